@@ -26,17 +26,12 @@ _ROUNDING = 1e-9  # relative; smaller differences count as zero
 
 
 class SeedGroup(NamedTuple):
-    """Contents of ``seeds.json``.
+    """Contents of ``seeds.json``."""
 
-    Attributes:
-        run: the folder, as the user named it.
-        about: "task", "dataset", "score", "more_is_better", and "settings" (the configuration, nested).
-        seeds: for each seed "seed", "folder" (relative to the group's) and "state"; "value" and "epoch" of its best
-            evaluation, if any; and "low" and "high", the ends of the interval, if any.
-    """
-
-    run: str
-    about: dict[str, Any]
+    run: str  # the folder, as the user named it
+    about: dict[str, Any]  # "task", "dataset", "score", "more_is_better", and "settings" (the configuration, nested)
+    #: for each seed "seed", "folder" (relative to the group's) and "state"; "value" and "epoch" of its best evaluation,
+    #: if any; and "low" and "high", the ends of the interval, if any
     seeds: list[dict[str, Any]]
 
     @property

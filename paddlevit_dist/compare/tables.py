@@ -51,24 +51,16 @@ class TableArrays(dict[str, np.ndarray]):
 
 
 class EvaluationTable(NamedTuple):
-    """Results of each sample of an evaluation.
+    """Results of each sample of an evaluation."""
 
-    Attributes:
-        run: the folder, as the user named it.
-        about: "task", "kind", "score", "more_is_better", "classes", "split", "dataset", "of" (the weights), "digest" of
-            the names, and "protocol" and "input", which affect the score.
-        names: names of the samples, independent of the folder of the data.
-        arrays: see ``tasks.metrics.SampleTable``.
-        file: the file of the table.
-        groups: groups of the samples; None for single samples.
-    """
-
-    run: str
+    run: str  # the folder, as the user named it
+    #: "task", "kind", "score", "more_is_better", "classes", "split", "dataset", "of" (the weights), "digest" of the
+    #: names, and "protocol" and "input", which affect the score
     about: dict[str, Any]
-    names: list[str]
-    arrays: Mapping[str, np.ndarray]
-    file: Path
-    groups: SampleGroups | None = None
+    names: list[str]  # names of the samples, independent of the folder of the data
+    arrays: Mapping[str, np.ndarray]  # see ``tasks.metrics.SampleTable``
+    file: Path  # the file of the table
+    groups: SampleGroups | None = None  # groups of the samples; None for single samples
 
     @property
     def kind(self) -> ScoreKind:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -47,13 +47,11 @@ def show_leaks(config: RunSettings, task: Task, train: TransformedDataset, folde
     _print_findings(search, val, train_dataset, task, folder)
 
 
-def _search(
-    config: RunSettings, task: Task, train: TransformedDataset, seconds: float
-) -> tuple[SearchResult, Dataset, Dataset]:
+def _search(config: RunSettings, task: Task, train: Any, seconds: float) -> tuple[SearchResult, Any, Any]:
     """Return the search result, and the datasets "val" and "train"."""
     samples = task.build_dataset("val", cache_folder(config))
-    val, train_dataset = (cast(Dataset, getattr(split, "dataset", None)) for split in (samples, train))
-    return find_copies(val, train_dataset, cache_folder(config), seconds), val, train_dataset
+    val, train = (getattr(split, "dataset", None) for split in (samples, train))
+    return find_copies(val, train, cache_folder(config), seconds), val, train
 
 
 def _print_findings(search: SearchResult, val: Dataset, train: Dataset, task: Task, folder: Path) -> None:

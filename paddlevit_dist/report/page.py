@@ -96,7 +96,7 @@ def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
 
 
 @functools.cache
-def _open_templates(environment: type[Any]) -> Any:
+def _open_templates(environment: Callable[..., Any]) -> Any:
     """Open the templates, which are compiled once for all pages of a process."""
     from jinja2 import FileSystemLoader, StrictUndefined
     from markupsafe import Markup

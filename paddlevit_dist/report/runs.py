@@ -30,37 +30,23 @@ Points = list[tuple[float, float]]  # x, y
 
 
 class ReportedRun(NamedTuple):
-    """Content of a run's folder.
+    """Content of a run's folder."""
 
-    Attributes:
-        name: unique name in the report.
-        folder: of the run.
-        settings: values of ``config.yaml`` by full key, as text, or of the evaluation if nothing was trained.
-        facts: ``run.json``, without its data.
-        data: "holds" (number of samples), "classes" (their number) and "notes" of each split.
-        unreadable: path and reason of each unreadable sample that was replaced.
-        load_report: of the initial weights, or of the evaluated ones if nothing was trained; None if there is none.
-        metrics: from the run's events.
-        seconds: time of all training sessions, or of the evaluation if nothing was trained; None if unknown.
-        is_running: whether a process has locked the folder; None if this machine cannot tell.
-        figures: by "Training" and "Evaluation".
-        notices: missing and damaged files, and how to fix them.
-        group: name of its group of seeds; empty for single runs.
-    """
-
-    name: str
-    folder: Path
+    name: str  # unique name in the report
+    folder: Path  # of the run
+    #: values of ``config.yaml`` by full key, as text, or of the evaluation if nothing was trained
     settings: dict[str, str]
-    facts: dict[str, Any]
-    data: dict[str, dict[str, Any]]
-    unreadable: list[str]
+    facts: dict[str, Any]  # ``run.json``, without its data
+    data: dict[str, dict[str, Any]]  # "holds" (number of samples), "classes" (their number) and "notes" of each split
+    unreadable: list[str]  # path and reason of each unreadable sample that was replaced
+    #: of the initial weights, or of the evaluated ones if nothing was trained; None if there is none
     load_report: dict[str, Any] | None
-    metrics: "RunMetrics"
-    seconds: float | None
-    is_running: bool | None
-    figures: dict[str, store.StoredFigures]
-    notices: list[str]
-    group: str = ""
+    metrics: "RunMetrics"  # from the run's events
+    seconds: float | None  # time of all training sessions, or of the evaluation if nothing was trained; None if unknown
+    is_running: bool | None  # whether a process has locked the folder; None if this machine cannot tell
+    figures: dict[str, store.StoredFigures]  # by "Training" and "Evaluation"
+    notices: list[str]  # missing and damaged files, and how to fix them
+    group: str = ""  # name of its group of seeds; empty for single runs
 
 
 def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:

@@ -88,31 +88,27 @@ class KeyTable:
     """The keys that one package reads, and its rules for them.
 
     It is in a module without Paddle next to the reader; the registry names it for each task that reads it.
-
-    Args:
-        keys: the rows; they alone define the defaults, effects and flags.
-        infer: ``infer(files, user_files)`` recognizes a kind of files by the settings of each. It returns a source and
-            the values that these files imply, or ("", {}). ``user_files`` excludes the recipes of this package.
-        resolve_defaults: ``resolve_defaults(values, settings, all_settings)`` adapts values that were not set to those
-            that were, in place, and returns notices. ``all_settings`` also has the settings that others override.
-        check: ``check(config)`` raises ``UserError`` where two values contradict each other, and returns notices.
-        find_ignored: ``find_ignored(config)`` yields the keys that this run does not read.
-        renamed: key in PaddleViT's files -> its name here.
-        renamed_values: (key, value in PaddleViT's files in lower case) -> the value here.
-        ignored_keys: keys of PaddleViT's files without effect on results -> why they are not needed.
-        removed_keys: keys of earlier versions. A file may set one to a value that means what the code does now.
-        is_optional: whether ``resolve_defaults`` and ``check`` apply only if a key has another value than its default.
     """
 
-    keys: tuple[Key, ...]
+    keys: tuple[Key, ...]  # the rows; they alone define the defaults, effects and flags
+    #: ``infer(files, user_files)`` recognizes a kind of files by the settings of each. It returns a source and the
+    #: values that these files imply, or ("", {}). ``user_files`` excludes the recipes of this package
     infer: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] = lambda files, user_files: ("", {})
+    #: ``resolve_defaults(values, settings, all_settings)`` adapts values that were not set to those that were, in
+    #: place, and returns notices. ``all_settings`` also has the settings that others override
     resolve_defaults: Callable[[CfgNode, Mapping[str, KeySetting], Sequence[KeySetting]], Sequence[str]] = _nothing
+    #: ``check(config)`` raises ``UserError`` where two values contradict each other, and returns notices
     check: Callable[[ConfigView[Any]], Sequence[str]] = _nothing
+    #: ``find_ignored(config)`` yields the keys that this run does not read
     find_ignored: Callable[[ConfigView[Any]], Iterator[IgnoredKeys]] = _nothing
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)  # key in PaddleViT's files -> its name here
+    #: (key, value in PaddleViT's files in lower case) -> the value here
     renamed_values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+    #: keys of PaddleViT's files without effect on results -> why they are not needed
     ignored_keys: Mapping[str, str] = field(default_factory=dict)
+    #: keys of earlier versions. A file may set one to a value that means what the code does now
     removed_keys: Mapping[str, RemovedKey] = field(default_factory=dict)
+    #: whether ``resolve_defaults`` and ``check`` apply only if a key has another value than its default
     is_optional: bool = False
 
     def applies(self, values: CfgNode) -> bool:

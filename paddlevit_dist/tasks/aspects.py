@@ -94,8 +94,8 @@ def require_no_override(cls: type, owner: type, protocol: type, aspect: type | N
     if aspect is not None:
         names |= {member for member in dir(aspect) if not hasattr(owner, member)}
     for derived in cls.__mro__[: cls.__mro__.index(owner)]:
-        for name in sorted(name for name in names & vars(derived).keys() if not name.startswith("_")):
-            base = next((base for base in reversed(protocol.__mro__) if name in vars(base)), protocol)
+        for name in sorted(own for own in names & vars(derived).keys() if not own.startswith("_")):
+            base = next((parent for parent in reversed(protocol.__mro__) if name in vars(parent)), protocol)
             raise UserError(
                 f"{derived.__name__}.{name} is never called: it belongs to an aspect of {owner.__name__}; derive "
                 f"{derived.__name__} also from {base.__name__} (paddlevit_dist.tasks), or name its own "

@@ -25,7 +25,7 @@ def make_task(config: RunSettings) -> Task:
 
 def require_asked_aspects(cls: type) -> None:
     """Check that a task's aspects are asked for, and that it has no method that is never called; raises UserError."""
-    known = {name: value for name, value in vars(protocols).items() if isinstance(value, type)}
+    known = {key: value for key, value in vars(protocols).items() if isinstance(value, type)}
     for owner in cls.__mro__:
         for name in vars(owner).get("aspects", {}):
             if name in known:

@@ -19,11 +19,7 @@ _OTHER_NAMES = {
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a command line, report errors, and return the exit code of the process.
-
-    Args:
-        words: the words after the program's name; None: the words of this process.
-    """
+    """Run a command line, by default of this process, report errors, and return the exit code of the process."""
     words = sys.argv[1:] if words is None else list(words)
     trains = words[:1] in (["train"], ["search"]) and signals.looks_like_training(words[1:])
     try:

@@ -25,12 +25,15 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from coverage.numbits import num_in_numbits, numbits_union
 from mutations import Mutant, draw
 
 ROOT, PACKAGE = Path(__file__).resolve().parents[1], "paddlevit_dist"
+sys.path.append(str(ROOT / "tests"))
+from support import prepared  # noqa: E402
+
 MAP = ROOT / ".mutants"  # ignored by git
 NO_TESTS = 5  # pytest's exit code
 KINDS, COMPLETE = ("unit", "integration"), "tests.sqlite"
@@ -169,26 +172,29 @@ def spread(tests: list[str]) -> list[str]:
     return sorted(tests, key=places.__getitem__)
 
 
-def try_mutant(mutant: Mutant, stages: list[list[str]], copied: Path, limit: float) -> dict[str, Any]:
+class CopiedProject(NamedTuple):
+    """A copy of the project whose files are changed.
+
+    Attributes:
+        folder: where it is.
+        environment: variables of its tests.
+        server: process with Paddle loaded, whose forks run the tests; None where there can be none.
+    """
+
+    folder: Path
+    environment: dict[str, str]
+    server: prepared.Server | None
+
+
+def try_mutant(mutant: Mutant, stages: list[list[str]], copied: CopiedProject, limit: float) -> dict[str, Any]:
     """Run stages of tests on a mutant in a copy of the project until one fails; one that takes too long has passed."""
-    path = copied / mutant.file
+    path = copied.folder / mutant.file
     source, status = path.read_bytes(), path.stat()
     path.write_text(mutant.source, encoding="utf-8")
     row: dict[str, Any] = {**mutant._asdict(), "killed": False, "last": []}
     row.pop("source")
-    names = os.environ | {"PYTHONPATH": f"{copied}{os.pathsep}{copied / 'tests'}", "OMP_NUM_THREADS": "1"}
     for stage in stages:
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *stage]
-        with tempfile.TemporaryFile("w+") as out:
-            process = subprocess.Popen(command, cwd=copied, env=names, stdout=out, stderr=out, start_new_session=True)
-            try:
-                row["killed"] = process.wait(limit) not in (0, NO_TESTS)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                out.write("\nFAILED to end in time, which counts as passed\n")
-            out.seek(0)
-            lines = out.read().splitlines() or [""]
+        row["killed"], lines = run_tests(copied, stage, limit)
         row["last"].append(([line for line in lines if line.startswith("FAILED")] or lines)[-1][:300])
         if row["killed"]:
             break
@@ -197,14 +203,36 @@ def try_mutant(mutant: Mutant, stages: list[list[str]], copied: Path, limit: flo
     return row
 
 
-def copy_project(folder: Path) -> Path:
+def run_tests(copied: CopiedProject, tests: list[str], limit: float) -> tuple[bool, list[str]]:
+    """Run tests in a copy of the project; return whether one failed within ``limit`` seconds, and the output."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    folder, names = str(copied.folder), copied.environment
+    process: subprocess.Popen | prepared.Copy
+    if copied.server:
+        process = prepared.Copy(copied.server, command, folder, names)
+    else:
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        process = subprocess.Popen(command, cwd=folder, env=names, start_new_session=True, **pipes)
+    try:
+        out, _ = process.communicate(limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return False, ["FAILED to end in time, which counts as passed"]
+    return process.returncode not in (0, NO_TESTS), out.splitlines() or [""]
+
+
+def copy_project(folder: Path) -> CopiedProject:
     """Copy the project for one worker, with generous time limits of unit tests: a busy machine kills no mutant."""
     shutil.copytree(
         ROOT, folder, True, shutil.ignore_patterns(".venv*", ".git", ".mutants", "output", "dist", "*_cache")
     )
     limits = folder / "tests/unit/conftest.py"
     limits.write_text(limits.read_text(encoding="utf-8").replace("SECONDS = 2.0", "SECONDS = 60.0"), encoding="utf-8")
-    return folder
+    paths = f"{folder}{os.pathsep}{folder / 'tests'}"
+    names = os.environ | {"PYTHONPATH": paths, **dict.fromkeys(("OMP_NUM_THREADS", "FLAGS_paddle_num_threads"), "1")}
+    names.pop("PYTHONDONTWRITEBYTECODE", None)  # else each run of tests compiles the package
+    return CopiedProject(folder, names, prepared.start_server(names))
 
 
 def main() -> None:
@@ -235,7 +263,7 @@ def main() -> None:
     tests = {kind: read_tests(path, mutants) for kind, path in measured.items() if path.exists()}
     deadline, rows = time.monotonic() + 60 * options.minutes, []
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        copies: queue.Queue[Path] = queue.Queue()
+        copies: queue.Queue[CopiedProject] = queue.Queue()
         for job in range(options.jobs):
             copies.put(copy_project(Path(folder, str(job))))
 

@@ -52,15 +52,9 @@ class RefusedError(Exception):
 
 @contextlib.contextmanager
 def reading(name: str, kind: str, advice: str = "save it again with paddle.save") -> Iterator[None]:
-    """Convert exceptions in the block to a one-line error about the file ``name``.
+    """Convert exceptions in the block to a one-line UserError about the unreadable, damaged or rejected file ``name``.
 
-    Args:
-        name: the file.
-        kind: the expected format, such as "paddle.save file".
-        advice: what the author of a rejected file can do.
-
-    Raises:
-        UserError: the file is unreadable, damaged or rejected.
+    ``kind``: the expected format, such as "paddle.save file"; ``advice``: what the author of a rejected file can do.
     """
     try:
         yield
@@ -82,8 +76,7 @@ def reading(name: str, kind: str, advice: str = "save it again with paddle.save"
 def read_npz(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """Read arrays by name; bfloat16, which JAX saves as two raw bytes, as its bits in uint16.
 
-    Raises:
-        UserError: the file is unreadable, damaged, contains objects, or its arrays are far larger than the file.
+    Raises UserError if the file is unreadable, damaged, contains objects, or its arrays are far larger than the file.
     """
     with reading(str(path), NPZ, _ADVICE), zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
@@ -111,11 +104,7 @@ def _array(content: bytes) -> np.ndarray:
 
 
 def read_safetensors(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Read arrays by name, bfloat16 as its bits in uint16, and the metadata.
-
-    Raises:
-        UserError: the file is unreadable or damaged.
-    """
+    """Read arrays by name, bfloat16 as its bits in uint16, and the metadata. Raises UserError if damaged."""
     from safetensors import SafetensorError, safe_open  # imported late: most files have other formats
 
     with reading(str(path), SAFETENSORS):
@@ -145,9 +134,7 @@ def write_safetensors(
 ) -> None:
     """Write arrays of the supported dtypes; the file appears complete or not at all.
 
-    Raises:
-        TypeError: an array has another dtype.
-        UserError: the file cannot be written.
+    Raises TypeError if an array has another dtype, and UserError if the file cannot be written.
     """
     from safetensors.numpy import save_file
 

@@ -26,7 +26,6 @@ class ClassNames(NamedTuple):
 
     Attributes:
         theirs: names of the weights' classes; empty for a label without a class; None: unknown.
-        ours: names of the model's classes.
         is_own: whether a run of this package has recorded ``theirs``. Other sources may use names that differ from the
             data's, such as ImageNet's. If no name of another source matches, rows are copied in order.
         is_evaluated: whether the weights are evaluated: their classes that the data do not have keep their rows, behind
@@ -42,12 +41,7 @@ class ClassNames(NamedTuple):
 class FollowedRows(NamedTuple):
     """Parameters with a row for each class, matched by class name.
 
-    Attributes:
-        names: names of these parameters.
-        values: merged arrays of the parameters that have matching rows in the weights.
-        matched: number of the model's classes that the weights have.
-        classes: number of the model's classes.
-        outputs: name of each output in an evaluation.
+    ``matched`` of the model's ``classes`` are in the weights; ``outputs``: name of each output in an evaluation.
     """
 
     names: frozenset[str]
@@ -62,14 +56,7 @@ def follow_names(
 ) -> FollowedRows | None:
     """Combine the rows of classes that both sides have with the model's initial rows for all others.
 
-    Args:
-        model: the model.
-        names: class names of both sides.
-        state: the weights under the model's names.
-        targets: the model's parameters.
-
-    Returns:
-        The rows; None if names are not known on both sides, or are equal and in the same order.
+    Returns None if names are not known on both sides, or are equal and in the same order.
     """
     layers = tuple(f"{layer}." for layer in model.classifier_layers)
     parameter_names = [key for key in targets if key.startswith(layers) and key in state] if layers else []
@@ -85,16 +72,31 @@ def follow_names(
         here = [_classes_in(tuple(targets[key].shape), model.class_layout(key)) for key in parameter_names]
         if here != counts or len(theirs) not in counts:
             return None
-        others = sorted(set(range(len(theirs))) - {label for label, _ in pairs})
-        others = others[: max(len(theirs) - len(names.ours), 0)]  # more are left only if the data have other classes
+        others = _list_others(len(theirs), len(names.ours), pairs)
         pairs = [*pairs, *zip(others, range(len(names.ours), len(theirs)))]
         outputs += [theirs[label] for label in others]
-    values = {}
-    for name in parameter_names if pairs else ():
-        value = _merge(state[name], np.asarray(targets[name].numpy()), model.class_layout(name), pairs)
-        if value is not None:
-            values[name] = value
+    values = _merge_rows(model, state, targets, parameter_names, pairs) if pairs else {}
     return FollowedRows(frozenset(parameter_names), values, matched, len(names.ours), tuple(outputs))
+
+
+def _list_others(their_number: int, our_number: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
+    """List the labels of the weights that have no pair; more are left only if the data have other classes."""
+    others = sorted(set(range(their_number)) - {label for label, _ in pairs})
+    return others[: max(their_number - our_number, 0)]
+
+
+def _merge_rows(
+    model: Model,
+    state: Mapping[str, np.ndarray],
+    targets: Mapping[str, Any],
+    names: Sequence[str],
+    pairs: Sequence[tuple[int, int]],
+) -> dict[str, np.ndarray]:
+    """Merge each of these parameters with the paired rows of the weights, where they have a row for each class."""
+    merged = {
+        name: _merge(state[name], np.asarray(targets[name].numpy()), model.class_layout(name), pairs) for name in names
+    }
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def _match_names(model: Model, names: ClassNames, counts: Sequence[int]) -> tuple[Sequence[str], list[tuple[int, int]]]:
@@ -123,13 +125,10 @@ def _mean_the_same(theirs: Sequence[str], published: Sequence[str], model: Model
 
 
 def pair_names(their_names: Sequence[str], our_names: Sequence[str], model: Model) -> list[tuple[int, int]]:
-    """Pair the labels of equal classes.
+    """Pair the labels of equal classes, (in ``their_names``, in ``our_names``), ordered by the latter.
 
     Classes are equal if their names are, or if ``Model.plain_class`` makes their names equal and no other class of
     either side has this plain name.
-
-    Returns:
-        Pairs of a label in ``their_names`` and one in ``our_names``, ordered by the latter.
     """
     their_names, our_names = list(map(compose, their_names)), list(map(compose, our_names))
     pairs, unmatched = [], []
@@ -182,10 +181,7 @@ def _classes_in(shape: tuple[int, ...], layout: ClassLayout) -> int:
 def _merge(
     value: np.ndarray, initial: np.ndarray, layout: ClassLayout, pairs: Sequence[tuple[int, int]]
 ) -> np.ndarray | None:
-    """Replace rows of ``initial`` by rows of ``value``: those in ``pairs``, and those that belong to no class.
-
-    Return None if shapes differ in more than the number of classes.
-    """
+    """Replace the rows of ``initial`` in ``pairs``, or of no class, by rows of ``value``; None if other axes differ."""
     axis = find_class_axis(value.shape, layout)
     if axis is None or value.ndim != initial.ndim:
         return None
@@ -214,27 +210,22 @@ def _merge(
 def get_class_names(data: Mapping[str, Any], described: Mapping[str, Any]) -> list[str] | None:
     """Return the names of a run's outputs: of the first split with classes, or of landmarks; None if unknown.
 
-    Args:
-        data: ``Task.signature`` of each split's samples.
-        described: ``Task.signature`` of the preprocessing.
+    ``data`` and ``described``: ``Task.signature`` of each split's samples and of the preprocessing.
     """
     classes = next((facts["classes"] for facts in data.values() if _has_classes(facts)), None)
     names = described.get(_LANDMARKS) or classes
     return list(map(str, names)) if names else None
 
 
-def _has_classes(facts: Any) -> bool:
+def _has_classes(facts: object) -> bool:
     return isinstance(facts, Mapping) and bool(facts.get("classes"))
 
 
 def read_class_names(source: str) -> tuple[list[str] | None, bool]:
     """Return the class names of the weights at ``source``, and whether a run of this package recorded them.
 
-    They come from the run that trained the weights, else from the file of transformers or timm in the same folder; None
-    if there are none.
-
-    Raises:
-        UserError: there are no weights, or their metadata are damaged.
+    Others are from the file of transformers or timm in the same folder; None if there are none. Raises UserError if
+    there are no weights, or their metadata are damaged.
     """
     file = local_file(source).path
     about = read_weights_info(file)
@@ -256,7 +247,7 @@ def _labels_in(file: Path) -> list[str] | None:
     return next(filter(None, map(_parse_labels, listed)), None)
 
 
-def _parse_labels(labels: Any) -> list[str] | None:
+def _parse_labels(labels: object) -> list[str] | None:
     """Parse a list of names, or names by number; None for placeholders, and for anything else."""
     if isinstance(labels, list):
         labels = {str(number): name for number, name in enumerate(labels)}

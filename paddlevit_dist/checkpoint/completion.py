@@ -1,7 +1,6 @@
 """Completes checkpoints of TRAIN.LORA from their base, see ``low_rank``, for a model."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 import paddle
@@ -20,14 +19,9 @@ def complete(
 ) -> tuple[SourceWeights, LowRankBase]:
     """Return a low-rank checkpoint with all that it leaves to its base, by the model's names, and the base.
 
-    Args:
-        model: the model to load into.
-        weights: the checkpoint's.
-        read: reads whole weights of a source and its part, and returns them also in the model's names and layout.
-        keep: keep the factors apart, for a model that has them; False: merge them into the matrices.
-
-    Raises:
-        UserError: the base cannot be read or is another one, or the factors do not fit the model.
+    ``read`` returns whole weights of a source and its part, also in the model's names and layout. ``keep`` the factors
+    for a model that has them, or merge them into the matrices. Raises UserError if the base cannot be read or is
+    another one, or the factors do not fit the model.
     """
     file, held, record = weights.name, weights.state, low_rank.read_record(weights.name)
     source, part, scale = record["source"], record["part"], float(record["scale"])
@@ -41,7 +35,7 @@ def complete(
     whole, layers = {**{key: state[key] for key in used}, **held}, dict(model.named_sublayers())
     changed = low_rank.list_layers(held)
     for name in changed:
-        layer: Any = layers.get(name)
+        layer = layers.get(name)
         matrix, first, second = (whole.get(f"{name}.{last}") for last in ("weight", *low_rank.FACTORS))
         if layer is None or matrix is None or first is None or second is None:
             raise UserError(f"{file} has low-rank matrices for the layer {shorten(name)}, which this model lacks")

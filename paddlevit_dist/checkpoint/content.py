@@ -51,11 +51,7 @@ def parse_name(name: str) -> tuple[str, int] | None:
 
 
 def list_checkpoints(folder: Path) -> list[tuple[str, int, Path]]:
-    """List kind, number and path of each checkpoint in a folder.
-
-    Raises:
-        UserError: the folder cannot be read.
-    """
+    """List kind, number and path of each checkpoint in a folder. Raises UserError if the folder cannot be read."""
     try:
         entries = [(parse_name(path.name), path) for path in folder.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -76,10 +72,10 @@ def linked_name(folder: Path, name: str) -> str | None:
 
 
 def resolve_checkpoint(path: str | os.PathLike) -> Path:
-    """Return the checkpoint that the path of a run's folder means where weights are needed.
+    """Return the checkpoint that the path of a run's folder means where weights are needed: ``best``, else ``last``.
 
-    It is ``best``, else ``last``. If a copy has lost the links, it is the best one on record, else the newest. Any
-    other path is returned with ``~`` expanded.
+    If a copy has lost the links, it is the best one on record, else the newest. Other paths are returned, ``~``
+    expanded.
     """
     expanded = Path(path).expanduser()
     for folder in (expanded / "checkpoints", expanded):
@@ -135,8 +131,7 @@ def fingerprint(path: Path) -> dict[str, Any]:
 def verify(directory: Path) -> None:
     """Compare every file of a checkpoint with its manifest, and check the content of the small files.
 
-    Raises:
-        DamagedCheckpointError: a file is missing, differs or has invalid content.
+    Raises DamagedCheckpointError if a file is missing, differs or has invalid content.
     """
     files = _manifest(directory)
     optional = {key for key in (AVERAGED, ABOUT, SAMPLES) if (directory / key).exists()}
@@ -156,12 +151,9 @@ def verify(directory: Path) -> None:
 
 @contextlib.contextmanager
 def verify_while_reading(path: Path) -> Iterator[None]:
-    """Compare a file with its checkpoint's manifest in a thread, while the block reads it.
+    """Compare a file with its checkpoint's manifest, if it is listed in one, in a thread, while the block reads it.
 
-    Nothing is compared if the file is not in a checkpoint, or its manifest does not list it.
-
-    Raises:
-        UserError: the file has changed since it was written, also if the block raised an error.
+    Raises UserError if the file has changed since it was written, also if the block raised an error.
     """
     directory, advice = path.parent, "restore it, or use another checkpoint of the run"
     expected = None
@@ -214,11 +206,7 @@ class RunState(NamedTuple):
 
 
 def read(directory: Path) -> RunState:
-    """Read the run state of a verified checkpoint directory.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """Read the run state of a verified checkpoint directory. Raises UserError if it cannot be read."""
     try:
         position, extra = read_state(directory)
     except DamagedCheckpointError as error:
@@ -231,11 +219,7 @@ def read(directory: Path) -> RunState:
 
 
 def read_state(directory: Path) -> tuple[dict[str, int], dict[str, Any]]:
-    """Read position and other state.
-
-    Raises:
-        DamagedCheckpointError: they cannot be read, or do not belong to a checkpoint of this name.
-    """
+    """Read position and other state; DamagedCheckpointError if unreadable, or of a checkpoint of another name."""
     file = directory / STATE
     content = _parse(file, _TrainingState)
     position, extra, name = content["position"], content["extra"], parse_name(directory.name)
@@ -249,11 +233,7 @@ def read_state(directory: Path) -> tuple[dict[str, int], dict[str, Any]]:
 def read_about(source: str) -> dict[str, Any] | None:
     """Return the metadata in ``about.yaml`` of the checkpoint at ``source``, its directory or a file in it.
 
-    Returns:
-        The metadata; empty if the checkpoint has lost its ``about.yaml``; None if ``source`` is not a run's checkpoint.
-
-    Raises:
-        UserError: ``about.yaml`` is damaged.
+    Returns empty if ``about.yaml`` is lost, None if ``source`` is not a run's checkpoint. Raises UserError if damaged.
     """
     if not is_run_checkpoint(source):
         return None
@@ -265,15 +245,9 @@ def read_about(source: str) -> dict[str, Any] | None:
 
 
 def read_weights_info(file: Path) -> dict[str, Any]:
-    """Read the metadata of the weights in ``file``.
+    """Read the metadata of the weights in ``file``; empty if there are none. Raises UserError if they cannot be read.
 
     They are in its checkpoint, else in an ``about.yaml`` or ``NAME.about.yaml`` in the same folder.
-
-    Returns:
-        The metadata; empty if there are none.
-
-    Raises:
-        UserError: they cannot be read.
     """
     about = read_about(str(file))
     if about is not None:
@@ -284,14 +258,10 @@ def read_weights_info(file: Path) -> dict[str, Any]:
 
 
 def read_samples(source: str) -> dict[str, np.ndarray] | None:
-    """Read the sample lists of the checkpoint at ``source``.
+    """Read the sample lists of the checkpoint at ``source``; None if it is not a run's, or has no lists.
 
-    Returns:
-        ``TransformedDataset.identities``, uint64 (samples,), by split, and of samples that only earlier sessions
-        trained on; None if ``source`` is not a run's checkpoint, or has no lists.
-
-    Raises:
-        UserError: the lists are damaged.
+    They are ``TransformedDataset.identities``, uint64 (samples,), by split, and of samples that only earlier sessions
+    trained on. Raises UserError if the lists are damaged.
     """
     file = find_directory(source) / SAMPLES
     if not file.is_file():
@@ -301,11 +271,7 @@ def read_samples(source: str) -> dict[str, np.ndarray] | None:
 
 
 def read_about_file(file: Path) -> dict[str, Any]:
-    """Read an ``about.yaml``: plain values, with mappings where this package expects them.
-
-    Raises:
-        UserError: it cannot be read, or has other content.
-    """
+    """Read an ``about.yaml``: plain values, with mappings where expected. Raises UserError for any other content."""
     advice = "remove the file to continue without it"
     try:
         content = parse_yaml(read_bytes(file, _LARGEST_BYTES))
@@ -435,7 +401,7 @@ def _parse(file: Path, kind: type[_Checked]) -> dict[str, Any]:
     return content
 
 
-def _convert(file: Path, content: Any, kind: type[_Checked]) -> _Checked:
+def _convert(file: Path, content: object, kind: type[_Checked]) -> _Checked:
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:

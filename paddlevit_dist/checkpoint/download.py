@@ -1,7 +1,7 @@
 """Local copies of weights from an address, or from a repository at Hugging Face, through that site's library.
 
-A download from an address must be complete and is stored under a name that this package chooses. Redirects are followed
-to ``http(s)`` addresses only, and never from an encrypted to an unencrypted one.
+A download must be complete and gets a name that this package chooses. Redirects are followed to ``http(s)`` addresses
+only, and never from an encrypted to an unencrypted one.
 """
 
 import base64
@@ -15,7 +15,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -35,12 +35,7 @@ _INSTEAD = "used; or download the file elsewhere and give its path (-pretrained=
 
 
 class CachedCopy(NamedTuple):
-    """A local copy of the content of an address.
-
-    Attributes:
-        path: path of the copy.
-        notices: log lines about it.
-    """
+    """A local copy of the content of an address, with log lines about it."""
 
     path: Path
     notices: tuple[str, ...]
@@ -61,16 +56,13 @@ def local_copy(address: str, sha256: str | None = None, log: Callable[[str], Non
 
     A ``file://`` address is read in place. The checksum is verified each time, not only after the download; a copy that
     differs is downloaded again. Without a checksum, that of the first copy is stored next to it and applies from then
-    on.
+    on. Raises UserError, without passwords and values of queries in addresses, if the download fails or is incomplete,
+    the file does not fit on the disk, or its checksum differs.
 
     Args:
         address: ``http://``, ``https://`` or ``file://``, which may end in ``#sha256=<64 hexadecimal digits>``.
         sha256: the checksum, if it is not in the address.
         log: receives a line before a download.
-
-    Raises:
-        UserError: the download fails or is incomplete, the file does not fit on the disk, or its checksum differs. The
-            message hides passwords and values of queries in addresses.
     """
     try:
         return _local_copy(address, sha256, log)
@@ -133,15 +125,14 @@ def download_from_hub(
 ) -> CachedCopy:
     """Return a file of a repository at Hugging Face, in the cache that its library shares with timm and transformers.
 
+    Raises UserError if the file cannot be downloaded or stored, or its checksum differs.
+
     Args:
         repository: OWNER/NAME.
         file: name of the file, which may end in ``#sha256=...``.
         endpoint: address of Hugging Face or of a mirror.
         sha256: the checksum, if it is not in the name; a copy that differs is downloaded again.
         log: receives a line before a download.
-
-    Raises:
-        UserError: the file cannot be downloaded or stored, or its checksum differs.
     """
     from huggingface_hub import hf_hub_download  # imported late: most runs download nothing
 
@@ -162,11 +153,7 @@ def download_from_hub(
 
 
 def find_in_hub_cache(repository: str, file: str) -> Path | None:
-    """Return the copy of a file in the cache of Hugging Face's library, or None.
-
-    Raises:
-        UserError: the library does not accept the repository's name.
-    """
+    """Return the copy of a file in Hugging Face's cache, or None. Raises UserError for a bad repository's name."""
     cached = _query_hub_cache(repository, file)
     return Path(cached) if isinstance(cached, str) else None  # otherwise None, or a marker for a missing file
 
@@ -202,10 +189,7 @@ def _is_truncated(path: Path) -> bool:
 def download_small_file(repository: str, file: str, endpoint: str) -> Path | None:
     """Return a file that a repository at Hugging Face may have in addition to its weights, or None if it has none.
 
-    It comes from that cache, or is downloaded without a log line.
-
-    Raises:
-        UserError: it is unknown whether there is such a file.
+    It is from the cache, or downloaded without a log line. Raises UserError if it is unknown whether there is one.
     """
     from huggingface_hub import _CACHED_NO_EXIST, errors, hf_hub_download
 
@@ -225,11 +209,7 @@ def download_small_file(repository: str, file: str, endpoint: str) -> Path | Non
 
 @contextlib.contextmanager
 def _one_line(address: str) -> Iterator[None]:
-    """Report in one line why Hugging Face's library could not download ``address``, with advice.
-
-    Raises:
-        UserError: for any exception of the block; the library's HTTP client depends on its version.
-    """
+    """Raise a one-line UserError with advice for any exception of Hugging Face's library, or of its HTTP client."""
     from huggingface_hub import errors
 
     for library in ("huggingface_hub", "httpx", "httpx2"):  # Paddle shows what is logged: requests and retries
@@ -269,13 +249,7 @@ def _file_name(path: str) -> str:
 
 
 def _fetch(address: str, target: BinaryIO, has_checksum: bool) -> str:
-    """Download ``address`` into ``target`` and return the SHA-256 of its content.
-
-    Args:
-        address: the address.
-        target: a file open for writing.
-        has_checksum: whether the content will be compared with a checksum, so that the server need not send its length.
-    """
+    """Download ``address`` into an open file and return its SHA-256; with a checksum, no length need be sent."""
     digest, received = hashlib.sha256(), 0
     with _open(address) as response:
         total = _read_length(response)
@@ -303,7 +277,7 @@ def _fetch(address: str, target: BinaryIO, has_checksum: bool) -> str:
 
 
 class _RedirectHandler(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, request: Any, file: Any, code: int, text: str, headers: Any, address: str) -> Any:
+    def redirect_request(self, request, file, code, text, headers, address):
         before, after = (urllib.parse.urlsplit(a).scheme.lower() for a in (request.full_url, address))
         if after not in ("http", "https") or (before, after) == ("https", "http"):
             raise UserError(
@@ -345,7 +319,7 @@ def _open(address: str) -> Iterator[Any]:
         yield response
 
 
-def _read_length(response: Any) -> int | None:
+def _read_length(response: HTTPResponse) -> int | None:
     length = response.headers.get("Content-Length")
     return int(length) if not response.chunked and length is not None and re.fullmatch(r"[0-9]{1,18}", length) else None
 

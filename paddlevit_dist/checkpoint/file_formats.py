@@ -28,10 +28,7 @@ _OTHERS = {
 def find_format(file: Path) -> WeightsFormat | None:
     """Return the format of a file's content; None if it has none of the known ones, or is damaged.
 
-    Any pickle that is not PyTorch's counts as "paddle". "index": JSON, as of sharded weights.
-
-    Raises:
-        OSError: the file cannot be read.
+    Any pickle that is not PyTorch's counts as "paddle". "index": JSON, as of sharded weights. Raises OSError.
     """
     with open(file, "rb") as stream:
         start = stream.read(_HEADER_BYTES)
@@ -58,8 +55,7 @@ def _find_zip_format(file: Path) -> WeightsFormat | None:
 def choose_format(file: Path) -> WeightsFormat:
     """Return the format to read a file in: by its content, else, for a damaged file, by its suffix.
 
-    Raises:
-        UserError: it is an archive of other files, or has a format that is not read.
+    Raises UserError if it is an archive of other files, or has a format that is not read.
     """
     try:
         found = find_format(file)
@@ -80,10 +76,7 @@ def choose_format(file: Path) -> WeightsFormat:
 
 
 def may_be_weights(file: Path) -> bool:
-    """Return whether a file of a folder is one of weights: by its suffix, or by an inner suffix and its content.
-
-    ``model_best.pth.tar`` is one, ``model.pth.md5`` is not.
-    """
+    """Return whether a file is one of weights (``model_best.pth.tar``), by its suffix, or inner suffix and content."""
     if file.suffix.lower() in SUFFIXES:
         return True
     is_named_so = any(suffix.lower() in SUFFIXES for suffix in file.suffixes)

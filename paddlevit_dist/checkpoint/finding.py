@@ -22,13 +22,9 @@ from .content import (
 
 
 def newest_good(folder: Path, log: Callable[[str], None]) -> Path | None:
-    """Return the undamaged checkpoint that a run in ``folder`` should continue from, or None.
+    """Return the undamaged checkpoint that a run in ``folder`` should continue from, or None; log damaged ones.
 
     The checkpoint that ``last`` points to comes first: a run resumed from an earlier epoch may have left later ones.
-
-    Args:
-        folder: folder of the checkpoints.
-        log: receives a line about each damaged checkpoint.
     """
     last = linked_name(folder, "last")
     copies = [copy for copy in (folder / "last", folder / "best") if copy.is_dir() and not copy.is_symlink()]
@@ -57,17 +53,12 @@ def existing_run_error(output: str) -> UserError:
 def resolve(source: str, run_folder: Path, log: Callable[[str], None]) -> Path | None:
     """Return the path that ``-resume=source`` means: a checkpoint directory or a file of weights.
 
+    It is None for "auto" if there is no checkpoint yet. Raises UserError if there is no usable checkpoint.
+
     Args:
         source: "auto" (newest good checkpoint in ``run_folder``), a checkpoint directory, a file in one, a run's output
             folder, or a ``.pdparams`` file (with or without extension) outside any checkpoint.
-        run_folder: this run's ``checkpoints`` folder.
         log: receives lines about damaged checkpoints that are skipped.
-
-    Returns:
-        The path; None for "auto" if there is no checkpoint yet.
-
-    Raises:
-        UserError: there is no usable checkpoint.
     """
     if source == "auto":
         good = newest_good(run_folder, log)
@@ -103,11 +94,7 @@ def resolve(source: str, run_folder: Path, log: Callable[[str], None]) -> Path |
 
 
 def find_existing(source: str) -> Path:
-    """Return the file or folder that ``-resume=source`` means, with or without its extension.
-
-    Raises:
-        UserError: it does not exist.
-    """
+    """Return the file or folder that ``-resume=source`` means, with or without its extension, or raise UserError."""
     with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long, a null byte, ~ of an unknown user
         path = Path(source).expanduser()
         if path.exists():
@@ -121,10 +108,7 @@ def find_existing(source: str) -> Path:
 
 
 def newest_first(folder: Path) -> list[Path]:
-    """Sort the checkpoints in a folder by their position in the training, newest first.
-
-    A checkpoint of a step that does not record its position comes first, so that it is reported as damaged.
-    """
+    """Sort checkpoints by position, newest first, but first of all, as damaged, a step that records none."""
 
     def place(entry: tuple[str, int, Path]) -> tuple[float, int, int]:
         kind, number, path = entry
@@ -147,9 +131,7 @@ def is_newest(directory: Path) -> bool:
 def find_run_settings(about: dict[str, Any], file: Path) -> dict[str, Any] | None:
     """Return the settings of the run that trained the weights in ``file``; None if unknown.
 
-    Args:
-        about: metadata of the weights, which may contain the settings.
-        file: the weights; otherwise, the settings are in the ``config.yaml`` of the run's folder that contains it.
+    They are in the metadata ``about``, or in the ``config.yaml`` of the run's folder that contains ``file``.
     """
     if isinstance(about.get("settings"), dict):
         return dict(about["settings"])

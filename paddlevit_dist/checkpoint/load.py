@@ -64,8 +64,7 @@ class LoadReport:
         origin: the naming scheme and the layout of Linear weights that were recognized.
         loaded: names of parameters that were copied, including resized ones.
         resized: names of parameters that were resized, such as a position embedding for another grid.
-        reinitialized: names of the classifier's parameters if the source has none or one for other classes: they keep
-            their initial values.
+        reinitialized: names of the classifier's initial parameters, if the source has none or one for other classes.
         missing: names of parameters that the source lacks or has in another shape: they keep their initial values.
         unexpected: names in the source that the model does not have.
         shapes: (shape in the source, shape in the model) by name; None where it does not exist.
@@ -212,7 +211,7 @@ def load_weights(
 
 
 def _compare_networks(
-    model: paddle.nn.Layer, source: Any, weights: SourceWeights, report: LoadReport, must_match: bool
+    model: paddle.nn.Layer, source: object, weights: SourceWeights, report: LoadReport, must_match: bool
 ) -> None:
     """Add notices on differences to the network of the weights that no shape shows, or raise UserError for them."""
     name = str(source) if isinstance(source, (str, os.PathLike)) else weights.name
@@ -257,15 +256,14 @@ def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:
 
 
 def rename_for(model: paddle.nn.Layer, weights: SourceWeights) -> dict[str, np.ndarray]:
-    """Return the entries that the model has, with its names and its layout of Linear weights.
-
-    Entries of another shape, such as scalars that an optimizer keeps for each weight, keep their shape.
-    """
+    """Return the entries that the model has, with its names and its layout of Linear weights; other shapes are kept."""
     state, _, _ = _in_our_names_and_layout(model, weights)
     return {name: state[name] for name in model.state_dict() if name in state}
 
 
-def _get_weights(source: Any, part: str | None, sha256: str | None) -> SourceWeights:
+def _get_weights(
+    source: str | os.PathLike | Mapping[str, Any] | SourceWeights, part: str | None, sha256: str | None
+) -> SourceWeights:
     if isinstance(source, SourceWeights):
         return source
     return weights_from_mapping(source, part) if isinstance(source, Mapping) else read_weights(source, part, sha256)
@@ -343,12 +341,7 @@ def _fit(
 ) -> dict[str, np.ndarray]:
     """Report the shapes, and return the values that have the shape of their target or can be resized to it.
 
-    Args:
-        interface: the model.
-        targets: its tensors.
-        state: the weights under the model's names.
-        report: receives the shapes of both sides.
-        matched_names: tensors whose rows follow the names of classes, which are skipped.
+    ``matched_names``: tensors whose rows follow the names of classes, which are skipped.
     """
     fitting = {}
     for name, target in targets.items():
@@ -370,7 +363,6 @@ def _report_rest(
     fitting: Mapping[str, np.ndarray],
     report: LoadReport,
 ) -> None:
-    """Report missing and unexpected tensors, the loaded fraction, and values that are not finite."""
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialized]
     report.unexpected = [name for name in state if name not in targets and not name.endswith(_IGNORED_SUFFIXES)]
     report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
@@ -386,10 +378,7 @@ def _report_rest(
 def _infer_classifiers(report: LoadReport, unfit: Iterable[str], model: paddle.nn.Layer) -> list[str]:
     """Return the layers of a model without ``classifier_layers`` that only differ from the source's in their classes.
 
-    Args:
-        report: has the shapes.
-        unfit: names of the model's tensors that the source has no values for.
-        model: the model, with the number of outputs that it was built with as ``num_classes``.
+    ``unfit`` are the tensors without values. ``model`` has the number of outputs it was built with as ``num_classes``.
     """
     interface, num_classes, layers = as_model(model), getattr(model, "num_classes", None), set()
     for name in unfit:
@@ -403,10 +392,9 @@ def _infer_classifiers(report: LoadReport, unfit: Iterable[str], model: paddle.n
 
 
 def _fit_channels(value: np.ndarray, shape: Shape, interface: Model) -> np.ndarray:
-    """Fit a first convolution's weights for colors, (out, 3, height, width), to a model with other channels, as timm.
+    """Fit a first convolution for colors, (out, 3, height, width), to a model with other channels, as timm.
 
-    One channel gets the sum of the three; more channels get them in turn, times 3 / channels. Other weights are
-    returned unchanged.
+    One channel gets the sum of the three; more channels get them in turn, times 3 / channels.
     """
     channels = getattr(interface, "in_channels", None)
     is_first = value.ndim == 4 and value.shape[1] == 3 and shape == (value.shape[0], channels, *value.shape[2:])
@@ -451,15 +439,9 @@ def _require_everything(report: LoadReport, interface: Model) -> None:
 def require_trained(
     report: LoadReport, own_parts: Sequence[str] = (), remedy: str = "add -allow_changes to train them anew"
 ) -> None:
-    """Check that no parameter outside of the classifier keeps its random values.
+    """Raise UserError if a parameter outside of the classifier keeps its random values.
 
-    Args:
-        report: the result of loading.
-        own_parts: beginnings of names that the source cannot have.
-        remedy: for the message: what to do if this is intended.
-
-    Raises:
-        UserError: a parameter does.
+    ``own_parts``: beginnings of names that the source cannot have; ``remedy``: what to do if this is intended.
     """
     random = [name for name in report.missing if not name.startswith(tuple(own_parts))]
     if random:
@@ -516,7 +498,6 @@ def _refuse(report: LoadReport, minimum_loaded: float) -> None:
 
 
 def _suggest_model(source: str) -> str:
-    """Format which model the weights belong to, from their metadata or their file name."""
     file = Path(source)
     model = (find_run_settings(read_weights_info(file), file) or {}).get("MODEL")
     if isinstance(model, dict) and isinstance(model.get("NAME"), str):

@@ -1,8 +1,8 @@
 """Checkpoints of TRAIN.LORA: they hold each tensor that differs from the base, and a digest of all others.
 
-The base is the file of whole weights that a run started from; for a run that started from such a checkpoint, it is that
-checkpoint's base. All else follows from the comparison: trained matrices, heads and statistics differ, and so do
-matrices that an earlier run's were merged into, rows of classes in another order, and parameters that the base lacks.
+The base is the file of whole weights that a run, or the run that it started from, began with. Trained matrices, heads
+and statistics differ, and so do matrices that an earlier run's were merged into, rows of classes in another order, and
+parameters that the base lacks.
 """
 
 import hashlib
@@ -24,7 +24,6 @@ class LowRankBase(NamedTuple):
     """Whole weights, as a run has read them.
 
     Attributes:
-        source: path, address or published name.
         part: the entry of the source that was used, see ``read_weights``; None: it was not chosen.
         digests: ``digest`` of each array that the model has, by the model's names.
         unused: names of the others.
@@ -40,12 +39,7 @@ class LowRankBase(NamedTuple):
         return {name for state in states for name, value in state.items() if self.digests.get(name) != digest(value)}
 
     def describe(self, held: Collection[str], scale: float) -> dict[str, Any]:
-        """Return the record of a checkpoint for ``about.yaml``.
-
-        Args:
-            held: names of the arrays in the checkpoint.
-            scale: factor of the product of both factors, alpha / rank.
-        """
+        """Return the record in ``about.yaml`` of a checkpoint with the arrays ``held``; ``scale`` is alpha / rank."""
         chosen = {"source": self.source, "part": self.part, "unused": self.unused}
         return {**chosen, "digest": self.digest_rest(held), "scale": scale}
 
@@ -83,13 +77,10 @@ def merge(
 ) -> np.ndarray:
     """Return ``matrix + scale * first @ second``, computed in float64.
 
-    Source: E. Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv 2106.09685, section 4.1.
+    ``matrix`` is (in, out), or (out, in) as in PyTorch if ``is_transposed``; ``factors`` are (in, rank) and (rank,
+    out), ``scale`` is alpha / rank.
 
-    Args:
-        matrix: (in, out).
-        factors: (in, rank) and (rank, out).
-        scale: alpha / rank.
-        is_transposed: the matrix is (out, in), as in PyTorch.
+    Source: E. Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv 2106.09685, section 4.1.
     """
     first, second = (factor.astype(np.float64) for factor in factors)
     change = scale * (first @ second)
@@ -97,11 +88,7 @@ def merge(
 
 
 def read_record(file: str) -> dict[str, Any]:
-    """Read what ``LowRankBase.describe`` recorded for the checkpoint with the weights ``file``.
-
-    Raises:
-        UserError: there is no record.
-    """
+    """Read what ``LowRankBase.describe`` recorded for the checkpoint with these weights, or raise UserError."""
     about = read_weights_info(Path(file))
     if KEY in about:
         return dict(about[KEY])
@@ -117,16 +104,9 @@ def read_record(file: str) -> dict[str, Any]:
 
 
 def require_base(file: str, record: Mapping[str, Any], base: LowRankBase, held: Collection[str]) -> None:
-    """Check that all that a checkpoint leaves to its base is unchanged since the checkpoint was written.
+    """Raise UserError if what a checkpoint leaves to its base has changed since it was written.
 
-    Args:
-        file: the checkpoint's weights, for messages.
-        record: see ``read_record``.
-        base: the present one.
-        held: names of the arrays in the checkpoint.
-
-    Raises:
-        UserError: the base has changed.
+    ``file``: the checkpoint's weights, for messages; ``held``: names of the arrays in the checkpoint.
     """
     if base.digest_rest(held) != record["digest"]:
         raise UserError(

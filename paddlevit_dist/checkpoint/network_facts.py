@@ -1,8 +1,7 @@
 """Compares the ``config.json`` of transformers, next to weights, with the network that they are loaded into.
 
 Arrays of equal shapes may be of another network: with other heads of attention, points of sampling, or activations.
-Every field of a family that is compared is such a fact, or has no effect on results or on anything but shapes, or is
-reported by its name.
+Each field of a compared family is such a fact, only affects shapes, or is reported by its name.
 """
 
 import json
@@ -50,11 +49,7 @@ def find_config(source: str, file: Path, may_download: bool) -> Path | None:
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """Read a ``config.json``; empty if it is not a mapping.
-
-    Raises:
-        UserError: it is damaged.
-    """
+    """Read a ``config.json``; empty if it is not a mapping. Raises UserError if it is damaged."""
     try:
         content = read_json(file)
     except (OSError, ValueError) as error:
@@ -63,16 +58,9 @@ def read_config(file: Path) -> dict[str, Any]:
 
 
 def list_network_differences(model: Model, source: str, file: Path, state: Mapping[str, Any]) -> list[str]:
-    """List how the network of the weights differs from the model in what no shape tells.
+    """List how the network of the weights ``state``, under its own names, differs from the model beyond shapes.
 
-    Args:
-        model: the model.
-        source: name of the weights.
-        file: their local copy.
-        state: the weights under their own names.
-
-    Returns:
-        A text for each difference; empty if there are none, or if no file describes this network.
+    Empty if there are no differences, or if no file describes this network.
     """
     facts = model.network_facts()
     stored = []
@@ -103,7 +91,7 @@ def _compare(content: Mapping[str, Any], facts: Mapping[str, Any], prefix: str =
     return differences
 
 
-def _is_same(value: Any, expected: Any) -> bool:
+def _is_same(value: object, expected: object) -> bool:
     """Return whether values are equal; one number may stand for a list of equal ones, and a set lists equal values."""
     if isinstance(expected, frozenset):
         return any(_is_same(value, choice) for choice in expected)

@@ -23,12 +23,8 @@ _ACCUMULATOR = re.compile(r"(.+)_(moment1|moment2|beta1_pow_acc|beta2_pow_acc|ve
 class PaddleViTTraining(NamedTuple):
     """State of a training run of PaddleViT.
 
-    Attributes:
-        epoch: the last completed epoch.
-        weights: weights of the model.
-        average: averaged weights; None: there are none.
-        accumulators: the optimizer's accumulators by kind, each by name of the weight.
-        scaler: state of the loss scaler; empty if there is none.
+    ``epoch`` is the last completed one; ``accumulators`` are by kind, then by name of the weight; ``scaler`` may be
+    empty.
     """
 
     epoch: int
@@ -41,8 +37,7 @@ class PaddleViTTraining(NamedTuple):
 def read_training(file: Path) -> PaddleViTTraining | None:
     """Read PaddleViT's training checkpoint; return None for a file of weights alone.
 
-    Raises:
-        UserError: the file is damaged, or its optimizer's state does not belong to its weights.
+    Raises UserError if the file is damaged, or its optimizer's state does not belong to its weights.
     """
     if choose_format(file) != "paddle":
         return None

@@ -12,8 +12,7 @@ _MAX_TUPLES = 50_000  # hashing a key of about 100,000 nested tuples crashes the
 class _KeyCheck:
     """Follows the instructions of a pickle to find tuples that become keys.
 
-    ``pickle`` hashes keys at once. Nested tuples that contain one another twice fit in 500 bytes, but hashing them
-    takes 2**60 steps.
+    Nested tuples that contain one another twice fit in 500 bytes, but hashing them takes ``pickle`` 2**60 steps.
     """
 
     def __init__(self) -> None:
@@ -23,9 +22,7 @@ class _KeyCheck:
     def follow(self, instruction: pickletools.OpcodeInfo, argument: Any) -> None:
         """Execute an instruction on the stack of types.
 
-        Raises:
-            ValueError: it makes a tuple a key, or an entry of a set.
-            LookupError: it uses a missing object.
+        Raises ValueError if a tuple becomes a key, or an entry of a set, and LookupError if an object is missing.
         """
         name, before = instruction.name, instruction.stack_before
         if name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
@@ -71,11 +68,7 @@ class _BoundedStream:
         self._stream, self.left = stream, left
 
     def read(self, length: int) -> bytes:
-        """Read ``length`` bytes, or skip them if they are many.
-
-        Raises:
-            EOFError: the file has fewer bytes.
-        """
+        """Read ``length`` bytes, or skip them if they are many. Raises EOFError if the file has fewer bytes."""
         if length > self.left:
             raise EOFError(f"it ends {length - self.left} bytes too early")
         self.left -= length
@@ -96,9 +89,7 @@ class _BoundedStream:
 def require_plain_instructions(stream: IO[bytes]) -> int:
     """Check that lengths, positions and depths of the pickle fit the file; return the bytes from here to its end.
 
-    Raises:
-        ValueError: a position or a depth is invalid, or a tuple is a key.
-        EOFError: the file is truncated.
+    Raises ValueError if a position or a depth is invalid, or a tuple is a key, and EOFError if the file is truncated.
     """
     start = stream.tell()
     size, tuples, keys = stream.seek(0, os.SEEK_END) - start, 0, _KeyCheck()

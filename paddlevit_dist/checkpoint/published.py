@@ -2,8 +2,7 @@
 
 A name is timm's, such as ``vit_small_patch16_224.augreg_in21k_ft_in1k``. ``hf:OWNER/REPOSITORY`` means any other
 repository there that contains a ``model.safetensors``, and ``ms:OWNER/REPOSITORY`` one at ModelScope. An existing path
-takes precedence. A model's name alone is a path, as in PaddleViT, whose users often name their own weights so; a
-missing file must not be replaced by published weights.
+takes precedence. A model's name alone is a path, as in PaddleViT, whose users often name their own weights so.
 """
 
 import difflib
@@ -45,11 +44,8 @@ class PublishedWeights(NamedTuple):
         name: timm's name, which is also the repository's.
         top1: top-1 accuracy in percent on ImageNet-1k's validation images, at the model's size, as measured by timm;
             None: the weights have no such classifier.
-        license: license of the weights.
-        mean: mean per channel of the training images, with pixels in [0, 1].
-        std: standard deviation per channel, likewise.
+        mean: mean per channel of the training images, with pixels in [0, 1]; ``std`` likewise.
         crop_pct: share of the resized image that the evaluation crops.
-        interpolation: method of the resize.
         crop_mode: "center" if the resize keeps the aspect ratio, "squash" if it makes a square.
     """
 
@@ -180,7 +176,7 @@ def find_published_detectors(model: str) -> list[str]:
     return [f"hf:PekingU/rtdetr_v2_{size}"] if family == "rtdetrv2" and not size.endswith("_dsp") else []
 
 
-def find_published(source: Any) -> PublishedWeights | None:
+def find_published(source: object) -> PublishedWeights | None:
     """Return the entry that ``source`` names; None for an existing path and anything else."""
     if not isinstance(source, str) or os.path.exists(source):
         return None
@@ -192,12 +188,12 @@ def find_published_for(model: str) -> PublishedWeights | None:
     return next((row for row in PUBLISHED.values() if row.model == model.lower()), None)
 
 
-def is_fetched(source: Any) -> bool:
+def is_fetched(source: object) -> bool:
     """Return whether ``source`` is an address or a name, whose weights are downloaded, and not a path."""
     return _repository(source) is not None or _resolve_address(source) is not None
 
 
-def _repository(source: Any) -> str | None:
+def _repository(source: object) -> str | None:
     """Return the OWNER/REPOSITORY at Hugging Face that ``source`` names, with or without ``#sha256=...``; else None."""
     row = find_published(source)
     if row is not None:
@@ -224,7 +220,7 @@ def _endpoint() -> str:
     return (os.environ.get(_ENDPOINT_VARIABLE) or _ENDPOINT).rstrip("/")
 
 
-def _at_modelscope(source: Any, file: str) -> str | None:
+def _at_modelscope(source: object, file: str) -> str | None:
     """Return the address of a file in the repository at ModelScope that ``source`` names; else None."""
     match = _MODELSCOPE_REPOSITORY.fullmatch(source.partition("#")[0]) if isinstance(source, str) else None
     endpoint = (os.environ.get(_MODELSCOPE_VARIABLE) or _MODELSCOPE).rstrip("/")
@@ -232,15 +228,9 @@ def _at_modelscope(source: Any, file: str) -> str | None:
 
 
 def local_weights(source: Any, sha256: str | None = None, log: Callable[[str], None] = silent) -> CachedCopy | None:
-    """Return the local file of an address or a name, downloaded once; None for anything else.
+    """Return the local file of an address or a name, downloaded once after a log line; None for anything else.
 
-    Args:
-        source: an address, a name or a path.
-        sha256: hexadecimal digest of the content.
-        log: receives a line before a download.
-
-    Raises:
-        UserError: it cannot be downloaded or stored, or its checksum differs.
+    Raises UserError if it cannot be downloaded or stored, or its checksum differs.
     """
     repository = _repository(source)
     if repository is None:
@@ -250,16 +240,11 @@ def local_weights(source: Any, sha256: str | None = None, log: Callable[[str], N
     return download_from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), sha256, log)
 
 
-def find_sibling_file(source: Any, name: str, may_download: bool) -> tuple[Path | None, str]:
+def find_sibling_file(source: object, name: str, may_download: bool) -> tuple[Path | None, str]:
     """Return a small file from the repository, at Hugging Face or ModelScope, of the weights called ``source``.
 
-    Args:
-        source: name of the weights.
-        name: name of the file.
-        may_download: whether to download it if there is no local copy.
-
-    Returns:
-        Path of the local copy, None without one; and why it is unknown whether there is such a file, else empty.
+    Returns its local copy, downloaded if ``may_download``, or None; and why it is unknown whether it exists, else
+    empty.
     """
     address = _at_modelscope(source, name)
     if address is not None:

@@ -81,21 +81,13 @@ Tensors = Mapping[str, paddle.Tensor | HostTensor]
 
 
 class HostCopies:
-    """Copies tensors to the host and reuses the memory of the previous copies.
-
-    Allocating new memory takes the system much longer than copying.
-    """
+    """Copies tensors to the host, in the memory of the previous copies: new memory takes much longer than copying."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, np.ndarray] = {}
 
     def copy(self, part: str, tensors: Mapping[str, paddle.Tensor]) -> dict[str, HostTensor]:
-        """Copy ``tensors``; the next call with the same ``part`` overwrites the copies.
-
-        Args:
-            part: distinguishes sets of tensors with equal names.
-            tensors: tensors by name.
-        """
+        """Copy tensors by name; the next call with the same ``part``, a set with equal names, overwrites the copies."""
         return {name: HostTensor(self._copy(f"{part}/{name}", tensor), tensor.name) for name, tensor in tensors.items()}
 
     def _copy(self, key: str, tensor: paddle.Tensor) -> np.ndarray:
@@ -141,19 +133,14 @@ def save(
     """Write the checkpoint ``name`` into ``folder`` and return its directory. Main process only, in any thread.
 
     All files are written under a temporary name, flushed to disk and then renamed: a crash leaves the directory either
-    complete or absent. An existing one of the same name remains until then.
+    complete or absent. An existing one of the same name remains until then. Raises UserError if a file cannot be
+    written, for example because the disk is full; earlier checkpoints are unchanged.
 
     Args:
-        folder: folder of the checkpoints.
         name: name of the checkpoint, see ``epoch_name`` and ``update_name``.
-        weights: the model's state.
         state: position, optimizer and other state.
         averaged: averaged weights by the model's names; None: there are none.
-        about: metadata as plain values; None: there are none.
         samples: sample lists, see ``read_samples``; None or empty: there are none.
-
-    Raises:
-        UserError: a file cannot be written, for example because the disk is full; earlier checkpoints are unchanged.
     """
     final = folder / name
     temporary = folder / _hidden(name)
@@ -209,12 +196,9 @@ def _put(temporary: Path, final: Path) -> None:
 
 
 def link(folder: Path, name: str, target: Path) -> None:
-    """Point the link ``folder/name`` to the checkpoint ``target``, atomically.
+    """Point the link ``folder/name`` to the checkpoint ``target``, atomically, or raise UserError.
 
     A folder of that name, which copies without links have, is renamed to ``name.folder``.
-
-    Raises:
-        UserError: the file system refuses.
     """
     path, temporary = folder / name, folder / _hidden(name)
     with _user_errors(f"the link {path}"):
@@ -247,19 +231,15 @@ def prune(
     keep_epochs: int = 1,
     good: Path | None = None,
 ) -> None:
-    """Remove checkpoints that are neither linked nor to be kept, unless no good one would be left.
+    """Remove checkpoints that are neither linked nor to be kept, unless no good one would be left, or raise UserError.
 
     Args:
-        folder: folder of the checkpoints.
         keep: returns whether the checkpoint of an epoch is kept.
         update: current step; later checkpoints were left by a run that this one has restarted.
         keep_updates: number of checkpoints of steps to keep, the newest ones up to ``update``.
         epoch: current epoch; None: all epochs count.
         keep_epochs: number of checkpoints of epochs to keep, the newest ones up to ``epoch``.
         good: a checkpoint that this process has written; others are verified before they count as good.
-
-    Raises:
-        UserError: the file system refuses.
     """
     with _user_errors(f"in {folder}"):
         checkpoints = list_checkpoints(folder)
@@ -290,12 +270,7 @@ def _is_good(directory: Path) -> bool:
 def write_evaluation(directory: Path, best: dict[str, Any]) -> None:
     """Record in a checkpoint that its evaluation is done, and the best one so far. Main process only.
 
-    Args:
-        directory: the checkpoint.
-        best: name, value, epoch and line of the best evaluation.
-
-    Raises:
-        UserError: the file system refuses.
+    ``best``: name, value, epoch and line of the best evaluation. Raises UserError if the file system refuses.
     """
     with atomic_file(directory / EVALUATION) as file:
         file.write(json.dumps({"best": best}).encode())
@@ -304,8 +279,7 @@ def write_evaluation(directory: Path, best: dict[str, Any]) -> None:
 def discard(directory: Path) -> None:
     """Remove a checkpoint and link ``last`` to the newest remaining one. Main process only.
 
-    Raises:
-        UserError: the file system refuses.
+    Raises UserError if the file system refuses.
     """
     folder = directory.parent
     remaining = [path for path in newest_first(folder) if path != directory]
@@ -320,15 +294,10 @@ def discard(directory: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> list[str]:
-    """Remove half-written and half-removed files of killed processes from a ``checkpoints`` folder.
+    """Remove half-written and half-removed files of killed processes; return their paths, relative to ``folder``.
 
     Only the owner of the output folder may call this: it would also remove files that a running process is writing.
-
-    Returns:
-        The removed files, relative to ``folder``.
-
-    Raises:
-        UserError: the file system refuses.
+    Raises UserError if the file system refuses.
     """
     removed = []
     with _user_errors(f"in {folder}"):

@@ -1,8 +1,8 @@
-"""Reads files of ``torch.save`` without torch and without executing code that they name.
+"""Reads files of ``torch.save`` without torch, a dependency of a GB, and without executing code that they name.
 
-There are two formats. Since PyTorch 1.6: a zip archive with one pickle and a file for each storage (the memory of one
-or more tensors). Before: several pickles, followed by the storages. The pickles are read as in ``unpickling``, with a
-few more names for tensors; torch itself would be a dependency of a GB.
+Since PyTorch 1.6, they are a zip archive with one pickle and a file for each storage (the memory of one or more
+tensors); before, several pickles, followed by the storages. The pickles are read as in ``unpickling``, with a few more
+names for tensors.
 
 Source: ``torch/serialization.py`` and ``torch/_utils.py`` (the functions ``_rebuild_*``) of PyTorch.
 """
@@ -42,9 +42,8 @@ _DTYPES = {
 def open_torch_file(path: str | os.PathLike) -> Iterator[Any]:
     """Read an object that ``torch.save`` wrote, with a ``StoredTensor`` for each tensor, valid inside the block.
 
-    Raises:
-        UserError: the file is unreadable, damaged, or names functions that weights do not need; no code was executed.
-            Also raised for errors while tensors are read inside the block.
+    Raises UserError, also for tensors inside the block, if the file is unreadable, damaged, or names functions that
+    weights do not need; no code was executed.
     """
     with reading(str(path), KIND, ADVICE), open(path, "rb") as stream:
         start = stream.read(4)
@@ -57,19 +56,13 @@ def open_torch_file(path: str | os.PathLike) -> Iterator[Any]:
 
 
 class TensorStorage(FrozenObject):
-    """The memory of one or more tensors, read on first use.
-
-    Args:
-        dtype: dtype of the elements.
-        count: number of elements.
-        load: returns the bytes; called once.
-    """
+    """The memory of one or more tensors, read on first use. ``load``: returns the bytes; called once."""
 
     def __init__(self, dtype: np.dtype, count: int, load: Callable[[], bytes]) -> None:
         self.dtype = dtype
         self.count = count
         self._load = load
-        self._numbers: Any = None
+        self._numbers: np.ndarray | None = None
 
     def numbers(self) -> np.ndarray:
         """Return all elements, (count,)."""
@@ -82,14 +75,7 @@ class TensorStorage(FrozenObject):
 
 
 class StoredTensor(FrozenObject):
-    """A tensor as the file describes it: a shape over a storage.
-
-    Args:
-        storage: the memory.
-        offset: index of the first element in the storage.
-        shape: lengths of the axes.
-        strides: steps of the axes in elements.
-    """
+    """A tensor as the file describes it: a shape over a storage, with offset and strides in elements."""
 
     def __init__(self, storage: TensorStorage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self.storage = storage
@@ -110,7 +96,7 @@ def _whole_numbers(value: Any) -> tuple[int, ...]:
     return value
 
 
-def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> StoredTensor:
+def _rebuild_tensor(storage: Any, offset: object, shape: object, strides: object, *rest: object) -> StoredTensor:
     """Build a tensor; ``rest`` (whether it needs a gradient, hooks and metadata) is ignored."""
     storage, shape, strides = expect(storage, TensorStorage), _whole_numbers(shape), _whole_numbers(strides)
     (offset,) = _whole_numbers((offset,))
@@ -123,19 +109,14 @@ def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *rest: 
     return StoredTensor(storage, offset, shape, strides)
 
 
-def _rebuild_parameter(data: Any, *rest: Any) -> StoredTensor:
+def _rebuild_parameter(data: object, *rest: object) -> StoredTensor:
     return expect(data, StoredTensor)
 
 
 class TorchReader(PickleReader):
-    """Reads the pickle of a PyTorch file.
+    """Reads the pickle of a PyTorch file at a stream's position.
 
-    Args:
-        stream: a stream at the position of the pickle.
-        read_storage: returns the bytes of the storage with a key; called when they are needed.
-
-    Attributes:
-        storages: storages by key.
+    ``read_storage``: returns the bytes of the storage with a key; called when they are needed.
     """
 
     calls = {

@@ -3,11 +3,10 @@
 A pickle is a program: it names functions and calls them. Here, a name is only a key into the table ``calls`` of
 functions of this package, which check their arguments. Nothing is imported, and the file cannot change the objects that
 calls return. ``pickle_instructions`` checks the instructions before they are executed. Strings of Python 2 are decoded
-as Latin-1, so that published datasets of that age can be read.
+as Latin-1, as in published datasets of that age.
 
 The result contains numbers, strings, None, lists, tuples, sets, dictionaries and numeric numpy arrays only. Parsed
-arguments (``argparse.Namespace``), which many training programs save with their weights, become None; files of PyTorch
-keep those that are plain values.
+arguments (``argparse.Namespace``) become None; files of PyTorch keep those that are plain values.
 """
 
 import functools
@@ -33,14 +32,9 @@ def restricted_load(file: str | os.PathLike | BinaryIO, reader: "type[PickleRead
     """Return an object that ``paddle.save`` wrote, with numpy arrays for tensors (bfloat16 as its bits in uint16).
 
     Parameters larger than a gigabyte, which protocols 2 and 3 store in slices, are joined. Paddle's table of automatic
-    parameter names is dropped.
-
-    Args:
-        file: a path, or a seekable binary file, which is read from its current position.
-        reader: reads the pickle; None: ``PickleReader``.
-
-    Raises:
-        UserError: the file is unreadable, damaged, or names functions that weights do not need; no code was executed.
+    parameter names is dropped. Raises UserError if the file is unreadable, damaged, or names functions that weights do
+    not need; no code was executed. ``file``: a path, or a seekable binary file, which is read from its current
+    position.
     """
     if isinstance(file, (str, os.PathLike)):
         with reading(str(file), "paddle.save file"), open(file, "rb") as stream:
@@ -65,40 +59,30 @@ class FrozenObject:
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # cannot be a key
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         """Raise ValueError: the file must not set attributes."""
         raise ValueError("it sets the state of something that is not an array")
 
 
 class GlobalName(FrozenObject):
-    """A class or function that the file names.
-
-    Args:
-        text: its name.
-        function: called when the file calls it; None: it may only be an argument.
-    """
+    """A class or function that the file names; without ``function`` to call, it may only be an argument."""
 
     __slots__ = ("function", "text")
 
     def __init__(self, text: str, function: Callable[..., Any] | None) -> None:
         self.text, self.function = text, function
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Call the function.
-
-        Raises:
-            RefusedError: there is none.
-        """
+    def __call__(self, *arguments: object) -> Any:
+        """Call the function. Raises RefusedError if there is none."""
         if self.function is None:
             raise RefusedError(f"it calls '{self.text}'")
         return self.function(*arguments)
 
 
 class DroppedArguments(FrozenObject):
-    """Stands for the parsed arguments that a training program saved with its weights; their values are dropped.
+    """Stands for a training program's parsed arguments, whose values are dropped.
 
-    ``pickle`` makes the object from a class, not from the result of a call, so this class is in its hands: it has no
-    attribute that a file could use, and takes no arguments.
+    ``pickle`` makes the object from a class: it has no attribute that a file could use, and takes no arguments.
     """
 
     __slots__ = ()
@@ -107,7 +91,7 @@ class DroppedArguments(FrozenObject):
         """Make one without arguments."""
         return super().__new__(cls)
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         """Drop the values."""
         expect(state, dict)
 
@@ -121,7 +105,7 @@ class KeptArguments(DroppedArguments):
 
     __slots__ = ("_state",)
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         """Store the values."""
         self._state = expect(state, dict)
 
@@ -131,7 +115,7 @@ class KeptArguments(DroppedArguments):
         return {name: value for name, value in state.items() if isinstance(name, str) and _is_plain(value)}
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, dict):
         return len(value) <= _LONGEST_ARGUMENT and all(map(_is_number_or_text, [*value, *value.values()]))
     if isinstance(value, (list, tuple)):
@@ -139,19 +123,14 @@ def _is_plain(value: Any) -> bool:
     return _is_number_or_text(value)
 
 
-def _is_number_or_text(value: Any) -> bool:
+def _is_number_or_text(value: object) -> bool:
     return value is None or isinstance(value, (str, int, float))
 
 
 class PickleReader(pickle.Unpickler):
-    """Reads the pickle at a stream's position; afterwards, the stream is at its end.
+    """Reads the pickle at a seekable binary stream's position; afterwards, the stream is at its end.
 
-    Args:
-        stream: a seekable binary stream.
-
-    Attributes:
-        calls: functions by module and attribute that a call of that name runs.
-        arguments_class: stands for parsed arguments.
+    ``calls``: functions by module and attribute that a call of that name runs.
     """
 
     calls: Mapping[tuple[str, str], Callable[..., Any] | None]
@@ -164,20 +143,15 @@ class PickleReader(pickle.Unpickler):
     def load(self) -> Any:
         """Return the object.
 
-        Raises:
-            ValueError: the file is damaged; other built-in exceptions are possible, too.
-            RefusedError: the file names functions that weights do not need.
+        Raises ValueError, or another built-in exception, if the file is damaged, and RefusedError if it names functions
+        that weights do not need.
         """
         value = super().load()
         _require_bounded(value, _MIN_ENTRIES + _ENTRIES_PER_BYTE * self._bytes_left, {})
         return _finish(value, {})
 
     def find_class(self, module: str, attribute: str) -> Any:
-        """Return a ``GlobalName`` for a name in the file, or ``arguments_class`` for the class of parsed arguments.
-
-        Raises:
-            RefusedError: the name is not in ``calls``.
-        """
+        """Return a ``GlobalName`` in ``calls``, or ``arguments_class`` for parsed arguments, or raise RefusedError."""
         text = f"{module}.{attribute}"
         if (module, attribute) == ("argparse", "Namespace"):
             return self.arguments_class
@@ -190,11 +164,11 @@ class PickleReader(pickle.Unpickler):
             text, functools.partial(function, self.spend) if function in (_StoredArray, _array) else function
         )
 
-    def persistent_load(self, about: Any) -> Any:
+    def persistent_load(self, about: object) -> Any:
         """Reject every persistent identifier, because Paddle's files have none."""
         raise RefusedError("it makes objects by persistent identifiers")
 
-    def _encode(self, text: Any, encoding: Any) -> bytes:
+    def _encode(self, text: object, encoding: object) -> bytes:
         """Return the bytes of an array, which protocol 2 stores as text."""
         if not isinstance(text, str) or encoding != "latin1":
             raise RefusedError("it calls '_codecs.encode' on other data than the bytes of an array")
@@ -204,24 +178,17 @@ class PickleReader(pickle.Unpickler):
     def spend(self, num_bytes: int) -> None:
         """Count copied bytes, so that the file cannot make many arrays from one stored string.
 
-        Raises:
-            ValueError: the sum exceeds twice the file's size.
+        Raises ValueError if the sum exceeds twice the file's size.
         """
         self._bytes_left -= num_bytes
         if self._bytes_left < 0:
             raise ValueError("its arrays are larger than the file")
 
 
-def _require_bounded(value: Any, limit: int, sizes: dict[int, int]) -> int:
-    """Count the entries of a value, with shared objects counted at each place.
+def _require_bounded(value: object, limit: int, sizes: dict[int, int]) -> int:
+    """Raise ValueError if a value has more than ``limit`` entries, counting shared objects at each place.
 
-    Args:
-        value: the value.
-        limit: largest allowed number.
-        sizes: number of entries of each container by its id.
-
-    Raises:
-        ValueError: there are more than ``limit`` entries, which would take very long to traverse.
+    ``sizes``: number of entries of each container by its id.
     """
     if not isinstance(value, (list, tuple, dict)):
         return 1
@@ -234,13 +201,8 @@ def _require_bounded(value: Any, limit: int, sizes: dict[int, int]) -> int:
     return sizes[id(value)]
 
 
-def _finish(value: Any, results: dict[int, tuple[Any, Any]]) -> Any:
-    """Replace ``_StoredArray`` objects in ``value`` by arrays, and parsed arguments by their values.
-
-    Args:
-        value: the value.
-        results: each object and its result by id.
-    """
+def _finish(value: object, results: dict[int, tuple[Any, Any]]) -> Any:
+    """Replace ``_StoredArray`` objects by arrays, and parsed arguments by values; ``results`` are by an object's id."""
     if isinstance(value, _StoredArray):
         return value.numpy()
     if isinstance(value, DroppedArguments):
@@ -261,12 +223,8 @@ def _finish(value: Any, results: dict[int, tuple[Any, Any]]) -> Any:
     return results[id(value)][1]
 
 
-def expect(value: Any, kinds: Any) -> Any:
-    """Return ``value`` if it is an instance of one of the classes ``kinds``.
-
-    Raises:
-        ValueError: it is not.
-    """
+def expect(value: object, kinds: type | tuple[type, ...]) -> Any:
+    """Return ``value`` if it is an instance of one of the classes ``kinds``. Raises ValueError if it is not."""
     if not isinstance(value, kinds):
         raise ValueError(f"it has a {type(value).__name__} in a place where none belongs")
     return value
@@ -280,7 +238,7 @@ class _NumberType(FrozenObject):
 
     __slots__ = ("dtype",)
 
-    def __init__(self, code: Any, align: Any = False, copy: Any = True) -> None:
+    def __init__(self, code: Any, align: object = False, copy: object = True) -> None:
         if not re.fullmatch(r"b1|[iu][1248]|f[248]", expect(code, str)):
             raise RefusedError(f"it holds an array of type {ascii(code[:40])}")
         self.dtype = np.dtype(code)
@@ -295,21 +253,17 @@ class _NumberType(FrozenObject):
 class _StoredArray(FrozenObject):
     """An array under construction: empty until its state is set, once.
 
-    Args:
-        spend: called with the number of bytes before they are copied.
-        subtype: the class that the file names, ``numpy.ndarray``.
-        shape: ``(0,)``, as numpy writes it.
-        typecode: ignored.
+    ``spend`` is called with the number of bytes before they are copied; ``shape`` is ``(0,)``, as numpy writes it.
     """
 
     __slots__ = ("array", "spend")
 
-    def __init__(self, spend: Callable[[int], None], subtype: Any, shape: Any, typecode: Any) -> None:
+    def __init__(self, spend: Callable[[int], None], subtype: object, shape: object, typecode: Any) -> None:
         if not isinstance(subtype, GlobalName) or subtype.text != "numpy.ndarray" or shape != (0,):
             raise ValueError("an array in it is not made as numpy makes it")
         self.spend, self.array = spend, None
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         version, shape, number_type, is_fortran, data = expect(state, tuple)
         if version != 1 or self.array is not None:
             raise ValueError("an array in it is not made as numpy makes it")
@@ -324,19 +278,12 @@ class _StoredArray(FrozenObject):
 
 
 def _array(
-    spend: Callable[[int], None], data: Any, number_type: Any, shape: Any, order: Any, axes: Any = None
+    spend: Callable[[int], None], data: object, number_type: object, shape: object, order: object, axes: object = None
 ) -> np.ndarray:
-    """Build an array as protocol 5 stores it.
+    """Build an array as protocol 5 stores it, which shares the bytes that were read, if in this byte order.
 
-    It shares memory with the bytes that were read, unless they are in the other byte order.
-
-    Args:
-        spend: called with the number of bytes before they are copied.
-        data: the bytes.
-        number_type: a ``_NumberType``.
-        shape: lengths of the axes.
-        order: "C", "F", or "K" with ``axes``.
-        axes: order of the axes in memory if it is neither C's nor Fortran's.
+    ``spend`` is called with the number of bytes before they are copied. ``axes`` is the order of the axes in memory if
+    ``order`` is "K", neither "C" nor "F".
     """
     if not isinstance(number_type, _NumberType) or not isinstance(data, (bytes, bytearray)):
         raise RefusedError("it holds an array of objects")
@@ -351,14 +298,14 @@ def _array(
     return flat.reshape(shape).transpose(axes) if order == "K" else flat.reshape(shape, order=order)
 
 
-def _scalar(number_type: Any, data: Any) -> Any:
+def _scalar(number_type: object, data: object) -> Any:
     dtype = expect(number_type, _NumberType).dtype
     if not isinstance(data, bytes) or len(data) != dtype.itemsize:
         raise ValueError("a number in it is not made as numpy makes it")
     return np.frombuffer(data, dtype)[0]
 
 
-def unpack_tensor(pair: Any) -> _StoredArray:
+def unpack_tensor(pair: object) -> _StoredArray:
     """Return the array of a tensor in nested containers, which Paddle stores as the tuple (automatic name, array)."""
     if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[1], (_StoredArray, np.ndarray)):
         raise ValueError("a tensor in it is not a pair of name and array")
@@ -370,12 +317,12 @@ class _PlainDict(dict):
 
     __slots__ = ()
 
-    def __init__(self, pairs: Any = ()) -> None:
+    def __init__(self, pairs: object = ()) -> None:
         """Python 2 gave the entries as a list of pairs, Python 3 sets them afterwards."""
         for key, value in expect(pairs, (list, tuple)):
             self[expect(key, (str, int))] = value
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         expect(state, dict)
 
 

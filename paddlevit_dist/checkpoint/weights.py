@@ -62,15 +62,14 @@ class SourceWeights(NamedTuple):
 def read_weights(source: str | os.PathLike, part: str | None = None, sha256: str | None = None) -> SourceWeights:
     """Read the weights in a file or at an address, in any supported format.
 
+    Raises UserError if the source does not exist, has another format, is damaged or rejected, or has no arrays.
+
     Args:
         source: a ``.pdparams`` (with or without its extension), safetensors, ``.npz`` or PyTorch file of any name, or
-            the JSON index of several; a directory with one of them; an ``http(s)://`` or ``file://`` address of a
-            file, optionally with ``#sha256=...`` after it; or a name in ``published``.
+            the JSON index of several; a directory with one of them; an ``http(s)://`` or ``file://`` address of a file,
+            optionally with ``#sha256=...`` after it; or a name in ``published``.
         part: the entry to use in a file with several, such as "model_ema".
         sha256: hexadecimal digest of the content of an address.
-
-    Raises:
-        UserError: the source does not exist, has another format, is damaged or rejected, or has no arrays.
     """
     file, notices = local_file(source, sha256)
     shards = list_shards(file)
@@ -82,10 +81,9 @@ def read_weights(source: str | os.PathLike, part: str | None = None, sha256: str
 
 
 def list_shards(file: Path) -> list[Path] | None:
-    """List the files that an index of sharded weights names, each once; they are in its folder. None: no index.
+    """List the files in the same folder that an index of sharded weights names, each once. None: no index.
 
-    Raises:
-        UserError: the index is unreadable, damaged, or names files in other folders.
+    Raises UserError if the index is unreadable, damaged, or names files in other folders.
     """
     if choose_format(file) != "index":
         return None
@@ -152,7 +150,7 @@ def _largest_size(file: Path) -> int:
 
 
 def _weights(
-    content: Any, name: str, in_paddle_layout: bool, part: str | None, max_bytes: float = float("inf")
+    content: object, name: str, in_paddle_layout: bool, part: str | None, max_bytes: float = float("inf")
 ) -> SourceWeights:
     state, notices = _unwrap(content, name, part, _PADDLE_WRAPPERS if in_paddle_layout else _WRAPPERS)
     needed = sum(map(_bytes_needed, state.values()))
@@ -167,13 +165,7 @@ def _weights(
 def local_file(source: str | os.PathLike, sha256: str | None = None, log: Callable[[str], None] = silent) -> CachedCopy:
     """Return the local file that ``source`` means, as in ``read_weights``; used by every command.
 
-    Args:
-        source: a path, address or name.
-        sha256: hexadecimal digest of the content of an address.
-        log: receives a line before a download.
-
-    Raises:
-        UserError: there is none, or it cannot be downloaded.
+    A line is logged before a download. Raises UserError if there is none, or it cannot be downloaded.
     """
     copy = local_weights(source, sha256, log)
     if copy is None and sha256 is not None:
@@ -185,9 +177,7 @@ def find_weights_file(path: str | os.PathLike) -> Path:
     """Return the file that ``path`` means: itself, the path with the extension, or the weights in that directory.
 
     A run's output folder, or its ``checkpoints``, means its best checkpoint, else its last; ``~`` is the home folder.
-
-    Raises:
-        UserError: none of them exists; the message lists what was tried and similar names.
+    Raises UserError if none of them exists; the message lists what was tried and similar names.
     """
     expanded = resolve_checkpoint(path)
     with_extension = expanded.with_name(expanded.name + EXTENSION) if expanded.name else expanded
@@ -217,10 +207,9 @@ def find_weights_file(path: str | os.PathLike) -> Path:
 
 
 def evaluated_weights(source: str | os.PathLike) -> str:
-    """Return the weights that reproduce a run's scores.
+    """Return the weights that reproduce a run's scores: its averaged weights, if any, else its checkpoint.
 
-    They are the averaged weights of a checkpoint that has some, else the checkpoint that a run's folder means, else
-    ``source`` unchanged.
+    Another ``source`` than a run's is returned unchanged.
     """
     if is_fetched(source):
         return str(source)
@@ -254,15 +243,11 @@ def _what_is_there(folder: Path, requested: str) -> str:
 
 
 def _unwrap(
-    content: Any, source: str, part: str | None, wrappers: tuple[str, ...]
+    content: object, source: str, part: str | None, wrappers: tuple[str, ...]
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """Return the mapping of weights inside a file's content, and notices about other mappings in it.
 
-    Args:
-        content: content of the file.
-        source: name of the file, for messages.
-        part: the entry to use; None: choose by ``wrappers``.
-        wrappers: names of mappings of weights; the first existing one is used.
+    ``part``: the entry to use; None: the first existing one of ``wrappers``.
     """
     notices: tuple[str, ...] = ()
     if part is not None:
@@ -303,7 +288,7 @@ def _bytes_needed(value: Any) -> int:
     return math.prod(value.shape) * (4 if dtype == np.uint16 else dtype.itemsize)
 
 
-def as_array(value: Any) -> np.ndarray | None:
+def as_array(value: object) -> np.ndarray | None:
     """Convert ``value`` to a numpy array, bfloat16 (which numpy lacks, stored as bits in uint16) to float32.
 
     Return None if it is neither an array, nor a tensor, nor a (name, array) pair, as in older files of Paddle.

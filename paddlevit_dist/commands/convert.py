@@ -37,19 +37,12 @@ _MIN_KNOWN_NAMES = 0.5  # fraction of a source's names that its model family has
 
 
 class ModelFamily(NamedTuple):
-    """Parameter names of a model family, with ``#`` for every number so that depth and width do not matter.
+    """Parameter names of a model family, with ``#`` for every number so that depth and width do not matter."""
 
-    Attributes:
-        name: the module of the family.
-        key_maps: naming scheme -> function from its names to ours.
-        names: names of all parameters.
-        linear: names of Linear weights.
-    """
-
-    name: str
-    key_maps: Mapping[str, Any]
-    names: set[str]
-    linear: set[str]
+    name: str  # the module of the family
+    key_maps: Mapping[str, Any]  # naming scheme -> function from its names to ours
+    names: set[str]  # of all parameters
+    linear: set[str]  # names of Linear weights
 
 
 class ConvertedWeights(NamedTuple):
@@ -138,10 +131,8 @@ def with_our_names(weights: SourceWeights) -> ConvertedWeights:
     """Return the weights with timm's names and Paddle's layout.
 
     The family and naming scheme with the most matching names are chosen. All Linear weights are transposed or none: a
-    non-square weight shows its layout by its bias, whose length is the number of outputs.
-
-    Raises:
-        UserError: no family contains at least half of the names.
+    non-square weight shows its layout by its bias, whose length is the number of outputs. Raises UserError: no family
+    contains at least half of the names.
     """
     candidates = []
     for family in build_families():
@@ -176,10 +167,7 @@ def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], otherwi
 
 
 def build_families() -> list[ModelFamily]:
-    """Build one family for each class of image models, from the first name registered with it.
-
-    Models with a backbone get one family for each kind of backbone.
-    """
+    """Build one family for each class of image models, from its first registered name, and for each backbone."""
     import paddle
 
     first: dict[tuple[str, str], str] = {}
@@ -198,7 +186,7 @@ def build_families() -> list[ModelFamily]:
     return families
 
 
-def _is_linear(layer: Any) -> bool:
+def _is_linear(layer: object) -> bool:
     import paddle
 
     return isinstance(layer, paddle.nn.Linear)

@@ -73,11 +73,7 @@ def _draw(values: RunSettings, target: Path) -> None:
 
 
 def _fit_sheet(images: list[Shown], width: int) -> tuple[int, int]:
-    """Return the number of rows, and of epochs next to the first column, that fit on a sheet of readable size.
-
-    Raises:
-        UserError: there are no images.
-    """
+    """Return the numbers of rows, and of epochs next to the first column, that fit on a sheet of readable size."""
     if not images:
         raise UserError("the dataset is empty, nothing to show: check -data_path")
     cell_width, cell_height = _cell_size(images)

@@ -66,10 +66,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
 def listing(part: str = "") -> str:
     """Return a line for each model whose name contains ``part``: its module and its published weights with license.
 
-    No model is imported. A part such as ``paddle:*`` lists the names of another package.
-
-    Raises:
-        UserError: no name matches.
+    No model is imported. A part such as ``paddle:*`` lists the names of another package. UserError: no name matches.
     """
     plugins.load_installed()
     if ":" in part:
@@ -92,7 +89,11 @@ def listing(part: str = "") -> str:
 
 
 def report(
-    name: str, image_size: Any = None, num_classes: int = 1000, depth: int = 2, words: Sequence[str] = ()
+    name: str,
+    image_size: int | tuple[int, int] | None = None,
+    num_classes: int = 1000,
+    depth: int = 2,
+    words: Sequence[str] = (),
 ) -> str:
     """Return a table of the layers down to ``depth``, and the totals, as text.
 
@@ -140,7 +141,9 @@ def report(
     )
 
 
-def _build_configured(name: str, image_size: Any, num_classes: int, words: Sequence[str]) -> Any:
+def _build_configured(
+    name: str, image_size: int | tuple[int, int] | None, num_classes: int, words: Sequence[str]
+) -> Any:
     """Build a model as a training run with these keys would, and print notices about them."""
     from .. import settings
     from ..settings.table import COMMAND_LINE

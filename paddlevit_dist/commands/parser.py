@@ -80,11 +80,8 @@ class CommandParser(argparse.ArgumentParser):
         return options
 
     def _split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return the words of this command, and the flags and keys of the main job among them.
-
-        The first word that is the name of a key ends the positional arguments; after "--" all words are positional.
-        """
-        from ..settings import command_line, table  # with packages that some commands run without
+        """Return the words of this command, up to the first key (all after "--"), and the main job's flags and keys."""
+        from ..settings import command_line  # with packages that some commands run without
 
         own: list[str] = []
         settings: list[str] = []
@@ -102,16 +99,23 @@ class CommandParser(argparse.ArgumentParser):
             elif has_keys or is_key(rest[0]):
                 self._require_key(rest[0])
                 has_keys = True
-                name, value = command_line.take_override(rest)
-                key = table.find_key(name)
-                option = f"-{key.flag.name}" if key and key.flag else ""
-                is_own = option in self._option_string_actions and option not in _BY_TASK
-                if key is not None and option == "-import":
-                    value = ",".join(key.parse(value))
-                (own if is_own else settings).append(f"{option if is_own else name}={value}")
+                word, is_own = self._take_key(rest)
+                (own if is_own else settings).append(word)
             else:
                 own.append(rest.pop(0))
         return [*own, *rest], settings
+
+    def _take_key(self, rest: list[str]) -> tuple[str, bool]:
+        """Take a key and its value from the front; return them as a word, and whether this command has the option."""
+        from ..settings import command_line, table
+
+        name, value = command_line.take_override(rest)
+        key = table.find_key(name)
+        option = f"-{key.flag.name}" if key and key.flag else ""
+        is_own = option in self._option_string_actions and option not in _BY_TASK
+        if key is not None and option == "-import":
+            value = ",".join(key.parse(value))
+        return f"{option if is_own else name}={value}", is_own
 
     def _require_key(self, word: str) -> None:
         """Check that a word among the keys is not an existing path."""
@@ -180,7 +184,7 @@ class CommandParser(argparse.ArgumentParser):
         ]
 
     def option(
-        self, name: str, default: Any, meaning: str, kind: Callable[[str], Any] = str, shown: str = "", **more: Any
+        self, name: str, default: object, meaning: str, kind: Callable[[str], Any] = str, shown: str = "", **more: Any
     ) -> None:
         """Add ``--name VALUE``, also as ``-name``.
 
@@ -251,11 +255,7 @@ def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], in
 
 
 def above_zero(text: str) -> float:
-    """Parse a finite number above 0.
-
-    Raises:
-        argparse.ArgumentTypeError: it is something else.
-    """
+    """Parse a finite number above 0; raises an ``argparse.ArgumentTypeError`` for anything else."""
     try:
         number = float(text)
     except ValueError:

@@ -4,14 +4,25 @@ import contextlib
 import os
 import re
 import tempfile
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.printing import cell, one_line, without_credentials
 from ..settings.table import keys
 from .parser import CommandParser, at_least, path
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..inference.rows import PredictionCounts
+    from ..inference.trained import TrainedWeights
+    from ..launch.devices import ProcessPlan
+    from ..tasks.prediction import InputSamples
+    from ..tasks.task import Task
 
 _FOLDER = "./predictions"
 _INPUTS = "files and folders; images also in tar files, and videos if OpenCV is installed"
@@ -111,11 +122,7 @@ def _parse(words: list[str]) -> Any:
 
 
 def _require_inputs(inputs: list[str]) -> None:
-    """Raise for inputs that are not files or folders (mistyped paths, URLs) before anything is read or written.
-
-    Raises:
-        UserError: an input does not exist.
-    """
+    """Raise a UserError for inputs that are not files or folders (mistyped paths, URLs), before any work."""
     for text in inputs:
         if os.path.exists(text):
             continue
@@ -134,11 +141,7 @@ def _require_inputs(inputs: list[str]) -> None:
 
 
 def _read_class_names(file: str | None) -> list[str] | None:
-    """Read the class names of a text file, one per line.
-
-    Raises:
-        UserError: the file cannot be read or is empty.
-    """
+    """Read the class names of a text file, one per line; raises a UserError if it cannot be read or is empty."""
     if file is None:
         return None
     from ..runtime.text_files import read_text
@@ -153,7 +156,7 @@ def _read_class_names(file: str | None) -> list[str] | None:
     return [name.strip() for name in names]
 
 
-def _predict(options: Any, sources: Any, plan: Any, folder: Path) -> None:
+def _predict(options: Namespace, sources: "Sequence[TrainedWeights]", plan: "ProcessPlan", folder: Path) -> None:
     """Find the inputs, start the workers, and write the tables; the main process has locked the folder."""
     import numpy as np
 
@@ -214,12 +217,8 @@ def _predict(options: Any, sources: Any, plan: Any, folder: Path) -> None:
             _report_outcome(counts, folder, options.inputs)
 
 
-def _require_no_dataset(options: Any, folder: Path, about: str) -> None:
-    """Check that a new prediction does not add images to the data set of an earlier one.
-
-    Raises:
-        UserError: there is one.
-    """
+def _require_no_dataset(options: Namespace, folder: Path, about: str) -> None:
+    """Raise a UserError if a new prediction would add images to the data set of an earlier one."""
     is_new = options.restart or not (folder / about).exists()
     if options.save_as is not None and is_new and (folder / "dataset").exists():
         raise UserError(f"-save_as: {folder / 'dataset'} exists: remove it, or choose another -output")
@@ -235,7 +234,7 @@ def _compute_digest(file: str | None) -> str | None:
         raise UserError(f"-annotations={file} cannot be read: {error.strerror or error}") from error
 
 
-def _write_partial_tables(folder: Path, dataset: Any) -> None:
+def _write_partial_tables(folder: Path, dataset: "InputSamples") -> None:
     """Write the tables of the finished predictions after an interruption or failure."""
     from ..inference import rows
     from ..logging.progress import write_line
@@ -250,12 +249,8 @@ def _write_partial_tables(folder: Path, dataset: Any) -> None:
         )
 
 
-def _report_outcome(counts: Any, folder: Path, inputs: list[str]) -> None:
-    """Report the numbers of predicted and unreadable inputs.
-
-    Raises:
-        UserError: nothing was predicted, or an input on the command line could not be read.
-    """
+def _report_outcome(counts: "PredictionCounts", folder: Path, inputs: list[str]) -> None:
+    """Report the numbers of predicted and unreadable inputs; a UserError if an input that was named is unreadable."""
     from ..inference.rows import ROWS_CSV, UNREADABLE, read_unreadable
     from ..logging.progress import write_line
 
@@ -276,10 +271,10 @@ def _report_outcome(counts: Any, folder: Path, inputs: list[str]) -> None:
 
 
 def worker(
-    task: Any,
-    sources: Any,
-    dataset: Any,
-    remaining: Any,
+    task: "Task",
+    sources: "Sequence[TrainedWeights]",
+    dataset: "InputSamples",
+    remaining: "np.ndarray",
     folder: Path,
     batch_size: int | None,
     num_workers: int | None,

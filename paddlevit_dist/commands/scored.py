@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, small_sample_warning
+from ..intervals.resampling import Recompute
 from ..registry.features import find_function
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
@@ -33,12 +34,8 @@ TABLE = "eval_scored_samples.npz"
 def add_options(parser: CommandParser, truth: str, results: str, sample: str, data: bool = True) -> None:
     """Add ``[TRUTH] RESULTS`` and the options for the dataset and the output.
 
-    Args:
-        parser: receives the options.
-        truth: help text of TRUTH.
-        results: help text of RESULTS.
-        sample: what the bootstrap draws, in the plural.
-        data: ground truth may come from a dataset.
+    ``truth`` and ``results`` are their help texts, ``sample`` is what the bootstrap draws, in the plural, and ``data``:
+    ground truth may come from a dataset.
     """
     if data:
         truth = f"{truth}; or a dataset folder, as -data_path"
@@ -112,13 +109,11 @@ def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, ResultS
         yield values, cache_folder(values), ResultSource(str(values.DATA.DATASET), options.split)
 
 
-def takes_data(options: Namespace, is_truth: Any = os.path.isfile) -> bool:
+def takes_data(options: Namespace, is_truth: Callable[[str], object] = os.path.isfile) -> bool:
     """Return whether the ground truth comes from a dataset.
 
-    A TRUTH for which ``is_truth`` is false is a dataset's folder: it is stored as ``options.data_path``.
-
-    Raises:
-        UserError: TRUTH does not exist, or the options also name a dataset.
+    A TRUTH for which ``is_truth`` is false is a dataset's folder: it is stored as ``options.data_path``. Raises
+    UserError: TRUTH does not exist, or the options also name a dataset.
     """
     named = [f"-{name}" for name in ("cfg", "dataset", "data_path") if getattr(options, name) is not None]
     if options.truth is None:
@@ -138,12 +133,9 @@ def takes_data(options: Namespace, is_truth: Any = os.path.isfile) -> bool:
 def find_sample_groups(
     options: Namespace, names: Sequence[str], offered: Mapping[str, str] | None
 ) -> SampleGroups | None:
-    """Read the groups of -group; None: each sample is independent.
+    """Read the groups of -group, from the options of ``add_group``; None: each sample is independent.
 
-    Args:
-        options: parsed options of ``add_group``.
-        names: the samples.
-        offered: groupings of the dataset, from ``Dataset.groups_by``.
+    ``offered``: groupings of the dataset, from ``Dataset.groups_by``.
     """
     if options.group is None:
         return None
@@ -153,7 +145,7 @@ def find_sample_groups(
 
 
 def compute_intervals(
-    recompute: Any, number: int, percent: str, groups: SampleGroups | None
+    recompute: Recompute, number: int, percent: str, groups: SampleGroups | None
 ) -> dict[str, ConfidenceInterval]:
     """Compute confidence intervals by score name; empty if ``percent`` is "off"."""
     if percent == "off":
@@ -175,10 +167,7 @@ def find_small_sample_warning(
 def print_scores(scored: ScoreReport, options: Namespace, offered: Mapping[str, str] | None = None) -> None:
     """Print scores with intervals, evaluation protocol and warnings; write them to the folder of -output.
 
-    Args:
-        scored: the scores.
-        options: parsed options of ``add_options``.
-        offered: groupings of the dataset, from ``Dataset.groups_by``.
+    ``options`` are those that ``add_options`` adds; ``offered``: groupings of the dataset, from ``Dataset.groups_by``.
     """
     number = len(scored.names)
     whole = {name: float(column[0]) for name, column in scored.recompute(np.ones((1, number))).items()}

@@ -6,7 +6,7 @@ import textwrap
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import settings as configuration
 from ..registry.features import JOBS, find_function, find_job, import_target
@@ -18,6 +18,11 @@ from ..runtime.help_pages import COLUMNS
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
 from ..settings.table import COMMAND_LINE
+
+if TYPE_CHECKING:
+    from ..launch.devices import ProcessPlan
+    from ..tasks.dataset import TransformedDataset
+    from ..tasks.task import Task
 
 
 def run(arguments: list[str]) -> None:
@@ -47,11 +52,7 @@ def run(arguments: list[str]) -> None:
 def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Path | None:
     """Train or evaluate, and return the output folder; None if the configuration was only shown.
 
-    The environment variables of Paddle have to be set.
-
-    Args:
-        run: the configuration.
-        stale: lines on environment variables left by other runs.
+    The environment variables of Paddle have to be set; ``stale`` has lines on variables left by other runs.
     """
     from ..launch import plan_processes
 
@@ -70,7 +71,7 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
         return _run_in_folder(run, plan, is_numbered)
 
 
-def _run_in_folder(run: configuration.Configuration, plan: Any, is_numbered: bool) -> Path:
+def _run_in_folder(run: configuration.Configuration, plan: "ProcessPlan", is_numbered: bool) -> Path:
     """Create and lock the output folder, and train or evaluate; return the folder."""
     from ..launch.lock import lock_output_dir
     from ..logging.progress import write_line
@@ -116,7 +117,7 @@ def _with_output(run: configuration.Configuration, is_launched: bool) -> tuple[c
     return run.changed("SAVE", str(path), None), not (resumes or is_launched)
 
 
-def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> None:
+def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Path) -> None:
     """Read the datasets and start the workers; this process has locked the folder."""
     from ..checkpoint.finding import existing_run_error, holds_any
     from ..checkpoint.store import remove_leftovers
@@ -168,7 +169,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
 
 
 def _with_fitting_course(
-    run: configuration.Configuration, processes: int, task: Any, datasets: dict[str, Any]
+    run: configuration.Configuration, processes: int, task: "Task", datasets: "dict[str, TransformedDataset]"
 ) -> configuration.Configuration:
     """Adjust batch, epochs and warm-up to the size of the training set."""
     from ..engine.resume import epochs_by_size
@@ -185,10 +186,8 @@ def _find_weights(config: RunSettings, checkpoints: Path, log: Callable[[str], N
     """Check that local weights exist, or download weights named by a URL or a published name.
 
     Local weights are checked before data are read. Downloads start after the data were read, and before the worker
-    processes start, which would all wait for them.
-
-    Raises:
-        UserError: the weights do not exist or cannot be downloaded, or the recipe requires weights and none are named.
+    processes start, which would all wait for them. Raises UserError: the weights do not exist or cannot be downloaded,
+    or the recipe requires weights and none are named.
     """
     from ..checkpoint.finding import find_existing, holds_any
     from ..checkpoint.published import is_fetched
@@ -218,8 +217,8 @@ def _find_weights(config: RunSettings, checkpoints: Path, log: Callable[[str], N
 
 def worker(
     config: RunSettings,
-    task: Any,
-    datasets: dict[str, Any],
+    task: "Task",
+    datasets: "dict[str, TransformedDataset]",
     notices: list[str],
     callbacks: dict[str, Any] | None = None,
 ) -> None:
@@ -242,7 +241,7 @@ def worker(
             run.train()
 
 
-def _show(run: configuration.Configuration, plan: Any) -> None:
+def _show(run: configuration.Configuration, plan: "ProcessPlan") -> None:
     """Print the merged configuration and values derived from it, for -show_config."""
     from ..engine.schedule import describe_rates
     from ..engine.settings import resolve_process_batch

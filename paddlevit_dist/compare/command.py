@@ -1,9 +1,9 @@
-"""Command ``paddlevit-dist compare RUN RUN [RUN …]``.
+"""Command ``paddlevit-dist compare RUN RUN [RUN …]``, which does not need the data.
 
-It does not need the data. It needs Paddle only for instances, for kinds of scores of users whose modules import it,
-and for images on the page.
+It needs Paddle only for instances, for kinds of scores of users whose modules import it, and for images on the page.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -85,7 +85,7 @@ def run(arguments: list[str]) -> None:
         print(printing.one_line(message), file=sys.stderr if options.json else sys.stdout)
 
 
-def _plan(parser: CommandParser, options: Any) -> None:
+def _plan(parser: CommandParser, options: argparse.Namespace) -> None:
     """Print how many samples or seeds tell the difference ``options.plan`` from noise."""
     if options.output or len(options.runs) > 2:
         parser.error("-plan takes one run, two runs or a group of seeds, and no -output")
@@ -123,7 +123,7 @@ def _write(
     return f"{target}: {f'no images: {changed_images.problem}' if changed_images.problem else number}"
 
 
-def _compare_groups(parser: CommandParser, options: Any) -> None:
+def _compare_groups(parser: CommandParser, options: argparse.Namespace) -> None:
     if options.output:
         parser.error("-output does not apply to groups of seeds: use 'report GROUP' for charts, or -json for numbers")
     if options.group:

@@ -25,10 +25,7 @@ from .tables import find_differing_settings, load_run_settings, read_table
 
 
 def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Compare groups and single runs with the first group, as plain values and as lines for a terminal.
-
-    Args:
-        runs: folders, at least one of them of a group.
+    """Compare groups and single runs (folders) with the first group, as plain values and as lines for a terminal.
 
     Raises:
         UserError: if they cannot be compared.

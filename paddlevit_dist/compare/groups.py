@@ -45,11 +45,7 @@ class SeedGroup(NamedTuple):
         return [row["value"] for row in self.seeds if row["state"] == FINISHED and "value" in row]
 
     def write(self) -> None:
-        """Write the file atomically.
-
-        Raises:
-            UserError: if the file cannot be written.
-        """
+        """Write the file atomically; raises a UserError if it cannot be written."""
         summary = summarize(self.scores) if self.scores else {}
         content = {"format": _FORMAT, **self.about, "seeds": self.seeds, **summary}
         with atomic_file(Path(self.run, SEEDS)) as file:
@@ -62,11 +58,7 @@ def is_group(folder: str) -> bool:
 
 
 def read_group(folder: str) -> SeedGroup:
-    """Read the ``seeds.json`` of a folder.
-
-    Raises:
-        UserError: if the file is damaged or cannot be read.
-    """
+    """Read the ``seeds.json`` of a folder; raises a UserError if it is damaged or cannot be read."""
     file = Path(folder, SEEDS)
     try:
         about = read_json(file)
@@ -132,11 +124,8 @@ def student_quantile(share: float, freedom: float) -> float:
     """Compute a quantile of Student's t distribution, to five digits.
 
     Source: Student, "The probable error of a mean", Biometrika 6, 1908; with t = sqrt(freedom) tan(angle), the angle
-    has the density cos(angle)^(freedom - 1).
-
-    Args:
-        share: probability below the quantile, 0 to 1.
-        freedom: degrees of freedom, at least 1; may be a fraction.
+    has the density cos(angle)^(freedom - 1). ``share``: probability below the quantile, 0 to 1; ``freedom``: degrees of
+    freedom, at least 1, also a fraction.
     """
     angles = np.linspace(-np.pi / 2, np.pi / 2, 20_001)
     density = np.cos(angles).clip(0.0) ** (freedom - 1)
@@ -145,11 +134,9 @@ def student_quantile(share: float, freedom: float) -> float:
 
 
 def compute_interval(scores: Sequence[float], share_of_variance: float) -> tuple[float, float]:
-    """Compute the ends of the ``PERCENT`` interval around the mean of scores.
+    """Compute the ends of the ``PERCENT`` interval around the mean of two or more scores.
 
-    Args:
-        scores: two or more.
-        share_of_variance: 1/n for a confidence interval of the mean, 1 + 1/n for a prediction interval of one score.
+    ``share_of_variance``: 1/n for a confidence interval of the mean, 1 + 1/n for a prediction interval of one score.
     """
     mean = statistics.fmean(scores)
     reach = student_quantile(_UPPER, len(scores) - 1) * statistics.stdev(scores) * math.sqrt(share_of_variance)
@@ -157,10 +144,7 @@ def compute_interval(scores: Sequence[float], share_of_variance: float) -> tuple
 
 
 def clip_to_range(score: str, low: float, high: float, is_difference: bool = False) -> tuple[float, float]:
-    """Clip an interval to the possible values of a score, or of the difference of two.
-
-    The intervals of scores with unknown names are not clipped.
-    """
+    """Clip an interval to the possible values of a score, or of the difference of two, if its name is known."""
     most = math.inf
     if score in ("top-1", "balanced accuracy"):
         most = 100.0
@@ -180,12 +164,8 @@ def compute_noise(scores: Sequence[float]) -> float:
 def compute_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
     """Compute the mean of the second group minus the mean of the first, and the ends of its interval.
 
-    The variances of the groups may differ. Source: B. L. Welch, "The generalization of 'Student's' problem when several
-    different population variances are involved", Biometrika 34, 1947.
-
-    Args:
-        first: two scores or more.
-        second: two scores or more.
+    Each has two scores or more; their variances may differ. Source: B. L. Welch, "The generalization of 'Student's'
+    problem when several different population variances are involved", Biometrika 34, 1947.
     """
     value = statistics.fmean(second) - statistics.fmean(first)
     parts = [statistics.variance(scores) / len(scores) for scores in (first, second)]
@@ -206,10 +186,9 @@ def permutation_test(first: Sequence[float], second: Sequence[float]) -> tuple[f
 
     If the groups are equally good, each partition of all scores into two groups is equally likely. p is the share of
     partitions whose means differ at least as much as observed. Up to 200,000 partitions are enumerated; otherwise
-    200,000 are drawn at random, and the observed one is added to them.
-
-    Source: R. A. Fisher, "The Design of Experiments", 1935; B. Phipson and G. Smyth, "Permutation P-values should never
-    be zero", Statistical Applications in Genetics and Molecular Biology 9, 2010.
+    200,000 are drawn at random, and the observed one is added to them. Source: R. A. Fisher, "The Design of
+    Experiments", 1935; B. Phipson and G. Smyth, "Permutation P-values should never be zero", Statistical Applications
+    in Genetics and Molecular Biology 9, 2010.
     """
     scores = np.array([*first, *second], np.float64) - statistics.fmean([*first, *second])
     number, ways = len(first), math.comb(len(scores), len(first))

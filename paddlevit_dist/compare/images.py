@@ -15,15 +15,11 @@ _CONFIGURATIONS = ("config.yaml", "eval_config.yaml")  # of a training run, of a
 
 
 class ChangedImages(NamedTuple):
-    """Images of changed samples.
+    """Images of changed samples."""
 
-    Attributes:
-        drawn: uint8 (height, width[, 3]) by name of the sample, preprocessed for evaluation, with its annotations.
-        problem: why there are no images, as one line; empty if there are some.
-    """
-
+    #: uint8 (height, width[, 3]) by name of the sample, preprocessed for evaluation, with its annotations
     drawn: Mapping[str, np.ndarray] = {}
-    problem: str = ""
+    problem: str = ""  # why there are no images, as one line; empty if there are some
 
 
 def choose_samples(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -36,13 +32,7 @@ def choose_samples(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def draw_images(table: EvaluationTable, names: Sequence[str], data_path: str | None) -> ChangedImages:
     """Draw samples of a table with the run's configuration. Unreadable samples are skipped.
 
-    Args:
-        table: of an evaluation.
-        names: of the samples.
-        data_path: replaces the configuration's DATA.DATA_PATH.
-
-    Raises:
-        UserError: if there are no images at ``data_path``.
+    ``data_path`` replaces the configuration's DATA.DATA_PATH; a UserError says that there are no images.
     """
     if not names:
         return ChangedImages()

@@ -29,29 +29,18 @@ _UNKNOWN = object()
 
 
 class TablePair(NamedTuple):
-    """Two tables of the same samples.
-
-    Attributes:
-        kind: computes their scores.
-        order: int (samples,), the row in ``second`` of each sample of ``first``.
-        classes: names of the classes.
-        groups: groups of the samples of ``first``, from either table; None for single samples.
-    """
+    """Two tables of the same samples."""
 
     first: EvaluationTable
     second: EvaluationTable
-    kind: ScoreKind
-    order: np.ndarray
+    kind: ScoreKind  # computes their scores
+    order: np.ndarray  # int (samples,), the row in ``second`` of each sample of ``first``
     classes: list[str]
-    groups: SampleGroups | None = None
+    groups: SampleGroups | None = None  # of the samples of ``first``, from either table; None for single samples
 
     @classmethod
     def match(cls, first: EvaluationTable, second: EvaluationTable) -> "TablePair":
-        """Match the samples of two tables.
-
-        Raises:
-            UserError: if the tables cannot be compared.
-        """
+        """Match the samples of two tables; raises a UserError if the tables cannot be compared."""
         about, other_about = first.about, second.about
         for what in ("task", "kind", "score"):
             if about[what] != other_about[what]:
@@ -112,11 +101,7 @@ class TablePair(NamedTuple):
         return intervals
 
     def get_difference(self, intervals: Mapping[str, ConfidenceInterval]) -> ConfidenceInterval:
-        """Return the interval of the difference of the score, from ``compute_intervals``.
-
-        Raises:
-            UserError: the score is not defined for these samples.
-        """
+        """Return the interval of the score's difference, from ``compute_intervals``; UserError if it is not defined."""
         name = f"{_DIFFERENCE}{self.first.about['score']}"
         if name not in intervals:
             raise UserError(_format_refusal(self.first, self.second, explain_undefined(self.first)))
@@ -223,10 +208,7 @@ def _match_names(first: EvaluationTable, second: EvaluationTable) -> np.ndarray:
 
 
 def _simplify_names(first: list[str], second: list[str]) -> tuple[list[str], list[str]]:
-    """Remove folders, then suffixes, if the names are the same without them.
-
-    A file of labels may name samples without folder or suffix.
-    """
+    """Remove folders, then suffixes, if names are equal without them: a file of labels may name samples so."""
     for simplify in (str, os.path.basename, lambda name: os.path.splitext(os.path.basename(name))[0]):
         first_names, second_names = list(map(simplify, first)), list(map(simplify, second))
         if len(set(first_names)) == len(first_names) and sorted(first_names) == sorted(second_names):
@@ -235,11 +217,7 @@ def _simplify_names(first: list[str], second: list[str]) -> tuple[list[str], lis
 
 
 def compare_tables(first: EvaluationTable, second: EvaluationTable) -> dict[str, Any]:
-    """Compare two tables, and return plain values; "difference" is second minus first.
-
-    Raises:
-        UserError: if the tables cannot be compared.
-    """
+    """Compare two tables, and return plain values; "difference" is second minus first. May raise UserError."""
     pair = TablePair.match(first, second)
     intervals, score = pair.compute_intervals(), first.about["score"]
     differences = [name for name in intervals if name.startswith(_DIFFERENCE)]
@@ -315,10 +293,7 @@ def _test_significance(pair: TablePair) -> tuple[float, str]:
 
 
 def _find_changes(pair: TablePair) -> dict[str, Any]:
-    """List the samples whose prediction became right ("fixed") or wrong ("broken").
-
-    Tasks without right and wrong predictions have samples with a better or worse score, the largest change first.
-    """
+    """List the samples that became right ("fixed") or wrong ("broken"), or else better or worse, most changed first."""
     names = pair.first.names
     if pair.kind.right_rate:
         before, after = pair.find_correct()

@@ -22,11 +22,7 @@ _DIGITS = 6
 
 
 class PerSampleWriter(EvaluationObserver):
-    """Write the table of an evaluation.
-
-    Raises:
-        UserError: the evaluation will have no results for each sample.
-    """
+    """Write the table of an evaluation. Raises UserError if it will have no results for each sample."""
 
     def __init__(self, run: Trainer) -> None:
         self._run, self._target = run, Path(str(cast(CompareSettings, run.config).PER_SAMPLE))
@@ -37,11 +33,7 @@ class PerSampleWriter(EvaluationObserver):
             raise UserError(self._format_unsupported())
 
     def after_evaluate(self, facts: dict[str, Any]) -> None:
-        """Write the table.
-
-        Raises:
-            UserError: if the file cannot be written, or the metrics have no row for each sample.
-        """
+        """Write the table. Raises UserError: the file cannot be written, or the metrics have no row for each sample."""
         if not is_main():
             return
         table, samples = self._run.evaluator.table, self._run.eval_dataset
@@ -68,7 +60,7 @@ class PerSampleWriter(EvaluationObserver):
         )
 
 
-def _to_plain(value: Any) -> Any:
+def _to_plain(value: object) -> object:
     """Convert a value to a plain one: floats to six digits, and to None if they are not finite."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, float):

@@ -4,7 +4,7 @@ import math
 import statistics
 from typing import Any
 
-from ..intervals import bootstrap
+from ..intervals import ConfidenceInterval, bootstrap
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .formatting import count_decimals, format_number
@@ -21,9 +21,9 @@ _NEARLY_NORMAL = 2_000  # seeds from which Student's distribution is replaced by
 def plan_samples(samples: int, half_width: float, difference: float) -> int:
     """Compute the number of samples at which an interval of the difference has this half-width.
 
-    The half-width is ``z s / sqrt(n)`` for n samples with standard deviation s of the paired differences, so
-    ``n' = n (half_width / difference)^2``. Source: W. G. Cochran, "Sampling Techniques", 3rd edition, 1977, section
-    4.4. For scores that are not means, such as mIoU and AP, it holds for large numbers of samples.
+    The half-width is ``z s / sqrt(n)`` for n samples with standard deviation s of the paired differences, so ``n' = n
+    (half_width / difference)^2``. Source: W. G. Cochran, "Sampling Techniques", 3rd edition, 1977, section 4.4. For
+    scores that are not means, such as mIoU and AP, it holds for large numbers of samples.
 
     Args:
         samples: number of evaluated samples, n.
@@ -48,16 +48,10 @@ def _require_plausible(noise: float, difference: float) -> None:
 def plan_seeds(deviation: float, difference: float) -> int:
     """Compute the number of seeds of each method at which an interval of their difference has this half-width.
 
-    It is the smallest n with ``t(97.5 %, 2 n - 2) s sqrt(2 / n) <= difference``. Source: Student's interval for two
-    groups of equal size and variance, as in G. W. Snedecor and W. G. Cochran, "Statistical Methods", 8th edition,
-    1989, section 6.9.
-
-    Args:
-        deviation: standard deviation s of the scores of the seeds.
-        difference: to be told from 0, above 0, in the unit of the score.
-
-    Raises:
-        UserError: the difference is far below the noise.
+    It is the smallest n with ``t(97.5 %, 2 n - 2) s sqrt(2 / n) <= difference``; ``deviation`` is the standard
+    deviation s of the scores of the seeds. Source: Student's interval for two groups of equal size and variance, as in
+    G. W. Snedecor and W. G. Cochran, "Statistical Methods", 8th edition, 1989, section 6.9. Raises UserError: the
+    difference is far below the noise.
     """
     _require_plausible(deviation, difference)
 
@@ -77,11 +71,7 @@ def plan_seeds(deviation: float, difference: float) -> int:
 
 
 def plan_pair(first: EvaluationTable, second: EvaluationTable, difference: float) -> dict[str, Any]:
-    """Plan a comparison like that of two evaluations.
-
-    Raises:
-        UserError: if the tables cannot be compared.
-    """
+    """Plan a comparison like that of two evaluations; raises a UserError if the tables cannot be compared."""
     pair = TablePair.match(first, second)
     interval = pair.get_difference(pair.compute_intervals())
     return {"runs": [first.run, second.run], **_build_plan(first, len(pair.order), interval, 1.0, difference)}
@@ -90,10 +80,8 @@ def plan_pair(first: EvaluationTable, second: EvaluationTable, difference: float
 def plan_single(table: EvaluationTable, difference: float) -> dict[str, Any]:
     """Plan a comparison of an evaluated model with another whose errors are independent, which is the worst case.
 
-    The variance of a difference of independent scores is the sum of their variances.
-
-    Raises:
-        UserError: the score is not defined.
+    The variance of a difference of independent scores is the sum of their variances. UserError: the score is not
+    defined.
     """
     number, score = len(table.names), table.about["score"]
     recompute = table.kind.recompute([table.arrays], table.about["classes"])
@@ -104,7 +92,9 @@ def plan_single(table: EvaluationTable, difference: float) -> dict[str, Any]:
     return {"runs": [table.run], **_build_plan(table, number, intervals[score], math.sqrt(2), difference)}
 
 
-def _build_plan(table: EvaluationTable, number: int, interval: Any, factor: float, difference: float) -> dict[str, Any]:
+def _build_plan(
+    table: EvaluationTable, number: int, interval: ConfidenceInterval, factor: float, difference: float
+) -> dict[str, Any]:
     half_width = factor * (interval.high - interval.low) / 2
     needed = plan_samples(number, half_width, difference)
     return {

@@ -14,7 +14,8 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..commands.parser import CommandParser, at_least, path
 from ..intervals import ConfidenceInterval
@@ -33,6 +34,10 @@ from .pairs import TablePair, compare_tables
 from .search_space import SearchRange, take_ranges
 from .tables import read_table
 
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial, TrialState
+
 DATABASE = "search.sqlite3"
 _POLL_SECONDS = 0.2
 _PRUNED_FROM = 0.5  # share of the epochs before which no trial is stopped: curves may cross
@@ -43,23 +48,14 @@ _REPEAT = "repeat the command to continue"
 
 
 class SearchPlan(NamedTuple):
-    """What a search trains.
-
-    Attributes:
-        folder: of the search.
-        ranges: keys and values that differ.
-        words: command line of each training run, without them.
-        seed: of the choice of values.
-        score: name of the score.
-        more_is_better: whether a larger score is better.
-    """
+    """What a search trains."""
 
     folder: str
-    ranges: list[SearchRange]
-    words: list[str]
-    seed: int
+    ranges: list[SearchRange]  # keys and values that differ
+    words: list[str]  # command line of each training run, without them
+    seed: int  # of the choice of values
     score: str
-    more_is_better: bool
+    more_is_better: bool  # whether a larger score is better
 
 
 def run(arguments: list[str]) -> None:
@@ -110,7 +106,7 @@ def split_words(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return own, others
 
 
-def _import_optuna() -> Any:
+def _import_optuna() -> ModuleType:
     try:
         optuna = importlib.import_module("optuna")
     except ImportError as error:
@@ -140,12 +136,8 @@ def _make_plan(words: list[str], ranges: list[SearchRange], output: str | None) 
     return SearchPlan(folder, ranges, words, values.SEED, score, more_is_better)
 
 
-def _open_study(optuna: Any, plan: SearchPlan) -> Any:
-    """Open or create the study in the folder.
-
-    Raises:
-        UserError: its file cannot be read, it has other ranges, or its trials were trained with other settings.
-    """
+def _open_study(optuna: ModuleType, plan: SearchPlan) -> "Study":
+    """Open or create the study in the folder; raise a UserError if it is damaged or of another search."""
     file = Path(plan.folder, DATABASE).absolute()
     direction = "maximize" if plan.more_is_better else "minimize"
     # A connection instead of a URL, which gives a meaning to some characters of a path.
@@ -190,24 +182,20 @@ def format_words(plan: SearchPlan, params: dict[str, Any]) -> list[str]:
     return [found.format(params[found.name]) for found in plan.ranges]
 
 
-def _run_trials(optuna: Any, study: Any, plan: SearchPlan, trials: int) -> None:
+def _run_trials(optuna: ModuleType, study: "Study", plan: SearchPlan, trials: int) -> None:
     """Train until the study has this many trials; a trial that was interrupted continues first."""
     signals.record_only_as_parent()
     while trial := _find_interrupted(optuna, study) or _add_trial(optuna, study, plan, trials):
         _run_trial(optuna, study, plan, trial)
 
 
-def _find_interrupted(optuna: Any, study: Any) -> Any:
+def _find_interrupted(optuna: ModuleType, study: "Study") -> "FrozenTrial | None":
     trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
     return trials[0] if trials else None
 
 
-def _add_trial(optuna: Any, study: Any, plan: SearchPlan, trials: int) -> Any:
-    """Store a new trial with settings that no other has; None if there are enough trials, or no other settings.
-
-    Raises:
-        UserError: its folder exists.
-    """
+def _add_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trials: int) -> "FrozenTrial | None":
+    """Store a new trial with settings that no other has; None if there are enough trials, or no other settings."""
     known = study.get_trials(deepcopy=False)
     number, tried = len(known), [earlier.user_attrs["configuration"] for earlier in known]
     if number >= trials:
@@ -235,7 +223,9 @@ def _add_trial(optuna: Any, study: Any, plan: SearchPlan, trials: int) -> Any:
     return None
 
 
-def _propose(optuna: Any, study: Any, plan: SearchPlan, distributions: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _propose(
+    optuna: ModuleType, study: "Study", plan: SearchPlan, distributions: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
     """Yield values for a new trial: drawn by Optuna, and after some draws all values of a finite space."""
     known = study.get_trials(deepcopy=False)
     # The sampler's generator is not stored: a new one for each trial makes a continued search repeatable.
@@ -248,13 +238,8 @@ def _propose(optuna: Any, study: Any, plan: SearchPlan, distributions: dict[str,
     yield from (dict(zip(distributions, point, strict=True)) for point in grid)
 
 
-def _run_trial(optuna: Any, study: Any, plan: SearchPlan, trial: Any) -> None:
-    """Train one trial to its end, or until it is worse than the best; record its score.
-
-    Raises:
-        UserError: the first trial has failed.
-        Stopped: the user has requested a stop.
-    """
+def _run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "FrozenTrial") -> None:
+    """Train one trial to its end, or until it is worse than the best; record its score."""
     state, folder = optuna.trial.TrialState, get_folder(plan, trial.number)
     values = format_words(plan, trial.params)
     ranked = [other.number for other in _complete(optuna, study)]
@@ -293,11 +278,7 @@ def _run_trial(optuna: Any, study: Any, plan: SearchPlan, trial: Any) -> None:
 
 
 def _wait_for_other_run(folder: str) -> None:
-    """Wait for the end of a training run that a killed search has left in the folder.
-
-    Raises:
-        Stopped: the user has requested a stop.
-    """
+    """Wait for the end of a training run that a killed search has left there; a requested stop raises ``Stopped``."""
     is_waiting = False
     while is_running(Path(folder)):
         if not is_waiting:
@@ -316,11 +297,8 @@ def get_folder(plan: SearchPlan, number: int) -> str:
 def explain_stop(plan: SearchPlan, ranked: Sequence[int], folder: str, epoch: int) -> str:
     """Return why a trial is stopped after ``epoch``; empty: it is not worse than the best trial of its length.
 
-    Args:
-        plan: of the search.
-        ranked: numbers of the finished trials, the best first.
-        folder: of the trial.
-        epoch: that it has evaluated.
+    ``ranked`` are numbers of the finished trials, the best first; ``folder`` is the trial's, which has evaluated
+    ``epoch``.
     """
     epochs = read_epochs(folder)
     equally_long = [number for number in ranked if read_epochs(get_folder(plan, number)) == epochs]
@@ -372,11 +350,7 @@ def compare_at(best: str, folder: str, epoch: int) -> ConfidenceInterval | None:
 
 
 def read_score(folder: str, score: str) -> float:
-    """Return the score of a run's last evaluation.
-
-    Raises:
-        UserError: the run has none.
-    """
+    """Return the score of a run's last evaluation; raises a UserError if it has none."""
     events = [event for event in recorded_events(Path(folder)) if event["kind"] == "evaluation" and score in event]
     if not events:
         raise UserError(
@@ -386,11 +360,7 @@ def read_score(folder: str, score: str) -> float:
 
 
 def require_table(folder: str) -> None:
-    """Check that a run has left a table of samples.
-
-    Raises:
-        UserError: the metrics of a user's task write none.
-    """
+    """Check that a run has left a table of samples; a UserError says that the metrics of a user's task write none."""
     if not Path(folder, _TABLE).exists():
         raise UserError(
             f"{folder} has no {_TABLE}, from which search compares runs: the metrics need to_sample_table of "
@@ -398,14 +368,14 @@ def require_table(folder: str) -> None:
         )
 
 
-def _complete(optuna: Any, study: Any) -> list[Any]:
+def _complete(optuna: ModuleType, study: "Study") -> list[Any]:
     """Return the finished trials, the best first."""
-    trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+    trials: list[Any] = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
     sign = -1 if study.direction == optuna.study.StudyDirection.MAXIMIZE else 1
     return sorted(trials, key=lambda trial: (sign * trial.value, trial.number))
 
 
-def _numbers(study: Any, state: Any) -> list[str]:
+def _numbers(study: "Study", state: "TrialState") -> list[str]:
     return [str(trial.number) for trial in study.get_trials(deepcopy=False) if trial.state == state]
 
 
@@ -414,7 +384,7 @@ def _format_difference(difference: ConfidenceInterval) -> str:
     return format_interval(row, count_decimals([row["low"], row["high"]]), signed=True)
 
 
-def format_search(optuna: Any, study: Any, plan: SearchPlan) -> list[str]:
+def format_search(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[str]:
     """Format all trials as a table, and what the best is worth against the second."""
     ranked = _complete(optuna, study)
     decimals = count_decimals([candidate.value for candidate in ranked])

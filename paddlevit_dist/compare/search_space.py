@@ -2,39 +2,33 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runtime.errors import UserError
 from ..settings.command_line import is_flag, take_flag, take_override
 from ..settings.merge import closest_key
 from ..settings.table import keys
 
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
 _RANGE = re.compile(r"([A-Z][A-Z0-9_.]*)=([^.|]\S*?)\.\.([^|]+?)(:log)?")
 _CHOICES = re.compile(r"([A-Z][A-Z0-9_.]*)=([^|]+(?:\|[^|]+)+)")
 
 
 class SearchRange(NamedTuple):
-    """The values of one key that a search tries.
+    """The values of one key that a search tries."""
 
-    Attributes:
-        name: of the key.
-        word: KEY=RANGE.
-        low: the smallest number; None for choices.
-        high: the largest number.
-        is_log: numbers are drawn evenly on a logarithmic scale.
-        is_whole: whole numbers only.
-        choices: texts of the values; empty for numbers.
-    """
+    name: str  # of the key
+    word: str  # KEY=RANGE
+    low: float | None  # the smallest number; None for choices
+    high: float | None  # the largest number
+    is_log: bool  # numbers are drawn evenly on a logarithmic scale
+    is_whole: bool  # whole numbers only
+    choices: tuple[str, ...]  # texts of the values; empty for numbers
 
-    name: str
-    word: str
-    low: float | None
-    high: float | None
-    is_log: bool
-    is_whole: bool
-    choices: tuple[str, ...]
-
-    def get_distribution(self, distributions: Any) -> Any:
+    def get_distribution(self, distributions: ModuleType) -> "BaseDistribution":
         """Return the distribution from Optuna's module of them."""
         if self.choices:
             return distributions.CategoricalDistribution(self.choices)
@@ -47,7 +41,7 @@ class SearchRange(NamedTuple):
             return self.choices
         return range(int(self.low), int(self.high) + 1) if self.is_whole else None
 
-    def format(self, value: Any) -> str:
+    def format(self, value: float | str | None) -> str:
         """Format a value as a word of the command line; six digits are enough if they are in the range."""
         if self.low is None or self.high is None or self.is_whole:
             return f"{self.name}={value}"

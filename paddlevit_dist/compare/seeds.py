@@ -1,7 +1,4 @@
-"""``-seeds=N``: train with several seeds, one after another, or one on each visible GPU.
-
-Each seed is trained by a separate ``train`` command in its own folder.
-"""
+"""``-seeds=N``: train with several seeds, one after another or one on each visible GPU, each by a ``train`` command."""
 
 import os
 import subprocess
@@ -63,10 +60,9 @@ def run(configuration: Configuration) -> None:
 
 
 def assign_gpus(plan: devices.ProcessPlan) -> list[str | None]:
-    """Return CUDA_VISIBLE_DEVICES for each concurrent training run.
+    """Return CUDA_VISIBLE_DEVICES for each concurrent training run: a visible GPU for each run of one process.
 
-    Runs of one process get one visible GPU each. Otherwise there is one run at a time, with an unchanged environment
-    (None).
+    Otherwise there is one run at a time, with an unchanged environment (None).
     """
     visible = devices.count_gpus() if plan.uses_gpu else 0
     if plan.processes > 1 or visible < 2:
@@ -77,12 +73,7 @@ def assign_gpus(plan: devices.ProcessPlan) -> list[str | None]:
 
 
 def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str], gpus: list[str | None]) -> None:
-    """Train these seeds.
-
-    Raises:
-        UserError: if the first seed does not start.
-        Stopped: if the user has requested a stop.
-    """
+    """Train these seeds; raise a UserError if the first does not start, and ``Stopped`` on request."""
     waiting, gpus = list(waiting), gpus[: max(len(waiting), 1)]
     running: dict[str | None, tuple[subprocess.Popen, dict[str, Any]]] = {}
     stop_reason: str | None = None
@@ -158,11 +149,7 @@ def _record_end(group: SeedGroup, row: dict[str, Any], code: int, is_stopped: bo
 
 
 def _begin_group(config: CompareSettings, folder: str) -> SeedGroup:
-    """Build the group of the requested seeds from its folder, without writing anything.
-
-    Raises:
-        UserError: if the folder contains something else, or a group with other settings.
-    """
+    """Build the group of the requested seeds from its folder, unless that contains something else."""
     from ..checkpoint.finding import existing_run_error, holds_any
     from ..engine.compatibility import altering, compare, facts_from_settings, to_plain_settings
     from ..tasks.task_factory import make_task

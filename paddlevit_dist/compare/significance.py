@@ -14,15 +14,11 @@ _MOST_SWAPS = 1 << 22  # swaps times samples that are computed at a time
 
 
 def mcnemar_test(fixed: int, broken: int) -> float:
-    """Compute the p-value of McNemar's exact test.
+    """Compute the p-value of McNemar's exact test for numbers of samples that became right and wrong.
 
     p is the probability that a fair coin, thrown once for each changed sample, deviates from half at least as much; 1
     if no sample changed. Source: Q. McNemar, "Note on the sampling error of the difference between correlated
     proportions or percentages", Psychometrika 12, 1947; with the exact binomial distribution.
-
-    Args:
-        fixed: number of samples that became right.
-        broken: number of samples that became wrong.
     """
     changed = fixed + broken
     logs = (
@@ -39,16 +35,15 @@ def permutation_test(
 
     If two models are equally good, their results can be swapped. Each sample is swapped with probability one half, and
     p is the share of swaps with a difference at least as large as observed. Up to ``most`` swaps are enumerated;
-    otherwise ``most`` are drawn at random, and the observed results are added to them. Source: B. Phipson and
-    G. Smyth, "Permutation P-values should never be zero", Statistical Applications in Genetics and Molecular Biology 9,
-    2010.
+    otherwise ``most`` are drawn at random, and the observed results are added to them. Source: B. Phipson and G. Smyth,
+    "Permutation P-values should never be zero", Statistical Applications in Genetics and Molecular Biology 9, 2010.
 
     Args:
         swap_difference: computes the difference for swaps.
         num_samples: of each model.
         most: number of swaps at most.
-        numbers: int (samples,), group of each sample; the samples of a group are swapped together. None: each sample
-            is swapped separately.
+        numbers: int (samples,), group of each sample; the samples of a group are swapped together. None: each sample is
+            swapped separately.
     """
     (observed,) = np.abs(swap_difference(np.zeros((1, num_samples), bool)))
     threshold = observed - _ROUNDING * max(abs(observed), _ROUNDING)

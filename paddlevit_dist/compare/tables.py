@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from ..tasks.sample_groups import GROUP, SampleGroups
 from ..tasks.score_kind import ScoreKind, find_score_kind
 from ..tasks.score_report import ScoreReport
 
+if TYPE_CHECKING:
+    from ..engine.evaluation import Evaluator
+
 FILES = ("eval_scored_samples.npz", "scored_samples.npz")  # of an evaluation, of a training run's last evaluation
 RESULTS = "results "  # prefix for results of other programs, whose weights are not known
 _FORMAT = 1
@@ -34,13 +37,7 @@ _TEXTS = ("task", "kind", "score", "split", "dataset", "of", "digest")
 
 
 class TableArrays(dict[str, np.ndarray]):
-    """The arrays of a file by name.
-
-    Args:
-        arrays: the arrays.
-        file: the file, for messages.
-        kind: name of the kind of scores that reads them, for messages.
-    """
+    """The arrays of a file by name; ``file`` and ``kind``, the kind of scores that reads them, are for messages."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], file: Path, kind: str) -> None:
         super().__init__(arrays)
@@ -75,23 +72,19 @@ class EvaluationTable(NamedTuple):
 
     @property
     def kind(self) -> ScoreKind:
-        """What computes scores from the arrays.
-
-        Raises:
-            UserError: none of this name is registered.
-        """
+        """What computes scores from the arrays; raises a UserError if none of this name is registered."""
         kind = find_score_kind(self.about["kind"])
         if kind is None:
             raise UserError(_explain_unregistered(self.file, self.about))
         return kind
 
 
-def write_evaluated(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> None:
+def write_evaluated(intervals: Path, evaluation: "Evaluator", facts: dict[str, Any]) -> None:
     """Write the table of the last evaluation atomically, in the main process.
 
     Args:
         intervals: file of the evaluation's intervals; the table is written to the same folder.
-        evaluation: an ``engine.evaluation.Evaluator`` that has a table.
+        evaluation: nothing is written if it has no table.
         facts: "epoch" of a training run, or "weights" and "split".
 
     Raises:
@@ -99,12 +92,13 @@ def write_evaluated(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> 
     """
     from ..settings.table import effects, leaves
 
-    indices, sample_table = evaluation.table.indices, evaluation.table.to_sample_table()
-    if sample_table is None:
+    table = evaluation.table
+    sample_table = table and table.to_sample_table()
+    if table is None or sample_table is None:
         return
     config, task = evaluation.config, evaluation.task
     score, more_is_better = task.best_metric
-    key_effects, names = effects(config), [evaluation.samples.name(index) for index in indices.tolist()]
+    key_effects, names = effects(config), [evaluation.samples.name(index) for index in table.indices.tolist()]
     settings = {name: value for name, value in leaves(config) if key_effects[name] == "score"}
     about = {
         "task": config.TASK,
@@ -119,22 +113,12 @@ def write_evaluated(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> 
         "input": task.signature(),
     }
     file = intervals.with_name(intervals.name.replace("intervals.json", "scored_samples.npz"))
-    arrays = {_INDICES: indices.astype(np.int32), **sample_table.arrays}
-    _write(file, about, names, arrays, evaluation.table.groups)
+    arrays = {_INDICES: table.indices.astype(np.int32), **sample_table.arrays}
+    _write(file, about, names, arrays, table.groups)
 
 
 def write_scored(file: Path, scored: ScoreReport, results: str, groups: SampleGroups | None = None) -> None:
-    """Write the table of results of another program atomically.
-
-    Args:
-        file: to write.
-        scored: the results and their scores.
-        results: their file or folder.
-        groups: groups of the samples; None for single samples.
-
-    Raises:
-        UserError: if the file cannot be written.
-    """
+    """Write the table of results of another program, a file or folder, atomically; a UserError says that it cannot."""
     about = {
         "task": scored.task,
         "kind": scored.kind,
@@ -201,12 +185,8 @@ def find_differing_settings(
 ) -> dict[str, list[Any]]:
     """Return the values of settings that differ between two training runs, by name.
 
-    Settings that are not known in both runs, or that do not affect scores, are ignored.
-
-    Args:
-        first: configuration of the first run.
-        second: configuration of the second run.
-        ignored: effects of settings (``settings.key.EFFECTS``) to ignore as well.
+    Settings that are not known in both runs, or that do not affect scores, are ignored, as are those whose effect
+    (``settings.key.EFFECTS``) is in ``ignored``.
     """
     from ..settings.table import effects, leaves
 
@@ -218,10 +198,7 @@ def find_differing_settings(
 
 
 def read_table(run: str) -> EvaluationTable:
-    """Read the table of a run's last evaluation, during or after training.
-
-    Args:
-        run: the folder, or a file in it.
+    """Read the table of a run's last evaluation, during or after training, from its folder or a file in it.
 
     Raises:
         UserError: there is no table, it is damaged, or its kind of scores is not registered.

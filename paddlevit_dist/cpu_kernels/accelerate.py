@@ -2,7 +2,6 @@
 
 import functools
 import os
-from typing import Any
 
 import paddle
 from paddle import nn
@@ -32,11 +31,8 @@ _FAST = {
 }
 
 
-def accelerate(model: Any) -> None:
-    """Replace the classes of a model's layers with their fast subclasses.
-
-    Nothing is replaced on a GPU, or if this process cannot use the fast layers: their checks would only cost time.
-    """
+def accelerate(model: object) -> None:
+    """Replace the classes of a model's layers with their fast subclasses, unless this process cannot use them."""
     if not isinstance(model, nn.Layer) or is_on_gpu() or not is_available():
         return
     for layer in model.sublayers(include_self=True):
@@ -61,11 +57,10 @@ def is_available() -> bool:
 
 
 @paddle.jit.not_to_static
-def can_use_fast_path(x: Any, *layers: nn.Layer) -> bool:
+def can_use_fast_path(x: paddle.Tensor, *layers: nn.Layer) -> bool:
     """Return whether fast functions accept the tensor ``x`` with the parameters of ``layers``.
 
-    They require float32 in host memory, outside of static graphs and automatic mixed precision, and layers without
-    hooks.
+    They require float32 in host memory, no static graph or automatic mixed precision, and layers without hooks.
     """
     if not paddle.in_dynamic_mode() or not is_available():
         return False
@@ -74,7 +69,7 @@ def can_use_fast_path(x: Any, *layers: nn.Layer) -> bool:
     return all(_is_plain_layer(layer) for layer in layers)
 
 
-def _is_plain_float(tensor: Any) -> bool:
+def _is_plain_float(tensor: paddle.Tensor) -> bool:
     return tensor.dtype == paddle.float32 and tensor.place.is_cpu_place()
 
 

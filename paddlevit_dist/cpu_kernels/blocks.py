@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import paddle
@@ -86,7 +85,7 @@ for _fast in (
 
 
 @paddle.jit.not_to_static
-def _fits(x: paddle.Tensor, block: Any) -> bool:
+def _fits(x: paddle.Tensor, block: vit.ViTBlock | swin.SwinBlock) -> bool:
     """Return whether ``branches`` can compute a pre-norm block with ``norm1``, ``attn``, ``norm2`` and ``mlp``."""
     attention, mlp = block.attn, block.mlp
     if type(attention) not in _ATTENTIONS or type(mlp) is not FastMlp or type(block.drop_path) is not DropPath:
@@ -105,7 +104,7 @@ def _fits(x: paddle.Tensor, block: Any) -> bool:
     return can_use_fast_path(x, *norms, *linears, *dropouts, *other_layers)
 
 
-def _factors(block: Any, x: paddle.Tensor) -> paddle.Tensor | None:
+def _factors(block: vit.ViTBlock | swin.SwinBlock, x: paddle.Tensor) -> paddle.Tensor | None:
     """Draw the factor of each item's branch; None for 1."""
     return block.drop_path.factors(x) if block.drop_path.is_dropping else None
 
@@ -183,10 +182,7 @@ def _sum_enlarged(head: segformer.SegFormerHead, maps: Sequence[paddle.Tensor]) 
 
 @functools.cache
 def _window_index(grid: swin.Size, window: swin.Size, shift: swin.Size) -> paddle.Tensor:
-    """Return the index in the unshifted image of each token of each window, int64 (windows, tokens).
-
-    Windows must divide the grid.
-    """
+    """Return the index in the unshifted image, which windows divide, of each token: int64 (windows, tokens)."""
     rows, columns = grid[0] // window[0], grid[1] // window[1]
     tokens = np.roll(np.arange(grid[0] * grid[1]).reshape(grid), (-shift[0], -shift[1]), (0, 1))
     tokens = tokens.reshape(rows, window[0], columns, window[1]).transpose(0, 2, 1, 3)

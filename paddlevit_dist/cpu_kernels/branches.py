@@ -1,11 +1,10 @@
 """Residual branches of a transformer block as differentiable functions: x + f(norm(x)).
 
 Between Paddle's matrix products, one pass over the rows does the work of several layers. Queries, keys and values are
-read where the projection wrote them. Inputs are not checked: call these functions only if
-``accelerate.can_use_fast_path`` allows it.
+read where the projection wrote them. Inputs are not checked: see ``accelerate.can_use_fast_path``.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import paddle
 from paddle.autograd import PyLayer
@@ -139,14 +138,9 @@ class _MlpBranch(PyLayer):
 
 
 def mlp(x, norm, first, second, keep: paddle.Tensor | None = None) -> paddle.Tensor:
-    """Compute x + keep * second(GELU(first(norm(x)))) along the last axis.
+    """Compute x + keep * second(GELU(first(norm(x)))) along the last axis of ``x``, (items, ..., channels).
 
-    Args:
-        x: (items, ..., channels).
-        norm: LayerNorm.
-        first: Linear layer before the GELU.
-        second: Linear layer after the GELU.
-        keep: (items, 1, ...) factor of each item's branch, without gradient; None for 1.
+    ``keep``: (items, 1, ...) factor of each item's branch, without gradient; None for 1.
     """
     x = as_contiguous(x)
     parameters = norm.weight, norm.bias, first.weight, first.bias, second.weight, second.bias
@@ -206,10 +200,7 @@ def attention(
 
     Args:
         x: (items, ..., channels), an item's tokens in one or more axes.
-        norm: LayerNorm.
         qkv: Linear layer from channels to 3 * channels (queries, keys, values of all heads); may have no bias.
-        projection: Linear layer back to channels.
-        heads: layout of heads and windows.
         bias: (heads, tokens, tokens), added before the softmax.
         keep: (items, 1, ...) factor of each item's branch, without gradient; None for 1.
     """
@@ -244,7 +235,6 @@ def _attend_to(q, kv, heads: HeadLayout):
 
 
 def _attend_to_backward(gradient, q, kv, weights, heads: HeadLayout):
-    """Compute the gradients by ``q`` and ``kv``."""
     q_gradient, kv_gradient = empty(*q.shape), empty(*kv.shape)
     addresses = [address(tensor) for tensor in (gradient, q, kv, weights, q_gradient, kv_gradient)]
     (items, queries, _), tokens = q.shape, kv.shape[1]
@@ -255,7 +245,7 @@ def _attend_to_backward(gradient, q, kv, weights, heads: HeadLayout):
 
 class _AttentionTo(PyLayer):
     @staticmethod
-    def forward(ctx: Any, q, kv, heads):
+    def forward(ctx, q, kv, heads):
         out, weights = _attend_to(q, kv, heads)
         ctx.needs_gradient, ctx.heads = needs_gradients(q, kv), heads
         ctx.save_for_backward(q, kv, weights)
@@ -263,7 +253,7 @@ class _AttentionTo(PyLayer):
 
     @staticmethod
     @with_graph()
-    def backward(ctx: Any, gradient):
+    def backward(ctx, gradient):
         q, kv, weights = ctx.saved_tensor()
         gradients = _attend_to_backward(as_contiguous(gradient), q, kv, weights, ctx.heads)
         return select_gradients(ctx.needs_gradient, *gradients)

@@ -5,12 +5,11 @@ innermost parts are LLVM instructions, because they depend on register allocatio
 one row of a kernel, and the sums of ``_TILE`` neighboring columns, which share the pixels they read. Some rows and
 channels at a time are first copied into a small array with zero margins, so that no column is a special case.
 
-Arguments are addresses of contiguous float32 arrays and their sizes, as in ``row_kernels.py``. Only
-``image_functions.py`` calls these loops. Each runs on one thread, and equal arguments give equal bits.
+Arguments are as in ``row_kernels.py``. Only ``image_functions.py`` calls these loops.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
@@ -18,6 +17,12 @@ from numba import types
 from numba.extending import intrinsic, register_jitable
 
 from ..runtime.compiled import compiled
+from .intrinsics import Values
+
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
+    from numba.core.typing import BaseContext as TypingContext
+    from numba.core.typing import Signature
 
 LANES = 16  # channels of one vector
 _TILE = 7  # columns at a time: with K = 7 their sums, one row of weights and a pixel take 15 of 32 registers
@@ -27,23 +32,24 @@ _CACHED_BYTES = 1 << 18  # size of a copy that stays in the processor's L2 cache
 
 _INTEGER, _FLOAT = ir.IntType(64), ir.FloatType()
 _VECTOR = ir.VectorType(_FLOAT, LANES)
+_Step = Callable[[list[ir.Value]], list[ir.Value]]
 
 
-def _pointer(builder: Any, address: Any, offset: int, kind: Any) -> Any:
+def _pointer(builder: ir.IRBuilder, address: ir.Value, offset: int, kind: ir.Type) -> ir.Value:
     return builder.inttoptr(builder.add(address, _INTEGER(offset)), kind.as_pointer())
 
 
-def _load(builder: Any, address: Any, offset: int = 0, kind: Any = _VECTOR) -> Any:
+def _load(builder: ir.IRBuilder, address: ir.Value, offset: int = 0, kind: ir.Type = _VECTOR) -> ir.Value:
     value = builder.load(_pointer(builder, address, offset, kind))
     value.align = 4
     return value
 
 
-def _store(builder: Any, value: Any, address: Any, offset: int = 0) -> None:
+def _store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, offset: int = 0) -> None:
     builder.store(value, _pointer(builder, address, offset, value.type)).align = 4
 
 
-def _multiply_add(builder: Any, left: Any, right: Any, total: Any) -> Any:
+def _multiply_add(builder: ir.IRBuilder, left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
     """Compute ``left * right + total``, in one instruction if the processor has it."""
     name = f"llvm.fmuladd.v{LANES}f32"
     function = builder.module.globals.get(name)
@@ -52,7 +58,7 @@ def _multiply_add(builder: Any, left: Any, right: Any, total: Any) -> Any:
     return builder.call(function, [left, right, total])
 
 
-def _repeat(builder: Any, count: Any, start: list[Any], step: Callable[[list[Any]], list[Any]]) -> list[Any]:
+def _repeat(builder: ir.IRBuilder, count: ir.Value, start: list[ir.Value], step: _Step) -> list[ir.Value]:
     """Emit a loop of ``count`` passes and return its final values; ``step(values)`` returns the next ones."""
     before = builder.block
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
@@ -71,10 +77,10 @@ def _repeat(builder: Any, count: Any, start: list[Any], step: Callable[[list[Any
     return values[1:]
 
 
-def _copying(kind: Any) -> Any:
+def _copying(kind: ir.Type) -> Any:
     @intrinsic
-    def copy(context: Any, source: Any, target: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def copy(context: "TypingContext", source: types.Type, target: types.Type) -> Any:
+        def generate(context: "BaseContext", builder: ir.IRBuilder, _: "Signature", arguments: Values) -> ir.Value:
             _store(builder, _load(builder, arguments[0], kind=kind), arguments[1])
             return context.get_dummy_value()
 
@@ -87,13 +93,13 @@ _copy_vector, _copy_number = _copying(_VECTOR), _copying(_FLOAT)
 
 
 @intrinsic
-def _add_sum(context: Any, vectors: Any, count: Any, out: Any) -> Any:
+def _add_sum(context: "TypingContext", vectors: types.Type, count: types.Type, out: types.Type) -> Any:
     """Add the sum of ``count`` consecutive vectors to the vector at ``out``."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(context: "BaseContext", builder: ir.IRBuilder, _: "Signature", arguments: Values) -> ir.Value:
         vectors, count, out = arguments
 
-        def step(values: list[Any]) -> list[Any]:
+        def step(values: list[ir.Value]) -> list[ir.Value]:
             return [
                 builder.add(values[0], _INTEGER(_BYTES)),
                 builder.fadd(values[1], _load(builder, values[0])),
@@ -109,26 +115,26 @@ def _add_sum(context: Any, vectors: Any, count: Any, out: Any) -> Any:
 def _correlating(columns: int) -> Any:
     @intrinsic
     def correlate(
-        context: Any,
-        taps: Any,
-        image: Any,
-        image_row: Any,
-        rows: Any,
-        weight: Any,
-        bias: Any,
-        out: Any,
-        out_column: Any,
+        context: "TypingContext",
+        taps: types.Type,
+        image: types.Type,
+        image_row: types.Type,
+        rows: types.Type,
+        weight: types.Type,
+        bias: types.Type,
+        out: types.Type,
+        out_column: types.Type,
     ) -> Any:
         """Compute ``bias + sum over row, k of image[row, column + k] * weight[row, k]`` for some neighboring columns.
 
         Vectors are given by address; ``image_row`` and ``out_column`` are distances in bytes. The length of the tuple
-        ``taps`` is the number of weights in a row of the kernel: it is part of its type, for which numba compiles.
+        ``taps``, part of its type, for which numba compiles, is the number of weights in a row.
         """
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def generate(context: "BaseContext", builder: ir.IRBuilder, _: "Signature", arguments: Values) -> ir.Value:
             _, image, image_row, rows, weight, bias, out, out_column = arguments
 
-            def one_row(values: list[Any]) -> list[Any]:
+            def one_row(values: list[ir.Value]) -> list[ir.Value]:
                 image, weight, totals = values[0], values[1], values[2:]
                 weights = [_load(builder, weight, _BYTES * k) for k in range(taps.count)]
                 for position in range(columns + taps.count - 1):
@@ -154,27 +160,27 @@ _correlate_tile, _correlate_column = _correlating(_TILE), _correlating(1)
 
 @intrinsic
 def _add_products(
-    context: Any,
-    taps: Any,
-    image: Any,
-    image_row: Any,
-    gradient: Any,
-    gradient_row: Any,
-    rows: Any,
-    columns: Any,
-    out: Any,
+    context: "TypingContext",
+    taps: types.Type,
+    image: types.Type,
+    image_row: types.Type,
+    gradient: types.Type,
+    gradient_row: types.Type,
+    rows: types.Type,
+    columns: types.Type,
+    out: types.Type,
 ) -> Any:
     """Add to ``out[k]`` the sum over row, column of ``image[row, column + k] * gradient[row, column]``.
 
     Arguments are addresses and distances in bytes, see ``correlate``.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(context: "BaseContext", builder: ir.IRBuilder, _: "Signature", arguments: Values) -> ir.Value:
         _, image, image_row, gradient, gradient_row, rows, columns, out = arguments
         tiles, rest = builder.sdiv(columns, _INTEGER(_TILE)), builder.srem(columns, _INTEGER(_TILE))
 
-        def some_columns(width: int) -> Callable[[list[Any]], list[Any]]:
-            def step(values: list[Any]) -> list[Any]:
+        def some_columns(width: int) -> _Step:
+            def step(values: list[ir.Value]) -> list[ir.Value]:
                 image, gradient, totals = values[0], values[1], values[2:]
                 gradients = [_load(builder, gradient, _BYTES * column) for column in range(width)]
                 for position in range(width + taps.count - 1):
@@ -186,7 +192,7 @@ def _add_products(
 
             return step
 
-        def one_row(values: list[Any]) -> list[Any]:
+        def one_row(values: list[ir.Value]) -> list[ir.Value]:
             after = _repeat(builder, tiles, values, some_columns(_TILE))
             totals = _repeat(builder, rest, after, some_columns(1))[2:]
             return [builder.add(values[0], image_row), builder.add(values[1], gradient_row), *totals]
@@ -227,9 +233,9 @@ def _copy_band(image, height, width, channels, top, groups, margin, copy):
 
 @register_jitable
 def _regroup(weight, kernel, is_flipped, is_back, channels, grouped):
-    """Reorder kernels (channels, K, K) to (channels / LANES, K, K, LANES), or back if ``is_back``.
+    """Reorder kernels (channels, K, K), rotated by 180 degrees if ``is_flipped``, to (channels / LANES, K, K, LANES).
 
-    Kernels are rotated by 180 degrees if ``is_flipped``.
+    If ``is_back``, the other way round.
     """
     taps = kernel * kernel
     for channel in range(channels):
@@ -247,12 +253,8 @@ def _regroup(weight, kernel, is_flipped, is_back, channels, grouped):
 def correlate(images, weight, bias, is_flipped, taps, out, batch, height, width, channels):
     """Compute the convolution; with ``is_flipped`` and no bias, the gradient by its input.
 
-    Args:
-        images: (batch, height, width, channels); channels are a multiple of ``LANES``.
-        weight: (channels, 1, K, K), K odd.
-        bias: (channels), or 0.
-        taps: a tuple of K integers.
-        out: like ``images``; overwritten.
+    ``images`` and ``out`` are (batch, height, width, channels), channels a multiple of ``LANES``; ``weight`` is
+    (channels, 1, K, K), K odd, ``bias`` (channels), or 0, and ``taps`` a tuple of K integers.
     """
     kernel, margin = len(taps), len(taps) // 2
     band, groups_at_once = _band(height, width, channels, margin)

@@ -1,7 +1,6 @@
-"""Compiled loops with exponentials: GELU, and attention with its softmax.
+"""Compiled loops with exponentials for ``functions.py`` and ``branches.py``: GELU, and attention with its softmax.
 
-Arguments are addresses of contiguous row-major float32 arrays and their sizes, which are not checked. Only
-``functions.py`` and ``branches.py`` call these loops. Each runs on one thread, and equal arguments give equal bits.
+Arguments are as in ``row_kernels.py``.
 """
 
 import numba
@@ -28,8 +27,8 @@ _CACHED_FLOATS = 1 << 17  # attention weights at a time, which stay in the proce
 def exponential(x):
     """Compute e ** x of a float32 up to 88, to about one unit in the last place; at least e ** -60 = 9e-27.
 
-    That bound is negligible compared with 1 and keeps products from becoming subnormal, which are 20 times as slow. x =
-    n log 2 + f: adding 1.5 * 2 ** 23 rounds to the integer n and leaves it in the low bits.
+    That is negligible compared with 1 and avoids subnormal products, which are 20 times as slow. x = n log 2 + f:
+    adding 1.5 * 2 ** 23 rounds to the integer n and leaves it in the low bits.
     """
     x = f32(-60.0) if x < f32(-60.0) else x  # NaN stays NaN
     shifted = x * f32(1.4426950408889634) + f32(12582912.0)
@@ -64,10 +63,7 @@ def _tail(x, density):
 
 @compiled(**FAST)
 def gelu(x, bias, out, slope, rows, width):
-    """Compute out = GELU(x + bias), and slope = GELU'(x + bias) unless it is 0.
-
-    ``bias`` may be 0, ``out`` may be ``x``.
-    """
+    """Compute out = GELU(x + bias) and slope = GELU'(x + bias). ``bias`` and ``slope`` may be 0, ``out`` ``x``."""
     source, target = numba.carray(floats_at(x), (rows, width)), numba.carray(floats_at(out), (rows, width))
     derivative = numba.carray(floats_at(slope), (rows, width))
     b = numba.carray(floats_at(bias), width) if bias != 0 else np.zeros(width, dtype=np.float32)
@@ -202,8 +198,7 @@ def attention_gradient(
 ):
     """Compute the gradient of ``attention`` by ``qkv``, to ``out``, with its kept ``weights``.
 
-    ``gradient`` is like the result of ``attention``. ``bias_out`` (heads, tokens, tokens) receives the gradient by the
-    bias, unless it is 0.
+    ``gradient`` is like the result. ``bias_out`` (heads, tokens, tokens), unless 0, receives the gradient by the bias.
     """
     width, square = heads * head_dim, tokens * tokens
     step = 3 * width
@@ -251,12 +246,8 @@ def _softmax_gradient(gradient, weights, rows, width):
 def cross_attention(sgemm, q, kv, weights, out, batch, tokens, readers, heads, head_dim, scale):
     """Compute the attention of ``readers`` tokens of each item to all tokens: softmax(scale q k^T) v.
 
-    Args:
-        sgemm: address of ``cblas_sgemm``.
-        q: (batch, readers, heads, head_dim).
-        kv: (batch, tokens, 2, heads, head_dim), keys and values.
-        weights: (batch, heads, readers, tokens), receives the softmax.
-        out: like ``q``.
+    ``q`` and ``out`` are (batch, readers, heads, head_dim), ``kv`` is (batch, tokens, 2, heads, head_dim), keys and
+    values; ``weights``, (batch, heads, readers, tokens), receive the softmax.
     """
     width, step, one, zero = heads * head_dim, 2 * heads * head_dim, f32(1.0), f32(0.0)
     band = max(1, min(readers, _CACHED_FLOATS // tokens))

@@ -1,8 +1,8 @@
 """Differentiable functions on float32 tensors in host memory, with hand-written gradients.
 
-Each computes what the plain layer of the same name computes, up to rounding. Inputs are not checked: call these
-functions only if ``accelerate.can_use_fast_path`` allows it. Values for the backward pass are saved through Paddle, so
-that hooks on saved tensors see them. Gradients are computed only for inputs that need them.
+Each computes what the plain layer of the same name computes, up to rounding. Inputs are not checked: call them only if
+``accelerate.can_use_fast_path`` allows it. Values for the backward pass are saved through Paddle, for hooks on saved
+tensors. Gradients are computed only for inputs that need them.
 """
 
 import functools
@@ -43,11 +43,10 @@ def select_gradients(needs_gradient: Sequence[bool], *gradients: paddle.Tensor) 
     return tuple(gradient if is_needed else None for is_needed, gradient in zip(needs_gradient, gradients))
 
 
-def differentiable(kind: type[PyLayer], *arguments: Any) -> paddle.Tensor:
+def differentiable(kind: type[PyLayer], *arguments: object) -> paddle.Tensor:
     """Apply a function such that ``paddle.grad`` can request the gradients of some of its tensors.
 
-    For separate tensors, Paddle rejects gradients that were not requested, without saying which were. It accepts all
-    gradients if the tensors are one argument, a list.
+    Paddle rejects unrequested gradients of separate tensors, without saying which they are, but not of one list.
     """
     if not has_lists_in_functions():
         return kind.apply(*arguments)
@@ -72,8 +71,7 @@ class _ListFunction(PyLayer):
 def with_graph(graph_backward: Callable | None = None) -> Callable:
     """Decorate a backward pass: if its graph is requested (``create_graph``), call ``graph_backward`` instead.
 
-    ``graph_backward`` computes the gradients with Paddle's operations; without it, the request raises
-    NotImplementedError.
+    ``graph_backward`` computes the gradients with Paddle's operations; without it, NotImplementedError is raised.
     """
 
     def decorate(backward: Callable) -> Callable:
@@ -233,7 +231,6 @@ def layer_norm(x, weight, bias, epsilon: float) -> paddle.Tensor:
 
 
 def _compute_gelu(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Compute the GELU and its derivative."""
     share = 0.5 * (1.0 + paddle.erf(x * math.sqrt(0.5)))
     return x * share, share + x * paddle.exp(-0.5 * x * x) * (1.0 / math.sqrt(2.0 * math.pi))
 
@@ -351,13 +348,8 @@ def _embed(images, weight, bias):
 def windows_graph(x, weight, gradient, stride: int, padding: int, needs: Sequence[bool]) -> Any:
     """Compute the gradients of an image convolution in Paddle's operations.
 
-    Args:
-        x: images (batch, in, height, width).
-        weight: (out, in, side, side).
-        gradient: gradient by the result, (batch, positions, out).
-        stride: stride of the convolution.
-        padding: padding of the convolution.
-        needs: whether x, weight and bias need a gradient.
+    ``x`` is (batch, in, height, width), ``weight`` (out, in, side, side), and ``gradient``, by the result, (batch,
+    positions, out); ``needs`` says whether x, weight and bias need one.
     """
     (width_out, *_, side), (_, _, *size) = weight.shape, x.shape
     windows, matrix = paddle.nn.functional.unfold(x, side, stride, padding), weight.reshape([width_out, -1])
@@ -409,10 +401,7 @@ class _PatchesFunction(PyLayer):
 def patches(images, weight, bias) -> paddle.Tensor:
     """Compute a convolution of adjacent square patches: (batch, in, height, width) to (batch, rows * columns, out).
 
-    Args:
-        images: (batch, in, height, width); height and width are multiples of ``side``.
-        weight: (out, in, side, side).
-        bias: (out).
+    Height and width are multiples of ``side``; ``weight`` is (out, in, side, side), ``bias`` (out).
     """
     images = as_contiguous(images)
     return (

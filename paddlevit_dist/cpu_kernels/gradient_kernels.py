@@ -1,9 +1,7 @@
-"""Compiled loops over the memory of all gradients in one call.
+"""Compiled loops over the memory of all gradients in one call, for ``gradients``; importing them loads numba.
 
 Tensors are given by address: ``rows`` (tensors, 1) int64 are addresses of contiguous float32 values, and ``sizes``
-(tensors,) int64 their number of values. Arguments are not checked; only ``gradients`` calls these loops.
-
-Importing this module loads numba.
+(tensors,) int64 their number of values. Arguments are not checked.
 """
 
 import numba

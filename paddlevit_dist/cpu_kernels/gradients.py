@@ -1,8 +1,7 @@
 """Norm and clipping of all gradients in one compiled pass.
 
-The loops (``gradient_kernels``) get the gradients' addresses anew in each step. They sum the norm in another order than
-Paddle. If a gradient is not a plain float32 tensor in host memory, the engine's own operations compute
-(``engine/multi_tensor``).
+The loops get the gradients' addresses anew in each step, and sum the norm in another order than Paddle. If a gradient
+is not a plain float32 tensor in host memory, ``engine/multi_tensor`` computes.
 """
 
 from collections.abc import Sequence

@@ -78,12 +78,9 @@ class _DepthwiseFunction(PyLayer):
 
 
 def depthwise(x, weight, bias) -> paddle.Tensor:
-    """Convolve each channel with its own kernel, stride 1 and zero padding that keeps the size.
+    """Convolve each channel of (batch, height, width, channels) with its kernel, stride 1 and zero padding.
 
-    Args:
-        x: (batch, height, width, channels); channels are a multiple of ``depthwise_kernels.LANES``.
-        weight: (channels, 1, K, K), K odd.
-        bias: (channels), or None.
+    Channels are a multiple of ``depthwise_kernels.LANES``; ``weight`` is (channels, 1, K, K), K odd.
     """
     return (
         differentiable(_DepthwiseFunction, x, weight, bias)
@@ -173,15 +170,10 @@ class _ConvolutionFunction(PyLayer):
 
 
 def convolution(x, weight, bias, stride: int, padding: int) -> paddle.Tensor:
-    """Compute a convolution as one matrix product.
+    """Compute a convolution as one matrix product: (batch, rows, columns, out).
 
-    Args:
-        x: (batch, height, width, channels), with its padding no smaller than the weight.
-        weight: (out, channels, side, side), the side larger than ``padding``.
-        bias: (out), or None.
-
-    Returns:
-        (batch, rows, columns, out).
+    ``x`` is (batch, height, width, channels), with its padding no smaller than the weight, (out, channels, side, side),
+    whose side is larger than ``padding``.
     """
     x = as_contiguous(x)
     windows = ConvolutionWindows(x.shape, weight.shape[-1], stride, padding)
@@ -194,7 +186,6 @@ def convolution(x, weight, bias, stride: int, padding: int) -> paddle.Tensor:
 
 
 def _sizes(x):
-    """Return batch, rows of an image, and channels."""
     return x.shape[0], x.size // (x.shape[0] * x.shape[-1]), x.shape[-1]
 
 
@@ -228,13 +219,9 @@ class _AddScaled(PyLayer):
 
 
 def add_scaled(x, branch, scale, keep: paddle.Tensor | None) -> paddle.Tensor:
-    """Compute x + branch * scale * keep.
+    """Compute x + branch * scale * keep, of (batch, ..., channels) and (channels).
 
-    Args:
-        x: (batch, ..., channels).
-        branch: like ``x``.
-        scale: (channels).
-        keep: factor of each item, (batch, 1, ...), without gradient; None for 1.
+    ``keep``: factor of each item, (batch, 1, ...), without gradient; None for 1.
     """
     if paddle.is_grad_enabled():
         return differentiable(_AddScaled, x, branch, scale, keep)

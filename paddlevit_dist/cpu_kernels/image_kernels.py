@@ -60,11 +60,10 @@ def scaled_gradient(gradient, branch, scale, keep, branch_out, scale_out, batch,
 
 @compiled(**FAST)
 def windows(images, out, batch, height, width, channels, side, stride, padding, is_back):
-    """Copy the windows of ``images`` to ``out`` (batch, rows, columns, side, side, channels).
+    """Copy windows of ``images``, (batch, height, width, channels), to (batch, rows, columns, side, side, channels).
 
-    ``images`` are (batch, height, width, channels). There is a window every ``stride`` pixels; the first begins
-    ``padding`` pixels outside, where values are 0. With ``is_back``, each pixel of ``images`` receives the sum of its
-    values in all windows.
+    There is a window every ``stride`` pixels; the first begins ``padding`` pixels outside, where values are 0. With
+    ``is_back``, each pixel of ``images`` receives the sum of its values in all windows.
     """
     rows, columns = (height + 2 * padding - side) // stride + 1, (width + 2 * padding - side) // stride + 1
     line_length, run = width * channels, side * channels

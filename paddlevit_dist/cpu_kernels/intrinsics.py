@@ -1,10 +1,20 @@
 """Intrinsics that numba lacks: memory by address, the bits of a float32, a call of cblas."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
+    from numba.core.typing import BaseContext as TypingContext
+    from numba.core.typing import Signature
+
+Values = Sequence[ir.Value]
+_INT32 = ir.IntType(32)
+_FLOATS, _INTEGERS = ir.FloatType().as_pointer(), ir.IntType(64).as_pointer()
 
 # For loops: sums may be reordered, so that several numbers are added at once.
 FAST: dict[str, Any] = {"fastmath": {"contract", "reassoc", "nsz"}, "error_model": "numpy"}
@@ -13,63 +23,39 @@ ORDERED: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy"}
 
 
 @intrinsic
-def floats_at(typing_context: Any, address: Any):
+def floats_at(typing_context: "TypingContext", address: types.Type):
     """Return a pointer to the float32 at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], ir.FloatType().as_pointer())
-
-    return types.CPointer(types.float32)(types.int64), generate
+    return types.CPointer(types.float32)(types.int64), lambda _, builder, __, v: builder.inttoptr(v[0], _FLOATS)
 
 
 @intrinsic
-def integers_at(typing_context: Any, address: Any):
+def integers_at(typing_context: "TypingContext", address: types.Type):
     """Return a pointer to the int64 at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-
-    return types.CPointer(types.int64)(types.int64), generate
+    return types.CPointer(types.int64)(types.int64), lambda _, builder, __, v: builder.inttoptr(v[0], _INTEGERS)
 
 
 @intrinsic
-def float_to_bits(typing_context: Any, value: Any):
+def float_to_bits(typing_context: "TypingContext", value: types.Type):
     """Return the 32 bits of a float32."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(32))
-
-    return types.int32(types.float32), generate
+    return types.int32(types.float32), lambda _, builder, __, values: builder.bitcast(values[0], _INT32)
 
 
 @intrinsic
-def bits_to_float(typing_context: Any, bits: Any):
+def bits_to_float(typing_context: "TypingContext", bits: types.Type):
     """Return the float32 with these 32 bits."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.int32), generate
+    return types.float32(types.int32), lambda _, builder, __, values: builder.bitcast(values[0], ir.FloatType())
 
 
 @intrinsic
-def as_exponent(typing_context: Any, bits: Any):
+def as_exponent(typing_context: "TypingContext", bits: types.Type):
     """Shift 32 bits left by 23, from an integer to the position of a float32's exponent."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.shl(arguments[0], ir.Constant(ir.IntType(32), 23))
-
-    return types.int32(types.int32), generate
+    return types.int32(types.int32), lambda _, builder, __, values: builder.shl(values[0], ir.Constant(_INT32, 23))
 
 
 @intrinsic
-def add_bits(typing_context: Any, left: Any, right: Any):
+def add_bits(typing_context: "TypingContext", left: types.Type, right: types.Type):
     """Add two 32-bit integers."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.add(*arguments)
-
-    return types.int32(types.int32, types.int32), generate
+    return types.int32(types.int32, types.int32), lambda _, builder, __, values: builder.add(*values)
 
 
 # void cblas_sgemm(order, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
@@ -80,7 +66,7 @@ _PRODUCT = (types.int64, *[types.int64] * 5, types.float32, *[types.int64] * 4, 
 def multiply(typing_context, function, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # noqa: PLR0913
     """Call a ``cblas_sgemm`` with 32-bit sizes by its address: c = alpha op(a) op(b) + beta c, row-major."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(context: "BaseContext", builder: ir.IRBuilder, _: "Signature", arguments: Values) -> ir.Value:
         i32, f, p = ir.IntType(32), ir.FloatType(), ir.IntType(8).as_pointer()
         kinds = [i32, i32, i32, i32, i32, i32, f, p, i32, p, i32, f, p, i32]
         function_pointer = builder.inttoptr(arguments[0], ir.FunctionType(ir.VoidType(), kinds).as_pointer())

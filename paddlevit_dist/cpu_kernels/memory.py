@@ -4,7 +4,6 @@ import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import paddle
@@ -27,13 +26,9 @@ def as_contiguous(tensor: paddle.Tensor) -> paddle.Tensor:
 
 
 class MklSgemm:
-    """``cblas_sgemm`` of Paddle's MKL library.
+    """``cblas_sgemm`` of Paddle's MKL library, with its address ``pointer`` for compiled loops."""
 
-    Attributes:
-        pointer: address of the function, for compiled loops.
-    """
-
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: "ctypes._NamedFuncPointer") -> None:
         int_type, float_type, pointer_type = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
         function.restype = None
         function.argtypes = [
@@ -63,12 +58,8 @@ class MklSgemm:
         """Compute out = op(left) op(right) + beta out from addresses of float32.
 
         Args:
-            left: address of the left factor.
-            right: address of the right factor.
-            out: address of the result.
             sizes: rows m and columns n of ``out``, and the length k of its sums.
             transposed: TRANSPOSED for a factor stored as (k, m) or (n, k), else PLAIN.
-            beta: factor of the previous ``out``.
             widths: row lengths of the arrays that ``left``, ``right`` and ``out`` are leading columns of; 0 if they
                 have all columns.
         """
@@ -96,11 +87,7 @@ def product() -> MklSgemm | None:
 
 
 def require_product() -> MklSgemm:
-    """Return the matrix product of Paddle's MKL, which ``product`` has found.
-
-    Raises:
-        RuntimeError: there is none.
-    """
+    """Return the matrix product of Paddle's MKL, which ``product`` has found. Raises RuntimeError if there is none."""
     sgemm = product()
     if sgemm is None:
         raise RuntimeError("Paddle has no exact matrix product of MKL")

@@ -1,8 +1,8 @@
 """Operations of the augmentation policies in compiled loops, bit-identical to Pillow's.
 
 Pillow does not guarantee its arithmetic: on some processors, a compiler fuses a product and a sum. Each loop is
-therefore compared with the installed Pillow before it is used, on images that reach its branches, once per process that
-does not inherit the result. Pillow computes the operations that differ.
+therefore compared with the installed Pillow once per process that does not inherit the result, on images that reach its
+branches. Pillow computes the operations that differ.
 """
 
 import functools
@@ -52,10 +52,7 @@ def look_up(planes: np.ndarray, tables: np.ndarray) -> np.ndarray:
 
 @compiled
 def luminance(planes: np.ndarray) -> np.ndarray:
-    """Convert RGB (3, height, width) to gray like Pillow: uint8 (height, width).
-
-    The weights of ITU-R BT.601 are rounded to 16 binary places.
-    """
+    """Convert RGB (3, height, width) to uint8 gray like Pillow, with ITU-R BT.601's weights rounded to 16 bits."""
     _, height, width = planes.shape
     result = np.empty((height, width), dtype=np.uint8)
     for row in range(height):
@@ -70,10 +67,7 @@ def luminance(planes: np.ndarray) -> np.ndarray:
 def blend(planes: np.ndarray, others: np.ndarray, factor: np.float32) -> np.ndarray:
     """Compute ``others`` + ``factor`` (``planes`` - ``others``), truncated and clipped to 0 to 255.
 
-    Args:
-        planes: uint8 (channels, height, width).
-        others: uint8 (channels or 1, height, width).
-        factor: weight of ``planes``.
+    ``planes``: uint8 (channels, height, width); ``others``: likewise, or with one channel.
     """
     channels, height, width = planes.shape
     result = np.empty_like(planes)
@@ -91,10 +85,7 @@ def blend(planes: np.ndarray, others: np.ndarray, factor: np.float32) -> np.ndar
 
 @compiled
 def smooth(planes: np.ndarray, neighbor: np.float32, center: np.float32) -> np.ndarray:
-    """Average each pixel, weight ``center``, and its eight neighbors, weight ``neighbor``, rounded.
-
-    Border pixels are unchanged. Sums in float32 have Pillow's order.
-    """
+    """Average pixels and their eight neighbors with weights, except on the border, in Pillow's float32 order."""
     channels, height, width = planes.shape
     result = planes.copy()
     inner = width - 2
@@ -140,7 +131,7 @@ class ImagePlanes(NamedTuple):
         """Convert a gray ("L") or RGB image."""
         return cls(np.array(np.atleast_3d(np.asarray(image)).transpose(2, 0, 1), order="C"))
 
-    def changed(self, name: str, parameter: Any, fill: Fill) -> "ImagePlanes":
+    def changed(self, name: str, parameter: object, fill: Fill) -> "ImagePlanes":
         """Return the image after the operation ``name``, by a loop if it is equal to Pillow's, else by Pillow."""
         if has_equal_operation(name):
             return ImagePlanes(_OPERATIONS[name](self.pixels, parameter, fill))

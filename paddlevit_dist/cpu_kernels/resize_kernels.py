@@ -1,12 +1,10 @@
-"""Bicubic resize of a crop in compiled loops, bit-identical to Pillow's.
+"""Bicubic resize of a crop in compiled loops, bit-identical to Pillow's. Importing this module loads numba.
 
 The algorithm is Pillow's for 8 bits (``Resample.c``): coefficients of the antialiased filter in double precision,
 normalized to sum 1 and rounded to 22 binary places; one pass along the rows and one along the columns, each rounded to
 8 bits. The filter is the one of R. Keys, "Cubic convolution interpolation for digital image processing", 1981, with a =
 -1/2. Sums of integers do not depend on their order, so several neighbors are summed at once. Cropping and the change to
 the model's layout happen in the same passes.
-
-Importing this module loads numba.
 """
 
 import numba
@@ -22,9 +20,8 @@ _TAPS = 4  # coefficients summed at once; they are padded with zeros
 def coefficients(side: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Compute the source pixels and coefficients of ``size`` pixels from ``side`` pixels.
 
-    Returns:
-        int64 (size, 2), the first source pixel and the number of coefficients, a multiple of ``_TAPS``; int32 (size, at
-        least that number), in units of 2 ** -22, padded with zeros.
+    Returns int64 (size, 2), the first source pixel and the number of coefficients, a multiple of ``_TAPS``; int32
+    (size, at least that number), in units of 2 ** -22, padded with zeros.
     """
     scale = side / size
     filter_scale = max(1.0, scale)
@@ -68,20 +65,10 @@ def _swap_bits(left, right, shift, low):
 
 @compiled
 def transpose(planes: np.ndarray, first_row: int, rows: int, first_column: int, columns: int) -> np.ndarray:
-    """Transpose a part of each plane, 8 x 8 bytes at a time in eight 64-bit words.
+    """Transpose a part of each plane, uint8 (planes, height, width), 8 x 8 bytes at a time in eight 64-bit words.
 
-    Args:
-        planes: uint8 (planes, height, width), C-contiguous.
-        first_row: first row of the part.
-        rows: rows of the part.
-        first_column: first column of the part.
-        columns: columns of the part.
-
-    Returns:
-        uint8 (planes, columns, rows), both rounded up to multiples of eight; the excess is undefined.
-
-    Source:
-        H. Warren, "Hacker's Delight", 2nd edition, section 7-3.
+    Returns uint8 (planes, columns, rows), both rounded up to multiples of eight; the excess is undefined. Source: H.
+    Warren, "Hacker's Delight", 2nd edition, section 7-3.
     """
     down, across = (rows + 7) // 8, (columns + 7) // 8
     low_32, low_16, low_8 = np.uint64(0xFFFFFFFF), np.uint64(0x0000FFFF0000FFFF), np.uint64(0x00FF00FF00FF00FF)
@@ -126,17 +113,10 @@ def transpose(planes: np.ndarray, first_row: int, rows: int, first_column: int, 
 
 @compiled
 def along_rows(columns: np.ndarray, channels: int, ranges: np.ndarray, weights: np.ndarray, last: int) -> np.ndarray:
-    """Scale transposed rows of pixels to another width, and separate them by channel.
+    """Scale transposed rows of pixels to another width; return them by channel, uint8 (channels, new width, height).
 
-    Args:
-        columns: uint8 (width * channels or more, height), C-contiguous; channels of a column are consecutive rows.
-        channels: number of channels.
-        ranges: first result of ``coefficients`` of the width.
-        weights: second result of ``coefficients`` of the width.
-        last: index of the last column.
-
-    Returns:
-        uint8 (channels, new width, height).
+    ``columns``: uint8 (width * channels or more, height), C-contiguous; channels of a column are consecutive rows.
+    ``ranges`` and ``weights``: results of ``coefficients`` of the width; ``last``: index of the last column.
     """
     size, height = len(ranges), columns.shape[1]
     shift, half = np.int32(_BITS), np.int32(1 << (_BITS - 1))
@@ -177,19 +157,10 @@ def along_columns(
     ranges: np.ndarray,
     weights: np.ndarray,
 ) -> np.ndarray:
-    """Scale some columns of each plane to another height.
+    """Scale some columns of C-contiguous planes, uint8 (planes, height, width), to another height.
 
-    Args:
-        planes: uint8 (planes, height, width), C-contiguous.
-        first_row: first row of the part.
-        rows: rows of the part.
-        first_column: first column of the part.
-        columns: columns of the part.
-        ranges: first result of ``coefficients`` of ``rows``.
-        weights: second result of ``coefficients`` of ``rows``.
-
-    Returns:
-        uint8 (planes, new height, columns).
+    ``ranges`` and ``weights`` are the results of ``coefficients`` of ``rows``. Returns uint8 (planes, new height,
+    columns).
     """
     size = len(ranges)
     shift, half = np.int32(_BITS), np.int32(1 << (_BITS - 1))
@@ -223,16 +194,12 @@ def along_columns(
 
 
 def resize_crop(pixels: np.ndarray, box: tuple[int, int, int, int], size: int, columns_first: bool) -> np.ndarray:
-    """Scale a crop to a square like ``image.crop(...).resize((size, size), BICUBIC)``.
+    """Scale a crop to a square like ``image.crop(...).resize((size, size), BICUBIC)``: uint8 (channels, size, size).
 
     Args:
         pixels: uint8 (rows, columns, channels), C-contiguous.
         box: left, top, width and height of the crop, inside the image, at least 1 wide and high.
-        size: side of the square.
         columns_first: whether to scale along the columns first; Pillow's order depends on its version and the sizes.
-
-    Returns:
-        uint8 (channels, size, size).
     """
     left, top, width, height = box
     channels = pixels.shape[2]

@@ -55,9 +55,9 @@ def layer_norm(x, weight, bias, epsilon, out, statistics, rows, width):
 
 @compiled(**FAST)
 def layer_norm_gradient(gradient, x, statistics, weight, added, out, sums, rows, width):
-    """Compute the gradient by the rows ``x``, plus the rows ``added`` unless it is 0.
+    """Compute the gradient by the rows ``x``, plus the rows ``added`` unless 0, into the separate memory ``out``.
 
-    ``sums`` (2, width) receives the gradients by weight and bias. ``out`` shares no memory with the other arrays.
+    ``sums`` (2, width) receives the gradients by weight and bias.
     """
     g, source = numba.carray(floats_at(gradient), (rows, width)), numba.carray(floats_at(x), (rows, width))
     target, other = numba.carray(floats_at(out), (rows, width)), numba.carray(floats_at(added), (rows, width))
@@ -135,10 +135,7 @@ def multiply_and_sum(x, factor, sums, rows, width):
 
 @compiled(**FAST)
 def patches(images, out, batch, channels, rows, columns, side, is_back):
-    """Copy the square patches of ``images`` to ``out``, or back if ``is_back``.
-
-    ``out`` is (batch, rows * columns, channels * side ** 2).
-    """
+    """Copy square patches of ``images`` to (batch, rows * columns, channels * side ** 2), or back if ``is_back``."""
     width = channels * side * side
     pixels = numba.carray(floats_at(images), (batch, channels, rows, side, columns, side))
     cut = numba.carray(floats_at(out), (batch, rows, columns, width))

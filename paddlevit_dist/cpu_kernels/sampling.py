@@ -71,10 +71,7 @@ class _SamplingFunction(PyLayer):
 
 @numba.njit(**FAST)
 def _corners(across, down, level, is_discrete, cells, shares):
-    """Fill cells and shares of the four cells around a point; a cell outside the map is -1.
-
-    Returns the shares of the right and the lower cells.
-    """
+    """Fill cells, -1 outside the map, and shares around a point; return the shares of the right and lower cells."""
     height, width, first = level[0], level[1], level[2]
     x, y = across * f32(width), down * f32(height)
     cells[:] = -1
@@ -120,15 +117,10 @@ def _product(left, right, dim):
 
 @compiled(**FAST)
 def sample_points(values, points, weights, out, levels, is_discrete, batch, cells, heads, dim, queries):
-    """Compute ``deformable.PointSampling`` from addresses of float32.
+    """Compute ``deformable.PointSampling`` from addresses of float32; ``is_discrete``: a point reads one cell only.
 
-    Args:
-        values: (batch, cells, heads, dim).
-        points: (batch, queries, heads, points, 2), x and y from 0 to 1.
-        weights: (batch, queries, heads, points).
-        out: (batch, queries, heads, dim).
-        levels: see ``_levels``.
-        is_discrete: whether a point reads the nearest cell only.
+    ``values`` are (batch, cells, heads, dim), ``points`` (batch, queries, heads, points, 2), x and y from 0 to 1,
+    ``weights`` (batch, queries, heads, points), and ``out`` (batch, queries, heads, dim).
     """
     point_count = len(levels)
     positions = numba.carray(floats_at(points), (batch * queries * heads, point_count, 2))

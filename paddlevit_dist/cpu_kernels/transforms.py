@@ -1,7 +1,6 @@
 """Training transform of photographs with resize and augmentations in compiled loops, equal to Pillow's.
 
-Pillow 13 changed the order of a resize's passes. The loop is compared with the installed Pillow before it is used; if
-no known order gives its results, Pillow resizes.
+Pillow 13 changed the order of a resize's passes. If no known order gives its results, Pillow resizes.
 """
 
 import functools
@@ -31,7 +30,7 @@ class CompiledTrainingTransform(TrainingTransform):
             box = (0, 0, *image.shape[1::-1])
         return resize_box(image, box, self.image_size)
 
-    def augmented(self, image: Any, generator: np.random.Generator) -> Any:
+    def augmented(self, image: Image.Image | np.ndarray, generator: np.random.Generator) -> Any:
         """Augment an image or planes; return planes."""
         planes = image if isinstance(image, np.ndarray) else ImagePlanes.from_image(image).pixels
         if len(planes) != self.channels:
@@ -48,8 +47,7 @@ class CompiledTrainingTransform(TrainingTransform):
             has_equal_operation(name)
 
 
-def _list_operations(augment: Any) -> set[str]:
-    """Return the names of the operations that an augmentation may apply."""
+def _list_operations(augment: object) -> set[str]:
     match augment:
         case TransformChain():
             return set().union(*map(_list_operations, augment.steps))
@@ -69,12 +67,9 @@ def can_resize(box: Box) -> bool:
 
 
 def resize_box(pixels: np.ndarray, box: Box, size: int) -> np.ndarray:
-    """Scale the crop ``box`` bicubically to a square: uint8 (channels, size, size), C-contiguous.
+    """Scale ``box``, left, top, right and bottom, bicubically to a square: uint8 (channels, size, size), C-contiguous.
 
-    Args:
-        pixels: uint8 (rows, columns, channels), C-contiguous; numba compiles a second version for read-only arrays.
-        box: left, top, right and bottom.
-        size: side of the square.
+    ``pixels``: uint8 (rows, columns, channels), C-contiguous; numba compiles a second version for read-only arrays.
     """
     left, top, right, bottom = box
     width, height = right - left, bottom - top

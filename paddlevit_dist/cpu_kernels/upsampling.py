@@ -2,8 +2,7 @@
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import paddle
@@ -19,10 +18,7 @@ Size = tuple[int, ...]
 
 @functools.lru_cache(maxsize=64)
 def _places(size: Size, large: Size) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute ``lower``, ``upper`` and ``shares`` of ``upsampling_kernels``.
-
-    Pixel centers are aligned, as in Paddle's bilinear resizing.
-    """
+    """Compute ``lower``, ``upper`` and ``shares`` of ``upsampling_kernels``, with Paddle's aligned pixel centers."""
     parts = []
     for source_length, target_length in zip(size, large):
         position = (np.arange(target_length, dtype=np.float32) + np.float32(0.5)) * (
@@ -38,7 +34,7 @@ def _places(size: Size, large: Size) -> tuple[np.ndarray, np.ndarray, np.ndarray
 # ---- sum of maps ---------------------------------------------------------------------------------------------
 
 
-def _enlarge(loop: Any, source: paddle.Tensor, out: paddle.Tensor, size: Size, large: Size) -> paddle.Tensor:
+def _enlarge(loop: Callable, source: paddle.Tensor, out: paddle.Tensor, size: Size, large: Size) -> paddle.Tensor:
     arrays = _places(size, large)
     batch, _, _, channels = out.shape
     loop(address(source), *(array.ctypes.data for array in arrays), address(out), batch, channels, size, large)

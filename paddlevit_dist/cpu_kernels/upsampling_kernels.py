@@ -1,10 +1,8 @@
 """Compiled loops of bilinear upsampling: sums of maps, and cross-entropy of logits at the size of their labels.
 
-Arguments are addresses of contiguous arrays and their sizes, as in ``row_kernels.py``. Only ``upsampling.py`` calls
-these loops. Each runs on one thread, and equal arguments give equal bits.
-
-``lower``, ``upper`` (int64) and ``shares`` (float32) contain, for each row of the large image and then for each of its
-columns, the two neighbors in the small image and the share of the second.
+Arguments are as in ``row_kernels.py``; only ``upsampling.py`` calls these loops. ``lower``, ``upper`` (int64) and
+``shares`` (float32) contain, for each row of the large image and then for each of its columns, the two neighbors in the
+small image and the share of the second.
 """
 
 import math
@@ -136,22 +134,15 @@ def enlarge_gradient(gradient, lower, upper, shares, out, batch, channels, size,
 def cross_entropy(logits, ignored, labels, weights, lower, upper, shares, out, batch, classes, size, large):
     """Compute the summed cross-entropy of bilinearly upsampled logits, float64, and its gradient by the logits.
 
+    Returns the sum; NaN if a label has no class.
+
     Args:
         logits: (batch, classes, rows, columns).
         ignored: label of pixels that are not counted.
         labels: int64 (batch, *large).
         weights: (classes), factor for the pixels of each class.
-        lower: see the module.
-        upper: see the module.
-        shares: see the module.
         out: like ``logits``, receives the gradient; 0 for none.
-        batch: number of images.
-        classes: number of classes.
-        size: rows and columns of the logits.
-        large: rows and columns of the labels.
-
-    Returns:
-        The sum; NaN if a label has no class.
+        size: rows and columns of the logits; ``large``: of the labels.
     """
     (rows, columns), (height, width) = size, large
     padded = (classes + LANES - 1) // LANES * LANES

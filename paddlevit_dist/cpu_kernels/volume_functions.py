@@ -50,12 +50,9 @@ def _length(kernel, padded):
 def correlate(product, volumes, weights, out, batch, inputs, outputs, size, kernel, margins, padded):
     """Compute the convolution; with flipped weights and other margins, the gradient by its input.
 
-    Args:
-        product: address of ``cblas_sgemm``.
-        volumes: (batch, inputs, *size).
-        weights: (kernel positions, outputs, inputs).
-        out: (batch, outputs, padded depth - kernel's + 1, padded height, padded width); the last kernel - 1 numbers of
-            each row and rows of each plane are undefined.
+    ``volumes`` are (batch, inputs, *size), ``weights`` (kernel positions, outputs, inputs), and ``out`` (batch,
+    outputs, padded depth - kernel's + 1, padded height, padded width); the last kernel - 1 numbers of each row and rows
+    of each plane are undefined. ``product``: address of ``cblas_sgemm``.
     """
     line, length = padded[0] * padded[1] * padded[2], _length(kernel, padded)
     out_line = (padded[0] - kernel[0] + 1) * padded[1] * padded[2]
@@ -74,13 +71,9 @@ def correlate(product, volumes, weights, out, batch, inputs, outputs, size, kern
 
 @compiled
 def weight_gradient(product, volumes, gradient, sums, batch, inputs, outputs, size, kernel, margins, padded):
-    """Add the gradient by the weights, in their order, to ``sums``.
+    """Add the gradient by the weights, in their order (kernel positions, outputs, inputs), to ``sums``.
 
-    Args:
-        product: address of ``cblas_sgemm``.
-        volumes: (batch, inputs, *size).
-        gradient: (batch, outputs, *(padded - kernel + 1)), by the convolution's result.
-        sums: (kernel positions, outputs, inputs).
+    ``gradient``: by the convolution's result, (batch, outputs, *(padded - kernel + 1)); see ``correlate``.
     """
     line, length = padded[0] * padded[1] * padded[2], _length(kernel, padded)
     out_size = padded[0] - kernel[0] + 1, padded[1] - kernel[1] + 1, padded[2] - kernel[2] + 1
@@ -164,13 +157,9 @@ class _VolumeConvolutionFunction(PyLayer):
 
 @paddle.jit.not_to_static  # Paddle 2.6 rewrites functions called by an exported layer when it runs again
 def convolution(x, weight, bias, padding: Sequence[int]) -> paddle.Tensor:
-    """Compute a convolution with stride 1 and zero padding.
+    """Compute a convolution of (batch, in, depth, height, width) with stride 1 and zero padding on both sides.
 
-    Args:
-        x: (batch, in, depth, height, width), with its padding no smaller than the kernel.
-        weight: (out, in, *kernel), each side larger than its padding.
-        bias: (out), or None.
-        padding: padding of depth, height and width, on both sides.
+    ``weight`` is (out, in, *kernel), each side larger than its padding, and no larger than the padded volume.
     """
     x, padding = as_contiguous(x), tuple(padding)
     if paddle.is_grad_enabled():

@@ -1,12 +1,9 @@
-"""Bicubic affine transform in compiled loops, bit-identical to Pillow's.
+"""Bicubic affine transform in compiled loops, bit-identical to Pillow's. Importing this module loads numba.
 
 Pillow (``Geometry.c``) maps the center of each target pixel to the source and takes the sixteen pixels around that
 point, repeated at the edges. It interpolates along the four rows, then between them, in double precision, and truncates
 the result. The arithmetic here is identical, operation by operation, but the pixels for a row of the target are fetched
-together first. A shear or a shift moves along one axis only; interpolation along the other axis does not change the
-levels, so four pixels are enough.
-
-Importing this module loads numba.
+together first. A shear or a shift moves along one axis only, so four pixels are enough.
 """
 
 import numba
@@ -50,10 +47,7 @@ def _find_inside(xs, ys, width, height):
 
 @numba.njit(nogil=True)
 def _split_points(xs, ys, starts, stride):
-    """Replace source points by their fractions, and fill ``starts`` with the first of the pixels around each.
-
-    Returns the largest fractions.
-    """
+    """Replace source points by their fractions; fill ``starts`` with the first pixels; return the largest fractions."""
     x_largest, y_largest = 0.0, 0.0
     for column in range(len(starts)):
         x, y = xs[column] - 0.5, ys[column] - 0.5
@@ -97,15 +91,10 @@ def _interpolate_channel(fetched, bits, shares, out):
 
 @compiled
 def warp(planes: np.ndarray, rows: tuple[float, ...], fill: tuple[int, int, int]) -> np.ndarray:
-    """Transform an image like ``image.transform(size, AFFINE, rows, BICUBIC, fillcolor=fill)``.
+    """Transform like ``image.transform(size, AFFINE, rows, BICUBIC, fillcolor=fill)``: uint8 (channels, height, width).
 
-    Args:
-        planes: uint8 (channels, height, width), C-contiguous, up to three channels.
-        rows: first two rows of the map from target to source coordinates.
-        fill: level of each channel where the source point is outside the image.
-
-    Returns:
-        uint8 (channels, height, width).
+    ``planes``: uint8 (channels, height, width), C-contiguous, up to three channels; ``fill``: level of each channel
+    where the source point, mapped by ``rows`` from the target, is outside the image.
     """
     channels, height, width = planes.shape
     stride, words = width + 2 * _EDGE, _pack(planes)

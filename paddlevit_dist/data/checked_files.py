@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 
@@ -27,18 +27,13 @@ class DamagedCacheError(Exception):
 
 
 class ChecksumWriter:
-    """Writes to a file and computes the CRC-32 of its name and content.
+    """Writes to an open binary file and computes the CRC-32 of its content and of the name that it covers."""
 
-    Args:
-        file: a binary file open for writing.
-        name: name of the file, which the checksum covers.
-    """
-
-    def __init__(self, file: Any, name: str = "") -> None:
+    def __init__(self, file: BinaryIO, name: str = "") -> None:
         self._file = file
         self.checksum = zlib.crc32(os.fsencode(name))
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         """Write bytes and return their number."""
         self.checksum = zlib.crc32(data, self.checksum)
         return self._file.write(data)
@@ -50,11 +45,7 @@ class ChecksumWriter:
 
 @contextlib.contextmanager
 def checked_file(path: Path) -> Iterator[ChecksumWriter]:
-    """Open a file for writing that appears once it is complete, with a checksum at its end.
-
-    Raises:
-        UserError: the folder is not writable, or the disk is full.
-    """
+    """Open a file for writing that appears once it is complete, with a checksum at its end, or raise UserError."""
     with atomic_file(path) as file:
         writer = ChecksumWriter(file, path.name)
         yield writer
@@ -63,23 +54,16 @@ def checked_file(path: Path) -> Iterator[ChecksumWriter]:
 
 
 def write_array(path: Path, array: np.ndarray) -> int:
-    """Write a ``.npy`` file with a checksum and return the checksum.
-
-    Raises:
-        UserError: the folder is not writable, or the disk is full.
-    """
+    """Write a ``.npy`` file with a checksum and return the checksum, or raise UserError."""
     with checked_file(path) as out:
         np.save(out, array, allow_pickle=False)  # writes only, does not seek
         return out.checksum
 
 
 def verify(path: str | Path) -> int:
-    """Read a whole file, compare it with its checksum, and return the checksum.
+    """Read a whole file (2 GB from the system's cache take a second), and return the checksum if it is right.
 
-    A file of 2 GB takes about a second if it is in the system's cache.
-
-    Raises:
-        DamagedCacheError: the file is missing or damaged.
+    Raises DamagedCacheError if the file is missing or damaged.
     """
     seed = zlib.crc32(os.fsencode(os.path.basename(path)))
     try:
@@ -98,22 +82,14 @@ def verify(path: str | Path) -> int:
 
 
 def read_checked(path: str | Path) -> bytes:
-    """Return the content of a small file after its checksum is verified.
-
-    Raises:
-        DamagedCacheError: the file is missing or damaged.
-    """
+    """Return the content of a small file, or raise DamagedCacheError if it is missing or its checksum wrong."""
     verify(path)
     with open(path, "rb") as file:
         return file.read()[:-TRAILER_BYTES]
 
 
 def map_verified(path: str | Path) -> np.ndarray:
-    """Memory-map an array of ``write_array`` after its checksum is verified.
-
-    Raises:
-        DamagedCacheError: the file is missing or damaged.
-    """
+    """Memory-map an array of ``write_array``, or raise DamagedCacheError if it is missing or its checksum wrong."""
     verify(path)
     try:
         return map_array(path)

@@ -15,8 +15,8 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import paddle
@@ -30,7 +30,7 @@ from ..launch.watchdog import ProcessInfo
 from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..tasks.dataset import describe_sample
+from ..tasks.dataset import DescribedSamples, describe_sample
 from ..tasks.sample_checks import BadSample
 from .sampler import SampleKey, SampleKeys, TrainingSampler, sample_generator
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
@@ -45,21 +45,26 @@ class SampleFailure(RuntimeError):
     """A sample could not be read or collated; the message has its index, its description and the original traceback."""
 
 
+class _Samples(DescribedSamples, Protocol):
+    def sample(self, index: int, generator: np.random.Generator) -> Any: ...
+
+
 class _ReadingDataset(paddle.io.Dataset):
     """Reads samples in a loader process, each with its own random generator; exceptions are returned as values."""
 
-    def __init__(self, samples: Any, seed: int, check: Callable[[Any], None] | None, epochs: int | None) -> None:
+    def __init__(self, samples: _Samples, seed: int, check: Callable[[Any], None] | None, epochs: int | None) -> None:
         super().__init__()
         self.samples = samples
-        self.is_remote = bool(getattr(getattr(samples, "dataset", None), "is_remote", False))
+        dataset = getattr(samples, "dataset", None)
+        self.remote = dataset if getattr(dataset, "is_remote", False) else None
         self.seed, self.epochs = seed, epochs
         self.check = check
         self.rank = rank()
 
     def __getitem__(self, key: SampleKey) -> Any:
         try:
-            if key.batch is not None and self.is_remote:
-                self.samples.dataset.prefetch(key.batch)
+            if key.batch is not None and self.remote is not None:
+                self.remote.prefetch(key.batch)
             sample = self.samples.sample(key.index, sample_generator(self.seed, key, self.epochs))
             if self.check is not None:
                 self.check(sample)
@@ -131,22 +136,19 @@ class DeviceLoader:
     """Batches on this process's device.
 
     On a GPU, a thread of Paddle copies each array to pinned memory and from there, on a separate stream, to the device,
-    two batches ahead of the current one. Copies overlap with computation, and a step neither waits for its batch nor
-    copies it again. The device holds two more batches for this. It works with and without loader processes, and also in
-    evaluation and prediction. (By default, Paddle's batches stay in pinned memory, and the first operator that uses an
-    array waits until it has been copied.)
+    two batches ahead, so that a step neither waits for its batch nor copies it again. The device holds two more batches
+    for this, also without loader processes, and in evaluation and prediction. (By default, Paddle's batches stay in
+    pinned memory, and the first operator that uses an array waits until it has been copied.)
 
     Args:
         samples: has ``__len__``, ``sample(index, generator)`` and ``describe(index)``.
         sampler: yields a sequence of ``SampleKey`` for each batch.
         collate: maps a list of samples to a dictionary; runs in the loader process. Numpy arrays become tensors on the
-            device. Numbers, text and lists of them stay on the host, for values that a step reads without waiting for
-            the device.
+            device. Numbers, text and lists of them stay on the host, for values that a step reads without waiting.
         check: raises ``BadSample`` for a sample that must not be used; runs in the loader process.
         num_workers: loader processes. 0 reads samples in a thread of this process, which also happens, with a note, if
             processes cannot be started.
         prefetch: batches that each loader process prepares in advance.
-        seed: seed of the run.
         epochs: epochs of the training run, for augmentations that are off in the last ones; None: nothing is trained.
         timeout_seconds: end the process if no batch arrives for this long.
 
@@ -157,7 +159,7 @@ class DeviceLoader:
 
     def __init__(
         self,
-        samples: Any,
+        samples: _Samples,
         sampler: Any,
         collate: Callable[[Sequence[Any]], dict[str, Any]],
         *,
@@ -189,7 +191,7 @@ class DeviceLoader:
         """Yield all micro-batches of epochs ``first`` to ``last``; the first one starts after ``consumed`` samples."""
         yield from self._batches(_EpochSampler(self.sampler, first, last, consumed))
 
-    def _batches(self, batch_sampler: Any) -> Iterator[dict[str, Any]]:
+    def _batches(self, batch_sampler: Collection[Sequence[SampleKey]]) -> Iterator[dict[str, Any]]:
         loader = paddle.io.DataLoader(
             self._readings,
             batch_sampler=batch_sampler,
@@ -300,12 +302,7 @@ def _next(batches: Iterator[Any]) -> dict[str, Any] | None:
 
 
 def _describe_dead(workers: Sequence[Any], are_due: bool) -> str:
-    """Describe loader processes that ended prematurely; empty if all are alive.
-
-    Args:
-        workers: the loader processes.
-        are_due: whether batches are still expected; if not, a process may have exited with code 0.
-    """
+    """Describe loader processes that ended prematurely, unless with code 0 and no batches ``are_due``; may be empty."""
     codes = {worker.pid: worker.exitcode for worker in workers}
     dead = {pid: code for pid, code in codes.items() if code or (code == 0 and are_due)}
     if not dead:
@@ -324,20 +321,11 @@ def _raise(failure: paddle.Tensor) -> None:
 
 
 class _LoaderWatchdog:
-    """Ends this process if a worker has died or a batch takes too long.
+    """Ends this process if a worker has died or a batch of Paddle's iterator takes longer than ``seconds``.
 
     Paddle's ``timeout`` does not notice a stopped worker. The waiting thread is inside Paddle's queue and cannot be
-    interrupted, so a second thread watches the clock.
-
-    Args:
-        batches: Paddle's iterator.
-        seconds: time limit for a batch.
-        number: number of batches to come.
-
-    Attributes:
-        batches_due: batches still to come.
-        may_leave: whether a wait ends early once the run is asked to stop.
-        has_left: whether a wait ended early; there are no more batches then.
+    interrupted, so a second thread watches the clock. ``may_leave``: whether a wait ends early once the run is asked to
+    stop; then ``has_left`` is true and there are no more batches.
     """
 
     def __init__(self, batches: Any, seconds: float, number: int) -> None:
@@ -355,7 +343,7 @@ class _LoaderWatchdog:
     def __enter__(self) -> None:
         self._deadline = time.monotonic() + self._seconds
 
-    def __exit__(self, _: Any, error: Any, __: Any) -> bool:
+    def __exit__(self, _: object, error: object, __: object) -> bool:
         with self._lock:
             self._deadline = None
         return self.has_left and isinstance(error, Exception)  # Paddle may have raised any exception
@@ -412,17 +400,14 @@ class _LoaderWatchdog:
 
 def build_loader(
     config: RunSettings,
-    dataset: Any,
+    dataset: _Samples,
     sampler: Any,
     collate: Callable[[Sequence[Any]], dict[str, Any]],
     *,
     check: Callable[[Any], None] | None = None,
     num_workers: int | None = None,
 ) -> DeviceLoader:
-    """Build a ``DeviceLoader`` with the settings of a configuration; the other arguments are as in the class.
-
-    If ``num_workers`` is None, DATA.NUM_WORKERS counts, or a number that suits the cores.
-    """
+    """Build a ``DeviceLoader`` as configured; without DATA.NUM_WORKERS, ``num_workers`` follows from the cores."""
     data = config.DATA
     workers = data.NUM_WORKERS if num_workers is None else num_workers
     return DeviceLoader(

@@ -1,10 +1,8 @@
 """Paths and labels of a dataset in one memory-mapped file, so that a process receives a file name and not a list.
 
 Layout, little-endian: paths, concatenated | zeros up to a multiple of 8 | offsets int64 (entries + 1) | labels int32
-(entries) | class names as a JSON list or null | a table of these parts | the trailer of ``checked_files``.
-
-The file name contains the key of the content. A changed source therefore gives another file, and an index that a
-running process has yet to open never changes.
+(entries) | class names as a JSON list or null | a table of these parts | the trailer of ``checked_files``. The file
+name contains the key of the content, so an index that a running process has yet to open never changes.
 """
 
 import json
@@ -29,10 +27,8 @@ _TABLE = struct.Struct("<8sQQQQ32s")  # magic, version, entries, bytes of paths,
 class PathBatch(NamedTuple):
     """Consecutive entries as the file stores them.
 
-    Attributes:
-        blob: the paths as the file system spells them, joined without separator.
-        lengths: (entries,) int64, bytes of each path.
-        labels: (entries,) int32.
+    ``blob`` has the paths as the file system spells them, without separator; ``lengths`` are their bytes, int64
+    (entries,), and ``labels`` int32 (entries,).
     """
 
     blob: bytes
@@ -61,9 +57,6 @@ def ensure_path_index(
         key: SHA-256 of everything that the content depends on, including class names.
         batches: yields the entries in order; called only to build.
         class_names: names stored with the entries, or a function that returns them once the entries are written.
-
-    Returns:
-        The index.
     """
     file = Path(folder) / f"{name}-{key.hex()[:16]}.index"
     try:
@@ -107,15 +100,9 @@ class _MappedArrays(NamedTuple):
 class PathIndex:
     """Reads an index file: ``len(index)``, ``index.path(i)``, ``index.label(i)``, ``index.labels``.
 
-    Its pickle is the file name; a process that receives it maps the file on first use.
-
-    Args:
-        file: path of the index file.
-        key: expected key of the content, 32 bytes. If it is given, the whole file is read and compared with its
-            checksum.
-
-    Raises:
-        UserError: the file is missing, damaged, of another version, or has another key.
+    Its pickle is the file name; a process that receives it maps the file on first use. With a ``key`` of 32 bytes, the
+    whole file is read and compared with its checksum. Raises UserError if the file is missing, damaged, of another
+    version, or has another key.
     """
 
     def __init__(self, file: str | Path, key: bytes | None = None) -> None:
@@ -125,7 +112,7 @@ class PathIndex:
     def __getstate__(self) -> Any:
         return self.file
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: str) -> None:
         self.file = state
         self._maps = None
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -16,7 +16,10 @@ from ..launch.stale_resources import named_semaphores
 from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
 
-_stopping: Any = None  # in a worker: an event that is set to stop at the next item
+if TYPE_CHECKING:
+    from multiprocessing.synchronize import Event
+
+_stopping: "Event | None" = None  # in a worker: an event that is set to stop at the next item
 
 
 class PreparationStopped(Exception):
@@ -24,11 +27,7 @@ class PreparationStopped(Exception):
 
 
 def check_stop() -> None:
-    """Check for an interruption; a worker calls this before each item.
-
-    Raises:
-        PreparationStopped: the work was interrupted.
-    """
+    """Raise PreparationStopped if the work was interrupted; a worker calls this before each item."""
     if _stopping is not None and _stopping.is_set():
         raise PreparationStopped
 
@@ -43,18 +42,8 @@ def work(
 ) -> Iterator[Any]:
     """Yield ``function(*arguments)`` for every job ``(items, arguments)``, in the order in which jobs finish.
 
-    An exception in a job, or Ctrl-C, ends the other jobs at their next item.
-
-    Args:
-        function: the function, which can be pickled.
-        jobs: number of items and arguments of each job.
-        workers: number of processes.
-        total: number of items of all jobs, for the progress bar.
-        label: text of the progress bar.
-        unit: name of an item in the progress bar.
-
-    Raises:
-        UserError: a process was killed.
+    An exception in a job, or Ctrl-C, ends the other jobs at their next item. Raises UserError if a process was killed.
+    ``function`` can be pickled; ``total`` items, called ``unit``, are in the progress bar.
     """
     context = multiprocessing.get_context("spawn")  # tqdm has a thread, whose locks a fork would copy in any state
     with named_semaphores():
@@ -82,7 +71,7 @@ def work(
             pool.shutdown(wait=True, cancel_futures=not done)
 
 
-def _start(stopping: Any, parent: int) -> None:
+def _start(stopping: "Event", parent: int) -> None:
     global _stopping
     _stopping = stopping
     signals.ignore_all()  # the main process handles them

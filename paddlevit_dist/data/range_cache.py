@@ -29,13 +29,10 @@ _STALE_SECONDS = 3600.0  # age of a temporary file whose writer must have been k
 
 
 class RangeCache:
-    """Keeps byte ranges by key in ``folder``, in at most ``limit_bytes`` of file sizes.
+    """Keeps byte ranges by key in ``folder``, which the first creates, in at most ``limit_bytes`` of file sizes.
 
-    Its pickle contains the path and the size; other processes may read, write and remove at the same time.
-
-    Args:
-        folder: created with the first range.
-        limit_bytes: largest sum of file sizes. A range larger than ``limit_bytes / FOLDERS`` is not kept.
+    Its pickle contains the path and the size; other processes may read, write and remove at the same time. A range
+    larger than ``limit_bytes / FOLDERS`` is not kept.
     """
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
@@ -55,11 +52,7 @@ class RangeCache:
         return body if is_whole else None
 
     def put(self, key: str, content: bytes) -> None:
-        """Keep the range of ``key``, if it is not too large.
-
-        Raises:
-            UserError: the folder cannot be written.
-        """
+        """Keep the range of ``key``, if it is not too large. Raises UserError if the folder cannot be written."""
         path = Path(self._path(key))
         size = len(content) + _CHECKSUM.size
         hint = "; it is below DATA.CACHE_FOLDER and takes up to DATA.REMOTE_CACHE_GIGABYTES"
@@ -85,8 +78,7 @@ class RangeCache:
     def _make_room(self, temporary: Path, size: int) -> bool:
         """Create a temporary file of ``size`` bytes, after removing ranges of its subfolder if it does not fit.
 
-        Returns:
-            False if other processes are writing so much there that it still does not fit; it does not exist then.
+        Return False, without a file, if other processes write too much there.
         """
         folder, limit = temporary.parent, self.limit_bytes // FOLDERS
         with _locked_counter(folder / _COUNTER) as counter:

@@ -1,10 +1,8 @@
 """Files below an address, ``s3://``, ``http://`` or ``https://``: listed, and read by byte ranges.
 
 ``fsspec`` and ``s3fs`` find credentials, sign and list. A range is requested here, since an answer has to carry the
-range that was asked for, and the size and the tag (ETag) of the file: a file that was replaced since it was listed is
-refused, and never mixed with the former one.
-
-A request that fails is repeated for minutes, unless the answer says that another attempt cannot help.
+range, and the size and the tag (ETag) of the file: a file that was replaced since it was listed is refused, and never
+mixed with the former one. A request that fails is repeated for minutes, unless another attempt cannot help.
 """
 
 import asyncio
@@ -20,7 +18,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
@@ -42,26 +40,14 @@ _lock = threading.Lock()
 
 
 class RemoteFile(NamedTuple):
-    """What identifies the content of a file.
-
-    Attributes:
-        size: in bytes.
-        tag: its ETag, or else the time of its last change; empty if the server sends neither.
-    """
+    """A file's size and, as ``tag``, its ETag, or else the time of its last change; empty if neither is sent."""
 
     size: int
     tag: str
 
 
 class RangeRequest(NamedTuple):
-    """Bytes of a file.
-
-    Attributes:
-        name: of the file, below the address of the folder.
-        file: size and tag that the answer must have.
-        offset: of the first byte.
-        size: number of bytes.
-    """
+    """Bytes of a file, by its name below the address of the folder, with the size and tag that the answer must have."""
 
     name: str
     file: RemoteFile
@@ -70,14 +56,7 @@ class RangeRequest(NamedTuple):
 
 
 class RangeAnswer(NamedTuple):
-    """What a server has sent for a range.
-
-    Attributes:
-        content: the bytes.
-        first: number of the first byte in the file, according to the server.
-        last: number of the last byte.
-        file: size and tag of the file.
-    """
+    """What a server has sent for a range: the first and last byte, according to it, and size and tag of the file."""
 
     content: bytes
     first: int
@@ -86,18 +65,15 @@ class RangeAnswer(NamedTuple):
 
 
 class RemoteFolder:
-    """The files below an address.
+    """The files below an address ``s3://bucket/folder``, ``http://...`` or ``https://...``.
 
-    Its pickle is the address. A forked process opens its own connections.
+    Its pickle is the address. A forked process opens its own connections. Raises UserError for another scheme, or if a
+    package is not installed.
 
     Args:
-        address: ``s3://bucket/folder``, ``http://...`` or ``https://...``.
         timeout_seconds: without a byte, after which a request over HTTP counts as failed.
         first_pause_seconds: before a failed request is repeated. It doubles with each attempt, up to 60 first pauses;
             after 500 first pauses the request has failed.
-
-    Raises:
-        UserError: another scheme, or a package is not installed.
     """
 
     def __init__(self, address: str, timeout_seconds: float = 60.0, first_pause_seconds: float = 0.5) -> None:
@@ -122,16 +98,14 @@ class RemoteFolder:
     def __getstate__(self) -> Any:
         return {name: value for name, value in self.__dict__.items() if name not in ("_system", "_process", "_told")}
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._begin()
 
     def list_files(self, folder: str = "") -> dict[str, RemoteFile | None]:
         """Return the files and folders in a folder by name; the file is None where only a request would tell.
 
-        Raises:
-            FileNotFoundError: there is no such folder, or the server lists none.
-            UserError: the server does not answer.
+        Raises FileNotFoundError if it does not exist, or none is listed, and UserError if the server does not answer.
         """
         address = f"{self._join(folder)}/"
 
@@ -152,20 +126,11 @@ class RemoteFolder:
         return files
 
     def examine(self, names: Sequence[str]) -> list[RemoteFile]:
-        """Ask for size and tag of each file.
-
-        Raises:
-            UserError: a file is missing or may not be read, or the server does not answer.
-        """
+        """Ask for size and tag of each file. Raises UserError if one is missing or forbidden, or nothing answers."""
         return self._run([self._examine_one(name) for name in names])
 
     def read(self, name: str) -> bytes:
-        """Read a whole file.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-            UserError: it cannot be read.
-        """
+        """Read a whole file. Raises FileNotFoundError if it does not exist, and UserError if it cannot be read."""
         address = self._join(name)
 
         async def ask() -> bytes:
@@ -185,8 +150,7 @@ class RemoteFolder:
     def read_ranges(self, requests: Sequence[RangeRequest]) -> list[bytes]:
         """Read byte ranges, several at once.
 
-        Raises:
-            UserError: a file is missing or has changed, the server does not answer, or cannot send a part of a file.
+        Raises UserError if a file is missing or has changed, or the server does not answer or cannot send a part of it.
         """
         return self._run([self._read_range(request) for request in requests])
 
@@ -212,17 +176,17 @@ class RemoteFolder:
         aiohttp = importlib.import_module("aiohttp")
         return aiohttp.ClientTimeout(total=None, sock_connect=self.timeout_seconds, sock_read=self.timeout_seconds)
 
-    def _sync(self, coroutine: Any) -> Any:
+    def _sync(self, coroutine: Awaitable[Any]) -> Any:
         async def run() -> Any:
             return await coroutine
 
         return importlib.import_module("fsspec.asyn").sync(self._system.loop, run)
 
-    def _run(self, coroutines: list[Any]) -> list[Any]:
+    def _run(self, coroutines: list[Awaitable[Any]]) -> list[Any]:
         self._open()
         limit = asyncio.Semaphore(_MOST_REQUESTS)
 
-        async def limited(coroutine: Any) -> Any:
+        async def limited(coroutine: Awaitable[Any]) -> Any:
             async with limit:
                 return await coroutine
 
@@ -310,11 +274,10 @@ class RemoteFolder:
         tag = answer.get("ETag") or str(answer.get("LastModified") or "")
         return RangeAnswer(content, first, last, RemoteFile(size, tag))
 
-    async def _with_retries(self, address: str, verb: str, ask: Any) -> Any:
-        """Await ``ask()``, again after a pause for as long as it fails in a way that may pass.
+    async def _with_retries(self, address: str, verb: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Await ``ask()``, again after a pause for as long as it fails in a way that may pass, then raise UserError.
 
-        Raises:
-            UserError: it has failed; ``__cause__`` is the last error of the system or a package.
+        ``__cause__`` is the last error of the system or a package.
         """
         began, attempts, pause = time.monotonic(), 0, self.first_pause_seconds
         limit = _ALL_PAUSES * self.first_pause_seconds
@@ -342,7 +305,7 @@ class RemoteFolder:
             print(f"note: {line} (not shown again)", file=sys.stderr, flush=True)
 
 
-async def _gather(limited: Any, coroutines: list[Any]) -> list[Any]:
+async def _gather(limited: Callable[[Awaitable[Any]], Awaitable[Any]], coroutines: list[Awaitable[Any]]) -> list[Any]:
     """Await coroutines at once; if one fails, the others are ended before its error is raised."""
     tasks = [asyncio.ensure_future(limited(coroutine)) for coroutine in coroutines]
     try:
@@ -388,7 +351,6 @@ def _is_final(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """Return an error's reason in one line."""
     status = _find_status(error)
     if status is not None:
         meaning = "it does not exist: " if status == 404 else ""
@@ -421,11 +383,7 @@ def _is_compressed(answer: Any) -> bool:
 
 
 def _parse_range(sent: str | None, address: str) -> tuple[int, int, int]:
-    """Return the first and the last byte, and the size of the file, of an answer's Content-Range.
-
-    Raises:
-        UserError: it has none.
-    """
+    """Return the first and the last byte, and the file's size, of an answer's Content-Range, or raise UserError."""
     match = _CONTENT_RANGE.fullmatch((sent or "").strip())
     if match is None:
         raise UserError(f"{address}: the server sends whole files only (no byte ranges); copy the data to this machine")

@@ -1,8 +1,7 @@
 """Samplers: which samples each rank reads, and in which order, independent of the number of processes.
 
-The order of an epoch is a permutation in memory, or for many samples one that is computed where it is needed: an array
-of 100 million indices takes 800 MB on each rank. ``KeyedPermutation`` takes a few numbers instead, and any part of it
-can be computed without the others.
+The order of an epoch is a permutation in memory, or for many samples (100 million take 800 MB on each rank) a
+``KeyedPermutation`` of a few numbers, whose parts can be computed alone.
 """
 
 from collections.abc import Iterator, Sized
@@ -25,16 +24,8 @@ class SampleKey(int):
     """One read of a sample (index, epoch, repeat); its randomness follows from these and the run's seed.
 
     It is the index as an ``int``, so that any dataset can be indexed by it: ``dataset[key]``. Two keys are equal if all
-    three numbers are.
-
-    Args:
-        epoch: the epoch, from 1; 0 in an evaluation.
-        index: index of the sample, from 0.
-        repeat: number of the repetition within the epoch, from 0.
-
-    Attributes:
-        batch: indices of the batch that begins with this key, so that its samples may be fetched together; None if no
-            batch begins.
+    three numbers are. The epoch counts from 1 (0 in an evaluation), its repeats from 0. ``batch`` are the indices of
+    the batch that begins with this key, so that its samples may be fetched together, or None.
     """
 
     epoch: int
@@ -70,15 +61,10 @@ class SampleKey(int):
 
 
 class SampleKeys:
-    """The keys of one batch, created when they are read and pickled as arrays.
+    """The keys of one batch, created when loader processes read them and pickled as arrays.
 
-    Loader processes read them. In the training process, 256 keys would take 0.8 ms to create and pickle, during which
-    it queues no work for a GPU; their arrays take 0.02 ms.
-
-    Args:
-        epoch: epoch of all keys.
-        indices: (samples,) integers.
-        repeats: (samples,) integers.
+    In the training process, 256 keys would take 0.8 ms to create and pickle, during which it queues no work for a GPU;
+    their arrays, integers (samples,), take 0.02 ms.
     """
 
     def __init__(self, epoch: int, indices: np.ndarray, repeats: np.ndarray) -> None:
@@ -100,18 +86,14 @@ class SampleKeys:
 
 
 class KeyedPermutation:
-    """A pseudo-random permutation of ``0 .. size - 1`` that a few random keys define.
+    """A pseudo-random permutation of ``0 .. size - 1``, 2 to 2**62, that a few random keys define.
 
     It is a balanced Feistel network over the smallest even number of bits that holds ``size - 1``. A value outside of
     the range is permuted again until it is inside, at most four times on average, which leaves a permutation of the
     range (cycle walking). Sources: M. Luby and C. Rackoff, "How to construct pseudorandom permutations from
-    pseudorandom functions", SIAM J. Comput. 17, 1988; J. Black and P. Rogaway, "Ciphers with arbitrary finite
-    domains", CT-RSA 2002. The round function is the mixing function of splitmix64 (G. Steele et al., "Fast splittable
+    pseudorandom functions", SIAM J. Comput. 17, 1988; J. Black and P. Rogaway, "Ciphers with arbitrary finite domains",
+    CT-RSA 2002. The round function is the mixing function of splitmix64 (G. Steele et al., "Fast splittable
     pseudorandom number generators", OOPSLA 2014).
-
-    Args:
-        size: number of indices, 2 to 2**62.
-        generator: draws the keys.
     """
 
     def __init__(self, size: int, generator: np.random.Generator) -> None:
@@ -124,14 +106,7 @@ class KeyedPermutation:
         return self.size
 
     def __getitem__(self, positions: np.ndarray) -> np.ndarray:
-        """Return the indices at ``positions``.
-
-        Args:
-            positions: int (n,), each from 0 to ``size - 1``.
-
-        Returns:
-            int64 (n,).
-        """
+        """Return the indices, int64 (n,), at ``positions``, int (n,) from 0 to ``size - 1``."""
         values = self._encrypt(np.asarray(positions).astype(np.uint64))
         while (outside := np.flatnonzero(values >= self.size)).size:
             values[outside] = self._encrypt(values[outside])
@@ -154,9 +129,7 @@ def _mix(values: np.ndarray) -> np.ndarray:
 class DrawnOrder(NamedTuple):
     """Sample indices drawn for an epoch, some perhaps several times.
 
-    Attributes:
-        indices: int (samples,), or a permutation that is computed where it is needed.
-        occurrences: int (samples,), how often each position's index occurred before; None: each occurs once.
+    ``occurrences``: int (samples,), how often each position's index occurred before; None: each occurs once.
     """
 
     indices: np.ndarray | KeyedPermutation
@@ -203,11 +176,8 @@ class TrainingSampler(DistributedBatchSampler):
     of the samples. Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; epoch length and assignment
     to ranks as in DeiT's RASampler, arXiv 2012.12877.
 
-    If ``TransformedDataset.draw_order`` returns indices, they replace the permutation: one for each sample of an epoch,
-    some perhaps several times. If an index occurs several times, each occurrence has different repeat numbers,
-    so different augmentations.
-
-    Paddle's sampler ignores the user's seed and advances its epoch at each iteration; this one does neither.
+    If ``TransformedDataset.draw_order`` returns indices, they replace the permutation: one for each sample of an epoch.
+    If an index occurs several times, each occurrence has different repeat numbers, so different augmentations.
 
     Args:
         dataset: ``TransformedDataset``, or any object with a length.
@@ -215,7 +185,6 @@ class TrainingSampler(DistributedBatchSampler):
         rank: rank of the sampler; None: of this process.
         world_size: number of ranks; None: of this run.
         accumulation_steps: micro-batches of one step on each rank.
-        seed: seed of the run.
         repeats: reads of each sample that an epoch contains.
 
     Attributes:
@@ -280,8 +249,8 @@ class TrainingSampler(DistributedBatchSampler):
     def set_position(self, epoch: int, consumed: int) -> None:
         """Move to ``epoch`` (from 1), after its first ``consumed`` samples over all ranks; iteration starts there.
 
-        ``consumed`` counts samples that the trainer has used, not those a loader has prefetched, and may come from a
-        run with another global batch.
+        They are samples that the trainer has used, not those that a loader has prefetched, perhaps with another global
+        batch.
         """
         self.set_epoch(epoch)
         self.consumed = consumed
@@ -320,7 +289,6 @@ class TrainingSampler(DistributedBatchSampler):
                 yield SampleKeys(epoch, indices, positions % self.repeats + self.repeats * occurrences)
 
     def _draw_order(self, generator: np.random.Generator) -> DrawnOrder:
-        """Draw the indices of an epoch."""
         order = self.dataset.draw_order(generator) if isinstance(self.dataset, TransformedDataset) else None
         return draw_permutation(len(self.dataset), generator) if order is None else count_occurrences(order)
 
@@ -348,7 +316,6 @@ class EvaluationSampler(DistributedBatchSampler):
 
     Args:
         dataset: any object with a length.
-        batch_size: samples of one batch.
         rank: rank of the sampler; None: of this process.
         world_size: number of ranks; None: of this run.
     """

@@ -1,9 +1,9 @@
 """Transfer of arrays from a loader process to the training process through shared memory, without Paddle.
 
 Paddle's transfer updates its memory statistics in the loader process, under a lock. A process that was forked while a
-thread of an earlier loader held that lock never gets it and hangs: about one start in ten on a busy machine. Here the
-loader process uses no Paddle tensor. It writes an array to a file in shared memory and pickles the file's name. The
-training process unpickles it: it unlinks the file and creates a tensor in the file's memory, without a copy.
+thread of an earlier loader held that lock hangs: about one start in ten on a busy machine. Here the loader process uses
+no Paddle tensor. It writes an array to a file in shared memory and pickles the file's name. The training process
+unlinks the file and creates a tensor in its memory, without a copy.
 """
 
 import contextlib
@@ -29,13 +29,7 @@ _loaders = itertools.count()
 
 
 class SharedArray(np.ndarray):
-    """Shape and dtype of an array whose content is in a shared memory file.
-
-    It can be pickled, and unpickled once, to a tensor of Paddle's core.
-
-    Attributes:
-        path: the file.
-    """
+    """Shape and dtype of an array in a shared memory file, unpickled, once, to a tensor of Paddle's core."""
 
     path: str
 
@@ -52,15 +46,8 @@ def new_prefix() -> str:
 def share(array: np.ndarray, prefix: str) -> np.ndarray:
     """Copy an array to shared memory and return a stand-in, which the parent process unpickles to a tensor.
 
-    Args:
-        array: uint8, int64, float32 or any other plain dtype.
-        prefix: the loader's prefix, from ``new_prefix`` in the parent process.
-
-    Returns:
-        The stand-in, which does not keep ``array`` alive; ``array`` itself if it is small.
-
-    Raises:
-        UserError: shared memory is full.
+    It does not keep ``array``, of a plain dtype, alive; a small ``array`` is returned itself. ``prefix``: the loader's,
+    from ``new_prefix`` in the parent process. Raises UserError if shared memory is full.
     """
     if array.nbytes < _SMALLEST_BYTES or not FOLDER.is_dir():
         return array
@@ -80,15 +67,9 @@ def share(array: np.ndarray, prefix: str) -> np.ndarray:
 
 
 def require_room(arrays: Iterable[Any], batches: int, prefix: str) -> None:
-    """Check that the batches in flight will fit into shared memory.
+    """Raise UserError unless ``batches``, as many as may be in flight at once, of ``arrays`` fit into shared memory.
 
-    Args:
-        arrays: the tensors of one batch.
-        batches: number of batches that may be in flight at once.
-        prefix: the loader's prefix; files it has already written count as free.
-
-    Raises:
-        UserError: shared memory is too small.
+    Files of the loader's ``prefix``, already written, count as free.
     """
     if not FOLDER.is_dir():
         return
@@ -109,8 +90,7 @@ def require_room(arrays: Iterable[Any], batches: int, prefix: str) -> None:
 def _map(path: str, shape: tuple[int, ...], dtype: str) -> Any:
     """Create a tensor of Paddle's core on the CPU in the file's memory.
 
-    This runs in Paddle's reader thread. Paddle would copy arrays, in steps and in the heaps of its threads, where 100
-    MB per batch add up to several batches.
+    Paddle's reader thread would copy arrays, in steps and in its threads' heaps: several batches of 100 MB add up.
     """
     from paddle.base import core
 

@@ -18,10 +18,7 @@ _MACHINE_KEYS = ("SAVE", "NGPUS", "DEVICE", "DATA.NUM_WORKERS", "SEED", "CPU_TUN
 
 
 def run(arguments: list[str]) -> None:
-    """Run the command.
-
-    Args:
-        arguments: the main job's flags.
+    """Run the command with the main job's flags.
 
     Raises:
         UserError: if the command line or the configuration is invalid.

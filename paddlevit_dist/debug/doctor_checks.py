@@ -26,8 +26,10 @@ from ..runtime.errors import UserError, WorkerFailure
 from ..runtime.printing import block, one_line
 from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
+from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import Checkable, LogContributor, describe_samples, get_sample_check
 from ..tasks.step_types import StepPosition
+from ..tasks.task import Task
 from ..tasks.task_factory import make_task
 from .settings import change_settings
 
@@ -51,36 +53,22 @@ _OFF: dict[str, Any] = {
 
 
 class CheckResult(NamedTuple):
-    """Result of a check.
+    """Result of a check."""
 
-    Attributes:
-        status: "ok", "warning", "failure", or "skipped" if an earlier check failed.
-        text: what was measured.
-        fix: how to fix the problem; empty if there is none.
-    """
-
-    status: str
-    text: str
-    fix: str = ""
+    status: str  # "ok", "warning", "failure", or "skipped" if an earlier check failed
+    text: str  # what was measured
+    fix: str = ""  # how to fix the problem; empty if there is none
 
 
 @dataclass
 class CheckContext:
-    """State that the checks share.
+    """State that the checks share."""
 
-    Attributes:
-        config: the frozen configuration.
-        folder: a temporary folder.
-        plan: the processes of a training run with this configuration on this machine.
-        results: results of earlier checks by name.
-        classes: number of opened samples of each class, by split.
-    """
-
-    config: RunSettings
-    folder: Path
-    plan: devices.ProcessPlan
-    results: dict[str, CheckResult] = field(default_factory=dict)
-    classes: dict[str, np.ndarray] = field(default_factory=dict)
+    config: RunSettings  # frozen
+    folder: Path  # temporary
+    plan: devices.ProcessPlan  # of a training run with this configuration on this machine
+    results: dict[str, CheckResult] = field(default_factory=dict)  # of earlier checks, by name
+    classes: dict[str, np.ndarray] = field(default_factory=dict)  # number of opened samples of each class, by split
 
     @functools.cached_property
     def task(self) -> Any:
@@ -99,17 +87,11 @@ class CheckContext:
 
 
 class DoctorCheck(NamedTuple):
-    """Check of ``doctor``.
+    """Check of ``doctor``."""
 
-    Attributes:
-        name: as printed.
-        function: runs the check.
-        needs: names of checks that have to succeed first.
-    """
-
-    name: str
+    name: str  # as printed
     function: Callable[[CheckContext], CheckResult]
-    needs: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # names of checks that have to succeed first
 
 
 def run_checks(context: CheckContext, checks: Sequence[DoctorCheck]) -> None:
@@ -220,11 +202,7 @@ def check_memory(context: CheckContext) -> CheckResult:
 
 
 def read_memory() -> tuple[int, int] | None:
-    """Read total and available memory in bytes, of the machine or its control group if that has less.
-
-    Returns:
-        None if the system does not report its memory.
-    """
+    """Read total and available memory in bytes, of the machine or a smaller control group; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         values = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.split()[-1] == "kB"}
@@ -315,7 +293,7 @@ def check_data(context: CheckContext) -> CheckResult:
     return CheckResult(OK, "; ".join([*lines, times]))
 
 
-def _check_sample(task: Any, dataset: Any, index: int, seed: int) -> Any:
+def _check_sample(task: Task, dataset: TransformedDataset, index: int, seed: int) -> Any:
     """Return the problem of a sample, or None, and its classes (n,), or None."""
     from ..data.sampler import SampleKey, sample_generator
 
@@ -401,7 +379,7 @@ def check_step(context: CheckContext) -> CheckResult:
     return CheckResult(OK, text)
 
 
-def run_device_steps(config: RunSettings, task: Any, dataset: Any, target: str) -> None:
+def run_device_steps(config: RunSettings, task: Task, dataset: TransformedDataset, target: str) -> None:
     """Train on the first batch, and write losses, seconds and memory to ``target``. Every rank must call this."""
     from ..distributed import all_gather, is_main
     from ..engine import gpu_memory

@@ -26,21 +26,14 @@ _MOST_SHOWN = 20
 
 
 class NonFiniteResult(NamedTuple):
-    """Non-finite values in one micro-batch of one rank, both counted from 0.
-
-    Attributes:
-        finding: the first non-finite tensor.
-        operation: the first operation of Paddle with a non-finite result; None if it is not known.
-        samples: a line for each affected sample.
-        only: whether the affected samples are known; otherwise ``samples`` has the whole micro-batch.
-    """
+    """Non-finite values in one micro-batch of one rank, both counted from 0."""
 
     micro: int
     rank: int
-    finding: BadTensor
-    operation: str | None
-    samples: list[str]
-    only: bool
+    finding: BadTensor  # the first non-finite tensor
+    operation: str | None  # the first operation of Paddle with a non-finite result; None if it is not known
+    samples: list[str]  # a line for each affected sample
+    only: bool  # whether the affected samples are known; otherwise ``samples`` has the whole micro-batch
 
 
 class FirstLayerFinder:

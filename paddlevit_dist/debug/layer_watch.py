@@ -15,21 +15,13 @@ _FLOATING = (paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64)
 
 
 class BadTensor(NamedTuple):
-    """Tensor with non-finite values.
+    """Tensor with non-finite values."""
 
-    Attributes:
-        order: number of tensors of the pass that were checked before it.
-        what: its description, for example "the output of layer 'head' (Linear)".
-        bad: number of non-finite values.
-        size: number of values.
-        rows: positions in the batch of the affected samples; None if the tensor's first axis is not the batch.
-    """
-
-    order: int
-    what: str
-    bad: int
-    size: int
-    rows: list[int] | None
+    order: int  # number of tensors of the pass that were checked before it
+    what: str  # its description, for example "the output of layer 'head' (Linear)"
+    bad: int  # number of non-finite values
+    size: int  # number of values
+    rows: list[int] | None  # positions of affected samples in the batch; None if that is not the tensor's first axis
 
 
 class LayerWatch:
@@ -80,7 +72,7 @@ class LayerWatch:
     def _make_hook(self, name: str, layer: paddle.nn.Layer) -> Callable[..., None]:
         title = f"layer '{name}' ({type(layer).__name__})" if name else f"the model ({type(layer).__name__})"
 
-        def check_output(_: Any, inputs: Any, output: Any) -> None:
+        def check_output(_: object, inputs: object, output: object) -> None:
             if self.first_bad is not None:
                 return
             for tensor in _iterate_tensors(inputs):
@@ -96,7 +88,7 @@ class LayerWatch:
         return check_output
 
 
-def _iterate_tensors(value: Any) -> Iterator[paddle.Tensor]:
+def _iterate_tensors(value: object) -> Iterator[paddle.Tensor]:
     """Yield the tensors in nested lists, dictionaries and plain objects such as a ``SparseTensor``."""
     if isinstance(value, paddle.Tensor):
         yield value
@@ -118,7 +110,7 @@ def find_first_operation(model: paddle.nn.Layer, run: Callable[[], Any]) -> str 
     with captured_output(), contextlib.ExitStack() as checks:  # Paddle's check prints pages from C++
         active: list[Any] = []
 
-        def begin(*_: Any) -> None:
+        def begin(*_: object) -> None:
             if not active:
                 active.append(checks.enter_context(check_operations()))
 

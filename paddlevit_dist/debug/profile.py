@@ -26,9 +26,7 @@ _SKIPPED = 2  # updates at the start of an epoch, if it has enough updates
 
 
 class ProfileHook(Hook):
-    """Record updates of the first epoch of a run.
-
-    The trainer marks the spans "waiting for data" and "update" of each.
+    """Record updates of the first epoch of a run; the trainer marks the spans "waiting for data" and "update" of each.
 
     Raises:
         UserError: during training, if Paddle's profiler does not start.

@@ -27,12 +27,14 @@ from ..engine.saved_weights import digest_state, require_saved
 from ..engine.step import accumulation_groups
 from ..engine.trainer import Trainer
 from ..launch import launch_workers, plan_processes
+from ..launch.devices import ProcessPlan
 from ..logging.meters import StepMeters
 from ..logging.progress import write_line
 from ..logging.record import RunLog
 from ..registry.lookup import require_derived
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
+from ..settings.merge import Configuration
 from ..settings.table import leaves
 from ..tasks.dataset import TransformedDataset
 from ..tasks.model_factory import build_model
@@ -62,42 +64,26 @@ Arrays = dict[str, np.ndarray]
 
 
 class TensorDifference(NamedTuple):
-    """Difference of two tensors.
+    """Difference of two tensors."""
 
-    Attributes:
-        name: for example "gradient of 'head.weight' in update 1".
-        share: the largest difference divided by ``scale``.
-        largest: the largest absolute difference.
-        scale: the tensor's largest absolute value, or the resolution of float32 if that is larger.
-        allowed: tolerance of ``share``.
-    """
-
-    name: str
-    share: float
-    largest: float
-    scale: float
-    allowed: float
+    name: str  # for example "gradient of 'head.weight' in update 1"
+    share: float  # the largest difference divided by ``scale``
+    largest: float  # the largest absolute difference
+    scale: float  # the tensor's largest absolute value, or the resolution of float32 if that is larger
+    allowed: float  # tolerance of ``share``
 
 
 class RunVariant(NamedTuple):
-    """Result of the updates of one variant.
+    """Result of the updates of one variant."""
 
-    Attributes:
-        values: arrays by name, in the order of their computation.
-        differing: describes the first tensor that is not the same on all ranks; None if there is none.
-        has_batch_norm: whether the model has batch-norm layers.
-        sizes: the largest absolute value of each parameter and buffer after the updates.
-        rounding: the largest ``share`` of each tensor in runs from weights with other last bits.
-    """
-
-    values: Arrays
-    differing: str | None
-    has_batch_norm: bool
-    sizes: dict[str, float]
-    rounding: dict[str, float]
+    values: Arrays  # arrays by name, in the order of their computation
+    differing: str | None  # describes the first tensor that is not the same on all ranks; None if there is none
+    has_batch_norm: bool  # whether the model has batch-norm layers
+    sizes: dict[str, float]  # the largest absolute value of each parameter and buffer after the updates
+    rounding: dict[str, float]  # the largest ``share`` of each tensor in runs from weights with other last bits
 
 
-def run_variant(config: RunSettings, task: Task, dataset: Any, folder: str, perturbed: int = 0) -> None:
+def run_variant(config: RunSettings, task: Task, dataset: TransformedDataset, folder: str, perturbed: int = 0) -> None:
     """Run the updates with the processes of this group, and write the result to ``folder`` for ``read_variant``.
 
     Every rank must call this.
@@ -169,13 +155,7 @@ def _run_updates(
 
 
 def _require_saved(training: Trainer) -> None:
-    """Save a checkpoint, and check that an evaluation would load the weights that would be scored now.
-
-    Every rank must call this. The checkpoint is deleted.
-
-    Raises:
-        RuntimeError: it would load others.
-    """
+    """Check that an evaluation would load the weights that would be scored now. Every rank must call this."""
     checkpointer, model = training.checkpointer, training.model
     broadcast_statistics(model)
     checkpointer.save_update(False, StepMeters())
@@ -264,12 +244,9 @@ def read_variant(folder: Path) -> RunVariant:
 
 
 def compare_variants(reference: RunVariant, other: RunVariant, with_buffers: bool = True) -> list[TensorDifference]:
-    """Compute the differences of two variants, tensor by tensor, in their order.
+    """Compute the differences of another variant from the one taken as correct, tensor by tensor, in their order.
 
-    Args:
-        reference: the variant that is taken as correct.
-        other: compared with the reference.
-        with_buffers: compare running statistics and other buffers.
+    ``with_buffers``: compare running statistics and other buffers.
     """
     sizes = {
         _format_change(kind, parameter_name): number
@@ -335,11 +312,8 @@ class _VariantSpec(NamedTuple):
         return self.processes == self.accumulated
 
 
-def run(configuration: Any) -> None:
-    """Run the self-test. Nothing is written to the output folder.
-
-    Args:
-        configuration: a ``Configuration`` with SELFTEST.
+def run(configuration: Configuration) -> None:
+    """Run the self-test of SELFTEST. Nothing is written to the output folder.
 
     Raises:
         SystemExit: with code 1 if tensors differ.
@@ -399,7 +373,7 @@ def _make_deterministic(config: RunSettings, folder: str) -> tuple[Any, list[str
     return change_settings(config, {**others, "SAVE": folder}), off
 
 
-def _list_variants(plan: Any, batch: int, requested: int) -> list[_VariantSpec]:
+def _list_variants(plan: ProcessPlan, batch: int, requested: int) -> list[_VariantSpec]:
     """Return the variants to compare; the reference, a single process with the whole batch, is last but one."""
     processes = plan.processes
     if processes == 1 and plan.device == "cpu" and requested == -1:
@@ -438,7 +412,7 @@ def _compare_and_log(results: dict[str, Any], variants: list[_VariantSpec]) -> b
     return is_equal
 
 
-def _format_difference(difference: Any) -> str:
+def _format_difference(difference: TensorDifference) -> str:
     return (
         f"{difference.name}: by {difference.largest:.3g}, {difference.share:.2g} of {difference.scale:.3g} "
         f"(allowed {difference.allowed:.2g})"

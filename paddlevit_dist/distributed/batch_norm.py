@@ -1,9 +1,8 @@
 """Batch normalization over the rows of all ranks, with one small collective forward and one backward.
 
-*Rows* are the values that a channel's statistics average: points, or batch x positions of an image.
-
-Paddle's SyncBatchNorm has no CPU kernel and takes no empty tensors. ``DistributedBatchNorm`` is composed of many
-operations that every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
+*Rows* are the values that a channel's statistics average: points, or batch x positions of an image. Paddle's
+SyncBatchNorm has no CPU kernel and takes no empty tensors. ``DistributedBatchNorm`` is composed of many operations that
+every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
 """
 
 import contextlib
@@ -33,8 +32,6 @@ _MOST_ROWS, _MOST_POINTS, _MOST_POSITIONS = 2048, 65_536, 16_384
 
 
 class _FormattedLayer:
-    """Mixin for layers with a data format."""
-
     _data_format: str
 
     @property
@@ -57,19 +54,9 @@ class DistributedBatchNorm(_FormattedLayer, paddle.nn.Layer):
 
     Weights, statistics and their state-dict names match ``paddle.nn.BatchNorm1D``. While ``synchronized`` is false, or
     with one process, the result equals that layer's, with one exception: if all ranks together have a single row, that
-    layer returns it unchanged, while this one returns its bias.
-
-    The running variance divides by rows - 1, as in PyTorch and MinkowskiEngine. A single row leaves it unchanged, where
-    PyTorch raises an error.
-
-    Args:
-        num_features: number of channels.
-        momentum: fraction of the running statistics kept at each step (PyTorch's momentum is 1 minus this).
-        epsilon: added to the variance.
-        data_format: as in Paddle; only its last letter matters.
-
-    Attributes:
-        synchronized: whether statistics are computed over all ranks' rows; set by ``convert_batch_norm``.
+    layer returns it unchanged, while this one returns its bias. The running variance divides by rows - 1, as in PyTorch
+    and MinkowskiEngine. A single row leaves it unchanged, where PyTorch raises an error. ``momentum`` is the fraction
+    of the running statistics kept at each step (1 minus PyTorch's). ``convert_batch_norm`` sets ``synchronized``.
     """
 
     synchronized = False
@@ -141,7 +128,7 @@ class DistributedBatchNorm(_FormattedLayer, paddle.nn.Layer):
         return f"num_features={self._mean.shape[0]}, momentum={self._momentum}, epsilon={self._epsilon}"
 
 
-def _has_many_rows(layer: Any, x: paddle.Tensor) -> bool:
+def _has_many_rows(layer: paddle.nn.Layer, x: paddle.Tensor) -> bool:
     """Return whether statistics would lose digits, because the CPU's kernel adds too many values in float32."""
     if not paddle.in_dynamic_mode() or not x.place.is_cpu_place() or x.dtype == paddle.float64:
         return False
@@ -152,7 +139,7 @@ def _has_many_rows(layer: Any, x: paddle.Tensor) -> bool:
     return math.prod(x.shape[2:]) > _MOST_POSITIONS
 
 
-def _normalize_in_double(layer: Any, x: paddle.Tensor) -> paddle.Tensor:
+def _normalize_in_double(layer: paddle.nn.Layer, x: paddle.Tensor) -> paddle.Tensor:
     """Normalize ``x`` by its own rows as Paddle's kernel does, in float64, and update the running statistics."""
     with paddle.amp.auto_cast(enable=False), _kernel_variance(layer, x) as kernel_variance:
         mean, variance = (value.detach().astype("float64") for value in (layer._mean, kernel_variance))
@@ -185,7 +172,7 @@ class _UnbiasedVariance(_FormattedLayer):
         """Run the layer's forward pass with a scaled running variance."""
         parameters = self._parameters  # type: ignore[attr-defined]
         running = parameters["_variance"]
-        layer: Any = self
+        layer: paddle.nn.Layer = self
         if layer.training and not layer._use_global_stats and _has_many_rows(layer, x):
             normalized, act = _normalize_in_double(layer, x), getattr(layer, "_act", None)
             return normalized if act is None else getattr(F, act)(normalized)
@@ -208,7 +195,7 @@ def unbias_running_variance(model: paddle.nn.Layer) -> paddle.nn.Layer:
 
 
 @contextlib.contextmanager
-def _kernel_variance(layer: Any, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
+def _kernel_variance(layer: paddle.nn.Layer, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
     """Give Paddle's kernel a running variance whose update becomes PyTorch's.
 
     A kernel that stores a variance divided by rows gets one scaled by s = (rows - 1) / rows. After the update it is
@@ -240,13 +227,11 @@ def _as_stored(momentum: float) -> float:
 class _RankStatistics:
     """Mean and variance of the rows of all ranks, float64 (channels,), and the row count, float64 (1,).
 
-    Each rank sends its row count, mean and sum of squared deviations from that mean. They are combined as in Chan,
-    Golub and LeVeque (1979, "Updating formulae and a pairwise algorithm for computing sample variances", equation 1.5),
-    so that a mean far from 0 costs no precision. Every rank adds in the same order and gets bitwise equal results.
-
-    Args:
-        x: (rows, channels) or (batch, channels, positions), the rows of this rank.
-        exchanges: whether the statistics cover all ranks.
+    Each rank sends its row count, mean and sum of squared deviations from that mean, to be combined as in Chan, Golub
+    and LeVeque (1979, "Updating formulae and a pairwise algorithm for computing sample variances", equation 1.5), so
+    that a mean far from 0 costs no precision. Every rank adds in the same order and gets bitwise equal results. ``x``:
+    this rank's rows, (rows, channels) or (batch, channels, positions); ``exchanges``: whether the statistics cover all
+    ranks.
     """
 
     def __init__(self, x: paddle.Tensor, exchanges: bool) -> None:
@@ -298,8 +283,8 @@ def _divides_by_rows() -> bool:
 def moments_by_kernel(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
     """Compute mean and sum of squared deviations per channel with the CPU's batch norm kernel, for two or more rows.
 
-    With momentum 0, the kernel returns the batch's statistics, in a tenth of the time of reductions. Many rows are
-    added in float64.
+    With momentum 0, it returns the batch's statistics, ten times faster than reductions. Many rows are added in
+    float64.
     """
     x = _widen(x)
     mean, variance = (paddle.zeros([x.shape[1]], dtype=x.dtype) for _ in range(2))
@@ -315,11 +300,9 @@ def moments_by_sums(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
 
 
 class _NormalizeFunction(paddle.autograd.PyLayer):
-    """Normalizes with the statistics of all rows and updates the layer's running statistics."""
-
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx,
         x: paddle.Tensor,
         weight: paddle.Tensor | None,
         bias: paddle.Tensor | None,
@@ -343,7 +326,7 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
             return y.reshape(x.shape).astype(x.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
+    def backward(ctx, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         x, mean, variance, rows, weight = ctx.saved_tensor()
         layer = ctx.layer
         channels = mean.shape[0]
@@ -441,8 +424,8 @@ def _fits_native(layer: paddle.nn.Layer) -> bool:
 def native_synchronizes() -> bool:
     """Test whether Paddle's ``SyncBatchNorm`` exchanges statistics here. Every rank must call this.
 
-    Its kernel silently normalizes each rank separately if it finds no communicator of its process group, and Paddle 2.6
-    raises an error if that group has not been used before. So this function first runs a collective. Then it checks the
+    Its kernel silently normalizes each rank separately without a communicator of its process group, and Paddle 2.6
+    raises an error if that group has not been used before. So this function first runs a collective, then checks the
     layer's mean of a tensor that is 1 on the last rank and 0 on the others, which no rank can compute alone.
     """
     size = world.world_size()
@@ -455,13 +438,7 @@ def native_synchronizes() -> bool:
 
 
 def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
-    """Set the momentum of every batch normalization in ``model``, Paddle's or this package's, and return their number.
-
-    Args:
-        model: the model.
-        momentum: fraction of the running statistics kept at each step (TRAIN.BATCH_NORM_MOMENTUM; PyTorch's momentum
-            is 1 minus this).
-    """
+    """Set the kept fraction (1 minus PyTorch's momentum) of every batch norm in ``model``, and return their number."""
     layers = [sublayer for sublayer in model.sublayers(include_self=True) if isinstance(sublayer, _BATCH_NORMS)]
     for layer in layers:
         layer._momentum = _as_stored(momentum)
@@ -482,7 +459,7 @@ def has_batch_norm(model: paddle.nn.Layer) -> bool:
 def running_statistics(model: paddle.nn.Layer) -> list[paddle.Tensor]:
     """Return all tensors that a forward pass in training mode may change: running statistics and buffers, each once.
 
-    Among this package's layers, only batch normalizations change theirs; the buffers of its other layers are constants
+    Among this package's layers, only batch normalizations change theirs; the buffers of the others are constants
     (tables, masks, frozen normalizations). All buffers of any other layer are included, because they may change.
     """
     tensors: dict[int, paddle.Tensor] = {}

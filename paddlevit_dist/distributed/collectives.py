@@ -1,9 +1,7 @@
 """Collectives whose result every rank gets: sums, gathered objects, broadcasts, barriers.
 
-Every rank must call each function here, in the same order. With one process, each returns at once.
-
-On CPUs, a gloo collective fails after 30 seconds if one rank is late, with any timeout. So the ranks first wait at the
-store, which has no time limit (``exchange``).
+Every rank must call each function here, in the same order. With one process, each returns at once. On CPUs, a gloo
+collective fails after 30 seconds if one rank is late, so the ranks first wait at the store (``exchange``).
 """
 
 import functools
@@ -28,7 +26,7 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 
 
-def all_gather(data: Any) -> list[Any]:
+def all_gather(data: object) -> list[Any]:
     """Gather the ``data`` of every rank. Every rank must call this.
 
     Args:
@@ -94,8 +92,8 @@ def reduce_dict(values: dict[Any, Any], average: bool = True) -> dict[Any, Any]:
 def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
     """Sum a float32, float64 or int64 tensor over all ranks in place. Every rank must call this.
 
-    It checks nothing and does not block the host, except for float64 on a device whose collectives do not support it.
-    It is meant for training steps, where every rank is known to call it.
+    It is meant for training steps: it checks nothing and does not block the host, except for float64 where the device's
+    collectives do not support it.
     """
     if world.world_size() == 1:
         return tensor
@@ -107,14 +105,9 @@ def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
 
 
 def broadcast_flat(values: paddle.Tensor | None, size: int, owner: int) -> paddle.Tensor:
-    """Return the owner's values on every rank. Every rank must call this.
+    """Return the owner's values, float32 (size,) and None elsewhere, on every rank. Every rank must call this.
 
     It is meant for training steps: on a GPU the host does not wait. On CPUs it waits for late ranks first.
-
-    Args:
-        values: float32 (size,); None on all ranks but the owner.
-        size: number of values.
-        owner: the rank that has them.
     """
     flat = paddle.empty([size], "float32") if values is None else values
     if flat.place.is_cpu_place():
@@ -155,10 +148,7 @@ def host_barrier() -> None:
     """Wait until every rank has called this, cheaply enough for every step. Every rank must call this.
 
     Groups on CPUs call it right before they exchange tensors, so that a late rank is waited for here without a time
-    limit.
-
-    Raises:
-        ConnectionError: a rank's process ended before arriving (if ranks share a machine).
+    limit. Raises ConnectionError if a rank's process ended before arriving (if ranks share a machine).
     """
     if world.world_size() > 1:
         get_channel().wait_for_all()
@@ -181,9 +171,7 @@ _exchanges = 0
 def _exchange(purpose: str, message: memoryview) -> list[Any]:
     """Return the object of every rank's message in rank order, after its signature is verified.
 
-    Args:
-        purpose: name of the collective; part of the signature.
-        message: this rank's object as returned by ``_pickle``, with room for the signature.
+    ``purpose``: name of the collective, which is signed; ``message``: from ``_pickle``, with room for the signature.
     """
     global _exchanges
     channel = get_channel()
@@ -209,12 +197,8 @@ class _ValueSignature(NamedTuple):
     shape: tuple
 
     @classmethod
-    def from_value(cls, name: Any, value: Any) -> "_ValueSignature":
-        """Return the signature of a value.
-
-        Raises:
-            TypeError: ``reduce_dict`` does not take such a value.
-        """
+    def from_value(cls, name: object, value: object) -> "_ValueSignature":
+        """Return the signature of a value, or raise TypeError if ``reduce_dict`` does not take it."""
         if isinstance(value, (bool, int, float)):
             return cls("number", "", ())  # one rank may have 0 where another has 0.5
         if isinstance(value, paddle.Tensor):
@@ -229,7 +213,6 @@ class _ValueSignature(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Number of bytes at 8 bytes per element."""
         return 8 * math.prod(self.shape)
 
     def result(self, total: Any, count: int, average: bool) -> Any:
@@ -282,11 +265,7 @@ def _reduce_on_device(values: list[Any]) -> list[paddle.Tensor]:
 
 
 def _check_signatures(signatures: list[list]) -> None:
-    """Check that all ranks passed the same entries.
-
-    Raises:
-        ValueError: they did not; on every rank.
-    """
+    """Check that all ranks passed the same entries. Raises ValueError if they did not; on every rank."""
     reference = signatures[0]
     for number, signature in enumerate(signatures):
         if signature == reference:
@@ -302,7 +281,7 @@ def _check_signatures(signatures: list[list]) -> None:
         raise ValueError(f"reduce_dict needs the same entries on every rank; {what}")
 
 
-def _pickle(data: Any) -> memoryview:
+def _pickle(data: object) -> memoryview:
     """Pickle ``data`` after room for a signature, because prepending one later would copy a large message."""
     content = io.BytesIO()
     content.write(bytes(secret.SIGNATURE_BYTES))

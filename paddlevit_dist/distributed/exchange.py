@@ -73,11 +73,8 @@ class StoreChannel:
             raise UserError(secret.describe_mismatch(self._rank, others))
         secret.begin_session(*(nonce for _, nonce in hellos))
 
-    def _ask_store(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the store with signals blocked.
-
-        Paddle takes a system call that a signal interrupts for a lost connection.
-        """
+    def _ask_store(self, method: str, *arguments: object) -> Any:
+        """Call a method of the store with signals blocked: Paddle takes an interrupted call for a lost connection."""
         with signals.blocked():
             return getattr(self.store, method)(*arguments)
 
@@ -120,12 +117,8 @@ class StoreChannel:
     def wait_for_all(self, timeout: float | None = None) -> None:
         """Wait until every rank has arrived.
 
-        Args:
-            timeout: seconds; None: no limit.
-
-        Raises:
-            TimeoutError: some ranks did not arrive within ``timeout``.
-            ConnectionError: ``timeout`` is None, and a rank of this machine ended without arriving.
+        Raises TimeoutError if some have not within ``timeout`` seconds, and ConnectionError, without a limit, if a rank
+        of this machine ended without arriving.
         """
         self._meetings += 1
         expected = self._meetings * self._size  # ranks arrive at the next barrier only after this one is complete
@@ -164,11 +157,8 @@ class StoreChannel:
     def exchange(self, message: Message, read: Reader) -> list[Any]:
         """Send ``message`` to all ranks and return ``read`` of every rank's message, in rank order.
 
-        One gather carries short messages in frames of 1,024 bytes; longer ones need a second gather.
-
-        Args:
-            message: this rank's message.
-            read: called with a rank and its message, a buffer that is valid during the call only.
+        One gather carries short messages in frames of 1,024 bytes; longer ones need a second gather. ``read`` is called
+        with a rank and its message, a buffer that is valid during the call only.
         """
         self.wait_for_all()
         inline_bytes = self._FRAME_BYTES - _NUMBER.size

@@ -1,7 +1,7 @@
 """Makes all ranks stop, or save, after the same step without synchronizing: rank 0 announces the step in advance.
 
 A worker forwards a request to its parent process, which forwards it to all workers of its machine (``launch``). Ranks
-started without such a parent, perhaps on several machines, notify each other through the group's store.
+without such a parent, perhaps on several machines, notify each other through the group's store.
 """
 
 import time
@@ -21,13 +21,9 @@ class StopRequested(Exception):
 
 
 class _GroupState:
-    """Requests that this process has exchanged with the other ranks.
+    """Requests to stop or save that this process has exchanged with the other ranks through the store.
 
-    Attributes:
-        has_sent_stop: whether this rank has sent its request to stop.
-        has_received_stop: whether any rank has sent a request to stop.
-        saves_received: number of requests to save.
-        polled_at: time of the last read of the store, ``time.monotonic()``.
+    ``saves_received`` is a number, ``polled_at`` the ``time.monotonic()`` of the last read.
     """
 
     has_sent_stop = False
@@ -81,12 +77,10 @@ class SyncPoint:
     """A step, announced by rank 0, after which all ranks save a checkpoint and optionally stop.
 
     Every rank must create one at the same time. The number of the step is in memory that the ranks share, if one parent
-    has started all of them. Otherwise it is in the group's store; reading it takes about 0.1 ms plus the network's
-    latency. No rank waits for another.
-
-    The step is announced one step ahead on CPUs, where no rank completes a step before rank 0 has begun it. It is
-    announced two steps ahead on devices that compute asynchronously: at that time, rank 0 has seen all steps but the
-    last one complete.
+    has started all of them, else in the group's store; reading it takes about 0.1 ms plus the network's latency. No
+    rank waits for another. The step is announced one step ahead on CPUs, where no rank completes a step before rank 0
+    has begun it, and two ahead on devices that compute asynchronously: then, rank 0 has seen all steps but the last one
+    complete.
     """
 
     def __init__(self) -> None:
@@ -96,14 +90,9 @@ class SyncPoint:
         self._publish()  # replaces the number of an earlier training run
 
     def announce(self, update: int, stop: bool = False) -> bool:
-        """Announce a coming step; called by rank 0 after ``update`` or before the next step begins.
+        """Announce a coming step, and whether the run stops after it; rank 0 calls it after ``update`` steps.
 
-        Args:
-            update: number of steps completed.
-            stop: whether the run stops after the announced step.
-
-        Returns:
-            False if nothing was announced, because some rank may not have seen the previous announcement yet.
+        Returns False if nothing was announced, because some rank may not have seen the previous announcement yet.
         """
         if self._update + self._ahead > update:
             return False

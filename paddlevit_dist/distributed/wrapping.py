@@ -19,17 +19,10 @@ SMALL_BATCH = 32  # samples per device; below, batch norm's error grows (Wu and 
 def batch_norm_kind(
     setting: str | None, default: str, processes: int, batch: int, on_gpu: bool | None = None
 ) -> tuple[str, str]:
-    """Choose the statistics that batch normalizations use in training.
+    """Choose the statistics that batch normalizations use in training: "sync" or "local", and the reason.
 
-    Args:
-        setting: TRAIN.BATCH_NORM; None: not set.
-        default: the task's default.
-        processes: number of processes.
-        batch: samples of one process in a micro-batch.
-        on_gpu: whether the device is a GPU or another accelerator; None: ask Paddle.
-
-    Returns:
-        "sync" or "local", and the reason.
+    ``setting``: TRAIN.BATCH_NORM, or None for the task's ``default``; ``batch``: samples of one process in a
+    micro-batch. ``on_gpu``, or on another accelerator; None: ask Paddle.
     """
     on_gpu = paddle.get_device() != "cpu" if on_gpu is None else on_gpu
     if setting is not None:
@@ -51,7 +44,6 @@ def data_parallel(
     always use the bare model, whose parameter names have no prefix.
 
     Args:
-        model: the bare model.
         batch_norm: "sync": batch normalizations inside the model are converted, in place, to use the rows of all ranks
             (``convert_batch_norm``); "local": each rank normalizes by its own rows, and running statistics differ until
             they are broadcast.
@@ -70,11 +62,10 @@ def data_parallel(
 
 
 def make_gradients_contiguous(parameters: Iterable[paddle.Tensor]) -> None:
-    """Copy gradients that are views before Paddle's reducer sees them.
+    """Copy gradients that are views before Paddle's reducer, which silently omits a view from the average, sees them.
 
-    The reducer silently omits a view from the average, and each rank keeps its own gradient. If operations return
-    views, the default in Paddle 3, the gradient of a weight that the forward pass transposes is a view. Otherwise this
-    function does nothing.
+    If operations return views, the default in Paddle 3, the gradient of a weight that the forward pass transposes is
+    one. Otherwise this function does nothing.
     """
     views = "FLAGS_use_stride_kernel"
     if not paddle.get_flags([views])[views]:
@@ -99,12 +90,12 @@ class _ZeroOf(paddle.autograd.PyLayer):
     """The constant 0 as a function of tensors, with zero gradients."""
 
     @staticmethod
-    def forward(ctx: Any, *tensors: paddle.Tensor) -> paddle.Tensor:
+    def forward(ctx, *tensors: paddle.Tensor) -> paddle.Tensor:
         ctx.save_for_backward(*tensors)
         return paddle.zeros([], dtype="float32")
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
+    def backward(ctx, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         saved = ctx.saved_tensor()
         return tuple(None if t.stop_gradient else paddle.zeros(t.shape, dtype=t.dtype) for t in saved)
 
@@ -112,27 +103,20 @@ class _ZeroOf(paddle.autograd.PyLayer):
 def build_zero(*tensors: paddle.Tensor) -> paddle.Tensor:
     """Return the float32 scalar 0 as a function of ``tensors``, which may be empty.
 
-    Add it to the loss of a rank whose samples do not use a branch of the model. It sends zero gradients through the
-    branch, so the rank takes part in the communication of its layers in the backward pass, and the gradients are zeros,
-    not None.
+    Add it to the loss of a rank whose samples do not use a branch of the model: the rank then takes part in the
+    communication of its layers in the backward pass, and the gradients are zeros, not None.
     """
     return _ZeroOf.apply(*tensors)
 
 
 def recompute_layers(layers: Iterable[paddle.nn.Layer]) -> int:
-    """Make each layer run its forward pass again during the backward pass instead of storing its activations.
+    """Make each layer recompute its forward pass in the backward pass instead of storing it; return their number.
 
     Only each layer's input stays in memory. Random numbers (dropout) are equal in both passes, so gradients do not
-    change. This applies in training mode only; names, state and evaluation are unaffected.
+    change. This applies in training mode only; names, state and evaluation are unaffected. The layers are called with
+    tensors, are not nested and contain no batch normalization, whose running statistics would count each batch twice.
 
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, arXiv 1604.06174.
-
-    Args:
-        layers: layers that are called with tensors; must not be nested. Must not contain batch normalization, whose
-            running statistics would count each batch twice.
-
-    Returns:
-        The number of layers.
     """
     recomputed = list(layers)
     for layer in recomputed:
@@ -140,7 +124,7 @@ def recompute_layers(layers: Iterable[paddle.nn.Layer]) -> int:
     return len(recomputed)
 
 
-def _recompute(layer: paddle.nn.Layer, forward: Callable, x: paddle.Tensor, *inputs: Any) -> paddle.Tensor:
+def _recompute(layer: paddle.nn.Layer, forward: Callable, x: paddle.Tensor, *inputs: object) -> paddle.Tensor:
     is_frozen = all(p.stop_gradient for p in layer.parameters())
     if not (layer.training and paddle.is_grad_enabled()) or (is_frozen and x.stop_gradient):
         return forward(x, *inputs)
@@ -151,7 +135,7 @@ def _recompute(layer: paddle.nn.Layer, forward: Callable, x: paddle.Tensor, *inp
     # is restored here, since Paddle 2.6 does so only on GPUs.
     first: list[Any] = []
 
-    def repeatable(*arguments: Any) -> Any:
+    def repeatable(*arguments: object) -> Any:
         current_state = paddle.get_rng_state()
         if not first:
             first.append(current_state)
@@ -166,10 +150,7 @@ def _recompute(layer: paddle.nn.Layer, forward: Callable, x: paddle.Tensor, *inp
 
 
 def broadcast_statistics(model: paddle.nn.Layer) -> None:
-    """Broadcast the running statistics of rank 0 to all ranks. Every rank must call this.
-
-    Nothing is sent if there are none, or with one process.
-    """
+    """Broadcast the running statistics of rank 0, if any, to all ranks. Every rank must call this."""
     if world.world_size() == 1:
         return
     tensors = running_statistics(model)

@@ -10,16 +10,11 @@ _LOWER_BY = 10  # steps of nice: a tenth of the time of a busy processor, all th
 
 
 class BackgroundWorker:
-    """Runs functions one after the other in a thread, or immediately.
+    """Runs functions one after the other in a thread, or immediately if not ``in_thread``.
 
-    On Linux, the thread has a lower priority than the training threads of all ranks until a caller waits for it. A rank
-    that shares its processor with a thread of equal priority would delay all ranks in every step.
-
-    After a function has failed, later ones are skipped until ``take_failure`` is called. The thread is non-daemonic:
-    the interpreter waits for it at exit.
-
-    Args:
-        in_thread: whether ``do`` returns before its function has run.
+    On Linux, the thread has a lower priority than the training threads of all ranks until a caller waits for it: with
+    equal priority, it would delay all ranks in every step. After a function has failed, later ones are skipped until
+    ``take_failure`` is called. The thread is non-daemonic: the interpreter waits for it at exit.
     """
 
     def __init__(self, in_thread: bool) -> None:

@@ -1,11 +1,8 @@
 """DATA.FIND_BATCH_SIZE: the largest batch per device whose update fits in the memory, found by trial.
 
-Each trial starts a separate process for each device of the run, which makes two updates and evaluates one batch. When
-these processes end, they give back all memory, also after an out-of-memory error. A trial leaves nothing in the run: no
-random number, running statistic or moment. The run is the one that a command with the found numbers starts.
-
-The samples of an update stay: the batch is a divisor of DATA.BATCH_SIZE x TRAIN.ACCUM_ITER, which is a power of two if
-that product is one, and TRAIN.ACCUM_ITER becomes the quotient.
+Each trial is a process per device, which makes two updates and evaluates one batch; its end frees all memory, also
+after an out-of-memory error, and nothing of it is left in the run. The samples of an update stay: the batch divides
+DATA.BATCH_SIZE x TRAIN.ACCUM_ITER, is a power of two if that is one, and TRAIN.ACCUM_ITER becomes the quotient.
 """
 
 import contextlib
@@ -45,16 +42,8 @@ def resolve_found_batch(
 ) -> "Configuration":
     """Return the configuration with the batch size that trials find, for DATA.FIND_BATCH_SIZE.
 
-    A resumed run keeps the batch size that it found, if that still divides the samples per device and update.
-
-    Args:
-        run: the configuration, with its batch, epochs and warm-up resolved.
-        plan: the processes of the run.
-        task: the task.
-        datasets: samples by split.
-
-    Raises:
-        UserError: there is no device whose memory could be tried, or a single sample exceeds it.
+    A resumed run keeps the batch size that it found, if that still divides the samples per device and update. Raises
+    UserError if there is no device whose memory could be tried, or a single sample exceeds it.
     """
     option = "-batch_size=auto (DATA.FIND_BATCH_SIZE)"
     per_update = run.values.DATA.BATCH_SIZE * run.values.TRAIN.ACCUM_ITER
@@ -108,7 +97,6 @@ def find_largest(sizes: Sequence[int], fits: Callable[[int], bool]) -> int | Non
 
 
 def _with_batch(run: "Configuration", size: int, per_update: int, reason: str | None) -> "Configuration":
-    """Return the configuration with a batch per device, and the accumulation that keeps the samples of an update."""
     values = {"DATA.BATCH_SIZE": size, "TRAIN.ACCUM_ITER": per_update // size}
     if run.sources["DATA.BATCH_SIZE_EVAL"] != COMMAND_LINE:
         values["DATA.BATCH_SIZE_EVAL"] = size  # as -batch_size=N does
@@ -139,11 +127,7 @@ def _read_earlier(config: RunSettings) -> int | None:
 
 
 def try_batch(config: RunSettings, plan: ProcessPlan, task: Task, datasets: dict[str, Any]) -> bool:
-    """Return whether updates and an evaluation with the batch of a configuration fit in the memory of each device.
-
-    Raises:
-        UserError: the trial failed for another reason, which would end the run, too.
-    """
+    """Return whether a configuration's batch fits in each device's memory. Raises UserError for other failures."""
     with stale_resources.temporary_folder("trial") as folder:
         values = config.clone()
         values.defrost()
@@ -162,13 +146,7 @@ def try_batch(config: RunSettings, plan: ProcessPlan, task: Task, datasets: dict
 def run_trial(config: RunSettings, task: Task, datasets: dict[str, Any]) -> None:
     """Train and evaluate with a few batches. Every rank must call this.
 
-    Args:
-        config: the configuration; SAVE is a temporary folder, which tells the parent that the memory did not suffice.
-        task: the task.
-        datasets: samples by split.
-
-    Raises:
-        UserError: the memory of this rank's device did not suffice.
+    A temporary folder SAVE tells the parent if the memory did not suffice, which is a UserError here.
     """
     try:
         _train_and_evaluate(config, task, datasets)

@@ -42,14 +42,8 @@ class EpochMeans(Protocol):
 class _StateCopy(NamedTuple):
     """A copy of a run's state, to be written while training continues.
 
-    Attributes:
-        name: the checkpoint's folder name.
-        where: epoch or step, for messages.
-        weights: the weights.
-        averages: the averaged weights; None: there are none.
-        state: position, optimizer and all else, without the digest of the weights.
-        about: content of ``about.yaml``, without the digest of the weights.
-        prune: deletes checkpoints that are no longer needed, once this one exists.
+    ``state`` and ``about`` (of ``about.yaml``) lack the digest of the weights. ``prune`` deletes checkpoints that are
+    no longer needed, once this one exists.
     """
 
     name: str
@@ -69,18 +63,10 @@ class Checkpointer:
     error on every rank.
 
     Args:
-        config: the frozen configuration.
-        task: describes the preprocessing and the data.
-        datasets: samples by split.
-        state: the parts to save.
-        run_log: receives log lines.
-        resume_state: the position and state that the run starts from.
         on_saved: called with the folder of each checkpoint that is on disk, in the writing thread.
 
     Attributes:
-        folder: the run's ``checkpoints`` folder.
-        best: name, value, epoch and line of the best evaluation so far (the latest of equal ones); None before the
-            first.
+        best: name, value, epoch and line of the best evaluation so far (the latest of equal ones); None before it.
         sync_point: the step after which all ranks save or stop, if one is announced.
     """
 
@@ -135,11 +121,7 @@ class Checkpointer:
     def save_epoch(self, epoch: int, evaluation_due: bool, means: EpochMeans) -> None:
         """Save a checkpoint at the end of ``epoch``.
 
-        Args:
-            epoch: the epoch, from 1.
-            evaluation_due: whether an evaluation follows. The checkpoint notes it until ``note_evaluation`` is called,
-                so that a resumed run evaluates first.
-            means: the means of the epoch in progress.
+        If ``evaluation_due``, it notes until ``note_evaluation`` is called that a resumed run has to evaluate first.
         """
         self._save(checkpoint_store.epoch_name(epoch), f"epoch {epoch}", evaluation_due, means)
 
@@ -149,18 +131,7 @@ class Checkpointer:
         return directory is not None and checkpoint.resolve() == directory.resolve()
 
     def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool, line: str) -> bool:
-        """Record in the checkpoint of ``epoch`` that it is evaluated, and link it as the best one if it is.
-
-        Args:
-            epoch: the evaluated epoch.
-            name: name of the value that chooses the best checkpoint.
-            value: that value.
-            more_is_better: whether larger values are better.
-            line: log line of the evaluation.
-
-        Returns:
-            Whether the evaluation is the best so far.
-        """
+        """Record in its checkpoint that ``epoch`` is evaluated; link it and return True if it is the best so far."""
         best = self.best
         if best is not None and best["name"] != name:  # the earlier run compared another metric
             best = None
@@ -180,12 +151,7 @@ class Checkpointer:
         return is_best
 
     def format_results(self, line: str, last_epoch: int) -> list[str]:
-        """Format the last evaluation, then the best one, whose line ``evaluate`` prints again.
-
-        Args:
-            line: the line of the last evaluation.
-            last_epoch: the epoch that it followed.
-        """
+        """Format the last evaluation, then the best one, whose line ``evaluate`` prints again."""
         if self.best is None or self.best["epoch"] == last_epoch:
             return [f"{line} (last and best, epoch {last_epoch})"]
         return [f"{line} (last, epoch {last_epoch})", f"{self.best['line']} (best, epoch {self.best['epoch']})"]
@@ -196,12 +162,9 @@ class Checkpointer:
             self._scored = epoch, digest_state(self._state.model)
 
     def require_scored(self, epoch: int) -> None:
-        """Check that the checkpoint of ``epoch`` has the weights that were scored, after ``finish``.
+        """Raise RuntimeError if the checkpoint of ``epoch`` lacks the scored weights; call after ``finish``.
 
         The main process reads it, and no other rank waits.
-
-        Raises:
-            RuntimeError: it has others.
         """
         if self._scored is not None and self._scored[0] == epoch:
             directory = self.folder / checkpoint_store.epoch_name(epoch)
@@ -225,19 +188,12 @@ class Checkpointer:
         self.finish()
 
     def finish(self) -> None:
-        """Wait until all requested files are on disk. Every rank must call this.
-
-        Raises:
-            UserError: a file could not be written.
-        """
+        """Wait until all requested files are on disk. Every rank must call this. Raises UserError if one is not."""
         self.settle()
         self._raise_failure()
 
     def settle(self) -> None:
-        """Wait until this process has written its files, and keep any error for ``finish``.
-
-        A run that ends with another error calls this, so that its last checkpoint is complete.
-        """
+        """Complete the last checkpoint before an error ends the run; an error in writing it is kept for ``finish``."""
         self._background.wait()
         self.log_held_back()
 
@@ -283,13 +239,7 @@ class Checkpointer:
     ) -> _StateCopy:
         """Copy the current state, so that training may continue while ``_write`` writes it.
 
-        Args:
-            name: the checkpoint's folder name.
-            where: epoch or step, for messages.
-            evaluation_due: see ``save_epoch``.
-            means: see ``EpochMeans.state_dict``.
-            moments: the optimizer's state of all ranks; None: this rank has all of it.
-            averaged: the averages of all ranks; None: this rank has all of them.
+        ``moments`` and ``averaged`` are the state of all ranks; None: this rank has all of it.
         """
         state = self._state
         weights, averages = self._copy_weights(averaged)
@@ -325,18 +275,13 @@ class Checkpointer:
         return weights, averages
 
     def _copy_optimizer(self) -> dict[str, np.ndarray]:
-        """Return the optimizer's state, which this rank has as a whole."""
         if not self._config.SAVE_IN_BACKGROUND:
             return self._state.optimizer_state.state_dict()
         copies = self._copies.copy("optimizer", self._state.optimizer_state.tensors())
         return {key: copy.array for key, copy in copies.items()}
 
     def _write(self, copy: _StateCopy) -> None:
-        """Write a checkpoint.
-
-        Raises:
-            UserError: a weight is not finite; nothing is written.
-        """
+        """Write a checkpoint. Raises UserError if a weight is not finite; nothing is written."""
         values = _values(copy.weights)
         broken = not_finite(values)
         if broken:
@@ -367,7 +312,6 @@ class Checkpointer:
         return _choose(weights, changed), averages and _choose(averages, changed), record
 
     def _pruning(self, good: Path) -> Callable[[], None]:
-        """Return the function that deletes checkpoints no longer needed, once the checkpoint ``good`` exists."""
         config, position = self._config, self._state.position()
         return lambda: checkpoint_store.prune(
             self.folder,
@@ -380,7 +324,6 @@ class Checkpointer:
         )
 
     def _on_main(self, act: Callable[[], None]) -> None:
-        """Run ``act`` in the main process after its pending writes."""
         self._raise_failure()
         if is_main():
             self._background.do(act)

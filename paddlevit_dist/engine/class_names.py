@@ -1,20 +1,18 @@
 """Class names of weights that a run starts from or evaluates, and of its data."""
 
-from typing import Any
-
 from ..checkpoint.class_rows import ClassNames, get_class_names, read_class_names
 from ..checkpoint.load import LoadReport
 from ..distributed import broadcast_object, is_main
 from ..runtime.errors import UserError
+from ..tasks.dataset import TransformedDataset
 from ..tasks.task import Task
 from .compatibility import CheckpointDiff, report_or_raise, show
 
 
-def find_class_names(task: Task, samples: Any, source: str) -> ClassNames | None:
+def find_class_names(task: Task, samples: TransformedDataset, source: str) -> ClassNames | None:
     """Return the class names of the weights and of the samples, read by the main process; None if the data have none.
 
-    Raises:
-        UserError: the names cannot be read; on every rank.
+    Raises UserError if the names cannot be read; on every rank.
     """
     ours = get_class_names({"samples": task.signature(samples)}, task.signature())
     names, problem = None, None
@@ -29,19 +27,14 @@ def find_class_names(task: Task, samples: Any, source: str) -> ClassNames | None
     return None if names is None or ours is None else ClassNames(names[0], ours, names[1])
 
 
-def compare_classes(diff: CheckpointDiff, samples: Any, names: ClassNames | None, report: LoadReport) -> list[str]:
+def compare_classes(
+    diff: CheckpointDiff, samples: TransformedDataset, names: ClassNames | None, report: LoadReport
+) -> list[str]:
     """Compare the classes of evaluated weights with the classes of the data; return log lines.
 
-    Args:
-        diff: compares the weights with the run.
-        samples: the evaluated samples.
-        names: names of both sides, by which the weights were loaded; None: they are a checkpoint of this package, or
-            the data name no classes.
-        report: how they were loaded.
-
-    Raises:
-        UserError: the data have classes that the weights do not have, or the outputs of the data's classes are unknown;
-            unless -allow_changes is given.
+    Raises UserError if the data have classes that the weights do not have, or the outputs of the data's classes are
+    unknown; unless -allow_changes is given. ``names``, of both sides, are None for a checkpoint of this package, or if
+    the data name no classes.
     """
     if names is None:
         return diff.classes(samples)

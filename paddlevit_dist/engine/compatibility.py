@@ -1,8 +1,7 @@
 """Checks whether a run fits its initial weights, the checkpoint it resumes or evaluates, and the other machines.
 
-Each side is a table of facts: values of some kind by name. The facts of a run follow from its configuration, task and
-data; the facts of a checkpoint are in its ``about.yaml`` and ``samples.npz``. ``USES`` lists the kinds that must be
-equal.
+Each side is a table of facts by name: of a run from its configuration, task and data, of a checkpoint from its
+``about.yaml`` and ``samples.npz``. ``USES`` lists the kinds of facts that must be equal.
 """
 
 import functools
@@ -21,6 +20,7 @@ from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
 from ..settings.table import effects, index_removed_keys, is_as_removed, leaves, public_leaves
 from ..tasks.aspects import get_aspect
+from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching
 from ..tasks.task import Task
 from .run_command import format_command
@@ -43,30 +43,18 @@ _NONE = np.empty(0, np.uint64)
 
 
 class RunFact(NamedTuple):
-    """A named property of a run or a checkpoint.
-
-    Attributes:
-        kind: a kind of ``USES``, such as "network" or "files".
-        value: a plain YAML value, or a digest.
-    """
+    """A property of a run or a checkpoint: a kind of ``USES``, such as "files", and a plain YAML value or a digest."""
 
     kind: str
-    value: Any
+    value: object
 
 
 class FactDifference(NamedTuple):
-    """A fact that differs between a checkpoint, or a recorded run, and this run.
-
-    Attributes:
-        name: name of the fact, such as a key.
-        before: value in the checkpoint.
-        now: value in this run.
-        kind: a kind of ``USES``.
-    """
+    """A fact, such as a key, that differs between a checkpoint, or a recorded run, and this run."""
 
     name: str
-    before: Any
-    now: Any
+    before: object
+    now: object
     kind: str
 
     @property
@@ -97,13 +85,7 @@ def to_plain_settings(config: RunSettings) -> dict[str, Any]:
 
 
 def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of ``about.yaml`` as plain values.
-
-    Args:
-        config: the frozen configuration.
-        task: provides the signature of the preprocessing and of the datasets.
-        datasets: samples by split.
-    """
+    """Return the content of ``about.yaml`` as plain values."""
     return {
         "task": config.TASK,
         "model": config.MODEL.NAME,
@@ -117,8 +99,8 @@ def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[
 def facts_from_settings(settings: Mapping[str, Any] | RunSettings) -> dict[str, RunFact]:
     """Return the facts in a configuration by key.
 
-    Paths and data settings that are None (and so follow from the data) are skipped, and so are keys of other versions
-    but those that were removed: these have the value that the code has in their place if nothing else is set.
+    Skipped are paths, data settings that are None (and so follow from the data) and keys of other versions, except
+    removed ones: these have the value that the code has in their place if nothing else is set.
     """
     effect_of, values = effects(settings), dict(leaves(settings))
     for name, row in index_removed_keys(known_tables(settings.get("TASK"))).items():
@@ -143,12 +125,9 @@ def facts_from_data(data: Mapping[str, Mapping[str, Any]]) -> dict[str, RunFact]
 def list_samples(datasets: dict[str, Any], before: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
     """Return the sample lists that a checkpoint stores, as arrays by name; empty if the resumed checkpoint has none.
 
-    The lists are the identities, uint64 (samples,), of each split and of samples that only earlier sessions of the run
-    trained on, and the names of the validation samples.
-
-    Args:
-        datasets: samples by split.
-        before: the lists of the checkpoint that the run resumes; None if it has none, empty for a new run.
+    They are the identities, uint64 (samples,), of each split and of samples that only earlier sessions trained on, and
+    the names of the validation samples. ``before``: lists of the resumed checkpoint; None if it has none, empty for a
+    new run.
     """
     if before is None:
         return {}
@@ -164,10 +143,7 @@ def list_samples(datasets: dict[str, Any], before: dict[str, np.ndarray] | None)
 
 
 def compare(use: str, before: Mapping[str, RunFact], now: Mapping[str, RunFact]) -> list[FactDifference]:
-    """Return the differences that matter to ``use``, in the order of ``now``.
-
-    A name that only one side has comes from another version of this package and is not compared.
-    """
+    """Return the differences that matter to ``use`` in the order of ``now``, skipping names that only one side has."""
     return [
         FactDifference(name, before[name].value, value, kind)
         for name, (kind, value) in now.items()
@@ -178,18 +154,14 @@ def compare(use: str, before: Mapping[str, RunFact], now: Mapping[str, RunFact])
 def compare_files(
     lists: dict[str, np.ndarray], split: str, identities: np.ndarray, earlier: np.ndarray = _NONE
 ) -> tuple[np.ndarray, str]:
-    """Compare the samples of a split with the lists of a checkpoint.
+    """Compare the samples of a split, uint64 (samples,), with the lists of a checkpoint (see ``list_samples``).
 
-    Args:
-        lists: see ``list_samples``.
-        split: "train", "val" or another split.
-        identities: uint64 (samples,), the samples of this run.
-        earlier: uint64 (n,), further samples that count as trained on.
+    ``earlier`` are further samples, uint64 (n,), that count as trained on.
 
     Returns:
-        Two values. First, the indices, int64 (n,), of samples that the checkpoint's run had only on the other side:
-        trained on there and held out here, or the reverse. Second, a text with the number of these, of new samples (in
-        neither split there; renamed files are new) and of missing ones; empty if nothing differs. For a split that the
+        First, the indices, int64 (n,), of samples that the checkpoint's run had only on the other side: trained on
+        there and held out here, or the reverse. Second, a text with the number of these, of new samples (in neither
+        split there; renamed files are new) and of missing ones; empty if nothing differs. For a split that the
         checkpoint does not list, the text counts the first kind only.
     """
     is_train = split == _TRAIN
@@ -214,7 +186,7 @@ def _other_names(theirs: list[Any], ours: list[Any]) -> str:
     return "" if len(theirs) == len(ours) else f"{len(theirs)} classes there, {len(ours)} here"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Convert tuples to lists, as a round trip through YAML does."""
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
@@ -222,18 +194,9 @@ def _plain(value: Any) -> Any:
 def report_or_raise(
     use: str, kind: str, message: str, config: RunSettings, remedy: str, command: str = ""
 ) -> list[str]:
-    """Return the log line about a difference, or raise an error if it must not be ignored for this use.
+    """Return the log line about a difference, or raise UserError if ``use`` rules it out and -allow_changes is not set.
 
-    Args:
-        use: a key of ``USES``.
-        kind: the kind of the facts that differ.
-        message: the difference.
-        config: the configuration, with ALLOW_CHANGES.
-        remedy: what the user can do about it.
-        command: a command without such a difference; empty if there is none.
-
-    Raises:
-        UserError: the difference is an error for this use, and -allow_changes is not set.
+    ``command`` is a command without such a difference; empty if there is none.
     """
     if must_match(use, kind) and not config.ALLOW_CHANGES:
         instead = f"; with the settings of its run: {command}" if command else ""
@@ -249,18 +212,9 @@ def judge_changes(
     config: RunSettings,
     remedy: str = "use the same settings",
 ) -> list[str]:
-    """Return the log lines about differences of one kind, or raise an error if they must not be ignored for this use.
+    """Return the log lines about differences of one kind, or raise UserError as ``report_or_raise`` does.
 
-    Args:
-        use: a key of ``USES``.
-        source: path of the checkpoint.
-        what: text between the path and the list of differences.
-        changes: the differences; an empty list gives no line.
-        config: the configuration, with ALLOW_CHANGES.
-        remedy: what the user can do about it.
-
-    Raises:
-        UserError: the differences are an error for this use, and -allow_changes is not set.
+    ``what``: text between the path and the list of ``changes``; without changes, there is no line.
     """
     if not changes:
         return []
@@ -274,7 +228,7 @@ def altering(changes: list[FactDifference]) -> str:
     return "; ".join(f"{c.name} {show(c.before)} -> {show(c.now)}" for c in changes if c.alters)
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """Format a value as at most 60 printable characters on one line."""
     return shorten(value, 60)
 
@@ -282,18 +236,9 @@ def show(value: Any) -> str:
 class CheckpointDiff:
     """Compares a checkpoint's metadata with the current run.
 
-    Third-party weights have no metadata, so few checks apply to them. ``settings``, ``input``, ``classes``, ``files``
-    and ``log_unlisted`` return log lines. They raise ``UserError`` for a difference that is an error for this use,
-    unless -allow_changes is set.
-
-    Args:
-        use: a key of ``USES``.
-        source: directory of the checkpoint, or weights.
-        config: configuration of the current run.
-        task: task of the current run.
-
-    Raises:
-        UserError: the metadata are damaged.
+    Third-party weights have none, so few checks apply to them. ``settings``, ``input``, ``classes``, ``files`` and
+    ``log_unlisted`` return log lines. They raise ``UserError`` for a difference that is an error for this use, unless
+    -allow_changes is set. Raises UserError if the metadata are damaged.
     """
 
     def __init__(self, use: str, source: str | Path, config: RunSettings, task: Task) -> None:
@@ -309,10 +254,9 @@ class CheckpointDiff:
         return (self._about or {}).get(part) or {}
 
     def settings(self) -> list[str]:
-        """Compare the settings that a score depends on.
+        """Compare the settings that a score depends on; differences of evaluation settings are only logged.
 
         Weights of another network may fit in every shape, for example with another number of heads, or of layers.
-        Evaluation settings may be chosen for each evaluation, so their differences are only logged.
         """
         theirs = facts_from_settings(self._get_section("settings"))
         matching = get_aspect(self.task, CheckpointMatching)
@@ -347,11 +291,10 @@ class CheckpointDiff:
         matching = get_aspect(self.task, CheckpointMatching)
         return matching.mismatch_hint(change.name, change.before) if matching else SAME_SETTINGS
 
-    def classes(self, samples: Any) -> list[str]:
-        """Compare the classes, which must be equal and in the same order.
+    def classes(self, samples: TransformedDataset) -> list[str]:
+        """Compare the classes, which must be equal and in the same order, by names, or else by their number.
 
-        Names are compared if both sides have them, otherwise their number. Weights to evaluate that name fewer or more
-        classes than the data get a line.
+        Weights to evaluate that name fewer or more classes than the data get a line.
         """
         now = self.task.signature(samples)
         theirs, ours = self._get_first("classes"), now.get("classes")
@@ -382,7 +325,7 @@ class CheckpointDiff:
         signatures = self._get_section("data").values()
         return next((signature[name] for signature in signatures if signature and signature.get(name)), None)
 
-    def files(self, split: str, samples: Any) -> list[str]:
+    def files(self, split: str, samples: TransformedDataset) -> list[str]:
         """Compare held-out samples with the samples that the checkpoint was trained on and those it held out."""
         if split == _TRAIN:
             return []
@@ -409,7 +352,7 @@ class CheckpointDiff:
         division = ", DATA.VAL_FRACTION and DATA.VAL_SEED" if samples.is_random_split else ""
         return report_or_raise(self.use, kind, message, self.config, f"give the run's files{division}")
 
-    def log_unlisted(self, samples: Any) -> list[str]:
+    def log_unlisted(self, samples: TransformedDataset) -> list[str]:
         """Return a line if the checkpoint does not list its training samples and the split was drawn at random."""
         if not samples.is_random_split or self.lists is not None:
             return []
@@ -420,13 +363,9 @@ class CheckpointDiff:
         ]
 
     def changes(self, datasets: dict[str, Any], batches: tuple[int, int]) -> list[FactDifference]:
-        """Return the differences between this training run and the checkpoint's: settings, effective batch and data.
+        """Return the differences of settings, data (not their folder) and effective batch from the checkpoint's run.
 
-        The folder of the data does not count. ``input`` compares the preprocessing.
-
-        Args:
-            datasets: samples by split.
-            batches: effective batch of the checkpoint's run and of this one, in samples.
+        ``batches``: effective batch of the checkpoint's run and of this one, in samples.
         """
         data = {split: self.task.signature(samples) for split, samples in datasets.items()}
         there, here = ({"effective batch": RunFact("course", batch)} for batch in batches)

@@ -16,12 +16,7 @@ from ..tasks.score_kind import count_class_samples
 
 
 class IntervalConfig(NamedTuple):
-    """Settings of the confidence intervals.
-
-    Attributes:
-        percent: confidence level in percent.
-        resamples: bootstrap samples, see ``intervals.bootstrap``.
-    """
+    """Confidence level in percent, and number of bootstrap samples, see ``intervals.bootstrap``."""
 
     percent: int
     resamples: int
@@ -37,7 +32,6 @@ class PerSampleResults(NamedTuple):
     """Per-sample results of an evaluation from all ranks; in the main process only.
 
     Attributes:
-        metrics: metrics of the evaluation.
         indices: int64 (samples,), ascending.
         columns: arrays (samples, ...), see ``PerSampleMetrics.per_sample``.
         groups: groups of these samples; None: each sample is resampled alone.
@@ -77,12 +71,7 @@ class PerSampleResults(NamedTuple):
         return bootstrap(rated, len(self.indices), *confidence, self.group_names)
 
     def small_sample_warning(self, intervals: Mapping[str, ConfidenceInterval], shown: Iterable[str]) -> str | None:
-        """Return the warning of ``intervals.small_sample_warning`` for these samples, or None.
-
-        Args:
-            intervals: intervals by name.
-            shown: names of the evaluation's values.
-        """
+        """Return the warning of ``intervals.small_sample_warning`` for these samples and ``shown`` values, or None."""
         table, rates = self.to_sample_table(), self.metrics.proportions(self.columns)
         class_samples = count_class_samples(table.kind, table.arrays, table.classes, self.group_names) if table else {}
         units = (len(self.indices), "sample") if self.groups is None else self.groups.units()
@@ -96,19 +85,15 @@ def compute_intervals(
     keep: Callable[[PerSampleResults], None] | None = None,
     groups: SampleGroups | None = None,
 ) -> dict[str, ConfidenceInterval]:
-    """Compute the intervals of an evaluation in the main process. Every rank must call this.
+    """Gather the per-sample results and compute intervals in the main process. Every rank must call this.
 
-    The per-sample results of all ranks are gathered here, once.
+    Returns intervals by name, equal on every rank; empty without ``confidence``, or if the metrics do not have one row
+    per sample.
 
     Args:
-        metrics: this rank's metrics.
         indices: indices of this rank's samples in the order in which they were evaluated.
-        confidence: settings; None: no intervals.
         keep: called in the main process with the table of all samples, if there is one.
         groups: groups of all samples, ordered by index.
-
-    Returns:
-        Intervals by name, equal on every rank; empty if the metrics do not have one row per sample.
     """
     rank_columns: Sequence[np.ndarray] | None = metrics.per_sample()
     if any(len(column) != len(indices) for column in rank_columns or ()):
@@ -136,13 +121,7 @@ def to_event(
 ) -> Any:
     """Return the intervals as an event stores them; empty if there are none.
 
-    Args:
-        intervals: intervals by name.
-        names: names of the values, in the order to store.
-        confidence: settings, with the percentage.
-
-    Returns:
-        "interval": a dict with "percent" and, for each value with an interval, its two ends, or None if they are equal.
+    "interval" is a dict with "percent" and, for each value with an interval, its two ends, or None if they are equal.
     """
     if not intervals or confidence is None:
         return {}

@@ -15,7 +15,8 @@ from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import RunLog
 from ..registry.features import find_function
 from ..settings.every_run import RunSettings
-from ..tasks.metrics import PerSampleMetrics
+from ..tasks.dataset import TransformedDataset
+from ..tasks.metrics import Metrics, PerSampleMetrics
 from ..tasks.protocols import get_sample_check
 from ..tasks.sample_groups import SampleGroups
 from ..tasks.step_types import EvaluationStep
@@ -41,26 +42,13 @@ class EvaluationObserver:
 
 
 class Evaluator:
-    """Evaluates a model on the samples of one split each time it is called.
-
-    Args:
-        config: the frozen configuration.
-        task: provides ``eval_step`` and the metrics.
-        model: the bare model, evaluated with its current weights.
-        samples: the samples of the split.
-        precision: float32, or half precision (EVAL_AMP).
-        at: the heartbeat, which reports progress to the watchdog.
+    """Evaluates a bare model with its current weights on the samples of one split each time it is called.
 
     Attributes:
-        loader: batches of this rank's share of the samples.
         groups: groups of the samples that intervals resample together; None: each sample is resampled alone.
         facts: remarks that are logged after the values, by name, such as the precision or excluded samples.
-        values: values of the last evaluation by name.
-        intervals: intervals of the last evaluation by name, also of values that are not logged; empty if there are
-            none.
-        keeps_table: whether ``table`` is kept.
-        table: per-sample results of the last evaluation; None on other ranks than the main process, or if the metrics
-            have none.
+        intervals: intervals of the last evaluation by name, also of values that are not logged; may be empty.
+        table: per-sample results of the last evaluation, in the main process; None if the metrics have none.
     """
 
     def __init__(
@@ -68,7 +56,7 @@ class Evaluator:
         config: RunSettings,
         task: Task,
         model: paddle.nn.Layer,
-        samples: Any,
+        samples: TransformedDataset,
         precision: EvaluationPrecision,
         at: Heartbeat,
     ) -> None:
@@ -102,21 +90,11 @@ class Evaluator:
         epoch: int | None = None,
         observers: Sequence[EvaluationObserver] = (),
     ) -> tuple[dict[str, float], str]:
-        """Evaluate all samples. Every rank must call this.
+        """Evaluate all samples; return values by name, equal on every rank, and their log line. Every rank calls this.
 
-        Ranks may have different numbers of batches: nothing is communicated before all have finished.
-
-        Args:
-            label: text of the progress bar and of the watchdog.
-            writer: receives predictions, see ``EvaluationStep``.
-            epoch: the last epoch trained, see ``EvaluationStep``.
-            observers: called after each batch.
-
-        Returns:
-            Values by name, equal on every rank, and their log line.
-
-        Raises:
-            StopRequested: the run was asked to stop; on every rank.
+        Ranks may have different numbers of batches: nothing is communicated before all have finished. ``writer`` and
+        ``epoch``: see ``EvaluationStep``; ``observers``: called after each batch. Raises StopRequested on every rank if
+        one is asked to stop.
         """
         was_training = self.model.training
         self.model.eval()
@@ -152,17 +130,8 @@ class Evaluator:
     def scored(self, part: PerSampleResults, facts: dict[str, Any]) -> tuple[dict[str, Any], str]:
         """Compute event and log line for some samples of ``table``, as an evaluation of these samples alone would give.
 
-        Counts, such as the number of boxes, are omitted from both.
-
-        Args:
-            part: the samples.
-            facts: remarks on this part, in addition to the remarks of the evaluation.
-
-        Returns:
-            The event and the log line.
-
-        Raises:
-            KeyError: the line needs a value that the metrics cannot compute for chosen samples.
+        Counts, such as the number of boxes, are omitted. Raises KeyError if the line needs a value that the metrics
+        cannot compute for chosen samples.
         """
         values = {name: value for name, value in part.values().items() if name in self.values}
         part.metrics.intervals = intervals = part.intervals(self.confidence)
@@ -171,17 +140,9 @@ class Evaluator:
         return event, _line(part.metrics, values, facts)
 
     def batches(self, label: str, step: EvaluationStep) -> Generator[tuple[dict[str, Any], Records | None], None, None]:
-        """Evaluate this rank's batches one by one, without communication, and yield each with its records.
+        """Evaluate this rank's batches without communication; yield each with the records from ``Task.eval_step``.
 
-        Args:
-            label: text of the progress bar and of the watchdog.
-            step: collects the results.
-
-        Yields:
-            A batch of numpy arrays or tensors by name, and what ``Task.eval_step`` returned for it.
-
-        Raises:
-            StopRequested: the run was asked to stop; perhaps on this rank alone.
+        Batches are numpy arrays or tensors by name. Raises StopRequested, perhaps on this rank alone.
         """
         total = len(self.loader)
         bar = ProgressBar(total, label, is_main())
@@ -202,7 +163,6 @@ class Evaluator:
         return {**self._facts(self.groups), **values, **to_event(self.intervals, main_first, self.confidence)}
 
     def _facts(self, groups: SampleGroups | None) -> dict[str, Any]:
-        """Return the remarks on values of samples with these groups."""
         return {**({} if groups is None or not self.intervals else {_GROUPS: str(groups)}), **self.facts}
 
     def write_intervals(self, run_log: RunLog, name: str, facts: dict[str, Any]) -> None:
@@ -218,6 +178,6 @@ class Evaluator:
             write(run_log.folder / name, self, facts)
 
 
-def _line(metrics: Any, values: dict[str, float], facts: dict[str, Any]) -> str:
+def _line(metrics: Metrics, values: dict[str, float], facts: dict[str, Any]) -> str:
     remarks = (fact if name == _GROUPS else f"({fact})" for name, fact in facts.items())
     return " ".join([metrics.summary(values), *remarks])

@@ -33,14 +33,7 @@ Compute: TypeAlias = Callable[[dict[str, Any]], paddle.Tensor]
 
 
 class FeatureCache:
-    """Computes features with a run's settings, or opens those computed earlier. Every rank has one.
-
-    Args:
-        config: the frozen configuration.
-        task: collates and names the samples.
-        log: receives log lines.
-        heartbeat: reports progress to the watchdog.
-    """
+    """Computes features with a run's settings, or opens those computed earlier. Every rank has one."""
 
     def __init__(self, config: RunSettings, task: Task, log: Callable[[str], None], heartbeat: Heartbeat) -> None:
         self._config, self._task = config, task
@@ -52,22 +45,16 @@ class FeatureCache:
     ) -> np.ndarray:
         """Compute the features of all samples, or open those computed earlier. Every rank must call this.
 
-        The work is divided over ranks in batches that do not depend on their number. The name of the file contains a
-        digest of everything that the features depend on: weights and settings of the network, preprocessing, and the
-        samples with size and time of their files. The file appears once it is complete, with a checksum; a file that
-        was changed or truncated since is computed again. Machines without a common cache folder each get a file.
+        The work is divided over ranks in batches that do not depend on their number. The file's name contains a digest
+        of all that the features depend on: weights and settings of the network, preprocessing, and the samples with
+        size and time of their files. The file appears once complete, with a checksum; if changed or truncated since, it
+        is computed again. Machines without a common cache folder each get a file. Returns float32 (samples, channels),
+        memory-mapped. Raises UserError if a sample cannot be read, its features are not finite, or the file cannot be
+        written.
 
         Args:
-            split: name of the split.
-            samples: samples of the split.
             network: the network that the features depend on; it is put into evaluation mode.
             compute: maps a batch to its features, (batch, channels), by a call of ``network``.
-
-        Returns:
-            float32 (samples, channels), memory-mapped.
-
-        Raises:
-            UserError: a sample cannot be read, its features are not finite, or the file cannot be written.
         """
         network.eval()
         precision = EvaluationPrecision(self._config)
@@ -144,11 +131,7 @@ def _open_rows(path: Path, number: int) -> tuple[np.ndarray | None, bool]:
 
 
 def _require_finite(rows: np.ndarray, samples: TransformedDataset, first: int) -> None:
-    """Check the features of the samples from number ``first`` on.
-
-    Raises:
-        UserError: a value is NaN or infinite; every rank raises it, because each has the features of all ranks.
-    """
+    """Raise UserError, on every rank, if features of the samples from number ``first`` on are NaN or infinite."""
     bad_rows = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad_rows):
         raise UserError(

@@ -1,7 +1,7 @@
 """Paddle's optimizers with a fused update of all parameters, used where it gives the results of Paddle's own update.
 
-The optimizer's state, its names and the checkpoints do not depend on which update runs. The results are compared with
-Paddle's once at the start. If they differ, or if a parameter is not float32, Paddle's own update runs.
+State, names and checkpoints do not depend on which update runs. The results are compared with Paddle's once at the
+start. If they differ, or if a parameter is not float32, Paddle's own update runs.
 """
 
 import functools
@@ -25,12 +25,11 @@ class UpdateRule(NamedTuple):
     """The update rule of an optimizer.
 
     Attributes:
-        kind: Paddle's optimizer class.
         columns: names of its accumulators.
         options: its numeric options by name, apart from learning rate, parameters and decay.
     """
 
-    kind: Any
+    kind: type[paddle.optimizer.Optimizer]
     columns: tuple[str, ...]
     options: tuple[tuple[str, float], ...]
 
@@ -38,11 +37,8 @@ class UpdateRule(NamedTuple):
 class KeptNames:
     """Mixin for a Paddle optimizer that gives parameters back the names by which Paddle keeps their accumulators.
 
-    With GLOG_v from 6 on, or FLAGS_enable_unique_name, each operation in place renames its tensor. Paddle's own update
+    With GLOG_v >= 6 or FLAGS_enable_unique_name, each operation in place renames its tensor, and Paddle's own update
     would begin with new moments in every step.
-
-    Args:
-        options: options of Paddle's optimizer, with parameter groups.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -66,11 +62,7 @@ class KeptNames:
 class FusedStep(KeptNames):
     """Mixin that gives a Paddle optimizer one step for all parameters.
 
-    Args:
-        decays: weight decay (AdamW) or factor of the L2 term by a parameter's automatic name, equal to the groups'
-            values.
-        log: receives log lines.
-        options: options of Paddle's optimizer, with parameter groups.
+    ``decays``: weight decay (AdamW) or factor of the L2 term by automatic name, equal to the groups' values.
     """
 
     COLUMNS: tuple[str, ...] = ("moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc")
@@ -115,7 +107,6 @@ class FusedStep(KeptNames):
             self._choose()
 
     def _choose(self) -> None:
-        """Build the step by lists if it gives Paddle's results."""
         maker = self._find_lists()
         self._lists = None if maker is None else self._build(maker)
 
@@ -126,7 +117,6 @@ class FusedStep(KeptNames):
         return maker
 
     def _build(self, maker: Maker) -> Any:
-        """Make a step of all trained parameters with their accumulators, learning rate factors and decays."""
         parameters = self._trained
         self.restore_names()
         paddle_versions.create_accumulators(self)
@@ -140,13 +130,7 @@ class FusedAdamW(FusedStep, paddle.optimizer.AdamW):
 
 
 class FusedMomentum(FusedStep, paddle.optimizer.Momentum):
-    """``paddle.optimizer.Momentum`` with a fused step, and with a momentum that may differ between steps.
-
-    Args:
-        momentum_now: returns the momentum of the current step; None: it is constant.
-        arguments: arguments of ``FusedStep``.
-        options: options of ``FusedStep`` and of Paddle's optimizer.
-    """
+    """``paddle.optimizer.Momentum`` with a fused step, and with ``momentum_now()``, if given, in each step."""
 
     COLUMNS, OPTIONS = ("velocity",), ("momentum", "use_nesterov")
 
@@ -214,12 +198,8 @@ def _try_lists(rule: UpdateRule) -> tuple[Maker | None, str]:
 def agrees(rule: UpdateRule, make: Maker) -> bool:
     """Return whether three fused steps on 715 values give the results of Paddle's optimizer.
 
-    On a CPU, the results must be equal bit by bit. On a GPU, they must agree to a millionth of the largest value,
-    because its compiler decides which products and sums are fused.
-
-    Args:
-        rule: the update rule.
-        make: makes the fused step.
+    They must be equal bit by bit on a CPU. On a GPU, whose compiler decides which products and sums are fused, they
+    must agree to a millionth of the largest value.
     """
     generator = np.random.default_rng(0)
     shapes, decays, factor = ((700,), (3, 5)), (0.05, 0.0), 0.7

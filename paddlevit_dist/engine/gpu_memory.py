@@ -33,14 +33,9 @@ _MIN_FOREIGN = 2 * _GIB  # smaller differences are the context and the libraries
 
 @contextlib.contextmanager
 def explain_memory(advice: str) -> Iterator[None]:
-    """Convert out-of-memory and device errors inside the block to one-line errors.
+    """Convert errors of a GPU inside the block to one line: UserError with ``advice`` if its memory was exhausted.
 
-    Args:
-        advice: how this run can use less memory.
-
-    Raises:
-        UserError: the memory of a GPU was exhausted.
-        DeviceFailure: an accelerator's plug-in reports another failure: of a kernel, or of the device itself.
+    DeviceFailure if an accelerator's plug-in reports another failure: of a kernel, or of the device itself.
     """
     try:
         yield

@@ -1,7 +1,4 @@
-"""Hooks of the training loop: their base class, progress reports, early stopping and emptying the GPU's cache.
-
-Manifests add more: see ``registry.features.HOOKS``.
-"""
+"""Hooks of the training loop; manifests add more, see ``registry.features.HOOKS``."""
 
 import contextlib
 import math
@@ -42,9 +39,7 @@ class UpdateRecord(NamedTuple):
         terms: of the loss, one dictionary for each micro-batch, on the device.
         is_finite: whether it has changed the weights.
         gradient_norm: norm of all gradients before clipping.
-        learning_rate: of the step.
         made: steps of the epoch including this one.
-        is_last: whether it is the last of the epoch.
     """
 
     step: StepPosition
@@ -59,8 +54,8 @@ class UpdateRecord(NamedTuple):
 class Hook:
     """Base class of the parts of training that ``Trainer`` calls on every rank; each method is optional.
 
-    All ranks have the same hooks and call them at the same points, so a hook may communicate if it does so on every
-    rank. An exception ends the run. A user's ``Callback`` is called by rank 0 alone.
+    All ranks call the same hooks at the same points, so a hook may communicate if it does so on every rank. An
+    exception ends the run. A user's ``Callback`` is called by rank 0 alone.
     """
 
     #: why training has to end, after ``after_evaluate`` or before training begins; equal on every rank
@@ -92,12 +87,9 @@ class Hook:
 
 
 class EmptyingCache(Hook):
-    """Empties the GPU's memory cache regularly.
+    """Empties the GPU's memory cache every ``every`` steps.
 
     Batches of very different sizes fragment the cache until no later batch fits.
-
-    Args:
-        every: number of steps between two times.
     """
 
     def __init__(self, every: int) -> None:
@@ -112,20 +104,7 @@ class EmptyingCache(Hook):
 class TrainingLogger(Hook):
     """Hook that averages loss terms, measures throughput, and reports both every REPORT_FREQ steps and every epoch.
 
-    Metrics go to the record, lines to the log, status to the terminal and the watchdog.
-
-    Args:
-        config: the frozen configuration.
-        task: names the samples.
-        state: provides the position and the number of skipped steps.
-        resume_state: the position and means that the run starts from.
-        loader: counts the seconds spent waiting for data.
-        evaluator: the evaluator, whose intervals are recorded.
-        run_log: receives log lines and metrics.
-        heartbeat: reports the position to the watchdog.
-        callbacks: the users' callbacks, which get the reports and scores.
-        last_epoch: the epoch that this run ends with.
-        evaluations: number of evaluations after the epochs that are left.
+    Metrics go to the record and the users' callbacks, lines to the log, status to the terminal and the watchdog.
     """
 
     def __init__(
@@ -199,13 +178,9 @@ class TrainingLogger(Hook):
         return self._meters.window()
 
     def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any] | None:
-        """Return the state that a resumed run needs to complete the epoch's means, as plain numbers for the checkpoint.
+        """Return what a resumed run needs to complete the epoch's means, from ``window`` of each rank.
 
-        Args:
-            windows: ``window`` of each rank.
-
-        Returns:
-            The state; None if a number is not finite, because the next report then ends the run.
+        None if a number is not finite, because the next report then ends the run.
         """
         state = self._meters.state_dict(windows)
         numbers = [*state["sums"].values(), *(x for window in windows for column in window for x in column)]
@@ -235,7 +210,6 @@ class TrainingLogger(Hook):
         return f"in epoch {self._epoch}, {num_done} of {self._updates_per_epoch} updates done"
 
     def _report(self, update: UpdateRecord) -> str:
-        """Record the means since the last report and return the text for the log."""
         means = self._meters.reduce()  # the only collective besides gradients and counts
         number = update.step.update + 1
         require_finite(means, f"in epoch {update.step.epoch} near update {number}")
@@ -267,7 +241,6 @@ class TrainingLogger(Hook):
         )
 
     def _show(self) -> None:
-        """Show the time left and the last report, if any, in the progress bar."""
         if self._fields:
             epoch_left = format_duration(self._remaining.estimate_seconds(self._bar.left))
             self._bar.note(f"{epoch_left} left, run {self._remaining.text()}")
@@ -301,15 +274,8 @@ class EarlyStopping(Hook):
     """Ends the training after TRAIN.PATIENCE evaluations without an improvement by more than TRAIN.MIN_IMPROVEMENT.
 
     Every rank has one. Checkpoints hold no state of it: a resumed run reads the earlier evaluations from the record of
-    the run that it continues.
-
-    Args:
-        train: the section TRAIN of the configuration.
-        metric: name of the value that counts, and whether larger ones are better.
-        resume_state: the position that the run starts from, and the best evaluation before it.
-        evaluator: the evaluator; its intervals show which improvements may be chance.
-        run_log: receives log lines and the event of an early end.
-        last_epoch: the epoch that the run ends with otherwise.
+    the run that it continues. ``metric``: name of the value that counts, and whether larger ones are better. The
+    evaluator's intervals show which improvements may be chance.
     """
 
     def __init__(
@@ -346,7 +312,6 @@ class EarlyStopping(Hook):
         return value - self._value if self._more_is_better else self._value - value
 
     def _count(self, epoch: int, value: float) -> bool:
-        """Count an evaluation and return whether it is an improvement."""
         is_improvement = not self._epoch or self._gain(value) > self._least
         if is_improvement:
             self._epoch, self._value, self._waited = epoch, value, 0
@@ -365,10 +330,7 @@ class EarlyStopping(Hook):
             )
 
     def _log_chance(self, before: int, gain: float, waited: int, interval: ConfidenceInterval | None) -> None:
-        """Log that an improvement is within the interval of the previous value, which chance alone explains.
-
-        It is logged the first time, and each time such an improvement resets the count.
-        """
+        """Log, at first and when it resets the count, that an improvement is within the previous interval."""
         if interval is None or (self._has_logged_chance and not waited):
             return
         old = self._value - gain if self._more_is_better else self._value + gain
@@ -381,8 +343,7 @@ class EarlyStopping(Hook):
     def _earlier(self, resume_state: ResumeState) -> list[tuple[int, float]]:
         """Return epoch and value of each evaluation before the position that this run resumes from.
 
-        The best one comes from the checkpoint itself, because the record may be lost, start later or be in another
-        folder.
+        The best one comes from the checkpoint, because the record may be lost, start later or be in another folder.
         """
         evaluations = []
         if resume_state.directory is not None and is_main():
@@ -399,11 +360,7 @@ class EarlyStopping(Hook):
 
 
 def require_finite(values: dict[str, float], when: str) -> None:
-    """Check the values of a report or an evaluation. They must be equal on every rank.
-
-    Raises:
-        UserError: a value is NaN or infinite: training has diverged.
-    """
+    """Raise UserError if a value, equal on every rank, is NaN or infinite: training has diverged."""
     bad = [name for name, value in values.items() if not math.isfinite(value)]
     if bad:
         raise UserError(

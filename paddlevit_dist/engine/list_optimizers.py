@@ -8,7 +8,7 @@ from typing import Any
 import paddle
 
 from .fused_optimizers import FusedStep
-from .multi_tensor import ForeachStep, MultiTensorStep, Optimizer, Update, flatten, subtract
+from .multi_tensor import Columns, ForeachStep, MultiTensorStep, Optimizer, Scalar, Tensors, Update, flatten, subtract
 
 # Coefficients of the iteration that makes singular values 1 (K. Jordan, "Muon", kellerjordan.github.io/posts/muon).
 _NEWTON_SCHULZ = 3.4445, -4.7750, 2.0315
@@ -18,16 +18,14 @@ _ROOT_MEAN_SQUARE = 0.2  # of AdamW's steps (J. Liu et al., "Muon is Scalable fo
 
 
 def lion(beta1: float, beta2: float) -> Update:
-    """Return Lion's update; its accumulator is the momentum.
+    """Return Lion's update; ``beta1`` and ``beta2`` are the shares of its accumulator, the momentum, in steps and kept.
 
     Source: X. Chen et al., "Symbolic Discovery of Optimization Algorithms", arXiv 2302.06675, algorithm 2.
-
-    Args:
-        beta1: share of the momentum in the direction of a step.
-        beta2: share of the momentum that each step keeps.
     """
 
-    def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
+    def apply(
+        parameters: Tensors, gradients: Tensors, rate: Scalar, share: Scalar, decay: float, columns: Columns
+    ) -> None:
         gradient = flatten(gradients)
         difference = flatten(columns[0]) - gradient
         direction = paddle.sign(gradient + beta1 * difference)  # of beta1 * momentum + (1 - beta1) * gradient
@@ -43,17 +41,16 @@ def lion(beta1: float, beta2: float) -> Update:
 def muon(momentum: Callable[[], float]) -> Update:
     """Return the update of Muon with Nesterov momentum; its accumulator is the momentum.
 
-    Matrices of the same shape are computed together. Steps have the size of AdamW's, so that both take the same
-    learning rate and weight decay.
+    Matrices of the same shape are computed together. Steps have the size of AdamW's: learning rate and weight decay fit
+    both.
 
     Source: K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024, with the factor
-    ``0.2 * sqrt(longer side)`` of J. Liu et al., arXiv 2502.16982, equation 4.
-
-    Args:
-        momentum: returns the share of the momentum that the current step keeps.
+    ``0.2*sqrt(longer side)`` of J. Liu et al., arXiv 2502.16982, equation 4.
     """
 
-    def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
+    def apply(
+        parameters: Tensors, gradients: Tensors, rate: Scalar, share: Scalar, decay: float, columns: Columns
+    ) -> None:
         kept = momentum()
         for numbers in _alike(parameters):
             own, earlier = [parameters[n] for n in numbers], [columns[0][n] for n in numbers]
@@ -70,11 +67,7 @@ def muon(momentum: Callable[[], float]) -> Update:
 
 
 def orthogonalize(matrices: paddle.Tensor) -> paddle.Tensor:
-    """Return matrices with the same singular vectors and singular values near 1 (0.7 to 1.2), by Newton-Schulz.
-
-    Args:
-        matrices: (matrices, rows, columns) float32.
-    """
+    """Return (n, rows, columns) float32 with the singular vectors kept and singular values near 1, by Newton-Schulz."""
     is_tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.transpose([0, 2, 1]) if is_tall else matrices
     x = x / paddle.clip(paddle.sqrt((x * x).sum(axis=[1, 2], keepdim=True)), min=_SMALLEST_NORM)
@@ -94,12 +87,9 @@ def _alike(parameters: Sequence[paddle.Tensor]) -> list[list[int]]:
 
 
 class ListOptimizer(FusedStep, paddle.optimizer.Optimizer):
-    """Optimizer of float32 parameters that exists as an update of lists only.
+    """Optimizer of float32 parameters that exists as an ``update`` of lists only.
 
-    Args:
-        update: the update of parameters with one learning rate and decay.
-        decays: weight decay by a parameter's automatic name, equal to the groups' values.
-        options: options of Paddle's ``Optimizer``, with parameter groups.
+    ``decays``: weight decay by a parameter's automatic name, equal to the groups' values.
     """
 
     COLUMNS = ("momentum",)
@@ -108,7 +98,7 @@ class ListOptimizer(FusedStep, paddle.optimizer.Optimizer):
         super().__init__(decays, **options)
         self._update = update
 
-    def _create_accumulators(self, block: Any, parameters: Any) -> None:
+    def _create_accumulators(self, block: object, parameters: dict[str, Any] | Sequence[paddle.Tensor]) -> None:
         for parameter in parameters["params"] if isinstance(parameters, dict) else parameters:
             for name in self.COLUMNS:
                 self._add_accumulator(name, parameter)
@@ -156,11 +146,7 @@ class JointStep:
 
 
 class JointOptimizer:
-    """Optimizers of disjoint parameters as one, with the methods and attributes of Paddle's that the engine uses.
-
-    Args:
-        optimizers: the optimizers.
-    """
+    """Optimizers of disjoint parameters as one, with the methods and attributes of Paddle's that the engine uses."""
 
     def __init__(self, optimizers: Sequence[Optimizer]) -> None:
         self.optimizers = optimizers

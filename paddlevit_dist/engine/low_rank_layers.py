@@ -15,9 +15,7 @@ _MIXING = ("proj_l", "proj_w")  # layers that mix CaiT's heads
 
 
 class LowRankTerm:
-    """Mixin that adds ``scale * (x @ lora_a) @ lora_b`` to a linear layer's output.
-
-    ``lora_b`` starts at zero, so that the outputs do not change until it is trained.
+    """Mixin that adds ``scale * (x @ lora_a) @ lora_b``, at first 0, to a linear layer's output.
 
     Source: E. Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv 2106.09685, section 4.1.
     """
@@ -36,15 +34,12 @@ def add_low_rank_terms(
 ) -> None:
     """Freeze a model apart from its head, and add trained matrices to linear layers of its blocks, in place.
 
+    Names of the model's parameters stay. Raises UserError if the model has no such layers, or does not call them.
+
     Args:
-        model: the model with its initial weights; names of its parameters stay.
         rank: inner size of the matrices, at least 1.
         alpha: the term's factor is ``alpha / rank``.
-        targets: parts of layer names: a layer is chosen if one of the parts between dots of its name is among them.
-        log: receives a line with the numbers of parameters.
-
-    Raises:
-        UserError: the model has no such layers, or does not call them.
+        targets: a layer is chosen if one of the parts between dots of its name is among them.
     """
     groups = as_model(model).layer_groups()
     inner, head = {key for group in groups[1:-1] for key in group}, set(groups[-1]) if len(groups) > 1 else set()
@@ -87,7 +82,7 @@ def _require_called(model: paddle.nn.Layer, chosen: Mapping[str, Any], wanted: s
             )
 
 
-def _get_widths(layer: Any) -> tuple[int, int] | None:
+def _get_widths(layer: paddle.nn.Layer) -> tuple[int, int] | None:
     """Return the lengths (in, out) of a linear layer's input and output; None for another layer."""
     if isinstance(layer, paddle.nn.Linear):
         return tuple(layer.weight.shape)
@@ -96,7 +91,7 @@ def _get_widths(layer: Any) -> tuple[int, int] | None:
     return (layer.in_features, layer.out_features) if is_linear else None
 
 
-def _add_term(layer: Any, rank: int, scale: float) -> None:
+def _add_term(layer: paddle.nn.Layer, rank: int, scale: float) -> None:
     kind, widths = type(layer), _get_widths(layer)
     assert widths is not None
     bound = 1.0 / math.sqrt(widths[0])

@@ -1,16 +1,13 @@
 """Updates of all parameters by operations on lists of tensors, or on one vector of all values.
 
-Between the end of the backward pass and the next forward pass, a GPU has nothing else to do, and each operation costs
-the host some microseconds of Python even for a small tensor. So a few operations for all parameters replace one or more
-per parameter.
-
-All operations also have CPU kernels, which training on CPUs uses. The tests compare them there with Paddle's own
-optimizers.
+Between backward and next forward pass, a GPU has nothing else to do, and each operation costs the host microseconds of
+Python even for a small tensor. So a few operations for all parameters replace one or more per parameter. They have CPU
+kernels, too, whose results tests compare with Paddle's own optimizers.
 """
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import paddle
@@ -18,15 +15,14 @@ import paddle
 from ..registry.features import find_function
 from ..runtime import paddle_versions
 
-Columns = Sequence[Sequence[paddle.Tensor]]  # one list per accumulator name, each in the parameters' order
+Tensors = list[paddle.Tensor]
+Scalar: TypeAlias = paddle.Tensor  # float32 (1,), on the device
+Columns = Sequence[Tensors]  # one list per accumulator name, each in the parameters' order
 _ALIGNED_BYTES = 16  # GPU kernels read four float32 values at once
 
 
 class FlatBuffer:
-    """Concatenates tensors whose memory seldom moves into one vector.
-
-    The views are cached, because making 152 views takes as long as launching 100 operations.
-    """
+    """Concatenates tensors whose memory seldom moves; it caches 152 views, as costly to make as 100 operations."""
 
     def __init__(self) -> None:
         self._addresses: list[int] = []
@@ -43,21 +39,14 @@ class FlatBuffer:
 
 
 class GradientList:
-    """The gradients of a model's parameters; parameters without one are skipped.
-
-    Args:
-        parameters: the parameters.
-    """
+    """The gradients of a model's parameters; parameters without one are skipped."""
 
     def __init__(self, parameters: Sequence[paddle.Tensor]) -> None:
         self._parameters = list(parameters)
 
     @paddle.no_grad()
     def norm(self) -> np.float32:
-        """Compute the norm of all gradients together; infinite if the sum of squares overflows float32.
-
-        The host waits for the device once.
-        """
+        """Compute the norm of all gradients, which waits for the device once; infinite if float32 overflows."""
         gradients = self.present()
         with np.errstate(over="ignore"):
             return np.sqrt(self.sum_of_squares(gradients)) if gradients else np.float32(0)
@@ -70,10 +59,9 @@ class GradientList:
             self.multiply(gradients, factor)
 
     def present(self) -> list[paddle.Tensor]:
-        """Return the existing gradients.
+        """Return the existing gradients, with contiguous copies of strided views, which a backward pass may return.
 
-        Strided views, which a layer's backward pass may return, are replaced by contiguous copies: Paddle's operations
-        on lists write in place as if values were in the order of the shape.
+        Paddle's operations on lists write in place as if values were in the order of the shape.
         """
         present = []
         for parameter in self._parameters:
@@ -148,13 +136,7 @@ def flatten(tensors: Sequence[paddle.Tensor]) -> paddle.Tensor:
 
 
 def subtract(tensors: Sequence[paddle.Tensor], changes: Sequence[paddle.Tensor], factor: paddle.Tensor) -> None:
-    """Subtract ``factor`` times the changes from many tensors, in place.
-
-    Args:
-        tensors: float32, contiguous.
-        changes: the change of each tensor, float32 of any shape.
-        factor: float32 (1,).
-    """
+    """Subtract ``factor``, float32 (1,), times float32 changes of any shape from contiguous tensors, in place."""
     # Momentum's operation with a momentum of 0: velocity = gradient, weight -= rate * velocity.
     paddle._C_ops.merged_momentum_(tensors, changes, changes, [factor], None, 0.0, False, [], [], False, 1.0)
 
@@ -162,13 +144,9 @@ def subtract(tensors: Sequence[paddle.Tensor], changes: Sequence[paddle.Tensor],
 def move_average(
     average: paddle.Tensor, values: paddle.Tensor, share: float, is_bad: paddle.Tensor | None = None
 ) -> None:
-    """Move an average toward values, in place; leave it unchanged if ``is_bad`` is true.
+    """Move an average, (values,) float32, by ``share`` toward ``values``, which are overwritten, in place.
 
-    Args:
-        average: (values,) float32.
-        values: (values,) float32, overwritten.
-        share: share of the difference, in [0, 1].
-        is_bad: bool (1,) on the device; None: false.
+    Leave it unchanged if ``is_bad``, bool (1,) on the device, is true.
     """
     change = values.subtract_(average)  # a + s (w - a) has one product less than (1 - s) a + s w
     if is_bad is not None:
@@ -187,21 +165,20 @@ class Update(NamedTuple):
 
     Attributes:
         apply: takes parameters, gradients, rate (1,), share (1,), decay and Columns; share is 1, or 0 in such a step.
-        shrink: takes the decay; returns the factor by which such a step multiplies each moment, or None if it also
-            adds to it, so that only a copy made before can undo it.
+        shrink: takes the decay; returns the factor by which such a step multiplies each moment, or None if it also adds
+            to it, so that only a copy made before can undo it.
     """
 
-    apply: Callable[[list[paddle.Tensor], list[paddle.Tensor], paddle.Tensor, paddle.Tensor, float, Any], None]
+    apply: Callable[[Tensors, Tensors, Scalar, Scalar, float, Columns], None]
     shrink: Callable[[float], tuple[float | None, ...]]
 
 
 def adamw(beta1: float, beta2: float, epsilon: float) -> Update:
-    """Return AdamW's update.
+    """Return AdamW's update. Its accumulators are both moments and both powers of the betas, equal for all."""
 
-    Its accumulators are both moments and both powers of the betas. The powers are equal for all parameters.
-    """
-
-    def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
+    def apply(
+        parameters: Tensors, gradients: Tensors, rate: Scalar, share: Scalar, decay: float, columns: Columns
+    ) -> None:
         paddle_versions.fused_adamw(parameters, gradients, rate, columns, (beta1, beta2), epsilon, decay)
 
     return Update(apply, lambda decay: (beta1, beta2))
@@ -210,17 +187,17 @@ def adamw(beta1: float, beta2: float, epsilon: float) -> Update:
 def momentum(factor: float | Callable[[], float], is_nesterov: bool = False) -> Update:
     """Return the update of SGD with momentum; its accumulator is the velocity.
 
-    With an L2 term, Paddle launches one kernel per parameter after all, but without Python in between.
-
-    Args:
-        factor: share of the velocity that each step keeps, or a function that returns the share of the current step.
-        is_nesterov: whether steps follow Nesterov's momentum, ``gradient + factor * velocity``.
+    With an L2 term, Paddle launches one kernel per parameter after all, but without Python in between. ``factor``:
+    share of the velocity that each step keeps, or a function that returns it; ``is_nesterov``: step ``gradient + factor
+    * velocity``.
     """
 
     def get_kept() -> float:
         return factor() if callable(factor) else factor
 
-    def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
+    def apply(
+        parameters: Tensors, gradients: Tensors, rate: Scalar, share: Scalar, decay: float, columns: Columns
+    ) -> None:
         n = len(parameters) if decay else 0
         methods, decays = ["l2_decay"] * n, [decay] * n
         paddle._C_ops.merged_momentum_(
@@ -243,20 +220,17 @@ class ForeachStep(Protocol):
         """Return whether ``apply`` can update the parameters with these gradients."""
 
     def prepare_undo(self, gradients: Any) -> Callable[[], None]:
-        """Return a function that undoes what a step with a ``share`` of 0 does to moments; called before the step.
+        """Return, before the step, a function that undoes what a step with a ``share`` of 0 does to moments.
 
-        Moments that such a step only shrinks are divided again, and are equal to one rounding. Only moments to which it
-        adds something are copied.
+        Moments that it only shrinks are divided again, and are equal to one rounding; only those that it adds to are
+        copied.
         """
 
     def apply(self, rate: float, gradients: Any, share: paddle.Tensor | None = None) -> None:
-        """Update the parameters with gradients that ``accepts`` accepts.
+        """Update the parameters with what ``gradients`` returned and ``accepts`` accepts.
 
-        Args:
-            rate: learning rate.
-            gradients: what ``gradients`` returned.
-            share: factor of the rate, float32 (1,): 1, or 0 for a step whose gradients are 0 and that must not change
-                parameters; None: 1.
+        ``share``: factor of the rate, float32 (1,): 1, or 0 for a step whose gradients are 0 and that must not change
+        parameters; None: 1.
         """
 
 
@@ -286,12 +260,8 @@ class Optimizer(Protocol):
 class MultiTensorStep:
     """An optimizer step with one call for all parameters that share learning rate and decay; a ``ForeachStep``.
 
-    Args:
-        update: such as ``adamw(...)``.
-        parameters: float32 parameters.
-        columns: accumulators of ``update``.
-        factors: factor of the learning rate of each parameter.
-        decays: weight decay of each parameter.
+    The ``columns`` are the accumulators of ``update``; ``factors`` of the learning rate and ``decays`` are per
+    parameter.
     """
 
     def __init__(
@@ -369,8 +339,8 @@ class MultiTensorStep:
     def _group(self, gradients: Sequence[paddle.Tensor | None]) -> None:
         """Group the parameters that have a gradient by learning rate, decay and powers of the betas.
 
-        On a GPU, Paddle reads the powers of the first parameter, on the host, for its whole group. Parameters with
-        fewer gradients so far therefore need another group.
+        On a GPU, Paddle reads the first parameter's powers for its whole group, so fewer gradients so far need another
+        group.
         """
         has_gradient = [gradient is not None for gradient in gradients]
         if has_gradient == self._grouped:
@@ -391,21 +361,15 @@ def _restore(values: paddle.Tensor, tensors: Sequence[paddle.Tensor]) -> None:
 
 
 def _grow(moments: Sequence[paddle.Tensor], factor: float) -> None:
-    """Divide moments by the factor by which a step has multiplied them.
-
-    A step with a factor of 0 keeps nothing of a moment, and neither does the next one, so it may stay 0.
-    """
+    """Divide moments by the factor by which a step has multiplied them; 0 may stay, as the next step keeps none."""
     if factor:
         divisor = paddle.full([1], factor, "float32")
         for moment in moments:
             paddle.assign(moment / divisor, output=moment)
 
 
-def _align(gradient: Any) -> paddle.Tensor:
-    """Return the gradient, or a copy if it is strided or not aligned in memory.
-
-    Paddle's kernel vectorizes reads by the alignment of parameters and moments only.
-    """
+def _align(gradient: paddle.Tensor) -> paddle.Tensor:
+    """Return the gradient, or a copy if strided or not aligned, which Paddle's vectorizing kernel does not check."""
     if not gradient.is_contiguous():
         return gradient.contiguous()
     return gradient.clone() if gradient.data_ptr() % _ALIGNED_BYTES else gradient

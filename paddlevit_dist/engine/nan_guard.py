@@ -16,14 +16,7 @@ SCALER_SKIPS = 50  # further skips in a row with a loss scaler: it takes 16 from
 
 
 class BufferSnapshot:
-    """A copy of tensors that can be restored.
-
-    One is made in every step and rarely restored. All tensors of one dtype are therefore copied by one operation: a
-    ResNet-50 has 106 buffers.
-
-    Args:
-        tensors: the tensors to copy.
-    """
+    """A copy of tensors that can be restored; one operation copies all of a dtype, since each step makes one."""
 
     @paddle.no_grad()
     def __init__(self, tensors: Iterable[paddle.Tensor]) -> None:
@@ -55,7 +48,6 @@ class NonFiniteGuard:
             more are allowed, and only the last one is logged.
         explain: functions that analyze the step that ends the run. Each is called on every rank with its micro-batches,
             step and normalizers, and returns log lines. The first line is also part of the error.
-        log: receives log lines.
 
     Attributes:
         total: skipped steps since the start of the training.
@@ -76,17 +68,10 @@ class NonFiniteGuard:
         self._explain = explain
         self._log = log
 
-    def count(self, is_finite: bool, step: StepPosition, batches: Sequence[Any] = (), counts: Any = None) -> None:
-        """Count a step. Every rank must call this; after a skipped step, call it once the earlier state is restored.
+    def count(self, is_finite: bool, step: StepPosition, batches: Sequence[Any] = (), counts: object = None) -> None:
+        """Count a step. Every rank must call this; after a skipped step, once the earlier state is restored.
 
-        Args:
-            is_finite: whether the step was finite, and so changed the weights.
-            step: its position in the run.
-            batches: its micro-batches.
-            counts: its normalizers.
-
-        Raises:
-            UserError: it is one skipped step too many in a row.
+        Raises UserError if it is one skipped step too many in a row.
         """
         if is_finite:
             self.in_a_row = 0
@@ -131,8 +116,7 @@ class NonFiniteGuard:
 def weights_digest(arrays: Mapping[str, np.ndarray]) -> str:
     """Digest parameters and buffers to compare them between ranks, from the CRC-32 and the sum modulo 2**64 of each.
 
-    The digest detects weights that have drifted apart, but not weights forged to collide. All ranks wait for it at each
-    save, and a cryptographic hash takes five times as long.
+    Not safe against forgery: all ranks wait for it at each save, and a cryptographic hash takes five times as long.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(arrays):

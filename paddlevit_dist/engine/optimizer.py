@@ -22,16 +22,9 @@ _SEPARATOR = "/"
 
 
 def decay_groups(model: paddle.nn.Layer, weight_decay: float) -> list[dict[str, Any]]:
-    """Group the trainable parameters by weight decay.
+    """Group the trainable parameters by weight decay: one or two groups with "names" and "weight_decay".
 
     Biases, norms (all parameters with one axis) and the parameters in ``model.no_weight_decay()`` have a decay of 0.
-
-    Args:
-        model: the model.
-        weight_decay: decay of the other parameters.
-
-    Returns:
-        One or two groups with "names" and "weight_decay"; groups without parameters are omitted.
     """
     exempt = set(as_model(model).no_weight_decay())
     trainable = [(name, p) for name, p in model.named_parameters() if not p.stop_gradient]
@@ -49,14 +42,9 @@ def params_without_weight_decay(groups: Sequence[dict[str, Any]], model: paddle.
 
 
 def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
-    """Freeze the parameters whose names match one of ``patterns`` and return their number.
+    """Freeze the parameters whose names match a pattern, in which ``*`` matches any text, and return their number.
 
-    Args:
-        model: the model.
-        patterns: names, in which ``*`` matches any text (TRAIN.FREEZE).
-
-    Raises:
-        UserError: a pattern matches no parameter, or no parameter is left to train.
+    Raises UserError if a pattern matches no parameter, or no parameter is left to train.
     """
     parameters = {key: p for key, p in model.named_parameters() if not p.stop_gradient}
     frozen = set()
@@ -77,12 +65,9 @@ def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
 
 
 def keep_frozen_statistics(model: paddle.nn.Layer) -> int:
-    """Make batch norms without a trained parameter use their running statistics in training mode, which keeps them.
+    """Make batch norms without a trained parameter use and keep running statistics in training; return their number.
 
     A batch norm without any parameters follows the smallest layer around it that has some.
-
-    Returns:
-        The number of batch norms that keep their statistics from now on.
     """
     statistics = {id(tensor) for tensor in running_statistics(model)}
     layers = dict(model.named_sublayers(include_self=True))
@@ -105,18 +90,10 @@ def layer_decay_groups(
 ) -> list[dict[str, Any]]:
     """Split parameter groups by layer; multiply learning rates by ``decay ** (number of layers after it)``.
 
+    Returns groups with "learning_rate", a factor of the run's learning rate. ``layers``: names of each layer's
+    parameters from input to head, see ``Model.layer_groups``. Raises UserError if there is only one layer.
+
     Source: K. Clark et al., "ELECTRA", arXiv 2003.10555, appendix A, layer-wise learning-rate decay.
-
-    Args:
-        groups: parameter groups, see ``decay_groups``.
-        layers: names of each layer's parameters from input to head, see ``Model.layer_groups``.
-        decay: factor between neighboring layers, below 1.
-
-    Returns:
-        Groups with "learning_rate", a factor of the run's learning rate.
-
-    Raises:
-        UserError: there is only one layer.
     """
     if len(layers) < 2:
         raise UserError("TRAIN.LAYER_DECAY: this model's parameters have no numbered blocks; remove this key")
@@ -131,17 +108,13 @@ def layer_decay_groups(
 
 
 class DampedMomentum(PerParameterStep, paddle.optimizer.Momentum):
-    """SGD with momentum and dampening as in PyTorch; Paddle has no such optimizer.
+    """SGD with momentum and dampening (0 to below 1) as in PyTorch; Paddle has no such optimizer.
 
     The update is ``buffer = momentum * buffer + (1 - dampening) * gradient`` and ``weight -= rate * buffer``. The first
     gradient of a parameter becomes its buffer without dampening. The gradient includes the L2 term. An accumulator
     notes which parameters have had their first gradient; it is saved and restored with the buffers.
 
     Source: the documentation of ``torch.optim.SGD``.
-
-    Args:
-        dampening: from 0 to below 1.
-        options: options of ``paddle.optimizer.Momentum``, with parameter groups.
     """
 
     _STARTED = "started"  # (1,) for each parameter: 0 before its first gradient, 1 after it
@@ -151,12 +124,12 @@ class DampedMomentum(PerParameterStep, paddle.optimizer.Momentum):
         self._dampening = dampening
         self._started: set[str] = set()  # copy on the host, so that each flag is read from the device once
 
-    def _create_accumulators(self, block: Any, parameters: Any) -> None:
+    def _create_accumulators(self, block: object, parameters: dict[str, Any] | Sequence[paddle.Tensor]) -> None:
         super()._create_accumulators(block, parameters)
         for parameter in parameters["params"] if isinstance(parameters, dict) else parameters:
             self._add_accumulator(self._STARTED, parameter, shape=[1])
 
-    def _append_optimize_op(self, block: Any, param_and_grad: dict[str, Any]) -> Any:
+    def _append_optimize_op(self, block: object, param_and_grad: dict[str, Any]) -> Any:
         parameter, gradient = param_and_grad["params"]
         share = 1.0 - self._dampening if self._has_started(parameter) else 1.0
         # The CPU kernel ignores rescale_grad, so the gradient is scaled here.
@@ -185,25 +158,18 @@ def build_optimizer(
     momentum_now: Callable[[], float] | None = None,
     shards: Shards | None = None,
 ) -> Optimizer:
-    """Build the optimizer that TRAIN.OPTIMIZER names over parameter groups of ``model``.
+    """Build the optimizer that TRAIN.OPTIMIZER names over parameter groups, with a learning rate of 0 at first.
+
+    Raises UserError if the optimizer does not apply to this model.
 
     Args:
-        settings: the TRAIN.OPTIMIZER node.
-        model: the model.
         groups: parameter groups, see ``ParameterGrouping.parameter_groups``; None: ``decay_groups``. The
             ``learning_rate`` of a group is a factor.
         weight_decay: an L2 term in the gradient for Adam and SGD; otherwise decoupled (Loshchilov and Hutter, arXiv
             1711.05101).
         layer_decay: see ``layer_decay_groups``; None: the same learning rate for all layers.
-        log: receives log lines.
         momentum_now: returns the momentum of the current step (SGD, Muon); None: MOMENTUM.
         shards: the parameters that this rank updates; None: all.
-
-    Returns:
-        The optimizer, with learning rate 0; each step sets it.
-
-    Raises:
-        UserError: the optimizer does not apply to this model.
     """
     groups = decay_groups(model, weight_decay) if groups is None else groups
     if layer_decay is not None and layer_decay != 1.0:
@@ -248,7 +214,6 @@ def _build(
 
 
 def _paddle_groups(parameters: dict[str, paddle.Tensor], groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the groups as Paddle's optimizers take them, with parameters in place of names."""
     return [
         {"params": [parameters[name] for name in group["names"]]}
         | {key: value for key, value in group.items() if key in ("weight_decay", "learning_rate")}
@@ -308,18 +273,14 @@ def _build_muon(
 
 
 def block_matrices(model: paddle.nn.Layer) -> list[str]:
-    """Return the names of the weights with two axes in the blocks between embedding and head, without tables.
-
-    Tables, such as relative position biases, are the parameters in ``model.no_weight_decay()``.
-    """
+    """Return the names of weights with two axes in the blocks, without tables (``model.no_weight_decay()``)."""
     known = as_model(model)
     tables, parameters = set(known.no_weight_decay()), dict(model.named_parameters())
     inner = [name for layer in known.layer_groups()[1:-1] for name in layer]
     return [name for name in inner if len(parameters[name].shape) == 2 and name not in tables]
 
 
-def _restore_names(optimizer: Any) -> None:
-    """Call ``KeptNames.restore_names`` of an optimizer, or of its parts."""
+def _restore_names(optimizer: object) -> None:
     for each in getattr(optimizer, "optimizers", ()):
         _restore_names(each)
     if isinstance(optimizer, KeptNames):
@@ -329,15 +290,11 @@ def _restore_names(optimizer: Any) -> None:
 class OptimizerState:
     """An optimizer's accumulators as part of checkpoints, keyed ``accumulator/parameter`` by structured names.
 
-    Paddle's own state is keyed by automatic names, which shift if another model was built earlier.
-
-    Args:
-        optimizer: a Paddle optimizer.
-        model: the model whose parameters it updates.
-        shards: the parameters that this rank updates; None: all. ``load_state_dict`` ignores the others' state.
+    Paddle's own automatic names shift if another model was built earlier. ``shards``: the parameters that this rank
+    updates; None: all. ``load_state_dict`` ignores the others' state.
     """
 
-    def __init__(self, optimizer: Any, model: paddle.nn.Layer, shards: Shards | None = None) -> None:
+    def __init__(self, optimizer: Optimizer, model: paddle.nn.Layer, shards: Shards | None = None) -> None:
         self._optimizer, self._model, self._shards = optimizer, model, shards
 
     def tensors(self) -> dict[str, paddle.Tensor]:
@@ -355,11 +312,7 @@ class OptimizerState:
         return {name: tensor.numpy().copy() for name, tensor in self.tensors().items()}
 
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
-        """Restore a ``state_dict``.
-
-        Raises:
-            ValueError: a name, shape or dtype differs from this optimizer's.
-        """
+        """Restore a ``state_dict``. Raises ValueError if a name, shape or dtype differs from this optimizer's."""
         _restore_names(self._optimizer)
         paddle_versions.create_accumulators(self._optimizer)
         if self._shards is not None:

@@ -29,11 +29,8 @@ class LossScale:
     """Dynamic loss scale: doubled after 2,000 consecutive finite steps, halved after each one that is not finite.
 
     This is the rule of ``paddle.amp.GradScaler`` with its defaults. Paddle's class checks all gradients itself, waits
-    for the result, has no effect on a CPU, and fails with a new NumPy when it prints that the scale is lowered. This
-    class takes the result that the step has anyway, and is on the host.
-
-    Attributes:
-        value: factor of the loss; a power of two, so that dividing by it is exact.
+    for the result, has no effect on a CPU, and fails with a new NumPy. This class takes the result that the step has
+    anyway, on the host. ``value`` is a power of two, so that dividing by it is exact.
     """
 
     def __init__(self) -> None:
@@ -64,10 +61,9 @@ class TrainingPrecision:
 
     Weights, gradients, averages and optimizer state are float32 at either level, unlike with ``paddle.amp.decorate``,
     so checkpoints do not depend on the precision. Paddle's CPU build accepts autocast and scaler but computes in
-    float32; ``notice`` says so.
+    float32; ``notice`` says so. Raises UserError if this GPU does not support ``dtype``; Paddle would use float32.
 
     Args:
-        requested: whether mixed precision was requested.
         dtype: "float16", or "bfloat16", whose range needs no loss scaling.
         level: "O1" or "O2", see ``autocast``.
         on_gpu: whether the device is a GPU, or another one that supports ``dtype``; None: ask Paddle.
@@ -77,9 +73,6 @@ class TrainingPrecision:
         notice: a log line; empty if half precision was not requested.
         options: arguments of ``paddle.amp.auto_cast``.
         scaler: the loss scale; None without loss scaling.
-
-    Raises:
-        UserError: this GPU does not support ``dtype``. Paddle would continue in float32.
     """
 
     def __init__(self, requested: bool, dtype: str = "float16", level: str = "O1", on_gpu: bool | None = None) -> None:
@@ -138,12 +131,7 @@ class TrainingPrecision:
 class EvaluationPrecision(TrainingPrecision):
     """Precision of evaluations and predictions: float32, or with EVAL_AMP half precision on a GPU.
 
-    Args:
-        config: configuration of the run.
-        on_gpu: see ``TrainingPrecision``.
-
-    Attributes:
-        facts: remarks for the record of an evaluation; empty for float32.
+    ``facts`` are remarks for the record of an evaluation; empty for float32.
     """
 
     def __init__(self, config: RunSettings, on_gpu: bool | None = None) -> None:
@@ -156,10 +144,7 @@ class EvaluationPrecision(TrainingPrecision):
 
     @contextlib.contextmanager
     def patch_forward(self, model: paddle.nn.Layer) -> Iterator[None]:
-        """Run the model's forward passes in this precision inside the block.
-
-        The task's code that processes the outputs is not affected: metrics, and boxes and masks at image size.
-        """
+        """Run the model's forward passes, but not the task's code for outputs, in this precision inside the block."""
         if not self.enabled:
             yield
             return
@@ -181,12 +166,9 @@ class EvaluationPrecision(TrainingPrecision):
 
 
 def _check_capability(dtype: str) -> None:
-    """Check the GPU's compute capability.
+    """Raise UserError if the GPU's compute capability does not support ``dtype``, where ``auto_cast`` uses float32.
 
-    Paddle's ``is_float16_supported`` is also true for GPUs on which ``auto_cast`` warns and computes in float32.
-
-    Raises:
-        UserError: the GPU does not support ``dtype``.
+    Paddle's ``is_float16_supported`` is also true for such GPUs.
     """
     capability, least = paddle.device.cuda.get_device_capability(), _LEAST_CAPABILITY[dtype]
     if capability[0] < least:
@@ -198,18 +180,9 @@ def _check_capability(dtype: str) -> None:
 
 
 def compile_model(config: RunSettings, task: Task, model: paddle.nn.Layer) -> str:
-    """Compile the model's passes in place if TO_STATIC is true.
+    """Compile the model's passes in place if TO_STATIC is true; return a log line, else an empty one.
 
-    Args:
-        config: the frozen configuration.
-        task: says whether its models can be compiled.
-        model: the bare model.
-
-    Returns:
-        A log line; empty if TO_STATIC is false.
-
-    Raises:
-        UserError: the task's models cannot be compiled, or not in this precision.
+    Raises UserError if the task's models cannot be compiled, or not in this precision.
     """
     if not config.TO_STATIC:
         return ""
@@ -231,11 +204,7 @@ def compile_model(config: RunSettings, task: Task, model: paddle.nn.Layer) -> st
 
 
 def require_compilable_norms(config: RunSettings, model: paddle.nn.Layer) -> None:
-    """Check that a model that TO_STATIC compiles has no batch norm that exchanges statistics by this package's code.
-
-    Raises:
-        UserError: it has one.
-    """
+    """Raise UserError if TO_STATIC compiles a batch norm that exchanges statistics by this package's code."""
     exchanging = (isinstance(layer, DistributedBatchNorm) for layer in list_batch_norms(model).values())
     if config.TO_STATIC and world_size() > 1 and communicates_in_forward(model) and any(exchanging):
         raise UserError(
@@ -248,7 +217,7 @@ def _updates_statistics() -> bool:
     """Try whether the running variance of a compiled batch norm is that of one that is not compiled."""
     variances = []
     for is_compiled in (False, True):
-        norm: Any = paddle.nn.BatchNorm2D(1)
+        norm: paddle.nn.Layer = paddle.nn.BatchNorm2D(1)
         model = unbias_running_variance(paddle.nn.Sequential(norm))
         if is_compiled:
             compile_passes(model)

@@ -20,10 +20,7 @@ _MAX_LISTED = 5  # differences in the error message
 
 
 def facts_from_machine(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
-    """Return what all ranks must have in common, by name.
-
-    Data come first, because many settings follow from them. Paths are omitted: they may differ between machines.
-    """
+    """Return what all ranks must have in common, by name: data first, which settings follow from, and no paths."""
     facts: dict[str, RunFact] = {}
     for split, samples in datasets.items():
         for name, (kind, value) in facts_from_data({split: task.signature(samples)}).items():
@@ -42,12 +39,9 @@ def facts_from_machine(config: RunSettings, task: Task, datasets: dict[str, Any]
 def assert_same_on_all_ranks(config: RunSettings, task: Task, datasets: dict[str, Any]) -> None:
     """Compare data, versions and settings of all ranks before anything is computed. Every rank must call this.
 
-    Each machine has its own command line, package and copy of the data. A machine whose data lack a class would train
-    without an error, and the score would be wrong. Ranks started by one parent process have everything from that
-    process, so nothing is compared then. A single process needs no call.
-
-    Raises:
-        UserError: a rank differs from rank 0; on every rank, with the rank, its machine and the differences.
+    Each machine has its own command line, package and copy of the data; without a class, it would train to a wrong
+    score. Ranks of one parent process have everything from it, so nothing is compared. Raises UserError on every rank,
+    with the rank that differs from rank 0, its machine and the differences.
     """
     if signals.has_parent():
         return
@@ -66,8 +60,7 @@ def assert_same_on_all_ranks(config: RunSettings, task: Task, datasets: dict[str
             )
 
 
-def _format_difference(name: str, value: Any, expected: Any) -> str:
-    """Format the difference between a rank's fact and rank 0's."""
+def _format_difference(name: str, value: object, expected: object) -> str:
     if isinstance(value, bytes) or isinstance(expected, bytes):  # digests
         return f"its {name} are different"
     return f"{name} {show(value)} instead of {show(expected)}"

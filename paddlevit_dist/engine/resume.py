@@ -50,7 +50,6 @@ class ResumeState(NamedTuple):
     Attributes:
         position: "epoch" and "consumed" (samples of the next epoch) of the sampler, and "update", as saved.
         directory: the resumed checkpoint; None for a new run.
-        changes: settings that differ from the checkpoint's.
         evaluation_due: whether the last completed epoch still has to be evaluated.
         samples: the sample lists of the checkpoint; None if it has none, empty for a new run.
         means: ``TrainingLogger.state_dict`` for the epoch in progress; None if the checkpoint has none.
@@ -69,15 +68,7 @@ class ResumeState(NamedTuple):
 
 
 class StateLoader:
-    """Loads weights, optimizer state and position that -resume and -pretrained name. Every rank has one.
-
-    Args:
-        config: the frozen configuration.
-        task: describes the preprocessing and the data.
-        datasets: samples by split.
-        state: the parts of the training, which are restored.
-        run_log: receives log lines and the report on the loaded weights.
-    """
+    """Loads weights, optimizer state and position that -resume and -pretrained name. Every rank has one."""
 
     def __init__(
         self, config: RunSettings, task: Task, datasets: dict[str, Any], state: TrainingState, run_log: RunLog
@@ -87,13 +78,9 @@ class StateLoader:
         self._folder = Path(config.SAVE) / "checkpoints"
 
     def load(self) -> ResumeState:
-        """Load what -resume and -pretrained name. Every rank must call this.
+        """Load what -resume and -pretrained name; return the state to start from. Every rank must call this.
 
-        Returns:
-            The position and state to start from.
-
-        Raises:
-            UserError: the checkpoint cannot be loaded, or its settings differ in a way that alters the training.
+        Raises UserError if the checkpoint cannot be loaded, or its settings differ in a way that alters the training.
         """
         path = self._find_checkpoint()
         if path is not None and path.is_dir():
@@ -233,14 +220,9 @@ class StateLoader:
             raise UserError(f"{option}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained") from error
 
     def _continue_average(self, source: str, average: dict[str, np.ndarray] | None) -> None:
-        """Restore the averaged weights if this run keeps an average.
+        """Restore averaged weights if this run keeps an average; without any, it restarts from the weights.
 
-        Args:
-            source: the checkpoint's path, for messages.
-            average: its averaged weights by name; None: it has none, and the average restarts from the weights.
-
-        Raises:
-            UserError: they do not fit the model.
+        Raises UserError if they do not fit the model.
         """
         ema, log = self._state.ema, self._run_log.log_and_print
         if ema is None:
@@ -317,7 +299,6 @@ def log_resumption(resume_state: ResumeState, run_log: RunLog) -> None:
 
 
 def _place(position: dict[str, int]) -> str:
-    """Format the position of a checkpoint."""
     if not position["consumed"]:
         return f"epoch {position['epoch']}"
     return f"update {position['update']}, {position['consumed']:,} samples into epoch {position['epoch'] + 1}"

@@ -2,7 +2,6 @@
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 from ..checkpoint.content import find_directory, is_run_checkpoint, read_about
 from ..runtime.environment import program
@@ -12,15 +11,9 @@ _CONFIG, _RECORD = "config.yaml", "run.json"
 
 
 def format_command(use: str, source: str, config: RunSettings) -> str:
-    """Return the command that evaluates or resumes a checkpoint with the settings of its run.
+    """Return the command that evaluates or resumes a checkpoint with its run's settings; empty outside a run's folder.
 
-    Args:
-        use: "evaluate" or "resume"; other uses have no command.
-        source: path of the checkpoint.
-        config: configuration of the current run, whose data and output folder the command keeps.
-
-    Returns:
-        The command; empty if the checkpoint is not in the folder of a run.
+    The command keeps the data and output folder of ``config``. Another ``use`` than "evaluate" or "resume" has none.
     """
     directory = find_directory(source)
     folders = [directory, *list(directory.parents)[:2]]
@@ -45,5 +38,5 @@ def format_command(use: str, source: str, config: RunSettings) -> str:
     return program("evaluate" if use == "evaluate" else "train") + " " + shlex.join(arguments)
 
 
-def _is_same(path: Any, other: Path) -> bool:
+def _is_same(path: object, other: Path) -> bool:
     return isinstance(path, str) and Path(path).expanduser().resolve() == other.expanduser().resolve()

@@ -36,18 +36,14 @@ def require_saved(
 ) -> None:
     """Load a checkpoint as an evaluation does, and compare it with the weights that were scored. Reads no data.
 
-    With TRAIN.LORA, an evaluation merges the matrices of low rank, so the merged matrices are compared as well.
-    The model needs no further memory, apart from that, and has its own weights again afterwards.
+    With TRAIN.LORA, an evaluation merges the matrices of low rank, so the merged matrices are compared as well, with a
+    model from ``build_plain``. The model, which has the checkpoint's weights, needs no further memory apart from that,
+    and has its own weights again afterwards. Raises RuntimeError if a tensor is not what was scored, or not what the
+    model has: an error in this package.
 
     Args:
-        model: the bare model, with the weights that the checkpoint was saved with.
-        checkpoint: its folder.
         scored: ``digest_state`` of the model when it was scored.
-        build_plain: builds a model without matrices of low rank; called with TRAIN.LORA only.
         log: receives a line if the checkpoint cannot be loaded.
-
-    Raises:
-        RuntimeError: a tensor is not what was scored, or not what the model has: an error in this package.
     """
     own, source = digest_state(model), evaluated_weights(str(checkpoint))
     try:

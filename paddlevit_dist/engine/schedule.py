@@ -8,13 +8,7 @@ from .settings import effective_batch_size
 
 
 class ScaledRates(NamedTuple):
-    """Learning rates after the linear scaling rule.
-
-    Attributes:
-        base: largest learning rate, after the warm-up.
-        warmup_start: learning rate of the first step.
-        end: learning rate at the end of the decay.
-    """
+    """Learning rates after the linear scaling rule: the largest, after the warm-up, the first, and the decay's end."""
 
     base: float
     warmup_start: float
@@ -26,13 +20,8 @@ def scale_rates(
 ) -> ScaledRates:
     """Apply the linear scaling rule (Goyal et al., 2017, arXiv 1706.02677): rates x effective batch / reference batch.
 
-    Args:
-        base: largest learning rate.
-        warmup_start: learning rate of the first step.
-        end: learning rate at the end of the decay.
-        effective_batch: samples per step over all processes and accumulation steps.
-        reference_batch: the batch size that the rates are stated for (TRAIN.LINEAR_SCALED_LR); None: rates are not
-            scaled.
+    ``reference_batch``: the batch size that the rates are stated for (TRAIN.LINEAR_SCALED_LR); None: rates are not
+    scaled.
     """
     factor = effective_batch / reference_batch if reference_batch else 1.0
     return ScaledRates(base * factor, warmup_start * factor, end * factor)
@@ -51,23 +40,13 @@ class RateSchedule:
     - cosine: ``end + (base - end) * (1 + cos(pi * p)) / 2`` (Loshchilov and Hutter, 2017, arXiv 1608.03983, without
       restarts; after the last step it stays at ``end``, where Paddle's rises again)
     - poly: ``end + (base - end) * (1 - p) ** power``
-    - step: ``base * gamma ** (number of milestones reached)``
+    - step: ``base * gamma ** (number of milestones reached)``; milestones are steps
     - constant: ``base``
     - onecycle, which ignores the warm-up: half a cosine from ``base / 25`` up to ``base`` at step ``0.3 * total - 1``,
       and half a cosine down to ``base / 25 / 10,000`` at the last step. This is PyTorch's ``OneCycleLR`` with its
       defaults and ``cycle_momentum=False``, after L. Smith and N. Topin, "Super-Convergence", 2018, arXiv 1708.07120.
 
-    Args:
-        name: "cosine", "constant", "step", "poly" or "onecycle".
-        rates: base, warm-up start and end learning rate.
-        total_updates: steps of the whole run.
-        warmup_updates: steps of the warm-up.
-        milestones: steps at which "step" multiplies the rate by ``gamma``.
-        gamma: factor of "step".
-        power: exponent of "poly".
-
-    Attributes:
-        update: number of steps made since the start of the training.
+    ``update`` is the number of steps made since the start of the training.
     """
 
     def __init__(
@@ -151,7 +130,6 @@ def describe_rates(config, processes: int) -> str:
 
 
 def _course(train, rates: ScaledRates) -> str:
-    """Format the schedule of this run."""
     constants = {"constant": "constant", "step": f"times {train.LR_SCHEDULER.GAMMA:g} at each milestone"}
     if train.LR_SCHEDULER.NAME == "onecycle":
         start = rates.base / _START_DIVISOR
@@ -162,13 +140,7 @@ def _course(train, rates: ScaledRates) -> str:
 
 
 def build_schedule(train, updates_per_epoch: int, effective_batch: int) -> RateSchedule:
-    """Build the schedule of a configuration's TRAIN section.
-
-    Args:
-        train: the TRAIN node.
-        updates_per_epoch: steps of one epoch, to convert the epochs of the configuration to steps.
-        effective_batch: samples per step.
-    """
+    """Build the schedule of a configuration's TRAIN section, whose epochs have ``updates_per_epoch`` steps."""
     rates = scale_rates(train.BASE_LR, train.WARMUP_START_LR, train.END_LR, effective_batch, train.LINEAR_SCALED_LR)
     decay = train.LR_SCHEDULER
     warmup = train.WARMUP_STEPS if train.WARMUP_STEPS is not None else train.WARMUP_EPOCHS * updates_per_epoch

@@ -1,7 +1,4 @@
-"""Checks and derived values of the keys that every run reads; the keys themselves are in ``settings.every_run``.
-
-The second half derives batch size, epochs and warm-up from other settings and from the size of the training set.
-"""
+"""Checks and derived values, such as batch size, epochs and warm-up, of the keys in ``settings.every_run``."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,11 +48,7 @@ def _drop_recipe_weights(values: CfgNode, settings: Mapping[str, KeySetting]) ->
 
 
 def check(view: ConfigView[RunSettings]) -> list[str]:
-    """Check that no two values contradict each other, and return notices.
-
-    Raises:
-        UserError: two values do.
-    """
+    """Return notices; raise UserError if two values contradict each other."""
     values = view.values
     pretrained, resume = values.MODEL.PRETRAINED, values.MODEL.RESUME
     if not _SPLIT_NAME.fullmatch(values.DATA.SPLIT):
@@ -74,7 +67,6 @@ def check(view: ConfigView[RunSettings]) -> list[str]:
 
 
 def _check_training(view: ConfigView[RunSettings]) -> list[str]:
-    """Check the values of a run that trains, and return notices."""
     values, train = view.values, view.values.TRAIN
     pretrained, resume = values.MODEL.PRETRAINED, values.MODEL.RESUME
     if values.DATA.SPLIT != "val":
@@ -182,6 +174,15 @@ def _join(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
+_NEEDS = (  # keys, the keys that make a run read them (one is enough), and what they are for
+    (("TRAIN.MIN_IMPROVEMENT",), ("TRAIN.PATIENCE",), "early stopping"),
+    (("EVALUATION.RESAMPLES",), ("EVALUATION.INTERVAL",), "confidence intervals"),
+    (("TRAIN.LORA.ALPHA", "TRAIN.LORA.TARGETS"), ("TRAIN.LORA.RANK",), "matrices of low rank"),
+    (("TRAIN.MODEL_EMA_DECAY", "TRAIN.MODEL_EMA_WARMUP"), ("TRAIN.MODEL_EMA",), "the averaged weights"),
+    (("AMP_DTYPE", "AMP_LEVEL"), ("AMP", "EVAL_AMP"), "mixed precision"),
+)
+
+
 def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
     """Yield the keys that a run with these values ignores."""
     values, train = view.values, view.values.TRAIN
@@ -191,21 +192,24 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
     if train.OPTIMIZER.NAME == "SGD" and not train.OPTIMIZER.MOMENTUM:
         names = ("TRAIN.OPTIMIZER.DAMPENING", "TRAIN.OPTIMIZER.NESTEROV")
         yield IgnoredKeys(names, "TRAIN.OPTIMIZER.MOMENTUM", "it is for the momentum of SGD, and {}")
-    if not train.PATIENCE:
-        yield IgnoredKeys(("TRAIN.MIN_IMPROVEMENT",), "TRAIN.PATIENCE", "it is for early stopping, and {}")
-    elif train.NUM_SAMPLES is None and not can_stop_early(values):
-        names = ("TRAIN.PATIENCE", "TRAIN.MIN_IMPROVEMENT")
-        yield IgnoredKeys(names, "TRAIN.NUM_EPOCHS", f"{_format_evaluations(values)} end before: {{}}")
-    if not values.EVALUATION.INTERVAL:
-        reason = "it is for confidence intervals, and {}"
-        yield IgnoredKeys(("EVALUATION.RESAMPLES",), "EVALUATION.INTERVAL", reason)
-        if not values.get("PER_SAMPLE"):  # its table has a column of groups
-            yield IgnoredKeys(("EVALUATION.GROUP",), "EVALUATION.INTERVAL", reason)
+    if not values.EVALUATION.INTERVAL and not values.get("PER_SAMPLE"):  # its table has a column of groups
+        yield IgnoredKeys(("EVALUATION.GROUP",), "EVALUATION.INTERVAL", "it is for confidence intervals, and {}")
     if not values.MODEL.PRETRAINED and not (values.EVAL and values.MODEL.RESUME):
         names = ("MODEL.PRETRAINED_PART", "MODEL.MIN_LOADED_FRACTION")
         yield IgnoredKeys(names, "MODEL.PRETRAINED", "no such weights are loaded: {}")
     if _is_family_alone(view):
         yield IgnoredKeys(("MODEL.TYPE",), "MODEL.NAME", "{} is the network")
+    yield from _find_unused_schedule(view)
+    for names, needed, purpose in _NEEDS:
+        if not any(get_value(values, name) for name in needed):
+            yield IgnoredKeys(names, needed[0], f"it is for {purpose}, and {{}}")
+
+
+def _find_unused_schedule(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
+    values, train = view.values, view.values.TRAIN
+    if train.PATIENCE and train.NUM_SAMPLES is None and not can_stop_early(values):
+        names = ("TRAIN.PATIENCE", "TRAIN.MIN_IMPROVEMENT")
+        yield IgnoredKeys(names, "TRAIN.NUM_EPOCHS", f"{_format_evaluations(values)} end before: {{}}")
     if "TRAIN.NUM_SAMPLES" not in view:
         yield IgnoredKeys(
             ("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it limits the epochs that NUM_SAMPLES gives, and {}"
@@ -214,14 +218,6 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
         steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"
         names = ("TRAIN.WARMUP_START_LR", "TRAIN.OPTIMIZER.WARMUP_MOMENTUM")
         yield IgnoredKeys(names, steps, "there is no warm-up: {}")
-    if not train.LORA.RANK:
-        reason = "it is for matrices of low rank, and {}"
-        yield IgnoredKeys(("TRAIN.LORA.ALPHA", "TRAIN.LORA.TARGETS"), "TRAIN.LORA.RANK", reason)
-    if not train.MODEL_EMA:
-        names = ("TRAIN.MODEL_EMA_DECAY", "TRAIN.MODEL_EMA_WARMUP")
-        yield IgnoredKeys(names, "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")
-    if not (values.AMP or values.EVAL_AMP):
-        yield IgnoredKeys(("AMP_DTYPE", "AMP_LEVEL"), "AMP", "it is for mixed precision, and {}")
 
 
 def _is_family_alone(view: ConfigView[RunSettings]) -> bool:
@@ -233,10 +229,7 @@ def _is_family_alone(view: ConfigView[RunSettings]) -> bool:
 
 
 def can_stop_early(config: RunSettings) -> bool:
-    """Return whether TRAIN.PATIENCE evaluations without an improvement may pass before the last evaluation.
-
-    The first evaluation is an improvement, and after the last the run ends anyway.
-    """
+    """Return whether TRAIN.PATIENCE evaluations may pass between the first, always an improvement, and the last."""
     return config.TRAIN.PATIENCE <= _count_evaluations(config) - 2
 
 
@@ -279,11 +272,8 @@ def resolve_batch_size(
     """Choose, while the configuration is merged, between values derived from sizes and values set as numbers.
 
     Of BATCH_SIZE and GLOBAL_BATCH_SIZE, and of NUM_EPOCHS and NUM_SAMPLES, the one in a later file or on the command
-    line counts; within one file, the second of each pair. Until the training set is known, it is assumed to be large
-    enough for the maximum.
-
-    Returns:
-        Notices of overridden values.
+    line counts; within one file, the second. Until the training set is known, it is assumed to be large enough for the
+    maximum. Returns notices of overridden values.
     """
     data, train = values.DATA, values.TRAIN
     notices = []
@@ -308,22 +298,16 @@ def _is_later(name: str, other: str, all_settings: Sequence[KeySetting]) -> bool
     return number > other_number and source != other_source
 
 
-def _report_override(name: str, value: Any, winner: KeySetting) -> list[str]:
+def _report_override(name: str, value: object, winner: KeySetting) -> list[str]:
     return [] if value is None else [f"{winner.name} {winner.value} ({winner.origin}) replaces {name} {value}"]
 
 
 def resolve_warmup(
     values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]
 ) -> list[str]:
-    """Shorten a recipe's warm-up in proportion if other settings made the run no longer than the warm-up.
+    """Shorten a recipe's warm-up in proportion if other settings made the run no longer than it; return a notice if so.
 
-    Args:
-        values: the merged values, changed in place.
-        settings: the settings that count, by name.
-        all_settings: also the settings that others override, in order.
-
-    Returns:
-        A notice if it was shortened.
+    ``values`` are changed in place; ``settings`` are those that count, ``all_settings`` also overridden ones, in order.
     """
     train = values.TRAIN
     warmup, epochs = settings.get("TRAIN.WARMUP_EPOCHS"), settings.get("TRAIN.NUM_EPOCHS")
@@ -355,10 +339,7 @@ def effective_batch_size(config: RunSettings, processes: int) -> int:
 def resolve_process_batch(run: "Configuration", processes: int, samples: int | None = None) -> "Configuration":
     """Return the configuration with the BATCH_SIZE of each process that follows from DATA.GLOBAL_BATCH_SIZE, if set.
 
-    Args:
-        run: the merged configuration.
-        processes: number of processes of the run.
-        samples: samples of the training set; None: unknown, assumed to be enough.
+    Without ``samples``, the training set is assumed to have enough.
     """
     data, accumulated = run.values.DATA, run.values.TRAIN.ACCUM_ITER
     requested = data.GLOBAL_BATCH_SIZE
@@ -377,14 +358,8 @@ def resolve_epochs(
 ) -> "Configuration":
     """Return the configuration with the NUM_EPOCHS that follows from TRAIN.NUM_SAMPLES, if set.
 
-    The epochs depend on the number of samples alone, not on the batch or the number of devices.
-
-    Args:
-        run: the merged configuration, with its batch resolved.
-        processes: number of processes of the run.
-        samples: samples of the training set.
-        sample_name: "images", for the notice.
-        earlier: epochs of the run that is resumed: unchanged, even if samples were added since.
+    They depend on the number of samples alone, not on the batch (which must be resolved) or the number of devices.
+    ``earlier``: epochs of the run that is resumed: unchanged, even if samples were added since.
     """
     train = run.values.TRAIN
     if run.values.EVAL or train.NUM_SAMPLES is None:
@@ -413,13 +388,8 @@ def compute_epochs(samples: int, num_samples: int, limits: Sequence[int]) -> int
 def resolve_warmup_steps(run: "Configuration", processes: int, datasets: Mapping[str, Any]) -> "Configuration":
     """Return the configuration with a warm-up that is shorter than the run, if the recipe's is not.
 
-    TRAIN.WARMUP_STEPS of a recipe counts updates of the recipe's dataset. On a small dataset, or with fewer epochs, it
-    is shortened like the epochs, and to at most a tenth of the run. A value from the command line is unchanged.
-
-    Args:
-        run: the merged configuration.
-        processes: number of processes of the run.
-        datasets: the size of "train" is read, if there is one.
+    A recipe's TRAIN.WARMUP_STEPS counts updates of its dataset. On a small dataset, or with fewer epochs, it is
+    shortened like the epochs, and to at most a tenth of the run. A value from the command line is unchanged.
     """
     train = run.values.TRAIN
     if run.values.EVAL or train.WARMUP_STEPS is None or run.sources["TRAIN.WARMUP_STEPS"] == COMMAND_LINE:

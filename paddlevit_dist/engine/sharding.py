@@ -4,8 +4,7 @@ Every rank computes all gradients, which data parallelism averages as usual, upd
 broadcasts them. Weights are therefore equal on all ranks, and equal to the weights without sharding to rounding.
 
 Source: S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", arXiv 1910.02054,
-stage 1. Paddle's own engine for it, fleet, replaces launch, data parallelism and the optimizer's state by its own; this
-needs one broadcast.
+stage 1. Paddle's engine for it, fleet, replaces launch, data parallelism and optimizer state; this needs one broadcast.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,19 +21,11 @@ _BUCKET_VALUES = 16 << 20  # float32 values that are broadcast together: 64 MiB
 
 
 class Shards:
-    """Assigns each float32 tensor of a model's state to the rank that updates it.
+    """Assigns each float32 tensor of a model's state to the rank that updates it; ``owned`` names this rank's.
 
     Parameters go to the rank with the fewest values so far, the largest first. Running statistics and buffers belong to
-    rank 0, whose statistics are saved.
-
-    Args:
-        model: the bare model, with its frozen parameters.
-
-    Attributes:
-        owned: names of this rank's tensors.
-
-    Raises:
-        UserError: there are fewer trained parameters than ranks, or one is not float32.
+    rank 0, whose statistics are saved. Raises UserError if there are fewer trained parameters than ranks, or one is not
+    float32.
     """
 
     def __init__(self, model: paddle.nn.Layer) -> None:
@@ -75,7 +66,6 @@ class Shards:
         self._exchange(self._make_buckets({name: state[name] for name in self._owners}))
 
     def _make_buckets(self, tensors: Mapping[str, paddle.Tensor]) -> list[tuple[int, list[paddle.Tensor]]]:
-        """Return the owner and the tensors of each bucket."""
         buckets = []
         for owner in range(world_size()):
             sizes = {name: tensor.size for name, tensor in tensors.items() if self._owners[name] == owner}
@@ -93,11 +83,7 @@ class Shards:
 
     @paddle.no_grad()
     def collect(self, tensors: Mapping[str, paddle.Tensor]) -> dict[str, np.ndarray]:
-        """Return the tensors of all ranks on rank 0, and an empty dictionary elsewhere. Every rank must call this.
-
-        Args:
-            tensors: this rank's tensors, by name; those that are not float32 are skipped.
-        """
+        """Return all ranks' float32 tensors on rank 0, an empty dictionary elsewhere. Every rank must call this."""
         tensors = {key: tensor for key, tensor in tensors.items() if tensor.dtype == paddle.float32}
         small = {key: tensor.numpy().copy() for key, tensor in tensors.items() if tensor.size == 1}
         shapes = {key: tuple(tensor.shape) for key, tensor in tensors.items() if tensor.size > 1}
@@ -145,13 +131,7 @@ class ShardedStep:
 
 
 class ShardedOptimizer:
-    """An optimizer of this rank's share, whose steps end with the exchange of weights.
-
-    Args:
-        optimizer: the optimizer of the parameters in ``shards.owned``.
-        model: the bare model.
-        shards: says which rank updates what.
-    """
+    """An optimizer of the parameters in ``shards.owned``, whose steps end with the exchange of weights."""
 
     def __init__(self, optimizer: Optimizer, model: paddle.nn.Layer, shards: Shards) -> None:
         self.optimizers = [optimizer]

@@ -6,7 +6,7 @@ from typing import Any
 import paddle
 
 from ..checkpoint.weights import statistics_in
-from ..data.sampler import MOST_IN_MEMORY
+from ..data.sampler import MOST_IN_MEMORY, TrainingSampler
 from ..distributed import has_batch_norm, world_size
 from ..launch import gpu, tuning
 from ..logging.record import RunLog
@@ -16,6 +16,7 @@ from ..runtime.compiled import has_numba
 from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
+from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import describe_samples
 from ..tasks.task import Task
 from .schedule import describe_rates
@@ -24,7 +25,6 @@ from .training_state import TrainingState
 
 
 def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
-    """Format name and path of the dataset, and the number of samples of each split, by class if known."""
     data = config.DATA
     is_ours = find_package("dataset", data.DATASET) is not None
     place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")
@@ -69,14 +69,12 @@ def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: di
     run_log.start(dump_yaml(config), facts, config.EVAL)
 
 
-def _facts(task: Task, samples: Any) -> dict[str, Any]:
-    """Return what a report shows of a split: number of samples, classes, and notes from opening it."""
+def _facts(task: Task, samples: TransformedDataset) -> dict[str, Any]:
     classes = task.signature(samples).get("number of classes")
     return {"holds": describe_samples(task, samples), "classes": classes, "notes": list(samples.notices)}
 
 
 def _devices(config: RunSettings) -> str:
-    """Format the devices, the effective batch and the learning rates that follow from it."""
     size = world_size()
     kind = device_kinds.current().noun
     devices = f"devices: {size} {kind}{'' if size == 1 else 'es' if kind.endswith('s') else 's'}"
@@ -87,13 +85,7 @@ def _devices(config: RunSettings) -> str:
 
 
 def describe_batch_norm(config: RunSettings, kind: str, reason: str) -> str:
-    """Format which samples the statistics of batch norms are computed over.
-
-    Args:
-        config: the frozen configuration.
-        kind: "sync" or "local".
-        reason: why it is that one.
-    """
+    """Format which samples the statistics of batch norms of ``kind`` "sync" or "local" are computed over, and why."""
     size, steps = config.DATA.BATCH_SIZE, config.TRAIN.ACCUM_ITER
     if kind == "sync":
         size *= world_size()
@@ -104,15 +96,8 @@ def describe_batch_norm(config: RunSettings, kind: str, reason: str) -> str:
     return f"batch norm: {text}{separate}"
 
 
-def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, sampler: Any) -> str:
-    """Format the size of the model, the updates of an epoch and the number of samples that an epoch skips.
-
-    Args:
-        config: the frozen configuration.
-        task: names the samples.
-        model: the bare model.
-        sampler: a ``TrainingSampler``.
-    """
+def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, sampler: TrainingSampler) -> str:
+    """Format the size of the model, the updates of an epoch and the number of samples that an epoch skips."""
     named = dict(model.named_parameters())
     sizes = {name: math.prod(named[name].shape) for name in set(named).difference(statistics_in(named))}
     fixed = sum(size for name, size in sizes.items() if named[name].stop_gradient)
@@ -137,14 +122,7 @@ def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, s
 
 
 def format_training(config: RunSettings, task: Task, state: TrainingState, updates: int) -> list[str]:
-    """Format the lines before the first step; see ``describe_training``.
-
-    Args:
-        config: the frozen configuration.
-        task: names the samples.
-        state: the parts of the training.
-        updates: number of the run's last update.
-    """
+    """Format the lines before the first of ``updates`` steps; see ``describe_training``."""
     precision, sampler = state.precision, state.sampler
     slow = "" if state.ema is None else state.ema.describe_first_weights(updates)
     lines = [describe_training(config, task, state.model, sampler), *filter(None, [precision.notice, slow])]

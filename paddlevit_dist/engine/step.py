@@ -36,11 +36,7 @@ COUNTS = "__counts__"  # key of a batch's normalizers, float64 (terms,), in the 
 
 
 class CountingCollate:
-    """The task's ``collate``, which also computes the batch's normalizers in the loader process.
-
-    Args:
-        task: provides ``collate``, ``counts`` and ``traits``.
-    """
+    """The task's ``collate``, which also computes the batch's normalizers in the loader process."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -72,10 +68,7 @@ class _PendingStep(NamedTuple):
     """An optimizer step in flight: its passes are queued, and the host does not know yet whether it is finite.
 
     Attributes:
-        batches: its micro-batches.
-        step: its position in the run.
         counts: global normalizers by loss term.
-        terms: loss terms of each micro-batch.
         buffers: running statistics from before the step.
         scale: the loss scale that its backward passes used.
     """
@@ -92,23 +85,18 @@ class TrainStep:
     """Runs optimizer steps: turns the micro-batches of each into new weights.
 
     A step whose loss or gradients are not finite, on any rank, is skipped: it changes neither weights, moments, buffers
-    nor the weight average. The norm of all gradients decides this; it is the only number of a step that the host waits
-    for. On a GPU the host waits after it has queued the passes of the next step. If the norm is not finite, it queues
-    these passes again. Norm, clipping, update and average are queued as few operations, because the GPU is otherwise
-    idle at that moment.
+    nor the weight average. The norm of all gradients decides this, the only number of a step that the host waits for.
+    On a GPU it waits after it has queued the passes of the next step, which it queues again if the norm is not finite.
+    Norm, clipping, update and average are few operations, because the GPU is otherwise idle at that moment.
 
     Args:
-        task: computes the loss terms.
         model: the data-parallel wrapper, or the bare model of a single process.
-        optimizer: updates the model's trainable parameters, see ``optimizer.build_optimizer``.
-        precision: autocast and loss scaling.
         seed: seeds dropout and other random operations of the forward passes.
         samples_per_update: samples of one step over all processes and micro-batches.
         accumulation_steps: micro-batches of one step on each rank.
         gradient_clip: largest norm of all gradients; None: gradients are not clipped.
         nan_guard: counts skipped steps and ends the run after too many; None: the first one ends the run.
         on_host: whether the model is in host memory; None: ask Paddle.
-        average: the weight average that each step moves; None: there is none.
 
     Attributes:
         finite: whether the last completed step changed the weights.
@@ -164,17 +152,12 @@ class TrainStep:
     ) -> list[StepResult]:
         """Launch one optimizer step. Every rank must call this.
 
+        Returns the result of this step on a CPU, and of the previous step, if any, on a GPU. Raises UserError if too
+        many consecutive steps were not finite (TRAIN.MAX_SKIPPED_UPDATES).
+
         Args:
-            batches: the step's micro-batches of this rank, ``accumulation_steps`` of them; ``collate``'s arrays as
-                tensors.
+            batches: this rank's ``accumulation_steps`` micro-batches, ``collate``'s arrays as tensors.
             step: position of the first micro-batch in the run.
-            learning_rate: learning rate of this step.
-
-        Returns:
-            On a CPU, the result of this step. On a GPU, the result of the previous step; empty if there is none.
-
-        Raises:
-            UserError: too many consecutive steps were not finite (TRAIN.MAX_SKIPPED_UPDATES).
         """
         counts = self._global_normalizers(batches)
         pending = self._run_passes(batches, step, counts)
@@ -197,13 +180,9 @@ class TrainStep:
         return results
 
     def flush(self) -> list[StepResult]:
-        """Wait for the step launched last, if its result is not known yet. Every rank must call this.
+        """Wait for the step launched last and return its result, if it is in flight. Every rank must call this.
 
-        Returns:
-            Its result; empty if no step is in flight.
-
-        Raises:
-            UserError: too many consecutive steps were not finite (TRAIN.MAX_SKIPPED_UPDATES).
+        Raises UserError if too many consecutive steps were not finite (TRAIN.MAX_SKIPPED_UPDATES).
         """
         if self._queued is None:
             return []
@@ -226,7 +205,6 @@ class TrainStep:
     def _run_passes(
         self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, counts: dict[str, Number]
     ) -> _PendingStep:
-        """Run the forward and backward pass of each micro-batch."""
         before = BufferSnapshot(self.buffers)
         outputs = []
         for micro, batch in enumerate(batches):
@@ -295,18 +273,10 @@ def compute_loss(
 ) -> paddle.Tensor:
     """Compute a micro-batch's part of the loss: the sum of weight x sum x processes / global count over all terms.
 
-    Data parallelism averages gradients over ranks. The factor ``processes`` cancels that average, so the
-    gradients equal the gradients of one process with the whole batch, even if ranks hold different numbers of samples.
-
-    Args:
-        terms: the loss terms of the micro-batch, by name.
-        counts: normalizers summed over all ranks and micro-batches, by name. A term without one is divided by its own
-            count and by ``accumulation_steps``.
-        accumulation_steps: micro-batches of one step on each rank.
-        processes: number of ranks.
-
-    Returns:
-        A scalar float tensor.
+    Data parallelism averages gradients over ranks. The factor ``processes`` cancels that average, so the gradients
+    equal those for one process with the whole batch, even if ranks hold different numbers of samples. ``counts`` are
+    summed over all ranks and micro-batches; a term without one is divided by its own count and by
+    ``accumulation_steps``. Returns a scalar float tensor.
     """
     parts = []
     for name, term in terms.items():
@@ -329,20 +299,11 @@ def accumulation_groups(batches: Iterator[Any], size: int, groups: int) -> Itera
 
 
 def synchronized_groups(loader: DeviceLoader, batches: Iterator[Any], size: int, groups: int) -> Iterator[list[Any]]:
-    """Yield the micro-batches of each of the next steps of a training run, which may be asked to stop.
+    """Yield lists of ``size`` micro-batches of this rank for each of the next steps, and stop if asked to.
 
-    Before the first step, ranks wait for each other and leave together if one is asked to stop. Later, only the
-    single process of a one-process run can leave while it waits for data, because other ranks may already be in a
-    collective.
-
-    Args:
-        loader: the loader that ``batches`` come from.
-        batches: micro-batches of this rank.
-        size: number of micro-batches of one step.
-        groups: number of steps.
-
-    Raises:
-        StopRequested: the run was asked to stop; on all ranks.
+    Before the first step, ranks wait for each other and leave together if one is asked to stop. Later, only the single
+    process of a one-process run can leave while it waits for data, because other ranks may already be in a collective.
+    Raises StopRequested, on all ranks.
     """
     lists = accumulation_groups(batches, size, groups)
     for number in range(groups):
@@ -364,10 +325,7 @@ def synchronized_groups(loader: DeviceLoader, batches: Iterator[Any], size: int,
 
 
 def step_seed(seed: int, update: int, rank_number: int, micro: int) -> int:
-    """Mix the position of a micro-batch into a seed in [0, 2**31), using SplitMix64's finalizer (Steele et al., 2014).
-
-    The seeds of neighboring positions are well spread over that range.
-    """
+    """Mix a micro-batch's position into a seed in [0, 2**31) by SplitMix64's finalizer (Steele et al., 2014)."""
     mask = (1 << 64) - 1
     state = 0
     for part in (seed, update, rank_number, micro):

@@ -6,12 +6,7 @@ from ..data.loader import DeviceLoader
 
 
 class EtaEstimator:
-    """Estimates the time left from the pace since the start of this process, without pauses, and the last evaluation.
-
-    Args:
-        updates: number of steps left.
-        evaluations: number of evaluations left.
-    """
+    """Estimates the time left from the pace of this process so far, without pauses, and the last evaluation."""
 
     def __init__(self, updates: int, evaluations: int) -> None:
         self._updates, self._evaluations = updates, evaluations
@@ -55,12 +50,7 @@ class EtaEstimator:
 class ThroughputMeter:
     """Throughput of one epoch and time spent waiting for data, since the last report and in total.
 
-    Args:
-        loader: counts the seconds spent waiting.
-
-    Attributes:
-        updates: steps since the start of the epoch.
-        waited: seconds spent waiting for data up to the last report.
+    ``updates``: steps since the start of the epoch; ``waited``: seconds spent waiting for data up to the last report.
     """
 
     def __init__(self, loader: DeviceLoader) -> None:
@@ -78,12 +68,8 @@ class ThroughputMeter:
     def finish(self, samples_per_update: int) -> tuple[float, float, float]:
         """Measure the time since the last report and start a new interval.
 
-        Args:
-            samples_per_update: samples of one step over all ranks.
-
-        Returns:
-            Samples per second over all ranks, share of the time that this rank waited for data (0 to 1), and the
-            seconds.
+        Returns samples per second over all ranks, share of the time that this rank waited for data (0 to 1), and the
+        seconds.
         """
         now = time.perf_counter()
         seconds = max(now - self._started, 1e-9)

@@ -58,7 +58,6 @@ class Trainer:
     parts without starting it.
 
     Args:
-        config: the frozen configuration.
         task: the task, built in the parent process together with its datasets.
         datasets: datasets by split: "train" and "val" for training ("val" is optional if nothing is evaluated), or
             DATA.SPLIT alone for an evaluation.
@@ -69,23 +68,16 @@ class Trainer:
     Attributes:
         model: the bare model, without the data-parallel wrapper.
         eval_dataset: the dataset that ``evaluator`` reads; missing if there is no such split.
-        evaluator: the evaluator of ``eval_dataset``.
-        heartbeat: reports to the watchdog what this rank is doing.
-        folder: the folder of the checkpoints.
         state: the parts that a checkpoint holds; ``sampler``, ``schedule``, ``precision``, ``optimizer``, ``ema`` and
             ``nan_guard`` are some of them. This and all that follow are set by ``prepare_training``.
-        loader: batches of training samples on the device.
         resume_state: the position and state that -resume and -pretrained give.
-        checkpointer: saves ``state``.
-        step: runs one optimizer step.
         batch_norm: "sync" or "local".
         updates_per_epoch: optimizer steps in one epoch.
         last_epoch: the epoch that this run ends with, from 1.
         hooks: called at each step, epoch and evaluation; set when the training starts, as is ``logger``.
-        logger: the hook that logs progress.
     """
 
-    eval_dataset: Any
+    eval_dataset: TransformedDataset
     evaluator: Evaluator
     logger: TrainingLogger
 
@@ -193,7 +185,6 @@ class Trainer:
             caching.on_weights_loaded(self.model, self.datasets, features)
 
     def _add_hooks(self) -> None:
-        """Build the hooks, in the order in which they are called."""
         train, epochs_left = self.config.TRAIN, range(self.sampler.epoch, self.last_epoch + 1)
         self.logger = TrainingLogger(
             self.config,
@@ -288,7 +279,6 @@ class Trainer:
         return values
 
     def _log_start(self) -> None:
-        """Log and record the run's settings and size, once training is sure to begin."""
         config, run_log = self.config, self.run_log
         start_run_log(config, run_log, self.task, self.datasets)
         log_resumption(self.resume_state, run_log)
@@ -345,7 +335,6 @@ class Trainer:
 
         Args:
             batches: the step's micro-batches of this rank.
-            epoch: the epoch, from 1.
             number: position of the step in the epoch, from 1.
         """
         left = self.config.TRAIN.NUM_EPOCHS - epoch
@@ -363,7 +352,6 @@ class Trainer:
         self.schedule.count_update()
 
     def _report(self, results: list[StepResult]) -> None:
-        """Call the hooks for the steps that have completed, oldest first."""
         if self.callbacks.queued_saves:
             self.callbacks.deliver_saved()
         for result in results:
@@ -375,7 +363,6 @@ class Trainer:
 
     @property
     def _stop_reason(self) -> str:
-        """Why a hook ends the training; empty if none does."""
         return next((hook.stop_reason for hook in self.hooks if hook.stop_reason), "")
 
     def save(self, evaluation_due: bool, epoch: int | None = None) -> None:
@@ -399,11 +386,7 @@ class Trainer:
         broadcast_statistics(self.model)
 
     def _save_and_stop(self) -> NoReturn:
-        """Save the state unless a checkpoint already has it, then end the run.
-
-        Raises:
-            Stopped: always.
-        """
+        """Save the state unless a checkpoint already has it, then raise Stopped."""
         if self.schedule.update != self._update_saved:
             self.save(evaluation_due=False)
         self.checkpointer.finish()

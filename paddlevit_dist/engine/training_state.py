@@ -1,7 +1,7 @@
 """The parts of a training run that a checkpoint saves and restores, and how they are built."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import paddle
 
@@ -10,10 +10,12 @@ from ..distributed import rank, recompute_layers, world_size
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
+from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import ParameterGrouping, Recomputable
 from ..tasks.task import Task
 from .low_rank_layers import add_low_rank_terms
 from .model_ema import ModelEma
+from .multi_tensor import Optimizer
 from .nan_guard import NonFiniteGuard
 from .optimizer import (
     OptimizerState,
@@ -35,16 +37,12 @@ class TrainingState(NamedTuple):
         model: the bare model, without the data-parallel wrapper.
         optimizer: a Paddle optimizer, perhaps with a fused step.
         ema: the average of the weights; None: TRAIN.MODEL_EMA is off.
-        precision: autocast and loss scaling.
-        nan_guard: counts skipped steps.
-        sampler: the order of the training samples, and the position in it.
-        schedule: the learning rate of every step.
         undecayed: names of parameters with two or more axes that have no weight decay.
         shards: which rank keeps which part of optimizer and average; None: every rank keeps all.
     """
 
     model: paddle.nn.Layer
-    optimizer: Any
+    optimizer: Optimizer
     ema: ModelEma | None
     precision: TrainingPrecision
     nan_guard: NonFiniteGuard
@@ -68,7 +66,7 @@ class TrainingState(NamedTuple):
         self.schedule.load_state_dict({"update": self.sampler.updates_made})
 
 
-def build_sampler(config: RunSettings, samples: Any) -> TrainingSampler:
+def build_sampler(config: RunSettings, samples: TransformedDataset) -> TrainingSampler:
     """Build the sampler of this rank over the training samples."""
     return TrainingSampler(
         samples,
@@ -91,16 +89,8 @@ def build_training_state(
 ) -> TrainingState:
     """Build schedule, optimizer, weight average and guard for a model, which is frozen and compiled as configured.
 
-    Args:
-        config: the frozen configuration.
-        task: chooses parameter groups and recomputed layers.
-        model: the bare model with its initial weights.
-        sampler: the order of the training samples.
-        log: receives log lines.
-        explain_not_finite: functions that analyze a step that is not finite, see ``NonFiniteGuard``.
-
-    Raises:
-        UserError: the warm-up is as long as the run, or a setting does not apply to this model.
+    ``model`` has its initial weights; ``explain_not_finite``: see ``NonFiniteGuard``. Raises UserError if the warm-up
+    is as long as the run, or a setting does not apply to this model.
     """
     train = config.TRAIN
     schedule = _build_schedule(config, sampler)

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..checkpoint.download import silent
 from ..commands.parser import CommandParser, at_least, choice, image_size
@@ -17,23 +17,23 @@ from ..runtime.printing import one_line
 from .descriptions import build_paddlex_description, require_exportable, to_yaml
 from .differences import LARGEST, OutputDifference, compare, require_small
 
+if TYPE_CHECKING:
+    from paddle import nn
+
+    from ..tasks.step_types import ExportParts
+    from .foreign_weights import Size
+
 FORMATS = ("paddle", "onnx", "onnxruntime")
 _OUTPUTS = ("logits", "probabilities")
 _INPUTS = ("float", "uint8")
 
 
 class TrainedModel(NamedTuple):
-    """Model with its weights, and the information needed to use it.
+    """Model with its weights, and the information needed to use it."""
 
-    Attributes:
-        model: the model in evaluation mode.
-        about: content of ``OUT.about.yaml``; "input_shape" is (None, channels, ...), for "input_type" float.
-        parts: ``ExportParts`` of its task; None: no run of this package trained the weights.
-    """
-
-    model: Any
-    about: dict[str, Any]
-    parts: Any = None
+    model: "nn.Layer"  # in evaluation mode
+    about: dict[str, Any]  # content of ``OUT.about.yaml``; "input_shape" is (None, channels, ...), for float inputs
+    parts: "ExportParts | None" = None  # of its task; None: no run of this package trained the weights
 
 
 def run(words: list[str]) -> None:
@@ -122,7 +122,7 @@ def _parse(words: list[str]) -> Any:
 def load_trained_model(
     source: str,
     name: str | None = None,
-    image_size: Any = None,
+    image_size: "Size" = None,
     in_channels: int | None = None,
     part: str | None = None,
     words: Sequence[str] = (),
@@ -182,12 +182,8 @@ def load_trained_model(
     return TrainedModel(exported, about, parts)
 
 
-def _parse_size(key: str, size: Any) -> Any:
-    """Return the value of the key that sets the size of the input.
-
-    Raises:
-        UserError: ``size`` is (height, width), and the run's images are square.
-    """
+def _parse_size(key: str, size: "Size") -> Any:
+    """Return the value of the key that sets the input's size; UserError for (height, width) of square images."""
     from ..settings.table import keys
 
     if keys()[key].many:
@@ -198,7 +194,7 @@ def _parse_size(key: str, size: Any) -> Any:
 
 
 def _load_foreign_weights(
-    source: str, name: str, image_size: Any, in_channels: int | None, part: str | None
+    source: str, name: str, image_size: "Size", in_channels: int | None, part: str | None
 ) -> TrainedModel:
     """Load weights of another program into a registered model, with the preprocessing that they expect, if known."""
     import paddle
@@ -237,7 +233,7 @@ def _load_foreign_weights(
     return TrainedModel(model, facts, parts and parts[1])
 
 
-def _describe_model(name: str, weights: str, model: Any, parts: Any) -> dict[str, Any]:
+def _describe_model(name: str, weights: str, model: "nn.Layer", parts: "ExportParts | None") -> dict[str, Any]:
     size = parts and parts.size
     shape = [None, parts.channels if parts else model.in_channels, *(model.image_size if size is None else size)]
     num_classes = getattr(model, "num_classes", 1)  # a network that no ``create_model`` built may have none
@@ -245,11 +241,7 @@ def _describe_model(name: str, weights: str, model: Any, parts: Any) -> dict[str
 
 
 def _require_tensors(name: str) -> None:
-    """Check that all inputs of a model are tensors.
-
-    Raises:
-        UserError: the model is a sparse network.
-    """
+    """Check that all inputs of a model are tensors; raises a UserError for a sparse network."""
     from ..registry.lookup import MODELS
 
     if str(MODELS.get(name)).startswith("paddlevit_dist.points."):
@@ -260,11 +252,7 @@ def _require_tensors(name: str) -> None:
 
 
 def check_output(output: str) -> Path:
-    """Return the common path of the exported files.
-
-    Raises:
-        UserError: the path is a folder.
-    """
+    """Return the common path of the exported files; raises a UserError if it is a folder."""
     path = Path(output).expanduser()
     if path.is_dir() or not path.name or output.endswith(os.sep):
         raise UserError(f"export: {output} is a folder: add a file name, such as {path / 'model'}")
@@ -330,7 +318,7 @@ def export(
     return difference
 
 
-def _inputs(batch: int, about: dict[str, Any], parts: Any) -> dict[str, Any]:
+def _inputs(batch: int, about: dict[str, Any], parts: "ExportParts") -> dict[str, Any]:
     """Make random inputs of an exported model, by name."""
     import numpy as np
 
@@ -345,7 +333,13 @@ def _inputs(batch: int, about: dict[str, Any], parts: Any) -> dict[str, Any]:
 
 
 def _write_model(
-    model: Any, path: Path, kind: str, precision: str, parts: Any, names: Sequence[str], about: dict[str, Any]
+    model: "nn.Layer",
+    path: Path,
+    kind: str,
+    precision: str,
+    parts: "ExportParts",
+    names: Sequence[str],
+    about: dict[str, Any],
 ) -> Callable[[dict[str, Any]], list[Any]]:
     """Write the model's files; return a function that computes outputs with them."""
     import paddle
@@ -377,13 +371,7 @@ def _write_model(
 
 @contextlib.contextmanager
 def _explain_truncated_files(folder: Path) -> Iterator[None]:
-    """Replace Paddle's errors on truncated files by the error of a full disk.
-
-    Paddle does not check its writes, and fails later when it reads the files.
-
-    Raises:
-        OSError: the disk of the folder is full.
-    """
+    """Replace Paddle's late errors on truncated files, which it writes unchecked, by an OSError if the disk is full."""
     try:
         yield
     except Exception:
@@ -394,7 +382,7 @@ def _explain_truncated_files(folder: Path) -> Iterator[None]:
         raise
 
 
-def _outputs(model: Any, inputs: dict[str, Any]) -> list[Any]:
+def _outputs(model: "nn.Layer", inputs: dict[str, Any]) -> list[Any]:
     import paddle
 
     with paddle.no_grad():
@@ -402,7 +390,7 @@ def _outputs(model: Any, inputs: dict[str, Any]) -> list[Any]:
     return [part.numpy() for part in (result if isinstance(result, (list, tuple)) else [result])]
 
 
-def _with_softmax(model: Any) -> Any:
+def _with_softmax(model: "nn.Layer") -> Any:
     from paddle import nn
 
     classifier = nn.Sequential(model, nn.Softmax(axis=-1))

@@ -1,9 +1,8 @@
 """Description files of an exported model: YAML for users and programs, and the content of PaddleX's ``inference.yml``.
 
-``inference.yml`` selects a predictor of PaddleX and its pre- and postprocessing.
-
-Source: ``paddlex/inference/models/image_classification/predictor.py`` of PaddleX 3, which reads Global, PreProcess
-and PostProcess, and selects its predictor by the model's name alone, from a list of names.
+``inference.yml`` selects a predictor of PaddleX and its pre- and postprocessing. Source:
+``paddlex/inference/models/image_classification/predictor.py`` of PaddleX 3, which reads Global, PreProcess and
+PostProcess, and selects its predictor by the model's name alone, from a list of names.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -71,17 +70,13 @@ def _numbers_on_one_line(dumper: yaml.SafeDumper, values: Any) -> yaml.Node:
 _PlainDumper.add_representer(list, _numbers_on_one_line)
 
 
-def to_yaml(content: Any) -> str:
+def to_yaml(content: object) -> str:
     """Format plain values as YAML, in their order."""
     return yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 def require_exportable(task: "Task") -> "Exportable":
-    """Return the aspect of a task that exports its models.
-
-    Raises:
-        UserError: the task cannot export.
-    """
+    """Return the aspect of a task that exports its models; raises a UserError if it cannot."""
     from ..tasks.aspects import get_aspect
     from ..tasks.protocols import Exportable
 

@@ -2,24 +2,21 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # Differences relative to the largest output: float32 is summed in different orders, float16 has 11 bits.
 LARGEST = {"float32": 1e-4, "float16": 5e-2}
 
 
 class OutputDifference(NamedTuple):
-    """Difference between the outputs of two models.
+    """Difference between the outputs of two models."""
 
-    Attributes:
-        absolute: largest absolute difference; infinite if an output is not finite.
-        largest: largest absolute output.
-        of: what was compared, in words; "": all outputs.
-    """
-
-    absolute: float
-    largest: float
-    of: str = ""
+    absolute: float  # largest absolute difference; infinite if an output is not finite
+    largest: float  # largest absolute output
+    of: str = ""  # what was compared, in words; "": all outputs
 
     def __str__(self) -> str:
         by = f"at most {self.absolute:.1e}" if math.isfinite(self.absolute) else "infinity: some are not finite"
@@ -31,16 +28,13 @@ class OutputDifference(NamedTuple):
 
 
 def compare(
-    expected: Sequence[Any],
-    actual: Sequence[Any],
-    differ: Callable[[Sequence[Any], Sequence[Any]], tuple[float, str]] | None = None,
+    expected: "Sequence[np.ndarray]",
+    actual: "Sequence[np.ndarray]",
+    differ: "Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], tuple[float, str]] | None" = None,
 ) -> OutputDifference:
-    """Compute the difference of outputs.
+    """Compute the difference of outputs of the trained and of the exported model.
 
-    Args:
-        expected: arrays of the trained model.
-        actual: arrays of the exported model.
-        differ: the task's comparison, see ``ExportParts.difference``; None compares all numbers.
+    ``differ`` is the task's comparison, see ``ExportParts.difference``; None compares all numbers.
     """
     import numpy as np
 
@@ -53,12 +47,9 @@ def compare(
 
 
 def require_small(difference: OutputDifference, precision: str, output: str) -> None:
-    """Check that an exported model computes what the trained model computes, up to rounding.
+    """Raise a RuntimeError unless an exported model computes what the trained model computes, up to rounding.
 
     With a comparison of the task, any finite difference passes: rounding may select other objects.
-
-    Raises:
-        RuntimeError: the difference is larger.
     """
     if not (difference.of and math.isfinite(difference.absolute)) and not difference.is_rounding(precision):
         raise RuntimeError(

@@ -15,15 +15,10 @@ _EXPECTED = (
 
 
 class ExportedModel(NamedTuple):
-    """An exported model.
+    """An exported model."""
 
-    Attributes:
-        file: the ONNX file, or the file of Paddle's parameters.
-        about: the description that ``export`` wrote; empty for models of other programs.
-    """
-
-    file: Path
-    about: dict[str, Any]
+    file: Path  # the ONNX file, or the file of Paddle's parameters
+    about: dict[str, Any]  # the description that ``export`` wrote; empty for models of other programs
 
     @property
     def is_onnx(self) -> bool:
@@ -72,7 +67,7 @@ def find_exported(source: str) -> ExportedModel:
         raise UserError(f"{description}: cannot be read: {error}; export the model again or remove the file") from error
 
 
-def as_mapping(value: Any) -> dict[str, Any]:
+def as_mapping(value: object) -> dict[str, Any]:
     """Return a dict unchanged, and an empty dict for any other value."""
     return value if isinstance(value, dict) else {}
 

@@ -8,12 +8,14 @@ from .descriptions import require_exportable
 if TYPE_CHECKING:
     from ..images.classification.settings import ClassificationSettings
 
+Size = int | tuple[int, int] | None  # pixels of a side, or (height, width)
 
-def make_classifier_parts(source: str, name: str, image_size: Any, in_channels: int | None) -> tuple[Any, Any]:
+
+def make_classifier_parts(source: str, name: str, image_size: Size, in_channels: int | None) -> tuple[Any, Any]:
     """Return the ``Exportable`` of a classifier without a run and its ``ExportParts``, and the size of its images.
 
-    Both are None, and the size is unchanged, if it is unknown what the weights expect of images, or
-    if these are neither square nor of one or three channels.
+    Both are None, and the size is unchanged, if it is unknown what the weights expect of images, or if these are
+    neither square nor of one or three channels.
     """
     from .. import settings
     from ..images.expected_input import find_expected_input
@@ -44,7 +46,7 @@ def find_class_names(source: str, number: int) -> dict[str, Any]:
     return {"classes": names} if names is not None and len(names) == number else {}
 
 
-def make_detector_parts(source: str, name: str, image_size: Any) -> tuple[Any, Any]:
+def make_detector_parts(source: str, name: str, image_size: Size) -> tuple[Any, Any]:
     """Return the ``Exportable`` of a detector without a run, with default settings, and its ``ExportParts``.
 
     Raises:

@@ -21,17 +21,11 @@ _GPU_PROVIDER, _CPU_PROVIDER = "CUDAExecutionProvider", "CPUExecutionProvider"
 
 
 class TensorSpec(NamedTuple):
-    """Name, shape and type of an input or output.
+    """Name, shape and type of an input or output."""
 
-    Attributes:
-        name: name in the file.
-        shape: a dimension of any length is None; None for a shape that the file does not specify.
-        dtype: "float32", "float16", or the file's name of another type, such as "uint8".
-    """
-
-    name: str
-    shape: tuple[int | None, ...] | None
-    dtype: str
+    name: str  # in the file
+    shape: tuple[int | None, ...] | None  # a dimension of any length is None; None: the file does not specify it
+    dtype: str  # "float32", "float16", or the file's name of another type, such as "uint8"
 
     def __str__(self) -> str:
         lengths = "of any shape" if self.shape is None else format_shape(self.shape)
@@ -45,31 +39,19 @@ def format_shape(shape: tuple[int | None, ...]) -> str:
 
 
 class ExportedFunction(NamedTuple):
-    """An exported model as a function.
-
-    Attributes:
-        inputs: specification of the inputs.
-        outputs: specification of the outputs.
-        about: the description that ``export`` wrote; empty for models of other programs.
-        computed_by: library and device.
-        note: a warning about the device, or "".
-        run: inputs in order, on the device, and indices of outputs -> these outputs, float32.
-    """
+    """An exported model as a function."""
 
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
-    about: dict[str, Any]
-    computed_by: str
-    note: str
+    about: dict[str, Any]  # the description that ``export`` wrote; empty for models of other programs
+    computed_by: str  # library and device
+    note: str  # a warning about the device, or ""
+    #: inputs in order, on the device, and indices of outputs -> these outputs, float32
     run: Callable[[Sequence[paddle.Tensor], Sequence[int]], list[paddle.Tensor]]
 
 
 def load(model: ExportedModel) -> ExportedFunction:
-    """Load an exported model as a function.
-
-    Raises:
-        UserError: the files are damaged, or a package is missing.
-    """
+    """Load an exported model as a function; raises a UserError if files are damaged or a package is missing."""
     return _load_onnx(model) if model.is_onnx else _load_paddle(model)
 
 

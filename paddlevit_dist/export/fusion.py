@@ -8,18 +8,21 @@ differs. Other runtimes do not support the domain "com.microsoft" and need the p
 import contextlib
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .graph import DOMAIN, OnnxGraph, PatternMismatch, WeightedProduct, attributes, require
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
 
 _VERSION = 1
 _CHANNELS_FIRST, _CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # from (batch, height, width, channels), and back
 _SPLIT_HEADS = (0, 2, 1, 3)  # (batch, tokens, heads, head_dim) to (batch, heads, tokens, head_dim), and back
 
 
-def fuse(model: Any) -> Any:
+def fuse(model: "ModelProto") -> "ModelProto":
     """Rewrite a simplified model of fixed image size for onnxruntime; ``model`` is changed.
 
     Only patterns of image transformers are rewritten.
@@ -47,7 +50,7 @@ def fuse(model: Any) -> Any:
 # ---- GELU --------------------------------------------------------------------------------------------------------
 
 
-def _gelu(graph: OnnxGraph, erf: Any) -> None:
+def _gelu(graph: OnnxGraph, erf: "NodeProto") -> None:
     """Replace x * (erf(x / sqrt 2) + 1) * 0.5, with factors in any order, by Gelu."""
     division = graph.producer(erf.input[0], "Div", "Mul")
     require(graph.is_number(division.input[1], (2.0 if division.op_type == "Div" else 0.5) ** 0.5))
@@ -67,7 +70,7 @@ def _gelu(graph: OnnxGraph, erf: Any) -> None:
     graph.insert([gelu], division, instead_of=nodes)
 
 
-def _bias_of_gelu(graph: OnnxGraph, gelu: Any) -> None:
+def _bias_of_gelu(graph: OnnxGraph, gelu: "NodeProto") -> None:
     """Replace Gelu of a sum with a bias by BiasGelu."""
     add = graph.producer(gelu.input[0], "Add")
     require(graph.reader(add.output[0]) is gelu)
@@ -87,7 +90,7 @@ class _HeadColumns(NamedTuple):
     num_heads: int
 
 
-def _attention(graph: OnnxGraph, softmax: Any) -> None:
+def _attention(graph: OnnxGraph, softmax: "NodeProto") -> None:
     """Replace softmax(scale q k^T) v, where q, k, v have constant weights, by MultiHeadAttention.
 
     The bias of the keys is dropped: it adds one number to all logits of a query, which does not change softmax. The
@@ -154,11 +157,8 @@ def _heads(graph: OnnxGraph, name: str) -> _HeadColumns:
 # ---- norms -------------------------------------------------------------------------------------------------------
 
 
-def _sum_before_norm(graph: OnnxGraph, norm: Any, ranks: dict[str, int]) -> None:
-    """Replace LayerNormalization of a residual sum by SkipLayerNormalization, which also returns the sum.
-
-    The operator requires (batch, tokens, channels).
-    """
+def _sum_before_norm(graph: OnnxGraph, norm: "NodeProto", ranks: dict[str, int]) -> None:
+    """Replace LayerNormalization of a residual sum (batch, tokens, channels) by SkipLayerNormalization."""
     add = graph.producer(norm.input[0], "Add")
     require(len(norm.input) >= 3 and len(norm.output) == 1)
     require(ranks.get(add.output[0]) == 3 and attributes(norm).get("axis", -1) in (-1, 2))
@@ -204,7 +204,7 @@ def _order(graph: OnnxGraph) -> None:
 # ---- patches, tokens and biases around the blocks -----------------------------------------------------------------
 
 
-def _patches(graph: OnnxGraph, conv: Any, height: int, width: int) -> tuple[np.ndarray, int, int, int]:
+def _patches(graph: OnnxGraph, conv: "NodeProto", height: int, width: int) -> tuple[np.ndarray, int, int, int]:
     """Return weight (out, channels, side, side), rows, columns and side of a convolution of adjacent square patches."""
     facts, weight = attributes(conv), graph.constant(conv.input[1])
     require(weight.ndim == 4)
@@ -217,7 +217,7 @@ def _patches(graph: OnnxGraph, conv: Any, height: int, width: int) -> tuple[np.n
 
 def _insert_product(
     graph: OnnxGraph,
-    conv: Any,
+    conv: "NodeProto",
     images: str,
     split: Sequence[int],
     permutation: Sequence[int],
@@ -249,11 +249,8 @@ def _insert_product(
     graph.sweep()
 
 
-def _multiply_patches(graph: OnnxGraph, conv: Any) -> None:
-    """Replace a convolution of adjacent patches by one product of patches.
-
-    Its input (batch, height, width, channels) is transposed before, and its output after the convolution.
-    """
+def _multiply_patches(graph: OnnxGraph, conv: "NodeProto") -> None:
+    """Replace a convolution of adjacent patches, (batch, height, width, channels), by one product of patches."""
     before = graph.producer(conv.input[0], order=_CHANNELS_FIRST)
     after = graph.reader(conv.output[0], order=_CHANNELS_LAST)
     source = graph.producer(before.input[0], "Reshape")
@@ -272,7 +269,7 @@ def _multiply_patches(graph: OnnxGraph, conv: Any) -> None:
     )
 
 
-def _multiply_first_patches(graph: OnnxGraph, conv: Any) -> None:
+def _multiply_first_patches(graph: OnnxGraph, conv: "NodeProto") -> None:
     """Replace the patch embedding, a convolution of (batch, channels, height, width), by one product of patches."""
     require(conv.input[0] in graph.inputs)
     flat = graph.reader(conv.output[0], "Reshape")
@@ -294,7 +291,7 @@ def _multiply_first_patches(graph: OnnxGraph, conv: Any) -> None:
     )
 
 
-def _carry_bias_through_depthwise(graph: OnnxGraph, conv: Any) -> None:
+def _carry_bias_through_depthwise(graph: OnnxGraph, conv: "NodeProto") -> None:
     """Move the bias of a linear layer through a depthwise convolution into the bias of the next GELU.
 
     A constant image, convolved with zero padding, gives a constant map (height, width, channels) that differs at the
@@ -336,11 +333,8 @@ def _map_of_constant(weight: np.ndarray, bias: np.ndarray, height: int, width: i
     return total * bias.astype(np.float64)
 
 
-def _pad_with_tokens(graph: OnnxGraph, concat: Any) -> None:
-    """Replace learned tokens in front of the patches by zeros, and add the tokens to the constant positions.
-
-    This avoids the computation of shapes.
-    """
+def _pad_with_tokens(graph: OnnxGraph, concat: "NodeProto") -> None:
+    """Replace learned tokens before the patches by zeros and larger positions, without a computation of shapes."""
     add, (*fronts, patches) = graph.reader(concat.output[0], "Add"), concat.input
     require(attributes(concat)["axis"] == 1 and len(fronts) > 0)
     tokens = [graph.constant(graph.producer(name, "Expand").input[0]) for name in fronts]
@@ -363,16 +357,13 @@ _ELEMENTWISE = ("Add", "Mul", "Div", "Erf", "Gelu")
 
 
 def _move_slices_up(graph: OnnxGraph) -> None:
-    """Compute only the tokens that are read.
-
-    A slice of tokens moves in front of all nodes that compute tokens independently, and in attention to the queries.
-    """
+    """Compute only the tokens that are read: slices move before nodes that compute tokens independently."""
     _merge_slices(graph)
     while graph.apply("Slice", _move_slice_up):
         _merge_slices(graph)
 
 
-def _move_slice_up(graph: OnnxGraph, slice_node: Any) -> None:
+def _move_slice_up(graph: OnnxGraph, slice_node: "NodeProto") -> None:
     require(len(slice_node.input) > 3 and graph.constant(slice_node.input[3]).tolist() == [1])
     source = graph.producer(slice_node.input[0], *_TOKENS_FIRST, *_ELEMENTWISE)
     require(graph.reader(slice_node.input[0]) is slice_node and len(source.output) == 1)
@@ -394,7 +385,7 @@ def _merge_slices(graph: OnnxGraph) -> None:
     """Merge equal slices of a value."""
     results: dict[tuple[Any, ...], str] = {}
 
-    def merge(graph: OnnxGraph, slice_node: Any) -> None:
+    def merge(graph: OnnxGraph, slice_node: "NodeProto") -> None:
         key = (slice_node.input[0], *(tuple(graph.constant(name).tolist()) for name in slice_node.input[1:]))
         if key in results and slice_node.output[0] not in graph.outputs:
             graph.insert([], slice_node, instead_of=[slice_node])

@@ -2,9 +2,12 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
 
 DOMAIN = "com.microsoft"  # domain of onnxruntime's operators
 
@@ -14,40 +17,29 @@ class PatternMismatch(Exception):
 
 
 def require(condition: bool) -> None:
-    """Check a condition of a rule.
-
-    Raises:
-        PatternMismatch: the condition is false.
-    """
+    """Check a condition of a rule; raises ``PatternMismatch`` if it is false."""
     if not condition:
         raise PatternMismatch
 
 
 class WeightedProduct(NamedTuple):
-    """Product ``x @ weight + bias`` in a graph.
+    """Product ``x @ weight + bias`` in a graph."""
 
-    Attributes:
-        source: name of x.
-        weight: (in, out).
-        bias: (out,), or None.
-        product: the node MatMul.
-    """
-
-    source: str
-    weight: np.ndarray
-    bias: np.ndarray | None
-    product: Any
+    source: str  # name of x
+    weight: np.ndarray  # (in, out)
+    bias: np.ndarray | None  # (out,)
+    product: "NodeProto"  # MatMul
 
 
 class OnnxGraph:
-    """Editable graph of ``model``, an ``onnx.ModelProto``, which this object changes.
+    """Editable graph of ``model``, which this object changes.
 
-    Values are named; a value that no node computes is an input or a constant. ``sweep`` drops nodes without readers.
-    A rule is a function of the graph and a node: it first queries the nodes around, where each query may raise
+    Values are named; a value that no node computes is an input or a constant. ``sweep`` drops nodes without readers. A
+    rule is a function of the graph and a node: it first queries the nodes around, where each query may raise
     ``PatternMismatch`` to end it, and then changes the graph.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: "ModelProto") -> None:
         from onnx import numpy_helper
 
         self.model = model
@@ -68,15 +60,10 @@ class OnnxGraph:
     # ---- reading -----------------------------------------------------------------------------------------------
 
     def producer(self, name: str, *kinds: str, order: Sequence[int] | None = None) -> Any:
-        """Return the node that computes a value.
+        """Return the node that computes a value, of an allowed kind (none given: any).
 
-        Args:
-            name: the value.
-            kinds: allowed operators; empty: any.
-            order: the node has to be a Transpose to this order of axes.
-
-        Raises:
-            PatternMismatch: no node computes the value, or the node does not fit.
+        With ``order``, it has to be a Transpose to this order of axes. ``PatternMismatch``: no node does, or it does
+        not fit.
         """
         return _check(next((node for node in self.nodes if name in node.output), None), kinds, order)
 
@@ -91,11 +78,7 @@ class OnnxGraph:
         return [None, *nodes] if name in self.outputs else nodes
 
     def constant(self, name: str) -> np.ndarray:
-        """Return a constant by name.
-
-        Raises:
-            PatternMismatch: the value is not a constant.
-        """
+        """Return a constant by name; raises ``PatternMismatch`` if the value is not a constant."""
         require(name in self.constants)
         return self.constants[name]
 
@@ -104,12 +87,8 @@ class OnnxGraph:
         value = self.constants.get(name)
         return value is not None and value.size == 1 and abs(float(value.item()) - number) < 1e-6
 
-    def bias_index(self, add: Any) -> int:
-        """Return the index of the input of an addition that is a constant (channels,).
-
-        Raises:
-            PatternMismatch: neither or both are.
-        """
+    def bias_index(self, add: "NodeProto") -> int:
+        """Return the index of an addition's input that is a constant (channels,); ``PatternMismatch``: none or both."""
         places = [n for n, name in enumerate(add.input) if name in self.constants and self.constants[name].ndim == 1]
         require(len(places) == 1)
         return places[0]
@@ -152,7 +131,7 @@ class OnnxGraph:
         names = [self._new_name(kind) for _ in range(outputs)] if isinstance(outputs, int) else list(outputs)
         return helper.make_node(kind, list(inputs), names, name=self._new_name(kind), **attributes)
 
-    def insert(self, nodes: Sequence[Any], before: Any, instead_of: Sequence[Any] = ()) -> None:
+    def insert(self, nodes: "Sequence[NodeProto]", before: "NodeProto", instead_of: "Sequence[NodeProto]" = ()) -> None:
         """Insert ``nodes`` in order in front of the node ``before``, and remove the nodes ``instead_of``."""
         index = next(number for number, node in enumerate(self.nodes) if node is before)
         self.nodes[index:index] = nodes
@@ -208,18 +187,17 @@ def _check(node: Any, kinds: Sequence[str], order: Sequence[int] | None) -> Any:
     return node
 
 
-def attributes(node: Any) -> dict[str, Any]:
+def attributes(node: "NodeProto") -> dict[str, Any]:
     """Return a node's attributes as plain values."""
     from onnx import helper
 
     return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
-def simplify(model: Any) -> Any:
+def simplify(model: "ModelProto") -> Any:
     """Drop redundant nodes of a converter: copies, constants as nodes, arithmetic of constants, additions of 0.
 
-    Args:
-        model: an ``onnx.ModelProto``; it is changed.
+    The model is changed.
     """
     graph = OnnxGraph(model)
     originals: dict[str, str] = {}  # copy -> original
@@ -240,14 +218,14 @@ def simplify(model: Any) -> Any:
     return graph.finish()
 
 
-def _is_constant(node: Any, graph: OnnxGraph) -> bool:
+def _is_constant(node: "NodeProto", graph: OnnxGraph) -> bool:
     """Return whether a node has only constant inputs; nodes whose result makes the file larger do not count."""
     if node.op_type in ("Expand", "ConstantOfShape") or any(name in graph.outputs for name in node.output):
         return False
     return all(name in graph.constants for name in node.input if name)
 
 
-def _evaluate(node: Any, graph: OnnxGraph) -> list[np.ndarray]:
+def _evaluate(node: "NodeProto", graph: OnnxGraph) -> list[np.ndarray]:
     from onnx import numpy_helper
     from onnx.reference import ReferenceEvaluator
 
@@ -258,12 +236,12 @@ def _evaluate(node: Any, graph: OnnxGraph) -> list[np.ndarray]:
     return [np.asarray(value) for value in evaluator.run(None, values)]
 
 
-def _adds_nothing(node: Any, graph: OnnxGraph) -> bool:
+def _adds_nothing(node: "NodeProto", graph: OnnxGraph) -> bool:
     value = graph.constants.get(node.input[1]) if node.op_type == "Add" else None
     return value is not None and value.size == 1 and not value.any()
 
 
-def _merge_bias(graph: OnnxGraph, conv: Any) -> None:
+def _merge_bias(graph: OnnxGraph, conv: "NodeProto") -> None:
     """Merge an Add of (1, channels, 1, ...) after a Conv into the Conv's bias."""
     require(len(conv.input) == 2)
     after = graph.reader(conv.output[0], "Add")
@@ -274,12 +252,10 @@ def _merge_bias(graph: OnnxGraph, conv: Any) -> None:
     graph.insert([], conv, instead_of=[after])
 
 
-def fix_shapes(model: Any, run: Callable[[Any, int], dict[str, np.ndarray]]) -> Any:
-    """Write shapes that depend on the batch only as constants, with -1 for the batch.
+def fix_shapes(model: "ModelProto", run: Callable[[Any, int], dict[str, np.ndarray]]) -> Any:
+    """Write shapes that depend on the batch only as constants, with -1 for the batch; the simplified model is changed.
 
-    Args:
-        model: a simplified ``onnx.ModelProto``; it is changed.
-        run: (model, batch size) -> all outputs by name.
+    ``run``: (model, batch size) -> all outputs by name.
     """
     from onnx import ValueInfoProto
 

@@ -1,12 +1,15 @@
 """Conversion of an ONNX graph to float16, with float32 where 11 bits are too few."""
 
 from collections.abc import Mapping, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..runtime.errors import UserError
 from .graph import DOMAIN, OnnxGraph
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
 
 _FLOAT_INPUTS = {"Resize": (1, 2)}  # inputs of an operator that stay float32
 _SELECTION, _SAMPLING = "TopK", "GridSample"
@@ -14,19 +17,13 @@ _SHAPE = "Shape"  # accepts any type
 _BEGINS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization", _SHAPE)
 
 
-def to_float16(model: Any, types: Mapping[str, int]) -> Any:
-    """Convert weights, input and all values to float16; the outputs stay float32.
+def to_float16(model: "ModelProto", types: Mapping[str, int]) -> Any:
+    """Convert weights, input and all values to float16; the outputs stay float32. The model is changed.
 
     Sums in products, norms and softmax are float32 in onnxruntime's GPU kernels. A network that selects its best
     objects computes boxes, scores and sampling points in float32, from the last product on: in float16 half of the
-    boxes would be pixels away, and too many scores equal.
-
-    Args:
-        model: an ``onnx.ModelProto``; it is changed.
-        types: element types by name, at least of values that are not floating-point numbers; see ``value_types``.
-
-    Raises:
-        UserError: a weight is too large for float16.
+    boxes would be pixels away, and too many scores equal. ``types`` are the element types by name, at least of values
+    that are not floating-point numbers; see ``value_types``. Raises UserError: a weight is too large for float16.
     """
     from onnx import TensorProto
     from onnx.helper import np_dtype_to_tensor_dtype
@@ -36,7 +33,7 @@ def to_float16(model: Any, types: Mapping[str, int]) -> Any:
     whole = {output for op in single.values() for output in op.output}  # values that are float32
     converted: dict[tuple[str, bool], str] = {}
 
-    def convert_value(name: str, is_single: bool, before: Any) -> str:
+    def convert_value(name: str, is_single: bool, before: "NodeProto") -> str:
         """Convert the value or constant ``name`` to the precision of the node ``before``."""
         constant = graph.constants.get(name)
         kind = types.get(name, TensorProto.FLOAT) if constant is None else np_dtype_to_tensor_dtype(constant.dtype)
@@ -89,7 +86,7 @@ def _half(name: str, values: np.ndarray) -> np.ndarray:
     return half
 
 
-def value_types(model: Any) -> dict[str, int]:
+def value_types(model: "ModelProto") -> dict[str, int]:
     """Return the element types of the values whose type ONNX can infer."""
     from onnx import shape_inference
 
@@ -98,10 +95,7 @@ def value_types(model: Any) -> dict[str, int]:
 
 
 def _find_float32_nodes(graph: OnnxGraph) -> dict[int, Any]:
-    """Find the nodes that stay float32, by id, in a network that selects objects.
-
-    These are sampling nodes, and all nodes between a product and sampling points, integers, selections or outputs.
-    """
+    """Find the float32 nodes, by id, of a network that selects objects: from a product to points, integers, outputs."""
     from onnx import TensorProto
 
     selections = [op for op in graph.nodes if op.op_type == _SELECTION]

@@ -4,7 +4,7 @@ import importlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from .descriptions import to_yaml
 from .fusion import fuse
 from .graph import fix_shapes, simplify
 from .half import to_float16, value_types
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto
 
 OPSET = 17  # the first with LayerNormalization
 _PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")
@@ -43,7 +46,7 @@ def require_packages() -> None:
 def to_onnx(
     prefix: Path, inputs: Callable[[int], dict[str, np.ndarray]], *, is_fused: bool, is_half: bool, names: Sequence[str]
 ) -> Any:
-    """Convert Paddle's inference model ``prefix.*`` to an ``onnx.ModelProto``.
+    """Convert Paddle's inference model ``prefix.*``.
 
     Args:
         prefix: common path of Paddle's files.
@@ -66,15 +69,11 @@ def to_onnx(
     return to_float16(model, types) if is_half else model
 
 
-def run(model: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Compute all outputs of an ``onnx.ModelProto`` on the CPU, and return them by name.
+def run(model: "ModelProto", inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Compute all outputs of a model on the CPU, and return them by name.
 
-    Args:
-        model: the ``onnx.ModelProto``.
-        inputs: arrays (batch, ...) by name; floats are converted to the input type of the model.
-
-    Raises:
-        UserError: onnxruntime cannot load or compute the model.
+    The inputs are arrays (batch, ...) by name; floats are converted to the input type of the model. Raises UserError:
+    onnxruntime cannot load or compute the model.
     """
     import onnxruntime
 
@@ -97,7 +96,7 @@ def run(model: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         ) from error
 
 
-def describe(model: Any, about: dict[str, Any]) -> None:
+def describe(model: "ModelProto", about: dict[str, Any]) -> None:
     """Write the description into the model as well, as YAML under "about"."""
     from onnx import helper
 
@@ -128,17 +127,14 @@ def _convert(prefix: Path) -> Any:
 
 
 def _readable_program(prefix: Path, folder: Path) -> Path:
-    """Rewrite the program for paddle2onnx 2.1, which does not support the 64-bit float attributes of Paddle 3.3.
-
-    It rejects them in lists, and reads arbitrary memory elsewhere (Paddle2ONNX issue 1646).
-    """
+    """Rewrite the 64-bit float attributes of Paddle 3.3, which paddle2onnx 2.1 misreads (Paddle2ONNX issue 1646)."""
     program = folder / "program.json"
     text = prefix.with_name(f"{prefix.name}.json").read_text(encoding="utf-8")
     program.write_text(text.replace('"0.a_f64"', '"0.a_f32"'), encoding="utf-8")
     return program
 
 
-def _rename(model: Any, names: Sequence[str]) -> None:
+def _rename(model: "ModelProto", names: Sequence[str]) -> None:
     """Name the batch dimension "batch", and the outputs ``names``."""
     graph = model.graph
     for output, name in zip(graph.output, names, strict=True):
@@ -148,13 +144,13 @@ def _rename(model: Any, names: Sequence[str]) -> None:
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
 
 
-def _rename_value(graph: Any, old: str, new: str) -> None:
+def _rename_value(graph: "GraphProto", old: str, new: str) -> None:
     for node in graph.node:
         node.output[:] = [new if name == old else name for name in node.output]
         node.input[:] = [new if name == old else name for name in node.input]
 
 
-def _find_reason(output: Any, error: BaseException) -> str:
+def _find_reason(output: BinaryIO, error: BaseException) -> str:
     """Return the line of a converter's output that names the reason; if there is none, the error's first line."""
     output.seek(0)
     lines = [line.strip() for line in output.read().decode("utf-8", "replace").splitlines()]

@@ -13,10 +13,7 @@ _CHANNELS_FIRST, _CHANNELS_LAST = "batch, channels, height, width", "batch, heig
 
 
 def convert_to_pixel_input(trained: Any) -> Any:
-    """Convert a trained model to take pixels, uint8 (batch, height, width, channels), of the exported size.
-
-    Args:
-        trained: a ``command.TrainedModel``.
+    """Convert a ``command.TrainedModel`` to take pixels, uint8 (batch, height, width, channels), of the exported size.
 
     Raises:
         UserError: the normalization of the images is unknown, or the model does not take images.
@@ -43,10 +40,7 @@ def convert_to_pixel_input(trained: Any) -> Any:
 class PixelInputModel(paddle.nn.Layer):
     """Model of pixels, uint8 (N, height, width, channels), around a model of normalized images (N, C, H, W).
 
-    Args:
-        model: takes normalized images.
-        mean: mean of each channel, for pixels from 0 to 1.
-        deviation: standard deviation of each channel, for pixels from 0 to 1.
+    ``mean`` and ``deviation`` of each channel are for pixels from 0 to 1.
     """
 
     def __init__(self, model: paddle.nn.Layer, mean: Sequence[float], deviation: Sequence[float]) -> None:

@@ -122,11 +122,7 @@ class ExportedLayer(paddle.nn.Layer):
 def _find_input(
     source: str, function: ExportedFunction, expected: tuple[int | None, ...], parts: ExportParts
 ) -> TensorSpec:
-    """Return the image input of an exported model.
-
-    Raises:
-        UserError: the inputs do not fit the task, or the image input does not fit the configuration.
-    """
+    """Return the image input of an exported model; raise a UserError if it does not fit task and configuration."""
     listed, required = "; ".join(map(str, function.inputs)), "one"
     if parts.sizes_name is not None:
         required = f"two, images and {parts.sizes_name} (batch, 2)"
@@ -152,11 +148,7 @@ def _find_input(
 
 
 def _find_outputs(source: str, function: ExportedFunction, expected: Sequence[str]) -> list[int]:
-    """Return the indices of the outputs with these names.
-
-    Raises:
-        UserError: an output is missing.
-    """
+    """Return the indices of the outputs with these names; raises a UserError if one is missing."""
     names = [slot.name for slot in function.outputs]
     if not set(expected) <= set(names):
         raise UserError(f"{source}: gives {', '.join(names)}: expected {', '.join(expected)}; export it again")
@@ -170,17 +162,11 @@ def _choose_output(
     expected: tuple[int | None, ...] | None,
     name: str | None,
 ) -> int:
-    """Return the index of the output to score.
+    """Return the index of the output to score: the one of this ``name``, else the only one that fits.
 
-    Args:
-        source: the path that the user gave.
-        function: the loaded model.
-        shapes: shapes of computed outputs.
-        expected: required shape without the batch; None: any.
-        name: name of the output; None: the only one that fits.
-
-    Raises:
-        UserError: no output or several outputs fit, or the named one does not exist.
+    ``source`` is the path that the user gave, ``shapes`` are of computed outputs, and ``expected`` is the required
+    shape without the batch (None: any). Raises UserError: no output or several outputs fit, or the named one does not
+    exist.
     """
     names = [slot.name for slot in function.outputs]
     listed = ", ".join(f"{show(output)} {format_shape((None, *shape[1:]))}" for output, shape in zip(names, shapes))
@@ -232,17 +218,8 @@ def load_exported_layer(config: RunSettings, task: Task) -> ExportedLayer:
 def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | Path, list[str]]:
     """Load the trained weights that an exported model is compared with, and evaluate the exported model in ``run``.
 
-    Every rank must call this.
-
-    Args:
-        run: an evaluation.
-        model: the model of the run.
-
-    Returns:
-        Name of the evaluated model and lines for the log.
-
-    Raises:
-        UserError: the model expects other preprocessing, or the weights do not exist.
+    Every rank must call this. Returns the name of the evaluated model and lines for the log. Raises UserError: the
+    model expects other preprocessing, or the weights do not exist.
     """
     function, task, config = model.function, run.task, run.config
     exportable = require_exportable(task)
@@ -263,11 +240,7 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
 
 
 def _compare_descriptions(model: ExportedLayer, task_facts: Mapping[str, Any], config: RunSettings) -> list[str]:
-    """Compare the preprocessing of the exported model with the configuration's.
-
-    Raises:
-        UserError: they differ, and -allow_changes was not given.
-    """
+    """Compare preprocessing with the configuration's; if it differs without -allow_changes, raise a UserError."""
     about, here = model.function.about, task_facts.get("preprocessing")
     there = about.get("preprocessing")
     if isinstance(here, str):  # a task of a user describes it as one text
@@ -291,11 +264,7 @@ def format_steps(steps: Mapping[str, Any]) -> str:
 
 
 def _compare_names(model: ExportedLayer, names: Sequence[str] | None, config: RunSettings) -> list[str]:
-    """Compare the classes or landmarks of the exported model with the dataset's.
-
-    Raises:
-        UserError: they differ, and -allow_changes was not given.
-    """
+    """Compare classes or landmarks with the dataset's; if they differ without -allow_changes, raise a UserError."""
     exported_names = model.function.about.get("landmarks") or model.function.about.get("classes")
     if not isinstance(exported_names, list) or not names or list(map(str, exported_names)) == list(map(str, names)):
         return []
@@ -317,11 +286,7 @@ class _ReplayLayer(paddle.nn.Layer):
 
 
 class ExportComparison(EvaluationObserver):
-    """Scores the trained weights on the same batches, and logs the difference.
-
-    Args:
-        run: evaluation of an exported model.
-    """
+    """Scores the trained weights on the same batches, and logs the difference."""
 
     def __init__(self, run: Trainer) -> None:
         self._run = run
@@ -340,7 +305,7 @@ class ExportComparison(EvaluationObserver):
         if self._exported.compared_with is not None:
             self._exported.pairs = []  # of outputs of both models, recorded from now on
 
-    def after_batch(self, batch: dict[str, Any], records: Any) -> None:
+    def after_batch(self, batch: dict[str, Any], records: object) -> None:
         """Score the trained model's outputs of a batch, and compare them with the exported model's."""
         pairs = self._exported.pairs
         if pairs is None:
@@ -353,7 +318,7 @@ class ExportComparison(EvaluationObserver):
             self._compare(actual, expected)
         self._exported.pairs = []
 
-    def _compare(self, actual: Any, expected: Any) -> None:
+    def _compare(self, actual: paddle.Tensor, expected: paddle.Tensor) -> None:
         if self._exported.parts.difference is not None:
             difference = compare(read(*expected), read(*actual), self._exported.parts.difference)
             self._of, new = difference.of, paddle.to_tensor(difference[:2], dtype="float32")

@@ -67,11 +67,7 @@ class BackboneRecomputation(TaskAspect, Recomputable):
     task: BackboneTask
 
     def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
-        """Return the layers whose activations are recomputed.
-
-        Raises:
-            UserError: the model has none.
-        """
+        """Return the layers whose activations are recomputed; raise UserError if the model has none."""
         layers = as_model(model).recomputed_layers()
         if not layers:
             raise UserError(

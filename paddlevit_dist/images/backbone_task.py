@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import paddle
 
@@ -19,6 +19,10 @@ from .data.inspection import SplitInspection
 from .data.quarantine import ReplacementReader
 from .settings import ObjectSettings
 from .transforms.on_device import PixelNormalizer
+
+if TYPE_CHECKING:
+    from .data.image_dataset import ImageDataset
+    from .data.image_samples import ImageSamples
 
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
 _MOST_NAMED = 90  # classes in a legend
@@ -74,10 +78,7 @@ class BackboneTask(Task):
     # ---- data --------------------------------------------------------------------------------------------------
 
     def _take_classes(self, names: Sequence[str]) -> None:
-        """Set the class names from a split; all splits must have the same classes.
-
-        Args:
-            names: class names of the split, in the order of their numbers.
+        """Set the class names from a split, in the order of their numbers.
 
         Raises:
             UserError: the splits have different classes, or the model has fewer.
@@ -111,7 +112,7 @@ class BackboneTask(Task):
             return bool(self._learned.data.get(TURNED))
         return bool(configured)
 
-    def _replace_unreadable(self, dataset: Any) -> None:
+    def _replace_unreadable(self, dataset: "ImageSamples") -> None:
         """Replace unreadable training images by the next readable ones, if DATA.ON_INVALID_SAMPLE is "skip"."""
         if self.config.DATA.ON_INVALID_SAMPLE == "skip":
             dataset.replacements = self.replacements = ReplacementReader(Path(self.config.SAVE).absolute())
@@ -143,6 +144,6 @@ class BackboneTask(Task):
         return model.RESUME is None or (model.RESUME == "auto" and not Path(self.config.SAVE, _LAST).exists())
 
 
-def is_turned(dataset: Any) -> bool:
+def is_turned(dataset: "ImageDataset") -> bool:
     """Return whether a dataset turns its images by their EXIF orientation."""
     return dataset.reading is not None and dataset.reading.exif_rotate

@@ -30,9 +30,8 @@ _RATES = {"DROPOUT": "dropout", "ATTENTION_DROPOUT": "attention_dropout", "DROPP
 def configured_options(model: ImageModelSection) -> tuple[dict[str, Any], list[str]]:
     """Collect options for ``create_model`` from the section MODEL.
 
-    Returns:
-        The options, and notices: of keys that the model has no option for, and of explicit keys that differ from the
-        variant named by MODEL.NAME and win.
+    Returns also notices: of keys that the model has no option for, and of explicit keys that differ from the variant
+    named by MODEL.NAME and win.
 
     Raises:
         UserError: one number is given where the model takes one for each stage, or the other way round, or for another

@@ -21,18 +21,11 @@ _CONVNEXT_SQUARE = 384  # from this size on, ConvNext's processor squashes
 
 
 class FieldTable(NamedTuple):
-    """The fields of a file.
+    """The fields of a file; a field in no part of the table is refused unless it is null or false."""
 
-    Attributes:
-        read: fields that are read.
-        irrelevant: fields that do not change the images of an evaluation.
-        only: values of further fields that mean what is done here anyway; other values are refused. A field that is in
-            no part of the table is refused unless it is null or false.
-    """
-
-    read: frozenset[str]
-    irrelevant: frozenset[str]
-    only: Mapping[str, tuple[Any, ...]]
+    read: frozenset[str]  # fields that are read
+    irrelevant: frozenset[str]  # fields that do not change the images of an evaluation
+    only: Mapping[str, tuple[Any, ...]]  # values that mean what is done here anyway; others are refused
 
     def check(self, file: str, content: Mapping[str, Any]) -> None:
         """Raise ``UserError`` for a field with a meaning that is not followed here."""
@@ -108,24 +101,15 @@ _PROCESSOR_FIELDS = FieldTable(
 
 
 class ProcessorKind(NamedTuple):
-    """What a class of image processors does where its file says nothing.
+    """What a class of image processors does where its file says nothing."""
 
-    Attributes:
-        size: side in pixels.
-        crop: side of the center crop; None: it does not crop.
-        resample: Pillow's number of the filter.
-        mean, std: normalization.
-        crop_pct: share that the crop keeps, in place of two sides.
-        is_square: whether a size of a single number is the side of a square, not the shortest edge.
-    """
-
-    size: int | None
-    crop: int | None
-    resample: int | None
+    size: int | None  # side in pixels
+    crop: int | None  # side of the center crop; None: it does not crop
+    resample: int | None  # Pillow's number of the filter
     mean: Sequence[float] | None
     std: Sequence[float] | None
-    crop_pct: float | None = None
-    is_square: bool = True
+    crop_pct: float | None = None  # share that the crop keeps, in place of two sides
+    is_square: bool = True  # whether a size of a single number is the side of a square, not the shortest edge
 
 
 _UNKNOWN_KIND = ProcessorKind(None, None, None, None, None)
@@ -156,13 +140,9 @@ def describes_images(content: Mapping[str, Any]) -> bool:
 def parse_timm_file(
     content: Mapping[str, Any], file: str, defaults: ExpectedInput, is_evaluated: bool
 ) -> ExpectedInput:
-    """Parse timm's ``config.json``, in its older flat form, too.
+    """Parse timm's ``config.json``, in its older flat form, too; fields that it lacks have ``defaults``.
 
-    Args:
-        content: the file's content.
-        file: its path.
-        defaults: used for fields that it does not have.
-        is_evaluated: use the size and the crop of timm's tests, if the file has them.
+    If ``is_evaluated``, use the size and the crop of timm's tests, if the file has them.
 
     Raises:
         UserError: a field is invalid, or has a meaning that is not followed here.
@@ -181,7 +161,7 @@ def parse_timm_file(
     return parse_timm_config(config, file, defaults, is_evaluated)
 
 
-def is_of_timms_training(arguments: Any) -> bool:
+def is_of_timms_training(arguments: object) -> bool:
     """Return whether arguments of a training program come from timm's ``train.py``."""
     return isinstance(arguments, Mapping) and arguments.keys() >= _TIMM_RUN_MARKS
 
@@ -192,7 +172,6 @@ def parse_timm_arguments(arguments: Mapping[str, Any], file: str, defaults: Expe
     Source: timm/data/config.py, ``resolve_data_config``.
 
     Args:
-        arguments: by name.
         file: ``args.yaml``, or the checkpoint that contains them.
         defaults: what the model's published weights expect.
 
@@ -218,10 +197,7 @@ def _get_mapping(content: Mapping[str, Any], name: str, file: str) -> Mapping[st
 def parse_timm_config(
     config: Mapping[str, Any], file: str, defaults: ExpectedInput, is_evaluated: bool
 ) -> ExpectedInput:
-    """Parse timm's ``pretrained_cfg``, with the arguments of ``parse_timm_file``.
-
-    Source: timm/data/config.py, ``resolve_data_config``.
-    """
+    """Parse timm's ``pretrained_cfg`` as ``parse_timm_file``; source: timm/data/config.py, ``resolve_data_config``."""
     tested = {name: config.get(f"test_{name}") if is_evaluated else None for name in ("input_size", "crop_pct")}
     size = tested["input_size"] or config.get("input_size") or (_RGB, defaults.image_size, defaults.image_size)
     if not isinstance(size, (list, tuple)) or len(size) != 3 or size[0] != _RGB or size[1] != size[2]:
@@ -236,14 +212,9 @@ def parse_timm_config(
 
 
 def parse_processor(config: Mapping[str, Any], file: str, defaults: ExpectedInput) -> ExpectedInput:
-    """Parse transformers' ``preprocessor_config.json`` of a classifier.
+    """Parse transformers' ``preprocessor_config.json`` of a classifier; files of unknown classes may use ``defaults``.
 
     Height and width are an exact size, the shortest edge keeps the aspect ratio.
-
-    Args:
-        config: the file's content.
-        file: its path.
-        defaults: used for fields that a file of an unknown class does not have.
 
     Raises:
         UserError: a field is invalid, or has a meaning that is not followed here.
@@ -291,16 +262,11 @@ _OBJECT_FIELDS = FieldTable(
 def parse_object_processor(
     config: Mapping[str, Any], file: str, mean: Sequence[float], std: Sequence[float]
 ) -> tuple[list[float], list[float], list[int]]:
-    """Parse transformers' ``preprocessor_config.json`` of a detector or segmenter.
-
-    Args:
-        config: the file's content.
-        file: its path.
-        mean, std: used for fields that it does not have.
+    """Parse transformers' ``preprocessor_config.json`` of a detector or segmenter, which may lack mean and deviation.
 
     Returns:
-        Mean and deviation of pixels from 0 to 1, and sides in pixels: height and width, or the shortest and perhaps
-        the longest edge; empty if there are none.
+        Mean and deviation of pixels from 0 to 1, and sides in pixels: height and width, or the shortest and perhaps the
+        longest edge; empty if there are none.
 
     Raises:
         UserError: a field is invalid, or has a meaning that is not followed here.
@@ -353,15 +319,10 @@ def _find_filter(given: Mapping[str, Any], kind: ProcessorKind, file: str, defau
 def parse_normalization(
     given: Mapping[str, Any], file: str, mean: Sequence[float], std: Sequence[float]
 ) -> tuple[list[float], list[float]]:
-    """Return mean and deviation, for pixels from 0 to 1, of an image processor.
+    """Return mean and deviation, for pixels from 0 to 1, of an image processor's fields that are not null.
 
-    It computes ``(x * f - o - m) / s`` of pixels ``x`` from 0 to 255, which is ``(x / 255 - (m + o) / (255 f)) /
-    (s / (255 f))``.
-
-    Args:
-        given: fields of the file that are not null.
-        file: its path.
-        mean, std: used for fields that it does not have.
+    It computes ``(x * f - o - m) / s`` of pixels ``x`` from 0 to 255, which is ``(x / 255 - (m + o) / (255 f)) / (s /
+    (255 f))``.
 
     Raises:
         UserError: a field is invalid, or the mean is not in [0, 1].
@@ -395,7 +356,7 @@ def _round(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-def _parse_channels(values: Any, name: str, file: str) -> list[float]:
+def _parse_channels(values: object, name: str, file: str) -> list[float]:
     """Return a number for each channel; a single one is for all of them."""
     listed = values if isinstance(values, (list, tuple)) else [values]
     listed = [*listed] * _RGB if len(listed) == 1 else listed
@@ -406,13 +367,10 @@ def _parse_channels(values: Any, name: str, file: str) -> list[float]:
     return list(map(float, listed))
 
 
-def _parse_size(size: Any, is_square: bool, file: str) -> tuple[int | None, bool]:
+def _parse_size(size: object, is_square: bool, file: str) -> tuple[int | None, bool]:
     """Return a side in pixels, and whether it is that of a square: else it is the shortest edge.
 
-    Args:
-        size: ``{"height": 224, "width": 224}``, ``{"shortest_edge": 256}``, 224, or None.
-        is_square: whether a single number is the side of a square.
-        file: path, for messages.
+    ``size`` is ``{"height": 224, "width": 224}``, ``{"shortest_edge": 256}``, 224 (of a square?), or None.
     """
     if size is None:
         return None, False
@@ -446,7 +404,9 @@ def _share(cropped: int, resized: int, file: str) -> float:
     return share if math.floor(cropped / share) == resized else math.nextafter(share, 0.0)
 
 
-def _check(file: str, mean: Any, std: Any, crop: Any, interpolation: str, size: Any, mode: str) -> ExpectedInput:
+def _check(
+    file: str, mean: Sequence[float], std: Sequence[float], crop: float, interpolation: str, size: int, mode: str
+) -> ExpectedInput:
     if mode not in ("center", "squash"):
         raise UserError(f"{file}: crop_mode {mode}: expected center or squash; edit the file")
     if interpolation not in ("bicubic", "bilinear"):

@@ -1,7 +1,7 @@
 """Figures of images: grids of equal cells, and images overlaid with the colors of their classes."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -9,6 +9,9 @@ from PIL import Image
 from ..runtime.errors import UserError
 from ..runtime.text_rendering import LINE_PX, legend
 from ..tasks.figures import Color, Figure, Gallery, class_colors
+
+if TYPE_CHECKING:
+    from ..tasks.dataset import TransformedDataset
 
 CELL_PX = 320  # side of one cell
 _SHARE = 0.6  # weight of a class's color in a pixel
@@ -43,7 +46,7 @@ def join_cells(cells: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def build_gallery(
-    dataset: Any,
+    dataset: "TransformedDataset",
     chosen: Sequence[tuple[int, str]],
     draw_cells: Callable[[int, np.ndarray, Any], Sequence[np.ndarray]],
     note: str,
@@ -67,7 +70,7 @@ def build_gallery(
     return [Gallery("Hardest images", images, note)] if images else []
 
 
-def get_palette(dataset: Any, number: int) -> np.ndarray:
+def get_palette(dataset: object, number: int) -> np.ndarray:
     """Return the published colors of a dataset's classes, or clearly different ones: uint8 (number, 3)."""
     colors = class_colors(number)
     published = getattr(dataset, "palette", None)
@@ -77,16 +80,7 @@ def get_palette(dataset: Any, number: int) -> np.ndarray:
 
 
 def overlay_labels(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
-    """Blend an image with the colors of its labels; pixels whose label has no color stay unchanged.
-
-    Args:
-        pixels: uint8 (height, width, 3).
-        labels: uint8 (height, width).
-        palette: uint8 (classes, 3).
-
-    Returns:
-        uint8 (height, width, 3).
-    """
+    """Blend pixels, uint8 (height, width, 3), with labels' colors, uint8 (classes, 3); others stay unchanged."""
     colored = np.zeros((256, 3), np.float32)
     colored[: len(palette)] = _SHARE * palette
     image_weights = np.where(np.arange(256) < len(palette), np.float32(1 - _SHARE), np.float32(1))

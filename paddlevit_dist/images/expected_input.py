@@ -1,7 +1,4 @@
-"""The input that pretrained weights expect: defaults for keys that a configuration does not set.
-
-These weights are for images with three channels.
-"""
+"""The input of images with three channels that pretrained weights expect: defaults for keys that are not set."""
 
 import functools
 import os
@@ -37,8 +34,8 @@ _TIMM_RUN = "args.yaml"  # of timm's train.py
 def find_starting_weights(values: CfgNode) -> PublishedWeights | None:
     """Return the published weights that a run starts from, or that its recipe requires; None without such weights.
 
-    A recipe that requires weights falls back to its model's published ones, so that a checkpoint given by its path
-    is evaluated or fine-tuned with their input.
+    A recipe that requires weights falls back to its model's published ones, so that a checkpoint given by its path is
+    evaluated or fine-tuned with their input.
     """
     weights = find_published(values.MODEL.PRETRAINED)
     if weights is None and values.MODEL.PRETRAINED_REQUIRED:
@@ -55,12 +52,10 @@ _BEST = (
 _SPARE = 1.25  # factor for the memory of libraries and fragmentation
 
 
-def format_stronger_pretrained_hint(values: Any, device_bytes: int) -> str | None:
+def format_stronger_pretrained_hint(values: CfgNode, device_bytes: int) -> str | None:
     """Return a note that names better pretrained weights than the recipe's, if training them fits the device.
 
-    Args:
-        values: configuration of a training run.
-        device_bytes: memory of an accelerator; 0 on a CPU, where networks larger than the recipe's take hours.
+    ``device_bytes`` is 0 on a CPU, where networks larger than the recipe's take hours.
     """
     current = find_published(values.MODEL.PRETRAINED)
     if (
@@ -81,17 +76,10 @@ def format_stronger_pretrained_hint(values: Any, device_bytes: int) -> str | Non
 
 
 def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput, str] | None:
-    """Find the input that the weights of this configuration expect, and the source of this information.
+    """Find the input that the weights of this configuration expect, and the source of this information, if any.
 
-    Sources, in this order: the published weights' entry, timm's or Hugging Face's file next to the weights, the
-    arguments of timm's training, the model's variant.
-
-    Args:
-        values: the configuration.
-        is_hub_asked: download these files for weights at Hugging Face that have no local copy.
-
-    Returns:
-        The expected input and its source, or None if there is no source.
+    Sources, in this order: the published weights' entry, timm's or Hugging Face's file next to the weights, which is
+    downloaded if ``is_hub_asked``, the arguments of timm's training, the model's variant.
 
     Raises:
         UserError: a file next to the weights is damaged, or describes preprocessing that this package does not have.
@@ -120,10 +108,7 @@ def _find_timm_input(values: CfgNode) -> tuple[str, ExpectedInput]:
 
 
 def format_expected_input(values: CfgNode) -> str | None:
-    """Return the log line about the input, with the differences to what its weights expect.
-
-    None if it is not known what the weights expect.
-    """
+    """Return the log line about the input, with the differences to what its weights expect, or None if unknown."""
     match = find_expected_input(values, is_hub_asked=False)
     if match is None:
         return None
@@ -154,12 +139,7 @@ def _format_settings(expected: ExpectedInput) -> dict[str, str]:
 
 
 def format_unknown_input(values: CfgNode, expected: tuple[ExpectedInput, str] | None) -> str | None:
-    """Return a note if the weights are at Hugging Face and their expected input cannot be downloaded; None otherwise.
-
-    Args:
-        values: the configuration.
-        expected: result of ``find_expected_input``.
-    """
+    """Return a note if the weights are at Hugging Face and their ``expected`` input cannot be downloaded, or None."""
     source = values.MODEL.PRETRAINED
     is_known = expected is not None and (os.path.isfile(expected[1]) or expected[1] == str(source).partition("#")[0])
     if find_starting_weights(values) is not None or is_known:
@@ -168,7 +148,7 @@ def format_unknown_input(values: CfgNode, expected: tuple[ExpectedInput, str] | 
     return reason and _format_unknown(source, reason)
 
 
-def _format_unknown(source: Any, reason: str) -> str:
+def _format_unknown(source: object, reason: str) -> str:
     return f"note: the input that {source} expects is not known: {reason}"
 
 
@@ -191,8 +171,8 @@ def _read_config(
     return None
 
 
-def _find_arguments(source: Any) -> tuple[Any, str]:
-    """Return the arguments of the program that trained weights, and the file that has them; None without any.
+def _find_arguments(source: object) -> tuple[Any, str]:
+    """Return the arguments of the program that trained weights, and their file; None without any.
 
     timm's ``train.py`` writes them to ``args.yaml`` in the folder of its checkpoints, and into each of these.
     """
@@ -226,18 +206,12 @@ def _read_saved_arguments(weights: str, changed: int) -> Any:
 
 
 class ObjectInput(NamedTuple):
-    """The input that weights of a detector or segmenter expect.
+    """The input that weights of a detector or segmenter expect."""
 
-    Attributes:
-        mean, std: per channel, of pixels from 0 to 1.
-        file: Hugging Face's file that says so; None: they are ImageNet's.
-        sides: height and width in pixels, or the shortest and perhaps the longest edge; empty if they are not known.
-    """
-
-    mean: list[float]
+    mean: list[float]  # of pixels from 0 to 1
     std: list[float]
-    file: str | None = None
-    sides: tuple[int, ...] = ()
+    file: str | None = None  # Hugging Face's file that says so; None: they are ImageNet's
+    sides: tuple[int, ...] = ()  # in pixels: height and width, or the shortest and perhaps the longest edge; or unknown
 
 
 def find_object_input(values: CfgNode, is_hub_asked: bool) -> ObjectInput:
@@ -273,8 +247,8 @@ def format_object_input(values: CfgNode, is_hub_asked: bool) -> list[str]:
     return notes
 
 
-def _find_config(source: Any, name: str, is_hub_asked: bool) -> str | None:
-    """Return the path of the file ``name`` next to the weights, local or at Hugging Face; None if there is none.
+def _find_config(source: object, name: str, is_hub_asked: bool) -> str | None:
+    """Return the path of ``name`` next to the weights, local or at Hugging Face; None if there is none.
 
     A file describes the weights of its folder if they have a usual name, or if there are no others.
     """
@@ -304,7 +278,7 @@ def _read(file: str) -> Mapping[str, Any]:
     return content if isinstance(content, Mapping) else {}
 
 
-def _belongs_to(architecture: Any, model: str) -> bool:
+def _belongs_to(architecture: str | None, model: str) -> bool:
     if model.startswith("timm:"):
         return architecture in (None, model.removeprefix("timm:"))
     try:

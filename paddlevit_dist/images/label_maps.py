@@ -20,30 +20,17 @@ _END = ".png"  # suffix of sample names, independent of the files' suffixes
 
 
 class LabelMapRules(NamedTuple):
-    """How label maps are read and compared.
+    """How label maps are read and compared."""
 
-    Attributes:
-        classes: their names; None: the classes that occur, named by their numbers.
-        ignored: ground-truth value of pixels that are not counted; None: all pixels count.
-        reduce_zero_label: 0 in the ground truth is ignored, and k is class k - 1, as in ADE20K's files.
-        truth_suffix: suffix of the ground truth's file names.
-        result_suffix: suffix of the results' file names.
-    """
-
-    classes: list[str] | None = None
-    ignored: int | None = 255
-    reduce_zero_label: bool = False
-    truth_suffix: str = ".png"
-    result_suffix: str = ".png"
+    classes: list[str] | None = None  # their names; None: the classes that occur, named by their numbers
+    ignored: int | None = 255  # ground-truth value of pixels that are not counted; None: all pixels count
+    reduce_zero_label: bool = False  # 0 in the ground truth is ignored, and k is class k - 1, as in ADE20K's files
+    truth_suffix: str = ".png"  # suffix of the ground truth's file names
+    result_suffix: str = ".png"  # suffix of the results' file names
 
 
 def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
     """Compare the label maps of two folders.
-
-    Args:
-        truth: folder of the ground truth.
-        results: folder of the predicted label maps.
-        rules: how they are read and compared.
 
     Raises:
         UserError: a file cannot be read, is not a label map, or has no counterpart of its size.
@@ -144,9 +131,8 @@ def _pair_maps(
 def _compare_maps(truth: str, result: str, rules: LabelMapRules, number: int) -> tuple[np.ndarray, int, int]:
     """Count the pixels of one image for ``confusion_scores``.
 
-    Returns:
-        Statistics of the image and of its boundaries, int64 (2, 3, classes); the number of ignored pixels; and the
-        number of pixels with a class for which the result has none.
+    Returns statistics of the image and of its boundaries, int64 (2, 3, classes); the number of ignored pixels; and the
+    number of pixels with a class for which the result has none.
     """
     labels, predicted = _read(truth), _read(result)
     if labels.shape != predicted.shape:
@@ -174,11 +160,7 @@ def _compare_maps(truth: str, result: str, rules: LabelMapRules, number: int) ->
 
 
 def _read(path: str) -> np.ndarray:
-    """Read a label map as class numbers, int32 (height, width).
-
-    Raises:
-        UserError: it cannot be read, or has colors instead of numbers.
-    """
+    """Read class numbers, int32 (height, width); raise UserError if the map cannot be read, or has colors."""
     pixels = read_label_file(path)
     if pixels.is_color:
         raise UserError(

@@ -20,19 +20,12 @@ _MOST_PIXELS = 2**31 - 1
 
 
 class MaskRuns(NamedTuple):
-    """The pixels inside a mask.
+    """The pixels inside a mask."""
 
-    Attributes:
-        height: of the image.
-        width: of the image.
-        starts: int64 (runs,), number of the first pixel of each run, ascending.
-        ends: int64 (runs,), one past its last pixel.
-    """
-
-    height: int
-    width: int
-    starts: np.ndarray
-    ends: np.ndarray
+    height: int  # of the image
+    width: int  # of the image
+    starts: np.ndarray  # int64 (runs,), number of the first pixel of each run, ascending
+    ends: np.ndarray  # int64 (runs,), one past its last pixel
 
     @property
     def area(self) -> int:
@@ -78,33 +71,24 @@ class MaskRuns(NamedTuple):
 
 
 def encode(mask: np.ndarray) -> dict[str, Any]:
-    """Encode a mask as compressed run lengths.
-
-    Args:
-        mask: bool or integers (height, width), not 0 inside.
-    """
+    """Encode a mask, bool or integers (height, width), not 0 inside, as compressed run lengths."""
     return find_mask_runs(mask).compress()
 
 
-def decode(segmentation: Any, height: int | None = None, width: int | None = None) -> np.ndarray:
+def decode(segmentation: object, height: int | None = None, width: int | None = None) -> np.ndarray:
     """Decode a segmentation that ``parse_segmentation`` accepts to a mask, uint8 (height, width)."""
     return parse_segmentation(segmentation, height, width).mask()
 
 
-def compress_runs(segmentation: Any, height: int | None = None, width: int | None = None) -> bytes:
-    """Return the compressed run lengths of a segmentation; run lengths that are compressed already are not decoded.
-
-    Args:
-        segmentation: see ``parse_segmentation``.
-        height: of the image.
-        width: of the image.
+def compress_runs(segmentation: object, height: int | None = None, width: int | None = None) -> bytes:
+    """Return compressed run lengths of what ``parse_segmentation`` takes; those that are compressed are not decoded.
 
     Raises:
         ValueError: the segmentation is not valid.
     """
-    is_compressed = isinstance(segmentation, dict) and isinstance(segmentation.get("counts"), str)
-    if is_compressed and height is not None and width is not None:
-        text, size = segmentation["counts"].encode("ascii", "replace"), segmentation.get("size")
+    counts, size = (segmentation.get(name) if isinstance(segmentation, dict) else None for name in ("counts", "size"))
+    if isinstance(counts, str) and height is not None and width is not None:
+        text = counts.encode("ascii", "replace")
         lengths = _decode_lengths([text])[0]
         if size == [height, width] and lengths.sum() == height * width and lengths.min(initial=0) >= 0:
             return text
@@ -117,21 +101,13 @@ def compute_area(text: bytes) -> int:
 
 
 class ManyRuns(NamedTuple):
-    """Masks of one image, one after the other; mask i has the runs from ``first[i]`` to before ``first[i + 1]``.
+    """Masks of one image, one after the other; mask i has the runs from ``first[i]`` to before ``first[i + 1]``."""
 
-    Attributes:
-        starts: int64 (runs,), number of the first pixel of each run.
-        ends: int64 (runs,), one past its last pixel.
-        first: int64 (masks + 1,).
-        areas: int64 (masks,), pixels inside.
-        rows: int64 (masks, 2), first image row of a mask, and one past the last.
-    """
-
-    starts: np.ndarray
-    ends: np.ndarray
-    first: np.ndarray
-    areas: np.ndarray
-    rows: np.ndarray
+    starts: np.ndarray  # int64 (runs,), number of the first pixel of each run
+    ends: np.ndarray  # int64 (runs,), one past its last pixel
+    first: np.ndarray  # int64 (masks + 1,)
+    areas: np.ndarray  # int64 (masks,), pixels inside
+    rows: np.ndarray  # int64 (masks, 2), first image row of a mask, and one past the last
 
     @classmethod
     def decode(cls, texts: Sequence[bytes], height: int) -> "ManyRuns":
@@ -161,12 +137,12 @@ def find_mask_runs(mask: np.ndarray) -> MaskRuns:
     return MaskRuns(height, width, np.flatnonzero(steps == 1), np.flatnonzero(steps == -1))
 
 
-def parse_segmentation(segmentation: Any, height: int | None = None, width: int | None = None) -> MaskRuns:
+def parse_segmentation(segmentation: object, height: int | None = None, width: int | None = None) -> MaskRuns:
     """Return the pixels of an annotation's or a result's ``segmentation``.
 
     Args:
-        segmentation: a list of polygons [x0, y0, x1, y1, ...], which cover a pixel together; or a dictionary of
-            run lengths with "size" [height, width] and "counts", a list or a text.
+        segmentation: a list of polygons [x0, y0, x1, y1, ...], which cover a pixel together; or a dictionary of run
+            lengths with "size" [height, width] and "counts", a list or a text.
         height: of the image; required for polygons, and must agree with the size of run lengths.
         width: of the image, likewise.
 
@@ -232,7 +208,7 @@ def _parse_run_lengths(segmentation: dict[str, Any], height: int | None, width: 
     return MaskRuns(int(size[0]), int(size[1]), starts[is_not_empty], ends[is_not_empty])
 
 
-def _parse_integers(counts: Any) -> np.ndarray:
+def _parse_integers(counts: list[int] | np.ndarray) -> np.ndarray:
     try:
         lengths = np.asarray(counts)
     except (ValueError, OverflowError):
@@ -281,10 +257,7 @@ def _fill_polygon(corners: np.ndarray, height: int, width: int) -> MaskRuns:
 
 @compiled(needs_numba=False, error_model="numpy")
 def _find_crossings(corners, height, width, pixels):
-    """Find where an outline crosses the middles of columns: the pixels at which outside and inside change.
-
-    Returns their number, and writes them to ``pixels`` unless that is empty.
-    """
+    """Count the pixels at which an outline crosses columns' middles; write them to ``pixels`` unless it is empty."""
     number = 0
     last_u, last_v = np.int64(0), np.int64(0)
     is_first = True
@@ -341,12 +314,7 @@ def _compress(counts):
 
 
 def _decode_lengths(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Decode compressed run lengths of several texts.
-
-    Returns:
-        The lengths, int64 (n,), and the position where each text's lengths begin, int64 (texts + 1,). The lengths are
-        (-1,) if a text is not valid.
-    """
+    """Decode compressed run lengths, int64 (n,), (-1,) if a text is not valid; return each text's start too."""
     ends = np.cumsum([0, *map(len, texts)])
     return _parse_lengths(np.frombuffer(b"".join(texts), np.uint8), ends)
 

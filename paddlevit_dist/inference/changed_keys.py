@@ -27,11 +27,7 @@ _UNREAD_BY = {
 
 
 def require_prediction_keys(command: str, weights: str, config: RunSettings) -> None:
-    """Check that the words name no other weights, and start no training run.
-
-    Raises:
-        UserError: they do.
-    """
+    """Check that the words name no other weights, and start no training run. Raises UserError if they do."""
     model = config.MODEL
     for name, is_wrong in (
         ("MODEL.PRETRAINED (-pretrained)", model.PRETRAINED != os.path.expanduser(weights)),
@@ -45,11 +41,7 @@ def require_prediction_keys(command: str, weights: str, config: RunSettings) -> 
 
 
 def require_same_network(weights: str, stored: RunSettings, config: RunSettings, learned: CheckpointMeta) -> None:
-    """Check that words change neither the network nor its input, since the weights depend on both.
-
-    Raises:
-        UserError: they do, and ALLOW_CHANGES is not set.
-    """
+    """Raise UserError if words change the network or its input, unless ALLOW_CHANGES is set."""
     before, now = facts_from_settings(stored), facts_from_settings(config)
     network = [change for change in compare(_USE, before, now) if change.kind == "network"]
     _judge(weights, "is of another network", network, config)

@@ -8,10 +8,12 @@ from typing import Any
 import paddle
 
 from ..checkpoint.content import ABOUT
+from ..engine.precision import EvaluationPrecision
 from ..runtime.errors import UserError
 from ..tasks.aspects import has_aspect
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.protocols import EnsembleMember, Ensembling
+from ..tasks.task import Task
 from .trained import TrainedWeights
 
 _HOST = "cpu"
@@ -29,12 +31,8 @@ def _is_run(path: str) -> bool:
     return path.endswith(".pdparams")
 
 
-def require_ensemble(task: Any, sources: Sequence[TrainedWeights]) -> None:
-    """Check that weights predict the same classes from the same input.
-
-    Raises:
-        UserError: the task cannot predict with several models, or the weights differ.
-    """
+def require_ensemble(task: Task, sources: Sequence[TrainedWeights]) -> None:
+    """Raise UserError unless the task predicts with several models, and the weights have one input and classes."""
     first = sources[0]
     if len(sources) > 1 and not has_aspect(task, Ensembling):
         raise UserError(
@@ -63,13 +61,9 @@ def join_digests(sources: Sequence[TrainedWeights]) -> dict[str, str]:
 
 
 class ModelEnsemble:
-    """Models that take turns on the device.
+    """Models, on the device at first, that take turns there; on a GPU, the others wait in host memory.
 
-    On a GPU, models wait in host memory, and each is copied to the device when its turn comes.
-
-    Args:
-        members: tasks with models, which are on the device.
-        device: name of the device; None: this process's.
+    ``device``: name of the device; None: this process's.
     """
 
     def __init__(self, members: Iterator[EnsembleMember], device: str | None = None) -> None:
@@ -92,7 +86,7 @@ class ModelEnsemble:
             member.model.to(device=device)
 
     @contextlib.contextmanager
-    def patch_forward(self, precision: Any) -> Iterator[None]:
+    def patch_forward(self, precision: EvaluationPrecision) -> Iterator[None]:
         """Run the models' forward passes in a precision, see ``EvaluationPrecision``."""
         with contextlib.ExitStack() as stack:
             for member in self._members:

@@ -7,6 +7,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
 
+import paddle
+
 from ..checkpoint import store as checkpoint_store
 from ..checkpoint.content import is_run_checkpoint
 from ..checkpoint.load import load_weights
@@ -37,10 +39,8 @@ _INTERVALS = "eval_intervals.json"
 def evaluate_only(run: Trainer) -> dict[str, float]:
     """Load the configured weights, evaluate once, log the score, write the report, and return the values.
 
-    Every rank must call this, and gets the same values.
-
-    Raises:
-        UserError: the weights do not exist, or do not fit the model or the data.
+    Every rank must call this, and gets the same values. Raises UserError if the weights do not exist, or do not fit the
+    model or the data.
     """
     with run.callbacks.notified_of_end():
         config, run_log, labeled = run.config, run.run_log, run.eval_dataset.labeled
@@ -102,7 +102,6 @@ def _finish_observers(
 
 
 def _find_source(run: Trainer) -> str | Path:
-    """Return the path of the weights of -pretrained or -resume."""
     model = run.config.MODEL
     source: str | Path | None = model.PRETRAINED
     if source is None:
@@ -112,14 +111,10 @@ def _find_source(run: Trainer) -> str | Path:
     return evaluated_weights(source)
 
 
-def load_evaluated_weights(run: Trainer, model: Any) -> tuple[str | Path, list[str]]:
-    """Load the configured weights into a model, check that they fit the data, and write ``eval_load_report.json``.
+def load_evaluated_weights(run: Trainer, model: paddle.nn.Layer) -> tuple[str | Path, list[str]]:
+    """Load the configured weights; return their path and log lines, and write ``eval_load_report.json``.
 
-    Returns:
-        Path of the weights, and lines for the log.
-
-    Raises:
-        UserError: the weights do not exist or do not fit.
+    Raises UserError if they do not exist or do not fit the model or the data.
     """
     config, task, source = run.config, run.task, _find_source(run)
     diff = CheckpointDiff("evaluate", source, config, task)
@@ -151,13 +146,8 @@ def _build_prediction_writer(run: Trainer) -> "SavedPredictions":
 class SavedPredictions:
     """Writer of this rank's predictions in an evaluation. Every rank has to create one at the same time.
 
-    Args:
-        writer: writer of the task.
-        folder: existing folder of the predictions.
-        indices: this rank's samples, in the order of evaluation.
-
-    Raises:
-        UserError: the folder cannot be written.
+    ``folder`` exists; ``indices`` are this rank's samples, in the order of evaluation. Raises UserError if the folder
+    cannot be written.
     """
 
     def __init__(self, writer: PredictionWriter, folder: Path, indices: Iterable[int]) -> None:
@@ -174,22 +164,14 @@ class SavedPredictions:
         return self._unfinished / f"entries-{number:04d}.jsonl"
 
     def add(self, predictions: Sequence[Any], truths: Iterable[Any] = repeat(None)) -> None:
-        """Write the predictions for the samples of a batch, in its order.
-
-        Args:
-            predictions: result of ``Predictable.predict_step``.
-            truths: ground truth of each sample, for ``PredictionWriter.write``.
-        """
+        """Write the predictions for the samples of a batch, in its order, with their ``truths`` if known."""
         for prediction, truth in zip(predictions, truths):
             index = next(self._indices)
             self._writer.write(index, prediction, truth)
             self._entries.add([PredictionRecord(index, [], summary=self._writer.summarize(index, prediction, truth))])
 
     def finish(self) -> list[str]:
-        """Write the files of all ranks' predictions, and return lines for the log of the main process.
-
-        Every rank must call this after its last batch.
-        """
+        """Write the files of all ranks, and return lines for the log. Every rank calls this after its last batch."""
         self._entries.close()
         barrier()
         if not is_main():

@@ -17,15 +17,7 @@ IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
 
 
 class FigureRecorder(EvaluationObserver):
-    """Collects the records of this rank for the figures of an evaluation.
-
-    An exception in it does not end the run.
-
-    Args:
-        task: of the run.
-        model: the evaluated model.
-        indices: indices of this rank's samples, in the order of their evaluation.
-    """
+    """Collects this rank's records for figures, ``indices`` in order; an exception in it does not end the run."""
 
     wants_records = True
 
@@ -37,12 +29,7 @@ class FigureRecorder(EvaluationObserver):
         self._problem: str | None = None
 
     def after_batch(self, batch: dict[str, Any], records: Records | None) -> None:
-        """Add the records of a batch.
-
-        Args:
-            batch: of samples.
-            records: from ``eval_step``.
-        """
+        """Add the records of a batch. ``batch``: of samples; ``records``: from ``eval_step``."""
         if records is None:
             self._problem = self._problem or "eval_step returned no records, although step.keeps_records was set"
         else:
@@ -66,11 +53,8 @@ class FigureRecorder(EvaluationObserver):
             self.model.train()
 
     def gather(self) -> tuple[IndexedRecords, list[str]]:
-        """Gather the records of all ranks, sorted by index, on the main process, and the tracebacks of errors.
-
-        Every rank must call this once.
-        """
-        message: Any = None
+        """Gather all ranks' records, sorted by index, and tracebacks on the main process. Every rank must call this."""
+        message: bytes | None = None
         try:
             if self._problem is None:
                 message = pickle.dumps(self._index_records(), pickle.HIGHEST_PROTOCOL)

@@ -42,13 +42,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 class PredictionDataset(TransformedDataset):
-    """Dataset of the remaining inputs; an unreadable input gives the reason instead of an error.
-
-    Args:
-        task: checks and collates the samples.
-        samples: all inputs.
-        remaining: int64, indices of the inputs to predict, ascending.
-    """
+    """Dataset of the ``remaining`` inputs, int64, ascending; an unreadable one gives the reason instead of an error."""
 
     def __init__(self, task: Task, samples: InputSamples, remaining: np.ndarray) -> None:
         self.task, self.samples, self.remaining = task, samples, remaining
@@ -99,11 +93,7 @@ def build_prediction_loader(
 def predict_batch(aspect: Any, model: Any, batch: dict[str, Any], writer: PredictionWriter) -> list[PredictionRecord]:
     """Predict a batch of ``PredictionDataset`` and return one record per input, in ascending order.
 
-    Args:
-        aspect: Predictable; Ensembling for several models.
-        model: a model, or a ``ModelEnsemble``.
-        batch: collated inputs.
-        writer: writes the files of each input.
+    ``aspect`` is Predictable, or Ensembling with a ``ModelEnsemble``; ``batch`` has collated inputs.
     """
     indices, entries = (
         batch.pop(_INDICES),
@@ -133,14 +123,11 @@ def predict_share(
     batch_size: int | None = None,
     num_workers: int | None = None,
 ) -> None:
-    """Predict this rank's share of the inputs ``remaining``, and save its rows.
-
-    Every rank must call this.
+    """Predict this rank's share of the inputs ``remaining``, and save its rows. Every rank must call this.
 
     Args:
         task: the task of the first weights.
         sources: the weights; several predict together.
-        samples: all inputs.
         remaining: indices of the inputs that all ranks together predict, ascending.
         folder: output folder, prepared by ``begin``.
         batch_size: inputs per step; None: the run's evaluation batch size.
@@ -180,7 +167,6 @@ def predict_share(
 
 
 def _build_models(task: Task, sources: Sequence[TrainedWeights]) -> Any:
-    """Build the model of one source, or a ``ModelEnsemble`` of several, and log how the weights were loaded."""
 
     def build() -> Iterator[EnsembleMember]:
         for source in sources:
@@ -194,11 +180,7 @@ def _build_models(task: Task, sources: Sequence[TrainedWeights]) -> Any:
 
 
 def finish_prediction(folder: Path, task: Task, samples: InputSamples) -> tuple[PredictionCounts, list[str]]:
-    """Write the tables and the task's files in the main process, after all ranks are done.
-
-    Returns:
-        Numbers of inputs, and lines for the user.
-    """
+    """Write the tables and the task's files in the main process, after all ranks; return counts and log lines."""
     counts = write_tables(folder, samples)
     if sum(counts) < len(samples):
         raise RuntimeError(f"{sum(counts)} of {len(samples)} inputs have a prediction or a reason")
@@ -220,12 +202,11 @@ class _SharedProgress:
         self._heartbeat.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._heartbeat.__exit__(*error)
         self._bar.close()
 
     def count(self, inputs: int) -> None:
-        """Add inputs that this rank has predicted."""
         before = self._done()
         self._num_done += inputs
         self._bar.step(self._done() - before)
@@ -268,7 +249,7 @@ class Predictor:
 
     def __init__(
         self,
-        source: Any,
+        source: str | os.PathLike[str],
         *,
         recipe: str | None = None,
         class_names: Sequence[str] | None = None,
@@ -330,16 +311,12 @@ class Predictor:
             yield from entries
 
 
-def _to_text(source: Any) -> Any:
+def _to_text(source: object) -> object:
     return os.fspath(source) if isinstance(source, os.PathLike) else source
 
 
 def prepare_task(source: TrainedWeights) -> Task:
-    """Make the task of the weights, with the metadata of their training data.
-
-    Raises:
-        UserError: the task cannot predict.
-    """
+    """Make the task of the weights, with the metadata of their data. Raises UserError if it cannot predict."""
     task = make_task(source.config)
     require_predictable(task)
     load_meta(task, source.learned)
@@ -347,11 +324,7 @@ def prepare_task(source: TrainedWeights) -> Task:
 
 
 def require_predictable(task: Task) -> Predictable:
-    """Return the aspect of a task that predicts.
-
-    Raises:
-        UserError: the task cannot predict.
-    """
+    """Return the aspect of a task that predicts. Raises UserError if the task cannot predict."""
     aspect = get_aspect(task, Predictable)
     if aspect is None:
         raise UserError(

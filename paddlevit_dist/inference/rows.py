@@ -38,19 +38,11 @@ class PredictionCounts(NamedTuple):
 
 
 def begin(folder: Path, identity: dict[str, Any], restart: bool) -> np.ndarray | None:
-    """Begin a prediction in the output folder, or continue it if the folder contains the same prediction.
+    """Begin a prediction in the locked output folder, or continue the same one; return remaining indices, int64.
 
-    Args:
-        folder: existing folder, locked by this process.
-        identity: inputs of the prediction: "weights_sha256", "settings_sha256", "inputs_sha256", the number of
-            "inputs", and for users the "source" of the weights.
-        restart: remove earlier predictions.
-
-    Returns:
-        Indices of the remaining inputs, int64, ascending; None if all inputs are predicted.
-
-    Raises:
-        UserError: the folder contains another prediction, or cannot be written.
+    None if all inputs are predicted. Raises UserError if the folder contains another prediction, or cannot be written.
+    ``identity``: "weights_sha256", "settings_sha256", "inputs_sha256", the number of "inputs", and for users the
+    "source" of the weights; ``restart``: remove earlier predictions.
     """
     if restart:
         discard_output(folder)
@@ -85,11 +77,7 @@ def _read_about(folder: Path) -> dict[str, Any] | None:
 
 
 def discard_output(folder: Path) -> None:
-    """Remove all files of a prediction.
-
-    Raises:
-        UserError: a file cannot be removed.
-    """
+    """Remove all files of a prediction. Raises UserError if a file cannot be removed."""
     with os_errors_as_user_errors(folder):
         for name in (*_TABLES, ABOUT):
             (folder / name).unlink(missing_ok=True)
@@ -98,11 +86,7 @@ def discard_output(folder: Path) -> None:
 
 
 def open_rank_writer(folder: Path, rank: int) -> LineWriter:
-    """Open the file for the records of one process, which come in ascending order of the inputs.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Open the file for the records of one process, in ascending order of inputs, or raise UserError."""
     return LineWriter(folder / UNFINISHED / f"rows-{time.time_ns()}-{rank:04d}.jsonl", _RESUME_ADVICE)
 
 
@@ -120,11 +104,7 @@ def finish(folder: Path, counts: PredictionCounts) -> None:
 
 
 def write_tables(folder: Path, samples: InputSamples) -> PredictionCounts:
-    """Write the tables of the finished predictions, in the order of the inputs.
-
-    Raises:
-        UserError: the tables cannot be written; older tables are unchanged.
-    """
+    """Write the tables of the predictions in the inputs' order, or raise UserError and keep the older tables."""
     predicted, missing = 0, len(samples.unreadable)
     with contextlib.ExitStack() as stack:
         as_text = codecs.getwriter("utf-8")

@@ -44,11 +44,8 @@ _OVERRIDES: dict[str, Any] = {  # settings of the run for training, resuming and
 class TrainedWeights(NamedTuple):
     """Trained weights with configuration and metadata, before the model is built.
 
-    Attributes:
-        weights: file or folder of the weights that an evaluation would use.
-        config: the frozen configuration of their training, changed for use without training.
-        settings: nested plain values from which ``config`` was built: stored with the weights, or a recipe's.
-        learned: metadata of the training data.
+    ``weights`` are those that an evaluation would use. ``config`` is frozen and changed for use without training;
+    ``settings`` are the nested plain values that it was built from: stored with the weights, or a recipe's.
     """
 
     weights: str
@@ -78,20 +75,18 @@ def open_source(
 ) -> TrainedWeights:
     """Find trained weights and their training settings.
 
+    Raises UserError if the weights do not exist, their training settings are unknown, or the words do not fit them.
+
     Args:
         source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; weights with an
             ``about.yaml`` or the ``config.yaml`` of a run in their folder; or a URL or published name, which is
             downloaded. Averaged weights are preferred, as in an evaluation.
-        command: name of the command, for messages.
         recipe: YAML file or name of a recipe, for weights without stored training settings.
         class_names: replace the class names of the weights.
         words: flags and keys of a command line, which override the settings of the weights.
         options: keys that options of the command set, which may differ from the ones of the weights.
         log: called with a line when weights are downloaded, and for each of the words that has no effect.
         advice: what to do if the training settings are unknown, for messages.
-
-    Raises:
-        UserError: the weights do not exist, their training settings are unknown, or the words do not fit them.
     """
     weights_source = evaluated_weights(source)
     weights = Path(weights_source)
@@ -144,16 +139,9 @@ def _read_listed_names(source: str) -> list[str] | None:
 def build_configuration(
     weights: str, settings: dict[str, Any] | None, recipe: str | None = None, words: Sequence[str] = ()
 ) -> configuration.Configuration:
-    """Build the configuration for ``weights``, from the settings of their run or from a recipe.
+    """Build the configuration for ``weights``, from the ``settings`` of their ``about.yaml`` or else a ``recipe``.
 
-    Args:
-        weights: path of the weights.
-        settings: nested settings of ``about.yaml``; None: use ``recipe``.
-        recipe: YAML file or name of a recipe.
-        words: command-line arguments, which override the settings.
-
-    Raises:
-        UserError: a setting is unknown or wrong.
+    ``words``: command-line arguments, which override the settings. Raises UserError if a setting is unknown or wrong.
     """
     if settings is None:
         arguments = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}", "MODEL.RESUME", "None", *words]
@@ -171,11 +159,9 @@ def build_configuration(
 
 
 def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> CheckpointMeta:
-    """Read the metadata of a checkpoint on its data and input.
+    """Read the metadata of a checkpoint (``about.yaml``) on its data and input.
 
-    Args:
-        about: content of ``about.yaml``.
-        num_classes: number in the configuration, which may exceed the number of classes in the data.
+    ``num_classes``: number in the configuration, which may exceed the number of classes in the data.
     """
     splits = [_mapping(facts) for facts in _mapping(about.get("data")).values()]
     data_classes = next((facts["number of classes"] for facts in splits if facts.get("number of classes")), None)
@@ -187,12 +173,9 @@ def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> 
 
 
 def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -> tuple[Any, LoadReport]:
-    """Build the model in evaluation mode with its weights, and return it with a report of the loading.
+    """Build the model in evaluation mode with its weights, after ``task.load_meta``; return it with a load report.
 
-    Call this after ``task.load_meta``.
-
-    Raises:
-        UserError: the weights are damaged or belong to another model.
+    Raises UserError if the weights are damaged or belong to another model.
     """
     import paddle
 
@@ -227,5 +210,5 @@ def _compute_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}

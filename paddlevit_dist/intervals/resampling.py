@@ -1,13 +1,12 @@
 """The percentile bootstrap over samples.
 
 Samples (images, scenes, volumes) are drawn with replacement, keeping their number, and the score of each draw is
-computed anew. The interval is the range between two quantiles of these scores. It covers the choice of samples,
-but neither other training runs nor wrong labels.
+computed anew. The interval is the range between two quantiles of these scores. It covers the choice of samples, but
+neither other training runs nor wrong labels. Samples that depend on one another, such as frames of one video, are drawn
+together, as groups.
 
-Samples that depend on one another, such as frames of one video, are drawn together, as groups.
-
-Draws depend only on the number of samples, or of groups. So the interval is a function of the table of
-samples, the same for any number of processes, and two models that were evaluated on the same samples are drawn alike.
+Draws depend only on the number of samples, or of groups. So the interval is a function of the table of samples, the
+same for any number of processes, and two models that were evaluated on the same samples are drawn alike.
 
 Source: B. Efron, "Bootstrap Methods: Another Look at the Jackknife", Annals of Statistics 7, 1979; the percentile
 interval and its correction for bias: B. Efron and R. Tibshirani, "An Introduction to the Bootstrap", 1993, sections
@@ -35,14 +34,10 @@ class ProportionRecompute:
     """A ``Recompute`` with values that are proportions, in percent, of correct decisions.
 
     A decision is what can be right or wrong: a sample, or one of several in a sample, such as a point.
-
-    Attributes:
-        values: computes all values.
-        rates: the proportions by name, each with its number of decisions.
     """
 
-    values: Recompute
-    rates: Mapping[str, int]
+    values: Recompute  # computes all values
+    rates: Mapping[str, int]  # the proportions by name, each with its number of decisions
 
     def __call__(self, weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Recompute all values for these weights; see ``Recompute``."""
@@ -72,8 +67,8 @@ class ConfidenceInterval(NamedTuple):
     def plain(self) -> dict[str, float]:
         """Return the three numbers by name for a file, rounded to six significant digits.
 
-        An interval without width returns only its value. Two equal ends mean that the interval is unknown,
-        but look like certainty.
+        An interval without width returns only its value. Two equal ends mean that the interval is unknown, but look
+        like certainty.
         """
         numbers = self._asdict() if self.has_width() else {"value": self.value}
         return {name: float(f"{number:.6g}") for name, number in numbers.items()}
@@ -84,17 +79,11 @@ class ConfidenceInterval(NamedTuple):
 
 
 def wilson(value: float, count: float, percent: float) -> ConfidenceInterval:
-    """Compute Wilson's score interval of a proportion.
+    """Compute Wilson's score interval of a proportion ``value`` in percent, at a level such as 95 ``percent``.
 
-    Its ends are between 0 and 100. It has a width even if all samples are alike.
-
-    Source: E. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal of the American
-    Statistical Association 22, 1927.
-
-    Args:
-        value: the proportion, in percent.
-        count: number of samples; a fraction for dependent samples.
-        percent: the level of the interval, such as 95.
+    Its ends are between 0 and 100. It has a width even if all samples are alike. ``count`` is the number of samples; a
+    fraction for dependent samples. Source: E. Wilson, "Probable Inference, the Law of Succession, and Statistical
+    Inference", Journal of the American Statistical Association 22, 1927.
     """
     share, z = value / 100, _NORMAL.inv_cdf(0.5 + percent / 200)
     center, half = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
@@ -108,10 +97,9 @@ def paired_difference(
     """Compute the interval of the difference of two paired proportions, second minus first, in percentage points.
 
     Both are predictions for the same samples. The intervals of both proportions are combined by the correlation of the
-    predictions. The result has a width even if no prediction differs.
-
-    Source: R. Newcombe, "Improved confidence intervals for the difference between binomial proportions based on paired
-    data", Statistics in Medicine 17, 1998, method 10.
+    predictions. The result has a width even if no prediction differs. Source: R. Newcombe, "Improved confidence
+    intervals for the difference between binomial proportions based on paired data", Statistics in Medicine 17, 1998,
+    method 10.
 
     Args:
         first: bool (samples,), correct predictions before.
@@ -142,25 +130,21 @@ def bootstrap(
     resamples: int = RESAMPLES,
     groups: Sequence[Hashable] | np.ndarray | None = None,
 ) -> dict[str, ConfidenceInterval]:
-    """Compute the interval of each value that is defined for all samples together.
+    """Compute the interval of each value that is defined for all samples together, by name.
 
-    With few samples (below about 30) intervals are too narrow, because the bootstrap only knows these samples.
-
-    Some scores, such as average precision, are larger for fewer distinct samples, and so for draws. The value is then
-    not the median of the draws. The bias-corrected percentile method therefore moves the quantiles. The ends are values
-    of draws, so they are always possible values of the score.
+    With few samples (below about 30) intervals are too narrow, because the bootstrap only knows these samples. Some
+    scores, such as average precision, are larger for fewer distinct samples, and so for draws. The value is then not
+    the median of the draws. The bias-corrected percentile method therefore moves the quantiles. The ends are values of
+    draws, so they are always possible values of the score.
 
     Args:
         recompute: see ``Recompute``. Proportions, which ``ProportionRecompute`` and ``ClassificationCounts`` name, get
-            ``wilson``'s interval instead. A sample or a group can contain several decisions. ``wilson``
-            then gets the number of independent decisions with the same information.
+            ``wilson``'s interval instead. A sample or a group can contain several decisions. ``wilson`` then gets the
+            number of independent decisions with the same information.
         num_samples: at least 1.
         percent: the level: how many of a hundred such intervals contain the value of the whole population.
         resamples: the number of draws. 1,000 fix the ends of a 95 % interval to about a twentieth of its width.
         groups: (samples,), equal for samples that are drawn together; None draws each sample alone.
-
-    Returns:
-        The interval of each value, by name.
     """
     rates = recompute.rates if isinstance(recompute, ProportionRecompute) else getattr(recompute, "rates", dict)()
     values, numbers = recompute(np.ones((1, num_samples))), number_groups(groups)
@@ -183,14 +167,9 @@ def bootstrap(
 
 
 def number_groups(groups: Sequence[Hashable] | np.ndarray | None) -> np.ndarray | None:
-    """Assign a number to each group, in order of appearance.
+    """Assign numbers to groups in order of appearance: int64 (samples,), from entries that are equal in a group.
 
-    Args:
-        groups: (samples,), equal for samples of one group; None: there are no groups.
-
-    Returns:
-        The number of each sample's group, int64 (samples,). None if each sample is its own group, so that no sample
-        depends on another.
+    None if there are no groups, or each sample is its own group, so that no sample depends on another.
     """
     listed = [] if groups is None else np.asarray(groups).tolist()
     numbers_by_name = {name: number for number, name in enumerate(dict.fromkeys(listed))}
@@ -218,10 +197,10 @@ def small_sample_warning(
     class_counts: Mapping[str, int],
     shown: Iterable[str],
 ) -> str | None:
-    """Return why these intervals are rough or missing.
+    """Return one line on why these intervals are rough or missing, or None if they are sound.
 
-    Intervals are rough with few samples, with few wrong (or right) ones, and with few samples of a class: draws
-    then contain too little variation. Values with equal draws have no interval.
+    Intervals are rough with few samples, with few wrong (or right) ones, and with few samples of a class: draws then
+    contain too little variation. Values with equal draws have no interval.
 
     Args:
         num_samples: number of samples.
@@ -230,9 +209,6 @@ def small_sample_warning(
         rates: see ``ProportionRecompute``; the errors of the first one are counted.
         class_counts: number of samples in which each class occurs.
         shown: names of the scores that are shown.
-
-    Returns:
-        One line, or None if the intervals are sound.
     """
     if not intervals:
         return None
@@ -283,10 +259,7 @@ def _interval(value: float, drawn: np.ndarray, tail: float) -> ConfidenceInterva
 
 
 def _draws(num_samples: int, resamples: int, numbers: np.ndarray | None = None) -> Iterator[np.ndarray]:
-    """Yield all draws, some at a time, as weights: float64 (draws, samples).
-
-    Samples of one group, see ``number_groups``, have the same weight.
-    """
+    """Yield all draws, some at a time, as weights: float64 (draws, samples), equal for samples of one group."""
     generator = np.random.Generator(np.random.PCG64(_SEED))
     drawn = num_samples if numbers is None else int(numbers.max()) + 1
     at_once = max(1, min(resamples, _MOST_WEIGHTS // num_samples))
@@ -298,32 +271,19 @@ def _draws(num_samples: int, resamples: int, numbers: np.ndarray | None = None) 
 
 
 def weighted_sums(weights: np.ndarray, statistics: np.ndarray) -> np.ndarray:
-    """Compute ``weights @ statistics`` with the same bits for any number of threads.
+    """Compute ``weights @ statistics``, float64 (draws, k), with the same bits for any number of threads.
 
-    Args:
-        weights: (draws, samples).
-        statistics: (samples, k).
-
-    Returns:
-        float64 (draws, k).
+    Weights are (draws, samples), statistics (samples, k).
     """
     return np.einsum("ds,sk->dk", weights, statistics, dtype=np.float64)
 
 
 def concat_rank_tables(parts: Sequence[tuple[Sequence[int], Sequence[np.ndarray]]]) -> list[np.ndarray]:
-    """Concatenate the tables of all processes, ordered by the samples' indices.
+    """Concatenate the tables of all processes, ordered by the samples' indices: arrays (all samples, ...).
 
-    A sampler that pads gives a sample to several processes. Such a sample counts once.
-
-    Args:
-        parts: for each process the indices of its samples in the data set, and arrays (samples, ...) in their order.
-            Each process has the same number of arrays.
-
-    Returns:
-        The concatenated arrays, (all samples, ...).
-
-    Raises:
-        ValueError: the rows of an array do not match the indices.
+    A sampler that pads gives a sample to several processes. Such a sample counts once. Each process has as parts the
+    indices of its samples in the data set, and equally many arrays (samples, ...) in their order. Raises ValueError:
+    the rows of an array do not match the indices.
     """
     indices = np.concatenate([np.asarray(part, np.int64) for part, _ in parts])
     columns = [np.concatenate(pieces) for pieces in zip(*[arrays for _, arrays in parts])]

@@ -9,28 +9,18 @@ from .resampling import Recompute, weighted_sums
 
 
 class ClassificationCounts(NamedTuple):
-    """The answers for n classified samples; an instance is a ``Recompute``.
+    """The answers for n classified samples; an instance is a ``Recompute``."""
 
-    Attributes:
-        labels: int (n,), true classes from 0.
-        places: int (n,), number of classes that the model ranked above the true one. If only the best class is known:
-            0 if it is the true one, else 1.
-        num_classes: the number of classes of the data.
-        class_names: for the names of values; None uses the classes' numbers.
-        top: the values of k for top-k accuracy.
-    """
-
-    labels: np.ndarray
+    labels: np.ndarray  # int (n,), true classes from 0
+    #: int (n,), number of classes that the model ranked above the true one; if only the best class is known: 0 if it is
+    #: the true one, else 1
     places: np.ndarray
-    num_classes: int
-    class_names: Sequence[str] | None = None
-    top: Sequence[int] = (1,)
+    num_classes: int  # of the data
+    class_names: Sequence[str] | None = None  # for the names of values; None uses the classes' numbers
+    top: Sequence[int] = (1,)  # the values of k for top-k accuracy
 
     def __call__(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """Compute the values of each draw, in percent.
-
-        Args:
-            weights: float64 (draws, samples).
+        """Compute the values of each draw, in percent, from weights, float64 (draws, samples).
 
         Returns:
             "top-1" and so on, "recall CLASS" of each class, and "balanced accuracy", each float (draws,). The last is
@@ -61,11 +51,7 @@ class ClassificationCounts(NamedTuple):
 
 
 def means(numbers: Mapping[str, np.ndarray]) -> Recompute:
-    """Return a function that computes weighted means of these numbers.
-
-    Args:
-        numbers: float (samples,) each, by name. Non-finite entries do not count.
-    """
+    """Return a function that computes weighted means of float (samples,) by name; non-finite entries do not count."""
     columns = [np.asarray(column, np.float64) for column in numbers.values()]
     finite = [np.isfinite(column) for column in columns]
     # (samples, 2 x names): finite values, and whether they are finite
@@ -127,10 +113,8 @@ def panoptic_scores(
 
     For each class, segmentation quality (SQ) is the mean IoU of matched segments, recognition quality (RQ) is matched /
     (matched + false / 2 + missed / 2), and PQ is their product. Classes without a segment have no value. PQ dagger has
-    the IoU of the points of stuff classes instead of PQ.
-
-    Source: A. Kirillov et al., "Panoptic Segmentation", CVPR 2019, arXiv 1801.00868; L. Porzi et al., "Seamless Scene
-    Segmentation", CVPR 2019, arXiv 1905.01220.
+    the IoU of the points of stuff classes instead of PQ. Source: A. Kirillov et al., "Panoptic Segmentation", CVPR
+    2019, arXiv 1801.00868; L. Porzi et al., "Seamless Scene Segmentation", CVPR 2019, arXiv 1905.01220.
 
     Args:
         counts: int (samples, 6, classes): matched, false and missed segments; correct elements, elements of the class,

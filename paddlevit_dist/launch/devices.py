@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,13 +52,7 @@ _LAUNCHER = tuple(f"PADDLE_{name}" for name in _NAMES.split())
 
 
 def refuse_to_start_in_a_worker() -> None:
-    """Refuse to start a run while a worker imports the program that started it.
-
-    A program that starts the run at its top level would otherwise start it again in each worker.
-
-    Raises:
-        SystemExit: the program starts a run at its top level.
-    """
+    """Raise SystemExit if a worker imports a program that starts a run at its top level, again in each worker."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):  # until the program has been imported
         program = os.path.basename(sys.argv[0])
         raise SystemExit(
@@ -70,13 +65,8 @@ def check_launcher_variables(requested: int) -> None:
     """Check that variables which make this process one of several come from a launcher, not from an earlier run.
 
     With variables left in a shell, a single process would start instead of several, or wait for a master that is gone.
-
-    Args:
-        requested: the value of NGPUS, -1 or at least 1.
-
-    Raises:
-        UserError: PADDLE_TRAINER_ID is set and the variables around it do not fit; or more GPUs are requested
-            than any machine has, and more processes than this machine's cores can run.
+    Raises UserError if PADDLE_TRAINER_ID is set and the variables around it do not fit; or more GPUs are requested than
+    any machine has, and more processes than this machine's cores can run.
     """
     if not is_launched():
         gpus, cores = expected_gpus(), cpu_cores()
@@ -104,11 +94,7 @@ def check_launcher_variables(requested: int) -> None:
 
 
 def drop_stale_variables() -> list[str]:
-    """Remove what an earlier launch left in this shell's environment, unless this process was launched.
-
-    Returns:
-        A notice that names the removed variables.
-    """
+    """Remove what an earlier launch left in this shell's environment, unless launched; return a notice with names."""
     if is_launched():
         return []
     dropped = [f"{name}={os.environ.pop(name)}" for name in _LAUNCHER if name in os.environ]
@@ -118,7 +104,6 @@ def drop_stale_variables() -> list[str]:
 
 
 def _has_launcher() -> bool:
-    """Return whether a parent of this process is Paddle's launcher."""
     pid = os.getppid()
     for _ in range(16):
         try:
@@ -207,7 +192,7 @@ def _load_driver() -> Any:
     return driver if driver.cuInit(0) == 0 else None
 
 
-def _ask_driver(function: Any, *arguments: int) -> int:
+def _ask_driver(function: Callable[..., int], *arguments: int) -> int:
     """Return the number that a function of CUDA's driver writes; 0 if it fails."""
     number = ctypes.c_int(0)
     return number.value if function(ctypes.byref(number), *arguments) == 0 else 0
@@ -218,11 +203,7 @@ def _is_device(name: str, present: int) -> bool:
 
 
 def expected_processes(requested: int) -> int:
-    """Return the likely number of processes on this machine, found like ``expected_gpus``.
-
-    Args:
-        requested: the value of NGPUS, -1 or at least 1.
-    """
+    """Return the likely number of processes on this machine, found like ``expected_gpus``."""
     if is_launched():
         return int(os.environ.get("PADDLE_LOCAL_SIZE", "1"))
     return max(1, expected_gpus()) if requested == -1 else requested
@@ -234,10 +215,7 @@ def is_pool_worker() -> bool:
 
 
 def startable_loaders(number: int) -> int:
-    """Return the number of loader processes, or 0 with a note if this thread cannot start any.
-
-    Paddle watches them with a signal handler, which only the main thread may set.
-    """
+    """Return the number of loader processes, or 0 with a note outside the main thread, where signals cannot be set."""
     reason = _explain_no_loaders() if number else ""
     if reason:
         _log_once(f"note: {reason}: samples are read in a thread (DATA.NUM_WORKERS 0), which may be slower")
@@ -263,10 +241,6 @@ def default_workers(processes: int, cores: int) -> int:
 
 def plan_processes(requested: int, device: str = "auto") -> ProcessPlan:
     """Plan this machine's processes from ``NGPUS``: -1 means every visible device, or one process on a CPU.
-
-    Args:
-        requested: the value of NGPUS, -1 or at least 1.
-        device: the value of DEVICE.
 
     Raises:
         UserError: Paddle sees no such device, or more are requested than are visible.

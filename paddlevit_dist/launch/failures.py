@@ -57,7 +57,7 @@ def end_process(message: str) -> None:
 
 
 def wait_for_parent() -> None:
-    """Wait, after recording the failure, until the parent has stopped the peers and ends this process.
+    """Wait, after recording the failure, until the parent, having stopped the peers, ends this process.
 
     A peer that loses this rank inside a collective would abort and hide the cause behind its own output.
     """
@@ -98,7 +98,7 @@ def record_interruption(number: int, again: bool) -> None:
     _record(INTERRUPTED, "interrupted", number=number, again=again)
 
 
-def _record(kind: str, message: str, **more: Any) -> None:
+def _record(kind: str, message: str, **more: object) -> None:
     assert _own_records is not None, "call keep_records first"
     folder, rank = _own_records
     record = {"kind": kind, "message": message, "rank": rank, "time": time.time(), **more}
@@ -127,11 +127,7 @@ def describe_end(rank: int, exit_code: int | None, folder: Path) -> dict[str, An
 
 
 def find_root_cause(ends: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the record of the failure that explains the others.
-
-    Args:
-        ends: records of failed ranks, with the time each ended.
-    """
+    """Return the record, among failed ranks with the time each ended, that explains the others."""
     independent = [end for end in ends if not looks_like_a_lost_peer(end)]
     return min(independent or ends, key=lambda end: end["time"])
 

@@ -42,9 +42,8 @@ def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool) -> None:
             as Paddle's default differs: on in 2.6, off in the CPU build of 3.3.
         deterministic: use kernels with repeatable results where Paddle has them: cuDNN's, the gradient of an embedding,
             and a cuBLAS workspace that does not depend on its streams. Some kernels of Paddle then use a single thread.
-        fixed_shapes: convolutions see few shapes. cuDNN may then time its algorithms once for each and keep the
-            fastest, instead of guessing. With images of any size the search would not end. Ignored if
-            ``deterministic``: the fastest algorithm varies.
+        fixed_shapes: convolutions see few shapes, so cuDNN may time its algorithms once for each and keep the fastest,
+            unless ``deterministic``, as the fastest varies. With images of any size the search would not end.
     """
     if not is_on_gpu():
         return

@@ -1,10 +1,9 @@
 """The watchdog of ranks that Paddle's launcher has started, on one machine or several, without a parent of ours.
 
-One thread of each rank keeps the connections made by ``rendezvous``. Each rank sends its status to rank 0 about once a
-second, and rank 0 answers. A rank that fails, or whose main thread hangs, reports it; rank 0 forwards the report and
-judges ranks that are silent or gone. If rank 0 is gone, the others end by themselves.
-
-A rank that cannot run Python is silent, so the others report it; a helper process ends it (``guard``).
+A thread of each rank keeps the connections made by ``rendezvous`` and sends its status to rank 0 about once a second,
+which answers. A rank that fails, or whose main thread hangs, reports it; rank 0 forwards the report and judges ranks
+that are silent or gone. If rank 0 is gone, the others end by themselves. A rank that cannot run Python is silent, so
+the others report it; a helper process ends it (``guard``).
 """
 
 import contextlib
@@ -31,16 +30,10 @@ _NO_PROCESS = ProcessInfo("", "", 0, 0)
 
 
 def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> None:
-    """Join the group and run ``work`` under the watchdog. Every rank must call this.
+    """``join`` the group and run ``work`` under the watchdog. Every rank must call this.
 
-    Args:
-        join: joins the group.
-        work: the training or evaluation.
-        seconds: how long a rank may make no progress.
-
-    Raises:
-        UserError: another program uses the master's port.
-        WorkerFailure: not all ranks came in time.
+    A rank may make no progress for ``seconds``. Raises UserError if another program uses the master's port, and
+    WorkerFailure if not all ranks came in time.
     """
     rank, size = rendezvous.get_rank_and_size()
     with rendezvous.broadcast_startup_failure(seconds):
@@ -56,14 +49,9 @@ def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> N
 
 
 class GroupWatch:
-    """Watches all ranks of the group from this one, as a context manager.
+    """Watches all ranks of the group, which may make no progress for ``seconds``, as a context manager.
 
-    Args:
-        rank: rank of this process.
-        size: number of ranks.
-        peers: from ``rendezvous.meet``.
-        seconds: how long a rank may make no progress.
-        signal_alive: called repeatedly while this process can run Python.
+    ``signal_alive`` is called repeatedly while this process can run Python.
     """
 
     def __init__(
@@ -97,7 +85,7 @@ class GroupWatch:
     def __enter__(self) -> "GroupWatch":
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             if error is None or isinstance(error, Stopped):
                 status.note(_FINISHED)
@@ -132,7 +120,7 @@ class GroupWatch:
 
     # ---- both threads ------------------------------------------------------------------------------------------
 
-    def _send(self, **message: Any) -> None:
+    def _send(self, **message: object) -> None:
         with self._sending:
             for peer in self._peers.values():
                 peer.send(**message)

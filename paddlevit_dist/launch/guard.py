@@ -1,10 +1,8 @@
 """A helper process that ends a rank which can run no Python: stopped, or in C code that holds Python's lock.
 
-It counts only the time in which it runs itself. So a machine whose processes are all suspended (``scontrol suspend``,
-``docker pause``, SIGSTOP to each) continues afterwards. A timer of the kernel would not allow this: it keeps running,
-and its signal arrives first.
-
-The process runs this file as a program: it imports nothing of the package and starts in 50 ms.
+It counts only the time in which it runs itself, so a machine whose processes are all suspended (``scontrol suspend``,
+``docker pause``, SIGSTOP to each) continues afterwards; a timer of the kernel would keep running. It runs this file as
+a program, imports nothing of the package and starts in 50 ms.
 """
 
 import contextlib
@@ -27,11 +25,9 @@ _HANDLED_BY_RANK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
 
 
 class Guard:
-    """Ends this process unless ``signal_alive`` is called repeatedly. Create it in the main thread.
+    """Ends this process, after writing its stacks to stderr, unless ``signal_alive`` is called every ``seconds``.
 
-    Args:
-        rank: rank of this process, for the message.
-        seconds: longest time between two calls; then its stacks are written to stderr, and it ends soon after.
+    Create it in the main thread.
     """
 
     def __init__(self, rank: int, seconds: float) -> None:

@@ -1,8 +1,8 @@
 """One run at a time in an output folder: ``flock`` on its ``run.lock``.
 
-The kernel, or the server of a network file system, frees the lock when the process ends, for any reason: the file alone
-blocks nothing. It names the process that holds the folder and the resources that the run keeps elsewhere, so that the
-next run can remove them after a kill. On a file system without locks, a holder that lives on this machine counts.
+The kernel, or the server of a network file system, frees the lock when the process ends. The file names the process
+that holds the folder and the resources that the run keeps elsewhere, so that the next run can remove them after a kill.
+On a file system without locks, a holder that lives on this machine counts.
 """
 
 import contextlib
@@ -49,7 +49,6 @@ class LockOwner(msgspec.Struct):
     Attributes:
         since: local time; ``command``: its command line.
         token: part of the names of its resources outside the folder; ``temporary``: the folder for temporary files.
-        is_evaluation: whether the run only evaluates.
         started: when the process began, in the kernel's ticks since the machine's start: a later process may have its
             number. 0: not known.
     """
@@ -86,16 +85,10 @@ class LockOwner(msgspec.Struct):
 def lock_output_dir(
     folder: Path, log: Callable[[str], None], is_evaluation: bool, should_lock: bool = True
 ) -> Iterator[None]:
-    """Hold an output folder for the duration of a run, and remove half-written files of a killed run.
+    """Hold an existing output folder for the duration of a run, and remove half-written files of a killed run.
 
-    Args:
-        folder: the output folder; must exist.
-        log: called with one line if the file system has no locks.
-        is_evaluation: whether the run only evaluates, for the message.
-        should_lock: whether this process takes the lock; of several machines only the main one does.
-
-    Raises:
-        UserError: another run holds the folder, or it cannot be written.
+    ``log`` is called with one line if the file system has no locks. Of several machines, only the main one
+    ``should_lock``. Raises UserError if another run holds the folder, or it cannot be written.
     """
     if not should_lock:
         yield
@@ -174,7 +167,6 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, log: Callable[[str], No
 
 
 def _remove_half_written(folder: Path, previous: LockOwner | None) -> None:
-    """Remove the half-written files of killed runs, inside the folder and outside."""
     half = [file for place in (folder, folder / "predictions") for file in place.glob("*.tmp")]
     if previous is not None:
         stale_resources.remove(previous.token, previous.temporary)
@@ -223,7 +215,6 @@ def _started(process: int) -> int | None:
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
-    """Return whether the path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:

@@ -1,9 +1,8 @@
 """The rendezvous of a run's ranks: they connect at rank 0's port before Paddle's store takes it.
 
 Joining blocks inside Paddle, with Python's lock held and without output, while a rank is missing or another program has
-the port. So the ranks first connect by themselves: each sends its rank and proves that it has the run's secret, or
-reports its failure. Rank 0 lets them continue once its store listens. Under Paddle's launcher they keep these
-connections to watch one another (``group_watch``).
+the port. So each rank first sends its rank and proves that it has the run's secret, or reports its failure. Rank 0 lets
+them continue once its store listens. Under Paddle's launcher they keep these connections (``group_watch``).
 """
 
 import contextlib
@@ -52,7 +51,7 @@ class RankConnection:
         self._rest = b""
         self.unread: list[dict[str, Any]] = []  # received together with an earlier message
 
-    def send(self, **message: Any) -> None:
+    def send(self, **message: object) -> None:
         """Send one message; do nothing if the other side is gone, as ``receive`` reports that."""
         with contextlib.suppress(OSError):
             self.socket.sendall(json.dumps(message).encode() + b"\n")
@@ -78,11 +77,7 @@ Peers = dict[int, RankConnection]  # by rank: on rank 0 all others, on the other
 
 
 def endpoint() -> tuple[str, int]:
-    """Return host and port of the group's store on rank 0, value in the same variables as Paddle.
-
-    Raises:
-        UserError: the variable that Paddle reads is not HOST:PORT.
-    """
+    """Return host and port of the store on rank 0, or raise UserError for a variable other than HOST:PORT."""
     address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
     name, value = "MASTER_ADDR and MASTER_PORT", f"{address}:{port}"
     if not (address and port):
@@ -103,15 +98,13 @@ def get_rank_and_size() -> tuple[int, int]:
 def join_group(device: str, spawned: bool) -> None:
     """Select this process's device and, if there are several processes, join their group. Every rank must call this.
 
+    Raises UserError if another program has the port, or ranks have different secrets, WorkerFailure if a rank has
+    failed, or did not come in time, and ConnectionError if Paddle's store cannot be served.
+
     Args:
         device: kind of each process's device (``runtime/device_kinds.py``); "cpu" uses gloo.
         spawned: whether this machine's parent process started this one. Rendezvous variables that a cluster's shell may
             have exported are then not meant for it and are dropped.
-
-    Raises:
-        UserError: another program has the port, or ranks have different secrets.
-        WorkerFailure: a rank has failed, or did not come in time.
-        ConnectionError: Paddle's store cannot be served.
     """
     paddle.set_device(device)
     rank, size = get_rank_and_size()
@@ -157,8 +150,7 @@ def _open_store(rank: int) -> None:
 def send_small_messages_at_once() -> None:
     """Disable Nagle's algorithm on this process's TCP connections (Linux).
 
-    The store's client writes a request in several small pieces, and each waited 44 ms for the kernel's delayed
-    acknowledgement; with Nagle's algorithm off a request takes 0.1 ms.
+    With it, each of the small pieces of a request of the store's client waits 44 ms; a request takes 0.1 ms without.
     """
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []:
         with contextlib.suppress(OSError):  # closed by now, or not a connection
@@ -171,10 +163,9 @@ def send_small_messages_at_once() -> None:
 
 @contextlib.contextmanager
 def broadcast_startup_failure(seconds: float | None) -> Iterator[None]:
-    """Report a failure in the block to the other ranks, which have not met this one yet, so that they end too.
+    """Report a failure in the block to ranks that have not met this one yet, so that they end too.
 
-    Args:
-        seconds: how long ``meet`` will wait; None: no rank will come, so none is notified.
+    ``seconds``: how long ``meet`` will wait; None: no rank will come, so none is notified.
     """
     try:
         yield
@@ -187,21 +178,9 @@ def broadcast_startup_failure(seconds: float | None) -> Iterator[None]:
 
 
 def meet(rank: int, size: int, seconds: float, failure: str | None = None) -> Peers:
-    """Return once all ranks have connected with the same secret and rank 0's store listens. Every rank must call this.
+    """Return the connections of all ranks, with one secret, once rank 0's store listens. Every rank must call this.
 
-    Args:
-        rank: rank of this process.
-        size: number of ranks.
-        seconds: how long to wait.
-        failure: why this rank is about to end.
-
-    Returns:
-        The connections between the ranks.
-
-    Raises:
-        UserError: another program uses the port, or ranks have different secrets.
-        WorkerFailure: a rank has failed, or did not come in time.
-        ConnectionError: Paddle's store cannot be served.
+    Wait for ``seconds``; ``failure``: why this rank is about to end. Raises as ``join_group`` does.
     """
     global _has_met
     _has_met = True
@@ -211,12 +190,7 @@ def meet(rank: int, size: int, seconds: float, failure: str | None = None) -> Pe
 
 
 class _ArrivedRanks:
-    """The ranks that have connected to rank 0 so far.
-
-    Args:
-        size: number of ranks.
-        fingerprint: of this rank's secret; None if this rank has failed, and admits all ranks to notify them.
-    """
+    """The ranks that have connected to rank 0, with its secret's ``fingerprint``; None admits all to hear a failure."""
 
     def __init__(self, size: int, fingerprint: int | None) -> None:
         self.size, self.fingerprint = size, fingerprint
@@ -227,7 +201,6 @@ class _ArrivedRanks:
         self._others: dict[int, tuple[int, float]] = {}  # rank -> another secret's fingerprint, and its time
 
     def admit(self, connection: RankConnection, hello: dict[str, Any]) -> None:
-        """Record the rank that a greeting is from, if it is valid."""
         rank, nonce, failure, shown = (hello.get(name) for name in ("rank", "nonce", "failure", "fingerprint"))
         if not (isinstance(rank, int) and 0 < rank < self.size):
             return
@@ -243,7 +216,6 @@ class _ArrivedRanks:
         self.peers[rank], self.nonces[rank] = connection, str(nonce)
 
     def missing(self) -> list[int]:
-        """Return the ranks that have not connected."""
         return [rank for rank in range(1, self.size) if rank not in self.peers]
 
     def other_secrets(self) -> dict[int, int]:

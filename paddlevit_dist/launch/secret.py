@@ -1,11 +1,10 @@
 """Shared secret of a run: messages from processes without it are rejected.
 
-The parent creates a secret and passes it to the workers through the pipe that starts them, so that it is on no command
-line and in no file. Machines that are started separately share one by ``PADDLEVIT_DIST_SECRET``, or by a file that
-``PADDLEVIT_DIST_SECRET_FILE`` names. Without a secret, messages are neither signed nor checked.
-
-A signature is an HMAC-SHA256; for a long message it covers digests of its parts. Signatures protect against processes
-that cannot read the run's traffic; nothing is encrypted.
+The parent passes it to the workers through the pipe that starts them, so that it is on no command line and in no file.
+Machines that are started separately share one by ``PADDLEVIT_DIST_SECRET``, or by a file that
+``PADDLEVIT_DIST_SECRET_FILE`` names. Without a secret, messages are neither signed nor checked. A signature is an
+HMAC-SHA256, for a long message of digests of its parts. It protects against processes that cannot read the run's
+traffic; nothing is encrypted.
 """
 
 import hashlib
@@ -15,7 +14,6 @@ import secrets
 import stat
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from ..runtime.errors import UserError
 
@@ -32,19 +30,14 @@ _session_key: bytes | None = None
 
 
 def create_for_workers() -> bytes:
-    """Return the secret that a parent passes to its workers: the user's, or a new one.
-
-    Raises:
-        UserError: the user's secret is too short, or its file is not private.
-    """
+    """Return the user's secret or a new one. Raises UserError if the user's is too short, or its file not private."""
     return read_user_secret() or secrets.token_bytes(SIGNATURE_BYTES)
 
 
 def read_user_secret() -> bytes | None:
     """Return the secret that the environment names, as 32 bytes; None if it names none.
 
-    Raises:
-        UserError: it is too short, or its file cannot be read or can be read by other users.
+    Raises UserError if it is too short, or its file cannot be read or can be read by other users.
     """
     text, path = os.environ.get(VARIABLE), os.environ.get(FILE_VARIABLE)
     if text is not None and path is not None:
@@ -92,9 +85,9 @@ def get_run_secret() -> bytes | None:
 
 
 def begin_session(*nonces: str) -> None:
-    """Sign from now on with a key derived from fresh random numbers, equal on all ranks. Do nothing without a secret.
+    """Sign from now on with a key from fresh random numbers, equal on all ranks, so that earlier runs' messages fail.
 
-    Messages recorded in another run with the same secret are then worthless.
+    Do nothing without a secret.
     """
     global _session_key
     _session_key = None
@@ -109,7 +102,7 @@ def proof(*parts: str) -> str:
     return "" if secret is None else hmac.digest(secret, text, "sha256").hex()
 
 
-def is_proof(shown: Any, *parts: str) -> bool:
+def is_proof(shown: object, *parts: str) -> bool:
     """Return whether ``shown`` is the ``proof`` of these parts."""
     shown = str(shown).encode("utf-8", "surrogatepass")
     return hmac.compare_digest(shown, proof(*parts).encode())
@@ -155,13 +148,9 @@ def key_name(name: str) -> str:
 
 
 def sign(message: memoryview, purpose: str, number: int, rank: int) -> memoryview:
-    """Return the message, signed in its first ``SIGNATURE_BYTES``, which are reserved; without a secret only the rest.
+    """Return the message, signed in its first, reserved ``SIGNATURE_BYTES``; without a secret only the rest.
 
-    Args:
-        message: the reserved bytes and the message.
-        purpose: purpose of the exchange.
-        number: its number: the message is valid in no other exchange.
-        rank: the sender: the message is valid for no other rank.
+    The signature is valid for this ``number`` of an exchange and this sending ``rank`` only.
     """
     if _key() is None:
         return message[SIGNATURE_BYTES:]
@@ -172,14 +161,7 @@ def sign(message: memoryview, purpose: str, number: int, rank: int) -> memoryvie
 def verify(received: memoryview, purpose: str, number: int, rank: int) -> memoryview:
     """Return the message that ``rank`` has signed, without its signature: a view of ``received``.
 
-    Args:
-        received: signature and message.
-        purpose: purpose of the exchange.
-        number: number of the exchange.
-        rank: the sender.
-
-    Raises:
-        UserError: the rank did not sign it in this run for this exchange.
+    Raises UserError if the rank did not sign it in this run for the exchange ``number``.
     """
     if _key() is None:
         return received
@@ -208,7 +190,7 @@ def _key() -> bytes | None:
     return _session_key or get_run_secret()
 
 
-def _mac(kind: str, *parts: Any) -> bytes:
+def _mac(kind: str, *parts: bytes | memoryview) -> bytes:
     """Return the HMAC-SHA256 of the parts; each except the last is preceded by its length."""
     digest = hmac.new(_key() or b"", kind.encode() + b"\0", hashlib.sha256)
     for part in parts[:-1]:

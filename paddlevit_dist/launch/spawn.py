@@ -1,8 +1,8 @@
 """Start one worker per device, watch them, and stop all of them when one fails.
 
-``dist.spawn`` starts processes but does not supervise them: peers of a killed worker wait forever, Ctrl-C inside a
-worker counts as success, and a parent that dies leaves orphans. Here every worker records how it ended, the parent
-looks for the failure that caused the others, and workers die with their parent.
+``dist.spawn`` does not supervise processes: peers of a killed worker wait forever, Ctrl-C inside a worker counts as
+success, and a parent that dies leaves orphans. Here every worker records how it ended, the parent looks for the failure
+that caused the others, and workers die with their parent.
 """
 
 import contextlib
@@ -129,7 +129,7 @@ def _run_in_place(
 
 @stale_resources.named_semaphores()
 def _start(
-    worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, folder: Path, status_pages: Any
+    worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, folder: Path, status_pages: status.Pages
 ) -> Any:
     import paddle.distributed as dist
 
@@ -165,12 +165,10 @@ def _start(
 
 @contextlib.contextmanager
 def _package_before_paddle() -> Iterator[None]:
-    """Let processes that are spawned in the block import this package before Paddle.
-
-    Paddle 2.6 needs this (see ``zlib`` in this package's ``__init__``).
+    """Let processes that are spawned in the block import this package before Paddle, as 2.6 needs (see ``__init__``).
 
     They run the parent's main module first, except that of a package started with ``python -m`` and cells of a
-    notebook. They would then begin with the function that Paddle passes them, so another module is named instead.
+    notebook, and would then begin with the function that Paddle passes them, so another module is named instead.
     """
     main = sys.modules["__main__"]
     before = getattr(main, "__spec__", None)
@@ -194,7 +192,7 @@ def _prepare_rendezvous() -> None:
 
 
 def _worker_entry(
-    payload: "WorkerPayload", folder: str, parent: int, device: str, run_secret: bytes, status_pages: Any
+    payload: "WorkerPayload", folder: str, parent: int, device: str, run_secret: bytes, status_pages: status.Pages
 ) -> None:
     """Run a spawned process: join the group, work, record how it ended."""
     printing.ignore_broken_pipe()
@@ -239,7 +237,6 @@ def _worker_entry(
 
 
 def _exit_now(number: int, again: bool) -> None:
-    """End a worker from any thread."""
     failures.record_interruption(number, again)
     os._exit(128 + number)
 
@@ -247,8 +244,7 @@ def _exit_now(number: int, again: bool) -> None:
 class _SignalRelay:
     """Forwards the parent's stop and save requests to the workers.
 
-    They may also have received the signals directly: a terminal and a scheduler signal all processes. So the relay
-    sends SIGTERM, which may arrive any number of times.
+    It sends SIGTERM, which may arrive any number of times: a terminal and a scheduler signal all processes.
     """
 
     def __init__(self, processes: list[Any]) -> None:
@@ -278,8 +274,7 @@ class _SignalRelay:
 def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[str, Any]]:
     """Wait for all workers, until one hangs, or for ``_GRACE_SECONDS`` after the first failure; return failed records.
 
-    A worker that has recorded its failure counts as ended, even though it still waits. A user error is never caused by
-    another failure, so it gets no grace period.
+    A worker that has recorded its failure has ended. A user error has no other cause, so it gets no grace period.
     """
     running = dict(enumerate(processes))
     failed: list[dict[str, Any]] = []
@@ -346,14 +341,9 @@ class WorkerPayload(NamedTuple):
 
     @classmethod
     def pack(cls, worker: Callable[..., None], arguments: tuple[Any, ...]) -> "WorkerPayload":
-        """Pack everything in the parent.
+        """Pack everything in the parent; ``worker`` is the function that workers call.
 
-        Args:
-            worker: the function that workers call.
-            arguments: its arguments.
-
-        Raises:
-            UserError: the task or a dataset cannot be pickled, since its class cannot be imported.
+        Raises UserError if the task or a dataset cannot be pickled, since its class cannot be imported.
         """
         registered = [
             _RegisteredName(kind, name, _pickle(registration))
@@ -370,11 +360,7 @@ class WorkerPayload(NamedTuple):
         return cls(plugins.collect_imports(), registered, work, _program())
 
     def unpack(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Unpack function and arguments in a worker.
-
-        Raises:
-            UserError: a name that they need is not defined here.
-        """
+        """Unpack function and arguments in a worker. Raises UserError if a name that they need is not defined here."""
         plugins.load_imports(self.imports)
         for entry in self.registered:
             _register(entry)
@@ -387,7 +373,7 @@ class WorkerPayload(NamedTuple):
             raise UserError(_explain_undefined(str(error).split(" on <")[0], self.program)) from error
 
 
-def _pickle(registration: Any) -> bytes | None:
+def _pickle(registration: object) -> bytes | None:
     try:
         return pickle.dumps(registration)
     except (AttributeError, TypeError, pickle.PicklingError):  # a lambda or local class: a module may register it again
@@ -395,10 +381,7 @@ def _pickle(registration: Any) -> bytes | None:
 
 
 def _register(entry: _RegisteredName) -> None:
-    """Register a name like the parent, unless an imported module has done so.
-
-    An entry that cannot be unpickled here is skipped: ``lookup.find_name`` explains it if the run needs it.
-    """
+    """Register a name like the parent, unless a module has; skip it if unpickling fails, for ``lookup.find_name``."""
     if entry.pickled is None or entry.name in list_names(entry.kind):
         return
     try:

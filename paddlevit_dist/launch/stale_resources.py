@@ -1,6 +1,6 @@
 """Names of a run's resources outside its output folder, so that a later start can remove a killed run's.
 
-A run that owns its output folder has a token, which its workers and loader processes inherit. It is part of the name of
+The owner of an output folder has a token, which its workers and loader processes inherit. It is part of the name of
 every shared array, semaphore and temporary folder.
 """
 
@@ -78,13 +78,7 @@ def named_semaphores() -> Iterator[None]:
 def require_semaphores(number: int, what: str, remedy: str) -> None:
     """Check that this number of further semaphores can be created, before their creation fails halfway.
 
-    Args:
-        number: semaphores that are needed.
-        what: what needs them, for the message.
-        remedy: what to do instead of enlarging shared memory.
-
-    Raises:
-        UserError: shared memory is full.
+    Raises UserError if shared memory is full, with ``what`` needs them and a ``remedy`` other than enlarging it.
     """
     locks = []
     try:
@@ -100,15 +94,7 @@ def require_semaphores(number: int, what: str, remedy: str) -> None:
 
 
 def remove(run_token: str, temporary: str) -> list[str]:
-    """Remove the files of a run that has ended from shared memory and from the folder for temporary files.
-
-    Args:
-        run_token: token of that run.
-        temporary: its folder for temporary files.
-
-    Returns:
-        The removed paths.
-    """
+    """Remove the files of a run that has ended from shared memory and its folder ``temporary``; return the paths."""
     if not _TOKEN.fullmatch(run_token) or run_token in (token(), "0" * 16):
         return []
     places = [(SHARED_MEMORY, f"{PREFIX}*_{run_token}_*"), (SHARED_MEMORY, f"sem.{PREFIX}{run_token}-*")]

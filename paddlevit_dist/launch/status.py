@@ -1,17 +1,18 @@
-"""The status of each rank: a note for every step that it reaches, in a page of memory that its parent reads.
-
-A note takes about a microsecond: one write into memory, no lock, no message.
-"""
+"""The status of each rank: a note of a microsecond for every step that it reaches, in memory that its parent reads."""
 
 import contextlib
 import multiprocessing
 import os
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    import ctypes
 
 NOT_STARTED, AT_END = "starting", "finished, at the end of its process"
 _PAGE_BYTES = 512  # the last page has the number of a ``SharedNumber``
+Pages: TypeAlias = "ctypes.Array[ctypes.c_char]"
 _HEAD = struct.Struct("<qqq")  # number of moves, process id, whether it waits for other ranks
 _MOVES = struct.Struct("<q")
 
@@ -25,7 +26,7 @@ class RankStatus(NamedTuple):
     text: str  # such as "in epoch 1, 3 of 20 updates done: in the backward pass"
 
 
-def new_pages(ranks: int) -> Any:
+def new_pages(ranks: int) -> Pages:
     """Return memory for the notes of ranks 0 to ``ranks`` - 1, which they share with this process, their parent."""
     return multiprocessing.get_context("spawn").RawArray("c", _PAGE_BYTES * (ranks + 1))
 
@@ -39,11 +40,7 @@ def read(pages: Any, rank: int) -> RankStatus:
 
 
 class SharedNumber:
-    """A number that rank 0 posts for all processes of its parent, in memory that they share.
-
-    Args:
-        memory: one integer of 64 bits, which processors read and write at once.
-    """
+    """A number that rank 0 posts in an integer of 64 bits, atomic, in memory that all its parent's processes share."""
 
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory
@@ -58,8 +55,6 @@ class SharedNumber:
 
 
 class _StatusNotes:
-    """The notes of this process."""
-
     def __init__(self) -> None:
         self.page: memoryview | None = None  # the page of this rank; None: notes stay in this process
         self.number: SharedNumber | None = None
@@ -80,7 +75,7 @@ class _StatusNotes:
 _notes = _StatusNotes()
 
 
-def publish(pages: Any, rank: int) -> None:
+def publish(pages: Pages, rank: int) -> None:
     """Write this process's notes into the page of ``rank`` from now on."""
     memory = memoryview(pages).cast("B")
     _notes.page = memory[rank * _PAGE_BYTES : (rank + 1) * _PAGE_BYTES]
@@ -106,11 +101,9 @@ def note(text: str) -> None:
 
 
 def set_detail(text: str, may_wait: bool = False) -> None:
-    """Record the activity of this process within its step, replacing the previous one; "" for none in particular.
+    """Record the activity of this process within its step, such as "in its forward pass"; "" for none.
 
-    Args:
-        text: the activity, such as "in its forward pass".
-        may_wait: it may wait there for other ranks.
+    ``may_wait``: it may wait there for other ranks.
     """
     _notes.detail, _notes.waits = text, may_wait
     _notes.write()

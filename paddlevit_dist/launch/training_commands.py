@@ -14,12 +14,9 @@ from . import tuning
 def start(
     words: Sequence[str], variables: Mapping[str, str] | None = None, output: int | None = None
 ) -> subprocess.Popen:
-    """Start ``train`` with these words; the system kills it if this process is killed.
+    """Start ``train`` with these words, further ``variables`` of its environment and ``output`` as its stdout.
 
-    Args:
-        words: words of the command line after ``train``.
-        variables: environment variables to add.
-        output: as ``stdout`` of ``subprocess.Popen``.
+    The system kills it if this process is killed.
     """
     environment = tuning.without_tuning(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), str(ROOT)]))
@@ -33,10 +30,7 @@ def start(
 def forward_requests(processes: Iterable[subprocess.Popen]) -> None:
     """Forward the requests that this process has received; the caller repeats this while the commands run.
 
-    A terminal and a scheduler may have signaled the commands as well, for which a further SIGTERM changes nothing.
-
-    Raises:
-        ProcessInterrupted: a second SIGINT; the commands should be killed.
+    A further SIGTERM changes nothing. Raises ProcessInterrupted at a second SIGINT; the commands should be killed.
     """
     if signals.interrupts() > 1:
         raise signals.ProcessInterrupted(signal.SIGINT, again=True)

@@ -1,11 +1,11 @@
 """The environment that makes a process fast on a CPU, and checks that it changes no results.
 
-Three settings matter for Paddle on a CPU. Its MKL takes a slow path on AMD processors unless a variable names the
-instruction set; this is most of the gain (docs/explanation/benchmarks.md). glibc's malloc returns every large tensor
-to the kernel, which then has to zero the pages again for the next one. And operations read Paddle's views of a tensor
-(``transpose``, slices) much more slowly than a copy takes to make. Libraries read such variables when they are
-loaded, and malloc when the process starts, or by a call. So the entry point sets them before it imports Paddle or
-NumPy, and spawned workers inherit them; where that is too late, the process replaces itself with the same command.
+Paddle's MKL takes a slow path on AMD processors unless a variable names the instruction set; this is most of the gain
+(docs/explanation/benchmarks.md). glibc's malloc returns every large tensor to the kernel, which then has to zero the
+pages again. And operations read Paddle's views of a tensor (``transpose``, slices) much more slowly than a copy takes
+to make. Libraries read such variables when they are loaded, malloc when the process starts or by a call. So the entry
+point sets them before it imports Paddle or NumPy, and spawned workers inherit them; where that is too late, the process
+replaces itself with the same command.
 """
 
 import contextlib
@@ -65,8 +65,7 @@ _READERS = ("numpy", "paddle", "numba")
 def has_slow_views() -> bool:
     """Return whether the installed Paddle makes views that should be replaced with copies: on CPUs, from 2.6 to 3.
 
-    With the flag below, ``transpose`` and slices copy. On an AMD EPYC (Zen 4) with Paddle 3.3 a training step of ViT-Ti
-    is 1.4 times as fast, its evaluation 1.7 times. On a GPU views are faster.
+    With the flag below, ``transpose`` and slices copy: 1.4 times as fast in training of ViT-Ti on Zen 4.
     """
     if devices.expected_gpus():
         return False
@@ -74,13 +73,7 @@ def has_slow_views() -> bool:
 
 
 def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables to add for ``processes`` processes on this machine, except those that are set already.
-
-    Args:
-        processes: number of processes on this machine.
-        tuned: the value of CPU_TUNING.
-        current: the present variables.
-    """
+    """Return the variables to add to ``current`` for this number of processes on this machine."""
     threads = str(max(1, devices.cpu_cores() // processes))
     variables = {"FLAGS_paddle_num_threads": threads, **_QUIET}
     if threads == "1":
@@ -106,11 +99,6 @@ def restart_with_environment(requested_processes: int, tuned: bool, device: str 
     """Give this process, once, the environment above, import Paddle, and raise the limit of open files.
 
     If a module that has read these variables is already imported, the process is replaced with the same command.
-
-    Args:
-        requested_processes: the value of NGPUS.
-        tuned: the value of CPU_TUNING.
-        device: the value of DEVICE.
     """
     devices.hide_gpus(device)
     forget_kernels()
@@ -136,8 +124,7 @@ def _raise_open_files() -> None:
 def environment_for_call(requested_processes: int, tuned: bool) -> Iterator[list[str]]:
     """Set the environment above for a program that calls a run, and import Paddle; restore it after the block.
 
-    Yields:
-        A note if Paddle was imported before, so that its threads or kernels may differ.
+    Yields a note if Paddle was imported before, so that its threads or kernels may differ.
     """
     global _is_set_for_calls
     before = dict(os.environ)
@@ -184,14 +171,7 @@ def without_tuning(current: Mapping[str, str]) -> dict[str, str]:
 
 
 def take_effect(added: Mapping[str, str]) -> bool:
-    """Apply variables that have just been set as if they had been set at the process's start.
-
-    Args:
-        added: the variables.
-
-    Returns:
-        False if this is no longer possible, so that the process must be replaced.
-    """
+    """Apply variables as if they had been set at the process's start; False if it must be replaced for that."""
     if any(reader in sys.modules for reader in _READERS):
         return False
     for name in added.keys() & _MALLOPT:
@@ -265,19 +245,12 @@ def check_product(size: int = 512, device: str = "cpu", limit: float = FLOAT32_L
     """Time one float32 matrix product and compare it with float64 and, on a CPU, with its repetitions.
 
     This shows that the chosen kernels are correct, and that the threads share the work in the same way each time.
-
-    Args:
-        size: rows and columns of both factors.
-        device: as in ``paddle.set_device``.
-        limit: of the relative error: ``TF32_LIMIT`` if the device may round factors to TF32.
+    ``limit`` of the relative error is ``TF32_LIMIT`` if the device may round factors to TF32. Raises RuntimeError if
+    the product is wrong, or not bitwise repeatable on the CPU.
 
     Returns:
         ``gigaflops`` of the fastest of five products on this device, and ``relative_error``, the largest deviation from
         the float64 product divided by its largest entry.
-        the float64 product divided by its largest entry.
-
-    Raises:
-        RuntimeError: the product is wrong, or not bitwise repeatable on the CPU.
     """
     import numpy as np
     import paddle
@@ -313,11 +286,7 @@ def check_product(size: int = 512, device: str = "cpu", limit: float = FLOAT32_L
 
 
 def check_copies() -> None:
-    """Check that transposed and sliced tensors hold the right values and are copies if views are switched off.
-
-    Raises:
-        RuntimeError: a value is wrong, or a view was returned although views are switched off.
-    """
+    """Raise RuntimeError if transposed or sliced tensors are wrong, or are views although views are switched off."""
     import numpy as np
     import paddle
 

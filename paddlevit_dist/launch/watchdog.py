@@ -1,8 +1,7 @@
 """Detection of ranks that hang: the observed state of each rank, the rank that blocks the others, the parent's actions.
 
-A rank that is inside C code with Python's lock held, or that is stopped, can do nothing itself. So its parent judges by
-the ranks' notes (``status``) and the kernel's data about their processes. It requests the stack of the hanging rank and
-ends it.
+A rank that is stopped, or in C code with Python's lock held, can do nothing itself. So its parent judges by the ranks'
+notes (``status``) and the kernel's data about their processes, requests the stack of the hanging rank and ends it.
 """
 
 import faulthandler
@@ -64,17 +63,11 @@ class RankState(NamedTuple):
 
 
 def update_state(before: RankState | None, latest: RankStatus, process: ProcessInfo, now: float) -> RankState:
-    """Return the state of a rank after another observation.
+    """Return the state of a rank after another observation, at ``now`` by the watcher's clock, in seconds.
 
     Reading and writing much counts as progress, since large files take time. So does computing before the first note,
     while modules are imported, and after the last. Neither counts for a rank that waits for others: ranks that wait for
-    one another must be detected.
-
-    Args:
-        before: the previous state, None at first.
-        latest: its latest note.
-        process: the kernel's data about its process.
-        now: by the watcher's clock, in seconds.
+    one another must be detected. ``process`` is the kernel's data about it.
     """
     moved = before is None or before.status.moves != latest.moves or before.status.waits != latest.waits
     if before is not None and not moved and not latest.waits:
@@ -88,9 +81,8 @@ def update_state(before: RankState | None, latest: RankStatus, process: ProcessI
 def find_stalled_rank(states: dict[int, RankState], seconds: float, now: float) -> int | None:
     """Return the rank without progress for ``seconds`` that blocks the others, or None if all is well.
 
-    A stopped or silent rank comes first: another may be inside a collective, which its notes do not show as waiting.
-    Then the rank with the longest time without progress that does not wait. If every rank waits for the others, the
-    first.
+    A stopped or silent rank comes first: another may be in a collective, which its notes do not show as waiting. Then
+    the rank longest without progress that does not wait. If every rank waits for the others, the first.
     """
     late = [rank for rank, state in states.items() if now - state.since > seconds]
     for ranks in (
@@ -104,15 +96,7 @@ def find_stalled_rank(states: dict[int, RankState], seconds: float, now: float) 
 
 
 def describe(rank: int, states: dict[int, RankState], now: float, process: str, limit: str = "WATCHDOG_SECONDS") -> str:
-    """Format one line about a rank that hangs.
-
-    Args:
-        rank: the rank.
-        states: the states of all ranks.
-        now: by the watcher's clock, in seconds.
-        process: the kernel's data about its process, or "".
-        limit: name of the time limit that it exceeded.
-    """
+    """Format one line about a rank that hangs at ``now``, with the time limit and the kernel's data or ""."""
     state = states[rank]
     duration = f"{now - state.since:.0f} s ({limit})"
     about = f"; its process is {process}" if process else ""
@@ -157,10 +141,7 @@ def _read_text(path: str) -> str:
 
 
 class MonotonicClock:
-    """A clock that stops while this process is stopped itself, for example by Ctrl-Z.
-
-    Otherwise a watcher would take that time for a hang of the others.
-    """
+    """A clock that stops while this process is stopped itself, by Ctrl-Z, so that the others do not seem to hang."""
 
     def __init__(self, longest_step: float) -> None:
         self._longest_step = longest_step
@@ -185,16 +166,12 @@ def _stack_file(folder: Path, rank: int) -> Path:
 
 
 class Watchdog:
-    """Watches the ranks of one machine.
+    """Watches the ranks 0, 1, ... of one machine, which may make no progress for ``seconds`` (None: forever).
 
-    Args:
-        pages: notes of the ranks, from ``status.new_pages``.
-        processes: of ranks 0, 1, and so on.
-        seconds: how long a rank may make no progress; None: forever.
-        folder: where ranks record how they end.
+    In ``folder``, they record how they end.
     """
 
-    def __init__(self, pages: Any, processes: list[Any], seconds: float | None, folder: Path) -> None:
+    def __init__(self, pages: status.Pages, processes: list[Any], seconds: float | None, folder: Path) -> None:
         self._pages = pages
         self._processes = processes
         self._seconds = seconds

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,10 +21,10 @@ _TILE = 4096  # hashes that stay in the first-level cache
 
 
 @intrinsic
-def _count_bits(typing_context: Any, number: Any):
+def _count_bits(typing_context: object, number: object):
     """Count the bits of a uint64 that are 1."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(context: object, builder: Any, signature: object, arguments: Sequence[Any]) -> Any:
         return builder.ctpop(arguments[0])
 
     return types.uint64(types.uint64), generate
@@ -32,8 +33,8 @@ def _count_bits(typing_context: Any, number: Any):
 def find_nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find up to ``NEAREST`` near hashes for each image, the nearest first.
 
-    A hash is near if at most ``NEAR`` bits differ from one of the image's variants, and at most ``FIRST`` bits from
-    the image itself.
+    A hash is near if at most ``NEAR`` bits differ from one of the image's variants, and at most ``FIRST`` bits from the
+    image itself.
 
     Args:
         queries: uint64 (n, variants); the first variant is the image itself.
@@ -47,10 +48,10 @@ def find_nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, n
     distances = np.full((len(queries), NEAREST), 255, np.uint8)
     starts = range(0, len(queries), _CHUNK)
     bar = ProgressBar(len(starts), "comparing hashes", shown=True)
-    is_stopped = threading.Event()
+    stopped = threading.Event()
 
     def compare(start: int) -> None:
-        if not is_stopped.is_set():
+        if not stopped.is_set():
             part = slice(start, start + _CHUNK)
             _compare(queries[part], others, matches[part], distances[part])
 
@@ -61,7 +62,7 @@ def find_nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, n
         for _ in pool.map(compare, starts[1:]):
             bar.step()
     finally:
-        is_stopped.set()
+        stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)
         bar.close()
     return matches, distances

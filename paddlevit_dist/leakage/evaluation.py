@@ -10,6 +10,7 @@ from ..logging.progress import write_line
 from ..logging.record import cache_folder
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
+from ..tasks.dataset import Dataset
 from ..tasks.task_factory import make_task
 from .search import FILE, find_copies, read_leaks, write_leaks
 from .settings import LeakageSettings
@@ -20,17 +21,15 @@ _NAMING = "add TRAIN_DATA PATH, where PATH is as in -data_path"
 def find_in_training(config: RunSettings, datasets: dict[str, Any], folder: Path) -> None:
     """Search the training set for the evaluated samples, and list the matches in ``leaks.json``.
 
-    Runs in the main process, before workers start.
-
-    Raises:
-        UserError: if the training set is not known or the data cannot be compared.
+    Runs in the main process, before workers start. Raises UserError: the training set is not known or the data cannot
+    be compared.
     """
     ((split, evaluated),) = datasets.items()
     try:
         train = _build_training_set(config)
     except UserError as error:
         raise UserError(f"-exclude_leaked: the training set is not known ({error}); {_NAMING}") from error
-    dataset = getattr(evaluated, "dataset", None)
+    dataset = cast(Dataset, getattr(evaluated, "dataset", None))
     write_line(f"searching for {len(evaluated):,} samples of {split} in {len(train):,} of train")
     try:
         search = find_copies(dataset, train, cache_folder(config))

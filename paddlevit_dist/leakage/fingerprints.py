@@ -16,6 +16,7 @@ from ..images.data.image_dataset import ImageDataset
 from ..images.data.inspection import run_in_threads
 from ..images.data.reading import convert, open_image, raise_as_unreadable
 from ..runtime.errors import UserError
+from ..tasks.dataset import Dataset
 from . import perceptual
 
 NOT_READ, UNREADABLE, EXACT, HASHED = range(4)
@@ -26,19 +27,12 @@ _POINTS, _VOLUMES = ("scenes", "shapes"), ("volumes", "volumes with label maps")
 
 
 class DatasetFingerprints(NamedTuple):
-    """Fingerprints of a dataset of n samples.
+    """Fingerprints of a dataset of n samples."""
 
-    Attributes:
-        state: uint8 (n,): not read, unreadable, compared for equality only, or hashed.
-        stored: uint64 (n,), digest of the sample's file; 0 if the sample does not have a separate file.
-        content: uint64 (n,), digest of its pixels, points or voxels; 0 for images that have a hash.
-        hashes: uint64 (n, variants), perceptual; see ``perceptual.compute_hashes``.
-    """
-
-    state: np.ndarray
-    stored: np.ndarray
-    content: np.ndarray
-    hashes: np.ndarray
+    state: np.ndarray  # uint8 (n,): not read, unreadable, compared for equality only, or hashed
+    stored: np.ndarray  # uint64 (n,), digest of the sample's file; 0 if the sample does not have a separate file
+    content: np.ndarray  # uint64 (n,), digest of pixels, points or voxels; 0 for images that have a hash
+    hashes: np.ndarray  # uint64 (n, variants), perceptual; see ``perceptual.compute_hashes``
 
     @property
     def num_read(self) -> int:
@@ -46,24 +40,18 @@ class DatasetFingerprints(NamedTuple):
         return int(np.count_nonzero(self.state != NOT_READ))
 
 
-def can_compare(dataset: Any) -> bool:
+def can_compare(dataset: object) -> bool:
     """Return whether the samples of a dataset are images, scenes, shapes or volumes."""
     return isinstance(dataset, ImageDataset) or getattr(dataset, "holds", "") in (*_POINTS, *_VOLUMES)
 
 
 def compute_fingerprints(
-    dataset: Any, label: str, variants: int, cache_folder: Path | None, seconds: float = float("inf")
+    dataset: Dataset, label: str, variants: int, cache_folder: Path | None, seconds: float = float("inf")
 ) -> DatasetFingerprints:
-    """Read all samples, or those that the time allows, in a fixed random order.
+    """Read all samples, or those that ``seconds`` allow, in a fixed random order, with ``label`` at the progress bar.
 
-    The fingerprints of image files are cached, also if the call is interrupted: the next call reads the other files.
-
-    Args:
-        dataset: with images, scenes, shapes or volumes.
-        label: of the progress bar.
-        variants: number of hashes of each image.
-        cache_folder: for the fingerprints of image files; None for no cache.
-        seconds: time limit.
+    The ``variants`` hashes of each image file are cached in ``cache_folder``, if given, also if the call is
+    interrupted: the next call reads the other files.
     """
     total = len(dataset)
     table = np.zeros(total, [("state", "u1"), ("stored", "<u8"), ("content", "<u8"), ("hashes", "<u8", (variants,))])
@@ -103,7 +91,7 @@ def _find_cache_file(dataset: Any, variants: int, cache_folder: Path | None) -> 
     return Path(cache_folder, f"fingerprints-{key.hexdigest()[:16]}.npy")
 
 
-def _compute_row(variants: int, dataset: Any, index: int) -> tuple[int, int, int, Any]:
+def _compute_row(variants: int, dataset: Dataset, index: int) -> tuple[int, int, int, Any]:
     """Compute state, digests and hashes of a sample."""
     try:
         if dataset.holds in _POINTS:
@@ -142,11 +130,7 @@ def _decode(encoded: bytes, dataset: Any, index: int, draft: tuple[int, int] | N
 
 
 def read_pixels(dataset: Any, index: int) -> np.ndarray:
-    """Read an image at full resolution, uint8 (height, width, 3).
-
-    Raises:
-        UserError: if the image cannot be read.
-    """
+    """Read an image at full resolution, uint8 (height, width, 3); raises a UserError if it cannot be read."""
     return np.asarray(_read_image(dataset, index, None))
 
 
@@ -156,13 +140,13 @@ def _read_image(dataset: Any, index: int, draft: tuple[int, int] | None) -> Imag
     return _decode(dataset.encoded(index), dataset, index, draft)
 
 
-def read_thumbnails(dataset: Any, indices: Sequence[int], label: str) -> dict[int, np.ndarray]:
+def read_thumbnails(dataset: Dataset, indices: Sequence[int], label: str) -> dict[int, np.ndarray]:
     """Read thumbnails, uint8 (64, 64, 3), by sample index. Samples that have become unreadable are skipped."""
     thumbs = run_in_threads(_read_thumbnail, dataset, indices, label, len(indices), float("inf"))
     return {index: thumb for index, thumb in zip(indices, thumbs) if thumb is not None}
 
 
-def _read_thumbnail(dataset: Any, index: int) -> np.ndarray | None:
+def _read_thumbnail(dataset: Dataset, index: int) -> np.ndarray | None:
     try:
         return perceptual.make_thumbnail(_read_image(dataset, index, (_DRAFT_PX, _DRAFT_PX)))
     except UserError:
@@ -177,7 +161,7 @@ def _digest_points(scene: Any) -> int:
     return _digest(rows[np.lexsort(rows.T)])
 
 
-def _digest(*parts: Any) -> int:
+def _digest(*parts: bytes | np.ndarray) -> int:
     """Compute 64 bits of BLAKE2b, never 0."""
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image
@@ -14,6 +14,7 @@ from ..logging.record import cache_folder, output_folder
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
+from ..tasks.dataset import Dataset, TransformedDataset
 from ..tasks.task import Task
 from ..tasks.task_factory import make_task
 from .fingerprints import read_pixels
@@ -28,11 +29,7 @@ SECONDS = 15.0  # time limit of ``inspect data`` for each split
 
 
 def run(arguments: list[str]) -> None:
-    """Run ``inspect leaks FLAGS``: compare all samples of "val" with all of "train".
-
-    Args:
-        arguments: the main job's flags.
-    """
+    """Run ``inspect leaks FLAGS``, with the main job's flags: compare all samples of "val" with all of "train"."""
     values = configuration.load(arguments, configuration.DEFAULT_RECIPE, command="inspect leaks").values
     with output_folder(values.SAVE, (FILE, _SHEET)) as folder:
         task = make_task(values)
@@ -40,7 +37,7 @@ def run(arguments: list[str]) -> None:
         _print_findings(*_search(values, task, train, float("inf")), task, folder)
 
 
-def show_leaks(config: RunSettings, task: Task, train: Any, folder: Path) -> None:
+def show_leaks(config: RunSettings, task: Task, train: TransformedDataset, folder: Path) -> None:
     """Compare the samples that can be read in a few seconds, after ``inspect data`` has written its sheet."""
     try:
         search, val, train_dataset = _search(config, task, train, SECONDS)
@@ -50,14 +47,16 @@ def show_leaks(config: RunSettings, task: Task, train: Any, folder: Path) -> Non
     _print_findings(search, val, train_dataset, task, folder)
 
 
-def _search(config: RunSettings, task: Task, train: Any, seconds: float) -> tuple[SearchResult, Any, Any]:
+def _search(
+    config: RunSettings, task: Task, train: TransformedDataset, seconds: float
+) -> tuple[SearchResult, Dataset, Dataset]:
     """Return the search result, and the datasets "val" and "train"."""
     samples = task.build_dataset("val", cache_folder(config))
-    val, train = (getattr(split, "dataset", None) for split in (samples, train))
-    return find_copies(val, train, cache_folder(config), seconds), val, train
+    val, train_dataset = (cast(Dataset, getattr(split, "dataset", None)) for split in (samples, train))
+    return find_copies(val, train_dataset, cache_folder(config), seconds), val, train_dataset
 
 
-def _print_findings(search: SearchResult, val: Any, train: Any, task: Task, folder: Path) -> None:
+def _print_findings(search: SearchResult, val: Dataset, train: Dataset, task: Task, folder: Path) -> None:
     """Print the result, and write ``leaks.json`` and, for images, ``leaks.png`` into ``folder``."""
     print(one_line(f"leaks: {search.summary('val', task.traits.sample_name)}"))
     if search.compared != search.totals:
@@ -77,7 +76,7 @@ def _print_findings(search: SearchResult, val: Any, train: Any, task: Task, fold
     print(one_line(f"pairs written to {', '.join(map(str, files))}; evaluate -exclude_leaked scores without them"))
 
 
-def find_label_conflicts(search: SearchResult, val: Any, train: Any) -> list[str]:
+def find_label_conflicts(search: SearchResult, val: Dataset, train: Dataset) -> list[str]:
     """Describe the pairs whose two samples are labeled with different classes: one of both labels is wrong."""
     names = [getattr(data, "class_names", None) for data in (val, train)]
     split_labels: list[Any] = [getattr(data, "labels", None) for data in (val, train)]
@@ -94,7 +93,7 @@ def find_label_conflicts(search: SearchResult, val: Any, train: Any) -> list[str
     return conflicts
 
 
-def draw_sheet(search: SearchResult, val: Any, train: Any) -> Image.Image:
+def draw_sheet(search: SearchResult, val: Dataset, train: Dataset) -> Image.Image:
     """Draw pairs side by side: near duplicates first, the least similar of them on top."""
     chosen = sorted(search.pairs, key=lambda pair: (pair.kind != NEAR, pair.likeness))[:_MOST_SHOWN]
     captions = [each.kind + (f" {each.likeness:.2f}" if each.kind == NEAR else "") for each in chosen]

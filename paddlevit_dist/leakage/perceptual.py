@@ -42,8 +42,8 @@ def compute_hashes(luminance: np.ndarray, number: int) -> np.ndarray:
 
     Args:
         luminance: (64, 64).
-        number: 1: the image itself; 9: also four crops by 5 % of each side, one to each corner, and four extensions
-            by 5 % with repeated borders. So a cropped copy is found, and also the original of a cropped image.
+        number: 1: the image itself; 9: also four crops by 5 % of each side, one to each corner, and four extensions by
+            5 % with repeated borders. So a cropped copy is found, and also the original of a cropped image.
     """
     rows, columns = (basis[:number] for basis in _bases())
     coefficients = rows @ luminance @ columns.transpose(0, 2, 1)  # (number, 12, 12)
@@ -68,10 +68,7 @@ def _bases() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _resampling_matrix(low: float, high: float, size: int, parts: int = 1) -> np.ndarray:
-    """Build the matrix (size, 64) that resamples 64 pixels linearly to ``size`` values between two borders.
-
-    The borders are shares of the side. Each value is the mean of ``parts`` positions. Edge pixels are repeated.
-    """
+    """Build the matrix (size, 64) that resamples 64 pixels linearly to means of ``parts`` positions between borders."""
     places = low + (high - low) * (np.arange(size * parts) + 0.5) / (size * parts)
     pixels = np.clip(places * THUMB_PX - 0.5, 0, THUMB_PX - 1)
     first = np.minimum(pixels.astype(np.int64), THUMB_PX - 2)
@@ -83,15 +80,10 @@ def _resampling_matrix(low: float, high: float, size: int, parts: int = 1) -> np
 
 
 class ImageSimilarity(NamedTuple):
-    """Similarity of two aligned images: correlations from -1 to 1.
+    """Similarity of two aligned images: correlations from -1 to 1."""
 
-    Attributes:
-        colors: correlation of all pixels in three colors, each image with one brightness and one contrast.
-        details: correlation of the luminance minus its Gaussian blur.
-    """
-
-    colors: float
-    details: float
+    colors: float  # of all pixels in three colors, each image with one brightness and one contrast
+    details: float  # of the luminance minus its Gaussian blur
 
     @property
     def is_copy(self) -> bool:
@@ -105,12 +97,7 @@ _DISSIMILAR = 0.4  # correlation of blurred colors that an alignment by a few pi
 
 
 def compute_similarity(first_thumb: np.ndarray, second_thumb: np.ndarray) -> ImageSimilarity:
-    """Align the borders of the first thumbnail with the second, and compare the area that both show.
-
-    Args:
-        first_thumb: uint8 (64, 64, 3).
-        second_thumb: uint8 (64, 64, 3).
-    """
+    """Align the borders of the first thumbnail, uint8 (64, 64, 3), with the second, and compare their common area."""
     first, second = to_luminance(first_thumb), to_luminance(second_thumb)
     thumbs = first_thumb, second_thumb
     planes, others = (np.moveaxis(thumb.astype(np.float64), 2, 0) for thumb in thumbs)  # (3, 64, 64)
@@ -144,9 +131,7 @@ def _window(borders: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _align(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray) -> np.ndarray:
-    """Find the borders with which ``moving`` fits ``fixed`` best, up to brightness and contrast.
-
-    Takes Gauss-Newton steps, and returns the best borders of all steps.
+    """Find the borders with which ``moving`` fits ``fixed`` best, up to brightness and contrast, of Gauss-Newton steps.
 
     Source: B. Lucas, T. Kanade, "An Iterative Image Registration Technique", IJCAI 1981, section 4.3.
     """

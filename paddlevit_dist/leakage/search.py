@@ -4,13 +4,14 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import one_line
+from ..tasks.dataset import Dataset
 from . import perceptual
 from .comparing import find_nearest
 from .fingerprints import (
@@ -29,35 +30,21 @@ _CHUNK = 4096  # pairs whose thumbnails are in memory together
 
 
 class DuplicatePair(NamedTuple):
-    """A validation sample and its copy in the training set.
+    """A validation sample and its copy in the training set."""
 
-    Attributes:
-        val: index of the validation sample.
-        train: index of the training sample.
-        kind: "same file", "same content" or "near duplicate".
-        likeness: for near duplicates the mean of ``perceptual.ImageSimilarity``; otherwise 1.
-    """
-
-    val: int
-    train: int
-    kind: str
-    likeness: float = 1.0
+    val: int  # index of the validation sample
+    train: int  # index of the training sample
+    kind: str  # "same file", "same content" or "near duplicate"
+    likeness: float = 1.0  # for near duplicates the mean of ``perceptual.ImageSimilarity``
 
 
 class SearchResult(NamedTuple):
-    """Result of a search.
+    """Result of a search."""
 
-    Attributes:
-        pairs: at most one for each validation sample, sorted by its index.
-        compared: numbers of validation and of training samples that were compared.
-        totals: numbers of all validation and all training samples.
-        unreadable: number of unreadable samples in both datasets.
-    """
-
-    pairs: list[DuplicatePair]
-    compared: tuple[int, int]
-    totals: tuple[int, int]
-    unreadable: int
+    pairs: list[DuplicatePair]  # at most one for each validation sample, sorted by its index
+    compared: tuple[int, int]  # numbers of validation and of training samples that were compared
+    totals: tuple[int, int]  # numbers of all validation and all training samples
+    unreadable: int  # number of unreadable samples in both datasets
 
     def summary(self, split: str, sample_name: str) -> str:
         """Format the number and the kinds of pairs, and the number of samples compared, as one line."""
@@ -74,7 +61,7 @@ class SearchResult(NamedTuple):
         return sum(pair.kind == kind for pair in self.pairs)
 
 
-def find_copies(val: Any, train: Any, cache_folder: Path | None, seconds: float = float("inf")) -> SearchResult:
+def find_copies(val: Dataset, train: Dataset, cache_folder: Path | None, seconds: float = float("inf")) -> SearchResult:
     """Search the dataset ``train`` for each sample of ``val``. Shows its progress, and can be interrupted.
 
     Args:
@@ -116,8 +103,8 @@ def _find_equal(val_digests: np.ndarray, train_digests: np.ndarray, kind: str) -
 
 
 def _find_near(
-    val: Any,
-    train: Any,
+    val: Dataset,
+    train: Dataset,
     val_prints: DatasetFingerprints,
     train_prints: DatasetFingerprints,
     equal_pairs: dict[int, DuplicatePair],
@@ -148,19 +135,15 @@ def _find_near(
                     )
 
 
-def _has_same_pixels(val: Any, index: int, train: Any, other: int) -> bool:
+def _has_same_pixels(val: Dataset, index: int, train: Dataset, other: int) -> bool:
     try:
         return np.array_equal(read_pixels(val, index), read_pixels(train, other))
     except UserError:
         return False
 
 
-def write_leaks(file: Path, search: SearchResult, val: Any, train: Any) -> None:
-    """Write the pairs with their names as JSON.
-
-    Raises:
-        UserError: if the file cannot be written.
-    """
+def write_leaks(file: Path, search: SearchResult, val: Dataset, train: Dataset) -> None:
+    """Write the pairs with their names as JSON; raises a UserError if the file cannot be written."""
     rows = [
         {
             "sample": pair.val,

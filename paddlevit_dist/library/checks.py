@@ -32,7 +32,7 @@ def require_few(names: Sequence[str]) -> None:
     require(len(names) <= _MOST_CLASSES, f"{len(names)} classes: expected at most {_MOST_CLASSES}")
 
 
-def require_parts(value: Any, side: str, names: Sequence[str]) -> None:
+def require_parts(value: object, side: str, names: Sequence[str]) -> None:
     """Raise a ``UserError`` unless an output or a target is a dictionary with these keys."""
     missing = [name for name in names if name not in value] if isinstance(value, Mapping) else names
     require(not missing, f"the {side} has to be a dictionary with {', '.join(names)}: {', '.join(missing)} missing")
@@ -76,7 +76,7 @@ def check_label_pair(
     return predicted, true
 
 
-def check_corners(values: Any) -> np.ndarray:
+def check_corners(values: object) -> np.ndarray:
     """Return the corners of boxes, (n, 4); accept an empty list or a single box."""
     boxes = host(values)
     boxes = boxes.reshape(-1, 4) if boxes.size in (0, 4) else boxes
@@ -84,7 +84,7 @@ def check_corners(values: Any) -> np.ndarray:
     return boxes
 
 
-def host(values: Any) -> np.ndarray:
+def host(values: object) -> np.ndarray:
     """Convert a tensor, an array or numbers to an array."""
     if isinstance(values, paddle.Tensor) and values.dtype == paddle.bfloat16:
         values = values.astype("float32")  # numpy has no bfloat16, and Paddle would return its bits

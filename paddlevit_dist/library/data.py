@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,7 @@ def open_dataset(config: PathLike, split: str = "train", **keys: Any) -> "Opened
 
 
 class OpenedSamples(TransformedDataset, paddle.io.Dataset):
-    """Read the samples of one split, and collate them with the task's function.
-
-    Args:
-        task: collates the samples.
-        samples: result of ``task.build_dataset``.
-        seed: seed of the random augmentation.
-    """
+    """Read the ``samples`` of one split, collated as by ``task``; ``seed`` is the seed of the random augmentation."""
 
     def __init__(self, task: Task, samples: TransformedDataset, seed: int) -> None:
         self.task, self.samples, self.seed = task, samples, seed
@@ -72,7 +67,7 @@ class OpenedSamples(TransformedDataset, paddle.io.Dataset):
         """Draw the indices of an epoch, int (samples,); None: a plain permutation."""
         return self.samples.draw_order(generator)
 
-    def collate(self, batch: Any) -> Any:
+    def collate(self, batch: Sequence[Any]) -> dict[str, Any]:
         """Collate samples to a batch for the task's model: arrays by name, and values that stay on the host."""
         return self.task.collate(batch)
 

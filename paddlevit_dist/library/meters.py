@@ -37,14 +37,10 @@ def _named(method: Method) -> Method:
 
 
 class MeterScores(NamedTuple):
-    """Scores of a meter.
+    """Scores of a meter."""
 
-    Attributes:
-        values: scores by name, with the names of an evaluation.
-        intervals: confidence intervals of these scores and of each class; each has ``low`` and ``high``.
-    """
-
-    values: dict[str, float]
+    values: dict[str, float]  # by name, with the names of an evaluation
+    #: confidence intervals of these scores and of each class; each has ``low`` and ``high``
     intervals: dict[str, ConfidenceInterval]
 
 
@@ -85,11 +81,7 @@ class Meter:
         raise NotImplementedError
 
     def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
-        """Check one sample, and return the arguments of ``_add``.
-
-        Raises:
-            UserError: the sample is invalid.
-        """
+        """Check one sample, and return the arguments of ``_add``; raises a UserError if the sample is invalid."""
         raise NotImplementedError
 
     def _add(self, number: int, *sample: Any) -> None:
@@ -223,9 +215,8 @@ class MeanIoU(Meter):
     """Compute mean IoU, accuracy and Dice as fractions, the IoU of each class, and the boundary IoU of images.
 
     An output is the class of each pixel of an image, int (height, width), or of each point of a scene, int (points,). A
-    target is the true class of each.
-
-    Options: ``of="points"`` for scenes; ``ignored``, the target of elements without a label, 255.
+    target is the true class of each. Options: ``of="points"`` for scenes; ``ignored``, the target of elements without a
+    label, 255.
     """
 
     unknown = ("loss",)

@@ -74,12 +74,8 @@ def _is_whole(value: Any, least: int) -> bool:
 class FeatureMaps(nn.Layer):
     """Wrap a network to return its ``features``, without its classifier.
 
-    Attributes:
-        feature_channels: channels of each map.
-        feature_strides: stride of each map, in pixels of the input.
-
-    Raises:
-        UserError: the network has no feature maps.
+    It has ``feature_channels`` and ``feature_strides`` of each map, strides in pixels of the input. Raises a UserError
+    if the network has no feature maps.
     """
 
     def __init__(self, body: nn.Layer) -> None:
@@ -118,7 +114,11 @@ def load_trained(source: str, num_classes: int | None = None) -> nn.Layer:
 
 
 def _load_pretrained(
-    name: str, pretrained: Any, num_classes: int | None, image_size: Any, options: dict[str, Any]
+    name: str,
+    pretrained: Any,
+    num_classes: int | None,
+    image_size: int | tuple[int, int] | None,
+    options: dict[str, Any],
 ) -> nn.Layer:
     try:
         registered, source = find_name("model", name), pretrained
@@ -155,7 +155,7 @@ def find_settings(model: nn.Layer) -> RunSettings | None:
     return _build_settings(*made_of, model) if isinstance(made_of, tuple) else made_of
 
 
-def _build_settings(name: str, source: str | None, model: Any) -> RunSettings:
+def _build_settings(name: str, source: str | None, model: nn.Layer) -> RunSettings:
     """Return a run's configuration for this model, with the preprocessing of its weights."""
     words = ["-dataset=folder", f"MODEL.NAME={find_name('model', name)}"]
     words += [f"-pretrained={source}"] if source else []

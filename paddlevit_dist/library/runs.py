@@ -36,18 +36,12 @@ class TrainedRun:
     """Result of a training run or an evaluation.
 
     It can be used as the path of its weights: ``evaluate(run)``, ``create_model(run, pretrained=True)``.
-
-    Attributes:
-        folder: output folder.
-        values: values of the last evaluation by name, as in ``metrics.jsonl``; empty without an evaluation.
-        intervals: lower and upper end of the values with a confidence interval.
-        weights: the checkpoint of the last epoch, or the evaluated weights.
     """
 
-    folder: Path
-    values: Mapping[str, float]
-    intervals: Mapping[str, tuple[float, float]]
-    weights: str
+    folder: Path  # output folder
+    values: Mapping[str, float]  # of the last evaluation by name, as in ``metrics.jsonl``; empty without an evaluation
+    intervals: Mapping[str, tuple[float, float]]  # lower and upper end of the values with a confidence interval
+    weights: str  # the checkpoint of the last epoch, or the evaluated weights
 
     def __fspath__(self) -> str:
         return self.weights
@@ -154,12 +148,7 @@ def predict(weights: PathLike, inputs: Any, **options: Any) -> "list[Row]":
 def load_config(config: PathLike, **keys: Any) -> RunSettings:
     """Load, merge and check the configuration of a recipe or YAML file, and return its frozen values.
 
-    Args:
-        config: YAML file, or the name of a recipe.
-        **keys: flags and keys, see ``train``.
-
-    Raises:
-        UserError: a setting is unknown, wrong, or does not fit another.
+    ``keys`` are flags and keys, see ``train``. Raises UserError: a setting is unknown, wrong, or does not fit another.
     """
     return configuration.load(_format_arguments(config, 1, keys), configuration.DEFAULT_RECIPE).values
 
@@ -189,12 +178,7 @@ def _find_config(source: str) -> Path:
 
 
 def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
-    """Run a command line in this process, and return the output folder.
-
-    Args:
-        words: the command-line arguments.
-        is_trusted: see ``settings.load``.
-    """
+    """Run a command line in this process, and return the output folder; for ``is_trusted`` see ``settings.load``."""
     from ..launch import devices, tuning
 
     devices.refuse_to_start_in_a_worker()
@@ -215,14 +199,7 @@ def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
 
 @contextlib.contextmanager
 def _restore_process_state(training: bool, computes: bool) -> Iterator[None]:
-    """Restore signal handlers and device after a run.
-
-    During the run, parameters get names as in a new process.
-
-    Args:
-        training: the run trains.
-        computes: this process computes. A process that only starts workers must not occupy a device.
-    """
+    """Restore signal handlers and device after a run; a process that does not compute must not occupy a device."""
     import paddle
 
     from ..data.loader import end_unfinished

@@ -2,10 +2,8 @@
 
 Each start writes one file: a resumed run first writes the history in ``metrics.jsonl``, and then removes the file of
 the previous start. So no step is there twice after a repetition, and a log that is requested in the middle of training
-is complete, too.
-
-The files are written by the libraries' record writers, directly and without their threads: loader processes are forked,
-and a full disk is reported at once.
+is complete, too. The files are written by the libraries' record writers, directly and without their threads: loader
+processes are forked, and a full disk is reported at once.
 """
 
 import contextlib

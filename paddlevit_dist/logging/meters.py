@@ -52,9 +52,9 @@ class StepMeters:
                 self._host_counts[position] += count
 
     def reduce(self) -> dict[str, float]:
-        """Return means over all ranks since the last call; one collective. Every rank must call this.
+        """Return means over all ranks since the last call, equal on each; one collective. Every rank must call this.
 
-        The means are equal on every rank, and empty if nothing was added.
+        They are empty if nothing was added.
         """
         if self._sums is None:
             return {}
@@ -91,11 +91,7 @@ class StepMeters:
         return [self._sums.numpy().tolist(), list(self._host_counts), on_device]
 
     def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any]:
-        """Return plain numbers for the checkpoint, equal on every rank.
-
-        Args:
-            windows: ``window`` of each rank.
-        """
+        """Return plain numbers for the checkpoint, equal on every rank, from the ``window`` of each rank."""
         epoch_state = {"sums": dict(self._epoch_sums), "counts": dict(self._epoch_counts)}
         return {"names": list(self._names), **epoch_state, "windows": windows}
 
@@ -176,12 +172,7 @@ class DataWaitHint:
         self._is_given = False
 
     def update(self, share: float, seconds: float) -> str | None:
-        """Add a report; return the hint, or None.
-
-        Args:
-            share: fraction of the time since the last report spent waiting for data.
-            seconds: since the last report.
-        """
+        """Add a report; return the hint, or None. Of the ``seconds`` since the last, ``share`` was spent waiting."""
         self._reports += 1
         if self._is_given or self._reports <= _WARMUP_REPORTS:
             return None

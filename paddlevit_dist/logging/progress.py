@@ -36,15 +36,9 @@ os.register_at_fork(before=printing.acquire, after_in_parent=printing.release, a
 
 
 class ProgressBar:
-    """A progress bar for the steps of one epoch or evaluation.
+    """A progress bar for the steps of one epoch or evaluation; ``left`` are the remaining ones.
 
-    Args:
-        total: number of steps.
-        label: shown before the bar.
-        shown: False on all ranks but 0.
-
-    Attributes:
-        left: remaining steps.
+    It has ``total`` steps and ``label`` before it, and is not ``shown`` on ranks other than 0.
     """
 
     def __init__(self, total: int, label: str, shown: bool) -> None:
@@ -103,7 +97,7 @@ class ProgressBar:
             _count_bars(-1)
 
 
-def _line_below(stream: Any) -> Any:
+def _line_below(stream: object) -> Any:
     """Create a line of fields under the bar, drawn like tqdm's bars."""
     from tqdm import tqdm
 
@@ -161,7 +155,7 @@ class Heartbeat:
         self._shown = shown
         self._quiet_seconds = quiet_seconds
         self._poll_seconds = poll_seconds
-        self._stop = threading.Event()
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._place = ("", time.monotonic())
 
@@ -174,18 +168,18 @@ class Heartbeat:
     def __enter__(self) -> "Heartbeat":
         if self._shown:
             note_output()
-            self._stop.clear()
+            self._stopped.clear()
             self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
             self._thread.start()
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self._stop.set()
+    def __exit__(self, *error: object) -> None:
+        self._stopped.set()
         if self._thread is not None:
             self._thread.join()
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._poll_seconds):
+        while not self._stopped.wait(self._poll_seconds):
             if seconds_since_output() < self._quiet_seconds:
                 continue
             place, since = self._place
@@ -261,9 +255,9 @@ def _can_be_drawn() -> bool:
 
 
 class BarSafeStream:
-    """A standard stream whose output appears above the bars and not in them.
+    """A standard stream whose output appears above the bars and not in them, line by line.
 
-    Text appears line by line. Forked processes cannot redraw the bars: they write over the first.
+    Forked processes cannot redraw the bars: they write over the first.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -271,7 +265,7 @@ class BarSafeStream:
         self._process = os.getpid()
         self._incomplete = ""
 
-    def __eq__(self, other: Any) -> bool:  # tqdm compares streams to find the bars on the same terminal
+    def __eq__(self, other: object) -> bool:  # tqdm compares streams to find the bars on the same terminal
         return other is self or getattr(other, "_wrapped", other) is self.stream
 
     __hash__ = None  # type: ignore[assignment]

@@ -32,12 +32,7 @@ _LOG_LOCK = threading.RLock()  # the saving thread also logs; log and terminal h
 
 
 class RunLog:
-    """Log lines and metric events of one run; does nothing on ranks other than 0.
-
-    Args:
-        folder: the output folder; must exist.
-        writes: True on rank 0.
-    """
+    """Log lines and metric events of one run in an existing folder; only rank 0 ``writes``."""
 
     def __init__(self, folder: Path, writes: bool) -> None:
         self.folder = folder
@@ -151,14 +146,9 @@ def find_numbered(path: Path) -> list[Path]:
 
 
 def make_folder(path: str, is_numbered: bool = False) -> Path:
-    """Create the output folder without writing into it.
+    """Create the output folder without writing into it; raises a UserError if it cannot be created.
 
-    Args:
-        path: of the folder.
-        is_numbered: as in ``output_folder``; two runs that start at the same time get different folders.
-
-    Raises:
-        UserError: it cannot be created.
+    ``is_numbered`` is as in ``output_folder``; two runs that start at the same time get different folders.
     """
     if path.startswith("~"):  # existing users have been expanded
         raise UserError(f"-output={path} (SAVE): there is no such user; write ./{path} if the folder has that name")
@@ -179,11 +169,7 @@ def make_folder(path: str, is_numbered: bool = False) -> Path:
 
 
 def require_writable(folder: Path, evaluation: bool) -> None:
-    """Check, before any work, that the files of a run can be written.
-
-    Raises:
-        UserError: a file cannot be written; the message names it.
-    """
+    """Check, before any work, that the files of a run can be written; a UserError names one that cannot."""
     prefix = "eval_" if evaluation else ""
     for file in (folder / name for name in ("log.txt", METRICS, f"{prefix}config.yaml", f"{prefix}run.json")):
         with os_errors_as_user_errors(file), contextlib.suppress(FileNotFoundError):
@@ -212,26 +198,19 @@ def cache_folder(config: RunSettings) -> Path:
 
 
 class RunHistory(NamedTuple):
-    """The earlier records of a resumed run.
+    """The earlier records of a resumed run."""
 
-    Attributes:
-    evaluations: epochs whose evaluations will be repeated.
-    lost_updates: updates that were reported and will be repeated.
-    last_epoch: the last one with a record; 0 for none.
-    is_stop_recorded: whether the stop before this start was recorded.
-    """
-
-    evaluations: list[int]
-    lost_updates: int
-    last_epoch: int
-    is_stop_recorded: bool
+    evaluations: list[int]  # epochs whose evaluations will be repeated
+    lost_updates: int  # updates that were reported and will be repeated
+    last_epoch: int  # the last one with a record; 0 for none
+    is_stop_recorded: bool  # whether the stop before this start was recorded
 
 
 def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) -> RunHistory:
     """Mark entries of ``metrics.jsonl`` after the given epoch and update with ``"superseded": true``.
 
-    A run that continues from there writes them again; unmarked, an epoch would count twice. A line truncated
-    when the run was killed gets the kind "unreadable".
+    A run that continues from there writes them again; unmarked, an epoch would count twice. A line truncated when the
+    run was killed gets the kind "unreadable".
 
     Args:
         folder: a run's output folder.
@@ -268,8 +247,8 @@ def _is_evaluation(event: dict[str, Any]) -> bool:
 def note_end(folder: Path, began: float, error: BaseException, is_training: bool) -> None:
     """Record why a run was stopped in ``log.txt``; for training, also in ``metrics.jsonl``.
 
-    Training has begun once it has written its ``run.json``, which is then newer than ``began``, in seconds
-    since 1970. Called by the process that reports for the run.
+    Training has begun once it has written its ``run.json``, which is then newer than ``began``, in seconds since 1970.
+    Called by the process that reports for the run.
     """
     saved = {}
     if isinstance(error, KeyboardInterrupt):

@@ -24,11 +24,7 @@ _LONGEST_TEXT, _MOST_PARAMETERS = 500, 100  # of MLflow: a value, a request
 
 
 class ServiceLog(NumbersLog):
-    """Common parts of the services.
-
-    Attributes:
-        name: name of the service, and of its folder in the run's folder.
-    """
+    """Common parts of the services; ``name`` is the service's, and that of its folder in the run's folder."""
 
     name = ""
 

@@ -34,15 +34,9 @@ def summed_cross_entropy(
 def resized_cross_entropy(
     logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: tuple[float, ...] | None = None
 ) -> paddle.Tensor:
-    """Resize maps to the labels and sum their cross-entropy; see ``summed_cross_entropy``.
+    """Resize maps bilinearly, with aligned pixel centers, to the labels and sum their cross-entropy.
 
-    Maps are resized bilinearly with aligned pixel centers.
-
-    Args:
-        logits: float32 (N, classes, height, width).
-        labels: int64 (N, rows, columns).
-        ignored: the value of missing labels.
-        weights: a factor for each class; None: 1.
+    Logits are float32 (N, classes, height, width), labels int64 (N, rows, columns). See ``summed_cross_entropy``.
     """
     compiled: Callable[..., paddle.Tensor | None] | None = find_function("resized_cross_entropy")
     fast = None if compiled is None else compiled(logits, labels, ignored, weights)
@@ -57,10 +51,8 @@ def resized_cross_entropy(
 def cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int = -1) -> paddle.Tensor:
     """Compute the cross-entropy of each element: float32 of the labels' shape, 0 without a label.
 
-    On a GPU it is the logarithm of the sum of exponents minus the label's logit: over an axis that is not the last,
-    Paddle's operation gave wrong losses there in some processes.
-
-    For the arguments see ``summed_cross_entropy``.
+    For the arguments see ``summed_cross_entropy``. On a GPU it is the logarithm of the sum of exponents minus the
+    label's logit: over an axis that is not the last, Paddle's operation gave wrong losses there in some processes.
     """
     if is_on_gpu():
         return _plain_cross_entropies(as_dtype(logits, paddle.float32), labels, ignored, axis % logits.ndim)
@@ -90,11 +82,9 @@ def adjusted_losses(
     """Compute cross-entropies with class weights, smoothed labels and a focus on hard elements (focal loss).
 
     The loss is (1 - p)^focus ((1 - smoothing) w log(1 / p) + smoothing / classes sum_c w_c log(1 / p_c)). Here p is the
-    probability of the label and w the weight of its class.
-
-    Without a focus this is PyTorch's loss with ``weight`` and ``label_smoothing``, which divides by the sum of w for a
-    mean. The focus is T.-Y. Lin et al., "Focal Loss for Dense Object Detection", 2017, arXiv 1708.02002, equation 4,
-    with the softmax's p.
+    probability of the label and w the weight of its class. Without a focus this is PyTorch's loss with ``weight`` and
+    ``label_smoothing``, which divides by the sum of w for a mean. The focus is T.-Y. Lin et al., "Focal Loss for Dense
+    Object Detection", 2017, arXiv 1708.02002, equation 4, with the softmax's p.
 
     Args:
         logits: float32 (P, classes), P at least 1.
@@ -131,24 +121,15 @@ def look_up_weights(labels: paddle.Tensor, ignored: int, weights: tuple[float, .
 def mark_hardest(
     losses: paddle.Tensor, labels: paddle.Tensor, ignored: int, threshold: float, min_kept: int
 ) -> paddle.Tensor:
-    """Mark the hard elements of each row.
+    """Mark the hard elements of each row: float32 of the labels' shape, 1 for a hard element and else 0.
 
-    Hard elements are labeled elements whose class has a probability below ``threshold``. At least the ``min_kept``
-    elements with the smallest probability are hard, and all elements of equal loss.
+    Hard elements are labeled elements whose class has a probability below ``threshold``, above 0. At least the
+    ``min_kept`` (from 1) elements with the smallest probability are hard, and all elements of equal loss. ``losses``
+    are the cross-entropies, float32 (rows, ...), 0 without a label; ``labels`` int64 (rows, ...).
 
     This is online hard example mining, introduced for boxes by A. Shrivastava et al., 2016, arXiv 1604.03540. It
     differs from mmsegmentation's ``OHEMPixelSampler``, which chooses from all rows together and divides the sum of the
     losses by all pixels. A caller here divides by the number of marked elements, like HRNet's authors.
-
-    Args:
-        losses: float32 (rows, ...), cross-entropy of each element, 0 without a label.
-        labels: int64 (rows, ...).
-        ignored: the value of missing labels.
-        threshold: a probability, above 0.
-        min_kept: at least 1.
-
-    Returns:
-        float32 of the labels' shape, 1 for a hard element and else 0.
     """
     rows = losses.detach().flatten(1)  # (rows, elements)
     largest = paddle.topk(rows, min(min_kept, rows.shape[1]), axis=1)[0]  # a whole sort would wait on a GPU

@@ -12,10 +12,9 @@ _LARGEST_ERROR = 1e-4  # a wrong result was off by more than the loss itself
 
 
 def check_on_device() -> list[str]:
-    """Compare cross-entropy and softmax over axis 1, with gradients, with NumPy's on this process's device.
+    """Compare cross-entropy and softmax over axis 1, with gradients, with NumPy's on this device; return what is wrong.
 
-    Returns:
-        Log lines: what is wrong here. The host waits for the device.
+    The lines are for the log. The host waits for the device.
     """
     generator = np.random.default_rng(0)
     lines = []

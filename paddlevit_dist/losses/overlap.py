@@ -16,10 +16,8 @@ def dice_losses(
 
     The loss is 1 - 2 sum(p t) / (sum(p) + sum(t)) over the labeled elements of a row. Here p is the probability of the
     class, and t is 1 where the class is the label. A class that does not occur has no loss: cross-entropy penalizes its
-    prediction.
-
-    Source: C. Sudre et al., "Generalized Dice overlap as a deep learning loss function", 2017, arXiv 1707.03237,
-    section 2.3, for one class.
+    prediction. Source: C. Sudre et al., "Generalized Dice overlap as a deep learning loss function", 2017, arXiv
+    1707.03237, section 2.3, for one class.
 
     Args:
         logits: float32 (rows, classes, elements), at least one element.
@@ -89,12 +87,8 @@ def _dice(
 def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> tuple[paddle.Tensor, paddle.Tensor]:
     """Compute the Lovasz extension of 1 - IoU of each class, summed over the classes that occur.
 
-    Source: M. Berman et al., "The Lovasz-Softmax loss", CVPR 2018, arXiv 1705.08790, equations 8 to 11.
-
-    Args:
-        logits: float32 (P, classes), P at least 1.
-        labels: int64 (P,).
-        ignored: the value of missing labels.
+    Source: M. Berman et al., "The Lovasz-Softmax loss", CVPR 2018, arXiv 1705.08790, equations 8 to 11. Logits are
+    float32 (P, classes), P at least 1, labels int64 (P,).
 
     Returns:
         The sum, and the number of classes in it, float32 () each.
@@ -122,14 +116,9 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
 def row_lovasz_softmax(
     logits: paddle.Tensor, labels: paddle.Tensor, ignored: int
 ) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Compute ``lovasz_softmax`` of each row, summed over the rows.
+    """Compute ``lovasz_softmax`` of each row, summed over the rows, for float32 logits (rows, classes, elements).
 
     Computed over all rows together, the loss would depend on the composition of the batch.
-
-    Args:
-        logits: float32 (rows, classes, elements), at least one element.
-        labels: int64 (rows, elements).
-        ignored: the value of missing labels.
     """
     losses = [lovasz_softmax(row.t(), row_labels, ignored) for row, row_labels in zip(logits.unbind(), labels.unbind())]
     total, present = (paddle.add_n(list(parts)) for parts in zip(*losses))

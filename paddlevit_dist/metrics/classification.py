@@ -49,12 +49,7 @@ class ClassificationMetrics(PerSampleMetrics):
         }
 
     def update(self, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
-        """Add a batch.
-
-        Args:
-            logits: float (batch, classes).
-            labels: int64 (batch,).
-        """
+        """Add a batch: logits, float (batch, classes), and labels, int64 (batch,)."""
         logits = logits.astype("float32")
         losses = F.cross_entropy(logits, labels, reduction="none")  # (batch, 1) or (batch,)
         self.state["loss"] = self.state["loss"] + losses.astype("float64").sum()
@@ -97,12 +92,7 @@ class ClassificationMetrics(PerSampleMetrics):
         return [np.concatenate([np.zeros(0, d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        """Recompute accuracies, recalls and the mean loss for each draw.
-
-        Args:
-            table: the columns of ``per_sample``.
-            weights: float64 (draws, samples).
-        """
+        """Recompute accuracies, recalls and mean loss for each draw, from ``per_sample``; weights (draws, samples)."""
         return {**self._classify(table)(weights), **means({"loss": table[2]})(weights)}
 
     def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
@@ -178,11 +168,8 @@ class ClassifierTask(Task):
 def record_later(logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
     """Return a function that returns a record, bytes, for each sample of a batch.
 
-    Nothing waits for the device before the function is called. It only holds data of the size of the records.
-
-    Args:
-        logits: (batch, classes).
-        labels: int64 (batch,).
+    Nothing waits for the device before the function is called. It only holds data of the size of the records. Logits
+    are (batch, classes), labels int64 (batch,).
     """
     probabilities = F.softmax(logits.astype("float32"), axis=-1)
     scores, classes = paddle.topk(probabilities, min(BEST, probabilities.shape[-1]), axis=-1)  # (batch, best)

@@ -1,7 +1,4 @@
-"""Figures of a classifier's evaluation, of images or shapes.
-
-They show what it confuses, how sure it is, and which samples it gets wrong.
-"""
+"""Figures of a classifier's evaluation, of images or shapes: what it confuses, how sure it is, and its mistakes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -49,12 +46,7 @@ class EvaluatedPredictions:
         self.names = [*map(str, first_names), *map(str, range(len(first_names), num_classes))]
 
     def caption(self, row: int, description: str) -> str:
-        """Describe a sample: its true and predicted class with their scores, and where it comes from.
-
-        Args:
-            row: row of the sample in the arrays.
-            description: where the sample comes from.
-        """
+        """Describe the sample in this row: its true and predicted class with their scores, and where it comes from."""
         label, best = self.labels[row], self.predicted[row]
         lines = [f"{self.names[label]} ({self.true_scores[row]:.1%})"]
         if best != label:
@@ -122,13 +114,8 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray, sample_name: str =
     """Return a reliability diagram, with the expected calibration error, and a histogram of confidences.
 
     A model is calibrated if 80 of 100 predictions with 80 % confidence are right. The 15 bins have equal widths.
-
-    Source: Guo et al., On Calibration of Modern Neural Networks, 2017, section 2, equations 2, 3 and 5.
-
-    Args:
-        confidence: float (samples,), the probability of the predicted class.
-        is_right: bool (samples,).
-        sample_name: what samples are called.
+    Source: Guo et al., On Calibration of Modern Neural Networks, 2017, section 2, equations 2, 3 and 5. ``confidence``:
+    float (samples,), the probability of the predicted class; ``is_right``: bool (samples,).
     """
     bins = np.clip(np.ceil(confidence * _BINS).astype(np.int64) - 1, 0, _BINS - 1)
     numbers = np.bincount(bins, minlength=_BINS)

@@ -16,11 +16,7 @@ _DIGITS = 7  # of a score; float32 has no more
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Compute the softmax in float64, in which different logits never become equal.
-
-    Args:
-        logits: float32 (batch, classes).
-    """
+    """Compute the softmax of float32 (batch, classes) in float64, in which different logits never become equal."""
     shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
     shares = np.exp(shifted)
     return shares / shares.sum(axis=-1, keepdims=True)
@@ -29,14 +25,9 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
 def best_classes(shares: np.ndarray, class_names: Sequence[str] | None) -> Row:
     """Return a row of the most probable classes, at most five: ``class, score, class_2, score_2, ...``.
 
-    The first of equally probable classes comes first, as in an evaluation.
-
-    Args:
-        shares: float64 (classes,), probabilities.
-        class_names: the names of all classes or of the first ones. Other classes get their number.
-
-    Raises:
-        BadSample: the probabilities are not finite.
+    The first of equally probable classes comes first, as in an evaluation. ``shares`` are probabilities, float64
+    (classes,); ``class_names`` are of all classes or of the first ones, others get their number. Raises BadSample: the
+    probabilities are not finite.
     """
     if not np.isfinite(shares).all():
         raise BadSample("the model's outputs for it are not finite")

@@ -20,14 +20,9 @@ _LONGEST_LIST = 60  # letters of the names of classes
 class ConfusionMetrics(PerSampleMetrics):
     """Count pairs of label and prediction; elements without a label do not count.
 
-    Counts of all samples and ranks are summed before anything is divided.
-
-    mIoU and the mean Dice coefficient average classes that occur as a label or as a prediction of a labeled element,
-    as in mmsegmentation. The mean class accuracy averages classes that occur as a label. A class that occurs in neither
-    has no value.
-
-    Args:
-        class_names: one per class.
+    Counts of all samples and ranks are summed before anything is divided. mIoU and the mean Dice coefficient average
+    classes that occur as a label or as a prediction of a labeled element, as in mmsegmentation. The mean class accuracy
+    averages classes that occur as a label. A class that occurs in neither has no value.
     """
 
     #: name of the labeled elements, such as "points"
@@ -45,11 +40,9 @@ class ConfusionMetrics(PerSampleMetrics):
         return self.scores(statistics[None])
 
     def scores(self, statistics: np.ndarray, boundaries: np.ndarray | None = None) -> dict[str, float]:
-        """Compute ``intervals.confusion_scores`` of one sample, without absent classes.
+        """Compute ``intervals.confusion_scores`` of one sample, without absent classes, from int (1, 3, classes).
 
-        Args:
-            statistics: int (1, 3, classes).
-            boundaries: int (1, 3, classes), of the pixels near boundaries; None: there are none.
+        ``boundaries`` are of the pixels near boundaries, in this shape; None: there are none.
         """
         scores = confusion_scores(statistics, self.class_names, boundaries=boundaries)(np.ones((1, 1)))
         numbers = {name: float(column[0]) for name, column in scores.items()}
@@ -61,12 +54,7 @@ class ConfusionMetrics(PerSampleMetrics):
         """Return int64 (samples, 3, classes), see ``intervals.confusion_scores``, and ``second_array``."""
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        """Recompute the scores for each draw.
-
-        Args:
-            table: the arrays of ``per_sample``.
-            weights: float64 (draws, samples).
-        """
+        """Recompute the scores for each draw from the arrays of ``per_sample``; float64 weights (draws, samples)."""
         more = {self.second_array: table[1]}
         return dict(confusion_scores(table[0], self.class_names, **more)(weights))
 

@@ -25,10 +25,7 @@ def count_confusion(
 
 
 def reduce_confusions(confusions: np.ndarray) -> np.ndarray:
-    """Reduce confusion matrices to the statistics of ``intervals.confusion_scores``.
-
-    Args:
-        confusions: (..., classes, classes).
+    """Reduce confusion matrices (..., classes, classes) to the statistics of ``intervals.confusion_scores``.
 
     Returns:
         (..., 3, classes): correct, true and predicted elements of each class.
@@ -40,11 +37,10 @@ def reduce_confusions(confusions: np.ndarray) -> np.ndarray:
 def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: int, labeled: np.ndarray) -> np.ndarray:
     """Count the pixels of one image near a boundary of their class, as ``reduce_confusions`` does for all pixels.
 
-    Correct pixels are near a boundary in truth and prediction. The boundary IoU of a class is right / (true +
-    taken - right), each summed over all images.
-
-    Near is what ``near_boundary`` marks for 0.02 of the image's diagonal in pixels, rounded, at least 1. Unlabeled
-    pixels are removed from both maps before, so that pixels next to them have a boundary in both.
+    Correct pixels are near a boundary in truth and prediction. The boundary IoU of a class is right / (true + taken -
+    right), each summed over all images. Near is what ``near_boundary`` marks for 0.02 of the image's diagonal in
+    pixels, rounded, at least 1. Unlabeled pixels are removed from both maps before, so that pixels next to them have a
+    boundary in both.
 
     Source: B. Cheng et al., "Boundary IoU: Improving Object-Centric Image Segmentation Evaluation", CVPR 2021, arXiv
     2103.16562, equation 2, with the dilation of section 5 and the authors' code; there for single objects, here for all
@@ -88,17 +84,11 @@ def unpack_counts(counts: Packed) -> tuple[np.ndarray, np.ndarray]:
 
 
 def near_boundary(labels: np.ndarray, distance: int) -> np.ndarray:
-    """Mark the pixels that have another label, or the image's edge, within a distance.
+    """Mark the pixels that have another label, or the image's edge, within a distance: bool (height, width).
 
-    A pixel is marked if a square of 2 ``distance`` + 1 pixels around it contains another label, or reaches
-    out of the image. Removing the marked pixels of a mask equals ``distance`` erosions by 3 x 3.
-
-    Args:
-        labels: (height, width), at least one pixel.
-        distance: in pixels, at least 1.
-
-    Returns:
-        bool (height, width).
+    A pixel is marked if a square of 2 ``distance`` + 1 pixels around it contains another label, or reaches out of the
+    image. Removing the marked pixels of a mask equals ``distance`` erosions by 3 x 3. There is at least one pixel, and
+    ``distance`` is at least 1.
     """
     height, width = labels.shape
     reach = distance - 1
@@ -124,10 +114,7 @@ def near_boundary(labels: np.ndarray, distance: int) -> np.ndarray:
 
 
 def _spread(marked: np.ndarray, by: int) -> None:
-    """Mark in place, along the first axis, all rows that are at most ``by`` from a marked one.
-
-    The time grows with the logarithm of ``by``.
-    """
+    """Mark in place, along the first axis, all rows that are at most ``by`` from a marked one, in time log(``by``)."""
     reach = 0
     while reach < by:
         step = min(2 * reach + 1, by - reach)

@@ -74,14 +74,10 @@ def _find_in_folder(folder: str) -> Iterator[SceneFile]:
 
 
 class InputScenes(SceneDataset):
-    """Scenes without labels, in files.
+    """Scenes without labels, in files, see ``find_scenes``.
 
-    Args:
-        scenes: see ``find_scenes``.
-        coordinates: convention for PLY scenes, CENTERED or AS_GIVEN, as in the network's training data.
-        needs_colors: require colors; else scenes without colors are gray.
-        class_names: names of the network's classes.
-        channels: names of the channels that scenes must have.
+    ``coordinates`` is the convention for PLY scenes, CENTERED or AS_GIVEN, as in the network's training data. Without
+    ``needs_colors``, scenes without colors are gray. ``channels`` are names of the channels that scenes must have.
     """
 
     labeled = False
@@ -114,9 +110,9 @@ class InputScenes(SceneDataset):
         return self._read(index)[0]
 
     def remarks(self) -> list[str]:
-        """Return the remarks of ``prepare`` about the scenes, such as unexpected units and coordinates.
+        """Return remarks of ``prepare`` about the scenes, such as unexpected units; checking stops after a time limit.
 
-        Checking stops after a time limit. Scenes that cannot be read are reported during prediction.
+        Scenes that cannot be read are reported during prediction.
         """
         lines: list[str] = []
         headers: dict[str, dict[str, Any]] = {}  # by kind, then by path
@@ -154,13 +150,7 @@ class InputScenes(SceneDataset):
 
 
 class SceneInputs(InputSamples):
-    """Scenes to be predicted, voxelized as in an evaluation.
-
-    Args:
-        samples: samples of ``InputScenes``.
-        unreadable: paths without scenes, with reasons.
-        notices: lines to log before the prediction.
-    """
+    """Scenes of ``InputScenes``, voxelized as in an evaluation; ``unreadable`` are other paths, with reasons."""
 
     def __init__(self, samples: SceneSamples, unreadable: Sequence[tuple[str, str]], notices: Sequence[str]) -> None:
         self.samples, self.dataset = samples, samples.dataset

@@ -22,15 +22,9 @@ def write_submission_labels(
 ) -> None:
     """Write the predicted classes of a scan, or classes and instances, where the benchmark expects them.
 
-    The benchmark of classes accepts no point without a class: a point with a negative class gets class 0.
-
-    Args:
-        folder: folder of the submission.
-        split: train, val or test.
-        name: name of the scan, as ``NuScenesReader`` gives it.
-        classes: integers (points,), numbers of ``CLASS_NAMES``; negative for none.
-        instances: integers (points,), negative for none; all points of an instance have the same class. None: the task
-            does not predict instances.
+    The benchmark of classes accepts no point without a class: a point with a negative class gets class 0. ``split`` is
+    train, val or test, ``name`` the scan's as ``NuScenesReader`` gives it. ``classes`` (points,) are numbers of
+    ``CLASS_NAMES``. All points of an instance in ``instances`` (points,), negative for none, have the same class.
     """
     kind, suffix = (LIDARSEG, "bin") if instances is None else (PANOPTIC, "npz")
     path = folder / kind / split / f"{get_token(name)}_{kind}.{suffix}"
@@ -45,7 +39,7 @@ def write_submission_labels(
 def _number_segments(classes: np.ndarray, instances: np.ndarray) -> np.ndarray:
     """Return 1,000 times the class, from 1, plus the instance in its class, from 1 to 999; uint16 (points,).
 
-    The result is 0 for a point without a class, and for a point of an instance beyond the first 999 of its class.
+    It is 0 for a point without a class, and for a point of an instance beyond the first 999 of its class.
     """
     numbers = 1000 * (np.maximum(classes, -1).astype(np.int64) + 1)
     for label in np.unique(classes[instances >= 0]):
@@ -57,11 +51,7 @@ def _number_segments(classes: np.ndarray, instances: np.ndarray) -> np.ndarray:
 
 
 def write_submission_meta(folder: Path, split: str, has_instances: bool = False) -> str:
-    """Write ``submission.json``, which says that predictions are from laser scans of nuScenes only.
-
-    Returns:
-        Name of the folder of labels in ``folder``.
-    """
+    """Write ``submission.json``, which declares laser scans only, and return the name of the folder of labels."""
     names = ("use_camera", "use_lidar", "use_radar", "use_map", "use_external")
     meta: dict[str, object] = {name: name == "use_lidar" for name in names}
     if has_instances:

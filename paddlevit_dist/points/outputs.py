@@ -21,15 +21,9 @@ from .prepare.semantic_kitti import get_prediction_path, get_scan_name, write_la
 
 
 class SceneWriter(PredictionWriter):
-    """Reads each scene again and writes its files, with the coordinates of its source.
+    """Reads each scene of this package's samples again and writes its files, with the coordinates of its source.
 
-    Args:
-        folder: an existing folder.
-        samples: samples of this package.
-        class_names: one per class.
-
-    Raises:
-        UserError: the samples are user-defined, so their scenes cannot be read again.
+    UserError if the samples are user-defined, so their scenes cannot be read again.
     """
 
     writes_evaluations = True
@@ -54,7 +48,7 @@ class SceneWriter(PredictionWriter):
             is_scan = is_submittable(Path(self.dataset.describe(0)).stem, self.class_names)
             self.nuscenes_split = self.dataset.split if is_scan else None
 
-    def write(self, index: int, prediction: Any, truth: Any = None) -> Row:
+    def write(self, index: int, prediction: Any, truth: np.ndarray | None = None) -> Row:
         """Write the files of scene ``index``; return their names for the table of predictions."""
         scene = self.dataset.read(index)
         names = self.write_scene(scene, prediction, truth)
@@ -68,7 +62,7 @@ class SceneWriter(PredictionWriter):
         return {**row, "as_source": self._write_in_source_format(index, scene, prediction)}
 
     def point_labels(self, prediction: Any) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the class and the instance of each point, integers (P,), from a result of ``predict_step``.
+        """Return class and instance of each point, integers (P,), from a result of ``predict_step``.
 
         Instances start at 0, negative for none; None if the task does not predict them.
         """
@@ -104,13 +98,10 @@ class SceneWriter(PredictionWriter):
             write_labels(self.folder / name, *self._source_labels(scene, self.segment_labels(prediction)))
         return name
 
-    def write_scene(self, scene: Scene, prediction: Any, true: Any = None) -> list[str]:
+    def write_scene(self, scene: Scene, prediction: Any, true: np.ndarray | None = None) -> list[str]:
         """Write the files of a scene of P points; return the names of those directly in the folder, prediction first.
 
-        Args:
-            scene: the scene; its labels are ignored.
-            prediction: a result of ``predict_step``.
-            true: integers (P,), negative for none; None: unknown.
+        The scene's labels are ignored; ``true`` is integers (P,), negative for none, or None if unknown.
         """
         raise NotImplementedError
 

@@ -34,13 +34,7 @@ class SceneFigures(TaskAspect, Reportable):
     def scene_figures(
         self, samples: TransformedDataset, confusions: Sequence[tuple[int, np.ndarray]], model: paddle.nn.Layer
     ) -> list[Figure]:
-        """Return tables of classes and scenes, and a few interactive scenes.
-
-        Args:
-            samples: the evaluated samples.
-            confusions: index and ``count_confusion`` of each scene; at least one.
-            model: the network.
-        """
+        """Return tables of classes and scenes, and a few interactive scenes; ``confusions`` have indices of scenes."""
         figures: list[Figure] = []
         for place in select_scenes([confusion for _, confusion in confusions]):
             index = confusions[place][0]
@@ -69,13 +63,7 @@ class SceneDrawing(TaskAspect, Drawable):
 def semantic_tables(
     confusions: Sequence[np.ndarray], scenes: Sequence[str], class_names: Sequence[str]
 ) -> list[Figure]:
-    """Return tables of scores by class and by scene, and the confusion matrix.
-
-    Args:
-        confusions: one for each scene, see ``count_confusion``.
-        scenes: names of the scenes.
-        class_names: one per class.
-    """
+    """Return tables of scores by class and by scene, and the confusion matrix, from scenes' ``count_confusion``."""
     statistics = reduce_confusions(np.stack(confusions))
     return [
         *class_tables(np.sum(confusions, axis=0), class_names, "points"),
@@ -101,11 +89,7 @@ def build_point_set(
 ) -> PointSet:
     """Return an interactive scene, with its colors as the last layer; large scenes are subsampled.
 
-    Args:
-        title: title of the figure.
-        scene: the scene.
-        layers: uint8 (points, 3) by name.
-        legends: name and color of the entries, by layer.
+    ``layers`` are uint8 (points, 3) by name, ``legends`` name and color of the entries, by layer.
     """
     step = -(-len(scene.xyz) // _MAX_POINTS) or 1
     note = f"every {step}. of {len(scene.xyz):,} points" if step > 1 else f"{len(scene.xyz):,} points"

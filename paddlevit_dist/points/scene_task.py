@@ -7,7 +7,7 @@ from typing import Any
 import paddle
 
 from ..runtime.errors import UserError
-from ..tasks.dataset import dataset_class, is_training_split, resolve_class_names
+from ..tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.sample_checks import require_finite, require_labels
 from ..tasks.step_types import TaskTraits
@@ -50,14 +50,8 @@ class SceneTask(Task):
         """Open the dataset of ``split`` and store its classes and coordinate convention.
 
         A prepared store reports the same convention for all its splits, so that evaluation, which opens only one,
-        agrees with training. If splits differ, the convention is AS_GIVEN.
-
-        Args:
-            split: name of the split.
-            cache_folder: folder for the index of the scenes.
-
-        Raises:
-            UserError: the dataset cannot be opened, or has more classes than MODEL.NUM_CLASSES.
+        agrees with training. If splits differ, the convention is AS_GIVEN. UserError if the dataset cannot be opened,
+        or has more classes than MODEL.NUM_CLASSES.
         """
         dataset = dataset_class(self.config, SceneDataset).open(self.config, split, cache_folder)
         self.coordinates = dataset.coordinates if self.coordinates in (None, dataset.coordinates) else AS_GIVEN
@@ -108,7 +102,7 @@ class SceneTask(Task):
         self.class_names += map(str, range(len(self.class_names), self.num_classes))
         self.coordinates = meta.input.get("coordinates", CENTERED)
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
         if samples is not None:
             return {**super().signature(samples), "classes": list(self.class_names)}
@@ -124,17 +118,9 @@ class SceneTask(Task):
 def compute_outputs(
     model: paddle.nn.Layer, batch: dict[str, Any], name: str, rows: int, row_name: str
 ) -> paddle.Tensor:
-    """Compute the network's outputs for a batch, float32 (rows, classes).
+    """Compute outputs float32 (rows, classes) for a batch with "features" and the plan, on the device.
 
-    Args:
-        model: the network.
-        batch: "features" and the plan, on the device.
-        name: MODEL.NAME.
-        rows: expected number of rows.
-        row_name: what a row belongs to, such as "voxel".
-
-    Raises:
-        UserError: the output is not a tensor of ``rows`` rows.
+    ``row_name`` is what a row belongs to, such as "voxel". UserError if the output is not a tensor of ``rows`` rows.
     """
     outputs = model(SparseTensor(batch["features"], plan=Plan.of_batch(batch)))
     if not isinstance(outputs, paddle.Tensor) or outputs.shape[0] != rows:

@@ -17,37 +17,23 @@ from .submission import INSTANCES, MAX_INSTANCES, MAX_LINE_BYTES, SubmissionFile
 
 
 class SceneGroundTruth(NamedTuple):
-    """Ground truth of the scenes to score.
+    """Ground truth of the scenes to score."""
 
-    Attributes:
-        names: names of the scenes, as their files are called.
-        read: yields the scenes, in this order.
-        identities: identities of the scenes in a run's table.
-        class_names: names of all classes.
-        find_instance_classes: returns the numbers of the classes that have instances; an error if they are unknown.
-        source: origin of the truth for messages.
-        origin: its dataset.
-    """
-
-    names: Sequence[str]
-    read: Iterator[Scene]
-    identities: Sequence[str]
+    names: Sequence[str]  # names of the scenes, as their files are called
+    read: Iterator[Scene]  # yields the scenes, in this order
+    identities: Sequence[str]  # identities of the scenes in a run's table
     class_names: list[str]
+    # returns the numbers of the classes that have instances; an error if they are unknown
     find_instance_classes: Callable[[], list[int]]
-    source: str
-    origin: ResultSource = UNKNOWN
+    source: str  # origin of the truth for messages
+    origin: ResultSource = UNKNOWN  # its dataset
 
 
 def score(path: str, truth: SceneGroundTruth, kind: str | None = None) -> ScoreReport:
-    """Compare a folder or an archive of predictions with the ground truth.
+    """Compare a folder or zip archive of predictions with the ground truth.
 
-    Args:
-        path: folder or zip archive.
-        truth: ground truth of the scenes.
-        kind: ``submission.SEMANTIC`` or ``INSTANCES``; None: inferred from the content of the files.
-
-    Raises:
-        UserError: a scene has no prediction, or a file is damaged.
+    ``kind`` is ``submission.SEMANTIC`` or ``INSTANCES``; None: inferred from the content of the files. UserError if a
+    scene has no prediction, or a file is damaged.
     """
     files = SubmissionFiles(path)
     file_names = set(files.names)

@@ -38,15 +38,7 @@ class SubmissionFiles:
         self.names = sorted(entry.filename for entry in self._archive.infolist() if not entry.is_dir())
 
     def read(self, name: str, max_bytes: int) -> bytes:
-        """Return the content of a file of at most ``max_bytes`` bytes.
-
-        Args:
-            name: path relative to the root.
-            max_bytes: limit beyond which the content cannot be valid.
-
-        Raises:
-            ValueError: the file is longer, or cannot be read; the message is one line.
-        """
+        """Return a file's content; ValueError, one line, if it cannot be read or has more than ``max_bytes`` bytes."""
         try:
             if not self.is_archive:
                 return read_bytes(os.path.join(self.path, name), max_bytes)
@@ -58,15 +50,7 @@ class SubmissionFiles:
 
 
 def find_kind(files: SubmissionFiles, indices: list[str]) -> str:
-    """Return SEMANTIC or INSTANCES, from the first non-empty file of a scene.
-
-    Args:
-        files: the submission.
-        indices: names of the scenes' files.
-
-    Raises:
-        UserError: there is no such file, or all are empty.
-    """
+    """Return SEMANTIC or INSTANCES, from the first non-empty file of a scene; UserError if there is none."""
     num_empty = 0
     for index in indices:
         try:

@@ -30,7 +30,7 @@ SOURCES: dict[str, str] = {}  # such a prefix -> module with the names and weigh
 _FUNCTIONS: dict[str, Target] = {}
 
 
-def locate(manifest: Manifest, target: Any) -> Any:
+def locate(manifest: Manifest, target: object) -> Any:
     """Return a location of a manifest without leading dots; any other target unchanged."""
     return importlib.util.resolve_name(target, manifest.package) if isinstance(target, str) else target
 

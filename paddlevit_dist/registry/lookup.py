@@ -69,19 +69,12 @@ def add(manifest: Manifest) -> None:
 
 
 class Registration(NamedTuple):
-    """An entry that a user has registered.
+    """An entry that a user has registered."""
 
-    Attributes:
-        target: the model, dataset or task.
-        tables: key tables that a task reads, as passed to ``register_task``.
-        keys: tables of the keys that it adds.
-        origin: file and line of the call.
-    """
-
-    target: Target
-    tables: Sequence[Any] | None
-    keys: list[Any]
-    origin: str
+    target: Target  # the model, dataset or task
+    tables: Sequence[Any] | None  # key tables that a task reads, as passed to ``register_task``
+    keys: list[Any]  # tables of the keys that it adds
+    origin: str  # file and line of the call
 
 
 REGISTRATIONS: dict[tuple[str, str], Registration] = {}  # by kind and name
@@ -112,11 +105,7 @@ def resolve(kind: str, name: str) -> Any:
 
 
 def require_derived(target: Any, base: type) -> Any:
-    """Return ``target``, a registered class or an object of one, if it is derived from ``base``.
-
-    Raises:
-        UserError: it is not.
-    """
+    """Return ``target``, a registered class or an object of one, if it is derived from ``base``, or raise UserError."""
     cls = target if isinstance(target, type) else type(target)
     if not issubclass(cls, base):
         name = getattr(target, "__name__", cls.__name__)
@@ -126,13 +115,10 @@ def require_derived(target: Any, base: type) -> Any:
 
 
 def find_name(kind: str, name: str) -> str:
-    """Return the registered name for ``name`` or another spelling of it.
+    """Return the registered name for ``name`` or another spelling of it; raises a UserError as ``resolve`` does.
 
     Other spellings are in capitals, with hyphens, with timm's tag or an owner ("google/vit-base-patch16-224"), or as in
     torchvision or papers ("ViT-B/16").
-
-    Raises:
-        UserError: as ``resolve``.
     """
     table = KINDS[kind]
     if kind == "model" and ":" in name and (bridged := model_sources.find_bridged(name)):
@@ -167,10 +153,7 @@ def find_name(kind: str, name: str) -> str:
 
 
 def is_weights_name(name: str) -> bool:
-    """Return whether a model's name stands for weights: with timm's tag, an owner, a path or a URL.
-
-    Building a model by such a name would lack the weights it promises.
-    """
+    """Return whether a model's name stands for weights, without which it promises too much: tag, owner, path or URL."""
     model = find_name("model", name)
     return name != model and all(
         OTHER_NAMES["model"].get(other, other) != model for other in _spellings(name, with_weights=False)
@@ -201,10 +184,7 @@ def _spellings(name: str, with_weights: bool = True) -> Iterator[str]:
 def list_models(pattern: str = "*") -> list[str]:
     """Return the registered names that match a shell pattern such as "vit*", ignoring case, in alphabetical order.
 
-    A pattern such as "paddle:*" lists models of another package.
-
-    Raises:
-        UserError: there is no such package.
+    A pattern such as "paddle:*" lists models of another package; a UserError says that there is no such package.
     """
     source, colon, _ = pattern.partition(":")
     names = (
@@ -238,9 +218,7 @@ def annotation_type(kind: str, name: str) -> str | None:
 def guess_dataset(path: str, task: str | None = None) -> Any:
     """Guess the dataset at ``path``: an object with ``dataset`` and ``reason``, or None.
 
-    Args:
-        path: folder or file of the data.
-        task: the task that will read it, if known: several tasks can read some folders.
+    ``task`` will read it, if known: several tasks can read some folders.
     """
     return features.find_function("guess_dataset")(path, annotation_type("task", task) if task is not None else None)
 
@@ -318,7 +296,7 @@ def find_readers(key: str) -> list[tuple[str, str]]:
 _import_table = functools.cache(import_object)
 
 
-def _table(table: Any) -> Any:
+def _table(table: object) -> Any:
     return _import_table(table) if isinstance(table, str) else table
 
 

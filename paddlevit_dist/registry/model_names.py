@@ -30,8 +30,5 @@ def _collect_inputs() -> dict[str, dict[str, Any]]:
 
 
 def find_input_fields(model: str) -> dict[str, Any] | None:
-    """Return the arguments of ``ExpectedInput`` that differ from its defaults.
-
-    None for a name that no published weights have.
-    """
+    """Return the arguments of ``ExpectedInput`` that differ from its defaults; None without published weights."""
     return _collect_inputs().get(model)

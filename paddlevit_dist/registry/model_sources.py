@@ -10,10 +10,7 @@ from .manifest import Target
 
 
 def find_bridged(name: str) -> tuple[str, Target] | None:
-    """Return ``SOURCE:NAME`` in lower case and without timm's tag, and the class that builds it.
-
-    None for names without such a source.
-    """
+    """Return ``SOURCE:NAME``, lower case without timm's tag, and the class that builds it; None without a source."""
     source, colon, model = name.partition(":")
     target = BRIDGES.get(source.lower())
     if not colon or target is None or not model:
@@ -39,13 +36,8 @@ def adapt_clone(settings: list[Any], known: Sequence[str]) -> tuple[list[Any], l
     return adapt(settings, known) if adapt else (settings, [])
 
 
-def refuse_clone_model(name: Any, origin: str) -> None:
-    """Raise ``UserError`` for a model that only a weights file names and that a clone's code would build.
-
-    Args:
-        name: name of the model.
-        origin: where it is named, for the message.
-    """
+def refuse_clone_model(name: object, origin: str) -> None:
+    """Raise ``UserError`` for a model that only weights name, in ``origin``, and that a clone's code would build."""
     refuse = find_function("refuse_clone_model") if str(name).startswith("paddlevit:") else None
     if refuse:
         refuse(name, origin)

@@ -78,11 +78,7 @@ def collect_imports() -> WorkerImports:
 
 
 def load_imports(imports: WorkerImports) -> None:
-    """Import in a worker the modules that its parent has imported.
-
-    Raises:
-        UserError, OwnCodeError: as in ``load``.
-    """
+    """Import in a worker the modules that its parent has imported; raises errors as ``load`` does."""
     for module in imports.modules:
         _import(module, f"-import={module.name}")
         if module not in _loaded:
@@ -107,12 +103,9 @@ def folders_hidden() -> Iterator[None]:
 
 
 def load_installed() -> bool:
-    """Load the entry points of installed packages, once.
+    """Load the entry points of installed packages, once, and return whether any were loaded by this call.
 
     An entry point that cannot be loaded is skipped with a note on stderr.
-
-    Returns:
-        Whether any were loaded by this call.
     """
     global _installed_are_loaded
     if _installed_are_loaded:

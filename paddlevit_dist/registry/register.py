@@ -22,7 +22,7 @@ _TABLES_OF_FEATURES: dict[str, dict[str, Any]] = {
 }
 
 
-def register_model(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
+def register_model(name: str, target: Target, keys: object = None, replace: bool = False) -> None:
     """Register a model, so that ``create_model(name, ...)`` builds it.
 
     Args:
@@ -38,20 +38,16 @@ def register_model(name: str, target: Target, keys: Any = None, replace: bool = 
     _register("model", name, target, keys, replace)
 
 
-def register_dataset(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
-    """Register a dataset, so that ``-dataset=name`` opens it.
+def register_dataset(name: str, target: Target, keys: object = None, replace: bool = False) -> None:
+    """Register a dataset, so that ``-dataset=name`` opens it; ``keys`` and ``replace`` are as in ``register_model``.
 
-    Args:
-        name: the name.
-        target: a class derived from what the task reads, such as ``ImageDataset``, or its location.
-        keys: configuration keys of the dataset, as in ``register_model``.
-        replace: replace an entry of this name.
+    ``target`` is a class derived from what the task reads, such as ``ImageDataset``, or its location.
     """
     _register("dataset", name, target, keys, replace)
 
 
 def register_task(
-    name: str, target: Target, tables: Sequence[Any] | None = None, keys: Any = None, replace: bool = False
+    name: str, target: Target, tables: Sequence[Any] | None = None, keys: object = None, replace: bool = False
 ) -> None:
     """Register a task, so that ``TASK: name`` builds ``target(config)``, a ``tasks.task.Task``.
 
@@ -97,13 +93,9 @@ def register_transform(name: str, target: Callable[..., Any], replace: bool = Fa
 def register_score_kind(name: str, target: Target, replace: bool = False) -> None:
     """Register a kind of scores, so that ``compare``, ``search`` and ``-plan`` read tables of samples of this kind.
 
-    Args:
-        name: the ``kind`` of the ``SampleTable`` that the metrics return.
-        target: a class derived from ``tasks.ScoreKind``, or its location, "module:attribute".
-        replace: replace an entry of this name.
-
-    Raises:
-        UserError: the name is in use.
+    ``name`` is the ``kind`` of the ``SampleTable`` that the metrics return, ``target`` a class derived from
+    ``tasks.ScoreKind``, or its location, "module:attribute". Raises UserError: the name is in use, and ``replace`` was
+    not given.
     """
     _register("score_kind", name, target, None, replace)
 
@@ -111,11 +103,8 @@ def register_score_kind(name: str, target: Target, replace: bool = False) -> Non
 def register_feature(manifest: Manifest) -> None:
     """Register all that a ``Manifest`` names; a second call with the same manifest changes nothing.
 
-    Args:
-        manifest: its ``key_tables`` may also be lists of ``Key``.
-
-    Raises:
-        UserError: a name or a key is in use, or a default is not a valid value of its key.
+    Its ``key_tables`` may also be lists of ``Key``. Raises UserError: a name or a key is in use, or a default is not a
+    valid value of its key.
     """
     origin = _caller()
     if not isinstance(manifest, Manifest):
@@ -132,13 +121,13 @@ def register_feature(manifest: Manifest) -> None:
     add(manifest._replace(key_tables=tuple(keys)))
 
 
-def _as_tables(manifest: Manifest, declared: Any, origin: str) -> list[Any]:
+def _as_tables(manifest: Manifest, declared: object, origin: str) -> list[Any]:
     others = list_other_tables("feature", manifest.package)
     return import_object(_AS_TABLES)(features.locate(manifest, declared), f"{origin}: {manifest.package}", others)
 
 
 def _register(
-    kind: str, name: str, target: Target, keys: Any, replace: bool, tables: Sequence[Any] | None = None
+    kind: str, name: str, target: Target, keys: object, replace: bool, tables: Sequence[Any] | None = None
 ) -> None:
     origin = _caller()
     _require_nameable(kind, name, target, origin)
@@ -162,7 +151,7 @@ def _register(
     REGISTRATIONS[kind, name] = Registration(target, tables, entry_tables, origin)
 
 
-def _require_nameable(kind: str, name: Any, target: Any, origin: str) -> None:
+def _require_nameable(kind: str, name: object, target: object, origin: str) -> None:
     if not isinstance(name, str) or not name or not (callable(target) or isinstance(target, str)):
         raise UserError(f"{origin}: register_{kind}({name!r}, {target!r}): expected a name, and a class or a function")
 

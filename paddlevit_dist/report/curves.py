@@ -17,19 +17,12 @@ PointsByName = Mapping[str, Sequence[tuple[float, float]]]
 
 
 class CurveLine(NamedTuple):
-    """Line or bars of a chart.
+    """Line or bars of a chart."""
 
-    Attributes:
-        name: shown in the legend and under the pointer.
-        points: (x, y), finite, sorted by x.
-        color: number of the color, from 0.
-        style: "line", "dots" (a thin line with dots), "bar", or "thin" (one of a bundle, not in the legend).
-    """
-
-    name: str
-    points: Sequence[tuple[float, float]]
-    color: int = 0
-    style: str = "line"
+    name: str  # shown in the legend and under the pointer
+    points: Sequence[tuple[float, float]]  # (x, y), finite, sorted by x
+    color: int = 0  # number of the color, from 0
+    style: str = "line"  # or "dots" (a thin line with dots), "bar", "thin" (one of a bundle, not in the legend)
 
 
 def build_chart(

@@ -1,7 +1,4 @@
-"""Write the figures and the report of a run.
-
-An error in this module affects only the report: the run continues, and logs a line.
-"""
+"""Write the figures and the report of a run, which continues and logs a line if an error occurs here."""
 
 import contextlib
 import time
@@ -77,9 +74,7 @@ class ReportWriter:
     def write_figures(self, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:
         """Build the figures and write them to the run's folder. Every rank must call this.
 
-        Args:
-            recorder: of the evaluation; None for no figures.
-            facts: plain values about the evaluation.
+        ``recorder`` is the evaluation's, None for no figures; ``facts`` are plain values about it.
         """
         if recorder is None:
             return
@@ -148,10 +143,8 @@ class ReportWriter:
 def write_evaluation_report(run: Trainer, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:
     """Write the figures and the report of a run that only evaluates. Every rank must call this.
 
-    Args:
-        run: the run, whose score is already written.
-        recorder: of its evaluation; None for no figures.
-        facts: plain values about the evaluation.
+    The run's score is already written. ``recorder`` is the evaluation's, None for no figures; ``facts`` are plain
+    values about it.
     """
     report = ReportWriter(run)
     report.write_figures(recorder, facts)

@@ -59,9 +59,7 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
 def write_last_page(folder: Path, began: float) -> None:
     """Write the report of a run that has failed; an error goes to the run's log.
 
-    Args:
-        folder: output folder of the run.
-        began: start of this process, in seconds since 1970; if it wrote no metrics, the existing report is kept.
+    ``began``: start of this process, in seconds since 1970; if it wrote no metrics, the existing report is kept.
     """
     file = folder / METRICS
     try:
@@ -98,7 +96,7 @@ def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
 
 
 @functools.cache
-def _open_templates(environment: Any) -> Any:
+def _open_templates(environment: type[Any]) -> Any:
     """Open the templates, which are compiled once for all pages of a process."""
     from jinja2 import FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -176,7 +174,7 @@ def _comparisons(runs: Sequence[ReportedRun], folder: Path) -> Part:
     return {"kind": "comparisons", "links": [*zip(links, names)]}
 
 
-def _name_run(line: Any, run: ReportedRun, runs: Sequence[ReportedRun]) -> str:
+def _name_run(line: object, run: ReportedRun, runs: Sequence[ReportedRun]) -> str:
     """Prefix a line with the name of its run if there are several runs."""
     return one_line(f"{run.name}: {line}" if len(runs) > 1 else line)
 
@@ -256,12 +254,7 @@ def _format_duration(run: ReportedRun) -> str | None:
 
 
 def _figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]) -> list[Section]:
-    """Build a section with the figures of each run; a damaged figure is replaced by a line.
-
-    Args:
-        runs: to show.
-        render_part: the macro that renders a part.
-    """
+    """Build a section with the figures of each run, by the macro ``render_part``; a line replaces a damaged figure."""
     sections: list[Section] = []
     for number, run in enumerate(runs):
         for title_part, stored in run.figures.items():

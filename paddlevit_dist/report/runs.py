@@ -64,11 +64,7 @@ class ReportedRun(NamedTuple):
 
 
 def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:
-    """Read the runs in these folders, and all seeds of groups.
-
-    Raises:
-        UserError: if a folder does not contain a run.
-    """
+    """Read the runs in these folders, and all seeds of groups; raises a UserError if a folder contains no run."""
     runs = [
         (run, name if run != folder else "")
         for folder, name in zip(folders, _shortest_names(folders))
@@ -194,11 +190,7 @@ def _read_quarantine(content: bytes) -> list[str]:
 
 
 def _make_relative(folder: Any, data_path: Any) -> Callable[[Any], Any]:
-    """Return a function that makes the paths in plain values relative.
-
-    They become relative to the working folder of the run, its data, or the package. Other paths in a home folder begin
-    with "~".
-    """
+    """Return a function that makes paths in plain values relative to working folder, data, package, or home."""
     here = str(folder) if isinstance(folder, str) else os.getcwd()
     places = {os.path.join(here, data_path or ""), here, str(Path(__file__).parents[2])}
     longest_first = sorted((place.rstrip("/") for place in places), key=len, reverse=True)
@@ -206,7 +198,7 @@ def _make_relative(folder: Any, data_path: Any) -> Callable[[Any], Any]:
     home = os.path.expanduser("~").rstrip("/") or "/root"  # it is / for unknown users in a container
     homes = re.compile(rf"(?<![\w./~-])(?:{re.escape(home)}|{_HOMES})(?![\w.-])")
 
-    def relative(value: Any) -> Any:
+    def relative(value: object) -> Any:
         if isinstance(value, str):
             return homes.sub("~", inside.sub("", value))
         if isinstance(value, dict):
@@ -226,7 +218,7 @@ def _find_start(facts: Any) -> float | None:
         return None
 
 
-def _read_optional(folder: Path, names: Sequence[str], read: Any, notices: list[str]) -> Any:
+def _read_optional(folder: Path, names: Sequence[str], read: Callable[[Path], Any], notices: list[str]) -> Any:
     for name in names:
         if (folder / name).exists():
             try:
@@ -322,8 +314,7 @@ class RunMetrics:
     def compute_seconds(self, started: float | None) -> float | None:
         """Compute the time of all training sessions, or of the evaluation if nothing was trained.
 
-        Args:
-            started: start of the last session, shortly before its first event.
+        ``started``: start of the last session, shortly before its first event.
         """
         sessions = [list(session) for session in self._sessions]
         if not sessions and self.evaluations and is_number(self.evaluations[-1].get("time")):
@@ -371,7 +362,7 @@ def get_interval(event: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {"interval": tuple(ends), "percent": about["percent"]}
 
 
-def is_number(value: Any) -> TypeGuard[int | float]:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Return whether a value is a finite number that can be drawn."""
     return (
         isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and abs(value) < 1e300

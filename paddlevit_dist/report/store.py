@@ -34,27 +34,18 @@ _ORDER_BITS = 10  # per axis; more bits would not improve compression
 
 
 class StoredFigures(NamedTuple):
-    """Contents of the file.
+    """Contents of the file."""
 
-    Attributes:
-        about: plain values about the evaluation.
-        figures: as dictionaries, with images and points as bytes.
-        problems: a line for each figure that could not be stored.
-    """
-
-    about: dict[str, Any]
-    figures: list[dict[str, Any]]
-    problems: list[str]
+    about: dict[str, Any]  # plain values about the evaluation
+    figures: list[dict[str, Any]]  # with images and points as bytes
+    problems: list[str]  # a line for each figure that could not be stored
 
 
 def save(path: Path, figures: Sequence[Figure], about: dict[str, Any]) -> list[str]:
-    """Write figures to a file atomically.
+    """Write figures to a file atomically; raises a UserError if the file cannot be written.
 
     Returns:
         A line for each figure that could not be stored, as its values are not as ``tasks.figures`` requires.
-
-    Raises:
-        UserError: if the file cannot be written.
     """
     entries, members, problems = [], _ArchiveMembers(), []
     for figure in figures:
@@ -73,12 +64,7 @@ def save(path: Path, figures: Sequence[Figure], about: dict[str, Any]) -> list[s
 
 
 def load(path: Path) -> StoredFigures:
-    """Read a file of ``save``.
-
-    Raises:
-        OSError: if the file cannot be read.
-        ValueError: if it is damaged.
-    """
+    """Read a file of ``save``; raises an OSError if it cannot be read, a ValueError if it is damaged."""
     try:
         with open_regular(path, "rb") as file, zipfile.ZipFile(file) as archive:
             index = parse_json(_read_member(archive, _INDEX).decode())
@@ -116,7 +102,7 @@ def _read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     return archive.read(name)
 
 
-def _resolve_members(value: Any, archive: zipfile.ZipFile) -> Any:
+def _resolve_members(value: object, archive: zipfile.ZipFile) -> Any:
     if isinstance(value, dict):
         if set(value) == {"member"}:
             return _read_member(archive, value["member"])
@@ -127,7 +113,7 @@ def _resolve_members(value: Any, archive: zipfile.ZipFile) -> Any:
 # ---- each kind of figure as plain values ---------------------------------------------------------------------
 
 
-def _to_plain(value: Any) -> Any:
+def _to_plain(value: object) -> Any:
     """Convert a value to numbers, text, lists and dictionaries for JSON; NaN and infinities become None."""
     if isinstance(value, dict):
         return {one_line(name): _to_plain(part) for name, part in value.items()}
@@ -195,17 +181,11 @@ def _encode_points(figure: PointSet, members: _ArchiveMembers) -> dict[str, Any]
 
 
 class PackedPoints(NamedTuple):
-    """Points of a figure, packed for the viewer.
+    """Points of a figure, packed for the viewer."""
 
-    Attributes:
-        number: number of points.
-        size_m: side of the cube of coordinates 0 to 65,535, in meters.
-        content: the zlib stream.
-    """
-
-    number: int
-    size_m: float
-    content: bytes
+    number: int  # of points
+    size_m: float  # side of the cube of coordinates 0 to 65,535, in meters
+    content: bytes  # the zlib stream
 
 
 def pack(figure: PointSet, most: int = MOST) -> PackedPoints:

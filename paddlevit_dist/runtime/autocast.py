@@ -55,7 +55,7 @@ def like_products(tensor: paddle.Tensor | None) -> paddle.Tensor | None:
     return tensor if dtype is None else as_dtype(tensor, dtype)
 
 
-def as_dtype(tensor: paddle.Tensor, dtype: Any) -> paddle.Tensor:
+def as_dtype(tensor: paddle.Tensor, dtype: paddle.dtype) -> paddle.Tensor:
     """Return ``tensor.astype(dtype)``, without the copy that Paddle 2.6 makes if the dtype is the same."""
     return tensor if tensor.dtype == dtype else tensor.astype(dtype)
 

@@ -59,7 +59,7 @@ def _is_on_gpu(tensor: paddle.Tensor) -> bool:  # a test on a CPU replaces it
     return tensor.place.is_gpu_place()
 
 
-def has_epilogue(weight: paddle.Tensor, bias: paddle.Tensor, dtype: Any) -> bool:
+def has_epilogue(weight: paddle.Tensor, bias: paddle.Tensor, dtype: paddle.dtype) -> bool:
     """Return whether a product with this weight (in, out) in Paddle's ``dtype`` is to add its bias itself.
 
     Evaluations use it, too, so that they compute what the training passes compute.
@@ -70,11 +70,11 @@ def has_epilogue(weight: paddle.Tensor, bias: paddle.Tensor, dtype: Any) -> bool
     return difference is not None and difference <= _BOUNDS[dtype]
 
 
-def ask_device(model: paddle.nn.Layer, dtype: Any, reference: Linear) -> list[str]:
-    """Try on this GPU, once for each shape of a trained linear layer, whether products can add their biases.
+def ask_device(model: paddle.nn.Layer, dtype: paddle.dtype, reference: Linear) -> list[str]:
+    """Try on this GPU, once for each shape of a trained ``paddle.nn.Linear``, whether products can add their biases.
 
     Args:
-        model: its linear layers are ``paddle.nn.Linear``.
+        model: the model with these layers.
         dtype: ``paddle.float16`` or ``paddle.bfloat16``.
         reference: computes the same without an epilogue.
 
@@ -97,10 +97,8 @@ def ask_device(model: paddle.nn.Layer, dtype: Any, reference: Linear) -> list[st
     return lines
 
 
-def measure_difference(linear: Linear, reference: Linear, num_in: int, num_out: int, dtype: Any) -> float:
-    """Compute the largest difference between two linear layers in result and gradients.
-
-    The inputs are drawn by NumPy: Paddle's random numbers belong to the training run.
+def measure_difference(linear: Linear, reference: Linear, num_in: int, num_out: int, dtype: paddle.dtype) -> float:
+    """Compute the largest difference between two linear layers in result and gradients, for inputs drawn by NumPy.
 
     Returns:
         The largest difference as a share of the largest value of the reference; inf if ``linear`` raises.

@@ -15,9 +15,8 @@ def compiled(plain: Callable[..., Any] | None = None, needs_numba: bool = True, 
 
     A decorator, also with options in parentheses. The compiled code is cached next to the source for the next process;
     a damaged cache is removed and rebuilt. Call the function once before forking, so that child processes share numba
-    instead of loading it themselves.
-
-    The attribute ``dispatcher`` is numba's function; its ``signatures`` list the compiled types.
+    instead of loading it themselves. The attribute ``dispatcher`` is numba's function; its ``signatures`` list the
+    compiled types.
 
     Args:
         plain: the function.
@@ -56,7 +55,7 @@ def compiled(plain: Callable[..., Any] | None = None, needs_numba: bool = True, 
         return recompile() if is_damaged else compile_once()
 
     @functools.wraps(plain)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Any:
         try:
             return current()(*arguments)
         except Exception:  # a truncated file may fail in any way, and the loops themselves raise nothing
@@ -98,7 +97,7 @@ def _numba() -> Any:
         def on_start(self, event: Any) -> None:
             being_compiled.append(event.data["dispatcher"].__name__)
 
-        def on_end(self, event: Any) -> None:
+        def on_end(self, event: object) -> None:
             being_compiled.pop()
 
     event.register("numba:compile", CompileListener())

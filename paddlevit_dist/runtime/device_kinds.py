@@ -17,26 +17,16 @@ GPU, CPU, AUTO = "gpu", "cpu", "auto"
 
 
 class DeviceKind(NamedTuple):
-    """A kind of device and its features.
+    """A kind of device and its features."""
 
-    Attributes:
-        name: as in ``paddle.set_device`` and DEVICE.
-        noun: name of one such device in messages.
-        visible: the vendor's environment variable that lists the visible devices.
-        backend: of Paddle's process groups.
-        queues: whether the host continues during copies (pinned memory) and gets events, so that training waits once
-            per update.
-        native_batch_norm: whether Paddle's ``SyncBatchNorm`` works.
-        exchanges_float64: whether its collectives support float64.
-    """
-
-    name: str
-    noun: str
-    visible: str
-    backend: str = "xccl"  # Paddle's name for the libraries of all plug-ins: HCCL, CNCL, ECCL ...
+    name: str  # as in ``paddle.set_device`` and DEVICE
+    noun: str  # name of one such device in messages
+    visible: str  # the vendor's environment variable that lists the visible devices
+    backend: str = "xccl"  # of process groups: Paddle's name for the libraries of all plug-ins: HCCL, CNCL, ECCL ...
+    #: whether the host continues during copies (pinned memory) and gets events, so that training waits once per update
     queues: bool = False
-    native_batch_norm: bool = False
-    exchanges_float64: bool = False
+    native_batch_norm: bool = False  # whether Paddle's ``SyncBatchNorm`` works
+    exchanges_float64: bool = False  # whether its collectives support float64
 
     @property
     def is_other(self) -> bool:

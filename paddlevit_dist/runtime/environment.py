@@ -87,10 +87,7 @@ def versions() -> str:
 
 
 def paddle_version() -> str | None:
-    """Return the version of the Paddle that would be imported, read from its file, as importing it takes a second.
-
-    None without Paddle.
-    """
+    """Return the version of the Paddle that would be imported, from its file, as an import takes a second; or None."""
     spec = importlib.util.find_spec("paddle")
     if spec is None or spec.origin is None:
         return None

@@ -23,12 +23,7 @@ class DeviceFailure(UserError):
 
 
 class OwnCodeError(UserError):
-    """A user's module raises an exception when it is imported: printed as one line and the traceback.
-
-    Args:
-        message: module, type of the exception and its message.
-        traceback: as Python formats it, with the user's frames only.
-    """
+    """A user's module raises an exception when it is imported: one line, and the traceback of the user's frames."""
 
     def __init__(self, message: str, traceback: str = "") -> None:
         super().__init__(message)
@@ -69,14 +64,10 @@ class Stopped(Exception):
 
 
 def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
-    """Call ``function``, report its error on stderr, and return the process's exit code.
+    """Call ``function``, report its error on stderr, and return the process's exit code; ``trains``: it should train.
 
     This affects the whole process: printing never ends it, signals end it with one line, and packages in the ``.venv``
     next to the package need not be installed for the calling interpreter. A process that has joined a group ends here.
-
-    Args:
-        function: the work of this process.
-        trains: whether the function is expected to train.
     """
     code = _find_exit_code(function, trains)
     signals.note_end(code)

@@ -18,6 +18,7 @@ from .errors import UserError
 if TYPE_CHECKING:
     import numpy as np
 
+AnyPath = str | bytes | os.PathLike[str]
 # What the user can do about an error of the file system. The user cannot fix any others.
 _ADVICE = {
     errno.ENOSPC: "free space",
@@ -59,12 +60,8 @@ def explain_write_error(error: OSError) -> str:
 
 
 @contextlib.contextmanager
-def os_errors_as_user_errors(what: Any, hint: str = "") -> Iterator[None]:
-    """Turn an error of the file system into one line: what could not be written, why, what to do, and ``hint``.
-
-    Raises:
-        UserError: the file system refuses.
-    """
+def os_errors_as_user_errors(what: object, hint: str = "") -> Iterator[None]:
+    """Turn an error of the file system into a UserError: what could not be written, why, what to do, and ``hint``."""
     try:
         yield
     except OSError as error:
@@ -120,7 +117,7 @@ _KINDS = {
 }
 
 
-def require_regular(path: Any) -> None:
+def require_regular(path: AnyPath) -> None:
     """Check that a path, or the target of a link, is a regular file, before it is opened.
 
     Opening a pipe without a writer waits forever, and reading from a device such as /dev/zero never ends.
@@ -137,7 +134,7 @@ def require_regular(path: Any) -> None:
         raise NotAFile(errno.EINVAL, f"it is {kind}, expected a file: remove or replace it", os.fspath(path))
 
 
-def is_folder(entry: Any) -> bool:
+def is_folder(entry: os.DirEntry[Any]) -> bool:
     """Return whether an entry of ``os.scandir`` is a folder or a link to one; a link to itself is not."""
     try:
         return bool(entry.is_dir())
@@ -153,32 +150,20 @@ def count_by_suffix(names: Iterable[str]) -> str:
     )
 
 
-def open_regular(path: Any, mode: str = "r", **options: Any) -> Any:
-    """Open a file for reading; refuse anything that is not a regular file.
-
-    Raises:
-        OSError: from ``require_regular`` and ``open``.
-    """
+def open_regular(path: AnyPath, mode: str = "r", **options: Any) -> Any:
+    """Open a file for reading; refuse anything that is not a regular file, with an OSError, as all errors."""
     require_regular(path)
     return open(path, mode, **options)
 
 
-def read_regular(path: Any) -> bytes:
-    """Read the content of a file; refuse anything that is not a regular file.
-
-    Raises:
-        OSError: from ``require_regular`` and ``open``.
-    """
+def read_regular(path: AnyPath) -> bytes:
+    """Read the content of a file; refuse anything that is not a regular file, with an OSError, as all errors."""
     with open_regular(path, "rb") as stream:
         return stream.read()
 
 
-def read_content(path: Any, max_bytes: int = -1) -> bytes:
-    """Read a file that a user has named, or its first ``max_bytes`` bytes.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+def read_content(path: str | os.PathLike[str], max_bytes: int = -1) -> bytes:
+    """Read a file that a user has named, or its first ``max_bytes`` bytes; raises a UserError if it cannot be read."""
     try:
         with open_regular(path, "rb") as stream:
             return stream.read(max_bytes)

@@ -8,12 +8,7 @@ from typing import Any
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's ``__getattr__`` and ``__dir__`` (PEP 562).
-
-    Args:
-        package: the package's ``__name__``.
-        modules: name -> submodule that defines it.
-    """
+    """Return the ``__getattr__`` and ``__dir__`` (PEP 562) of a package, from name -> submodule that defines it."""
 
     def get(name: str) -> Any:
         if name not in modules:

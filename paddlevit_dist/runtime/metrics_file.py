@@ -12,12 +12,9 @@ _LONGEST_EVENT = 1 << 22  # bytes of a line
 
 
 def recorded_events(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of ``metrics.jsonl``; nothing if the file does not exist.
+    """Yield the lines of ``metrics.jsonl``; nothing if the file does not exist, an OSError if it cannot be read.
 
     A line that is not an event, such as the last line of a run that was killed, has the kind "unreadable".
-
-    Raises:
-        OSError: the file cannot be read.
     """
     with contextlib.suppress(FileNotFoundError), open(folder / METRICS, "rb") as file:
         while line := file.readline(_LONGEST_EVENT):

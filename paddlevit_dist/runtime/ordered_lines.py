@@ -15,14 +15,9 @@ from .files import os_errors_as_user_errors
 
 
 class LineWriter:
-    """Appends the entries of one process.
+    """Appends the entries of one process to a ``file`` that must not exist.
 
-    Args:
-        file: must not exist.
-        hint: added to the message if the file system refuses.
-
-    Raises:
-        UserError: from every method, if the file system refuses.
+    Each method raises a UserError, with ``hint`` at its end, if the file system refuses.
     """
 
     def __init__(self, file: Path, hint: str = "") -> None:

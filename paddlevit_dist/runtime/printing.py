@@ -16,13 +16,17 @@ import select
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 class _DroppingWriter(io.FileIO):
     """Writes to a descriptor; bytes that the descriptor no longer accepts count as written."""
 
-    def write(self, data: Any) -> int:
+    def write(self, data: "ReadableBuffer") -> int:
         """Write the data, and return its length even if it is dropped."""
         try:
             written = super().write(data)
@@ -35,10 +39,7 @@ class _DroppingWriter(io.FileIO):
 
 
 def ignore_broken_pipe() -> None:
-    """Make this process's stdout and stderr drop output that they cannot write. Another call has no effect.
-
-    Streams that have replaced Python's own, such as a notebook's, are not changed.
-    """
+    """Make this process's stdout and stderr drop output that they cannot write, unless a notebook replaced them."""
     _open_closed_descriptors()
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
@@ -82,7 +83,7 @@ _USER = re.compile(r"([a-z][a-z0-9+.-]*://)[^/\s?#'\"]+@", re.IGNORECASE)
 _QUERY = re.compile(r"([a-z][a-z0-9+.-]*://[^\s?#'\"]*\?)([^\s#'\"]+)", re.IGNORECASE)
 
 
-def one_line(text: Any) -> str:
+def one_line(text: object) -> str:
     r"""Return ``text`` as one line that can be shown anywhere.
 
     Characters that are not printable are escaped: line breaks and tabs, escape sequences, C1 controls, marks that
@@ -93,7 +94,7 @@ def one_line(text: Any) -> str:
     return text if text.isprintable() else "".join(map(_show, text))
 
 
-def shorten(text: Any, max_length: int = 160) -> str:
+def shorten(text: object, max_length: int = 160) -> str:
     """Return ``one_line``, cut to at most ``max_length`` characters."""
     text = one_line(text)
     return text if len(text) <= max_length else text[: max_length - 3] + "..."
@@ -111,7 +112,7 @@ def _show(character: str) -> str:
 _FORMULA = ("=", "+", "-", "@")  # first characters by which a spreadsheet recognizes a formula
 
 
-def cell(value: Any) -> Any:
+def cell(value: object) -> Any:
     """Return a value for a table that users open in a spreadsheet or a terminal.
 
     Text that a spreadsheet would take for a formula gets an apostrophe; control characters, and bytes of a file name
@@ -128,7 +129,7 @@ def parse_cell(shown: str) -> str:
     return shown[1:] if shown[:1] == "'" and shown[1:].startswith(_FORMULA) else shown
 
 
-def utf8(value: Any) -> Any:
+def utf8(value: object) -> Any:
     """Escape the bytes of a text that are not UTF-8; return any other value unchanged."""
     if not isinstance(value, str):
         return value
@@ -148,7 +149,7 @@ def without_credentials(text: str) -> str:
     return _QUERY.sub(lambda match: match[1] + re.sub(r"=[^&]*", "=***", match[2]), _USER.sub(r"\1***@", text))
 
 
-def show_uncaught(kind: Any, error: Any, trace: Any) -> None:
+def show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print a traceback safely, as ``sys.excepthook``: its message cannot imitate other lines."""
     print(block("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
 

@@ -13,13 +13,13 @@ import os
 import signal
 import sys
 import threading
-from typing import Any, NoReturn
+from typing import NoReturn
 
 PARENT = "PADDLEVIT_DIST_PARENT"  # in a command: process id of the parent with which it ends
 _PR_SET_PDEATHSIG = 1
 _LAST_SECONDS = 1.0  # for a thread that only has to notice that its result is not needed
 
-_left_running: list[Any] = []
+_left_running: list[threading.Thread] = []
 _has_group = False
 
 
@@ -39,7 +39,7 @@ def die_with_command() -> None:
         die_with_parent(int(parent))
 
 
-def leave_running(thread: Any) -> None:
+def leave_running(thread: threading.Thread) -> None:
     """Register a thread that nothing waits for, and that may be inside a library."""
     _left_running.append(thread)
 

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import CodeType, FrameType
 
 from . import process_exit
 
@@ -31,12 +31,7 @@ _STARTED = "PADDLEVIT_DIST_STARTED"  # process id and time; survives the replace
 
 
 class ProcessInterrupted(KeyboardInterrupt):
-    """The process has to end at once.
-
-    Args:
-        number: the signal.
-        again: whether it is the second SIGINT, so that nothing is awaited.
-    """
+    """The process has to end at once, by the signal ``number``; ``again``: a second SIGINT, so nothing is awaited."""
 
     def __init__(self, number: int, again: bool = False) -> None:
         super().__init__(get_name(number))
@@ -275,10 +270,7 @@ def install_again() -> None:
 
 
 def ignore_all() -> None:
-    """Ignore all signals in a helper process that ends with its parent or on its request.
-
-    A terminal and a scheduler send their signals to all processes.
-    """
+    """Ignore all signals, which terminals and schedulers send to all, in a helper that ends with its parent."""
     for number in _ALL:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
@@ -312,7 +304,7 @@ def _exit_if_stuck(number: int) -> None:
         _state.exit_now(number, False)
 
 
-def _handle(number: int, frame: Any) -> None:
+def _handle(number: int, frame: FrameType | None) -> None:
     if not _state.is_watched:
         _record_signal(number)
     if number in _STOPPING and not _state.only_records and not _state.raised:
@@ -320,7 +312,7 @@ def _handle(number: int, frame: Any) -> None:
         _raise_outside_imports(frame)
 
 
-def _try_again(_: int, frame: Any) -> None:
+def _try_again(_: int, frame: FrameType | None) -> None:
     _raise_outside_imports(frame)
 
 
@@ -343,7 +335,7 @@ def _record_signal(number: int) -> None:
             _state.exit_now(number, True)
 
 
-def _raise_outside_imports(frame: Any) -> None:
+def _raise_outside_imports(frame: FrameType | None) -> None:
     """Raise now, or a moment later inside code that would lose the exception."""
     inner = frame
     while inner is not None and not _loses_exceptions(inner.f_code):
@@ -355,7 +347,7 @@ def _raise_outside_imports(frame: Any) -> None:
     check()
 
 
-def _loses_exceptions(code: Any) -> bool:
+def _loses_exceptions(code: CodeType) -> bool:
     """Return whether exceptions raised in this code are lost.
 
     Extension modules lose or replace them during their import; Python prints and drops exceptions of weak-reference

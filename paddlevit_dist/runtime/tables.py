@@ -28,10 +28,6 @@ class TableRow(NamedTuple):
 def iterate_rows(path: str, separator: str) -> Iterator[TableRow]:
     """Yield the rows of a table that are not empty, with text in composed Unicode form.
 
-    Args:
-        path: of the file.
-        separator: between columns.
-
     Raises:
         UserError: the file cannot be read, or is not a table.
     """
@@ -44,11 +40,7 @@ def iterate_rows(path: str, separator: str) -> Iterator[TableRow]:
 
 @contextlib.contextmanager
 def _open(path: str) -> Iterator[TextIO]:
-    """Open a text file in the encoding of its BOM, else as UTF-8.
-
-    Raises:
-        UserError: it cannot be read or is not text; also for errors inside the block.
-    """
+    """Open a text file in the encoding of its BOM, else as UTF-8; errors, also of the block, are UserErrors."""
     try:
         with open_regular(path, "rb") as head:
             encoding = _BOMS.get(head.read(2), "utf-8")

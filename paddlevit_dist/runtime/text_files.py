@@ -26,12 +26,7 @@ Row = TypeVar("Row")
 
 
 def read_bytes(path: Place, largest: int = LARGEST_BYTES) -> bytes:
-    """Read a file within a limit.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is longer than ``largest`` bytes.
-    """
+    """Read a file: an OSError if it cannot be read, a ValueError if it is longer than ``largest`` bytes."""
     with open_regular(path, "rb") as stream:
         content = stream.read(largest + 1)
     if len(content) > largest:
@@ -60,11 +55,7 @@ def read_json(path: Place) -> Any:
 
 
 def parse_json(content: str | bytes, pairs: Callable[[Any], Any] | None = None) -> Any:
-    """Parse a JSON text.
-
-    Args:
-        content: the text.
-        pairs: creates an object from its (name, value) pairs; None: a dictionary.
+    """Parse a JSON text; ``pairs`` creates an object from its (name, value) pairs, by default a dictionary.
 
     Raises:
         ValueError: as in ``read_json``; a ``json.JSONDecodeError`` if it is not JSON.
@@ -82,11 +73,8 @@ def iterate_rows(path: Place, row: type[Row]) -> Iterator[Row]:
     """Iterate over the objects of the list in a JSON file of any size.
 
     Only the text and the current object are in memory. As dictionaries, the millions of rows of nuScenes's largest
-    table would take more than three times the size of the text.
-
-    Args:
-        path: the file.
-        row: a ``msgspec.Struct`` with the fields to read; other fields are skipped.
+    table would take more than three times the size of the text. ``row`` is a ``msgspec.Struct`` with the fields to
+    read; other fields are skipped.
 
     Raises:
         OSError: it cannot be read.
@@ -128,7 +116,7 @@ class YamlLoader(yaml.SafeLoader):
         self._nodes = 0  # so far, with aliases expanded
         self._sizes: dict[int, int] = {}  # id of each complete node -> its nodes, including itself
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
+    def compose_node(self, parent: object, index: object) -> Any:
         """Compose a node within the limits."""
         event = self.peek_event()
         before = self._nodes
@@ -152,7 +140,7 @@ class YamlLoader(yaml.SafeLoader):
             )
         return node
 
-    def construct_object(self, node: Any, deep: bool = False) -> Any:
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Construct an object; turn errors of values into errors of YAML."""
         try:
             return super().construct_object(node, deep)
@@ -169,7 +157,7 @@ class YamlLoader(yaml.SafeLoader):
             problem = f"{ascii(shown)} is not {node.tag.rpartition(':')[2]}"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
 
-    def construct_number(self, node: Any) -> Any:
+    def construct_number(self, node: yaml.Node) -> Any:
         """Construct an integer or a float as a reader expects it: 0040 is 40, where YAML 1.1 has 32.
 
         Numbers to other bases in YAML (0x10, 0b11, 1:30) stay text, which is an error where a number is expected.
@@ -203,10 +191,5 @@ def parse_yaml(content: str | bytes) -> Any:
 
 
 def read_yaml(path: Place) -> Any:
-    """Read the value of a YAML file.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: as in ``parse_yaml``.
-    """
+    """Read the value of a YAML file; raises an OSError if it cannot, and a ValueError as ``parse_yaml`` does."""
     return parse_yaml(read_bytes(path, LARGEST_YAML_BYTES))

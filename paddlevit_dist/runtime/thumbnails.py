@@ -10,11 +10,7 @@ _QUALITY = 85
 
 
 def encode(pixels: np.ndarray, largest_side: int) -> tuple[str, bytes, tuple[int, int]]:
-    """Encode an image file; reduce larger images.
-
-    Args:
-        pixels: uint8 (height, width[, 3]).
-        largest_side: in pixels.
+    """Encode an image file from uint8 (height, width[, 3]); reduce it if a side is larger, in pixels.
 
     Returns:
         Suffix ("png" or "jpg"), content and (width, height).

@@ -8,8 +8,7 @@ On a CPU there is nothing to wait for, and these are ``paddle.to_tensor`` and ``
 """
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
 
 import numpy as np
 import paddle
@@ -21,10 +20,8 @@ def to_device(array: np.ndarray) -> paddle.Tensor:
     """Copy an array to a tensor on this process's device. On a GPU the host continues at once.
 
     A transfer costs the host about as much as a few small kernels: concatenate the arrays of several images first, and
-    use ``constant`` for arrays that do not change between steps.
-
-    Args:
-        array: of any shape and plain dtype, which the tensor keeps; may be changed afterwards.
+    use ``constant`` for arrays that do not change between steps. The array, of any shape and plain dtype, which the
+    tensor keeps, may be changed afterwards.
     """
     if not array.size:  # Paddle cannot copy a tensor without elements: the result would have neither place nor shape
         return paddle.zeros(list(array.shape), dtype=str(array.dtype))
@@ -62,12 +59,11 @@ def read(*tensors: paddle.Tensor) -> list[np.ndarray]:
     return read_later(*tensors)()
 
 
-def constant(make: Callable[..., np.ndarray], *arguments: Any) -> paddle.Tensor:
+def constant(make: Callable[..., np.ndarray], *arguments: Hashable) -> paddle.Tensor:
     """Return the array ``make(*arguments)`` as a tensor on this process's device, cached: callers must not change it.
 
-    Args:
-        make: returns equal arrays for equal arguments; a module's function, so that it is the same object next time.
-        arguments: hashable.
+    ``make`` returns equal arrays for equal arguments; it is a module's function, so that it is the same object next
+    time.
     """
     if not paddle.in_dynamic_mode():  # a tensor of a static program belongs to that program
         return paddle.to_tensor(make(*arguments))
@@ -75,7 +71,7 @@ def constant(make: Callable[..., np.ndarray], *arguments: Any) -> paddle.Tensor:
 
 
 @functools.lru_cache(maxsize=64)
-def _keep(device: str, make: Callable[..., np.ndarray], *arguments: Any) -> paddle.Tensor:
+def _keep(device: str, make: Callable[..., np.ndarray], *arguments: Hashable) -> paddle.Tensor:
     return to_device(np.asarray(make(*arguments)))
 
 
@@ -87,7 +83,7 @@ def is_on_gpu() -> bool:
 # Only these functions need a GPU: a test on a CPU replaces them and ``is_on_gpu``.
 
 
-def _pinned_place() -> Any:
+def _pinned_place() -> paddle.CUDAPinnedPlace:
     return paddle.CUDAPinnedPlace()
 
 
@@ -95,7 +91,7 @@ def _pin(array: np.ndarray) -> paddle.Tensor:
     return paddle.to_tensor(array, place=_pinned_place())
 
 
-def _begin_copy(tensor: paddle.Tensor, place: Any) -> paddle.Tensor:
+def _begin_copy(tensor: paddle.Tensor, place: paddle.CUDAPinnedPlace) -> paddle.Tensor:
     return tensor._copy_to(place, False)
 
 

@@ -178,11 +178,7 @@ def _check_flag_value(name: str, value: str) -> None:
 
 
 def take_override(words: list[str]) -> tuple[str, str]:
-    """Remove ``KEY VALUE`` or ``KEY=VALUE`` from the start of ``words``, and return key and value.
-
-    Raises:
-        UserError: the value is missing.
-    """
+    """Remove ``KEY VALUE`` or ``KEY=VALUE`` from the start of ``words``, and return both; UserError without a value."""
     key, equals, value = words.pop(0).partition("=")
     if not equals:
         if not words or is_flag(words[0]):
@@ -210,18 +206,14 @@ def format_words(options: Mapping[str, Any]) -> list[str]:
 
 
 def _expand_size(name: str, text: str) -> str:
-    """Return the list [height, width] for pixels such as 512 or 480x640; lists and None are for the key to parse.
-
-    Raises:
-        UserError: the value of the flag ``name`` is something else.
-    """
+    """Return the list [height, width] for pixels such as 512 or 480x640; lists and None are for the key to parse."""
     match = _SIZE.fullmatch(text)
     if match is None and "," not in text and text.strip().lower() not in NONE_WORDS:
         raise UserError(f"-{name} is {show(text)}: expected pixels such as 224, or HEIGHTxWIDTH such as 224x320")
     return f"[{match[1]}, {match[2] or match[1]}]" if match else text
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return yaml.safe_dump(list(value), default_flow_style=True, width=10**6).strip()
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
@@ -271,13 +263,7 @@ def is_flag(word: str) -> bool:
 def parse_value(name: str, value: str, task: str | None) -> Any:
     """Return a text or number unchanged, for its key to parse; parse any other value (true, a list) as YAML.
 
-    Args:
-        name: the key.
-        value: its value on the command line.
-        task: the task whose keys are searched first.
-
-    Raises:
-        UserError: the value is empty, where a path is expected.
+    The keys of ``task`` are searched first. Raises UserError: the value is empty, where a path is expected.
     """
     key = table.find_key(name, task)
     if key and key.kind == "path" and key.optional and not value.strip():
@@ -295,9 +281,7 @@ def parse_value(name: str, value: str, task: str | None) -> Any:
 def spell_here(name: str, value: str = "") -> str:
     """Return how to write the flag or key that is called ``name`` here or in other tools; empty if there is none.
 
-    Args:
-        name: the flag or key.
-        value: the value to set; empty: the placeholder of the help page.
+    ``value`` is the value to set; empty: the placeholder of the help page.
     """
     name = name.lower().replace("-", "_")
     ours = name if find_flag(name) else OTHER_NAMES.get(name, "")

@@ -12,7 +12,7 @@ from .table import KeyTable
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)*")
 
 
-def read_declared(target: Any) -> Any:
+def read_declared(target: object) -> Any:
     """Return the keys that a class declares in its attribute ``keys``, or None."""
     keys = getattr(target, "keys", None) if isinstance(target, type) else None
     is_declaration = isinstance(keys, (Key, KeyTable)) or (
@@ -21,16 +21,11 @@ def read_declared(target: Any) -> Any:
     return keys if is_declaration else None
 
 
-def as_tables(declared: Any, owner: str, others: Sequence[KeyTable]) -> list[KeyTable]:
-    """Return tables of the declared keys.
+def as_tables(declared: object, owner: str, others: Sequence[KeyTable]) -> list[KeyTable]:
+    """Return tables of the declared keys: a ``Key``, a ``KeyTable``, a list of them, or "module:attribute" of one.
 
-    Args:
-        declared: a ``Key``, a ``KeyTable``, a list of them, or the location of one, "module:attribute".
-        owner: what declares them, for messages.
-        others: all other tables.
-
-    Raises:
-        UserError: it is something else, a name, kind or default is invalid, or a name is in use.
+    ``owner`` declares them, for messages; ``others`` are all other tables. Raises UserError: it is something else, a
+    name, kind or default is invalid, or a name is in use.
     """
     if isinstance(declared, str):
         module, _, attribute = declared.partition(":")
@@ -54,13 +49,7 @@ def as_tables(declared: Any, owner: str, others: Sequence[KeyTable]) -> list[Key
 
 
 def _check_names(rows: Sequence[Key], others_by_name: Mapping[str, Key], owner: str) -> None:
-    """Check that no key has the name of another one, or of a section.
-
-    Args:
-        rows: the declared keys.
-        others_by_name: all other keys.
-        owner: what declares the keys, for messages.
-    """
+    """Check that no key has the name of another one, or of a section."""
     for position, row in enumerate(rows):
         if row.name in [earlier.name for earlier in rows[:position]]:
             raise UserError(f"{owner}: key {row.name} is declared twice")

@@ -26,42 +26,26 @@ Lines = dict[tuple[str, ...], int]  # path of keys -> line, counted from 1
 
 
 class YamlFile(NamedTuple):
-    """A parsed file.
+    """A parsed file."""
 
-    Attributes:
-        label: its path, for messages.
-        content: its mapping, without BASE.
-        lines: line of each key.
-        is_base: another file names it in BASE.
-    """
-
-    label: str
-    content: dict[Any, Any]
-    lines: Lines
-    is_base: bool
+    label: str  # its path, for messages
+    content: dict[Any, Any]  # its mapping, without BASE
+    lines: Lines  # line of each key
+    is_base: bool  # another file names it in BASE
 
 
 class StoredSettings(NamedTuple):
-    """Settings that a checkpoint stores, in place of a file.
+    """Settings that a checkpoint stores, in place of a file."""
 
-    Attributes:
-        content: nested plain values.
-        label: where they are, for messages.
-    """
-
-    content: Mapping[str, Any]
-    label: str
+    content: Mapping[str, Any]  # nested plain values
+    label: str  # where they are, for messages
 
 
 def read(path: str, task: str | None = None) -> list[KeySetting]:
-    """Return every setting of the file and of its BASE files, in order; later ones win.
+    """Return every setting of the file, or recipe, and of its BASE files, in order; later ones win.
 
-    Args:
-        path: path of the file, or the name of a recipe.
-        task: the task of the run; None: the one that the files name.
-
-    Raises:
-        UserError: a file is missing, unreadable, not YAML, not a mapping, has a duplicate key, or BASE is circular.
+    ``task`` is the task of the run; None: the one that the files name. Raises UserError: a file is missing, unreadable,
+    not YAML, not a mapping, has a duplicate key, or BASE is circular.
     """
     return _list_files(_read(find_file(path), ()), task)
 

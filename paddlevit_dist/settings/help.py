@@ -14,15 +14,10 @@ from .table import COMMAND_LINE, KeySetting, keys
 
 
 class CommandHelp(NamedTuple):
-    """The help of a command that takes the main flags.
+    """The help of a command that takes the main flags."""
 
-    Attributes:
-        meaning: what the command does.
-        examples: command lines.
-    """
-
-    meaning: str
-    examples: tuple[str, ...]
+    meaning: str  # what the command does
+    examples: tuple[str, ...]  # command lines
 
 
 _IMAGENET = "-cfg=vit_base_patch16_224 -data_path=/imagenet"

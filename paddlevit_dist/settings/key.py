@@ -97,25 +97,14 @@ SIZE = "SIZE"  # placeholder of a flag that takes pixels, 512 or HEIGHTxWIDTH, f
 
 
 class Flag(NamedTuple):
-    """A flag of the command line.
+    """A flag of the command line. Keys of several tasks may have the same: it sets the key of the run's task."""
 
-    Keys of several tasks may have a flag of the same name: it sets the key of the run's task.
-
-    Attributes:
-        name: name without hyphens.
-        argument: placeholder of its value; None for a switch.
-        group: section of the help page.
-        place: position in this section; flags without one come last.
-        meaning: what it does, in a few words; empty: the key's meaning.
-        key: the key that it sets; None for a flag of the command itself.
-    """
-
-    name: str
-    argument: str | None
-    group: str
-    place: int = 99
-    meaning: str = ""
-    key: str | None = None
+    name: str  # without hyphens
+    argument: str | None  # placeholder of its value; None for a switch
+    group: str  # section of the help page
+    place: int = 99  # position in this section; flags without one come last
+    meaning: str = ""  # what it does, in a few words; empty: the key's meaning
+    key: str | None = None  # the key that it sets; None for a flag of the command itself
 
 
 EFFECTS = {  # effect of a key -> what another value changes
@@ -188,7 +177,7 @@ class Key:
             words += " or a list of them" if self.or_many else ""
         return words + (", or None" if self.optional else "")
 
-    def parse(self, value: Any) -> Any:
+    def parse(self, value: object) -> Any:
         """Return the value in the type of this key.
 
         Raises:
@@ -209,7 +198,7 @@ class Key:
             raise InvalidValue(f"{len(items)} items")
         return (list if self.default is None else type(self.default))(items)
 
-    def _items(self, value: Any) -> list[Any]:
+    def _items(self, value: object) -> list[Any]:
         if isinstance(value, str):
             inner = value.strip()
             if (inner[:1], inner[-1:]) in (("(", ")"), ("[", "]")):
@@ -220,7 +209,7 @@ class Key:
             return list(value)
         return [value]
 
-    def _parse_one(self, value: Any) -> Any:
+    def _parse_one(self, value: object) -> Any:
         if self.choices:
             for choice in self.choices:  # of several kinds, such as off and numbers
                 if str(choice).lower() == str(value).strip().lower():
@@ -243,17 +232,17 @@ def _unquote(item: str) -> str:
     return item[1:-1].replace("''", "'") if item[0] == "'" else item[1:-1]
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """Format a value for an error message or notice: short, on one line."""
     return _short.repr(value)
 
 
-def _format_value(choice: Any) -> str:
+def _format_value(choice: object) -> str:
     """Return a choice as YAML writes it: on and off for true and false."""
     return {True: "on", False: "off"}[choice] if isinstance(choice, bool) else str(choice)
 
 
-def _parse_int(value: Any) -> int:
+def _parse_int(value: object) -> int:
     if isinstance(value, str):
         try:
             return int(value)
@@ -266,7 +255,7 @@ def _parse_int(value: Any) -> int:
     return value
 
 
-def _parse_float(value: Any) -> float:
+def _parse_float(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise InvalidValue("not a number")
     try:
@@ -278,30 +267,30 @@ def _parse_float(value: Any) -> float:
     return number
 
 
-def _parse_number(value: Any) -> int | float:
+def _parse_number(value: object) -> int | float:
     number = _parse_float(value)
     return int(number) if number.is_integer() else number
 
 
-def _parse_bool(value: Any) -> bool:
+def _parse_bool(value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidValue("neither true nor false")
     return value
 
 
-def _parse_switch(value: Any) -> bool | str:
+def _parse_switch(value: object) -> bool | str:
     if isinstance(value, str) and value.strip().lower() in NONE_WORDS:
         return False
     return value if isinstance(value, bool) else _parse_text(value)
 
 
-def _parse_text(value: Any) -> str:
+def _parse_text(value: object) -> str:
     if not isinstance(value, str) or not value or "\0" in value:
         raise InvalidValue("not a text")
     return value
 
 
-def _parse_path(value: Any) -> str:
+def _parse_path(value: object) -> str:
     return os.path.expanduser(_parse_text(value))
 
 
@@ -342,7 +331,7 @@ class _SectionField(NamedTuple):
 
 
 def key(
-    default: Any,
+    default: object,
     meaning: str,
     within: Range | None = None,
     *,
@@ -350,21 +339,12 @@ def key(
     effect: str = "",
     flag: Flag | None = None,
 ) -> Any:
-    """Define a key as a field of a ``Section``.
+    """Define a key as a field of a ``Section``; the arguments are as in ``Key``.
 
-    Its annotation defines the type: ``int``, ``float``, ``int | float``, ``bool``, ``str``, ``PathText``,
-    ``bool | str`` or a ``Literal`` of the choices; a list of these, a ``Pair``, ``Triple`` or tuple of them;
-    ``int | list[int]`` for one or a list; ``list[float] | Literal["balanced"]`` for a list or a word; and ``| None``
-    for an optional key.
-
-    Args:
-        default: value when neither a file nor the command line sets the key.
-        meaning: what the key sets, in one line.
-        within: the numbers allowed, None for any finite one.
-        training_only: an evaluation does not read the key; None: only a key of TRAIN is.
-        effect: what another value changes, and so whether a run may resume with it: one of ``EFFECTS``; empty: by its
-            section, see ``Key``.
-        flag: the flag that also sets the key, if any.
+    Its annotation defines the type: ``int``, ``float``, ``int | float``, ``bool``, ``str``, ``PathText``, ``bool |
+    str`` or a ``Literal`` of the choices; a list of these, a ``Pair``, ``Triple`` or tuple of them; ``int | list[int]``
+    for one or a list; ``list[float] | Literal["balanced"]`` for a list or a word; and ``| None`` for an optional key.
+    ``training_only`` None: only a key of TRAIN is.
     """
     return _SectionField(default, meaning, within, training_only, effect, flag)
 
@@ -377,7 +357,7 @@ class Section:
 
         def __getitem__(self, name: str) -> Any: ...
 
-        def get(self, name: str, default: Any = None) -> Any:
+        def get(self, name: str, default: object = None) -> Any:
             """Return the value of a key or section."""
 
         def items(self) -> ItemsView[str, Any]:
@@ -400,7 +380,7 @@ def _rows(section: type[Section], above: str) -> Iterator[Key]:
             yield from _rows(annotation, f"{above}{name}.")
 
 
-def _row(name: str, annotation: Any, field: _SectionField) -> Key:
+def _row(name: str, annotation: object, field: _SectionField) -> Key:
     members = [member for member in _members(annotation) if member is not NoneType]
     sequence = next(filter(None, map(_sequence, members)), None)
     others = [member for member in members if _sequence(member) is None]
@@ -426,11 +406,11 @@ def _row(name: str, annotation: Any, field: _SectionField) -> Key:
     )
 
 
-def _members(annotation: Any) -> tuple[Any, ...]:
+def _members(annotation: object) -> tuple[Any, ...]:
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
 
-def _sequence(member: Any) -> tuple[Any, int | None] | None:
+def _sequence(member: object) -> tuple[Any, int | None] | None:
     """Return the item type and the length of a list or tuple; None for any other type."""
     plain, length = get_args(member) if get_origin(member) is Annotated else (member, None)
     items = get_args(plain)

@@ -43,37 +43,22 @@ _DERIVED = "follows from other keys"  # source of a derived value: neither set n
 
 @dataclass(frozen=True)
 class Configuration:
-    """The merged configuration and the source of each value.
+    """The merged configuration and the source of each value."""
 
-    Args:
-        values: the frozen tree, for example ``values.DATA.BATCH_SIZE``.
-        sources: dotted key -> "default", the file, "command line", or what the value is derived from.
-        notices: lines for the log.
-        show: whether -show_config was given.
-        argv: the command line that was read.
-        recipe: name of the YAML file without its extension, or of the dataset if there is no file.
-        recipe_epochs: TRAIN.NUM_EPOCHS of the files, ignoring the command line.
-        settings: the settings that count, by name.
-    """
-
-    values: RunSettings
-    sources: dict[str, str]
-    notices: list[str]
-    show: bool
-    argv: list[str]
-    recipe: str
-    recipe_epochs: int
-    settings: Mapping[str, KeySetting]
+    values: RunSettings  # the frozen tree, for example ``values.DATA.BATCH_SIZE``
+    sources: dict[str, str]  # dotted key -> "default", the file, "command line", or what the value is derived from
+    notices: list[str]  # lines for the log
+    show: bool  # whether -show_config was given
+    argv: list[str]  # the command line that was read
+    recipe: str  # name of the YAML file without its extension, or of the dataset if there is no file
+    recipe_epochs: int  # TRAIN.NUM_EPOCHS of the files, ignoring the command line
+    settings: Mapping[str, KeySetting]  # the settings that count, by name
 
     def check(self) -> None:
-        """Check the values again after ``changed``.
-
-        Raises:
-            UserError: two values contradict each other.
-        """
+        """Check the values again after ``changed``; raises a UserError if two contradict each other."""
         _check(ConfigView(self.values, self.settings))
 
-    def changed(self, name: str, value: Any, notice: str | None, source: str = _DERIVED) -> "Configuration":
+    def changed(self, name: str, value: object, notice: str | None, source: str = _DERIVED) -> "Configuration":
         """Return a copy with another value of one key, and a notice that says why, if one is needed."""
         values = self.values.clone()
         values.defrost()
@@ -233,10 +218,7 @@ def split_by_file(settings: Sequence[KeySetting], task: str) -> list[dict[str, K
 def _find_implied(
     named_files: list[dict[str, KeySetting]], accepted: dict[str, KeySetting], task: str
 ) -> list[KeySetting]:
-    """Return the settings that the named files imply, except those that the command line sets.
-
-    They override the values in the file, but the file stays their source.
-    """
+    """Return settings that the named files imply and the command line does not set; the file stays their source."""
     origin = next((setting.source for file in named_files for setting in file.values()), "")
     user_files = [file for file in named_files if file and not files.is_recipe_file(next(iter(file.values())).source)]
     return [
@@ -306,7 +288,7 @@ def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting
     return accepted, notices, list(ignored.values())
 
 
-def _parse(setting: KeySetting, value: Any, known: dict[str, Key], settings: list[KeySetting]) -> Any:
+def _parse(setting: KeySetting, value: object, known: dict[str, Key], settings: list[KeySetting]) -> Any:
     key = known[setting.name]
     try:
         return key.parse(value)
@@ -331,10 +313,7 @@ def _unknown_key(setting: KeySetting) -> str:
 
 
 def closest_key(name: str) -> str:
-    """Return the key with the spelling closest to ``name``.
-
-    Keys that end in the same word, or in another tool's name for it, come first.
-    """
+    """Return the key with the spelling closest to ``name``, first among those that end in the same or a known word."""
     upper = name.upper()
     end = upper.rsplit(".", 1)[-1]
     same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == end]
@@ -355,11 +334,7 @@ def _unknown_model(setting: KeySetting, settings: list[KeySetting]) -> str:
 
 
 def _check(config: ConfigView[RunSettings]) -> list[str]:
-    """Check the merged values and return notices.
-
-    Raises:
-        UserError: a key was set that the task does not read, or two values contradict each other.
-    """
+    """Check the merged values and return notices; raise a UserError for unread or contradicting keys."""
     task = config.values.TASK
     tables = find_tables(config.values)
     if task not in lookup.TABLES:  # a user's task, which may read keys of any table
@@ -384,11 +359,7 @@ def _find_saved_files(config: ConfigView[RunSettings]) -> set[str]:
 
 
 def _find_foreign_keys(config: ConfigView[RunSettings]) -> list[str]:
-    """Return notices about keys of BASE files that only other tasks read.
-
-    Raises:
-        UserError: such a key was set for this run.
-    """
+    """Return notices about keys of BASE files that only other tasks read; raise UserError if this run sets one."""
     task = config.values.TASK
     readable, whole = find_keys(config.values), _find_saved_files(config)
     wrong = [setting for name, setting in config.settings.items() if name not in readable]
@@ -424,11 +395,7 @@ def _format_readers(settings: list[KeySetting]) -> str:
 
 
 def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable]) -> Iterator[str]:
-    """Yield one line per key that was set and that this run does not read.
-
-    Training keys of a recipe in an evaluation, and keys of a BASE file that another file overrides, are not reported:
-    recipes and BASE are made for that.
-    """
+    """Yield a line per key that was set and not read, but not for recipes' training keys or overridden BASE files."""
     whole = _find_saved_files(config)
     skipped = set()  # reported, or not worth a line
     if config.values.EVAL:

@@ -39,11 +39,7 @@ def resolve_names(accepted: dict[str, KeySetting]) -> tuple[dict[str, KeySetting
 
 
 def choose_recipe(settings: list[KeySetting], default_recipe: str) -> str | None:
-    """Return the default recipe if no data is named, and None for a user's dataset.
-
-    Raises:
-        RecipeMissing: any other data is named.
-    """
+    """Return the default recipe if no data is named, and None for a user's dataset; else raise ``RecipeMissing``."""
     by_name = {setting.name: setting for setting in settings}
     named = by_name.get("DATA.DATASET") or by_name.get("DATA.DATA_PATH")
     reason = ""
@@ -118,11 +114,7 @@ def guess_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dic
 
 
 def check_task_dataset_model(config: ConfigView[RunSettings]) -> None:
-    """Check that task, dataset and model fit together; a user's own fit anything.
-
-    Raises:
-        UserError: they do not fit.
-    """
+    """Check that task, dataset and model fit together, else raise a UserError; a user's own fit anything."""
     values = config.values
     task = find_package("task", values.TASK)
     for name, kind in (("DATA.DATASET", "dataset"), ("MODEL.NAME", "model")):

@@ -24,21 +24,14 @@ SettingsT = TypeVar("SettingsT")  # a class of settings, see ``key.Section``
 
 @dataclass(frozen=True)
 class KeySetting:
-    """The value of one key and its origin.
-
-    Attributes:
-        source: "command line" or the file.
-        origin: for messages: file and line, or the flag.
-        is_base: the file is one that BASE names.
-        is_implied: the value was inferred, not written (``KeyTable.infer``).
-    """
+    """The value of one key and its origin."""
 
     name: str
     value: Any
-    source: str
-    origin: str
-    is_base: bool = False
-    is_implied: bool = False
+    source: str  # "command line" or the file
+    origin: str  # for messages: file and line, or the flag
+    is_base: bool = False  # the file is one that BASE names
+    is_implied: bool = False  # the value was inferred, not written (``KeyTable.infer``)
 
 
 class ConfigView(Generic[SettingsT]):
@@ -67,34 +60,23 @@ def get_value(values: CfgNode, name: str) -> Any:
 
 
 class IgnoredKeys(NamedTuple):
-    """Keys that a run does not read because of the value of another key.
+    """Keys that a run does not read because of the value of another key."""
 
-    Args:
-        names: the ignored keys; a dot at the end means a whole section.
-        condition: name of the other key.
-        reason: why they are ignored; {} is replaced with the description of ``condition``.
-    """
-
-    names: tuple[str, ...]
-    condition: str
-    reason: str
+    names: tuple[str, ...]  # the ignored keys; a dot at the end means a whole section
+    condition: str  # name of the other key
+    reason: str  # why they are ignored; {} is replaced with the description of ``condition``
 
 
 class RemovedKey(NamedTuple):
-    """A key of earlier versions, which files of earlier runs still set.
+    """A key of earlier versions, which files of earlier runs still set."""
 
-    Args:
-        values: values that mean what the code does now, the former default first.
-        effect: the effect that another value had, one of ``key.EFFECTS``.
-        instead: what to do if a file sets another value, in words that follow "or".
-    """
-
-    values: tuple[Any, ...]
-    effect: str = "training"
+    values: tuple[Any, ...]  # values that mean what the code does now, the former default first
+    effect: str = "training"  # the effect that another value had, one of ``key.EFFECTS``
+    #: what to do if a file sets another value, in words that follow "or"
     instead: str = "use the version of paddlevit_dist that wrote the file"
 
 
-def _nothing(*_: Any) -> Any:
+def _nothing(*_: object) -> Any:
     return ()
 
 
@@ -148,10 +130,7 @@ def covers(names: Sequence[str], name: str) -> bool:
 
 
 def keys(task: str | None = None) -> dict[str, Key]:
-    """Return dotted name -> row of the keys that ``task`` reads, the engine's first.
-
-    All keys are returned for None and for a task that declares no tables.
-    """
+    """Return dotted name -> row of the keys that ``task`` reads, the engine's first; all for None or without tables."""
     return index_keys(key_tables(task))
 
 
@@ -193,14 +172,14 @@ def index_removed_keys(tables: Sequence[KeyTable]) -> dict[str, RemovedKey]:
     return {name: row for table in tables for name, row in table.removed_keys.items()}
 
 
-def is_as_removed(row: RemovedKey, value: Any) -> bool:
+def is_as_removed(row: RemovedKey, value: object) -> bool:
     """Return whether a value of a removed key means what the code does now; tuples are equal to lists."""
     if isinstance(value, str) and value.strip().lower() in NONE_WORDS:
         value = None
     return _to_lists(value) in map(_to_lists, row.values)
 
 
-def _to_lists(value: Any) -> Any:
+def _to_lists(value: object) -> Any:
     return list(map(_to_lists, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -238,8 +217,7 @@ def _flags(table: KeyTable) -> dict[str, Flag]:
 def effects(settings: Mapping[str, Any] | Section) -> dict[str, str]:
     """Return dotted name -> effect of another value, one of ``key.EFFECTS``, for the keys that the settings may have.
 
-    Args:
-        settings: a configuration, or the one of a checkpoint, which may have removed keys.
+    Settings may be the ones of a checkpoint, which may have removed keys.
     """
     tables = known_tables(settings.get("TASK"))
     removed = {name: row.effect for name, row in index_removed_keys(tables).items()}
@@ -257,10 +235,7 @@ def _sections(tables: tuple[KeyTable, ...]) -> frozenset[str]:
 
 
 def default_config(task: str | None = None) -> CfgNode:
-    """Return a new tree of the keys that a configuration of ``task`` has with their defaults, not frozen.
-
-    It has all keys for None and for a task of a user.
-    """
+    """Return a new tree of the task's keys with their defaults, not frozen; of all keys for None and a user's task."""
     config = CfgNode()
     for key in index_keys(known_tables(task)).values():
         default = key.default
@@ -268,7 +243,7 @@ def default_config(task: str | None = None) -> CfgNode:
     return config
 
 
-def put(config: CfgNode, name: str, value: Any) -> None:
+def put(config: CfgNode, name: str, value: object) -> None:
     """Set the dotted ``name`` in the tree; missing sections are created."""
     *sections, last = name.split(".")
     for section in sections:
@@ -336,10 +311,9 @@ def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
 
 
 def public_leaves(values: CfgNode) -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, plain value) of every key that a run with this configuration reads.
+    """Yield (dotted name, plain value) of every key that a run with this configuration reads, to store and to show.
 
-    These are the values to store and to show. BASE is omitted, as its files are merged; passwords and tokens are
-    removed from URLs.
+    BASE is omitted, as its files are merged; passwords and tokens are removed from URLs.
     """
     accepted = find_keys(values)
     for name, value in leaves(values):
@@ -347,13 +321,13 @@ def public_leaves(values: CfgNode) -> Iterator[tuple[str, Any]]:
             yield name, _public(value)
 
 
-def _public(value: Any) -> Any:
+def _public(value: object) -> Any:
     if isinstance(value, (list, tuple)):
         return list(map(_public, value))
     return without_credentials(value) if isinstance(value, str) else value
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     quoted = isinstance(value, str) and not value.isprintable()
     text = yaml.safe_dump(
         value, default_flow_style=True, default_style='"' if quoted else None, width=10**6, allow_unicode=True

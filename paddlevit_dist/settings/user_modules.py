@@ -1,12 +1,8 @@
-"""IMPORTS: the users' modules that a configuration names.
-
-They are imported before the rest of it is read, since they may register the names and keys that the rest uses.
-"""
+"""IMPORTS: the users' modules that a configuration names, read first, as they may register names and keys."""
 
 import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from ..registry import plugins
 from ..registry.lookup import MODELS, TASKS, common_tables
@@ -22,13 +18,8 @@ def load(settings: Sequence[KeySetting], should_print: bool = False) -> list[str
     """Import the modules that IMPORTS names, and return their names without repetition.
 
     A module that the command line names replaces one of the same name in a file, which may come from another machine.
-
-    Args:
-        settings: all settings, in order.
-        should_print: print on stderr what is imported, before it is: users of -show_config do not expect code to run.
-
-    Raises:
-        UserError: a module does not exist; ``OwnCodeError``: it raises an exception.
+    ``should_print``: print on stderr what is imported, before it is: users of -show_config do not expect code to run.
+    Raises UserError: a module does not exist; ``OwnCodeError``: it raises an exception.
     """
     modules = _list_modules(settings)
     on_command_line = {plugins.last_part(key) for key, other in modules if other.source == COMMAND_LINE}
@@ -56,10 +47,6 @@ def merge_imports(settings: list[KeySetting], names: Sequence[str]) -> list[KeyS
 def explain_missing(settings: Sequence[KeySetting], error: UserError | None = None) -> None:
     """Raise the error of a configuration that came with weights: its modules are not imported, as weights are data.
 
-    Args:
-        settings: the settings of the configuration.
-        error: why it could not be read.
-
     Raises:
         UserError: it needs a module that this command has not imported; the message names it. Otherwise ``error``.
     """
@@ -86,7 +73,7 @@ def _list_modules(settings: Sequence[KeySetting]) -> list[tuple[str, KeySetting]
     return modules
 
 
-def _parse(value: Any, setting: KeySetting) -> list[str]:
+def _parse(value: object, setting: KeySetting) -> list[str]:
     key = index_keys(common_tables())[_NAME]
     try:
         return key.parse([] if value is None else value)

@@ -2,13 +2,12 @@
 
 A task class names its aspects, usually as strings, so that nothing is imported before a feature asks for it::
 
-    class Detection(Task):
-        aspects = {"Predictable": ".prediction:BoxPrediction", "Exportable": ".export:BoxExport"}
+|    class Detection(Task):
+|        aspects = {"Predictable": ".prediction:BoxPrediction", "Exportable": ".export:BoxExport"}
 
 A task that derives from a protocol itself, such as ``class Counting(Task, Predictable)``, is its own aspect. A subclass
-has the aspects of its parents: the closest class that names an aspect, or derives from the protocol, decides.
-
-A protocol that extends another, as ``DatasetSaving`` extends ``Predictable``, is about the same object, in which one
+has the aspects of its parents: the closest class that names an aspect, or derives from the protocol, decides. A
+protocol that extends another, as ``DatasetSaving`` extends ``Predictable``, is about the same object, in which one
 method leaves what another uses: the aspect for the other protocol decides.
 """
 
@@ -24,13 +23,7 @@ _CACHE = "_aspects"  # attribute of a task: its aspects by class
 
 
 class TaskAspect:
-    """Base class of aspects.
-
-    A task has one object of each of its aspects. It is pickled with the task, so that workers get its state.
-
-    Args:
-        task: the task that has this aspect.
-    """
+    """Base class of aspects: a task has one object of each, which is pickled with it, so that workers get its state."""
 
     task: Any
 
@@ -39,12 +32,7 @@ class TaskAspect:
 
 
 def has_aspect(task: Task, protocol: type) -> bool:
-    """Return whether a task has an aspect, without importing it, unless a derived task changed a part of it.
-
-    Args:
-        task: the task.
-        protocol: a class of ``protocols``.
-    """
+    """Return whether a task has an aspect, without importing it, unless a derived task changed a part of it."""
     found, extended = find_location(type(task), protocol), _find_extended(protocol)
     if found is None or extended is None or find_location(type(task), extended) == found:
         return found is not None
@@ -53,10 +41,6 @@ def has_aspect(task: Task, protocol: type) -> bool:
 
 def get_aspect(task: Task, protocol: type[AspectType]) -> AspectType | None:
     """Return the aspect of a task that has the methods of a protocol; None if it has none.
-
-    Args:
-        task: the task.
-        protocol: a class of ``protocols``.
 
     Raises:
         UserError: a class overrides a method of an aspect of its parent, which would never be called.
@@ -104,11 +88,7 @@ def find_location(cls: type, protocol: type) -> tuple[type, Any] | None:
 def require_no_override(cls: type, owner: type, protocol: type, aspect: type | None = None) -> None:
     """Check that classes between ``cls`` and the owner of an aspect do not define its methods.
 
-    Args:
-        cls: class of a task.
-        owner: class that names the aspect.
-        protocol: its protocol.
-        aspect: its class, whose methods are checked too; None: only methods of the protocol.
+    If ``aspect`` is given, the class of the aspect, its methods are checked too, not only the protocol's.
     """
     names = set(dir(protocol))
     if aspect is not None:

@@ -15,23 +15,14 @@ from ..settings.table import dump_yaml
 
 
 class RunFacts(NamedTuple):
-    """Facts about a run, passed to callbacks at the start.
+    """Facts about a run, passed to callbacks at the start."""
 
-    Attributes:
-        folder: the output folder, SAVE.
-        config: the frozen configuration; ``config.TRAIN.BASE_LR``, for example.
-        trains: False if the run only evaluates.
-        epochs: of the whole run.
-        updates_per_epoch: over all processes.
-        update: updates already made, in a resumed run; 0 in a new one.
-    """
-
-    folder: Path
-    config: RunSettings
-    trains: bool
-    epochs: int = 0
-    updates_per_epoch: int = 0
-    update: int = 0
+    folder: Path  # SAVE
+    config: RunSettings  # frozen; ``config.TRAIN.BASE_LR``, for example
+    trains: bool  # False if the run only evaluates
+    epochs: int = 0  # of the whole run
+    updates_per_epoch: int = 0  # over all processes
+    update: int = 0  # updates already made, in a resumed run; 0 in a new one
 
     @property
     def config_text(self) -> str:
@@ -61,14 +52,12 @@ def get_interval_ends(evaluation: dict[str, Any]) -> dict[str, float]:
 
 
 class Callback:
-    """Base class; each method is optional.
+    """Base class; each method is optional, and called on rank 0 only, in its main thread, while training waits.
 
-    The methods are called on rank 0 only, in its main thread. A callback must not change the training, and gets no
-    values on a device. Training waits while it works.
-
-    An exception in ``start`` ends the run. Later exceptions remove this callback, and the run continues: the traceback
-    is printed and logged, or one line for an ``OSError`` such as a full disk. A ``UserError`` ends the run at any time
-    with its message as the last line, for example to stop training early.
+    A callback must not change the training, and gets no values on a device. An exception in ``start`` ends the run.
+    Later exceptions remove this callback, and the run continues: the traceback is printed and logged, or one line for
+    an ``OSError`` such as a full disk. A ``UserError`` ends the run at any time with its message as the last line, for
+    example to stop training early.
     """
 
     #: required module -> its name on pip; if one is missing, the run does not start
@@ -78,12 +67,10 @@ class Callback:
         """Handle the start of the run."""
 
     def report(self, update: int, values: dict[str, float]) -> None:
-        """Handle a report about the latest updates.
+        """Handle a report after ``update`` updates.
 
-        Args:
-            update: number of updates since the start of training.
-            values: means since the last report, as in ``metrics.jsonl``: the terms of the loss, epoch, learning_rate,
-                gradient_norm (if finite), skipped_updates, samples_per_second, data_wait_fraction, memory_mib.
+        ``values`` are means since the last report, as in ``metrics.jsonl``: the terms of the loss, epoch,
+        learning_rate, gradient_norm (if finite), skipped_updates, samples_per_second, data_wait_fraction, memory_mib.
         """
 
     def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -42,11 +42,11 @@ class Dataset:
     groups_by: Mapping[str, str] = {}
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path | None) -> None:
-        """Open a split.
+        """Open a split, usually "train" or "val"; any other name may exist.
 
         Args:
             data_path: folder or file of the dataset; None: the dataset needs none.
-            split: usually "train" or "val"; any other name may exist.
+            split: name of the split.
             cache_folder: folder for files that are made once, such as indices; None: there is none.
 
         Raises:
@@ -56,14 +56,9 @@ class Dataset:
 
     @classmethod
     def open(cls: "type[DatasetType]", config: Any, split: str, cache_folder: Path) -> "DatasetType":
-        """Open the dataset that the configuration describes.
+        """Open the dataset that the frozen configuration describes.
 
         A dataset with its own keys overrides this, and names the settings that it reads as the type of ``config``.
-
-        Args:
-            config: the frozen configuration.
-            split: name of the split.
-            cache_folder: folder for files that are made once.
         """
         return cls(config.DATA.DATA_PATH, split, cache_folder)
 
@@ -71,10 +66,7 @@ class Dataset:
         raise NotImplementedError
 
     def read(self, index: int) -> Any:
-        """Read sample ``index``, from 0.
-
-        Returns:
-            For images ``(image, label)``, for scenes a ``Scene``, for volumes ``(DecodedVolume, points)``.
+        """Read sample ``index``, from 0: ``(image, label)``, a ``Scene``, or for volumes ``(DecodedVolume, points)``.
 
         Raises:
             UserError: its file is missing, cannot be read or is damaged; the message names it.
@@ -82,18 +74,10 @@ class Dataset:
         raise NotImplementedError
 
     def prefetch(self, indices: Sequence[int]) -> None:
-        """Fetch samples of a dataset at an address together; called in a loader process before it reads a batch.
-
-        Raises:
-            UserError: they cannot be fetched.
-        """
+        """Fetch samples at an address together, in a loader process before it reads a batch; may raise UserError."""
 
     def __getitem__(self, index: int) -> Any:
-        """Read a sample by index as ``read`` does; negative indices count from the end.
-
-        Raises:
-            IndexError: the index is out of range, which also ends an iteration.
-        """
+        """Read a sample as ``read`` does; negative indices count from the end, and an IndexError ends an iteration."""
         return self.read(_position(index, len(self)))
 
     def describe(self, index: int) -> str:
@@ -118,8 +102,8 @@ class Dataset:
     def listed(self) -> dict[str, Iterable[Any]]:
         """Return the content that is known without reading samples, as buffers by name: "names", "sizes", "labels", ...
 
-        Machines that train together compare digests of these buffers. A dataset with many files returns arrays that it
-        has, and does not query each file.
+        Machines that train together compare their digests. A dataset with many files returns arrays that it has, and
+        does not query each file.
         """
         names = map(self.identity, range(len(self)))
         buffers: dict[str, Iterable[Any]] = {"names": (_placeless(name) for name in names)}
@@ -129,6 +113,17 @@ class Dataset:
 
 
 DatasetType = TypeVar("DatasetType", bound=Dataset)
+
+
+class DescribedSamples(Protocol):
+    """Samples by index: a ``Dataset``, a ``TransformedDataset``, or a similar class of a user."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Any: ...
+
+    def describe(self, index: int) -> str:
+        """Return the origin of a sample for messages."""
 
 
 class TransformedDataset:
@@ -171,14 +166,7 @@ class TransformedDataset:
         return self.describe(index) if dataset is None else dataset.identity(index)
 
     def groups(self, grouping: str) -> SampleGroups:
-        """Return the groups of the samples that -group asks for.
-
-        Args:
-            grouping: value of -group, see ``read_groups``.
-
-        Raises:
-            UserError: see ``read_groups``.
-        """
+        """Return the groups of the samples that -group asks for; raises UserError as ``read_groups`` does."""
         dataset = self._dataset()
         patterns = {} if dataset is None else dataset.groups_by
         return read_groups(grouping, list(map(self.name, range(len(self)))), "the dataset", patterns)
@@ -203,24 +191,13 @@ class TransformedDataset:
         return len(self.dataset)
 
     def __getitem__(self, key: int) -> Any:
-        """Read a sample as training with ``seed`` does; a plain number is read as in epoch 0.
-
-        Raises:
-            IndexError: the index is out of range.
-        """
+        """Read a sample as training with ``seed`` does; a plain number is read as in epoch 0. Raises IndexError."""
         index = _position(key, len(self))
         position = getattr(key, "epoch", 0), index, getattr(key, "repeat", 0)
         return self.sample(index, reading_generator(self.seed, *position))
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
-        """Read and transform sample ``index``.
-
-        Args:
-            index: from 0.
-            generator: source of all randomness.
-
-        Returns:
-            The sample as ``Task.collate`` takes it.
+        """Read and transform sample ``index`` with all randomness from ``generator``, as ``Task.collate`` takes it.
 
         Raises:
             UserError: it cannot be read; the message names its file.
@@ -233,38 +210,25 @@ class TransformedDataset:
         return f"sample {index}" if dataset is None else dataset.describe(index)
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
-        """Draw the order of an epoch's samples; by default, return None for a plain permutation.
+        """Draw the order of an epoch's samples, int (samples,), some perhaps several times; None: a plain permutation.
 
         Called by the sampler of every rank with identical generators.
-
-        Returns:
-            Indices, int (samples,), some perhaps several times; or None.
         """
         return None
 
 
 class ReadingGenerator(np.random.Generator):
-    """Random generator for one reading of one sample.
+    """Random generator for one reading of one sample."""
 
-    Attributes:
-        epochs_left: epochs after that of the reading; None: unknown, or nothing is trained.
-    """
-
-    epochs_left: int | None = None
+    epochs_left: int | None = None  # epochs after that of the reading; None: unknown, or nothing is trained
 
 
 def reading_generator(seed: int, epoch: int, index: int, repeat: int, epochs: int | None = None) -> ReadingGenerator:
-    """Return the random generator for one reading of one sample.
+    """Return the random generator for one reading of one sample: in ``epoch``, from 1, the given ``repeat`` within it.
 
     Philox is a counter-based generator (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3"). Streams of
-    different keys are independent, so seed, epoch, index and repeat form the key, without a hash.
-
-    Args:
-        seed: seed of the run.
-        epoch: epoch of the reading, from 1.
-        index: index of the sample.
-        repeat: number of the repetition within the epoch.
-        epochs: epochs of the training run; None: unknown, or nothing is trained.
+    different keys are independent, so seed, epoch, index and repeat form the key, without a hash. ``epochs`` are those
+    of the training run; None: unknown, or nothing is trained.
     """
     words = [seed << 32 | epoch, index << 16 | repeat]
     generator = ReadingGenerator(np.random.Philox(key=np.array(words, dtype=np.uint64)))
@@ -272,7 +236,7 @@ def reading_generator(seed: int, epoch: int, index: int, repeat: int, epochs: in
     return generator
 
 
-def describe_sample(dataset: Any, index: int) -> str:
+def describe_sample(dataset: DescribedSamples, index: int) -> str:
     """Return a dataset's description of a sample, or the reason why it has none; for error messages."""
     try:
         return str(dataset.describe(index))
@@ -290,11 +254,8 @@ def _position(index: int, number: int) -> int:
 def digests(names: Iterable[str], salt: int = 0) -> np.ndarray:
     """Return each name's BLAKE2b digest of 8 bytes, uint64 (names,).
 
-    Digests are uniformly distributed. The probability that any two of a million names collide is 3e-8.
-
-    Args:
-        names: the names.
-        salt: not negative; digests with different salts are unrelated.
+    They are uniform: any two of a million names collide with probability 3e-8. ``salt`` is not negative; digests with
+    different salts are unrelated.
     """
     salted = hashlib.blake2b(digest_size=8, salt=salt.to_bytes(8, "little"))
 
@@ -312,16 +273,9 @@ def _placeless(name: str) -> bytes:
 
 
 def require_split(split: str, existing: Sequence[str], dataset: str, remark: str = "") -> str:
-    """Return ``split`` if it exists.
+    """Return ``split`` if it exists, else raise a UserError that lists the ``existing`` ones.
 
-    Args:
-        split: name of the split.
-        existing: names of the existing splits.
-        dataset: name and location of the dataset, for the message.
-        remark: text added to the message.
-
-    Raises:
-        UserError: the split does not exist; the message lists the existing ones.
+    ``dataset`` (name and location) and ``remark`` are for the message.
     """
     if split not in existing:
         available = f"it has {', '.join(existing)}" if existing else "it has none"
@@ -341,7 +295,7 @@ def resolve_class_names(
 
     Args:
         config: the frozen configuration.
-        names: names of the classes; None: they have none.
+        names: names of the classes; None: they have none, but there are ``number`` classes.
         word: what the message calls classes.
         number: number of classes without names.
 
@@ -360,10 +314,6 @@ def resolve_class_names(
 
 def dataset_class(config: RunSettings, base: type[DatasetType]) -> type[DatasetType]:
     """Return the class of the dataset DATA.DATASET.
-
-    Args:
-        config: the frozen configuration.
-        base: the base class that the task reads.
 
     Raises:
         UserError: the name is unknown, the dataset holds another kind of samples, or is not derived from ``base``.

@@ -21,65 +21,36 @@ def class_colors(number: int) -> np.ndarray:
 
 
 class FigureTable(NamedTuple):
-    """A table that the reader can sort by any column.
-
-    Attributes:
-        title: heading of the figure.
-        columns: names of the columns; the first column names the row.
-        rows: rows with one cell per column: text, whole numbers, floats (shown with four digits), or None (empty).
-        note: a sentence below the title, such as the number of omitted rows.
-    """
+    """A table that the reader can sort by any column; the ``note`` of a figure is a sentence below its title."""
 
     title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
+    columns: Sequence[str]  # the first column names the row
+    rows: Sequence[Sequence[Any]]  # a cell per column: text, whole number, float (shown with four digits), None (empty)
     note: str = ""
 
 
 class ConfusionMatrix(NamedTuple):
-    """Counts of predicted classes by true class.
-
-    Attributes:
-        title: heading of the figure.
-        names: names of the n classes.
-        values: whole numbers (n, n), at least 0: rows are true classes, columns are predicted classes.
-        note: a sentence below the title.
-    """
+    """Counts of predicted classes by true class."""
 
     title: str
-    names: Sequence[str]
-    values: np.ndarray
+    names: Sequence[str]  # of the n classes
+    values: np.ndarray  # whole numbers (n, n), at least 0: rows are true classes, columns are predicted classes
     note: str = ""
 
 
 class Chart(NamedTuple):
-    """Lines, or bars, over one axis.
-
-    Attributes:
-        title: heading of the figure.
-        x_label: label of the horizontal axis.
-        y_label: label of the vertical axis.
-        lines: numbers x and y of equal length by name; a bar at x extends from 0 to y.
-        kind: "line" or "bar".
-        note: a sentence below the title.
-    """
+    """Lines, or bars, over one axis."""
 
     title: str
     x_label: str
     y_label: str
-    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]
-    kind: str = "line"
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]  # x and y by name; a bar at x extends from 0 to y
+    kind: str = "line"  # or "bar"
     note: str = ""
 
 
 class Gallery(NamedTuple):
-    """Images with captions.
-
-    Attributes:
-        title: heading of the figure.
-        images: images, uint8 (height, width[, 3]), with captions; small images are enlarged without smoothing.
-        note: a sentence below the title.
-    """
+    """Images, uint8 (height, width[, 3]), with captions; small images are enlarged without smoothing."""
 
     title: str
     images: Sequence[tuple[np.ndarray, str]]
@@ -87,20 +58,12 @@ class Gallery(NamedTuple):
 
 
 class PointSet(NamedTuple):
-    """Points that turn with the mouse, in the colors of one layer at a time.
-
-    Attributes:
-        title: heading of the figure.
-        xyz: float32 (points, 3), meters, the third axis up. More than a million points are thinned out evenly.
-        colors: uint8 (points, 3) by name of the layer, such as "truth".
-        legends: names with their colors, by name of the layer.
-        note: a sentence below the title.
-    """
+    """Points that turn with the mouse, in the colors of one layer at a time."""
 
     title: str
-    xyz: np.ndarray
-    colors: Mapping[str, np.ndarray]
-    legends: Mapping[str, Sequence[tuple[str, Color]]]
+    xyz: np.ndarray  # float32 (points, 3), meters, the third axis up; more than a million are thinned out evenly
+    colors: Mapping[str, np.ndarray]  # uint8 (points, 3) by name of the layer, such as "truth"
+    legends: Mapping[str, Sequence[tuple[str, Color]]]  # names with their colors, by name of the layer
     note: str = ""
 
 

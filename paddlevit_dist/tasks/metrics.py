@@ -11,17 +11,11 @@ from .score_kind import Arrays
 
 
 class SampleTable(NamedTuple):
-    """The samples of an evaluation for a file, from which ``compare`` computes scores again without the metrics.
+    """The samples of an evaluation for a file, from which ``compare`` computes scores again without the metrics."""
 
-    Attributes:
-        kind: registered name of the ``ScoreKind`` that computes scores from the arrays.
-        classes: names of classes, or of landmarks.
-        arrays: arrays of numbers or booleans, by name.
-    """
-
-    kind: str
-    classes: Sequence[str]
-    arrays: Arrays
+    kind: str  # registered name of the ``ScoreKind`` that computes scores from the arrays
+    classes: Sequence[str]  # names of classes, or of landmarks
+    arrays: Arrays  # numbers or booleans, by name
 
 
 MetricsType = TypeVar("MetricsType", bound="Metrics")
@@ -31,49 +25,30 @@ PerSampleType = TypeVar("PerSampleType", bound="PerSampleMetrics")
 class Metrics:
     """Additive evaluation state: sums and counts, which are divided once, after the sums of all ranks have been added.
 
-    A subclass keeps float64 and int64 tensors or numbers in ``state``.
-
-    Attributes:
-        state: sums and counts by name.
+    A subclass keeps float64 and int64 tensors or numbers in ``state``, by name.
     """
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
 
     def merge(self: MetricsType, other: MetricsType) -> None:
-        """Add the counts of other metrics with the same settings, whose samples follow after these.
-
-        The engine adds ``state`` over ranks itself; ``library.meters`` merges.
-        """
+        """Add the counts of metrics with the same settings, whose samples follow these, for ``library.meters``."""
         self.state = {name: value + other.state[name] for name, value in self.state.items()}
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Compute the final values.
+        """Compute the final values by name from the state, summed over all ranks.
 
         Also called for a split without labels, whose values are not used: a state without samples must not raise.
-
-        Args:
-            state: the state, summed over all ranks.
-
-        Returns:
-            Values by name.
         """
         raise NotImplementedError
 
     def summary(self, values: dict[str, float]) -> str:
-        """Format the one line that an evaluation ends with.
-
-        Args:
-            values: the values of ``compute``; for a part of the samples, only those in ``bootstrap_values``.
-        """
+        """Format the line that an evaluation ends with; for a part of the samples, from ``bootstrap_values`` only."""
         raise NotImplementedError
 
 
 class PerSampleMetrics(Metrics, ABC):
-    """Metrics with results of each sample, for confidence intervals, ``-per_sample`` and ``compare``.
-
-    Without them, an evaluation has values alone.
-    """
+    """Metrics with results of each sample, for confidence intervals, ``-per_sample`` and ``compare``."""
 
     #: intervals by name of the value, set before ``summary`` is called; empty if there are none
     intervals: Mapping[str, ConfidenceInterval] = {}
@@ -114,42 +89,31 @@ class PerSampleMetrics(Metrics, ABC):
         """Return the names of values that are a proportion in percent, each with its number of trials.
 
         Trials are the items counted in the denominator, such as all samples or the samples of a class. These values get
-        Wilson intervals instead of bootstrap intervals.
-
-        Args:
-            table: see ``bootstrap_values``.
+        Wilson intervals instead of bootstrap intervals. ``table``: see ``bootstrap_values``.
         """
         return {}
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable | None:
         """Return the samples as a table for a file, or None if no file is written.
 
-        Called in the main process only, after ``bootstrap_values``.
-
-        Args:
-            table: see ``bootstrap_values``.
+        Called in the main process only, after ``bootstrap_values``, which explains ``table``.
         """
         return None
 
     def columns(self, table: Sequence[np.ndarray]) -> Mapping[str, Sequence[Any]]:
         """Return the columns of a table about each sample, for people; by default the values of the sample alone.
 
-        Called in the main process only, after ``compute``.
-
-        Args:
-            table: see ``bootstrap_values``.
-
-        Returns:
-            Numbers (a cell is empty if one is not finite), booleans or texts by column, in the order of ``table``.
+        Called in the main process only, after ``compute``. Numbers (a cell is empty if one is not finite), booleans or
+        texts by column, in the order of ``table``, see ``bootstrap_values``.
         """
         rows = [[column[row : row + 1] for column in table] for row in range(len(table[0]))]
         row_values = [self.bootstrap_values(row, np.ones((1, 1))) for row in rows]
         return {name: [float(values[name][0]) for values in row_values] for name in row_values[0]}
 
     def format_interval(self, name: str, decimals: int) -> str:
-        """Format the interval of a value after a space, for ``summary``; empty if there is none.
+        """Format the interval of a value after a space, for ``summary``; empty if there is none, or one without width.
 
-        An interval without width is omitted as well: all samples are equal, so the bootstrap cannot estimate one.
+        If all samples are equal, the bootstrap cannot estimate one.
         """
         interval = self.intervals.get(name)
         return f" {interval.ends(decimals)}" if interval is not None and interval.has_width() else ""

@@ -17,19 +17,12 @@ Variants = dict[str, dict[str, Any]]  # arguments of each variant by its name
 
 
 class ClassLayout(NamedTuple):
-    """Position of the classes' rows in a parameter of a last layer.
+    """Position of the classes' rows in a parameter of a last layer."""
 
-    Attributes:
-        each: consecutive outputs of one class.
-        before: groups of outputs before the classes' outputs that belong to no class, such as the background.
-        after: groups of outputs after the classes' outputs that belong to no class.
-        axis: axis of the outputs; None: the output axis of the layer's kind.
-    """
-
-    each: int = 1
-    before: int = 0
-    after: int = 0
-    axis: int | None = None
+    each: int = 1  # consecutive outputs of one class
+    before: int = 0  # groups of outputs before the classes' outputs that belong to no class, such as the background
+    after: int = 0  # groups of outputs after them
+    axis: int | None = None  # of the outputs; None: the output axis of the layer's kind
 
 
 class Model(nn.Layer):
@@ -73,10 +66,10 @@ class Model(nn.Layer):
 
     @classmethod
     def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "Model":
-        """Build the variant ``name``; called by ``create_model``.
+        """Build the variant ``name``, or with another name the defaults; called by ``create_model``.
 
         Args:
-            name: a key of ``variants``, or any other name for the defaults.
+            name: a key of ``variants``, or any other name.
             num_classes: number of outputs; 0 for the features alone.
             image_size: pixels, one number or (height, width); None: the variant's.
             options: arguments that differ from the variant's.
@@ -98,15 +91,7 @@ class Model(nn.Layer):
 
     @classmethod
     def require_options(cls, name: str, options: Mapping[str, Any]) -> None:
-        """Check that the family has these options.
-
-        Args:
-            name: name of the variant, for the message.
-            options: options by name.
-
-        Raises:
-            UserError: an option does not exist.
-        """
+        """Raise a UserError that names the variant if the family lacks one of these options."""
         valid = cls.options()
         for key in options:
             if key not in valid:
@@ -154,10 +139,7 @@ class Model(nn.Layer):
         raise NotImplementedError
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """Resize the ``value`` of parameter ``name``, whose shape differs, to fit this model; None if impossible.
-
-        Called while weights are loaded.
-        """
+        """Resize the ``value`` of parameter ``name``, which is loaded with another shape; None if impossible."""
         return None
 
     def outputs_to_classes(self, outputs: int) -> int:
@@ -172,17 +154,17 @@ class Model(nn.Layer):
         return ClassLayout()
 
     def published_classes(self, classes: int) -> list[str] | None:
-        """Return the class names of published weights with this number of classes, if the number identifies them.
+        """Return the class names of published weights with this number of classes; None: it does not identify them.
 
-        An empty name stands for a label without a class. None: there are no such weights.
+        An empty name stands for a label without a class.
         """
         return None
 
     def network_facts(self) -> Mapping[str, Any]:
         """Return what the network computes with and no shape of a parameter tells, by transformers' names of fields.
 
-        "model_type" lists transformers' kinds of networks that these fields are of. Without facts, which is the
-        default, weights are not compared.
+        "model_type" lists transformers' kinds of networks that these fields are of. By default, weights are not
+        compared.
         """
         return {}
 
@@ -205,9 +187,9 @@ class Model(nn.Layer):
     def layer_groups(self) -> list[list[str]]:
         """Group the names of all parameters by depth, from the input to the head, for TRAIN.LAYER_DECAY.
 
-        By default, the groups are as in timm's ``group_matcher``: the embedding, then each layer of ``layer_names``
-        with the parameters between it and the next, then the head that contains ``classifier_layers``. Without
-        ``layer_names``, there is a single group.
+        By default as in timm's ``group_matcher``: the embedding, then each layer of ``layer_names`` with the parameters
+        between it and the next, then the head with ``classifier_layers``. Without ``layer_names``, there is a single
+        group.
         """
         names = [name for name, _ in self.named_parameters()]
         heads = [name.partition(".")[0] for name in self.classifier_layers]
@@ -232,8 +214,8 @@ class Model(nn.Layer):
     def learn_from_teacher(self) -> None:
         """Prepare for distillation; called before training with a teacher.
 
-        A model with a separate classifier for the teacher's labels returns two logits from then on in training mode:
-        for the labels and for the teacher.
+        A model with a separate classifier for the teacher's labels then returns two logits in training mode: for the
+        labels and for the teacher.
         """
 
 

@@ -1,7 +1,7 @@
 """Cost of a model: parameters, multiply-accumulates and the activations that its backward pass needs."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,49 +11,34 @@ from paddle import nn
 
 @dataclass
 class LayerCost:
-    """One layer of the model.
+    """One layer of the model."""
 
-    Attributes:
-        name: by the model's structure, such as "blocks.0.attn.qkv".
-        kind: its class.
-        parameters: number of the layer's parameters, without its sublayers.
-        multiply_accumulates: for one image.
-        output_shape: of one image, None for a layer that is not called as such.
-    """
-
-    name: str
-    kind: str
-    parameters: int
-    multiply_accumulates: int = 0
-    output_shape: tuple[int, ...] | None = None
+    name: str  # by the model's structure, such as "blocks.0.attn.qkv"
+    kind: str  # its class
+    parameters: int  # number of the layer's, without its sublayers
+    multiply_accumulates: int = 0  # for one image
+    output_shape: tuple[int, ...] | None = None  # of one image, None for a layer that is not called as such
 
 
 @dataclass
 class ModelCost:
-    """Sums over a model.
+    """Sums over a model."""
 
-    Attributes:
-        layers: all layers in model order, including containers.
-        parameters: number of trainable parameters.
-        multiply_accumulates: for one image, of linear layers, convolutions and layers with ``count_products``.
-        activation_bytes: of all tensors that the backward pass of one image needs, without the weights.
-    """
-
-    layers: list[LayerCost]
-    parameters: int
-    multiply_accumulates: int
-    activation_bytes: int
+    layers: list[LayerCost]  # in model order, including containers
+    parameters: int  # number of trainable ones
+    multiply_accumulates: int  # for one image, of linear layers, convolutions and layers with ``count_products``
+    activation_bytes: int  # of all tensors that the backward pass of one image needs, without the weights
 
 
 def count_parameters(model: nn.Layer) -> int:
-    """Count the numbers in the model's parameters; works for one that was built under ``paddle.LazyGuard`` too.
+    """Count the numbers in the model's trainable parameters; also if it was built under ``paddle.LazyGuard``.
 
-    Only trainable parameters are counted: Paddle calls the running statistics of batch norms parameters as well.
+    Paddle calls the running statistics of batch norms parameters as well.
     """
     return _count_numbers(model.parameters())
 
 
-def _count_numbers(parameters: Iterable[Any]) -> int:
+def _count_numbers(parameters: Iterable[paddle.Tensor]) -> int:
     return sum(math.prod(parameter.shape) for parameter in parameters if not parameter.stop_gradient)
 
 
@@ -66,20 +51,18 @@ def list_layers(model: nn.Layer) -> list[LayerCost]:
 
 
 def compute_cost(model: nn.Layer, image: paddle.Tensor) -> ModelCost:
-    """Count during a forward pass of one image; the model should be in evaluation mode.
+    """Count during a forward pass of one image, (1, channels, height, width); the model should be in evaluation mode.
 
-    Hooks do the counting, so that it follows what is computed; products of activations are seen where they are
-    layers with ``count_products``, as in all models here, but not where a third-party model calls ``matmul``. What the
+    Hooks do the counting, so that it follows what is computed; products of activations are seen where they are layers
+    with ``count_products``, as in all models here, but not where a third-party model calls ``matmul``. What the
     backward pass needs is what Paddle's automatic differentiation sets aside, each memory once.
-
-    Args:
-        image: (1, channels, height, width).
     """
     costs = {cost.name: cost for cost in list_layers(model)}
-    hooks = []
-    for name, layer in model.named_sublayers(include_self=True):
-        hooks.append(layer.register_forward_post_hook(_counter(costs[name])))
-    kept: dict[int, Any] = {}
+    hooks = [
+        layer.register_forward_post_hook(_counter(costs[name]))
+        for name, layer in model.named_sublayers(include_self=True)
+    ]
+    kept: dict[int, paddle.Tensor] = {}
 
     def keep(tensor: paddle.Tensor) -> paddle.Tensor:
         kept[tensor.data_ptr()] = tensor  # held until the end, so that no address is reused
@@ -103,8 +86,8 @@ def compute_cost(model: nn.Layer, image: paddle.Tensor) -> ModelCost:
     )
 
 
-def _counter(cost: LayerCost) -> Any:
-    def count(layer: nn.Layer, inputs: tuple[Any, ...], output: Any) -> None:
+def _counter(cost: LayerCost) -> Callable[[nn.Layer, tuple[Any, ...], object], None]:
+    def count(layer: nn.Layer, inputs: tuple[Any, ...], output: object) -> None:
         if not isinstance(output, paddle.Tensor):
             return
         cost.output_shape = tuple(output.shape)

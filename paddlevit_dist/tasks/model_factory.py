@@ -22,19 +22,15 @@ def create_model(
     image_size: int | tuple[int, int] | None = None,
     **options: Any,
 ):
-    """Build a model with fresh weights.
+    """Build a model with fresh weights: a ``tasks.model.Model``, or the result of a registered function.
 
     Args:
         name: one of ``list_models()``.
-        num_classes: outputs of the classifier; 0 builds a model that returns features. None: 1,000, or timm's
-            default.
+        num_classes: outputs of the classifier; 0 builds a model that returns features. None: 1,000, or timm's default.
         image_size: side of the square input or ``(height, width)`` in pixels; None uses the variant's size.
         **options: dimensions and regularization that differ from the variant (``patch_size``, ``embed_dim``,
-            ``in_channels``, ``dropout``, ``drop_path`` and others documented by the model's class). An option set to
-            None keeps the variant's value.
-
-    Returns:
-        A ``tasks.model.Model``, or the result of a registered function.
+            ``in_channels``, ``dropout``, ``drop_path`` and others documented by the model's class). None keeps the
+            variant's value.
 
     Raises:
         UserError: unknown name or option, incompatible dimensions, or a name of weights (``hf:timm/resnet18.a1_in1k``).
@@ -58,7 +54,7 @@ def default_classes(name: str) -> int:
     return int(_family(name).default_classes(_canonical_name(name)))
 
 
-def prepare(model: Any) -> Any:
+def prepare(model: paddle.nn.Layer) -> paddle.nn.Layer:
     """Give a new model running variances as PyTorch has them; a second call changes nothing."""
     from ..distributed import unbias_running_variance
 
@@ -67,22 +63,15 @@ def prepare(model: Any) -> Any:
     return model
 
 
-def accelerate(model: Any) -> None:
+def accelerate(model: paddle.nn.Layer) -> None:
     """Use the compiled layers of CPUs, if they are there."""
-    replace_layers: Callable[[Any], None] | None = find_function("accelerate")
+    replace_layers: Callable[[paddle.nn.Layer], None] | None = find_function("accelerate")
     if replace_layers is not None:
         replace_layers(model)
 
 
 def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
-    """Build the task's model with its initial weights, which depend on SEED only and are equal on all ranks.
-
-    Args:
-        config: the frozen configuration.
-        task: the task to build the model for.
-
-    Returns:
-        The model, in training mode, prepared for the current device.
+    """Build the task's model in training mode; its weights depend on SEED only and are equal on all ranks.
 
     Raises:
         UserError: a setting does not apply to this model.
@@ -101,11 +90,7 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
 
 
 def variant_options(name: str) -> dict[str, Any]:
-    """Return the dimensions that ``name`` implies; empty for a model registered without a table of variants.
-
-    Raises:
-        UserError: unknown name.
-    """
+    """Return the dimensions that ``name`` implies; empty for a model without a table of variants. Raises UserError."""
     name = _canonical_name(name)
     return dict(_family(name).variants.get(name, {}))
 
@@ -122,27 +107,16 @@ def _family(name: str) -> Any:
 
 
 class ModelOptions(NamedTuple):
-    """The configurable options of a model.
+    """The configurable options of a model."""
 
-    Attributes:
-        defaults: every option with the value that the name implies.
-        variant: the options that the table of variants sets.
-        fixed: dimensions that recipes name but that have only one value.
-        notices: lines about the model for the user.
-    """
-
-    defaults: dict[str, Any]
-    variant: dict[str, Any]
-    fixed: dict[str, Any]
-    notices: list[str]
+    defaults: dict[str, Any]  # every option with the value that the name implies
+    variant: dict[str, Any]  # the options that the table of variants sets
+    fixed: dict[str, Any]  # dimensions that recipes name but that have only one value
+    notices: list[str]  # lines about the model for the user
 
 
 def model_options(name: str) -> ModelOptions:
-    """Return the options of a registered model, including its class's if known.
-
-    Raises:
-        UserError: unknown name.
-    """
+    """Return the options of a registered model, including its class's; raises UserError for an unknown name."""
     family, variant = _family(_canonical_name(name)), variant_options(name)
     return ModelOptions({**family.options(), **variant}, variant, dict(family.fixed_options), family.list_notices(name))
 
@@ -152,15 +126,10 @@ _BACKBONE_USES = ("any_size", "dilation", "frozen_batch_norm", "frozen_stages", 
 
 
 def fit_backbone_options(variant: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the variant's ``backbone_options`` if ``options`` name another backbone.
+    """Return ``options``; if their backbone is not the variant's, with the uses of a backbone that it supports.
 
-    Args:
-        variant: options of the configured variant; ``backbone`` and ``backbone_options`` are read.
-        options: options of the user; their ``backbone_options`` win.
-
-    Returns:
-        ``options``, with the uses of a backbone that the other one supports: images of any size, dilation, frozen
-        layers. The variant's dimensions do not apply to another backbone.
+    Uses are images of any size, dilation and frozen layers; the user's ``backbone_options`` win. The variant's
+    dimensions do not apply to another backbone.
     """
     backbone = options.get("backbone")
     if backbone is None or backbone == variant.get("backbone"):

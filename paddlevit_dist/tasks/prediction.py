@@ -11,19 +11,12 @@ Row = dict[str, Any]  # plain values by column; the predictor adds the first col
 
 
 class CheckpointMeta(NamedTuple):
-    """Metadata of weights that is known without the data that they were trained on.
+    """Metadata of weights that is known without the data that they were trained on."""
 
-    Attributes:
-        num_classes: outputs of the model; None: unknown.
-        class_names: names of the classes, or of the landmarks, in the order of their labels; None: unknown.
-        input: ``Task.signature`` of the run that trained the weights; empty if unknown.
-        data: ``Task.signature`` of the samples of the first split with classes; empty if unknown.
-    """
-
-    num_classes: int | None = None
-    class_names: tuple[str, ...] | None = None
-    input: Mapping[str, Any] = {}
-    data: Mapping[str, Any] = {}
+    num_classes: int | None = None  # outputs of the model; None: unknown
+    class_names: tuple[str, ...] | None = None  # of classes or landmarks, in the order of their labels; None: unknown
+    input: Mapping[str, Any] = {}  # ``Task.signature`` of the run that trained the weights; empty if unknown
+    data: Mapping[str, Any] = {}  # ``Task.signature`` of the first split with classes; empty if unknown
 
 
 class InputSamples(TransformedDataset):
@@ -32,13 +25,11 @@ class InputSamples(TransformedDataset):
     Built by ``Predictable.open_inputs`` in the parent process, then pickled to the workers and forked into loader
     processes, so its pickle should hold file names and scalars only. ``sample`` raises UserError, or an error of the
     library that reads it, for an input that cannot be read. Its message is listed, and the others are predicted.
-
-    Attributes:
-        names: name of each sample in rows and lists, a path as the user would write it.
-        unreadable: path and reason, in one line, of each input that was unreadable before any sample was read.
     """
 
+    #: name of each sample in rows and lists, a path as the user would write it
     names: Sequence[str] = ()
+    #: path and reason, in one line, of each input that was unreadable before any sample was read
     unreadable: Sequence[tuple[str, str]] = ()
 
     def __len__(self) -> int:
@@ -48,36 +39,23 @@ class InputSamples(TransformedDataset):
         """Return the name of input ``index``."""
         return self.names[index]
 
-    def content(self) -> Any:
-        """Return plain values that change with the inputs, their order and, if cheap to check, their content.
-
-        By default, ``stamps`` of ``names``.
-        """
+    def content(self) -> object:
+        """Return plain values that change with the inputs, their order and, if cheap to check, their content."""
         return stamps(self.names)
 
     def fingerprint(self) -> str:
-        """Return a digest of ``content`` and of the unreadable paths.
-
-        An interrupted prediction continues only with inputs of the same fingerprint.
-        """
+        """Return a digest of ``content`` and unreadable paths; an interrupted prediction continues if it is equal."""
         content = self.content(), stamps(path for path, _ in self.unreadable)
         return hashlib.sha256(repr(content).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 class PredictionRecord(NamedTuple):
-    """Outcome of one input, or of one sample of an evaluation.
-
-    Attributes:
-        index: index of the input.
-        rows: rows of the output tables without the input's name; None: the input cannot be read.
-        reason: why the input cannot be read.
-        summary: result of ``PredictionWriter.summarize``.
-    """
+    """Outcome of one input, or of one sample of an evaluation."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
-    rows: list[Row] | None
-    reason: str = ""
-    summary: Any = None
+    rows: list[Row] | None  # of the output tables without the input's name; None: the input cannot be read
+    reason: str = ""  # why it cannot be read
+    summary: Any = None  # result of ``PredictionWriter.summarize``
 
 
 class PredictionWriter:
@@ -85,49 +63,32 @@ class PredictionWriter:
 
     Built by ``Predictable.prediction_writer``, on each rank. A prediction may be interrupted at any time and continued
     by another process: files must be complete or absent, and ``write`` is not called again for samples it has written.
+    ``prediction`` is the result of ``Predictable.predict_step`` for a sample, ``truth`` its ground truth from
+    ``Task.eval_step`` (None: unknown).
     """
 
     #: whether it also writes the predictions of an evaluation (SAVE_PREDICTIONS)
     writes_evaluations = False
 
     def write(self, index: int, prediction: Any, truth: Any = None) -> Row:
-        """Write the files of one sample, on the rank that predicted it.
-
-        Args:
-            index: index of the sample.
-            prediction: result of ``Predictable.predict_step`` for the sample.
-            truth: ground truth from ``Task.eval_step``; None: unknown.
-
-        Returns:
-            Values to add to each row of this input, such as file names.
-        """
+        """Write the files of a sample, on the rank that predicted it; return values for its rows, such as a file."""
         return {}
 
     def summarize(self, index: int, prediction: Any, truth: Any = None) -> Any:
-        """Return what ``finish`` needs to know about a sample, in values that JSON can hold.
-
-        Args:
-            index: index of the sample.
-            prediction: result of ``Predictable.predict_step`` for the sample.
-            truth: ground truth from ``Task.eval_step``; None: unknown.
-        """
+        """Return what ``finish`` needs to know about a sample, in values that JSON can hold."""
         return None
 
     def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
         """Write the final files and return lines for the user; called once, in the main process, after all samples.
 
-        Args:
-            entries: records of all samples in their order, including samples of interrupted earlier starts. They are
-                read from a file one by one and need not fit into memory. In an evaluation, they have no rows.
+        ``entries`` are records of all samples in their order, including samples of interrupted earlier starts. They are
+        read from a file one by one and need not fit into memory. In an evaluation, they have no rows.
         """
         return []
 
 
 def output_names(stems: Sequence[str]) -> list[str]:
-    """Return a file name for each input: its stem, or for the second input with this stem ``stem_2``, and so on.
-
-    All names differ, also if case is ignored.
-    """
+    """Return a file name for each input: its stem, or the second time ``stem_2``; unique also if case is ignored."""
     counts: dict[str, int] = {}
     names = []
     for stem in stems:
@@ -163,7 +124,7 @@ def find_inputs(
     what: str,
     expected: str,
 ) -> tuple[list[Item], list[tuple[str, str]]]:
-    """List the inputs at these paths in their order.
+    """List the inputs at these paths in their order, and paths without inputs with reasons.
 
     Args:
         inputs: files and folders; ``~`` is expanded.
@@ -171,9 +132,6 @@ def find_inputs(
         open_file: returns the input that a file is, judged by its name; None if it is not one.
         what: singular noun for an input, such as "scene".
         expected: what to give instead, for the reasons.
-
-    Returns:
-        The inputs, and paths without inputs with reasons.
     """
     items: list[Item] = []
     unreadable: list[tuple[str, str]] = []

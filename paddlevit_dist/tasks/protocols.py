@@ -55,24 +55,16 @@ SAME_SETTINGS = "use the same settings"  # what to do about other preprocessing
 
 @runtime_checkable
 class SampleChecking(Protocol):
-    """Checks samples: NaN has a meaning in them, or they have labels.
+    """Checks samples: NaN has a meaning in them, or they have labels. Others must have finite numbers only.
 
-    Samples of other tasks must have finite numbers only.
-
-    Asked for in ``tasks/protocols.py`` (``get_sample_check``), for loader processes, ``predict`` and ``doctor``.
+    Asked for in ``tasks/protocols.py``.
     """
 
     def check_sample(self, sample: Any) -> None:
-        """Check a sample before it is used, and raise an error if it must not be.
+        """Check a sample of ``TransformedDataset.sample`` before it is used, in training and in evaluation.
 
-        Called in the loader process for each sample that is read, in training and in evaluation. The caller adds the
-        sample's index, description and rank to the message.
-
-        Args:
-            sample: the sample, as ``TransformedDataset.sample`` returned it.
-
-        Raises:
-            BadSample: the sample must not be used; the message says why.
+        Called in the loader process. The caller adds the sample's index, description and rank to the message. Raises
+        BadSample: the sample must not be used; the message says why.
         """
 
 
@@ -80,17 +72,13 @@ class SampleChecking(Protocol):
 class Restorable(Protocol):
     """Works with trained weights alone, without the data that they were trained on.
 
-    Asked for in ``tasks/protocols.py`` (``load_meta``) and ``inference/changed_keys.py``, for commands that use trained
-    weights.
+    Asked for in ``tasks/protocols.py``, ``inference/changed_keys.py``.
     """
 
     def load_meta(self, meta: CheckpointMeta) -> None:
         """Store values that would follow from the training data, when trained weights are used on other data.
 
         Called once in the parent process, before anything else and in place of ``build_dataset``.
-
-        Args:
-            meta: metadata of the checkpoint.
         """
 
 
@@ -100,11 +88,10 @@ class Restorable(Protocol):
 class LogContributor:
     """Adds lines to the log of a run.
 
-    Asked for in ``tasks/protocols.py`` (``describe_samples``), ``debug/doctor_checks.py``, ``engine/hooks.py`` and
-    ``inference/evaluation.py``.
+    Asked for in ``tasks/protocols.py``, ``debug/doctor_checks.py``, ``engine/hooks.py``, ``inference/evaluation.py``.
     """
 
-    def describe_samples(self, dataset: Any) -> str | None:
+    def describe_samples(self, dataset: TransformedDataset) -> str | None:
         """Describe the content of a split for the first log lines; None: only the number of samples is known."""
         return None
 
@@ -123,18 +110,13 @@ class LogContributor:
 class ParameterGrouping(ABC):
     """Chooses the weight decay and the learning rate of each parameter.
 
-    Other tasks have the engine's groups, without decay for biases, norms and the parameters in the model's
-    ``no_weight_decay()``.
-
+    Other tasks have the engine's groups, without decay for biases, norms and the model's ``no_weight_decay()``.
     Asked for in ``engine/training_state.py``.
     """
 
     @abstractmethod
     def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]]:
-        """Group the parameters by weight decay and learning rate.
-
-        Args:
-            model: the bare model.
+        """Group the parameters of the bare model.
 
         Returns:
             Groups ``{"names": [...], "weight_decay": float, "learning_rate": factor}``; ``learning_rate`` multiplies
@@ -143,10 +125,7 @@ class ParameterGrouping(ABC):
 
 
 class Recomputable(ABC):
-    """Recomputes activations of a model in the backward pass.
-
-    Asked for in ``engine/training_state.py``.
-    """
+    """Recomputes activations of a model in the backward pass. Asked for in ``engine/training_state.py``."""
 
     @abstractmethod
     def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
@@ -158,10 +137,7 @@ class Recomputable(ABC):
 
 
 class FeatureCaching(ABC):
-    """Computes values of frozen layers once, before training or evaluation.
-
-    Asked for in ``engine/trainer.py``.
-    """
+    """Computes values of frozen layers once, before training or evaluation. Asked for in ``engine/trainer.py``."""
 
     @abstractmethod
     def on_weights_loaded(
@@ -170,52 +146,33 @@ class FeatureCaching(ABC):
         datasets: Mapping[str, TransformedDataset],
         cache_features: Callable[..., np.ndarray],
     ) -> None:
-        """Compute values that depend on frozen layers only.
+        """Compute values that depend on frozen layers of the bare model only.
 
         Called on every rank once the model has the weights of -pretrained or -resume, before any sample is read.
-
-        Args:
-            model: the bare model.
-            datasets: samples by split.
-            cache_features: ``engine.feature_cache.FeatureCache`` of this run, which computes features of all samples
-                once.
+        ``cache_features`` is the run's ``engine.feature_cache.FeatureCache``, which computes features of all samples
+        once.
         """
 
 
 class ModelChecking(ABC):
-    """Checks the configured model without building it.
-
-    Asked for in ``commands/train.py``.
-    """
+    """Checks the configured model without building it. Asked for in ``commands/train.py``."""
 
     @abstractmethod
     def check_model(self) -> list[str]:
-        """Check the configured model without data, weights or memory; called by -show_config.
+        """Check the configured model without data, weights or memory; return log lines about what a run still lacks.
 
-        Returns:
-            Log lines about what a run still lacks.
-
-        Raises:
-            UserError: ``build_model`` would reject the configuration.
+        Called by -show_config. Raises UserError: ``build_model`` would reject the configuration.
         """
 
 
 class CheckpointMatching:
-    """Knows more about the fit of a checkpoint than equality of settings.
-
-    Asked for in ``engine/compatibility.py``.
-    """
+    """Knows more about the fit of a checkpoint than equality of settings. Asked for in ``engine/compatibility.py``."""
 
     #: names of other tasks whose trained weights this task can load
     compatible_tasks: tuple[str, ...] = ()
 
-    def mismatch_hint(self, name: str, trained_value: Any) -> str:
-        """Return what the user can do if weights were trained with another value in ``signature``.
-
-        Args:
-            name: name of the setting.
-            trained_value: the value that the weights were trained with.
-        """
+    def mismatch_hint(self, name: str, trained_value: object) -> str:
+        """Return what to do if weights were trained with another value of the setting ``name`` in ``signature``."""
         return SAME_SETTINGS
 
 
@@ -225,11 +182,11 @@ class CheckpointMatching:
 class Predictable(ABC):
     """Predicts inputs without labels.
 
-    Asked for in ``inference/evaluation.py``, ``inference/predictor.py`` and ``tasks/protocols.py`` (``predict_again``).
+    Asked for in ``inference/evaluation.py``, ``inference/predictor.py``, ``tasks/protocols.py``.
     """
 
     @abstractmethod
-    def predict_step(self, model: Any, batch: dict[str, Any]) -> list[Any]:
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Any]:
         """Predict each sample of a batch without using labels. Called without gradients, in evaluation mode.
 
         Args:
@@ -242,18 +199,14 @@ class Predictable(ABC):
 
     @abstractmethod
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        """Open inputs without labels for a prediction.
+        """Open inputs without labels for a prediction, in their order; called after ``load_meta``.
 
-        Called after ``load_meta``. Inputs that are missing or cannot be listed are in the result's ``unreadable``;
-        remarks are in its ``notices``.
+        Inputs that are missing or cannot be listed are in the result's ``unreadable``; remarks are in its ``notices``.
 
         Args:
             inputs: paths as the user wrote them, such as files, folders and archives; from Python also other inputs
                 that the task supports, such as images in memory.
             cache_folder: existing folder for indices and similar files, which are needed until the prediction ends.
-
-        Returns:
-            The inputs, in their order.
 
         Raises:
             UserError: the task cannot predict such inputs.
@@ -264,112 +217,68 @@ class Predictable(ABC):
         """Convert the prediction of one input to rows of the output tables, usually one.
 
         All rows of a task have the same names, and values that JSON and CSV can hold. The input's name is added in
-        front.
-
-        Args:
-            prediction: the result of ``predict_step`` for the input.
-
-        Raises:
-            BadSample: the outputs are not finite; the input is then listed as unreadable.
+        front. Raises BadSample: the outputs are not finite; the input is then listed as unreadable.
         """
 
     def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Build the writer of files other than the rows of ``predict``, also for an evaluation with SAVE_PREDICTIONS.
 
-        Called on each rank, and in the main process at the end. By default, nothing is written.
-
-        Args:
-            folder: folder for the files; it exists before the first ``write``.
-            dataset: the inputs of ``open_inputs``, or the evaluated samples.
+        Called on each rank, and in the main process at the end. By default, nothing is written. ``folder`` exists
+        before the first ``write``; ``dataset`` has the inputs of ``open_inputs``, or the evaluated samples.
         """
         return PredictionWriter()
 
 
 class EnsembleMember(NamedTuple):
-    """A model that predicts together with others.
-
-    Attributes:
-        task: the task of its weights, with their settings.
-        model: the model, in evaluation mode on the device.
-    """
+    """A model in evaluation mode on the device, and the task of its weights with their settings."""
 
     task: Any
-    model: Any
+    model: paddle.nn.Layer
 
 
 class Ensembling(Predictable):
-    """Predicts with several models.
-
-    Asked for in ``inference/ensemble.py``.
-    """
+    """Predicts with several models. Asked for in ``inference/ensemble.py``."""
 
     @abstractmethod
     def predict_mean(self, members: Iterable[EnsembleMember], batch: dict[str, Any]) -> list[Any]:
         """Predict as ``predict_step`` does, by the mean of the models' probabilities.
 
-        Args:
-            members: can be iterated several times; each model is on the device until the next one is asked for.
-            batch: see ``predict_step``.
+        ``members`` can be iterated several times; each model is on the device until the next one is asked for.
         """
 
 
 class AnnotationMatching(Predictable):
-    """Gives prediction files the ids of an annotation file.
-
-    Asked for in ``commands/predict.py``.
-    """
+    """Gives prediction files the ids of an annotation file. Asked for in ``commands/predict.py``."""
 
     @abstractmethod
     def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:
         """Read the ids of images and classes, matched by name, from a file of annotations, for ``prediction_writer``.
 
-        Called in the parent process, after ``open_inputs``.
-
-        Args:
-            annotations: path of the file.
-            samples: the inputs.
-
-        Returns:
-            Lines for the user.
-
-        Raises:
-            UserError: the file cannot be read or lacks ids.
+        Called in the parent process, after ``open_inputs``. Returns lines for the user. Raises UserError: the file
+        cannot be read or lacks ids.
         """
 
 
 class DatasetSaving(Predictable):
-    """Saves predictions as a data set for labelling tools.
-
-    Asked for in ``commands/predict.py``.
-    """
+    """Saves predictions as a data set for labelling tools. Asked for in ``commands/predict.py``."""
 
     @abstractmethod
     def save_predictions_as(self, layout: str) -> None:
-        """Let ``prediction_writer`` also write a data set of the predictions.
+        """Let ``prediction_writer`` also write a data set of the predictions: "coco", "yolo" or "voc".
 
         Called in the parent process, after ``open_inputs``.
-
-        Args:
-            layout: "coco", "yolo" or "voc".
         """
 
 
 class Exportable(ABC):
-    """Exports models.
-
-    Asked for in ``export/descriptions.py``.
-    """
+    """Exports models. Asked for in ``export/descriptions.py``."""
 
     #: the key that ``export -image_size`` sets: one number, or height and width
     image_size_key = "DATA.IMAGE_SIZE"
 
     @abstractmethod
     def export_parts(self) -> ExportParts:
-        """Describe an exported model. Called after ``load_meta``.
-
-        Raises:
-            UserError: the configured model cannot be exported.
-        """
+        """Describe an exported model; called after ``load_meta``. Raises a UserError if it cannot be exported."""
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
         """Return a trained model as a function from tensors to one or several tensors; by default, the model itself."""
@@ -389,8 +298,7 @@ class Reportable(ABC):
     The task's ``eval_step`` returns records if ``step.keeps_records``: one small picklable record per sample, in the
     batch's order; None for a sample without one. The records of a whole split are gathered on the main process and
     should stay below 50 MB: a few numbers for each image, or data of the scenes that will be shown.
-
-    Asked for in ``inference/evaluation.py`` and ``report/hook.py``.
+    Asked for in ``inference/evaluation.py``, ``report/hook.py``.
     """
 
     @abstractmethod
@@ -410,55 +318,34 @@ class Reportable(ABC):
 
 
 class Drawable(ABC):
-    """Draws samples.
-
-    Asked for in ``commands/inspect_data.py`` and ``compare/images.py``.
-    """
+    """Draws samples. Asked for in ``commands/inspect_data.py``, ``compare/images.py``."""
 
     @abstractmethod
     def visualize_batch(self, dataset: Any, batch: dict[str, Any], epoch: int) -> list[CaptionedImage]:
-        """Draw the model's input for each sample of a batch.
-
-        Args:
-            dataset: the training samples.
-            batch: the batch, from ``collate``.
-            epoch: the epoch it belongs to, from 1.
-        """
+        """Draw the model's input for each training sample of a batch from ``collate``, in ``epoch``, from 1."""
 
     @abstractmethod
     def visualize_eval_samples(self, dataset: Any, indices: Sequence[int]) -> list[CaptionedImage]:
-        """Draw samples as an evaluation prepares them.
-
-        Args:
-            dataset: samples of any split: read their files, not ``sample``, which may augment them.
-            indices: indices of the samples to draw.
-        """
+        """Draw samples of any split as an evaluation prepares them, not by ``sample``, which may augment them."""
 
     def image_legend(self) -> Sequence[tuple[str, Color]]:
         """Return what the colors in these images mean: names with red, green and blue. Called once data are open."""
         return ()
 
-    def summarize_samples(self, dataset: Any) -> Iterable[str]:
+    def summarize_samples(self, dataset: TransformedDataset) -> Iterable[str]:
         """Return lines about the content of training samples; may read many samples."""
         return ()
 
 
 class Checkable:
-    """Lets ``doctor`` check labels and first losses.
-
-    Asked for in ``debug/doctor_checks.py``.
-    """
+    """Lets ``doctor`` check labels and first losses. Asked for in ``debug/doctor_checks.py``."""
 
     def get_labels(self, dataset: Any) -> np.ndarray | None:
         """Return the class of each sample, int (samples,), if it is known without reading samples."""
         return None
 
     def labels_in(self, sample: Any) -> np.ndarray | None:
-        """Return the classes in a sample that was read.
-
-        Returns:
-            int of any shape, without ignored labels; None if labels are not classes.
-        """
+        """Return the classes in a sample, int of any shape, without ignored labels; None if labels are not classes."""
         return None
 
     def expected_losses(self) -> dict[str, float]:
@@ -480,18 +367,18 @@ def load_meta(task: Task, meta: CheckpointMeta) -> None:
         task.load_meta(meta)
 
 
-def describe_samples(task: Task, dataset: Any) -> str:
+def describe_samples(task: Task, dataset: TransformedDataset) -> str:
     """Describe the size of a split for the log: as the task does, or by the number of samples."""
     log = get_aspect(task, LogContributor)
     return (log and log.describe_samples(dataset)) or count_samples(task, dataset)
 
 
-def count_samples(task: Task, dataset: Any) -> str:
+def count_samples(task: Task, dataset: TransformedDataset) -> str:
     """Return the number of samples with their noun, such as "480 images"."""
     return f"{len(dataset):,} {task.traits.sample_name}"
 
 
-def predict_again(task: Task, dataset: Any, index: int, model: paddle.nn.Layer) -> Any:
+def predict_again(task: Task, dataset: TransformedDataset, index: int, model: paddle.nn.Layer) -> Any:
     """Read a sample again, without augmentation, and return its prediction, for figures; None if the task has none."""
     predicting = get_aspect(task, Predictable)
     if predicting is None:

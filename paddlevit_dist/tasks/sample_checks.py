@@ -4,6 +4,7 @@ They run in the loader process, so that a bad sample is reported when it is read
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,22 +15,14 @@ _DEEPEST = 8  # levels of nested lists and dictionaries that are checked
 
 
 class BadSample(UserError):
-    """A sample that was read but must not be used.
-
-    The message says why. The reader adds index, description and rank.
-    """
+    """A sample that was read but must not be used, and why; the reader adds index, description and rank."""
 
 
 def require_finite(value: Any, name: str = "", depth: int = 0) -> None:
     """Check that all floating-point numbers in a sample are finite.
 
-    Args:
-        value: numbers, arrays, and tuples, lists and dictionaries of them; other values are ignored.
-        name: name of the value, for the message.
-        depth: level of nesting.
-
-    Raises:
-        BadSample: names the first number that is NaN or infinite.
+    ``value`` are numbers, arrays, and tuples, lists and dictionaries of them; other values are ignored. Raises
+    BadSample: names the first number that is NaN or infinite.
     """
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "fc" and value.size and not _is_finite(value):
@@ -47,7 +40,7 @@ def require_finite(value: Any, name: str = "", depth: int = 0) -> None:
             require_finite(part, f"{name}.{key}" if name else str(key), depth + 1)
 
 
-def _parts(value: Any) -> Any:
+def _parts(value: Any) -> Iterable[tuple[object, Any]]:
     if isinstance(value, dict):
         return value.items()
     return zip(getattr(value, "_fields", None) or (f"part {number}" for number in range(len(value))), value)
@@ -61,11 +54,11 @@ def _is_finite(array: np.ndarray) -> bool:
         return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
-def require_label(label: Any, num_classes: int | None) -> None:
+def require_label(label: object, num_classes: int | None) -> None:
     """Check the class of a sample. Several numbers, the shares of all classes, must be finite.
 
     Args:
-        label: a whole number of any type, or an array of shares.
+        label: a whole number, or an array of shares.
         num_classes: number of classes; None: unknown, so that there is no upper limit.
 
     Raises:

@@ -20,19 +20,13 @@ FOLDER, SUBJECT = {"folder": r"(.+)/[^/]+"}, {"subject": r"(?:^|/)(sub-[A-Za-z0-
 
 
 class SampleGroups(NamedTuple):
-    """The group of each sample.
+    """The group of each sample."""
 
-    Attributes:
-        by: what a group is, such as "video".
-        names: name of each sample's group, texts (samples,).
-        source: file or dataset that defines the groups.
-    """
+    by: str  # what a group is, such as "video"
+    names: np.ndarray  # name of each sample's group, texts (samples,)
+    source: str  # file or dataset that defines the groups
 
-    by: str
-    names: np.ndarray
-    source: str
-
-    def select(self, rows: Any) -> "SampleGroups":
+    def select(self, rows: np.ndarray) -> "SampleGroups":
         """Return the groups of the samples ``rows`` (indices or a mask)."""
         return self._replace(names=self.names[rows])
 
@@ -108,13 +102,9 @@ def read_groups(
 def find_groups(offered: Mapping[str, str], names: Sequence[str]) -> tuple[str, list[str]] | None:
     """Find samples that must stay together when a dataset is split.
 
-    Args:
-        offered: see ``Dataset.groups_by``.
-        names: names of the samples.
-
     Returns:
-        The word of ``offered`` and each sample's group, which is its own name if it has none. None: by every word, no
-        two samples share a group, or all samples do.
+        The word of ``offered`` (``Dataset.groups_by``) and each sample's group, which is its own name if it has none.
+        None: by every word, no two samples share a group, or all samples do.
     """
     for word, pattern in offered.items():
         group_of = {name: group for name in names if (group := _find_group(pattern, name))}

@@ -13,11 +13,7 @@ class SampleNames:
     """The samples of a dataset by name; names match as paths with equal ends, or without the file's suffix.
 
     The first name that is looked up decides how much of a path counts: as many of the last folders as both sides have.
-
-    Args:
-        names: names of the samples.
-        source: dataset of the samples, for messages.
-        kind: singular noun for a sample.
+    ``source`` is the dataset for messages, ``kind`` a singular noun for a sample.
     """
 
     def __init__(self, names: Sequence[str], source: str, kind: str = "image") -> None:
@@ -27,23 +23,13 @@ class SampleNames:
         self._rows: dict[str, int] = {}
 
     def find_row(self, name: str) -> int | None:
-        """Return the index of the sample with this name, or None.
-
-        Raises:
-            UserError: several samples match.
-        """
+        """Return the index of the sample with this name, or None; raises UserError if several samples match."""
         if self._depth is None:
             self.choose_depth([name])
         return self._rows.get(_end(_plain(name), self._depth or 0))
 
     def choose_depth(self, result_names: Iterable[str]) -> bool:
-        """Choose how many folders of a path count, so that one of these names matches a sample.
-
-        Args:
-            result_names: names in the results.
-
-        Returns:
-            Whether a name matches.
+        """Choose how many folders of a path count, so that a name in the results matches a sample; False: none does.
 
         Raises:
             UserError: several samples then have the same name.

@@ -45,13 +45,7 @@ class ScoreKind(ABC):
         """
 
     def is_valid(self, arrays: Arrays, samples: int, classes: int) -> bool:
-        """Return whether arrays have the right shapes and values, before anything is computed from them.
-
-        Args:
-            arrays: of a file.
-            samples: number of samples.
-            classes: number of classes.
-        """
+        """Return whether arrays of a file have the right shapes and values, before anything is computed from them."""
         return True
 
     def truth(self, arrays: Arrays) -> np.ndarray | None:
@@ -99,16 +93,10 @@ def are_below(numbers: np.ndarray, limit: int) -> bool:
 def count_class_samples(
     kind: str, arrays: Arrays, classes: Sequence[str], groups: np.ndarray | None = None
 ) -> dict[str, int]:
-    """Count the samples in which each class, or landmark, occurs.
+    """Count the samples in which each class, or landmark, occurs, by class.
 
-    Args:
-        kind: kind of the table, see ``SampleTable``.
-        arrays: arrays of the table by name.
-        classes: names of the classes.
-        groups: name of each sample's group; if given, groups are counted instead of samples.
-
-    Returns:
-        Counts by class; empty if the kind is not registered, has no scores of classes, or no ground truth.
+    Empty if the ``kind`` of the table is not registered, has no scores of classes, or no ground truth. If the name of
+    each sample's group is given, ``groups`` are counted instead of samples.
     """
     score_kind = find_score_kind(kind)
     true = score_kind.truth(arrays) if score_kind is not None and score_kind.class_score else None

@@ -47,34 +47,22 @@ class LossTerm(NamedTuple):
 
     Do not divide it. The engine divides a term with a normalizer of its name by that number over all ranks and
     micro-batches, and any other by its own ``count`` on each rank (``engine.step.compute_loss``).
-
-    Attributes:
-        sum: scalar float tensor, the sum over the micro-batch.
-        count: divisor of the mean; a number, or a tensor if it is known only after the forward pass.
-        weight: weight of the mean in the loss; 0 for a quantity that is only reported.
     """
 
-    sum: paddle.Tensor
+    sum: paddle.Tensor  # scalar float
+    # divisor of the mean; a tensor if it is known only after the forward pass
     count: Number  # type: ignore[assignment]  # hides tuple.count, which is not used
-    weight: float = 1.0
+    weight: float = 1.0  # of the mean in the loss; 0 for a quantity that is only reported
 
 
 class StepPosition(NamedTuple):
-    """The position of a micro-batch in the training run.
+    """The position of a micro-batch in the training run."""
 
-    Attributes:
-        epoch: from 1.
-        update: number of the optimizer step, from 0, over the whole run.
-        total_updates: optimizer steps of the whole run.
-        micro: number of the micro-batch within the step, from 0.
-        epochs_left: epochs after this one; None: unknown.
-    """
-
-    epoch: int
-    update: int
-    total_updates: int
-    micro: int = 0
-    epochs_left: int | None = None
+    epoch: int  # from 1
+    update: int  # number of the optimizer step, from 0, over the whole run
+    total_updates: int  # of the whole run
+    micro: int = 0  # number of the micro-batch within the step, from 0
+    epochs_left: int | None = None  # epochs after this one; None: unknown
 
 
 class EvaluationStep(NamedTuple):

@@ -19,21 +19,14 @@ class Task:
 
     A task implements ``build_dataset``, ``collate``, ``build_model``, ``train_step``, ``build_metrics`` and
     ``eval_step``, and sets ``best_metric``. It sets ``normalizers_per_sample`` of its ``traits``, or implements
-    ``loss_normalizers`` and sets ``normalizer_names``.
-
-    What one feature asks in addition, such as a prediction or an export, are aspects of the task (``aspects``): classes
-    with the methods of a protocol (``protocols``), next to the task's.
+    ``loss_normalizers`` and sets ``normalizer_names``. What one feature asks in addition, such as a prediction or an
+    export, are aspects of the task (``aspects``): classes with the methods of a protocol (``protocols``), next to the
+    task's.
 
     A task is built in the parent process from the frozen configuration. There, ``build_dataset`` is called for each
     split and may store values that it derives from the data. Then the task is pickled to the workers, so it must be
     small. Each worker calls ``build_model`` once, then the steps. Its loader processes, which are forked from it, call
     ``collate`` and ``loss_normalizers``.
-
-    Args:
-        config: the frozen configuration.
-
-    Attributes:
-        config: the frozen configuration.
     """
 
     #: log lines about the task itself; datasets have their own
@@ -65,10 +58,7 @@ class Task:
         raise NotImplementedError
 
     def collate(self, samples: Sequence[Any]) -> dict[str, Any]:
-        """Combine samples into a batch. Runs in the loader process.
-
-        Args:
-            samples: samples as ``TransformedDataset.sample`` returned them.
+        """Combine samples of ``TransformedDataset.sample`` into a batch. Runs in the loader process.
 
         Returns:
             Numpy arrays by name, usually with the batch as first axis.
@@ -78,20 +68,14 @@ class Task:
     # ---- model -------------------------------------------------------------------------------------------------
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
-        """Build the model with its initial weights, equal on every rank.
+        """Build the model, usually a ``Model``, with its initial weights, equal on every rank.
 
-        Args:
-            num_classes: number of classes if no data are open, as for an export; None: it follows from the data.
-
-        Returns:
-            A Paddle layer, usually a ``Model``.
-
-        Raises:
-            UserError: the configuration does not describe a model.
+        If no data are open, as for an export, ``num_classes`` is given; otherwise it follows from the data. Raises
+        UserError: the configuration does not describe a model.
         """
         raise NotImplementedError
 
-    def signature(self, dataset: Any = None) -> dict[str, Any]:
+    def signature(self, dataset: TransformedDataset | None = None) -> dict[str, Any]:
         """Return what a checkpoint remembers of the preprocessing or of the samples of a split, as plain YAML values.
 
         Each checkpoint stores both in ``about.yaml``. Preprocessing settings are those that the weights depend on, such
@@ -112,12 +96,9 @@ class Task:
     # ---- training ------------------------------------------------------------------------------------------------
 
     def loss_normalizers(self, batch: dict[str, Any]) -> Mapping[str, int | float]:
-        """Return the normalizers of loss terms that are known before the forward pass, for one batch.
+        """Return the normalizers of loss terms that are known before the forward pass, for one batch of ``collate``.
 
         Runs in the loader process. Not called if the traits have ``normalizers_per_sample``.
-
-        Args:
-            batch: the batch, from ``collate``.
 
         Returns:
             Numbers by term name, which may be fractions (class weights), with the names in the traits'
@@ -128,7 +109,7 @@ class Task:
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
-        """Compute the loss terms of one micro-batch.
+        """Compute the loss terms of one micro-batch by name, the same names for every batch.
 
         It must call ``model(...)`` itself, or gradients are not synchronized. On a GPU, it may be called again with the
         same ``step``; any counter of the task must count such a step once.
@@ -137,9 +118,6 @@ class Task:
             model: the data-parallel model.
             batch: tensors on the device by name, from ``collate``.
             step: position of the micro-batch in the run.
-
-        Returns:
-            Loss terms by name, the same names for every batch.
         """
         raise NotImplementedError
 
@@ -164,7 +142,7 @@ class Task:
 
         Returns:
             None; or, if ``step.keeps_records``, a function that returns the records of this batch, see
-            ``protocols.Reportable``. The engine calls it on this rank after all batches. Until then it must hold little
-            memory. It may wait for the device, which this method should not.
+            ``protocols.Reportable``. The engine calls it on this rank after all batches. Until then it must hold
+            little memory. It may wait for the device, which this method should not.
         """
         raise NotImplementedError

@@ -24,11 +24,7 @@ def make_task(config: RunSettings) -> Task:
 
 
 def require_asked_aspects(cls: type) -> None:
-    """Check that the aspects of a task's class are asked for, and that it defines no method which is never called.
-
-    Raises:
-        UserError: a name in ``aspects`` is misspelled, or a class overrides a method of an aspect of its parent.
-    """
+    """Check that a task's aspects are asked for, and that it has no method that is never called; raises UserError."""
     known = {name: value for name, value in vars(protocols).items() if isinstance(value, type)}
     for owner in cls.__mro__:
         for name in vars(owner).get("aspects", {}):

@@ -51,11 +51,7 @@ class VolumeDataset(Dataset):
         return cls(config.DATA.DATA_PATH, split, cache_folder, options)
 
     def read(self, index: int) -> tuple[DecodedVolume, np.ndarray]:
-        """Read a volume and the voxel positions of its landmarks.
-
-        Returns:
-            Voxels with geometry; float64 (landmarks, 3), voxel positions z, y, x, NaN where missing.
-        """
+        """Return a volume with geometry, and its landmarks' voxels z, y, x, float64 (landmarks, 3), NaN if missing."""
         decoded = self.volume(index)
         return decoded, self.points(index, decoded.geometry)
 
@@ -73,14 +69,7 @@ class VolumeDataset(Dataset):
         return [self.volume(index).array]
 
     def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
-        """Return the voxel positions of the landmarks, (landmarks, 3).
-
-        Args:
-            geometry: geometry of the array that positions are indices of.
-
-        Returns:
-            Positions in the order z, y, x; NaN where missing.
-        """
+        """Return voxels z, y, x of the landmarks, (landmarks, 3), in an array of ``geometry``; NaN if missing."""
         raise NotImplementedError
 
     def world(self, index: int) -> np.ndarray:

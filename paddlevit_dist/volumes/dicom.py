@@ -5,6 +5,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,17 +23,11 @@ _UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # some headers round to 0.1 mm; a missi
 
 
 class DicomSeries(NamedTuple):
-    """A DICOM series whose headers are read.
+    """A DICOM series whose headers are read."""
 
-    Attributes:
-        shape: (depth, height, width).
-        affine: (4, 4), from voxels x, y, z to LPS millimeters.
-        load: reads the voxels.
-    """
-
-    shape: tuple[int, int, int]
-    affine: np.ndarray
-    load: Callable[[], np.ndarray]
+    shape: tuple[int, int, int]  # (depth, height, width)
+    affine: np.ndarray  # (4, 4), from voxels x, y, z to LPS millimeters
+    load: Callable[[], np.ndarray]  # reads the voxels
 
 
 class _DicomSlice(NamedTuple):
@@ -61,15 +56,11 @@ def contains_dicom(folder: str) -> bool:
     return any(_has_preamble(file) for file in list_regular_files(folder))
 
 
-def open_series(folder: str, itk: Any) -> DicomSeries:
-    """Sort the slices of a folder by position.
+def open_series(folder: str, itk: ModuleType) -> DicomSeries:
+    """Sort the slices of a folder by position, with the module SimpleITK.
 
-    Args:
-        itk: the module SimpleITK.
-
-    Raises:
-        UserError: no slices, a damaged slice, or several series; slices that differ in size or direction, coincide, are
-            missing, or are not evenly spaced.
+    UserError for no slices, a damaged slice, or several series; for slices that differ in size or direction, coincide,
+    are missing, or are not evenly spaced.
     """
     slices = [
         header for header in (_read_slice(file, itk) for file in list_regular_files(folder)) if header is not None
@@ -95,7 +86,7 @@ def open_series(folder: str, itk: Any) -> DicomSeries:
     return DicomSeries((len(slices), rows, columns), affine, lambda: _load([item.file for item in slices], itk))
 
 
-def _read_slice(file: str, itk: Any) -> _DicomSlice | None:
+def _read_slice(file: str, itk: ModuleType) -> _DicomSlice | None:
     """Read the header of a slice; return None if the file is not a DICOM file, such as a text note."""
     is_dicom = _has_preamble(file) or file.lower().endswith(_SUFFIXES)
     if os.path.basename(file).upper() == _INDEX:
@@ -209,7 +200,7 @@ def _even_step(folder: str, slices: list[_DicomSlice], normal: np.ndarray) -> np
     return step
 
 
-def _load(files: list[str], itk: Any) -> np.ndarray:
+def _load(files: list[str], itk: ModuleType) -> np.ndarray:
     """Read the voxels (depth, height, width); each file is read separately, with its own slope and intercept."""
     arrays = []
     for file in files:
@@ -237,11 +228,7 @@ _Content = bytes | mmap.mmap
 
 
 def find_wrong_length(file: str) -> str | None:
-    """Describe the first element whose length cannot be right; return None if all lengths can.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Describe the first element whose length cannot be right, else None; OSError if the file cannot be read."""
     with open(file, "rb") as stream:
         try:
             content: _Content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
@@ -265,11 +252,7 @@ def find_wrong_length(file: str) -> str | None:
 def _walk(
     content: _Content, position: int, order: str, is_explicit: bool, only_group: int | None = None
 ) -> tuple[int, bytes]:
-    """Iterate over all elements, including elements inside sequences.
-
-    Returns:
-        Position after the elements of ``only_group``, and the transfer syntax found among them.
-    """
+    """Return the end of all elements, nested too, or of ``only_group``, and the transfer syntax found among them."""
     end, syntax, in_fragments = len(content), b"", False
     while position + 8 <= end:
         group, element = struct.unpack_from(order + "HH", content, position)

@@ -1,10 +1,8 @@
-"""World positions of an array's voxels.
+"""World positions of an array's voxels. Files store coordinates in the order x, y, z; arrays are indexed z, y, x.
 
-Files store coordinates in the order x, y, z; arrays are indexed z, y, x. In this module every point and every triple is
-in array order (z, y, x); only readers and writers reverse it.
-
-World coordinates are always millimeters to the right, anterior and superior (RAS). LPS files are converted when they
-are read, and output for them is converted when it is written.
+In this module every point and every triple is in array order (z, y, x); only readers and writers reverse it. World
+coordinates are always millimeters to the right, anterior and superior (RAS). LPS files are converted when they are
+read, and output for them is converted when it is written.
 """
 
 import math
@@ -19,15 +17,10 @@ _LPS_FROM_RAS = np.array([-1.0, -1.0, 1.0])  # its own inverse
 
 
 class VolumeGeometry(NamedTuple):
-    """Shape of an array and its position in the world.
+    """Shape of an array and its position in the world."""
 
-    Attributes:
-        shape: (depth, height, width).
-        affine: float64 (4, 4), from voxel indices (x, y, z, 1) to millimeters (x, y, z, 1) of the world.
-    """
-
-    shape: tuple[int, int, int]
-    affine: np.ndarray
+    shape: tuple[int, int, int]  # (depth, height, width)
+    affine: np.ndarray  # float64 (4, 4), from voxel indices (x, y, z, 1) to millimeters (x, y, z, 1) of the world
 
     @property
     def spacing(self) -> np.ndarray:
@@ -59,11 +52,7 @@ class VolumeGeometry(NamedTuple):
 
 
 def check_geometry(shape: tuple[int, ...], affine: np.ndarray, file: str) -> VolumeGeometry:
-    """Return a validated geometry.
-
-    Raises:
-        UserError: the array is not three-dimensional, or the affine cannot be inverted.
-    """
+    """Return a validated geometry; UserError if it is not three-dimensional, or the affine cannot be inverted."""
     shape = drop_leading_axes(shape)
     if len(shape) != 3:
         raise UserError(
@@ -89,14 +78,9 @@ def drop_leading_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def to_canonical(array: np.ndarray, affine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Reorient an array so that its axes align as closely as possible with the world's, without resampling.
+    """Return a view of an array (depth, height, width) with axes aligned as closely as possible with the world's.
 
-    Args:
-        array: (depth, height, width).
-        affine: (4, 4), see ``VolumeGeometry``.
-
-    Returns:
-        A view of the array, and its affine: each voxel keeps its world position.
+    Its affine (4, 4) is returned too: each voxel keeps its world position.
     """
     order, signs = nearest_axes(affine)
     turned = array.transpose([2 - axis for axis in order[::-1]])
@@ -123,11 +107,10 @@ def nearest_axes(affine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def turned_spacing(geometry: VolumeGeometry) -> np.ndarray:
-    """Return the steps along depth, height and width after the axes are reordered to the world's.
+    """Return steps along depth, height and width after axes are reordered to the world's: float64 (3, 3).
 
-    Returns:
-        float64 (3, 3), one row of world millimeters (x, y, z) per axis. Lengths alone give neither volumes nor
-        distances if axes are not at right angles, for example with a tilted gantry.
+    Each row is world millimeters x, y, z. Lengths alone give neither volumes nor distances if axes are not at right
+    angles, for example with a tilted gantry.
     """
     order, signs = nearest_axes(geometry.affine)
     return (geometry.affine[:3, :3][:, order] * signs).T[::-1]
@@ -144,11 +127,7 @@ def voxel_ml(steps: np.ndarray) -> float:
 
 
 def convert(points: np.ndarray, convention: str) -> np.ndarray:
-    """Convert millimeters (..., 3) in the order x, y, z from the world to a convention, or back.
-
-    Args:
-        convention: "ras" (right-anterior-superior), in which nothing changes, or "lps" (left-posterior-superior).
-    """
+    """Convert millimeters (..., 3), x, y, z, from the world to "lps" or back; "ras" changes nothing."""
     return points if convention == "ras" else points * _LPS_FROM_RAS + 0.0  # no negative zeros
 
 
@@ -179,19 +158,12 @@ def resample(
 
     The center of the first voxel stays fixed. The last voxel may be up to half a new voxel outside the old array and
     then repeats its border. If voxels become k times as long, a Gaussian is applied first against aliasing. Its
-    deviation of sqrt(k^2 - 1) / (2 sqrt(2 ln 2)) old voxels widens a point spread of one voxel to k voxels.
+    deviation of sqrt(k^2 - 1) / (2 sqrt(2 ln 2)) old voxels widens a point spread of one voxel to k voxels. The array
+    is (depth, height, width), ``affine`` (4, 4), ``spacing`` in millimeters; the result is float32, or labels of their
+    dtype, and its affine.
 
     Source: M. J. Cardoso et al., 2015, "Scale Factor Point Spread Function Matching: Beyond Aliasing in Image
     Resampling", MICCAI, for the deviation.
-
-    Args:
-        array: (depth, height, width).
-        affine: (4, 4) of ``array``.
-        spacing: target millimeters, (depth, height, width).
-        are_labels: whether values are classes, which are not averaged.
-
-    Returns:
-        float32 array, or labels of their dtype, and its affine.
     """
     old = VolumeGeometry(array.shape, affine).spacing
     result = array if are_labels else np.asarray(array, dtype=np.float32)
@@ -219,15 +191,10 @@ def resample(
 
 
 def interpolation_weights(length: int, count: int, step: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return indices and weights for linear interpolation at 0, step, 2 step and so on along an axis.
+    """Return indices and weights for linear interpolation at ``count`` positions 0, step, 2 step ... along an axis.
 
-    Args:
-        length: voxels of the axis; positions beyond its end are moved to the end.
-        count: positions.
-        step: distance of the positions in voxels.
-
-    Returns:
-        Index of the lower voxel, int64 (count,), at most ``length`` - 2; weight of the next voxel, float32 (count,).
+    The index of the lower voxel, int64 (count,), is at most ``length`` - 2; the weight is of the next voxel, float32
+    (count,). Positions beyond the end of the axis are moved to it.
     """
     places = np.minimum(np.arange(count) * step, length - 1)
     lower = np.minimum(places.astype(np.int64), max(length - 2, 0))
@@ -276,13 +243,9 @@ PACKED, PLAIN = 1032, 1  # bytes of voxels per byte of a file: deflated (bound o
 
 
 def check_voxels(file: str, shape: Sequence[int], max_voxels: int, why: str = "") -> None:
-    """Check that every axis has voxels and that the total is not above the limit.
+    """Check that every axis has voxels and that their number is not above the limit; UserError with shape and key.
 
-    Args:
-        why: reason for the shape, part of the message.
-
-    Raises:
-        UserError: with the file, its shape and the key that sets the limit.
+    ``why`` is the reason for the shape.
     """
     shown = " x ".join(f"{length:,}" for length in shape)
     if any(length < 1 for length in shape):
@@ -295,15 +258,9 @@ def check_voxels(file: str, shape: Sequence[int], max_voxels: int, why: str = ""
 
 
 def check_fits(file: str, announced: int, available: int, gain: int) -> None:
-    """Check that a header does not announce more bytes of voxels than the files can contain.
+    """Check that a header announces no more bytes of voxels than the available ones can contain, ``gain`` for each.
 
-    Args:
-        announced: bytes of the voxels in memory, according to the header.
-        available: bytes of the files.
-        gain: bytes of voxels that one byte of a file can contain at most.
-
-    Raises:
-        UserError: with the file and both numbers.
+    UserError has the file and both numbers.
     """
     if announced > gain * available:
         raise UserError(
@@ -313,25 +270,14 @@ def check_fits(file: str, announced: int, available: int, gain: int) -> None:
 
 
 def require_spacing(spacing: np.ndarray | None) -> np.ndarray:
-    """Return ``spacing``.
-
-    Raises:
-        ValueError: it is None, since neither a dataset nor trained weights are open.
-    """
+    """Return ``spacing``; ValueError if it is None, since neither a dataset nor trained weights are open."""
     if spacing is None:
         raise ValueError("the voxel spacing is not known: open a dataset, or load metadata of trained weights")
     return spacing
 
 
 def require_same_spacing(dataset: str, other_spacing: np.ndarray | None, spacing: np.ndarray) -> None:
-    """Check that two splits have the same spacing, (depth, height, width).
-
-    Args:
-        other_spacing: spacing of the split that was opened first; None if there was none.
-
-    Raises:
-        UserError: with both spacings.
-    """
+    """Check that two splits have the same spacing, if another was opened first; UserError with both."""
     if other_spacing is not None and not np.allclose(other_spacing, spacing, rtol=1e-3):
         raise UserError(
             f"dataset {dataset}: the voxel spacings of train and val differ ({other_spacing.tolist()} and "
@@ -340,8 +286,5 @@ def require_same_spacing(dataset: str, other_spacing: np.ndarray | None, spacing
 
 
 def round_spacing(length: float) -> float:
-    """Round to three digits, so that formats with different last digits agree.
-
-    Typical spacings end in 5 and are rounded up.
-    """
+    """Round to three digits, .5 up as usual spacings end in 5, so that formats with different last digits agree."""
     return float(f"{length * (1 + 1e-6):.3g}")

@@ -29,7 +29,7 @@ def orthogonal_slices(
     """Render axial, coronal and sagittal slices side by side, in true proportions, anterior or superior up.
 
     Landmarks are projected onto each slice: crosses within two voxels of it, small dots otherwise. Predictions are red,
-    ground truth is green.
+    ground truth is green. The result is uint8 (height, width, 3).
 
     Args:
         volume: (depth, height, width), shown from 0 (black) to 1 (white).
@@ -37,14 +37,10 @@ def orthogonal_slices(
         predicted: voxel positions (landmarks, 3), or None; NaN positions are skipped.
         true: ground truth, voxel positions (landmarks, 3), or None.
         center: the voxel that all three slices contain; None for the median of the landmarks.
-        shows_sides: whether to write the patient's sides at the edges (left, right, anterior, posterior, superior,
-            inferior).
+        shows_sides: whether to write the patient's sides (left, right, anterior ...) at the edges.
         names: of the landmarks; each mark gets its number in a list to the right of the slices.
         classes: classes of the voxels, uint8 of the volume's shape, and color with opacity of each class, float32 (256,
             4), 0 to 255 and 0 to 1; None: none are shown.
-
-    Returns:
-        uint8 (height, width, 3).
     """
     if center is None:
         center = _middle(volume.shape, true if predicted is None else predicted)

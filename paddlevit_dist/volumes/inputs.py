@@ -25,10 +25,7 @@ _SAME_SPACING = 5e-3  # relative: weights record their spacing with three digits
 def read_at_spacing(
     file: str, within: str, geometry: VolumeGeometry, spacing: np.ndarray, max_voxels: int, channels: Sequence[str]
 ) -> DecodedVolume:
-    """Read a volume and resample it to the spacing (depth, height, width) of the weights if it differs.
-
-    See ``read_decoded`` for ``within`` and ``channels``.
-    """
+    """Read a volume, see ``read_decoded``, and resample it to the weights' spacing, mm (depth, height, width)."""
     has_same_spacing = np.allclose(step_lengths(turned_spacing(geometry)), spacing, rtol=_SAME_SPACING)
     return read_decoded(file, None if has_same_spacing else spacing.tolist(), max_voxels, within, channels)
 
@@ -56,24 +53,12 @@ def _find_in_folder(folder: str) -> Iterator[str]:
 
 
 class ReadableVolumes:
-    """Volumes whose headers can be read and whose channels have the same geometry.
-
-    Args:
-        volumes: name and files of each volume.
-        max_voxels: limit for each volume.
-
-    Attributes:
-        stems: file names of the predictions, without suffix.
-        files: files of each volume.
-        headers: header of the first file of each volume.
-        unreadable: first file of each other volume, with the reason.
-        notices: lines for the log.
-    """
+    """Volumes, name and files of each, whose headers can be read and whose channels have the same geometry."""
 
     def __init__(self, volumes: Iterable[tuple[str, Sequence[str]]], max_voxels: int) -> None:
         self.files: list[Sequence[str]] = []
-        self.headers: list[VolumeHeader] = []
-        self.unreadable: list[tuple[str, str]] = []
+        self.headers: list[VolumeHeader] = []  # of the first file of each
+        self.unreadable: list[tuple[str, str]] = []  # first file of each other volume, with the reason
         all_headers: dict[str, VolumeHeader] = {}
         names = []
         for name, files in tqdm(volumes, desc="reading headers", unit="volume", disable=None, leave=False):
@@ -89,12 +74,9 @@ class ReadableVolumes:
 
 
 class InputVolumes(VolumeDataset):
-    """Volumes without landmarks, each decoded when it is read.
+    """Volumes without landmarks, each decoded when it is read, to ``spacing``, millimeters (depth, height, width).
 
-    Args:
-        names: of the landmarks.
-        spacing: target millimeters (depth, height, width).
-        coordinate_system: VOLUMES.COORDINATE_SYSTEM: "file", or the convention of all predictions.
+    ``coordinate_system`` is VOLUMES.COORDINATE_SYSTEM: "file", or the convention of all predictions.
     """
 
     labeled = False
@@ -139,12 +121,7 @@ class InputVolumes(VolumeDataset):
 
 
 class VolumeInputs(InputSamples):
-    """Whole volumes for prediction, with the same intensities as in evaluation.
-
-    Args:
-        samples: samples of a dataset with ``files`` of each volume and ``unreadable``.
-        unreadable: paths without volumes, with reasons.
-    """
+    """Whole volumes for prediction, with intensities as in evaluation, and paths without volumes, with reasons."""
 
     labeled = False
 

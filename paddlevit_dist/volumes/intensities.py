@@ -45,13 +45,9 @@ class IntensityConfig(NamedTuple):
 
     @classmethod
     def from_config(cls, volumes: VolumeSection, channels: int, within: str | None = VOLUME) -> "IntensityConfig":
-        """Create the scaling of ``channels`` channels from the section VOLUMES of a configuration.
+        """Create the scaling of channels from the section VOLUMES; UserError if its keys contradict one another.
 
-        Args:
-            within: region of "z_score", see ``nonzero``.
-
-        Raises:
-            UserError: the keys contradict one another.
+        ``within`` is the region of "z_score", see ``nonzero``.
         """
         kinds, window, mean_std = list(volumes.NORMALIZE), volumes.INTENSITY_WINDOW, volumes.INTENSITY_MEAN_STD
         if len(kinds) not in (1, channels):

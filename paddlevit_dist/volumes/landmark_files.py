@@ -22,24 +22,16 @@ Positions = dict[str, np.ndarray | None]  # name -> float64 (3,) in the order x,
 
 
 class FileLandmarks(NamedTuple):
-    """Landmarks of a file.
+    """Landmarks of a file."""
 
-    Attributes:
-        positions: positions in ``space``.
-        space: "ras" or "ijk" (voxel indices) if the file specifies it; LPS files are converted. None for CSV and JSON,
-            which use their volume's convention; "unknown" for a Slicer file that should specify it but does not.
-    """
-
-    positions: Positions
+    positions: Positions  # positions in ``space``
+    # "ras" or "ijk" (voxel indices) if the file specifies it; LPS files are converted. None for CSV and JSON, which use
+    # their volume's convention; "unknown" for a Slicer file that should specify it but does not.
     space: str | None
 
 
 def find(folder: str, case: str) -> str:
-    """Find the landmark file of a volume.
-
-    Raises:
-        UserError: there is none, or several.
-    """
+    """Find the landmark file of a volume; UserError if there is none, or several."""
     paths = find_landmark_files(folder, case)
     if len(paths) != 1:
         state = f"{len(paths)} landmark files ({', '.join(map(os.path.basename, paths))})"
@@ -76,9 +68,7 @@ def read(file: str) -> FileLandmarks:
     """Read the landmarks of a file.
 
     A landmark is missing if it has no row, empty or NaN coordinates, null in JSON, or is not placed in Slicer.
-
-    Raises:
-        UserError: the file is damaged, a name is repeated, a coordinate is not a number, or no landmark has a position.
+    UserError if the file is damaged, a name is repeated, a coordinate is not a number, or no landmark has a position.
     """
     text = read_landmark_text(file)
     try:
@@ -102,11 +92,7 @@ def read(file: str) -> FileLandmarks:
 
 
 def read_landmark_text(file: str) -> str:
-    """Read the text of a file.
-
-    Raises:
-        UserError: the file cannot be read or is not UTF-8.
-    """
+    """Read the text of a file; UserError if it cannot be read or is not UTF-8."""
     try:
         text = read_text(file, "utf-8-sig")
     except OSError as error:
@@ -168,7 +154,7 @@ def _csv_rows(file: str, text: str) -> list[LandmarkRow]:
     return rows
 
 
-def _json_rows(file: str, stored: Any) -> list[LandmarkRow]:
+def _json_rows(file: str, stored: object) -> list[LandmarkRow]:
     if isinstance(stored, dict) and isinstance(stored.get("landmarks"), (dict, list)):
         stored = stored["landmarks"]
     if isinstance(stored, dict):
@@ -180,12 +166,8 @@ def _json_rows(file: str, stored: Any) -> list[LandmarkRow]:
     raise UserError(f"{file}: expected {_JSON_FORM}")
 
 
-def parse_position(where: str, name: str, values: Any) -> np.ndarray | None:
-    """Convert three values to float64 (3,); return None if one is empty or not a number.
-
-    Raises:
-        UserError: the values are anything else.
-    """
+def parse_position(where: str, name: str, values: object) -> np.ndarray | None:
+    """Convert three values to float64 (3,), None if one is empty or not a number; else UserError."""
     if not isinstance(values, (list, tuple)) or len(values) != 3:
         raise UserError(
             f"{where}: landmark '{name}' is {reprlib.repr(values)}, expected three numbers x, y, z, or null"

@@ -1,11 +1,10 @@
 """Region of a volume that is not zero, if the surroundings of a head or body were set to 0.
 
-nnU-Net crops volumes to the box around all voxels that are not zero in any channel. If the median share of the boxes in
-the training volumes is below 75 %, z_score uses the nonzero voxels with holes filled, before resampling, and all other
-voxels become 0.
-
-Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, and its ``cropping.py``, ``fingerprint_extractor.py``,
-``default_experiment_planner.py`` and ``default_normalization_schemes.py``.
+The original, nnU-Net, crops volumes to the box around all voxels that are not zero in any channel. If the median share
+of the boxes in the training volumes is below 75 %, z_score uses the nonzero voxels with holes filled, before
+resampling, and all other voxels become 0. Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, and its
+``cropping.py``, ``fingerprint_extractor.py``, ``default_experiment_planner.py`` and
+``default_normalization_schemes.py``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,10 +26,7 @@ _MOST_VOLUMES = 50  # read before training begins
 
 
 def nonzero_mask(channels: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the voxels that are not zero in any channel, holes filled: bool (depth, height, width).
-
-    All voxels are True if every voxel is 0.
-    """
+    """Return voxels that are not 0 in any channel, holes filled, bool (depth, height, width); all if all are 0."""
     mask = np.zeros(channels[0].shape, np.bool_)
     for channel in channels:
         mask |= np.asarray(channel) != 0
@@ -70,12 +66,8 @@ def compute_box_shares(dataset: Any) -> list[float]:
 def set_region(task: Any, dataset: Any, kinds: Sequence[str], is_training: bool) -> list[str]:
     """Set the region of z_score for a task and its dataset, and return lines for the log.
 
-    The region is taken from ``task.within`` or the checkpoint that the run resumes or evaluates; otherwise the dataset
-    decides it.
-
-    Args:
-        dataset: with ``stored(index)`` and, if it supports regions, ``within``.
-        kinds: values of VOLUMES.NORMALIZE, one for each channel.
+    The region is taken from ``task.within`` or the checkpoint that the run resumes or evaluates; otherwise the dataset,
+    if it supports regions, decides it. ``kinds`` are values of VOLUMES.NORMALIZE, one for each channel.
     """
     if "z_score" not in kinds or dataset.within is None:
         task.within = VOLUME

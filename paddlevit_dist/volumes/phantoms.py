@@ -29,19 +29,12 @@ _ORGANS_BY_INTENSITY = {_AIR: 0, _FAT: 1, _TISSUE: 1, _BONE: 2, _BRAIN: 3, _EYE:
 
 
 class _PhantomPart(NamedTuple):
-    """An ellipsoid in the head's frame (right, front, up).
+    """An ellipsoid in the head's frame (right, front, up)."""
 
-    Attributes:
-        center: millimeters (x, y, z).
-        radii: millimeters (x, y, z).
-        intensity: Hounsfield units.
-        organ: class of its voxels; None: determined by the intensity.
-    """
-
-    center: tuple[float, float, float]
-    radii: tuple[float, float, float]
-    intensity: float
-    organ: int | None = None
+    center: tuple[float, float, float]  # millimeters (x, y, z)
+    radii: tuple[float, float, float]  # millimeters (x, y, z)
+    intensity: float  # Hounsfield units
+    organ: int | None = None  # class of its voxels; None: determined by the intensity
 
 
 class PhantomVolume(NamedTuple):
@@ -59,30 +52,21 @@ class PhantomVolume(NamedTuple):
 
 
 class PhantomHead(NamedTuple):
-    """Random parameters of a phantom.
-
-    Attributes:
-        pose: float64 (3, 3), from the head's frame to the volume's, about its middle.
-        shift: (3,), millimeters.
-        noise: float64 of the volume's shape, HU.
-        world: landmarks as in ``PhantomVolume``.
-    """
+    """Random parameters of a phantom."""
 
     parts: list[_PhantomPart]
-    pose: np.ndarray
-    shift: np.ndarray
+    pose: np.ndarray  # float64 (3, 3), from the head's frame to the volume's, about its middle
+    shift: np.ndarray  # (3,), millimeters
     geometry: VolumeGeometry
     middle: np.ndarray
-    noise: np.ndarray
-    world: np.ndarray
+    noise: np.ndarray  # float64 of the volume's shape, HU
+    world: np.ndarray  # landmarks as in ``PhantomVolume``
 
 
 def render_phantom(head: PhantomHead) -> tuple[PhantomVolume, np.ndarray]:
-    """Render a phantom and the organ of each voxel.
+    """Render a phantom, and the class in ``ORGANS`` of each voxel, uint8 (depth, height, width).
 
-    Returns:
-        The phantom; uint8 (depth, height, width), the class of ``ORGANS`` of the last part that covers at least half of
-        the voxel.
+    It is the class of the last part that covers at least half of the voxel.
     """
     inverse = np.linalg.inv(head.pose)
     grid = np.stack(np.meshgrid(*(np.arange(n, dtype=np.float32) for n in _SHAPE), indexing="ij"), axis=-1)
@@ -105,10 +89,10 @@ def create_generator(split: str, index: int) -> np.random.Generator:
 
 
 def draw_head(generator: np.random.Generator) -> PhantomHead:
-    """Draw a head in a random pose.
+    """Draw a head in a random pose, rotated up to 12 degrees about each axis and shifted up to 8 mm.
 
-    It is rotated up to 12 degrees about each axis, shifted up to 8 mm, and 10 % larger or smaller. Each part is
-    displaced by about a millimeter, and noise is added. The order of the draws determines every phantom.
+    It is up to 10 % larger or smaller. Each part is displaced by about a millimeter, and noise is added. The order of
+    the draws determines every phantom.
     """
     parts, landmarks = _anatomy(generator)
     pose = rotation(np.deg2rad(generator.uniform(-12, 12, 3))) * generator.uniform(0.9, 1.1)

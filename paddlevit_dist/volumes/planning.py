@@ -6,7 +6,7 @@ differences: axes keep their order (nnU-Net moves the coarsest to the front), an
 plain U-Net, which has one convolution less in each level of the encoder than ``unet3d``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,17 +23,11 @@ Size = tuple[int, int, int]  # depth, height, width
 
 
 class LevelPlan(NamedTuple):
-    """Levels of a U-Net.
+    """Levels of a U-Net."""
 
-    Attributes:
-        strides: steps to each level below the first, 1 or 2 along each axis.
-        kernels: sides of the convolutions of each level, the first too, 1 or 3 along each axis.
-        size: input, voxels, enlarged such that each level halves it without remainder.
-    """
-
-    strides: list[Size]
-    kernels: list[Size]
-    size: Size
+    strides: list[Size]  # steps to each level below the first, 1 or 2 along each axis
+    kernels: list[Size]  # sides of the convolutions of each level, the first too, 1 or 3 along each axis
+    size: Size  # input, voxels, enlarged such that each level halves it without remainder
 
     @property
     def multiple(self) -> np.ndarray:
@@ -42,35 +36,21 @@ class LevelPlan(NamedTuple):
 
 
 class NetworkPlan(NamedTuple):
-    """Network, input and batch for a dataset.
+    """Network, input and batch for a dataset."""
 
-    Attributes:
-        spacing_mm: voxels after resampling.
-        levels: network and patch.
-        batch_size: patches of an update.
-        features: values of all feature maps of one patch.
-    """
-
-    spacing_mm: tuple[float, ...]
-    levels: LevelPlan
-    batch_size: int
-    features: int
+    spacing_mm: tuple[float, ...]  # voxels after resampling
+    levels: LevelPlan  # network and patch
+    batch_size: int  # patches of an update
+    features: int  # values of all feature maps of one patch
 
 
 def plan_network(
     spacings: np.ndarray, shapes: np.ndarray, outputs: int, memory_gb: float, num_volumes: int
 ) -> NetworkPlan:
-    """Plan a network.
+    """Plan a network for volumes of ``spacings``, millimeters, and ``shapes``, voxels, (volumes, 3).
 
-    Args:
-        spacings: (volumes, 3), millimeters (depth, height, width).
-        shapes: (volumes, 3), voxels.
-        outputs: of the network.
-        memory_gb: memory of a device, by nnU-Net's estimate.
-        num_volumes: size of the dataset; a batch has at most a twentieth of its voxels.
-
-    Raises:
-        UserError: the volumes are too small for levels, or no patch fits into the memory.
+    ``memory_gb`` is a device's memory, by nnU-Net's estimate. A batch has at most a twentieth of the voxels of
+    ``num_volumes``. UserError if the volumes are too small for levels, or no patch fits into the memory.
     """
     spacing = choose_spacing(spacings, shapes)
     median = np.median(np.rint(spacings / spacing * shapes), axis=0)
@@ -79,7 +59,8 @@ def plan_network(
     levels = plan_levels(spacing, np.minimum(largest, median).astype(int))
     if not levels.strides:
         size = " x ".join(f"{length:g}" for length in median)
-        raise UserError(f"volumes of {size} voxels at {_format(spacing)} mm are too small: no level can be halved")
+        at_spacing = f"at {format_lengths(spacing)} mm"
+        raise UserError(f"volumes of {size} voxels {at_spacing} are too small: no level can be halved")
     limit = _VALUES_PER_GB * memory_gb
     while (features := count_features(levels, outputs)) > limit:
         levels = _shrink(levels, spacing, median)
@@ -158,5 +139,6 @@ def _to_size(values: Sequence[int] | np.ndarray) -> Size:
     return depth, height, width
 
 
-def _format(spacing: np.ndarray) -> str:
-    return " x ".join(f"{length:.4g}" for length in spacing)
+def format_lengths(lengths: Iterable[float]) -> str:
+    """Format lengths along the axes, or sizes."""
+    return " x ".join(f"{length:.4g}" for length in lengths)

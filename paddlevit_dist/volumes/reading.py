@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,17 +54,12 @@ _NIFTI_UNITS = {1: ("meters", 1000.0), 3: ("microns", 0.001)}  # code in xyzt_un
 
 
 class VolumeHeader(NamedTuple):
-    """Header of a volume, read before the voxels.
+    """Header of a volume, read before the voxels."""
 
-    Attributes:
-        geometry: shape (depth, height, width) and affine to the world; axes as in the file, in the order z, y, x.
-        convention: "ras" or "lps", the convention of the format, also for a CSV or JSON file next to it.
-        remarks: assumptions about the file or changes to it, for the log.
-    """
-
+    # shape (depth, height, width) and affine to the world; axes as in the file, in the order z, y, x
     geometry: VolumeGeometry
-    convention: str
-    remarks: tuple[str, ...] = ()
+    convention: str  # "ras" or "lps", the convention of the format, also for a CSV or JSON file next to it
+    remarks: tuple[str, ...] = ()  # assumptions about the file or changes to it, for the log
 
 
 class _OpenedVolume(NamedTuple):
@@ -77,9 +73,8 @@ class _OpenedVolume(NamedTuple):
 def read_header(path: str, max_voxels: int = MAX_VOXELS) -> VolumeHeader:
     """Read the shape and position of a volume: a file or a folder of DICOM slices.
 
-    Raises:
-        UserError: the file does not exist, is damaged, has an unknown format, is not three-dimensional or too large, or
-            has a singular affine.
+    UserError if the file does not exist, is damaged, has an unknown format, is not three-dimensional or too large, or
+    has a singular affine.
     """
     file = os.fspath(path)
     return _header(file, _open(file), max_voxels)
@@ -88,8 +83,7 @@ def read_header(path: str, max_voxels: int = MAX_VOXELS) -> VolumeHeader:
 def read_volume(path: str, max_voxels: int = MAX_VOXELS, are_labels: bool = False) -> tuple[np.ndarray, VolumeHeader]:
     """Read the voxels (depth, height, width), in the file's dtype, and the header.
 
-    Raises:
-        UserError: see ``read_header``; or voxels are not real, finite numbers.
+    UserError is as from ``read_header``, or if voxels are not real, finite numbers.
     """
     file = os.fspath(path)
     opened = _open(file)
@@ -108,11 +102,7 @@ def read_volume(path: str, max_voxels: int = MAX_VOXELS, are_labels: bool = Fals
 
 
 def read_aligned_headers(files: Sequence[str], max_voxels: int = MAX_VOXELS) -> dict[str, VolumeHeader]:
-    """Read the headers of files, such as an image and its labels, and check that they have the same geometry.
-
-    Raises:
-        UserError: see ``read_header``; or two files differ.
-    """
+    """Read the headers of files, such as an image and its labels; UserError also if their geometries differ."""
     headers = {path: read_header(path, max_voxels) for path in files}
     for file in files[1:]:
         _require_same_place(files[0], headers[files[0]].geometry, file, headers[file].geometry)
@@ -168,10 +158,8 @@ def format_remarks(headers: dict[str, VolumeHeader]) -> list[str]:
 def list_volumes(folder: str) -> list[str]:
     """List the paths of the volumes in a folder, sorted by name; hidden files are ignored.
 
-    A subfolder is a volume if it contains DICOM files, or if a landmark file has its name.
-
-    Raises:
-        UserError: two volumes have the same name apart from the format.
+    A subfolder is a volume if it contains DICOM files, or if a landmark file has its name. UserError if two volumes
+    have the same name apart from the format.
     """
     visible = [place for place in Path(folder).iterdir() if not place.name.startswith(".")]
     files = [str(place) for place in visible if not place.is_dir() and place.name.lower().endswith(tuple(_READERS))]
@@ -249,11 +237,7 @@ def _suffix(file: str) -> str:
 
 
 def import_extra(name: str, file: str) -> Any:
-    """Import a library of the extra "volumes" that ``file`` needs.
-
-    Raises:
-        UserError: the library is not installed.
-    """
+    """Import a library of the extra "volumes" that ``file`` needs; UserError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -280,7 +264,7 @@ def _open_nifti(file: str) -> _OpenedVolume:
     return _OpenedVolume(image.shape[::-1], affine, "ras", lambda: np.asanyarray(image.dataobj).T, tuple(remarks))
 
 
-def _nifti_class(nibabel: Any, file: str) -> Any:
+def _nifti_class(nibabel: ModuleType, file: str) -> Any:
     """Return the NIfTI class of a file after checking that its header does not announce more than the file contains."""
     is_gzip = file.lower().endswith(".gz")
     with gzip.open(file) if is_gzip else open(file, "rb") as content:
@@ -418,11 +402,7 @@ SUFFIXES = tuple(_READERS)  # of volume files
 
 
 def common_spacing(headers: dict[str, VolumeHeader], target: Sequence[float] | None) -> np.ndarray:
-    """Return the spacing, millimeters (depth, height, width), of all volumes: ``target``, or else the common one.
-
-    Raises:
-        UserError: spacings differ and ``target`` is None.
-    """
+    """Return the spacing, mm (depth, height, width), of all volumes: ``target`` or the common one, or UserError."""
     if target is not None:
         return np.array(target, dtype=np.float64)
     first = next(iter(headers))

@@ -74,10 +74,8 @@ class VolumeSamples(TransformedDataset):
 
     Args:
         crop_size: (depth, height, width) of training crops; None: whole volumes.
-        augmentation: of training crops.
         mirrored: for each landmark, index of the landmark that replaces it when left and right are exchanged.
         intensities: scaling; or the two intensities that become 0 and 1, None for percentiles of each volume.
-        notices: lines for the log.
     """
 
     def __init__(
@@ -109,12 +107,10 @@ class VolumeSamples(TransformedDataset):
         return self.dataset.class_names
 
     def sample(self, index: int, generator: np.random.Generator) -> dict[str, np.ndarray]:
-        """Return one crop or whole volume.
+        """Return one crop or whole volume, float32 (1, depth, height, width), intensities mostly 0 to 1, as ``volume``.
 
-        Returns:
-            ``volume`` float32 (1, depth, height, width), intensities mostly 0 to 1; ``points`` float32 (landmarks, 3),
-            voxel positions z, y, x in it, NaN where missing; for a whole volume also ``affine`` float64 (4, 4), from
-            voxels x, y, z to millimeters, and ``index``.
+        It has ``points`` float32 (landmarks, 3), voxel positions z, y, x in it, NaN where missing; for a whole volume
+        also ``affine`` float64 (4, 4), from voxels x, y, z to millimeters, and ``index``.
         """
         decoded, points = self.dataset.read(index)
         infinite = np.isinf(points).any(axis=-1)
@@ -175,10 +171,7 @@ def draw_matrix(augmentation: AugmentationConfig, spacing: np.ndarray, generator
 
 
 def center_range(shape: Sequence[int], size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest and largest center for which a crop stays inside a volume.
-
-    If the volume is smaller than the crop, its middle is between them.
-    """
+    """Return smallest and largest center of a crop inside a volume; around the middle if the volume is smaller."""
     low, high = (size - 1) / 2, np.array(shape) - 1 - (size - 1) / 2
     middle = (np.array(shape) - 1) / 2
     return np.minimum(low, middle), np.maximum(high, middle)
@@ -216,12 +209,7 @@ def augment_intensities(
 
 
 def cut(array: np.ndarray, crop: CropMap, outside: float) -> np.ndarray:
-    """Return float32 intensities at the voxels of a crop, interpolated linearly between voxels.
-
-    Args:
-        array: (depth, height, width).
-        outside: intensity outside the array.
-    """
+    """Return float32 intensities at the voxels of a crop, interpolated linearly, ``outside`` beyond the array."""
     start, signs = crop.start, np.diag(crop.matrix)
     if crop.is_on_grid:
         return _slice(array, start.astype(int), signs.astype(int), crop.size, outside)
@@ -306,7 +294,7 @@ def blur(volume: np.ndarray, deviation: float) -> np.ndarray:
 def coarsen(volume: np.ndarray, share: float) -> np.ndarray:
     """Simulate a scan with ``share`` of the voxels along each axis: subsample, then interpolate linearly.
 
-    nnU-Net interpolates with cubic splines instead.
+    (In nnU-Net, interpolation is with cubic splines.)
     """
     for axis, length in enumerate(volume.shape):
         sampled = np.unique(np.rint(np.linspace(0, length - 1, max(2, round(share * length)))).astype(int))
@@ -321,11 +309,7 @@ def coarsen(volume: np.ndarray, share: float) -> np.ndarray:
 
 
 def apply_gamma(volume: np.ndarray, exponent: float, is_inverted: bool) -> np.ndarray:
-    """Raise intensities, scaled to their range, to the power of ``exponent``; mean and deviation are preserved.
-
-    Args:
-        is_inverted: whether to apply the power to the negative intensities.
-    """
+    """Raise intensities, or negative ones, scaled to their range, to a power; mean and deviation are preserved."""
     sign = np.float32(-1.0 if is_inverted else 1.0)
     values = volume * sign
     low, high = values.min(), values.max()

@@ -1,7 +1,4 @@
-"""Configuration keys shared by all tasks with volumes, and the keys of landmarks.
-
-Triples are in array order: depth, height, width (z, y, x).
-"""
+"""Keys of all tasks with volumes, and of landmarks. Triples are in array order: depth, height, width (z, y, x)."""
 
 from collections.abc import Iterator
 from typing import Literal

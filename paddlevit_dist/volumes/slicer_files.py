@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
@@ -21,18 +21,12 @@ _MISSING_STATUS = ("undefined", "preview", "missing")
 
 
 class LandmarkRow(NamedTuple):
-    """A landmark of a file, before its values are parsed.
+    """A landmark of a file, before its values are parsed."""
 
-    Attributes:
-        where: file and line, for messages.
-        values: x, y and z as read, or any other value if there are not three.
-        space: "ras", "lps" or "ijk" if the file specifies it; None if its format cannot; "unknown" if it should but
-            does not.
-    """
-
-    where: str
+    where: str  # file and line, for messages
     name: str
-    values: Any
+    values: object  # x, y and z as read, or any other value if there are not three
+    # "ras", "lps" or "ijk" if the file specifies it; None if its format cannot; "unknown" if it should but does not
     space: str | None
 
 
@@ -47,8 +41,7 @@ class LandmarkPoint(NamedTuple):
 def parse_fcsv(file: str, text: str) -> list[LandmarkRow]:
     """Parse the rows of an .fcsv file; a point that is not placed has the values None.
 
-    Raises:
-        UserError: columns for name or position are missing, the coordinate system is unknown, or a row is too short.
+    UserError if columns for name or position are missing, the coordinate system is unknown, or a row is too short.
     """
     columns, space, rows = COLUMNS.split(","), "unknown", []
     reader = csv.reader(io.StringIO(text, newline=""))
@@ -69,17 +62,16 @@ def _fcsv_row(where: str, columns: list[str], cells: list[str], space: str) -> L
     absent = [column for column in ("label", "x", "y", "z") if column not in columns[: len(cells)]]
     if absent:
         raise UserError(f"{where}: no {', '.join(absent)}; expected the columns {COLUMNS}")
-    values: Any = [cells[columns.index(axis)] for axis in "xyz"]
+    values: list[str | None] = [cells[columns.index(axis)] for axis in "xyz"]
     if len(cells) == len(columns) + 2 and cells[-2].strip() != _DEFINED_STATUS:
         values = [None] * 3
     return LandmarkRow(where, cells[columns.index("label")].strip(), values, space)
 
 
-def parse_markups(file: str, stored: Any) -> list[LandmarkRow]:
+def parse_markups(file: str, stored: object) -> list[LandmarkRow]:
     """Parse the rows of all point lists of a .mrk.json file; a point that is not placed has the values None.
 
-    Raises:
-        UserError: the file contains other markups than point lists, or an unknown coordinate system, unit or status.
+    UserError if it contains other markups than point lists, or an unknown coordinate system, unit or status.
     """
     markups = stored.get("markups") if isinstance(stored, dict) else None
     if not isinstance(markups, list) or not all(isinstance(each, dict) for each in markups):
@@ -101,7 +93,7 @@ def parse_markups(file: str, stored: Any) -> list[LandmarkRow]:
     return rows
 
 
-def _place(file: str, point: Any) -> Any:
+def _place(file: str, point: Mapping[str, Any]) -> object:
     """Return the position of a control point, three times None if it has none."""
     status, position = point.get("positionStatus", "defined"), point.get("position")
     if status != "defined" and status not in _MISSING_STATUS:
@@ -110,7 +102,7 @@ def _place(file: str, point: Any) -> Any:
     return [None] * 3 if status != "defined" or position in (None, "") else position
 
 
-def _space(where: str, value: Any) -> str:
+def _space(where: str, value: object) -> str:
     space = _SPACES.get(str(value).strip().upper())
     if space is None:
         raise UserError(f"{where}: the coordinate system is {value!r}, expected RAS (0), LPS (1) or IJK (2)")

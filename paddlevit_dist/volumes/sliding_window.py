@@ -19,21 +19,13 @@ def predict(
     overlap: float,
     window_weighting: str = "linear",
 ) -> paddle.Tensor:
-    """Blend the outputs of all windows by a weighted mean.
+    """Blend outputs of all windows by a mean that weighs a voxel less the closer it is to a window's border.
 
-    A voxel counts less the closer it is to its window's border.
-
-    Args:
-        model: takes (batch, channels, *window), returns (batch, outputs, *window).
-        volume: (channels, depth, height, width), at least one voxel along each axis; zero-padded if smaller than a
-            window.
-        window: (depth, height, width), usually the size that the model was trained on.
-        overlap: fraction of a window that its neighbor also covers, below 1.
-        window_weighting: "linear", or "gaussian" with a standard deviation of 1/8 of the window (nnU-Net's
-            ``sigma_scale``).
-
-    Returns:
-        (outputs, depth, height, width).
+    ``model`` takes (batch, channels, *window), returns (batch, outputs, *window). ``volume`` is (channels, depth,
+    height, width), at least one voxel along each axis; zero-padded if smaller than ``window`` (depth, height, width),
+    usually the size that the model was trained on. ``overlap`` is the fraction of a window that its neighbor also
+    covers, below 1. ``window_weighting`` is "linear", or "gaussian" with a standard deviation of 1/8 of the window
+    (nnU-Net's ``sigma_scale``). The result is (outputs, depth, height, width).
     """
     size = volume.shape[1:]
     missing = [max(0, side_length - extent) for side_length, extent in zip(window, size)]
@@ -72,8 +64,8 @@ def window_starts(length: int, window: int, overlap: float) -> list[int]:
 def line_weights(length: int, kind: str) -> np.ndarray:
     """Return window weights along one axis, float32 (length,): 1 at the center, small but above 0 at the ends.
 
-    Source of "gaussian": F. Isensee et al., 2021, "nnU-Net", Nature Methods 18. The standard deviation is 1/8 of
-    the window; here it is centered exactly.
+    Source of "gaussian": F. Isensee et al., 2021, "nnU-Net", Nature Methods 18. The standard deviation is 1/8 of the
+    window; here it is centered exactly.
     """
     if kind == "gaussian":
         steps = (np.arange(length) - (length - 1) / 2) / (length / 8)
@@ -87,10 +79,7 @@ def mirror_model(
 ) -> Callable[[paddle.Tensor], paddle.Tensor]:
     """Average a model's outputs over its input and all mirror images of it, ``2 ** len(axes)`` in total.
 
-    This is nnU-Net's mirroring, a test-time augmentation.
-
-    Args:
-        axes: 0 depth, 1 height, 2 width.
+    This is nnU-Net's mirroring, a test-time augmentation. Axis 0 is depth, 1 height, 2 width.
     """
     flips = [[axis + 2 for bit, axis in enumerate(axes) if bits >> bit & 1] for bits in range(2 ** len(axes))]
 

@@ -23,31 +23,22 @@ _SAMPLED_VOXELS = 1 << 20  # enough to estimate the percentiles
 
 
 class DecodedVolume(NamedTuple):
-    """A decoded volume.
+    """A decoded volume."""
 
-    Attributes:
-        array: (depth, height, width), memory-mapped if it comes from a file; axes are aligned with the world's (right,
-            anterior, superior).
-        geometry: geometry of the array.
-        window: percentiles 0.5 and 99.5 of the intensities.
-        moments: mean and standard deviation of the intensities; the deviation is never 0.
-        extremes: the smallest and the largest intensity before resampling.
-    """
-
+    # (depth, height, width), memory-mapped if it comes from a file; axes are aligned with the world's (right, anterior,
+    # superior)
     array: np.ndarray
-    geometry: VolumeGeometry
-    window: tuple[float, float]
+    geometry: VolumeGeometry  # geometry of the array
+    window: tuple[float, float]  # percentiles 0.5 and 99.5 of the intensities
+    # mean and standard deviation of the intensities; the deviation is never 0
     moments: tuple[float, float] = (0.0, 1.0)
-    extremes: tuple[float, float] = (0.0, 1.0)
+    extremes: tuple[float, float] = (0.0, 1.0)  # the smallest and the largest intensity before resampling
 
 
 class DecodedStore:
-    """Cache of decoded volumes in a folder.
+    """Cache of decoded volumes in a folder, created if needed, at ``spacing``, mm (depth, height, width), or their own.
 
-    Args:
-        folder: created if needed.
-        spacing: millimeters (depth, height, width) to resample to, or None.
-        max_voxels: limit for a volume, as stored and as resampled.
+    ``max_voxels`` is the limit for a volume, as stored and as resampled.
     """
 
     def __init__(self, folder: Path, spacing: Sequence[float] | None, max_voxels: int = MAX_VOXELS) -> None:
@@ -63,14 +54,8 @@ class DecodedStore:
     def get(self, file: str, within: str = VOLUME, channels: Sequence[str] = ()) -> DecodedVolume:
         """Return the volume of a file, decoded first if its copy is missing, outdated or damaged.
 
-        Each process verifies the checksum of a copy once.
-
-        Args:
-            within: region of the moments, see ``read_decoded``.
-            channels: files of all channels; by default the volume has no other channel.
-
-        Raises:
-            UserError: see ``read_volume``; or the folder cannot be written.
+        Each process verifies the checksum of a copy once. ``within`` and ``channels`` are as for ``read_decoded``.
+        UserError is as from ``read_volume``, or if the folder cannot be written.
         """
         is_alone = within == VOLUME and file == next(iter(channels), file)
         stored, voxels = self._read_kept(file, *(() if is_alone else (within, *channels)))
@@ -119,10 +104,9 @@ def read_decoded(
 ) -> DecodedVolume:
     """Read a volume without a store; see ``read_upright`` for the other arguments and errors.
 
-    Args:
-        within: region of the moments, see ``nonzero``. VOLUME: all voxels after resampling. BOX: voxels in the box,
-            before resampling. MASK: nonzero voxels, which are normalized, so that the moments are 0 and 1.
-        channels: files of all channels, whose voxels determine the mask; axes are reordered as in the first file.
+    ``within`` is the region of the moments, see ``nonzero``. VOLUME: all voxels after resampling. BOX: voxels in the
+    box, before resampling. MASK: nonzero voxels, which are normalized, so that the moments are 0 and 1. The voxels of
+    all ``channels``' files determine the mask; axes are reordered as in the first file.
     """
     first = next(iter(channels), file)
     voxels, affine = read_stored(file, max_voxels, first=first)
@@ -148,14 +132,9 @@ def read_upright(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Read the classes of a file (depth, height, width) along the world's axes, contiguous, and their affine (4, 4).
 
-    Args:
-        spacing_mm: millimeters (depth, height, width) to resample to, or None.
-        max_voxels: limit, as stored and as resampled.
-        to_classes: converts the file's numbers to classes.
-        first: see ``read_stored``.
-
-    Raises:
-        UserError: see ``read_volume``.
+    ``spacing_mm`` (depth, height, width) is to resample to, or None; ``max_voxels`` the limit, as stored and as
+    resampled. ``to_classes`` converts the file's numbers to classes; for ``first`` see ``read_stored``, for UserError
+    ``read_volume``.
     """
     return at_spacing(file, *read_stored(file, max_voxels, to_classes, first), spacing_mm, max_voxels, are_labels=True)
 
@@ -168,10 +147,8 @@ def read_stored(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Read the voxels of a file, or their classes, along the world's axes at the stored spacing, and their affine.
 
-    Args:
-        first: file with the same geometry whose header determines the axis order; None: the file's own header.
-            Otherwise the last digits of each header would decide between two axes that are equally close to a world
-            axis.
+    The header of ``first``, a file with the same geometry, determines the axis order; None: the file's own header.
+    Otherwise the last digits of each header would decide between two axes that are equally close to a world axis.
     """
     voxels, header = read_volume(file, max_voxels, to_classes is not None)
     geometry = header.geometry if first is None or first == file else read_header(first, max_voxels).geometry

@@ -217,19 +217,14 @@ def level_steps(strides: Sequence[Lengths]) -> list[Lengths]:
 
 
 def read_strides(volumes: VolumeSection) -> list[Lengths]:
-    """Return the strides of the configured network.
-
-    Raises:
-        UserError: their number is not UNET_DEPTH.
-    """
+    """Return the strides of the configured network; UserError if their number is not UNET_DEPTH."""
     return _read_lengths("UNET_STRIDES", volumes.UNET_STRIDES, volumes.UNET_DEPTH) or [_HALF] * volumes.UNET_DEPTH
 
 
 def axis_options(volumes: VolumeSection) -> dict[str, Any]:
     """Return the options of ``UNet3D`` that differ between levels and axes, without those at their defaults.
 
-    Raises:
-        UserError: see ``read_strides``; or the number of kernels is not UNET_DEPTH + 1.
+    UserError is as from ``read_strides``, or if the number of kernels is not UNET_DEPTH + 1.
     """
     options = {
         "kernels": _read_lengths("UNET_KERNELS", volumes.UNET_KERNELS, volumes.UNET_DEPTH + 1),
@@ -240,7 +235,6 @@ def axis_options(volumes: VolumeSection) -> dict[str, Any]:
 
 
 def _read_lengths(name: str, texts: Sequence[str], expected: int) -> list[Lengths]:
-    """Read texts such as "1x3x3"."""
     if texts and len(texts) != expected:
         of_depth = "UNET_DEPTH" if name == "UNET_STRIDES" else "UNET_DEPTH + 1"
         raise UserError(

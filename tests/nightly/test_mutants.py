@@ -46,3 +46,18 @@ def test_what_was_measured_in_part_is_not_taken_for_complete(tmp_path):
     with pytest.raises(SystemExit, match="pytest ended with 4: see .*log"):
         mutants.measure_tests(tmp_path, ["tests/unit/no_such_file.py"], jobs=0)
     assert not (tmp_path / mutants.COMPLETE).exists()
+
+
+def test_a_change_is_noticed_by_its_tests_and_taken_back(tmp_path):
+    file = "paddlevit_dist/losses/overlap.py"
+    source = (ROOT / file).read_text()
+    changed = Mutant(file, 1, "", "", "", source.replace("return ", "return 0.9 * "))
+    same = Mutant(file, 1, "", "", "", f"{source}\n# nothing\n")
+    copied = mutants.copy_project(tmp_path / "copy")
+    stages = [["tests/unit/tools/test_mutations.py"], ["tests/unit/losses/test_losses.py"]]
+    row = mutants.try_mutant(changed, stages, copied, 300)
+    assert row["killed"] and row["last"][1].startswith("FAILED tests/unit/losses/test_losses.py::")
+    assert not mutants.try_mutant(same, stages, copied, 300)["killed"]
+    assert (tmp_path / "copy" / file).read_text() == source
+    row = mutants.try_mutant(changed, stages[1:], copied, 0.01)
+    assert (row["killed"], row["last"]) == (False, ["FAILED to end in time, which counts as passed"])

@@ -108,7 +108,7 @@ def start(command: list[str], folder: str, environment: dict[str, str], is_usual
     if not _running:
         if not is_usual or _TESTS not in environment.get("PYTHONPATH", "").split(os.pathsep):
             return None  # a command whose path is its own came first: a server would not find this module
-        _running.append(_start_server(environment))
+        _running.append(start_server(environment))
     server = _running[0]
     if server is None or _read_at_the_start(environment) != _read_at_the_start(server.environment):
         return None
@@ -119,7 +119,8 @@ def _read_at_the_start(environment: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_READ_AT_THE_START)}
 
 
-def _start_server(environment: dict[str, str]) -> Server | None:
+def start_server(environment: dict[str, str]) -> Server | None:
+    """Start a process that has loaded Paddle, with this environment; None if Paddle starts threads of its own."""
     environment = {name: value for name, value in environment.items() if name != CONTEXT}  # one for each command
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:

@@ -17,17 +17,10 @@ from .settings import ClassificationTrainSection
 
 
 def build_augmentation(train: ClassificationTrainSection, mean: Sequence[float]) -> Augmentation | None:
-    """Build the augmentation from the keys of TRAIN; None if all are off.
+    """Build the augmentation from the keys of TRAIN; None if all are off, a ``UserError`` if one is not valid.
 
     The first of RAND_AUGMENT, AUTO_AUGMENT and COLOR_JITTER that is on is used, as in PaddleViT; color jitter also
-    follows 3-Augment, as in DeiT III.
-
-    Args:
-        train: the section TRAIN of the configuration.
-        mean: per-channel pixel mean in 0 to 1; it fills pixels outside the image.
-
-    Raises:
-        UserError: the value of one of these keys is not valid.
+    follows 3-Augment, as in DeiT III. The ``mean`` of each channel, in 0 to 1, fills pixels outside the image.
     """
     fill = get_fill(mean)
     steps: list[Augmentation] = []

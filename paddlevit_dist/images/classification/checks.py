@@ -86,11 +86,7 @@ class ClassifierRecomputation(TaskAspect, Recomputable):
     task: Classification
 
     def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
-        """Return the layers whose activations are recomputed.
-
-        Raises:
-            UserError: the model has none, or has batch norms.
-        """
+        """Return the layers whose activations are recomputed; a ``UserError`` if there are none, or batch norms."""
         blocks = as_model(model).recomputed_layers()
         if not blocks and has_batch_norm(model):
             raise UserError(

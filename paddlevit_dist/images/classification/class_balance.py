@@ -13,13 +13,7 @@ _UNBALANCED = 5  # ratio of the numbers of images in two classes
 
 
 def format_imbalance(labels: np.ndarray, names: Sequence[str] | None, is_corrected: bool) -> list[str]:
-    """Return a line if a training class has many times the samples of another, and this is not corrected.
-
-    Args:
-        labels: of all training samples, int (samples,).
-        names: of the classes, None if they have none.
-        is_corrected: classes are read equally often or weighted.
-    """
+    """Return a line if a training class has many times the samples of another, and this is not corrected."""
     counts = count_labels(np.asarray(labels), 0)
     classes = np.flatnonzero(counts)
     numbers = counts[classes]
@@ -33,14 +27,10 @@ def format_imbalance(labels: np.ndarray, names: Sequence[str] | None, is_correct
 
 
 def draw_balanced_order(labels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Draw an epoch in which every class occurs equally often: int64 indices, one per label.
+    """Draw an epoch in which every class occurs equally often: int64 indices, one per label, int (samples,).
 
     Small classes are repeated, reshuffled each time, and large ones randomly subsampled. Two samples of the same class
     are drawn equally often, give or take one.
-
-    Args:
-        labels: int (samples,).
-        generator: draws the order.
     """
     by_class = np.argsort(labels, kind="stable")
     sizes = np.unique(labels, return_counts=True)[1]
@@ -60,13 +50,8 @@ def compute_class_weights(
 ) -> np.ndarray | None:
     """Compute the weight of each class, float32 (num_classes,), with a mean of 1 over the training samples.
 
-    Args:
-        setting: "balanced" (inverse to the frequency), a weight for each class, or None for no weights.
-        labels: labels of all training samples.
-        num_classes: number of classes.
-
-    Raises:
-        UserError: the number of weights is not the number of classes, or all samples have weight 0.
+    ``setting`` is "balanced" (inverse to the frequency), a weight for each class, or None for no weights. A
+    ``UserError`` says that there are more or fewer weights than classes, or that all samples have weight 0.
     """
     if setting is None:
         return None
@@ -88,17 +73,11 @@ def compute_class_weights(
 def weighted_cross_entropy(
     logits: paddle.Tensor, unsmoothed_targets: paddle.Tensor, targets: paddle.Tensor, weights: paddle.Tensor
 ) -> paddle.Tensor:
-    """Sum each sample's weight times its loss over the batch.
+    """Sum each sample's weight times its loss over the batch; logits and targets (batch, classes), weights (classes,).
 
     The engine divides by the number of samples, not by the sum of the weights: their mean over the training set is 1,
-    so the scale of a batch's gradient does not depend on which classes happen to be in it.
-
-    Args:
-        logits: (batch, classes).
-        unsmoothed_targets: share of each class in a sample (batch, classes): 1 for its label, or two shares for a mixed
-            image; they weight the sample.
-        targets: target distribution of the loss: ``unsmoothed_targets`` with label smoothing.
-        weights: (classes,).
+    so the scale of a batch's gradient does not depend on its classes. ``unsmoothed_targets`` weight the sample: 1 for
+    its label, or two shares for a mixed image; ``targets`` are these with label smoothing.
     """
     losses = -(targets * F.log_softmax(logits, axis=-1)).sum(axis=-1)  # (batch,)
     return (losses * (unsmoothed_targets * weights).sum(axis=-1)).sum()

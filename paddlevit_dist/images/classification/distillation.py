@@ -28,15 +28,9 @@ _SMALLEST = 1e-38  # lower bound of probabilities before the logarithm
 class TeacherModel:
     """A teacher, which is never trained: outside the data-parallel model, its averages and its checkpoints.
 
-    Args:
-        name: a registered model, or an exported one by its path without extension (TRAIN.TEACHER_MODEL).
-        weights: weights of a registered model for ``load_weights`` (TRAIN.TEACHER_WEIGHTS).
-        num_classes: of the student.
-        image_size: of the student.
-        in_channels: of the student.
-
-    Raises:
-        UserError: no such model, its weights do not fit completely, or it does not fit the student.
+    ``name`` is a registered model, or an exported one by its path without extension (TRAIN.TEACHER_MODEL); ``weights``
+    are a registered model's. Numbers of classes, pixels and channels are the student's. A ``UserError`` says that the
+    model is missing, its weights do not fit completely, or it does not fit the student.
     """
 
     def __init__(self, name: str, weights: str | None, num_classes: int, image_size: int, in_channels: int) -> None:
@@ -71,11 +65,7 @@ class TeacherModel:
             self._check(num_classes, (2, in_channels, image_size, image_size))
 
     def _check(self, num_classes: int, shape: tuple[int, ...]) -> None:
-        """Compute the logits of images of a shape, for an exported model.
-
-        Raises:
-            UserError: they cannot be computed, or have another number of classes.
-        """
+        """Compute logits of an exported model; a ``UserError`` if that fails, or their number of classes differs."""
         if self._channels < shape[1]:
             raise UserError(
                 f"TRAIN.TEACHER_MODEL {self.name} takes images of {self._channels} channels, the student's have "
@@ -128,11 +118,7 @@ def _load_registered(
 def build_teacher(
     train: ClassificationTrainSection, num_classes: int, data: ClassificationDataSection
 ) -> TeacherModel | None:
-    """Build the teacher of the TRAIN section; None without distillation.
-
-    Raises:
-        UserError: distillation without a teacher, no such model, or its weights do not fit completely.
-    """
+    """Build the teacher of the TRAIN section, None without distillation; a ``UserError`` if no teacher is named."""
     if train.DISTILLATION_TYPE == "none":
         return None
     if train.TEACHER_MODEL is None:
@@ -143,16 +129,10 @@ def build_teacher(
 def distillation_loss(
     kind: str, student: paddle.Tensor, teacher: paddle.Tensor, temperature: float = 1.0
 ) -> paddle.Tensor:
-    """Compute the distillation loss, summed over the batch.
+    """Compute the distillation loss of logits float32 (batch, classes), summed over the batch.
 
-    Hard: cross-entropy with the teacher's decision. Soft: ``temperature ** 2`` times the divergence KL(teacher ||
-    student) of the softened distributions.
-
-    Args:
-        kind: "hard" or "soft".
-        student: logits float32 (batch, classes).
-        teacher: logits float32 (batch, classes).
-        temperature: of the soft loss; 1 in DeiT's recipes.
+    "hard" is the cross-entropy with the teacher's decision, "soft" ``temperature ** 2`` times the divergence KL(teacher
+    || student) of the softened distributions; DeiT's recipes have temperature 1.
     """
     if kind == "hard":
         return F.cross_entropy(student, teacher.argmax(axis=-1), reduction="sum")

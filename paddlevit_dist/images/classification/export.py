@@ -71,12 +71,9 @@ def _example(data: ClassificationDataSection, kind: str) -> dict[str, np.ndarray
 
 
 def _paddlex(
-    size: int, shorter: int | None, is_square: bool, mean: Any, deviation: Any, interpolation: str
+    size: int, shorter: int | None, is_square: bool, mean: list[float], deviation: list[float], interpolation: str
 ) -> dict[str, Any]:
-    """Return the content of ``inference.yml`` for PaddleX's classification predictor, version 3.
-
-    Class names and the model's name are added later.
-    """
+    """Return ``inference.yml`` for PaddleX's classification predictor 3, without names of classes and model."""
     resize: dict[str, Any] = {"resize_short": shorter}
     if shorter is None or is_square:
         resize = {"size": shorter or size}

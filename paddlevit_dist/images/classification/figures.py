@@ -76,13 +76,7 @@ class LabeledImageDrawing(TaskAspect, Drawable):
     def caption_images(
         self, images: paddle.Tensor, shares: np.ndarray, class_names: Sequence[str] | None
     ) -> list[tuple[np.ndarray, str]]:
-        """Return normalized images (n, channels, height, width) as uint8, each with the names of its labels.
-
-        Args:
-            images: the images.
-            shares: share of each class in an image, (n, classes).
-            class_names: names of the classes, if known.
-        """
+        """Return normalized images (n, channels, height, width) as uint8, with labels of ``shares`` (n, classes)."""
         return list(zip(self.task.normalizer.pixels(images), (format_labels(row, class_names) for row in shares)))
 
 
@@ -107,14 +101,8 @@ def attention_rollout(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarr
     """Compute the share of each patch in the class token, float32 (batch, rows, columns); shares of an image sum to 1.
 
     For ViT and DeiT, this is the class token after the last block (DeiT's distilled form: the mean of its two tokens).
-    For CaiT, it is the class token, which joins in the last blocks and reads the patches of all blocks before.
-
-    Args:
-        model: a classifier.
-        images: normalized, (batch, channels, height, width).
-
-    Returns:
-        The shares, or None for a model without global attention, or whose attention cannot be observed.
+    For CaiT, it is the class token, which joins in the last blocks and reads the patches of all blocks before. None for
+    a model without global attention, or whose attention cannot be observed. Images are normalized.
     """
     if not isinstance(model, (VisionTransformer, CaiT)):
         return None
@@ -143,11 +131,8 @@ def report_figures(
 ) -> list[Figure]:
     """Build all figures, the most informative first; images that can no longer be read are skipped.
 
-    Args:
-        evaluated: answers of the classifier.
-        dataset: the evaluated samples.
-        compute_shares: images uint8 (batch, channels, height, width) -> share of each patch in the class token,
-            (batch, rows, columns); None: not available for the model.
+    ``compute_shares`` maps images uint8 (batch, channels, height, width) to the share of each patch in the class token,
+    (batch, rows, columns), or None.
     """
 
     @functools.cache
@@ -195,9 +180,7 @@ def _pixels(image: np.ndarray) -> np.ndarray:
 class _AttentionRollout:
     """The product of the attention of layers, the first layer on the right.
 
-    Attributes:
-        layers: number of added layers.
-        shares: float64 (batch, tokens, tokens), share of each token below in each token above.
+    ``shares`` are float64 (batch, tokens, tokens), of each token below in each token above.
     """
 
     def __init__(self) -> None:
@@ -205,13 +188,10 @@ class _AttentionRollout:
         self.shares = np.ones((1, 1, 1))
 
     def add(self, weights: np.ndarray) -> None:
-        """Multiply by a layer's attention.
+        """Multiply by a layer's attention; CaiT mixes its heads after the softmax: negative attention is set to 0.
 
-        CaiT mixes its heads after the softmax; negative attention is set to 0.
-
-        Args:
-            weights: averaged over heads, (batch, tokens, attended tokens), or (batch, 1, attended tokens) for a layer
-                that changes the first token only.
+        ``weights`` are (batch, tokens, attended tokens), or (batch, 1, attended tokens) for a layer that changes the
+        first token only.
         """
         weights = np.maximum(weights.astype(np.float64), 0.0)
         weights /= np.maximum(weights.sum(axis=-1, keepdims=True), 1e-12)
@@ -227,7 +207,7 @@ def _watch_attention(layers: Sequence[tuple[Any, _AttentionRollout]]) -> Iterato
     """Add each layer's attention weights to its rollout inside the block; these layers then use unfused attention."""
 
     def adds_to(total: _AttentionRollout) -> Any:
-        def hook(layer: Any, inputs: tuple[paddle.Tensor, ...]) -> None:
+        def hook(layer: paddle.nn.Layer, inputs: tuple[paddle.Tensor, ...]) -> None:
             total.add(inputs[0].astype("float32").mean(axis=1).numpy())  # (batch, heads, ...) -> (batch, ...)
 
         return hook
@@ -243,9 +223,7 @@ def _watch_attention(layers: Sequence[tuple[Any, _AttentionRollout]]) -> Iterato
 def overlay_shares(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Darken the less important patches of an image and put the result next to it: uint8 (height, 2 x width, 3).
 
-    Args:
-        pixels: uint8 (height, width[, 3]).
-        shares: float32 (rows, columns) of the image's patches.
+    ``pixels`` are uint8 (height, width[, 3]), ``shares`` float32 (rows, columns) of the patches.
     """
     color = np.stack([pixels] * 3, axis=-1) if pixels.ndim == 2 else pixels
     low, high = np.percentile(shares, (5, 99))

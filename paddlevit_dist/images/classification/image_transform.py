@@ -48,10 +48,6 @@ class ImageTransform:
     """Resize, crop and normalize an image for one model: ``transform(image)``.
 
     Loader processes should call ``pixels``; the device should call ``normalize`` on whole batches.
-
-    Args:
-        config: configuration of a classification run.
-        training: use the training augmentation.
     """
 
     def __init__(self, config: Any, training: bool = False) -> None:
@@ -70,12 +66,8 @@ class ImageTransform:
     def __call__(self, image: Any, generator: np.random.Generator | int | None = None) -> paddle.Tensor:
         """Transform one image to float32 (channels, height, width): ``model(transform(image).unsqueeze(0))``.
 
-        Args:
-            image: a path, a PIL image, or uint8 (height, width[, 3]).
-            generator: random generator of the augmentation, or a seed; None: a new one.
-
-        Raises:
-            UserError: the image cannot be read.
+        ``image`` is a path, a PIL image, or uint8 (height, width[, 3]); ``generator``, of the augmentation, may be a
+        seed. A ``UserError`` says that the image cannot be read.
         """
         return self.normalize(paddle.to_tensor(self.pixels(image, generator)[None]))[0]
 
@@ -85,7 +77,7 @@ class ImageTransform:
             path = os.fspath(image)
             decoded: Image.Image = decode_image(read_file(path), path, self._mode, self._reading)
         else:
-            decoded = InMemoryImages([image], None, self._mode, self._reading).image(0)
+            decoded = InMemoryImages([image], self._transform, self._mode, self._reading).image(0)
         return cast(np.ndarray, self._transform(decoded, np.random.default_rng(generator)))
 
     def normalize(self, images: paddle.Tensor) -> paddle.Tensor:

@@ -16,11 +16,7 @@ VAL_FILES = "val_files.txt"
 
 
 def open_images(config: ClassificationSettings, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
-    """Open the dataset of DATA.DATASET for ``split``; also return notes for the run's record.
-
-    Raises:
-        UserError: the data are missing or corrupt.
-    """
+    """Open the dataset of DATA.DATASET for ``split``; also return notes for the run's record."""
     data = config.DATA
     kind = dataset_class(config, ImageDataset)
     fraction = data.VAL_FRACTION
@@ -38,11 +34,7 @@ def open_images(config: ClassificationSettings, split: str, cache_folder: Path) 
 
 
 def choose_num_classes(config: ClassificationSettings, dataset: Any, num_classes: int | None) -> int:
-    """Return the number of the model's classes: ``num_classes``, or the dataset's if that is None.
-
-    Raises:
-        UserError: the dataset has more classes, or only one.
-    """
+    """Return ``num_classes``, or the dataset's if that is None; a ``UserError`` if the dataset has more or only one."""
     data, found = config.DATA, int(dataset.num_classes)
     if num_classes is None and found < 2:
         name = f", {one_line(dataset.class_names[0])}" if dataset.class_names else ""

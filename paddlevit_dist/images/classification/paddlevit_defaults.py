@@ -96,10 +96,8 @@ def get_defaults(
     else:
         return "", {}
     values = {name: value for name, value in values.items() if name not in configured}
-    distillation, plain = (
-        configured.get("TRAIN.DISTILLATION_TYPE"),
-        _PLAIN_DEIT.fullmatch(str(configured["MODEL.NAME"].value)),
-    )
+    distillation = configured.get("TRAIN.DISTILLATION_TYPE")
+    plain = _PLAIN_DEIT.fullmatch(str(configured["MODEL.NAME"].value))
     if folder == "DeiT" and plain and distillation is not None and distillation.value != "none":
         values["MODEL.NAME"] = f"deit_{plain[1]}_distilled_patch16_{plain[2]}"
     return f"PaddleViT's {folder}/config.py" if clone is None else os.path.join(clone.folder, "config.py"), values
@@ -127,10 +125,7 @@ def _read_defaults(folder: str, configured: Mapping[str, Any], is_known_model: b
 
 
 def _find_family(user_files: Sequence[Mapping[str, Any]], configured: Mapping[str, Any]) -> str:
-    """Return PaddleViT's folder of the model that files in its form configure; empty for other files.
-
-    One of the files has the form, or those together that are not recipes of this package.
-    """
+    """Return PaddleViT's folder of the model that files in its form, one or all together, configure; else empty."""
     kind = configured.get("MODEL.TYPE")
     family = _FAMILIES.get(str(kind.value).lower()) if kind is not None else None
     return (
@@ -139,8 +134,6 @@ def _find_family(user_files: Sequence[Mapping[str, Any]], configured: Mapping[st
 
 
 def _has_form(configured: Mapping[str, Any]) -> bool:
-    has_all, has_dimension = (
-        all(name in configured for name in _REQUIRED),
-        any(name in configured for name in _DIMENSIONS),
-    )
-    return has_all and has_dimension and not any(name in configured for name in _EXCLUDED)
+    has_dimension = any(name in configured for name in _DIMENSIONS)
+    has_all = has_dimension and all(name in configured for name in _REQUIRED)
+    return has_all and not any(name in configured for name in _EXCLUDED)

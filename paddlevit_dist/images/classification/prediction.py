@@ -29,11 +29,7 @@ class ImageClassPrediction(ClassifierPrediction):
     task: Classification
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        """Open images at paths, or in memory, with the transform of an evaluation.
-
-        Raises:
-            UserError: paths and images in memory are mixed.
-        """
+        """Open images at paths, or in memory, with the transform of an evaluation; a ``UserError`` if mixed."""
         data, dataset = self.task.config.DATA, find_dataset_class(self.task.config)
         transform = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
         reading = ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
@@ -49,13 +45,7 @@ class ImageClassPrediction(ClassifierPrediction):
 
 
 class ImageClassWriter(PredictionWriter):
-    """Draws the most probable classes next to the first images.
-
-    Args:
-        folder: folder of the prediction, exists.
-        samples: the predicted samples.
-        class_names: see ``best_classes``; WordNet ids are replaced by names.
-    """
+    """Draws the most probable classes next to the first images; WordNet ids are replaced by names."""
 
     def __init__(self, folder: Path, samples: TransformedDataset, class_names: Sequence[str] | None) -> None:
         self._folder, self._number, self._class_names = folder, len(samples), class_names

@@ -28,7 +28,7 @@ class ProbeFeatures(TaskAspect, FeatureCaching):
             raise UserError(
                 "a probe of random weights is meaningless: set trained weights with -pretrained=PATH or NAME"
             )
-        backbone: Any = model.backbone
+        backbone = model.backbone
         for split, samples in datasets.items():
             if isinstance(samples, FeatureSamples):
                 samples.features = keep(

@@ -1,8 +1,7 @@
 """Probes: measure the features of a frozen classifier with linear layers or nearest neighbors.
 
-Features are computed once with the evaluation transform and stored in a memory-mapped file. Sources: M. Oquab et al.,
-DINOv2, arXiv 2304.07193, appendix B.3 (linear layers of many learning rates at once); M. Caron et al., DINO, arXiv
-2104.14294, appendix F.1 (votes of neighbors).
+Sources: M. Oquab et al., DINOv2, arXiv 2304.07193, appendix B.3 (linear layers of many learning rates at once); M.
+Caron et al., DINO, arXiv 2104.14294, appendix F.1 (votes of neighbors).
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,17 +43,11 @@ class FeatureSamples(ClassificationSamples):
 
 
 class ProbeModel(Model):
-    """A frozen ``backbone`` without its classifier, and independent linear ``heads``.
-
-    Args:
-        backbone: computes features (batch, embed_dim) of images.
-        num_classes: outputs of each head.
-        heads: their number.
-    """
+    """A frozen ``backbone``, which computes features (batch, embed_dim) of images, and independent linear ``heads``."""
 
     classifier_layers = ("heads",)
 
-    def __init__(self, backbone: Any, num_classes: int, heads: int) -> None:
+    def __init__(self, backbone: Model, num_classes: int, heads: int) -> None:
         super().__init__()
         self.backbone, self.num_classes = backbone, num_classes
         self.image_size, self.in_channels = backbone.image_size, backbone.in_channels
@@ -97,17 +90,13 @@ def _prefix_backbone(key_map: KeyMap, classifiers: tuple[str, ...]) -> KeyMap:
 class ProbeMetrics(ClassificationMetrics):
     """Scores of several classifiers on the same samples.
 
-    Values, intervals and table are of the best or the chosen classifier; each classifier's top-1 is a value, too.
+    Values, intervals and table are of the ``best`` classifier, known after ``compute``; each one's top-1 is a value,
+    too.
 
     Args:
-        num_classes: number of classes.
-        class_names: their names, None if they have none.
         kind: what the classifiers differ in, such as "rate".
         names: value of ``kind`` for each classifier.
         chosen: number of the classifier; None: the one with the most correct labels, then with the smallest loss.
-
-    Attributes:
-        best: number of the classifier, set by ``compute``.
     """
 
     def __init__(
@@ -298,17 +287,10 @@ class KnnProbe(ProbeTask):
 
 
 def find_nearest(queries: paddle.Tensor, bank: paddle.Tensor, number: int) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Find the ``number`` largest products of each query with rows of the bank, and their rows.
+    """Find the ``number`` largest products of each query with rows of the bank, which is read in parts, and their rows.
 
-    The bank is read in parts, so that its size does not increase the memory.
-
-    Args:
-        queries: float32 (queries, channels).
-        bank: float32 (rows, channels), at least ``number`` rows.
-        number: products for each query.
-
-    Returns:
-        Products in descending order, float32, and their rows, int64, (queries, number) each.
+    Queries and bank are float32 (rows, channels). Products, in descending order, are float32 and rows int64, (queries,
+    number) each.
     """
     best, places = [], []
     for first in range(0, bank.shape[0], _BANK_ROWS):

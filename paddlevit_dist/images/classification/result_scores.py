@@ -1,7 +1,4 @@
-"""Scores of a table of predicted classes from another program, by the rules of ``ClassificationMetrics``.
-
-Needs no Paddle.
-"""
+"""Scores of a table of predicted classes of any program, by the rules of ``ClassificationMetrics``, without Paddle."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,12 +23,8 @@ _SMALLEST = 1e-15  # smaller probabilities are replaced by it, or one confident 
 class TableAnswers(NamedTuple):
     """A table's answers for the images, in the order of the ground truth.
 
-    Attributes:
-        places: int32 (images,), number of classes preferred to the true one.
-        losses: float32 (images,); NaN if there are none.
-        top: the available k of top-k.
-        protocol: lines about the rules.
-        notices: lines about the data.
+    ``places`` are int32 (images,), numbers of classes preferred to the true one, ``losses`` float32 (images,), NaN if
+    there are none, and ``top`` the available k of top-k. Lines are about the rules (``protocol``) and the data.
     """
 
     places: np.ndarray
@@ -44,16 +37,10 @@ class TableAnswers(NamedTuple):
 def score(
     path: str, truth: ClassGroundTruth | str, softmax: bool = False, origin: ResultSource = UNKNOWN
 ) -> ScoreReport:
-    """Read a table of results and compare it with the ground truth.
+    """Read a table of results and compare it with the ground truth, or with a table of the class of each image.
 
-    Args:
-        path: file of the results.
-        truth: the ground truth, or the file of a table with the class of each image.
-        softmax: scores are logits.
-        origin: of the ground truth.
-
-    Raises:
-        UserError: a file is not such a table, or has missing or unknown images.
+    With ``softmax`` scores are logits. A ``UserError`` says that a file is not such a table, or has missing or unknown
+    images.
     """
     if isinstance(truth, str):
         listed = read_listed_classes(truth)
@@ -93,10 +80,7 @@ def score(
 
 
 def _load_truth(file: str, listed: Mapping[str, str], path: str, layout: ResultTableLayout) -> ClassGroundTruth:
-    """Load the ground truth of a table.
-
-    Its classes are the columns of the results, or without these all classes in either table.
-    """
+    """Load the ground truth; its classes are the columns of the results, or without these all in either table."""
     true, notices = set(listed.values()), []
     if layout.scores:
         classes = layout.classes or [str(number) for number in range(len(layout.scores))]
@@ -159,11 +143,7 @@ class _ImageFinder:
         self._lines = np.zeros(len(truth.names), np.int64)  # of each image; 0: none so far
 
     def rows(self) -> Iterator[tuple[int, TableRow]]:
-        """Yield each row with the position of its image.
-
-        Raises:
-            UserError: a row has no image, or the image of another row.
-        """
+        """Yield each row with the position of its image; a ``UserError`` if it has none, or another row's."""
         for row in self.layout.rows(self.path):
             place = self._names.find_row(row.cells[self.layout.name])
             if place is None or self._lines[place]:
@@ -179,11 +159,7 @@ class _ImageFinder:
         return UserError(f"{where} is none of the {images}")
 
     def require_all(self) -> None:
-        """Check that all images have a row: a mean without some would be another score.
-
-        Raises:
-            UserError: images have no row.
-        """
+        """Refuse images without a row by a ``UserError``: a mean without some would be another score."""
         without = np.flatnonzero(self._lines == 0)
         if len(without):
             missing = f"{len(without):,} of {len(self._lines):,} images of {self.truth.source} have no row"

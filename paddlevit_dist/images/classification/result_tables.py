@@ -31,13 +31,11 @@ class ResultTableLayout(NamedTuple):
     """The columns of a table.
 
     Attributes:
-        separator: between columns.
-        width: columns of each row.
+        separator, width: between columns, and number of columns of each row.
         name: column with the image's name.
         scores: column of each class, in the order of the table; empty if it has none.
         classes: headings of these columns, or the numbers in them; None: there are no headings.
         best: columns of the best class, the second and so on; empty if there are scores.
-        has_header: the first row is a header.
     """
 
     separator: str
@@ -49,11 +47,7 @@ class ResultTableLayout(NamedTuple):
     has_header: bool
 
     def rows(self, path: str) -> Iterator[TableRow]:
-        """Yield the rows of images.
-
-        Raises:
-            UserError: a row has more or fewer columns than the first, or the file cannot be read.
-        """
+        """Yield the rows of images; a ``UserError`` if one has other columns than the first, or is damaged."""
         for row in itertools.islice(iterate_rows(path, self.separator), int(self.has_header), None):
             if len(row.cells) != self.width:
                 raise UserError(
@@ -66,16 +60,12 @@ class ResultTableLayout(NamedTuple):
 def find_layout(
     path: str, classes: Sequence[str] | None, occurring: Set[str] = frozenset(), is_truth: bool = False
 ) -> ResultTableLayout:
-    """Find the columns of names and classes in a table.
+    """Find the columns of names and classes in a table; a ``UserError`` if it is damaged, empty or has none.
 
     Args:
-        path: file of the table.
         classes: all classes, in their order; None: not known yet.
         occurring: the classes in the ground truth, if ``classes`` is None.
         is_truth: find the column of the true class, and ignore scores.
-
-    Raises:
-        UserError: it cannot be read, is empty, or has no such columns.
     """
     separator = find_separator(path)
     first = next(iterate_rows(path, separator), None)
@@ -196,17 +186,7 @@ def _find_numbered_columns(
 
 
 def parse_scores(path: str, row: TableRow, columns: Sequence[int], separator: str) -> list[float]:
-    """Parse the scores of a row, with a decimal comma unless columns are separated by commas.
-
-    Args:
-        path: file, for messages.
-        row: the row.
-        columns: of the scores.
-        separator: between columns.
-
-    Raises:
-        UserError: a cell is not a number.
-    """
+    """Parse the scores of a row, with a decimal comma unless commas separate columns; a ``UserError`` if one is bad."""
     scores: list[float] = []
     for column in columns:
         cell = row.cells[column]
@@ -219,15 +199,7 @@ def parse_scores(path: str, row: TableRow, columns: Sequence[int], separator: st
 
 
 class ClassGroundTruth(NamedTuple):
-    """The true classes of the images.
-
-    Attributes:
-        names: of the images.
-        labels: int64 (images,), from 0.
-        classes: their names.
-        source: file or dataset, for messages.
-        notices: lines about the data.
-    """
+    """The true classes of the images: ``labels`` are int64 (images,), from 0; messages have ``source``."""
 
     names: Sequence[str]
     labels: Any
@@ -239,8 +211,7 @@ class ClassGroundTruth(NamedTuple):
 def read_listed_classes(path: str) -> dict[str, str]:
     """Read the class of each image, by its name, from a table with one class per row.
 
-    Raises:
-        UserError: it cannot be read, has scores instead of a class, or names an image twice.
+    A ``UserError`` says that it cannot be read, has scores instead of a class, or names an image twice.
     """
     layout = find_layout(path, None, is_truth=True)
     if not layout.best:

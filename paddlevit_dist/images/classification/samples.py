@@ -1,7 +1,7 @@
 """Samples of image classification: a split with its transform, and new images with the transform of an evaluation."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,12 +25,14 @@ _MOST_CLASSES_SHOWN = 20
 class ClassificationSamples(TransformedDataset):
     """A dataset of images with its transform, as loader processes read it."""
 
-    def __init__(self, dataset: ImageDataset, transform: Any, erasing: RandomErasing | None = None) -> None:
+    def __init__(
+        self, dataset: ImageDataset, transform: Callable[..., Any], erasing: RandomErasing | None = None
+    ) -> None:
         self.dataset = dataset
         self.notices: list[str] = []
         self.transform = transform
         self.erasing = erasing
-        self.reader: Any = dataset.read
+        self.reader: Callable[[int], Any] = dataset.read
         self.replacements: ReplacementReader | None = None  # replaces unreadable images
         self.is_balanced = False
         self.augmentation: AlbumentationsFile | None = None
@@ -58,15 +60,9 @@ class ClassificationSamples(TransformedDataset):
         """Draw the order of an epoch if classes are balanced; None: the sampler decides."""
         return draw_balanced_order(self.dataset.labels, generator) if self.is_balanced else None
 
-    @property
-    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # the dataset knows
-        """Name of each class, if the dataset has names."""
-        return self.dataset.class_names
-
-    @property
-    def is_random_split(self) -> bool:  # type: ignore[override] # the dataset knows
-        """Whether the dataset is a random split."""
-        return self.dataset.is_random_split
+    # the dataset knows them
+    class_names = property(lambda samples: samples.dataset.class_names)
+    is_random_split = property(lambda samples: samples.dataset.is_random_split)
 
     def describe_classes(self) -> str:
         """Return how many images each class has, to follow the number of images; empty if labels are not known."""
@@ -101,12 +97,7 @@ def find_dataset_class(config: ClassificationSettings) -> type[ImageDataset]:
 
 
 def evaluation_transform(data: ClassificationDataSection, kind: str) -> EvaluationTransform | GlyphTransform:
-    """Build the transform of an evaluation.
-
-    Args:
-        data: the configuration's DATA.
-        kind: "photo" or "glyph".
-    """
+    """Build the transform of an evaluation of images of a kind, "photo" or "glyph"."""
     if kind == "glyph":
         return GlyphTransform(data.IMAGE_SIZE, train=False, channels=data.IMAGE_CHANNELS)
     resize = data.INTERPOLATION, data.CROP_MODE
@@ -116,21 +107,14 @@ def evaluation_transform(data: ClassificationDataSection, kind: str) -> Evaluati
 class ClassificationInput(NamedTuple):
     """The input transform of predictions.
 
-    Attributes:
-        transform: the transform of an evaluation.
-        largest: most pixels of the scaled image; very narrow images are refused, since scaling their shorter side would
-            fill the memory.
+    Scaled images of more than ``largest`` pixels are refused: scaling the shorter side of narrow ones fills the memory.
     """
 
-    transform: Any
+    transform: Callable[..., Any]
     largest: int
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> tuple[np.ndarray, int]:
-        """Transform an image; return it with the label 0, which is not used.
-
-        Raises:
-            BadSample: it would be too large.
-        """
+        """Transform an image; return it with the unused label 0; a ``BadSample`` if it would be too large."""
         if isinstance(self.transform, EvaluationTransform):
             width, height = self.transform.resized(image.size)
             if width * height > self.largest:

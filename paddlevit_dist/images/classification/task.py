@@ -45,8 +45,6 @@ from .samples import ClassificationSamples, evaluation_transform
 from .settings import ClassificationSettings
 from .training_samples import build_training_samples, build_training_transform
 
-_ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check its dimensions
-
 
 class LabeledImageTask(Task):
     """Base class of tasks whose samples are images of one class each."""

@@ -54,13 +54,9 @@ class TeacherInput(NamedTuple):
 
 
 def find_exported_input(name: str) -> tuple[TeacherInput, Mapping[str, Any]]:
-    """Find the input of an exported model, and return it with the description that ``export`` wrote.
+    """Find the input of an exported model by its path without extension; also return the description of ``export``.
 
-    Args:
-        name: its path without extension.
-
-    Raises:
-        UserError: the description is damaged, or the model takes pixels.
+    A ``UserError`` says that the description is damaged, or that the model takes pixels.
     """
     file = Path(f"{name}.{ABOUT}")
     about = read_about_file(file) if file.is_file() else {}
@@ -83,15 +79,7 @@ def find_exported_input(name: str) -> tuple[TeacherInput, Mapping[str, Any]]:
 
 
 def find_weights_input(name: str, weights: str) -> TeacherInput:
-    """Find the input of a registered model with weights: its run's, else what published weights expect.
-
-    Args:
-        name: of the model.
-        weights: their path, address or name.
-
-    Raises:
-        UserError: a file next to the weights is damaged.
-    """
+    """Find the input of a registered model with weights: its run's, else what published weights expect."""
     if not is_fetched(weights):
         file = local_file(weights).path
         data = (find_run_settings(read_weights_info(file), file) or {}).get("DATA")
@@ -115,12 +103,8 @@ def _format(*parts: Sequence[float]) -> str:
     return f"mean {mean} and deviation {deviation}"
 
 
-def _parse_numbers(values: Any, file: Path) -> tuple[float, ...]:
-    """Return a list of numbers as a tuple; empty for what is not a list.
-
-    Raises:
-        UserError: it has other entries.
-    """
+def _parse_numbers(values: object, file: Path) -> tuple[float, ...]:
+    """Return a list of numbers as a tuple; empty for what is not a list, a ``UserError`` if it has other entries."""
     if not isinstance(values, (list, tuple)):
         return ()
     numbers = [float(value) for value in values if isinstance(value, (int, float)) and math.isfinite(value)]

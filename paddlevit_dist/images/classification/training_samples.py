@@ -22,12 +22,7 @@ from .settings import ClassificationSettings
 
 
 def build_training_transform(config: ClassificationSettings, kind: str) -> TrainingTransform | GlyphTransform:
-    """Build the transform of training images.
-
-    Args:
-        config: the configuration.
-        kind: "photo" or "glyph".
-    """
+    """Build the transform of training images of a kind, "photo" or "glyph"."""
     data = config.DATA
     augment = build_augmentation(config.TRAIN, data.IMAGENET_MEAN)
     if kind == "glyph":
@@ -45,20 +40,9 @@ def build_training_samples(
     erasing: RandomErasing | None,
     num_classes: int,
 ) -> tuple[ClassificationSamples, np.ndarray | None]:
-    """Combine images and transform as the configuration says.
+    """Combine images and transform as the configuration says; a ``UserError`` if a key needs what the dataset lacks.
 
-    Args:
-        config: the configuration.
-        dataset: images of the training split.
-        transform: result of ``build_training_transform``.
-        erasing: draws what to erase in an image; None: nothing.
-        num_classes: classes of the model.
-
-    Returns:
-        The samples with notices on them, and the weight of each class, (classes,), if there are weights.
-
-    Raises:
-        UserError: a key needs labels or files that the dataset does not have.
+    Returns the samples with notices on them, and the weight of each class, (classes,), if there are weights.
     """
     data, labels = config.DATA, dataset.labels
     samples = ClassificationSamples(dataset, transform, erasing)

@@ -13,8 +13,7 @@ from .formats import get_suffix, list_folders, list_names, readable_suffixes
 def map_images_by_stem(folder: str) -> dict[str, str]:
     """List the images directly in a folder, in the order of their names: composed name without suffix -> name.
 
-    Raises:
-        UserError: the folder cannot be listed, or two images differ in their suffix only.
+    A ``UserError`` says that the folder cannot be listed, or that two images differ in their suffix only.
     """
     images: dict[str, str] = {}
     for name in list_image_names(folder):
@@ -28,22 +27,14 @@ def map_images_by_stem(folder: str) -> dict[str, str]:
 
 
 def list_image_names(folder: str) -> list[str]:
-    """Return the sorted names of the images directly in a folder.
-
-    Raises:
-        UserError: the folder cannot be listed.
-    """
+    """Return the sorted names of the images directly in a folder; a ``UserError`` if it cannot be listed."""
     suffixes = readable_suffixes()
     return [name for name in list_names(folder) if get_suffix(os.fsencode(name)) in suffixes]
 
 
 @contextlib.contextmanager
 def readable(file: str) -> Iterator[None]:
-    """Turn errors about reading a file into messages for users.
-
-    Raises:
-        UserError: ``file`` cannot be read, or has other content.
-    """
+    """Turn errors about reading ``file``, or about its content, into a ``UserError``."""
     try:
         yield
     except (OSError, ValueError) as error:

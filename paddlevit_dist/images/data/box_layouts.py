@@ -1,7 +1,4 @@
-"""Where annotation files are, and in which format: COCO, Pascal VOC or YOLO.
-
-Only names and the beginnings of files are read.
-"""
+"""Where annotation files are, and in which format: COCO, Pascal VOC or YOLO, from names and the beginnings of files."""
 
 import os
 import re
@@ -28,12 +25,7 @@ _OUTLINE = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){6,}\s*$")
 
 
 class DatasetGuess(NamedTuple):
-    """A dataset that a path appears to contain.
-
-    Attributes:
-        dataset: its registered name.
-        reason: what was detected, for the message: ``my_data has class folders below train and val``.
-    """
+    """A dataset that a path appears to contain: ``my_data has class folders below train and val`` is a ``reason``."""
 
     dataset: str
     reason: str
@@ -50,12 +42,7 @@ def list_first_folders(folder: str) -> list[str]:
 
 
 def find_boxes(root: str, shown: str) -> list[DatasetGuess]:
-    """Find the datasets of images with boxes in a folder, usually none or one.
-
-    Args:
-        root: the folder.
-        shown: its name in messages.
-    """
+    """Find the datasets of images with boxes in a folder, ``shown`` in messages; usually none or one."""
     guesses = []
     for dataset, find, description in (
         ("coco", _find_coco, "annotations in COCO's format"),
@@ -90,11 +77,7 @@ def find_labelme(root: str) -> str | None:
 
 
 def refuse_labelme(path: str) -> None:
-    """Reject Labelme's own files, which have one image each.
-
-    Raises:
-        UserError: there is such a file; the message explains how to convert them.
-    """
+    """Reject Labelme's own files, which have one image each, by a ``UserError`` that explains how to convert them."""
     is_file = os.path.isfile(path)
     file = (path if _LABELME.search(read_beginning(path)) else None) if is_file else find_labelme(path)
     if file is not None:

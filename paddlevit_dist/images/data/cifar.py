@@ -26,13 +26,9 @@ _DAMAGE = (gzip.BadGzipFile, tarfile.TarError, EOFError, zlib.error, ValueError,
 
 
 class CifarVersion(NamedTuple):
-    """One of the two published forms of CIFAR.
+    """One of the two published forms of CIFAR: names of archive and folder in it, files of each split in order.
 
-    Attributes:
-        archive: name of the archive.
-        folder: name of the folder in the archive.
-        files: files of each split, in order.
-        label_bytes: labels before each image, the last one is used; 0: the files are pickles.
+    ``label_bytes`` is the number of labels before each image, the last one is used; 0: the files are pickles.
     """
 
     archive: str
@@ -42,15 +38,7 @@ class CifarVersion(NamedTuple):
 
 
 def find_cifar(data_path: Path, publications: tuple[CifarVersion, ...]) -> tuple[Path, CifarVersion]:
-    """Find the archive at ``data_path``, or the folder of the extracted files: ``data_path`` itself or in it.
-
-    Args:
-        data_path: file or folder.
-        publications: the versions to look for.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Find the archive, or the folder of extracted files, at or in ``data_path``; a ``UserError`` if there is none."""
     for publication in publications:
         first = publication.files["train"][0]
         if data_path.is_file() and data_path.name == publication.archive:
@@ -138,7 +126,7 @@ def _read_archive(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
     raise UserError(f"{source} has no {due[0]}; get it again from {_HOME}")
 
 
-def _open_stream(packed: Any) -> tarfile.TarFile:
+def _open_stream(packed: io.BufferedReader) -> tarfile.TarFile:
     stream: Any = _BoundedDecompressor(packed)  # has ``read`` only, which is all that reading in sequence needs
     return tarfile.open(fileobj=stream, mode="r|")
 
@@ -149,12 +137,11 @@ class _BoundedDecompressor:
     Some browsers unpack the archive while downloading, so plain streams are read, too.
     """
 
-    def __init__(self, packed: Any) -> None:
+    def __init__(self, packed: io.BufferedReader) -> None:
         is_packed = packed.peek(2).startswith(_GZIP)
         self._stream, self._left = gzip.GzipFile(fileobj=packed) if is_packed else packed, _LARGEST_ARCHIVE_BYTES
 
     def read(self, size: int) -> bytes:
-        """Read up to ``size`` unpacked bytes."""
         content = self._stream.read(min(size, self._left + 1))
         self._left -= len(content)
         if self._left < 0:

@@ -42,15 +42,13 @@ def index_class_folders(
     """List the images of ``split`` under ``root`` and open the index of that list, rebuilding it if it has changed.
 
     Classes are the sorted subfolders of the training folder, or of the split's folder if there is none. An image is a
-    file with the suffix of a format this installation can open; other files are counted. Images may be nested inside
-    a class folder and are sorted by path. Symbolic links are followed, hidden names skipped.
+    file with the suffix of a format this installation can open; other files are counted. Images may be nested inside a
+    class folder and are sorted by path. Symbolic links are followed, hidden names skipped.
 
     Args:
-        root: absolute path of the dataset.
         split: "train", "val", another folder's name, or ``WHOLE``.
         folders: the folder of each split that has one, see ``find_split_folders``.
-        cache_folder: folder of the index.
-        name: name of the index.
+        name: of the index.
 
     Returns:
         The index, and the other files in the folders.
@@ -91,10 +89,8 @@ def find_split_folders(root: str) -> dict[str, str]:
 
     A folder with exactly the split's word as its name comes first, such as train or valid. A name that contains the
     word, such as Train or seg_test, counts if classes below it are also below the folder of another split. A folder
-    with nothing but a folder of the same name, such as seg_train/seg_train, stands for that one.
-
-    Raises:
-        UserError: two folders may be the same split, or a folder cannot be listed.
+    with nothing but a folder of the same name, such as seg_train/seg_train, stands for that one. A ``UserError`` says
+    that two folders may be the same split, or that a folder cannot be listed.
     """
     found, similar, classes = dict[str, str](), dict[str, list[str]](), dict[str, set[str]]()
     for split, words in SPLIT_WORDS.items():
@@ -150,8 +146,7 @@ def _split_folder(root: str, split: str, folders: Mapping[str, str]) -> str:
 def list_classes(root: str, folder: str) -> list[str]:
     """Return the names of the class folders in ``folder`` under ``root``, sorted by their composed form.
 
-    Raises:
-        UserError: there are none, two differ only in their Unicode form, or the folder cannot be listed.
+    A ``UserError`` says that there are none, two differ only in their Unicode form, or the folder cannot be listed.
     """
     names = sorted(_visible_folders(root, folder), key=compose)
     twice = next((name for name, following in zip(names, names[1:]) if compose(name) == compose(following)), None)
@@ -193,10 +188,7 @@ def _count_outside_classes(skipped_files: SkippedFiles) -> None:
 
 
 def _list_class_images(root: str, folder: str, class_name: str, skipped_files: SkippedFiles) -> list[bytes]:
-    """List the sorted paths of a class's images, relative to ``root``.
-
-    Paths are bytes, as the file system returns them and the index stores them: this saves a million conversions.
-    """
+    """List the sorted paths of a class's images, relative to ``root``; as bytes, which saves a million conversions."""
     suffixes = readable_suffixes()
     top = os.fsencode(os.path.join(root, folder, class_name))
     relative_from = len(os.fsencode(root).rstrip(b"/")) + 1
@@ -248,11 +240,7 @@ class IndexedClassImages(ImageDataset):
         return len(self._index)
 
     def read(self, index: int) -> tuple[Image.Image, int]:
-        """Decode image ``index``: (RGB image, label).
-
-        Raises:
-            UnreadableImage: the file is missing or cannot be decoded; the message names it.
-        """
+        """Decode image ``index``: (RGB image, label); an ``UnreadableImage`` if the file is missing or damaged."""
         image = decode_image(self.encoded(index), self.describe(index), self.image_mode, self.reading)
         return image, self._index.label(index)
 
@@ -293,8 +281,7 @@ class ClassFolders(IndexedClassImages):
     def __init__(self, data_path: str | None, split: str, cache_folder: Path, whole: bool = False) -> None:
         """List the images of ``split``, "train", "val" or another folder; their index goes to ``cache_folder``.
 
-        Raises:
-            UserError: the folder has a different layout, or a class is empty.
+        A ``UserError`` says that the folder has a different layout, or that a class is empty.
         """
         self.split = split
         root = require_folder(data_path, "folder", self.layout)

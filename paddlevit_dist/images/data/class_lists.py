@@ -48,11 +48,9 @@ class ClassList(NamedTuple):
     """Classes in the order of their labels.
 
     Attributes:
-        names: of the classes.
         numbers: number of each class in label maps of numbers.
         colors: int32 (classes,), color of each class in label maps, see ``pack_colors``; None: the list has none.
-        ignored: numbers of pixels without a class.
-        ignored_colors: colors of pixels without a class.
+        ignored, ignored_colors: numbers and colors of pixels without a class.
         file: the list's file; "": a published list.
         is_numbered: the list contains numbers.
     """
@@ -77,12 +75,10 @@ class ClassList(NamedTuple):
 
 
 def published_classes(section: str, first: int | None, offset: int) -> ClassList:
-    """Return the classes of a published dataset.
+    """Return the classes of a published dataset, a section of the table of published classes.
 
-    Args:
-        section: its section in the table of published classes.
-        first: number of class 0, followed by the others; None: the numbers in the published files, plus ``offset``.
-        offset: added to the published numbers.
+    ``first`` is the number of class 0, followed by the others; None: the numbers in the published files, plus
+    ``offset``.
     """
     lines = (line.split("\t") for line in _PUBLISHED.read_text(encoding="ascii").splitlines())
     rows = [row for row in lines if row[0] == section]
@@ -108,8 +104,7 @@ def find_class_list(folders: Iterable[str]) -> ClassList | None:
 def read_class_list(file: str) -> ClassList:
     """Read the classes from a file: lines of text, CSV, or JSON.
 
-    Raises:
-        UserError: it cannot be read, or a name, number or color is invalid or occurs twice.
+    A ``UserError`` says that it cannot be read, or that a name, number or color is invalid or occurs twice.
     """
     with readable(file):
         entries = _parse_json(read_json(file)) if file.endswith(".json") else _parse_lines(read_text(file, "utf-8-sig"))
@@ -179,7 +174,7 @@ def _entry(fields: dict[str, Any]) -> ListedClass:
     )
 
 
-def _parse_json(content: Any) -> list[ListedClass]:
+def _parse_json(content: object) -> list[ListedClass]:
     """Parse a list of names, names with colors, numbers with names, or objects with a name, a color and maybe an id."""
     if isinstance(content, dict):
         for key in ("classes", "labels", "categories", "id2label"):
@@ -193,7 +188,7 @@ def _parse_json(content: Any) -> list[ListedClass]:
     return [ListedClass(item) if isinstance(item, str) else _parse_object(item) for item in content]
 
 
-def _parse_object(value: Any) -> ListedClass:
+def _parse_object(value: object) -> ListedClass:
     if not isinstance(value, dict):
         raise ValueError(f"expected a class name, or an object with a name, found {value!r}")
     alternatives = (("name", "title", "label"), ("color", "colour", "rgb"), ("id", "value"))
@@ -203,7 +198,7 @@ def _parse_object(value: Any) -> ListedClass:
     return ListedClass(name, number if type(number) is int else None, _parse_value(color)[1])
 
 
-def _parse_value(value: Any) -> tuple[int | None, tuple[int, int, int] | None]:
+def _parse_value(value: object) -> tuple[int | None, tuple[int, int, int] | None]:
     if type(value) is int or value is None:
         return value, None
     if isinstance(value, str) and re.fullmatch(r"#[0-9a-fA-F]{6}", value):

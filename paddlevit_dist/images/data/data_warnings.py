@@ -11,7 +11,7 @@ class DataWarnings:
         self._before = f"{source} has " if source else ""
         self._entries: dict[tuple[str, str], list[Any]] = {}  # kind and text -> how often, and the first
 
-    def note(self, kind: str, text: str, example: Any, number: int = 1) -> None:
+    def note(self, kind: str, text: str, example: object, number: int = 1) -> None:
         """Add ``number`` entries of a kind, such as "image", with the same warning."""
         self._entries.setdefault((kind, text), [0, example])[0] += number
 

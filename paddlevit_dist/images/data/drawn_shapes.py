@@ -1,8 +1,7 @@
 """Synthetic images of shapes, so that detection and segmentation can be tried without a download.
 
-Images are the same on every machine: NumPy guarantees the raw words of a bit generator, but not the results of
-``Generator``, and libraries differ in the last bit of a sine. All numbers are therefore scaled from raw words with
-integers, and corners are on a grid of 1/16 pixel.
+They are the same on every machine: NumPy guarantees the raw words of a bit generator only, and libraries differ in the
+last bit of a sine. So all numbers are scaled from raw words with integers, and corners are on a grid of 1/16 pixel.
 """
 
 import math
@@ -61,18 +60,9 @@ class DrawnImages(ImageDataset):
         categories: Sequence[str] = CATEGORIES[:3],
         seed: int = 0,
     ) -> None:
-        """Draw ``split``, "train" or "val"; both paths are ignored.
+        """Draw ``split``, "train" or "val", with shapes of ``categories``; both paths are ignored.
 
-        Args:
-            data_path: ignored.
-            split: "train" or "val".
-            cache_folder: ignored.
-            num_train: training images.
-            num_val: validation images.
-            sides: smallest and largest height and width of an image in pixels.
-            per_image: fewest and most shapes of an image.
-            categories: of ``CATEGORIES``.
-            seed: of all images.
+        ``sides`` are smallest and largest height and width of an image in pixels, ``per_image`` fewest and most shapes.
         """
         self.split = require_split(split, tuple(_SPLITS), "of drawn shapes")
         self.categories = list(categories)
@@ -140,8 +130,6 @@ class SyntheticImage(NamedTuple):
     """The shapes of an image; later shapes are in front.
 
     Attributes:
-        height: of the image.
-        width: of the image.
         labels: of each shape, position in the requested categories.
         masks: bool (height, width) of each shape, its visible pixels; they do not overlap.
         colors: red, green and blue of each shape, then of the background's four corners.
@@ -161,11 +149,8 @@ def draw_shapes(
 ) -> SyntheticImage:
     """Choose and place the shapes of one image.
 
-    Args:
-        seed: of this image.
-        sides: smallest and largest height and width in pixels.
-        number: fewest and most shapes; fewer are drawn if there is no room.
-        categories: of ``CATEGORIES``.
+    ``sides`` are smallest and largest height and width in pixels, ``number`` fewest and most shapes; fewer are drawn if
+    there is no room.
     """
     draws = PortableRandom(seed)
     height, width = draws.between(*sides), draws.between(*sides)
@@ -190,10 +175,7 @@ def draw_shapes(
 
 
 def render_image(drawn: SyntheticImage) -> np.ndarray:
-    """Render the image, uint8 (height, width, 3): shapes in front of a smooth background, with noise.
-
-    Call it once for each ``drawn``, since it consumes the generator of the noise.
-    """
+    """Render the image once, uint8 (height, width, 3): shapes on a smooth background, with noise from ``draws``."""
     height, width = drawn.height, drawn.width
     upper_left, upper_right, lower_left, lower_right = (np.array(rgb, np.int64) for rgb in drawn.colors[-4:])
     down, right = np.arange(height)[:, None, None], np.arange(width)[None, :, None]

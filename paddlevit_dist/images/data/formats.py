@@ -105,11 +105,9 @@ def is_hidden_path(path: bytes) -> bool:
 
 
 def walk_files(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[os.DirEntry[bytes]]:
-    """Yield all files below a folder, and hidden folders, which are not entered. Links are followed.
+    """Yield all files below a folder, links followed, and hidden folders, which are not entered.
 
-    Args:
-        top: the folder.
-        refused: called with a folder that cannot be listed and the reason; it may raise.
+    ``refused`` is called with a folder that cannot be listed and the reason; it may raise.
     """
     folders: list[tuple[bytes, frozenset[tuple[int, int]]]] = [(top, frozenset())]
     while folders:  # no recursion: trees may be deeper than Python's stack
@@ -133,15 +131,9 @@ def walk_files(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[os
 
 
 def iterate_entries(folder: str, may_be_absent: bool = False, most: int | None = None) -> Iterator[os.DirEntry[str]]:
-    """Yield the entries of a folder, unordered, without hidden ones.
+    """Yield the entries of a folder, or the first ``most``, unordered, without hidden ones.
 
-    Args:
-        folder: the folder.
-        may_be_absent: yield nothing if the folder does not exist or cannot be listed.
-        most: number of entries to read; None: all.
-
-    Raises:
-        UserError: the folder cannot be listed.
+    A folder that cannot be listed has none if it ``may_be_absent``; else a ``UserError`` is raised.
     """
     try:
         with os.scandir(folder) as entries:
@@ -166,12 +158,8 @@ def list_folders(folder: str, may_be_absent: bool = True, most: int | None = Non
 def split_in_name(name: str, is_whole: bool = True) -> str | None:
     """Return the split that a folder's name contains, in any case: Train, TestSet, seg_train, training2017.
 
-    Args:
-        name: name of the folder.
-        is_whole: whether the name may contain nothing but the split's word, numbers and words for a set of images.
-
-    Returns:
-        A key of SPLIT_WORDS; None: the name contains no split's word, or words of several splits.
+    If ``is_whole``, the name contains nothing but the split's word, numbers and words for a set of images. None: the
+    name contains no split's word, or words of several splits.
     """
     words = {_SET_ENDING.sub("", word) for word in re.findall("[a-z]+", name.lower())} - _SET_WORDS
     found = [split for split, own in SPLIT_WORDS.items() if words & set(own)]
@@ -198,10 +186,7 @@ def find_hint(suffix: str) -> str | None:
 
 
 def detect_image_type(head: bytes) -> str | None:
-    """Return the image type of a file from its first 16 bytes, or None if it is not an image.
-
-    Only formats with an unambiguous signature are recognized.
-    """
+    """Return the image type of a file from the unambiguous signature in its first 16 bytes; None if there is none."""
     if head[4:8] == b"ftyp":
         return "HEIC" if head[8:12] in _HEIF_BRANDS else "AVIF" if head[8:12] in _AVIF_BRANDS else None
     if head.startswith(b"RIFF"):
@@ -223,13 +208,10 @@ def detect_image_type(head: bytes) -> str | None:
 
 
 class SkippedFiles:
-    """The files under one folder that are skipped.
+    """The files under one folder, or in tar files, that are skipped; messages have ``place``.
 
     A file counts as an image if it has the suffix of an image format that cannot be opened here, or if it starts like
     an image file but has no image suffix.
-
-    Args:
-        place: the folder or tar files, for messages.
     """
 
     def __init__(self, place: str) -> None:

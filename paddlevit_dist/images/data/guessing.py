@@ -46,14 +46,9 @@ _FIRST_LABELS = {
 def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     """Detect the dataset at ``path``; None if nothing is recognized.
 
-    Args:
-        path: file or folder.
-        contents: annotations that the task reads, see ``lookup.annotation_type``; None: not known. It decides if a
-            folder has both boxes and label maps; without it, boxes are used.
-
-    Raises:
-        UserError: the path does not exist, or contains several kinds of data; the message lists them with their
-            datasets.
+    ``contents`` are the annotations that the task reads, see ``lookup.annotation_type``: they decide if a folder has
+    both boxes and label maps; None: boxes. A ``UserError`` says that the path does not exist, or lists the several
+    kinds of data in it with their datasets.
     """
     if is_address(os.fspath(path)):
         return DatasetGuess("tar", one_line(f"{path} is an address, from which tar files are read"))
@@ -111,7 +106,11 @@ def _detect_images(root: str, shown: str) -> DatasetGuess | None:
 
 
 def _detect_class_folders(root: str, shown: str) -> DatasetGuess | None:
-    splits = [name for name in find_split_folders(root).values() if _has_class_folders(os.path.join(root, name))]
+    splits = [
+        name
+        for name in find_split_folders(root).values()
+        if any(_has_image(path, _DEEPEST) for path in list_first_folders(os.path.join(root, name)))
+    ]
     if os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
         where = "class folders below train and " if "train" in splits else ""
         return DatasetGuess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation images")
@@ -133,10 +132,6 @@ def _has_classes(root: str) -> bool:
     """Return whether any folder that may be a class contains images, below a split or not."""
     below = (path for folder in (root, *list_first_folders(root)) for path in list_first_folders(folder))
     return any(_has_image(path, 0) for path in below if not _NO_CLASS.fullmatch(os.path.basename(path)))
-
-
-def _has_class_folders(folder: str) -> bool:
-    return any(_has_image(path, _DEEPEST) for path in list_first_folders(folder))
 
 
 def _has_image(folder: str, deepest: int) -> bool:

@@ -12,13 +12,13 @@ from ...runtime.files import atomic_file, map_array
 from ...tasks.dataset import digests, require_split
 from ...tasks.sample_groups import FOLDER, find_groups
 from .image_dataset import ImageDataset
-from .reading import SPLITS, ReadConfig
+from .reading import SPLITS
 
 
 def make_row_method(name: str) -> Any:
     """Create a method that calls the whole dataset's method with the row of a sample."""
 
-    def method(self: Any, index: int, *more: Any) -> Any:
+    def method(self: "DatasetPart", index: int, *more: object) -> Any:
         return getattr(self.dataset, name)(int(self.rows[index]), *more)
 
     method.__name__ = name  # by which a bound method is pickled
@@ -26,19 +26,10 @@ def make_row_method(name: str) -> Any:
 
 
 class DatasetPart(ImageDataset):
-    """A subset of another dataset, which describes and reads its samples.
-
-    Its pickle contains that dataset and the name of a memory-mapped file.
-    """
+    """A subset of another dataset, which describes and reads its samples, by a memory-mapped file of their rows."""
 
     def __init__(self, dataset: ImageDataset, rows_file: Path, is_share: bool = False) -> None:
-        """Select rows of a dataset.
-
-        Args:
-            dataset: the whole dataset.
-            rows_file: file of the rows, int64.
-            is_share: the rows are a random split.
-        """
+        """Select rows of a dataset, int64 in ``rows_file``; ``is_share``: they are a random split."""
         self.dataset = dataset
         self.is_random_split = is_share or dataset.is_random_split
         self.rows_file = str(rows_file)
@@ -78,20 +69,10 @@ class DatasetPart(ImageDataset):
             self._rows = map_array(self.rows_file)
         return self._rows
 
-    @property
-    def reading(self) -> ReadConfig | None:  # type: ignore[override] # the whole dataset has it
-        """How image files are decoded."""
-        return self.dataset.reading
-
-    @property
-    def reads_parts(self) -> bool:  # type: ignore[override] # the whole dataset has it
-        """Whether parts of images can be decoded."""
-        return self.dataset.reads_parts
-
-    @property
-    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # the whole dataset has them
-        """Name of each class."""
-        return self.dataset.class_names
+    # the whole dataset has them
+    reading = property(lambda part: part.dataset.reading)
+    reads_parts = property(lambda part: part.dataset.reads_parts)
+    class_names = property(lambda part: part.dataset.class_names)
 
     @property
     def labels(self) -> np.ndarray | None:  # type: ignore[override] # the whole dataset has them
@@ -109,18 +90,8 @@ def hold_out(
     A dataset without one label per sample is split as a single class. Each class keeps at least one image for training
     and contributes at least one to validation if it has two; images that are also in another class do not count here.
     If the dataset knows which images belong together (``groups_by``), these are on one side; folders are kept together
-    only if whole folders make up about that fraction. ``divided`` of the part describes this.
-
-    Args:
-        dataset: the whole dataset.
-        split: "train" or "val".
-        fraction: share of each class for "val".
-        seed: of the split.
-        cache_folder: folder of the part's rows.
-        kind: class of the part.
-
-    Raises:
-        UserError: nothing would be held out.
+    only if whole folders make up about that fraction. ``divided`` of the part, of class ``kind``, describes this. A
+    ``UserError`` says that nothing would be held out.
     """
     require_split(split, SPLITS, "that DATA.VAL_FRACTION divides")
     labels = np.zeros(len(dataset), np.int64) if dataset.labels is None else np.asarray(dataset.labels)
@@ -135,7 +106,9 @@ def hold_out(
     return part
 
 
-def _choose_groups(dataset: Any, labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray | None, str]:
+def _choose_groups(
+    dataset: ImageDataset, labels: np.ndarray, fraction: float, seed: int
+) -> tuple[np.ndarray | None, str]:
     """Choose whole groups to hold out, bool (samples,), and describe them; None if whole groups cannot be held out."""
     groups = find_groups(dataset.groups_by, [dataset.identity(index) for index in range(len(labels))])
     if groups is None:
@@ -149,17 +122,11 @@ def _choose_groups(dataset: Any, labels: np.ndarray, fraction: float, seed: int)
 
 
 def choose_held_out_groups(groups: Sequence[str], labels: np.ndarray, fraction: float, seed: int) -> np.ndarray:
-    """Choose whole groups of samples to hold out, bool (samples,).
+    """Choose whole groups of samples to hold out, bool (samples,); ``groups`` and ``labels`` are of each sample.
 
-    Goes through the groups in the order of their digests and takes each that brings the number of samples nearer to the
-    ``fraction`` and leaves training samples of all its classes. If all are too large, takes the smallest; if none
-    leaves training samples, nothing.
-
-    Args:
-        groups: group of each sample, at least two groups.
-        labels: int (samples,).
-        fraction: share of the samples to hold out.
-        seed: changes the order.
+    Goes through the groups in the order of their digests with ``seed`` and takes each that brings the number of samples
+    nearer to the ``fraction`` and leaves training samples of all its classes. If all are too large, takes the smallest;
+    if none leaves training samples, nothing.
     """
     names, group_of = np.unique(np.array(groups), return_inverse=True)
     classes, class_of = np.unique(labels, return_inverse=True)
@@ -188,20 +155,11 @@ def write_rows(cache_folder: Path, name: str, rows: np.ndarray) -> Path:
 
 
 def choose_held_out(dataset: ImageDataset, labels: np.ndarray, fraction: float, seed: int) -> np.ndarray:
-    """Choose samples to hold out: the ``fraction`` of each class, rounded, with the smallest digests of identities.
+    """Choose samples to hold out, bool (samples,): the rounded ``fraction`` of each class with the smallest digests.
 
-    Adding, removing or renaming other files does not change a sample's place in the order, so each such file moves at
-    most one other sample across the border, and only within its class. Samples of one identity are on one side: a file
-    that is listed several times counts once, in the class of its first entry.
-
-    Args:
-        dataset: provides the identities.
-        labels: int (samples,).
-        fraction: share of each class.
-        seed: changes the order.
-
-    Returns:
-        bool (samples,).
+    Digests are of identities and ``seed``. Adding, removing or renaming other files does not change a sample's place in
+    the order, so each such file moves at most one other sample across the border, and only within its class. Samples of
+    one identity are on one side: a file that is listed several times counts once, in the class of its first entry.
     """
     ordered = digests(map(dataset.identity, range(len(labels))), seed)
     _, firsts, identity_of_sample = np.unique(ordered, return_index=True, return_inverse=True)

@@ -54,18 +54,13 @@ class ImageDataset(Dataset):
         """Set the size of the cache of images at an address; no effect on images of this machine."""
 
     def encoded(self, index: int) -> bytes:
-        """Read the file of image ``index``, for datasets of image files.
-
-        Raises:
-            UnreadableImage: the file is missing or may not be read.
-        """
+        """Read the file of image ``index``, for datasets of image files; an ``UnreadableImage`` if it is missing."""
         return read_file(self.describe(index))
 
     def part(self, index: int, start: int, length: int) -> np.ndarray:
         """Read ``length`` bytes of the file of image ``index`` into new memory, uint8.
 
-        Raises:
-            UnreadableImage: the file is missing, shorter, or may not be read.
+        An ``UnreadableImage`` says that the file is missing, shorter, or may not be read.
         """
         content = self.encoded(index)[start : start + length]
         if len(content) != length:
@@ -80,19 +75,11 @@ class ImageDataset(Dataset):
             return -1
 
     def require_size(self, index: int, size: tuple[int, int]) -> None:
-        """Check that annotations and file of image ``index`` agree on height and width.
-
-        Raises:
-            UnreadableImage: they do not.
-        """
+        """Raise an ``UnreadableImage`` unless annotations and file of image ``index`` agree on height and width."""
 
 
 def read_class_names(root: str) -> list[str] | None:
-    """Read the lines of ``root/classes.txt``; None if there is no such file.
-
-    Raises:
-        UserError: it cannot be read, is empty, or has a blank line or a duplicate name.
-    """
+    """Read the lines of ``root/classes.txt`` as ``names_in_file``; None if there is no such file."""
     path = os.path.join(root, FILE)
     return names_in_file(path) if os.path.lexists(path) else None
 
@@ -100,8 +87,7 @@ def read_class_names(root: str) -> list[str] | None:
 def names_in_file(path: str) -> list[str]:
     """Read a file of class names, one per line.
 
-    Raises:
-        UserError: it does not exist or cannot be read, is empty, or has a blank line or a duplicate name.
+    A ``UserError`` says that it cannot be read, is empty, or has a blank line or a duplicate name.
     """
     try:
         names = [compose(line.strip()) for line in read_text(path, "utf-8-sig").rstrip().splitlines()]
@@ -127,10 +113,8 @@ def name_folders(root: str, folders: Sequence[str]) -> list[str]:
     """Return class names for the sorted ``folders``: from ``classes.txt`` if it exists, else the folder names.
 
     Lines that begin with a folder's name, as in ``n01440764 tench``, name that folder, in any order; otherwise lines
-    correspond to the sorted folders one by one.
-
-    Raises:
-        UserError: the number of lines differs from the number of classes, or the file is corrupt.
+    correspond to the sorted folders one by one. A ``UserError`` says that there are more or fewer of them, or that the
+    file is corrupt.
     """
     names = read_class_names(root)
     if names is None:

@@ -1,6 +1,5 @@
 """Samples of images with annotations, and how a split is opened."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +24,10 @@ class ImageSamples(TransformedDataset):
         self.notices: list[str] = []
         self.replacements: ReplacementReader | None = None  # replaces unreadable images
 
-    @property
-    def labeled(self) -> bool:  # type: ignore[override] # the dataset knows
-        """Whether the dataset has labels."""
-        return self.dataset.labeled
-
-    @property
-    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # the dataset knows
-        """Name of each class, in the order of labels."""
-        return self.dataset.class_names
-
-    @property
-    def is_random_split(self) -> bool:  # type: ignore[override] # the dataset knows
-        """Whether the dataset is a random split."""
-        return self.dataset.is_random_split
+    # the dataset knows them
+    labeled = property(lambda samples: samples.dataset.labeled)
+    class_names = property(lambda samples: samples.dataset.class_names)
+    is_random_split = property(lambda samples: samples.dataset.is_random_split)
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """Read sample ``index``, or in training a replacement if it is unreadable."""
@@ -56,15 +45,8 @@ def open_dataset(
 ) -> tuple[Any, list[str]]:
     """Open the dataset of ``split``, which DATA.VAL_FRACTION may take from the training set; also return log lines.
 
-    Args:
-        config: the configuration.
-        base: class of the dataset.
-        part: class of a part of the dataset.
-        split: "train", "val" or another split.
-        cache_folder: folder for indexes.
-
-    Raises:
-        UserError: the data are missing, damaged or of another kind.
+    ``base`` is the class of the dataset, ``part`` of a part of it; indexes go to ``cache_folder``. A ``UserError`` says
+    that the data are missing, damaged or of another kind.
     """
     data, fraction, key = config.DATA, config.DATA.VAL_FRACTION, "VAL_FRACTION"
     kind = dataset_class(config, base)

@@ -50,8 +50,7 @@ class ImageNet2012(IndexedClassImages):
     def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
         """List the images of ``split`` ("train", "val", or the name of a list or folder); index in ``cache_folder``.
 
-        Raises:
-            UserError: neither layout is found, or a list has an invalid line.
+        A ``UserError`` says that neither layout is found, or that a list has an invalid line.
         """
         self.split = split
         root = require_folder(data_path, "imagenet2012", self.layout)
@@ -109,11 +108,7 @@ def _batches(list_file: Path, num_classes: int) -> Iterator[PathBatch]:
 
 
 def _entries(list_file: Path, num_classes: int) -> Iterator[tuple[bytes, int]]:
-    """Yield path and label of each line that is not blank. The label is the last field, so paths may contain spaces.
-
-    Raises:
-        UserError: a line is malformed or has a label outside ``0 .. num_classes - 1``.
-    """
+    """Yield path and label of each line that is not blank. The label is the last field, so paths may contain spaces."""
     with open_regular(list_file, "rb") as stream:
         for number, line in enumerate(stream, 1):
             fields = line.removeprefix(_BYTE_ORDER_MARK).strip().rsplit(None, 1)
@@ -141,12 +136,9 @@ def find_label_files(root: str, split: str) -> list[str]:
 
 
 def read_listed_labels(root: str, split: str) -> dict[bytes, int] | None:
-    """Read the label of each image of ``split``, by the last part of its path.
+    """Read the label of each image of ``split``, by the last part of its path; a ``UserError`` if that is corrupt.
 
     Labels are in ``<split>_list.txt`` or ImageNet's development kit; None if there are neither.
-
-    Raises:
-        UserError: the list or the kit is corrupt.
     """
     path = Path(root, f"{split}{_LIST_SUFFIX}")
     if not path.is_file():
@@ -162,10 +154,8 @@ def read_listed_labels(root: str, split: str) -> dict[bytes, int] | None:
 def read_kit_labels(root: str) -> dict[bytes, int] | None:
     """Read the labels of ``ILSVRC2012_val_00000001.JPEG`` etc. from the development kit in ``root``.
 
-    The kit may be extracted or a ``.tar.gz``; None without it. Classes are numbered by sorted WordNet id, as usual.
-
-    Raises:
-        UserError: the kit is corrupt or not as published.
+    The kit may be extracted or a ``.tar.gz``; None without it, a ``UserError`` if it is not as published. Classes are
+    numbered by sorted WordNet id, as usual.
     """
     try:
         content = _read_truth(Path(root, _KIT, _TRUTH), Path(root, f"{_KIT}.tar.gz"))

@@ -24,6 +24,7 @@ from .tar_files import OpenFiles
 
 IMAGES = "pictures"  # folder
 _QUALITY = 92  # of JPEG
+Transform = Callable[..., Any]
 
 
 class IndexedNames(Sequence):
@@ -35,55 +36,32 @@ class IndexedNames(Sequence):
     def __len__(self) -> int:
         return len(self._index)
 
-    def __getitem__(self, position: Any) -> Any:
+    def __getitem__(self, position: int | slice) -> Any:
         if isinstance(position, slice):
             return [self._index.path(number) for number in range(*position.indices(len(self)))]
         return self._index.path(position)
 
 
 class InputImages(InputSamples):
-    """Images with the transform of an evaluation.
+    """Images with the transform of an evaluation, called with a PIL image of ``mode`` and a generator."""
 
-    Args:
-        transform: called with a PIL image and a generator; returns what the task collates.
-        mode: Pillow's mode that images are converted to.
-        reading: how image files are decoded.
-    """
-
-    def __init__(self, transform: Any, mode: str, reading: ReadConfig) -> None:
+    def __init__(self, transform: Transform, mode: str, reading: ReadConfig) -> None:
         self._transform, self._mode, self._reading = transform, mode, reading
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
-        """Read and transform image ``index``.
-
-        Raises:
-            UnreadableImage: it cannot be decoded.
-        """
+        """Read and transform image ``index``; an ``UnreadableImage`` if it cannot be decoded."""
         return self._transform(self.image(index), generator)
 
     def image(self, index: int) -> Image.Image:
-        """Read image ``index`` without the transform.
-
-        Raises:
-            UnreadableImage: it cannot be decoded.
-            BadSample: the input is not an image.
-        """
+        """Read image ``index`` without the transform; ``UnreadableImage`` if damaged, ``BadSample`` if not an image."""
         raise NotImplementedError
 
 
 class ImageInputs(InputImages):
-    """Images listed from paths.
-
-    Args:
-        paths: paths of files, folders, tar files and videos.
-        cache_folder: folder of the list, which processes map instead of copying it.
-        transform: see ``InputImages``.
-        mode: see ``InputImages``.
-        reading: see ``InputImages``.
-    """
+    """Images listed from paths of files, folders, tar files and videos; processes map the list in ``cache_folder``."""
 
     def __init__(
-        self, paths: Sequence[str], cache_folder: Path, transform: Any, mode: str, reading: ReadConfig
+        self, paths: Sequence[str], cache_folder: Path, transform: Transform, mode: str, reading: ReadConfig
     ) -> None:
         super().__init__(transform, mode, reading)
         listing = InputListing()
@@ -158,7 +136,7 @@ class ImageInputs(InputImages):
 class InMemoryImages(InputImages):
     """Images in memory: PIL images, and uint8 arrays (height, width[, 1 or 3 or 4])."""
 
-    def __init__(self, images: Sequence[Any], transform: Any, mode: str, reading: ReadConfig) -> None:
+    def __init__(self, images: Sequence[Any], transform: Transform, mode: str, reading: ReadConfig) -> None:
         super().__init__(transform, mode, reading)
         self._images = list(images)
         self.names = [f"image {number}" for number in range(len(self._images))]
@@ -179,11 +157,7 @@ class InMemoryImages(InputImages):
 def open_image_inputs(
     inputs: Sequence[Any], cache_folder: Path, transform: Any, mode: str, reading: ReadConfig
 ) -> ImageInputs | InMemoryImages:
-    """Open images from paths or memory; see ``ImageInputs`` for the arguments.
-
-    Raises:
-        UserError: paths and images in memory are mixed.
-    """
+    """Open images from paths or memory; a ``UserError`` if both are mixed."""
     are_paths = [isinstance(item, str) for item in inputs]
     if any(are_paths) and not all(are_paths):
         raise UserError("predict: paths and images in memory are mixed; pass one kind at a time")
@@ -193,12 +167,7 @@ def open_image_inputs(
 
 
 class AnnotatedImages:
-    """Writes annotated copies of inputs, named NAME.jpg, to the folder ``IMAGES``.
-
-    Args:
-        folder: folder of the prediction, exists.
-        samples: the inputs.
-    """
+    """Writes annotated copies of inputs, named NAME.jpg, to the folder ``IMAGES`` in the prediction's ``folder``."""
 
     def __init__(self, folder: Path, samples: TransformedDataset) -> None:
         self._folder, self._samples = folder, samples
@@ -213,10 +182,7 @@ class AnnotatedImages:
         return self._names[index]
 
     def write(self, index: int, draw: Callable[[Image.Image], Image.Image]) -> str | None:
-        """Write the result of ``draw`` for image ``index``; return the file's name in the folder.
-
-        Returns None for samples of a program, which need not be images.
-        """
+        """Write ``draw`` of image ``index``; return its file's name in the folder, None for a program's samples."""
         if not isinstance(self._samples, InputImages):
             return None
         content = io.BytesIO()

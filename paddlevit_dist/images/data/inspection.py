@@ -1,8 +1,7 @@
 """Checks before a run starts: skipped files, unreadable images, empty classes, images in both training and validation.
 
-They are reported before the first epoch, not after the last. Threads suffice because Pillow releases the GIL while
-decoding; no process has to be started, and none forks while they run. Each thread has its own copy of the dataset,
-like loader processes.
+Threads suffice because Pillow releases the GIL while decoding; no process has to be started, and none forks while they
+run. Each thread has its own copy of the dataset, like loader processes.
 """
 
 import hashlib
@@ -12,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from tqdm import tqdm
@@ -22,6 +21,9 @@ from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from .formats import SkippedFiles, readable_formats
 from .reading import UnreadableImage, count_labels, examine_image, is_transparent, open_image, raise_as_unreadable
+
+if TYPE_CHECKING:
+    from .image_dataset import ImageDataset
 
 ALL_UP_TO = 5_000  # larger splits are sampled
 SAMPLE = 2_000
@@ -35,6 +37,7 @@ _TRANSPARENT = (
     "paint such images on a ground"
 )
 _NAMED = 3  # unreadable images in a message
+_D = TypeVar("_D")
 _T = TypeVar("_T")
 
 
@@ -63,7 +66,7 @@ class DecodeResult(NamedTuple):
 class DecodedSplit(NamedTuple):
     """The images of a split that were opened, in the order of the dataset."""
 
-    dataset: Any
+    dataset: "ImageDataset"
     split: str
     results: list[DecodeResult]
 
@@ -83,14 +86,7 @@ class DecodedSplit(NamedTuple):
         return f"{'all' if self.is_whole else f'{len(self.results):,} of'} {len(self.dataset):,}"
 
     def refuse_bad(self, is_replaced: bool) -> None:
-        """Refuse unreadable images, unless training replaces them.
-
-        Args:
-            is_replaced: training replaces unreadable images.
-
-        Raises:
-            UserError: images are unreadable; the message names the first of them.
-        """
+        """Refuse unreadable images by a ``UserError`` that names the first, unless training replaces them."""
         bad, total = self.bad, len(self.results)
         if not bad or (is_replaced and len(bad) < total):
             return
@@ -116,7 +112,7 @@ class DecodedSplit(NamedTuple):
             text += f"skip): {bad[0]}"
         lines = [text]
         turned = [result.index for result in self.results if result.orientation != 1]
-        if turned and not dataset.reading.exif_rotate:
+        if turned and not (dataset.reading and dataset.reading.exif_rotate):
             lines.append(
                 f"{self._count(turned)} to be turned by the EXIF orientation, but DATA.EXIF_ROTATE is false: "
                 f"{dataset.describe(turned[0])}"
@@ -134,13 +130,10 @@ class DecodedSplit(NamedTuple):
         return f"{len(indices):,} of the {len(self.results):,} opened images of {self.split} {verb}"
 
 
-def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> DecodedSplit:
+def open_split(dataset: "ImageDataset", split: str, seconds: float = SECONDS) -> DecodedSplit:
     """Decode all images of a small dataset, or a fixed sample of a large one, as far as time allows.
 
-    Args:
-        dataset: has ``encoded(index)``, ``describe(index)``, ``image_mode`` and ``reading``.
-        split: its name, for messages.
-        seconds: time limit, applied only once ``WITHOUT_LIMIT`` images have been opened.
+    The limit of ``seconds`` applies only once ``WITHOUT_LIMIT`` images have been opened.
     """
     total = len(dataset)
     # A fixed random order: images opened within the time limit are a fair sample, drawn the same way in every run.
@@ -163,10 +156,7 @@ def _examine(dataset: Any, index: int) -> DecodeResult:
 def note_pixels(total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str]) -> list[str]:
     """Return lines about images with more than 8 bits a pixel or transparency, from as many images as time allows.
 
-    Args:
-        total: number of images.
-        encoded: returns the file of an image by its index.
-        describe: returns the name of an image by its index.
+    ``encoded`` and ``describe`` return the file and the name of an image by its index, below ``total``.
     """
     opened, deep, transparent = 0, list[int](), list[int]()
     end = time.monotonic() + _EXAMINE_SECONDS
@@ -192,8 +182,8 @@ def _is_deep(mode: str) -> bool:
 
 
 def run_in_threads(
-    function: Callable[[Any, int], _T],
-    dataset: Any,
+    function: Callable[[_D, int], _T],
+    dataset: _D,
     indices: Iterable[int],
     label: str,
     total: int | None,
@@ -205,7 +195,6 @@ def run_in_threads(
     Args:
         function: called in threads.
         dataset: copied for each thread.
-        indices: in the dataset.
         label: of the progress bar, which a terminal shows after a second.
         total: number of indices, None if it is not known.
         seconds: time after which no more are started, apart from ``without_limit``.
@@ -244,12 +233,9 @@ def compute_digest(encoded: bytes) -> bytes:
 
 
 def compare(train: DecodedSplit, val: DecodedSplit, seconds: float = _COMPARING_SECONDS) -> list[str]:
-    """Return the line about validation images that are also in the training set.
+    """Return a line if validation images are also in the training set, or if not all were compared.
 
     Training images that were not opened are compared by size first, as far as time allows.
-
-    Returns:
-        A line if there are identical images or not all were compared; else nothing.
     """
     indices_of_digest = _group_by_digest(val)
     sizes = {outcome.num_bytes for outcome in val.results if not outcome.error}
@@ -291,7 +277,7 @@ def _group_by_digest(split: DecodedSplit) -> dict[bytes, list[int]]:
     return indices
 
 
-def _digest(train: Any, index: int) -> tuple[int, bytes]:
+def _digest(train: "ImageDataset", index: int) -> tuple[int, bytes]:
     try:
         return index, compute_digest(train.encoded(index))
     except UnreadableImage:
@@ -302,10 +288,8 @@ class SplitInspection:
     """Inspects the splits one by one, in the process that builds them.
 
     Args:
-        is_evaluation: the run only evaluates.
         replaces_bad: training replaces an unreadable image with the next one.
-        allows_skipped_files: a split may be evaluated without images that cannot be opened here. The score is then of a
-            different set.
+        allows_skipped_files: a split may be evaluated without images that cannot be opened here: a different set.
     """
 
     def __init__(self, is_evaluation: bool, replaces_bad: bool, allows_skipped_files: bool = False) -> None:
@@ -314,12 +298,8 @@ class SplitInspection:
         self.allows_skipped_files = allows_skipped_files
         self._opened: dict[str, DecodedSplit] = {}
 
-    def inspect(self, dataset: Any, split: str, num_classes: int) -> list[str]:
-        """Check ``split`` ("train" or "val") and return log lines.
-
-        Raises:
-            UserError: an image cannot be read, or the split would be evaluated without some images.
-        """
+    def inspect(self, dataset: "ImageDataset", split: str, num_classes: int) -> list[str]:
+        """Check ``split`` ("train" or "val") and return log lines; a ``UserError`` for bad images."""
         lines = self._check_skipped_files(dataset.skipped_files, is_evaluated=self.is_evaluation or split != "train")
         lines += find_empty_classes(dataset, split, num_classes)
         if dataset.reading is not None:  # image files; other datasets were checked in full when they were opened
@@ -343,7 +323,7 @@ class SplitInspection:
         return skipped_files.lines()
 
 
-def find_empty_classes(dataset: Any, split: str, num_classes: int) -> list[str]:
+def find_empty_classes(dataset: "ImageDataset", split: str, num_classes: int) -> list[str]:
     """Return a line if the dataset has classes without any image in ``split``."""
     labels = dataset.labels
     if labels is None:

@@ -21,7 +21,6 @@ class LabelPixels(NamedTuple):
 
     Attributes:
         values: (height, width), numbers as uint8 or int32; or colors, red + 256 green + 65,536 blue, as int32.
-        is_color: the values are colors.
         palette: int32 (n,), the color of each number as above; None: there is no palette.
     """
 
@@ -31,15 +30,10 @@ class LabelPixels(NamedTuple):
 
 
 def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
-    """Read the pixels of a label map of any format that Pillow reads without loss.
-
-    Args:
-        encoded: the file's bytes.
-        path: names the file in errors.
-        max_pixels: a larger one is refused before it is decoded.
+    """Read the pixels of a label map of any format that Pillow reads without loss; ``path`` names it in errors.
 
     Raises:
-        UnreadableImage: damaged, too large, or not an image.
+        UnreadableImage: damaged, larger than ``max_pixels`` (which is not decoded), or not an image.
         UserError: the format changes numbers, the pixels are neither numbers nor colors, or are partly transparent.
     """
     with raise_as_unreadable(path), open_image(encoded, path, ReadConfig(max_pixels=max_pixels)) as image:
@@ -68,9 +62,7 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
 def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
     """Read the pixels of a label map from an image file, or from a MATLAB file of COCO-Stuff 10k.
 
-    Raises:
-        UnreadableImage: see ``read_label_pixels``.
-        UserError: see ``read_label_pixels``; or SciPy is needed and not installed.
+    It raises what ``read_label_pixels`` does, and a ``UserError`` if SciPy is needed and not installed.
     """
     if not file.endswith(".mat"):
         return read_label_pixels(read_file(file), file, max_pixels)
@@ -83,11 +75,7 @@ def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
 
 
 def read_label_numbers(pixels: LabelPixels, path: str) -> np.ndarray:
-    """Return the numbers in a label map, which may be saved with three equal channels.
-
-    Raises:
-        UserError: it has colors.
-    """
+    """Return the numbers in a label map, perhaps in three equal channels; a ``UserError`` if it has colors."""
     if not pixels.is_color:
         return pixels.values
     gray = pixels.values & 255
@@ -100,11 +88,7 @@ def read_label_numbers(pixels: LabelPixels, path: str) -> np.ndarray:
 
 
 def find_label_numbers(files: Sequence[str]) -> list[int]:
-    """Return the numbers that occur in any of the label maps, ascending.
-
-    Raises:
-        UserError: a file cannot be read or has colors.
-    """
+    """Return the numbers that occur in any of the label maps, ascending; ``UserError`` if one is bad or has colors."""
 
     def occurring(files: list[str], index: int) -> np.ndarray:
         return np.unique(read_label_numbers(read_label_file(files[index]), files[index]))

@@ -179,8 +179,7 @@ def is_video(path: str) -> bool:
 def read_frame_times(path: str) -> list[int]:
     """Return the time of each frame in milliseconds; decodes the whole file, since its stated length is an estimate.
 
-    Raises:
-        UserError: OpenCV is not installed, or finds no frames.
+    A ``UserError`` says that OpenCV is not installed, or finds no frames.
     """
     capture, times = _open(path), []
     while capture.grab():
@@ -198,11 +197,7 @@ class VideoFile:
         self._capture, self._next = _open(path), 0
 
     def frame(self, number: int) -> Image.Image:
-        """Decode frame ``number`` from 0, RGB. Frames are counted, since seeking is inexact for many formats.
-
-        Raises:
-            UnreadableImage: the video has become shorter.
-        """
+        """Decode frame ``number`` from 0, RGB; an ``UnreadableImage`` if the video has become shorter."""
         if number < self._next:
             self._capture, self._next = _open(self.path), 0
         while self._next <= number:

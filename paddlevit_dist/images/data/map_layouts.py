@@ -42,17 +42,14 @@ class LabelMapLayout(NamedTuple):
     """How images and their label maps are arranged in a folder. ``{split}`` is replaced by the word for a split.
 
     Attributes:
-        dataset: registered name.
-        words: name in messages.
-        images: folder of the images.
-        labels: folder of the label maps.
+        dataset, words: registered name, and name in messages.
+        images, labels: folders of the images and of the label maps.
         end: end of label map names, with suffix; "": any image's suffix, after an end that is detected.
         image_end: end of image names without suffix, which the label map names do not have.
         lists: file with a split's names, one per line; "": all files in the folders.
         marks: files that must exist for detection.
         classes: section of the table of published classes; "": the folder's own list.
         first: number of class 0 in label maps, followed by the others; None: the published numbers, plus ``offset``.
-        offset: added to the published numbers.
         ignored: numbers of pixels without a class in addition to 255.
         split_words: words for splits, where they differ from the usual ones.
         published: number of images in each split.
@@ -210,23 +207,13 @@ class LabelMapPairs(NamedTuple):
 
 
 def find_label_maps(root: str, shown: str) -> list[DatasetGuess]:
-    """Return the dataset of images with label maps in a folder, none or one.
-
-    Args:
-        root: the folder.
-        shown: its name in messages.
-    """
+    """Return the dataset of images with label maps in a folder, ``shown`` in messages: none or one."""
     match = find_layout(root)
     return [] if match is None else [DatasetGuess(match.layout.dataset, f"{shown} has {match.layout.words}")]
 
 
 def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
-    """Find the layout of a folder, or of folders one or two levels below it.
-
-    Args:
-        root: the folder.
-        dataset: registered name of the expected dataset; None: any.
-    """
+    """Find the layout, of ``dataset`` if it is given, of a folder, or of folders one or two levels below it."""
     tops = [root, *list_first_folders(root), *list_first_folders(os.path.join(root, "VOCdevkit"))]
     rows = [candidate for candidate in LAYOUTS if dataset in (None, candidate.dataset)]
     unmarked = [] if dataset is None else [row._replace(marks=()) for row in rows]
@@ -321,11 +308,7 @@ def _list_files(layout: LabelMapLayout, top: str, split: str) -> list[str]:
 
 
 def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
-    """Pair the images of a split and their label maps, sorted.
-
-    Raises:
-        UserError: there is no such split, a listed file is missing, or no image has a label map.
-    """
+    """Pair the images of a split and their label maps, sorted; a ``UserError`` if there are none or one is missing."""
     layout, top = match
     folders = find_split_folders(layout, top, split)
     files = _list_files(layout, top, split) if layout.lists else []
@@ -354,7 +337,8 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
 def _refuse_split(match: MatchedLayout, split: str) -> NoReturn:
     """Raise the ``UserError`` about a split without folders or list."""
     layout, top = match
-    existing = [name for name in SPLIT_WORDS if _has_split(match, name)]
+    existing = [name for name in SPLIT_WORDS if find_split_folders(layout, top, name)]
+    existing = [name for name in existing if not layout.lists or _list_files(layout, top, name)]
     helps = split == "val" and "train" in existing
     remark = "; set DATA.VAL_FRACTION to split the training set" if helps else ""
     require_split(split, [name for name in existing if name != split], f"{layout.dataset} at {top}", remark)
@@ -382,13 +366,6 @@ def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
         (find_spelling(os.path.join(top, row[0].strip())), find_spelling(os.path.join(top, row[1].strip())))
         for row in rows
     ]
-
-
-def _has_split(match: MatchedLayout, split: str) -> bool:
-    layout, top = match
-    return find_split_folders(layout, top, split) is not None and (
-        not layout.lists or bool(_list_files(layout, top, split))
-    )
 
 
 def _files(folder: str, end: str | None) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""Outlines of Labelme and YOLO labels, and label maps drawn from them.
+"""Outlines of Labelme and YOLO labels, and label maps drawn from them, with the pixels that COCO's tools give them.
 
-Pixels inside an outline are those that COCO's tools give it (see ``run_lengths``). Later shapes are drawn over earlier
-ones: in the order of the file for Labelme, and the smaller over the larger for YOLO.
+Later shapes are drawn over earlier ones: in the order of the file for Labelme, and the smaller over the larger for
+YOLO.
 """
 
 import base64
@@ -34,12 +34,9 @@ _NOT_AREAS = ("line", "linestrip", "point", "points")
 
 
 class ObjectOutline(NamedTuple):
-    """The pixels of one object: inside an outline, or a mask.
+    """The pixels of one object of a class: inside an outline, or a mask.
 
-    Attributes:
-        name: name or number of its class.
-        corners: float64 (n, 2), x and y in pixels; for a mask, its upper left corner.
-        mask: bool (height, width); None: ``corners`` are an outline.
+    ``corners`` are float64 (n, 2), x and y in pixels, of a ``mask``, bool (height, width), the upper left one.
     """
 
     name: str
@@ -71,15 +68,10 @@ class LabelmeFile(msgspec.Struct, rename="camel"):
 
 
 def read_drawing(kind: str, file: str, size: tuple[int, int]) -> ImageOutlines:
-    """Read the shapes of one image.
+    """Read the shapes of one image from a label file, LABELME_JSON or YOLO_TEXT.
 
-    Args:
-        kind: LABELME_JSON or YOLO_TEXT.
-        file: the label file.
-        size: height and width of the image, which scale YOLO's numbers.
-
-    Raises:
-        UserError: the file cannot be read, or a shape is not valid.
+    ``size`` is height and width of the image, which scale YOLO's numbers. A ``UserError`` says that the file cannot be
+    read, or that a shape is not valid.
     """
     with readable(file):
         if kind == LABELME_JSON:
@@ -89,16 +81,10 @@ def read_drawing(kind: str, file: str, size: tuple[int, int]) -> ImageOutlines:
 
 
 def draw(drawing: ImageOutlines, size: tuple[int, int], labels: Mapping[str, int], unlabeled: int) -> np.ndarray:
-    """Draw the label map of an image, uint8 (height, width).
+    """Draw the label map of an image of height and width ``size``, uint8 (height, width).
 
-    Args:
-        drawing: the shapes.
-        size: height and width.
-        labels: label of each class name.
-        unlabeled: label of the pixels outside all shapes.
-
-    Raises:
-        ValueError: a shape's class is unknown, or its polygon is not valid; continues "... ".
+    ``unlabeled`` is the label outside all shapes. A ``ValueError``, whose text continues "... ", says that a shape's
+    class is not in ``labels``, or that its polygon is not valid.
     """
     height, width = size
     columns = np.full(width * height, unlabeled, np.uint8)  # (width, height), one after the other
@@ -128,11 +114,7 @@ def _fill(values, starts, ends, value):
 
 
 def read_labelme(file: str) -> LabelmeFile:
-    """Read a Labelme file.
-
-    Raises:
-        ValueError: it is not valid.
-    """
+    """Read a Labelme file; a ``ValueError`` if it is not valid."""
     try:
         return msgspec.json.decode(read_bytes(file, _LARGEST_JSON), type=LabelmeFile)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -190,13 +172,10 @@ def _area(corners: np.ndarray) -> float:
 
 
 class OutlineList(NamedTuple):
-    """The images of a split with their outline files.
+    """The images of a split with the outline file of each.
 
-    Attributes:
-        images: image files.
-        files: outline file of each image.
-        names: of the classes; None: only the outlines contain them.
-        spelled: the classes as the files spell them.
+    ``names`` are of the classes, None if only the outlines contain them; ``spelled`` are the classes in the files'
+    spelling.
     """
 
     images: list[str]
@@ -206,15 +185,9 @@ class OutlineList(NamedTuple):
 
 
 def list_outlines(kind: str, root: str, split: str) -> OutlineList:
-    """List the images of a split in a folder with their outline files.
+    """List the images of a split in a folder with their outline files, LABELME_JSON or YOLO_TEXT.
 
-    Args:
-        kind: LABELME_JSON or YOLO_TEXT.
-        root: the folder.
-        split: "train", "val" or another split.
-
-    Raises:
-        UserError: there are none, a file cannot be read, or an image is missing.
+    A ``UserError`` says that there are none, a file cannot be read, or an image is missing.
     """
     if kind == YOLO_TEXT:
         description = read_description(root)
@@ -223,15 +196,10 @@ def list_outlines(kind: str, root: str, split: str) -> OutlineList:
         names = description.names if description else parse_names(root)
         images = list_images(root, split, description)
         return OutlineList(images, list(map(find_label_file, images)), list(names.values()), list(map(str, names)))
-    listed = _list_labelme(root, split)
-    if not listed.images:
+    files = [file for file, file_split in find_labelme_files(root).items() if file_split == split]
+    if not files:
         remedy = "; set DATA.VAL_FRACTION to split the training set" if split == "val" else ""
         raise UserError(f"{root} has no {split} images with outlines{remedy}")
-    return listed
-
-
-def _list_labelme(root: str, split: str) -> OutlineList:
-    files = [file for file, file_split in find_labelme_files(root).items() if file_split == split]
     images_of_folder: dict[str, dict[str, str]] = {}
     return OutlineList([_find_image(file, root, images_of_folder) for file in files], files, None, [])
 
@@ -250,11 +218,7 @@ def find_labelme_files(root: str) -> dict[str, str]:
 
 
 def read_labelme_names(files: Iterable[str]) -> list[str]:
-    """Return the classes of all areas in Labelme files, sorted.
-
-    Raises:
-        UserError: a file cannot be read.
-    """
+    """Return the classes of all areas in Labelme files, sorted; a ``UserError`` if a file cannot be read."""
     names: set[str] = set()
     for file in tqdm(files, desc="reading classes", unit="file", delay=1.0, disable=None, leave=False):
         with readable(file):
@@ -265,9 +229,8 @@ def read_labelme_names(files: Iterable[str]) -> list[str]:
 
 
 def _find_image(file: str, root: str, images_of_folder: dict[str, dict[str, str]]) -> str:
-    """Find the image of a Labelme file.
+    """Find the image of a Labelme file: next to it or in a folder of images, under its name, else at the path in it.
 
-    It is next to the file or in a folder of images, under the same name; else at the path in the file, within ``root``.
     ``images_of_folder`` caches the images of folders by their names without suffix.
     """
     folder, stem = os.path.dirname(file), compose(os.path.splitext(os.path.basename(file))[0])

@@ -29,21 +29,14 @@ _LONGEST_HEADER = 32
 
 
 class UndecodedImage:
-    """An image that has not been decoded yet.
-
-    Attributes:
-        size: (width, height).
-    """
+    """An image that has not been decoded yet; ``size`` is (width, height)."""
 
     size: tuple[int, int]
 
     def around(self, box: Box) -> tuple[Image.Image | np.ndarray, Box]:
-        """Return a part that contains ``box``, and the box within it.
+        """Return a part that contains ``box``, and the box within it; an ``UnreadableImage`` if it cannot be decoded.
 
         The part is a Pillow image, or its pixels, uint8 (rows, columns, channels).
-
-        Raises:
-            UnreadableImage: it cannot be decoded.
         """
         raise NotImplementedError
 
@@ -100,11 +93,7 @@ class PartReader:
         self.dataset = dataset
 
     def __call__(self, index: int) -> tuple[Image.Image | UndecodedImage, int]:
-        """Return ``(image, label)``, with an undecoded image if parts of it can be decoded.
-
-        Raises:
-            UnreadableImage: it is missing, or damaged as a whole.
-        """
+        """Return ``(image, label)``, undecoded if parts can be decoded; an ``UnreadableImage`` if it is damaged."""
         dataset, label = self.dataset, int(self.dataset.labels[index])
         page = ImagePage.open(dataset, index)
         if page is not None:
@@ -120,11 +109,8 @@ class PartReader:
 class JpegLayout(NamedTuple):
     """Positions in a JPEG file of one or three components.
 
-    Attributes:
-        size_at: offset of height and width, two bytes each.
-        width: of the image.
-        height: of the image.
-        block_height: rows of pixels of the smallest unit of all components (the MCU).
+    ``size_at`` is the offset of height and width, two bytes each, ``block_height`` the rows of the smallest unit (the
+    MCU).
     """
 
     size_at: int

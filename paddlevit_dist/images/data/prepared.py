@@ -22,7 +22,6 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         shorter_side: pixels; larger images are resized to it.
         quality: of the JPEG files that were written.
         shard_size: images in each tar file.
-        num_classes: of the source.
         fingerprints: of the source, by split.
         complete: False until all tar files are written.
         left_out: number of unreadable images, which are not in the tar files.
@@ -59,15 +58,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_preparation(root: str, unfinished: bool = False) -> Preparation | None:
-    """Read the record in ``root``; None if there is none.
-
-    Args:
-        root: folder of the tar files.
-        unfinished: accept a preparation that is not finished.
-
-    Raises:
-        UserError: it is corrupt, or the preparation was not finished and ``unfinished`` is False.
-    """
+    """Read the record in ``root``, None without one; ``UserError`` if corrupt or not finished (``unfinished``)."""
     path = os.path.join(root, FILE)
     if not os.path.exists(path):
         return None

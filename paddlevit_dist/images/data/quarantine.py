@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from ... import distributed
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
+from ...tasks.dataset import Dataset
 from .reading import UnreadableImage
 
 QUARANTINE_FILE = "quarantine.tsv"
@@ -58,17 +59,8 @@ class ReplacementReader:
     def __getstate__(self) -> Any:
         return {"folder": self.folder, "_next": {}, "num_told": self.num_told}
 
-    def read(self, read: Callable[[int], _Read], index: int, dataset: Any) -> _Read:
-        """Return ``read(index)``, or the result for the next readable index of ``dataset``.
-
-        Args:
-            read: reads a sample.
-            index: of the sample.
-            dataset: the sample's dataset.
-
-        Raises:
-            UserError: too many consecutive images are unreadable, so the images are not the cause.
-        """
+    def read(self, read: Callable[[int], _Read], index: int, dataset: Dataset) -> _Read:
+        """Return ``read(index)``, or of the next readable index; a ``UserError`` after too many unreadable ones."""
         tried = index
         for _ in range(min(len(dataset), _LONGEST_ROW_OF_BAD)):
             if tried not in self._next:
@@ -100,10 +92,7 @@ class ReplacementReader:
 
 
 def merge_quarantine(replacements: ReplacementReader | None, folder: Path) -> list[str]:
-    """Merge the unreadable images of all ranks so far into one list in ``folder``; return a log line if it has grown.
-
-    Every rank must call this.
-    """
+    """Merge the unreadable images of all ranks, which all call this, into a list; return a log line if it has grown."""
     if replacements is None:
         return []
     files = sorted({line for lines in distributed.all_gather(replacements.collect()) for line in lines})

@@ -25,8 +25,8 @@ class ReadConfig(NamedTuple):
     """How image files are read.
 
     Attributes:
-        exif_rotate: rotate the image by its EXIF orientation. Off by default, as in the reference pipelines:
-            ImageNet contains images with a wrong orientation tag.
+        exif_rotate: rotate the image by its EXIF orientation. Off by default, as in the reference pipelines: ImageNet
+            contains images with a wrong orientation tag.
         max_pixels: larger images are rejected before decoding; the default is Pillow's limit for a warning.
     """
 
@@ -35,12 +35,7 @@ class ReadConfig(NamedTuple):
 
 
 class UnreadableImage(UserError):
-    """An image file that cannot be decoded.
-
-    Args:
-        path: path of the file, or of the archive and the member.
-        reason: single line.
-    """
+    """An image file that cannot be decoded: its path, or the path of archive and member, and the reason, one line."""
 
     def __init__(self, path: str, reason: str) -> None:
         shown = path.replace("\n", "\\n").replace("\r", "\\r")  # the message is a single line
@@ -64,11 +59,7 @@ class WrongSize(UnreadableImage):
 
 
 def read_file(path: str) -> bytes:
-    """Read the bytes of an image file.
-
-    Raises:
-        UnreadableImage: the file is missing or may not be read.
-    """
+    """Read the bytes of an image file; an ``UnreadableImage`` if it is missing or may not be read."""
     try:
         return read_regular(find_spelling(path))
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
@@ -76,30 +67,16 @@ def read_file(path: str) -> bytes:
 
 
 def decode_image(encoded: bytes, path: str, mode: str, reading: ReadConfig = ReadConfig()) -> Image.Image:  # noqa: B008
-    """Decode an image, the first frame of an animated one, and convert it to ``mode`` with Pillow.
+    """Decode an image, the first frame of an animated one, and convert it to ``mode``, "RGB" or "L", with Pillow.
 
-    Args:
-        encoded: the file's bytes in any format that Pillow reads.
-        path: names the file in errors.
-        mode: "RGB" or "L".
-        reading: how the file is read.
-
-    Raises:
-        UnreadableImage: empty, truncated, corrupt, too large, or not an image.
+    An ``UnreadableImage`` with ``path`` says that it is empty, truncated, corrupt, too large, or not an image.
     """
     with raise_as_unreadable(path), open_image(encoded, path, reading) as image:
         return convert(image, mode, reading)
 
 
 class DecodedImage(NamedTuple):
-    """What decoding an image shows.
-
-    Attributes:
-        orientation: EXIF orientation, 1 for upright.
-        mode: Pillow's mode of the stored pixels.
-        is_transparent: see ``is_transparent``.
-        size: height and width, which some formats have only after decoding.
-    """
+    """What decoding an image shows: EXIF orientation (1: upright), Pillow's stored mode, height and width."""
 
     orientation: int
     mode: str
@@ -108,11 +85,7 @@ class DecodedImage(NamedTuple):
 
 
 def examine_image(encoded: bytes, path: str, mode: str, reading: ReadConfig) -> DecodedImage:
-    """Decode an image and return what it shows.
-
-    Raises:
-        UnreadableImage: empty, truncated, corrupt, too large, or not an image.
-    """
+    """Decode an image and return what it shows; an ``UnreadableImage`` as of ``decode_image``."""
     with raise_as_unreadable(path), open_image(encoded, path, reading) as image:
         stored_mode = image.mode
         width, height = convert(image, mode, reading).size
@@ -122,8 +95,7 @@ def examine_image(encoded: bytes, path: str, mode: str, reading: ReadConfig) -> 
 def is_transparent(image: Image.Image) -> bool:
     """Return whether a pixel of an opened image is not opaque: in "RGB" and "L" it has the color that is stored there.
 
-    Raises:
-        Exception: the image cannot be decoded.
+    Raises what Pillow raises if the image cannot be decoded.
     """
     has_alpha = image.mode in ("RGBA", "LA", "PA") or (image.mode in _CAN_BE_KEYED and "transparency" in image.info)
     return has_alpha and int(image.convert("RGBA").getchannel("A").getextrema()[0]) < 255  # type: ignore[arg-type]
@@ -142,23 +114,20 @@ def raise_as_unreadable(path: str) -> Iterator[None]:
 
 def convert(image: Image.Image, mode: str, reading: ReadConfig) -> Image.Image:
     """Convert an opened image to ``mode``, upright if ``reading`` requires it."""
-    upright = _upright(image) if reading.exif_rotate else image
-    if upright.mode == mode:
-        upright.load()  # converting to the same mode would copy it
-        return upright
-    return upright.convert(mode)
+    if reading.exif_rotate:
+        image.load()
+        image = ImageOps.exif_transpose(image) if orientation(image) != 1 else image
+    if image.mode == mode:
+        image.load()  # converting to the same mode would copy it
+        return image
+    return image.convert(mode)
 
 
 def open_image(encoded: bytes, path: str, reading: ReadConfig = ReadConfig()) -> Image.Image:  # noqa: B008
-    """Open an image without decoding its pixels.
+    """Open an image without decoding its pixels; ``path`` names it in errors.
 
-    Args:
-        encoded: the file's bytes.
-        path: names the file in errors.
-        reading: how the file is read.
-
-    Raises:
-        UnreadableImage: empty, too large, or not an image; damage after the header only shows on decoding.
+    An ``UnreadableImage`` says that it is empty, too large, or not an image; damage after the header only shows on
+    decoding.
     """
     if not encoded:
         raise UnreadableImage(path, "the file is empty")
@@ -172,7 +141,9 @@ def open_image(encoded: bytes, path: str, reading: ReadConfig = ReadConfig()) ->
     except MemoryError:
         raise
     except Exception as error:
-        raise UnreadableImage(path, _missing_reader(encoded) or _reason(error)) from error
+        lacks_reader = detect_image_type(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats()
+        hint = f"it is a HEIC image, which Pillow reads with pillow-heif ({HEIF_HINT})"
+        raise UnreadableImage(path, hint if lacks_reader else _reason(error)) from error
     width, height = image.size
     if width * height > reading.max_pixels:
         raise _too_large(path, f"{width} x {height} pixels", reading)
@@ -188,23 +159,11 @@ def orientation(image: Image.Image) -> int:
     return value if value in range(1, 9) else 1
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    image.load()
-    return ImageOps.exif_transpose(image) if orientation(image) != 1 else image
-
-
 def _too_large(path: str, size: str, reading: ReadConfig) -> UnreadableImage:
     return UnreadableImage(
         path,
         f"its size {size} is above the limit of {reading.max_pixels} pixels; raise DATA.MAX_PIXELS to accept it",
     )
-
-
-def _missing_reader(encoded: bytes) -> str | None:
-    """Return the hint for an image whose format needs an additional package, by its content."""
-    if detect_image_type(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats():
-        return f"it is a HEIC image, which Pillow reads with pillow-heif ({HEIF_HINT})"
-    return None
 
 
 def _reason(error: BaseException) -> str:
@@ -224,15 +183,9 @@ _IMAGENET = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # below the unpa
 
 
 def require_folder(data_path: str | None, dataset: str, layout: str) -> str:
-    """Return the absolute path of the folder that ``-data_path`` names.
+    """Return the absolute path of the folder that ``-data_path`` names; messages have ``dataset`` and ``layout``.
 
-    Args:
-        data_path: the value of -data_path.
-        dataset: its name, for messages.
-        layout: what the folder should contain, for messages.
-
-    Raises:
-        UserError: no path given, not found, or not a folder; the message has the ``layout``.
+    A ``UserError`` says that no path is given, it is not found, or not a folder.
     """
     if data_path is None:
         raise UserError(f"dataset {dataset} needs -data_path=<folder>, {layout}")
@@ -247,16 +200,10 @@ def require_folder(data_path: str | None, dataset: str, layout: str) -> str:
 
 
 def check_labels(labels: np.ndarray, num_classes: int, dataset: str, where: Callable[[int], str]) -> None:
-    """Check that every label is a valid class.
+    """Check that every label, integers (samples,), is a valid class.
 
-    Args:
-        labels: (samples,) of any integer type.
-        num_classes: number of classes.
-        dataset: its name, for the message.
-        where: returns the file and position of a sample, for the message.
-
-    Raises:
-        UserError: a label is outside ``0 .. num_classes - 1``; the message names the first sample.
+    A ``UserError`` names the first sample with a label outside ``0 .. num_classes - 1``, by ``where``, which returns
+    its file and position.
     """
     if len(labels) and not 0 <= labels.min() <= labels.max() < num_classes:
         wrong = (labels < 0) | (labels >= num_classes)

@@ -39,14 +39,7 @@ Range = tuple[str, int, int]  # tar file, offset, size
 
 
 class SplitFiles(msgspec.Struct, frozen=True):
-    """The published index of a split.
-
-    Attributes:
-        index: name of the file of paths and labels.
-        locations: name of the file of offsets and sizes.
-        key: of the path index, hexadecimal.
-        shards: size of each tar file in bytes, in order.
-    """
+    """The published index of a split: files of paths and labels, and of offsets and sizes; hexadecimal key; bytes."""
 
     index: Annotated[str, msgspec.Meta(pattern=r"^tar-[A-Za-z0-9_-]+\.index$")]
     locations: Annotated[str, msgspec.Meta(pattern=r"^tar-[A-Za-z0-9_-]+\.npy$")]
@@ -62,11 +55,7 @@ class PublishedIndex(msgspec.Struct, frozen=True):
 
 
 def parse_index(content: bytes, path: str) -> PublishedIndex:
-    """Parse ``tar-index.json``; ``path`` names it in errors.
-
-    Raises:
-        UserError: it is damaged, or of another version.
-    """
+    """Parse ``tar-index.json``; a ``UserError`` with ``path`` if it is damaged, or of another version."""
     try:
         return msgspec.convert(parse_json(content), PublishedIndex)
     except (ValueError, msgspec.ValidationError) as error:
@@ -95,21 +84,14 @@ def _is_header_of(header: bytes, path: str, size: int) -> bool:
 
 
 class RemoteTars:
-    """Reads tar files below an address, as ``tar_files.LocalTars`` reads tar files of a folder.
+    """Reads tar files below an address, as ``tar_files.LocalTars`` reads them in a folder; its pickle has only names.
 
-    Its pickle has names of files only.
-
-    Args:
-        address: ``s3://...``, ``http://...`` or ``https://...``.
-        cache_folder: folder for the indexes, lists and images that are fetched.
+    A ``UserError`` says that the address, ``s3://...``, ``http://...`` or ``https://...``, cannot be listed and has no
+    published index, or that a list cannot be read.
 
     Attributes:
-        root: the address.
-        folder: local copies of the lists next to the tar files.
+        root, folder: the address, and the folder of local copies of the lists next to the tar files.
         threads: tar files that are scanned at once.
-
-    Raises:
-        UserError: the address cannot be listed and has no published index, or a list cannot be read.
     """
 
     threads = 8
@@ -135,7 +117,7 @@ class RemoteTars:
         names = ("_remote", "root", "_own_folder", "folder", "_cache", "_versions_file")
         return {name: self.__dict__[name] for name in names}
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self._reset()
         self.__dict__.update(state)
 
@@ -150,8 +132,7 @@ class RemoteTars:
     def find_index(self, split: str, cache_folder: Path) -> tuple[PathIndex, str] | None:
         """Return the published index of ``split`` and its file of locations, fetched if ``cache_folder`` lacks them.
 
-        Raises:
-            UserError: the index is of other tar files, or cannot be read.
+        A ``UserError`` says that the index is of other tar files, or cannot be read.
         """
         if self._published is None:
             return None
@@ -212,11 +193,7 @@ class RemoteTars:
                 )
 
     def stamps(self, shards: Sequence[str]) -> list[str]:
-        """Return size and tag of each tar file.
-
-        Raises:
-            UserError: one does not exist, or the server does not answer.
-        """
+        """Return size and tag of each tar file; a ``UserError`` if one is missing, or the server does not answer."""
         for shard in shards:
             listed = self._listings.get(os.path.dirname(shard), {}).get(os.path.basename(shard))
             if listed is not None:
@@ -305,8 +282,7 @@ class RemoteTars:
     def read(self, shard: str, offset: int, size: int, start: int = 0, length: int | None = None) -> np.ndarray:
         """Read bytes of a member, from the cache or from the address; see ``LocalTars.read``.
 
-        Raises:
-            UserError: the tar file has changed or cannot be read.
+        A ``UserError`` says that the tar file has changed or cannot be read.
         """
         wanted = (shard, offset, size)
         content: bytes | None = self._fetched.get(self._key(wanted))
@@ -320,8 +296,7 @@ class RemoteTars:
     def prefetch(self, ranges: Sequence[Range]) -> None:
         """Fetch the members of a batch that the cache lacks, several at once, and hold them until the next batch.
 
-        Raises:
-            UserError: a tar file has changed or cannot be read.
+        A ``UserError`` says that a tar file has changed or cannot be read.
         """
         wanted = list(dict.fromkeys(ranges))
         cached = [(member, self._cache.get(self._key(member))) for member in wanted]

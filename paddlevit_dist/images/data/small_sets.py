@@ -11,8 +11,9 @@ import os
 import struct
 import zlib
 from collections.abc import Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from PIL import Image
@@ -73,7 +74,7 @@ class SmallSet(ImageDataset):
         raise NotImplementedError
 
 
-def parse_records(images: np.ndarray, labels: Any) -> np.ndarray:
+def parse_records(images: np.ndarray, labels: np.ndarray | Sequence[int]) -> np.ndarray:
     """Join images and labels into one structured array."""
     records = np.empty(len(images), [("image", "u1", images.shape[1:]), ("label", "u1")])
     records["image"], records["label"] = images, labels
@@ -111,21 +112,13 @@ class Digits(SmallSet):
 
 
 class ConvertedSet(SmallSet):
-    """A dataset whose published files are converted once to ``file``.
-
-    Its name depends on the path, size and modification time of each published file.
-    """
+    """A dataset whose files are converted once to ``file``, named by path, size and modification time of each."""
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
-        """Find the files of ``split``, "train" or "val", and convert them unless this is done already.
+        """Find the files of ``split``, "train" or "val", and convert them into ``cache_folder`` unless it is done.
 
-        Args:
-            data_path: folder of the published files; for CIFAR also the archive itself, or its extracted folder.
-            split: "train" or "val".
-            cache_folder: folder of the converted file.
-
-        Raises:
-            UserError: nothing is found, or a file is truncated, corrupt or not as published.
+        ``data_path`` is the folder of the published files; for CIFAR also the archive itself, or its extracted folder.
+        A ``UserError`` says that nothing is found, or that a file is truncated, corrupt or not as published.
         """
         super().__init__(split)
         sources = self._find(data_path)
@@ -220,11 +213,7 @@ def _format_idx_name(split: str, part: str) -> str:
 
 
 def _read_idx(source: str, rank: int) -> np.ndarray:
-    """Read the array in an IDX file of bytes, uint8; no more is unpacked than its header announces.
-
-    Raises:
-        UserError: the file is truncated, corrupt, or not of that rank.
-    """
+    """Read the array in an IDX file of bytes, uint8; no more is unpacked than its header announces."""
     header_bytes = 4 + 4 * rank
     try:
         with open_regular(source, "rb") as file, _unpack(file) as stream:
@@ -248,11 +237,11 @@ def _read_idx(source: str, rank: int) -> np.ndarray:
     return np.frombuffer(header, np.uint8, offset=header_bytes).reshape(struct.unpack_from(f">{rank}I", header, 4))
 
 
-def _unpack(file: Any) -> Any:
+def _unpack(file: BinaryIO) -> Any:
     return gzip.GzipFile(fileobj=file) if file.name.endswith(".gz") else contextlib.nullcontext(file)
 
 
-def _read_as_far(stream: Any, size: int) -> bytes:
+def _read_as_far(stream: BufferedReader, size: int) -> bytes:
     """Read at most ``size`` bytes; fewer if the file ends, or its compressed data end before their end mark."""
     content = bytearray()
     with contextlib.suppress(EOFError):

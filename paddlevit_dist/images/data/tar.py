@@ -1,8 +1,8 @@
 """Images read directly from uncompressed tar files.
 
 Two memory-mapped files in the cache folder index them: a path index of names and labels, and a ``.npy`` array of
-offsets and sizes. Both carry the key of their source: size and modification time of the tar files, content of the
-lists next to them.
+offsets and sizes. Both carry the key of their source: size and modification time of the tar files, content of the lists
+next to them.
 """
 
 import hashlib
@@ -53,15 +53,10 @@ class TarImages(IndexedClassImages):
     layout = "with uncompressed tar files: train-*.tar and val-*.tar, or train/<class>.tar and val/<class>.tar"
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
-        """Index the tar files of ``split``, unless ``cache_folder`` has their index.
+        """Index the tar files of ``split``, "train", "val" or another part of their names, in a folder or address.
 
-        Args:
-            data_path: folder or address of the tar files.
-            split: "train", "val" or another part of their names.
-            cache_folder: folder of the index.
-
-        Raises:
-            UserError: no tar files, a compressed, truncated or corrupt one, or an image without a class.
+        A ``UserError`` says that there are no tar files, a compressed, truncated or corrupt one, or an image without a
+        class.
         """
         self.split = split
         self.is_remote = data_path is not None and is_address(data_path)
@@ -87,16 +82,14 @@ class TarImages(IndexedClassImages):
         return {**super().__getstate__(), "_locations": None}
 
     def encoded(self, index: int) -> bytes:
-        """Return the bytes of image ``index`` as stored.
-
-        Raises:
-            UnreadableImage: the tar file cannot be read.
-            UserError: it has become shorter.
-        """
+        """Return the bytes of image ``index``; raises what ``part`` does."""
         return self.part(index, 0, self.num_bytes(index)).tobytes()
 
     def part(self, index: int, start: int, length: int) -> np.ndarray:
-        """Read ``length`` bytes of image ``index`` from ``start``, uint8."""
+        """Read ``length`` bytes of image ``index`` from ``start``, uint8.
+
+        An ``UnreadableImage`` says that the tar file cannot be read, a ``UserError`` that it has become shorter.
+        """
         shard = self._shard(index)
         try:
             content = self._tars.read(shard, *self._location(index), start, length)
@@ -108,11 +101,7 @@ class TarImages(IndexedClassImages):
         return content
 
     def prefetch(self, indices: Sequence[int]) -> None:
-        """Fetch images at an address together, before they are read one by one.
-
-        Raises:
-            UserError: they cannot be fetched.
-        """
+        """Fetch images at an address together, before they are read one by one; a ``UserError`` if that fails."""
         if isinstance(self._tars, RemoteTars):
             self._tars.prefetch([(self._shard(index), *self._location(index)) for index in indices])
 

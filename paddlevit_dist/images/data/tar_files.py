@@ -26,13 +26,7 @@ _DAMAGE = (tarfile.TarError, ArithmeticError, EOFError, LookupError, RecursionEr
 
 
 class TarMember(NamedTuple):
-    """A plain file in a tar file.
-
-    Attributes:
-        name: its path in the archive.
-        offset: of its first byte in the outermost tar file.
-        size: in bytes.
-    """
+    """A plain file in a tar file: its path in the archive, and where its bytes are in the outermost tar file."""
 
     name: bytes
     offset: int
@@ -42,10 +36,8 @@ class TarMember(NamedTuple):
 def iterate_members(path: str) -> Iterator[TarMember]:
     """Yield the plain files of a tar file in order.
 
-    Files of a tar file inside it have its name as a prefix: ``n01440764.tar/n01440764_18.JPEG``.
-
-    Raises:
-        UserError: the file cannot be read, is damaged, truncated or compressed, or stores a member with holes.
+    Files of a tar file inside it have its name as a prefix: ``n01440764.tar/n01440764_18.JPEG``. A ``UserError`` says
+    that the file cannot be read, is damaged, truncated or compressed, or stores a member with holes.
     """
     try:
         with open_regular(path, "rb") as file:
@@ -121,11 +113,7 @@ class OpenFiles:
         return {"_files": OrderedDict()}
 
     def read(self, path: str, offset: int, size: int) -> np.ndarray:
-        """Read ``size`` bytes into new memory, uint8; fewer if the file ends.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Read ``size`` bytes into new memory, uint8, fewer if the file ends; an ``OSError`` if it cannot be read."""
         if path in self._files:
             self._files.move_to_end(path)
         else:
@@ -144,8 +132,7 @@ class LocalTars:
     """The tar files of a folder of this machine.
 
     Attributes:
-        root: the data path.
-        folder: folder of the lists next to the tar files.
+        root, folder: the data path, and the folder of the lists next to the tar files.
         threads: tar files that are scanned at once.
     """
 
@@ -164,11 +151,7 @@ class LocalTars:
         return None
 
     def stamps(self, shards: Sequence[str]) -> list[str]:
-        """Return size and time of change of each tar file.
-
-        Raises:
-            UserError: one cannot be read.
-        """
+        """Return size and time of change of each tar file; a ``UserError`` if one cannot be read."""
         stamps = []
         for shard in shards:
             path = os.path.join(self.root, shard)
@@ -189,28 +172,13 @@ class LocalTars:
         return iterate_members(os.path.join(self.root, shard))
 
     def peek(self, shard: str, offset: int, size: int) -> np.ndarray:
-        """Read bytes of the tar file whose members are iterated; uint8.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Read bytes of the tar file whose members are iterated, uint8; an ``OSError`` if it cannot be read."""
         return self.read(shard, offset, size)
 
     def read(self, shard: str, offset: int, size: int, start: int = 0, length: int | None = None) -> np.ndarray:
-        """Read bytes of a member.
+        """Read ``length`` bytes of a member from its byte ``start`` on, by default to its end; ``OSError`` if it fails.
 
-        Args:
-            shard: the tar file.
-            offset: of the member in it.
-            size: of the member.
-            start: first byte of the member to read.
-            length: number of bytes to read; None: up to the member's end.
-
-        Returns:
-            New memory, uint8; shorter if the tar file ends.
-
-        Raises:
-            OSError: it cannot be read.
+        ``offset`` and ``size`` are the member's. Returns new memory, uint8; shorter if the tar file ends.
         """
         length = size - start if length is None else length
         return self._open_files.read(os.path.join(self.root, shard), offset + start, length)
@@ -237,13 +205,8 @@ class TarScan(NamedTuple):
 def find_shards(root: str, split: str, list_names: Callable[[str], Iterable[str]] | None = None) -> list[str]:
     """Return the tar files of ``split`` under ``root``, sorted: named after the split, or all in its folder.
 
-    Args:
-        root: the data path.
-        split: name of the split.
-        list_names: returns the names in a folder below ``root``; None: they are listed on this machine.
-
-    Raises:
-        UserError: the folder cannot be listed, or has a compressed archive without its uncompressed form.
+    ``list_names`` returns the names in a folder below ``root``; by default they are listed on this machine. A
+    ``UserError`` says that the folder cannot be listed, or has a compressed archive without its uncompressed form.
     """
     words = SPLIT_WORDS.get(split, (split,))
     pattern = re.compile(rf"(?:.*[._-])?(?:{'|'.join(map(re.escape, words))})(?:[^a-zA-Z].*)?", re.DOTALL)
@@ -273,16 +236,10 @@ def find_shards(root: str, split: str, list_names: Callable[[str], Iterable[str]
 
 
 def scan(tars: Any, shards: list[str], split: str, listed: dict[bytes, int] | None = None) -> TarScan:
-    """Read the headers of all ``shards``.
+    """Read the headers of all ``shards``; a ``UserError`` if a tar file is corrupt, or an image has no label.
 
-    Args:
-        tars: reads the tar files: ``LocalTars``, or an object with its methods.
-        shards: names of the tar files.
-        split: for the progress bar.
-        listed: labels by the last part of an image's name, from a list next to the archives.
-
-    Raises:
-        UserError: a tar file is corrupt, or an image has no label.
+    ``tars`` is ``LocalTars``, or an object with its methods; ``listed`` are labels by the last part of an image's name,
+    from a list next to the archives.
     """
     root, total = tars.root, sum(map(tars.size, shards))
     skipped_files = SkippedFiles(
@@ -372,10 +329,7 @@ class _TarContents:
             raise UserError(f"{self.path} gives {os.fsdecode(key)} two labels, {self.labels[key]} and {value}")
 
     def stored_labels(self) -> np.ndarray:
-        """Return the labels of label files and drop other images of a sample.
-
-        A sample with ``key.jpg`` may also have ``key.seg.png``, for example; the image ``key.jpg`` is used.
-        """
+        """Return the labels of label files, and drop other images of a sample, as ``key.seg.png`` of ``key.jpg``."""
         suffixes, keys = readable_suffixes(), {}
         images = [image for image in self.images if b"." + _key(image.name)[1].lower() in suffixes]
         for member in images:

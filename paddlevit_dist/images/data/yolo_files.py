@@ -23,7 +23,6 @@ class YoloDescription(NamedTuple):
     """Contents of a data.yaml.
 
     Attributes:
-        file: the YAML file.
         names: class names by number.
         places: folders or lists of images of each split, as written in the file.
         base: the folder that ``places`` are relative to.
@@ -40,10 +39,7 @@ class YoloDescription(NamedTuple):
 
 
 def find_label_file(image: str) -> str:
-    """Return the label file of an image.
-
-    The last folder "images" in its path becomes "labels"; without such a folder or file, it is next to the image.
-    """
+    """Return the label file of an image: in "labels" for the last folder "images" in its path, else next to it."""
     stem = os.path.splitext(image)[0]
     before, folder, after = stem.rpartition(f"{os.sep}images{os.sep}")
     label_file, beside = (find_spelling(f"{path}.txt") for path in (f"{before}{os.sep}labels{os.sep}{after}", stem))
@@ -51,11 +47,7 @@ def find_label_file(image: str) -> str:
 
 
 def read_description(root: str) -> YoloDescription | None:
-    """Read the data.yaml of a folder; None if there is none.
-
-    Raises:
-        UserError: it cannot be read, or lacks names; or there are several.
-    """
+    """Read the data.yaml of a folder, None without one; a ``UserError`` if it is damaged, or if there are several."""
     files = find_yolo_descriptions(root)
     if len(files) > 1:
         raise UserError(f"{', '.join(files)} all describe data: keep one of them, or rename one to data.yaml")
@@ -103,11 +95,7 @@ def _with_slashes(path: str) -> str:
 
 
 def parse_names(root: str) -> dict[int, str]:
-    """Read the class names from classes.txt in a folder of the dataset.
-
-    Raises:
-        UserError: there is no such file.
-    """
+    """Read the class names from classes.txt in a folder of the dataset; a ``UserError`` if there is no such file."""
     splits = [os.path.join(root, word) for words in SPLIT_WORDS.values() for word in words]
     for folder in (root, os.path.join(root, "labels"), *splits):
         names = read_class_names(folder)
@@ -149,14 +137,11 @@ def _find_similar_folders(root: str, split: str) -> list[str]:
     for folders in (below, beside):
         similar = [path for path in folders if split_in_name(os.path.basename(path)) == split]
         if similar:
+            inner = [os.path.join(path, "images") for path in similar]
             return [
-                os.path.join(path, "images") if folders is beside and _has_images(path) else path for path in similar
+                image if folders is beside and os.path.isdir(image) else path for path, image in zip(similar, inner)
             ]
     return []
-
-
-def _has_images(folder: str) -> bool:
-    return os.path.isdir(os.path.join(folder, "images"))
 
 
 def _find_split_folders(root: str, split: str) -> list[str]:

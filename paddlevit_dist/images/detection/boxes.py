@@ -19,12 +19,7 @@ def center_to_corners(boxes: paddle.Tensor) -> paddle.Tensor:
 
 
 def to_relative(boxes: paddle.Tensor, sizes: paddle.Tensor) -> paddle.Tensor:
-    """Convert boxes (N, M, 4) in pixels to center, width and height as fractions of their images.
-
-    Args:
-        boxes: (N, M, 4), x0, y0, x1, y1 in pixels.
-        sizes: (N, 2), height and width of each image in pixels.
-    """
+    """Convert boxes (N, M, 4) in pixels to center, width and height as fractions of images of ``sizes`` (N, 2)."""
     first, last = boxes[..., :2], boxes[..., 2:]
     centered = paddle.concat([(first + last) / 2, last - first], axis=-1)
     return centered / _image_limits(sizes, boxes).unsqueeze(1)
@@ -44,10 +39,7 @@ def box_iou(boxes: paddle.Tensor, others: paddle.Tensor) -> paddle.Tensor:
 
 
 def generalized_paired_iou(first: paddle.Tensor, second: paddle.Tensor) -> paddle.Tensor:
-    """Compute the generalized IoU (...) of boxes (..., 4) whose shapes broadcast.
-
-    Source: Rezatofighi et al., Generalized Intersection over Union, CVPR 2019, arXiv 1902.09630, algorithm 1.
-    """
+    """Compute the generalized IoU (...) of boxes (..., 4) of broadcastable shapes (arXiv 1902.09630, algorithm 1)."""
     low, high = paddle.minimum(first[..., :2], second[..., :2]), paddle.maximum(first[..., 2:], second[..., 2:])
     hull = _area(high - low)
     overlap, union = _iou_and_union(first, second)
@@ -78,12 +70,10 @@ def _area(sides: paddle.Tensor) -> paddle.Tensor:
 def encode_boxes(
     boxes: paddle.Tensor, references: paddle.Tensor, weights: Sequence[float] | None = None
 ) -> paddle.Tensor:
-    """Encode boxes (n, 4) relative to their references (n, 4), as (n, 4).
+    """Encode boxes (n, 4) relative to their references (n, 4), as (n, 4); all sides must be positive.
 
-    The first two values are the shift of the center in sides of the reference, the last two the logarithm of each
-    side's scale, all multiplied by ``weights`` if given. All sides must be positive.
-
-    Source: Girshick et al., R-CNN, 2014, appendix C.
+    They are the shift of the center in sides of the reference, and the logarithm of each side's scale, times
+    ``weights``. Source: Girshick et al., R-CNN, 2014, appendix C.
     """
     size = references[:, 2:] - references[:, :2]  # (n, 2): width, height
     box_size = boxes[:, 2:] - boxes[:, :2]
@@ -95,10 +85,7 @@ def encode_boxes(
 def decode_boxes(
     encoded: paddle.Tensor, references: paddle.Tensor, weights: Sequence[float] | None = None
 ) -> paddle.Tensor:
-    """Decode boxes (..., 4) from their encoding relative to ``references``; the inverse of ``encode_boxes``.
-
-    A side grows by a factor of at most 62.5.
-    """
+    """Invert ``encode_boxes``, for (..., 4); a side grows by a factor of at most 62.5."""
     if weights is not None:
         encoded = encoded / _on_device(weights, encoded)
     size = references[..., 2:] - references[..., :2]

@@ -1,12 +1,11 @@
 """What a log says of detection, what ``doctor`` and checkpoints compare, and which parameters decay."""
 
-from typing import Any
-
 import numpy as np
 import paddle
 
 from ...runtime.printing import one_line
 from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
 from ...tasks.protocols import Checkable, CheckpointMatching
 from ..backbone_aspects import BackboneGrouping, BackboneLog
 from .data.samples import DetectionSample, DetectionSamples
@@ -18,17 +17,14 @@ class BoxLog(BackboneLog):
 
     task: Detection
 
-    def describe_samples(self, dataset: Any) -> str | None:
+    def describe_samples(self, dataset: TransformedDataset) -> str | None:
         """Describe the dataset of a split in one line."""
         if not isinstance(dataset, DetectionSamples):  # a user's dataset
             return None
         return one_line(dataset.dataset.summary())
 
     def finish_epoch(self) -> list[str]:
-        """Return log lines on the losses of the epoch, and merge all ranks' unreadable images into one list.
-
-        Every rank must call this.
-        """
+        """Return log lines on the epoch's losses, and merge all ranks' unreadable images; every rank must call it."""
         return [*self.task.criterion.epoch_lines(), *super().finish_epoch()]
 
     def evaluation_lines(self) -> list[str]:
@@ -49,7 +45,7 @@ class BoxMatching(TaskAspect, CheckpointMatching):
 
     task: Detection
 
-    def mismatch_hint(self, name: str, trained_value: Any) -> str:
+    def mismatch_hint(self, name: str, trained_value: object) -> str:
         """Return how to resolve a difference from a checkpoint's setting."""
         if name in self.task.turned:
             return f"set DATA.EXIF_ROTATE {str(trained_value).lower()} to read images as in training"

@@ -36,19 +36,12 @@ Place = str | os.PathLike[str]
 
 
 class JsonElement(NamedTuple):
-    """An element of a list in a JSON file.
+    """An element of a list in a JSON file."""
 
-    Attributes:
-        number: position in its list, from 0.
-        value: the decoded element, of the requested type.
-        start: its first byte in the file.
-        end: the byte after its last.
-    """
-
-    number: int
-    value: Any
-    start: int
-    end: int
+    number: int  # position in its list, from 0
+    value: Any  # the decoded element, of the requested type
+    start: int  # its first byte in the file
+    end: int  # the byte after its last
 
 
 def elements(path: Place, kinds: Mapping[str, Any]) -> dict[str, Iterator[JsonElement]]:
@@ -57,11 +50,7 @@ def elements(path: Place, kinds: Mapping[str, Any]) -> dict[str, Iterator[JsonEl
     Only the current element is in memory as Python objects: COCO's annotations are 450 MB of text, or 3 GB of objects.
 
     Args:
-        path: the file.
         kinds: name of each list to read if it exists -> type of its elements, as msgspec checks it.
-
-    Returns:
-        Name of each list that exists -> iterator over its elements.
 
     Raises:
         OSError: the file cannot be read.
@@ -84,7 +73,7 @@ def elements(path: Place, kinds: Mapping[str, Any]) -> dict[str, Iterator[JsonEl
 
 
 def _elements(
-    name: str, member: Any, first_byte: int, decode: Callable[[Any], Any], label: str
+    name: str, member: msgspec.Raw, first_byte: int, decode: Callable[[msgspec.Raw], Any], label: str
 ) -> Iterator[JsonElement]:
     """Iterate over the elements of one list."""
     if name and bytes(memoryview(member)[:1]) != b"[":
@@ -99,7 +88,7 @@ def _elements(
         yield JsonElement(number, value, start, start + memoryview(part).nbytes)
 
 
-def _address(content: Any) -> int:
+def _address(content: bytes | msgspec.Raw) -> int:
     """Return the address of a buffer in memory."""
     return np.frombuffer(content, np.uint8).__array_interface__["data"][0] if content else 0
 
@@ -119,10 +108,10 @@ class CocoImage(msgspec.Struct, gc=False):
     id: Any = None
     height: Any = None
     width: Any = None
-    file_name: Any = None
-    coco_url: Any = None
-    neg_category_ids: Any = None
-    not_exhaustive_category_ids: Any = None
+    file_name: object = None
+    coco_url: object = None
+    neg_category_ids: object = None
+    not_exhaustive_category_ids: object = None
 
 
 class CocoAnnotation(msgspec.Struct, gc=False):
@@ -138,6 +127,7 @@ class CocoAnnotation(msgspec.Struct, gc=False):
     segmentation: Any = None
 
 
+_Entry = CocoCategory | CocoImage | CocoAnnotation
 _KINDS = {kind.of: kind for kind in (CocoCategory, CocoImage, CocoAnnotation)}
 _decode_annotation = msgspec.json.Decoder(CocoAnnotation).decode
 
@@ -146,30 +136,22 @@ class CocoFile:
     """Categories, images and annotations of a file, whose lists may come in any order.
 
     Attributes:
-        allows_text_ids: whether ids of images and categories may be strings.
-        odd: notices on irregularities.
         categories: id -> category, by ascending id, with normalized ids and names.
         label_map: id of each category -> its position.
         unnamed: ids of the categories without a name in the file; their id is used as name.
-        images: images in the file's order, normalized; height and width are 0 where the file does not give them.
+        images: normalized, in the file's order; height and width are 0 where the file does not give them.
         positions: id of each image -> its position.
-        has_annotations: whether the file has a list of annotations, which may be empty.
         numbers: id of each object, or its position from 1 if the file has no id.
         owners: position of each object's image, -1 if the file lacks it.
         labels: position of each object's category, -1 if the file lacks it.
         boxes: x, y, width, height of the objects, concatenated; zeros if the file has no box.
         areas: area of each object; NaN if the file has none.
-        crowds: whether each object is a crowd.
         starts: first byte of each object's text in the file if it has a mask, else 0.
         bytes: length of this text, else 0.
     """
 
     def __init__(self, file: str, allows_text_ids: bool = False) -> None:
-        """Read the whole file.
-
-        Raises:
-            UserError: the file cannot be read, or is not in COCO's format; the message names the file and the entry.
-        """
+        """Read the whole file; raise UserError, which names the entry, if it is not in COCO's format."""
         self.file, self.allows_text_ids, self.odd = file, allows_text_ids, DataWarnings(file)
         self.categories: dict[Id, CocoCategory] = {}
         self.images: list[CocoImage] = []
@@ -210,7 +192,7 @@ class CocoFile:
         """Ids of the images that were not checked for every category, by LVIS's lists."""
         return [image.id for image in self.images if image.neg_category_ids or image.not_exhaustive_category_ids]
 
-    def error(self, number: int, entry: Any, name: str, expected: str) -> UserError:
+    def error(self, number: int, entry: _Entry, name: str, expected: str) -> UserError:
         """Build the error for an entry, or for its field ``name``."""
         value = getattr(entry, name) if name else None
         field = "" if not name else f" has no {name}" if value is None else f" has {name} {short(value)}"
@@ -309,7 +291,7 @@ class CocoFile:
             self.odd.note("object", "whose box has no area, skipped in training", id_)
         return box
 
-    def _id(self, number: int, entry: Any, name: str) -> Id:
+    def _id(self, number: int, entry: _Entry, name: str) -> Id:
         value = getattr(entry, name)
         id_ = as_id(value, self.allows_text_ids)
         if id_ is None:
@@ -318,10 +300,10 @@ class CocoFile:
             self._note_spelling(f"{name} of {entry.of}", id_)
         return id_
 
-    def _note_spelling(self, field: str, id_: Any) -> None:
+    def _note_spelling(self, field: str, id_: object) -> None:
         self.odd.note("number", f"written as a string or with a decimal point ({field})", id_)
 
-    def _number(self, number: int, entry: Any, name: str, missing: float) -> float:
+    def _number(self, number: int, entry: _Entry, name: str, missing: float) -> float:
         value = getattr(entry, name)
         if value is None:
             return missing
@@ -337,11 +319,7 @@ class CocoFile:
 
 
 def segmentation_at(stream: BinaryIO, start: int, size: int, number: int) -> Any:
-    """Read the mask of object ``number``, whose text starts at byte ``start`` of an open file.
-
-    Raises:
-        UserError: the file has changed.
-    """
+    """Read the mask of object ``number`` from byte ``start`` of a file; raise UserError if the file has changed."""
     try:
         entry = _decode_annotation(os.pread(stream.fileno(), size, start))
         if as_id(entry.id, False) in (number, None):  # None: it has no id, its position is used
@@ -352,10 +330,7 @@ def segmentation_at(stream: BinaryIO, start: int, size: int, number: int) -> Any
 
 
 def file_name(entry: CocoImage) -> str | None:
-    """Return the file of an image relative to the folder of images, or None if the entry has none.
-
-    It is ``file_name`` with slashes, or the last folder and file of LVIS's ``coco_url``.
-    """
+    """Return an entry's ``file_name`` with slashes, or folder and file of LVIS's ``coco_url``; None: neither."""
     name = entry.file_name
     if name is None and isinstance(entry.coco_url, str):
         name = "/".join(entry.coco_url.split("/")[-2:])
@@ -365,18 +340,10 @@ def file_name(entry: CocoImage) -> str | None:
 
 
 def require_sides(path: str, boxes: np.ndarray, sizes: np.ndarray) -> None:
-    """Check that boxes can be x, y, width, height in pixels.
+    """Check that boxes, float64 (n, 4), can be x, y, width, height in pixels; raise UserError if not.
 
     They cannot if all are fractions of an image, or if all are corners inside of their images and, read as sides, a
-    quarter of them exceeds the image by a tenth.
-
-    Args:
-        path: file of the boxes, for messages.
-        boxes: float64 (n, 4).
-        sizes: int64 (n, 2), height and width of their images; 0 where unknown.
-
-    Raises:
-        UserError: boxes look like fractions or corners.
+    quarter of them exceeds the image by a tenth. ``sizes``: int64 (n, 2), height and width; 0 where unknown.
     """
     is_known = (sizes > 0).all(axis=1)
     boxes, sizes = boxes[is_known], sizes[is_known, ::-1]  # width and height
@@ -403,12 +370,10 @@ def _is_finite(value: Any) -> bool:
     return type(value) in (int, float) and -LARGEST < value < LARGEST
 
 
-def as_id(value: Any, allows_text_ids: bool) -> Id | None:
+def as_id(value: object, allows_text_ids: bool) -> Id | None:
     """Normalize an id: an integer, also if it is written as a string or with a decimal point; None: not an id.
 
-    Args:
-        value: the id in the file.
-        allows_text_ids: other strings are ids too, also other spellings of a number, such as "01" and "1".
+    With ``allows_text_ids``, other strings are ids too, also other spellings of a number, such as "01" and "1".
     """
     if type(value) is int:
         return value if abs(value) <= _LARGEST_ID else None
@@ -424,7 +389,7 @@ def as_id(value: Any, allows_text_ids: bool) -> Id | None:
     return int(number) if number % 1 == 0 and abs(number) <= _LARGEST_ID else None
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """Format a value for a message: short, on one line."""
     text = "null" if value is None else ascii(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

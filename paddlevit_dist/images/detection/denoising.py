@@ -22,42 +22,27 @@ _EPSILON = 1e-5  # smallest fraction and complement, for the logarithm
 
 
 class DrawnNoise(NamedTuple):
-    """Denoising queries of an image with n objects: groups of n positive, then n negative queries.
+    """Denoising queries of an image with n objects: groups of n positive, then n negative queries."""
 
-    Attributes:
-        labels: int64 (groups * 2 * n,), initial classes.
-        boxes: float32 (groups * 2 * n, 4), boxes, center, width and height as fractions, before the sigmoid.
-    """
-
-    labels: np.ndarray
-    boxes: np.ndarray
+    labels: np.ndarray  # int64 (groups * 2 * n,), initial classes
+    boxes: np.ndarray  # float32 (groups * 2 * n, 4), boxes, center, width and height as fractions, before the sigmoid
 
 
 class ContrastiveNoise(NamedTuple):
-    """Generator of denoising queries.
+    """Generator of denoising queries."""
 
-    Attributes:
-        classes: number of classes of the data.
-        queries: approximate pairs of a positive and a negative query in an image; an image with more objects has one
-            group.
-        mirrors: whether boxes that noise inverts are mirrored, as by D-FINE's and DEIM's authors; otherwise they get no
-            width.
-    """
-
-    classes: int
-    queries: int = 100
-    mirrors: bool = False
+    classes: int  # number of classes of the data
+    queries: int = 100  # approximate pairs of positive and negative queries of an image, at least one group
+    mirrors: bool = False  # mirror boxes that noise inverts, as D-FINE's and DEIM's authors; else they get no width
 
     def draw(
         self, boxes: np.ndarray, labels: np.ndarray, size: tuple[int, int], generator: np.random.Generator
     ) -> DrawnNoise:
-        """Draw the denoising queries of an image.
+        """Draw the denoising queries of an image of height and width ``size``.
 
         Args:
             boxes: (n, 4), x0, y0, x1, y1 in pixels.
             labels: int64 (n,).
-            size: height and width of the image in pixels.
-            generator: source of randomness.
         """
         number = len(labels)
         groups = max(1, self.queries // number) if number else 0
@@ -76,15 +61,10 @@ class ContrastiveNoise(NamedTuple):
         return DrawnNoise(query_labels, _before_sigmoid(centered))
 
     def collate(self, noises: Sequence[DrawnNoise], counts: Sequence[int], most: int) -> dict[str, np.ndarray]:
-        """Return the arrays of ``DenoisingQueries`` by their names in a batch.
+        """Return the arrays of ``DenoisingQueries`` by their names in a batch, for images of ``counts`` objects.
 
         There are twice ``queries`` of them, or more if an image has more. Unused ones are separate groups without
-        influence.
-
-        Args:
-            noises: queries of each image.
-            counts: objects of each image.
-            most: largest number of objects of an image in the batch.
+        influence. ``most`` is the largest number of objects of an image in the batch.
         """
         length = max([2 * self.queries, *(len(each.labels) for each in noises)])
         positions = np.arange(length)
@@ -110,21 +90,13 @@ class ContrastiveNoise(NamedTuple):
 
 
 class DenoisingQueries(NamedTuple):
-    """D denoising queries for each of N images with at most M objects.
+    """D denoising queries for each of N images with at most M objects."""
 
-    Attributes:
-        labels: int64 (N, D), initial class of a query; the number of classes: none.
-        boxes: float32 (N, D, 4), center, width and height, before the sigmoid.
-        groups: int64 (N, D): a query attends to ordinary queries and to its group only.
-        objects: int64 (N, D), target object of a query; M: none.
-        weights: float32 (N, D), weight in the losses: one over the number of its image's groups; 0 if unused.
-    """
-
-    labels: paddle.Tensor
-    boxes: paddle.Tensor
-    groups: paddle.Tensor
-    objects: paddle.Tensor
-    weights: paddle.Tensor
+    labels: paddle.Tensor  # int64 (N, D), initial class of a query; the number of classes: none
+    boxes: paddle.Tensor  # float32 (N, D, 4), center, width and height, before the sigmoid
+    groups: paddle.Tensor  # int64 (N, D): a query attends to ordinary queries and to its group only
+    objects: paddle.Tensor  # int64 (N, D), target object of a query; M: none
+    weights: paddle.Tensor  # float32 (N, D), weight in the losses: 1 / groups of its image; 0 if unused
 
     @classmethod
     def from_batch(cls, batch: Mapping[str, paddle.Tensor]) -> "DenoisingQueries":
@@ -132,10 +104,9 @@ class DenoisingQueries(NamedTuple):
         return cls(*(batch[PREFIX + name] for name in cls._fields))
 
     def blocked(self, ordinary: int) -> paddle.Tensor:
-        """Return the attention mask, float32 (N, D + ordinary, D + ordinary).
+        """Return the attention mask, float32 (N, D + ordinary, D + ordinary), 1 where a row must ignore a column.
 
-        It is 1 where the row's query must not attend to the column's, else 0. Denoising queries come first; ordinary
-        queries attend to none of them.
+        Denoising queries come first; ordinary queries attend to none of them.
         """
         images, num_denoising = self.groups.shape
         is_other_group = (self.groups.unsqueeze(2) != self.groups.unsqueeze(1)).astype("float32")  # (N, D, D)

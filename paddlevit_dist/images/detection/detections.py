@@ -8,19 +8,12 @@ BOXES, MASKS = "bbox", "segm"  # COCO's names of what is compared
 
 
 class DetectedObjects(NamedTuple):
-    """Objects detected in one image, in any order; equal scores keep this order when they are ranked.
+    """Objects detected in one image, in any order; equal scores keep this order when they are ranked."""
 
-    Attributes:
-        boxes: float32 (n, 4), x0, y0, x1, y1 in pixels of the original image.
-        scores: float32 (n,), higher is more certain.
-        labels: int64 (n,), classes from 0.
-        masks: None, or a COCO run length for each: {"size": [height, width], "counts": ...}, of the original image.
-    """
-
-    boxes: np.ndarray
-    scores: np.ndarray
-    labels: np.ndarray
-    masks: list[dict[str, Any]] | None = None
+    boxes: np.ndarray  # float32 (n, 4), x0, y0, x1, y1 in pixels of the original image
+    scores: np.ndarray  # float32 (n,), higher is more certain
+    labels: np.ndarray  # int64 (n,), classes from 0
+    masks: list[dict[str, Any]] | None = None  # COCO's {"size": [height, width], "counts": ...} of the original image
 
     def finite(self) -> "DetectedObjects":
         """Return the detections whose box and score are finite."""
@@ -44,16 +37,7 @@ class DetectedObjects(NamedTuple):
 
 
 def corners_to_boxes(boxes: np.ndarray) -> np.ndarray:
-    """Convert boxes to x, y, width, height, the format of results files and of scoring.
-
-    Scores must not depend on whether detections come from the network or from its results file.
-
-    Args:
-        boxes: float (n, 4), x0, y0, x1, y1.
-
-    Returns:
-        float64 (n, 4).
-    """
+    """Convert x0, y0, x1, y1, float (n, 4), to x, y, width, height, float64 (n, 4), as in results files and scoring."""
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     return np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
 

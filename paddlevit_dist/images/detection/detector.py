@@ -49,47 +49,28 @@ _OTHER_NAMES = {
 
 
 class DetectionTargets(NamedTuple):
-    """The objects in a batch of N images, padded to M objects, M at least 1.
+    """The objects in a batch of N images, padded to M objects, M at least 1."""
 
-    Attributes:
-        boxes: float32 (N, M, 4), x0, y0, x1, y1 in pixels of the transformed image; padded with zeros.
-        labels: int64 (N, M), from 0; padded with -1.
-        sizes: int64 (N, 2), height and width of each image without padding.
-        box_counts: int64 (N,) in host memory, number of objects of each image; None: only ``labels`` contains it.
-        masks: uint8 (N, M, H, W) of the padded images, 1 on the object; None for a network without masks.
-        denoising: objects with noise, for a network with denoising training, else None.
-    """
-
-    boxes: paddle.Tensor
-    labels: paddle.Tensor
-    sizes: paddle.Tensor
-    box_counts: np.ndarray | None = None
-    masks: paddle.Tensor | None = None
-    denoising: DenoisingQueries | None = None
+    boxes: paddle.Tensor  # float32 (N, M, 4), x0, y0, x1, y1 in pixels of the transformed image; padded with zeros
+    labels: paddle.Tensor  # int64 (N, M), from 0; padded with -1
+    sizes: paddle.Tensor  # int64 (N, 2), height and width of each image without padding
+    box_counts: np.ndarray | None = None  # int64 (N,) in host memory; None: only ``labels`` contains it
+    masks: paddle.Tensor | None = None  # uint8 (N, M, H, W), 1 on the object; None for a network without masks
+    denoising: DenoisingQueries | None = None  # objects with noise, for a network with denoising training, else None
 
     def require_box_counts(self) -> np.ndarray:
-        """Return ``box_counts``.
-
-        Raises:
-            ValueError: they are None.
-        """
+        """Return ``box_counts``; raise ValueError if they are None."""
         if self.box_counts is None:
             raise ValueError("the targets have no box_counts")
         return self.box_counts
 
 
 class TopDetections(NamedTuple):
-    """Objects detected in N images, n in each, best first.
+    """Objects detected in N images, n in each, best first."""
 
-    Attributes:
-        labels: int64 (N, n), from 0.
-        boxes: float32 (N, n, 4), x0, y0, x1, y1 as fractions of the image.
-        scores: float32 (N, n).
-    """
-
-    labels: paddle.Tensor
-    boxes: paddle.Tensor
-    scores: paddle.Tensor
+    labels: paddle.Tensor  # int64 (N, n), from 0
+    boxes: paddle.Tensor  # float32 (N, n, 4), x0, y0, x1, y1 as fractions of the image
+    scores: paddle.Tensor  # float32 (N, n)
 
     def read(self, original_sizes: np.ndarray) -> list[DetectedObjects]:
         """Copy the detections to host memory, for images of these heights and widths, int64 (N, 2)."""
@@ -107,10 +88,7 @@ class TopDetections(NamedTuple):
 
 
 class DetectionCriterion:
-    """The losses of a detector; picklable, without Paddle state.
-
-    The task creates one before any model is built, also in the loader processes.
-    """
+    """The losses of a detector; picklable, without Paddle state, for the loader processes."""
 
     #: names of the normalizers that ``counts`` returns; other terms contain their count
     normalizer_names: tuple[str, ...] = ()
@@ -120,22 +98,15 @@ class DetectionCriterion:
     noise: ContrastiveNoise | None = None
 
     def __init__(self, normalizer: str) -> None:
-        """Divide losses by counts of all devices ("global"), or as the model's authors do ("reference").
-
-        Raises:
-            UserError: ``normalizer`` is neither.
-        """
+        """Divide losses by counts of all devices ("global"), or as the model's authors do ("reference")."""
         if normalizer not in _NORMALIZERS:
             raise UserError(f"normalizer '{normalizer}': expected one of {', '.join(_NORMALIZERS)}")
         self.is_global = normalizer == "global"
 
     def loss_normalizers(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
-        """Return normalizers of a batch by term name, one for each of ``normalizer_names``.
+        """Return normalizers of a training batch by name, one for each of ``normalizer_names``.
 
         The engine sums them over all ranks and micro-batches of an update. Runs in the loader process: numpy only.
-
-        Args:
-            batch: collated for training: ``labels`` int64 (N, M), ``box_counts`` int64 (N,), ...
         """
         raise NotImplementedError
 
@@ -148,10 +119,7 @@ class DetectionCriterion:
         raise NotImplementedError
 
     def note_objects(self, objects: np.ndarray, step: StepPosition) -> None:
-        """Record the number of objects in each image of a micro-batch, int (N,), for ``epoch_lines``.
-
-        Each ``step`` counts once, since an update may repeat its passes.
-        """
+        """Record the objects of each image, int (N,), for ``epoch_lines``, once per ``step`` even if passes repeat."""
 
     def epoch_lines(self) -> list[str]:
         """Return log lines on the objects that this process trained on since the last call."""
@@ -181,19 +149,11 @@ class Detector(Model):
     )
 
     def count_cells(self, height: int, width: int) -> int | None:
-        """Count the cells of the network's maps for an image of this size; None: queries do not start at cells.
-
-        Each query needs a separate cell.
-        """
+        """Count the cells of the maps for an image, one for each query; None: queries do not start at cells."""
         return None
 
     def require_size(self, key: str, size: tuple[int, int], name: str) -> None:
-        """Check that the network takes images of this height and width.
-
-        Args:
-            key: the key that sets the size, for messages.
-            size: height and width in pixels.
-            name: name of the model, for messages.
+        """Check that the network ``name`` takes images of this height and width, set by ``key``.
 
         Raises:
             UserError: a side is not a multiple of ``side_multiple``, or there are fewer cells than queries.
@@ -233,27 +193,16 @@ class Detector(Model):
 
     @classmethod
     def most_objects(cls, **options: Any) -> tuple[str, int] | None:
-        """Return the largest number of objects that the model detects in an image; None: unlimited.
-
-        Args:
-            **options: all options of the model.
-
-        Returns:
-            What limits the number, such as a key, and the number.
-        """
+        """Return what limits the objects detected in an image, such as a key, and the number; None: unlimited."""
         return None
 
     @classmethod
     def criterion(
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> DetectionCriterion:
-        """Build the losses of the model ``build(name, num_classes, **options)`` without building the model.
+        """Build the losses of ``build(name, num_classes, **options)`` without the model.
 
-        Args:
-            name: name of the model.
-            num_classes: number of classes.
-            losses: arguments of the family's criterion that differ from its defaults, such as ``normalizer``.
-            **options: options of the model.
+        ``losses`` are arguments of the family's criterion that differ from its defaults, such as ``normalizer``.
         """
         raise NotImplementedError
 
@@ -302,6 +251,13 @@ class QueryDetector(Detector):
         """Return the number of queries, which limits the objects in an image."""
         return "MODEL.NUM_QUERIES", options["num_queries"]
 
+    def best(self, outputs: Outputs) -> TopDetections:
+        """Return the best pairs of a query and a class, one for each query."""
+        logits = outputs["logits"].astype("float32")
+        classes = logits.shape[2]
+        scores, indices = paddle.topk(nn.functional.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
+        return TopDetections(indices % classes, select_corners(outputs["boxes"], indices // classes), scores)
+
 
 def build_backbone(
     name: str, fixed: Mapping[str, Any], options: Mapping[str, Any] | None, levels: Sequence[int]
@@ -309,7 +265,6 @@ def build_backbone(
     """Build a model for its feature maps of images of any size.
 
     Args:
-        name: name of the model.
         fixed: options, used if the model has them.
         options: further options.
         levels: the maps that are used, as indices that may be negative.
@@ -364,23 +319,14 @@ def without_gradient(x: paddle.Tensor) -> paddle.Tensor:
 
 
 def select_corners(boxes: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
-    """Convert the boxes (N, queries, 4) at ``places`` (N, n) to x0, y0, x1, y1, float32 (N, n, 4).
-
-    Boxes are given by center, width and height, which are negative in some outputs of D-FINE.
-    """
+    """Convert boxes (N, queries, 4) at ``places`` (N, n) to x0, y0, x1, y1, float32; sides may be negative (D-FINE)."""
     center, half = boxes[..., :2].astype("float32"), boxes[..., 2:].astype("float32") / 2
     ends = paddle.concat([center - half, center + half], axis=-1)
     return paddle.take_along_axis(ends, places.unsqueeze(-1), axis=1)
 
 
 def choose_images(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray) -> paddle.Tensor:
-    """Select the images ``rows`` of a batch (N, 3, H, W), with no more padding than these need.
-
-    Args:
-        images: the batch.
-        rows: positions of the images.
-        sizes: int64 (rows, 2), height and width of these images.
-    """
+    """Select ``rows`` of a batch (N, 3, H, W), padded no more than their ``sizes``, int64 (rows, 2), need."""
     if len(rows) < images.shape[0]:
         first = rows[0]
         is_run = list(rows) == list(range(first, first + len(rows)))
@@ -392,13 +338,7 @@ def choose_images(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray)
 
 
 def zero_padding(images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None) -> paddle.Tensor:
-    """Set normalized images (N, 3, H, W) to zero outside of their sizes, as DETR's authors do.
-
-    Args:
-        images: the batch.
-        sizes: int64 (N, 2), height and width of each image.
-        on_device: the sizes in device memory, if available.
-    """
+    """Set images (N, 3, H, W) to zero outside ``sizes``, int64 (N, 2) (``on_device``: a copy), as DETR's authors do."""
     height, width = images.shape[2:]
     if (sizes == (height, width)).all():
         return images

@@ -70,19 +70,10 @@ def fit_in_cell(
     boxes: np.ndarray,
     labels: np.ndarray,
     names: Sequence[str],
-    masks: Any | None = None,
+    masks: np.ndarray | None = None,
     scores: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Draw boxes on an image resized into a white square of ``CELL_PX``, for sheets of images of all sizes.
-
-    Args:
-        image: uint8 (height, width, 3).
-        boxes: (n, 4), x0, y0, x1, y1 in its pixels.
-        labels: int (n,); below 0: a gray box without a name.
-        names: names of the classes.
-        masks: None, or uint8 (n, height, width).
-        scores: (n,); None: only names are drawn.
-    """
+    """Draw boxes on an image resized into a white square of ``CELL_PX``, see ``draw_boxes`` for arguments."""
     cell = fit_image(image)
     height, width = cell.shape[:2]
     if masks is not None:
@@ -95,11 +86,7 @@ def draw_batch(
 ) -> list[tuple[np.ndarray, str]]:
     """Draw the images of a collated training batch with their boxes, and return captions with them.
 
-    Args:
-        batch: result of ``samples.collate``.
-        sizes: int64 (N, 2), height and width of each image without padding.
-        box_counts: int64 (N,), objects of each image.
-        names: names of the classes.
+    ``sizes`` are int64 (N, 2), without padding, ``box_counts`` int64 (N,).
     """
     drawings = []
     for row, ((height, width), number) in enumerate(zip(sizes.tolist(), box_counts.tolist())):
@@ -116,11 +103,7 @@ def draw_annotations(
 ) -> tuple[np.ndarray, str]:
     """Draw all annotations on an image, crowds in gray, and return a caption with it.
 
-    Args:
-        image: (3, height, width), levels 0 to 255, after the transform.
-        stored_size: width and height of the stored image.
-        annotations: annotations of the stored image.
-        names: names of the classes.
+    ``image`` is (3, height, width), levels 0 to 255, after the transform; ``stored_size`` width and height before.
     """
     _, height, width = image.shape
     boxes = boxes_to_corners(annotations.boxes) * np.array([width / stored_size[0], height / stored_size[1]] * 2)
@@ -192,7 +175,7 @@ def _intersect(first: _Plate, second: _Plate) -> bool:
     return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
-def _as_array(mask: Any, size: Sequence[int]) -> np.ndarray:
+def _as_array(mask: object, size: Sequence[int]) -> np.ndarray:
     """Return a mask as an array."""
     return np.asarray(mask) if isinstance(mask, np.ndarray) else decode(mask, *size)
 

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Color
-from ...tasks.protocols import Drawable
+from ...tasks.protocols import CaptionedImage, Drawable
 from ..drawing import build_legend
 from .data.samples import host_facts
 from .data.transforms import build_evaluation_transform
@@ -21,12 +22,12 @@ class BoxDrawing(TaskAspect, Drawable):
 
     task: Detection
 
-    def visualize_batch(self, dataset: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def visualize_batch(self, dataset: TransformedDataset, batch: dict[str, Any], epoch: int) -> list[CaptionedImage]:
         """Return the images of a training batch as the model receives them, with boxes, and captions."""
         facts = host_facts(batch)
         return draw_batch(batch, facts["sizes"], facts["box_counts"], self.task.class_names)
 
-    def visualize_eval_samples(self, dataset: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def visualize_eval_samples(self, dataset: TransformedDataset, indices: Sequence[int]) -> list[CaptionedImage]:
         """Return images as in an evaluation with all annotations, and captions; crowds are gray."""
         transform, rng = DetectionInput(build_evaluation_transform(self.task.config)), np.random.default_rng(0)
         read = (dataset.dataset.read(index) for index in indices)
@@ -38,7 +39,7 @@ class BoxDrawing(TaskAspect, Drawable):
         names, number = self.task.class_names, len(self.task.class_names)
         return [*build_legend(names, get_label_colors(np.arange(number), number)), ("a crowd", CROWD)]
 
-    def summarize_samples(self, dataset: Any) -> Iterable[str]:
+    def summarize_samples(self, dataset: TransformedDataset) -> Iterable[str]:
         """Return a table of objects and images per category."""
         counts, names = dataset.dataset.class_counts(), self.task.class_names
         width = max(map(len, [*names, "category"]))

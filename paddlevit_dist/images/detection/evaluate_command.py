@@ -1,7 +1,4 @@
-"""``paddlevit-dist evaluate detections [TRUTH] RESULTS``: COCO's twelve numbers for the results of any program.
-
-Runs without Paddle, and without images if TRUTH is a COCO annotation file.
-"""
+"""``paddlevit-dist evaluate detections [TRUTH] RESULTS``: COCO's twelve numbers of any results, without Paddle."""
 
 import functools
 import json
@@ -10,7 +7,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +29,10 @@ from ...runtime.printing import one_line
 from ...tasks.sample_groups import FOLDER
 from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 
+if TYPE_CHECKING:
+    from .evaluation.accumulation import AccumulatedResults, MatchTable
+    from .evaluation.scored_files import AnnotationFile, ResultFile
+
 
 def run(words: list[str]) -> None:
     """Read annotations and results, match them, print scores, and write them."""
@@ -48,7 +49,7 @@ def run(words: list[str]) -> None:
         from .data.detection_dataset import DetectionDataset
 
         with data_set(options, "detection") as (values, cache, origin):
-            dataset: Any = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
+            dataset = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
             annotations = yolo_results.load_annotations(dataset, str(origin), kind)
         is_yolo = origin.dataset == "yolo"  # its categories are the class numbers in its files
         labels = {category if is_yolo else index: index for index, category in enumerate(dataset.category_ids)}
@@ -64,13 +65,9 @@ def run(words: list[str]) -> None:
 
 
 def _print_and_write(
-    options: Namespace, annotations: Any, results: Any, origin: ResultSource, protocol: list[str]
+    options: Namespace, annotations: "AnnotationFile", results: "ResultFile", origin: ResultSource, protocol: list[str]
 ) -> None:
-    """Match results with annotations, print scores, and write them to the folder of -output.
-
-    Args:
-        protocol: lines on how files in formats other than COCO's are read.
-    """
+    """Match results with annotations, print scores, and write them with ``protocol`` to the folder of -output."""
     from .evaluation import scored_files
     from .evaluation.accumulation import (
         MAX_DETECTIONS,
@@ -159,7 +156,9 @@ def _options(words: list[str]) -> Namespace:
     return parser.parse_args(words)
 
 
-def _score(annotations: Any, table: Any, origin: ResultSource, kind: str, limits: Sequence[int]) -> ScoreReport:
+def _score(
+    annotations: "AnnotationFile", table: "MatchTable", origin: ResultSource, kind: str, limits: Sequence[int]
+) -> ScoreReport:
     """Collect the matches in the form that intervals and ``compare`` need."""
     from .evaluation.resampling import DetectionCurves
 
@@ -192,7 +191,7 @@ def _rules(options: Namespace) -> str:
     return f"AP: COCO's rules, {limit}, areas in pixels of the image files"
 
 
-def _crowded(table: Any, limits: Sequence[int]) -> list[str]:
+def _crowded(table: "MatchTable", limits: Sequence[int]) -> list[str]:
     """Count images with more annotations of a category than detections that count."""
     from ..data.data_warnings import count
 
@@ -206,7 +205,7 @@ def _crowded(table: Any, limits: Sequence[int]) -> list[str]:
     ]
 
 
-def format_summary(accumulated: Any) -> list[str]:
+def format_summary(accumulated: "AccumulatedResults") -> list[str]:
     """Format the twelve lines in the layout of pycocotools."""
     last = accumulated.max_detections[-1]
     rows = [("Precision", "AP", "0.50:0.95", "all", last), ("Precision", "AP", "0.50", "all", last)]
@@ -221,7 +220,7 @@ def format_summary(accumulated: Any) -> list[str]:
     return lines
 
 
-def _per_category(annotations: Any, accumulated: Any) -> list[str]:
+def _per_category(annotations: "AnnotationFile", accumulated: "AccumulatedResults") -> list[str]:
     """Format AP and AP50 of each category, or name the option that prints them."""
     if len(annotations.names) > MOST_SHOWN:
         return [f"{len(annotations.names):,} categories: add -json to print the AP of each"]

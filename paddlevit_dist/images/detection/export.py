@@ -1,7 +1,4 @@
-"""Exported detectors: a function of images and their sizes, and descriptions of inputs and outputs.
-
-They are what is needed to use a detector without this package.
-"""
+"""Exported detectors: a function of images and sizes, and what is needed to use it without this package."""
 
 import math
 from collections.abc import Sequence
@@ -87,23 +84,13 @@ class ExportedDetector(paddle.nn.Layer):
         self.model = model
 
     def forward(self, images: paddle.Tensor, sizes: paddle.Tensor):
-        """Return labels, boxes and scores, see ``_MEANING``.
-
-        Args:
-            images: (N, 3, height, width).
-            sizes: int64 (N, 2), width and height of the images that boxes refer to.
-        """
+        """Return ``_MEANING`` of (N, 3, height, width); ``sizes``: int64 (N, 2), width and height boxes refer to."""
         labels, boxes, scores = self.model.best(self.model(images))
         return labels, boxes * paddle.concat([sizes, sizes], axis=1).astype(boxes.dtype).unsqueeze(1), scores
 
 
 class EvaluatedFunction(paddle.nn.Layer):
-    """Adapts a function such as ``ExportedDetector``, possibly of another project, to the task's evaluation.
-
-    Args:
-        function: the function.
-        num_classes: number of classes of the data; None: unknown.
-    """
+    """Adapts a function such as ``ExportedDetector``, possibly of another project, to the task's evaluation."""
 
     def __init__(self, function: paddle.nn.Layer, num_classes: int | None) -> None:
         super().__init__()
@@ -119,11 +106,7 @@ class EvaluatedFunction(paddle.nn.Layer):
         return TopDetections(*self.function(images, paddle.ones([len(images), 2], dtype="int64")))
 
     def decode(self, outputs: TopDetections, sizes: np.ndarray, original_sizes: np.ndarray) -> list[DetectedObjects]:
-        """Return the detections in each image, see ``Detector.decode``.
-
-        Raises:
-            UserError: a label is not a class of the data.
-        """
+        """Return the detections, see ``Detector.decode``; raise UserError if a label is not a class of the data."""
         detections, num_classes = outputs.read(original_sizes), self._classes
         labels = np.concatenate([image.labels for image in detections])
         wrong = labels[(labels < 0) | (labels >= num_classes)]
@@ -134,17 +117,11 @@ class EvaluatedFunction(paddle.nn.Layer):
 
 
 def compare_detections(expected: Sequence[np.ndarray], actual: Sequence[np.ndarray]) -> tuple[float, str]:
-    """Compare scores, and boxes as fractions of the longest coordinate, up to the order of objects of similar scores.
+    """Return the largest distance of scores, and of boxes as fractions of the longest coordinate, and what it is.
 
     Each expected object is compared with the nearest one of its label. The largest tenth of the distances is ignored,
-    since rounding may decide which object is the last among the best.
-
-    Args:
-        expected: labels (N, n), boxes (N, n, 4), scores (N, n).
-        actual: likewise.
-
-    Returns:
-        The largest remaining distance, and what was compared.
+    since rounding may decide which object is the last among the best. Both are labels (N, n), boxes (N, n, 4), scores
+    (N, n).
     """
     (labels, boxes, scores), (other_labels, other_boxes, other_scores) = expected, actual
     scale = max(1.0, float(np.abs(boxes).max()))
@@ -156,11 +133,7 @@ def compare_detections(expected: Sequence[np.ndarray], actual: Sequence[np.ndarr
 
 
 def require_exportable(family: type[Detector], name: str) -> None:
-    """Check that networks of this family can be exported.
-
-    Raises:
-        UserError: they cannot.
-    """
+    """Raise UserError if networks of this family cannot be exported."""
     if not family.is_exportable:
         raise UserError(
             f"export: {name} selects regions on the host with Paddle's nms, which paddle2onnx does not support: "
@@ -169,11 +142,7 @@ def require_exportable(family: type[Detector], name: str) -> None:
 
 
 def require_one_size(config: DetectionSettings) -> None:
-    """Check that an evaluation resizes images as an exported model does.
-
-    Raises:
-        UserError: it keeps their aspect ratio.
-    """
+    """Raise UserError if an evaluation keeps images' aspect ratio, which an exported model does not."""
     if config.DETECTION.EVAL_BATCHING != ONE_SIZE:
         raise UserError(
             "an exported detector takes images of one size, but DETECTION.EVAL_BATCHING "

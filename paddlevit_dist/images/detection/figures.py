@@ -10,9 +10,11 @@ import paddle
 
 from ...intervals import bootstrap
 from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable
 from ...tasks.protocols import Reportable, predict_again
 from ..drawing import build_gallery
+from .data.detection_dataset import ImageAnnotations
 from .data.samples import DetectionSamples
 from .detections import DetectedObjects, boxes_to_corners
 from .drawing import fit_in_cell
@@ -49,7 +51,9 @@ class BoxFigures(TaskAspect, Reportable):
 
     task: Detection
 
-    def figures(self, dataset: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(
+        self, dataset: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
+    ) -> list[Figure]:
         """Build the figures of an evaluation, and write the table of suspicious labels into the folder of the run."""
         if not records or not isinstance(dataset, DetectionSamples):
             return []
@@ -82,7 +86,7 @@ def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTa
 
 
 def detection_figures(
-    dataset: Any,
+    dataset: DetectionSamples,
     records: Sequence[tuple[int, DetectionRecord]],
     names: Sequence[str],
     least_score: float,
@@ -93,9 +97,7 @@ def detection_figures(
     """Return all figures, most informative first.
 
     Args:
-        dataset: the evaluated samples.
         records: index and record of each sample.
-        names: names of the categories.
         least_score: lowest score of the boxes counted.
         predict: returns the model's detections in a sample.
         max_detections: limits used in matching.
@@ -124,14 +126,14 @@ def detection_figures(
 
 
 def _hardest(
-    dataset: Any,
+    dataset: DetectionSamples,
     chosen: Sequence[tuple[int, int]],
     quality: ImageQuality,
     names: Sequence[str],
     least_score: float,
     predict: Callable[[int], DetectedObjects],
 ) -> list[Figure]:
-    def draw(index: int, pixels: np.ndarray, truth: Any) -> list[np.ndarray]:
+    def draw(index: int, pixels: np.ndarray, truth: ImageAnnotations) -> list[np.ndarray]:
         detections = predict(index)
         detections = detections.only(detections.scores >= least_score)
         true_labels = np.where(truth.is_crowd, -1, truth.labels)
@@ -242,13 +244,9 @@ def _choice(table: MatchTable, least_score: float) -> list[Figure]:
 
 
 def build_confusion_matrix(all_pairs: Iterable[np.ndarray], num_classes: int) -> np.ndarray:
-    """Return the confusion matrix, int64 (num_classes + 1, num_classes + 1).
+    """Count results of ``match_across_classes`` in a confusion matrix, int64 (num_classes + 1, num_classes + 1).
 
     Rows are annotated classes, columns detected classes, with "nothing" last.
-
-    Args:
-        all_pairs: results of ``records.match_across_classes`` for any number of images.
-        num_classes: number of classes.
     """
     matrix = np.zeros((num_classes + 1) ** 2, np.int64)
     for image_pairs in all_pairs:

@@ -15,21 +15,18 @@ from .windows import merge_images
 
 
 def detect_objects(
-    model: Any,
+    model: paddle.nn.Layer,
     batch: dict[str, Any],
     normalize: Callable[..., paddle.Tensor],
     config: DetectionSettings,
     speed: SpeedMeter,
 ) -> list[DetectedObjects]:
-    """Detect objects in each image, in its pixels, best first.
-
-    All passes are launched before the host waits for a GPU.
+    """Detect objects in each image, in its pixels, best first; all passes are launched before the host waits for a GPU.
 
     Args:
         model: a ``Detector``, or an exported function in its place.
         batch: collated samples; images are uint8 (n, 3, height, width), padded.
         normalize: ``Detection.normalize``.
-        config: the configuration.
         speed: meter of this process, which gets the batch.
     """
     facts, started, keys = host_facts(batch), time.perf_counter(), config.DETECTION

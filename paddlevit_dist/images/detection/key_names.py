@@ -1,7 +1,4 @@
-"""Parameter names of other projects' detectors, and the outputs of their classifiers for COCO's categories.
-
-The projects are DETR's authors', transformers, whose layout changed twice, and torchvision.
-"""
+"""Parameter names of DETR's authors', transformers' (three layouts) and torchvision's detectors, and COCO's outputs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -131,10 +128,7 @@ MASK_RCNN: dict[str, KeyMap] = {
 
 
 def published_names(first: int, last: int) -> list[str]:
-    """Return COCO's category names for the ids ``first`` to ``last``; "" where no category has the id.
-
-    These ids are the class numbers of a published classifier.
-    """
+    """Return COCO's names of the ids, a published classifier's classes, ``first`` to ``last``; "" for unused ids."""
     return [COCO_CATEGORIES.get(id_, "") for id_ in range(first, last + 1)]
 
 
@@ -143,16 +137,13 @@ def select_category_rows(
 ) -> np.ndarray | None:
     """Select the outputs of COCO's 80 categories, and the extra one, from a parameter of a published classifier.
 
+    Returns None if the parameter is not of a published classifier, or the model not for COCO.
+
     Args:
         value: the parameter, with the outputs along ``axis``.
-        num_classes: number of classes of the model.
         outputs: number of outputs of the published classifier.
         rows: outputs to select.
-        axis: axis of the outputs.
         for_each: values per output, consecutive.
-
-    Returns:
-        The selected values; None if the parameter is not of a published classifier, or the model not for COCO.
     """
     if num_classes != len(COCO_CATEGORIES) or value.shape[axis] != for_each * outputs:
         return None

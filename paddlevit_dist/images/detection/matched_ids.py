@@ -13,17 +13,11 @@ _NO_OFFSET: Offset = (False, ())
 
 
 def match_files(names: Sequence[str], known_names: Sequence[str]) -> list[list[int]]:
-    """Match images by their paths, which may be relative to different folders.
+    """Match images by unique paths, which may be relative to different folders; return positions in ``known_names``.
 
     Two paths match if one of them is the end of the other. If a path matches several images, all paths are assumed to
-    be relative to the one folder for which all match, if there is one.
-
-    Args:
-        names: unique paths.
-        known_names: path of each image; "" where it has none.
-
-    Returns:
-        Positions in ``known_names`` for each name: none if no image has this path, several if the match is ambiguous.
+    be relative to the one folder for which all match, if there is one. A name has no position if no image has this
+    path, several if the match is ambiguous; a known name is "" where an image has none.
     """
     by_last: dict[str, list[tuple[tuple[str, ...], int]]] = {}
     for position, path in enumerate(known_names):
@@ -63,17 +57,10 @@ def _fitting(name: tuple[str, ...], by_last: dict[str, list[tuple[tuple[str, ...
 
 
 def match_categories(names: Sequence[str], known_names: Sequence[str]) -> list[list[int]]:
-    """Match categories by name, exactly or else ignoring case and surrounding spaces.
+    """Match categories by unique names, exactly or else ignoring case and surrounding spaces.
 
-    A category that another name matches exactly is not matched inexactly.
-
-    Args:
-        names: unique names that are not empty.
-        known_names: name of each category; "" where it has none.
-
-    Returns:
-        Positions in ``known_names`` for each name: none if there is no such category, several if the match is
-        ambiguous.
+    Returns positions in ``known_names`` for each name: several if the match is ambiguous. A category that another name
+    matches exactly is not matched inexactly; a known name is "" where a category has none.
     """
     equal, similar = _positions(known_names), _positions(map(_folded, known_names))
     matched = {position for name in names for position in equal.get(name, ())}
@@ -102,10 +89,8 @@ def require_images(
     """Check that each path matches one image, and that no two paths match the same image.
 
     Args:
-        names: the paths.
         matches: result of ``match_files`` for ``names``.
         ids: ids of the images in ``file``.
-        file: the annotation file.
         before: start of each message.
 
     Raises:
@@ -133,15 +118,12 @@ def require_categories(
 ) -> dict[int, str]:
     """Check that names match at most one category each, no two the same, and at least one matches.
 
+    Returns the position in ``known_names`` of each matched category -> its name in ``names``.
+
     Args:
-        names: the names.
         matches: result of ``match_categories`` for ``names``.
         known_names: names of all categories in ``file``.
-        file: the annotation file.
         before: start of each message.
-
-    Returns:
-        Position in ``known_names`` of each matched category -> its name in ``names``.
 
     Raises:
         UserError: names the categories.

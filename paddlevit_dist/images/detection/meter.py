@@ -1,5 +1,6 @@
 """COCO's numbers of the outputs of any program."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,7 @@ class CocoAP(Meter):
         self._with_masks = masks
         return DetectionMetrics(names, with_masks=masks)
 
-    def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
+    def _check(self, output: Mapping[str, Any], target: Mapping[str, Any]) -> tuple[Any, ...]:
         from .detections import DetectedObjects, corners_to_boxes
 
         more = ["masks"] if self._with_masks else []

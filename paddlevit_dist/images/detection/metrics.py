@@ -1,7 +1,7 @@
 """COCO's scores over the processes of a run: each process collects matches, which are accumulated once."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from .evaluation.operating_points import (
 )
 from .evaluation.resampling import DetectionCurves, named_scores
 
+if TYPE_CHECKING:
+    from .data.detection_dataset import ImageAnnotations
+
 _MASK_PREFIX = "mask "  # of the names of scores of masks
 
 
@@ -40,15 +43,11 @@ class DetectionMetrics(PerSampleMetrics):
     Images evaluated twice, or not at all, raise an error, since the score would be of other data.
 
     Args:
-        class_names: names in the order of labels.
         images: number of images of the split; None: unknown, and not checked.
         with_masks: also compare masks if both annotations and detections have them.
         least_score: lowest score of the detections counted in each image.
         max_detections: number of detections per image and class that count, COCO's maxDets; None: 100.
         wished: precision and recall for which the score threshold of each class is computed, of boxes.
-
-    Attributes:
-        joined_tables: prefix of the names of scores -> matches of all ranks, set by ``compute``.
     """
 
     lists = ("_image_ids",)
@@ -77,15 +76,11 @@ class DetectionMetrics(PerSampleMetrics):
         self._classes: list[ClassDetections] = []  # of all ranks, if thresholds are wished
 
     def update(
-        self, image_id: int, truth: Any, detections: DetectedObjects, size: tuple[int, int] | None = None
+        self, image_id: int, truth: "ImageAnnotations", detections: DetectedObjects, size: tuple[int, int] | None = None
     ) -> MatchTable:
         """Add an image and return the table of its boxes; detections that are not finite are ignored.
 
-        Args:
-            image_id: unique id of the image.
-            truth: annotations, with the attributes of ``BoxGroundTruth``, and ``masks`` if masks are compared.
-            detections: detections in the image.
-            size: height and width of the image, needed for masks only.
+        Masks are compared if ``truth`` has ``masks``; they need ``size``, height and width of the image.
         """
         num_detections = len(detections.scores)
         detections = detections.finite()
@@ -109,10 +104,10 @@ class DetectionMetrics(PerSampleMetrics):
             self._masks.add(other._masks.joined())
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Return COCO's twelve numbers as fractions, the AP of each class that occurs, and counts.
+        """Return COCO's numbers as fractions, the AP of each class that occurs, and counts; every rank must call it.
 
         Names of numbers of masks begin with "mask". Undefined numbers are omitted, except AP and AP50, which are 0
-        then; the summary mentions it. Every rank must call this.
+        then; the summary mentions it.
         """
         values = self._values(self._accumulated(self._boxes, ""), "")
         if self._masks is not None:
@@ -201,12 +196,10 @@ class DetectionMetrics(PerSampleMetrics):
         return " ".join(parts)
 
 
-def _get_masks(image_id: int, truth: Any, detections: DetectedObjects, size: tuple[int, int]) -> ImageMasks:
-    """Return the compressed masks of an image.
-
-    Raises:
-        UserError: a mask is invalid or has another size than the image.
-    """
+def _get_masks(
+    image_id: int, truth: "ImageAnnotations", detections: DetectedObjects, size: tuple[int, int]
+) -> ImageMasks:
+    """Return the compressed masks of an image; raise UserError if one is invalid or has another size."""
     compressed: list[list[bytes]] = []
     for kind, masks in (("a detection", detections.masks), ("an annotation", truth.masks)):
         try:

@@ -11,16 +11,8 @@ from .evaluation.accumulation import MAX_DETECTIONS
 from .settings import ONE_SIZE, OPTIONS, DetectionSettings
 
 
-def read_model_options(config: DetectionSettings, family: Any) -> dict[str, Any]:
-    """Return options of the model that are keys of this task.
-
-    Args:
-        config: the configuration.
-        family: class of the model.
-
-    Raises:
-        UserError: the model is not a detector, or does not have a requested option.
-    """
+def read_model_options(config: DetectionSettings, family: object) -> dict[str, Any]:
+    """Return the model's options that are keys of this task; raise UserError if ``family`` lacks a requested one."""
     model = config.MODEL
     if not (isinstance(family, type) and issubclass(family, Detector)):
         raise UserError(

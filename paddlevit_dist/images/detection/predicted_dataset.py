@@ -1,7 +1,4 @@
-"""Data sets of predicted boxes, which labelling tools and this package's readers open: COCO, YOLO and Pascal VOC.
-
-A folder contains the images and the boxes of at least a score. All images form the split "train".
-"""
+"""Data sets of predicted boxes, as labelling tools and this package read them: COCO, YOLO, VOC; one split, "train"."""
 
 import io
 import json
@@ -31,10 +28,7 @@ class PredictedDataset:
     """Writes images with their boxes; each rank writes images and label files, the main process the lists.
 
     Args:
-        folder: folder of the prediction.
-        samples: the images.
         layout: one of ``LAYOUTS``.
-        class_names: names in the order of labels.
         category_ids: ids in the order of labels, for COCO.
         least_score: lowest score of a box that is written.
     """
@@ -54,13 +48,7 @@ class PredictedDataset:
         self._written: dict[int, dict[str, Any]] = {}  # index -> file name and size, until ``describe``
 
     def write(self, index: int, stem: str, prediction: DetectedObjects) -> None:
-        """Write an image and, for YOLO and VOC, its label file.
-
-        Args:
-            index: index of the input.
-            stem: unique name of its files.
-            prediction: detections in the image.
-        """
+        """Write an image and, for YOLO and VOC, its label file; ``stem`` is the unique name of its files."""
         image = self.samples.image(index)
         suffix, content = self._encode(index, image)
         name = f"{stem}{suffix}"

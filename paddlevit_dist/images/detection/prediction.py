@@ -46,7 +46,7 @@ class BoxPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
 
     def __init__(self, task: Detection) -> None:
         super().__init__(task)
-        self._annotation_ids: Any = None  # set by ``load_annotation_ids``
+        self._annotation_ids: AnnotationIds | None = None  # set by ``load_annotation_ids``
         self._saved_as: str | None = None  # set by ``save_predictions_as``
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedObjects]:
@@ -82,7 +82,8 @@ class BoxPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
         least_score, names, saved = task.config.DETECTION.SCORE_THRESHOLD, task.class_names, None
         if self._saved_as is not None and isinstance(dataset, InputImages):
             saved = PredictedDataset(folder, dataset, self._saved_as, names, task.category_ids, least_score)
-        images, categories = None, task.category_ids
+        images: list[Id] | None = None
+        categories: Sequence[Id | None] = task.category_ids
         if self._annotation_ids is not None and isinstance(dataset, InputSamples):
             images, categories = self._annotation_ids
         return DetectionWriter(folder, dataset, names, categories, least_score, task.are_named, images, saved)
@@ -106,12 +107,7 @@ class DetectionInput(NamedTuple):
 
 
 def build_rows(detections: DetectedObjects, class_names: Sequence[str], least_score: float) -> list[Row]:
-    """Return a table row for each box of at least this score, best first; one empty row if there is none.
-
-    Args:
-        detections: detections in an image, boxes in its pixels.
-        class_names: names in the order of labels.
-        least_score: lowest score of a row.
+    """Return a row for each box of at least this score, best first; one empty row if there is none.
 
     Raises:
         BadSample: a score or a box is not finite.
@@ -136,7 +132,6 @@ class DetectionWriter(PredictionWriter):
     Args:
         folder: an existing folder.
         samples: result of ``open_inputs``, or the samples of a split.
-        class_names: names in the order of labels.
         category_ids: ids in the order of labels; None: boxes of this label are not written to files of results.
         least_score: lowest score of a box that is drawn; files of results contain all.
         names_known: whether ``class_names`` are names, not numbers instead of names.
@@ -167,7 +162,7 @@ class DetectionWriter(PredictionWriter):
         self._images = AnnotatedImages(folder, samples)
         self.dataset = dataset
 
-    def write(self, index: int, prediction: DetectedObjects, truth: Any = None) -> Row:
+    def write(self, index: int, prediction: DetectedObjects, truth: object = None) -> Row:
         """Draw the boxes of an input image, and return the name of the drawing."""
         shown = prediction.only(prediction.scores >= self.least_score)
 
@@ -180,7 +175,7 @@ class DetectionWriter(PredictionWriter):
         name = self._images.write(index, draw)
         return {} if name is None else {"picture": name}
 
-    def summarize(self, index: int, prediction: DetectedObjects, truth: Any = None) -> dict[str, str]:
+    def summarize(self, index: int, prediction: DetectedObjects, truth: object = None) -> dict[str, str]:
         """Return the lines of each file of results."""
         image_id = self.samples.dataset.image_id(index) if self._ids is None else self._ids[index]
         kinds = (BOXES,) if prediction.masks is None else (BOXES, MASKS)
@@ -230,30 +225,20 @@ class DetectionWriter(PredictionWriter):
 
 
 class AnnotationIds(NamedTuple):
-    """Ids of inputs and classes in an annotation file.
+    """Ids of inputs and classes in an annotation file."""
 
-    Attributes:
-        images: id of each input.
-        categories: id of each class; None: the file does not have the class.
-    """
-
-    images: list[Id]
-    categories: list[Id | None]
+    images: list[Id]  # id of each input
+    categories: list[Id | None]  # id of each class; None: the file does not have the class
 
 
 def find_annotation_ids(
     file: str, names: Sequence[str], class_names: Sequence[str], category_ids: Sequence[int]
 ) -> tuple[AnnotationIds, list[str]]:
-    """Find inputs and classes in an annotation file by their names; the file may lack annotations.
+    """Find inputs and classes in an annotation file by their names, and lines for the user; it may lack annotations.
 
     Args:
-        file: the annotation file.
         names: paths of the inputs.
-        class_names: names of the classes.
         category_ids: ids of the classes in training, which decide between categories of one name.
-
-    Returns:
-        Their ids, and lines for the user.
 
     Raises:
         UserError: the file cannot be read, or it lacks an input or all of the classes.
@@ -290,19 +275,15 @@ def build_coco_results(
     path: str = "",
     category_names: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return the results for one image in COCO's format, with the names of image and category.
+    """Return the results for one image in COCO's format, with the names of image and category unless empty.
 
     The names allow matching with annotations with other ids. Numbers are exact, so that scores equal the network's.
     Values that are not finite, and labels without a category, are omitted.
 
     Args:
-        image_id: id of the image.
-        detections: detections in the image.
         category_ids: ids in the order of labels; None: the label has no category.
         kind: ``BOXES`` for boxes; ``MASKS`` for masks without boxes, since COCO's tools would otherwise use the areas
             of boxes for small, medium and large.
-        path: path of the image; "": not written.
-        category_names: names in the order of labels; empty: not written.
     """
     detections = detections.finite()
     has_category = np.array([category is not None for category in category_ids], bool)

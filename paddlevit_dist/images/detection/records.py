@@ -1,50 +1,36 @@
 """Records of an evaluation, from which figures are built."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .detections import DetectedObjects, corners_to_boxes
 from .evaluation.accumulation import IOU_THRESHOLDS, MatchTable
-from .suspicious_labels import compute_intersections, find_suspects
+from .suspicious_labels import compute_overlaps, find_suspects
+
+if TYPE_CHECKING:
+    from .data.detection_dataset import ImageAnnotations
 
 _IN_ALL_AREAS = np.uint64((1 << len(IOU_THRESHOLDS)) - 1)
 _OVERLAP = 0.5
 
 
 class DetectionRecord(NamedTuple):
-    """Record of an image without areas: about 9 bytes per detection, 40 per suspicious label, and 700 more.
+    """Record of an image without areas: about 9 bytes per detection, 40 per suspicious label, and 700 more."""
 
-    Attributes:
-        labels: uint16 (d,).
-        scores: float32 (d,).
-        true_positives: uint16 (d,), bits of the IoU thresholds, as in ``MatchTable``.
-        ignored: uint16 (d,), likewise.
-        true_labels: uint16 (n,), labels of the annotations without crowds.
-        pairs: uint16 (m, 2), label of annotation and detection, see ``match_across_classes``.
-        suspects: float32 (k, 10), see ``find_suspects``.
-    """
-
-    labels: np.ndarray
-    scores: np.ndarray
-    true_positives: np.ndarray
-    ignored: np.ndarray
-    true_labels: np.ndarray
-    pairs: np.ndarray
-    suspects: np.ndarray
+    labels: np.ndarray  # uint16 (d,)
+    scores: np.ndarray  # float32 (d,)
+    true_positives: np.ndarray  # uint16 (d,), bits of the IoU thresholds, as in ``MatchTable``
+    ignored: np.ndarray  # uint16 (d,), likewise
+    true_labels: np.ndarray  # uint16 (n,), labels of the annotations without crowds
+    pairs: np.ndarray  # uint16 (m, 2), label of annotation and detection, see ``match_across_classes``
+    suspects: np.ndarray  # float32 (k, 10), see ``find_suspects``
 
     @classmethod
     def from_table(
-        cls, table: MatchTable, truth: Any, detections: DetectedObjects, least_score: float
+        cls, table: MatchTable, truth: "ImageAnnotations", detections: DetectedObjects, least_score: float
     ) -> "DetectionRecord":
-        """Build the record of one image.
-
-        Args:
-            table: matches of this image only.
-            truth: its annotations.
-            detections: its detections.
-            least_score: lowest score of detections in ``pairs``.
-        """
+        """Build the record of one image; ``least_score`` is the lowest score of detections in ``pairs``."""
         true_positives, ignored = (
             (bits & _IN_ALL_AREAS).astype(np.uint16) for bits in (table.true_positives, table.ignored)
         )
@@ -54,17 +40,13 @@ class DetectionRecord(NamedTuple):
         return cls(*columns, find_suspects(truth, detections, least_score))
 
 
-def match_across_classes(truth: Any, detections: DetectedObjects, num_classes: int, least_score: float) -> np.ndarray:
-    """Match annotations and detections of one image regardless of their classes.
+def match_across_classes(
+    truth: "ImageAnnotations", detections: DetectedObjects, num_classes: int, least_score: float
+) -> np.ndarray:
+    """Match annotations and detections of one image regardless of their classes, the largest IoU first.
 
-    The pair with the largest IoU is matched first, then the next, and so on.
-
-    Args:
-        truth: annotations, with the attributes of ``matching.BoxGroundTruth``. Crowds count as neither missed nor
-            detected; unmatched detections inside a crowd are ignored.
-        detections: detections in the image.
-        num_classes: number of classes.
-        least_score: detections with a lower score are ignored.
+    Crowds count as neither missed nor detected; detections below ``least_score``, or unmatched inside a crowd, are
+    ignored.
 
     Returns:
         uint16 (pairs, 2), label of annotation and detection; ``num_classes`` as annotation of unmatched detections, and
@@ -72,13 +54,7 @@ def match_across_classes(truth: Any, detections: DetectedObjects, num_classes: i
     """
     chosen = np.asarray(detections.scores) >= least_score
     boxes, labels = corners_to_boxes(detections.boxes)[chosen], np.asarray(detections.labels)[chosen]
-    is_crowd = np.asarray(truth.is_crowd, bool)
-    true_boxes, true_labels = np.asarray(truth.boxes, np.float64).reshape(-1, 4), np.asarray(truth.labels)
-    intersections, areas, true_areas = compute_intersections(boxes, true_boxes)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        overlaps = np.nan_to_num(intersections / (areas[:, None] + true_areas - intersections))[:, ~is_crowd]
-        crowd_fractions = np.nan_to_num(intersections / areas[:, None])[:, is_crowd]
-    true_labels = true_labels[~is_crowd]
+    overlaps, crowd_fractions, _, true_labels = compute_overlaps(boxes, truth)
     is_found, is_used = np.zeros(len(true_labels), bool), np.zeros(len(labels), bool)
     result = []
     for place in np.argsort(-overlaps, axis=None, kind="stable")[: np.count_nonzero(overlaps >= _OVERLAP)]:

@@ -1,19 +1,19 @@
-"""Annotations that an evaluation makes suspicious: confident predictions disagree with them.
-
-Boxes that overlap with an IoU of at least 0.5 are paired regardless of their classes, the largest IoU first.
-"""
+"""Annotations that confident predictions disagree with: paired by IoU, at least 0.5, largest first, in any class."""
 
 import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...runtime.files import atomic_file
 from ...tasks.figures import FigureTable
 from .detections import DetectedObjects, corners_to_boxes
+
+if TYPE_CHECKING:
+    from .data.detection_dataset import ImageAnnotations
 
 MISSING, OTHER_CLASS, OTHER_PLACE, NOT_FOUND = range(4)
 _KINDS = ("no label here", "another class", "another place", "not found")
@@ -33,27 +33,18 @@ NOTE = (
 )
 
 
-def find_suspects(truth: Any, detections: DetectedObjects, least_score: float) -> np.ndarray:
-    """Find the most suspicious annotations of an image, and places where one may be missing.
+def find_suspects(truth: "ImageAnnotations", detections: DetectedObjects, least_score: float) -> np.ndarray:
+    """Find the most suspicious annotations of an image, and places where one may be missing, among finite detections.
 
-    Args:
-        truth: annotations, with the attributes of ``matching.BoxGroundTruth``. Crowds are not suspicious, and boxes
-            inside a crowd need no label.
-        detections: detections in the image, finite.
-        least_score: lowest score of a box that counts.
+    Crowds are not suspicious, and boxes inside a crowd, or below ``least_score``, need no label.
 
     Returns:
         float32 (k, 10), most suspicious first, at most 20: kind, suspicion, label or -1, predicted class or -1, score
         or 0, IoU, and x, y, width and height of the box.
     """
-    is_crowd, scores = np.asarray(truth.is_crowd, bool), np.asarray(detections.scores, np.float64)
-    true_boxes, true_labels = np.asarray(truth.boxes, np.float64).reshape(-1, 4), np.asarray(truth.labels)
-    boxes, labels = corners_to_boxes(detections.boxes), np.asarray(detections.labels)
-    intersections, areas, true_areas = compute_intersections(boxes, true_boxes)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        overlaps = np.nan_to_num(intersections / (areas[:, None] + true_areas - intersections))[:, ~is_crowd]
-        crowd_shares = np.nan_to_num(intersections / areas[:, None])[:, is_crowd]
-    true_boxes, true_labels = true_boxes[~is_crowd], true_labels[~is_crowd]
+    scores, labels = np.asarray(detections.scores, np.float64), np.asarray(detections.labels)
+    boxes = corners_to_boxes(detections.boxes)
+    overlaps, crowd_shares, true_boxes, true_labels = compute_overlaps(boxes, truth)
     is_counted = scores >= least_score
     suspects: list[tuple[Any, ...]] = []
     is_used, is_found = ~is_counted, np.zeros(len(true_labels), bool)
@@ -83,23 +74,25 @@ def find_suspects(truth: Any, detections: DetectedObjects, least_score: float) -
     return np.array(suspects[:_MOST_OF_IMAGE], np.float32).reshape(-1, 10)
 
 
-def compute_intersections(boxes: np.ndarray, true_boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return intersection areas (n, m), and areas (n,) and (m,), of boxes x, y, width, height."""
+def compute_overlaps(boxes: np.ndarray, truth: "ImageAnnotations") -> tuple[np.ndarray, ...]:
+    """Return the IoU of boxes x, y, width, height with m annotations, (n, m), their share in crowds, (n, crowds).
+
+    The m annotations are those that are not crowds; their boxes (m, 4) and labels (m,) are returned too.
+    """
+    is_crowd, true_boxes = np.asarray(truth.is_crowd, bool), np.asarray(truth.boxes, np.float64).reshape(-1, 4)
     ends, true_ends = boxes[:, :2] + boxes[:, 2:], true_boxes[:, :2] + true_boxes[:, 2:]
-    sides = np.minimum(ends[:, None], true_ends) - np.maximum(boxes[:, None, :2], true_boxes[:, :2])  # (n, m, 2)
-    return np.maximum(sides, 0).prod(axis=2), boxes[:, 2:].prod(axis=1), true_boxes[:, 2:].prod(axis=1)
+    sides = np.minimum(ends[:, None], true_ends) - np.maximum(boxes[:, None, :2], true_boxes[:, :2])  # (n, all, 2)
+    shared, areas = np.maximum(sides, 0).prod(axis=2), boxes[:, None, 2:].prod(axis=2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        overlaps = np.nan_to_num(shared / (areas + true_boxes[:, 2:].prod(axis=1) - shared))[:, ~is_crowd]
+        crowd_shares = np.nan_to_num(shared / areas)[:, is_crowd]
+    return overlaps, crowd_shares, true_boxes[~is_crowd], np.asarray(truth.labels)[~is_crowd]
 
 
 def list_suspects(
     suspects: Sequence[np.ndarray], images: Sequence[str], class_names: Sequence[str]
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of all images, most suspicious first, see ``COLUMNS``.
-
-    Args:
-        suspects: result of ``find_suspects`` for each image.
-        images: name of each image.
-        class_names: names of the classes.
-    """
+    """Return the rows of all images, most suspicious first, see ``COLUMNS``, from ``find_suspects`` of each image."""
     names = {-1: None, **dict(enumerate(class_names))}
     rows = []
     for image, found in zip(images, suspects):

@@ -10,7 +10,7 @@ import paddle
 from paddle.nn import functional as F
 
 from ...runtime.errors import UserError
-from ...tasks.dataset import is_training_split
+from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.metrics import Metrics
 from ...tasks.model_factory import model_options
 from ...tasks.prediction import CheckpointMeta
@@ -146,7 +146,7 @@ class Detection(BackboneTask):
             )
         self.category_ids = ids
 
-    def signature(self, dataset: Any = None) -> dict[str, Any]:
+    def signature(self, dataset: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the categories of samples."""
         if dataset is not None:
             return self._identify(dataset)
@@ -155,7 +155,7 @@ class Detection(BackboneTask):
         values = {**{f"DATA.{name}": data[name] for name in names}, **self.turned}
         return {**values, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
 
-    def _identify(self, dataset: Any) -> dict[str, Any]:
+    def _identify(self, dataset: TransformedDataset) -> dict[str, Any]:
         """Return facts that identify the dataset."""
         facts = super().signature(dataset)
         if isinstance(dataset, DetectionSamples):
@@ -195,11 +195,7 @@ class Detection(BackboneTask):
     # ---- model -------------------------------------------------------------------------------------------------
 
     def create_network(self, num_classes: int) -> paddle.nn.Layer:
-        """Create the model, and check that it takes images of the configured sizes.
-
-        Raises:
-            UserError: it does not.
-        """
+        """Create the model; raise UserError if it does not take images of the configured sizes."""
         model = super().create_network(num_classes)
         for name, size in list_fixed_sizes(self.config):
             model.require_size(name, size, self.config.MODEL.NAME)
@@ -226,13 +222,7 @@ class Detection(BackboneTask):
     def normalize(
         self, images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None
     ) -> paddle.Tensor:
-        """Normalize pixels (N, 3, H, W) to float32, exactly zero where padded.
-
-        Args:
-            images: pixels of a batch.
-            sizes: int64 (N, 2), height and width of each image without padding.
-            on_device: the sizes in device memory, if available.
-        """
+        """Normalize pixels (N, 3, H, W) to float32, exactly zero outside of ``sizes``, int64 (N, 2)."""
         return zero_padding(self.normalizer(images), sizes, on_device)
 
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: StepPosition) -> dict[str, LossTerm]:

@@ -20,41 +20,24 @@ _CUT_WEIGHT = 0.5  # factor of the scores of cut boxes, for their rank only
 
 
 class ImagePart(NamedTuple):
-    """A part of a stored image that one forward pass sees; all in its pixels.
+    """A part of a stored image that one forward pass sees; all in its pixels."""
 
-    Attributes:
-        top: first row.
-        left: first column.
-        height: number of rows.
-        width: number of columns.
-        is_mirrored: whether the pass sees the part mirrored left to right.
-    """
-
-    top: int
-    left: int
-    height: int
-    width: int
-    is_mirrored: bool = False
+    top: int  # first row
+    left: int  # first column
+    height: int  # number of rows
+    width: int  # number of columns
+    is_mirrored: bool = False  # whether the pass sees the part mirrored left to right
 
 
 class WindowPlan(NamedTuple):
-    """Chooses the parts of images.
+    """Chooses the parts of images."""
 
-    Attributes:
-        size: height and width of a window; None: there are no windows.
-        overlap: smallest share of its sides by which a window overlaps the next.
-        mirrors: whether each part is also seen mirrored.
-    """
-
-    size: Size | None
-    overlap: float
-    mirrors: bool
+    size: Size | None  # height and width of a window; None: there are no windows
+    overlap: float  # smallest share of its sides by which a window overlaps the next
+    mirrors: bool  # whether each part is also seen mirrored
 
     def find_parts(self, size: Size) -> list[ImagePart]:
-        """Return the parts of an image of this height and width: the whole image, then its windows by rows.
-
-        An image that fits in a window has no windows.
-        """
+        """Return the parts of an image of this height and width: all of it, then windows by rows if it is larger."""
         parts = [ImagePart(0, 0, *size)]
         if self.size is not None and (size[0] > self.size[0] or size[1] > self.size[1]):
             height, width = min(self.size[0], size[0]), min(self.size[1], size[1])
@@ -92,19 +75,11 @@ def _find_starts(length: int, window: int, overlap: float) -> list[int]:
 def merge_parts(
     results: Sequence[DetectedObjects], parts: Sequence[ImagePart], size: Size, iou: float
 ) -> DetectedObjects:
-    """Merge the detections in all parts of an image.
+    """Merge the detections in all parts of an image of height and width ``size``, in its pixels, best first.
 
     A detection is removed if a better one of its class in another part has an IoU above ``iou`` with it, or, if a
-    window's border cuts it, covers more than the share ``iou`` of its box.
-
-    Args:
-        results: detections in each part, in pixels of the part as the pass saw it.
-        parts: the parts.
-        size: height and width of the image.
-        iou: limit of the overlap.
-
-    Returns:
-        The remaining detections in pixels of the image, best first.
+    window's border cuts it, covers more than the share ``iou`` of its box. ``results`` are in pixels of the part as the
+    pass saw it.
     """
     placed, cut = zip(*(_place(result.finite(), part, size) for result, part in zip(results, parts)))
     boxes, scores, labels = (np.concatenate([getattr(one, name) for one in placed]) for name in placed[0]._fields[:3])
@@ -124,13 +99,11 @@ def merge_parts(
 def merge_images(
     results: Sequence[DetectedObjects], rows: np.ndarray, sizes: np.ndarray, iou: float
 ) -> list[DetectedObjects]:
-    """Merge the detections in the parts of each image of a batch.
+    """Merge the detections in the parts of each image of a batch, see ``merge_parts``.
 
     Args:
-        results: detections in each part.
         rows: int64 (parts, 6), the position of the part's image in the batch, and the fields of ``ImagePart``.
         sizes: int64 (images, 2), height and width of the stored images.
-        iou: see ``merge_parts``.
     """
     merged = []
     for image, (height, width) in enumerate(sizes.tolist()):

@@ -1,8 +1,7 @@
 """Attention of all families: plain products, or one fused operation on a GPU."""
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import paddle
 from paddle import nn
@@ -21,11 +20,7 @@ _required: list[bool] = []  # one entry for each open ``attention``
 
 
 def head_dim(name: str, dim: int, num_heads: int) -> int:
-    """Compute the channels of one attention head.
-
-    Raises:
-        UserError: the heads cannot share the channels; ``name`` says which they are.
-    """
+    """Compute the channels of one head; a ``UserError`` with ``name`` if the heads cannot share the channels."""
     if dim % num_heads:
         raise UserError(f"{name} {dim} is not divisible by its number of heads {num_heads}: change one")
     return dim // num_heads
@@ -34,9 +29,7 @@ def head_dim(name: str, dim: int, num_heads: int) -> int:
 class MultiHeadAttention(nn.Layer):
     """Base class of attention layers: it has what ``attend`` reads, and a subclass adds the projections.
 
-    Args:
-        dropout: rate after the last projection.
-        attention_dropout: rate on the attention weights.
+    ``dropout`` is the rate after the last projection, ``attention_dropout`` on the attention weights.
     """
 
     def __init__(self, num_heads: int, head_dim: int, dropout: float, attention_dropout: float):
@@ -55,17 +48,14 @@ class MultiHeadAttention(nn.Layer):
 
 
 def attend(
-    layer: Any, *packed: paddle.Tensor, before: Weights | None = None, after: Weights | None = None
+    layer: MultiHeadAttention, *packed: paddle.Tensor, before: Weights | None = None, after: Weights | None = None
 ) -> paddle.Tensor:
     """Compute multi-head attention, ``after(softmax(before(scale * q k^T))) v`` with dropout on the weights.
 
     On a GPU in half precision it is one fused operation if nothing changes the weights; its dropout then draws other
-    random numbers. The plain product is the reference and computes everything else, such as Swin's learned bias and
-    CaiT's mixed heads.
+    random numbers. The plain product is the reference and computes everything else.
 
     Args:
-        layer: has ``num_heads``, ``head_dim``, ``scale``, the layers ``query_key`` and ``attention_value`` for the
-            products, and ``attention_dropout``.
         packed: q, k and v, in one to three tensors (batch, tokens, n * heads, head_dim) with n of them side by side.
         before, after: functions that change the weights before and after the softmax.
 
@@ -75,7 +65,10 @@ def attend(
     packed = tuple(like_products(part) for part in packed)
     tokens, channels = packed[0].shape[1], layer.num_heads * layer.head_dim
     if before is None and after is None and _is_fused(layer, packed[0]):
-        return _compute_fused(layer, *_unpack(packed, 2, layer.num_heads)).reshape([-1, tokens, channels])
+        q, k, v = _unpack(packed, 2, layer.num_heads)  # the operation's scale is ours
+        dropout = layer.attention_dropout.p if layer.training else 0.0  # 2.6 drops weights in evaluation, too
+        x = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, training=layer.training)
+        return x.reshape([-1, tokens, channels])
     # One transposition for q, k and v together, then a split of whole heads: the cheapest order measured.
     q, k, v = _unpack([part.transpose([0, 2, 1, 3]) for part in packed], 1, layer.num_heads)
     weights = layer.query_key(q * layer.scale, k)  # (batch, heads, tokens, tokens attended to)
@@ -87,10 +80,9 @@ def attend(
 
 @contextlib.contextmanager
 def attention(fused: bool) -> Iterator[None]:
-    """Force plain or fused attention inside the block, on any device.
+    """Force plain or fused attention inside the block, on any device, where nothing changes the attention weights.
 
-    Fused attention is used only where nothing changes the attention weights. Without a GPU, Paddle computes it by its
-    own plain product.
+    Without a GPU, Paddle computes fused attention by its own plain product.
     """
     _required.append(fused)
     try:
@@ -99,35 +91,22 @@ def attention(fused: bool) -> Iterator[None]:
         _required.pop()
 
 
-def _compute_fused(layer: Any, q: paddle.Tensor, k: paddle.Tensor, v: paddle.Tensor) -> paddle.Tensor:
-    """Compute the attention of q, k and v, each (batch, tokens, heads, head_dim), in one operation.
-
-    The operation's scale is ours, ``head_dim ** -0.5``.
-    """
-    dropout = layer.attention_dropout.p if layer.training else 0.0  # 2.6 drops weights in evaluation, too
-    return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, training=layer.training)
-
-
-def _unpack(packed: Any, axis: int, heads: int) -> list[paddle.Tensor]:
+def _unpack(packed: Sequence[paddle.Tensor], axis: int, heads: int) -> list[paddle.Tensor]:
     """Split tensors that hold n of q, k and v side by side on ``axis``."""
     counts = [part.shape[axis] // heads for part in packed]
     return [tensor for part, n in zip(packed, counts) for tensor in (part.split(n, axis=axis) if n > 1 else [part])]
 
 
 @paddle.jit.not_to_static
-def _is_fused(layer: Any, q: Any) -> bool:
+def _is_fused(layer: MultiHeadAttention, q: paddle.Tensor) -> bool:
     if not paddle.in_dynamic_mode():
         return False
     if _required:
         return _required[-1]
     if q.dtype not in (paddle.float16, paddle.bfloat16) or not q.place.is_gpu_place():
         return False
-    fits = layer.head_dim % _MULTIPLE == 0 and layer.head_dim <= _LARGEST_HEAD
-    return (
-        fits and not _is_watched(layer.query_key) and paddle.device.cuda.get_device_capability()[0] >= _LEAST_CAPABILITY
-    )
-
-
-def _is_watched(layer: nn.Layer) -> bool:
-    """Return whether a hook counts the layer's multiplications."""
-    return bool(layer._forward_pre_hooks or layer._forward_post_hooks)
+    product = layer.query_key
+    is_watched = product._forward_pre_hooks or product._forward_post_hooks  # they count its multiplications
+    if is_watched or layer.head_dim % _MULTIPLE or layer.head_dim > _LARGEST_HEAD:
+        return False
+    return paddle.device.cuda.get_device_capability()[0] >= _LEAST_CAPABILITY

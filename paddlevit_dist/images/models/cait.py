@@ -1,7 +1,7 @@
 """CaiT: a deep ViT with scaled residual branches and mixed attention heads; the class token joins in the last blocks.
 
 Source: Touvron et al., Going deeper with Image Transformers, 2021 (sections 2 and 3, tables 3 and 5), and Shazeer et
-al., Talking-Heads Attention, 2020. Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
+al., Talking-Heads Attention, 2020.
 """
 
 import functools
@@ -92,7 +92,6 @@ class ClassBlock(CaiTBlock):
         return token + self.drop_path(self.gamma_2 * self.mlp(self.norm2(token)))  # (batch, 1, dim)
 
 
-# Touvron et al., Going deeper with Image Transformers, 2021, tables 3 and 5.
 _XXS24 = {"patch_size": 16, "embed_dim": 192, "depth": 24, "num_heads": 4, "init_values": 1e-5}
 _XXS36 = {"patch_size": 16, "embed_dim": 192, "depth": 36, "num_heads": 4, "init_values": 1e-5}
 _XS24 = {"patch_size": 16, "embed_dim": 288, "depth": 24, "num_heads": 6, "init_values": 1e-5}
@@ -124,8 +123,7 @@ class CaiT(Classifier):
     """CaiT classifier.
 
     Args, in addition to the arguments of ``Classifier``:
-        embed_dim, num_heads: dimensions of all blocks.
-        depth: blocks of the patches; ``class_depth`` blocks of the class token follow.
+        depth, class_depth: blocks of the patches, and blocks of the class token, which follow.
         init_values: initial scale of the residual branches.
         drop_path: one rate for all blocks of the patches; blocks of the class token have 0.
     """
@@ -188,11 +186,7 @@ class CaiT(Classifier):
         return ("pos_embed", "cls_token")
 
     def layer_groups(self) -> list[list[str]]:
-        """Group the names of parameters from the input to the head, as timm does.
-
-        The last blocks of the patches share groups with the blocks of the class token: the last block of each is one
-        step from the head.
-        """
+        """Group the names as timm: the last blocks of patches and of the class token are one step from the head."""
         groups, last = super().layer_groups(), len(self.blocks)
         token_names = [key for key in groups[last] if key.startswith("blocks_token_only.")]
         groups[last] = [key for key in groups[last] if key not in token_names]

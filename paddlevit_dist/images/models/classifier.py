@@ -18,7 +18,8 @@ USUAL_EPSILONS = frozenset({1e-12, 1e-6, 1e-5})
 class Classifier(Model):
     """Base class of classifiers: ``head`` on ``forward_features``, which are (batch, embed_dim).
 
-    A subclass sets ``embed_dim`` and calls ``reset_classifier`` to make its last layers.
+    A subclass sets ``embed_dim`` and calls ``reset_classifier`` to make its last layers. Parameter names are timm's;
+    Linear weights are (in, out) as Paddle stores them.
 
     Args, of every family that has them:
         num_classes: outputs; 0 for the features alone.
@@ -61,18 +62,12 @@ class Classifier(Model):
         return to_synset(super().plain_class(name))
 
     def new_classifier(self, num_classes: int) -> nn.Layer:
-        """Make a last layer with small weights.
-
-        They are not zero: with zeros no gradient would reach the layers before it in the first step.
-        """
+        """Make a last layer with small weights: with zeros no gradient would reach earlier layers in the first step."""
         return linear(self.embed_dim, num_classes)
 
 
 class PyramidClassifier(Classifier):
-    """Base class of classifiers with stages that map (batch, height, width, channels) to fewer positions.
-
-    Each stage has ``blocks``.
-    """
+    """Base class of classifiers whose stages of ``blocks`` map (batch, height, width, channels) to fewer positions."""
 
     def parts(self) -> tuple[Sequence[nn.Layer], Sequence[nn.Layer]]:
         """Return the layers before the stages, and the stages."""

@@ -1,7 +1,6 @@
 """ConvNeXt: a convolutional network built from what made transformers good.
 
-Source: Liu et al., A ConvNet for the 2020s, 2022 (section 2, appendix A). Parameter names are timm's; Linear weights
-are (in, out) as Paddle stores them.
+Source: Liu et al., A ConvNet for the 2020s, 2022 (section 2, appendix A).
 """
 
 from collections.abc import Mapping, Sequence
@@ -124,12 +123,7 @@ KEY_MAPS: dict[str, KeyMap] = {
 
 
 class ConvNeXt(PyramidClassifier):
-    """ConvNeXt classifier.
-
-    Args, in addition to the arguments of ``Classifier``:
-        depths, dims: blocks and channels of each stage.
-        init_values: initial scale of the residual branches.
-    """
+    """ConvNeXt classifier: ``depths`` blocks of ``dims`` channels in each stage, scaled by ``init_values`` at first."""
 
     variants = VARIANTS
     expected_inputs = list_inputs(

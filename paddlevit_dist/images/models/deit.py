@@ -1,7 +1,7 @@
 """DeiT: a ViT trained with little data, and its distilled form with a second token that learns from a teacher.
 
 Source: Touvron et al., Training data-efficient image transformers & distillation through attention, 2021 (section 4,
-table 1). Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
+table 1).
 """
 
 from ...tasks.model import Variants
@@ -32,11 +32,10 @@ class DeiT(VisionTransformer):
 
 
 class DistilledDeiT(DeiT):
-    """DeiT with a distillation token and a second classifier on it.
+    """DeiT with a distillation token and a second classifier on it; it takes the arguments of ``VisionTransformer``.
 
-    Evaluation averages the two classifiers' logits. In training it does so too, unless it learns from a teacher: then
-    ``distilled_training`` is set and ``forward`` returns both, for the labels and for the teacher (section 4,
-    "fine-tuning with distillation"). It takes the arguments of ``VisionTransformer``.
+    Logits are the mean of both classifiers', but in training with ``distilled_training`` ``forward`` returns both, for
+    the labels and for the teacher (section 4, "fine-tuning with distillation").
     """
 
     variants = DISTILLED_DEIT

@@ -26,10 +26,7 @@ VARIANTS: Variants = {f"fcn_resnet{depth}": {"backbone": f"resnet{depth}"} for d
 
 
 class FCN(Segmenter):
-    """FCN on a ResNet; its logits have an eighth of the image's sides.
-
-    It takes the arguments of ``Segmenter``; dropout is of single values.
-    """
+    """FCN on a ResNet; its logits have an eighth of the image's sides, and dropout is of single values."""
 
     variants = VARIANTS
     key_maps = {"torchvision": from_torch_names}
@@ -63,10 +60,9 @@ LINEAR_VARIANTS: Variants = {f"linear_{name}": {"backbone": backbone} for name, 
 
 
 class LinearSegmenter(Segmenter):
-    """A batch norm and a convolution of 1 x 1 on the last, normalized map of a Vision Transformer.
+    """A batch norm and a convolution of 1 x 1 on the last, normalized map of a Vision Transformer, ``backbone``.
 
-    TRAIN.FREEZE (``backbone.*``) freezes the backbone. Logits have the resolution of the patches. It takes the
-    arguments of ``Segmenter``; ``backbone`` is a Vision Transformer.
+    TRAIN.FREEZE (``backbone.*``) freezes the backbone. Logits have the resolution of the patches.
     """
 
     variants = LINEAR_VARIANTS

@@ -80,10 +80,7 @@ def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_zero_biases(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove the biases of queries and values.
-
-    Published DINOv3 weights hold them as zeros, and timm's plain models lack them.
-    """
+    """Remove biases of queries and values that published DINOv3 weights hold as zeros, and timm's plain models lack."""
     renamed = _from_huggingface(state)
     biases = [name for name in renamed if name.endswith((".q_bias", ".v_bias"))]
     return {name: renamed[name] for name in renamed if name not in biases or np.any(renamed[name])}

@@ -4,7 +4,7 @@ Source: PaddleClas, ``pp_hgnet_v2.py`` and its page of the model; Zhao et al., D
 Detection, CVPR 2024, which takes it as a backbone. Names are timm's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import paddle
@@ -112,9 +112,7 @@ def _widen(x):
 class HGBlock(nn.Layer):
     """Convolutions one after the other, all of whose outputs are joined and squeezed.
 
-    Args:
-        layers: how many; light: ``LightConvNorm`` in place of ``ConvNormReLU``.
-        residual: its input is added.
+    There are ``layers`` of them, of ``LightConvNorm`` if ``light``. With ``residual`` the input is added.
     """
 
     def __init__(
@@ -129,7 +127,7 @@ class HGBlock(nn.Layer):
         residual: bool,
     ):
         super().__init__()
-        kind: Any = LightConvNorm if light else ConvNormReLU
+        kind = LightConvNorm if light else ConvNormReLU
         widths = [inputs, *[middle] * layers]
         self.layers = nn.LayerList([kind(style, before, middle, kernel_size) for before in widths[:-1]])
         joined = inputs + layers * middle
@@ -216,13 +214,11 @@ _HUGGINGFACE = (
 )
 _LAYERS = ((r"\.convolution\.", ".conv."), (r"\.normalization\.", ".bn."))
 
-
-def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename ``HGNetV2Backbone`` of transformers; its classifier has a layer less."""
-    return rename(rename(from_torch_names(state), _HUGGINGFACE), _LAYERS)
-
-
-KEY_MAPS: dict[str, KeyMap] = {"PyTorch's": from_torch_names, "Hugging Face": _from_huggingface}
+KEY_MAPS: dict[str, KeyMap] = {
+    "PyTorch's": from_torch_names,
+    # HGNetV2Backbone of transformers, whose classifier has a layer less
+    "Hugging Face": lambda state: rename(rename(from_torch_names(state), _HUGGINGFACE), _LAYERS),
+}
 
 
 class HGNetV2(Classifier):

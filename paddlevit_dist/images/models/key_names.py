@@ -1,7 +1,4 @@
-"""Functions that convert a state with another project's parameter names; each family has its rules in its file.
-
-timm's names are ours.
-"""
+"""Functions that convert a state with another project's parameter names (timm's are ours), by each family's rules."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +15,16 @@ Rule = tuple[str, str | Callable[["re.Match[str]"], str]]
 
 
 def rename(state: Mapping[str, Any], rules: Sequence[Rule]) -> dict[str, Any]:
-    """Rename the entries of a state.
-
-    Args:
-        rules: (regular expression, replacement): the first that matches anywhere in a name is applied; names without
-            a match are unchanged.
-    """
-    return {_rename(name, rules): value for name, value in state.items()}
+    """Rename entries by the first (regular expression, replacement) that matches anywhere in a name, if any does."""
+    result = {}
+    for name, value in state.items():
+        for pattern, replacement in rules:
+            changed, count = re.subn(pattern, replacement, name)
+            if count:
+                name = changed
+                break
+        result[name] = value
+    return result
 
 
 def without(state: Mapping[str, Any], endings: tuple[str, ...]) -> dict[str, Any]:
@@ -33,14 +33,10 @@ def without(state: Mapping[str, Any], endings: tuple[str, ...]) -> dict[str, Any
 
 
 def join_projections(state: Mapping[str, Any], parts: tuple[str, ...], whole: str) -> dict[str, Any]:
-    """Return the state with separate projections merged into one.
+    """Merge the separate projections ``parts``, such as (query, key, value), into the layer ``whole``, such as qkv.
 
-    ``x.query.weight``, ``x.key.weight`` and ``x.value.weight`` become ``x.qkv.weight``, one below the other along the
-    outputs, the first axis of an (out, in) weight and of a bias. Parts that are incomplete or do not fit stay separate.
-
-    Args:
-        parts: layers' names in their order, such as ("query", "key", "value").
-        whole: name of the joint layer.
+    They are joined along the outputs, the first axis of an (out, in) weight and of a bias. Parts that are incomplete or
+    do not fit stay separate.
     """
     result = dict(state)
     first = f".{parts[0]}."
@@ -60,8 +56,7 @@ def join_projections(state: Mapping[str, Any], parts: tuple[str, ...], whole: st
 def split_projections(state: Mapping[str, Any]) -> dict[str, Any]:
     """Split each ``x.in_proj_weight`` and ``_bias`` into ``x.q_proj``, ``x.k_proj`` and ``x.v_proj``.
 
-    The parts are thirds of the outputs, which are the longer axis of a weight, of PyTorch's and of Paddle's. Tensors
-    that have no thirds stay.
+    The parts are thirds of the outputs, the longer axis of a weight. Tensors that have no thirds stay.
     """
     result = {}
     for name, value in state.items():
@@ -91,9 +86,9 @@ def jax_layout(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def join_jax_heads(state: dict[str, Any], attention: str) -> None:
-    """Join query, key and value (dim, heads, head dim) to qkv (dim, 3 heads head dim).
+    """Join query, key and value (dim, heads, head dim) to qkv (dim, 3 heads head dim), and flatten the output's heads.
 
-    The output becomes (heads head dim, dim). Other shapes are left unchanged.
+    Other shapes are left unchanged.
     """
     parts = [f"{attention}.{piece}" for piece in ("query", "key", "value")]
     for kind, ndim in (("weight", 3), ("bias", 2)):
@@ -109,20 +104,11 @@ def join_jax_heads(state: dict[str, Any], attention: str) -> None:
         state[f"{attention}.proj.weight"] = output.reshape(-1, output.shape[-1])
 
 
-def _rename(name: str, rules: Sequence[Rule]) -> str:
-    for pattern, replacement in rules:
-        changed, count = re.subn(pattern, replacement, name)
-        if count:
-            return changed
-    return name
-
-
 def rename_network(to_ours: KeyMap, prefix: str, rules: Sequence[Rule], state: Mapping[str, Any]) -> dict[str, Any]:
     """Rename the parameters of a whole network: a backbone and the heads on it.
 
-    Args:
-        to_ours: the map of the backbone's names, which follow ``prefix``; it sees no others.
-        rules: of ``rename``, for all names, before: those that then have no prefix are of the heads.
+    ``rules`` of ``rename`` come first, for all names. ``to_ours`` then maps the names that follow ``prefix``, the
+    backbone's.
     """
     state = rename(from_torch_names(state), rules)
     backbone_state = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}

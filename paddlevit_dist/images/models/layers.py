@@ -40,12 +40,7 @@ class Conv2DTranspose(nn.Conv2DTranspose):
 
 
 class ChannelsLastConv(Conv2D):
-    """A convolution to (batch, rows, columns, out_channels).
-
-    Args:
-        stride, padding: the same along both sides.
-        is_channels_last: of its input; False for (batch, channels, height, width).
-    """
+    """A convolution to (batch, rows, columns, out_channels), from that layout or (batch, channels, height, width)."""
 
     def __init__(
         self,
@@ -55,7 +50,7 @@ class ChannelsLastConv(Conv2D):
         stride: int = 1,
         padding: int = 0,
         is_channels_last: bool = True,
-        **attributes: Any,
+        **attributes: object,
     ):
         super().__init__(in_channels, out_channels, kernel_size, stride=stride, padding=padding, **attributes)
         self.is_channels_last = is_channels_last
@@ -68,11 +63,7 @@ class ChannelsLastConv(Conv2D):
 
 
 class ChannelsLastDepthwiseConv(ChannelsLastConv):
-    """A kernel for each channel of (batch, height, width, channels), stride 1, zeros around: as large as before.
-
-    Args:
-        kernel_size: of each side, odd.
-    """
+    """A kernel of an odd side for each channel of (batch, height, width, channels), zero-padded to keep the size."""
 
     def __init__(self, channels: int, kernel_size: int, **attributes: Any):
         super().__init__(channels, channels, kernel_size, padding=kernel_size // 2, groups=channels, **attributes)
@@ -93,7 +84,7 @@ class GELU(nn.GELU):
 
 
 @paddle.jit.not_to_static
-def _is_scaled_apart(norm: nn.LayerNorm, x: Any) -> bool:
+def _is_scaled_apart(norm: nn.LayerNorm, x: paddle.Tensor) -> bool:
     """Return whether Paddle's layer norm would give ``x`` a gradient as if all weights were 1.
 
     On a CPU (2.6 and 3.3) it does if the weight itself needs no gradient.
@@ -204,11 +195,7 @@ class DropPath(nn.Layer):
 
 
 class Mlp(nn.Layer):
-    """Two linear layers with an exact GELU between them, on the last axis.
-
-    Args:
-        deviations: standard deviations of the initial weights of both.
-    """
+    """Two linear layers, whose weights start with ``deviations``, and an exact GELU between them, on the last axis."""
 
     def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0, deviations: tuple[float, float] = (0.02, 0.02)):
         super().__init__()
@@ -226,8 +213,8 @@ class Mlp(nn.Layer):
 class PatchEmbedding(nn.Layer):
     """Cuts an image into square patches and maps each to a vector.
 
-    The weights start as a truncated normal of variance 1 / fan-in, so that a patch's vector has about the variance of
-    its pixels for every patch size and number of channels (the convention of the original JAX models).
+    Weights start as a truncated normal of variance 1 / fan-in, as in the original JAX models: vectors have about the
+    variance of the pixels for every patch size.
     """
 
     def __init__(

@@ -73,11 +73,6 @@ _PADDLEVIT = (
 )
 
 
-def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename ``SegformerForImageClassification`` of transformers 4, also without the classifier."""
-    return join_projections(rename(state, _HUGGINGFACE), ("key", "value"), "kv")
-
-
 def _from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
     """Rename mmsegmentation's MiT: one projection for queries, keys and values, convolutions of 1 x 1 in the MLP."""
     result = {}
@@ -100,7 +95,8 @@ def _from_paddlevit(state: Mapping[str, Any]) -> dict[str, Any]:
 
 KEY_MAPS: dict[str, KeyMap] = {
     "the authors'": PyramidVisionTransformer.key_maps["the authors'"],  # PaddleSeg's too
-    "Hugging Face": _from_huggingface,
+    # SegformerForImageClassification of transformers 4, also without the classifier
+    "Hugging Face": lambda state: join_projections(rename(state, _HUGGINGFACE), ("key", "value"), "kv"),
     "mmsegmentation": _from_mmsegmentation,
     "PaddleViT": _from_paddlevit,
 }

@@ -1,7 +1,6 @@
 """MLP-Mixer: one MLP over the patches and one over the channels, in turn.
 
-Source: Tolstikhin et al., MLP-Mixer: An all-MLP Architecture for Vision, 2021 (section 2, table 1). Parameter names
-are timm's; Linear weights are (in, out) as Paddle stores them.
+Source: Tolstikhin et al., MLP-Mixer: An all-MLP Architecture for Vision, 2021 (section 2, table 1).
 """
 
 import math
@@ -39,7 +38,6 @@ class MixerBlock(nn.Layer):
         return x + self.drop_path(self.mlp_channels(self.norm2(x)))  # (batch, patches, dim)
 
 
-# Tolstikhin et al., MLP-Mixer, 2021, table 1.
 _SMALL = {"embed_dim": 512, "depth": 8, "token_ratio": 0.5, "mlp_ratio": 4.0}
 _BASE = {"embed_dim": 768, "depth": 12, "token_ratio": 0.5, "mlp_ratio": 4.0}
 _LARGE = {"embed_dim": 1024, "depth": 24, "token_ratio": 0.5, "mlp_ratio": 4.0}
@@ -82,7 +80,6 @@ class MlpMixer(Classifier):
 
     Args, in addition to the arguments of ``Classifier``:
         image_size: the weights of the MLPs over the patches depend on it: weights for another size do not fit.
-        embed_dim, depth: width of a token, number of blocks.
         token_ratio, mlp_ratio: hidden widths of the MLPs over the patches and over the channels, to ``embed_dim``.
     """
 

@@ -13,12 +13,9 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class ExpectedInput(NamedTuple):
     """The input that weights of a classifier were trained and evaluated on.
 
-    Attributes:
-        mean, std: per channel, of pixels from 0 to 1.
-        crop_pct: share of the resized image that is kept.
-        interpolation: of that resize, "bicubic" or "bilinear".
-        image_size: height and width in pixels.
-        crop_mode: "center" keeps the proportions in that resize, "squash" makes a square.
+    ``mean`` and ``std`` are per channel, of pixels from 0 to 1; ``crop_pct`` is the share of the resized image that is
+    kept, after a resize with ``interpolation``, "bicubic" or "bilinear", that keeps the proportions if ``crop_mode`` is
+    "center" and makes a square if it is "squash". ``image_size`` is in pixels.
     """
 
     mean: tuple[float, ...] = IMAGENET_MEAN
@@ -37,11 +34,7 @@ def list_inputs(
     """Return the input that the weights of each variant expect: ``usual`` at the variant's own image size.
 
     Weights for more pixels than the usual were fine-tuned at that size, and are evaluated without a margin.
-
-    Args:
-        variants: arguments by name of the variant.
-        usual: what most of them expect.
-        exceptions: the fields in which a variant differs, by name.
+    ``exceptions`` are the fields in which a variant differs, by name.
     """
     inputs = {}
     for name, options in variants.items():
@@ -53,10 +46,7 @@ def list_inputs(
 
 
 def find_variant_input(model: str) -> ExpectedInput | None:
-    """Return what the published weights of a registered classifier expect of images.
-
-    None for other models, and for "vit", which names no variant.
-    """
+    """Return what published weights of a registered classifier expect of images; None for "vit" and other models."""
     if model.startswith(("paddle:", "paddleclas:")):
         return ExpectedInput(**get_expected_input(model))
     fields = find_input_fields(model)

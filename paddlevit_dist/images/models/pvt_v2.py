@@ -1,7 +1,6 @@
 """PVTv2: a pyramid of four stages with overlapping patches; keys and values come from a smaller feature map.
 
 Source: Wang et al., PVT v2: Improved Baselines with Pyramid Vision Transformer, 2022 (section 3, table 1).
-Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
 import math
@@ -39,11 +38,9 @@ def _fan_out(out_channels: int, kernel_size: int, groups: int = 1) -> dict[str, 
 
 
 class SpatialReductionAttention(MultiHeadAttention):
-    """Multi-head attention whose keys and values come from a smaller feature map.
+    """Multi-head attention; keys and values come from a map that a convolution of stride ``reduction`` shrinks.
 
-    Args:
-        reduction: by how much each side shrinks, by a convolution of that stride; 1 is ordinary attention.
-        is_linear: average-pool maps of any size to 7 x 7 instead; the cost is linear in the number of tokens.
+    If ``is_linear``, maps of any size are averaged to 7 x 7 instead; the cost is linear in the number of tokens.
     """
 
     def __init__(
@@ -184,7 +181,6 @@ class PvtStage(nn.Layer):
         return self.norm(x).reshape([-1, *grid, self.dim])
 
 
-# Wang et al., PVT v2, 2022, table 1.
 _WIDE = {"embed_dims": (64, 128, 320, 512), "num_heads": (1, 2, 5, 8)}
 
 VARIANTS: Variants = {
@@ -233,8 +229,7 @@ class PyramidVisionTransformer(PyramidClassifier):
         embed_dims, depths, num_heads, mlp_ratios: width, blocks, heads and hidden width to width of each stage.
         reductions: by how much each side shrinks before keys and values are taken, per stage.
         is_linear: average-pool to 7 x 7 instead.
-        patch_epsilon: epsilon of the norms that follow a convolution.
-        epsilon: of the other norms, in blocks and after the last block of each stage.
+        patch_epsilon, epsilon: of the norms that follow a convolution, and of all others.
     """
 
     variants = VARIANTS

@@ -10,12 +10,10 @@ _OTHER_PREFIX = {1: 2, 2: 1}  # prefix tokens without and with a distillation to
 def resize_position_embedding(
     embedding: np.ndarray, grid: tuple[int, int], num_prefix_tokens: int
 ) -> np.ndarray | None:
-    """Resample the patch part of a position embedding to another grid; the prefix tokens are kept.
+    """Resample the patches of a position embedding to another grid: bicubic, with Pillow's widening filter, as in timm.
 
-    Bicubic with a filter that widens when the grid shrinks (Pillow's, which is also what timm uses). The grid it was
-    made for is a square, or has the proportions of the new one. Where it is neither, but a square with one prefix token
-    more or less, the embedding is of a model with or without a distillation token: the position of that is dropped, or
-    begins as the class token's.
+    The old grid is a square or has the proportions of the new one. A square with one prefix token more or less is of a
+    model with or without a distillation token: its position is dropped, or begins as the class token's.
 
     Args:
         embedding: (1, prefix tokens + patches, channels).
@@ -45,12 +43,8 @@ def resize_position_embedding(
 def resize_relative_position_bias(table: np.ndarray, window: tuple[int, int]) -> np.ndarray | None:
     """Resample a Swin Transformer's biases of relative positions to another window, as ``resize_position_embedding``.
 
-    Args:
-        table: (offsets down * offsets across, heads) of a square window, which has 2 * side - 1 offsets each way.
-        window: new (height, width) in tokens.
-
-    Returns:
-        float32 ((2 * height - 1) * (2 * width - 1), heads), or None if the table is not that of a square window.
+    A square window's (offsets down * offsets across, heads), with 2 * side - 1 offsets each way, become float32 ((2 *
+    height - 1) * (2 * width - 1), heads) of ``window`` in tokens; None if the table is another one's.
     """
     if table.ndim != 2:
         return None

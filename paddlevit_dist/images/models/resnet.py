@@ -1,13 +1,12 @@
 """ResNet: residual blocks of convolutions at four resolutions.
 
 Source: He et al., Deep Residual Learning for Image Recognition, 2016 (arXiv 1512.03385, table 1), with the stride of a
-bottleneck in its 3 x 3 convolution ("v1.5"), as torchvision and timm have it. Parameter names are theirs; Linear
-weights are (in, out) as Paddle stores them. ResNet-vd: He et al., Bag of Tricks for Image Classification with
-Convolutional Neural Networks, 2019 (arXiv 1812.01187, figure 2, C and D), with timm's names.
+bottleneck in its 3 x 3 convolution ("v1.5"), as torchvision and timm have it. ResNet-vd: He et al., Bag of Tricks for
+Image Classification with Convolutional Neural Networks, 2019 (arXiv 1812.01187, figure 2, C and D), with timm's names.
 """
 
+import functools
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,10 +28,7 @@ _STEM_STRIDE = 4  # of the first convolution and of the pooling after it
 
 
 class FrozenBatchNorm(nn.Layer):
-    """Batch normalization whose statistics, scale and shift are fixed, in training too: nothing of it is a parameter.
-
-    Its state has the names of ``paddle.nn.BatchNorm2D``, so the same weights fit either.
-    """
+    """Batch normalization with statistics, scale and shift that never learn: buffers with ``BatchNorm2D``'s names."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -46,10 +42,7 @@ class FrozenBatchNorm(nn.Layer):
 
 
 Norm = Callable[[int], nn.Layer]
-
-
-def _batch_norm(channels: int) -> nn.Layer:
-    return nn.BatchNorm2D(channels, momentum=0.9, epsilon=_EPSILON)
+_batch_norm: Norm = functools.partial(nn.BatchNorm2D, momentum=0.9, epsilon=_EPSILON)
 
 
 def _convolution(inputs: int, outputs: int, kernel_size: int, stride: int = 1, dilation: int = 1) -> nn.Conv2D:
@@ -75,12 +68,7 @@ def _mask(x, mask: paddle.Tensor | None):
 
 
 class ShortcutConfig(NamedTuple):
-    """Describe the shortcut of a block.
-
-    Attributes:
-        pools: a mean of 2 x 2 comes before its convolution, as in ResNet-vd.
-        is_always: there is a convolution even if nothing changes the size.
-    """
+    """Describe a shortcut: a mean of 2 x 2 before it, as in ResNet-vd, and a convolution that no size requires."""
 
     pools: bool = False
     is_always: bool = False
@@ -99,38 +87,6 @@ class _BottleneckBase(nn.Layer):
     expansion = 1  # channels that leave the block to ``channels``
 
     def __init__(
-        self, inputs: int, channels: int, stride: int, shortcut: "ShortcutConfig", norm: Norm, drop_path: float
-    ):
-        super().__init__()
-        outputs = channels * self.expansion
-        self.downsample = None
-        if shortcut.is_always or stride != 1 or inputs != outputs:
-            self.downsample = _shortcut(inputs, outputs, stride, shortcut.pools, norm)
-        self.drop_path = DropPath(drop_path)
-
-    def forward(self, x, before: paddle.Tensor | None = None, after: paddle.Tensor | None = None):
-        """(batch, outputs, height, width) of (batch, inputs, ...).
-
-        Args:
-            before, after: 1 where an image is and 0 where it is padded, (batch, 1, height, width) of the input and of
-                the output; None: nothing is padded.
-        """
-        shortcut = x if self.downsample is None else self.downsample(x)
-        branch = self.drop_path(self.branch(x, before, after))
-        return _mask(F.relu(shortcut + branch), after)
-
-    def branch(self, x, before: paddle.Tensor | None, after: paddle.Tensor | None):
-        raise NotImplementedError
-
-
-class BasicBlock(_BottleneckBase):
-    """Two convolutions of 3 x 3.
-
-    Args:
-        dilations: of the first and the second, where its stage keeps the resolution by dilation.
-    """
-
-    def __init__(
         self,
         inputs: int,
         channels: int,
@@ -140,7 +96,35 @@ class BasicBlock(_BottleneckBase):
         norm: Norm,
         drop_path: float,
     ):
-        super().__init__(inputs, channels, stride, shortcut, norm, drop_path)
+        super().__init__()
+        outputs = channels * self.expansion
+        self.downsample = None
+        if shortcut.is_always or stride != 1 or inputs != outputs:
+            self.downsample = _shortcut(inputs, outputs, stride, shortcut.pools, norm)
+        self.drop_path = DropPath(drop_path)
+        self.create_branch(inputs, channels, stride, dilations, norm)
+
+    def forward(self, x, before: paddle.Tensor | None = None, after: paddle.Tensor | None = None):
+        """Map (batch, inputs, ...) to (batch, outputs, height, width).
+
+        Masks (batch, 1, height, width) of the input and the output are 0 where an image is padded; None: nowhere.
+        """
+        shortcut = x if self.downsample is None else self.downsample(x)
+        branch = self.drop_path(self.branch(x, before, after))
+        return _mask(F.relu(shortcut + branch), after)
+
+    def create_branch(self, inputs: int, channels: int, stride: int, dilations: tuple[int, int], norm: Norm) -> None:
+        raise NotImplementedError
+
+    def branch(self, x, before: paddle.Tensor | None, after: paddle.Tensor | None):
+        raise NotImplementedError
+
+
+class BasicBlock(_BottleneckBase):
+    """Two convolutions of 3 x 3; ``dilations`` are of each, where its stage keeps the resolution by dilation."""
+
+    def create_branch(self, inputs: int, channels: int, stride: int, dilations: tuple[int, int], norm: Norm) -> None:
+        """Create the convolutions and their norms."""
         self.conv1 = _convolution(inputs, channels, 3, stride, dilations[0])
         self.bn1 = norm(channels)
         self.conv2 = _convolution(channels, channels, 3, 1, dilations[1])
@@ -157,17 +141,8 @@ class Bottleneck(_BottleneckBase):
 
     expansion = 4
 
-    def __init__(
-        self,
-        inputs: int,
-        channels: int,
-        stride: int,
-        dilations: tuple[int, int],
-        shortcut: ShortcutConfig,
-        norm: Norm,
-        drop_path: float,
-    ):
-        super().__init__(inputs, channels, stride, shortcut, norm, drop_path)
+    def create_branch(self, inputs: int, channels: int, stride: int, dilations: tuple[int, int], norm: Norm) -> None:
+        """Create the convolutions and their norms."""
         self.conv1 = _convolution(inputs, channels, 1)
         self.bn1 = norm(channels)
         self.conv2 = _convolution(channels, channels, 3, stride, dilations[0])
@@ -182,7 +157,6 @@ class Bottleneck(_BottleneckBase):
         return self.bn3(self.conv3(x))
 
 
-# He et al., Deep Residual Learning for Image Recognition, 2016, table 1.
 VARIANTS: Variants = {
     "resnet18": {"depths": (2, 2, 2, 2), "is_bottleneck": False},
     "resnet34": {"depths": (3, 4, 6, 3), "is_bottleneck": False},
@@ -200,36 +174,26 @@ _EXCEPTIONS: Variants = {
 
 # torchvision's and timm's names are ours, apart from the batch norms' statistics.
 _OF_RESNET = r"^(?:resnet\.)?"
-
-
-def _rename_layer(match: re.Match[str]) -> str:
-    kind = "conv" if match[4] == "convolution" else "bn"
-    return f"layer{int(match[1]) + 1}.{match[2]}.{kind}{int(match[3]) + 1}."
-
-
-def _rename_shortcut(match: re.Match[str]) -> str:
-    number = 0 if match[3] == "convolution" else 1
-    return f"layer{int(match[1]) + 1}.{match[2]}.downsample.{number}."
-
-
+_KINDS = {"convolution": ("conv", 0), "normalization": ("bn", 1)}  # and the number in a shortcut
 _BLOCK = _OF_RESNET + r"encoder\.stages\.(\d+)\.layers\.(\d+)\."
 _HUGGINGFACE = (
     (_OF_RESNET + r"embedder\.embedder\.convolution\.", "conv1."),
     (_OF_RESNET + r"embedder\.embedder\.normalization\.", "bn1."),
-    (_BLOCK + r"layer\.(\d+)\.(convolution|normalization)\.", _rename_layer),
-    (_BLOCK + r"shortcut\.(convolution|normalization)\.", _rename_shortcut),
+    (
+        _BLOCK + r"layer\.(\d+)\.(convolution|normalization)\.",
+        lambda m: f"layer{int(m[1]) + 1}.{m[2]}.{_KINDS[m[4]][0]}{int(m[3]) + 1}.",
+    ),
+    (
+        _BLOCK + r"shortcut\.(convolution|normalization)\.",
+        lambda m: f"layer{int(m[1]) + 1}.{m[2]}.downsample.{_KINDS[m[3]][1]}.",
+    ),
     (r"^classifier\.1\.", "fc."),
 )
 
-
-def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename ``ResNetForImageClassification`` of transformers, also without the classifier."""
-    return rename(from_torch_names(state), _HUGGINGFACE)
-
-
 KEY_MAPS: dict[str, KeyMap] = {
     "torchvision": from_torch_names,
-    "Hugging Face": _from_huggingface,
+    # ResNetForImageClassification of transformers, also without the classifier
+    "Hugging Face": lambda state: rename(from_torch_names(state), _HUGGINGFACE),
 }
 
 
@@ -360,12 +324,10 @@ class ResNet(Classifier):
         return self.features(x)[-1].mean(axis=[2, 3])
 
     def features(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
-        """Return the output of each stage.
+        """Return the output of each stage for images (batch, in_channels, height, width), padded at right and bottom.
 
-        Args:
-            x: (batch, in_channels, height, width), padded at the right and the bottom.
-            sizes: int64 (batch, 2), height and width of each image without its padding; read with ``mask_padding``.
-                A map then holds an image's ceil(height / stride) x ceil(width / stride) positions, and zeros elsewhere.
+        With ``mask_padding`` and ``sizes``, int64 (batch, 2), height and width of each image without its padding, a map
+        holds an image's ceil(height / stride) x ceil(width / stride) positions, and zeros elsewhere.
         """
         masks = self._masks(x, sizes)
         x = F.relu(self.bn1(self.conv1(_mask(x, masks.get(1)))))  # (batch, width of the stem, height / 2, width / 2)
@@ -411,10 +373,8 @@ class ResNet(Classifier):
 def padding_mask(sizes: paddle.Tensor, grid: tuple[int, int], stride: int) -> paddle.Tensor:
     """Return 1.0 where the maps of padded images hold an image, and 0.0 elsewhere; (batch, 1, height, width).
 
-    Args:
-        sizes: int64 (batch, 2), height and width of each image in pixels.
-        grid: (height, width) of the maps.
-        stride: pixels to a position; an image has ceil(pixels / stride) of them.
+    ``sizes`` are int64 (batch, 2), height and width of each image in pixels, ``grid`` of the maps. An image has
+    ceil(pixels / stride) positions.
     """
     covered = (sizes + (stride - 1)) // stride  # (batch, 2)
     rows = paddle.arange(grid[0], dtype=covered.dtype) < covered[:, :1]  # (batch, height)

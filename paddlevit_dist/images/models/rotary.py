@@ -15,15 +15,11 @@ _EVA_GRID = 16  # patches along a side in pretraining, to which every grid is sc
 
 
 def angles(kind: str, grid: tuple[int, int], head_dim: int) -> np.ndarray:
-    """Compute the angles of a grid of patches.
+    """Compute the angles of a grid of patches, float64 (patches, head_dim / 2), row by row.
 
-    Args:
-        kind: "axial", DINOv3's: patch centers from -1 to 1 along each side, one turn in 100 ** (4 j / head_dim) of it.
-            "grid", EVA-02's: a patch's number, scaled to a grid of 16, times 10000 ** (-4 j / head_dim).
-
-    Returns:
-        float64 (patches, head_dim / 2), row by row: a quarter of the channels turn with the row, the next with the
-            column.
+    A quarter of the channels turn with the row, the next with the column. "axial" is DINOv3's: patch centers from -1 to
+    1 along each side, one turn in 100 ** (4 j / head_dim) of it. "grid" is EVA-02's: a patch's number, scaled to a grid
+    of 16, times 10000 ** (-4 j / head_dim).
     """
     powers = np.arange(head_dim // 4) / (head_dim / 4)
     turned = []
@@ -50,10 +46,7 @@ def _partners_of_heads(kind: str, head_dim: int, heads: int) -> np.ndarray:
 
 
 def _factors(kind: str, grid: tuple[int, int], head_dim: int, heads: int, prefix: int, dtype: str) -> np.ndarray:
-    """Compute (2, prefix + patches, heads * head_dim): the factors of a channel and of its partner.
-
-    The first ``prefix`` tokens are not rotated.
-    """
+    """(2, prefix + patches, heads * head_dim): factors of a channel and its partner, without turns in a prefix."""
     turned = np.concatenate([np.zeros((prefix, head_dim // 2)), angles(kind, grid, head_dim)])
     sign = np.where(_partners(kind, head_dim) > np.arange(head_dim), -1.0, 1.0)  # the first of a pair loses
     turned = np.tile(turned, 2) if kind == AXIAL else turned.repeat(2, axis=1)
@@ -61,10 +54,10 @@ def _factors(kind: str, grid: tuple[int, int], head_dim: int, heads: int, prefix
 
 
 def rotate(x: paddle.Tensor, kind: str, grid: tuple[int, int], prefix: int) -> paddle.Tensor:
-    """Rotate the channels of (batch, prefix + patches, heads, head_dim).
+    """Rotate the channels of (batch, prefix + patches, heads, head_dim), in float64 if ``x`` is, else in float32.
 
-    Computes in float32, or in float64 if ``x`` is float64. The tables are made once for a grid, and for all heads:
-    Paddle's products on CPUs take eight times as long where an axis in the middle is repeated.
+    The tables are made for all heads: Paddle's products on CPUs take eight times as long where a middle axis is
+    repeated.
     """
     heads, head_dim = x.shape[2:]
     dtype = "float64" if x.dtype == paddle.float64 else "float32"

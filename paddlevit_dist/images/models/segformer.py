@@ -32,11 +32,9 @@ class MapEmbedding(nn.Layer):
 class SegFormerHead(nn.Layer):
     """The authors' head. It computes what the paper's equation 4 says in another order.
 
-    In the paper each map goes through a linear layer and is enlarged, then all are concatenated, from the coarsest to
-    the finest, and fused by a convolution of 1 x 1. Nothing between the layer and the convolution is but linear, and an
-    enlarged map is a mean of neighbors with weights that sum to 1: so each map is multiplied by the product of both
-    weights at its own size, and only sums are enlarged. At 512 x 512 B0 then has 4.1 G multiply-accumulates in place
-    of the paper's 8.4 G (table 1), and no map has four times the head's channels.
+    In the paper each map goes through a linear layer and is enlarged; all are concatenated and fused by a convolution
+    of 1 x 1. All of this is linear: here each map is multiplied by the product of both weights at its own size, and
+    only sums are enlarged. At 512 x 512 B0 has 4.1 G multiply-accumulates in place of 8.4 G (table 1).
     """
 
     classifier = "linear_pred"
@@ -52,11 +50,7 @@ class SegFormerHead(nn.Layer):
         self.linear_pred = pixel_classifier(channels, num_classes)
 
     def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        """Compute logits (N, classes, height, width) at the size of the first map.
-
-        Args:
-            maps: (N, height, width, channels) each, from fine to coarse.
-        """
+        """Compute logits (N, classes, height, width) at the size of the first of maps (N, height, width, channels)."""
         return self.linear_pred(self.dropout(F.relu(self.linear_fuse.bn(self.summed(maps)))))
 
     def summed(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
@@ -68,11 +62,7 @@ class SegFormerHead(nn.Layer):
         return total
 
     def joined_weights(self) -> list[tuple[paddle.Tensor, paddle.Tensor]]:
-        """Multiply each map's linear layer with its part of the convolution, from fine to coarse.
-
-        Returns:
-            For each map a weight (width, channels) and a bias (channels).
-        """
+        """Multiply each map's linear layer and its part of the convolution: weight (width, channels), bias."""
         parts = self.linear_fuse.conv.weight.flatten(1).split(self.number, axis=1)  # of the coarsest map first
         joined = []
         for index, part in enumerate(reversed(parts)):  # paddle.jit.to_static knows enumerate without a start only
@@ -83,10 +73,7 @@ class SegFormerHead(nn.Layer):
 
 
 class MmsegmentationsHead(nn.Layer):
-    """mmsegmentation's head: each map has a batch norm and a ReLU before it is enlarged.
-
-    The finest map comes first.
-    """
+    """mmsegmentation's head: each map, the finest first, has a batch norm and a ReLU before it is enlarged."""
 
     classifier = "conv_seg"
 
@@ -105,7 +92,6 @@ class MmsegmentationsHead(nn.Layer):
 
 
 _SIZES = ("b0", "b1", "b2", "b3", "b4", "b5")  # of its MiT
-# Xie et al., SegFormer, 2021, table 6.
 VARIANTS: Variants = {
     f"segformer_{size}": {"backbone": f"mit_{size}", "channels": 256 if size in ("b0", "b1") else 768}
     for size in _SIZES
@@ -141,11 +127,7 @@ KEY_MAPS: dict[str, KeyMap] = {
 
 
 class SegFormer(Segmenter):
-    """SegFormer; its logits have a quarter of the image's sides, rounded up.
-
-    Args, in addition to the arguments of ``Segmenter``:
-        channels: of the head.
-    """
+    """SegFormer; its logits have a quarter of the image's sides, rounded up. ``channels`` are the head's."""
 
     variants = VARIANTS
     key_maps = KEY_MAPS
@@ -180,11 +162,7 @@ class SegFormer(Segmenter):
         return self.decode_head(self.backbone.outputs(images))
 
     def list_source_notices(self, naming: str, state: Mapping[str, Any]) -> list[str]:
-        """Check that the weights have this head; there are no notices.
-
-        Raises:
-            UserError: the weights belong to the other head, which computes something else.
-        """
+        """Return no notices; a ``UserError`` refuses weights of the other head, which computes something else."""
         whose, endings, models = self.other_head
         if any(name.endswith(endings) for name in state):
             raise UserError(

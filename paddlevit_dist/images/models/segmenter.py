@@ -26,8 +26,7 @@ class Segmenter(Model):
         num_classes: outputs for each pixel.
         image_size: pixels, one number or (height, width), of the images it is built for. Others can be given; it says
             for which ``inspect`` counts, and in a ViT to which grid position embeddings belong.
-        backbone: name of a classifier that has ``features``.
-        backbone_options: of that model.
+        backbone, backbone_options: name of a classifier that has ``features``, and its options.
         dropout: rate before the last layer, of whole channels; 0.1 in all papers.
         drop_path: rate of stochastic depth in the backbone's last block.
     """
@@ -52,7 +51,7 @@ class Segmenter(Model):
         self.num_classes = num_classes
 
     @classmethod
-    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:
+    def build(cls, name: str, num_classes: int, image_size: int | Sequence[int] | None = None, **options: Any) -> Model:
         """Build a variant; another backbone than the variant's takes only the options that it has."""
         options = fit_backbone_options(cls.variants.get(name, {}), options)
         return super().build(name, num_classes, image_size, **options)
@@ -63,13 +62,10 @@ class Segmenter(Model):
         return self.backbone
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]:
-        """Compute logits, float32 (N, classes, h, w), at the network's own resolution.
+        """Compute logits, float32 (N, classes, h, w), at the network's resolution, of normalized images (N, 3, H, W).
 
         The caller resizes them, bilinearly between the centers of pixels. In training mode, a model with an auxiliary
         head also returns the logits of that head.
-
-        Args:
-            images: float32 (N, 3, H, W), normalized.
         """
         raise NotImplementedError
 
@@ -136,10 +132,7 @@ class NormalizedConvolution(nn.Layer):
 
 
 def batch_norm(channels: int, data_format: str = "NCHW") -> nn.BatchNorm2D:
-    """Make a batch norm with PyTorch's defaults, which all published networks have.
-
-    1e-5 is added to the variance, and a tenth of a batch's statistics is taken.
-    """
+    """Make a batch norm with PyTorch's defaults, which all published networks have."""
     return nn.BatchNorm2D(channels, momentum=0.9, epsilon=1e-5, data_format=data_format)
 
 
@@ -149,10 +142,7 @@ def fan_out(number: int) -> nn.initializer.Initializer:
 
 
 def resize_maps(x: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
-    """Resize maps (N, channels, height, width), bilinearly between the centers of positions.
-
-    Under mixed precision Paddle interpolates in float32; the result has the dtype of ``x``.
-    """
+    """Resize maps (N, channels, height, width), bilinearly between the centers of positions; the dtype is kept."""
     if list(x.shape[2:]) == list(size):
         return x
     return as_dtype(F.interpolate(x, size=list(size), mode="bilinear", align_corners=False), x.dtype)

@@ -26,19 +26,10 @@ class ChannelNorm(LayerNorm):
 
 
 class SimplePyramid(nn.Layer):
-    """Make maps of strides 4, 8, 16 and 32 pixels from one map of a transformer with patches of 16.
+    """Make the last ``maps`` of four maps, of strides 4, 8, 16 and 32 pixels for patches of 16, from a ViT's map.
 
-    The map is enlarged, taken unchanged, and pooled by maxima; each result passes a convolution of 1 x 1 and one of 3 x
-    3.
-
-    Args:
-        width: channels of the map.
-        channels: channels of each map that is made of it.
-        maps: number of maps, counted from the coarsest.
-        patch_size: of the transformer, in pixels.
-
-    Raises:
-        UserError: the patch size is not a multiple of 4 pixels.
+    The map of ``width`` channels is enlarged, taken unchanged, and pooled by maxima; each result passes a convolution
+    of 1 x 1 and one of 3 x 3 to ``channels``. A ``UserError`` refuses patches that are not a multiple of 4 pixels.
     """
 
     def __init__(self, width: int, channels: int, maps: int, patch_size: int):

@@ -1,7 +1,6 @@
 """Swin Transformer: attention inside windows that shift from block to block, at four resolutions.
 
 Source: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, 2021 (section 3, table 7).
-Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
 import functools
@@ -27,10 +26,9 @@ _MASKED = -100.0  # the value of the authors' code: exp(-100) is 3.7e-44
 
 
 def pad_to_multiples(x, window: Size, grid: Size | None = None):
-    """(batch, height, width, channels) with zeros at the bottom and right, so that ``window`` divides each side.
+    """Pad (batch, height, width, channels) with zeros at the bottom and right, so that ``window`` divides each side.
 
-    Args:
-        grid: (height, width) of x, where its shape does not tell.
+    ``grid`` is (height, width) of x, where its shape does not tell.
     """
     height, width = grid or (x.shape[1], x.shape[2])
     down, across = -height % window[0], -width % window[1]
@@ -38,13 +36,9 @@ def pad_to_multiples(x, window: Size, grid: Size | None = None):
 
 
 def split_into_windows(x, grid: Size, window: Size):
-    """Split an image into windows, zero-padded at the bottom and right where they do not divide it.
+    """Split (batch, height, width, channels) of size ``grid``, padded with zeros at the bottom and right, into windows.
 
-    Args:
-        x: (batch, height, width, channels), ``grid`` is (height, width).
-
-    Returns:
-        (batch * windows, window height * window width, channels) and the padded (height, width).
+    Returns (batch * windows, window height * window width, channels) and the padded (height, width).
     """
     padded = (grid[0] + -grid[0] % window[0], grid[1] + -grid[1] % window[1])
     rows, columns, channels = padded[0] // window[0], padded[1] // window[1], x.shape[-1]
@@ -247,11 +241,7 @@ class SwinStage(nn.Layer):
 
 
 class NormalizedPatches(PatchEmbedding):
-    """Patches as a normalized image of vectors.
-
-    Args:
-        any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
-    """
+    """Patches as a normalized image of vectors; with ``any_size`` images of other sizes are padded to full patches."""
 
     def __init__(
         self, image_size: int | Size, patch_size: int, in_channels: int, embed_dim: int, any_size: bool = False
@@ -291,8 +281,7 @@ VARIANTS: Variants = {
 _COMPUTED = ("relative_position_index", "attn_mask")
 
 
-def _next_stage(match: re.Match[str]) -> str:
-    """Return our name of a stage. Others count patch merging as part of the preceding stage."""
+def _next_stage(match: re.Match[str]) -> str:  # others count patch merging as part of the preceding stage
     return f"layers.{int(match[1]) + 1}.downsample."
 
 
@@ -325,15 +314,12 @@ _HUGGINGFACE = (
     (r"^classifier\.", "head.fc."),
 )
 
-
-def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename ``SwinForImageClassification`` of transformers, also without the classifier."""
-    return join_projections(rename(without(state, _COMPUTED), _HUGGINGFACE), ("query", "key", "value"), "qkv")
-
-
 KEY_MAPS: dict[str, KeyMap] = {
     "PaddleViT": lambda state: rename(without(state, _COMPUTED), _PADDLEVIT),
-    "Hugging Face": _from_huggingface,
+    # SwinForImageClassification of transformers, also without the classifier
+    "Hugging Face": lambda state: join_projections(
+        rename(without(state, _COMPUTED), _HUGGINGFACE), ("query", "key", "value"), "qkv"
+    ),
     "the authors'": lambda state: rename(without(state, _COMPUTED), _AUTHORS),  # older versions of timm too
 }
 
@@ -343,7 +329,6 @@ class SwinTransformer(PyramidClassifier):
 
     Args, in addition to the arguments of ``Classifier``:
         embed_dim: width of a token in the first stage; it doubles from stage to stage.
-        depths, num_heads: blocks and attention heads of each stage.
         window_size: side of a window in tokens.
         any_size: for images of any size, as the authors' networks for detection and segmentation: windows are never
             smaller than ``window_size`` and shifted in every second block, and what they do not divide is padded with

@@ -58,13 +58,7 @@ class MeanPooling(nn.Layer):
 
 
 class UPerHead(nn.Layer):
-    """The main head.
-
-    Args:
-        inputs: channels of the maps, from fine to coarse.
-        channels: of the head's maps.
-        dropout: rate before the last layer, of whole channels.
-    """
+    """The main head on maps of ``inputs`` channels, from fine to coarse; dropout is of whole channels."""
 
     def __init__(self, inputs: Sequence[int], channels: int, num_classes: int, dropout: float):
         super().__init__()
@@ -198,10 +192,6 @@ def _swin_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
     return ours
 
 
-def _convnext_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
-    return ConvNeXt.key_maps["the authors'"](rename(state, _CONVNEXT_MMSEGMENTATION))
-
-
 _MMSEGMENTATION = (
     (r"^backbone\.norm(\d)\.", r"norms.\1."),
     (r"^(neck\.(?:lateral_convs|convs)\.\d)\.conv\.", r"\1."),
@@ -239,7 +229,12 @@ KEY_MAPS: dict[str, KeyMap] = {
             ("the authors'", "ConvNeXt", ConvNeXt.key_maps["the authors'"], _MMSEGMENTATION),
             ("the authors'", "PVTv2", PyramidVisionTransformer.key_maps["the authors'"], ()),
             ("mmsegmentation", "Swin", _swin_from_mmsegmentation, _MMSEGMENTATION),
-            ("mmsegmentation", "ConvNeXt", _convnext_from_mmsegmentation, _MMSEGMENTATION),
+            (
+                "mmsegmentation",
+                "ConvNeXt",
+                lambda state: ConvNeXt.key_maps["the authors'"](rename(state, _CONVNEXT_MMSEGMENTATION)),
+                _MMSEGMENTATION,
+            ),
             ("mmsegmentation", "ViT", partial(rename, rules=_VIT_MMSEGMENTATION), _MMSEGMENTATION),
             ("Hugging Face", "Swin", SwinTransformer.key_maps["Hugging Face"], _HUGGINGFACE),
             ("Hugging Face", "ConvNeXt", ConvNeXt.key_maps["Hugging Face"], _HUGGINGFACE),
@@ -301,22 +296,17 @@ class UPerNet(Segmenter):
         """Compute what the heads see: four maps (N, channels, height, width), from fine to coarse."""
         maps = self.backbone.features(images)[-4:]
         norms = list(self.norms) or [None] * 3 + [self.backbone.norm if self.has_last_norm else None]
-        maps = [x if norm is None else _over_channels(norm, x) for norm, x in zip(norms, maps)]
+        maps = [
+            x if norm is None else norm(x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2])
+            for norm, x in zip(norms, maps)
+        ]
         return maps if self.neck is None else self.neck(maps)
 
     def list_source_notices(self, naming: str, state: Mapping[str, Any]) -> list[str]:
-        """None.
-
-        Raises:
-            UserError: the weights are of a ViT whose last map is normalized, and this one's is not.
-        """
+        """Return no notices; a ``UserError`` refuses weights of a ViT with a normalized last map unlike this one's."""
         if self.neck is not None and not self.has_last_norm and f"{BACKBONE}norm.weight" in state:
             raise UserError(
                 "these are weights of a UPerNet that normalizes the last map of its ViT, which this one does not: "
                 "build it with has_last_norm=True, as upernet_vit_base is"
             )
         return []
-
-
-def _over_channels(norm: nn.Layer, x: paddle.Tensor) -> paddle.Tensor:
-    return norm(x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2])

@@ -1,7 +1,7 @@
 """Vision Transformer: an image as a sequence of patches, a class token, and a pre-norm transformer encoder.
 
-Source: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021 (section 3.1, tables 1 and 5); Ti and S from
-Touvron et al., DeiT, 2021. Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
+Source: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021 (section 3.1, tables 1 and 5); Ti and S from Touvron et
+al., DeiT, 2021.
 """
 
 import re
@@ -73,7 +73,6 @@ class ViTBlock(nn.Layer):
         return x if count is None else x[:, :count]
 
 
-# Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, table 1; Touvron et al., DeiT, 2021, table 1.
 TINY = {"embed_dim": 192, "depth": 12, "num_heads": 3, "mlp_ratio": 4.0, "qkv_bias": True}
 SMALL = {"embed_dim": 384, "depth": 12, "num_heads": 6, "mlp_ratio": 4.0, "qkv_bias": True}
 BASE = {"embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0, "qkv_bias": True}
@@ -152,11 +151,6 @@ _GOOGLE = (
 )
 
 
-def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename ``ViTForImageClassification`` and DeiT's of transformers, also without the classifier."""
-    return join_projections(rename(state, _HUGGINGFACE), ("query", "key", "value"), "qkv")
-
-
 def _from_google(state: Mapping[str, Any]) -> dict[str, Any]:
     """Rename the original JAX models, whose attention has an axis of heads; weights become (in, out)."""
     result = jax_layout(rename(without_jax_prefix(state), _GOOGLE))
@@ -167,7 +161,8 @@ def _from_google(state: Mapping[str, Any]) -> dict[str, Any]:
 
 KEY_MAPS: dict[str, KeyMap] = {
     "PaddleViT": partial(rename, rules=_PADDLEVIT),
-    "Hugging Face": _from_huggingface,
+    # ViTForImageClassification and DeiT's of transformers, also without the classifier
+    "Hugging Face": lambda state: join_projections(rename(state, _HUGGINGFACE), ("query", "key", "value"), "qkv"),
     "Google": _from_google,
 }
 
@@ -176,7 +171,6 @@ class VisionTransformer(Classifier):
     """ViT classifier, and what has been made of it: DINOv2 and DINOv3, CLIP, SigLIP, EVA-02.
 
     Args, in addition to the arguments of ``Classifier``:
-        embed_dim, depth, num_heads: dimensions of the encoder.
         attn_head_size: channels of one head; None is ``embed_dim / num_heads``.
         any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
         resampling: how position embeddings are interpolated to their grid, see ``resampling_matrix``.
@@ -186,8 +180,7 @@ class VisionTransformer(Classifier):
         positions: "all" tokens have a learned position, or "patches", or None.
         patch_bias: of the embedding of patches.
         pool: what the classifier reads: the first "token", the "average" of the patches, or "attention" to all tokens.
-        pool_norm: the norm follows that average, not the last block.
-        pre_norm: a norm precedes the first block.
+        pool_norm, pre_norm: the norm follows that average, not the last block; a norm precedes the first block.
         extras: fields of ``vit_blocks.BlockConfig`` and ``vit_blocks.FeatureConfig``.
     """
 
@@ -225,7 +218,8 @@ class VisionTransformer(Classifier):
         **extras: Any,
     ):
         super().__init__()
-        maps, block = _split_extras(extras)
+        maps = FeatureConfig(**{name: extras.pop(name) for name in FeatureConfig._fields if name in extras})
+        block = BlockConfig(**extras)
         self.embed_dim, self.any_size, self.resampling = embed_dim, any_size, resampling
         self.has_class_token, self.registers, self.positions, self.pool = class_token, registers, positions, pool
         # Parameters are created in the order of the forward pass: their initial values depend on it.
@@ -260,7 +254,7 @@ class VisionTransformer(Classifier):
         """Create a block for each rate of drop path, the plain one if the options allow."""
         self._is_tanh = config.activation == "gelu_tanh"
         self._is_extended = config != BlockConfig() or isinstance(attention["qkv_bias"], str)
-        kind: Any = ViTBlock
+        kind: type[nn.Layer] = ViTBlock
         if self._is_extended:
             validate_block_config(config, attention["head_dim"])
             kind, attention = ConfigurableBlock, {**attention, "extras": config}
@@ -425,8 +419,7 @@ class VisionTransformer(Classifier):
     def list_source_notices(self, naming: str, state: Mapping[str, Any]) -> list[str]:
         """Say where the code that the weights come from computes otherwise.
 
-        Raises:
-            UserError: the weights have biases of queries and values, and the model none.
+        A ``UserError`` refuses weights with biases of queries and values for a model without them.
         """
         biased = [name for name in state if name.endswith(".attn.q_bias") and np.any(state[name])]
         if biased and not any(name == biased[0] for name, _ in self.named_parameters()):
@@ -437,10 +430,7 @@ class VisionTransformer(Classifier):
         return []
 
     def no_weight_decay(self) -> tuple[str, ...]:
-        """Return the names of parameters with several axes that are not decayed.
-
-        They are timm's; big_vision decays kernels alone too (``wd_mults`` of its ``optax.py``).
-        """
+        """Return timm's names of parameters that are not decayed; big_vision decays kernels alone (``wd_mults``)."""
         exempt = ("pos_embed", "cls_token", "reg_token", "attn_pool.latent")
         names = {name for name, _ in self.named_parameters()}
         return tuple(name for name in exempt if name in names)
@@ -450,12 +440,6 @@ class VisionTransformer(Classifier):
         if name != "pos_embed":
             return None
         return resize_position_embedding(value, self.patch_embed.grid, self._placed_tokens)
-
-
-def _split_extras(extras: dict[str, Any]) -> tuple[FeatureConfig, BlockConfig]:
-    """Return the options of feature maps and of blocks."""
-    maps = {name: extras.pop(name) for name in FeatureConfig._fields if name in extras}
-    return FeatureConfig(**maps), BlockConfig(**extras)
 
 
 def _head_dim(embed_dim: int, num_heads: int, attn_head_size: int | None) -> int:

@@ -91,12 +91,7 @@ class ActivatedMlp(Mlp):
 
 
 class GatedMlp(nn.Layer):
-    """``fc2(silu(gate) * values)``, both of the input.
-
-    Args:
-        is_packed: gate and values are the halves of one product, in this order.
-        norm_epsilon: of a norm before ``fc2``; None: there is none.
-    """
+    """``fc2(norm(silu(gate) * values))``, both of the input: halves of one product if ``is_packed``."""
 
     def __init__(self, dim: int, hidden_dim: int, dropout: float, is_packed: bool, norm_epsilon: float | None):
         super().__init__()
@@ -125,11 +120,7 @@ def build_mlp(dim: int, hidden_dim: int, dropout: float, extras: BlockConfig) ->
 
 
 class ConfigurableAttention(MultiHeadAttention):
-    """Self-attention with what ``BlockConfig`` says.
-
-    Args:
-        qkv_bias: True, False or "queries and values".
-    """
+    """Self-attention with what ``BlockConfig`` says; ``qkv_bias`` is True, False or "queries and values"."""
 
     def __init__(
         self, dim: int, num_heads: int, head_dim: int, qkv_bias: bool | str, extras: BlockConfig, **dropouts: float
@@ -222,11 +213,7 @@ class AttentionPool(MultiHeadAttention):
 
 
 def validate_block_config(extras: BlockConfig, head_dim: int) -> None:
-    """Refuse words that mean nothing here.
-
-    Raises:
-        UserError: it names the option.
-    """
+    """Refuse words that mean nothing here by a ``UserError`` that names the option."""
     known = {"gate": (None, PACKED, SEPARATE), "activation": (*_ACTIVATIONS,), "rotary": (None, *rotary.KINDS)}
     for name, words in known.items():
         if getattr(extras, name) not in words:
@@ -240,13 +227,9 @@ def split_windows(x: paddle.Tensor, grid: tuple[int, int], windows: int, prefix:
     """Return the tokens of each window, (batch * windows**2, tokens of a window, channels).
 
     Args:
-        x: all tokens (batch, prefix + patches, channels).
-        grid: patches down and across.
+        x: all tokens (batch, prefix + patches, channels); each window gets a copy of the ``prefix`` tokens in front.
+        grid: patches down and across; a ``UserError`` if they cannot be divided.
         windows: windows down and across.
-        prefix: tokens in front of the patches; each window gets a copy.
-
-    Raises:
-        UserError: the patches cannot be divided.
     """
     if windows == 1:
         return x

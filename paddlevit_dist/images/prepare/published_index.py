@@ -17,13 +17,9 @@ from ..data.tar_files import LocalTars
 
 
 def publish_index(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Write ``tar-index.json`` and the files of each split's index to ``folder``, replacing older ones.
+    """Write ``tar-index.json`` and each split's index to the folder of uncompressed tar files, replacing older ones.
 
-    Args:
-        folder: of uncompressed tar files.
-
-    Yields:
-        Split, number of images and number of tar files, once the split is indexed.
+    Yields split, number of images and number of tar files, once the split is indexed.
 
     Raises:
         UserError: there are no tar files, one is damaged, or the folder is not writable.

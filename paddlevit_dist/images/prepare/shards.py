@@ -30,34 +30,19 @@ JPEG, PAGES = STORED = "jpeg", "pages"
 
 
 class ShardSettings(NamedTuple):
-    """Settings of the tar files.
+    """Settings of the tar files."""
 
-    Attributes:
-        shorter_side: limit in pixels.
-        quality: of JPEG.
-        shard_size: images in each tar file.
-        skip_bad: skip unreadable images.
-        stored: one of STORED.
-    """
-
-    shorter_side: int
-    quality: int
-    shard_size: int
-    skip_bad: bool = False
-    stored: str = JPEG
+    shorter_side: int  # limit in pixels
+    quality: int  # of JPEG
+    shard_size: int  # images in each tar file
+    skip_bad: bool = False  # skip unreadable images
+    stored: str = JPEG  # one of STORED
 
 
 def prepare_shards(
     datasets: dict[str, Any], source: str, output: Path, settings: ShardSettings, workers: int
 ) -> Preparation:
-    """Write ``datasets`` to ``output`` and return its record.
-
-    Args:
-        datasets: by split.
-        source: path of the data.
-        output: folder of the tar files.
-        settings: of the tar files.
-        workers: number of processes.
+    """Write ``datasets`` by split to tar files in ``output`` and return its record; ``source`` is the data's path.
 
     Raises:
         UserError: ``output`` has other content, an image is unreadable and not to be skipped, or the disk is full.
@@ -153,10 +138,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 def _shrink_image(encoded: bytes, path: str, reading: ReadConfig, settings: ShardSettings) -> tuple[str, bytes]:
     """Return suffix and content of the image's new file, whose shorter side is at most the setting.
 
-    A JPEG that is small enough is copied unchanged, unless pages are stored.
-
-    Raises:
-        UnreadableImage: it cannot be decoded.
+    A JPEG that is small enough is copied unchanged, unless pages are stored. Raises UnreadableImage.
     """
     with raise_as_unreadable(path), open_image(encoded, path, reading) as image:
         turned = orientation(image)

@@ -19,16 +19,9 @@ _IMAGES_PER_JOB = 128
 
 
 def open_input(root: str, layout: str | None, max_pixels: int, cache: Path) -> dict[str, ImageDataset]:
-    """Open the datasets of ``root`` by split.
+    """Open the datasets of ``root`` by split; raise UserError if there are no images in any of these layouts.
 
-    Args:
-        root: folder of images.
-        layout: one of READABLE; None: detect it.
-        max_pixels: a larger image counts as unreadable.
-        cache: folder for indexes.
-
-    Raises:
-        UserError: there are no images in any of these layouts.
+    ``layout`` is one of READABLE, or None to detect it; an image above ``max_pixels`` counts as unreadable.
     """
     if not os.path.isdir(root):
         raise UserError(
@@ -78,7 +71,7 @@ def check_images(datasets: dict[str, Any], workers: int) -> list[UnreadableFile]
     return [unreadable for _, _, unreadable in sorted(unreadable_files)]
 
 
-def _check(number: int, dataset: Any, first: int, end: int) -> list[tuple[int, int, UnreadableFile]]:
+def _check(number: int, dataset: ImageDataset, first: int, end: int) -> list[tuple[int, int, UnreadableFile]]:
     bad = []
     for index in range(first, end):
         check_stop()

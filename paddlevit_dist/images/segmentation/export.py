@@ -51,11 +51,7 @@ class FixedSizeModel(paddle.nn.Layer):
         self.function, self._size = function, size
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
-        """Run the exported segmenter.
-
-        Raises:
-            UserError: images, or windows of them, have another size.
-        """
+        """Run the exported segmenter; raise UserError if images, or windows of them, have another size."""
         if tuple(images.shape[2:]) != self._size:
             size, input_size = ("x".join(map(str, shape)) for shape in (self._size, images.shape[2:]))
             raise UserError(

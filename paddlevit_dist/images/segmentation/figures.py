@@ -10,6 +10,7 @@ from ...intervals import nanmean, quotient
 from ...metrics.counts import reduce_confusions, unpack_counts
 from ...metrics.tables import class_tables, sample_table
 from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Color, Figure
 from ...tasks.protocols import CaptionedImage, Drawable, Reportable, predict_again
 from ..drawing import build_gallery, build_legend, fit_in_cell, get_palette, overlay_labels
@@ -26,7 +27,9 @@ class LabelMapFigures(TaskAspect, Reportable):
 
     task: ImageSegmentation
 
-    def figures(self, dataset: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(
+        self, dataset: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
+    ) -> list[Figure]:
         """Build the figures of an evaluation, the most informative first."""
         if not records or not isinstance(dataset, SegmentationSamples):
             return []
@@ -62,16 +65,16 @@ class LabelMapDrawing(TaskAspect, Drawable):
 
     task: ImageSegmentation
 
-    def visualize_batch(self, dataset: Any, batch: dict[str, Any], epoch: int) -> list[CaptionedImage]:
+    def visualize_batch(self, dataset: TransformedDataset, batch: dict[str, Any], epoch: int) -> list[CaptionedImage]:
         """Return a collated training batch as the model sees it, overlaid with the colors of its labels."""
         return [self._image(image, labels, dataset) for image, labels in zip(batch["images"], batch["labels"])]
 
-    def visualize_eval_samples(self, dataset: Any, indices: Sequence[int]) -> list[CaptionedImage]:
+    def visualize_eval_samples(self, dataset: TransformedDataset, indices: Sequence[int]) -> list[CaptionedImage]:
         """Return the scored images at their stored size, overlaid with the colors of their labels."""
         readings = map(dataset.dataset.read, indices)
         return [self._image(np.asarray(image).transpose(2, 0, 1), labels, dataset) for image, labels in readings]
 
-    def _image(self, image: np.ndarray, labels: np.ndarray, dataset: Any) -> CaptionedImage:
+    def _image(self, image: np.ndarray, labels: np.ndarray, dataset: TransformedDataset) -> CaptionedImage:
         overlay = overlay_labels(
             image.transpose(1, 2, 0), labels, get_palette(dataset.dataset, len(self.task.class_names))
         )

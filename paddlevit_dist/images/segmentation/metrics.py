@@ -16,11 +16,8 @@ _BOUNDARIES = "boundaries"
 class SegmentationMetrics(ConfusionMetrics):
     """Counts of (label, prediction) pairs over labeled pixels and over those near boundaries, see ``metrics.counts``.
 
-    Counts are computed on the host while a GPU computes the next image: on a GPU, Paddle's ``bincount`` waits for all
-    queued work.
-
-    Args:
-        class_names: one per class.
+    Counts are computed on the host while a GPU computes the next image: Paddle's ``bincount`` waits for all queued
+    work.
     """
 
     elements = "pixels"
@@ -34,11 +31,9 @@ class SegmentationMetrics(ConfusionMetrics):
         self._images: list[tuple[np.ndarray, np.ndarray]] = []
 
     def update(self, predicted: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Add an image; return its confusion, int64 (classes, classes), and its boundaries, int64 (3, classes).
+        """Add an image, uint8 (height, width) both, with true classes or ``IGNORED``; return its counts.
 
-        Args:
-            predicted: uint8 (height, width), the class of each pixel.
-            labels: uint8 (height, width), the true class of each pixel or ``IGNORED``.
+        They are its confusion, int64 (classes, classes), and its boundaries, int64 (3, classes).
 
         Raises:
             UserError: a pixel has no prediction.

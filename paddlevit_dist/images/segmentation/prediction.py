@@ -38,11 +38,7 @@ class LabelMapPrediction(BackbonePrediction):
         return self._open_images(inputs, cache_folder, SegmentationInput(evaluation_transform(self.task.config.DATA)))
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
-        """Return the share of each class in the pixels of an image.
-
-        Raises:
-            BadSample: the outputs are not finite.
-        """
+        """Return the share of each class in an image's pixels; raise BadSample if outputs are not finite."""
         counts = np.bincount(prediction.ravel(), minlength=IGNORED + 1)
         if counts[IGNORED]:
             raise BadSample("the model's outputs for it are not finite")
@@ -67,13 +63,8 @@ class SegmentationInput(NamedTuple):
 class MaskWriter(PredictionWriter):
     """Writes ``masks/NAME.png`` for each image, with class numbers from 0 as pixels and the classes' colors as palette.
 
-    For new images, also writes a copy overlaid with these colors, with a legend, to the folder ``IMAGES``.
-
-    Args:
-        folder: folder of the prediction, exists.
-        samples: samples of ``open_inputs``, or of a split.
-        class_names: one per class.
-        palette: uint8 (classes, 3).
+    For new images, also writes a copy overlaid with these colors, with a legend, to the folder ``IMAGES``. ``folder``
+    exists; ``palette`` is uint8 (classes, 3).
     """
 
     writes_evaluations = True
@@ -84,7 +75,7 @@ class MaskWriter(PredictionWriter):
         self.folder, self.samples, self.class_names, self.palette = folder, samples, list(class_names), palette
         self._images = AnnotatedImages(folder, samples)
 
-    def write(self, index: int, prediction: np.ndarray, truth: Any = None) -> Row:
+    def write(self, index: int, prediction: np.ndarray, truth: object = None) -> Row:
         """Write the mask of an image, and the overlaid image."""
         name = f"{MASKS}/{self._images.name(index)}.png"
         (self.folder / MASKS).mkdir(exist_ok=True)

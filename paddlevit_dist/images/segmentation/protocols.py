@@ -28,23 +28,14 @@ _LARGEST_BYTES = 1 << 30  # of logits at image size that exist at once
 
 
 class EvaluationProtocol(NamedTuple):
-    """How an image is evaluated.
+    """How an image is evaluated."""
 
-    Attributes:
-        crop: height and width of the sliding windows; None: whole images.
-        stride: rows and columns from one window to the next.
-        scales: of the network's input.
-        flips: also use the mirrored image.
-        is_direct: logits are resized to the stored image in one step, as in transformers.
-        divisor: sides at a scale other than 1 are enlarged to multiples of it.
-    """
-
-    crop: Size | None = None
-    stride: Size = (1, 1)
-    scales: tuple[float, ...] = (1.0,)
-    flips: bool = False
-    is_direct: bool = False
-    divisor: int = 1
+    crop: Size | None = None  # height and width of the sliding windows; None: whole images
+    stride: Size = (1, 1)  # rows and columns from one window to the next
+    scales: tuple[float, ...] = (1.0,)  # of the network's input
+    flips: bool = False  # also use the mirrored image
+    is_direct: bool = False  # logits are resized to the stored image in one step, as in transformers
+    divisor: int = 1  # sides at a scale other than 1 are enlarged to multiples of it
 
     def __str__(self) -> str:
         crop, stride = ("x".join(map(str, sides or ())) for sides in (self.crop, self.stride))
@@ -91,7 +82,6 @@ def class_map(network: Network, image: paddle.Tensor, size: Size, protocol: Eval
         network: maps pixels to logits.
         image: (1, 3, height, width), levels 0 to 255, the network's input.
         size: height and width of the result.
-        protocol: how the image is evaluated.
     """
     if protocol.crop and protocol.scales == (1.0,) and not protocol.flips and tuple(image.shape[2:]) == tuple(size):
         # For images of any size, only the logits of rows that a window still covers are stored.
@@ -186,8 +176,5 @@ def _most_likely(views: Sequence[View], size: Size, is_direct: bool = False) -> 
 
 
 def upsample(logits: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
-    """Resize logits bilinearly between the centers of pixels to float32 (N, classes, *size).
-
-    The conversion to float32 comes first, so that there is one large tensor and not two.
-    """
+    """Resize logits bilinearly between pixels' centers to float32 (N, classes, *size), after one conversion."""
     return resize_maps(logits.astype("float32"), size)

@@ -19,42 +19,27 @@ HOST = "__host__"  # key of a batch for values that a step reads without the dev
 class LabelMapsPart(DatasetPart, SegmentationDataset):
     """A part of another dataset: the images held out for validation, or the others."""
 
-    dataset: Any
+    dataset: SegmentationDataset
     labels = None  # an image has many labels
     read_labels = make_row_method("read_labels")
 
-    def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
+    def __init__(self, dataset: SegmentationDataset, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
         self.labeled, self.palette = dataset.labeled, dataset.palette
 
 
 class SegmentationSample(NamedTuple):
-    """The network's input for an image, and the class of each pixel.
+    """The network's input for an image, and the class of each pixel."""
 
-    Attributes:
-        image: uint8 (3, height, width).
-        labels: uint8, from 0, or ``IGNORED``: in training (height, width), else of the stored image; empty for an image
-            without labels.
-        index: of the sample.
-        original_size: height and width of the stored image.
-        is_training: it is part of a batch, else evaluated alone.
-    """
-
-    image: np.ndarray
-    labels: np.ndarray
+    image: np.ndarray  # uint8 (3, height, width)
+    labels: np.ndarray  # uint8, from 0, or ``IGNORED``: in training (height, width), else as stored, or empty
     index: int  # type: ignore[assignment]  # hides a method of tuples that is not used
-    original_size: tuple[int, int]
-    is_training: bool = False
+    original_size: tuple[int, int]  # height and width of the stored image
+    is_training: bool = False  # it is part of a batch, else evaluated alone
 
 
 class SegmentationSamples(ImageSamples):
-    """A dataset of images with label maps, and its transform.
-
-    Args:
-        dataset: the dataset.
-        transform: in training, of an image and its labels with a generator; else of an image.
-        is_training: use the transform of training.
-    """
+    """A dataset of images with label maps, and its transform: in training of images, labels and a generator."""
 
     def __init__(self, dataset: SegmentationDataset, transform: Callable[..., Any], is_training: bool) -> None:
         super().__init__(dataset)
@@ -79,9 +64,9 @@ class SegmentationSamples(ImageSamples):
 def collate(samples: Sequence[SegmentationSample]) -> dict[str, Any]:
     """Collate N images to a batch.
 
-    Returns:
-        In training, ``images`` uint8 (N, 3, H, W) and ``labels`` uint8 (N, H, W). In an evaluation, where sizes differ
-        and no image is padded, ``pixels`` and ``labels`` uint8 (all images one after the other,), see ``split_batch``.
+    Returns, in training, ``images`` uint8 (N, 3, H, W) and ``labels`` uint8 (N, H, W). In an evaluation, where sizes
+    differ and no image is padded, ``pixels`` and ``labels`` uint8 (all images one after the other,), see
+    ``split_batch``.
     """
     if samples[0].is_training:
         return {
@@ -97,19 +82,12 @@ def collate(samples: Sequence[SegmentationSample]) -> dict[str, Any]:
 
 
 class EvaluatedImage(NamedTuple):
-    """An image of an evaluation's batch.
-
-    Attributes:
-        index: of the sample.
-        image: uint8 (1, 3, height, width), the network's input.
-        labels: uint8 of ``original_size``; (0, 0) for an image without labels.
-        original_size: height and width of the stored image.
-    """
+    """An image of an evaluation's batch."""
 
     index: int  # type: ignore[assignment]  # hides a method of tuples that is not used
-    image: paddle.Tensor
-    labels: paddle.Tensor
-    original_size: tuple[int, int]
+    image: paddle.Tensor  # uint8 (1, 3, height, width), the network's input
+    labels: paddle.Tensor  # uint8 of ``original_size``; (0, 0) for an image without labels
+    original_size: tuple[int, int]  # height and width of the stored image
 
 
 def split_batch(batch: dict[str, Any]) -> list[EvaluatedImage]:

@@ -132,10 +132,7 @@ class SegmentationSettings(ObjectSettings):
 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
-    """Slide the windows of -window, and turn images as their labels require.
-
-    Outlines refer to turned images, label maps do not.
-    """
+    """Slide the windows of -window, and turn images if labels are outlines, which refer to turned images."""
     crop = settings.get("SEGMENTATION.CROP")
     if crop is not None and crop.origin == "-window":
         for name, value in (("PROTOCOL", "slide"), ("STRIDE", None)):

@@ -24,7 +24,7 @@ from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.transfers import read_later
-from ...tasks.dataset import is_training_split
+from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.metrics import Metrics
 from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import require_labels
@@ -116,7 +116,7 @@ class ImageSegmentation(BackboneTask):
             samples.eval_protocol = describe_protocol(self.config)
         return samples
 
-    def signature(self, dataset: Any = None) -> dict[str, Any]:
+    def signature(self, dataset: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the classes and colors of samples."""
         if dataset is not None:
             return self._identify(dataset)
@@ -125,7 +125,7 @@ class ImageSegmentation(BackboneTask):
         names = (*sides, "RESIZE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {f"DATA.{name}": data[name] for name in names}
 
-    def _identify(self, dataset: Any) -> dict[str, Any]:
+    def _identify(self, dataset: TransformedDataset) -> dict[str, Any]:
         """Return what identifies the data of a split: names, classes, orientation and colors."""
         facts = {
             **super().signature(dataset),
@@ -205,10 +205,7 @@ class ImageSegmentation(BackboneTask):
         return SegmentationMetrics(self.class_names)
 
     def class_maps(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Iterator[list[np.ndarray]]:
-        """Yield class map and labels of each image of a batch, uint8 (height, width).
-
-        A device computes the next image while the caller processes one.
-        """
+        """Yield class map and labels of each image, uint8 (height, width); a device computes the next meanwhile."""
 
         def network(pixels: paddle.Tensor) -> paddle.Tensor:
             return model(self.normalizer(pixels))

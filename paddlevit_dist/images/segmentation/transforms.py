@@ -49,31 +49,18 @@ class SegmentationEvaluationTransform:
 
 @dataclass(frozen=True)
 class SegmentationTrainingTransform:
-    """A user's transforms, then resize, crop, mirror, change colors, pad.
+    """A user's transforms, then resize, crop, mirror, change colors, pad."""
 
-    Attributes:
-        custom_transforms: names of ``register_transform``.
-        shortest: shorter side at scale 1, see ``SegmentationEvaluationTransform``.
-        longest: limit of the longer side at scale 1.
-        scales: smallest and largest scale.
-        interpolation: filter, see ``resize_image``.
-        crop: height and width of the result.
-        largest_share: limit of one class's share of the labeled pixels in a crop, see ``_choose``.
-        flip_probability: of a mirrored image.
-        is_photometric: colors change.
-        padding: red, green and blue outside an image smaller than the crop.
-    """
-
-    custom_transforms: tuple[str, ...]
-    shortest: int | None
-    longest: int | None
-    scales: tuple[float, float]
-    interpolation: str
-    crop: Size
-    largest_share: float
-    flip_probability: float
-    is_photometric: bool
-    padding: tuple[int, int, int]
+    custom_transforms: tuple[str, ...]  # names of ``register_transform``
+    shortest: int | None  # shorter side at scale 1, see ``SegmentationEvaluationTransform``
+    longest: int | None  # limit of the longer side at scale 1
+    scales: tuple[float, float]  # smallest and largest scale
+    interpolation: str  # filter, see ``resize_image``
+    crop: Size  # height and width of the result
+    largest_share: float  # limit of one class's share of the labeled pixels in a crop, see ``_choose``
+    flip_probability: float  # of a mirrored image
+    is_photometric: bool  # colors change
+    padding: tuple[int, int, int]  # red, green and blue outside an image smaller than the crop
 
     def __call__(
         self, original: Image.Image, labels: np.ndarray, generator: np.random.Generator
@@ -126,11 +113,7 @@ def _take(labels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarr
 
 
 def training_transform(data: SegmentationDataSection) -> SegmentationTrainingTransform:
-    """Build the training transform from the keys of DATA.
-
-    Raises:
-        UserError: a transform of that name is not registered.
-    """
+    """Build the training transform from keys of DATA; raise UserError if a transform's name is not registered."""
     for name in data.TRANSFORMS:
         resolve("transform", name)
     smallest, largest = data.SCALE_RANGE
@@ -160,16 +143,10 @@ def evaluation_transform(data: SegmentationDataSection) -> SegmentationEvaluatio
 def apply_user_transform(
     name: str, image: Image.Image, labels: np.ndarray, generator: np.random.Generator
 ) -> tuple[Image.Image, np.ndarray]:
-    """Apply a user's transform to image and labels.
+    """Apply the user's transform registered as ``name`` to an RGB image and labels, uint8 (height, width).
 
     The transform is an object of albumentations or with its method ``set_random_seed``, or a function that takes the
     generator.
-
-    Args:
-        name: of ``register_transform``.
-        image: RGB.
-        labels: uint8 (height, width).
-        generator: of the sample.
 
     Raises:
         BadSample: it does not return an image and labels of the same size.
@@ -201,9 +178,7 @@ _HUE = 18 / 180  # of a whole turn
 
 
 def distort_colors(pixels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Change brightness, contrast, saturation and hue of pixels uint8 (height, width, 3), each with probability 1/2.
-
-    Contrast comes after brightness or at the end.
+    """Change brightness, contrast (next or last), saturation and hue of uint8 (height, width, 3), each half the time.
 
     Source: order and ranges of mmsegmentation's ``PhotoMetricDistortion``, which follows the code of W. Liu et al.,
     "SSD: Single Shot MultiBox Detector", 2016.

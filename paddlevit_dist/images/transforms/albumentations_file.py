@@ -29,11 +29,7 @@ _NAME = "__class_fullname__"  # key of a transform in the file
 
 
 def require_albumentations() -> Any:
-    """Import ``albumentations`` without its request for a newer version, and turn OpenCV's threads off.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """Import ``albumentations`` without its request for a newer version, and turn OpenCV's threads off."""
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
     try:
         import albumentations
@@ -45,13 +41,10 @@ def require_albumentations() -> Any:
 
 
 class AugmentedObjects(NamedTuple):
-    """An image with its n visible objects after augmentation.
+    """An RGB image with its n visible objects after augmentation.
 
-    Attributes:
-        image: Pillow image in mode "RGB".
-        boxes: float64 (n, 4), x0, y0, x1, y1 in its pixels.
-        objects: int64 (n,), the position of each object before augmentation.
-        masks: n masks, uint8 (height, width); None without masks.
+    ``boxes`` are float64 (n, 4), x0, y0, x1, y1 in its pixels, ``objects`` int64 (n,), the position of each object
+    before augmentation, ``masks`` n of uint8 (height, width), or None.
     """
 
     image: Image.Image
@@ -61,16 +54,12 @@ class AugmentedObjects(NamedTuple):
 
 
 class AlbumentationsFile:
-    """The transforms of a file; pickled as its content, and built once in each process.
+    """The transforms of a YAML or JSON file; pickled as its content, and built once in each process.
 
-    Args:
-        path: YAML or JSON file.
-        has_boxes: whether boxes are transformed, too. The file's ``bbox_params`` may limit the size and the visible
-            share of boxes; their format and the fields of labels are set here.
-
-    Raises:
-        UserError: Albumentations is not installed, or the file is not one that it can apply to a color image with an
-            RGB image of integer levels as the result, or it removes every box.
+    If it ``has_boxes``, they are transformed, too. The file's ``bbox_params`` may limit the size and the visible share
+    of boxes; their format and the fields of labels are set here. A ``UserError`` says that Albumentations is not
+    installed, that the file cannot be applied to a color image with an RGB image of integer levels as the result, or
+    that it removes every box.
     """
 
     def __init__(self, path: str, has_boxes: bool = False) -> None:
@@ -111,21 +100,13 @@ class AlbumentationsFile:
         )
 
     def augment_image(self, image: Image.Image, generator: np.random.Generator) -> Image.Image:
-        """Augment an image in mode "RGB" or "L".
-
-        Raises:
-            BadSample: a transform cannot be applied to it.
-        """
+        """Augment an image in mode "RGB" or "L"; a ``BadSample`` if a transform cannot be applied to it."""
         return Image.fromarray(self._apply(generator, image=np.array(image))["image"])
 
     def augment_label_map(
         self, image: Image.Image, labels: np.ndarray, generator: np.random.Generator
     ) -> tuple[Image.Image, np.ndarray]:
-        """Augment an RGB image together with its labels, uint8 (height, width).
-
-        Raises:
-            BadSample: a transform cannot be applied to them.
-        """
+        """Augment an RGB image together with its labels, uint8 (height, width); raises what ``augment_image`` does."""
         result = self._apply(generator, image=np.array(image), mask=labels)
         return Image.fromarray(result["image"]), np.ascontiguousarray(result["mask"])
 
@@ -136,20 +117,12 @@ class AlbumentationsFile:
         masks: Sequence[np.ndarray] | None,
         generator: np.random.Generator,
     ) -> AugmentedObjects:
-        """Augment an RGB image together with its n objects.
+        """Augment an RGB image together with its n objects; raises what ``augment_image`` does.
 
         Where an object's mask or box changes, its box becomes that of the mask, and without a visible pixel it is
-        removed: holes that are not filled in the masks do not shrink boxes either. Borders
-        that mirror or repeat the image show an object several times: each is an object.
-
-        Args:
-            image: the image.
-            boxes: float64 (n, 4), x0, y0, x1, y1 in its pixels; none is empty or outside.
-            masks: n masks, uint8 (height, width); None: there are none.
-            generator: generator of the sample.
-
-        Raises:
-            BadSample: a transform cannot be applied to them.
+        removed: holes that are not filled in the masks do not shrink boxes either. Borders that mirror or repeat the
+        image show an object several times: each is an object. ``boxes`` are float64 (n, 4), x0, y0, x1, y1 in pixels,
+        none empty or outside; ``masks`` uint8 (height, width).
         """
         arguments: dict[str, Any] = {"bboxes": boxes, "objects": np.arange(len(boxes))}
         if masks:
@@ -216,11 +189,7 @@ def _keep_inside(mask: np.ndarray, box: np.ndarray) -> np.ndarray:
 
 
 def _read(path: str, has_boxes: bool) -> dict[str, Any]:
-    """Return the content of a file with the parameters of boxes that ``AlbumentationsFile`` needs.
-
-    Raises:
-        UserError: the file cannot be read, or its transforms cannot be built.
-    """
+    """Return the content of a file with the parameters of boxes that are needed, or raise a ``UserError``."""
     library = require_albumentations()
     try:
         content = read_yaml(path)  # JSON is YAML

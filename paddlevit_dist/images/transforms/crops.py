@@ -85,8 +85,7 @@ class TrainingTransform:
     def cut(self, image: Image.Image | np.ndarray, box: Box) -> Image.Image | np.ndarray:
         """Crop ``box`` from an image or pixels uint8 (rows, columns, 1 or 3), and scale it bicubically to a square.
 
-        Returns:
-            A Pillow image, or planes uint8 (channels, size, size).
+        The result is a Pillow image, or planes uint8 (channels, size, size).
         """
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0])
@@ -141,8 +140,8 @@ class TrainingTransform:
 class GlyphTransform:
     """Whole glyphs: scaled to the image size without a crop, with a small random affine map in training.
 
-    Never mirrored, since that would make it a different glyph. Pixels outside the image are black, the background of
-    such datasets. Meant for images not larger than ``image_size``: the affine map interpolates and does not average.
+    They are never mirrored. Pixels outside the image are black, the background of such datasets. Meant for images not
+    larger than ``image_size``: the affine map interpolates and does not average.
     """
 
     image_size: int

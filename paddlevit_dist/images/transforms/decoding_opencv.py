@@ -21,11 +21,7 @@ _END_OF_JPEG = b"\xff\xd9"
 
 
 def require_opencv() -> Any:
-    """Import ``cv2`` and turn its threads off: loader processes already use the cores.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """Import ``cv2`` and turn its threads off: loader processes already use the cores."""
     try:
         import cv2
     except ImportError as error:
@@ -38,24 +34,19 @@ def require_opencv() -> Any:
 
 @dataclass(frozen=True)
 class FastReader:
-    """Reads training images of a dataset that has encoded files.
+    """Reads training images of a dataset with ``encoded(index)``, ``describe(index)``, ``labels`` and ``reading``.
 
-    Args:
-        dataset: has ``encoded(index)``, ``describe(index)``, ``labels`` and ``reading``.
-        channels: 3 for RGB, 1 for gray.
+    ``channels`` are 3 for RGB, 1 for gray.
     """
 
     dataset: Any
     channels: int
 
     def __call__(self, index: int) -> tuple[Image.Image | np.ndarray | ImagePage, int]:
-        """Return ``(image, label)``.
+        """Return ``(image, label)``; an ``UnreadableImage`` if the file is missing or cannot be decoded.
 
         The image is pixels (height, width[, 3]) uint8, a page that needs no decoding, or a Pillow image if OpenCV
         cannot handle the file.
-
-        Raises:
-            UnreadableImage: the file is missing or cannot be decoded.
         """
         label = int(self.dataset.labels[index])
         page = ImagePage.open(self.dataset, index)

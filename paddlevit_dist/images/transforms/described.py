@@ -8,14 +8,11 @@ if TYPE_CHECKING:
     from ..settings import ImageDataSection
 
 
-def describe_input(data: "ImageDataSection", turned: bool, resize: Any, interpolation: str) -> dict[str, Any]:
+def describe_input(data: "ImageDataSection", turned: bool, resize: object, interpolation: str) -> dict[str, Any]:
     """Describe the input of a network that takes normalized RGB images, for ``ExportParts.about``.
 
-    Args:
-        data: the configuration's DATA.
-        turned: images are turned by their EXIF orientation.
-        resize: target of the resize.
-        interpolation: filter of the resize.
+    ``turned``: images are turned by their EXIF orientation; ``resize`` is the target of the resize, by
+    ``interpolation``.
     """
     mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
     steps: dict[str, Any] = {"mode": "RGB"}

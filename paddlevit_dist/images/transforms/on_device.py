@@ -21,9 +21,7 @@ from ...runtime.transfers import constant, to_device
 class PixelNormalizer:
     """Normalizes uint8 pixels (batch, channels, height, width) to float32 of the same shape.
 
-    Args:
-        mean: of each channel, for pixels from 0 to 1.
-        deviation: standard deviation of each channel, for pixels from 0 to 1.
+    ``mean`` and standard ``deviation`` are of each channel, for pixels from 0 to 1.
     """
 
     def __init__(self, mean: Sequence[float], deviation: Sequence[float]) -> None:
@@ -52,15 +50,9 @@ class PixelNormalizer:
 
 
 def box_masks(boxes: paddle.Tensor, height: int, width: int) -> paddle.Tensor:
-    """Return masks that are true inside each box.
+    """Return masks, bool (boxes, 1, height, width), that are true inside each box.
 
-    Args:
-        boxes: whole numbers (boxes, 4): top, left, bottom, right; the last two are exclusive. All zero: no pixel.
-        height: of the masks.
-        width: of the masks.
-
-    Returns:
-        bool (boxes, 1, height, width).
+    Boxes are whole numbers (boxes, 4): top, left, bottom, right; the last two are exclusive. All zero: no pixel.
     """
     top, left, bottom, right = (boxes[:, side : side + 1].astype("int64") for side in range(4))  # each (boxes, 1)
     rows, columns = paddle.arange(height).unsqueeze(0), paddle.arange(width).unsqueeze(0)
@@ -87,8 +79,9 @@ ROWS, BOXES, COLORS = "erase_rows", "erase_boxes", "erase_colors"  # keys of a b
 class RandomErasing:
     """Fills random boxes of a normalized image.
 
-    The boxes, and the colors of "rand", come from the sample's generator. The noise of "pixel" is drawn on the device
-    from the step's seed: one value per pixel would double what a loader process transfers.
+    The noise of "pixel" is drawn on the device from the step's seed: one value per pixel would double what a loader
+    process transfers. Source: Z. Zhong et al., "Random erasing data augmentation", arXiv 1708.04896, section 3; the
+    modes are timm's.
 
     Args:
         probability: of erasing anything in an image.
@@ -97,8 +90,6 @@ class RandomErasing:
         max_count: an image gets 1 to this many boxes, which share the area.
         area: range of the boxes' total share of the image.
         aspect: range of height to width, drawn log-uniformly.
-
-    Source: Z. Zhong et al., "Random erasing data augmentation", arXiv 1708.04896, section 3; the modes are timm's.
     """
 
     probability: float
@@ -110,9 +101,8 @@ class RandomErasing:
     def draw(self, shape: tuple[int, int, int], generator: np.random.Generator) -> dict[str, np.ndarray]:
         """Draw what to erase from an image of ``shape`` (channels, height, width).
 
-        Returns:
-            boxes int32 (max_count, 4): top, left, bottom, right, zeros for no box; with "rand" also colors
-            float32 (max_count, channels).
+        Boxes are int32 (max_count, 4): top, left, bottom, right, zeros for no box; with "rand" also colors float32
+        (max_count, channels).
         """
         channels, height, width = shape
         boxes = np.zeros((self.max_count, 4), dtype=np.int32)
@@ -207,10 +197,8 @@ class BatchMixing:
     Image ``i`` of ``n`` is mixed with ``n - 1 - i``; the middle one of an odd batch with itself.
 
     Args:
-        mixup_alpha: alpha of the Beta(alpha, alpha) distribution of the own share; 0: no mixup.
-        cutmix_alpha: alpha of the Beta(alpha, alpha) distribution of the own share; 0: no cutmix.
-        cutmix_minmax: sides of the box as fractions of the image's, instead of a square from the share; turns cutmix
-            on.
+        mixup_alpha, cutmix_alpha: of the Beta(alpha, alpha) distribution of the own share; 0: off.
+        cutmix_minmax: sides of the box as fractions of the image's, instead of a square from the share; cutmix is on.
         probability: of mixing a batch, pair or image at all.
         switch_probability: of cutmix if both are on.
         mode: "batch" draws once for all images, "pair" once for two partners, "elem" for each image.

@@ -21,11 +21,9 @@ _SMALLEST_ENHANCEMENT = 0.1
 
 
 class PolicyOperation(NamedTuple):
-    """An operation of the policies.
+    """An operation of the policies: ``parameter(strength, generator)``, then ``apply(image, parameter, fill)``.
 
-    Attributes:
-        parameter: ``(strength, generator)`` -> the operation's parameter; strength is magnitude / FULL_MAGNITUDE.
-        apply: ``(image, parameter, fill)`` -> image.
+    Strength is magnitude / FULL_MAGNITUDE.
     """
 
     parameter: Callable[[float, np.random.Generator], Any]
@@ -81,10 +79,6 @@ def _enhancement_away(strength: float, generator: np.random.Generator) -> float:
     return max(_SMALLEST_ENHANCEMENT, 1.0 + _either_sign(_ENHANCEMENT * strength, generator))
 
 
-def _fewer_bits(strength: float, generator: np.random.Generator) -> int:
-    return 4 - int(4 * strength)
-
-
 def _threshold(strength: float, generator: np.random.Generator) -> int:
     return min(256, int(256 * strength))
 
@@ -137,7 +131,7 @@ OPERATIONS: dict[str, PolicyOperation] = {
         lambda image, degrees, fill: image.rotate(degrees, Image.Resampling.BICUBIC, fillcolor=fill),
     ),
     "Posterize": PolicyOperation(lambda strength, _: int(4 * strength), _posterize),
-    "PosterizeIncreasing": PolicyOperation(_fewer_bits, _posterize),
+    "PosterizeIncreasing": PolicyOperation(lambda strength, _: 4 - int(4 * strength), _posterize),
     "PosterizeOriginal": PolicyOperation(lambda strength, _: int(4 * strength) + 4, _posterize),
     "Solarize": PolicyOperation(_threshold, _solarize),
     "SolarizeIncreasing": PolicyOperation(lambda strength, generator: 256 - _threshold(strength, generator), _solarize),

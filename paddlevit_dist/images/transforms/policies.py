@@ -48,18 +48,10 @@ class MagnitudeSpread:
 
 @dataclass(frozen=True)
 class RandAugment:
-    """``layers`` operations chosen at random, each applied with ``probability``.
+    """``layers`` operations chosen at random, each applied with ``probability``; ``fill`` is outside the image.
 
-    Args:
-        names: operations to choose from.
-        layers: number of operations.
-        magnitude: mean magnitude.
-        spread: distribution of the magnitude.
-        probability: of each chosen operation.
-        weights: probabilities of the operations; with weights no operation is chosen twice. None: equal, with repeats.
-        fill: value of pixels outside the image.
-
-    Source: E. Cubuk et al., "RandAugment", arXiv 1909.13719, section 3.
+    With ``weights``, the probabilities of the operations, none is chosen twice. Source: E. Cubuk et al., "RandAugment",
+    arXiv 1909.13719, section 3.
     """
 
     names: tuple[str, ...]
@@ -114,10 +106,7 @@ JITTERED = ("Brightness", "Contrast", "Color")
 
 @dataclass(frozen=True)
 class ColorJitter:
-    """Brightness, contrast and saturation in random order, each times a factor within ``strength`` of 1, at least 0.
-
-    Saturation does not change a gray image.
-    """
+    """Brightness, contrast and saturation in random order, each times a factor within ``strength`` of 1, at least 0."""
 
     strength: float
 
@@ -153,15 +142,12 @@ _UNIFORM_ABOVE = 100.0  # a deviation larger than this means uniform magnitudes
 
 
 def parse_rand_augment(text: str, fill: Fill = 128) -> RandAugment:
-    """Parse RandAugment in timm's notation, such as ``rand-m9-mstd0.5-inc1``.
+    """Parse RandAugment in timm's notation, such as ``rand-m9-mstd0.5-inc1``; a ``UserError`` if it is not valid.
 
     ``rand`` is followed, in any order, by ``m`` magnitude (10), ``n`` operations per image (2), ``p`` probability of
-    each (0.5), ``mstd`` standard deviation of the magnitude (0; uniform from 0 to it if above 100 or ``inf``),
-    ``mmax`` largest magnitude (10), ``inc1`` operations that become stronger with it, ``t`` a named set of operations
-    (3a, 3aw, weights).
-
-    Raises:
-        UserError: the text is not valid.
+    each (0.5), ``mstd`` standard deviation of the magnitude (0; uniform from 0 to it if above 100 or ``inf``), ``mmax``
+    largest magnitude (10), ``inc1`` operations that become stronger with it, ``t`` a named set of operations (3a, 3aw,
+    weights).
     """
     complain = _complaint("TRAIN.RAND_AUGMENT", text, "text like rand-m9-mstd0.5-inc1, true or false")
     head, *sections = text.split("-")
@@ -188,11 +174,7 @@ def parse_rand_augment(text: str, fill: Fill = 128) -> RandAugment:
 
 
 def parse_auto_augment(text: str, fill: Fill = 128) -> AutoAugment:
-    """Parse AutoAugment in timm's notation: a policy (original, originalr, v0, v0r, 3a), optionally ``-mstd0.5``.
-
-    Raises:
-        UserError: the text is not valid.
-    """
+    """Parse AutoAugment in timm's notation: a policy (original, originalr, v0, v0r, 3a), optionally ``-mstd0.5``."""
     complain = _complaint("TRAIN.AUTO_AUGMENT", text, f"true, false or one of {', '.join(AUTO_AUGMENT)}")
     name, *sections = text.split("-")
     if name not in AUTO_AUGMENT:

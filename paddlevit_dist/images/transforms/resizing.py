@@ -8,15 +8,7 @@ Size = tuple[int, int]  # height, width
 
 
 def interpolate_axis(pixels: np.ndarray, axis: int, side: int, start: int = 0, stop: int | None = None) -> np.ndarray:
-    """Resize one axis linearly to ``side`` pixels, whose centers are at halves; float32.
-
-    Args:
-        pixels: array of any shape.
-        axis: the axis to resize.
-        side: pixels of the result along the axis.
-        start: first pixel to compute.
-        stop: one past the last pixel to compute; None: all.
-    """
+    """Resize an axis linearly to ``side`` pixels, centers at halves, or ``start`` to ``stop`` of them; float32."""
     before = pixels.shape[axis]
     targets = np.arange(start, side if stop is None else stop)
     places = np.maximum((targets + 0.5) * (before / side) - 0.5, 0)
@@ -27,9 +19,9 @@ def interpolate_axis(pixels: np.ndarray, axis: int, side: int, start: int = 0, s
 
 
 def fitted_scale(size: Size, shortest: int | None, longest: int | None) -> float:
-    """Return the factor by which the shorter side becomes ``shortest``, as in ``mmcv.imrescale``.
+    """Return the factor by which the shorter side becomes ``shortest``, as ``mmcv.imrescale``; 1 without ``shortest``.
 
-    It is smaller if the longer side would exceed ``longest``, and 1 without ``shortest``.
+    It is smaller if the longer side would exceed ``longest``.
     """
     if shortest is None:
         return 1.0
@@ -45,14 +37,10 @@ def scaled_size(size: Size, scale: float) -> Size:
 def resize_image(
     image: Image.Image, size: Size, interpolation: str, part: tuple[int, int, int, int] | None = None
 ) -> np.ndarray:
-    """Resize an image, uint8 (height, width, 3).
+    """Resize an RGB image to height and width ``size``, or compute a part (top, left, height, width); uint8.
 
-    Args:
-        image: RGB.
-        size: height and width.
-        interpolation: ``PILLOW``, whose filter averages when shrinking, or OpenCV's linear interpolation between the
-            nearest four pixels, exact to one level.
-        part: top, left, height and width of the part to compute; None: all.
+    ``PILLOW`` averages when shrinking; else OpenCV's linear interpolation between the nearest four pixels, exact to one
+    level.
     """
     top, left, height, width = part or (0, 0, *size)
     if interpolation == PILLOW:

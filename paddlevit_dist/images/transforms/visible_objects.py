@@ -6,11 +6,9 @@ import numpy as np
 def find_visible_box(box: np.ndarray, before: np.ndarray, after: np.ndarray, is_changed: bool) -> np.ndarray | None:
     """Return an object's box after a geometric change of the image; None: no pixel of the object is visible.
 
-    Args:
-        box: float64 (4,), x0, y0, x1, y1, as the change moves the corners of a box.
-        before: mask before the change, 0 outside; without a pixel, the object is known by its box only.
-        after: mask after the change.
-        is_changed: whether the object was cut or turned, so that its mask decides the box.
+    ``box`` is float64 (4,), x0, y0, x1, y1, as the change moves the corners of a box. A mask that was empty ``before``
+    says that the object is known by its box only. ``is_changed``: it was cut or turned, so that its mask decides the
+    box.
     """
     if not after.any():
         return None if before.any() else box

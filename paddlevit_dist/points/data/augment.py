@@ -1,24 +1,28 @@
 """Random augmentation of a scene: geometry, colors, selection of points, and mixing of two scenes.
 
-Both tasks use these steps; each builds a list of them from its keys, in its own order. A step is called as
-``step(scene, generator)`` and returns a new scene, a ``Scene`` or another named tuple with the fields that the step
-changes; the input arrays are not modified. All randomness comes from ``generator``.
+A step is called as ``step(scene, generator)`` and returns a new scene, a ``Scene`` or another named tuple with the
+fields that the step changes; the input arrays are not modified. All randomness comes from ``generator``.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from .elastic import elastic_distortion
-from .scene import IGNORED, NORMAL, Scene
+from .scene import IGNORED, NORMAL, Scene, VoxelizedScene
+
+if TYPE_CHECKING:
+    from .scenes import SceneDataset
 
 Step = Callable[[Any, np.random.Generator], Any]
+AnyScene = TypeVar("AnyScene", Scene, VoxelizedScene)
+SceneOrMatrix = TypeVar("SceneOrMatrix")
 
 
-def apply(steps: Sequence[Step], scene: Any, generator: np.random.Generator) -> Any:
+def apply(steps: Sequence[Step], scene: SceneOrMatrix, generator: np.random.Generator) -> SceneOrMatrix:
     """Apply all steps to the scene in order."""
     for step in steps:
         scene = step(scene, generator)
@@ -32,7 +36,7 @@ class RandomApply:
     probability: float
     step: Step
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene, changed or not."""
         return self.step(scene, generator) if generator.random() < self.probability else scene
 
@@ -94,12 +98,7 @@ class RandomScale:
 
 
 def rotation(axis: int, angle: float) -> np.ndarray:
-    """Return a rotation, float64 (3, 3), for ``xyz @ matrix``; about z it rotates from x toward y.
-
-    Args:
-        axis: 0, 1 or 2.
-        angle: radians.
-    """
+    """Return a rotation about ``axis`` by radians, float64 (3, 3), for ``xyz @ matrix``; about z from x toward y."""
     first, second = [(1, 2), (2, 0), (0, 1)][axis]
     matrix = np.eye(3)
     matrix[first, first] = matrix[second, second] = math.cos(angle)
@@ -109,11 +108,9 @@ def rotation(axis: int, angle: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class AffineMap:
-    """Map all points by one random matrix.
+    """Map all points by the product of the matrix factors ``parts``, applied in order to the identity.
 
-    Args:
-        parts: matrix factors, applied in order to the identity.
-        centered: keep the center of the scene's bounding box on the floor fixed; else the origin, as in PointGroup.
+    ``centered`` keeps the center of the scene's bounding box on the floor fixed; else the origin, as in PointGroup.
     """
 
     parts: tuple[Step, ...]
@@ -123,7 +120,7 @@ class AffineMap:
         """Return a random matrix for ``xyz @ matrix``, float64 (3, 3)."""
         return apply(self.parts, np.eye(3), generator)
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with mapped points and normals."""
         matrix = self.matrix(generator)
         scene = transform_normals(scene, matrix)
@@ -133,12 +130,8 @@ class AffineMap:
         return scene._replace(xyz=(scene.xyz - middle) @ matrix.astype(np.float32) + middle)
 
 
-def transform_normals(scene: Any, matrix: np.ndarray) -> Any:
-    """Return ``scene`` with its normals transformed for points ``xyz @ matrix``.
-
-    Normals are mapped by the transposed inverse, which keeps them perpendicular to stretched surfaces, and keep their
-    lengths.
-    """
+def transform_normals(scene: AnyScene, matrix: np.ndarray) -> AnyScene:
+    """Return ``scene`` with its normals, at their lengths, mapped by the transposed inverse, for ``xyz @ matrix``."""
     if NORMAL not in scene.channels:
         return scene
     normal = scene.channels[NORMAL]
@@ -154,7 +147,7 @@ class MetersConversion:
 
     unit_m: float
 
-    def __call__(self, scene: Any, generator: np.random.Generator | None) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator | None) -> AnyScene:
         """Return the scene in meters."""
         return scene._replace(xyz=scene.xyz * np.float32(self.unit_m))
 
@@ -165,10 +158,7 @@ def to_meters(unit_m: float) -> tuple[Step, ...]:
 
 
 def apply_matrix(xyz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Return ``xyz @ matrix`` for (N, 3) and (3, 3), without BLAS.
-
-    In a loader process, waiting for BLAS threads would take longer than the product.
-    """
+    """Return ``xyz @ matrix`` for (N, 3) and (3, 3), without BLAS, whose threads a loader process would wait for."""
     x, y, z = xyz.T
     return np.stack([x * column[0] + y * column[1] + z * column[2] for column in matrix.T], axis=1)
 
@@ -177,15 +167,14 @@ def apply_matrix(xyz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 class ElasticDistortion:
     """Elastic distortion in several passes, usually a fine one and then a coarse one.
 
-    Args:
-        passes: granularity and magnitude of each ``elastic_distortion``, in the unit of the coordinates.
-        centered: center the noise grid on the scene; else on the origin, as in PointGroup.
+    Each of ``passes`` is granularity and magnitude of an ``elastic_distortion``, in the unit of the coordinates.
+    ``centered`` centers the noise grid on the scene; else on the origin, as in PointGroup.
     """
 
     passes: tuple[tuple[float, float], ...]
     centered: bool = True
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with distorted points."""
         if not len(scene.xyz):
             return scene
@@ -202,7 +191,7 @@ class PointJitter:
 
     deviation_m: float
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with jittered points."""
         noise = generator.standard_normal(scene.xyz.shape, dtype=np.float32)
         return scene._replace(xyz=scene.xyz + np.clip(noise, -3.0, 3.0) * np.float32(self.deviation_m))
@@ -214,7 +203,7 @@ class PointDropout:
 
     share: float
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with the remaining points."""
         keep = generator.random(len(scene.xyz)) >= self.share
         return select(scene, keep) if keep.any() else scene
@@ -222,17 +211,12 @@ class PointDropout:
 
 @dataclass(frozen=True)
 class PointColorJitter:
-    """Add noise to each point's colors, and one shift to all of them.
-
-    Args:
-        deviation: standard deviation of a point's noise, on a scale of 255.
-        shift: largest shift of a channel in either direction, on a scale of 255.
-    """
+    """Add noise of deviation ``deviation`` to all colors, and to each channel a shift up to ``shift``; both of 255."""
 
     deviation: float
     shift: float
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with jittered colors."""
         shift = generator.uniform(-self.shift, self.shift, 3).astype(np.float32)
         noise = generator.standard_normal(scene.rgb.shape, dtype=np.float32) * np.float32(self.deviation)
@@ -245,7 +229,7 @@ class ColorNoise:
 
     deviation: float
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with shifted colors."""
         return scene._replace(rgb=scene.rgb + (generator.standard_normal(3) * self.deviation).astype(np.float32))
 
@@ -254,7 +238,7 @@ class ColorNoise:
 class ColorContrast:
     """Stretch each channel to its full range, blended with the original by a random weight."""
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with stretched colors."""
         if not len(scene.rgb):
             return scene
@@ -266,15 +250,9 @@ class ColorContrast:
 
 @dataclass(frozen=True)
 class Mix3D:
-    """Overlay another scene on this one with ``probability``.
+    """With ``probability``, overlay another scene, to which ``steps`` are applied, on this one, after these steps."""
 
-    Args:
-        dataset: source of the other scene.
-        steps: applied to the other scene; they have already been applied to this one.
-        probability: chance of mixing.
-    """
-
-    dataset: Any
+    dataset: "SceneDataset"
     steps: tuple[Step, ...]
     probability: float
 
@@ -287,9 +265,7 @@ class Mix3D:
 
 
 def mix(scene: Scene, other: Scene) -> Scene:
-    """Superimpose two scenes, each centered on the origin on the floor.
-
-    The result has the instances of both, and the channels that both have.
+    """Superimpose two scenes, each centered on the origin on the floor; keep all instances and the channels of both.
 
     Source: A. Nekrasov et al., "Mix3D: Out-of-Context Data Augmentation for 3D Scenes", 3DV 2021, arXiv 2110.02210.
     """
@@ -313,15 +289,14 @@ def mix(scene: Scene, other: Scene) -> Scene:
 class PointCrop:
     """Select the points around a random labeled point (around any, if none has a label), in their original order.
 
-    Args:
-        shape: "sphere", or "block", which is square on the floor and unlimited in height.
-        size_m: diameter of the sphere, or edge of the block.
+    ``shape`` is "sphere" or "block", which is square on the floor and unlimited in height; ``size_m`` is its diameter
+    or edge.
     """
 
     shape: str
     size_m: float
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with the selected points."""
         if not len(scene.xyz):
             return scene
@@ -339,14 +314,11 @@ class PointCrop:
 
 @dataclass(frozen=True)
 class CropToBudget:
-    """Select the ``max_points`` points nearest to a random point of the scene, measured along the floor.
-
-    They keep their original order; a scene that has no more points is unchanged.
-    """
+    """Select the ``max_points`` points nearest along the floor to a random point of the scene, in their old order."""
 
     max_points: int
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with the selected points."""
         if len(scene.xyz) <= self.max_points:
             return scene
@@ -357,10 +329,10 @@ class CropToBudget:
         return select(scene, nearest)
 
 
-def select(scene: Any, points: Any) -> Any:
+def select(scene: AnyScene, points: np.ndarray) -> AnyScene:
     """Select points of a scene by mask or index."""
-    selection = scene._make(field[points] if isinstance(field, np.ndarray) else field for field in scene)
-    return selection._replace(channels={name: values[points] for name, values in scene.channels.items()})
+    arrays = {name: field[points] for name, field in scene._asdict().items() if isinstance(field, np.ndarray)}
+    return scene._replace(**arrays, channels={name: values[points] for name, values in scene.channels.items()})
 
 
 def _middle(xyz: np.ndarray) -> np.ndarray:

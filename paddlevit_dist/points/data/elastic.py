@@ -8,24 +8,14 @@ from ...runtime.compiled import compiled
 def elastic_distortion(
     xyz: np.ndarray, granularity: float, magnitude: float, generator: np.random.Generator
 ) -> np.ndarray:
-    """Move each point by a random field.
+    """Move points (N, 3), of any float dtype, by a random field; the result has the dtype of ``xyz``.
 
     The field is normal noise on a grid around the origin, blurred, times ``magnitude``, interpolated linearly. The grid
-    has one node per ``granularity`` of the scene's extent but extends to both sides of the origin, so its nodes are
-    ``2 * granularity`` apart. Both are in the unit of ``xyz``. After the blur a displacement along one axis has a
-    standard deviation of about ``0.11 * magnitude``.
-
+    has one node per ``granularity`` of the scene's extent but extends to both sides of the origin, so its nodes are ``2
+    * granularity`` apart. Both are in the unit of ``xyz``. After the blur a displacement along one axis has a standard
+    deviation of about ``0.11 * magnitude``.
     Source: the data pipeline of SparseConvNet (B. Graham et al., arXiv 1711.10275), as PointGroup (L. Jiang et al.,
     arXiv 2004.01658) uses it.
-
-    Args:
-        xyz: (N, 3), any float dtype.
-        granularity: distance scale of the grid.
-        magnitude: scale of the displacements.
-        generator: source of the noise.
-
-    Returns:
-        (N, 3) in the dtype of ``xyz``.
     """
     noise = generator.standard_normal((3, *grid_shape(xyz, granularity)), dtype=np.float32)
     return displace(xyz, noise, granularity, magnitude)
@@ -40,19 +30,9 @@ def grid_shape(xyz: np.ndarray, granularity: float) -> tuple[int, ...]:
 
 
 def displace(xyz: np.ndarray, noise: np.ndarray, granularity: float, magnitude: float) -> np.ndarray:
-    """Displace points by the given noise, see ``elastic_distortion``.
+    """Displace points (N, 3) by the given noise, see ``elastic_distortion``; ValueError if its grid is too small.
 
-    Args:
-        xyz: (N, 3), any float dtype.
-        noise: float32 (3, x nodes, y nodes, z nodes), one displacement for each axis, of ``grid_shape`` or larger.
-        granularity: distance scale of the grid.
-        magnitude: scale of the displacements.
-
-    Returns:
-        (N, 3) in the dtype of ``xyz``.
-
-    Raises:
-        ValueError: the grid does not enclose all points.
+    ``noise`` is float32 (3, x nodes, y nodes, z nodes), one displacement for each axis, of ``grid_shape`` or larger.
     """
     required = grid_shape(xyz, granularity)
     if noise.shape[0] != 3 or any(nodes < minimum for nodes, minimum in zip(noise.shape[1:], required)):
@@ -87,9 +67,9 @@ def _interpolate(xyz, field, width, displaced):
 
 
 def blur(noise: np.ndarray) -> np.ndarray:
-    """Return the mean of three neighbors along each axis, applied twice, with zeros outside.
+    """Return the mean of three neighbors along each axis of (3, x, y, z), applied twice, with zeros outside.
 
-    The input and output are (3, x, y, z), rounded to float32 after each pass as in the reference.
+    It is rounded to float32 after each pass as in the reference.
     """
     third = np.float64(np.float32(1.0) / np.float32(3.0))
     for axis in 2 * (1, 2, 3):

@@ -1,7 +1,6 @@
 """Point features, named by POINTS.FEATURES: color, position, height, and channels such as normals and intensity."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,16 +22,7 @@ def feature_channels(names: Sequence[str]) -> int:
 
 
 def require_channels(names: Sequence[str], channels: Sequence[str], owner: str) -> None:
-    """Check that the features are available channels or built-in features.
-
-    Args:
-        names: names of the features.
-        channels: names of the available channels.
-        owner: what the channels belong to, for the message.
-
-    Raises:
-        UserError: a feature is not available; the message lists those that are.
-    """
+    """Check that features are built in or among ``channels``, which belong to ``owner``; else UserError lists those."""
     missing = [name for name in build_channels(names) if name not in channels]
     if missing:
         available = f"{', '.join(channels)}, and the built-in" if channels else "no channels, only"
@@ -43,15 +33,12 @@ def require_channels(names: Sequence[str], channels: Sequence[str], owner: str) 
 
 
 def point_features(
-    scene: Scene, points: Any, names: Sequence[str], color_range: tuple[float, float] | None
+    scene: Scene, points: np.ndarray | slice, names: Sequence[str], color_range: tuple[float, float] | None
 ) -> np.ndarray:
     """Return the network input for selected points, float32 (points, channels): meters, and colors in ``color_range``.
 
-    Args:
-        scene: the scene, with all channels that the features use.
-        points: indices (int64) or a slice.
-        names: names of the features, such as "rgb" and "intensity/255".
-        color_range: network input for 0 and 255; None: the colors are already scaled.
+    ``points`` are indices (int64) or a slice, ``names`` are features, such as "rgb" and "intensity/255".
+    ``color_range`` is the network input for 0 and 255; None: the colors are already scaled.
     """
     columns = []
     for name in names:

@@ -35,10 +35,7 @@ def color(labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
 def draw_classes(
     xyz: np.ndarray, classes: np.ndarray, class_names: Sequence[str], width_px: int = WIDTH_PX
 ) -> np.ndarray:
-    """Draw points (P, 3) in the colors of their classes (P,), negative for none.
-
-    Walls, floors and ceilings are drawn behind all other points.
-    """
+    """Draw points (P, 3) in the colors of their classes (P,), negative for none; walls, floors and ceilings behind."""
     room = [number for number, name in enumerate(class_names) if name.lower() in _ROOM]
     return draw(xyz, color(classes, get_palette(class_names)), (classes >= 0) & ~np.isin(classes, room), width_px)
 
@@ -50,15 +47,10 @@ def build_legend(classes: np.ndarray, class_names: Sequence[str]) -> list[tuple[
 
 
 def draw(xyz: np.ndarray, colors: np.ndarray, is_foreground: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
-    """Draw points viewed obliquely from above on white, uint8 (height, width_px, 3).
+    """Draw points, float32 (P >= 1, 3), meters, viewed obliquely from above on white, uint8 (height, width_px, 3).
 
-    Foreground points are drawn over all others, so that no wall hides them; nearer ones over farther ones.
-
-    Args:
-        xyz: float32 (P, 3), meters, P at least 1.
-        colors: uint8 (P, 3).
-        is_foreground: bool (P,).
-        width_px: width of the image.
+    Points in the foreground, bool (P,), are drawn over all others, so that no wall hides them; nearer ones over farther
+    ones. Colors are uint8 (P, 3).
     """
     x = xyz[:, 0] * math.cos(_YAW) - xyz[:, 1] * math.sin(_YAW)
     away = xyz[:, 0] * math.sin(_YAW) + xyz[:, 1] * math.cos(_YAW)
@@ -88,12 +80,7 @@ _TITLE_PX, _GAP_PX = 26, 12
 
 
 def sheet(views: Sequence[tuple[str, np.ndarray]], entries: Sequence[tuple[str, Color]]) -> np.ndarray:
-    """Arrange images and a legend on white, uint8 (height, width, 3).
-
-    Args:
-        views: title and image, uint8 (height, width, 3), from left to right.
-        entries: name and color of the legend, from top to bottom; a long legend continues in a further column.
-    """
+    """Arrange titled images, uint8 (height, width, 3), and a legend, in columns, on white, uint8 (height, width, 3)."""
     height = max(*(picture.shape[0] for _, picture in views), LINE_PX * min(len(entries), 20), 1)
     names = legend(entries, height)
     width = sum(picture.shape[1] + _GAP_PX for _, picture in views)

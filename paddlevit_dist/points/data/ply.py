@@ -1,9 +1,8 @@
 """PLY files: reading the vertices of any file, and writing colored points for a viewer.
 
 Written from scratch: the usual library (plyfile) is under the GPL, and a scene needs only its vertices. Faces are
-skipped without being parsed if they come after the vertices, as in all files we know of.
-
-Source: G. Turk, "The PLY Polygon File Format", 1994.
+skipped without being parsed if they come after the vertices, as in all files we know of. Source: G. Turk, "The PLY
+Polygon File Format", 1994.
 """
 
 import io
@@ -77,12 +76,10 @@ class PlyElement(NamedTuple):
 
 
 def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
-    """Return the values of all vertices, (vertices,) for each property, in the machine's byte order.
+    """Return the values of all vertices, (vertices,) for each property but lists, in the machine's byte order.
 
-    ASCII and binary files of both byte orders are supported, with properties in any order. List properties are skipped.
-
-    Raises:
-        UserError: the file cannot be read, is damaged, or has no vertices.
+    ASCII and binary files of both byte orders are supported. UserError if the file cannot be read, is damaged, or has
+    no vertices.
     """
     content = read_content(path)
     with ply_errors_as_user_errors(path, "PLY"):
@@ -96,13 +93,10 @@ def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
 
 
 def write_points(path: Path, columns: dict[str, np.ndarray], comments: Sequence[str] = ()) -> None:
-    """Atomically write vertices as a binary little-endian PLY file.
+    """Atomically write vertices and lines of comments as a binary little-endian PLY file.
 
-    Args:
-        path: file to write.
-        columns: (points,) for each property by name, of any integer type up to 32 bits or float type; a viewer looks
-            for x, y, z, red, green and blue.
-        comments: lines for the header.
+    ``columns`` are (points,) for each property by name, of any integer type up to 32 bits or float type; a viewer looks
+    for x, y, z, red, green and blue.
     """
     lengths = {len(values) for values in columns.values()}
     if len(lengths) != 1:
@@ -128,13 +122,9 @@ def write_colored_ply(
 ) -> None:
     """Write points with colors and labels as a binary PLY file; an existing file is replaced after writing.
 
-    Args:
-        path: file to write.
-        xyz: float32 (P, 3), meters.
-        colors: uint8 (P, 3).
-        labels: integers (P,), of at most 16 bits.
-        offset: ``Scene.offset``, added to restore the coordinates of the source, which are then written as doubles.
-        classes: integers (P,), of at most 16 bits, if the labels are not classes.
+    ``xyz`` is float32 (P, 3), meters; ``colors`` uint8 (P, 3); ``labels``, and ``classes`` if the labels are not
+    classes, integers (P,) of at most 16 bits. ``offset`` is ``Scene.offset``, added to restore the coordinates of the
+    source, which are then written as doubles.
     """
     coordinates = xyz.astype(np.float64) + offset if any(offset) else xyz.astype(np.float32)
     columns = dict(zip("xyz", coordinates.T))
@@ -203,7 +193,6 @@ def _read_binary(content: bytes, position: int, element: PlyElement, order: str)
 def _read_variable_length(
     content: bytes, position: int, element: PlyElement, order: str
 ) -> tuple[dict[str, np.ndarray], int]:
-    """Read variable-length records one by one."""
     values = {field.name: bytearray() for field in element.properties if field.count_type is None}
     types = [
         (field, np.dtype(order + field.dtype), np.dtype(order + (field.count_type or "u1")))
@@ -257,18 +246,10 @@ def _read_ascii(content: bytes, position: int, element: PlyElement, order: str) 
 
 
 def parse_typed(values: np.ndarray, name: str, dtype: str) -> np.ndarray:
-    """Convert numbers of a text file to the type that its header declares, such as "f4".
+    """Convert a text file's numbers of property ``name``, float64 (N,), to the type in its header, such as "f4".
 
     Floats with more digits than float32 holds become float64: some programs write coordinates far from the origin as
-    float.
-
-    Args:
-        values: float64 (N,).
-        name: name of the property in messages.
-        dtype: declared type.
-
-    Raises:
-        DamagedPlyError: an integer type cannot hold a value.
+    float. DamagedPlyError if an integer type cannot hold a value.
     """
     if dtype == "f8":
         return values

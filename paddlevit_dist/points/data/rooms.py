@@ -32,21 +32,14 @@ Boxes = tuple[tuple[float, ...], ...]  # low and high of width, depth and height
 
 
 class FurnitureSpec(NamedTuple):
-    """Geometry of the things of one class.
+    """Geometry of the things of one class."""
 
-    Attributes:
-        width, depth, height: meters, drawn between two numbers; the back is at depth 0.
-        boxes: parts of the thing.
-        lowest: meters from the floor to its lower end.
-        is_free: placed anywhere; else with its back at a wall.
-    """
-
-    width: Range
+    width: Range  # width, depth, height: meters, drawn between two numbers; the back is at depth 0
     depth: Range
     height: Range
-    boxes: Boxes
-    lowest: Range = (0.0, 0.0)
-    is_free: bool = False
+    boxes: Boxes  # parts of the thing
+    lowest: Range = (0.0, 0.0)  # meters from the floor to its lower end
+    is_free: bool = False  # placed anywhere; else with its back at a wall
 
 
 def _boxes(text: str) -> Boxes:
@@ -189,17 +182,11 @@ _ROOMS = (
 
 
 def generate_room(index: int, seed: tuple[int, ...], spacing_m: float, name: str) -> Scene:
-    """Generate room ``index`` for ``seed`` as a scanner would record it.
+    """Generate room ``index`` for ``seed`` as a scanner would record it, points about ``spacing_m`` apart.
 
     Its kind (bedroom, bathroom, kitchen, living room, office) is ``index`` modulo five. Furniture has instances from 0
     without gaps; floor and walls have none, as in PointGroup's ScanNet; unlabeled things have neither class nor
     instance.
-
-    Args:
-        index: number of the room.
-        seed: numbers that the room depends on in addition to ``index``.
-        spacing_m: mean distance between neighboring points.
-        name: name of the scene.
     """
     generator = np.random.default_rng([GENERATOR_VERSION, *seed, index])
     x_range, y_range, furniture_names = _ROOMS[index % len(_ROOMS)]
@@ -282,11 +269,7 @@ def _extent(boxes: np.ndarray) -> np.ndarray:
 def _scatter(
     boxes: np.ndarray, spacing_m: float, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sample points on the faces, one at a random position in each cell of a grid.
-
-    Returns:
-        xyz float64 (points, 3), and each point's box and the axis perpendicular to its face, int64 (points,).
-    """
+    """Sample a random point in each cell of the faces: xyz float64 (points, 3), its box and its face's axis, int64."""
     low, extent = boxes[:, 0], boxes[:, 1] - boxes[:, 0]
     faces = [
         (row, dimension, end)
@@ -333,11 +316,7 @@ def _find_visible(
 def _draw_colors(owner: np.ndarray, box: np.ndarray, axis: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Return uint8 (points, 3): a color for each thing, a shade of it for each box, directional light and noise.
 
-    Args:
-        owner: (boxes,), the thing that each box belongs to.
-        box: (points,), the box of each point.
-        axis: (points,), the axis perpendicular to its face.
-        generator: source of randomness.
+    ``owner`` is the thing of each box, ``box`` the box of each point, and ``axis`` the axis perpendicular to its face.
     """
     draws = generator.random((int(owner[-1]) + 1, 3))
     main = np.array([colorsys.hsv_to_rgb(hue, 0.7 * gray**2, 0.15 + 0.8 * value) for hue, gray, value in draws])
@@ -372,15 +351,8 @@ class SyntheticRooms(SceneDataset):
     ) -> None:
         """Serve ``split``, "train" or "val"; rooms are synthetic, so both paths are ignored.
 
-        Args:
-            data_path: ignored.
-            split: "train" or "val".
-            cache_folder: ignored.
-            num_train: rooms of the training split.
-            num_val: rooms of the validation split.
-            spacing_m: mean distance between neighboring points, 0.01 to 0.2; the number of points scales with its
-                inverse square.
-            seed: seed of all rooms.
+        ``spacing_m`` is the mean distance between neighboring points, 0.01 to 0.2; the number of points scales with its
+        inverse square.
         """
         require_split(split, tuple(_SPLITS), "synthetic_rooms")
         low, high = _SPACING_RANGE_M

@@ -1,8 +1,4 @@
-"""Conversion of a scene to network input: augmentation, then voxelization; and collation into a batch.
-
-Shared by both tasks. Each has its own steps and point features: see ``segmentation/task.py`` and
-``instances/input.py``.
-"""
+"""Conversion of a scene to network input: augmentation, then voxelization; and collation into a batch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,29 +19,18 @@ _MAX_INSTANCE = (1 << 24) - 1
 
 
 class SceneView(NamedTuple):
-    """The voxels of a scene in one view; test-time augmentation uses several views.
+    """The voxels of a scene in one view; test-time augmentation uses several views."""
 
-    Attributes:
-        voxels: int32 (M, 3), in voxels from an arbitrary origin, in the order of their first points.
-        features: float32 (M, C), of each voxel's first point or the mean over its points.
-        inverse: int64 (P,), the voxel of each point.
-    """
-
-    voxels: np.ndarray
-    features: np.ndarray
-    inverse: np.ndarray
+    voxels: np.ndarray  # int32 (M, 3), in voxels from an arbitrary origin, in the order of their first points
+    features: np.ndarray  # float32 (M, C), of each voxel's first point or the mean over its points
+    inverse: np.ndarray  # int64 (P,), the voxel of each point
 
 
 class PointSample(NamedTuple):
-    """A scene as network input. PointGroup's samples have these fields and one more.
+    """A scene as network input. PointGroup's samples have these fields and one more."""
 
-    Attributes:
-        scene: P points, as voxelized in the first view.
-        views: voxels of the scene, in one view or several.
-    """
-
-    scene: Scene
-    views: list[SceneView]
+    scene: Scene  # P points, as voxelized in the first view
+    views: list[SceneView]  # voxels of the scene, in one view or several
 
 
 class VoxelizedSample(Protocol):
@@ -64,11 +49,8 @@ class VoxelizedSample(Protocol):
 class SceneSamples(TransformedDataset):
     """A dataset of scenes with all their processing, as read by a loader process.
 
-    Args:
-        dataset: the scenes.
-        steps: applied to a scene in this order before voxelization; see ``augment``.
-        voxel_features: "first": features of a voxel's first point; "mean": the mean over its points.
-        features: input features of a voxel, see ``features``.
+    ``steps`` are applied to a scene in this order before voxelization, see ``augment``. A voxel has the input
+    ``features`` of its first point, or, if ``voxel_features`` is "mean", the mean over its points.
     """
 
     dataset: SceneDataset
@@ -109,11 +91,9 @@ class SceneSamples(TransformedDataset):
         raise NotImplementedError
 
     def view(self, voxels: np.ndarray, features: Callable[[Any], np.ndarray]) -> SceneView:
-        """Return the voxels of P points.
+        """Return the voxels of P points from int32 (P, 3), the voxel of each.
 
-        Args:
-            voxels: int32 (P, 3), the voxel of each point.
-            features: maps point indices, int64 (n,) or a slice, to features float32 (n, C).
+        ``features`` maps point indices, int64 (n,) or a slice, to features float32 (n, C).
         """
         first, inverse = first_occurrences(voxels)  # (M,), (P,)
         if self.voxel_features == "first":  # features of the other points are not needed

@@ -47,8 +47,8 @@ NUM_NYU40 = 40
 def submitted_numbers(class_names: Sequence[str]) -> tuple[np.ndarray, str]:
     """Return the number of each class in prediction files, int64 (classes,), and a description of these numbers.
 
-    The numbers are ScanNet's for its twenty classes, as its benchmark requires, or ScanNet200's for its classes, else
-    the class indices.
+    They are ScanNet's for its twenty classes or ScanNet200's for its classes, as the benchmarks require, else the class
+    indices.
     """
     if tuple(class_names) == CLASS_NAMES:
         return np.array(NYU40_NUMBERS, np.int64), "ScanNet's class numbers"
@@ -69,11 +69,7 @@ def load_scannet200_classes() -> dict[str, int]:
 
 
 def from_nyu40(numbers: np.ndarray) -> np.ndarray:
-    """Return the class of each NYU40 id, int16, -100 for 0 (no annotation) and for classes outside the benchmark.
-
-    Args:
-        numbers: (points,) integers from 0 to 40.
-    """
+    """Return the class of NYU40 ids 0 to 40 (points,), int16, -100 for 0 (no annotation) and outside the benchmark."""
     classes = np.full(NUM_NYU40 + 1, IGNORED, np.int16)
     classes[list(NYU40_NUMBERS)] = np.arange(len(CLASS_NAMES))
     return classes[numbers]

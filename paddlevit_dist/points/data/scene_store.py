@@ -3,17 +3,17 @@
 Reading a scene involves no copying or parsing. A store also has ``classes.txt`` and a list of scene names for each
 split.
 
-Layout, little-endian: header of 128 bytes | xyz float32 (points, 3) | instance int16 (points) |
-semantic int8 or int16 (points) | rgb uint8 (points, 3). A scene without labels has neither instance nor semantic. A
-scene with channels has version 3: after the header it has the length of their names, uint32, the names as UTF-8, each
-with a newline, and zeros up to a multiple of four bytes; after xyz it has each channel, float32 (points, columns). A
-scene whose source has points without finite coordinates has version 4: the same with any number of channels, but after
-the header first the number of these points, uint32, and before xyz their rows in the source, int64.
+Layout, little-endian: header of 128 bytes | xyz float32 (points, 3) | instance int16 (points) | semantic int8 or int16
+(points) | rgb uint8 (points, 3). A scene without labels has neither instance nor semantic. A scene with channels has
+version 3: after the header it has the length of their names, uint32, the names as UTF-8, each with a newline, and zeros
+up to a multiple of four bytes; after xyz it has each channel, float32 (points, columns). A scene whose source has
+points without finite coordinates has version 4: the same with any number of channels, but after the header first the
+number of these points, uint32, and before xyz their rows in the source, int64.
 
 The header has magic, version, bytes of a semantic label (0: no labels), number of points, of labeled points and of
-instances, the highest class, whether the mean of the points is the origin, the bounds of xyz, the offset
-subtracted from the source coordinates, a key of the scene's sources, and the CRC-32 of the data after the header and of
-the header itself.
+instances, the highest class, whether the mean of the points is the origin, the bounds of xyz, the offset subtracted
+from the source coordinates, a key of the scene's sources, and the CRC-32 of the data after the header and of the header
+itself.
 """
 
 import mmap
@@ -53,36 +53,21 @@ _ADVICE = "delete it and prepare the data again: existing scenes are kept"
 
 
 class SceneHeader(NamedTuple):
-    """Header of a scene file.
+    """Header of a scene file."""
 
-    Attributes:
-        label_bytes: bytes of a semantic label, 1 or 2; 0 for a scene without labels.
-        num_points: points in the file.
-        num_labeled: points with a class.
-        num_instances: instances, numbered from 0.
-        highest_class: -1 if there is none.
-        is_centered: the mean of the points is at the origin, within 1 % of the extent or 5 cm.
-        low, high: bounding box of xyz, meters.
-        offset: ``Scene.offset``.
-        key: 32 bytes that identify the scene's sources.
-        checksum: CRC-32 of the arrays, and of the names of channels.
-        channels: names of ``Scene.channels``.
-        num_skipped: rows of the source without a point.
-    """
-
-    label_bytes: int
+    label_bytes: int  # bytes of a semantic label, 1 or 2; 0 for a scene without labels
     num_points: int
-    num_labeled: int
-    num_instances: int
-    highest_class: int
-    is_centered: bool
-    low: tuple[float, float, float]
+    num_labeled: int  # points with a class
+    num_instances: int  # instances, numbered from 0
+    highest_class: int  # -1 if there is none
+    is_centered: bool  # the mean of the points is at the origin, within 1 % of the extent or 5 cm
+    low: tuple[float, float, float]  # low, high: bounding box of xyz, meters
     high: tuple[float, float, float]
-    offset: tuple[float, float, float]
-    key: bytes
-    checksum: int
-    channels: tuple[str, ...] = ()
-    num_skipped: int = 0
+    offset: tuple[float, float, float]  # ``Scene.offset``
+    key: bytes  # 32 bytes that identify the scene's sources
+    checksum: int  # CRC-32 of the arrays, and of the names of channels
+    channels: tuple[str, ...] = ()  # names of ``Scene.channels``
+    num_skipped: int = 0  # rows of the source without a point
 
     @property
     def file_bytes(self) -> int:
@@ -119,17 +104,10 @@ class SceneHeader(NamedTuple):
 
 
 def write_scene(path: Path, scene: Scene, labeled: bool = True, key: bytes = NO_KEY) -> SceneHeader:
-    """Write a scene atomically.
+    """Write a scene atomically, ``labeled`` or not, with 32 bytes for ``SceneHeader.key``.
 
-    Args:
-        path: file to write.
-        scene: the scene.
-        labeled: False omits the labels.
-        key: 32 bytes for ``SceneHeader.key``.
-
-    Raises:
-        UserError: the scene is empty, has points or channels that are not finite, labels beyond int16, or the disk is
-            full.
+    UserError if the scene is empty, has points or channels that are not finite, labels beyond int16, or the disk is
+    full.
     """
     _check(path, scene)
     header = build_header(scene, labeled, key)
@@ -173,11 +151,7 @@ def build_header(scene: Scene, labeled: bool, key: bytes = NO_KEY) -> SceneHeade
 
 
 def read_header(path: str | Path) -> SceneHeader:
-    """Return the header of a scene file, after checking the file's length; the arrays are not read.
-
-    Raises:
-        UserError: the file is missing, truncated, damaged, or of another version.
-    """
+    """Return a scene file's header, checking its length only; UserError if missing, damaged, or of another version."""
     try:
         with open_regular(path, "rb") as stream:
             start = stream.read(_START_BYTES)
@@ -189,13 +163,8 @@ def read_header(path: str | Path) -> SceneHeader:
 def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
     """Return a scene whose arrays are read-only views of the file; one-byte semantic labels are copied.
 
-    Args:
-        path: the scene's file.
-        name: name of the scene.
-        verify: compare the checksum, 1 ms for a million bytes.
-
-    Raises:
-        UserError: the file is missing, truncated, damaged, or of another version.
+    ``verify`` compares the checksum, 1 ms for a million bytes. UserError if the file is missing, truncated, damaged, or
+    of another version.
     """
     content: mmap.mmap | bytes
     try:
@@ -383,11 +352,7 @@ def store_is_centered(root: str | Path) -> bool:
 
 
 def read_lines(path: str | Path) -> list[str] | None:
-    """Return the stripped, non-empty lines of a text file; None if there is no such file.
-
-    Raises:
-        UserError: the file exists but cannot be read.
-    """
+    """Return a text file's stripped, non-empty lines, None if there is no such file; UserError if it cannot be read."""
     try:
         with open_regular(path, encoding="utf-8", errors="surrogateescape") as stream:
             return [line.strip() for line in stream if line.strip()]

@@ -50,24 +50,15 @@ class SceneDataset(Dataset):
 
 
 class PreparedScenes(SceneDataset):
-    """Any prepared store, with its own class names.
-
-    A loader process receives the folder and the name of an index file; it maps each scene on read.
-    """
+    """Any prepared store, with its own class names. A loader process maps each scene on read."""
 
     dataset_name = "scenes"
     root: str
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
-        """Open the list of ``split``; the index of its names is stored in ``cache_folder``.
+        """Open the list of ``split`` of a store; the index of its names is stored in ``cache_folder``.
 
-        Args:
-            data_path: folder of the store.
-            split: name of the split.
-            cache_folder: folder for the index.
-
-        Raises:
-            UserError: the folder is not a store, the split or a scene is missing, or a scene has too many classes.
+        UserError if the folder is not a store, the split or a scene is missing, or a scene has too many classes.
         """
         self.root = self._folder(data_path)
         self.split = split
@@ -98,11 +89,7 @@ class PreparedScenes(SceneDataset):
         return len(self._index)
 
     def read(self, index: int) -> Scene:
-        """Return scene ``index``; its arrays are read-only views of the file.
-
-        Raises:
-            UserError: the file is missing or damaged; its checksum is verified once per process.
-        """
+        """Return scene ``index``, read-only views of its file, checked once per process; UserError if it is damaged."""
         if self._verified is None:
             self._verified = bytearray(len(self))
         name = self._index.path(index)

@@ -6,13 +6,17 @@ Source: C. Choy et al., "4D Spatio-Temporal ConvNets: Minkowski Convolutional Ne
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
 from .scene import IGNORED
+
+if TYPE_CHECKING:
+    import paddle
+    from numpy.typing import DTypeLike
 
 _KEY_BITS = 62  # of an int64, leaving a spare bit for sums
 _LIMITS = np.iinfo(np.int32)
@@ -30,11 +34,11 @@ def sparse_quantize(
 ) -> Any:
     """Keep the first point of each voxel; voxels are in order of first occurrence.
 
-    A voxel is ``floor(coordinates / quantization_size)``, also for negative coordinates. Features are the
-    first point's, not a mean. The label of a voxel is the one shared by all its points, or ``ignore_label`` if they
-    differ; a point labeled ``ignore_label`` conflicts with one that has a class. MinkowskiEngine 0.5.4 intends the
-    same, but writes the ``ignore_label`` of conflicting voxel ``v`` to voxel ``inverse[v]``, which is a different one
-    once an earlier point has shared a voxel; that bug is not reproduced.
+    A voxel is ``floor(coordinates / quantization_size)``, also for negative coordinates. Features are the first
+    point's, not a mean. The label of a voxel is the one shared by all its points, or ``ignore_label`` if they differ; a
+    point labeled ``ignore_label`` conflicts with one that has a class. MinkowskiEngine 0.5.4 intends the same, but
+    writes the ``ignore_label`` of conflicting voxel ``v`` to voxel ``inverse[v]``, which is a different one once an
+    earlier point has shared a voxel; that bug is not reproduced.
 
     Args:
         coordinates: (N, D) of any real dtype, D at least 1; in voxels if ``quantization_size`` is not given.
@@ -78,7 +82,7 @@ def sparse_collate(
     coords: Sequence[np.ndarray],
     feats: Sequence[np.ndarray] | None = None,
     labels: Sequence[np.ndarray] | None = None,
-    dtype: Any = np.int32,
+    dtype: "DTypeLike | paddle.dtype" = np.int32,
 ) -> np.ndarray | tuple[np.ndarray, ...]:
     """Collate scenes into one batch, with the scene number prepended to each voxel's coordinates.
 
@@ -130,14 +134,10 @@ def _concatenate(parts: Sequence[Any]) -> Any:
 
 
 def discretize(coordinates: np.ndarray, size: None | float | Sequence[float] | np.ndarray = None) -> np.ndarray:
-    """Return ``floor(coordinates / size)`` as int32 (N, D), divided in the precision of ``coordinates``.
+    """Return ``floor(coordinates / size)``, (N, D), as int32, divided in the precision of ``coordinates``.
 
-    Args:
-        coordinates: (N, D) of any real dtype.
-        size: edge of a voxel, a scalar or one per dimension; None: 1.
-
-    Raises:
-        UserError: a size that is not positive, coordinates that are not finite or outside int32 as voxels.
+    ``size`` is the edge of a voxel, a scalar or one per dimension; None: 1. UserError for a size that is not positive,
+    or coordinates that are not finite or outside int32 as voxels.
     """
     if size is not None:
         sizes = _check_size(size, coordinates.shape[1])
@@ -152,14 +152,7 @@ def discretize(coordinates: np.ndarray, size: None | float | Sequence[float] | n
 
 
 def first_occurrences(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the first occurrence of each unique integer row, and the unique row that each row equals.
-
-    Args:
-        rows: (N, D) int32.
-
-    Returns:
-        index int64 (M,), increasing; inverse int64 (N,) with ``rows[index][inverse] == rows``.
-    """
+    """Return the first of each unique row of int32 (N, D), int64 (M,), ascending, and each row's unique one (N,)."""
     number = len(rows)
     if not number:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -224,8 +217,8 @@ def _add_to_voxels(features, inverse, sums, counts):
 def _pack(rows: np.ndarray) -> np.ndarray:
     """Compute keys int64 (N,), different for different rows: numbers of the cells of the rows' bounding box.
 
-    A box with too many cells for an int64 is compacted: each value is replaced by its rank among the values that occur.
-    There are at most as many of them as rows.
+    In a box with too many cells for an int64, each value is replaced by its rank among the values that occur, at most
+    as many as rows.
     """
     columns = np.ascontiguousarray(rows.T, np.int64)  # (D, N): far faster along contiguous memory
     columns -= columns.min(axis=1)[:, None]
@@ -247,7 +240,7 @@ def _ranks(values: np.ndarray) -> tuple[np.ndarray, int]:
     return ranks.astype(np.int64, copy=False), len(unique_values)
 
 
-def _check_shapes(coordinates: np.ndarray, features: Any, labels: Any) -> None:
+def _check_shapes(coordinates: np.ndarray, features: np.ndarray | None, labels: np.ndarray | None) -> None:
     if np.ndim(coordinates) != 2 or coordinates.shape[1] < 1:
         raise ValueError(f"coordinates have shape {np.shape(coordinates)}, expected (points, dimensions)")
     if features is not None and (np.ndim(features) != 2 or len(features) != len(coordinates)):
@@ -259,7 +252,7 @@ def _check_shapes(coordinates: np.ndarray, features: Any, labels: Any) -> None:
             raise ValueError(f"labels are {np.asarray(labels).dtype}, expected integers")
 
 
-def _check_size(size: Any, dimensions: int) -> np.ndarray:
+def _check_size(size: float | Sequence[float] | np.ndarray, dimensions: int) -> np.ndarray:
     sizes = np.asarray(size, np.float64)
     if sizes.ndim and sizes.shape != (dimensions,):
         raise ValueError(f"quantization_size has shape {sizes.shape}, expected one number or {dimensions}")

@@ -18,13 +18,10 @@ _MIN_SHAPE = 128  # voxels along an axis
 
 
 def instance_fields(samples: Sequence[InstanceSample]) -> dict[str, np.ndarray]:
-    """Return the fields that losses and grouping need for a batch of N >= 1 points.
+    """Return the fields that losses and grouping need for N >= 1 points, in addition to ``collate_samples``.
 
-    They complement the fields of ``data.samples.collate_samples``.
-
-    Returns:
-        ``xyz`` float32 (N, 3), meters; ``instance_labels`` int32 (N,), instance from 0 over all scenes, or -100; and
-        ``instance_centers`` float32 (N, 3), mean of the point's instance, all -100 if it has none.
+    They are ``xyz`` float32 (N, 3), meters; ``instance_labels`` int32 (N,), instance from 0 over all scenes, or -100;
+    and ``instance_centers`` float32 (N, 3), mean of the point's instance, all -100 if it has none.
     """
     return {
         "xyz": np.concatenate([sample.scene.xyz for sample in samples]),
@@ -47,25 +44,16 @@ def _shift_instances(samples: Sequence[InstanceSample]) -> np.ndarray:
 
 
 class VoxelMaps(NamedTuple):
-    """Voxelization of points.
+    """Voxelization of points."""
 
-    Attributes:
-        voxel_locs: (M, 1 + D) in the dtype of the points' coordinates, in the order of their first points.
-        p2v_map: int32 (N,), the voxel of each point.
-        v2p_map: int32 (M, 1 + most points of a voxel): number of points, their indices in ascending order, then zeros.
-    """
-
-    voxel_locs: np.ndarray
-    p2v_map: np.ndarray
+    voxel_locs: np.ndarray  # (M, 1 + D) in the dtype of the points' coordinates, in the order of their first points
+    p2v_map: np.ndarray  # int32 (N,), the voxel of each point
+    # int32 (M, 1 + most points of a voxel): number of points, their indices in ascending order, then zeros
     v2p_map: np.ndarray
 
 
 def voxelize(locs: np.ndarray) -> VoxelMaps:
-    """Return the voxels of points and the maps in both directions.
-
-    Args:
-        locs: integers (N, 1 + D) within int32, the number of the scene in column 0.
-    """
+    """Return the voxels of integers (N, 1 + D) within int32, scene number in column 0, and the maps both ways."""
     first, inverse = first_occurrences(locs.astype(np.int32))
     max_points = int(np.bincount(inverse).max(initial=0))  # in a voxel
     members = np.zeros((len(first), 1 + max_points), np.int32)
@@ -82,13 +70,7 @@ def _fill_members(p2v_map, table):
 
 
 def pool_to_voxels(features: paddle.Tensor, p2v_map: paddle.Tensor, num_voxels: int) -> paddle.Tensor:
-    """Return the differentiable mean of the features of each voxel's points, (M, C).
-
-    Args:
-        features: floating (N, C).
-        p2v_map: int32 or int64 (N,); every voxel occurs.
-        num_voxels: M.
-    """
+    """Return the differentiable mean (M, C) of (N, C) over each voxel's points, int (N,); every voxel occurs."""
     channels = features.shape[1]
     if not features.shape[0]:
         return features  # (0, C); kernels may not accept empty input
@@ -111,8 +93,7 @@ def collate_scenes(samples: Sequence[InstanceSample]) -> dict[str, Any]:
         ``feats`` float32 (N, 3), colors in the configured range;
         ``labels`` int64 (N,), class or -100;
         ``instance_labels`` int64 (N,), instance from 0 to I - 1 over all scenes, or -100;
-        ``instance_info`` float32 (N, 9), mean, minimum and maximum (x, y, z each, meters) of the point's instance, all
-        -100 if it has none;
+        ``instance_info`` float32 (N, 9), mean, minimum and maximum (x, y, z each, meters) of the instance, else -100;
         ``instance_pointnum`` int32 (I,), points of each instance;
         ``id`` list of B names;
         ``offsets`` int32 (B + 1,), first point of each scene;

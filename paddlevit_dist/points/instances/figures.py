@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
 from ..data.images import CELL_PX, draw_classes, fit_in_cell
 from ..data.scene import Scene
@@ -23,7 +24,9 @@ class InstanceFigures(SceneFigures):
 
     task: InstanceSegmentation
 
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(
+        self, samples: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
+    ) -> list[Figure]:
         """Return average precision by class, semantic tables, and a few scenes."""
         if not records:
             return []
@@ -54,7 +57,6 @@ class InstanceDrawing(SceneDrawing):
         ]
 
     def _image(self, xyz: np.ndarray, instance: np.ndarray, semantic: np.ndarray) -> tuple[np.ndarray, str]:
-        """Return image and caption of a scene."""
         views = [draw_instances(xyz, instance, CELL_PX), draw_classes(xyz, semantic, self.task.class_names, CELL_PX)]
         caption = f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
         return np.concatenate([fit_in_cell(view) for view in views], axis=1), caption

@@ -17,17 +17,11 @@ _MAX_KEY = 1 << 62  # of cell numbers, int64
 
 
 class PointClusters(NamedTuple):
-    """Clusters of points.
+    """Clusters of points."""
 
-    Attributes:
-        cluster_numbers: int32 (S,), cluster number of each member, ascending.
-        points: int32 (S,), number of the point, ascending within a cluster.
-        offsets: int32 (clusters + 1,), first member of each cluster in ``points``.
-    """
-
-    cluster_numbers: np.ndarray
-    points: np.ndarray
-    offsets: np.ndarray
+    cluster_numbers: np.ndarray  # int32 (S,), cluster number of each member, ascending
+    points: np.ndarray  # int32 (S,), number of the point, ascending within a cluster
+    offsets: np.ndarray  # int32 (clusters + 1,), first member of each cluster in ``points``
 
     @property
     def number(self) -> int:
@@ -56,15 +50,9 @@ def cluster_points(
     center of a large object, the original's search misses points of the object or splits it, depending on the order of
     the points; here the object remains one cluster.
 
-    Args:
-        xyz: float32 (N, 3), meters. Points that are not finite or more than 1 km from the origin are in no cluster.
-        classes: integers (N,), from 0.
-        scenes: integers (N,), from 0.
-        radius_m: radius of the ball around each point.
-        min_points: minimum points of a cluster.
-
-    Raises:
-        UserError: the radius is so small that its cells cannot be numbered.
+    ``xyz`` is float32 (N, 3), meters; points that are not finite or more than 1 km from the origin are in no cluster.
+    ``classes`` and ``scenes`` are integers (N,), from 0. UserError if the radius is so small that its cells cannot be
+    numbered.
     """
     xyz = np.ascontiguousarray(xyz, np.float32)
     valid = np.flatnonzero((np.abs(xyz) < _MAX_DISTANCE_M).all(axis=1))
@@ -84,10 +72,7 @@ def cluster_points(
 
 
 def _cell_keys(xyz: np.ndarray, groups: np.ndarray, radius_m: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each point's cell, consecutive along z, and the offsets to rows of neighboring cells.
-
-    The rows contain all points within the radius.
-    """
+    """Return each point's cell, consecutive along z, and offsets to the rows of cells with all points in the radius."""
     # The diagonal of a cell is shorter than the radius by more than float32 rounding.
     edge = 0.999 * radius_m / math.sqrt(3)
     axes = [np.floor(values.astype(np.float64) / edge).astype(np.int64) for values in xyz.T]
@@ -165,10 +150,7 @@ def _connect(cells, starts, xyz, steps, squared):
 
 
 def _large_components(component: np.ndarray, numbers: np.ndarray, min_points: int) -> PointClusters:
-    """Return the components of at least ``min_points`` points.
-
-    ``component`` (n,) is the component of each point of ``numbers`` (n,), which are ascending.
-    """
+    """Return the components (n,) of the ascending point numbers (n,) that have at least ``min_points`` points."""
     _, first, inverse, sizes = np.unique(component, return_index=True, return_inverse=True, return_counts=True)
     inverse = inverse.reshape(-1)
     is_large = sizes >= min_points
@@ -185,12 +167,8 @@ def _large_components(component: np.ndarray, numbers: np.ndarray, min_points: in
 def proposal_ious(clusters: PointClusters, instances: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Compute the intersection over union of each cluster with each true instance, float32 (clusters, instances).
 
-    The formula is the original's: ``shared / (points + instance points - shared + 1e-5)``.
-
-    Args:
-        clusters: the predicted clusters.
-        instances: integers (N,), true instance of each point; outside 0 .. I - 1 means none.
-        sizes: integers (I,), points of each instance.
+    The formula is the original's: ``shared / (points + instance points - shared + 1e-5)``. ``instances`` (N,) is the
+    true instance of each point, none if outside 0 .. I - 1; ``sizes`` (I,) are their points.
     """
     number = len(sizes)
     member_instances = np.asarray(instances, np.int64)[clusters.points]

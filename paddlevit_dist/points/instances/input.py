@@ -5,7 +5,7 @@ evaluation also rotates and mirrors scenes at random; ours leaves them unchanged
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from ..data.augment import (
 )
 from ..data.features import point_features
 from ..data.samples import SceneSamples, SceneView
-from ..data.scene import IGNORED, Scene
+from ..data.scene import IGNORED, Scene, VoxelizedScene
 from .settings import InstancePointSection
 
 _SHRINK_VOXELS = 32  # of the crop, on each try
@@ -36,34 +36,9 @@ _FLIP_PROBABILITY = 0.5  # of mirroring x
 _ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, in voxels of the reference scale
 
 
-class VoxelizedScene(NamedTuple):
-    """A scene with voxel coordinates in addition to its positions: only the former are distorted and moved.
-
-    Attributes:
-        xyz: float64 (n, 3), in voxels: modified by the steps after ``VoxelPlacement``.
-        positions: float32 (n, 3), meters.
-        rgb: float32 (n, 3), in the requested range.
-        semantic, instance, name, offset, channels: as in ``Scene``; ``instance`` in int32.
-    """
-
-    xyz: np.ndarray
-    positions: np.ndarray
-    rgb: np.ndarray
-    semantic: np.ndarray
-    instance: np.ndarray
-    name: str
-    offset: tuple[float, float, float]
-    channels: Mapping[str, np.ndarray]
-
-
 @dataclass(frozen=True)
 class VoxelPlacement:
-    """Scale a ``Scene`` to voxels and its colors to their range, resulting in a ``VoxelizedScene``.
-
-    Args:
-        scale: voxels per meter.
-        color_range: network input for colors of 0 and 255.
-    """
+    """Scale a ``Scene`` by voxels per meter, and colors 0 to 255 to ``color_range``, giving a ``VoxelizedScene``."""
 
     scale: float
     color_range: tuple[float, float]
@@ -112,19 +87,11 @@ def crop(
     """Shift the scene at random relative to a box until at most ``max_points`` points are inside.
 
     Each try draws three numbers, then shrinks the box, initially ``full_scale`` voxels wide, by 32 voxels in x and y. A
-    scene with few enough points is not cropped, at any size.
+    scene with few enough points is not cropped, at any size. A box without points, a case that the original does not
+    handle, ends the search: ``max_points`` points of the previous try are selected at random.
 
-    A box without points, a case that the original does not handle, ends the search: ``max_points`` points of the
-    previous try are selected at random.
-
-    Args:
-        xyz: float (n, 3), voxels, none negative.
-        max_points: maximum points of the result.
-        full_scale: initial width of the box in voxels.
-        generator: source of the shifts.
-
-    Returns:
-        The shifted points (n, 3), non-negative where kept, and a mask of the points to keep, bool (n,).
+    ``xyz`` is float (n, 3), voxels, none negative. Returns the shifted points (n, 3), non-negative where kept, and a
+    mask of the points to keep, bool (n,).
     """
     shifted, keep = xyz, np.ones(len(xyz), bool)
     extent = np.array([np.ptp(values) if len(values) else 0.0 for values in xyz.T])
@@ -146,15 +113,9 @@ def crop(
 
 
 def build_steps(points: InstancePointSection, scale: float, is_training: bool, unit_m: float = 1.0) -> tuple[Step, ...]:
-    """Return the steps configured under POINTS, in the order of the published program.
+    """Return the steps configured under POINTS, in the order of the published program; evaluation is deterministic.
 
-    Evaluation has no randomness and does not crop.
-
-    Args:
-        points: the POINTS keys.
-        scale: voxels per meter.
-        is_training: include augmentation.
-        unit_m: meters per unit of the scenes' coordinates.
+    ``scale`` is voxels per meter, ``unit_m`` meters per unit of the scenes' coordinates. Evaluation does not crop.
     """
     keys, (low, high) = points.INSTANCES, points.COLOR_RANGE
     rotation = RandomRotation(2, 2.0 * math.pi if keys.ROTATION else 0.0, both_directions=False)
@@ -178,18 +139,13 @@ def build_steps(points: InstancePointSection, scale: float, is_training: bool, u
 
 
 class InstanceSample(NamedTuple):
-    """A scene of n points as network input.
+    """A scene of n points as network input."""
 
-    Attributes:
-        scene: positions in meters, mapped but not distorted; colors float32, in the requested range; instances int32,
-            contiguous from 0, or -100.
-        views: voxels of the scene, starting at 0; a single view.
-        table: statistics of the instances.
-    """
-
+    # positions in meters, mapped but not distorted; colors float32, in the requested range; instances int32, contiguous
+    # from 0, or -100
     scene: Scene
-    views: list[SceneView]
-    table: "InstanceTable"
+    views: list[SceneView]  # voxels of the scene, starting at 0; a single view
+    table: "InstanceTable"  # statistics of the instances
 
     @property
     def voxels(self) -> np.ndarray:
@@ -199,11 +155,7 @@ class InstanceSample(NamedTuple):
 
 @dataclass(frozen=True)
 class InstanceSamples(SceneSamples):
-    """Scenes as PointGroup's input: each point has the features, and its position after them.
-
-    Args:
-        notices: lines for the log.
-    """
+    """Scenes as PointGroup's input: each point has the features, and its position after them."""
 
     notices: Sequence[str] = ()
 
@@ -220,37 +172,22 @@ class InstanceSamples(SceneSamples):
 
 
 class InstanceTable(NamedTuple):
-    """Statistics of a scene's instances.
+    """Statistics of a scene's instances."""
 
-    Attributes:
-        rows: float32 (instances, 9): mean, minimum and maximum (x, y, z each, meters) of each instance's points.
-        sizes: int32 (instances,), points of each.
-    """
-
+    # float32 (instances, 9): mean, minimum and maximum (x, y, z each, meters) of each instance's points
     rows: np.ndarray
-    sizes: np.ndarray
+    sizes: np.ndarray  # int32 (instances,), points of each
 
     def gather_for_points(self, instance: np.ndarray, columns: int = 9) -> np.ndarray:
-        """Return the first columns for the instance that each point belongs to, all -100 if it belongs to none.
-
-        Args:
-            instance: integers (n,), as passed to ``compute_instance_table``.
-            columns: number of columns.
-
-        Returns:
-            float32 (n, columns).
-        """
+        """Return the first columns, float32 (n, columns), of the instance (n,) of each point, -100 if it has none."""
         last = np.full((1, columns), IGNORED, np.float32)  # selected by index -1
         return np.concatenate([self.rows[:, :columns], last])[np.maximum(instance, -1)]
 
 
 def remove_gaps(instance: np.ndarray) -> np.ndarray:
-    """Renumber instances contiguously from 0, after some have lost all their points.
+    """Renumber instances (n,), -100 for none, contiguously from 0, after some have lost all their points.
 
     Like the original, this moves the largest number into the lowest gap until there are no gaps.
-
-    Args:
-        instance: integers (n,), -100 for none.
     """
     present = set(np.unique(instance[instance >= 0]).tolist())
     moves = {}
@@ -270,13 +207,9 @@ def remove_gaps(instance: np.ndarray) -> np.ndarray:
 
 
 def compute_instance_table(xyz: np.ndarray, instance: np.ndarray) -> InstanceTable:
-    """Compute mean, minimum, maximum and number of points of each instance; numbers must be contiguous.
+    """Compute statistics of instances (n,), contiguous from 0 or -100, of points (n, 3).
 
     A scene without instances has no sizes. (The original reports -99 instances then.)
-
-    Args:
-        xyz: float (n, 3).
-        instance: integers (n,), from 0 or -100.
     """
     number = int(instance.max(initial=-1)) + 1
     rows, sizes = np.zeros((number, 9)), np.zeros(number, np.int64)
@@ -288,7 +221,6 @@ def compute_instance_table(xyz: np.ndarray, instance: np.ndarray) -> InstanceTab
 
 @compiled
 def _accumulate_instances(xyz, instance, rows, sizes):
-    """Accumulate sums, minima and maxima into the rows."""
     for n in range(len(xyz)):
         if instance[n] >= 0:
             row = rows[instance[n]]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import paddle
 
 from ...distributed import all_gather
 from ...intervals import nanmean, weighted_sums
@@ -21,37 +22,22 @@ _MEAN_POSITIONS = [position for position in range(len(IOU_THRESHOLDS)) if positi
 
 
 class InstancePrediction(NamedTuple):
-    """One predicted instance.
+    """One predicted instance."""
 
-    Attributes:
-        class_number: from 0; predictions outside the evaluated classes are ignored.
-        confidence: higher is more confident.
-        points: int64 (n,), unique indices of its points within the scene.
-    """
-
-    class_number: int
-    confidence: float
-    points: np.ndarray
+    class_number: int  # from 0; predictions outside the evaluated classes are ignored
+    confidence: float  # higher is more confident
+    points: np.ndarray  # int64 (n,), unique indices of its points within the scene
 
 
 class InstanceMatchTable(NamedTuple):
-    """Contribution of one or more scenes to average precision.
+    """Contribution of one or more scenes to average precision."""
 
-    Attributes:
-        class_numbers: int16 (M,), class of each decision, a true or false positive.
-        thresholds: int8 (M,), index into ``IOU_THRESHOLDS``.
-        scores: float64 (M,), confidence.
-        is_right: bool (M,), true for a true positive.
-        missed: int64 (classes, thresholds), true instances that were not found.
-        num_true: int64 (classes,), sufficiently large true instances.
-    """
-
-    class_numbers: np.ndarray
-    thresholds: np.ndarray
-    scores: np.ndarray
-    is_right: np.ndarray
-    missed: np.ndarray
-    num_true: np.ndarray
+    class_numbers: np.ndarray  # int16 (M,), class of each decision, a true or false positive
+    thresholds: np.ndarray  # int8 (M,), index into ``IOU_THRESHOLDS``
+    scores: np.ndarray  # float64 (M,), confidence
+    is_right: np.ndarray  # bool (M,), true for a true positive
+    missed: np.ndarray  # int64 (classes, thresholds), true instances that were not found
+    num_true: np.ndarray  # int64 (classes,), sufficiently large true instances
 
     @classmethod
     def empty(cls, num_classes: int) -> "InstanceMatchTable":
@@ -75,18 +61,15 @@ class InstanceMatchTable(NamedTuple):
 def match_scene(
     true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[InstancePrediction], num_classes: int
 ) -> InstanceMatchTable:
-    """Match the predictions of one scene with its true instances.
+    """Match the predictions of one scene with its true instances. Predictions are processed in the given order.
 
-    Predictions are processed in the given order. If several overlap a true instance sufficiently, the first one finds
-    it and the others are false positives (the instance keeps the highest of their scores, the false positive gets the
-    lower one). A prediction without sufficient overlap is also a false positive, unless the fraction of its points on
-    void or on true instances of its class that are too small exceeds the threshold.
+    If several overlap a true instance sufficiently, the first one finds it and the others are false positives (the
+    instance keeps the highest of their scores, the false positive gets the lower one). A prediction without sufficient
+    overlap is also a false positive, unless the fraction of its points on void or on true instances of its class that
+    are too small exceeds the threshold.
 
-    Args:
-        true_class: integers (N,), evaluated class of each point; anything outside 0 .. num_classes - 1 is void.
-        true_instance: integers (N,); points of the same class and number form one instance.
-        predictions: predicted instances.
-        num_classes: number of evaluated classes.
+    ``true_class`` (N,) is the evaluated class of each point; anything outside 0 .. num_classes - 1 is void. Points of
+    the same class and number in ``true_instance`` (N,) form one instance.
     """
     truth = _InstanceGroundTruth(true_class, true_instance, num_classes)
     table = InstanceMatchTable.empty(num_classes)
@@ -111,17 +94,11 @@ def match_scene(
 
 
 class _CandidateMatch(NamedTuple):
-    """A prediction compared with the true instances of its class.
-
-    Attributes:
-        confidence: confidence of the prediction.
-        iou: float64 (instances of the class,).
-        ignored: fraction of its points on void or on instances of its class that are too small.
-    """
+    """A prediction compared with the true instances of its class."""
 
     confidence: float
-    iou: np.ndarray
-    ignored: float
+    iou: np.ndarray  # float64 (instances of the class,)
+    ignored: float  # fraction of its points on void or on instances of its class that are too small
 
 
 class _InstanceGroundTruth:
@@ -194,10 +171,7 @@ def average_precisions(table: InstanceMatchTable) -> np.ndarray:
 
 
 def ap(precisions: np.ndarray) -> np.ndarray:
-    """Return the mean of each class over the thresholds 0.5 to 0.9, (..., classes).
-
-    ``precisions`` (..., classes, thresholds) are those that ``average_precisions`` returns.
-    """
+    """Return the mean of ``average_precisions`` (..., classes, thresholds) over 0.5 to 0.9, (..., classes)."""
     return precisions[..., _MEAN_POSITIONS].mean(axis=-1)
 
 
@@ -245,9 +219,7 @@ class InstanceRecord(NamedTuple):
 class InstanceMetrics(PerSampleMetrics):
     """Match tables of scenes, gathered from all ranks by ``compute``, and the counts of the semantic metrics.
 
-    Args:
-        class_names: one per semantic class.
-        instance_classes: classes that have instances, in any order; all others are void for matching.
+    Classes that are not in ``instance_classes`` are void for matching.
     """
 
     num_arrays = 3  #: number of arrays that ``per_sample`` of this class returns; a derived class may append others
@@ -263,20 +235,23 @@ class InstanceMetrics(PerSampleMetrics):
     def update_instances(
         self, true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[InstancePrediction]
     ) -> None:
-        """Add one scene.
+        """Add one scene: true class, integers (N,), any other number for none, and instance (N,), negative for none.
 
-        Args:
-            true_class: integers (N,), semantic class of each point, any other number if it has none.
-            true_instance: integers (N,), negative for none. All points of an instance are assigned the class of its
-                first point, as in the ground truth that PointGroup writes.
-            predictions: predicted instances with semantic classes.
+        All points of an instance are assigned the class of its first point, as in the ground truth that PointGroup
+        writes. Predictions have semantic classes.
         """
         position = {number: index for index, number in enumerate(self.instance_classes)}
         instance_class = _map_instance_classes(np.asarray(true_class), np.asarray(true_instance), position)  # (N,)
         renumbered = [p._replace(class_number=position.get(p.class_number, -1)) for p in predictions]
         self.tables.append(match_scene(instance_class, true_instance, renumbered, len(self.instance_classes)))
 
-    def update_semantic(self, predictions: Any, labels: Any, loss: Any, offsets: Any = None) -> None:
+    def update_semantic(
+        self,
+        predictions: paddle.Tensor,
+        labels: paddle.Tensor,
+        loss: paddle.Tensor | None,
+        offsets: paddle.Tensor | None = None,
+    ) -> None:
         """Add points, see ``SemanticMetrics.update``."""
         self.semantic.update(predictions, labels, loss, offsets)
         self.state = self.semantic.state
@@ -376,9 +351,7 @@ def _map_instance_classes(true_class: np.ndarray, true_instance: np.ndarray, pos
 def resample_precisions(tables: Sequence[Any], weights: np.ndarray) -> np.ndarray:
     """Compute ``average_precisions`` of the scenes of each bootstrap draw, float64 (draws, classes, thresholds).
 
-    Args:
-        tables: an ``InstanceMatchTable`` for each scene; at least one.
-        weights: float64 (draws, scenes), how often each scene is drawn.
+    ``weights`` (draws, scenes) is how often each scene, of at least one, is drawn.
     """
     classes, thresholds = tables[0].missed.shape
     class_numbers, threshold_indices, scores, is_right = (
@@ -403,10 +376,7 @@ def resample_precisions(tables: Sequence[Any], weights: np.ndarray) -> np.ndarra
 
 @compiled(needs_numba=False, error_model="numpy")
 def _areas(weights, scenes, is_right, is_last, bounds, missed, areas):
-    """Compute the area under each precision-recall curve, by trapezoids that start at precision 1 and recall 0.
-
-    This is the benchmark's sum in a different order.
-    """
+    """Compute areas under precision-recall curves by trapezoids from precision 1, recall 0: the benchmark's sum."""
     for draw in range(len(weights)):
         for curve in range(len(bounds) - 1):
             num_true = missed[draw, curve]

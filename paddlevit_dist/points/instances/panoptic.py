@@ -23,34 +23,18 @@ _MEANS = ("PQ", "SQ", "RQ", "PQ dagger")  # of all classes: a run needs them to 
 
 
 class _Segments(NamedTuple):
-    """The segments of a scene.
-
-    Attributes:
-        segment_ids: int64 (points,), index of the segment of each point, -1 for none.
-        classes: int64 (segments,).
-        sizes: int64 (segments,), in points.
-    """
-
-    segment_ids: np.ndarray
-    classes: np.ndarray
-    sizes: np.ndarray
+    segment_ids: np.ndarray  # int64 (points,), index of the segment of each point, -1 for none
+    classes: np.ndarray  # int64 (segments,)
+    sizes: np.ndarray  # int64 (segments,), in points
 
 
 def combine_segments(
     classes: np.ndarray, predictions: Sequence[InstancePrediction], is_thing: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Combine classes of points and overlapping instances to a segment for each point.
+    """Combine classes of points and overlapping instances to class and instance of each point, int64, -100 for none.
 
-    Instances take the points that no better one has, best first; one with less than half of its points left is dropped.
-    Points in no instance keep their class if it is stuff, and else have none.
-
-    Args:
-        classes: integers (points,), predicted class of each point.
-        predictions: predicted instances; instances of stuff are skipped.
-        is_thing: bool (classes,).
-
-    Returns:
-        Class and instance of each point, int64 (points,), -100 for none.
+    Instances take the points that no better one has, best first; one with less than half of its points left is dropped,
+    and instances of stuff are skipped. Points in no instance keep their class if it is stuff, and else have none.
     """
     combined = np.where(is_thing[classes], IGNORED, classes).astype(np.int64)
     instances = np.full(len(classes), IGNORED, np.int64)
@@ -73,15 +57,8 @@ def count_segments(
     """Match the segments of one scene with an IoU above 0.5, as semantic-kitti-api does.
 
     Points of a class are one segment for each instance; those without an instance, and all of stuff, are one together.
-    Points without a true class do not count. A segment without a match is an error if it has enough points.
-
-    Args:
-        true_class: integers (points,), negative for none.
-        true_instance: integers (points,), negative for none.
-        classes: integers (points,), negative for none.
-        instances: integers (points,), negative for none.
-        is_thing: bool (classes,), classes with instances.
-        min_points: points that a segment without a match needs to be an error.
+    Points without a true class do not count. A segment without a match is an error if it has at least ``min_points``
+    points. Classes and instances are integers (points,), negative for none, ``is_thing`` bool (classes,).
 
     Returns:
         Counts int64 (6, classes): matched segments, false ones, missed ones; correct points, points of the class,
@@ -126,14 +103,8 @@ def _find_segments(classes: np.ndarray, instances: np.ndarray, is_thing: np.ndar
 class PanopticMetrics(PerSampleMetrics):
     """Counts of matched, false and missed segments of scenes.
 
-    It keeps no ``state``: ``compute`` gathers the tables of scenes from all ranks.
-
-    Means are over the classes that have a segment, or for PQ dagger a point; semantic-kitti-api counts others as 0.
-
-    Args:
-        class_names: one per class.
-        thing_classes: numbers of the classes with instances.
-        min_points: see ``count_segments``.
+    It keeps no ``state``: ``compute`` gathers the tables of scenes from all ranks. Means are over the classes that have
+    a segment, or for PQ dagger a point; semantic-kitti-api counts others as 0.
     """
 
     lists = ("_counts", "_ious")
@@ -158,9 +129,6 @@ class PanopticMetrics(PerSampleMetrics):
 
         Means over all classes are 0 if there is no segment at all. Every rank must call this. Sums of IoU are rounded
         once, so that the order of scenes does not matter.
-
-        Args:
-            state: ignored.
         """
         gathered = all_gather(self.per_sample())  # counts and IoU of each rank's scenes
         counts = np.concatenate([rank_counts for rank_counts, _ in gathered]).sum(axis=0)
@@ -188,13 +156,7 @@ class PanopticMetrics(PerSampleMetrics):
 
 
 class InstanceAndPanopticMetrics(InstanceMetrics):
-    """``InstanceMetrics`` and ``PanopticMetrics`` of the same scenes.
-
-    Args:
-        class_names: one per semantic class.
-        instance_classes: classes that have instances.
-        min_points: see ``count_segments``.
-    """
+    """``InstanceMetrics`` and ``PanopticMetrics`` of the same scenes."""
 
     def __init__(self, class_names: list[str], instance_classes: Sequence[int], min_points: int) -> None:
         super().__init__(class_names, instance_classes)

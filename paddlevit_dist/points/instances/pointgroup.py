@@ -5,12 +5,13 @@ Source: L. Jiang et al., "PointGroup: Dual-Set Point Grouping for 3D Instance Se
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
+from paddle.autograd import PyLayerContext
 
 from ...checkpoint.weights import from_torch_names
 from ...distributed import build_zero
@@ -57,12 +58,7 @@ class PreNormResidualBlock(nn.Layer):
 
 
 class UBlock(nn.Layer):
-    """One level of the U-Net, containing all deeper ones.
-
-    Args:
-        widths: channels of this level and of those below it.
-        repeats: residual blocks on the way down, and the same number on the way up.
-    """
+    """One level of the U-Net, with ``repeats`` residual blocks each way, containing all deeper ones of ``widths``."""
 
     def __init__(self, widths: Sequence[int], repeats: int = 2):
         super().__init__()
@@ -98,44 +94,27 @@ _DUMMY_POINTS = 50
 
 
 class GroupingInput(NamedTuple):
-    """Positions of a batch's points, and parameters of grouping.
+    """Positions of a batch's points, and parameters of grouping."""
 
-    Attributes:
-        xyz: float32 (P, 3), meters.
-        scenes: integers (P,), scene of each point.
-        is_thing: bool (classes,), whether a class has instances.
-        radius_m: points of a class closer than this are grouped together.
-        min_points: minimum points of a cluster.
-        grid: side in voxels of the cube in which a cluster is scored.
-        scale: maximum voxels per meter in that cube.
-        shares: float (3,) from 0 to 1, placement of small clusters in their cubes.
-    """
-
-    xyz: np.ndarray
-    scenes: np.ndarray
-    is_thing: np.ndarray
-    radius_m: float
-    min_points: int
-    grid: int
-    scale: float
-    shares: np.ndarray
+    xyz: np.ndarray  # float32 (P, 3), meters
+    scenes: np.ndarray  # integers (P,), scene of each point
+    is_thing: np.ndarray  # bool (classes,), whether a class has instances
+    radius_m: float  # points of a class closer than this are grouped together
+    min_points: int  # minimum points of a cluster
+    grid: int  # side in voxels of the cube in which a cluster is scored
+    scale: float  # maximum voxels per meter in that cube
+    shares: np.ndarray  # float (3,) from 0 to 1, placement of small clusters in their cubes
 
 
 class PointGroupOutput(NamedTuple):
-    """Network output for P points.
+    """Network output for P points."""
 
-    Attributes:
-        semantic_scores: float32 (P, classes), logits.
-        offsets: float32 (P, 3), meters to the center of the point's instance.
-        clusters: clusters from the original positions, then clusters from the shifted ones; their points are indices
-            into the P. None if grouping was off.
-        scores: (clusters,), logits; None without clusters. In training it is then a single 0 that depends on the score
-            branch: it contributes zero gradients to the loss, and lets a rank take part in the others' backward pass.
-    """
-
-    semantic_scores: paddle.Tensor
-    offsets: paddle.Tensor
+    semantic_scores: paddle.Tensor  # float32 (P, classes), logits
+    offsets: paddle.Tensor  # float32 (P, 3), meters to the center of the point's instance
+    # of the original positions, then of the shifted ones; their points are indices into the P; None: grouping was off
     clusters: PointClusters | None = None
+    # (clusters,), logits; None without clusters. In training it is then a single 0 that depends on the score branch: it
+    # contributes zero gradients to the loss, and lets a rank take part in the others' backward pass.
     scores: paddle.Tensor | None = None
 
 
@@ -143,15 +122,11 @@ class PointGroup(SparseNetwork):
     """A seven-level U-Net with semantic scores, offsets to instance centers, and a score branch for clusters.
 
     The score branch is a two-level U-Net over the voxels of each cluster. All is computed in ``forward``, as
-    data-parallel training requires.
+    data-parallel training requires. The original's strided convolution drops voxels at the upper border of a grid of
+    odd size; this one keeps them.
 
-    The original's strided convolution drops voxels at the upper border of a grid of odd size; this one keeps them.
-
-    Args:
-        num_classes: semantic classes.
-        in_channels: channels of the voxel features; 6 for color and position.
-        width: channels of the first level, ``m`` in the paper's code; level i has i times this number.
-        repeats: residual blocks of a level in each direction.
+    ``in_channels`` is 6 for color and position. Level i has i times ``width`` channels (``m`` in the paper's code) and
+    ``repeats`` residual blocks in each direction.
     """
 
     classifier_layers = ("linear",)
@@ -184,9 +159,7 @@ class PointGroup(SparseNetwork):
     ) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
         """Return features (P, width), semantic scores (P, num_classes) and offsets (P, 3) in the unit of the positions.
 
-        Args:
-            x: voxels.
-            inverse: int (P,), the voxel row of each point; None if points are voxels.
+        ``inverse`` is the voxel row of each point, int (P,); None if points are voxels.
         """
         voxels = self.forward_features(x)
         features = voxels.features if inverse is None else voxels.slice(inverse)  # (P, width)
@@ -200,11 +173,9 @@ class PointGroup(SparseNetwork):
     ) -> PointGroupOutput:
         """Return classes and offsets of the points and, with ``grouping``, scored clusters.
 
-        Args:
-            x: voxels (M, in_channels).
-            inverse: integers (P,), the voxel of each point; None if points are voxels.
-            grouping: called after all work up to the clusters has been launched on the device, so that arrays copied
-                from the device do not cause a wait.
+        ``x`` has the voxels (M, in_channels), ``inverse`` int (P,) the voxel of each point; None if points are voxels.
+        ``grouping`` is called after all work up to the clusters has been launched on the device, so that arrays copied
+        from the device do not cause a wait.
         """
         features, semantic_scores, offsets = self.predict_points(x, inverse)
         if grouping is None:
@@ -216,11 +187,7 @@ class PointGroup(SparseNetwork):
         return PointGroupOutput(semantic_scores, offsets, clusters, scores)
 
     def score_features(self, clusters: SparseTensor) -> paddle.Tensor:
-        """Return features (N, width) of the clusters' voxels, to be max-pooled over each cluster for scoring.
-
-        Args:
-            clusters: features (N, width), the cluster's number in column 0 of the coordinates.
-        """
+        """Return features (N, width) of clusters' voxels, with the cluster's number in column 0, to be max-pooled."""
         return self.score_outputlayer(self.score_unet(clusters)).features
 
     def _score_parameters(self) -> tuple[paddle.Tensor, ...]:
@@ -234,13 +201,9 @@ class PointGroup(SparseNetwork):
         grouping: GroupingInput,
         heads: tuple[paddle.Tensor, ...],
     ) -> paddle.Tensor | None:
-        """Return a logit for each cluster, (clusters,); None without clusters in evaluation.
+        """Return a logit for each cluster, (clusters,), from features (P, width); None without clusters in evaluation.
 
-        Args:
-            features: features (P, width) of the points.
-            clusters: the clusters.
-            grouping: positions and parameters.
-            heads: outputs whose backward pass must wait for that of the scores.
+        The backward pass of ``heads`` waits for that of the scores.
         """
         if clusters.number:
             return self._compute_scores(features, clusters, grouping, heads)
@@ -303,12 +266,12 @@ class _OrderFunction(paddle.autograd.PyLayer):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: paddle.Tensor, *others: paddle.Tensor) -> paddle.Tensor:
+    def forward(ctx: PyLayerContext, x: paddle.Tensor, *others: paddle.Tensor) -> paddle.Tensor:
         ctx.save_for_backward(x, *others)
         return x.clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> Any:
+    def backward(ctx: PyLayerContext, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         x, *others = ctx.saved_tensor()
         zeros = [None if tensor.stop_gradient else paddle.zeros(tensor.shape, dtype=tensor.dtype) for tensor in others]
         return (None if x.stop_gradient else gradient, *zeros)
@@ -325,13 +288,8 @@ def offset_losses(
 
     Both are summed over the points that belong to an instance. The direction of an offset shorter than a millimeter is
     scaled by its length. The original always divides by the length, so that a single point with all-zero features can
-    send a gradient of 1e8 through the network.
-
-    Args:
-        offsets: float32 (P, 3), meters, predicted.
-        xyz: float32 (P, 3), meters.
-        centers: float32 (P, 3), meters, mean of the point's instance.
-        instances: integers (P,), negative for points without one.
+    send a gradient of 1e8 through the network. Offsets, points and centers are float32 (P, 3), meters; ``instances``
+    (P,) is negative for none.
     """
     valid = (instances >= 0).astype("float32")  # (P,)
     truth = centers - xyz

@@ -15,15 +15,10 @@ _MARGIN = 0.001  # in voxels, between a cluster and the border of its grid
 
 
 class ClusterVoxels(NamedTuple):
-    """The voxels of clusters, each cluster in a separate grid.
+    """The voxels of clusters, each cluster in a separate grid."""
 
-    Attributes:
-        coordinates: int32 (M, 4), cluster number (ascending) and position in its grid.
-        voxel_rows: int32 (S,), the voxel of each member of the clusters.
-    """
-
-    coordinates: np.ndarray
-    voxel_rows: np.ndarray
+    coordinates: np.ndarray  # int32 (M, 4), cluster number (ascending) and position in its grid
+    voxel_rows: np.ndarray  # int32 (S,), the voxel of each member of the clusters
 
 
 def voxelize_clusters(
@@ -31,13 +26,8 @@ def voxelize_clusters(
 ) -> ClusterVoxels:
     """Fit each cluster into a cube of ``full_scale`` voxels, as large as possible, at most ``scale`` voxels per meter.
 
-    Args:
-        clusters: the clusters.
-        xyz: float (N, 3), meters, of all points.
-        full_scale: edge of the cube in voxels.
-        scale: maximum voxels per meter.
-        shares: float (3,) from 0 to 1, fraction of the free space in its cube that precedes a cluster; shared by all
-            clusters. Random in training, one half otherwise.
+    ``xyz`` (N, 3) are all points, meters. ``shares`` (3,), from 0 to 1, is the fraction of the free space in its cube
+    that precedes a cluster, the same for all: random in training, one half otherwise.
     """
     if not clusters.number:
         return ClusterVoxels(np.zeros((0, 4), np.int32), np.zeros(0, np.int32))
@@ -57,14 +47,9 @@ def voxelize_clusters(
 
 
 def score_targets(ious: np.ndarray, background_iou: float, foreground_iou: float) -> np.ndarray:
-    """Compute target scores of clusters, float32 (clusters,), from their IoU with the best true instance.
+    """Compute target scores of clusters, float32 (clusters,), from their IoU (clusters, instances) with the best one.
 
-    The target is 0 below ``background_iou``, 1 above ``foreground_iou``, and linear in between.
-
-    Args:
-        ious: float (clusters, instances); without instances all targets are 0.
-        background_iou: IoU up to which the target is 0.
-        foreground_iou: IoU from which the target is 1.
+    The target is 0 up to ``background_iou`` or without instances, 1 from ``foreground_iou`` on, and linear in between.
     """
     best = ious.max(axis=1, initial=0.0)
     share = (best - background_iou) / (foreground_iou - background_iou)
@@ -76,16 +61,9 @@ def select_predictions(
 ) -> list[InstancePrediction]:
     """Select the clusters to predict as instances, best first.
 
-    Clusters with a score above ``threshold`` and more than ``min_points`` points are selected unless a selected one
-    with a better score overlaps them with an IoU above ``nms_iou``, regardless of class.
-
-    Args:
-        clusters: the clusters.
-        scores: float (clusters,), from 0 to 1.
-        classes: integers (N,), predicted class of every point; a cluster has the class of its first point.
-        threshold: minimum score.
-        min_points: minimum points.
-        nms_iou: maximum IoU of two predictions.
+    Clusters with a score, from 0 to 1, above ``threshold`` and more than ``min_points`` points are selected unless a
+    selected one with a better score overlaps them with an IoU above ``nms_iou``, regardless of class. A cluster has the
+    class of its first point in ``classes`` (N,).
     """
     sizes = np.diff(clusters.offsets)
     shared = _shared_points(clusters)

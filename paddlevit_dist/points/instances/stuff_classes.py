@@ -15,15 +15,10 @@ _BY_CLASS_NAMES = {
 
 
 def find_instance_classes(class_names: Sequence[str], stuff: Sequence[str] | None) -> list[int]:
-    """Return the numbers of the classes that have instances.
+    """Return the numbers of the classes that have instances, given POINTS.INSTANCES.STUFF_CLASSES.
 
-    Args:
-        class_names: names of all classes.
-        stuff: value of POINTS.INSTANCES.STUFF_CLASSES. None: nuScenes's and SemanticKITTI's own for their classes, else
-            walls and floors.
-
-    Raises:
-        UserError: a name is not a class, or there are no walls and floors.
+    None means nuScenes's and SemanticKITTI's own for their classes, else walls and floors. UserError if a name is not a
+    class, or there are no walls and floors.
     """
     chosen = _BY_CLASS_NAMES.get(tuple(class_names), STUFF_CLASSES) if stuff is None else stuff
     unknown = [name for name in chosen if name not in class_names]

@@ -14,6 +14,7 @@ from ...losses import cross_entropies
 from ...metrics.counts import count_confusion
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
+from ...tasks.dataset import TransformedDataset
 from ...tasks.model_factory import create_model
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
@@ -79,7 +80,6 @@ class InstanceSegmentation(SceneTask):
 
     @property
     def _instance_classes(self) -> list[int]:
-        """Classes that have instances."""
         return find_instance_classes(self.class_names, self.keys.STUFF_CLASSES)
 
     def collate(self, samples: Sequence[InstanceSample]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class InstanceSegmentation(SceneTask):
         compile_loop()
         return model
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
         scale = {} if samples is not None else {"POINTS.INSTANCES.SCORE_SCALE": self.keys.SCORE_SCALE}
         return {**super().signature(samples), **scale}
@@ -235,11 +235,6 @@ class HostPoints:
     """Positions and labels of a batch's points on the host, as clustering needs them.
 
     They are copied on first use, or from ``start_copy`` on, while the device continues with its work.
-
-    Attributes:
-        xyz: float32 (P, 3), meters.
-        instances: int32 (P,), instance from 0 over all scenes, or -100.
-        scenes: int64 (P,), scene of each point.
     """
 
     _arrays: Any = None

@@ -107,20 +107,13 @@ class InstanceWriter(SceneWriter):
 
 
 class ColoredInstances(NamedTuple):
-    """True and predicted instances of P points in colors.
+    """True and predicted instances of P points in colors."""
 
-    Attributes:
-        truth, predicted: int64 (P,), from 0, negative for none; the best prediction if several overlap.
-        true_palette: uint8 (true instances, 3).
-        palette: uint8 (predictions, 3), the color of the true instance that a prediction overlaps most.
-        colors: uint8 (P, 3) of the truth and of the predictions.
-    """
-
-    truth: np.ndarray
+    truth: np.ndarray  # truth, predicted: int64 (P,), from 0, negative for none; the best prediction if several overlap
     predicted: np.ndarray
-    true_palette: np.ndarray
-    palette: np.ndarray
-    colors: tuple[np.ndarray, np.ndarray]
+    true_palette: np.ndarray  # uint8 (true instances, 3)
+    palette: np.ndarray  # uint8 (predictions, 3), the color of the true instance that a prediction overlaps most
+    colors: tuple[np.ndarray, np.ndarray]  # uint8 (P, 3) of the truth and of the predictions
 
 
 def get_point_instances(predictions: list[InstancePrediction], num_points: int) -> np.ndarray:
@@ -167,12 +160,7 @@ def _find_most_overlapped(truth: np.ndarray, points: np.ndarray, default: int) -
 
 
 def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[str]) -> FigureTable:
-    """Return a table of the average precision of each class that has instances.
-
-    Args:
-        tables: match tables of all scenes.
-        class_names: names of the classes with instances, in the order of the tables' classes.
-    """
+    """Return a table of the average precision of each class that has instances, from the match tables of all scenes."""
     match_table = InstanceMatchTable.concat(tables)
     precisions = average_precisions(match_table)  # (classes, thresholds)
     kinds = [kind(precisions) for kind in (ap, ap50, ap25)]

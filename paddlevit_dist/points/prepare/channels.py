@@ -53,19 +53,11 @@ def _find_channels(columns: Iterable[str], excluded: Sequence[str | None]) -> di
 def select_channels(
     path: str, columns: Mapping[str, np.ndarray], requested: Sequence[str] | None, excluded: Sequence[str | None] = ()
 ) -> dict[str, np.ndarray]:
-    """Return the channels of a scene.
+    """Return the channels of a scene, see ``Scene.channels``, from its columns, (points,) each.
 
-    Args:
-        path: its file, for messages.
-        columns: columns of its file, by name, (points,) each.
-        requested: names of channels; ("all",): all channels; ("none",): no channels; None: ``USUAL``, if available.
-        excluded: columns with another meaning, such as the class.
-
-    Returns:
-        Arrays by name, see ``Scene.channels``.
-
-    Raises:
-        UserError: the file does not have a requested channel; the message lists the available ones.
+    ``requested`` are names of channels; ("all",): all channels; ("none",): no channels; None: ``USUAL``, if available.
+    ``excluded`` are columns with another meaning, such as the class. UserError if the file does not have a requested
+    channel; the message lists the available ones.
     """
     available = _find_channels(columns, excluded)
     if requested is None or tuple(requested) == (ALL,):

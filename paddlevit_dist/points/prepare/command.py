@@ -4,12 +4,15 @@ import os
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...commands.parser import CommandParser, at_least, path
 from ...runtime import signals
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
+
+if TYPE_CHECKING:
+    from .store import StoreSummary
 
 _MOST_REMARKS = 5
 
@@ -198,7 +201,7 @@ def _shorten(remarks: list[str]) -> list[str]:
     return remarks if left <= 0 else [*remarks[:_MOST_REMARKS], f"{left} more lines of this kind"]
 
 
-def _describe(summary: Any) -> str:
+def _describe(summary: "StoreSummary") -> str:
     scenes = ", ".join(f"{number:,} {split}" for split, number in summary.scenes.items())
     existing = f" ({summary.kept:,} were prepared before)" if summary.kept else ""
     return f"prepared {scenes} scenes{existing} of {summary.points:,} points ({summary.num_bytes / 1e6:,.1f} MB)"

@@ -18,27 +18,17 @@ _MAX_EXTENT_M, _STRAY_SHARE = 1000.0, 0.01  # points beyond are stray if fewer t
 
 
 class StoredPoints(NamedTuple):
-    """Points in the coordinates of a store.
+    """Points in the coordinates of a store."""
 
-    Attributes:
-        xyz: float32 (points, 3), meters.
-        offset: the vector that was subtracted.
-    """
-
-    xyz: np.ndarray
-    offset: tuple[float, float, float]
+    xyz: np.ndarray  # float32 (points, 3), meters
+    offset: tuple[float, float, float]  # the vector that was subtracted
 
 
 def center(path: str, xyz: np.ndarray) -> StoredPoints:
-    """Center points on their mean, computed and subtracted in float64.
+    """Center points (points >= 1, 3) on their mean, computed and subtracted in float64.
 
-    Args:
-        path: the scene's file, for messages.
-        xyz: float (points, 3), at least one point.
-
-    Raises:
-        UserError: the centered points are so far apart that float32 would lose a millimeter. The limit is 1,000 times
-            as high if their heights indicate that the unit is millimeters.
+    UserError if the centered points are so far apart that float32 would lose a millimeter. The limit is 1,000 times as
+    high if their heights indicate that the unit is millimeters.
     """
     first = xyz[0].astype(np.float64)
     centered = _subtract_mean(path, xyz - first)  # near the origin, sums and means lose no precision
@@ -50,9 +40,8 @@ def center_like_pointgroup(path: str, xyz: np.ndarray) -> StoredPoints:
     """Center points on their mean, in the precision of the file, summed sequentially like PointGroup's preparation.
 
     The mean of float32 coordinates is up to a millimeter off, and so are the positions that PointGroup's networks were
-    trained on.
-
-    Source: the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658, prepare_data_inst.py.
+    trained on. Source: the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658,
+    prepare_data_inst.py.
     """
     return _subtract_mean(path, np.ascontiguousarray(xyz))
 

@@ -72,11 +72,7 @@ class PthReader(SceneReader):
 
 
 def load_arrays(path: str) -> list[np.ndarray]:
-    """Load the tuple of numpy arrays in a file written by ``torch.save``.
-
-    Raises:
-        UserError: the file is unreadable, damaged, or not a tuple of numpy arrays; nothing is executed.
-    """
+    """Load a tuple of numpy arrays that ``torch.save`` wrote, executing nothing; UserError if it is anything else."""
     read_content(path, 0)  # rejects pipes
     with open_torch_file(path) as value:
         if isinstance(value, (tuple, list)) and all(isinstance(item, np.ndarray) for item in value):
@@ -161,17 +157,11 @@ _MAX_FOLDERS = 2_000  # that are searched to detect the format
 
 
 class SceneFormat(NamedTuple):
-    """A format of scenes.
+    """A format of scenes."""
 
-    Attributes:
-        meaning: a short description.
-        reader: the class that reads it.
-        options: names of the ``SceneChoices`` that apply to it.
-    """
-
-    meaning: str
+    meaning: str  # a short description
     reader: type[SceneReader]
-    options: tuple[str, ...]
+    options: tuple[str, ...]  # names of the ``SceneChoices`` that apply to it
 
 
 _TABLE_OPTIONS = ("class_names", "label", "instance", "ignore_label", "gray", "channels")
@@ -197,15 +187,7 @@ _DEFAULT_READERS = {kind: scene_format.reader(kind=kind) for kind, scene_format 
 
 
 def get_reader(kind: str, choices: SceneChoices) -> SceneReader:
-    """Return the reader of a format.
-
-    Args:
-        kind: key of ``FORMATS``.
-        choices: the user's choices.
-
-    Raises:
-        UserError: a choice does not apply to the format.
-    """
+    """Return the reader of a format, a key of ``FORMATS``; UserError if a choice does not apply to it."""
     for name, default in vars(SceneChoices()).items():
         if getattr(choices, name) != default and name not in FORMATS[kind].options:
             option = {"class_names": "classes", "gray": "missing_colors"}.get(name, name)
@@ -223,11 +205,7 @@ def identify_file(path: str) -> tuple[str, str] | None:
 
 
 def detect_format(root: str) -> str:
-    """Detect the format of the scenes below a folder, by the names of folders and files.
-
-    Raises:
-        UserError: there is no known format, or several.
-    """
+    """Detect the format of scenes by names of folders and files below a folder; UserError if none or several fit."""
     if is_nuscenes(root):  # instead of walking through its millions of files
         return NuScenesReader.kind
     examples_by_format: dict[str, str] = {}

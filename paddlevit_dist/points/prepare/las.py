@@ -23,12 +23,10 @@ PREDICTED_INSTANCE = "predicted_instance"
 
 
 def read_las(path: str) -> dict[str, np.ndarray]:
-    """Read the fields of all points, (points,) each.
+    """Read the fields of all points, (points,) each: x, y and z float64, colors uint8, others unchanged.
 
-    x, y and z are float64, colors uint8 (16 bits divided by 257 if a value exceeds 255), other fields unchanged.
-
-    Raises:
-        UserError: laspy is not installed, or the file cannot be read.
+    Colors of 16 bits are divided by 257 if a value exceeds 255. UserError if laspy is not installed, or the file cannot
+    be read.
     """
     with _open(path) as reader:
         names = [dimension for dimension in reader.header.point_format.dimension_names if dimension not in _COORDINATES]
@@ -53,19 +51,12 @@ def read_las(path: str) -> dict[str, np.ndarray]:
 
 
 def write_classified(source: str, target: Path, classes: np.ndarray, instances: np.ndarray | None = None) -> None:
-    """Write a copy of a LAS or LAZ file with the classes of its points.
+    """Write a copy of a LAS or LAZ file with the classes of its points, integers from 0.
 
     They are written to ``classification`` if the file's format can hold them (numbers to 31 before LAS 1.4's formats,
-    to 255 in those), else to an extra field ``prediction``.
-
-    Args:
-        source: the LAS or LAZ file.
-        target: appears when it is complete; compressed if its name ends in .laz.
-        classes: integers (points,), from 0.
-        instances: integers (points,) for the extra field ``predicted_instance``, -1 for none.
-
-    Raises:
-        UserError: the file already has one of the extra fields, with a type that cannot hold the values.
+    to 255 in those), else to an extra field ``prediction``. Instances, -1 for none, are written to
+    ``predicted_instance``. ``target`` appears when it is complete, compressed if its name ends in .laz. UserError if
+    the file already has one of the extra fields, with a type that cannot hold the values.
     """
     laspy = _import_laspy(source)
     with _open(source) as reader:
@@ -127,13 +118,9 @@ def _open(path: str) -> Iterator[Any]:
 def _check_header(path: str) -> None:
     """Check that a file is large enough for the records and chunks that its header announces.
 
-    laspy would read missing records for hours, and the decompressor of compressed files ends the process if the table
-    of chunks does not fit into memory. The position of that table is stored at the beginning of the points, or at the
-    end of the file.
-
-    Raises:
-        UserError: the file is too small.
-        struct.error: the file is truncated.
+    For missing records, laspy would read for hours, and the decompressor of compressed files ends the process if the
+    table of chunks does not fit into memory. The position of that table is stored at the beginning of the points, or at
+    the end of the file. UserError if the file is too small, struct.error if it is truncated.
     """
     with open(path, "rb") as stream:
         header, size = stream.read(247), os.fstat(stream.fileno()).st_size

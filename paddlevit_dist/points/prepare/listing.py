@@ -32,40 +32,24 @@ class RawScene(NamedTuple):
 
 @dataclass(frozen=True)
 class SceneChoices:
-    """A user's choices about scenes; the defaults mean no choice.
+    """A user's choices about scenes; the defaults mean no choice."""
 
-    Attributes:
-        class_names: None: one class for each number up to the largest label, named by number, unless the format has
-            class names.
-        label, instance: column or array names; None: the first known one; "none": no such column.
-        ignore_label: a label that means no class, in addition to all negative ones.
-        gray: use gray if there are no colors.
-        channels: see ``channels.select_channels``.
-        columns: names of the columns of files that do not name them.
-        val_area: for S3DIS, the validation area.
-        two_hundred: for ScanNet, use the classes of ScanNet200.
-        coordinates: CENTERED or AS_GIVEN, for formats whose scenes are usually centered.
-    """
-
+    # None: one class for each number up to the largest label, named by number, unless the format has class names
     class_names: tuple[str, ...] | None = None
+    # label, instance: column or array names; None: the first known one; "none": no such column
     label: str | None = None
     instance: str | None = None
-    ignore_label: int = IGNORED
-    gray: bool = False
-    channels: tuple[str, ...] | None = None
-    columns: tuple[str, ...] | None = None
-    val_area: int = 5
-    two_hundred: bool = False
-    coordinates: str = CENTERED
+    ignore_label: int = IGNORED  # a label that means no class, in addition to all negative ones
+    gray: bool = False  # use gray if there are no colors
+    channels: tuple[str, ...] | None = None  # see ``channels.select_channels``
+    columns: tuple[str, ...] | None = None  # names of the columns of files that do not name them
+    val_area: int = 5  # for S3DIS, the validation area
+    two_hundred: bool = False  # for ScanNet, use the classes of ScanNet200
+    coordinates: str = CENTERED  # CENTERED or AS_GIVEN, for formats whose scenes are usually centered
 
 
 class SceneReader:
-    """Reads raw scenes of one kind; sent to worker processes.
-
-    Args:
-        choices: the user's choices.
-        kind: key of ``FORMATS``, for classes that read several.
-    """
+    """Reads raw scenes of one kind; sent to worker processes. ``kind`` is a key of ``FORMATS``."""
 
     kind: str
     #: of its files' names, in lower case
@@ -107,8 +91,7 @@ class SceneReader:
     def find(self, root: str) -> dict[str, str]:
         """Return the path of each scene below ``root``, by name; lists and hidden files are skipped.
 
-        Raises:
-            UserError: there is no scene, or two have the same name.
+        UserError if there is no scene, or two have the same name.
         """
         paths: dict[str, str] = {}
         self.other_files = []
@@ -131,39 +114,20 @@ class SceneReader:
         return paths
 
     def splits(self, root: str, paths: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
-        """Return the names of each split: from lists or folders, else every fifth scene is held out.
+        """Return the names of each split: from the user's lists or from folders, else every fifth scene is held out.
 
-        Args:
-            root: the folder of all scenes.
-            paths: path of each scene, from ``find``.
-            lists: the user's files by split.
-
-        Raises:
-            UserError: a list is wrong.
+        ``paths`` is from ``find``. UserError if a list is wrong.
         """
         return split_scenes(root, paths, lists) or hold_out(paths, self.remarks)
 
     def files(self, path: str, labeled: bool) -> tuple[str, ...]:
-        """Return all files of the scene at ``path``, which is the first of them.
-
-        Args:
-            path: path of the scene, from ``find``.
-            labeled: include the files of labels.
-
-        Raises:
-            UserError: a file is missing.
-        """
+        """Return the files of a scene, ``path`` first, with or without labels; UserError if one is missing."""
         return (path,)
 
     def sources(self, root: str, lists: dict[str, str | None]) -> dict[str, list[RawScene]]:
         """Return the scenes of each split that is not empty.
 
-        Args:
-            root: the folder of all scenes.
-            lists: the user's files by split.
-
-        Raises:
-            UserError: scenes, lists or files are missing or wrong, or no scene is in a split.
+        UserError if scenes, lists or files are missing or wrong, or no scene is in a split.
         """
         paths = self.find(root)
         splits = {split: names for split, names in self.splits(root, paths, lists).items() if names}
@@ -182,11 +146,7 @@ class SceneReader:
         }
 
     def read(self, source: RawScene) -> Scene:
-        """Read a scene, with labels if ``source`` has them.
-
-        Raises:
-            UserError: the scene cannot be read.
-        """
+        """Read a scene, with labels if ``source`` has them; UserError if it cannot be read."""
         raise NotImplementedError
 
     def place_points(self, path: str, xyz: np.ndarray) -> StoredPoints:
@@ -201,17 +161,10 @@ class SceneReader:
         instance: np.ndarray | None = None,
         excluded: Sequence[str | None] = (),
     ) -> Scene:
-        """Build a scene from the columns of its points.
+        """Build a scene from the columns x, y, z, colors and channels of its points, (points,) each.
 
-        Args:
-            source: the scene's name and files.
-            columns: x, y, z, colors and channels, (points,) each.
-            semantic: class numbers (points,), negative for none; None: unknown.
-            instance: object numbers (points,), negative for none; None: unknown.
-            excluded: columns that are not channels.
-
-        Raises:
-            UserError: a column is missing, or values are out of range.
+        Class and object numbers are negative for none; None: unknown. ``excluded`` columns are not channels. UserError
+        if a column is missing, or values are out of range.
         """
         path, choices = source.files[0], self.choices
         columns, skipped = drop_nonfinite(columns)
@@ -243,17 +196,9 @@ def split_scenes(
 ) -> dict[str, list[str]] | None:
     """Return the names of each split, or None if there are no lists and no folders of splits.
 
-    The user's lists come first, then lists in ``root``, then the folders ``train``, ``val`` and ``test`` that contain
-    the scenes.
-
-    Args:
-        root: the folder of all scenes.
-        paths: path of each scene.
-        lists: the user's files by split.
-        list_name: name of a list in ``root``, with ``{}`` for the split.
-
-    Raises:
-        UserError: a list cannot be read, or names a scene that does not exist.
+    The user's lists come first, then lists in ``root``, called ``list_name`` with ``{}`` for the split, then the
+    folders ``train``, ``val`` and ``test`` that contain the scenes. UserError if a list cannot be read, or names a
+    scene that does not exist.
     """
     files = {subset: file for subset, file in lists.items() if file}
     if not files:
@@ -274,14 +219,8 @@ def split_scenes(
 def hold_out(paths: dict[str, str], remarks: list[str]) -> dict[str, list[str]]:
     """Select every fifth scene for validation, the others for training; at least one of each.
 
-    Scans of the same place are in the same split, if their names identify the place.
-
-    Args:
-        paths: path of each scene.
-        remarks: a line is appended if scans are grouped by place.
-
-    Raises:
-        UserError: there is only one scene.
+    Scans of the same place are in the same split, if their names identify the place; a remark is then appended.
+    UserError if there is only one scene.
     """
     names = sorted(paths)
     if len(names) < 2:
@@ -326,13 +265,8 @@ def drop_nonfinite(columns: Mapping[str, np.ndarray]) -> tuple[Mapping[str, np.n
 def read_points(path: str, columns: Mapping[str, np.ndarray], gray: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Return xyz (points, 3), in the float type of the file, and uint8 rgb (points, 3) from the columns of a file.
 
-    Args:
-        path: the file, for messages.
-        columns: (points,) each, by name.
-        gray: use mid-gray if there are no colors.
-
-    Raises:
-        UserError: coordinates or colors are missing, or there are no points.
+    ``gray`` uses mid-gray if there are no colors. UserError if coordinates or colors are missing, or there are no
+    points.
     """
     missing = [name for name in "xyz" if name not in columns]
     if missing:
@@ -373,8 +307,7 @@ def _read_colors(path: str, columns: Mapping[str, np.ndarray], points: int, gray
 def parse_labels(path: str, kind: str, values: np.ndarray) -> np.ndarray:
     """Convert labels to int64, with -100 for all negative ones and NaN, which CloudCompare writes for unlabeled points.
 
-    Raises:
-        UserError: a label is not an integer.
+    UserError if a label is not an integer.
     """
     if values.dtype.kind == "f":
         values = np.where(np.isnan(values), values.dtype.type(IGNORED), values)
@@ -387,11 +320,7 @@ def parse_labels(path: str, kind: str, values: np.ndarray) -> np.ndarray:
 
 
 def check_classes(path: str, labels: np.ndarray, num_classes: int | None) -> np.ndarray:
-    """Return ``labels`` as int16, each -100 or a class.
-
-    Raises:
-        UserError: a label is out of range.
-    """
+    """Return ``labels`` as int16, each -100 or a class; UserError if one is out of range."""
     limit = np.iinfo(np.int16).max + 1 if num_classes is None else num_classes
     wrong = labels >= limit
     if wrong.any():
@@ -406,19 +335,10 @@ def check_classes(path: str, labels: np.ndarray, num_classes: int | None) -> np.
 def separate_classes(
     path: str, instances: np.ndarray, labels: np.ndarray, remarks: list[str], warn_only: bool = False
 ) -> np.ndarray:
-    """Renumber instances by class and number if several classes share a number.
+    """Renumber instances, int64 (points,), negative for none, by class and number if several classes share a number.
 
-    Some files restart instance numbers in each class. Points of such a number that have no class get no instance.
-
-    Args:
-        path: the file, for remarks.
-        instances: int64 (points,), negative for none.
-        labels: int (points,), ``IGNORED`` for no class.
-        remarks: a line is appended if there are such numbers.
-        warn_only: the line says that each of them is one instance.
-
-    Returns:
-        int64 (points,), negative for none.
+    Some files restart instance numbers in each class. Points of such a number without a class, ``IGNORED``, get no
+    instance. A line is then appended to ``remarks``; with ``warn_only`` it says that each of them is one instance.
     """
     is_valid = (instances >= 0) & (labels != IGNORED)
     pairs = np.unique(np.stack([instances[is_valid], labels[is_valid].astype(np.int64)]), axis=1)

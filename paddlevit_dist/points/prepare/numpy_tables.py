@@ -16,16 +16,11 @@ _COLUMN_NAMES |= {"normal": "nx ny nz", "normals": "nx ny nz"}
 
 
 def read_arrays(path: str) -> dict[str, np.ndarray] | np.ndarray:
-    """Read a table from an .npy file, or the arrays of an .npz file.
+    """Read a table (columns by name, or (points, columns) without names) from an .npy file, or the arrays of an .npz.
 
     An .npy file may have named columns (a structured array). In an .npz file, arrays of three columns are points,
-    colors and normals by their names (coord, color, normal, ...).
-
-    Returns:
-        Columns by name, (points,) each, or an array (points, columns) without names.
-
-    Raises:
-        UserError: the file cannot be read, or has other content; nothing in it is executed.
+    colors and normals by their names (coord, color, normal, ...). Nothing is executed. UserError if the file cannot be
+    read, or has other content.
     """
     arrays = _load(path)
     if isinstance(arrays, np.ndarray) and not arrays.dtype.names:
@@ -43,11 +38,7 @@ def read_arrays(path: str) -> dict[str, np.ndarray] | np.ndarray:
 
 
 def load_array(path: str) -> np.ndarray:
-    """Load the array in an .npy file; nothing in it is executed.
-
-    Raises:
-        UserError: the file is not an array.
-    """
+    """Load the array in an .npy file, executing nothing in it; UserError if it is not an array."""
     array = _load(path)
     if not isinstance(array, np.ndarray):
         raise UserError(f"{path} is not an array of numbers, but an archive of several; write it again")
@@ -55,15 +46,9 @@ def load_array(path: str) -> np.ndarray:
 
 
 def split_columns(path: str, name: str, array: np.ndarray) -> dict[str, np.ndarray]:
-    """Split an array called ``name`` into columns, which are numbered unless their names are known.
+    """Split an array, (points,) or (points, columns), into columns, which are numbered unless their names are known.
 
-    Args:
-        path: the file, for messages.
-        name: name of the array.
-        array: (points,), (points, 1), or (points, columns).
-
-    Raises:
-        UserError: wrong shape, or not numbers.
+    UserError if it has a wrong shape, or is not of numbers.
     """
     array = np.asarray(array)  # an archive may also contain bytes
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
@@ -84,7 +69,6 @@ def split_columns(path: str, name: str, array: np.ndarray) -> dict[str, np.ndarr
 
 
 def _load(path: str) -> Any:
-    """Load an array, or a dict of arrays by name."""
     content = read_content(path)
     try:
         loaded = np.load(io.BytesIO(content), allow_pickle=False)

@@ -147,8 +147,7 @@ class NuScenesReader(SceneReader):
     def find(self, root: str) -> dict[str, str]:
         """Return the path of each keyframe's scan in the tables below ``root``, by name, in the order of the drives.
 
-        Raises:
-            UserError: there are no tables, or a table is missing or damaged.
+        UserError if there are no tables, or one is missing or damaged.
         """
         labeled = next((each for each in _VAL_DRIVES_BY_VERSION if _has_tables(root, each)), None)
         versions = [labeled] if labeled else []
@@ -188,13 +187,7 @@ class NuScenesReader(SceneReader):
         return {file_name: path for _, _, file_name, path in sorted(scans)}
 
     def _read_labels(self, root: str, tables: str, paths: dict[str, str]) -> None:
-        """Keep the file of labels of each scan, and the class of each number in them.
-
-        Args:
-            root: the folder of all data.
-            tables: the folder of the tables.
-            paths: path of each scan, by token.
-        """
+        """Keep the file of labels of each scan (``paths`` are by token), and the class of each number in them."""
         for row in _read_table(tables, self.label, _LabelRow):
             if row.sample_data_token in paths:
                 self._label_files[paths[row.sample_data_token]] = os.path.join(root, row.filename)

@@ -1,8 +1,7 @@
 """PCD files of the Point Cloud Library: ascii, binary, and binary_compressed (LZF).
 
-Written from scratch: the libraries that read them include a viewer, or need a compiler for LZF.
-
-Source: the format's description in PCL's documentation, and the description of LZF in liblzf.
+Written from scratch: the libraries that read them include a viewer, or need a compiler for LZF. Source: the format's
+description in PCL's documentation, and the description of LZF in liblzf.
 """
 
 import io
@@ -20,12 +19,9 @@ Row = list[tuple[np.dtype, int]]  # the values of a point: dtype and number of v
 
 
 def read_pcd(path: str) -> dict[str, np.ndarray]:
-    """Read the values of all points, (points,) for each field.
+    """Read the values of all points, (points,) for each field; UserError if the file cannot be read, or is damaged.
 
     Fields with several values get numbered names. Packed colors become red, green and blue, uint8.
-
-    Raises:
-        UserError: the file cannot be read, or is damaged.
     """
     content = read_content(path)
     with ply_errors_as_user_errors(path, "PCD"):

@@ -1,8 +1,7 @@
 """S3DIS as downloaded (Stanford3dDataset_v1.2_Aligned_Version): its thirteen classes, and its six areas as folds.
 
-``Area_1/office_3/Annotations/chair_2.txt`` is a file of x, y, z, red, green and blue for each object.
-
-Source: I. Armeni et al., "3D Semantic Parsing of Large-Scale Indoor Spaces", CVPR 2016, and its data.
+``Area_1/office_3/Annotations/chair_2.txt`` is a file of x, y, z, red, green and blue for each object. Source: I. Armeni
+et al., "3D Semantic Parsing of Large-Scale Indoor Spaces", CVPR 2016, and its data.
 """
 
 import os
@@ -26,14 +25,8 @@ _COLUMNS = ("x", "y", "z", "red", "green", "blue")
 def split_by_area(paths: dict[str, str], val_area: int) -> dict[str, list[str]] | None:
     """Assign scenes to splits by their folder ``Area_N``; return None if some are in no such folder.
 
-    Scenes of ``val_area`` are for validation, all others for training. Each area is also a split, ``area_N``.
-
-    Args:
-        paths: path of each scene.
-        val_area: the validation area.
-
-    Raises:
-        UserError: training or validation would have no scenes.
+    Scenes of ``val_area`` are for validation, all others for training. Each area is also a split, ``area_N``. UserError
+    if training or validation would have no scenes.
     """
     areas = {name: _AREA.search(os.path.join(os.path.dirname(path), "")) for name, path in paths.items()}
     if not all(areas.values()):

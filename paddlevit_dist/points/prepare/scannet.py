@@ -38,10 +38,7 @@ TABLE = "scannetv2-labels.combined.tsv"
 
 
 class ScanNetReader(SceneReader):
-    """Reads raw ScanNet scenes, centered on their mean like in PointGroup's preparation.
-
-    Walls and floors are not instances.
-    """
+    """Reads raw ScanNet scenes, centered on their mean like PointGroup's; walls and floors are not instances."""
 
     kind = "scannet"
     suffixes = (POINTS,)
@@ -179,13 +176,9 @@ def _read_instances(segments_path: str, objects_path: str, groups: list[dict[str
 
 
 def _is_stuff(instance: np.ndarray, stuff: np.ndarray) -> np.ndarray:
-    """Return which points belong to objects that are mostly wall or floor, bool (points,).
+    """Return which points belong to objects, int64 (points,), that are mostly wall or floor, bool (points,).
 
     The classes of points decide, so that no table of ScanNet's several hundred object names is needed.
-
-    Args:
-        instance: int64 (points,), object of each point, negative for none.
-        stuff: bool (points,), which are wall or floor.
     """
     members = instance >= 0
     number = int(instance.max(initial=-1)) + 1
@@ -206,7 +199,7 @@ def _read_list(path: str, name: str) -> list[Any]:
     return value
 
 
-def _parse_integers(path: str, field: str, values: Any) -> np.ndarray:
+def _parse_integers(path: str, field: str, values: object) -> np.ndarray:
     """Convert a list of integers to int64 (length,)."""
     try:
         numbers = np.array(values, np.int64)

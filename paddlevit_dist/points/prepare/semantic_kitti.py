@@ -1,9 +1,8 @@
 """SemanticKITTI: its files, nineteen classes, and standard split; and predictions in its benchmark's format.
 
-Scans are ``sequences/00/velodyne/000000.bin``, labels ``sequences/00/labels/000000.label``.
-
-Source: J. Behley et al., "SemanticKITTI: A Dataset for Semantic Scene Understanding of LiDAR Sequences", ICCV 2019,
-arXiv 1904.01416; the numbers of its classes are from the authors' configuration (semantic-kitti.yaml).
+Scans are ``sequences/00/velodyne/000000.bin``, labels ``sequences/00/labels/000000.label``. Source: J. Behley et al.,
+"SemanticKITTI: A Dataset for Semantic Scene Understanding of LiDAR Sequences", ICCV 2019, arXiv 1904.01416; the numbers
+of its classes are from the authors' configuration (semantic-kitti.yaml).
 """
 
 import os
@@ -105,12 +104,10 @@ def get_prediction_path(path: str) -> str:
 
 
 def write_labels(path: Path, classes: np.ndarray, instances: np.ndarray | None = None) -> None:
-    """Write predictions with the dataset's class numbers; folders are created.
+    """Write predictions, numbers of ``CLASS_NAMES``, with the dataset's class numbers; folders are created.
 
-    Args:
-        path: file to write.
-        classes: integers (points,), numbers of ``CLASS_NAMES``; negative for none, which is 0 in the file.
-        instances: integers (points,) from 0 to 65,534, negative for none; they are counted from 1 in the upper 16 bits.
+    Classes are negative for none, which is 0 in the file. Instances, from 0 to 65,534, negative for none, are counted
+    from 1 in the upper 16 bits.
     """
     labels = np.array([*(numbers[0] for numbers in _CLASSES.values()), 0], "<u4")[np.maximum(classes, -1)]
     if instances is not None:

@@ -33,37 +33,22 @@ _MAX_REASONS = 20  # of scenes that cannot be read
 
 
 class StoreSummary(NamedTuple):
-    """Contents of a store after preparation.
+    """Contents of a store after preparation."""
 
-    Attributes:
-        scenes: number of scenes by split.
-        points: points of all scenes.
-        num_bytes: bytes of all scenes.
-        kept: number of scenes that already existed.
-        remarks: remarks on the scenes.
-    """
-
-    scenes: dict[str, int]
-    points: int
-    num_bytes: int
-    kept: int
+    scenes: dict[str, int]  # number of scenes by split
+    points: int  # points of all scenes
+    num_bytes: int  # bytes of all scenes
+    kept: int  # number of scenes that already existed
     remarks: list[str]
 
 
 def prepare_store(
     reader: SceneReader, splits: dict[str, list[RawScene]], root: str, output: Path, workers: int
 ) -> StoreSummary:
-    """Read all sources and write them to ``output``, skipping existing scenes made from the same files.
+    """Read all sources, ``splits``, and write them to ``output``, skipping existing scenes made from the same files.
 
-    Args:
-        reader: sent to the worker processes.
-        splits: result of ``reader.sources``.
-        root: folder of the sources, for the record.
-        output: folder of the store.
-        workers: number of worker processes.
-
-    Raises:
-        UserError: a source is invalid, no point has a class, ``output`` contains other files, or the disk is full.
+    ``root`` is the folder of the sources, for the record. UserError if a source is invalid, no point has a class,
+    ``output`` contains other files, or the disk is full.
     """
     record = {"version": VERSION, "kind": reader.kind, "source": root, "coordinates": reader.coordinates}
     start_time, remarks_by_scene = time.time(), _open_output(output, record)

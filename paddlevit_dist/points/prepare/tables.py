@@ -45,16 +45,11 @@ def read_table(
     names: Sequence[str] | None = None,
     default_names: Mapping[int, Sequence[str]] = _DEFAULT_NAMES,
 ) -> Columns:
-    """Read the columns of a file, by name.
+    """Read the columns of a file of ``kind``, a key of ``TABLES``, by name.
 
-    Args:
-        path: the file.
-        kind: key of ``TABLES``.
-        names: names of the columns, for files that do not name them; "-" for each column to skip.
-        default_names: names by number of columns, used if there are no others.
-
-    Raises:
-        UserError: the file is damaged, or ``names`` has the wrong length, is missing, not needed, or has duplicates.
+    ``names`` are for files that do not name their columns; "-" for each column to skip. ``default_names``, by number of
+    columns, are used if there are no others. UserError if the file is damaged, or ``names`` has the wrong length, is
+    missing, not needed, or has duplicates.
     """
     table = TABLES[kind].read(path)
     if not isinstance(table, np.ndarray):

@@ -18,19 +18,11 @@ _SPACES = bytes.maketrans(_CONTROL, b" " * len(_CONTROL))
 
 
 def read_text(path: str, remarks: list[str] | None = None) -> dict[str, np.ndarray] | np.ndarray:
-    """Read a table of numbers separated by spaces, commas, semicolons or tabs.
+    """Read columns by name, or float64 (points, columns) without, separated by spaces, commas, semicolons or tabs.
 
-    The first line may name the columns, also after # or //; a line with only the number of points is skipped.
-
-    Args:
-        path: the file.
-        remarks: a line is appended if control characters were replaced by spaces; None: they are an error.
-
-    Returns:
-        Columns by name, or float64 (points, columns) if the file does not name them.
-
-    Raises:
-        UserError: the file cannot be read, or lines have different numbers of values.
+    The first line may name the columns, also after # or //; a line with only the number of points is skipped. A line is
+    appended to ``remarks`` if control characters were replaced by spaces; None: they are an error. UserError if the
+    file cannot be read, or lines have different numbers of values.
     """
     content = read_content(path)
     if remarks is not None and (cleaned := content.translate(_SPACES)) != content:

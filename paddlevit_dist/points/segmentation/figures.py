@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
 from ..data.augment import to_meters
 from ..data.features import feature_channels
@@ -19,7 +20,9 @@ from .task import PointSamples
 class SemanticFigures(SceneFigures):
     """Makes tables of classes and scenes, and shows a few scenes."""
 
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(
+        self, samples: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
+    ) -> list[Figure]:
         """Return tables of classes and scenes, and a few scenes."""
         return self.scene_figures(samples, records, model) if records else []
 

@@ -19,22 +19,13 @@ Network = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class FloorBlocks(NamedTuple):
-    """Square blocks on the floor, unlimited in height, in voxels.
+    """Square blocks on the floor, unlimited in height, in voxels."""
 
-    Attributes:
-        size: edge of a block.
-        overlap: overlap of neighboring blocks, less than ``size``.
-    """
-
-    size: int
-    overlap: int
+    size: int  # edge of a block
+    overlap: int  # overlap of neighboring blocks, less than ``size``
 
     def split(self, voxels: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the rows of each block that is not empty, increasing; all rows are in at least one.
-
-        Args:
-            voxels: int32 (M, 3).
-        """
+        """Yield the rows of each non-empty block of voxels, int32 (M, 3), increasing; each row is in at least one."""
         if not len(voxels):
             return
         order = np.argsort(voxels[:, 0], kind="stable")
@@ -60,11 +51,7 @@ def score_fragments(
 
     A voxel's logits are the mean over the blocks that contain it, and a point has the logits of its voxel. With several
     views of a scene, probabilities are averaged. So each point counts once, and no result depends on the batch.
-
-    Args:
-        network: computes the logits of a block.
-        blocks: size and overlap of blocks.
-        batch: fields of ``collate_samples``.
+    ``network`` computes the logits of a block; ``batch`` has the fields of ``collate_samples``.
     """
     labels, ends = batch["labels"], batch["offsets"].tolist()
     classes, losses = np.zeros(len(labels), np.int64), np.zeros(len(labels), np.float32)
@@ -93,14 +80,7 @@ def score_fragments(
 
 
 def _mean_logits(network: Network, blocks: FloorBlocks, coordinates: np.ndarray, first: int) -> np.ndarray:
-    """Return the mean logits of all voxels of a view, float32 (M, classes).
-
-    Args:
-        network: computes the logits of a block.
-        blocks: size and overlap of blocks.
-        coordinates: int32 (M, 4), of one view.
-        first: the view's first row in the batch.
-    """
+    """Return the mean logits of all voxels of a view, float32 (M, classes); ``first`` is its first row in the batch."""
     sums: np.ndarray | None = None
     numbers = np.zeros(len(coordinates), np.float32)
     for place, rows in enumerate(blocks.split(coordinates[:, 1:])):

@@ -34,13 +34,10 @@ class SemanticMetrics(ConfusionMetrics):
         loss: paddle.Tensor | None = None,
         offsets: paddle.Tensor | None = None,
     ) -> None:
-        """Add points.
+        """Add points: predictions and labels, int64 (points,), ``IGNORED`` for none.
 
-        Args:
-            predictions: int64 (points,).
-            labels: int64 (points,), ``IGNORED`` for none.
-            loss: cross-entropy of each point, (points,), 0 without a label; for a single scene also their sum.
-            offsets: int (scenes + 1,), first point of each scene; None: all points are of one scene.
+        ``loss`` is the cross-entropy of each point, (points,), 0 without a label; for a single scene also their sum.
+        ``offsets`` (scenes + 1,) are the first points of scenes; None: all points are of one scene.
         """
         number, scenes = len(self.class_names), 1 if offsets is None else offsets.shape[0] - 1
         no_losses = paddle.zeros([1, labels.shape[0]], "float64")
@@ -85,11 +82,9 @@ class SemanticMetrics(ConfusionMetrics):
 
 
 def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor) -> tuple[LossTerm, LossTerm]:
-    """Return the cross-entropy, and the accuracy for the log; both over labeled points.
+    """Return cross-entropy, and accuracy for the log, of logits float32 (P >= 1, classes), both over labeled points.
 
-    Args:
-        logits: float32 (P, classes), P at least 1.
-        labels: int64 (P,), ``IGNORED`` for none.
+    Labels are int64 (P,), ``IGNORED`` for none.
     """
     with paddle.no_grad():
         valid = (labels != IGNORED).astype("float32").sum()

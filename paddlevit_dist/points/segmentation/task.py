@@ -42,10 +42,7 @@ class PointSamples(SceneSamples):
     """Scenes as segmentation input.
 
     Args:
-        voxel_size_m: edge of a voxel.
-        color_range: network input for colors of 0 and 255.
         rotations: number of rotations about z, each giving a view.
-        notices: lines for the log.
         flips: add a view of each rotation mirrored along x.
         in_fragments: the network processes a scene in parts, so its batch has no plan of the whole.
         protocol: description of the evaluation protocol; "" for the usual one.
@@ -80,13 +77,7 @@ def training_steps(
 ) -> tuple[augment.Step, ...]:
     """Return the steps configured under POINTS for a training scene, and for scenes of ``dataset`` mixed into it.
 
-    Args:
-        points: the POINTS keys.
-        dataset: source of the scenes to mix in.
-        unit_m: meters per unit of the scenes' coordinates.
-
-    Raises:
-        UserError: the scale range is reversed.
+    ``unit_m`` is meters per unit of the scenes' coordinates. UserError if the scale range is reversed.
     """
     keys = points.AUGMENT
     if keys.SCALE[0] > keys.SCALE[1]:
@@ -228,15 +219,12 @@ class SemanticSegmentation(SceneTask):
 
     def _mean_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Return float32 (P, classes), the mean over all views of a scene."""
-        logits, views = self.point_logits(model, batch), self._num_views()
+        logits, points = self.point_logits(model, batch), self.config.POINTS
+        views = points.TEST_ROTATIONS * (2 if points.TEST_FLIPS else 1)
         if views == 1:
             return logits
         shares = F.softmax(logits, axis=-1).reshape([views, -1, logits.shape[1]])
         return paddle.log(shares.mean(axis=0))
-
-    def _num_views(self) -> int:
-        points = self.config.POINTS
-        return points.TEST_ROTATIONS * (2 if points.TEST_FLIPS else 1)
 
     def _score_in_fragments(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
         features, plan_spec = batch["features"], self.plan_spec
@@ -262,14 +250,10 @@ class SemanticSegmentation(SceneTask):
 
 
 def loss_counts(points: SegmentationPointSection, batch: dict[str, Any]) -> dict[str, float]:
-    """Return the normalizer of each loss of a batch.
+    """Return the normalizer of each loss of a batch with ``labels`` (P,) and ``offsets`` (scenes + 1,), arrays.
 
     The cross-entropy is divided by the number of labeled points, or the sum of their class weights; the Dice loss by
     the number of classes in all scenes.
-
-    Args:
-        points: the POINTS keys.
-        batch: ``labels`` int64 (P,) and ``offsets`` int (scenes + 1,), arrays.
     """
     labels, weights = batch["labels"], points.CLASS_WEIGHTS
     if weights is None:
@@ -285,13 +269,7 @@ def loss_counts(points: SegmentationPointSection, batch: dict[str, Any]) -> dict
 
 
 def loss_terms(points: SegmentationPointSection, logits: paddle.Tensor, batch: dict[str, Any]) -> dict[str, LossTerm]:
-    """Return the terms of a training step.
-
-    Args:
-        points: the POINTS keys.
-        logits: float32 (P, classes), P at least 1.
-        batch: ``labels`` int64 (P,) and ``offsets`` int (scenes + 1,), tensors.
-    """
+    """Return a step's terms from logits float32 (P >= 1, classes) and a batch as in ``loss_counts``, tensors."""
     labels, offsets = batch["labels"], batch["offsets"]
     terms = dict(zip(("loss", "accuracy"), semantic_terms(logits, labels)))
     weights = None if points.CLASS_WEIGHTS is None else tuple(points.CLASS_WEIGHTS)

@@ -22,17 +22,11 @@ _SPLITS = ("train", "test", "val")
 
 
 class SampledShape(NamedTuple):
-    """Points on the surface of one object, in any unit.
+    """Points on the surface of one object, in any unit."""
 
-    Attributes:
-        xyz: float (points, 3).
-        normals: float (points, 3), of length 1; None: unknown.
-        label: class number.
-    """
-
-    xyz: np.ndarray
-    normals: np.ndarray | None
-    label: int
+    xyz: np.ndarray  # float (points, 3)
+    normals: np.ndarray | None  # float (points, 3), of length 1; None: unknown
+    label: int  # class number
 
 
 class ShapeDataset(Dataset):
@@ -54,16 +48,7 @@ class ModelNet40(ShapeDataset):
     labels: np.ndarray
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path | None) -> None:
-        """Open ``split``.
-
-        Args:
-            data_path: folder with one of the layouts.
-            split: "train", "val" or "test".
-            cache_folder: ignored.
-
-        Raises:
-            UserError: the folder has neither layout, or lists a shape that does not exist.
-        """
+        """Open ``split``; UserError if ``data_path`` has neither layout, or lists a shape that does not exist."""
         if data_path is None or not os.path.isdir(os.path.expanduser(data_path)):
             message = "needs -data_path=<folder>" if data_path is None else f"expects a folder, but got {data_path}"
             raise UserError(f"dataset {self.dataset_name} {message}: modelnet40_normal_resampled, or CLASS/train/*.off")
@@ -118,14 +103,8 @@ class ModelNet10(ModelNet40):
 def read_shape(path: str, label: int = -1) -> SampledShape:
     """Read a shape from a mesh (.off), or from a file of points in any format of scenes, without its faces.
 
-    Columns without names are x, y, z, and optionally nx, ny, nz.
-
-    Args:
-        path: the file.
-        label: class number; -1 for none.
-
-    Raises:
-        UserError: the file cannot be read; the message names the file, and the line if it has lines.
+    Columns without names are x, y, z, and optionally nx, ny, nz. UserError if the file cannot be read; the message
+    names the file, and the line if it has lines.
     """
     if path.lower().endswith(MESH):
         return SampledShape(*sample_mesh(*parse_off(path), _MESH_POINTS, np.random.default_rng(0), path), label)
@@ -146,10 +125,7 @@ def parse_off(path: str) -> tuple[np.ndarray, np.ndarray]:
     """Parse a mesh in the OFF format: vertices float64 (V, 3) and triangles int64 (T, 3).
 
     Some files of ModelNet have the counts on the line of "OFF". Faces with more corners are divided into triangles
-    around the first corner.
-
-    Raises:
-        UserError: the file cannot be read, or is not such a mesh; the message names file and line.
+    around the first corner. UserError, with file and line, if it cannot be read, or is not such a mesh.
     """
     lines = read_content(path).decode("utf-8", "replace").splitlines()
     numbered_lines = [(i, line.split("#")[0].split()) for i, line in enumerate(lines, 1)]
@@ -187,22 +163,10 @@ def parse_off(path: str) -> tuple[np.ndarray, np.ndarray]:
 def sample_mesh(
     vertices: np.ndarray, triangles: np.ndarray, number: int, generator: np.random.Generator, name: str = "a mesh"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sample points evenly over the area of a mesh; return them with the normals of their triangles.
+    """Sample points evenly over a mesh; return them with the normals of their triangles, float64 (number, 3) each.
 
-    Source: R. Osada et al., "Shape Distributions", ACM Transactions on Graphics 21, 2002, section 4.1.
-
-    Args:
-        vertices: float64 (V, 3).
-        triangles: int64 (T, 3).
-        number: number of points.
-        generator: source of randomness.
-        name: name of the mesh in messages.
-
-    Returns:
-        Points and normals, float64 (number, 3) each.
-
-    Raises:
-        UserError: the mesh has no area.
+    ``vertices`` are (V, 3), ``triangles`` (T, 3). UserError if the mesh has no area. Source: R. Osada et al., "Shape
+    Distributions", ACM Transactions on Graphics 21, 2002, section 4.1.
     """
     a, b, c = (vertices[triangles[:, corner]] for corner in range(3))
     with np.errstate(all="ignore"):  # values that are not finite are reported below

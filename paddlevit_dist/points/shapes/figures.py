@@ -63,12 +63,7 @@ class ShapeDrawing(TaskAspect, Drawable):
 
 
 def draw_shape(voxels: np.ndarray, up: str) -> np.ndarray:
-    """Draw voxels (M, 3) seen obliquely from above, colored by position, uint8 (height, ``_IMAGE_PX``, 3).
-
-    Args:
-        voxels: coordinates of the voxels.
-        up: SHAPES.UP_AXIS.
-    """
+    """Draw voxels (M, 3) seen obliquely from above, colored by position, uint8 (height, ``_IMAGE_PX``, 3)."""
     upright = np.roll(voxels, 2 - "xyz".index(up), axis=1).astype(np.float32)  # rotates about (1, 1, 1)
     shares = (upright - upright.min(axis=0)) / np.maximum(np.ptp(upright, axis=0), 1)
     colors = np.rint(40 + 180 * shares).astype(np.uint8)

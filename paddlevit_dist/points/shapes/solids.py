@@ -62,13 +62,9 @@ class SyntheticSolids(ShapeDataset):
 
 
 def revolve_profile(profile: np.ndarray, sides: int) -> tuple[np.ndarray, np.ndarray]:
-    """Revolve a profile around the z axis; return vertices (points x sides, 3) and triangles (T, 3).
+    """Revolve a profile (points, 2), distance from the axis and height, around the z axis in ``sides`` copies.
 
-    Some triangles have no area.
-
-    Args:
-        profile: (points, 2), distance from the axis and height.
-        sides: number of copies of the profile.
+    Returns vertices (points x sides, 3) and triangles (T, 3), some without area.
     """
     angles = np.arange(sides) * 2 * np.pi / sides
     ring = np.stack([np.cos(angles), np.sin(angles), np.ones(sides)], 1)

@@ -37,13 +37,7 @@ class ShapeSample(NamedTuple):
 
 
 class ShapeSamples(TransformedDataset):
-    """A dataset of shapes as network input.
-
-    Args:
-        dataset: the shapes.
-        shapes: the SHAPES keys.
-        is_training: augment shapes at random.
-    """
+    """A dataset of shapes as network input, augmented at random in training."""
 
     def __init__(self, dataset: ShapeDataset, shapes: ShapeSection, is_training: bool) -> None:
         self.dataset, self.shapes, self.is_training = dataset, shapes, is_training
@@ -55,15 +49,9 @@ class ShapeSamples(TransformedDataset):
 
 
 def build_sample(shape: SampledShape, keys: ShapeSection, generator: np.random.Generator | None = None) -> ShapeSample:
-    """Return a shape as network input.
+    """Return a shape as network input, augmented if there is a generator; BadSample if it has no points or no normals.
 
-    Args:
-        shape: the shape.
-        keys: the SHAPES keys.
-        generator: source of random augmentation; None: no augmentation.
-
-    Raises:
-        BadSample: the shape has no points, or no normals although they are a feature.
+    Normals are only needed if they are a feature.
     """
     xyz, normals, label = shape
     if not len(xyz):
@@ -96,10 +84,7 @@ def _augment(
 
 
 class ShapeClassification(ClassifierTask):
-    """Trains and evaluates a sparse network that classifies shapes.
-
-    The loss is the mean over all shapes of all ranks.
-    """
+    """Trains and evaluates a sparse classifier of shapes. The loss is the mean over all shapes of all ranks."""
 
     aspects = {
         "Predictable": ".prediction:ShapePrediction",
@@ -141,7 +126,7 @@ class ShapeClassification(ClassifierTask):
             return {"coordinates": coordinates, "labels": labels}
         return {"features": features, "labels": labels, **build_plan(coordinates, self.plan_spec, len(samples))}
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
         if samples is not None:
             return {**super().signature(samples), "classes": list(self.class_names)}
@@ -178,10 +163,7 @@ class ShapeClassification(ClassifierTask):
 
 
 class ShapeMetrics(ClassificationMetrics):
-    """Classification metrics; the summary also has the balanced accuracy.
-
-    Papers on ModelNet40 call it mean class accuracy.
-    """
+    """Classification metrics, and the balanced accuracy: the mean class accuracy in papers on ModelNet40."""
 
     def summary(self, values: dict[str, float]) -> str:
         """Return the main metrics as one line for the log."""

@@ -20,8 +20,7 @@ For experiments, ``SparseTensor(features, coordinates)`` builds the plan on dema
 - ``device_plan``: kernel maps on the device; ``convolution``: forward and backward pass
 - ``tensor``: ``SparseTensor`` and operations on several of them; ``fields``: points between voxels, dense arrays
 - ``layers``, ``padded`` (spconv's rule), ``depthwise``, ``pooling``, ``per_scene``, ``functional``: building blocks
-- ``switching``: keyword arguments of other libraries' layers
-- ``weights``: conversion from spconv and torchsparse; ``minkunet``: networks
+- ``switching``: keyword arguments of other libraries' layers; ``weights``: conversion from spconv and torchsparse
 """
 
 from ...runtime.lazy_names import lazy_names

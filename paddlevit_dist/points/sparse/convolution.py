@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import paddle
+from paddle.autograd import PyLayerContext
 
 from ...launch import tuning
 from ...runtime import autocast
@@ -39,16 +40,11 @@ class _ConvolutionPass(NamedTuple):
 
     Rows are named by this pass: the backward pass reads the gradient of the convolution's output ("in" rows) and writes
     the gradient of its input ("out" rows).
-
-    Attributes:
-        direction: the pairs.
-        matrix_indices: for each kernel offset, the index of its matrix in the weight.
-        center: index of the matrix that multiplies each row into the same output row; None if there is none.
     """
 
-    direction: KernelDirection
-    matrix_indices: Sequence[int]
-    center: int | None
+    direction: KernelDirection  # the pairs
+    matrix_indices: Sequence[int]  # for each kernel offset, the index of its matrix in the weight
+    center: int | None  # index of the matrix that multiplies each row into the same output row; None if there is none
 
 
 def convolve(
@@ -64,7 +60,7 @@ def convolve(
 
     Under mixed precision, products are computed in half precision. Each row's sum over kernel offsets and the weight's
     gradient are accumulated in the weight's dtype and rounded once: GPUs add half precision to scattered rows slowly,
-    and 27 roundings would cost a digit.
+    and 27 roundings would cost a digit. Returns (rows, C_out), in the dtype of products.
 
     Args:
         features: (rows of the input level, C_in).
@@ -73,9 +69,6 @@ def convolve(
         rows: number of rows of the output level.
         transposed: compute the transpose, ``out[u + offset_k] += in[u] @ weight[k]``, from coarse to fine rows.
         weight_order: index of each kernel offset's matrix in ``weight``; None means 0 .. K - 1.
-
-    Returns:
-        (rows, C_out), in the dtype of products.
     """
     order = list(range(kernel_map.num_offsets)) if weight_order is None else list(weight_order)
     if kernel_map.is_symmetric:
@@ -97,7 +90,7 @@ class _SparseConvolutionFunction(paddle.autograd.PyLayer):
 
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: PyLayerContext,
         features: paddle.Tensor,
         weight: paddle.Tensor,
         forward: _ConvolutionPass,
@@ -111,7 +104,7 @@ class _SparseConvolutionFunction(paddle.autograd.PyLayer):
             return _multiply_pairs(features, _matrices(weight, features), forward, rows, weight.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor | None]:
+    def backward(ctx: PyLayerContext, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor | None]:
         features, weight = ctx.saved_tensor()
         needs_features, needs_weight = ctx.needs_gradient
         with paddle.no_grad(), autocast.off():
@@ -160,18 +153,13 @@ def _multiply_pairs(
     matrices: Sequence[paddle.Tensor] | None,
     direction_pass: _ConvolutionPass,
     rows: int,
-    sum_dtype: Any,
+    sum_dtype: paddle.dtype,
     weight_gradient: _WeightGradient | None = None,
 ) -> paddle.Tensor | None:
-    """Return (rows, C_out): for each output row the sum of its input rows' products; None without ``matrices``.
+    """Return for each output row the sum of products of input rows (n, C_in) and matrices (C_in, C_out), or None.
 
-    Args:
-        source: (input rows, C_in).
-        matrices: (C_in, C_out) by index.
-        direction_pass: the pairs, and which matrix multiplies them.
-        rows: number of output rows.
-        sum_dtype: dtype of the sums while they are accumulated; they are returned in the dtype of ``source``.
-        weight_gradient: if given, it is accumulated from the same gathered rows.
+    The sums are accumulated in ``sum_dtype`` and returned in the dtype of ``source``. ``weight_gradient`` is
+    accumulated from the same gathered rows. Without ``matrices`` there is no result.
     """
     result = None
     if matrices is not None:
@@ -216,7 +204,7 @@ def _multiply_groups(
     matrices: Sequence[paddle.Tensor] | None,
     direction_pass: _ConvolutionPass,
     result: paddle.Tensor | None,
-    sum_dtype: Any,
+    sum_dtype: paddle.dtype,
     weight_gradient: _WeightGradient | None,
 ) -> None:
     """Add the products of all groups to ``result`` (rows, C_out) in place; arguments like ``_multiply_pairs``'s."""

@@ -14,15 +14,7 @@ Steps = int | tuple[int, ...]  # a stride, size or dilation: one number for all 
 
 
 def along_axes(steps: Steps, dimension: int) -> tuple[int, ...]:
-    """Return one number for each axis.
-
-    Args:
-        steps: one number for all axes, or one for each.
-        dimension: number of axes.
-
-    Raises:
-        ValueError: the number of entries is not ``dimension``.
-    """
+    """Return one number for each axis from one for all or one for each; ValueError if they are not ``dimension``."""
     numbers = (steps,) * dimension if isinstance(steps, int) else tuple(steps)
     if len(numbers) != dimension:
         raise ValueError(f"{steps} has {len(numbers)} numbers for {dimension} axes: give one for each, or one for all")
@@ -37,16 +29,9 @@ def simplify_steps(steps: Sequence[int]) -> Steps:
 class KeySpace:
     """Keys of all voxels within the bounding box of the given coordinates, plus a margin.
 
-    Args:
-        coordinates: integers (N, 1 + D), scene number in column 0, D from 1 to 4, in any order.
-
-    Attributes:
-        dimension: D.
-        coordinates: the given coordinates as int64.
-
-    Raises:
-        ValueError: wrong shape or dtype, or a negative scene number.
-        UserError: coordinates beyond int32.
+    ``coordinates`` are integers (N, 1 + D), scene number in column 0, D from 1 to 4, in any order; the attribute has
+    them as int64. ValueError for a wrong shape or dtype, or a negative scene number, UserError for coordinates beyond
+    int32.
     """
 
     def __init__(self, coordinates: np.ndarray) -> None:
@@ -89,11 +74,7 @@ class KeySpace:
         return is_in_reach
 
     def radices(self) -> np.ndarray:
-        """Return the key increment of one step along each spatial axis, int64 (D,).
-
-        Raises:
-            UserError: the coordinates are too far apart for a 63-bit key.
-        """
+        """Return the key's increment of one step along each axis, int64 (D,); UserError if keys need over 63 bits."""
         widths = [int(high) - int(low) + 1 + 2 * self._margin for low, high in zip(self._low, self._high)]
         radices = [1] * self.dimension
         for axis in range(self.dimension - 2, -1, -1):
@@ -119,19 +100,14 @@ class KeySpace:
         return _sort_with_positions(self.pack(coordinates), (self._scene_step() * max(1, self._scenes)).bit_length())
 
     def _scene_step(self) -> int:
-        """Return the key increment of one scene."""
         return int(self.radices()[0]) * (int(self._high[0]) - int(self._low[0]) + 1 + 2 * self._margin)
 
 
 def unique_voxels(coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the unique voxels in lexicographic order, int32 (M, 1 + D), and the index of each input, int64 (N,).
 
-    Args:
-        coordinates: integers (N, 1 + D), scene number in column 0, possibly with duplicates.
-
-    Raises:
-        ValueError: wrong shape or dtype, or a negative scene number.
-        UserError: coordinates beyond int32, or too far apart for a 63-bit key.
+    ``coordinates`` are integers (N, 1 + D), scene number in column 0. ValueError for a wrong shape or dtype, or a
+    negative scene number; UserError for coordinates beyond int32, or too far apart for a 63-bit key.
     """
     space = KeySpace(coordinates)
     keys, order = space.sort_keys(space.coordinates)

@@ -12,17 +12,11 @@ from .coordinate_keys import KeySpace, Steps, along_axes, mark_first
 
 
 class VoxelLevel(NamedTuple):
-    """The voxels of one tensor stride.
+    """The voxels of one tensor stride."""
 
-    Attributes:
-        stride: tensor stride; all coordinates are multiples of it.
-        coordinates: int64 (N, 1 + D), scene number in column 0.
-        order: int64 (N,), the rows in lexicographic order of their coordinates.
-    """
-
-    stride: Steps
-    coordinates: np.ndarray
-    order: np.ndarray
+    stride: Steps  # tensor stride; all coordinates are multiples of it
+    coordinates: np.ndarray  # int64 (N, 1 + D), scene number in column 0
+    order: np.ndarray  # int64 (N,), the rows in lexicographic order of their coordinates
 
 
 def kernel_offsets(kernel_size: Steps, dimension: int) -> np.ndarray:
@@ -30,10 +24,6 @@ def kernel_offsets(kernel_size: Steps, dimension: int) -> np.ndarray:
 
     The first spatial axis runs fastest. An odd side is centered: -(side // 2) .. side // 2; an even one extends
     forward: 0 .. side - 1. Both follow MinkowskiEngine 0.5 (``coordinate_at`` in src/kernel_region.hpp).
-
-    Args:
-        kernel_size: voxels along each axis.
-        dimension: number of spatial axes.
     """
     firsts = [(-(side // 2) if side % 2 else 0, side) for side in along_axes(kernel_size, dimension)]
     steps = [range(first, first + side) for first, side in reversed(firsts)]
@@ -43,14 +33,9 @@ def kernel_offsets(kernel_size: Steps, dimension: int) -> np.ndarray:
 class CoordinateLevels:
     """All levels of a batch of voxels, built lazily.
 
-    Args:
-        coordinates: integers (N, 1 + D), scene number in column 0, D from 1 to 4; no duplicate voxels, in any order.
-        stride: tensor stride of the coordinates, the finest of all levels; the coordinates are multiples of it.
-
-    Raises:
-        ValueError: wrong shape or dtype, a negative scene number, duplicate voxels, or coordinates that are not
-            multiples of the stride.
-        UserError: coordinates beyond int32, or too far apart for a 63-bit key.
+    ``coordinates`` are integers (N, 1 + D), scene number in column 0, D from 1 to 4; no duplicate voxels, in any order.
+    They are multiples of ``stride``, the finest of all levels. ValueError for anything else, a wrong shape or dtype, or
+    a negative scene number; UserError for coordinates beyond int32, or too far apart for a 63-bit key.
     """
 
     def __init__(self, coordinates: np.ndarray, stride: Steps = 1) -> None:
@@ -72,13 +57,8 @@ class CoordinateLevels:
     def level(self, stride: Steps) -> VoxelLevel:
         """Return the unique ``floor(c / stride) * stride`` of the voxels, in lexicographic order.
 
-        The voxels of the finest level keep the order in which they were given.
-
-        Args:
-            stride: tensor stride of the level.
-
-        Raises:
-            ValueError: the stride is not a multiple of that of any existing level.
+        The voxels of the finest level keep the order in which they were given. ValueError if the tensor stride is not a
+        multiple of that of any existing level.
         """
         if stride not in self._levels:
             steps = along_axes(stride, self.dimension)
@@ -103,14 +83,9 @@ class CoordinateLevels:
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Find matching voxels: for each kernel offset k, those with fine voxel = coarse voxel + offset_k in space.
 
-        A symmetric kernel (odd sides, ``fine == coarse``) yields only one of each pair of mirrored offsets, and not
-        the center, where every voxel matches itself.
-
-        Args:
-            fine: tensor stride of the finer level.
-            coarse: tensor stride of the coarser level.
-            kernel_size: voxels along each axis.
-            dilation: distance between kernel offsets in units of ``fine``.
+        A symmetric kernel (odd sides, ``fine == coarse``) yields only one of each pair of mirrored offsets, and not the
+        center, where every voxel matches itself. ``fine`` and ``coarse`` are tensor strides; ``dilation`` is in units
+        of ``fine``.
 
         Yields:
             (k, fine row matching each coarse row, coarse row matching each fine row): int32 (coarse rows,) and (fine
@@ -128,10 +103,8 @@ class CoordinateLevels:
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Find matching voxels of a level and another set: those with voxel of the level = other voxel + offset_k.
 
-        Args:
-            stride: tensor stride of the level.
-            others: integers (M, 1 + D), unique, scene number in column 0.
-            offsets: int64 (K, D), in units of the coordinates.
+        ``others`` are integers (M, 1 + D), unique, scene number in column 0; ``offsets`` int64 (K, D), in units of the
+        coordinates.
 
         Yields:
             (k, row of the level matching each other voxel, other voxel matching each row of the level): int32, -1 for
@@ -174,12 +147,7 @@ class CoordinateLevels:
                 yield k, fine_matches[place, :-1], coarse_matches[place, :-1]
 
     def find(self, stride: Steps, voxels: np.ndarray) -> np.ndarray:
-        """Return the row of each voxel in a level, int64 (M,), -1 for voxels that do not exist.
-
-        Args:
-            stride: tensor stride of the level.
-            voxels: integers (M, 1 + D), duplicates allowed.
-        """
+        """Return the row of each voxel, integers (M, 1 + D), in the level of ``stride``, int64 (M,), -1 for none."""
         level, voxels = self.level(stride), np.asarray(voxels, np.int64)
         near = np.flatnonzero(self._space.in_reach(voxels))
         sorted_keys, keys = self._keys(level), self._space.pack(voxels[near])

@@ -7,21 +7,24 @@ split into blocks of output rows. Within a block and an offset no output row occ
 and a block's rows stay in cache while all offsets add to them.
 
 Plans for GPUs have no blocks: lists of similar lengths form a group and are padded to the longest of them, so that a
-group is multiplied at once and nothing has to be arranged on the device. A padding pair reads the row after the
-last one, which contains zeros. The output rows of padding pairs cycle through all rows, because additions to the same
-row have to wait for each other.
+group is multiplied at once and nothing has to be arranged on the device. A padding pair reads the row after the last
+one, which contains zeros. The output rows of padding pairs cycle through all rows, because additions to the same row
+have to wait for each other.
 """
 
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...runtime.compiled import compiled
 from .coordinate_keys import Steps, along_axes, simplify_steps
 from .coordinate_levels import CoordinateLevels, VoxelLevel, is_symmetric
+
+if TYPE_CHECKING:
+    import paddle
 
 PAIRS, HEADER = "plan_pairs", "plan_header"  # keys of a packed plan in a batch
 _FORMAT = 4
@@ -33,19 +36,12 @@ _MAX_GROUP_PAIRS = 1 << 20  # the gathered rows of a group take 256 MB at 64 cha
 
 
 class MapKey(NamedTuple):
-    """Key of a kernel map: two levels and the kernel that connects them.
+    """Key of a kernel map: two levels and the kernel that connects them."""
 
-    Attributes:
-        fine: tensor stride of the finer level.
-        coarse: tensor stride of the coarser level, a multiple of ``fine``; equal to it for a stride of 1.
-        kernel_size: voxels along each axis.
-        dilation: distance between neighboring kernel offsets in units of ``fine``.
-    """
-
-    fine: Steps
-    coarse: Steps
-    kernel_size: Steps
-    dilation: Steps = 1
+    fine: Steps  # tensor stride of the finer level
+    coarse: Steps  # tensor stride of the coarser level, a multiple of ``fine``; equal to it for a stride of 1
+    kernel_size: Steps  # voxels along each axis
+    dilation: Steps = 1  # distance between neighboring kernel offsets in units of ``fine``
 
     @property
     def is_symmetric(self) -> bool:
@@ -58,52 +54,34 @@ class MapKey(NamedTuple):
 
 
 class PlanSpec(NamedTuple):
-    """Requirements of a network on each batch's plan.
+    """Requirements of a network on each batch's plan."""
 
-    Attributes:
-        maps: kernel maps, in the order of their first use.
-        scene_levels: tensor strides at which each voxel's scene must be known (global pooling).
-        block_rows: maximum voxels per block; None: groups of padded lists instead of blocks. Use the value that the
-            network's device prefers (``device_plan.preferred_block_rows``).
-    """
-
-    maps: tuple[MapKey, ...] = ()
-    scene_levels: tuple[Steps, ...] = ()
+    maps: tuple[MapKey, ...] = ()  # kernel maps, in the order of their first use
+    scene_levels: tuple[Steps, ...] = ()  # tensor strides at which each voxel's scene must be known (global pooling)
+    # maximum voxels per block; None: groups of padded lists instead of blocks. Use the value that the network's device
+    # prefers (``device_plan.preferred_block_rows``).
     block_rows: int | None = 8192
 
 
 class SceneRanges(NamedTuple):
-    """Assignment of a level's voxels to scenes; arrays, or tensors on the device.
+    """Assignment of a level's voxels to scenes; arrays, or tensors on the device."""
 
-    Attributes:
-        numbers: scene number of each voxel, int32 (rows,).
-        order: int32 (rows,), the rows sorted by scene; empty if they are already sorted.
-        sizes: voxels of each scene.
-    """
-
-    numbers: Any
-    order: Any
-    sizes: list[int]
+    numbers: "np.ndarray | paddle.Tensor"  # scene number of each voxel, int32 (rows,)
+    order: "np.ndarray | paddle.Tensor"  # int32 (rows,), the rows sorted by scene; empty if they are already sorted
+    sizes: list[int]  # voxels of each scene
 
 
 class PairLists(NamedTuple):
-    """Pairs of one kernel map in one direction, as arrays, or as tensors on the device.
+    """Pairs of one kernel map in one direction, as arrays, or as tensors on the device."""
 
-    Attributes:
-        out_rows: int32 (P,), sorted by block, then by kernel offset, then ascending. With groups: sorted by group,
-            then in the order of ``group_sizes``, each list padded to the longest of its group.
-        in_rows: int32 (P,), the row that each output row gets features from; in a padding pair the row after the last
-            one.
-        counts: int64 (blocks, K), number of pairs without padding; one block if there are groups.
-        is_exclusive: no output row occurs more than once over all offsets.
-        is_grouped: there are groups instead of blocks.
-    """
-
-    out_rows: Any
-    in_rows: Any
-    counts: np.ndarray
-    is_exclusive: bool
-    is_grouped: bool
+    # int32 (P,), sorted by block, then by kernel offset, then ascending. With groups: sorted by group, then in the
+    # order of ``group_sizes``, each list padded to the longest of its group.
+    out_rows: "np.ndarray | paddle.Tensor"
+    # int32 (P,), the row that each output row gets features from; in a padding pair the row after the last one
+    in_rows: "np.ndarray | paddle.Tensor"
+    counts: np.ndarray  # int64 (blocks, K), number of pairs without padding; one block if there are groups
+    is_exclusive: bool  # no output row occurs more than once over all offsets
+    is_grouped: bool  # there are groups instead of blocks
 
 
 class CoordinatePlan:
@@ -111,8 +89,7 @@ class CoordinatePlan:
 
     Args:
         coordinates: integers (N, 1 + D), scene number in column 0, D from 1 to 4; no duplicate voxels, in any order.
-        num_scenes: scenes of the batch, in case the last ones are empty; None infers it from the largest number
-            present.
+        num_scenes: scenes of the batch, in case the last ones are empty; None infers it from the largest number.
         block_rows: maximum voxels per block; None: groups instead of blocks (``PlanSpec``).
         stride: tensor stride of the coordinates, the finest of the plan.
 
@@ -169,12 +146,8 @@ class CoordinatePlan:
     def map_to(self, stride: Steps, coarse: np.ndarray, offsets: np.ndarray) -> tuple[PairLists, ...]:
         """Return the kernel map between a level and any other set of voxels, in both directions.
 
-        A pair exists wherever a voxel of the level is a voxel of ``coarse`` plus an offset.
-
-        Args:
-            stride: tensor stride of the level.
-            coarse: integers (M, 1 + D), unique, scene number in column 0.
-            offsets: int64 (K, D), the kernel's offsets in units of the coordinates.
+        A pair exists wherever a voxel of the level is a voxel of ``coarse``, unique integers (M, 1 + D) with the scene
+        number in column 0, plus one of ``offsets``, int64 (K, D), in units of the coordinates.
         """
         fine = len(self.level(stride).order)
         tables = self._tables(self._levels.pairs_with(stride, coarse, offsets), fine, len(coarse), len(offsets), False)
@@ -197,14 +170,7 @@ class CoordinatePlan:
 
 
 class PairTable:
-    """Collects the pairs of a kernel map in one direction, one kernel offset at a time.
-
-    Args:
-        num_out_rows: rows of the output level.
-        num_in_rows: rows of the input level.
-        num_offsets: number of kernel offsets.
-        block_rows: maximum voxels per block; None: groups instead of blocks (``PlanSpec``).
-    """
+    """Collects the pairs of a kernel map in one direction, by kernel offset; ``block_rows`` as in ``PlanSpec``."""
 
     def __init__(self, num_out_rows: int, num_in_rows: int, num_offsets: int, block_rows: int | None) -> None:
         self.is_grouped = block_rows is None
@@ -266,11 +232,7 @@ def padded_size(counts: np.ndarray, is_grouped: bool) -> int:
 
 
 def group_lists(counts: np.ndarray) -> list[tuple[list[int], list[int]]]:
-    """Return the kernel offsets of each group and their numbers of pairs, the largest first.
-
-    Args:
-        counts: int64 (blocks, K), see ``PairLists``.
-    """
+    """Return the kernel offsets of each group and their numbers of pairs, largest first, from ``PairLists.counts``."""
     present = np.flatnonzero(counts.sum(axis=0))
     sizes = counts.sum(axis=0)[present].tolist()
     return [([int(present[n]) for n in members], [sizes[n] for n in members]) for members in group_sizes(sizes)]
@@ -320,18 +282,11 @@ def _lay_out(out_rows, in_rows, starts, counts, packed_out_rows, packed_in_rows)
 def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None = None) -> dict[str, Any]:
     """Build the plan of a batch as an array and its header, sent to the training process with the batch.
 
-    Args:
-        coordinates: integers (N, 1 + D), see ``CoordinatePlan``.
-        spec: from the network's ``plan_spec()``.
-        num_scenes: scenes of the batch; None infers it from the largest number in column 0.
-
-    Returns:
-        ``{"plan_pairs": int32 (M,), "plan_header": bytes}``. The header is not an array, so that it stays on the host:
-        reading it back from a GPU would make each step wait for the previous one.
-
-    Raises:
-        ValueError: wrong shape or dtype, duplicate voxels, or a scene number not below ``num_scenes``.
-        UserError: the coordinates are too far apart for a 63-bit key.
+    The arguments are as for ``CoordinatePlan``, ``spec`` is the network's ``plan_spec()``. The result is
+    ``{"plan_pairs": int32 (M,), "plan_header": bytes}``. The header is not an array, so that it stays on the host:
+    reading it back from a GPU would make each step wait for the previous one. ValueError for a wrong shape or dtype,
+    duplicate voxels, or a scene number not below ``num_scenes``; UserError if the coordinates are too far apart for a
+    63-bit key.
     """
     plan = CoordinatePlan(coordinates, num_scenes, spec.block_rows)
     header: list[int] = [_FORMAT, plan.dimension, plan.num_scenes, int(spec.block_rows is None)]
@@ -363,33 +318,17 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None =
 
 
 class PackedPlan(NamedTuple):
-    """A plan packed by ``build_plan``.
+    """A plan packed by ``build_plan``."""
 
-    Attributes:
-        dimension: spatial axes, 1 to 4.
-        num_scenes: scenes of the batch.
-        rows: number of voxels by tensor stride.
-        scenes: by tensor stride, for the levels that were requested.
-        maps: pairs by key, see ``CoordinatePlan.kernel_map``.
-    """
-
-    dimension: int
-    num_scenes: int
-    rows: dict[Steps, int]
-    scenes: dict[Steps, SceneRanges]
-    maps: dict[MapKey, tuple[PairLists, ...]]
+    dimension: int  # spatial axes, 1 to 4
+    num_scenes: int  # scenes of the batch
+    rows: dict[Steps, int]  # number of voxels by tensor stride
+    scenes: dict[Steps, SceneRanges]  # by tensor stride, for the levels that were requested
+    maps: dict[MapKey, tuple[PairLists, ...]]  # pairs by key, see ``CoordinatePlan.kernel_map``
 
 
-def unpack_plan(pairs: Any, header: bytes) -> PackedPlan:
-    """Unpack a plan of ``build_plan``; its arrays are views of ``pairs``.
-
-    Args:
-        pairs: int32 (M,), an array, or a tensor on the device.
-        header: the header that ``build_plan`` returned with it.
-
-    Raises:
-        ValueError: ``header`` was not written by ``build_plan``.
-    """
+def unpack_plan(pairs: "np.ndarray | paddle.Tensor", header: bytes) -> PackedPlan:
+    """Unpack ``build_plan``'s int32 (M,), array or tensor, to views; ValueError if ``header`` is from elsewhere."""
     numbers = np.frombuffer(header, np.int64) if len(header) % 8 == 0 else np.empty(0, np.int64)
     values = iter(numbers.tolist())
     if next(values, None) != _FORMAT:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import paddle
+from paddle.autograd import PyLayerContext
 
 from ...runtime import autocast
 from ...runtime.autocast import as_dtype
@@ -16,11 +17,8 @@ from .switching import resolve_arguments
 class DepthwiseConvolution(Convolution):
     """Depthwise convolution, ``out[u] = sum over k of in[u + offset_k] * kernel[k]``, with ``kernel`` (K, C).
 
-    MinkowskiEngine calls it ``MinkowskiChannelwiseConvolution``.
-
-    Args:
-        channels: channels of the features; also accepted as ``in_channels``.
-        kernel_size, stride, dilation, bias, dimension: see ``Convolution``.
+    MinkowskiEngine calls it ``MinkowskiChannelwiseConvolution``. ``channels`` is also accepted as ``in_channels``; the
+    other arguments are as for ``Convolution``.
     """
 
     _fan_channels = ""
@@ -50,7 +48,7 @@ class DepthwiseConvolution(Convolution):
 class _SparseDepthwiseFunction(paddle.autograd.PyLayer):
     @staticmethod
     def forward(
-        ctx: Any, features: paddle.Tensor, kernel: paddle.Tensor, kernel_map: KernelMap, rows: int
+        ctx: PyLayerContext, features: paddle.Tensor, kernel: paddle.Tensor, kernel_map: KernelMap, rows: int
     ) -> paddle.Tensor:
         ctx.save_for_backward(features, kernel)
         ctx.kernel_map = kernel_map
@@ -59,7 +57,7 @@ class _SparseDepthwiseFunction(paddle.autograd.PyLayer):
             return sum_pairs(features, kernel_map.to_coarse, rows, kernel_map.is_symmetric, scales)
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor | None]:
+    def backward(ctx: PyLayerContext, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor | None]:
         features, kernel = ctx.saved_tensor()
         kernel_map = ctx.kernel_map
         scales = paddle.unbind(kernel, 0)

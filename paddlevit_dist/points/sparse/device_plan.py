@@ -54,19 +54,12 @@ class KernelPairs(NamedTuple):
 
 
 class PairGroup(NamedTuple):
-    """Lists of pairs of similar lengths, padded to the longest: int32 tensors (lists * longest,), list by list.
+    """Lists of pairs of similar lengths, padded to the longest: int32 tensors (lists * longest,), list by list."""
 
-    Attributes:
-        offsets: the kernel offset of each list.
-        sizes: pairs of each list without padding, the largest first.
-        out_rows: output rows; any rows in padding pairs.
-        in_rows: input rows; in padding pairs the row after the last one (zeros).
-    """
-
-    offsets: list[int]
-    sizes: list[int]
-    out_rows: paddle.Tensor
-    in_rows: paddle.Tensor
+    offsets: list[int]  # the kernel offset of each list
+    sizes: list[int]  # pairs of each list without padding, the largest first
+    out_rows: paddle.Tensor  # output rows; any rows in padding pairs
+    in_rows: paddle.Tensor  # input rows; in padding pairs the row after the last one (zeros)
 
     def lists(self) -> Iterator[KernelPairs]:
         """Yield each list without its padding."""
@@ -76,18 +69,13 @@ class PairGroup(NamedTuple):
 
 
 class KernelDirection(NamedTuple):
-    """A kernel map in one direction on the device, by blocks or by groups.
+    """A kernel map in one direction on the device, by blocks or by groups."""
 
-    Attributes:
-        blocks: blocks of output rows, each with the pairs of its kernel offsets. No output row is in two blocks,
-            and none is repeated within one ``KernelPairs``. Empty if there are groups.
-        is_exclusive: no output row occurs more than once over all offsets.
-        groups: groups of lists that are multiplied at once.
-    """
-
+    # blocks of output rows, each with the pairs of its kernel offsets. No output row is in two blocks, and none is
+    # repeated within one ``KernelPairs``. Empty if there are groups.
     blocks: list[list[KernelPairs]]
-    is_exclusive: bool
-    groups: list[PairGroup]
+    is_exclusive: bool  # no output row occurs more than once over all offsets
+    groups: list[PairGroup]  # groups of lists that are multiplied at once
 
     def lists(self) -> Iterator[KernelPairs]:
         """Yield every list of pairs."""
@@ -145,11 +133,7 @@ class Plan:
 
     @classmethod
     def of_batch(cls, batch: Mapping[str, Any]) -> "Plan":
-        """Create a plan from the arrays of ``build_plan``, after the loader has converted them to tensors.
-
-        Args:
-            batch: has "plan_pairs" int32 (M,) on the device of the features, and "plan_header" bytes.
-        """
+        """Create a plan from a batch with "plan_pairs" int32 (M,) on the features' device, and "plan_header" bytes."""
         pairs = batch[PAIRS]
         packed = unpack_plan(pairs if isinstance(pairs, paddle.Tensor) else to_device(pairs), batch[HEADER])
         plan = cls(packed.dimension, packed.num_scenes)
@@ -157,19 +141,10 @@ class Plan:
         return plan
 
     @classmethod
-    def of_coordinates(cls, coordinates: Any, num_scenes: int | None = None, stride: Steps = 1) -> "Plan":
-        """Create a plan from the coordinates of one tensor stride.
-
-        Args:
-            coordinates: integers (N, 1 + D), array or tensor, scene number in column 0.
-            num_scenes: scenes of the batch; None infers it from the largest number present.
-            stride: tensor stride of the coordinates.
-
-        Raises:
-            ValueError: wrong shape or dtype, duplicate voxels, coordinates that are not multiples of ``stride``, or a
-                scene number not below ``num_scenes``.
-            UserError: the coordinates are too far apart for a 63-bit key.
-        """
+    def of_coordinates(
+        cls, coordinates: paddle.Tensor | np.ndarray, num_scenes: int | None = None, stride: Steps = 1
+    ) -> "Plan":
+        """Create a plan from integers (N, 1 + D), an array or tensor, as ``CoordinatePlan`` takes and checks them."""
         arrays = CoordinatePlan(np.asarray(coordinates), num_scenes, preferred_block_rows(), stride)
         plan = cls(arrays.dimension, arrays.num_scenes)
         plan._coordinate_plan = arrays

@@ -6,7 +6,6 @@ takes them as a grid point, as in MinkowskiEngine's ``TensorField`` (``src/inter
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import paddle
@@ -21,18 +20,16 @@ _MODES = ("mean", "sum", "first")
 
 
 class PointFeatures:
-    """Points with features: MinkowskiEngine's ``TensorField``.
+    """Points with features, floating (P, C), tensor or array: MinkowskiEngine's ``TensorField``.
 
-    Args:
-        features: floating (P, C), tensor or array.
-        points: float (P, 1 + D), array or tensor, scene number in column 0, then coordinates in voxels.
-        num_scenes: scenes of the batch, if the last ones may be empty.
-
-    Raises:
-        ValueError: shapes that do not match, points that are not finite, or scene numbers that are not integers.
+    ``points`` are float (P, 1 + D), array or tensor, scene number in column 0, then coordinates in voxels.
+    ``num_scenes`` counts scenes of the batch, if the last ones may be empty. ValueError for shapes that do not match,
+    points that are not finite, or scene numbers that are not integers.
     """
 
-    def __init__(self, features: Any, points: Any, num_scenes: int | None = None) -> None:
+    def __init__(
+        self, features: paddle.Tensor | np.ndarray, points: paddle.Tensor | np.ndarray, num_scenes: int | None = None
+    ) -> None:
         self.features = features if isinstance(features, paddle.Tensor) else to_device(np.asarray(features))
         self.points = np.asarray(points, np.float64)
         if self.features.ndim != 2 or self.points.ndim != 2 or len(self.points) != self.features.shape[0]:
@@ -49,12 +46,10 @@ class PointFeatures:
         self.num_scenes = num_scenes
 
     def voxels(self, mode: str = "mean") -> tuple[SparseTensor, paddle.Tensor]:
-        """Return the voxels that contain points, in lexicographic order, and the voxel of each point.
+        """Return the voxels that contain points, in lexicographic order, and the voxel of each point, int64 (P,).
 
-        The second value, int64 (P,), is an argument of ``SparseTensor.slice``.
-
-        Args:
-            mode: "mean" or "sum" of the points in a voxel, or the "first" one.
+        The second value is an argument of ``SparseTensor.slice``. ``mode`` is "mean" or "sum" of the points in a voxel,
+        or the "first" one.
         """
         if mode not in _MODES:
             raise ValueError(f"mode is '{mode}', expected one of {', '.join(_MODES)}")
@@ -86,17 +81,13 @@ class PointFeatures:
 paddle_versions.find_outputs_in(PointFeatures, "features")
 
 
-def features_at(x: SparseTensor, points: Any, mode: str = "linear") -> paddle.Tensor:
+def features_at(x: SparseTensor, points: paddle.Tensor | np.ndarray, mode: str = "linear") -> paddle.Tensor:
     """Return the features of a sparse tensor at points, (P, C), differentiable in the features.
 
-    Args:
-        x: the sparse tensor.
-        points: float (P, 1 + D), scene number in column 0, then coordinates in voxels of stride 1.
-        mode: "linear": weighted sum of the 2 ** D voxels around a point. A missing voxel counts as zeros, and the
-            weights of the others do not change. "nearest": the voxel that contains the point; zeros if it is missing.
-
-    Raises:
-        ValueError: unknown mode or wrong shape.
+    ``points`` are float (P, 1 + D), scene number in column 0, then coordinates in voxels of stride 1. ``mode`` is
+    "linear", the weighted sum of the 2 ** D voxels around a point (a missing voxel counts as zeros, and the weights of
+    the others do not change), or "nearest", the voxel that contains the point; zeros if it is missing. ValueError for
+    an unknown mode or a wrong shape.
     """
     require_sparse("features_at", x)
     points = np.asarray(points, np.float64)
@@ -152,15 +143,9 @@ def to_dense(
 ) -> tuple[paddle.Tensor, np.ndarray]:
     """Return the features as a dense tensor (scenes, C, *shape), and the coordinates of its first voxel, int64 (D,).
 
-    Cells without a voxel are zeros.
-
-    Args:
-        x: the sparse tensor.
-        shape: voxels of the tensor's stride along each axis; None: the smallest shape that contains all voxels.
-        minimum: coordinates of the first voxel, a multiple of the stride; None: the smallest along each axis.
-
-    Raises:
-        ValueError: voxels outside of the shape.
+    Cells without a voxel are zeros. ``shape`` is in voxels of the tensor's stride; None: the smallest that contains all
+    voxels. ``minimum`` is the first voxel, a multiple of the stride; None: the smallest along each axis. ValueError if
+    voxels are outside of the shape.
     """
     require_sparse("to_dense", x)
     coordinates = x.coordinates.astype(np.int64)
@@ -181,12 +166,15 @@ def to_dense(
 
 
 def from_dense(
-    values: paddle.Tensor, coordinates: Any = None, minimum: Sequence[int] | int = 0, stride: Steps = 1
+    values: paddle.Tensor,
+    coordinates: paddle.Tensor | np.ndarray | None = None,
+    minimum: Sequence[int] | int = 0,
+    stride: Steps = 1,
 ) -> SparseTensor:
-    """Return the voxels of a dense tensor as a sparse tensor.
+    """Return the voxels of a dense tensor (scenes, C, ...), one to four spatial axes, as a sparse tensor.
 
     Args:
-        values: (scenes, C, ...), one to four spatial axes.
+        values: the dense tensor.
         coordinates: integers (N, 1 + D) of the voxels to take; None: all cells with a nonzero channel, which
             synchronizes with a GPU.
         minimum: coordinates of the first voxel, a multiple of ``stride``.

@@ -8,7 +8,7 @@ are 1, and ``bias`` (1, C_out). ``StridedConv3D``, ``SubmanifoldConv3D`` and ``I
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import paddle
@@ -25,6 +25,8 @@ from .coordinate_plan import MapKey, PlanSpec
 from .device_plan import KernelMap, Plan, preferred_block_rows
 from .switching import check_momentum, resolve_arguments
 from .tensor import SparseTensor, empty_rows, finer_stride, multiply_steps, parse_steps, require_kernels, require_sparse
+
+Voxels: TypeAlias = SparseTensor | np.ndarray | paddle.Tensor  # a sparse tensor's, or integers (N, 1 + D)
 
 
 class _SparseConvolution(nn.Layer):
@@ -75,13 +77,8 @@ class _SparseConvolution(nn.Layer):
         """Return the matrices (K, C_in, C_out), or (C_in, C_out) for a pointwise convolution."""
         raise NotImplementedError
 
-    def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
-        """Return the convolved features on the output's voxels.
-
-        Args:
-            x: (N, C_in).
-            coordinates: the output's voxels, see ``output_plan``; None: those that follow from the input's.
-        """
+    def forward(self, x: SparseTensor, coordinates: Voxels | None = None) -> SparseTensor:
+        """Return convolved features on ``coordinates``, see ``output_plan``; None: voxels that the input's give."""
         matrices = self._matrices()
         require(self, x, matrices, self.in_channels, self.dimension)
         if coordinates is None and self.is_pointwise:
@@ -128,16 +125,11 @@ class _SparseConvolution(nn.Layer):
         )
 
 
-def output_plan(coordinates: Any, x: SparseTensor, stride: Steps) -> tuple[Plan, Steps]:
+def output_plan(coordinates: Voxels, x: SparseTensor, stride: Steps) -> tuple[Plan, Steps]:
     """Return the plan and the tensor stride of a layer's output voxels.
 
-    Args:
-        coordinates: a sparse tensor, whose voxels are used; or integers (N, 1 + D), multiples of ``stride``.
-        x: the layer's input.
-        stride: the output's stride, unless ``coordinates`` is a sparse tensor.
-
-    Raises:
-        ValueError: the number of axes differs from the input's, or the coordinates are invalid (``CoordinatePlan``).
+    ``coordinates`` is a sparse tensor, whose voxels are used, or integers (N, 1 + D), multiples of ``stride``.
+    ValueError if the number of axes differs from the input's, or the coordinates are invalid (``CoordinatePlan``).
     """
     if isinstance(coordinates, SparseTensor):
         plan, stride = coordinates.plan, coordinates.stride
@@ -177,10 +169,8 @@ class TransposedConvolution(Convolution):
     """``out[u + offset_k] += in[u] @ kernel[k]``, back onto the finer voxels of the plan.
 
     With kernel 2 and stride 2 this is also spconv's inverse convolution of the strided one. The arguments are as for
-    ``Convolution``, with the stride of the input divided by that of the output.
-
-    Raises:
-        ValueError: from ``forward``, if the input's tensor stride is not a multiple of ``stride``.
+    ``Convolution``, with the stride of the input divided by that of the output. ``forward`` raises ValueError if the
+    input's tensor stride is not a multiple of ``stride``.
     """
 
     _transposed = True
@@ -194,7 +184,7 @@ class GenerativeConvolution(TransposedConvolution):
     ``MinkowskiGenerativeConvolutionTranspose``.
     """
 
-    def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
+    def forward(self, x: SparseTensor, coordinates: Voxels | None = None) -> SparseTensor:
         """Return the convolved features on all reachable voxels, or on ``coordinates`` if given."""
         if coordinates is None:
             require(self, x, self.kernel, self.in_channels, self.dimension)
@@ -205,19 +195,14 @@ class GenerativeConvolution(TransposedConvolution):
         return super().forward(x, coordinates)
 
 
-def require(layer: nn.Layer, x: Any, parameter: paddle.Tensor, channels: int, dimension: int | None = None) -> None:
+def require(
+    layer: nn.Layer, x: SparseTensor, parameter: paddle.Tensor, channels: int, dimension: int | None = None
+) -> None:
     """Check that a layer can process a tensor; Paddle would fail far from the cause, or use only some matrices.
 
-    Args:
-        layer: the layer, named in messages.
-        x: its input.
-        parameter: one of the layer's parameters, whose precision the features must have.
-        channels: the layer's input channels.
-        dimension: the layer's number of spatial axes; None: any.
-
-    Raises:
-        TypeError: ``x`` is not a sparse tensor.
-        ValueError: other channels, another dimension, or float64 combined with another precision.
+    ``parameter`` is one of the layer's, whose precision the features must have; ``dimension`` None: any. TypeError if
+    ``x`` is not a sparse tensor; ValueError for other channels, another dimension, or float64 combined with another
+    precision.
     """
     name = type(layer).__name__
     require_sparse(name, x, computes=False)
@@ -245,12 +230,9 @@ def pointwise(features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
 
 
 class RowsBatchNorm(SynchronizableBatchNorm):
-    """Batch normalization of a tensor (rows, channels).
+    """Batch normalization of (rows, channels). ``momentum`` is the fraction of running statistics kept by each step.
 
-    Args:
-        num_features: channels.
-        momentum: fraction of the running statistics kept by each step.
-        epsilon: added to the variance; also accepted as ``eps``.
+    ``epsilon``, added to the variance, is also accepted as ``eps``.
     """
 
     def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5, **kwargs: Any) -> None:
@@ -285,7 +267,7 @@ class NestedBatchNorm(nn.Layer):
 class Pointwise(nn.Layer):
     """Any layer that treats rows independently: ``Pointwise(nn.GELU())``, ``Pointwise(nn.Linear(8, 16))``."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Callable[[paddle.Tensor], paddle.Tensor]) -> None:
         super().__init__()
         self.layer = layer
 
@@ -316,12 +298,7 @@ class Dropout(Pointwise):
 
 
 class SparseNetwork(Model):
-    """Base class of networks on sparse tensors: reports which tables of a plan it needs.
-
-    Args:
-        in_channels: of the input features.
-        dimension: spatial axes of the coordinates, 1 to 4.
-    """
+    """Base class of networks on sparse tensors: reports which tables of a plan it needs."""
 
     works_on = "points"
 
@@ -336,12 +313,9 @@ class SparseNetwork(Model):
         return self.find_spec("whole", self, self.in_channels)
 
     def find_spec(self, name: str, part: Callable[[SparseTensor], Any], channels: int) -> PlanSpec:
-        """Return the tables that a part of the network needs, recorded in a forward pass of one voxel.
+        """Return the tables that a part of the network needs, recorded once by name in a forward pass of one voxel.
 
-        Args:
-            name: name of the part; each name is traced once.
-            part: layers of this network, which take ``channels`` features.
-            channels: channels of the part's input.
+        ``part`` takes ``channels`` features.
         """
         if name not in self._specs:
             modes = [(module, module.training) for module in self.sublayers(include_self=True)]

@@ -1,9 +1,8 @@
 """MinkowskiEngine's U-Nets, a scene classifier with their encoder, and its tutorial's small network.
 
-Parameter names and shapes are MinkowskiEngine's.
-
-Source: C. Choy, J. Gwak, S. Savarese, "4D Spatio-Temporal ConvNets: Minkowski Convolutional Neural Networks", CVPR
-2019, arXiv 1904.08755, figure 4; names, widths and depths as in MinkowskiEngine 0.5 (examples/minkunet.py).
+Parameter names and shapes are MinkowskiEngine's. Source: C. Choy, J. Gwak, S. Savarese, "4D Spatio-Temporal ConvNets:
+Minkowski Convolutional Neural Networks", CVPR 2019, arXiv 1904.08755, figure 4; names, widths and depths as in
+MinkowskiEngine 0.5 (examples/minkunet.py).
 """
 
 import math
@@ -42,15 +41,7 @@ class ResidualBlock(nn.Layer):
 
 
 class MinkEncoder(SparseNetwork):
-    """Encoder of MinkowskiEngine's U-Nets: five levels of voxels, strides 1 to 16.
-
-    Args:
-        in_channels: channels of the voxel features.
-        depths: residual blocks of the four stages.
-        widths: channels of the four stages.
-        first_channels: channels of the stem.
-        dimension: spatial axes, 1 to 4.
-    """
+    """Encoder of MinkowskiEngine's U-Nets: five levels of voxels, strides 1 to 16, four stages of ``depths`` blocks."""
 
     layer_names = r"block\d\.\d+"
     key_maps = {"MinkowskiEngine": from_torch_names}
@@ -100,15 +91,9 @@ VARIANTS: Variants = {
 
 
 class MinkUNet(MinkEncoder):
-    """U-Net over five levels of voxels, strides 1 to 16.
+    """U-Net over five levels of voxels, strides 1 to 16, with eight stages of residual blocks, four down and four up.
 
-    Args:
-        num_classes: outputs for each voxel; 0 for a network that returns features.
-        in_channels: channels of the voxel features.
-        depths: residual blocks of the eight stages, four down and four up.
-        widths: channels of the eight stages.
-        first_channels: channels of the stem.
-        dimension: spatial axes, 1 to 4.
+    With ``num_classes`` 0 it returns features.
     """
 
     variants = VARIANTS
@@ -161,11 +146,7 @@ CLASSIFIER_VARIANTS: Variants = {f"mink_classifier{name}": {"depths": depths[:4]
 class MinkClassifier(MinkEncoder):
     """Classifier of scenes: encoder of the U-Nets, mean over the voxels of each scene, and a linear layer.
 
-    A U-Net's weights fit all layers but the linear one.
-
-    Args:
-        num_classes: outputs for each scene; 0 for a network that returns features.
-        in_channels, depths, widths, first_channels, dimension: see ``MinkEncoder``.
+    A U-Net's weights fit all layers but the linear one. With ``num_classes`` 0 it returns features.
     """
 
     variants = CLASSIFIER_VARIANTS
@@ -201,13 +182,7 @@ class MinkClassifier(MinkEncoder):
 
 
 class TutorialNetwork(SparseNetwork):
-    """Four layers: a convolution, one of stride 2, its transpose, and the classifier.
-
-    Args:
-        num_classes: outputs for each voxel; 0 for a network that returns features.
-        in_channels: channels of the voxel features.
-        dimension: spatial axes, 1 to 4.
-    """
+    """Four layers: a convolution, one of stride 2, its transpose, and the classifier, unless ``num_classes`` is 0."""
 
     variants = {"minkunet_tutorial": {}}
     classifier_layers = ("conv4",)

@@ -14,7 +14,7 @@ import numpy as np
 from .coordinate_keys import Steps, along_axes, unique_voxels
 from .coordinate_levels import kernel_offsets
 from .device_plan import Plan
-from .layers import SpconvConvolution, require
+from .layers import SpconvConvolution, Voxels, require
 from .pooling import MaxPooling
 from .tensor import SparseTensor, multiply_steps, parse_steps, require_sparse
 
@@ -23,7 +23,13 @@ class PaddedRule:
     """spconv's rule for output voxels; the arguments are as for ``PaddedConvolution``."""
 
     def __init__(
-        self, kernel_size: Steps, stride: Steps, padding: Steps, dilation: Steps, dimension: int, spatial_shape: Any
+        self,
+        kernel_size: Steps,
+        stride: Steps,
+        padding: Steps,
+        dilation: Steps,
+        dimension: int,
+        spatial_shape: Steps | None,
     ) -> None:
         self.dimension = dimension
         self.sides, self.stride = along_axes(kernel_size, dimension), along_axes(stride, dimension)
@@ -37,10 +43,7 @@ class PaddedRule:
         self.spatial_shape = shape
 
     def offsets(self, fine: Steps) -> np.ndarray:
-        """Return the kernel's offsets from an output voxel, int64 (K, D), in units of the coordinates.
-
-        They have the order of ``kernel_offsets``.
-        """
+        """Return offsets from an output voxel, int64 (K, D), in units of the coordinates, as in ``kernel_offsets``."""
         offsets = kernel_offsets(self.sides, self.dimension)
         steps = (offsets - offsets.min(axis=0)) * self.dilation
         return (steps - self.padding) * along_axes(fine, self.dimension)
@@ -61,10 +64,9 @@ class PaddedRule:
         return unique_voxels(np.concatenate(outputs))[0]
 
     def _starts_along(self, axis: int, positions: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return for each kernel voxel along an axis the start of the kernel if that voxel covers ``positions``.
+        """Return for each kernel voxel along an axis the kernel's start, int64 (N,), if it covers ``positions``.
 
-        Each entry is (start, int64 (N,); whether the kernel can start there, bool (N,)). Starts are multiples of the
-        stride.
+        The start is a multiple of the stride; with it, bool (N,), whether the kernel can start there.
         """
         step, gap, padding = self.stride[axis], self.dilation[axis], self.padding[axis]
         last = None
@@ -82,16 +84,10 @@ class PaddedRule:
 class PaddedConvolution(SpconvConvolution):
     """spconv's ``SparseConv1d`` to ``SparseConv4d``, with ``weight`` (k, ..., k, C_in, C_out).
 
-    The result has a separate plan. Output voxel ``o`` of spconv's grid has the coordinates ``o * stride`` here.
-
-    Args:
-        in_channels, out_channels: channels of the features.
-        kernel_size, stride, dilation: one number, or one for each axis.
-        padding: voxels before the first voxel of the grid, from 0; one number, or one for each axis.
-        bias: add a learned vector.
-        dimension: spatial axes, 1 to 4.
-        spatial_shape: voxels of the input's grid along each axis, starting at 0; spconv drops output voxels outside
-            of it. None: the grid has no bounds.
+    The result has a separate plan. Output voxel ``o`` of spconv's grid has the coordinates ``o * stride`` here. Sizes
+    are one number, or one for each axis. ``padding`` is the voxels before the first voxel of the grid, from 0.
+    ``spatial_shape`` is the voxels of the input's grid along each axis, starting at 0; spconv drops output voxels
+    outside of it; None: the grid has no bounds. Other arguments are as for ``Convolution``.
     """
 
     def __init__(
@@ -111,7 +107,7 @@ class PaddedConvolution(SpconvConvolution):
         self.rule = PaddedRule(self.kernel_size, self.stride, padding, self.dilation, dimension, spatial_shape)
         self.is_pointwise = self.is_pointwise and not any(self.rule.padding)
 
-    def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
+    def forward(self, x: SparseTensor, coordinates: Voxels | None = None) -> SparseTensor:
         """Return the convolved features on the voxels of spconv's rule, or on ``coordinates`` if given."""
         if coordinates is None and not self._transposed:
             require(self, x, self.weight, self.in_channels, self.dimension)
@@ -135,7 +131,7 @@ class PaddedInverseConvolution(PaddedConvolution):
     _transposed = True
     _fan_channels = "out"
 
-    def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
+    def forward(self, x: SparseTensor, coordinates: Voxels | None = None) -> SparseTensor:
         """Return the convolved features on the voxels of ``coordinates``, the finer sparse tensor."""
         if coordinates is None:
             raise ValueError("PaddedInverseConvolution needs the output's voxels: call it with the finer sparse tensor")

@@ -14,15 +14,10 @@ from .tensor import SparseTensor, concat_channels, empty_rows, require_sparse
 
 
 def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> SparseTensor:
-    """Combine each voxel's features with the vector of its scene.
+    """Combine each voxel's features (N, C) with its scene's vector (scenes, C), such as output of ``GlobalPooling``.
 
-    Args:
-        x: (N, C).
-        vectors: (scenes, C), such as the output of ``GlobalPooling``; any width with "concatenate".
-        mode: "add", "multiply" or "concatenate".
-
-    Raises:
-        ValueError: unknown mode, or wrong shape.
+    ``mode`` is "add", "multiply" or "concatenate", which takes any width. ValueError for an unknown mode, or a wrong
+    shape.
     """
     require_sparse("broadcast", x, computes=mode != "concatenate")
     modes: dict[str, Any] = {"add": paddle.add, "multiply": paddle.multiply, "concatenate": concat_channels}
@@ -37,11 +32,7 @@ def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> Spa
 
 
 class Broadcast(nn.Layer):
-    """``broadcast`` as a layer.
-
-    Args:
-        mode: "add", "multiply" or "concatenate".
-    """
+    """``broadcast`` as a layer; ``mode`` is "add", "multiply" or "concatenate"."""
 
     def __init__(self, mode: str = "add") -> None:
         super().__init__()
@@ -59,11 +50,8 @@ class Broadcast(nn.Layer):
 class InstanceNorm(nn.Layer):
     """Normalization of each channel over the voxels of each scene, to mean 0 and variance 1.
 
-    The result is scaled and shifted by learned ``weight`` and ``bias`` (1, C), as in MinkowskiEngine.
-
-    Args:
-        num_features: channels.
-        epsilon: added to the variance; also accepted as ``eps``.
+    The result is scaled and shifted by learned ``weight`` and ``bias`` (1, C), as in MinkowskiEngine. ``epsilon``,
+    added to the variance, is also accepted as ``eps``.
     """
 
     def __init__(self, num_features: int, epsilon: float = 1e-8, **kwargs: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import paddle
 from paddle import nn
+from paddle.autograd import PyLayerContext
 
 from ...distributed import build_zero
 from ...runtime import autocast
@@ -18,15 +19,7 @@ from .tensor import SparseTensor, finer_stride, multiply_steps, parse_steps, req
 
 
 class _PoolingLayer(nn.Layer):
-    """Base class of the pooling layers.
-
-    Args:
-        kernel_size: voxels along each axis.
-        stride: tensor stride of the output divided by that of the input.
-        dilation: distance between kernel offsets in voxels.
-        dimension: spatial axes; None: any.
-        kwargs: arguments of MinkowskiEngine or spconv, see ``switching``.
-    """
+    """Base class of the pooling layers, with arguments as for ``Convolution``; ``dimension`` None: any."""
 
     _transposed = False
 
@@ -78,7 +71,8 @@ class AveragePooling(_PoolingLayer):
     def _pool(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         with paddle.no_grad():
             counts = _SumFunction.apply(paddle.ones([features.shape[0], 1], dtype=features.dtype), kernel_map, rows)
-        return _divide(_SumFunction.apply(features, kernel_map, rows), counts)
+        total = _SumFunction.apply(features, kernel_map, rows)
+        return total / paddle.clip(counts, min=1.0) if rows else total
 
 
 class MaxPooling(_PoolingLayer):
@@ -98,11 +92,7 @@ class Unpooling(_PoolingLayer):
 
 
 class GlobalPooling(nn.Layer):
-    """Dense tensor (scenes, C) with one row for each scene of the batch; zeros for a scene without voxels.
-
-    Args:
-        mode: "average", "sum" or "max".
-    """
+    """Dense tensor (scenes, C), zeros for a scene without voxels; ``mode`` is "average", "sum" or "max"."""
 
     def __init__(self, mode: str = "average", **kwargs: Any) -> None:
         super().__init__()
@@ -128,15 +118,10 @@ class GlobalPooling(nn.Layer):
 def reduce_by_scene(
     features: paddle.Tensor, scenes: SceneRanges, reduce: Callable[..., paddle.Tensor]
 ) -> paddle.Tensor:
-    """Return (scenes, C) from (N, C), zeros for scenes without voxels.
+    """Return (scenes, C) from (N, C), zeros for scenes without voxels. Rows are added in full precision.
 
-    Rows are added in full precision. A product with ones would be rounded to TF32 on a GPU, and an error of 1e-3 in the
-    mean is too large for features that differ by less.
-
-    Args:
-        features: (N, C).
-        scenes: assignment of the rows to scenes.
-        reduce: reduction of (C, rows) along an axis, such as ``paddle.mean`` or ``paddle.sum``.
+    A product with ones would be rounded to TF32 on a GPU, and an error of 1e-3 in the mean is too large for features
+    that differ by less. ``reduce`` reduces (C, rows) along an axis, such as ``paddle.mean`` or ``paddle.sum``.
     """
     present = np.flatnonzero(scenes.sizes)
     if not len(present):
@@ -160,16 +145,12 @@ def _largest(channels: paddle.Tensor, axis: int) -> paddle.Tensor:
 _REDUCTIONS: dict[str, Callable[..., paddle.Tensor]] = {"average": paddle.mean, "sum": paddle.sum, "max": _largest}
 
 
-def _divide(total: paddle.Tensor, counts: paddle.Tensor) -> paddle.Tensor:
-    return total / paddle.clip(counts, min=1.0) if total.shape[0] else total
-
-
 class _SumFunction(paddle.autograd.PyLayer):
     """Sum of the input rows of all kernel offsets, including the center of a symmetric map."""
 
     @staticmethod
     def forward(
-        ctx: Any, features: paddle.Tensor, kernel_map: KernelMap, rows: int, transposed: bool = False
+        ctx: PyLayerContext, features: paddle.Tensor, kernel_map: KernelMap, rows: int, transposed: bool = False
     ) -> paddle.Tensor:
         directions = kernel_map.to_fine, kernel_map.to_coarse
         forward, ctx.backward_direction = directions if transposed else directions[::-1]
@@ -178,7 +159,7 @@ class _SumFunction(paddle.autograd.PyLayer):
             return sum_pairs(features, forward, rows, ctx.has_center)
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+    def backward(ctx: PyLayerContext, gradient: paddle.Tensor) -> paddle.Tensor:
         with paddle.no_grad():
             return sum_pairs(gradient, ctx.backward_direction, ctx.rows, ctx.has_center)
 
@@ -210,7 +191,7 @@ class _MaxFunction(paddle.autograd.PyLayer):
     """Maximum over the input rows for each output row and channel."""
 
     @staticmethod
-    def forward(ctx: Any, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
+    def forward(ctx: PyLayerContext, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         with paddle.no_grad():
             largest = paddle.full([rows, features.shape[1]], -float("inf"), dtype=features.dtype)
             winner = paddle.full([rows, features.shape[1]], -1, dtype="int32")  # kernel offset of the largest
@@ -226,7 +207,7 @@ class _MaxFunction(paddle.autograd.PyLayer):
             return paddle.where(winner >= 0, largest, paddle.zeros_like(largest)) if rows else largest
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+    def backward(ctx: PyLayerContext, gradient: paddle.Tensor) -> paddle.Tensor:
         features, winner = ctx.saved_tensor()
         with paddle.no_grad():
             received = paddle.zeros(features.shape, dtype=features.dtype)
@@ -240,10 +221,7 @@ class _MaxFunction(paddle.autograd.PyLayer):
 
 
 def _by_offset(kernel_map: KernelMap, rows: int) -> list[tuple[int, paddle.Tensor, paddle.Tensor]]:
-    """Return (kernel offset, output rows, input rows) of all pairs to the coarse level, by ascending offset.
-
-    The center of a symmetric map is included.
-    """
+    """Return (kernel offset, output rows, input rows) of all pairs to the coarse level, ascending, with the center."""
     center: int | None = kernel_map.num_offsets // 2 if kernel_map.is_symmetric and rows else None
     offsets: dict[int, list[Any]] = {}
     for pairs in kernel_map.to_coarse.lists():

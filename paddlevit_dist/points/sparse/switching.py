@@ -29,17 +29,11 @@ _NEUTRAL_VALUES = {  # the value without effect, and what to write if another is
 }
 
 
-def resolve_arguments(layer: Any, kwargs: dict[str, Any], **aliases: Any) -> list[Any]:
-    """Return the values of arguments that have another name in other libraries.
+def resolve_arguments(layer: object, kwargs: dict[str, Any], **aliases: Any) -> list[Any]:
+    """Return the values of arguments ``kwargs`` that have other names, ``aliases`` with defaults, in other libraries.
 
-    Args:
-        layer: the layer, named in messages.
-        kwargs: keyword arguments that are not parameters of the layer.
-        aliases: default value by the other library's name.
-
-    Raises:
-        ValueError: an argument requests something that this layer does not do; the message names the alternative.
-        TypeError: an argument is not known from any library.
+    ValueError if one requests something that this layer does not do; the message names the alternative. TypeError if
+    one is not known from any library.
     """
     name = type(layer).__name__
     for key, value in kwargs.items():
@@ -54,11 +48,7 @@ def resolve_arguments(layer: Any, kwargs: dict[str, Any], **aliases: Any) -> lis
 
 
 def check_momentum(momentum: float) -> float:
-    """Return a batch norm's momentum: the fraction of the running statistics that a step keeps, as in Paddle.
-
-    Raises:
-        ValueError: the value looks like PyTorch's momentum, the fraction of the new statistics.
-    """
+    """Return a batch norm's momentum, the kept fraction as in Paddle; ValueError if it looks like PyTorch's."""
     if momentum < 0.5:
         raise ValueError(
             f"momentum={momentum:g} is the share of new statistics, as in PyTorch; here, as in Paddle, momentum is the "

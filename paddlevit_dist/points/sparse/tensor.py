@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from paddle.autograd import PyLayerContext
 
 from ...distributed import build_zero
 from ...runtime import paddle_versions
@@ -39,8 +40,8 @@ class SparseTensor:
 
     def __init__(
         self,
-        features: Any,
-        coordinates: Any = None,
+        features: paddle.Tensor | np.ndarray,
+        coordinates: paddle.Tensor | np.ndarray | None = None,
         *,
         plan: Plan | None = None,
         stride: Steps = 1,
@@ -80,11 +81,7 @@ class SparseTensor:
         return SparseTensor(features, plan=self.plan, stride=self.stride)
 
     def slice(self, inverse: paddle.Tensor) -> paddle.Tensor:
-        """Return the features of points (P, C): each point takes the features of its voxel.
-
-        Args:
-            inverse: int64 or int32 (P,), the voxel row of each point, as ``sparse_quantize`` returns it.
-        """
+        """Return (P, C): the features of each point's voxel, ``inverse``, int (P,), from ``sparse_quantize``."""
         if self.stride != 1:
             raise ValueError(f"only voxels of stride 1 can be sliced to points, these have stride {self.stride}")
         return paddle.gather(self.features, inverse) if inverse.shape[0] else empty_rows(self.features)
@@ -123,21 +120,21 @@ class SparseTensor:
             raise ValueError(f"batch_index is {scene}, expected 0 to {self.plan.num_scenes - 1}")
         return np.flatnonzero(self.coordinates[:, 0] == scene)
 
-    def __add__(self, other: Any) -> "SparseTensor":
+    def __add__(self, other: "SparseTensor | paddle.Tensor | float") -> "SparseTensor":
         return _combine(paddle.add, self, other)
 
-    def __sub__(self, other: Any) -> "SparseTensor":
+    def __sub__(self, other: "SparseTensor | paddle.Tensor | float") -> "SparseTensor":
         return _combine(paddle.subtract, self, other)
 
-    def __mul__(self, other: Any) -> "SparseTensor":
+    def __mul__(self, other: "SparseTensor | paddle.Tensor | float") -> "SparseTensor":
         return _combine(paddle.multiply, self, other)
 
-    def __truediv__(self, other: Any) -> "SparseTensor":
+    def __truediv__(self, other: "SparseTensor | paddle.Tensor | float") -> "SparseTensor":
         if isinstance(other, SparseTensor) and not on_same_voxels(self, other):
             raise ValueError(f"{other} does not have the voxels of {self}: divide by a tensor on the same voxels")
         return _combine(paddle.divide, self, other)
 
-    def __rtruediv__(self, other: Any) -> "SparseTensor":
+    def __rtruediv__(self, other: "SparseTensor | paddle.Tensor | float") -> "SparseTensor":
         return _combine(lambda features, dividend: paddle.divide(dividend, features), self, other)
 
     __radd__, __rmul__ = __add__, __mul__
@@ -145,7 +142,7 @@ class SparseTensor:
     def __neg__(self) -> "SparseTensor":
         return self.with_features(-self.features)
 
-    def __rsub__(self, other: Any) -> "SparseTensor":
+    def __rsub__(self, other: "SparseTensor | paddle.Tensor | float") -> "SparseTensor":
         return -self + other
 
     def __repr__(self) -> str:
@@ -156,7 +153,9 @@ class SparseTensor:
 paddle_versions.find_outputs_in(SparseTensor, "features")
 
 
-def _combine(operation: Callable[..., paddle.Tensor], x: SparseTensor, other: Any) -> SparseTensor:
+def _combine(
+    operation: Callable[..., paddle.Tensor], x: SparseTensor, other: SparseTensor | paddle.Tensor | float
+) -> SparseTensor:
     require_sparse("arithmetic", x)
     if not isinstance(other, SparseTensor):
         if not isinstance(other, paddle.Tensor):
@@ -175,9 +174,7 @@ def _on_rows(operation: Callable[..., paddle.Tensor]) -> Callable[..., paddle.Te
 def union(*tensors: SparseTensor) -> SparseTensor:
     """Return the sum of sparse tensors, on the voxels that any of them has.
 
-    Raises:
-        TypeError: an argument is not a sparse tensor.
-        ValueError: no argument, or different strides or dimensions.
+    TypeError if an argument is not a sparse tensor; ValueError for no argument, or different strides or dimensions.
     """
     return _sum_on_all(tensors)[0]
 
@@ -185,9 +182,7 @@ def union(*tensors: SparseTensor) -> SparseTensor:
 def intersection(*tensors: SparseTensor) -> SparseTensor:
     """Return the sum of sparse tensors, on the voxels that all of them have.
 
-    Raises:
-        TypeError: an argument is not a sparse tensor.
-        ValueError: no argument, or different strides or dimensions.
+    TypeError if an argument is not a sparse tensor; ValueError for no argument, or different strides or dimensions.
     """
     total, rows = _sum_on_all(tensors)
     number = np.zeros(total.features.shape[0], np.int64)
@@ -197,12 +192,7 @@ def intersection(*tensors: SparseTensor) -> SparseTensor:
 
 
 def on_all_voxels(*tensors: SparseTensor) -> list[SparseTensor]:
-    """Return each sparse tensor on the voxels of all of them, with zeros on the voxels that it did not have.
-
-    Raises:
-        TypeError: an argument is not a sparse tensor.
-        ValueError: no argument, or different strides or dimensions.
-    """
+    """Return each sparse tensor on the voxels of all, zeros where it had none; raise the errors of ``union``."""
     plan, rows = _merge_plans(tensors)
     number = plan.rows(tensors[0].stride)
     return [
@@ -236,15 +226,10 @@ def _merge_plans(tensors: Sequence[SparseTensor]) -> tuple[Plan, list[np.ndarray
     return plan, np.split(inverse, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def prune(x: SparseTensor, keep: Any) -> SparseTensor:
-    """Return the selected voxels as a sparse tensor with a separate plan.
+def prune(x: SparseTensor, keep: paddle.Tensor | np.ndarray) -> SparseTensor:
+    """Return the voxels selected by bool (N,), array or tensor, which a GPU synchronizes, as a separate plan.
 
-    Args:
-        x: the sparse tensor.
-        keep: bool (N,), array or tensor; a tensor on a GPU is synchronized.
-
-    Raises:
-        ValueError: wrong shape or dtype.
+    ValueError for a wrong shape or dtype.
     """
     mask = np.asarray(keep)
     if mask.dtype != np.bool_ or mask.shape != (x.features.shape[0],):
@@ -260,25 +245,21 @@ def gather_rows(features: paddle.Tensor, rows: np.ndarray) -> paddle.Tensor:
 
 
 def empty_rows(*tensors: paddle.Tensor, channels: int | None = None) -> paddle.Tensor:
-    """Return a tensor without rows, with zero gradients for all ``tensors``.
+    """Return a tensor without rows, with zero gradients for all ``tensors`` and the last one's channels by default.
 
     Some of Paddle's kernels reject zero rows, such as a matrix product or the sum with a row.
-
-    Args:
-        tensors: tensors that take part in the computation.
-        channels: columns of the result; None: as the last tensor.
     """
     return _EmptyRows.apply(tensors[-1].shape[-1] if channels is None else channels, *tensors)
 
 
 class _EmptyRows(paddle.autograd.PyLayer):
     @staticmethod
-    def forward(ctx: Any, channels: int, *tensors: paddle.Tensor) -> paddle.Tensor:
+    def forward(ctx: PyLayerContext, channels: int, *tensors: paddle.Tensor) -> paddle.Tensor:
         ctx.save_for_backward(*tensors)
         return paddle.zeros([0, channels], dtype=tensors[0].dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
+    def backward(ctx: PyLayerContext, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         saved = ctx.saved_tensor()
         return tuple(
             None if tensor.stop_gradient else paddle.zeros(tensor.shape, dtype=tensor.dtype) for tensor in saved
@@ -298,16 +279,9 @@ def scatter_rows(
 
 
 def parse_steps(name: str, value: Any, dimension: int | None = None, minimum: int = 1) -> Steps:
-    """Check a stride, kernel size or dilation: an integer from ``minimum`` on, or one for each axis.
+    """Check a stride, kernel size or dilation: an integer from ``minimum`` on, or one for each axis; else ValueError.
 
-    Args:
-        name: name of the argument in messages.
-        value: the value to check.
-        dimension: number of axes; None: not known yet.
-        minimum: smallest valid value.
-
-    Raises:
-        ValueError: the value is something else.
+    ``dimension`` is the number of axes; None: not known yet.
     """
     is_one = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     numbers = [value] if is_one else value
@@ -326,15 +300,7 @@ def multiply_steps(stride: Steps, factor: Steps, dimension: int) -> Steps:
 
 
 def finer_stride(x: SparseTensor, stride: Steps) -> Steps:
-    """Return the tensor stride after upsampling by ``stride``.
-
-    Args:
-        x: the sparse tensor to upsample.
-        stride: factor along each axis.
-
-    Raises:
-        ValueError: the stride of ``x`` is not a multiple of ``stride``.
-    """
+    """Return the tensor stride after upsampling by ``stride``; ValueError if ``x`` has no multiple of it."""
     both = list(zip(along_axes(x.stride, x.dimension), along_axes(stride, x.dimension)))
     if any(step % divisor for step, divisor in both):
         raise ValueError(f"cannot go from voxels of stride {x.stride} to voxels {stride} times as fine: {x}")
@@ -344,9 +310,7 @@ def finer_stride(x: SparseTensor, stride: Steps) -> Steps:
 def cat(*tensors: SparseTensor) -> SparseTensor:
     """Concatenate the channels of sparse tensors on the same voxels.
 
-    Raises:
-        ValueError: no argument, or tensors on different voxels.
-        TypeError: an argument is not a sparse tensor, such as a list.
+    ValueError for no argument, or tensors on different voxels; TypeError if one is not a sparse tensor, such as a list.
     """
     _require_any(tensors)
     for tensor in tensors:
@@ -387,18 +351,8 @@ def _require_any(tensors: Sequence[SparseTensor]) -> None:
         raise ValueError("expected at least one sparse tensor")
 
 
-def require_sparse(operation: str, x: Any, computes: bool = True) -> None:
-    """Check that ``x`` is a sparse tensor; if the operation ``computes`` with features, also ``require_kernels``.
-
-    Args:
-        operation: name of the layer or function in messages.
-        x: its input.
-        computes: whether it needs compute kernels for the features' dtype.
-
-    Raises:
-        TypeError: ``x`` is not a sparse tensor.
-        ValueError: Paddle has no kernels for the features' dtype and device.
-    """
+def require_sparse(operation: str, x: object, computes: bool = True) -> None:
+    """Check that ``x`` is a sparse tensor, else TypeError; if the operation ``computes``, also ``require_kernels``."""
     if not isinstance(x, SparseTensor):
         raise TypeError(f"{operation} takes a SparseTensor, not a {type(x).__name__}")
     if computes:
@@ -406,15 +360,7 @@ def require_sparse(operation: str, x: Any, computes: bool = True) -> None:
 
 
 def require_kernels(operation: str, *tensors: paddle.Tensor) -> None:
-    """Reject half precision on a CPU outside of autocast: Paddle has few kernels for it.
-
-    Args:
-        operation: name of the layer or function in messages.
-        tensors: its inputs or parameters.
-
-    Raises:
-        ValueError: a tensor is in half precision on a CPU.
-    """
+    """Reject half precision on a CPU outside of autocast, where Paddle has few kernels for it, with a ValueError."""
     for tensor in tensors if product_dtype() is None else ():
         if tensor.dtype in (paddle.float16, paddle.bfloat16) and tensor.place.is_cpu_place():
             name = str(tensor.dtype).rpartition(".")[2]

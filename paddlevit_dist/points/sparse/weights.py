@@ -12,12 +12,8 @@ from ...runtime.errors import UserError
 def from_spconv(state: Mapping[str, np.ndarray], dimension: int = 3) -> dict[str, np.ndarray]:
     """Convert a state dict of spconv 1 or 2.
 
-    spconv 2 has the output channels of a convolution's ``weight`` first, (C_out, k, k, k, C_in); spconv 1 has them
+    Version 2 has the output channels of a convolution's ``weight`` first, (C_out, k, k, k, C_in); version 1 has them
     last. The version is inferred from all convolutions together: the sides of kernels are smaller than channels.
-
-    Args:
-        state: arrays by parameter name.
-        dimension: spatial axes of the network.
     """
     weights = [name for name in state if name.endswith("weight") and np.ndim(state[name]) == dimension + 2]
     shapes = [state[name].shape for name in weights]
@@ -30,10 +26,8 @@ def from_torchsparse(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Convert a state dict of torchsparse for ``Convolution``, ``TransposedConvolution`` and ``BatchNorm``.
 
     Kernels (K, C_in, C_out) with odd K have the order of MinkowskiEngine's, first axis fastest; for even K the last
-    axis is fastest (``get_kernel_offsets`` in torchsparse/nn/utils/kernel.py). Biases are (C_out,) there.
-
-    Raises:
-        UserError: kernels with even sides other than 2, whose voxel positions differ.
+    axis is fastest (``get_kernel_offsets`` in torchsparse/nn/utils/kernel.py). Biases are (C_out,) there. UserError for
+    kernels with even sides other than 2, whose voxel positions differ.
     """
     converted = dict(state)
     for name in state:

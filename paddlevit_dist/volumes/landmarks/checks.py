@@ -4,6 +4,7 @@ import shlex
 from typing import Any
 
 from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
 from ...tasks.protocols import CheckpointMatching, LogContributor, count_samples
 from ..samples import VolumeSamples
 from .task import LandmarkDetection
@@ -14,7 +15,7 @@ class LandmarkLog(TaskAspect, LogContributor):
 
     task: LandmarkDetection
 
-    def describe_samples(self, samples: Any) -> str:
+    def describe_samples(self, samples: TransformedDataset) -> str:
         """Format the number of volumes and, for each landmark, the number of volumes that have it."""
         text = count_samples(self.task, samples)
         if not isinstance(samples, VolumeSamples):  # custom samples

@@ -28,36 +28,22 @@ _LOOSE = "loose DICOM files (move each series to a separate folder)"
 
 
 class LandmarkCase(NamedTuple):
-    """One volume and its landmarks.
+    """One volume and its landmarks."""
 
-    Attributes:
-        name: file name without suffix.
-        file: path; a folder for a DICOM series.
-        world: float64 (landmarks, 3), millimeters x, y, z to the right, to the front and up; NaN where missing.
-        convention: "ras" or "lps", the convention of its predictions.
-    """
-
-    name: str
-    file: str
+    name: str  # file name without suffix
+    file: str  # path; a folder for a DICOM series
+    # float64 (landmarks, 3), millimeters x, y, z to the right, to the front and up; NaN where missing
     world: np.ndarray
-    convention: str
+    convention: str  # "ras" or "lps", the convention of its predictions
 
 
 class LandmarkDataset(VolumeDataset):
-    """Volumes of ``data_path``/train or /val.
+    """Volumes of ``data_path``/train, /val or another folder, which needs no landmarks.
 
     Headers and landmarks of all files are read and checked at once, in the order of their names. Voxels are read on
-    demand and then from a decoded copy in ``cache_folder``.
-
-    Args:
-        data_path: folder with train and val.
-        split: "train", "val", or another folder, which needs no landmarks.
-        cache_folder: folder of decoded volumes.
-        options: see ``VolumeOptions``.
-
-    Raises:
-        UserError: a folder or file is missing or damaged, a landmark is outside its volume, an affine is singular, or
-            spacings differ and no common one is set.
+    demand and then from a decoded copy in ``cache_folder``. For ``options`` see ``VolumeOptions``. UserError if a
+    folder or file is missing or damaged, a landmark is outside its volume, an affine is singular, or spacings differ
+    and no common one is set.
     """
 
     within: Sequence[str] = (VOLUME,)
@@ -79,8 +65,8 @@ class LandmarkDataset(VolumeDataset):
         self.labeled = split in _TRAINED or any(
             landmark_files.find_landmark_files(folder, case_name(file)) for file in files
         )
-        read_landmarks = _read_case if self.labeled else _no_landmarks
-        listed = {file: read_landmarks(folder, file) for file in files}
+        unknown = landmark_files.FileLandmarks({}, None)
+        listed = {file: _read_case(folder, file) if self.labeled else unknown for file in files}
         self.names = list(options.landmarks or _collect_names(data_path, split, listed.values()))
         if not self.names:
             raise UserError(
@@ -138,10 +124,6 @@ def _read_case(folder: str, file: str) -> landmark_files.FileLandmarks:
     return landmark_files.read(landmark_files.find(folder, case_name(file)))
 
 
-def _no_landmarks(folder: str, file: str) -> landmark_files.FileLandmarks:
-    return landmark_files.FileLandmarks({}, None)
-
-
 def _find_split(data_path: str | None, split: str) -> str:
     if data_path is None:
         raise UserError(f"dataset landmarks needs -data_path=<folder>, {_LAYOUT}")
@@ -163,7 +145,7 @@ def _collect_names(data_path: Any, split: str, listed: Iterable[landmark_files.F
         folder = os.path.join(os.path.abspath(os.path.expanduser(os.fspath(data_path))), other)
         if os.path.isdir(folder):
             for file in list_volumes(folder):
-                names.update(landmark_files.read(landmark_files.find(folder, case_name(file))).positions)
+                names.update(_read_case(folder, file).positions)
     return sorted(names)
 
 
@@ -253,7 +235,6 @@ def _other_files(folder: str) -> list[str]:
 
 
 def _notices(folder: str, split: str, cases: list[LandmarkCase], names: list[str]) -> list[str]:
-    """Return notices on probable mistakes."""
     notices = []
     case_names = {case.name for case in cases}
     unused = [file for file in landmark_files.list_files(folder) if landmark_files.get_case(file) not in case_names]

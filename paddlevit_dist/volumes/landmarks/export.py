@@ -30,7 +30,7 @@ class LandmarkExport(TaskAspect, Exportable):
         intensity_config = IntensityConfig.from_config(volumes, 1, task.within)
         size = tuple(int(length) for length in volumes.CROP_SIZE)
         window = volumes.INTENSITY_WINDOW
-        intensities: Any
+        intensities: str | dict[str, Any]
         if list(volumes.NORMALIZE) != ["percentiles"]:
             intensities = intensity_config.about()
         elif window is None:

@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 
 from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Chart, Figure, FigureTable, Gallery
 from ...tasks.protocols import Drawable, Reportable
 from ..geometry import VolumeGeometry, require_spacing
@@ -26,7 +27,9 @@ class LandmarkFigures(TaskAspect, Reportable):
 
     task: LandmarkDetection
 
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(
+        self, samples: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
+    ) -> list[Figure]:
         """Create the tables, the error curves and the gallery of the hardest volumes, worst first."""
         if not records or not isinstance(samples, VolumeSamples):
             return []
@@ -132,7 +135,7 @@ def _worst(errors: np.ndarray) -> Any:
 
 
 def _gallery(
-    samples: Any,
+    samples: VolumeSamples,
     records: Sequence[tuple[int, LandmarkRecord]],
     errors: np.ndarray,
     means: np.ndarray,

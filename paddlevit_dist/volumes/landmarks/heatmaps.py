@@ -1,10 +1,8 @@
 """Heatmaps of landmarks, dense or as the product of three short factors, and the positions of their peaks.
 
 A Gaussian of three axes is the product of three Gaussians of one axis, so depth + height + width numbers determine a
-landmark's whole map. The losses use these factors and never build the dense map.
-
-Positions are voxel indices in the order z, y, x, with the center of voxel 0 at 0. NaN marks a missing landmark, whose
-map is 0.
+landmark's whole map. The losses use these factors and never build the dense map. Positions are voxel indices in the
+order z, y, x, with the center of voxel 0 at 0. NaN marks a missing landmark, whose map is 0.
 """
 
 from collections.abc import Sequence
@@ -45,12 +43,9 @@ class HeatmapFactors(NamedTuple):
 def gaussian_factors(points: paddle.Tensor, shape: Sequence[int], sigma: Sequence[float]) -> HeatmapFactors:
     """Compute the factors of Gaussians, which are 1 at the exact, sub-voxel position of the landmark.
 
-    The value is ``exp(-d^2 / 2)``, where d is the distance from the landmark in deviations.
-
-    Args:
-        points: float32 or float64 (batch, landmarks, 3); positions may be outside.
-        shape: (depth, height, width) of the maps, which truncate the Gaussians.
-        sigma: deviation in voxels, (depth, height, width).
+    The value is ``exp(-d^2 / 2)``, where d is the distance from the landmark in deviations, ``sigma`` voxels (depth,
+    height, width). ``points`` are float32 or float64 (batch, landmarks, 3), which may be outside; ``shape`` truncates
+    the Gaussians.
     """
     offsets, present = _offsets(points, shape, truncates=False)
     deviations = constant(_repeat, tuple(map(float, sigma)), _to_ints(shape), _dtype_name(points))
@@ -66,13 +61,10 @@ def radius_factors(points: paddle.Tensor, shape: Sequence[int], radius: int) -> 
 
 
 def _offsets(points: paddle.Tensor, shape: Sequence[int], truncates: bool) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Compute the distances of all voxels from the landmarks along each axis.
+    """Compute the distances of all voxels from the landmarks along each axis, and whether landmarks are present.
 
-    The three axes are concatenated to save operations.
-
-    Returns:
-        Distances (batch, landmarks, depth + height + width); 1 or 0 where a landmark is present or missing, (batch,
-        landmarks, 1).
+    They are (batch, landmarks, depth + height + width), concatenated to save operations, and 1 or 0, (batch, landmarks,
+    1).
     """
     is_finite = is_known(points)
     positions = paddle.where(is_finite, points, paddle.zeros_like(points))
@@ -104,7 +96,6 @@ def _to_ints(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _dtype_name(tensor: paddle.Tensor) -> str:
-    """Return NumPy's name of a tensor's dtype."""
     return str(tensor.dtype).rpartition(".")[2]
 
 
@@ -115,16 +106,9 @@ def _split_axes(lines: paddle.Tensor, shape: Sequence[int]) -> HeatmapFactors:
 def gaussian_heatmaps(
     points: paddle.Tensor, shape: Sequence[int], sigma_mm: Sequence[float], spacing_mm: Sequence[float] = (1, 1, 1)
 ) -> paddle.Tensor:
-    """Compute dense Gaussian heatmaps on the device of ``points``.
+    """Compute dense Gaussian heatmaps ([batch,] landmarks, depth, height, width) on the device of ``points``.
 
-    Args:
-        points: float32 or float64 (landmarks, 3), or (batch, landmarks, 3).
-        shape: (depth, height, width).
-        sigma_mm: deviation along depth, height and width.
-        spacing_mm: spacing of the voxels along depth, height and width.
-
-    Returns:
-        (landmarks, depth, height, width), with a leading batch axis if the points have one.
+    These are float32 or float64 ([batch,] landmarks, 3). Deviation and spacing are along depth, height and width.
     """
     sigma = [float(s) / float(step) for s, step in zip(sigma_mm, spacing_mm)]
     batched = points if points.ndim == 3 else points.unsqueeze(0)
@@ -137,20 +121,11 @@ def radius_heatmaps(
 ) -> np.ndarray:
     """Compute heatmaps bit-identical to CenterNet's ``draw_umich_gaussian``, extended to three dimensions.
 
-    Positions are truncated to voxels. A cube of 2 * radius + 1 voxels around each, cut off at the border, contains a
-    Gaussian of deviation (2 * radius + 1) / 6. Values below machine epsilon are 0; if several landmarks share a
-    channel, the larger value wins.
-
-    Source: X. Zhou et al., 2019, "Objects as Points", arXiv 1904.07850, section 3.
-
-    Args:
-        points: (landmarks, 3).
-        shape: (depth, height, width).
-        radius: in voxels, at least 0.
-        channels: the channel of each landmark; None: a separate channel for each.
-
-    Returns:
-        float32 (channels, depth, height, width).
+    Positions (landmarks, 3) are truncated to voxels. A cube of 2 * radius + 1 voxels around each, cut off at the
+    border, contains a Gaussian of deviation (2 * radius + 1) / 6. Values below machine epsilon are 0; if several
+    landmarks share a channel, the larger value wins. ``channels`` is the channel of each landmark; None: a separate one
+    for each. The result is float32 (channels, depth, height, width). Source: X. Zhou et al., 2019, "Objects as Points",
+    arXiv 1904.07850, section 3.
     """
     points = np.asarray(points, dtype=np.float64).reshape(-1, 3)
     channels = list(range(len(points))) if channels is None else list(channels)
@@ -183,7 +158,7 @@ def gaussian_cube(radius: int) -> np.ndarray:
 def decode(
     maps: paddle.Tensor, method: str = "quadratic", reach: Sequence[int] = (3, 3, 3)
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute position and confidence of the peak of each map.
+    """Compute the peak of each map: voxels z, y, x, float64 (landmarks, 3), and confidence, 0 to 1, (landmarks,).
 
     Args:
         maps: float32 (landmarks, depth, height, width), mostly 0 to 1.
@@ -191,10 +166,6 @@ def decode(
             neighbors, exact for a Gaussian; "soft_argmax": mean position of the voxels around the peak, weighted by
             their values, less sensitive to noise.
         reach: voxels of the mean on each side (depth, height, width); three deviations make it unbiased.
-
-    Returns:
-        Voxel positions float64 (landmarks, 3) in the order z, y, x; peak values clipped to 0 to 1, float64
-        (landmarks,).
     """
     landmarks, *shape = maps.shape
     flat = maps.reshape([landmarks, -1])

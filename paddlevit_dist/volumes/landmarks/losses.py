@@ -17,15 +17,7 @@ _FOCUS, _NEAR = 2, 4  # CornerNet's alpha and beta
 
 
 def contract(field: paddle.Tensor, targets: Sequence[HeatmapFactors]) -> list[paddle.Tensor]:
-    """Sum a field times each of several maps over the voxels.
-
-    Args:
-        field: (batch, landmarks, depth, height, width).
-        targets: maps as factors.
-
-    Returns:
-        One tensor (batch, landmarks) for each target.
-    """
+    """Sum a field (batch, landmarks, depth, height, width) times each of several maps: (batch, landmarks) each."""
     batch, landmarks, depth, height, width = field.shape
     widths = paddle.stack([head.width for head in targets], axis=-1)  # (batch, landmarks, width, maps)
     sums = []
@@ -46,15 +38,9 @@ def _total(field: paddle.Tensor) -> paddle.Tensor:
 
 
 def weighted_squared_error(maps: paddle.Tensor, target: HeatmapFactors, peak_weight: float) -> paddle.Tensor:
-    """Compute ``sum of (1 + peak_weight * h) * (p - h)^2`` over the voxels of each map.
+    """Compute ``sum of (1 + peak_weight * h) * (p - h)^2`` over the voxels of each map, (batch, landmarks).
 
-    Args:
-        maps: predictions p, float32 (batch, landmarks, depth, height, width).
-        target: maps h.
-        peak_weight: extra weight of a voxel at a peak.
-
-    Returns:
-        (batch, landmarks).
+    The predictions p are float32 (batch, landmarks, depth, height, width), h is the target.
     """
     second, third = target.power(2), target.power(3)
     squares = maps * maps
@@ -68,20 +54,12 @@ def weighted_squared_error(maps: paddle.Tensor, target: HeatmapFactors, peak_wei
 
 
 def focal_loss(logits: paddle.Tensor, target: HeatmapFactors, points: paddle.Tensor) -> paddle.Tensor:
-    """Compute CornerNet's focal loss of each map.
+    """Compute CornerNet's focal loss of each map, (batch, landmarks).
 
     With p = sigmoid(logits), a voxel costs ``-(1 - p)^2 log p`` at the landmark and ``-(1 - h)^4 p^2 log(1 - p)``
-    elsewhere.
-
-    Source: H. Law and J. Deng, 2018, "CornerNet", arXiv 1808.01244, equation 1.
-
-    Args:
-        logits: float32 (batch, landmarks, depth, height, width).
-        target: maps h.
-        points: (batch, landmarks, 3); landmarks outside or missing have no voxel.
-
-    Returns:
-        (batch, landmarks).
+    elsewhere; h is the target. Logits are float32 (batch, landmarks, depth, height, width), points (batch, landmarks,
+    3); landmarks outside or missing have no voxel. Source: H. Law and J. Deng, 2018, "CornerNet", arXiv 1808.01244,
+    equation 1.
     """
     batch, landmarks = logits.shape[:2]
     share = F.sigmoid(logits)

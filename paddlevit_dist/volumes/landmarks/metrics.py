@@ -33,12 +33,10 @@ class LandmarkMetrics(PerSampleMetrics):
         self._worlds: list[str] = []
 
     def update(self, errors_mm: np.ndarray, places: np.ndarray | None = None, world: str = "") -> None:
-        """Add the errors of one volume.
+        """Add the errors of one volume, float64 (landmarks,), NaN where the landmark is missing.
 
-        Args:
-            errors_mm: float64 (landmarks,), NaN where the landmark is missing.
-            places: float64 (landmarks, 7): predicted x, y, z in mm, true x, y, z in mm, and confidence; None: unknown.
-            world: the convention of ``places``, such as "RAS".
+        ``places`` are predicted x, y, z in mm, true x, y, z in mm, and confidence, float64 (landmarks, 7), in the
+        convention ``world``, such as "RAS"; None: unknown.
         """
         self._places.append(np.full((len(self.names), len(_PLACES)), np.nan) if places is None else places)
         self._worlds.append(world)
@@ -58,12 +56,7 @@ class LandmarkMetrics(PerSampleMetrics):
         return values
 
     def per_sample(self) -> list[np.ndarray]:
-        """Return the arrays of all volumes.
-
-        Returns:
-            Sums float64 (volumes, landmarks, 7); positions of the same shape, see ``update``; conventions, text
-            (volumes,).
-        """
+        """Return sums, positions, float64 (volumes, landmarks, 7) each, see ``update``, and conventions (volumes,)."""
         places = np.array(self._places).reshape(-1, len(self.names), len(_PLACES))
         tables = np.array(self._volumes).reshape(-1, *self.state["table"].shape)
         return [tables, places, np.array(self._worlds, "U8")]

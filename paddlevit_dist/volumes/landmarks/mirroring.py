@@ -14,18 +14,9 @@ _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
 
 
 def choose_pairs(flip: float, pairs: str | Sequence[str], names: Sequence[str]) -> list[str]:
-    """Choose the pairs for mirroring in training.
+    """Choose the pairs for mirroring in training, not validated: VOLUMES.MIRROR_PAIRS unless VOLUMES.FLIP is 0.
 
-    Args:
-        flip: VOLUMES.FLIP.
-        pairs: VOLUMES.MIRROR_PAIRS, pairs as left_name:right_name, or "none".
-        names: of all landmarks.
-
-    Returns:
-        The pairs, not validated; empty without mirroring.
-
-    Raises:
-        UserError: crops are mirrored but the pairs are not specified, or "none" is mixed with pairs.
+    UserError if crops are mirrored but the pairs are not specified, or "none" is mixed with pairs.
     """
     if not flip or pairs in (NO_PAIRS, [NO_PAIRS]):
         return []
@@ -45,8 +36,7 @@ def choose_pairs(flip: float, pairs: str | Sequence[str], names: Sequence[str]) 
 def mirror_order(names: Sequence[str], pairs: Sequence[str]) -> list[int]:
     """Return for each landmark the index of the landmark that replaces it when left and right are exchanged.
 
-    Raises:
-        UserError: a pair is not two different known names, or a name is in two pairs.
+    UserError if a pair is not two different known names, or a name is in two pairs.
     """
     order = list(range(len(names)))
     for pair in pairs:

@@ -79,14 +79,10 @@ class LandmarkPredictor(TaskAspect, Predictable):
 
 
 class LandmarkWriter(PredictionWriter):
-    """Writer of point lists for Slicer and an image of each volume.
+    """Writer of point lists for Slicer and an image of each volume; an evaluation also writes two tables.
 
-    An evaluation also writes ``landmarks.csv`` and ``per_landmark.csv``.
-
-    Args:
-        folder: existing folder.
-        names: of the landmarks.
-        cases: file name of each volume, and the convention ("ras" or "lps") of its positions.
+    They are ``landmarks.csv`` and ``per_landmark.csv``. ``cases`` are file name of each volume, and the convention
+    ("ras" or "lps") of its positions.
     """
 
     writes_evaluations = True

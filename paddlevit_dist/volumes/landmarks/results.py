@@ -1,6 +1,6 @@
 """Predicted and true landmarks of volumes."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,21 +8,14 @@ from ..geometry import VolumeGeometry
 
 
 class LandmarkPrediction(NamedTuple):
-    """Predicted landmarks of one volume.
+    """Predicted landmarks of one volume."""
 
-    Attributes:
-        index: index of the volume in its dataset.
-        geometry: geometry of the volume.
-        voxels: float64 (landmarks, 3), positions z, y, x in voxels.
-        confidences: float (landmarks,), the values of the peaks.
-        volume: float32 (depth, height, width), the network's input.
-    """
-
+    # index of the volume in its dataset
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
-    geometry: VolumeGeometry
-    voxels: np.ndarray
-    confidences: np.ndarray
-    volume: Any
+    geometry: VolumeGeometry  # geometry of the volume
+    voxels: np.ndarray  # float64 (landmarks, 3), positions z, y, x in voxels
+    confidences: np.ndarray  # float (landmarks,), the values of the peaks
+    volume: np.ndarray  # float32 (depth, height, width), the network's input
 
     @property
     def world(self) -> np.ndarray:
@@ -31,24 +24,14 @@ class LandmarkPrediction(NamedTuple):
 
 
 class LandmarkGroundTruth(NamedTuple):
-    """Ground truth of an evaluated volume.
+    """Ground truth of an evaluated volume."""
 
-    Attributes:
-        errors: float64 (landmarks,), millimeters; NaN where the truth is unknown.
-        places: float64 (landmarks, 3), z, y, x in voxels; NaN where unknown.
-    """
-
-    errors: np.ndarray
-    places: np.ndarray
+    errors: np.ndarray  # float64 (landmarks,), millimeters; NaN where the truth is unknown
+    places: np.ndarray  # float64 (landmarks, 3), z, y, x in voxels; NaN where unknown
 
 
 class LandmarkRecord(NamedTuple):
-    """The record of a volume.
+    """The record of a volume."""
 
-    Attributes:
-        errors: float32 (landmarks,), millimeters; NaN where the truth is unknown.
-        voxels: float32 (landmarks, 3), predicted positions z, y, x.
-    """
-
-    errors: np.ndarray
-    voxels: np.ndarray
+    errors: np.ndarray  # float32 (landmarks,), millimeters; NaN where the truth is unknown
+    voxels: np.ndarray  # float32 (landmarks, 3), predicted positions z, y, x

@@ -27,20 +27,13 @@ _PREFERRED = (".mrk.json", ".fcsv", ".json", ".csv")
 
 
 class VolumeLandmarks(NamedTuple):
-    """Landmarks of one volume.
+    """Landmarks of one volume."""
 
-    Attributes:
-        case: name of the volume.
-        source: file, for messages.
-        positions: by name, millimeters x, y, z; None: missing.
-        is_ras: whether positions are known to be in RAS.
-        default_convention: "ras" or "lps" for files next to the volume that do not specify one; None: unknown.
-    """
-
-    case: str
-    source: str
-    positions: landmark_files.Positions
-    is_ras: bool = True
+    case: str  # name of the volume
+    source: str  # file, for messages
+    positions: landmark_files.Positions  # by name, millimeters x, y, z; None: missing
+    is_ras: bool = True  # whether positions are known to be in RAS
+    # "ras" or "lps" for files next to the volume that do not specify one; None: unknown
     default_convention: str | None = None
 
 
@@ -61,8 +54,7 @@ def landmarks_from_dataset(dataset: VolumeDataset) -> list[VolumeLandmarks]:
 def read_landmarks(folder: str) -> list[VolumeLandmarks]:
     """Read all landmark files of a folder, or all rows of a table.
 
-    Raises:
-        UserError: there are none, one is damaged, or one has voxels instead of millimeters.
+    UserError if there are none, one is damaged, or one has voxels instead of millimeters.
     """
     if os.path.isfile(folder):
         return list(_read_table(folder).values())
@@ -84,13 +76,10 @@ def _read(folder: str, case: str) -> VolumeLandmarks:
 
 
 def _read_table(file: str) -> dict[str, VolumeLandmarks]:
-    """Read the landmarks of all volumes from one table, by volume.
+    """Read the landmarks of all volumes from one table, by volume; UserError if the file is not such a table.
 
     Columns are case, landmark, x, y, z (or x_mm and so on), and optionally world, LPS or RAS, like ``landmarks.csv`` of
     an evaluation.
-
-    Raises:
-        UserError: the file is not such a table.
     """
     reader = csv.DictReader(io.StringIO(landmark_files.read_landmark_text(file), newline=""), skipinitialspace=True)
     columns = [heading.strip().lower().removesuffix("_mm") for heading in reader.fieldnames or []]
@@ -139,17 +128,10 @@ def score(
 ) -> ScoreReport:
     """Compare a folder of landmark files, or a table, with the ground truth.
 
-    Args:
-        folder: folder or table with the results.
-        truth: landmarks of all volumes.
-        source: name of the ground truth, for messages.
-        names: of the landmarks; None: all landmarks of the ground truth.
-        coordinate_system: "ras" or "lps", convention of files that do not specify one.
-        identities: names of the volumes in a run's table; None: their names.
-        origin: record of the ground truth.
-
-    Raises:
-        UserError: a volume or a landmark has no position, or a coordinate system is unknown.
+    ``source`` is its name for messages, ``origin`` its record. ``names`` None means all its landmarks,
+    ``coordinate_system`` is "ras" or "lps", the convention of files that do not specify one, and ``identities`` are
+    names of the volumes in a run's table, by default their own. UserError if a volume or a landmark has no position, or
+    a coordinate system is unknown.
     """
     from .metrics import RADII_MM, LandmarkMetrics, rate_name
 
@@ -186,17 +168,9 @@ def score(
 
 
 class _ComparedVolumes(NamedTuple):
-    """Errors of all volumes.
-
-    Attributes:
-        errors: float64 (volumes, landmarks), millimeters; NaN where the truth has no position.
-        spaces: assumptions about coordinates of files that do not specify them.
-        notices: lines for the log.
-    """
-
-    errors: np.ndarray
-    spaces: set[str]
-    notices: list[str]
+    errors: np.ndarray  # float64 (volumes, landmarks), millimeters; NaN where the truth has no position
+    spaces: set[str]  # assumptions about coordinates of files that do not specify them
+    notices: list[str]  # lines for the log
 
 
 def _compare(

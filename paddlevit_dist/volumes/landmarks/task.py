@@ -1,7 +1,7 @@
 """Task: landmark detection in volumes with heatmaps."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...runtime.errors import UserError
-from ...tasks.dataset import dataset_class, is_training_split
+from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...tasks.model_factory import create_model
 from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import require_finite
@@ -75,7 +75,7 @@ class LandmarkDetection(Task):
             mirrored = mirror_order(self.names, pairs)
         return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._intensities(), notices)
 
-    def _load_dataset_meta(self, dataset: Any) -> None:
+    def _load_dataset_meta(self, dataset: VolumeDataset) -> None:
         require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
         num_classes = self.config.MODEL.NUM_CLASSES
         if num_classes is not None and num_classes != len(dataset.names):
@@ -94,10 +94,7 @@ class LandmarkDetection(Task):
         require_finite({name: value for name, value in sample.items() if name != "points"})
 
     def collate(self, samples: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Stack samples to a batch.
-
-        Crops have one size. Whole volumes are zero-padded to the largest, and ``sizes`` (batch, 3) has their shapes.
-        """
+        """Stack crops to a batch, or whole volumes, zero-padded to the largest, with shapes ``sizes`` (batch, 3)."""
         volumes = [sample["volume"] for sample in samples]
         batch = {name: np.stack([sample[name] for sample in samples]) for name in samples[0] if name != "volume"}
         sizes = np.array([each.shape[1:] for each in volumes], dtype=np.int64)
@@ -113,7 +110,7 @@ class LandmarkDetection(Task):
         """Count the landmarks of a batch."""
         return {"heatmap": int(np.isfinite(batch["points"]).all(axis=-1).sum())}
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
         """Return orientation, voxel spacing, intensity scaling, and outputs' landmarks, or the number of samples."""
         if samples is not None:
             return super().signature(samples)
@@ -213,29 +210,21 @@ class LandmarkDetection(Task):
         """Find the landmarks in each volume of a batch."""
         results = []
         for number, index in enumerate(batch["index"].numpy().tolist()):
-            geometry = VolumeGeometry(tuple(batch["sizes"][number].numpy().tolist()), batch["affine"][number].numpy())
-            volume = self._volume(batch, number)
+            depth, height, width = batch["sizes"][number].numpy().tolist()
+            geometry = VolumeGeometry((depth, height, width), batch["affine"][number].numpy())
+            volume = batch["volume"][number, :, :depth, :height, :width]  # without its padding
             results.append(LandmarkPrediction(index, geometry, *self.find(model, volume), volume[0]))
         return results
 
-    def _volume(self, batch: dict[str, paddle.Tensor], number: int) -> paddle.Tensor:
-        """Return one volume of a batch without its padding, (1, depth, height, width)."""
-        depth, height, width = batch["sizes"][number].numpy().tolist()
-        return batch["volume"][number, :, :depth, :height, :width]
-
     def find(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Find the landmarks in a volume (1, depth, height, width).
-
-        Returns:
-            Voxel positions (landmarks, 3), and confidences (landmarks,).
-        """
+        """Return voxels (landmarks, 3) and confidences (landmarks,) in a volume (1, depth, height, width)."""
         volumes = self.config.VOLUMES
         maps = sliding_window.predict(
             self._compute_maps(model), volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS
         )
         return decode(maps, volumes.DECODING, np.ceil(3 * compute_sigma(self.config.VOLUMES, self.spacing)).astype(int))
 
-    def _compute_maps(self, model: paddle.nn.Layer) -> Any:
+    def _compute_maps(self, model: paddle.nn.Layer) -> Callable[[paddle.Tensor], paddle.Tensor]:
         if self.config.VOLUMES.LOSS == "focal":
             return lambda windows: F.sigmoid(model(windows).astype("float32"))
         return lambda windows: model(windows).astype("float32")

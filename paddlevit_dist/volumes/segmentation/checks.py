@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
 from ...tasks.protocols import Checkable, LogContributor, count_samples
 from .dataset import IGNORED
 from .task import VolumeSegmentation
@@ -16,7 +17,7 @@ class VolumeLabelLog(TaskAspect, LogContributor):
 
     task: VolumeSegmentation
 
-    def describe_samples(self, samples: Any) -> str:
+    def describe_samples(self, samples: TransformedDataset) -> str:
         """Format the number of volumes, the channels and the classes."""
         channels = f", channels {', '.join(self.task.channels)}" if len(self.task.channels) > 1 else ""
         what = "regions" if self.task.regions else "classes"

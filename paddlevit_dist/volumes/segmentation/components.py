@@ -26,30 +26,18 @@ Labels = tuple[int, ...]
 
 
 class ComponentDecision(NamedTuple):
-    """Decision for the foreground, or for one class or region.
+    """Decision for the foreground, or for one class or region."""
 
-    Attributes:
-        name: what it is about.
-        before: mean Dice, of all classes for the foreground, else of this one.
-        after: the same with the largest component only.
-        removes_smaller: whether smaller components are to be removed.
-    """
-
-    name: str
-    before: float
-    after: float
-    removes_smaller: bool
+    name: str  # what it is about
+    before: float  # mean Dice, of all classes for the foreground, else of this one
+    after: float  # the same with the largest component only
+    removes_smaller: bool  # whether smaller components are to be removed
 
 
 def find_labels(names: Sequence[str], groups: Mapping[str, Labels]) -> list[Labels]:
-    """Return the labels of the names of VOLUMES.LARGEST_COMPONENT.
+    """Return the labels of VOLUMES.LARGEST_COMPONENT: classes, regions, or ``FOREGROUND``; UserError for others.
 
-    Args:
-        names: classes, regions, or ``FOREGROUND``.
-        groups: labels of each class by name, the background first.
-
-    Raises:
-        UserError: a name is not a class.
+    ``groups`` are the labels of each class by name, the background first.
     """
     classes = dict(list(groups.items())[1:])
     if names:
@@ -62,12 +50,7 @@ def find_labels(names: Sequence[str], groups: Mapping[str, Labels]) -> list[Labe
 
 
 def keep_largest(array: np.ndarray, groups: Sequence[Labels]) -> np.ndarray:
-    """Return label maps in which, for each group of labels, all but the largest component are background.
-
-    Args:
-        array: uint8 (depth, height, width).
-        groups: labels of each removal, in this order.
-    """
+    """Return label maps, uint8 (depth, height, width), with all but each group's largest component as background."""
     for labels in groups:
         mask = np.isin(array, labels)
         ndimage = import_extra("scipy.ndimage", "VOLUMES.LARGEST_COMPONENT")
@@ -83,13 +66,8 @@ def keep_largest(array: np.ndarray, groups: Sequence[Labels]) -> np.ndarray:
 class LabelPairs:
     """Predicted and true label maps of a dataset in nnU-Net's layout, matched by name.
 
-    Args:
-        predictions: folder of label maps, such as an evaluation's ``predictions``.
-        data: folder with ``dataset.json`` and ``labelsTr`` or ``labelsTs``.
-        cache: folder for decoded label maps.
-
-    Raises:
-        UserError: there are no predictions, or one has no true labels.
+    ``predictions`` is a folder of label maps, such as an evaluation's; ``data`` one with ``dataset.json`` and
+    ``labelsTr`` or ``labelsTs``. UserError if there are no predictions, or one has no true labels.
     """
 
     def __init__(self, predictions: str, data: str, cache: Path) -> None:

@@ -32,31 +32,21 @@ DEFAULT_OPTIONS = SegmentationOptions()
 
 
 class LabelSource(NamedTuple):
-    """Reference volume of a label map.
+    """Reference volume of a label map."""
 
-    Attributes:
-        file: file of its first channel; None: a synthetic volume.
-        geometry: geometry of that file, with the stored order of axes.
-    """
-
-    file: str | None
-    geometry: VolumeGeometry
+    file: str | None  # file of its first channel; None: a synthetic volume
+    geometry: VolumeGeometry  # geometry of that file, with the stored order of axes
 
 
 _NEARLY_WHOLE = 1e-3  # largest deviation of a label from an integer; some tools write a slope of 1.0000000591
 
 
 class LabelMap(NamedTuple):
-    """Classes of a volume's voxels.
+    """Classes of a volume's voxels."""
 
-    Attributes:
-        array: uint8 (depth, height, width), classes from 0 or ``IGNORED``; axes are aligned with the world's.
-        geometry: geometry of the array.
-        places: by class, without the background, some of its voxels z, y, x: int (at most 500, 3).
-    """
-
-    array: np.ndarray
-    geometry: VolumeGeometry
+    array: np.ndarray  # uint8 (depth, height, width), classes from 0 or ``IGNORED``; axes are aligned with the world's
+    geometry: VolumeGeometry  # geometry of the array
+    # by class, without the background, some of its voxels z, y, x: int (at most 500, 3)
     places: Mapping[int, np.ndarray]
 
     @classmethod
@@ -119,10 +109,7 @@ class SegmentedVolumes(Dataset):
         raise NotImplementedError
 
     def stored_labels(self, index: int) -> LabelMap | None:
-        """Return the labels at their stored spacing, without resampling; None without labels.
-
-        By default the labels of ``read``.
-        """
+        """Return the labels at their stored spacing, by default those that ``read`` returns; None without labels."""
         return self.read(index)[1]
 
     def stored(self, index: int) -> list[np.ndarray]:
@@ -139,17 +126,11 @@ class SegmentedVolumes(Dataset):
 
 
 class VolumeFiles(SegmentedVolumes):
-    """Volumes with label maps, in files.
+    """Volumes with label maps, in files."""
 
-    Attributes:
-        names: names of the volumes.
-        files: files of each volume's channels.
-        headers: header of the first file of each volume.
-    """
-
-    names: Sequence[str]
-    files: Sequence[Sequence[str]]
-    headers: Sequence[VolumeHeader]
+    names: Sequence[str]  # names of the volumes
+    files: Sequence[Sequence[str]]  # files of each volume's channels
+    headers: Sequence[VolumeHeader]  # header of the first file of each volume
     max_voxels: int
     within: Sequence[str] = ()
 
@@ -175,11 +156,9 @@ class VolumeFiles(SegmentedVolumes):
 
 
 class LabelStore(DecodedStore):
-    """Cache of decoded label maps in a folder, as classes.
+    """Cache of decoded label maps in a folder, as classes, whose numbers in the files are ``numbers``.
 
-    Args:
-        numbers: number of each class in the files.
-        ignored: number of voxels without a class; None: all voxels have one.
+    ``ignored`` is the number of voxels without a class; None: all voxels have one.
     """
 
     def __init__(
@@ -195,14 +174,9 @@ class LabelStore(DecodedStore):
         self._meaning = [self.numbers, ignored]
 
     def labels(self, file: str, first: str) -> LabelMap:
-        """Return the label map of a file.
+        """Return the label map of a file; ``first`` is the volume's first file, see ``read_stored``.
 
-        Args:
-            file: file of the labels.
-            first: first file of the volume, see ``read_stored``.
-
-        Raises:
-            UserError: see ``DecodedStore.get``; or a voxel has a number that is not a class.
+        UserError is as from ``DecodedStore.get``, or if a voxel has a number that is not a class.
         """
         stored, array = self._read_kept(file, "labels", first)
         places = {int(label): np.array(voxels, np.int64) for label, voxels in stored["places"].items()}

@@ -22,10 +22,10 @@ def split_planes(outputs: int, shape: Sequence[int]) -> Iterator[slice]:
 
 
 def choose_labels(maps: paddle.Tensor, regions: Sequence[LabelRegion]) -> paddle.Tensor:
-    """Return the label of each voxel of outputs (outputs, depth, height, width), uint8.
+    """Return the label of each voxel of outputs (outputs, depth, height, width), uint8. It is the largest output.
 
-    It is the largest output. Regions are painted one after another where their output is above 0, which is nnU-Net's
-    probability above 0.5. A voxel with an output that is not finite is ``IGNORED``.
+    Regions are painted one after another where their output is above 0, which is nnU-Net's probability above 0.5. A
+    voxel with an output that is not finite is ``IGNORED``.
     """
     if regions:
         labels = paddle.zeros(maps.shape[1:], dtype="int32")
@@ -40,24 +40,15 @@ def choose_labels(maps: paddle.Tensor, regions: Sequence[LabelRegion]) -> paddle
 class MeanProbabilities:
     """Mean of the probabilities of several networks, on the host.
 
-    Source: nnU-Net's ``ensemble.py``: probabilities on the stored grid are averaged, then labels are chosen.
-
-    Args:
-        outputs: number of outputs.
-        shape: stored voxels (depth, height, width).
-        regions: the regions; empty: outputs are classes.
+    Source: nnU-Net's ``ensemble.py``: probabilities on the stored grid, ``shape`` (depth, height, width), are averaged,
+    then labels are chosen. Without ``regions``, outputs are classes.
     """
 
     def __init__(self, outputs: int, shape: Sequence[int], regions: Sequence[LabelRegion]) -> None:
         self._sum, self._count, self._regions = np.zeros((outputs, *shape), np.float32), 0, regions
 
     def add(self, maps: paddle.Tensor, steps: np.ndarray) -> None:
-        """Add the outputs of a network.
-
-        Args:
-            maps: (outputs, depth, height, width), before resampling.
-            steps: see ``resample_maps``.
-        """
+        """Add a network's outputs (outputs, depth, height, width) before resampling; ``steps``: ``resample_maps``."""
         shape = self._sum.shape[1:]
         for planes in split_planes(len(self._sum), shape):
             part = resample_maps(maps, shape, steps, planes)
@@ -84,13 +75,8 @@ def resample_maps(
 ) -> paddle.Tensor:
     """Resample maps (classes, depth, height, width) linearly at 0, step, 2 step and so on along each axis.
 
-    Values beyond the last voxel repeat it.
-
-    Args:
-        maps: outputs of the network.
-        shape: (depth, height, width) of the result.
-        steps: steps along each axis, in voxels of ``maps``.
-        planes: range of the result's depth to compute.
+    Values beyond the last voxel repeat it. ``shape`` (depth, height, width) is of the result, ``steps`` are in voxels
+    of ``maps``, and ``planes`` the range of the result's depth to compute.
     """
     for axis, (count, step) in enumerate(zip(shape, steps), 1):
         length, axis_range = maps.shape[axis], planes if axis == 1 else slice(None)

@@ -9,6 +9,7 @@ import paddle
 from ...runtime.text_rendering import legend
 from ...runtime.transfers import to_device
 from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure, FigureTable, Gallery, class_colors
 from ...tasks.protocols import Drawable, Reportable
 from ..geometry import step_lengths
@@ -31,7 +32,9 @@ class VolumeLabelFigures(TaskAspect, Reportable):
 
     task: VolumeSegmentation
 
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(
+        self, samples: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
+    ) -> list[Figure]:
         """Create the tables and images of the report."""
         if not records or not isinstance(samples, SegmentedSamples):
             return []
@@ -55,16 +58,20 @@ class VolumeLabelDrawing(TaskAspect, Drawable):
 
     task: VolumeSegmentation
 
-    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def visualize_batch(
+        self, samples: TransformedDataset, batch: dict[str, Any], epoch: int
+    ) -> list[tuple[np.ndarray, str]]:
         """Render three slices of each crop of a batch, with its classes."""
         pairs = zip(batch["volume"], batch["labels"])
         return [self._render_slices(np.asarray(volume[0]), np.asarray(labels)) for volume, labels in pairs]
 
-    def summarize_samples(self, samples: Any) -> Iterable[str]:
+    def summarize_samples(self, samples: TransformedDataset) -> Iterable[str]:
         """Return the statistics of the dataset that help to choose keys."""
         return fingerprint(samples.dataset)
 
-    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def visualize_eval_samples(
+        self, samples: TransformedDataset, indices: Sequence[int]
+    ) -> list[tuple[np.ndarray, str]]:
         """Render three slices of whole volumes."""
         volumes = [samples.dataset.read(index) for index in indices]
         return [
@@ -78,7 +85,7 @@ class VolumeLabelDrawing(TaskAspect, Drawable):
 
 
 def segmentation_figures(
-    samples: Any,
+    samples: TransformedDataset,
     records: Sequence[tuple[int, np.ndarray]],
     class_names: Sequence[str],
     label_names: Sequence[str],
@@ -137,19 +144,12 @@ def class_slices(
     class_names: Sequence[str],
     center: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Render axial, coronal and sagittal slices side by side with colored classes and a legend.
+    """Render axial, coronal and sagittal slices with colored classes and a legend, uint8 (height, width, 3).
 
-    Anterior or superior is up.
-
-    Args:
-        volume: float32 (depth, height, width), shown from percentile 0.5 (black) to 99.5 (white).
-        spacing: spacing of the volume, millimeters.
-        labels: uint8 (depth, height, width) of the same extent; the number of voxels may differ.
-        class_names: the background first.
-        center: the voxel of ``labels`` that all slices contain; None: the middle of all voxels with a class.
-
-    Returns:
-        uint8 (height, width, 3).
+    Anterior or superior is up. ``volume`` (depth, height, width) is shown from percentile 0.5 (black) to 99.5 (white),
+    ``spacing`` in millimeters. ``labels``, uint8 of the same extent, may have other numbers of voxels. All slices
+    contain ``center``, a voxel of ``labels``, by default the middle of all voxels with a class. The background is the
+    first of ``class_names``.
     """
     if center is None:
         inside = np.argwhere((labels > 0) & (labels != IGNORED))

@@ -22,17 +22,11 @@ _RGB_WINDOW = (0.0, 255.0)
 
 
 class ChannelStatistics(NamedTuple):
-    """Intensities of a channel within all classes but the background.
+    """Intensities of a channel within all classes but the background."""
 
-    Attributes:
-        percentiles: 0.5, 50 and 99.5.
-        mean: of the drawn voxels.
-        deviation: of the drawn voxels.
-    """
-
-    percentiles: tuple[float, float, float]
-    mean: float
-    deviation: float
+    percentiles: tuple[float, float, float]  # 0.5, 50 and 99.5
+    mean: float  # of the drawn voxels
+    deviation: float  # of the drawn voxels
 
     @property
     def is_constant(self) -> bool:
@@ -41,27 +35,16 @@ class ChannelStatistics(NamedTuple):
 
 
 class DatasetFingerprint(NamedTuple):
-    """Statistics of volumes with label maps.
+    """Statistics of volumes with label maps."""
 
-    Attributes:
-        spacings: (volumes, 3), millimeters (depth, height, width), of the volumes that were read.
-        shapes: (volumes, 3), voxels of the boxes around their nonzero voxels.
-        box_shares: share of each box.
-        voxels: (volumes, classes), with the background; classes may share voxels.
-        milliliters: (volumes, classes).
-        labeled: voxels of all classes in all volumes.
-        channels: of each channel; empty if no voxel has a class.
-        constant: volume and channel, by name, of all voxels with one intensity.
-    """
-
-    spacings: np.ndarray
-    shapes: np.ndarray
-    box_shares: list[float]
-    voxels: np.ndarray
-    milliliters: np.ndarray
-    labeled: int
-    channels: list[ChannelStatistics]
-    constant: list[str]
+    spacings: np.ndarray  # (volumes, 3), millimeters (depth, height, width), of the volumes that were read
+    shapes: np.ndarray  # (volumes, 3), voxels of the boxes around their nonzero voxels
+    box_shares: list[float]  # share of each box
+    voxels: np.ndarray  # (volumes, classes), with the background; classes may share voxels
+    milliliters: np.ndarray  # (volumes, classes)
+    labeled: int  # voxels of all classes in all volumes
+    channels: list[ChannelStatistics]  # of each channel; empty if no voxel has a class
+    constant: list[str]  # volume and channel, by name, of all voxels with one intensity
 
 
 def compute_fingerprint(volumes: Sequence[tuple[SegmentedVolumes, int]]) -> DatasetFingerprint:
@@ -69,10 +52,8 @@ def compute_fingerprint(volumes: Sequence[tuple[SegmentedVolumes, int]]) -> Data
 
     Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, supplementary note 2, and its
     ``fingerprint_extractor.py``: percentiles 0.5 and 99.5, mean and deviation of the intensities within all classes but
-    the background. An equal number of voxels is drawn from each volume, with replacement.
-
-    Args:
-        volumes: a dataset and an index in it, for each volume; the datasets have the same classes.
+    the background. An equal number of voxels is drawn from each volume, with replacement. ``volumes`` are dataset and
+    index; all have the same classes.
     """
     chosen = [volumes[place] for place in choose_evenly(len(volumes))]
     groups = group_labels(chosen[0][0].class_names, chosen[0][0].regions).values()
@@ -171,8 +152,7 @@ def choose_kind(channel: str) -> str:
 def plan_intensities(channels: Sequence[str], found: DatasetFingerprint) -> dict[str, Any]:
     """Return the keys of VOLUMES for nnU-Net's normalization of channels of these names.
 
-    Raises:
-        UserError: no voxel has a class, or all of them have one intensity, in a channel of CT.
+    UserError if no voxel has a class, or all of them have one intensity, in a channel of CT.
     """
     kinds = [choose_kind(channel) for channel in channels]
     windows: dict[int, tuple[float, float]] = {}
@@ -209,7 +189,7 @@ def _join_pairs(
     return [float(f"{value:.6g}") for pair in chosen for value in pair]
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     return f"[{','.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 

@@ -15,17 +15,11 @@ _SMOOTHING = 1e-5  # nnU-Net's
 
 
 class RegionLosses(NamedTuple):
-    """Sums of the losses of a batch of crops, float32 () each.
+    """Sums of the losses of a batch of crops, float32 () each."""
 
-    Attributes:
-        cross_entropy: binary cross-entropy, over labeled voxels and regions.
-        labeled: number of labeled voxels.
-        dice: Dice loss, over crops and regions.
-    """
-
-    cross_entropy: paddle.Tensor
-    labeled: paddle.Tensor
-    dice: paddle.Tensor
+    cross_entropy: paddle.Tensor  # binary cross-entropy, over labeled voxels and regions
+    labeled: paddle.Tensor  # number of labeled voxels
+    dice: paddle.Tensor  # Dice loss, over crops and regions
 
 
 def region_losses(logits: paddle.Tensor, labels: paddle.Tensor, regions: Sequence[tuple[int, ...]]) -> RegionLosses:
@@ -34,12 +28,9 @@ def region_losses(logits: paddle.Tensor, labels: paddle.Tensor, regions: Sequenc
     A region's Dice loss in a crop is 1 - (2 sum(p t) + e) / (sum(p) + sum(t) + e) over the labeled voxels. Here p is
     the sigmoid of its output, t is 1 in the region, and e is 1e-5; a region that does not occur counts too. This is
     ``DC_and_BCE_loss`` of nnU-Net 2 with ``do_bg`` and without ``batch_dice``, which is its default unless it also
-    plans a low resolution; nnU-Net's mean over voxels is a sum over regions if there is a label to ignore.
-
-    Args:
-        logits: float32 (crops, regions, voxels).
-        labels: int64 (crops, voxels), labels or ``IGNORED``.
-        regions: labels of each region.
+    plans a low resolution; nnU-Net's mean over voxels is a sum over regions if there is a label to ignore. Logits are
+    float32 (crops, regions, voxels), labels int64 (crops, voxels), a label or ``IGNORED``; ``regions`` has the labels
+    of each.
     """
     crops, number, voxels = logits.shape
     table = constant(_membership, tuple(regions))

@@ -59,15 +59,10 @@ class VolumeMetrics(PerSampleMetrics):
         self._volumes: list[np.ndarray] = []
 
     def update(self, predicted: np.ndarray, labels: np.ndarray, spacing: np.ndarray) -> np.ndarray:
-        """Add a volume and return its sums, float64 (classes - 1, columns).
+        """Add a volume and return its sums, float64 (classes - 1, columns); UserError if a voxel has no prediction.
 
-        Args:
-            predicted: uint8 (depth, height, width), the label of each voxel.
-            labels: uint8 of that shape, labels or ``IGNORED``.
-            spacing: see ``surface_distances``.
-
-        Raises:
-            UserError: a voxel has no prediction.
+        ``predicted`` and ``labels`` are uint8 (depth, height, width), labels or ``IGNORED``; for ``spacing`` see
+        ``surface_distances``.
         """
         if (predicted == IGNORED).any():
             raise UserError("the network's outputs for a volume are not finite, so it cannot be scored")
@@ -179,15 +174,9 @@ def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarr
     average is over the surface voxels of both masks, each to the nearest surface voxel of the other. The second
     distance is the larger one of the masks' 95th percentiles. MONAI's
     ``compute_average_surface_distance(symmetric=True)`` and ``compute_hausdorff_distance(percentile=95)`` return the
-    same numbers.
-
-    Source: T. Heimann et al., 2009, "Comparison and Evaluation of Methods for Liver Segmentation From CT Datasets",
-    IEEE TMI 28, section IV, for the average.
-
-    Args:
-        true: bool (depth, height, width), not empty.
-        predicted: bool of the same shape, not empty.
-        spacing: millimeters (depth, height, width), or the steps along these axes, (3, 3), see ``turned_spacing``.
+    same numbers. The masks are bool (depth, height, width), not empty; ``spacing`` is millimeters along these axes, or
+    their steps, (3, 3), see ``turned_spacing``. Source: T. Heimann et al., 2009, "Comparison and Evaluation of Methods
+    for Liver Segmentation From CT Datasets", IEEE TMI 28, section IV, for the average.
     """
     from scipy.ndimage import binary_erosion
 

@@ -34,21 +34,13 @@ _LAYOUT = "nnU-Net's: dataset.json, imagesTr/NAME_0000.nii.gz (one file for each
 
 
 class DatasetDescription(NamedTuple):
-    """Contents of ``dataset.json``.
+    """Contents of ``dataset.json``."""
 
-    Attributes:
-        channels: names of the channels, in order.
-        numbers: numbers of the labels, the background first.
-        class_names: names of the labels, or of the regions.
-        ignored: number of voxels without a class, or None.
-        regions: the regions; empty: each label is a class.
-    """
-
-    channels: list[str]
-    numbers: list[int]
-    class_names: list[str]
-    ignored: int | None
-    regions: list[LabelRegion]
+    channels: list[str]  # names of the channels, in order
+    numbers: list[int]  # numbers of the labels, the background first
+    class_names: list[str]  # names of the labels, or of the regions
+    ignored: int | None  # number of voxels without a class, or None
+    regions: list[LabelRegion]  # the regions; empty: each label is a class
 
 
 class NnUNet(VolumeFiles):
@@ -56,10 +48,8 @@ class NnUNet(VolumeFiles):
 
     Folds are read from ``splits_final.json`` next to ``dataset.json``; without it, they are nnU-Net's default five. All
     headers are read and checked at once; voxels are read on demand and then from a decoded copy in ``cache_folder``.
-
-    Raises:
-        UserError: a folder or file is missing or damaged, labels and volume have different geometries, or spacings
-            differ and no common one is set.
+    UserError if a folder or file is missing or damaged, labels and volume have different geometries, or spacings differ
+    and no common one is set.
     """
 
     def __init__(
@@ -147,11 +137,7 @@ def _names(folder: str) -> list[str]:
 
 
 def read_description(file: str) -> DatasetDescription:
-    """Read a ``dataset.json``.
-
-    Raises:
-        UserError: the file cannot be read or is not in nnU-Net's format.
-    """
+    """Read a ``dataset.json``; UserError if it cannot be read or is not in nnU-Net's format."""
     try:
         content = read_json(Path(file))
     except (OSError, ValueError) as error:
@@ -177,7 +163,7 @@ def read_description(file: str) -> DatasetDescription:
     return description
 
 
-def _labels_by_number(file: str, labels: Any) -> dict[int, str]:
+def _labels_by_number(file: str, labels: object) -> dict[int, str]:
     expected = (
         f'{file}: expected "labels" such as {{"background": 0, "liver": 1}} or {{"0": "background", "1": "liver"}}'
     )
@@ -198,13 +184,10 @@ def _labels_by_number(file: str, labels: Any) -> dict[int, str]:
 
 
 def group_channels(files: Sequence[str], channels: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Group files by volume, each with the files of its channels in order.
+    """Group files by volume, each with the files of its channels in order; UserError if one is missing or too many.
 
     A number that is not a channel's, as in ``scan_2024.nii.gz``, is part of the name, unless another file is channel 0
     of that volume.
-
-    Raises:
-        UserError: a channel is missing, or there are too many.
     """
     cases: dict[str, dict[int, str]] = {}
     names = set(map(case_name, files))
@@ -232,11 +215,10 @@ def group_channels(files: Sequence[str], channels: Sequence[str]) -> list[tuple[
 
 
 def choose_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[str]:
-    """Choose the volumes of a split of a fold.
+    """Choose the volumes of a split of a fold, as listed in ``splits_final.json``.
 
-    They are listed in ``splits_final.json``. Without that file, nnU-Net's folds are reproduced: scikit-learn's
-    ``KFold(5, shuffle=True, random_state=12345)`` of the sorted names. If names identify subjects, subjects are split
-    instead of volumes.
+    Without that file, nnU-Net's folds are reproduced: scikit-learn's ``KFold(5, shuffle=True, random_state=12345)`` of
+    the sorted names. If names identify subjects, subjects are split instead of volumes.
     """
     if os.path.isfile(file):
         listed = _listed_folds(file)
@@ -265,7 +247,7 @@ def choose_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[
 
 def _listed_folds(file: str) -> list[dict[str, list[str]]]:
     try:
-        folds: Any = read_json(Path(file))
+        folds = read_json(Path(file))
         return [{part: list(map(str, fold[part])) for part in ("train", "val")} for fold in folds]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f'{file} cannot be read ({error}); expected [{{"train": [...], "val": [...]}}, ...]') from error

@@ -8,7 +8,7 @@ import yaml
 
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
-from ..planning import MAX_WIDTH, WIDTH, NetworkPlan, Size, plan_network
+from ..planning import MAX_WIDTH, WIDTH, NetworkPlan, Size, format_lengths, plan_network
 from .dataset import SegmentationOptions
 from .fingerprint import choose_kind, compute_fingerprint, plan_intensities
 from .nnunet import NnUNet
@@ -20,14 +20,8 @@ _BASE = "volume_unet3d_phantoms"  # the recipe, for all other keys
 def write_plan(data_path: str, file: Path, memory_gb: int, cache_folder: Path) -> list[str]:
     """Write the keys that nnU-Net's rules set for the labeled volumes of a dataset; return lines that describe them.
 
-    Args:
-        data_path: folder with ``dataset.json``.
-        file: the YAML file, which must not exist.
-        memory_gb: memory of a device.
-        cache_folder: for decoded label maps.
-
-    Raises:
-        UserError: the file exists, the data cannot be read, or there is no plan.
+    ``memory_gb`` is a device's memory, ``cache_folder`` for decoded label maps. UserError if the YAML file exists, the
+    data cannot be read, or there is no plan.
     """
     if file.exists():
         raise UserError(f"{file} exists: remove it, or name another file")
@@ -44,9 +38,10 @@ def write_plan(data_path: str, file: Path, memory_gb: int, cache_folder: Path) -
         "VOLUMES": {**_network_keys(plan), **plan_intensities(dataset.channels, found)},
     }
     lines = [
-        f"{len(volumes):,} volumes, median {_join(np.median(found.shapes, axis=0))} voxels, resampled to "
-        f"{_join(plan.spacing_mm)} mm",
-        f"patches of {_join(plan.levels.size)} voxels, {plan.batch_size} in a batch, for one device of {memory_gb} GB",
+        f"{len(volumes):,} volumes, median {format_lengths(np.median(found.shapes, axis=0))} voxels, resampled to "
+        f"{format_lengths(plan.spacing_mm)} mm",
+        f"patches of {format_lengths(plan.levels.size)} voxels, {plan.batch_size} in a batch, for one device of "
+        f"{memory_gb} GB",
         "intensities: " + ", ".join(f"channel {name} {choose_kind(name)}" for name in dataset.channels),
     ]
     text = "".join(f"# {line}\n" for line in lines) + yaml.safe_dump(
@@ -74,7 +69,3 @@ def _network_keys(plan: NetworkPlan) -> dict[str, Any]:
 
 def _format_size(size: Size) -> str:
     return "x".join(map(str, size))
-
-
-def _join(values: Any) -> str:
-    return " x ".join(f"{value:.4g}" for value in values)

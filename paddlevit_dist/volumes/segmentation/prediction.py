@@ -24,7 +24,7 @@ from ..nonzero import regions_per_channel
 from ..reading import import_extra
 from ..store import DecodedVolume
 from .components import keep_largest
-from .dataset import IGNORED, LabelMap, LabelSource, VolumeFiles
+from .dataset import IGNORED, LabelMap, LabelSource, SegmentedVolumes, VolumeFiles
 from .decoding import MeanProbabilities
 from .figures import class_slices
 from .nnunet import group_channels
@@ -66,11 +66,7 @@ class VolumeLabelPrediction(TaskAspect, Ensembling):
         return VolumeInputs(SegmentedSamples(dataset, intensities), unreadable)
 
     def prediction_rows(self, prediction: SegmentedVolume) -> list[Row]:
-        """Return the milliliters of each class or region.
-
-        Raises:
-            BadSample: the outputs are not finite.
-        """
+        """Return the milliliters of each class or region; BadSample if the outputs are not finite."""
         counts = np.bincount(prediction.labels.ravel(), minlength=IGNORED + 1)
         if counts[IGNORED]:
             raise BadSample("the model's outputs are not finite")
@@ -85,16 +81,14 @@ class VolumeLabelPrediction(TaskAspect, Ensembling):
 
 
 class NewVolumes(VolumeFiles):
-    """Volumes without labels, each decoded when it is read.
+    """Volumes without labels, decoded when read, from files of one channel each; ``task`` is after ``load_meta``.
 
-    Args:
-        files: files of one channel each; files of one volume have its name and _0000, _0001 and so on.
-        task: task after ``load_meta``.
+    The files of one volume have its name and _0000, _0001 and so on.
     """
 
     labeled = False
 
-    def __init__(self, files: Sequence[str], task: Any) -> None:
+    def __init__(self, files: Sequence[str], task: VolumeSegmentation) -> None:
         self.class_names, self.numbers, self.channels = task.class_names, task.numbers, task.channels
         self.regions = task.regions
         self.spacing, self.max_voxels = task.spacing, task.config.VOLUMES.MAX_VOXELS
@@ -129,14 +123,8 @@ class NewVolumes(VolumeFiles):
 class LabelWriter(PredictionWriter):
     """Writer of ``NAME.nii.gz`` for each volume, and ``NAME.png``, three slices with the predicted classes.
 
-    Label maps have the label numbers of the training data and the voxels of the volume's first file.
-
-    Args:
-        folder: existing folder.
-        dataset: dataset of the volumes.
-        class_names: names of the network's outputs.
-        numbers: number of each label.
-        regions: the regions; empty: each class is a label.
+    Label maps have the label numbers of the training data and the voxels of the volume's first file. Without
+    ``regions``, each class is a label.
     """
 
     writes_evaluations = True
@@ -144,7 +132,7 @@ class LabelWriter(PredictionWriter):
     def __init__(
         self,
         folder: Path,
-        dataset: Any,
+        dataset: SegmentedVolumes,
         class_names: Sequence[str],
         numbers: Sequence[int],
         regions: Sequence[LabelRegion],
@@ -154,7 +142,7 @@ class LabelWriter(PredictionWriter):
         self.label_names = name_labels(class_names, regions, numbers)
         self.numbers = np.array(numbers, np.uint8 if max(numbers) < 256 else np.uint16)
 
-    def write(self, index: int, prediction: SegmentedVolume, truth: Any = None) -> Row:
+    def write(self, index: int, prediction: SegmentedVolume, truth: np.ndarray | None = None) -> Row:
         """Write the files of one volume and return their names."""
         name = self.dataset.case(index)
         write_labels(self.folder / f"{name}.nii.gz", self.numbers[prediction.labels], self.dataset.source(index))
@@ -178,15 +166,10 @@ class LabelWriter(PredictionWriter):
 
 
 def write_labels(file: Path, labels: np.ndarray, source: LabelSource) -> None:
-    """Write a label map as NIfTI with the voxels and the affine (sform) of its volume's file.
+    """Write a label map, along the world's axes, as NIfTI with the voxels and the affine (sform) of its volume's file.
 
     If the file has no qform, which ITK needs in addition to a sheared sform, the qform is the position that ITK itself
     gives such a series.
-
-    Args:
-        file: path of the output.
-        labels: unsigned (depth, height, width), along the world's axes.
-        source: file and geometry of the volume.
     """
     nibabel = import_extra("nibabel", str(file))
     array, affine, header = from_canonical(labels, source.geometry.affine).T, source.geometry.affine, None

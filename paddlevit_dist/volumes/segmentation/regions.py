@@ -10,37 +10,25 @@ _LARGEST = (1 << 16) - 1  # label number
 
 
 class LabelRegion(NamedTuple):
-    """A union of labels.
+    """A union of labels."""
 
-    Attributes:
-        labels: places of these labels in the dataset's ``numbers``.
-        painted: label that the voxels of the region get in a predicted label map, unless a later region covers them.
-    """
-
-    labels: tuple[int, ...]
-    painted: int
+    labels: tuple[int, ...]  # places of these labels in the dataset's ``numbers``
+    painted: int  # label that the voxels of the region get in a predicted label map, unless a later region covers them
 
 
 class RegionDescription(NamedTuple):
-    """Labels of a ``dataset.json`` with regions.
+    """Labels of a ``dataset.json`` with regions."""
 
-    Attributes:
-        numbers: numbers of the labels in files, 0 for the background first.
-        regions: by name, in the order of the network's outputs.
-        ignored: number of voxels without a label, or None.
-    """
-
-    numbers: list[int]
-    regions: dict[str, LabelRegion]
-    ignored: int | None
+    numbers: list[int]  # numbers of the labels in files, 0 for the background first
+    regions: dict[str, LabelRegion]  # by name, in the order of the network's outputs
+    ignored: int | None  # number of voxels without a label, or None
 
 
 def group_labels(class_names: Sequence[str], regions: Sequence[LabelRegion]) -> dict[str, tuple[int, ...]]:
     """Return the labels of each class that has a score, by name, after the background.
 
-    Args:
-        class_names: names of the network's outputs: the background and the classes, or the regions.
-        regions: the regions; empty: each class is a label.
+    ``class_names`` are the network's outputs: the background and the classes, or the regions, without which each class
+    is a label.
     """
     if not regions:
         return {name: (label,) for label, name in enumerate(class_names)}
@@ -71,19 +59,16 @@ def load_regions(described: Mapping[str, Any], numbers: Sequence[int]) -> list[L
     return [LabelRegion(tuple(map(numbers.index, members)), numbers.index(painted)) for members, painted in pairs]
 
 
-def has_regions(labels: Any) -> TypeGuard[Mapping[str, Any]]:
+def has_regions(labels: object) -> TypeGuard[Mapping[str, Any]]:
     """Return whether an entry of "labels" lists several numbers; nnU-Net reads a list of one as that number."""
     values = labels.values() if isinstance(labels, Mapping) else ()
     return any(isinstance(value, (list, tuple)) and len(value) != 1 for value in values)
 
 
-def read_regions(file: str, labels: Mapping[str, Any], order: Any) -> RegionDescription:
-    """Read "labels" with regions and "regions_class_order" of a ``dataset.json``.
+def read_regions(file: str, labels: Mapping[str, Any], order: object) -> RegionDescription:
+    """Read "labels" with regions and "regions_class_order" of a ``dataset.json``; UserError if they are invalid.
 
     Every entry but the background and the label to ignore is a region with a separate output, as in nnU-Net.
-
-    Raises:
-        UserError: a region or the order is not as nnU-Net needs it.
     """
     if labels.get("background") != 0 or isinstance(labels["background"], bool):
         raise UserError(
@@ -115,8 +100,7 @@ def read_regions(file: str, labels: Mapping[str, Any], order: Any) -> RegionDesc
 def _check_painted(file: str, numbers: Sequence[int], regions: Mapping[str, LabelRegion]) -> None:
     """Check that a voxel painted with all regions of its true label is in these regions, and in no others.
 
-    Raises:
-        UserError: even a perfect network's label maps would have wrong regions.
+    If not, UserError: even a perfect network's label maps would have wrong regions.
     """
     for label, number in enumerate(numbers):
         own = [name for name, region in regions.items() if label in region.labels]
@@ -132,12 +116,11 @@ def _check_painted(file: str, numbers: Sequence[int], regions: Mapping[str, Labe
             )
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST
 
 
 def _read_members(file: str, name: str, value: Any, ignored: int | None) -> list[int]:
-    """Return the sorted numbers of one region."""
     problem = _find_problem(value, ignored)
     if problem:
         raise UserError(
@@ -146,7 +129,7 @@ def _read_members(file: str, name: str, value: Any, ignored: int | None) -> list
     return sorted(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _find_problem(value: Any, ignored: int | None) -> str | None:
+def _find_problem(value: object, ignored: int | None) -> str | None:
     members = value if isinstance(value, (list, tuple)) else [value]
     wrong = [member for member in members if not _is_number(member)]
     if not members:
@@ -162,8 +145,7 @@ def _find_problem(value: Any, ignored: int | None) -> str | None:
     return None
 
 
-def _read_order(file: str, names: Sequence[str], order: Any, numbers: Sequence[int]) -> list[int]:
-    """Return the number that each region paints."""
+def _read_order(file: str, names: Sequence[str], order: object, numbers: Sequence[int]) -> list[int]:
     example = shorten(", ".join(names), 200)
     expected = f'expected "regions_class_order" with a number for each region ({example}): what its voxels become in '
     expected += "a prediction, later regions over earlier ones"

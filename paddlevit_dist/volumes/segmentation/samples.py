@@ -28,35 +28,23 @@ _SPREAD = 0.25  # of a crop's size: largest distance of its center from the voxe
 
 
 class SegmentedVolume(NamedTuple):
-    """Predicted labels of a volume's voxels.
+    """Predicted labels of a volume's voxels."""
 
-    Attributes:
-        index: index of the volume.
-        labels: uint8 (depth, height, width), stored size of the labels, along the world's axes.
-        volume: float32 (depth, height, width), first channel of the network's input.
-        spacing: steps of ``labels``, float64 (3, 3), see ``turned_spacing``.
-    """
-
+    # index of the volume
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
-    labels: np.ndarray
-    volume: np.ndarray
-    spacing: np.ndarray
+    labels: np.ndarray  # uint8 (depth, height, width), stored size of the labels, along the world's axes
+    volume: np.ndarray  # float32 (depth, height, width), first channel of the network's input
+    spacing: np.ndarray  # steps of ``labels``, float64 (3, 3), see ``turned_spacing``
 
 
 class VolumeRecord(NamedTuple):
-    """Facts about an evaluated volume that stay on the host.
+    """Facts about an evaluated volume that stay on the host."""
 
-    Attributes:
-        index: index of the sample.
-        stored: shape (depth, height, width) of the stored labels, along the world's axes.
-        stored_spacing: steps of the stored labels, see ``turned_spacing``.
-        spacing: spacing of the volume, millimeters (depth, height, width).
-    """
-
+    # index of the sample
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
-    stored: tuple[int, ...]
-    stored_spacing: tuple[tuple[float, ...], ...]
-    spacing: tuple[float, ...]
+    stored: tuple[int, ...]  # shape (depth, height, width) of the stored labels, along the world's axes
+    stored_spacing: tuple[tuple[float, ...], ...]  # steps of the stored labels, see ``turned_spacing``
+    spacing: tuple[float, ...]  # spacing of the volume, millimeters (depth, height, width)
 
 
 class SegmentedSamples(TransformedDataset):
@@ -66,7 +54,6 @@ class SegmentedSamples(TransformedDataset):
         crop_size: (depth, height, width) of training crops; None: whole volumes.
         foreground_share: fraction of crops drawn around a voxel of a class other than the background.
         mirror_axes: axes along which crops are mirrored, 0 depth, 1 height, 2 width.
-        notices: lines for the log.
     """
 
     def __init__(
@@ -95,11 +82,9 @@ class SegmentedSamples(TransformedDataset):
         return self.dataset.class_names
 
     def sample(self, index: int, generator: np.random.Generator) -> dict[str, Any]:
-        """Return one crop or whole volume.
+        """Return one crop or whole volume: ``volume`` float32 (channels, depth, height, width) and ``labels`` uint8.
 
-        Returns:
-            ``volume`` float32 (channels, depth, height, width) and ``labels`` uint8 (depth, height, width). Labels of a
-            whole volume have their stored spacing, without resampling; its ``VolumeRecord`` is added.
+        Labels of a whole volume have their stored spacing, without resampling; its ``VolumeRecord`` is added.
         """
         if self.crop_size is None:
             return self._whole(index)
@@ -152,12 +137,9 @@ def upright_shape(geometry: VolumeGeometry) -> tuple[int, ...]:
 
 
 def collate(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Collate N samples to a batch.
+    """Collate N samples to a batch: in training ``volume`` (N, channels, depth, height, width) and ``labels``, uint8.
 
-    Returns:
-        In training ``volume`` float32 (N, channels, depth, height, width) and ``labels`` uint8 (N, depth, height,
-        width). In evaluation, where sizes differ and nothing is padded, separate arrays of each volume, see
-        ``split_batch``.
+    In evaluation, where sizes differ and nothing is padded, separate arrays of each volume, see ``split_batch``.
     """
     if HOST not in samples[0]:
         return {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
@@ -166,10 +148,9 @@ def collate(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def split_batch(batch: dict[str, Any]) -> Iterator[tuple[VolumeRecord, Any, Any]]:
-    """Yield the volumes of an evaluation batch, each with its record and labels.
+    """Yield an evaluation batch's records, volumes float32 (channels, depth, height, width), and labels, uint8.
 
-    Volumes are float32 (channels, depth, height, width), labels uint8 of the stored shape or (0,). Volumes are
-    processed separately, so results do not depend on the batch.
+    Labels have the stored shape or (0,). Volumes are processed separately, so results do not depend on the batch.
     """
     for index, facts in enumerate(batch[HOST]):
         yield VolumeRecord(*facts), batch[f"volume {index}"], batch[f"labels {index}"]

@@ -1,6 +1,6 @@
 """Task: segmentation of volumes, a class for each voxel."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from ...losses import dice_losses, summed_cross_entropy
 from ...runtime import autocast
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later
-from ...tasks.dataset import dataset_class, is_training_split
+from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...tasks.metrics import Metrics
 from ...tasks.model_factory import create_model
 from ...tasks.prediction import CheckpointMeta
@@ -48,15 +48,13 @@ class VolumeSegmentation(Task):
     """Task that trains and evaluates a network with a class for each voxel.
 
     Losses: cross-entropy over the labeled voxels of all ranks and micro-batches, and the Dice loss of each class but
-    the background in each crop where it occurs. With deep supervision, level k, at a lower resolution than k - 1,
-    has both losses with the weight 1 / 2^k, and weights are normalized to 1; its labels are the labels of its
-    voxels. Regions have binary cross-entropy and Dice, see ``region_losses``. Scores:
-    each volume is evaluated separately, each voxel once, at the stored size of its labels, so scores do not depend on
-    batches or processes.
-
-    Source of the losses: F. Isensee et al., 2021, "nnU-Net: a self-configuring method for deep learning-based
-    biomedical image segmentation", Nature Methods 18, supplementary note 2. There, Dice is computed over all crops of a
-    batch, or for each crop and class whether it occurs or not.
+    the background in each crop where it occurs. With deep supervision, level k, at a lower resolution than k - 1, has
+    both losses with the weight 1 / 2^k, and weights are normalized to 1; its labels are the labels of its voxels.
+    Regions have binary cross-entropy and Dice, see ``region_losses``. Scores: each volume is evaluated separately, each
+    voxel once, at the stored size of its labels, so scores do not depend on batches or processes. Source of the losses:
+    F. Isensee et al., 2021, "nnU-Net: a self-configuring method for deep learning-based biomedical image segmentation",
+    Nature Methods 18, supplementary note 2. There, Dice is computed over all crops of a batch, or for each crop and
+    class whether it occurs or not.
     """
 
     aspects = {
@@ -152,7 +150,7 @@ class VolumeSegmentation(Task):
         """Collate samples to a batch."""
         return collate(samples)
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
         """Return orientation, spacing, intensities, channels and class numbers in files, or the classes of samples."""
         if samples is not None:
             names = list(self.class_names)
@@ -185,7 +183,7 @@ class VolumeSegmentation(Task):
 
     # ---- training ------------------------------------------------------------------------------------------------
 
-    def _downsample(self, labels: Any, level: int) -> Any:
+    def _downsample(self, labels: np.ndarray | paddle.Tensor, level: int) -> np.ndarray | paddle.Tensor:
         """Take the voxels of labels (N, depth, height, width) that a level has."""
         depth, height, width = level_steps(read_strides(self.config.VOLUMES))[level]
         return labels[:, ::depth, ::height, ::width]
@@ -219,12 +217,7 @@ class VolumeSegmentation(Task):
         return terms
 
     def _losses(self, logits: paddle.Tensor, labels: paddle.Tensor) -> dict[str, tuple[paddle.Tensor, Any]]:
-        """Return the sum and the count of each loss of one level.
-
-        Args:
-            logits: float32 (crops, outputs, voxels).
-            labels: int64 (crops, voxels).
-        """
+        """Return sum and count of a level's losses, from float32 (crops, outputs, voxels), int64 (crops, voxels)."""
         losses: dict[str, tuple[paddle.Tensor, Any]]
         number = len(self.regions)
         if number:
@@ -258,7 +251,9 @@ class VolumeSegmentation(Task):
         if pending is not None:
             yield self._to_prediction(*pending)
 
-    def _to_prediction(self, record: VolumeRecord, values: Any) -> tuple[SegmentedVolume, np.ndarray]:
+    def _to_prediction(
+        self, record: VolumeRecord, values: Callable[[], list[np.ndarray]]
+    ) -> tuple[SegmentedVolume, np.ndarray]:
         classes, labels, volume = values()
         classes = keep_largest(classes, self._find_removals())
         return SegmentedVolume(record.index, classes, volume, np.array(record.stored_spacing)), labels

@@ -3,10 +3,11 @@
 import shlex
 
 import pytest
+from support.processes import ROOT
 
 from paddlevit_dist.__main__ import _run
 from paddlevit_dist.commands import COMMANDS, import_command
-from paddlevit_dist.commands.parser import build_parser
+from paddlevit_dist.commands.parser import build_parser, path
 from paddlevit_dist.compare.search import split_words
 from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.runtime.errors import UserError
@@ -30,6 +31,22 @@ def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, comman
     for example in examples if parser else ():
         words = shlex.split(example.partition(" > ")[0])[len(program(command).split()) :]
         parser.parse_args(split_words(words)[0] if command == "search" else words)  # the others are train's
+
+
+PAGE = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+NO_PATHS = [("convert", "input"), ("convert", "output"), ("inspect", "name"), ("inspect recipes", "part")]
+NO_PATHS += [("export", "weights"), ("export", "output")]
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in ABOUT])
+def test_the_page_of_commands_has_a_row_for_each_argument_and_paths_begin_with_home(command):
+    parser = build_parser(import_command(command))
+    section = PAGE.partition(f"\n## {command}\n")[2].partition("\n## ")[0].replace("\\", "").strip()
+    about, _, table = section.partition("\n\n")
+    assert about.removesuffix(".") == parser.description.removesuffix(".")
+    assert table.splitlines()[2:] == [f"| `{form}` | {meaning} |" for form, meaning in parser.rows()]
+    arguments = [action for action in parser._actions if not action.option_strings]
+    assert all((action.type is path) == ((command, action.dest) not in NO_PATHS) for action in arguments)
 
 
 def test_the_flags_of_prediction_are_on_the_page_of_predict(capsys):

@@ -1,12 +1,19 @@
 """Flags and keys change what is predicted with stored weights, but neither the network nor its input."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from support.trainings import small_detections
 from support.trainings.trained import write_weights
 
 from paddlevit_dist import Predictor, UserError
+from paddlevit_dist.engine.compatibility import RunFact
+from paddlevit_dist.inference import changed_keys
 from paddlevit_dist.inference.trained import open_source
+from paddlevit_dist.settings.table import COMMAND_LINE, KeySetting
+from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import Restorable
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +110,57 @@ def test_keys_complete_a_recipe_of_weights_that_store_none(classifier, tmp_path)
 def test_flags_of_the_command_itself_are_no_options_of_a_program(classifier):
     with pytest.raises(UserError, match="Predictor: cfg: only the command has this flag"):
         Predictor(classifier, cfg="vit_digits")
+
+
+def test_facts_of_the_training_data_take_the_place_of_keys(classifier, monkeypatch):
+    """As a spacing of the weights, which a key that is not read cannot change."""
+
+    class Measured(Restorable):
+        def __init__(self, config):
+            self.size = config.DATA.IMAGE_SIZE
+
+        def load_meta(self, meta):
+            self.size = meta.input["size"]
+
+        def signature(self):
+            return {"size": self.size}
+
+    class Fixed:
+        def __init__(self, config):
+            pass
+
+    stored, config = (opened(classifier, *words)[0].config for words in ([], ["DATA.IMAGE_SIZE=32", "-allow_changes"]))
+    learned = CheckpointMeta(3, None, {"size": 24}, {})
+    for made, expected in ((Measured, {"size": RunFact("input", 24)}), (Fixed, {})):
+        monkeypatch.setattr(changed_keys, "make_task", made)
+        assert [changed_keys._list_input_facts(each, learned) for each in (stored, config)] == [expected] * 2
+
+
+def test_lines_of_the_configuration_about_given_words_are_kept(classifier):
+    notices = ["TRAIN.BASE_LR 0.1 (-lr): is not used", "-size 3: is odd", "DATA.IMAGE_SIZE 3: is odd", "-sizes: no"]
+    given = [
+        KeySetting("TRAIN.BASE_LR", 0.1, COMMAND_LINE, "-lr"),
+        KeySetting("DATA.IMAGE_SIZE", 3, COMMAND_LINE, "-size"),
+        KeySetting("TRAIN.NUM_EPOCHS", 16, "a.yaml", "a.yaml:3"),
+    ]
+    values = opened(classifier)[0].config
+    loaded = SimpleNamespace(settings={each.name: each for each in given}, values=values, notices=notices)
+    lines = changed_keys.find_ignored_words("predict", loaded)
+    assert lines == ["TRAIN.BASE_LR 0.1 (-lr): no effect: it is for training", *notices[1:3]]
+
+
+def test_an_export_reads_no_batches_and_a_home_folder_is_the_same_weights(classifier, monkeypatch):
+    said: list[str] = []
+    open_source(classifier, "export", words=["DATA.BATCH_SIZE_EVAL=3"], log=said.append)
+    assert said == ["DATA.BATCH_SIZE_EVAL 3 (command line): no effect: export does not read it"]
+    monkeypatch.setenv("HOME", "/home/me")
+    model = SimpleNamespace(PRETRAINED="/home/me/w", RESUME=None)
+    changed_keys.require_prediction_keys("predict", "~/w", SimpleNamespace(MODEL=model, EVAL=True))
+
+
+def test_changed_keys_are_those_on_which_results_depend(classifier):
+    stored = opened(classifier)[0].config
+    words = ["EVAL_AMP=true", "WATCHDOG_SECONDS=77", "-data_path=elsewhere", "DATA.CROP_PCT=0.5", "-allow_changes"]
+    words += ["DATA.NUM_WORKERS=0", "EVALUATION.INTERVAL=off"]
+    config = opened(classifier, *words)[0].config
+    assert changed_keys.find_changed_keys(stored, config) == {"EVAL_AMP": True, "DATA.CROP_PCT": 0.5}

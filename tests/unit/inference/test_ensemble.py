@@ -14,8 +14,8 @@ from paddlevit_dist.volumes.segmentation import VolumeSegmentation
 INPUT = {"spacing_mm": [2.0, 1.0, 1.0], "channels": ["CT"], "label_numbers": [0, 1]}
 
 
-def weights(name="fold_1", classes=("background", "liver"), task="volume_segmentation", **changes):
-    learned = CheckpointMeta(len(classes), tuple(classes), {**INPUT, **changes}, {})
+def weights(name="fold_1", classes=("background", "liver"), task="volume_segmentation", outputs=2, **changes):
+    learned = CheckpointMeta(outputs, classes and tuple(classes), {**INPUT, **changes}, {})
     digests = {"weights_sha256": f"w {name}", "settings_sha256": "s"}
     return SimpleNamespace(weights=name, learned=learned, config=SimpleNamespace(TASK=task), digests=lambda: digests)
 
@@ -36,6 +36,8 @@ def test_runs_come_before_inputs(tmp_path):
         (weights(spacing_mm=[1.0, 1.0, 1.0]), r"its spacing_mm is \[1.0, 1.0, 1.0\], not \[2.0, 1.0, 1.0\]"),
         (weights(channels=["CT", "PET"]), r"its channels is \['CT', 'PET'\]"),
         (weights(regions={"a": [1]}), r"its regions is {'a': \[1\]}, not None"),
+        (weights(task="heads"), r"its task is heads, not volume_segmentation; name runs on the same data"),
+        (weights(classes=None, outputs=3), r"its list of classes is 3, not \["),
     ],
 )
 def test_members_that_differ_are_refused_by_name(other, said):
@@ -43,12 +45,13 @@ def test_members_that_differ_are_refused_by_name(other, said):
     assert has_aspect(task, Ensembling)
     require_ensemble(task, [weights("fold_0"), weights()])
     with pytest.raises(UserError, match=f"^predict: fold_1 does not fit fold_0: {said}") as error:
-        require_ensemble(task, [weights("fold_0"), other])
+        require_ensemble(task, [weights("fold_0"), weights("fold_2"), other])
     assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="task heads cannot predict with several runs"):
         require_ensemble(object(), [weights(task="heads")] * 2)
     require_ensemble(object(), [weights()])
-    assert join_digests([weights("a"), weights("b")])["weights_sha256"] == "w a + w b"
+    joined = join_digests([weights("b"), weights("a")])
+    assert joined == {"weights_sha256": "w b + w a", "settings_sha256": "s + s"}
 
 
 def test_one_model_at_a_time_is_on_the_device():
@@ -68,3 +71,9 @@ def test_one_model_at_a_time_is_on_the_device():
     for _ in range(2):
         assert [member.model in on_device for member in ensemble] == [True] * 3
     assert max(most) == 1 and not on_device
+    with pytest.raises(StopIteration):  # an error in a turn, whose model leaves the device, too
+        for _ in ensemble:
+            raise StopIteration
+    assert not on_device
+    stays = ModelEnsemble(iter([EnsembleMember(None, None)]))  # on a CPU nothing moves
+    assert [member.model for member in stays] == [None]

@@ -1,12 +1,14 @@
 """Records of samples for figures: sorted by their indices, or the reason why there are none."""
 
 import contextlib
+import pickle
 from types import SimpleNamespace
 
 import paddle
 import pytest
 
 from paddlevit_dist.distributed import StopRequested
+from paddlevit_dist.inference import figure_records
 from paddlevit_dist.inference.figure_records import FigureRecorder
 
 
@@ -17,6 +19,7 @@ def make_recorder(indices=(4, 1, 9)):
 
 def test_records_of_all_batches_are_sorted_and_empty_ones_left_out():
     recorder = make_recorder()
+    assert recorder.wants_records
     recorder.after_batch({}, lambda: ["four", None])
     recorder.after_batch({}, lambda: ["nine"])
     assert recorder.gather() == ([(4, "four"), (9, "nine")], [])
@@ -59,3 +62,18 @@ def test_an_evaluation_for_figures_leaves_the_model_as_it_was(is_training, error
         assert records == [(1, "one"), (4, "four"), (9, "nine")] and problems == []
     else:
         assert records == [] and text in problems[0]
+
+
+def test_problems_and_records_of_all_ranks_reach_the_main_process(monkeypatch):
+    def gather_with(other):
+        monkeypatch.setattr(figure_records, "all_gather", lambda own: [own, other])
+        recorder = make_recorder()
+        recorder.after_batch({}, lambda: ["four", "one", "nine"])
+        return recorder.gather()
+
+    others = (pickle.dumps([(2, "two"), (8, "eight")]), None)
+    ordered = [(1, "one"), (2, "two"), (4, "four"), (8, "eight"), (9, "nine")]
+    assert gather_with(others) == (ordered, [])
+    assert gather_with((None, "Traceback of rank 1")) == ([], ["Traceback of rank 1"])
+    monkeypatch.setattr(figure_records, "is_main", lambda: False)
+    assert gather_with(others) == ([], [])

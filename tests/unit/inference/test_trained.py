@@ -1,5 +1,6 @@
 """What is known of trained weights without their data: settings, classes, input, digests, and their model."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -136,3 +137,71 @@ def test_a_model_has_the_weights_classes_and_evaluates(classifier, unnamed):
         paddle.save({name: value for name, value in state.items() if part not in name}, weights)
         with pytest.raises(UserError, match=said):
             build_trained(make_task(source.config), source)
+
+
+def test_weights_of_several_files_have_the_digest_of_all(classifier, tmp_path):
+    about = (classifier.parent / "about.yaml").read_text(encoding="utf-8")
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    (folder / "about.yaml").write_text(about, encoding="utf-8")
+    state = network(3).state_dict()
+    half = {name: number % 2 for number, name in enumerate(state)}
+    for number in range(2):
+        part = {name: state[name].numpy() for name in state if half[name] == number}
+        np.savez(folder / f"part{number}.npz", **part)
+    index = folder / "weights.npz.index.json"
+    index.write_text(json.dumps({"weight_map": {name: f"part{number}.npz" for name, number in half.items()}}))
+    source = open_source(str(index), "predict")
+    digests = [source.digests()]
+    content = (folder / "part1.npz").read_bytes()
+    (folder / "part1.npz").write_bytes(content + b"0")
+    digests.append(source.digests())
+    (folder / "part1.npz").write_bytes(content)
+    assert digests[0] == source.digests() and digests[0]["settings_sha256"] == digests[1]["settings_sha256"]
+    assert digests[0]["weights_sha256"] != digests[1]["weights_sha256"]
+    (folder / "part0.npz").unlink()
+    with pytest.raises(UserError, match="index.json cannot be read: No such file or directory$"):
+        source.digests()
+
+
+def test_a_digest_is_that_of_the_file(classifier):
+    digests = open_source(str(classifier), "predict").digests()
+    assert digests["weights_sha256"] == hashlib.sha256(classifier.read_bytes()).hexdigest()
+
+
+def test_words_change_the_digest_and_lines_about_words_without_effect_are_logged(classifier):
+    said: list[str] = []
+    words = ["EVAL_AMP=true", "TRAIN.BASE_LR=0.1"]
+    source = open_source(str(classifier), "predict", words=words, log=said.append, options={"DATA.BATCH_SIZE": 5})
+    assert said == ["TRAIN.BASE_LR 0.1 (command line): no effect: it is for training"]
+    plain = open_source(str(classifier), "predict")
+    changed = {name: value for name, value in source.settings.items() if plain.settings.get(name) != value}
+    assert changed == {"EVAL_AMP": True, "TRAIN.BASE_LR": 0.1} and source.config.DATA.BATCH_SIZE == 5
+    assert source.digests() != plain.digests()
+
+
+def test_a_part_of_the_weights_is_chosen_by_the_caller_else_by_the_settings(unnamed):
+    weights, recipe = unnamed
+    states = [network(3, seed).state_dict() for seed in range(3)]
+    paddle.save(dict(zip(("student", "teacher", "other"), states)), weights)
+    source = open_source(weights, "predict", recipe=recipe, options={"MODEL.PRETRAINED_PART": "teacher"})
+    for part, expected in ((None, states[1]), ("other", states[2])):
+        model, _ = build_trained(make_task(source.config), source, part)
+        np.testing.assert_array_equal(model.state_dict()["head.weight"].numpy(), expected["head.weight"].numpy())
+
+
+def test_a_model_without_classes_needs_no_number_of_them(monkeypatch, unnamed):
+    weights, recipe = unnamed
+    source = open_source(weights, "predict", recipe=recipe)
+    paddle.save(paddle.nn.Linear(2, 1).state_dict(), weights)
+    asked = []
+
+    class Regression:
+        def build_model(self, num_classes):
+            asked.append(num_classes)
+            return paddle.nn.Linear(2, 1)
+
+    model, _ = build_trained(Regression(), source._replace(learned=source.learned._replace(num_classes=None)))
+    assert asked == [1, 1] and model.weight.shape == [2, 1]
+    build_trained(Regression(), source._replace(learned=source.learned._replace(num_classes=7)))
+    assert asked[2:] == [7]

@@ -4,15 +4,18 @@ import math
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from paddlevit_dist.leakage import perceptual
 
 
-def slow_hash(luminance) -> int:
-    """The hash of an image itself: signs of 64 cosine sums over 32 x 32 means of interpolated pixels."""
-    places = np.clip((np.arange(256) + 0.5) / 256 * 64 - 0.5, 0, 63)
-    rows = np.stack([np.interp(places, np.arange(64), column) for column in luminance.T], axis=1)
-    small = np.stack([np.interp(places, np.arange(64), row) for row in rows]).reshape(32, 8, 32, 8).mean(axis=(1, 3))
+def slow_hash(luminance, down=(0.0, 1.0), across=(0.0, 1.0)) -> int:
+    """The hash of an image between borders: signs of 64 cosine sums over 32 x 32 means of interpolated pixels."""
+    shares = (np.arange(256) + 0.5) / 256
+    places = [np.clip((low + (high - low) * shares) * 64 - 0.5, 0, 63) for low, high in (down, across)]
+    rows = np.stack([np.interp(places[0], np.arange(64), column) for column in luminance.T], axis=1)
+    small = np.stack([np.interp(places[1], np.arange(64), row) for row in rows])
+    small = small.reshape(32, 8, 32, 8).mean(axis=(1, 3))
     orders = [(row, column) for row in range(32) for column in range(32) if (row, column) != (0, 0)]
     orders.sort(key=lambda order: (math.hypot(*order), order))
     centers = (np.arange(32) + 0.5) / 32
@@ -28,6 +31,45 @@ def test_a_hash_is_the_signs_of_the_64_longest_waves(seed):
     generator = np.random.default_rng(seed)
     luminance = generator.uniform(0, 255, (64, 64))
     assert int(perceptual.compute_hashes(luminance, 1)[0]) == slow_hash(luminance)
+
+
+def test_variants_are_cropped_or_extended_at_each_corner():
+    luminance = np.random.default_rng(5).uniform(0, 255, (64, 64)) + np.linspace(0, 90, 64)
+    smaller, larger = [(0.0, 0.95), (0.05, 1.0)], [(0.0, 1.05), (-0.05, 1.0)]
+    pairs = [((0.0, 1.0),) * 2, *((y, x) for half in (smaller, larger) for y in half for x in half)]
+    found = perceptual.compute_hashes(luminance, perceptual.NUM_VARIANTS)
+    assert found.tolist() == [slow_hash(luminance, *pair) for pair in pairs] and len(set(found.tolist())) == 9
+    assert perceptual.compute_hashes(luminance, 3).tolist() == found.tolist()[:3]
+
+
+@pytest.mark.parametrize(
+    "colors, details, is_copy",
+    [(0.5, 0.95, True), (0.95, 0.5, True), (0.49, 1.0, False), (1.0, 0.49, False), (0.7, 0.74, False)],
+)
+def test_a_copy_is_alike_in_colors_and_details_and_in_both_together(colors, details, is_copy):
+    assert perceptual.ImageSimilarity(colors, details).is_copy is is_copy
+
+
+def test_images_with_other_colors_are_not_aligned_and_equal_ones_are_copies():
+    generator = np.random.default_rng(0)
+    blocks = [np.kron(generator.integers(0, 256, (8, 8, 3)), np.ones((8, 8, 1), int)).astype(np.uint8) for _ in "ab"]
+    colors, details = perceptual.compute_similarity(*blocks)
+    assert colors < 0.4 and details == 0.0
+    assert perceptual.compute_similarity(blocks[0], blocks[0]) == pytest.approx((1.0, 1.0))
+    darker = (blocks[0] * 0.5 + 20).astype(np.uint8)
+    assert min(perceptual.compute_similarity(blocks[0], darker)) > 0.99
+    assert perceptual._correlation(np.ones(4), np.arange(4.0)) == 0.0
+    assert perceptual._correlation(np.arange(4.0), -np.arange(4.0)) == pytest.approx(-1.0)
+
+
+def test_a_luminance_weighs_green_most_and_a_thumbnail_averages_blocks():
+    thumb = np.zeros((64, 64, 3), np.uint8)
+    thumb[0, :3] = np.eye(3) * 100
+    np.testing.assert_allclose(perceptual.to_luminance(thumb)[0, :4], [29.9, 58.7, 11.4, 0.0])
+    pixels = np.random.default_rng(0).integers(0, 256, (128, 256), np.uint8)
+    found = perceptual.make_thumbnail(Image.fromarray(pixels))
+    means = pixels.reshape(64, 2, 64, 4).mean(axis=(1, 3))
+    assert found.shape == (64, 64, 3) and np.abs(found - means[..., None]).max() <= 1
 
 
 def test_what_two_aligned_images_share_lies_inside_of_both():

@@ -26,6 +26,7 @@ from paddlevit_dist.images.classification import evaluate_command as evaluate_cl
 from paddlevit_dist.images.classification import result_scores
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
+from paddlevit_dist.library import meters
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -96,11 +97,6 @@ def test_mean_iou_is_that_of_evaluate_masks(tmp_path, capsys):
     said = make_json(evaluate_masks.run, [tmp_path / "truth", tmp_path / "results"], capsys)
     scores = make_meter("label maps", range(SAMPLES)).compute()
     agree(said, scores)
-    every = [np.concatenate([label_maps(index)[side].ravel() for index in range(SAMPLES)]) for side in (0, 1)]
-    known = every[1] != 255
-    found, true = every[0][known], every[1][known]
-    shares = [((found == k) & (true == k)).sum() / ((found == k) | (true == k)).sum() for k in range(3)]
-    assert scores.values["mIoU"] == pytest.approx(np.mean(shares), rel=1e-12)
 
 
 def test_dice_and_radial_errors_are_their_formulas():
@@ -226,3 +222,85 @@ def test_points_without_a_label_count_nowhere_for_any_number_of_classes(classes)
     scores = meter.compute().values
     assert scores["accuracy"] == pytest.approx(1 - 1 / classes)
     assert scores["mIoU"] == pytest.approx((classes - 2 + 1 / 2) / classes)
+
+
+def test_scores_are_plain_numbers_and_intervals_are_left_out_if_unwanted():
+    meter = pv.MeanIoU(NAMES, percent=None)
+    meter.update([MAP], [MAP])
+    scores = meter.compute()
+    assert scores.intervals == {} and "loss" not in scores.values
+    assert {type(value) for value in scores.values.values()} <= {int, float} and type(scores.values["mIoU"]) is float
+    counted = make_meter("images", range(SAMPLES)).compute().values
+    assert type(counted["samples"]) is int and counted["samples"] == SAMPLES
+    percent = [pv.Accuracy(7, percent=level) for level in (1, 99, np.int64(50))]
+    widths = []
+    for each in percent:
+        make_meter("images", range(SAMPLES), meter=each)
+        ends = each.compute().intervals["loss"]
+        widths.append(ends.high - ends.low)
+    assert widths[0] < widths[2] < widths[1]
+
+
+def test_a_sample_is_counted_once_over_all_processes(monkeypatch):
+    """Two ranks, of which this is the second; without indices its samples come after the first rank's."""
+    drawn = []
+    monkeypatch.setattr(meters, "rank", lambda: 1)
+    monkeypatch.setattr(meters, "all_gather", lambda own: [(3, others), own, (9, [])])
+    monkeypatch.setattr(meters, "compute_intervals", lambda metrics, indices, level: drawn.append(list(indices)) or {})
+    others = []
+    make_meter("images", range(4), number_them=False).compute()
+    others = [0, 2, 9]
+    with pytest.raises(UserError, match=r"^Accuracy: 5 indices of 14 samples: give one for each, or none$"):
+        make_meter("images", [1, 5]).compute()
+    monkeypatch.setattr(meters, "all_gather", lambda own: [(3, others), own])
+    make_meter("images", [5, 1]).compute()
+    assert drawn == [[3, 4, 5, 6], [5, 1]]
+    with pytest.raises(UserError, match="^Accuracy: sample 9 was counted 2 times"):
+        make_meter("images", [1, 9]).compute()
+
+
+def test_a_batch_with_a_wrong_sample_adds_none_of_its_samples():
+    meter = pv.MeanIoU(NAMES)
+    meter.update([MAP], [MAP + 1])
+    with pytest.raises(UserError, match="^MeanIoU: sample 2: targets: class 3 of 3"):
+        meter.update([MAP, MAP], [MAP, MAP + 3])
+    with pytest.raises(UserError, match="^MeanIoU: sample 7: targets: class 3 of 3"):
+        meter.update([MAP, MAP], [MAP, MAP + 3], [4, 7])
+    assert meter.compute().values["accuracy"] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (("ab", "ab"), "a str is not a batch: update takes lists or arrays with one entry per sample"),
+        (([MAP], 3), "a int is not a batch"),
+        (([MAP], [MAP], [0.5]), r"indices of shape \(1,\), float64: expected a whole number for each of 1 samples"),
+    ],
+)
+def test_what_is_no_batch_is_refused(arguments, said):
+    with pytest.raises(UserError, match=f"^MeanIoU: {said}"):
+        pv.MeanIoU(NAMES).update(*arguments)
+
+
+def test_an_empty_batch_adds_nothing_with_or_without_indices():
+    meter = pv.MeanIoU(NAMES)
+    meter.update([], [])
+    meter.update([], [], [])
+    with pytest.raises(UserError, match="no samples were added"):
+        meter.compute()
+
+
+def test_points_without_a_label_are_those_of_the_option_and_minus_100():
+    meter = pv.MeanIoU(NAMES, of="points", ignored=7)
+    meter.update([np.array([0, 1, 1, 2])], [np.array([0, 7, -100, 1])])
+    assert meter.compute().values["accuracy"] == pytest.approx(1 / 2)
+    with pytest.raises(UserError, match="targets: class 255 of 3: expected 0 to 2, or 7 for no label"):
+        meter.update([np.array([0])], [np.array([255])])
+    pixels = pv.MeanIoU(NAMES, ignored=9)
+    pixels.update([MAP], [np.where(np.arange(16).reshape(4, 4) < 12, 9, 1)])
+    assert pixels.compute().values["accuracy"] == 0
+    with pytest.raises(UserError, match="targets: class -100 of 3"):
+        pixels.update([MAP], [MAP - 100])
+    with pytest.raises(UserError, match="^MeanIoU: of='voxels': expected 'pixels' or 'points'$"):
+        pv.MeanIoU(3, of="voxels")
+    assert pv.MeanIoU(300, of="points").update([np.array([299])], [np.array([299])]) is None

@@ -1,12 +1,16 @@
 """Models with their weights, their feature maps, and what their transform makes of images."""
 
+from pathlib import Path
+
 import numpy as np
 import paddle
 import pytest
 from PIL import Image
+from support.trainings.trained import network, write_weights
 
 import paddlevit_dist as pv
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
+from paddlevit_dist.library import models
 from paddlevit_dist.runtime.errors import UserError
 
 SMALL = {"image_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 4, "num_heads": 2}
@@ -110,3 +114,102 @@ def test_a_training_transform_draws_and_a_layer_of_ones_own_has_none(tmp_path):
         pv.create_transform(paddle.nn.Linear(2, 2))
     with pytest.raises(UserError, match="cannot be read as an image"):
         again("nowhere.png")
+
+
+@pytest.fixture
+def loading(monkeypatch, tmp_path):
+    """What the loading of weights of a small network with 5 classes is given."""
+    given = {}
+    paddle.save(pv.create_model("vit", 5, **SMALL).state_dict(), str(tmp_path / "five.pdparams"))
+    load, read = models.load_weights, models.read_weights
+
+    def read_weights(source):
+        given["source"] = source
+        return read(str(tmp_path / "five.pdparams"))
+
+    def load_weights(model, weights, **options):
+        given["options"] = options
+        return load(model, weights, **options)
+
+    monkeypatch.setattr(models, "evaluated_weights", lambda source: f"best of {source}")
+    monkeypatch.setattr(models, "read_weights", read_weights)
+    monkeypatch.setattr(models, "load_weights", load_weights)
+    return given
+
+
+@pytest.mark.parametrize(
+    "name, pretrained, source",
+    [
+        ("vit_small_patch16_224", True, "vit_small_patch16_224.augreg_in21k_ft_in1k"),
+        ("vit_small_patch16_224.some_tag", True, "hf:timm/vit_small_patch16_224.some_tag"),
+        ("vit_small_patch16_224", Path("w.npz"), "w.npz"),
+        ("vit_small_patch16_224.some_tag", "w.npz", "w.npz"),
+    ],
+)
+def test_true_means_the_published_weights_of_a_name_and_else_they_are_given(loading, name, pretrained, source):
+    model = pv.create_model(name, pretrained=pretrained, **SMALL)
+    assert loading["source"] == f"best of {source}" and model.head.weight.shape == [24, 5]
+    assert model.made_of == ("vit_small_patch16_224", f"best of {source}") and not model.training
+
+
+def test_weights_of_a_bridge_are_found_by_their_name(loading, monkeypatch):
+    monkeypatch.setattr(models, "find_name", lambda kind, name: "vit")
+    monkeypatch.setattr(models, "is_weights_name", lambda name: False)
+    monkeypatch.setattr(models, "find_weights_address", lambda name: f"https://{name}")
+    pv.create_model("paddle:vit", pretrained=True, **SMALL)
+    assert loading["source"] == "best of vit"
+
+
+@pytest.mark.parametrize("classes, is_strict", [(None, True), (5, True), (3, False), (0, False)])
+def test_all_weights_are_needed_unless_the_classifier_is_another_one(loading, classes, is_strict):
+    model = pv.create_model("vit", classes, pretrained="w", **SMALL)
+    assert loading["options"] == {"strict": is_strict}
+    assert classes == 0 or model.head.weight.shape == [24, classes or 5]
+
+
+def test_weights_that_miss_a_part_say_what_helps(loading, tmp_path):
+    state = paddle.load(str(tmp_path / "five.pdparams"))
+    del state["blocks.1.norm1.bias"]
+    paddle.save(state, str(tmp_path / "five.pdparams"))
+    with pytest.raises(UserError, match="load a part of them with load_weights"):
+        pv.create_model("vit", 3, pretrained="w", **SMALL)
+
+
+@pytest.fixture(scope="module")
+def run_weights(tmp_path_factory):
+    return str(write_weights(tmp_path_factory.mktemp("run"), ["ant", "bee", "cat"]))
+
+
+def test_weights_with_settings_build_their_model_with_as_many_classes_as_wanted(run_weights):
+    images = paddle.to_tensor(np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype(np.float32))
+    model = pv.create_model(run_weights, pretrained=True)
+    np.testing.assert_allclose(model(images).numpy(), network(3)(images).numpy(), rtol=1e-4, atol=1e-5)
+    assert not model.training and models.find_settings(model).DATA.IMAGE_SIZE == 16
+    assert models.load_trained(run_weights, 7)(images).shape == [2, 7]
+    maps = pv.create_model(run_weights, pretrained=True, features_only=True)
+    assert maps.feature_channels == (16,) and maps(images)[0].shape == [2, 16, 2, 2]
+    for options in ({"image_size": 32}, {"depth": 2}):
+        with pytest.raises(UserError, match=r"weights.pdparams stores how its model is built: remove image_size and"):
+            pv.create_model(run_weights, pretrained=True, **options)
+
+
+def test_a_file_without_settings_needs_the_name_of_its_model(weights):
+    with pytest.raises(UserError, match=r"the model of .* is unknown: .*; name the model: create_model\('resnet50'"):
+        pv.create_model(weights[0], pretrained=True)
+
+
+def test_numbers_may_be_numpys_and_sizes_lists():
+    sizes = {**SMALL, "image_size": [16, np.int64(32)]}
+    model = pv.create_model("vit", np.int32(0), **sizes)
+    assert tuple(model.image_size) == (16, 32) and models.find_settings(paddle.nn.Linear(1, 1)) is None
+    for wrong in (1.5, -3, np.float32(2)):
+        with pytest.raises(UserError, match="^create_model: num_classes=.*: expected a whole number, 0 for features"):
+            pv.create_model("vit", wrong, **SMALL)
+
+
+def test_settings_of_a_model_name_its_weights_and_its_size(weights):
+    model = pv.create_model("vit", pretrained=weights[0], **SMALL)
+    values = models.find_settings(model)
+    facts = values.MODEL.NAME, values.MODEL.PRETRAINED, values.DATA.IMAGE_SIZE, values.DATA.DATASET
+    assert facts == ("vit", str(weights[0]), 32, "folder")
+    assert models.find_settings(pv.create_model("vit", **SMALL)).MODEL.PRETRAINED is None

@@ -15,6 +15,8 @@ from paddlevit_dist.losses import (
     look_up_weights,
     lovasz_softmax,
     mark_hardest,
+    resized_cross_entropy,
+    row_lovasz_softmax,
     scene_dice_losses,
     summed_cross_entropy,
 )
@@ -243,3 +245,49 @@ def test_losses_far_from_zero_do_not_overflow_on_a_gpu(monkeypatch, shape):
     found = cross_entropies(paddle.to_tensor(logits), labels, NONE, axis=1).numpy()
     expected = logits.max(axis=1) - logits[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-2)
+
+
+def test_dice_leaves_out_the_classes_before_the_first():
+    logits, labels = images()
+    flat, true = logits.reshape([2, CLASSES, -1]).numpy(), labels.reshape([2, -1]).numpy()
+    total, number = dice_losses(paddle.to_tensor(flat), paddle.to_tensor(true), NONE, first=1)
+    background = make_dice(flat, np.where((true == 0) | (true == NONE), true, 77))  # no other class occurs
+    whole = make_dice(flat, true)
+    assert number.item() == whole[1] - background[1] == 6
+    assert total.item() == pytest.approx(whole[0] - background[0], rel=1e-4)
+
+
+def test_lovasz_of_rows_is_that_of_each_row():
+    logits, labels = images()
+    labels[1, :2] = 3
+    flat, true = logits.reshape([2, CLASSES, -1]), labels.reshape([2, -1])
+    total, number = row_lovasz_softmax(flat, true, NONE)
+    parts = [lovasz_softmax(flat[row].t(), true[row], NONE) for row in range(2)]
+    assert total.item() == pytest.approx(sum(part.item() for part, _ in parts), rel=1e-5)
+    assert number.item() == sum(present.item() for _, present in parts) > 4
+
+
+@pytest.mark.parametrize("weights", [None, (0.5, 2.0)])
+def test_maps_are_resized_between_the_centers_of_pixels_unless_they_fit_or_a_faster_function_does_it(
+    monkeypatch, weights
+):
+    """One row of two pixels for labels of four: the outer ones are repeated, the inner ones mixed 3 to 1."""
+    asked = []
+    monkeypatch.setattr(cross_entropy, "find_function", lambda name: asked.append(name))
+    small = np.array([[[[0.0, 4.0]], [[1.0, -3.0]]]], np.float32)
+    large = small @ np.array([[1, 0.75, 0.25, 0], [0, 0.25, 0.75, 1]], np.float32)
+    labels = np.array([[[1, 0, NONE, 1]]])
+    shares, known = make_shares(large.astype(np.float64)), np.array([0, 1, 3])
+    true = labels[0, 0, known]
+    factors = np.array(weights or (1.0, 1.0))[true]
+    expected = -(np.log(shares[0, true, 0, known]) * factors).sum()
+    for logits in (small, large):
+        loss = resized_cross_entropy(paddle.to_tensor(logits), paddle.to_tensor(labels), NONE, weights)
+        assert loss.item() == pytest.approx(expected, rel=1e-5)
+    given = []
+    fast = [paddle.to_tensor(7.0), None]
+    monkeypatch.setattr(cross_entropy, "find_function", lambda name: lambda *all_: given.append(all_) or fast.pop(0))
+    arguments = paddle.to_tensor(small), paddle.to_tensor(labels), NONE, weights
+    assert resized_cross_entropy(*arguments).item() == 7.0
+    assert resized_cross_entropy(*arguments).item() == pytest.approx(expected, rel=1e-5)
+    assert asked == ["resized_cross_entropy"] * 2 and all(one is other for one, other in zip(given[0], arguments))

@@ -15,6 +15,7 @@ def test_the_page_is_in_the_run_here_or_where_it_was_asked_for(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     for words, target in (
         ([str(first)], first / "report.html"),
+        (["b"], second / "report.html"),
         (["a", "b"], tmp_path / "report.html"),
         (["a", f"-output={tmp_path / 'pages'}"], tmp_path / "pages" / "report.html"),
         (["a", "-output=new/page.html"], tmp_path / "new" / "page.html"),

@@ -91,3 +91,14 @@ def test_lines_of_runs_have_a_color_each_and_one_of_a_single_run_by_kind():
     ]
     *_, mean = curves.build_lines([first, second], "loss", ["g", "g"])
     assert mean == CurveLine("g evaluation, mean of 2", [(1, 3.5), (2, 6.0)], 0, "dots")
+
+
+def test_a_long_line_is_drawn_with_fewer_points_and_keeps_its_peaks():
+    points = [(x, float(x % 7)) for x in range(3000)]
+    points[1234], points[2345] = (1234, 99.0), (2345, -99.0)
+    chart = build_chart("", [CurveLine("a", points)], "x")
+    ((xs, ys),) = [(line["x"], line["y"]) for line in chart["data"]["lines"]]
+    assert 250 < len(xs) <= 500 and xs == sorted(set(xs)) and (xs[0], xs[-1]) == (0, 2999)
+    assert {(1234, 99), (2345, -99)} < set(zip(xs, ys)) and set(zip(xs, ys)) <= {(x, int(y)) for x, y in points}
+    assert chart["drawn"][0]["path"].count("L") == len(xs) - 1 and chart["drawn"][0]["dots"] == []
+    assert curves.thin(points[:500]) == points[:500]

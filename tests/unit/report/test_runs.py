@@ -155,3 +155,13 @@ def at(seconds, kind="training", **values):
 def test_sessions_last_from_their_start_to_their_last_event(events, started, seconds):
     found = read_metrics(*events).compute_seconds(None if started is None else 1000.0 + started)
     assert found == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_what_is_not_text_is_cut_and_shown_and_numbers_too_large_to_draw_are_none(tmp_path):
+    folder = write_run(tmp_path / "run", [])
+    (folder / "metrics.jsonl").write_bytes(b"x" * 300 + b"\n")
+    (folder / "quarantine.tsv").write_bytes(b"path\treason\n\xff.png\tcut\n")
+    run = read_run(folder, "run")
+    assert [len(line["text"]) for line in run.metrics.events] == [200] and run.unreadable == [r"\xff.png: cut"]
+    numbers = [0, -2.5, 1e299, -1e299, 1e300, -1e300, float("nan"), True, "1", None]
+    assert [runs.is_number(number) for number in numbers] == [True] * 4 + [False] * 6

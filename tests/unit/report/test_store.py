@@ -95,3 +95,67 @@ def test_too_many_points_are_thinned_out_evenly_and_bad_ones_left_out():
     places, _ = unpacked(packed.content, packed.number, packed.size_m, 1)
     gaps = np.diff(np.sort(places[:, 0]))
     assert packed.number == 100 and gaps.min() > 95 and gaps.max() < 106
+
+
+def test_points_of_several_sets_share_a_limit_and_each_layer_is_checked(tmp_path, monkeypatch):
+    xyz = np.random.default_rng(3).uniform(0, 1, (60, 3)).astype(np.float32)
+    colors = np.zeros((60, 3), np.uint8)
+    monkeypatch.setattr(store, "_MOST_POINTS", 100)
+    sets = [PointSet(name, xyz, {"a": colors}, {"a": [("wall", (1, 2, 3)), ("floor", (4, 5, 6))]}) for name in "pqr"]
+    assert [line.partition(": ")[0] for line in store.save(tmp_path / "f.zip", sets, {})] == ["figure 'r' was skipped"]
+    first, second = store.load(tmp_path / "f.zip").figures
+    assert [(figure["number"], figure["of"]) for figure in (first, second)] == [(60, 60), (40, 60)]
+    assert first["content"] == store.pack(sets[0]).content and first["size_m"] == store.pack(sets[0]).size_m
+    assert first["layers"] == ["a"] and first["legends"] == {"a": [["wall", [1, 2, 3]], ["floor", [4, 5, 6]]]}
+    for layers, odd in (({"a": colors, "b": colors[:3]}, "b"), ({"a": colors.astype(int), "b": colors}, "a")):
+        with pytest.raises(ValueError, match=f"for layer '{odd}'"):
+            store.pack(PointSet("p", xyz, layers, {}))
+    for most, layers in ((0, {"a": colors}), (9, {})):
+        with pytest.raises(ValueError, match="there are no points to show"):
+            store.pack(PointSet("p", xyz, layers, {}), most)
+    for shape in ((60,), (60, 2)):
+        with pytest.raises(ValueError, match=r"expected xyz \(points, 3\), got \(60,"):
+            store.pack(PointSet("p", np.zeros(shape), {"a": colors}, {}))
+
+
+def test_the_order_of_points_interleaves_the_bits_of_their_cells():
+    cells = np.random.default_rng(4).integers(0, 1024, (50, 3)).astype(np.uint16)
+    expected = []
+    for cell in cells:
+        bits = [f"{axis:010b}" for axis in cell]
+        expected.append(int("".join(z + y + x for x, y, z in zip(*bits)), 2))
+    assert store._compute_morton_code(cells).tolist() == expected
+
+
+def test_points_of_one_place_have_a_cube_and_are_in_its_center():
+    packed = store.pack(PointSet("p", np.full((3, 3), 7.0), {"a": np.zeros((3, 3), np.uint8)}, {}))
+    places, _ = unpacked(packed.content, 3, packed.size_m, 1)
+    assert packed.size_m == 1.0 and np.abs(places - 0.5).max() < 1e-4
+
+
+def test_values_are_plain_and_a_chart_has_numbers(tmp_path):
+    about = {
+        "a\nb": np.int64(3),
+        "f": np.float32(0.5),
+        "inf": float("inf"),
+        "flag": np.bool_(True),
+        "t": (1, None),
+        5: "x",
+    }
+    assert store.save(tmp_path / "f.zip", [Chart("c", "x", "y", {"l": ([1, 2], [True, "2.5"])}, note="n")], about) == []
+    stored = store.load(tmp_path / "f.zip")
+    expected = {"f": 0.5, "inf": None, "flag": True, "t": [1, None], "5": "x"}
+    assert {name: stored.about[name] for name in expected} == expected and stored.about["flag"] is True
+    assert sorted(map(type, stored.about.values()), key=str) == sorted(
+        [int, float, type(None), bool, list, str], key=str
+    )
+    (figure,) = stored.figures
+    assert figure["lines"][0]["y"] == [1.0, 2.5] and figure["lines"][0]["y"][0] is not True and figure["note"] == "n"
+    assert (figure["x_label"], figure["y_label"], figure["title"]) == ("x", "y", "c")
+
+
+def test_a_member_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    store.save(tmp_path / "f.zip", [FigureTable("t", ("a",), [("x" * 500,)])], {})
+    monkeypatch.setattr(store, "_LARGEST_MEMBER", 400)
+    with pytest.raises(ValueError, match="its member figures.json is too large"):
+        store.load(tmp_path / "f.zip")

@@ -3,9 +3,9 @@
 import hashlib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -39,10 +39,7 @@ _PROBED = 40  # images whose files are searched to find their folder
 
 
 class Coco(IndexedDetectionImages):
-    """Images whose boxes and masks are in a file in COCO's format.
-
-    The key of its index in the cache folder depends on the file's content. Masks are read from the file on demand.
-    """
+    """Images whose boxes and masks are in a file in COCO's format; masks are read from the file on demand."""
 
     layout = _LAYOUT
 
@@ -60,8 +57,6 @@ class Coco(IndexedDetectionImages):
 
         Args:
             data_path: folder of the dataset, or its file of training annotations.
-            split: name of the split.
-            cache_folder: folder of the index.
             annotations: annotation file, absolute or below ``data_path``; None: the file with the split's name.
             images: folder of the images, likewise; None: the folder that contains them.
             turned: whether boxes refer to the images after their EXIF rotation; None: only if the file gives no sizes.
@@ -82,7 +77,7 @@ class Coco(IndexedDetectionImages):
         )
         super().__init__(folder, index, os.path.basename(file), index.about.is_turned)
         self.notices = [f"{split}: {file}, images in {folder}", *self.notices]
-        self._stream: Any = None
+        self._stream: BinaryIO | None = None
 
     @classmethod
     def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "Coco":
@@ -116,7 +111,7 @@ class Coco(IndexedDetectionImages):
         """Return the masks of image ``index``, read from the annotation file."""
         return [self._mask(row) for row in self._index.get_objects(index)]
 
-    def _mask(self, row: Any) -> Any:
+    def _mask(self, row: np.void) -> Any:
         if not row["bytes"]:
             return outline(row["box"].tolist())
         if self._stream is None:
@@ -134,13 +129,7 @@ def _folder_and_file(data_path: str | None) -> tuple[str | None, str | None]:
 
 
 def find_files(root: str, split: str, annotations: str | None, images: str | None) -> tuple[str, str]:
-    """Return a split's annotation file and the folder of its images.
-
-    Args:
-        root: folder of the dataset.
-        split: name of the split.
-        annotations: path of the file if it is configured.
-        images: path of the folder if it is configured.
+    """Return a split's annotation file and the folder of its images, which may be configured.
 
     Raises:
         UserError: nothing matches, or several things do.
@@ -156,7 +145,7 @@ def _key(split: str, part: str) -> str:
     return f"DATA.{split.upper()}_{part}" if split in SPLITS else f"-split=val DATA.VAL_{part}"
 
 
-def _find_by_name(root: str, name: str | None, key: str, exists: Any, kind: str) -> str | None:
+def _find_by_name(root: str, name: str | None, key: str, exists: Callable[[str], bool], kind: str) -> str | None:
     if name is None:
         return None
     path = os.path.join(root, name)
@@ -238,7 +227,7 @@ def _first_names(file: str) -> list[str]:
     return [name for name in names if name is not None]
 
 
-def _digest(file: str, *options: Any) -> bytes:
+def _digest(file: str, *options: object) -> bytes:
     """Return the SHA-256 of a file and of the options that decide its index."""
     key = hashlib.sha256(f"coco {VERSION} {options}\n".encode("utf-8", "surrogateescape"))
     try:
@@ -254,8 +243,6 @@ def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str]
     """Read the images, objects and categories of a file.
 
     Args:
-        file: the annotation file.
-        folder: folder of the images.
         turned: whether boxes refer to the images after their EXIF rotation; None: only if the file gives no sizes. It
             decides how images without a size are measured.
         inside: folders that have to contain each image; empty: images may be anywhere.
@@ -308,17 +295,13 @@ def _path(coco: CocoFile, number: int, folder: str, inside: Sequence[str]) -> by
             raise coco.error(number, entry, "file_name", expected)
     if entry.file_name is None:
         coco.odd.note("image", "without file_name: the end of coco_url is used", entry.id)
-    elif "\\" in entry.file_name:
+    elif "\\" in str(entry.file_name):
         coco.odd.note("image", "whose file_name has backslashes, read as slashes", entry.id)
     return path
 
 
 def _check_boxes(coco: CocoFile, objects: np.ndarray, images: np.ndarray) -> None:
-    """Note boxes outside of their images, and files whose boxes may all be corners.
-
-    Raises:
-        UserError: the boxes cannot be x, y, width, height in pixels.
-    """
+    """Note boxes outside of their images; raise UserError if boxes cannot be x, y, width, height in pixels."""
     objects, images = (rows[(objects["box"][:, 2:] > 0).all(axis=1)] for rows in (objects, images))
     require_sides(coco.file, objects["box"], np.stack([images["height"], images["width"]], axis=1).astype(np.int64))
     odd, ids, low, sides = coco.odd, objects["id"], objects["box"][:, :2], objects["box"][:, 2:]

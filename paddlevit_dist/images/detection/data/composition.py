@@ -30,19 +30,12 @@ _PASTED_SCALES = (0.5, 1.0)  # range of a pasted image's size, relative to the l
 
 
 class ImageObjects(NamedTuple):
-    """An image with its n learnable objects.
+    """An image with its n learnable objects."""
 
-    Attributes:
-        image: Pillow image in mode "RGB".
-        boxes: float64 (n, 4), x0, y0, x1, y1 in its pixels.
-        labels: int64 (n,).
-        masks: n masks, uint8 (height, width); None: they are not needed.
-    """
-
-    image: Image.Image
-    boxes: np.ndarray
-    labels: np.ndarray
-    masks: list[np.ndarray] | None
+    image: Image.Image  # Pillow image in mode "RGB"
+    boxes: np.ndarray  # float64 (n, 4), x0, y0, x1, y1 in its pixels
+    labels: np.ndarray  # int64 (n,)
+    masks: list[np.ndarray] | None  # n masks, uint8 (height, width); None: they are not needed
 
     def view(self) -> DetectionView:
         """Return the whole image with the objects that are visible."""
@@ -64,21 +57,13 @@ class ImageObjects(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageComposition:
-    """Composes a training image; every random number is from the sample's generator.
+    """Composes a training image; every random number is from the sample's generator."""
 
-    Attributes:
-        mosaic: probability of a mosaic.
-        copy_paste: probability that objects of another image are pasted.
-        side: height and width of a mosaic.
-        plain_epochs: number of last epochs without both.
-        augmentation: a user's augmentation, applied last in every epoch.
-    """
-
-    mosaic: float
-    copy_paste: float
-    side: int
-    plain_epochs: int
-    augmentation: AlbumentationsFile | None = None
+    mosaic: float  # probability of a mosaic
+    copy_paste: float  # probability that objects of another image are pasted
+    side: int  # height and width of a mosaic
+    plain_epochs: int  # number of last epochs without both
+    augmentation: AlbumentationsFile | None = None  # a user's augmentation, applied last in every epoch
 
     @property
     def uses_masks(self) -> bool:
@@ -88,14 +73,7 @@ class ImageComposition:
     def compose(
         self, read: Callable[[int], ImageObjects], index: int, number: int, generator: np.random.Generator
     ) -> ImageObjects:
-        """Compose a training image.
-
-        Args:
-            read: reads a stored image.
-            index: its first image.
-            number: number of stored images, from which the others are drawn.
-            generator: generator of the sample.
-        """
+        """Compose a training image from image ``index`` and others that are drawn from all ``number`` images."""
         image = read(index)
         if not is_plain(getattr(generator, "epochs_left", None), self.plain_epochs):
             if generator.random() < self.mosaic:
@@ -111,11 +89,7 @@ class ImageComposition:
 
 
 def build_composition(data: DetectionDataSection, has_masks: bool) -> ImageComposition | None:
-    """Return the composition of training images that the keys below DATA describe; None: there is none.
-
-    Raises:
-        UserError: DATA.COPY_PASTE needs masks that the data do not have.
-    """
+    """Return the composition that keys below DATA describe, or None; raise UserError if masks to paste are missing."""
     if data.COPY_PASTE and not has_masks:
         raise UserError(
             f"DATA.COPY_PASTE {data.COPY_PASTE:g}: the training data have boxes but no masks, so that no object can be "

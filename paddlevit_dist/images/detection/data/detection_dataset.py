@@ -12,38 +12,23 @@ from ...data.image_dataset import ImageDataset
 
 
 class ImageAnnotations(NamedTuple):
-    """Annotations of an image: n objects in the file's order, including objects that training skips.
+    """Annotations of an image: n objects in the file's order, including objects that training skips."""
 
-    Attributes:
-        boxes: float64 (n, 4), x and y of the upper left corner, width and height, in pixels of the stored image.
-        labels: int64 (n,), index of the category in the dataset's ``category_ids``.
-        areas: float64 (n,), square pixels, of the mask if there is one.
-        is_crowd: bool (n,), a group of objects: not learned, and detections of it are neither right nor wrong.
-        ids: int64 (n,), ids of the annotations in their file.
-        masks: None, or n masks as in COCO's JSON: a list of polygons, or run lengths as a dictionary.
-    """
-
-    boxes: np.ndarray
-    labels: np.ndarray
-    areas: np.ndarray
-    is_crowd: np.ndarray
-    ids: np.ndarray
-    masks: list[Any] | None = None
+    boxes: np.ndarray  # float64 (n, 4), x, y of the upper left corner, width, height, in the stored image's pixels
+    labels: np.ndarray  # int64 (n,), index of the category in the dataset's ``category_ids``
+    areas: np.ndarray  # float64 (n,), square pixels, of the mask if there is one
+    is_crowd: np.ndarray  # bool (n,), a group: not learned; detections of it are neither right nor wrong
+    ids: np.ndarray  # int64 (n,), ids of the annotations in their file
+    masks: list[Any] | None = None  # n masks as in COCO's JSON: a list of polygons, or a dictionary
 
     @property
     def is_learnable(self) -> np.ndarray:
-        """Mask of the objects that are not crowds and whose box has an area, bool (n,).
-
-        The authors of detectors for COCO train on these objects only.
-        """
+        """Mask of objects, bool (n,), that COCO's detectors train on: no crowds, and boxes with an area."""
         return ~self.is_crowd & (self.boxes[:, 2] > 0) & (self.boxes[:, 3] > 0)
 
 
 class DetectionDataset(ImageDataset):
-    """Images with boxes: ``read(index)`` returns ``(RGB image, ImageAnnotations)``.
-
-    ``class_names`` and ``category_ids`` are known before any image is read. Label ``k`` means ``category_ids[k]``.
-    """
+    """Images with boxes: ``read(index)`` returns ``(RGB image, ImageAnnotations)``; label k is ``category_ids[k]``."""
 
     holds = "images with boxes"
     groups_by = {**SUBJECT, **FOLDER}
@@ -53,11 +38,7 @@ class DetectionDataset(ImageDataset):
     has_masks: bool = False
 
     def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:
-        """Return image ``index`` in mode "RGB" and its annotations.
-
-        Raises:
-            UserError: the image cannot be read, or its size differs from its annotations.
-        """
+        """Return RGB image ``index`` and its annotations; raise UserError if it is unreadable or of another size."""
         raise NotImplementedError
 
     def annotations(self, index: int) -> ImageAnnotations:
@@ -92,11 +73,7 @@ class DetectionDataset(ImageDataset):
         return ()
 
     def object_counts(self) -> np.ndarray:
-        """Count the objects in each image without crowds and boxes without an area.
-
-        Returns:
-            int64 (samples, 2): all objects, and the objects of the image's most frequent category.
-        """
+        """Count objects of each image without crowds and empty boxes, int64 (samples, 2): all, its commonest class."""
         counts = np.zeros((len(self), 2), np.int64)
         for index in range(len(self)):
             annotations = self.annotations(index)
@@ -105,14 +82,7 @@ class DetectionDataset(ImageDataset):
         return counts
 
     def class_counts(self, chosen: np.ndarray | None = None) -> np.ndarray:
-        """Count the annotations of each class.
-
-        Args:
-            chosen: int64, count in these images only; None: in all.
-
-        Returns:
-            int64 (classes, 2): objects, and images that contain one.
-        """
+        """Count objects of each class and images with one, int64 (classes, 2), in the images ``chosen`` (None: all)."""
         counts = np.zeros((len(self.category_ids), 2), np.int64)
         for index in range(len(self)) if chosen is None else chosen.tolist():
             per_class = np.bincount(self.annotations(index).labels.astype(np.int64), minlength=len(counts))
@@ -120,11 +90,7 @@ class DetectionDataset(ImageDataset):
         return counts
 
     def summary(self, chosen: np.ndarray | None = None) -> str:
-        """Describe the dataset: images, boxes, boxes of each category, crowds, images without boxes.
-
-        Args:
-            chosen: int64, describe these images only; None: all.
-        """
+        """Describe the images ``chosen`` (None: all): boxes, also of each category, crowds, images without boxes."""
         annotations = [self.annotations(index) for index in (range(len(self)) if chosen is None else chosen.tolist())]
         labels = np.concatenate([np.zeros(0, np.int64), *(image.labels for image in annotations)])
         is_crowd = np.concatenate([np.zeros(0, bool), *(image.is_crowd for image in annotations)])
@@ -139,11 +105,7 @@ _MAX_LISTED = 20  # categories; of more, only the most and the least frequent ar
 def format_counts(class_names: Sequence[str], boxes: np.ndarray, labels: np.ndarray, is_crowd: np.ndarray) -> str:
     """Format counts as in ``4 images, 7 boxes: cat 5, dog 2; 1 image without boxes``.
 
-    Args:
-        class_names: names of the classes, in the order of their labels.
-        boxes: int (images,), number of boxes in each image.
-        labels: int (boxes,), labels of all boxes.
-        is_crowd: bool (boxes,), whether a box marks a group of objects.
+    ``boxes`` is int (images,), number of boxes in each image; ``labels`` and ``is_crowd`` are of all boxes.
     """
     numbers = np.bincount(labels.astype(np.int64), minlength=len(class_names))
     crowds, empty = int(is_crowd.sum()), np.count_nonzero(boxes == 0)

@@ -42,41 +42,24 @@ OBJECT = np.dtype(
 
 
 class SourceFacts(NamedTuple):
-    """Facts about a source as a whole.
+    """Facts about a source as a whole."""
 
-    Attributes:
-        class_names: names of the categories, by ascending id.
-        category_ids: ascending ids of the categories.
-        has_masks: whether any object has a mask.
-        labeled: whether the source contains annotations.
-        notices: irregularities, one line each.
-        is_turned: whether boxes refer to the images after their EXIF rotation.
-    """
-
-    class_names: Sequence[str]
-    category_ids: Sequence[int]
-    has_masks: bool
-    labeled: bool
-    notices: Sequence[str]
-    is_turned: bool = False
+    class_names: Sequence[str]  # names of the categories, by ascending id
+    category_ids: Sequence[int]  # ascending ids of the categories
+    has_masks: bool  # whether any object has a mask
+    labeled: bool  # whether the source contains annotations
+    notices: Sequence[str]  # irregularities, one line each
+    is_turned: bool = False  # whether boxes refer to the images after their EXIF rotation
 
 
 class AnnotationSource(NamedTuple):
-    """Contents of a source, ready to be written.
+    """Contents of a source, ready to be written."""
 
-    Attributes:
-        about: facts about the source.
-        paths: P paths of images, in the file system's encoding, relative to their folder.
-        images: P rows of IMAGE, without ``first``.
-        owners: int64 (objects,), position of each object's image.
-        objects: rows of OBJECT, in the source's order.
-    """
-
-    about: SourceFacts
-    paths: list[bytes]
-    images: np.ndarray
-    owners: np.ndarray
-    objects: np.ndarray
+    about: SourceFacts  # facts about the source
+    paths: list[bytes]  # P paths of images, in the file system's encoding, relative to their folder
+    images: np.ndarray  # P rows of IMAGE, without ``first``
+    owners: np.ndarray  # int64 (objects,), position of each object's image
+    objects: np.ndarray  # rows of OBJECT, in the source's order
 
     @classmethod
     def from_files(
@@ -91,8 +74,6 @@ class AnnotationSource(NamedTuple):
         """Build the source of images that have an annotation file each.
 
         Args:
-            about: facts about the source.
-            root: folder of the images.
             files: P image files, in ``root`` or below it.
             stems: name of each image, which its id is derived from.
             sizes: int64 (P, 2), height and width.
@@ -110,11 +91,8 @@ class AnnotationSource(NamedTuple):
 class AnnotationIndex:
     """An index opened by ``ensure_annotation_index``; it is pickled as the common prefix of its files.
 
-    Attributes:
-        paths: the file of each image.
-        images: a row of IMAGE for each image, and one more whose ``first`` is the number of objects.
-        objects: rows of OBJECT; the objects of an image are in the source's order.
-        about: categories and notices.
+    Its ``images`` have a row of IMAGE for each image, and one more whose ``first`` is the number of objects. Its
+    ``objects`` are rows of OBJECT; the objects of an image are in the source's order.
     """
 
     def __init__(self, stem: str) -> None:
@@ -143,7 +121,6 @@ def ensure_annotation_index(
     """Open the index of a source; build it if ``folder`` has none or a damaged one.
 
     Args:
-        folder: folder of the index.
         name: start of the names of its files.
         key: SHA-256 of everything that determines the content.
         read_source: reads the source; called only to build.
@@ -180,9 +157,9 @@ def _build(stem: str, folder: Path, name: str, key: bytes, source: AnnotationSou
 
 
 def number_images(stems: Sequence[str]) -> np.ndarray:
-    """Return a unique id for each image, int64: the number in its name, or else its position.
+    """Return a unique id for each image, int64: the number in its name, as in 2008_000008, or else its position.
 
-    Names without suffix such as 000005 or 2008_000008 are numbers; if a name is not, positions from 1 are used.
+    If a name is not a number, positions from 1 are used for all.
     """
     digits = [stem.replace("_", "") for stem in stems]
     if all(text.isascii() and text.isdigit() and len(text) < 16 for text in digits):
@@ -197,7 +174,6 @@ class IndexedDetectionImages(DetectionDataset):
 
     Args:
         root: folder that the index's paths are relative to.
-        index: index of the annotations.
         source: file or folder of the annotations, for messages.
         turned: whether boxes refer to the images after their EXIF rotation.
     """
@@ -348,6 +324,8 @@ def fill_in_sizes(
 ) -> tuple[bool, np.ndarray, str]:
     """Decide whether boxes refer to images after their EXIF rotation, and measure images without a known size.
 
+    Returns the decision, the positions of measured images, and how they were measured, for a message.
+
     Args:
         sizes: int64 (images, 2), height and width; values of 0 or less are filled in.
         file: returns the file of an image.
@@ -355,10 +333,6 @@ def fill_in_sizes(
             boxes refer to rotated images, since no size of a stored image was written down.
         source: file or folder with the sizes, for messages.
         odd: collects notices on sizes of rotated images.
-
-    Returns:
-        Whether boxes refer to images after their EXIF rotation, the positions of measured images, and how they were
-        measured, for a message.
 
     Raises:
         UserError: images and their sizes contradict ``configured``, or each other.
@@ -377,16 +351,7 @@ def fill_in_sizes(
 
 
 def _decide_view(proofs: tuple[list[str], list[str]], configured: bool | None, source: str) -> bool:
-    """Return whether boxes refer to rotated images.
-
-    Args:
-        proofs: files whose size is given as stored, and files whose size is given after rotation.
-        configured: DATA.EXIF_ROTATE.
-        source: file or folder with the sizes, for messages.
-
-    Raises:
-        UserError: see ``fill_in_sizes``.
-    """
+    """Return whether boxes refer to rotated images, from files of stored and of rotated size, see ``fill_in_sizes``."""
     stored, turned = proofs
     if configured is None and stored and turned:
         raise UserError(
@@ -402,11 +367,7 @@ def _decide_view(proofs: tuple[list[str], list[str]], configured: bool | None, s
 
 
 def _find_rotated_sizes(sizes: np.ndarray, file: Callable[[int], str]) -> tuple[list[str], list[str]]:
-    """Compare given sizes with images that EXIF rotates by a quarter turn.
-
-    Returns:
-        Files whose size is given as stored, and files whose size is given after rotation.
-    """
+    """Return, of files that EXIF rotates by a quarter turn, those with the size as stored and those as rotated."""
     candidates = np.flatnonzero((sizes > 0).all(axis=1) & (sizes[:, 0] != sizes[:, 1]))
     rows = candidates[:: max(1, -(-len(candidates) // _NUM_PROBES))]
     files = [file(row) for row in rows.tolist()]
@@ -418,14 +379,7 @@ def _find_rotated_sizes(sizes: np.ndarray, file: Callable[[int], str]) -> tuple[
 
 
 def measure(files: Sequence[str], turned: bool) -> np.ndarray:
-    """Return the height and width of each image, int64 (files, 2); 0 if it cannot be read.
-
-    Opening such an image reports the error.
-
-    Args:
-        files: image files.
-        turned: measure after EXIF rotation, else as stored.
-    """
+    """Return height and width of images, int64 (files, 2), as stored or ``turned`` by EXIF; 0 if unreadable."""
     return measure_both(files)[int(turned)]
 
 

@@ -46,16 +46,13 @@ EVALUATED_AS = {
 
 
 class ImagesPart(DatasetPart, DetectionDataset):
-    """Part of another dataset: images held out for validation, the rest, learnable images, or all in another order.
+    """Part of another dataset, or all in another order; pickled as that dataset and a memory-mapped file of rows."""
 
-    It is pickled as that dataset and the name of a memory-mapped file of rows.
-    """
-
-    dataset: Any
+    dataset: DetectionDataset
     labels = None  # an image has many
     image_id, size, annotations = map(make_row_method, ("image_id", "size", "annotations"))
 
-    def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
+    def __init__(self, dataset: DetectionDataset, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
         self.labeled, self.category_ids, self.has_masks = dataset.labeled, dataset.category_ids, dataset.has_masks
 
@@ -105,9 +102,6 @@ def open_samples(
     """Open the images of ``split`` with their transform; ``notices`` of the result describe them.
 
     Args:
-        config: the configuration.
-        split: name of the split.
-        cache_folder: folder of indexes.
         is_training: whether samples contain annotations; else they contain indices and sizes, see ``collate``.
         with_masks: whether training samples contain masks.
         inspection: checks some images before a run relies on them; the same one for all splits of the run.
@@ -149,13 +143,13 @@ def open_samples(
     return samples
 
 
-def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder: Path) -> ImagesPart:
+def ordered_by_shape(dataset: DetectionDataset, resized: Callable[[Size], Size], cache_folder: Path) -> ImagesPart:
     """Return all images, ordered by their size after ``resized``, so that batches need no padding."""
     sizes = np.array([resized((height, width)) for height, width in dataset.sizes.tolist()]).reshape(-1, 2)
     return _part(dataset, np.lexsort((sizes[:, 1], sizes[:, 0])), "by-shape", cache_folder)
 
 
-def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path) -> ImagesPart:
+def _part(dataset: DetectionDataset, rows: np.ndarray, name: str, cache_folder: Path) -> ImagesPart:
     """Return a part of a dataset, whose rows are written to the cache folder."""
     return ImagesPart(dataset, write_rows(cache_folder, f"images-{name}", rows))
 
@@ -165,51 +159,32 @@ _POOLS = 4  # at least, so that groups of a small dataset differ between epochs
 
 
 class DetectionSample(NamedTuple):
-    """An image as the network receives it, with n objects; in an evaluation n is 0.
-
-    Attributes:
-        index: index of the sample.
-        is_training: whether the sample contains annotations.
-        image: uint8 (3, height, width); float32 if levels are not integers (``DATA.EVAL_RESIZE torchvision``).
-        original_size: height and width of the stored image.
-        boxes: float32 (n, 4), x0, y0, x1, y1 in pixels of ``image``.
-        labels: int64 (n,).
-        masks: uint8 (n, height, width), 1 inside; None without masks.
-        noise: denoising queries of the objects; None without denoising.
-        seconds: time to read and transform it.
-        more_images: the network's other inputs for this image in an evaluation, like ``image``, which is the first.
-        parts: the parts of the stored image that all inputs show; None: the only one shows the whole image.
-    """
+    """An image as the network receives it, with n objects; in an evaluation n is 0."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
-    is_training: bool
-    image: np.ndarray
-    original_size: tuple[int, int]
-    boxes: np.ndarray
-    labels: np.ndarray
-    masks: np.ndarray | None = None
-    noise: DrawnNoise | None = None
-    seconds: float = 0.0
-    more_images: Sequence[np.ndarray] = ()
-    parts: list[ImagePart] | None = None
+    is_training: bool  # whether the sample contains annotations
+    image: np.ndarray  # uint8 (3, height, width); float32 for ``DATA.EVAL_RESIZE torchvision``
+    original_size: tuple[int, int]  # height and width of the stored image
+    boxes: np.ndarray  # float32 (n, 4), x0, y0, x1, y1 in pixels of ``image``
+    labels: np.ndarray  # int64 (n,)
+    masks: np.ndarray | None = None  # uint8 (n, height, width), 1 inside; None without masks
+    noise: DrawnNoise | None = None  # denoising queries of the objects; None without denoising
+    seconds: float = 0.0  # time to read and transform it
+    more_images: Sequence[np.ndarray] = ()  # further inputs for this image in an evaluation, like ``image``
+    parts: list[ImagePart] | None = None  # what all inputs show; None: the only one is whole
 
 
 class DetectionSamples(ImageSamples):
     """A dataset of images with boxes and its transform.
 
     Args:
-        dataset: the images.
-        transform: applied to each image.
         is_training: whether samples contain annotations, except crowds and boxes without an area.
-        with_masks: whether training samples contain masks.
+        with_masks: whether training samples contain masks; raises UserError if the dataset has none.
         group: number of consecutive images of an epoch with similar shapes; 0: the order is random.
 
     Attributes:
         noise: generator of denoising queries, set once the number of classes is known; None: no denoising.
         composition: composes training images of several stored ones, or augments them; None: neither.
-
-    Raises:
-        UserError: masks are requested, and the dataset has none.
     """
 
     def __init__(
@@ -290,11 +265,7 @@ class DetectionSamples(ImageSamples):
 
 
 def _decode_mask(annotations: ImageAnnotations, number: int, size: Size) -> np.ndarray:
-    """Return the mask of an object, uint8 of the stored image's size; zeros if the image has none.
-
-    Raises:
-        BadSample: its segmentation is damaged.
-    """
+    """Return an object's mask, uint8 (*size), zeros if there is none; raise BadSample if it is damaged."""
     if annotations.masks is None:
         return np.zeros(size, np.uint8)
     try:
@@ -314,23 +285,19 @@ def see_stored(
 
 
 def collate(samples: Sequence[DetectionSample], side: int = 0, noise: ContrastiveNoise | None = None) -> dict[str, Any]:
-    """Collate N images into a batch, padded at the right and at the bottom.
+    """Collate N images, all for training or all for an evaluation, into a batch, padded at the right and at the bottom.
 
     A batch for training has at most M objects per image. Integers are also kept in host memory, see ``host_facts``.
-
-    Args:
-        samples: N samples, all for training or all for an evaluation.
-        side: smallest padded height and width in pixels.
-        noise: generator of their denoising queries.
+    ``side`` is the smallest padded height and width in pixels.
 
     Returns:
         ``images`` uint8 (N, 3, H, W), zeros where padded; ``sizes`` int64 (N, 2), height and width without padding. For
-        training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, padded with zeros, M at least 1; ``labels`` int64 (N, M),
-        padded with -1; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M, H, W); with noise the arrays of
-        ``ContrastiveNoise.collate``. For an evaluation ``indices`` int64 (N,) of the samples; ``original_sizes`` int64
-        (N, 2), height and width of the stored images; ``seconds`` spent reading them; if samples have parts, ``images``
-        and ``sizes`` have a row for each part, and ``parts`` int64 (rows, 6) has the position of its sample in the
-        batch, and the fields of ``ImagePart``.
+        training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, padded with zeros, M at least 1; ``labels`` int64 (N,
+        M), padded with -1; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M, H, W); with noise the
+        arrays of ``ContrastiveNoise.collate``. For an evaluation ``indices`` int64 (N,) of the samples;
+        ``original_sizes`` int64 (N, 2), height and width of the stored images; ``seconds`` spent reading them; if
+        samples have parts, ``images`` and ``sizes`` have a row for each part, and ``parts`` int64 (rows, 6) has the
+        position of its sample in the batch, and the fields of ``ImagePart``.
     """
     first = samples[0]
     images = [picture for each in samples for picture in (each.image, *each.more_images)]
@@ -378,21 +345,12 @@ def _collate_origins(samples: Sequence[DetectionSample]) -> dict[str, Any]:
 
 
 def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Return the integers of a batch that are known without asking the device.
-
-    These are ``sizes``, for training ``box_counts``, else ``indices``, ``original_sizes`` and, if samples have parts,
-    ``parts``, see ``collate``.
-    """
+    """Return the integers of a batch, see ``collate``, that are known without asking the device."""
     return {name: np.array(value, dtype=np.int64) for name, value in batch[HOST].items()}
 
 
 def largest_side(data: DetectionDataSection, sizes: np.ndarray) -> int:
-    """Return an upper bound of the longer side of training images in pixels.
-
-    Args:
-        data: section DATA of the configuration.
-        sizes: int64 (samples, 2), height and width of the stored images.
-    """
+    """Return an upper bound of training images' longer side in pixels, from stored sizes, int64 (samples, 2)."""
     if data.RESIZE_TO_SQUARE:
         return max(data.SHORTEST_SIDES)
     if data.CROP_PROBABILITY or not len(sizes):  # a crop may have any proportions
@@ -424,19 +382,11 @@ def passes(sizes: np.ndarray, batching: str, most: int | None = None) -> list[li
 
 
 def draw_grouped_order(sizes: np.ndarray, group: int, generator: np.random.Generator) -> np.ndarray:
-    """Draw a permutation of all images in which consecutive groups have similar proportions.
+    """Draw a permutation, int64 (images,), in which each ``group`` of consecutive images has similar proportions.
 
     Batches then need less padding; on COCO without groups, a third of a detector's computation is padding. Images that
     do not fill a group come last. The order depends only on the generator and on ``group``, not on batches and
     processes, so that an epoch continued with another number of processes contains every image once.
-
-    Args:
-        sizes: int64 (images, 2), height and width.
-        group: number of images in a group.
-        generator: source of randomness.
-
-    Returns:
-        int64 (images,), positions of the images.
     """
     order = generator.permutation(len(sizes))
     proportions = np.log(np.maximum(sizes[:, 1], 1) / np.maximum(sizes[:, 0], 1))

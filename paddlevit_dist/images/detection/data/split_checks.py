@@ -1,7 +1,5 @@
 """Checks of a split of images with boxes that need no image: missing files, and more objects than can be detected."""
 
-from typing import Any
-
 from ....runtime.errors import UserError
 from ...data.data_warnings import count
 from .detection_dataset import DetectionDataset
@@ -13,8 +11,6 @@ def note_crowded(
     """Return notices on images with more objects than the model detects, or more of a category than count.
 
     Args:
-        dataset: the images.
-        split: name of the split.
         model_limit: see ``Detector.most_objects``.
         max_detections: detections per image and category that the evaluation counts; None for training.
     """
@@ -36,12 +32,8 @@ def note_crowded(
     return lines
 
 
-def check_files(dataset: Any, split: str, is_replaced: bool) -> list[str]:
-    """Return notices on images without annotations, and on missing files if they are replaced.
-
-    Raises:
-        UserError: files are missing and are not replaced.
-    """
+def check_files(dataset: DetectionDataset, split: str, is_replaced: bool) -> list[str]:
+    """Return notices on unlabeled images and replaced missing files; raise UserError if they are not replaced."""
     unannotated = dataset.list_unannotated()
     lines = []
     if unannotated:

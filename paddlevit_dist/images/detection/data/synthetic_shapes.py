@@ -11,10 +11,7 @@ from .detection_dataset import DetectionDataset, ImageAnnotations
 
 
 class SyntheticShapes(DrawnImages, DetectionDataset):
-    """Synthetic images with masks of each shape's visible pixels, and the tightest boxes around them.
-
-    Other shapes cover at most a quarter of a shape. There are no crowds.
-    """
+    """Synthetic images with masks of each shape's visible pixels, at least three quarters, and tightest boxes."""
 
     has_masks = True
 

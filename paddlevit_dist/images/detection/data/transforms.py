@@ -32,23 +32,14 @@ _CROP_BY_OVERLAP_PROBABILITY = 0.8
 
 
 class DetectionView(NamedTuple):
-    """Part of an image with its n visible objects.
+    """Part of an image with its n visible objects."""
 
-    Attributes:
-        image: Pillow image in mode "RGB"; after ``resize_as_torchvision`` float32 (height, width, 3), levels 0 to 255.
-        boxes: float64 (n, 4), x0, y0, x1, y1 in its pixels; none is empty.
-        objects: int64 (n,), index of each object in the stored image's annotations.
-        rows: int64 (height,), the row of the stored image that each row of a mask comes from; -1: none.
-        columns: int64 (width,), the column of the stored image that each column of a mask comes from; -1: none.
-        is_cut: bool (n,), whether a transform cut off a part of the object's box.
-    """
-
-    image: Any
-    boxes: np.ndarray
-    objects: np.ndarray
-    rows: np.ndarray
-    columns: np.ndarray
-    is_cut: np.ndarray
+    image: Any  # Pillow, "RGB"; after ``resize_as_torchvision`` float32 (height, width, 3), levels 0 to 255
+    boxes: np.ndarray  # float64 (n, 4), x0, y0, x1, y1 in its pixels; none is empty
+    objects: np.ndarray  # int64 (n,), index of each object in the stored image's annotations
+    rows: np.ndarray  # int64 (height,), the row of the stored image that each row of a mask comes from; -1: none
+    columns: np.ndarray  # int64 (width,), the column of the stored image that a mask's column comes from; -1: none
+    is_cut: np.ndarray  # bool (n,), whether a transform cut off a part of the object's box
 
     @property
     def size(self) -> Size:
@@ -66,9 +57,7 @@ class DetectionView(NamedTuple):
         """Return the view with its objects that have a visible pixel, and their masks in it.
 
         A box that was cut becomes the box of the mask. An object whose stored mask has no pixel keeps its box.
-
-        Args:
-            stored: mask of each object of the view, uint8 (height, width) of the stored image.
+        ``stored`` are the masks of the view's objects, uint8 (height, width) of the stored image.
         """
         boxes, masks, visible = self.boxes.copy(), [], []
         for row, whole in enumerate(stored):
@@ -87,12 +76,9 @@ class DetectionView(NamedTuple):
 
 
 def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> DetectionView:
-    """Return a view of the whole stored image, with boxes clipped to it and without boxes outside.
+    """Return a view of the whole stored image, with ``boxes`` clipped to it and without boxes outside.
 
-    Args:
-        image: the stored image.
-        boxes: float64 (n, 4), x, y, width, height.
-        objects: int64 (n,), indices of the annotations.
+    ``boxes`` are float64 (n, 4), x, y, width, height; ``objects`` int64 (n,), indices of the annotations.
     """
     corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)  # (n, 4)
     width, height = image.size
@@ -110,27 +96,21 @@ def flip(view: DetectionView) -> DetectionView:
 
 
 def resize(view: DetectionView, size: Size) -> DetectionView:
-    """Resize a view to ``size``.
-
-    The image is resized with Pillow's bilinear filter as in torchvision, masks by nearest neighbor as in torch.
-    """
+    """Resize the image as torchvision with Pillow's bilinear filter, masks by nearest neighbor as torch."""
     if size == view.size:
         return view
     return _scale(view, size, view.image.resize(size[::-1], Image.Resampling.BILINEAR))
 
 
 def resize_as_torchvision(view: DetectionView, size: Size) -> DetectionView:
-    """Resize a view as torchvision's detectors resize their input.
-
-    Pixels are interpolated between their four nearest neighbors at any scale, without rounding to integer levels.
-    """
+    """Resize as torchvision's detectors: between the four nearest pixels at any scale, levels not rounded."""
     pixels = np.asarray(view.image, np.float32)
     for axis, side in enumerate(size):
         pixels = interpolate_axis(pixels, axis, side)
     return _scale(view, size, pixels)
 
 
-def _scale(view: DetectionView, size: Size, image: Any) -> DetectionView:
+def _scale(view: DetectionView, size: Size, image: Image.Image | np.ndarray) -> DetectionView:
     (height, width), (new_height, new_width) = view.size, size
     scale = np.array([new_width / width, new_height / height] * 2)
     return view._replace(
@@ -142,10 +122,7 @@ def _scale(view: DetectionView, size: Size, image: Any) -> DetectionView:
 
 
 def crop(view: DetectionView, top: int, left: int, size: Size) -> DetectionView:
-    """Cut out the part of ``size`` with this upper left corner, which must be inside the view.
-
-    Boxes are clipped, and boxes outside the part are removed.
-    """
+    """Cut out the part of ``size`` with this corner, which is inside; clip boxes and remove those outside."""
     height, width = size
     return _inside(
         view._replace(
@@ -203,10 +180,7 @@ def crop_by_overlap(view: DetectionView, generator: np.random.Generator) -> Dete
 
 
 def distort_colors(image: Image.Image, generator: np.random.Generator) -> Image.Image:
-    """Change brightness, contrast, saturation, hue and the order of the channels, each with probability 0.5.
-
-    Contrast changes before or after saturation and hue.
-    """
+    """Change brightness, contrast (early or last), saturation, hue and channels' order with probability 0.5 each."""
     from ...transforms.operations import change
 
     order = ["Brightness", "Color", "Hue"]
@@ -261,19 +235,12 @@ def torchvision_fitted_size(size: Size, shortest: int, longest: int) -> Size:
 
 @dataclass(frozen=True)
 class DetectionEvaluationTransform:
-    """Resizes the shorter side to ``shortest``, or less so that the longer side fits ``longest``.
+    """Resizes the shorter side to ``shortest``, or less so that the longer side fits ``longest``."""
 
-    Attributes:
-        shortest: the shorter side in pixels.
-        longest: limit of the longer side in pixels.
-        how: ``PILLOW``, or ``TORCHVISION`` for its rounding and interpolation.
-        size: height and width of all images instead; None: images keep their aspect ratio.
-    """
-
-    shortest: int = 800
-    longest: int = 1333
-    how: str = PILLOW
-    size: Size | None = None
+    shortest: int = 800  # the shorter side in pixels
+    longest: int = 1333  # limit of the longer side in pixels
+    how: str = PILLOW  # ``PILLOW``, or ``TORCHVISION`` for its rounding and interpolation
+    size: Size | None = None  # height and width of all images instead; None: images keep their aspect ratio
 
     def __call__(self, view: DetectionView, generator: np.random.Generator) -> DetectionView:
         """Return the resized view; the generator is not used."""
@@ -290,31 +257,18 @@ class DetectionEvaluationTransform:
 
 @dataclass(frozen=True)
 class DetectionTrainingTransform:
-    """Mirrors, may crop, resizes and changes colors, optionally after SSD's transforms.
+    """Mirrors, may crop, resizes and changes colors, optionally after SSD's transforms."""
 
-    Attributes:
-        shortest: sizes of the shorter side; each image draws one.
-        longest: limit of the longer side.
-        flip_probability: probability that an image is mirrored.
-        crop_probability: probability that an image is resized to one of ``shortest_to_crop`` and cropped.
-        shortest_to_crop: sizes of the shorter side before a crop.
-        crop_sides: smallest and largest height and width of the crop.
-        color_jitter: strength of the change of brightness, contrast and saturation, 0 for none.
-        square: resize both sides to the drawn size.
-        ssd: apply SSD's transforms first.
-        plain_epochs: number of last epochs without SSD's transforms.
-    """
-
-    shortest: tuple[int, ...] = tuple(range(480, 801, 32))
-    longest: int = 1333
-    flip_probability: float = 0.5
-    crop_probability: float = 0.5
-    shortest_to_crop: tuple[int, ...] = (400, 500, 600)
-    crop_sides: tuple[int, int] = (384, 600)
-    color_jitter: float = 0.0
-    square: bool = False
-    ssd: bool = False
-    plain_epochs: int = 0
+    shortest: tuple[int, ...] = tuple(range(480, 801, 32))  # sizes of the shorter side; each image draws one
+    longest: int = 1333  # limit of the longer side
+    flip_probability: float = 0.5  # probability that an image is mirrored
+    crop_probability: float = 0.5  # probability that an image is resized to one of ``shortest_to_crop`` and cropped
+    shortest_to_crop: tuple[int, ...] = (400, 500, 600)  # sizes of the shorter side before a crop
+    crop_sides: tuple[int, int] = (384, 600)  # smallest and largest height and width of the crop
+    color_jitter: float = 0.0  # strength of the change of brightness, contrast and saturation, 0 for none
+    square: bool = False  # resize both sides to the drawn size
+    ssd: bool = False  # apply SSD's transforms first
+    plain_epochs: int = 0  # number of last epochs without SSD's transforms
 
     def __call__(self, view: DetectionView, generator: np.random.Generator) -> DetectionView:
         """Return the transformed view."""

@@ -44,19 +44,12 @@ _LAYOUT = (
 
 
 class VocPart(NamedTuple):
-    """Images and their annotations, for example of one year.
+    """Images and their annotations, for example of one year."""
 
-    Attributes:
-        annotations: folder of the XML files.
-        images: folder of the images.
-        lists: folder of the lists of splits, or None.
-        name: name in messages.
-    """
-
-    annotations: str
-    images: str
-    lists: str | None
-    name: str
+    annotations: str  # folder of the XML files
+    images: str  # folder of the images
+    lists: str | None  # folder of the lists of splits, or None
+    name: str  # name in messages
 
 
 class Voc(IndexedDetectionImages):
@@ -81,9 +74,6 @@ class Voc(IndexedDetectionImages):
         """Open ``split``: the images of the list or of the folder with this name.
 
         Args:
-            data_path: folder of the dataset.
-            split: name of the split.
-            cache_folder: folder of the index.
             chosen: name of another list, such as "trainval".
             turned: whether boxes refer to the images after their EXIF rotation; None: only if no file gives a size.
             corners: ``PIXELS``: corners count pixels from 1 and are inside the box, as in VOC's rules; ``EDGES``: they

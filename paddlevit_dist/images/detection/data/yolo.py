@@ -45,13 +45,7 @@ class Yolo(IndexedDetectionImages):
     layout = LAYOUT
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path, turned: bool = True) -> None:
-        """Open ``split``.
-
-        Args:
-            data_path: folder of the dataset.
-            split: name of the split.
-            cache_folder: folder of the index.
-            turned: whether boxes refer to the images after their EXIF rotation, which most programs display.
+        """Open ``split``, with boxes on images ``turned`` by EXIF or not; most programs display them turned.
 
         Raises:
             UserError: the folder has another layout, or a label file is not in YOLO's format.
@@ -161,11 +155,7 @@ def _rows(
 
 
 def _parse_numbers(words: Sequence[bytes], keypoints: int) -> list[float]:
-    """Parse the class and fractions of a line, without keypoints.
-
-    Raises:
-        ValueError: with the reason, a word is not a number, or their number is wrong.
-    """
+    """Parse a line's class and fractions, without keypoints; raise ValueError with the reason if it is wrong."""
     try:
         values = [float(word) for word in words]
     except ValueError:

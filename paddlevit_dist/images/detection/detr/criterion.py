@@ -24,21 +24,13 @@ _INSTALL = "pip install '.[detection]' in the folder of paddlevit_dist's setup.p
 
 
 class LayerLosses(NamedTuple):
-    """Sums over a batch, for each of L layers.
+    """Sums over a batch, for each of L layers."""
 
-    Attributes:
-        label: (L,), weighted cross-entropy over all queries.
-        box: (L,), L1 distance of matched boxes, as fractions of the image.
-        giou: (L,), 1 - the generalized IoU of matched boxes.
-        classes: int64 (L, N, Q), target class of each query.
-        matches: matches of queries with objects.
-    """
-
-    label: paddle.Tensor
-    box: paddle.Tensor
-    giou: paddle.Tensor
-    classes: paddle.Tensor
-    matches: "QueryMatches"
+    label: paddle.Tensor  # (L,), weighted cross-entropy over all queries
+    box: paddle.Tensor  # (L,), L1 distance of matched boxes, as fractions of the image
+    giou: paddle.Tensor  # (L,), 1 - the generalized IoU of matched boxes
+    classes: paddle.Tensor  # int64 (L, N, Q), target class of each query
+    matches: "QueryMatches"  # matches of queries with objects
 
 
 class SetCriterion(DetectionCriterion):
@@ -55,13 +47,6 @@ class SetCriterion(DetectionCriterion):
 
     Args:
         num_classes: number of classes without "no object", which is the class after the last.
-        queries: number of queries.
-        layers: number of decoder layers.
-        normalizer: "global" or "reference".
-        class_weight: weight of the class terms in the loss.
-        box_weight: weight of the L1 terms in the loss.
-        giou_weight: weight of the generalized IoU terms in the loss.
-        no_object_weight: weight of a query without an object in the cross-entropy.
         cost_class: weight of the class in the matching cost; None: ``class_weight``.
         cost_box: weight of the L1 distance in the matching cost.
         cost_giou: weight of the generalized IoU in the matching cost.
@@ -147,13 +132,7 @@ class SetCriterion(DetectionCriterion):
         return lines
 
     def layer_losses(self, logits: paddle.Tensor, boxes: paddle.Tensor, targets: DetectionTargets) -> LayerLosses:
-        """Compute the losses of each layer.
-
-        Args:
-            logits: (L, N, Q, classes + 1).
-            boxes: (L, N, Q, 4), center, width and height as fractions of the image.
-            targets: the objects.
-        """
+        """Compute each layer's losses of ``logits`` (L, N, Q, classes + 1) and ``boxes`` (L, N, Q, 4), as ``match``."""
         labels, target_boxes = targets.labels, to_relative(targets.boxes.astype(boxes.dtype), targets.sizes)
         matches = self.match(logits, boxes, target_boxes, targets)
         objects, queries, share = self._on_device(matches, boxes.shape[2])
@@ -193,7 +172,6 @@ class SetCriterion(DetectionCriterion):
             logits: (L, N, Q, classes or more).
             boxes: (L, N, Q, 4), center, width and height as fractions of the image.
             target_boxes: (N, M, 4), the boxes of ``targets`` in this form.
-            targets: the objects.
 
         Raises:
             UserError: SciPy is not installed.
@@ -240,9 +218,8 @@ class SetCriterion(DetectionCriterion):
     def _on_device(matches: "QueryMatches", queries: int) -> list[paddle.Tensor]:
         """Copy the matches to the device in one transfer.
 
-        Returns:
-            Positions of the objects among the labels of all images, M + 1 of each, int64 (L * N * Q,); positions of the
-            queries among the boxes of all layers, int64, and weights, (L * N * M,).
+        Returns positions of the objects among the labels of all images, M + 1 of each, int64 (L * N * Q,); positions of
+        the queries among the boxes of all layers, int64, and weights, (L * N * M,).
         """
         layers, images, most = matches.query_of.shape
         objects = matches.object_of + np.arange(images)[:, None] * (most + 1)
@@ -255,26 +232,18 @@ class SetCriterion(DetectionCriterion):
 class QueryMatches(NamedTuple):
     """Matched pairs of L layers and N images, with Q queries and at most M objects, in host memory.
 
-    Attributes:
-        query_of: int64 (L, N, M), the query of each object; 0 where there is none.
-        weight_of: float32 (L, N, M), 1 for an object with a query, else 0; NaN for all objects of an image with a
-            prediction that is not finite, so that the loss is not finite either.
-        object_of: int64 (L, N, Q), the object of each query; M where it has none.
-        counts: int64 (N,), objects of each image; if there are more than queries, only Q have one.
+    Weights are NaN for all objects of an image with a prediction that is not finite, so that the loss is not finite
+    either.
     """
 
-    query_of: np.ndarray
-    weight_of: np.ndarray
-    object_of: np.ndarray
-    counts: np.ndarray
+    query_of: np.ndarray  # int64 (L, N, M), the query of each object; 0 where there is none
+    weight_of: np.ndarray  # float32 (L, N, M), 1 for an object with a query, else 0
+    object_of: np.ndarray  # int64 (L, N, Q), the object of each query; M where it has none
+    counts: np.ndarray  # int64 (N,), objects of each image; if there are more than queries, only Q have one
 
 
 def load_solver() -> Callable[[np.ndarray], Any]:
-    """Return SciPy's ``linear_sum_assignment``.
-
-    Raises:
-        UserError: SciPy is not installed.
-    """
+    """Return SciPy's ``linear_sum_assignment``; raise UserError if it is not installed."""
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError as error:

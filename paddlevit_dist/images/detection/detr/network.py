@@ -83,14 +83,11 @@ VARIANTS: Variants = {
 
 
 class Detr(QueryDetector):
-    """Detector whose transformer predicts objects as a set.
-
-    Names of the backbone's parameters begin with ``backbone.``.
+    """Detector whose transformer predicts objects as a set; names of the backbone's parameters begin with "backbone.".
 
     Args:
         num_classes: number of classes without "no object", which is one more output; 0: return the decoder's outputs.
         backbone: name of a model that has ``features``.
-        backbone_options: options of that model.
         feature_level: index of the map that the transformer uses; -1 is the coarsest.
         dilation: dilate the backbone's last stage, see ``ResNet``; ignored by backbones without this option.
         frozen_batch_norm: freeze the backbone's batch norms, likewise.
@@ -98,12 +95,8 @@ class Detr(QueryDetector):
         mask_padding: set the padding to zero after each layer of the backbone, so that an image in a padded batch gives
             the numbers of the image alone. The authors do not, so that padding changes them.
         embed_dim: width of the transformer.
-        num_heads: number of attention heads.
         feedforward: hidden width of the transformer's MLPs.
-        encoder_layers: number of encoder layers.
-        decoder_layers: number of decoder layers.
         num_queries: largest number of objects detected in an image.
-        dropout: dropout rate in the transformer.
         anchors: initialize queries at points on a grid and predict boxes relative to them, unlike the authors; see
             ``AnchorPoints``.
     """
@@ -186,8 +179,8 @@ class Detr(QueryDetector):
 
         Returns:
             ``logits`` (N, queries, classes + 1), the last class is "no object", and ``boxes`` (N, queries, 4): center,
-            width and height as fractions of the image without padding; ``layer_logits`` and ``layer_boxes``, (layers,
-            ...), of every decoder layer including the last.
+            width and height as fractions of the image without padding; ``layer_logits`` and ``layer_boxes``,
+            (layers, ...), of every decoder layer including the last.
         """
         decoded, _ = self.encode(images, sizes)
         logits, boxes = single_or_double(self.class_embed(decoded)), single_or_double(self.bbox_embed(decoded))

@@ -49,15 +49,10 @@ class HeadMlp(nn.Layer):
 
 
 class ValidCells(NamedTuple):
-    """Rows and columns of a map that are inside an image; padding is at the right and the bottom.
+    """Rows and columns of a map that are inside an image; padding is at the right and the bottom."""
 
-    Attributes:
-        rows: bool (N or 1, height).
-        columns: bool (N or 1, width).
-    """
-
-    rows: paddle.Tensor
-    columns: paddle.Tensor
+    rows: paddle.Tensor  # bool (N or 1, height)
+    columns: paddle.Tensor  # bool (N or 1, width)
 
     def padding(self) -> paddle.Tensor:
         """Return the mask of padded cells, bool (N or 1, height, width)."""
@@ -92,12 +87,8 @@ def sine_embedding(cells: ValidCells, channels: int, dtype: str = "float32") -> 
     """Return the sine embedding of each cell, (N or 1, height * width, channels): half its row's, half its column's.
 
     Source: DETR, appendix A.4, with the authors' normalization: positions count an image's cells from 1 and end at 2
-    pi. A padded cell next to an image has position 0 on the axis that points away from it.
-
-    Args:
-        cells: cells inside an image.
-        channels: a multiple of 4.
-        dtype: dtype of the computation.
+    pi. A padded cell next to an image has position 0 on the axis that points away from it. ``channels`` is a multiple
+    of 4.
     """
     rows, columns = (side.astype(dtype) for side in cells)
     down, across = _positions(rows), _positions(columns)  # (N, height), (N, width)
@@ -108,10 +99,7 @@ def sine_embedding(cells: ValidCells, channels: int, dtype: str = "float32") -> 
 
 
 def _positions(inside: paddle.Tensor) -> paddle.Tensor:
-    """Return the numbers (N, cells) of the cells from 1, scaled so that an image ends at 2 pi.
-
-    Padding has the number of the last cell.
-    """
+    """Count cells from 1, scaled so that an image ends at 2 pi, (N, cells); padding has the last cell's number."""
     last = inside.sum(axis=1, keepdim=True)  # (N, 1)
     # ``cumsum`` of a single row waits for a GPU.
     numbers = paddle.minimum(paddle.arange(1, inside.shape[1] + 1, dtype=inside.dtype), last)
@@ -177,14 +165,7 @@ _EPSILON = 1e-5
 
 
 def xavier(inputs: int, outputs: int, together: int = 1) -> Linear:
-    """Build a linear layer with Xavier-uniform weights and zero bias.
-
-    Args:
-        inputs: width of the input.
-        outputs: width of the output.
-        together: number of layers that the authors store as one layer of ``together * outputs``, which decides the
-            range.
-    """
+    """Build a linear layer with Xavier-uniform weights, in the range of ``together`` stacked layers, and zero bias."""
     bound = math.sqrt(6.0 / (inputs + together * outputs))
     return Linear(inputs, outputs, weight_attr=uniform(bound), bias_attr=zeros())
 
@@ -198,13 +179,9 @@ class QueryAttention(MultiHeadAttention):
         self.out_proj = xavier(dim, dim)
 
     def forward(self, query, key, value, bias: paddle.Tensor | None = None):
-        """Return the attention's output (batch, queries, dim).
+        """Return the output (batch, queries, dim) of query (batch, queries, dim), key and value (batch, keys, dim).
 
-        Args:
-            query: (batch, queries, dim).
-            key: (batch, keys, dim).
-            value: (batch, keys, dim).
-            bias: (batch, 1, 1, keys), added before the softmax.
+        ``bias`` (batch, 1, 1, keys) is added before the softmax.
         """
         parts = (self.heads(part) for part in (self.q_proj(query), self.k_proj(key), self.v_proj(value)))
         before = None if bias is None else functools.partial(_add_bias, bias=bias)
@@ -235,13 +212,7 @@ class EncoderLayer(_TransformerLayer):
     """Self-attention of cells, with positions added to queries and keys."""
 
     def forward(self, x, position, bias: paddle.Tensor | None = None):
-        """Return the layer's output (batch, cells, dim).
-
-        Args:
-            x: (batch, cells, dim).
-            position: (batch or 1, cells, dim).
-            bias: (batch, 1, 1, cells).
-        """
+        """Return the output (batch, cells, dim) of ``x`` at ``position`` (batch or 1, cells, dim)."""
         x_with_position = x + position
         x = self.norm1(x + self.dropout(self.self_attn(x_with_position, x_with_position, x, bias)))
         return self.norm2(x + self.mlp(x))
@@ -256,10 +227,9 @@ class DetrDecoderLayer(_TransformerLayer):
         self.norm3 = LayerNorm(dim, epsilon=_EPSILON)
 
     def forward(self, x, queries, keys, memory, bias: paddle.Tensor | None = None):
-        """Return the layer's output (batch, queries, dim).
+        """Return the output (batch, queries, dim) of ``x``.
 
         Args:
-            x: (batch, queries, dim).
             queries: (1, queries, dim), embeddings added to ``x`` in every attention.
             keys: (batch, cells, dim), the encoder's output with positions.
             memory: (batch, cells, dim), the encoder's output.
@@ -294,14 +264,9 @@ class DetrDecoder(nn.Layer):
         self.norm = LayerNorm(dim, epsilon=_EPSILON)
 
     def forward(self, start, queries, position, memory, bias: paddle.Tensor | None = None):
-        """Return the outputs of all layers (layers, batch, queries, dim).
+        """Return the outputs of all layers (layers, batch, queries, dim), see ``DetrDecoderLayer``.
 
-        Args:
-            start: (batch, queries, dim), initial values of the queries.
-            queries: (1, queries, dim), embeddings of the queries.
-            position: (batch or 1, cells, dim).
-            memory: (batch, cells, dim), the encoder's output.
-            bias: (batch, 1, 1, cells).
+        ``start`` (batch, queries, dim) are initial values of the queries; ``position`` is (batch or 1, cells, dim).
         """
         keys, x = memory + position, start
         outputs: list[paddle.Tensor] = []

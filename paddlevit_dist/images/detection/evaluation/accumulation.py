@@ -24,31 +24,19 @@ class MatchTable(NamedTuple):
     """One or more images after matching.
 
     Bit ``10 * area + threshold`` of the columns of bits belongs to ``AREA_RANGES[area]`` and
-    ``IOU_THRESHOLDS[threshold]``.
-
-    Attributes:
-        image_ids: int64 (images,), ascending and unique.
-        counts: int32 (images,), rows of each image.
-        num_true: int32 (images,), annotations of each image, without crowds.
-        labels: uint16 (rows,), class of each detection; the rows of an image are ordered by class, then by falling
-            score.
-        scores: float32 or float64 (rows,).
-        true_positives: uint64 (rows,), bits of true positives.
-        ignored: uint64 (rows,), bits of detections that count as neither true nor false.
-        totals: int64 (classes, areas), annotations that count, over all these images.
-        annotated: int32 (n, 2 + areas), one row for each image and class in it, in this order: position in
-            ``image_ids``, class, and its annotations that count in each area range.
+    ``IOU_THRESHOLDS[threshold]``. ``annotated`` has one row for each image and class in it, with the image's position
+    in ``image_ids``, and the annotations that count in each area range.
     """
 
-    image_ids: np.ndarray
-    counts: np.ndarray
-    num_true: np.ndarray
-    labels: np.ndarray
-    scores: np.ndarray
-    true_positives: np.ndarray
-    ignored: np.ndarray
-    totals: np.ndarray
-    annotated: np.ndarray
+    image_ids: np.ndarray  # int64 (images,), ascending and unique
+    counts: np.ndarray  # int32 (images,), rows of each image
+    num_true: np.ndarray  # int32 (images,), annotations of each image, without crowds
+    labels: np.ndarray  # uint16 (rows,), class of each detection; an image's rows go by class, then falling score
+    scores: np.ndarray  # float32 or float64 (rows,)
+    true_positives: np.ndarray  # uint64 (rows,), bits of true positives
+    ignored: np.ndarray  # uint64 (rows,), bits of detections that count as neither true nor false
+    totals: np.ndarray  # int64 (classes, areas), annotations that count, over all these images
+    annotated: np.ndarray  # int32 (n, 2 + areas): image, class, annotations by area
 
     @classmethod
     def empty(cls, num_classes: int) -> "MatchTable":
@@ -67,17 +55,10 @@ class MatchTable(NamedTuple):
 
     @classmethod
     def joined(cls, tables: "Sequence[MatchTable]") -> "MatchTable":
-        """Concatenate at least one table into one, ordered by image.
-
-        Raises:
-            UserError: an image is in two tables, so that its detections would count twice.
-        """
-        image_ids = np.concatenate([table.image_ids for table in tables])
-        counts = np.concatenate([table.counts for table in tables])
-        rows = [np.concatenate([table[column] for table in tables]) for column in range(3, 7)]
-        num_true = np.concatenate([table.num_true for table in tables])
+        """Concatenate tables, at least one, ordered by image; raise UserError if an image is in two."""
+        columns = [np.concatenate(column) for name, column in zip(cls._fields, zip(*tables)) if name != "totals"]
+        image_ids, counts, num_true, *rows, annotated = columns
         totals = np.sum([table.totals for table in tables], axis=0)
-        annotated = np.concatenate([table.annotated for table in tables])
         sizes = [len(table.image_ids) for table in tables]
         before = np.cumsum(sizes) - sizes  # images of the tables before each
         annotated[:, 0] += np.repeat(before, [len(table.annotated) for table in tables]).astype(np.int32)
@@ -90,17 +71,8 @@ class MatchTable(NamedTuple):
             annotated[:, 0] = np.argsort(order)[annotated[:, 0]]
             annotated = annotated[np.argsort(annotated[:, 0], kind="stable")]
         labels, scores, true_positives, ignored = rows
-        return cls(
-            image_ids[order],
-            counts[order],
-            num_true[order],
-            labels,
-            scores,
-            true_positives,
-            ignored,
-            totals,
-            annotated,
-        )
+        images = image_ids[order], counts[order], num_true[order]
+        return cls(*images, labels, scores, true_positives, ignored, totals, annotated)
 
     def image_positions(self) -> np.ndarray:
         """Return the position in ``image_ids`` of each row's image, int64 (rows,)."""
@@ -149,11 +121,7 @@ _AT_50, _AT_75 = 0, 5
 
 
 def resolve_detection_limits(most: int | None) -> tuple[int, ...]:
-    """Return the numbers of detections per image and class at which COCO's recalls are computed.
-
-    Args:
-        most: the last of them; None: 100.
-    """
+    """Return the numbers of detections per image and class, up to ``most`` or 100, for COCO's recalls."""
     return MAX_DETECTIONS if most is None else (*MAX_DETECTIONS[:-1], most)
 
 
@@ -164,17 +132,11 @@ def stat_names(max_detections: Sequence[int] = MAX_DETECTIONS) -> list[str]:
 
 
 class AccumulatedResults(NamedTuple):
-    """Precision and recall; -1 where there are no annotations.
+    """Precision and recall; -1 where there are no annotations."""
 
-    Attributes:
-        precision: float64 (IoU thresholds 10, recalls 101, classes, areas 4, numbers of detections 3).
-        recall: float64 (10, classes, 4, 3), the largest that is reached.
-        max_detections: the numbers of detections.
-    """
-
-    precision: np.ndarray
-    recall: np.ndarray
-    max_detections: Sequence[int]
+    precision: np.ndarray  # float64 (IoU thresholds 10, recalls 101, classes, areas 4, numbers of detections 3)
+    recall: np.ndarray  # float64 (10, classes, 4, 3), the largest that is reached
+    max_detections: Sequence[int]  # the numbers of detections
 
     def stats(self) -> np.ndarray:
         """Return the twelve numbers in pycocotools' order, float64 (12,); -1 where undefined.
@@ -217,12 +179,7 @@ def _mean(values: np.ndarray) -> float:
 
 
 def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> AccumulatedResults:
-    """Compute precision and recall over all images of a table; detections of equal score are ranked by image id.
-
-    Args:
-        table: all images, matched with the same ``max_detections``.
-        max_detections: ascending numbers of detections.
-    """
+    """Compute precision and recall of a table; detections of equal score are ranked by image id."""
     num_classes = len(table.totals)
     num_limits = len(max_detections)
     shape = (len(IOU_THRESHOLDS), num_classes, len(AREA_RANGES), num_limits)

@@ -14,19 +14,12 @@ _CHUNK = 256  # images whose scores are computed at once
 
 
 class ImageQuality(NamedTuple):
-    """Correct and wrong detections of each image of a table, at an IoU of 0.5.
+    """Correct and wrong detections of each image of a table, at an IoU of 0.5."""
 
-    Attributes:
-        right: int64 (images,), number of true positives.
-        wrong: int64 (images,), number of false positives.
-        missed: int64 (images,), number of annotations without a detection.
-        f1: float64 (images,), 1 for an image without annotations and detections.
-    """
-
-    right: np.ndarray
-    wrong: np.ndarray
-    missed: np.ndarray
-    f1: np.ndarray
+    right: np.ndarray  # int64 (images,), number of true positives
+    wrong: np.ndarray  # int64 (images,), number of false positives
+    missed: np.ndarray  # int64 (images,), number of annotations without a detection
+    f1: np.ndarray  # float64 (images,), 1 for an image without annotations and detections
 
     def find_hardest(self, most: int) -> np.ndarray:
         """Return the positions of the images with mistakes, worst first: by F1, then by the number of mistakes."""
@@ -57,12 +50,7 @@ def build_image_columns(
 
     They contain the annotated and detected classes, as "cat 2, dog 1"; the highest score; COCO's numbers of this image
     alone, NaN where nothing is annotated; true positives, false positives and missed annotations at an IoU of 0.5.
-
-    Args:
-        table: all images after matching.
-        curves: curves of ``table``.
-        class_names: names of the classes, in the order of their labels.
-        least_score: lowest score of the detections that are named and counted; AP takes all.
+    Detections below ``least_score`` are neither named nor counted; AP takes all.
     """
     quality, num_images = compute_image_quality(table, least_score), len(table.image_ids)
     images = table.image_positions()

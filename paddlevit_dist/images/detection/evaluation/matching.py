@@ -12,7 +12,7 @@ Source: T.-Y. Lin et al., "Microsoft COCO", ECCV 2014, arXiv 1405.0312, and the 
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,59 +22,42 @@ from ...run_lengths import ManyRuns
 from ..detections import DetectedObjects, corners_to_boxes
 from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 
+if TYPE_CHECKING:
+    from ..data.detection_dataset import ImageAnnotations
+
 _MOST_CLASSES = 1 << 16
 _HIGHEST_THRESHOLD = 1 - 1e-10  # so that rounding cannot miss an IoU of 1; pycocotools has the same value
 
 
 class BoxGroundTruth(NamedTuple):
-    """All annotations of one image; other objects with these attributes can replace it.
+    """All annotations of one image; other objects with these attributes can replace it."""
 
-    Attributes:
-        boxes: float64 (n, 4), x, y, width, height.
-        labels: int64 (n,), classes from 0.
-        areas: float64 (n,), which decide the area range.
-        is_crowd: bool (n,).
-    """
-
-    boxes: np.ndarray
-    labels: np.ndarray
-    areas: np.ndarray
-    is_crowd: np.ndarray
+    boxes: np.ndarray  # float64 (n, 4), x, y, width, height
+    labels: np.ndarray  # int64 (n,), classes from 0
+    areas: np.ndarray  # float64 (n,), which decide the area range
+    is_crowd: np.ndarray  # bool (n,)
 
 
 class ImageMasks(NamedTuple):
-    """The masks of one image.
+    """The masks of one image."""
 
-    Attributes:
-        detected: mask of each detection, as ``run_lengths.compress_runs`` returns it.
-        annotated: mask of each annotation, likewise.
-        height: height of the image in pixels.
-    """
-
-    detected: Sequence[bytes]
-    annotated: Sequence[bytes]
-    height: int
+    detected: Sequence[bytes]  # mask of each detection, as ``run_lengths.compress_runs`` returns it
+    annotated: Sequence[bytes]  # mask of each annotation, likewise
+    height: int  # height of the image in pixels
 
 
 class CandidateDetections(NamedTuple):
-    """The n detections of one image to be matched.
+    """The n detections of one image to be matched."""
 
-    Attributes:
-        shapes: boxes as files have them, float64 (n, 4) of x, y, width, height; or masks.
-        scores: (n,), finite.
-        labels: int (n,).
-        areas: float64 (n,); None: width times height, or pixels of the masks.
-    """
-
-    shapes: np.ndarray | ImageMasks
-    scores: np.ndarray
-    labels: np.ndarray
-    areas: np.ndarray | None = None
+    shapes: np.ndarray | ImageMasks  # boxes as files have them, float64 (n, 4) of x, y, width, height; or masks
+    scores: np.ndarray  # (n,), finite
+    labels: np.ndarray  # int (n,)
+    areas: np.ndarray | None = None  # float64 (n,); None: width times height, or pixels of the masks
 
 
 def match(
     image_id: int,
-    truth: Any,
+    truth: "BoxGroundTruth | ImageAnnotations",
     detections: DetectedObjects,
     num_classes: int,
     max_detections: Sequence[int] = MAX_DETECTIONS,
@@ -86,7 +69,7 @@ def match(
 
 def match_detections(
     image_id: int,
-    truth: Any,
+    truth: "BoxGroundTruth | ImageAnnotations",
     candidates: CandidateDetections,
     num_classes: int,
     max_detections: Sequence[int] = MAX_DETECTIONS,
@@ -94,9 +77,7 @@ def match_detections(
     """Match the detections of one image and return its table.
 
     Args:
-        image_id: id of the image; detections of equal score are ranked by it.
-        truth: annotations, with the attributes of ``BoxGroundTruth``.
-        candidates: detections of the image.
+        image_id: detections of equal score are ranked by it.
         num_classes: at most 65,536; detections with a label of at least this number are ignored.
         max_detections: limits on detections; the last is the number of detections matched in each class.
     """
@@ -171,10 +152,7 @@ def _groups(labels: np.ndarray, true_labels: np.ndarray, num_classes: int) -> np
 
 @compiled(needs_numba=False, error_model="numpy")
 def _box_overlaps(boxes, true_boxes, is_crowd, groups, overlaps):
-    """Fill in the IoU of each detection with each annotation of its class, group by group.
-
-    For a crowd, the value is the fraction of the detection inside it.
-    """
+    """Fill in the IoU of each detection with its class's annotations; for crowds, the detection's share inside."""
     position = 0
     for group in range(len(groups)):
         for row in range(groups[group, 1], groups[group, 2]):

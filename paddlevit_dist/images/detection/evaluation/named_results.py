@@ -38,59 +38,44 @@ class NamedAnnotations(Protocol):
         """Names of the categories; "" where there is none."""
 
 
-class NamedPositions(NamedTuple):
-    """Positions in the annotations of the images and categories of results.
-
-    Attributes:
-        image_id_positions: image id in the annotations -> position.
-        category_id_positions: category id in the annotations -> position.
-        images: (name, id) in the results -> position of the image; None: ids decide.
-        labels: (name, id) in the results -> label of the category, -1 if the annotations lack it; None: ids decide.
-        unknown: names of the categories that the annotations lack.
-        matched: message on what was matched by name; empty if ids decide for both.
-        notices: why ids decide although the results have names.
-    """
-
-    image_id_positions: Mapping[Id, int]
-    category_id_positions: Mapping[Id, int]
-    images: Mapping[NameAndId, int] | None = None
-    labels: Mapping[NameAndId, int] | None = None
-    unknown: Sequence[str] = ()
-    matched: str = ""
-    notices: Sequence[str] = ()
-
-    def image(self, result: Any, image_id: Id) -> int | None:
-        """Return the position of a result's image; None: the annotations lack it.
-
-        Args:
-            result: the result.
-            image_id: id of the image in the result.
-        """
-        return (
-            self.image_id_positions.get(image_id)
-            if self.images is None
-            else self.images[result.file_name, result.image_id]
-        )
-
-    def label(self, result: Any, category_id: Id) -> int:
-        """Return the label of a result's category; -1: the annotations lack it."""
-        if self.labels is None:
-            return self.category_id_positions.get(category_id, -1)
-        return self.labels[result.category_name, result.category_id]
-
-    def require_plain(self, path: str, number: int, result: Any) -> None:
-        """Raise if a result has names although the first result has none."""
-        if not self.matched and not self.notices:
-            require_same_names(path, number, list_names(result), [])
-
-
-class _NamedResult(msgspec.Struct, gc=False):
+class NamedResult(msgspec.Struct, gc=False):
     """Ids and names of a result as its file has them."""
 
     image_id: int | float | str
     category_id: int | float | str
     file_name: Any = None
     category_name: Any = None
+
+
+class NamedPositions(NamedTuple):
+    """Positions in the annotations of results' images and categories; where images or labels are None, ids decide."""
+
+    image_id_positions: Mapping[Id, int]  # image id in the annotations -> position
+    category_id_positions: Mapping[Id, int]  # category id in the annotations -> position
+    images: Mapping[NameAndId, int] | None = None  # (name, id) in the results -> position of the image
+    labels: Mapping[NameAndId, int] | None = None  # (name, id) in the results -> label, -1 if the annotations lack it
+    unknown: Sequence[str] = ()  # names of the categories that the annotations lack
+    matched: str = ""  # message on what was matched by name; empty if ids decide for both
+    notices: Sequence[str] = ()  # why ids decide although the results have names
+
+    def image(self, result: NamedResult, image_id: Id) -> int | None:
+        """Return the position of the image of a result with this id; None: the annotations lack it."""
+        return (
+            self.image_id_positions.get(image_id)
+            if self.images is None
+            else self.images[result.file_name, result.image_id]
+        )
+
+    def label(self, result: NamedResult, category_id: Id) -> int:
+        """Return the label of a result's category; -1: the annotations lack it."""
+        if self.labels is None:
+            return self.category_id_positions.get(category_id, -1)
+        return self.labels[result.category_name, result.category_id]
+
+    def require_plain(self, path: str, number: int, result: NamedResult) -> None:
+        """Raise if a result has names although the first result has none."""
+        if not self.matched and not self.notices:
+            require_same_names(path, number, list_names(result), [])
 
 
 def match_names(path: str, annotations: NamedAnnotations) -> NamedPositions:
@@ -107,7 +92,7 @@ def match_names(path: str, annotations: NamedAnnotations) -> NamedPositions:
     first: list[str] | None = None
     images: dict[NameAndId, None] = {}
     categories: dict[NameAndId, None] = {}
-    for number, result, *_ in elements(path, {"": _NamedResult}).get("", ()):
+    for number, result, *_ in elements(path, {"": NamedResult}).get("", ()):
         present_names = list_names(result)
         first = present_names if first is None else first
         if not first:  # the usual case; the other results are checked when they are read in full
@@ -138,18 +123,14 @@ def match_names(path: str, annotations: NamedAnnotations) -> NamedPositions:
     )
 
 
-def list_names(result: Any) -> list[str]:
+def list_names(result: NamedResult) -> list[str]:
     """Return the keys of the names that a result has."""
     values = (("file_name", result.file_name), ("category_name", result.category_name))
     return [name for name, value in values if isinstance(value, str) and value]
 
 
 def require_same_names(path: str, number: int, present_names: Sequence[str], first: Sequence[str]) -> None:
-    """Check that a result has the same kinds of names as the first result.
-
-    Raises:
-        UserError: the kinds differ; the message names one.
-    """
+    """Raise UserError if a result has other kinds of names than the first result."""
     if present_names != first:
         other = next(iter({*present_names} ^ {*first}))
         has = "a" if other in present_names else "no"

@@ -16,15 +16,10 @@ _ROUNDING = 1e-12
 
 
 class WishedRates(NamedTuple):
-    """What a threshold has to reach, as shares; None: not wished.
+    """What a threshold has to reach, as shares; None: not wished."""
 
-    Attributes:
-        precision: the lowest score is found from which on at least this share of the boxes is right.
-        recall: the highest score is found from which on at least this share of the annotations is found.
-    """
-
-    precision: float | None = None
-    recall: float | None = None
+    precision: float | None = None  # the lowest score from which on at least this share of the boxes is right
+    recall: float | None = None  # the highest score from which on at least this share of the annotations is found
 
     def name(self, kind: str, class_name: str) -> str:
         """Return the name of a class's threshold; ``kind`` is "precision" or "recall"."""
@@ -35,28 +30,16 @@ NO_WISHES = WishedRates()
 
 
 class ClassDetections(NamedTuple):
-    """The counted detections of a class, by falling score, and its annotations.
+    """The counted detections of a class, by falling score, and its annotations."""
 
-    Attributes:
-        scores: float64 (n,).
-        images: int64 (n,), position of the image.
-        is_right: bool (n,).
-        annotated: int64 (images,), annotations that count in each image.
-    """
-
-    scores: np.ndarray
-    images: np.ndarray
-    is_right: np.ndarray
-    annotated: np.ndarray
+    scores: np.ndarray  # float64 (n,)
+    images: np.ndarray  # int64 (n,), position of the image
+    is_right: np.ndarray  # bool (n,)
+    annotated: np.ndarray  # int64 (images,), annotations that count in each image
 
 
 def split_by_class(table: MatchTable, annotated: np.ndarray) -> list[ClassDetections]:
-    """Return the detections of each class, without ignored ones.
-
-    Args:
-        table: all images after matching.
-        annotated: int64 (images, classes), annotations that count.
-    """
+    """Return the detections of each class, without ignored ones; ``annotated`` is int64 (images, classes)."""
     is_counted = (table.ignored & _AT_50) == 0
     images, labels = table.image_positions()[is_counted], table.labels[is_counted]
     scores, is_right = table.scores[is_counted].astype(np.float64), (table.true_positives[is_counted] & _AT_50) != 0
@@ -78,14 +61,7 @@ def count_annotated(table: MatchTable) -> np.ndarray:
 def find_thresholds(
     classes: Sequence[ClassDetections], names: Sequence[str], wished: WishedRates, weights: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return the threshold of each class and wish by name, float64 (draws,); NaN where no score reaches it.
-
-    Args:
-        classes: result of ``split_by_class``.
-        names: names of the classes.
-        wished: the wishes.
-        weights: (draws, images), how often each image occurs in a draw.
-    """
+    """Return thresholds by class and wish, float64 (draws,), NaN if not reached; ``weights`` are (draws, images)."""
     thresholds: dict[str, np.ndarray] = {}
     for name, detections in zip(names, classes):
         drawn = np.array([_find(detections, wished, own) for own in weights], np.float64)  # (draws, 2)

@@ -21,29 +21,17 @@ class DetectionCurves(NamedTuple):
     """Detections and true positives of each class and area range, ordered by score.
 
     A group is ``class * areas + area``, a curve ``group * thresholds + threshold``.
-
-    Attributes:
-        images: int32 (n,), index of the image of each detection that counts at some threshold.
-        groups: int64 (groups + 1,), bounds of each group in ``images``.
-        places: int32 (m,), index in its group of each detection that is a true positive or is ignored.
-        kinds: int8 (m,), -1 for an ignored detection; else the index of the first of ``max_detections`` that includes
-            it.
-        curves: int64 (curves + 1,), bounds of each curve in ``places`` and ``kinds``.
-        annotated: int32 (t, 6), see ``MatchTable``.
-        num_images: number of images.
-        num_classes: number of classes.
-        max_detections: limits on the detections per image and class.
     """
 
-    images: np.ndarray
-    groups: np.ndarray
-    places: np.ndarray
-    kinds: np.ndarray
-    curves: np.ndarray
-    annotated: np.ndarray
-    num_images: int
-    num_classes: int
-    max_detections: tuple[int, ...]
+    images: np.ndarray  # int32 (n,), index of the image of each detection that counts at some threshold
+    groups: np.ndarray  # int64 (groups + 1,), bounds of each group in ``images``
+    places: np.ndarray  # int32 (m,), index in its group of each detection that is a true positive or is ignored
+    kinds: np.ndarray  # int8 (m,), -1: ignored; else index of the first of ``max_detections`` that includes it
+    curves: np.ndarray  # int64 (curves + 1,), bounds of each curve in ``places`` and ``kinds``
+    annotated: np.ndarray  # int32 (t, 6), see ``MatchTable``
+    num_images: int  # number of images
+    num_classes: int  # number of classes
+    max_detections: tuple[int, ...]  # limits on the detections per image and class
 
     @classmethod
     def from_table(cls, table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> "DetectionCurves":
@@ -69,12 +57,9 @@ class DetectionCurves(NamedTuple):
         return stat_names(self.max_detections)
 
     def scores(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return COCO's twelve numbers, float64 (draws, 12), and the AP of each class, (draws, classes).
+        """Return COCO's numbers, float64 (draws, 12), and the AP of each class, (draws, classes); NaN: undefined.
 
-        Undefined numbers are NaN.
-
-        Args:
-            weights: (draws, images), how often each image occurs in a draw.
+        ``weights`` (draws, images) are how often each image occurs in a draw.
         """
         stats, class_ap = np.empty((len(weights), len(self.names()))), np.empty((len(weights), self.num_classes))
         lengths = int(np.diff(self.groups).max(initial=0)), int(np.diff(self.curves).max(initial=0))
@@ -94,7 +79,6 @@ def named_scores(
 
     Args:
         curves: prefix of the names -> the curves and the index in them of each sample's image, int (samples,).
-        class_names: names of the classes, in the order of their labels.
         weights: (draws, samples), how often each sample occurs in a draw.
     """
     values: dict[str, np.ndarray] = {}

@@ -21,11 +21,7 @@ class BoxScores(ScoreKind):
     swaps = 1_000
 
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
-        """Return a function that computes COCO's scores.
-
-        Raises:
-            UserError: the tables count different numbers of detections.
-        """
+        """Return a function that computes COCO's scores; raise UserError if detections' limits differ in the tables."""
         curves = {}
         limits = [tuple(piece.get("limits", MAX_DETECTIONS)) for piece in parts]
         if len(set(limits)) > 1:

@@ -5,7 +5,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from tqdm import tqdm
 
@@ -19,6 +18,7 @@ from ..coco_files import (
     CocoFile,
     Id,
     JsonElement,
+    Place,
     as_id,
     elements,
     file_name,
@@ -30,37 +30,23 @@ from ..coco_files import (
 from ..detections import BOXES, MASKS
 from .accumulation import MAX_DETECTIONS, GrowingTable, MatchTable
 from .matching import BoxGroundTruth, CandidateDetections, ImageMasks, match_detections
-from .named_results import match_names
+from .named_results import NamedResult, match_names
 
 
 class AnnotationFile(NamedTuple):
-    """The images, categories and annotations of a file, with annotations ordered by image, then as in the file.
+    """The images, categories and annotations of a file, with annotations ordered by image, then as in the file."""
 
-    Attributes:
-        path: path of the file.
-        image_ids: ids in ascending order; strings if one is not a number.
-        sizes: int64 (images, 2), height and width; 0 where the file does not give them.
-        category_ids: ids of the categories, in the order of the labels.
-        names: names of the categories, made unique.
-        truth: annotations of all images.
-        masks: masks of the annotations, as ``run_lengths.compress_runs`` returns them, if masks are compared.
-        first: int64 (images + 1,), first annotation of each image.
-        notices: what in the file differs from what COCO's tools write.
-        file_names: file names of the images; "" where the file does not give them.
-        original_names: names of the categories as in the file; "" where there is none.
-    """
-
-    path: str
-    image_ids: list[Id]
-    sizes: np.ndarray
-    category_ids: list[Id]
-    names: list[str]
-    truth: BoxGroundTruth
-    masks: list[bytes] | None
-    first: np.ndarray
-    notices: list[str]
-    file_names: Sequence[str] = ()
-    original_names: Sequence[str] = ()
+    path: str  # path of the file
+    image_ids: list[Id]  # ids in ascending order; strings if one is not a number
+    sizes: np.ndarray  # int64 (images, 2), height and width; 0 where the file does not give them
+    category_ids: list[Id]  # ids of the categories, in the order of the labels
+    names: list[str]  # names of the categories, made unique
+    truth: BoxGroundTruth  # annotations of all images
+    masks: list[bytes] | None  # as ``run_lengths.compress_runs`` returns them, if masks are compared
+    first: np.ndarray  # int64 (images + 1,), first annotation of each image
+    notices: list[str]  # what in the file differs from what COCO's tools write
+    file_names: Sequence[str] = ()  # file names of the images; "" where the file does not give them
+    original_names: Sequence[str] = ()  # names of the categories as in the file; "" where there is none
 
     def get_truth(self, image: int) -> BoxGroundTruth:
         """Return the annotations of an image, by its position."""
@@ -72,23 +58,15 @@ class AnnotationFile(NamedTuple):
         return (self.masks or [])[self.first[image] : self.first[image + 1]]
 
     def get_size(self, image: int) -> tuple[int, int]:
-        """Return the height and width of an image, by its position.
-
-        Raises:
-            UserError: the file does not give them.
-        """
+        """Return an image's height and width, by its position; raise UserError if the file does not give them."""
         height, width = self.sizes[image].tolist()
         if height < 1 or width < 1:
             raise _without_size(self.path, self.image_ids[image])
         return height, width
 
 
-def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
-    """Read COCO's annotations from a JSON file, skipping the lists that an evaluation does not need.
-
-    Args:
-        path: path of the file.
-        kind: ``BOXES`` or ``MASKS``, what will be compared.
+def read_annotations(path: Place, kind: str = BOXES) -> AnnotationFile:
+    """Read COCO's annotations from a JSON file, skipping lists that the comparison of ``kind`` does not need.
 
     Raises:
         UserError: the file cannot be read, is not a file of annotations, or is in LVIS's format; the message says
@@ -165,29 +143,17 @@ def build_unique_names(categories: Mapping[Id, str]) -> list[str]:
 
 
 class ResultFile(NamedTuple):
-    """Detections ordered by image, then as in the file.
+    """Detections ordered by image, then as in the file."""
 
-    Attributes:
-        path: path of the file.
-        boxes: float64 (n, 4), x, y, width, height.
-        areas: float64 (n,).
-        scores: float64 (n,).
-        labels: int64 (n,), as in the annotations; -1 for categories that they do not have.
-        masks: mask of each detection, as ``run_lengths.compress_runs`` returns it, if masks are compared.
-        first: int64 (images + 1,), first detection of each image.
-        notices: what differs from what COCO's tools expect.
-        matched: message on how many images and categories were matched by name; empty if ids decide.
-    """
-
-    path: str
-    boxes: np.ndarray
-    areas: np.ndarray
-    scores: np.ndarray
-    labels: np.ndarray
-    masks: list[bytes] | None
-    first: np.ndarray
-    notices: list[str]
-    matched: str = ""
+    path: str  # path of the file
+    boxes: np.ndarray  # float64 (n, 4), x, y, width, height
+    areas: np.ndarray  # float64 (n,)
+    scores: np.ndarray  # float64 (n,)
+    labels: np.ndarray  # int64 (n,), as in the annotations; -1 for categories that they do not have
+    masks: list[bytes] | None  # as ``run_lengths.compress_runs`` returns them, if masks are compared
+    first: np.ndarray  # int64 (images + 1,), first detection of each image
+    notices: list[str]  # what differs from what COCO's tools expect
+    matched: str = ""  # message on how many images and categories were matched by name; empty if ids decide
 
     def find_rows(self, image: int) -> slice:
         """Return the slice of the detections of an image, by its position."""
@@ -198,17 +164,12 @@ class ResultFile(NamedTuple):
         return (self.masks or [])[self.find_rows(image)]
 
 
-def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> ResultFile:
+def read_results(path: Place, annotations: AnnotationFile, kind: str = BOXES) -> ResultFile:
     """Read a list of results from a JSON file.
 
     Results refer to images and categories by name if they have names, else by id. As in COCO's tools, the first result
     decides for all: if it has a box, boxes are compared unchanged, missing masks are drawn from boxes, and areas are
     the areas of boxes; else boxes are drawn around masks, and areas are pixels.
-
-    Args:
-        path: path of the file.
-        annotations: annotations of the images.
-        kind: ``BOXES`` or ``MASKS``, what will be compared.
 
     Raises:
         UserError: the file cannot be read, is not a list of results, or names images that the annotations lack.
@@ -261,11 +222,7 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
 
 
 def _read_elements(path: str) -> Iterator[JsonElement]:
-    """Read the results in a file, see ``coco_files.elements``.
-
-    Raises:
-        UserError: the file is not a list.
-    """
+    """Read the results in a file, see ``coco_files.elements``; raise UserError if it is not a list."""
     lists = elements(path, {"": _ResultRecord})
     if "" not in lists:
         raise UserError(
@@ -275,7 +232,7 @@ def _read_elements(path: str) -> Iterator[JsonElement]:
     return lists[""]
 
 
-def _id(context: str, name: str, value: Any) -> Id:
+def _id(context: str, name: str, value: object) -> Id:
     """Return the id of a result's image or category; raise UserError if it cannot be one."""
     id_ = as_id(value, True)
     if id_ is None:
@@ -306,14 +263,10 @@ def _notices(path: str, labels: np.ndarray, have_boxes_too: bool, names: Sequenc
     return notices
 
 
-class _ResultRecord(msgspec.Struct, gc=False):
+class _ResultRecord(NamedResult, gc=False, kw_only=True):
     """A result as its file has it."""
 
-    image_id: int | float | str
-    category_id: int | float | str
     score: float
-    file_name: Any = None
-    category_name: Any = None
     bbox: list[float] | None = None
     segmentation: Any = None
 
@@ -328,11 +281,7 @@ class _ResultShapes:
         self.masks: list[bytes] = []
 
     def add(self, image: int, result: _ResultRecord) -> None:
-        """Add the box or the mask of a result in this image, by its position.
-
-        Raises:
-            ValueError: the result has no usable shape; the message continues "result 7 has ...".
-        """
+        """Add a result's box or mask in the image at this position; raise ValueError, what it has, if unusable."""
         if self.has_boxes is None:
             self.has_boxes = bool(result.bbox)
             if not (result.bbox or result.segmentation):
@@ -353,7 +302,7 @@ class _ResultShapes:
         self.boxes.extend(box)
         self.areas.append(area)
 
-    def _mask(self, image: int, shape: Any, box: Sequence[float], area: float) -> tuple[Sequence[float], float]:
+    def _mask(self, image: int, shape: object, box: Sequence[float], area: float) -> tuple[Sequence[float], float]:
         """Return box and area of a result with a mask; keep the mask if masks are compared."""
         height, width = self.annotations.sizes[image].tolist()
         if self.kind == BOXES:  # the size need not be known
@@ -368,21 +317,14 @@ class _ResultShapes:
 def build_match_table(
     annotations: AnnotationFile, results: ResultFile, kind: str, max_detections: Sequence[int] = MAX_DETECTIONS
 ) -> MatchTable:
-    """Match all images of the annotations; ``image_ids`` of the table are positions in ``annotations.image_ids``.
-
-    Args:
-        annotations: annotations of all images.
-        results: results that were read for these annotations.
-        kind: ``BOXES`` or ``MASKS``, as both were read.
-        max_detections: see ``match_detections``.
-    """
+    """Match all images of the annotations; ``image_ids`` of the table are positions in ``annotations.image_ids``."""
     num_classes = len(annotations.category_ids)
     tables = GrowingTable(num_classes)
     images = range(len(annotations.image_ids))
     for image in tqdm(images, desc="matching", unit="image", delay=1.0, disable=None, leave=False):
         truth, rows = annotations.get_truth(image), results.find_rows(image)
         scores, labels = results.scores[rows], results.labels[rows]
-        shapes: Any = results.boxes[rows]
+        shapes: np.ndarray | ImageMasks = results.boxes[rows]
         if kind == MASKS:
             height = int(annotations.sizes[image, 0])
             shapes = ImageMasks(results.get_masks(image), annotations.get_masks(image), height)

@@ -32,16 +32,7 @@ _EXPECTED = "expected class x y width height confidence, as fractions of the ima
 
 
 def load_annotations(dataset: DetectionDataset, source: str, kind: str = BOXES) -> AnnotationFile:
-    """Return the annotations of a dataset.
-
-    Args:
-        dataset: the dataset.
-        source: name of the dataset in messages.
-        kind: ``BOXES`` or ``MASKS``, what will be compared.
-
-    Raises:
-        UserError: the dataset has no annotations, or no masks to compare.
-    """
+    """Return a dataset's annotations; raise UserError if it has none, or no masks to compare."""
     if not dataset.labeled:
         raise UserError(f"{source} has no annotations to compare results with")
     if kind == MASKS and not dataset.has_masks:
@@ -86,16 +77,11 @@ class _DetectionRows(NamedTuple):
 
 
 def read_yolo(folder: str, annotations: AnnotationFile, label_map: Mapping[int, int], kind: str = BOXES) -> ResultFile:
-    """Read a folder of YOLO's results, with a file NAME.txt for each image.
+    """Read a folder of YOLO's results, with a file NAME.txt for each image, perhaps in its folder ``labels``.
 
     A line is ``class x y width height confidence`` for a box, or ``class x1 y1 x2 y2 ... confidence`` for an outline.
-    Detectors write no file where they find nothing, so an image without one has no detections.
-
-    Args:
-        folder: folder with these files, or with a folder ``labels`` of them.
-        annotations: annotations of the images, with their file names.
-        label_map: class number in the files -> label.
-        kind: ``BOXES`` or ``MASKS``, what will be compared; a box without an outline is its own mask.
+    Detectors write no file where they find nothing, so an image without one has no detections. In a comparison of
+    masks, a box without an outline is its own mask. ``label_map`` maps class numbers in the files to labels.
 
     Raises:
         UserError: there are no such files, a file belongs to no image, or a line is invalid.
@@ -180,11 +166,7 @@ def _read(file: str, size: tuple[int, int], label_map: Mapping[int, int], kind: 
 
 
 def _line(values: list[float], label_map: Mapping[int, int]) -> tuple[int, list[float], float]:
-    """Parse a line into label, box or outline, and confidence.
-
-    Raises:
-        ValueError: the line is not a result.
-    """
+    """Parse a line into label, box or outline, and confidence; raise ValueError if it is not a result."""
     if len(values) < 6 or len(values) % 2:
         hint = "no confidence: save_conf=True writes it; " if len(values) in (5, 7, 9) else ""
         raise ValueError(f"{len(values)} numbers: {hint}{_EXPECTED}")

@@ -25,16 +25,10 @@ class MaskRcnnCriterion(DetectionCriterion):
     regions on objects; fewer if there are fewer), then over all images of the update, so that the loss of the same
     samples does not depend on how images are distributed over devices. "reference" is torchvision's: the mean over the
     samples of each device. Both are equal with one image per device, and with more if all images have their full number
-    of samples, except for masks, in which "reference" weights images by their number of regions.
+    of samples, except for masks, in which "reference" weights images by their number of regions. For the betas see
+    ``MaskRcnnRules``.
 
     Source: He et al., Mask R-CNN, 2017, section 3; Girshick, Fast R-CNN, 2015, equations 1 to 3.
-
-    Args:
-        anchor_beta: transition of the anchors' loss from a square to a line, see ``MaskRcnnRules``.
-        box_beta: transition of the regions' loss from a square to a line, see ``MaskRcnnRules``.
-        has_masks: whether the network has masks.
-        normalizer: "global" or "reference".
-        class_weight: weight of the regions' classes; 1 in the paper.
     """
 
     def __init__(
@@ -88,10 +82,7 @@ class MaskRcnnCriterion(DetectionCriterion):
 
 
 def smooth_l1(changes: paddle.Tensor, targets: paddle.Tensor, beta: float) -> paddle.Tensor:
-    """Sum the smooth L1 loss over the last axis: x^2 / (2 beta) where |x| < beta, else |x| - beta / 2.
-
-    Here x = changes - targets.
-    """
+    """Sum over the last axis of x = changes - targets: x^2 / (2 beta) where |x| < beta, else |x| - beta / 2."""
     distance = (changes - targets).abs()
     if beta > 0:
         near = 0.5 * distance * distance / beta
@@ -100,23 +91,14 @@ def smooth_l1(changes: paddle.Tensor, targets: paddle.Tensor, beta: float) -> pa
 
 
 class RegionTargets(NamedTuple):
-    """Sampled regions of a batch, n of them, at least 1, ascending by image, positive ones first in each image.
+    """Sampled regions of a batch, n of them, at least 1, ascending by image, positive ones first in each image."""
 
-    Attributes:
-        regions: n regions.
-        labels: int64 (n,), 0 for background, else the object's class plus 1.
-        offsets: (n, 4), target of the region's changes; 0 for background.
-        shares: (n,), one over the number of the image's regions; 0 for a placeholder if there are no regions.
-        positive: int64 (p,), positions of the regions on objects, on the host.
-        objects: int64 (p,), index of the object of each of these in its image, on the host.
-    """
-
-    regions: RegionBatch
-    labels: paddle.Tensor
-    offsets: paddle.Tensor
-    shares: paddle.Tensor
-    positive: np.ndarray
-    objects: np.ndarray
+    regions: RegionBatch  # n regions
+    labels: paddle.Tensor  # int64 (n,), 0 for background, else the object's class plus 1
+    offsets: paddle.Tensor  # (n, 4), target of the region's changes; 0 for background
+    shares: paddle.Tensor  # (n,), one over the image's regions; 0 for a placeholder if there are none
+    positive: np.ndarray  # int64 (p,), positions of the regions on objects, on the host
+    objects: np.ndarray  # int64 (p,), index of the object of each of these in its image, on the host
 
 
 @paddle.no_grad()
@@ -125,11 +107,7 @@ def sample_region_targets(
 ) -> RegionTargets:
     """Sample regions from the proposals (n, 4) of each image and its objects; the host waits once for the samples.
 
-    Args:
-        proposals: proposals of each image.
-        targets: the objects, with ``box_counts``.
-        levels: number of levels of the pyramid that regions are pooled from.
-        rules: settings of the network.
+    ``targets`` need ``box_counts``; ``levels`` counts the levels of the pyramid that regions are pooled from.
     """
     samples = [_sample_image(image_boxes, targets, image, rules) for image, image_boxes in enumerate(proposals)]
     images = np.repeat(np.arange(len(samples)), [len(sampled) for sampled, *_ in samples])
@@ -199,30 +177,17 @@ def _no_regions(like: paddle.Tensor) -> RegionTargets:
 
 
 class MaskTargets(NamedTuple):
-    """Regions with a mask target, p of them, at least 1.
+    """Regions with a mask target, p of them, at least 1."""
 
-    Attributes:
-        regions: p regions.
-        labels: int64 (p,), the object's class plus 1.
-        masks: (p, side, side), from 0 to 1.
-        shares: (p,), one over the number of the image's regions; 0 for a placeholder if there are no regions.
-    """
-
-    regions: RegionBatch
-    labels: paddle.Tensor
-    masks: paddle.Tensor
-    shares: paddle.Tensor
+    regions: RegionBatch  # p regions
+    labels: paddle.Tensor  # int64 (p,), the object's class plus 1
+    masks: paddle.Tensor  # (p, side, side), from 0 to 1
+    shares: paddle.Tensor  # (p,), one over the image's regions; 0 for a placeholder if there are none
 
 
 @paddle.no_grad()
 def crop_mask_targets(region_samples: RegionTargets, targets: DetectionTargets, side: int) -> MaskTargets:
-    """Crop the masks of objects to their regions.
-
-    Args:
-        region_samples: sampled regions.
-        targets: the objects, with masks.
-        side: side of the predicted masks.
-    """
+    """Crop the objects' masks to their regions, at the ``side`` of the predicted masks."""
     dtype = region_samples.shares.dtype
     if len(region_samples.positive) == 0:
         empty = paddle.zeros([1, side, side], dtype=dtype)
@@ -241,12 +206,7 @@ def _crop_masks(masks: paddle.Tensor, regions: RegionBatch, objects: np.ndarray,
     """Pool the parts (p, side, side) of the masks (N, M, H, W) inside the regions, as torchvision does.
 
     A value is the mean of about one sample per pixel. Masks are converted to floats for one image at a time.
-
-    Args:
-        masks: masks of the objects.
-        regions: p regions.
-        objects: int (p,), index of each region's object in its image.
-        side: side of the result.
+    ``objects`` is int (p,), index of each region's object in its image.
     """
     most = masks.shape[1]
     batch_objects = regions.images * most + objects

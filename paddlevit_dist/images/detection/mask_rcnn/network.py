@@ -33,12 +33,7 @@ _AFTER_MAPS = ("norm.", "head.")  # a backbone's layers that no map depends on, 
 
 
 class FeaturePyramid(nn.Layer):
-    """Feature pyramid with one map for each input, and one of half the last map's resolution.
-
-    Args:
-        inputs: channels of the input maps, from fine to coarse.
-        channels: channels of the pyramid's maps.
-    """
+    """Feature pyramid with one map for each input, from fine to coarse, and one of half the last map's resolution."""
 
     def __init__(self, inputs: Sequence[int], channels: int):
         super().__init__()
@@ -65,15 +60,10 @@ def _convolution(inputs: int, outputs: int, kernel_size: int) -> Conv2D:
 
 
 class PyramidBackbone(nn.Layer):
-    """A classifier's body with a pyramid on its last four maps.
+    """A classifier's body, which has ``features``, with a pyramid on its last four maps.
 
-    Args:
-        body: a model that has ``features``, without classifier.
-        channels: channels of the pyramid's maps.
-        has_norm: whether each of the body's maps is normalized over its channels first.
-
-    Attributes:
-        strides: stride in pixels of each of the pyramid's maps.
+    ``has_norm``: each of the body's maps is normalized over its channels first. ``strides`` are in pixels, one for each
+    of the pyramid's maps.
     """
 
     def __init__(self, body: Model, channels: int, has_norm: bool):
@@ -102,17 +92,11 @@ _SHORTEST_SIDE_PX = 1e-2  # of a detection
 
 
 class ImageDetections(NamedTuple):
-    """Detections of one image, n of them, best first.
+    """Detections of one image, n of them, best first."""
 
-    Attributes:
-        boxes: (n, 4) in pixels of the network's input.
-        scores: (n,).
-        labels: int64 (n,), from 0.
-    """
-
-    boxes: paddle.Tensor
-    scores: paddle.Tensor
-    labels: paddle.Tensor
+    boxes: paddle.Tensor  # (n, 4) in pixels of the network's input
+    scores: paddle.Tensor  # (n,)
+    labels: paddle.Tensor  # int64 (n,), from 0
 
 
 VARIANTS: Variants = {
@@ -169,9 +153,7 @@ class MaskRCNN(Detector):
     Args:
         num_classes: number of classes without the background.
         backbone: name of a model with ``features`` of strides 4, 8, 16 and 32.
-        backbone_options: options of that model.
         feature_norm: whether the backbone's maps are normalized over their channels.
-        pyramid_channels: channels of the pyramid's maps.
         region_channels: width of the dense layers on a region.
         mask_channels: channels of the convolutions before the mask predictor.
         rules: values of ``MaskRcnnRules`` that differ from its defaults, by name.
@@ -364,11 +346,7 @@ class MaskRCNN(Detector):
         self.roi_heads.reset(num_classes + 1)
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """Adapt a parameter to this model.
-
-        Rows of COCO's 80 categories are selected from torchvision's heads, which have outputs for each id; other
-        parameters are resized by the backbone.
-        """
+        """Select COCO's 80 categories from torchvision's heads; resize other parameters by the backbone."""
         if name.startswith(self.classifier_layers):
             published = key_names.TORCHVISION_OUTPUTS, key_names.TORCHVISION_ROWS
             values_per_class = self.class_layout(name).each
@@ -400,10 +378,7 @@ class MaskRCNN(Detector):
 
 
 class FasterRCNN(MaskRCNN):
-    """Mask R-CNN without masks.
-
-    Source: Ren et al., Faster R-CNN, NeurIPS 2015 (arXiv 1506.01497).
-    """
+    """Mask R-CNN without masks. Source: Ren et al., Faster R-CNN, NeurIPS 2015 (arXiv 1506.01497)."""
 
     learns_masks = False
     # torchvision's fasterrcnn_resnet50_fpn, version 1
@@ -411,10 +386,7 @@ class FasterRCNN(MaskRCNN):
 
 
 def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: MaskRcnnRules) -> ImageDetections | None:
-    """Select the detections of an image from its regions' scores (n, classes + 1) and boxes (n, classes + 1, 4).
-
-    Return None if there are none.
-    """
+    """Select an image's detections from its regions' scores (n, classes + 1) and boxes (n, classes + 1, 4), or None."""
     scores, boxes = scores[:, 1:], boxes[:, 1:]  # without the background
     sides = boxes[:, :, 2:] - boxes[:, :, :2]
     is_valid = paddle.logical_and(scores > rules.least_score, (sides >= _SHORTEST_SIDE_PX).all(axis=2))

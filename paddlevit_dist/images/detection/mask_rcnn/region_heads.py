@@ -26,9 +26,7 @@ _REFERENCE_LEVEL = 2  # level, from 0, from which boxes of the reference size ar
 def assign_levels(boxes: paddle.Tensor, number: int, reference_size: float) -> paddle.Tensor:
     """Return the level from 0 to ``number`` - 1 that each box (n, 4) is pooled from, int64 (n,).
 
-    Levels are one coarser for each doubling of the side.
-
-    Source: Lin et al., Feature Pyramid Networks, 2017, equation 1.
+    It is one coarser for each doubling of the side. Source: Lin et al., Feature Pyramid Networks, 2017, equation 1.
     """
     side = paddle.sqrt(paddle.clip(box_areas(boxes), min=1e-12))
     level = paddle.floor(_REFERENCE_LEVEL + paddle.log2(side / reference_size) + _LEVEL_EPSILON)
@@ -49,9 +47,7 @@ def pool_regions(
 
     Each bin of a box is the mean of bilinear samples. A box narrower than a position of its map is widened to one, at
     the right or the bottom. This also applies with ``aligned``, where the authors leave it narrow: Paddle's gradients
-    for such boxes are wrong on CPUs.
-
-    Source: He et al., Mask R-CNN, 2017, section 3.
+    for such boxes are wrong on CPUs. Source: He et al., Mask R-CNN, 2017, section 3.
 
     Args:
         maps: (N, channels, height, width) of each level, all of one dtype.
@@ -59,7 +55,6 @@ def pool_regions(
         boxes: (n, 4), x0, y0, x1, y1 in pixels.
         images: int (n,), the image of each box, ascending.
         levels: int (n,), the map of each box.
-        size: side of the result.
         samples: samples in each direction of a bin; -1: the number of positions of the map, rounded up.
         aligned: whether position i of a map is at i + 0.5 strides, not at i.
     """
@@ -86,18 +81,12 @@ def roi_align(
     """Apply Paddle's operator to ``x`` (N, channels, height, width), without a wait for the device.
 
     If ``numbers``, the boxes of each image, is a tensor, the host copies it back from a GPU, forward and backward
-    (``roi_align_kernel.cu``); the kernels do not need it if the boxes contain their numbers.
+    (``roi_align_kernel.cu``); the kernels do not need it if the boxes contain their numbers. The result is (n,
+    channels, size, size); ``scale`` is the operator's ``spatial_scale``, ``samples`` its ``sampling_ratio``.
 
     Args:
-        x: the map.
         boxes: (n, 4), ascending by image; their numbers are attached to them.
         numbers: int (N,), boxes of each image.
-        size: side of the result.
-        scale: ``spatial_scale`` of ``paddle.vision.ops.roi_align``.
-        samples: ``sampling_ratio`` of ``paddle.vision.ops.roi_align``.
-
-    Returns:
-        (n, channels, size, size).
     """
     if not (boxes.place.is_cpu_place() or boxes.place.is_gpu_place()):  # on other devices Paddle loses attached numbers
         counts = to_device(numbers.astype(np.int32))
@@ -107,15 +96,11 @@ def roi_align(
 
 
 def paste(mask: np.ndarray, box: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return the mask of a detection in its image, uint8 (height, width), 1 on the object.
+    """Return the mask of a detection in an image of height and width ``size``, uint8, 1 on the object.
 
-    As in torchvision, the mask gets a border of zeros, the box grows accordingly and is truncated to integers, and the
-    mask is resized to it (bilinear) and pasted into the image.
-
-    Args:
-        mask: (side, side), probabilities.
-        box: (4,), x0, y0, x1, y1 in pixels of the image.
-        size: height and width of the image.
+    As in torchvision, the mask (side, side) of probabilities gets a border of zeros, the box (4,), x0, y0, x1, y1 in
+    pixels, grows accordingly and is truncated to integers, and the mask is resized to it (bilinear) and pasted into the
+    image.
     """
     side = len(mask)
     padded = np.pad(np.asarray(mask, dtype=np.float32), 1)
@@ -147,17 +132,11 @@ def _weights(positions: np.ndarray, length: int, side: int) -> np.ndarray:
 
 
 class RegionBatch(NamedTuple):
-    """Boxes in a batch of images.
+    """Boxes in a batch of images."""
 
-    Attributes:
-        boxes: (n, 4) in pixels.
-        images: int64 (n,), ascending, on the host.
-        levels: int64 (n,), levels of the pyramid, on the host.
-    """
-
-    boxes: paddle.Tensor
-    images: np.ndarray
-    levels: np.ndarray
+    boxes: paddle.Tensor  # (n, 4) in pixels
+    images: np.ndarray  # int64 (n,), ascending, on the host
+    levels: np.ndarray  # int64 (n,), levels of the pyramid, on the host
 
 
 def build_placeholder_region(like: paddle.Tensor) -> RegionBatch:
@@ -213,11 +192,9 @@ class RegionHeads(nn.Layer):
 
     Args:
         classes: number of classes including the background, which is the first.
-        channels: channels of the pyramid's maps.
         strides: strides of the maps that regions are pooled from.
         hidden: width of the dense layers.
         mask_channels: channels of each convolution before the mask predictor; empty: no masks.
-        rules: settings of the network.
     """
 
     def __init__(
@@ -253,12 +230,7 @@ class RegionHeads(nn.Layer):
         return self.box_predictor(self.box_head(self._pool_regions(maps, regions, self.rules.box_size)))
 
     def masks(self, maps: Sequence[paddle.Tensor], regions: RegionBatch, labels: paddle.Tensor) -> paddle.Tensor:
-        """Return mask logits (n, side, side) of the regions for their classes.
-
-        Args:
-            maps: maps of the pyramid.
-            regions: n regions.
-            labels: int64 (n,), classes, counted from the background.
+        """Return mask logits (n, side, side) of n regions for their classes, int64 (n,), counted from the background.
 
         Raises:
             ValueError: the network has no masks.

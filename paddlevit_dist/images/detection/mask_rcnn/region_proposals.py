@@ -24,21 +24,14 @@ _BELOW_1 = 1 - 2.0**-20  # float32 may round them to 1
 
 
 class BoxTargets(NamedTuple):
-    """Matches of n boxes with objects.
+    """Matches of n boxes with objects."""
 
-    Attributes:
-        objects: int64 (n,), the object with the largest IoU for each box, the first of equal ones.
-        states: int32 (n,), ``POSITIVE``, ``NEGATIVE`` or ``NEITHER``.
-    """
-
-    objects: paddle.Tensor
-    states: paddle.Tensor
+    objects: paddle.Tensor  # int64 (n,), the object with the largest IoU for each box, the first of equal ones
+    states: paddle.Tensor  # int32 (n,), ``POSITIVE``, ``NEGATIVE`` or ``NEITHER``
 
 
 def match(overlap: paddle.Tensor, positive: float, negative: float, lowest: float | None = None) -> BoxTargets:
-    """Match boxes to objects by their IoU.
-
-    Source: Ren et al., Faster R-CNN, 2015, section 3.1.2.
+    """Match boxes to objects by their IoU. Source: Ren et al., Faster R-CNN, 2015, section 3.1.2.
 
     Args:
         overlap: (M, n), IoU of M objects, at least 1, with n boxes.
@@ -61,30 +54,19 @@ def match(overlap: paddle.Tensor, positive: float, negative: float, lowest: floa
 
 
 class SampledBoxes(NamedTuple):
-    """Sample of k = min(number, n) of n boxes, positive ones first.
+    """Sample of k = min(number, n) of n boxes, positive ones first."""
 
-    Attributes:
-        boxes: int64 (k,), distinct.
-        is_positive: bool (k,).
-        is_used: bool (k,); False for the last ones if there are fewer positive and negative boxes than ``number``.
-    """
-
-    boxes: paddle.Tensor
-    is_positive: paddle.Tensor
-    is_used: paddle.Tensor
+    boxes: paddle.Tensor  # int64 (k,), distinct
+    is_positive: paddle.Tensor  # bool (k,)
+    is_used: paddle.Tensor  # bool (k,); False for the last ones if too few boxes are positive or negative
 
 
 def sample(states: paddle.Tensor, number: int, share: float, at_random: bool = True) -> SampledBoxes:
     """Sample positive boxes, at most ``share`` of ``number``, and fill up with negative ones, each equally likely.
 
-    Samples come from Paddle's generator, which the engine seeds for each micro-batch. Shapes depend only on n, so the
-    host does not wait.
-
-    Args:
-        states: int32 (n,), result of ``match``; n is at least 1.
-        number: number of samples.
-        share: largest fraction of positive boxes.
-        at_random: False: the same states give the same boxes on any rank, evenly distributed.
+    Samples come from Paddle's generator, which the engine seeds for each micro-batch; unless ``at_random``, the same
+    states, int32 (n,) of ``match``, give the same, evenly distributed boxes on any rank. Shapes depend only on n, at
+    least 1, so the host does not wait.
     """
     total = states.shape[0]
     number, most = min(number, total), min(int(number * share), total)
@@ -123,13 +105,7 @@ class ProposalHead(nn.Layer):
 
 
 class ProposalNetwork(nn.Layer):
-    """Proposes boxes from the maps of a pyramid.
-
-    Args:
-        channels: channels of the maps.
-        strides: strides of the maps, one for each size of anchors.
-        rules: settings of the network.
-    """
+    """Proposes boxes from the maps of a pyramid; ``strides`` has one for each size of anchors."""
 
     def __init__(self, channels: int, strides: Sequence[int], rules: MaskRcnnRules):
         super().__init__()
@@ -269,19 +245,11 @@ def build_level_anchors(
 
 
 def suppress(boxes: paddle.Tensor, groups: paddle.Tensor, overlap: float, most: int) -> paddle.Tensor:
-    """Apply greedy non-maximum suppression in each group.
+    """Apply greedy non-maximum suppression in each group, and return at most ``most`` positions, int64, best first.
 
     A box is removed if its IoU with a better remaining one exceeds ``overlap``. On a GPU the host waits for the result:
-    Paddle selects there, from a table of overlaps.
-
-    Args:
-        boxes: (n, 4), finite, best first.
-        groups: integers (n,), from 0.
-        overlap: IoU threshold.
-        most: largest number of boxes.
-
-    Returns:
-        int64 (kept,), at most ``most``, best first over all groups.
+    Paddle selects there, from a table of overlaps. ``boxes`` are (n, 4), finite, best first, ``groups`` integers (n,),
+    from 0.
     """
     if boxes.shape[0] == 0:  # Paddle 2.6 fails
         return paddle.zeros([0], dtype="int64")

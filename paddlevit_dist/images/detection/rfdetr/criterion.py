@@ -19,15 +19,7 @@ _LEAST = 0.01  # smallest target of a matched query
 
 
 class GroupCriterion(VarifocalCriterion):
-    """RT-DETR's terms with another loss of classes, matched for each group of queries alone, and averaged over groups.
-
-    Args:
-        num_classes: number of classes, each with an output.
-        queries: number of queries of a group.
-        layers: number of decoder layers.
-        groups: number of groups.
-        **options: see ``VarifocalCriterion``.
-    """
+    """RT-DETR's terms with another loss of classes, matched for each group of ``queries``, averaged over groups."""
 
     def __init__(self, num_classes: int, queries: int, layers: int, groups: int, **options: Any):
         super().__init__(num_classes, queries, layers, **options)

@@ -1,7 +1,4 @@
-"""Names of the parameters of RF-DETR's authors.
-
-Source: the state dict of ``LWDETR`` in roboflow/rf-detr, whose backbone has transformers' names of DINOv2.
-"""
+"""Names of RF-DETR's authors (``LWDETR`` in roboflow/rf-detr), whose backbone has transformers' names of DINOv2."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import paddle
 from paddle import nn
-from paddle.nn import functional as F
 
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant
@@ -22,10 +21,8 @@ from ..detector import (
     DetectionTargets,
     Outputs,
     QueryDetector,
-    TopDetections,
     build_backbone,
     normal,
-    select_corners,
     single_or_double,
     without_gradient,
     zeros,
@@ -94,13 +91,9 @@ class RfDetr(QueryDetector):
     Args:
         num_classes: number of outputs of the classifiers; 0: a network without a task yet.
         backbone: name of a Vision Transformer.
-        backbone_options: options of that model.
-        embed_dim: width of the decoder.
         num_heads: heads of the self-attention of queries.
         sampling_heads: heads of the deformable cross-attention.
         points: sampling points per query and head.
-        feedforward: hidden width of the decoder's MLPs.
-        decoder_layers: number of decoder layers.
         num_queries: largest number of objects detected in an image.
         groups: groups of queries in training.
     """
@@ -221,11 +214,7 @@ class RfDetr(QueryDetector):
     def select_queries(
         self, memory: paddle.Tensor, grid: tuple[int, int], group: int
     ) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Select the best cells as queries of a group.
-
-        Returns:
-            Logits (N, Q, classes), and boxes (N, Q, 4), center, width and height as fractions.
-        """
+        """Select a group's best cells: logits (N, Q, classes), and boxes (N, Q, 4), center and sides as fractions."""
         total = grid[0] * grid[1]
         if total < self.num_queries:
             raise UserError(
@@ -245,13 +234,6 @@ class RfDetr(QueryDetector):
         deltas = single_or_double(self.enc_out_bbox_embed[group](content))
         chosen = paddle.gather(anchors.astype(deltas.dtype), best.flatten()).reshape([*shape, 4])
         return scores, apply_deltas(chosen, deltas)
-
-    def best(self, outputs: Outputs) -> TopDetections:
-        """Return the best pairs of a query and a class, as many as queries."""
-        logits = outputs["logits"].astype("float32")
-        scores, indices = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
-        classes = logits.shape[2]
-        return TopDetections(indices % classes, select_corners(outputs["boxes"], indices // classes), scores)
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifiers by new ones."""

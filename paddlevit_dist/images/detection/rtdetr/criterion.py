@@ -26,15 +26,10 @@ Sums = dict[str, paddle.Tensor]  # over a batch, by name
 
 
 class HeadOutputs(NamedTuple):
-    """Outputs of L heads for N images, in float32 or float64.
+    """Outputs of L heads for N images, in float32 or float64."""
 
-    Attributes:
-        logits: (L, N, Q, classes).
-        boxes: (L, N, Q, 4), center, width and height as fractions of the image.
-    """
-
-    logits: paddle.Tensor
-    boxes: paddle.Tensor
+    logits: paddle.Tensor  # (L, N, Q, classes)
+    boxes: paddle.Tensor  # (L, N, Q, 4), center, width and height as fractions of the image
 
 
 def stack_heads(outputs: Outputs, *others: str, prefix: str = "") -> HeadOutputs:
@@ -47,13 +42,7 @@ def stack_heads(outputs: Outputs, *others: str, prefix: str = "") -> HeadOutputs
 
 
 class BatchGroundTruth:
-    """The objects of N images, M in each, and one more for "no object".
-
-    Args:
-        targets: the objects.
-        dtype: dtype of boxes.
-        none: the class of "no object".
-    """
+    """The objects of N images, M in each, and one more for "no object", which is class ``none``."""
 
     def __init__(self, targets: DetectionTargets, dtype: paddle.dtype, none: int) -> None:
         images, self.most = targets.labels.shape
@@ -74,11 +63,7 @@ class BatchGroundTruth:
         return MatchedTargets(classes, boxes, (classes < self._none).astype(boxes.dtype))
 
     def gather_denoising(self) -> tuple["MatchedTargets", paddle.Tensor]:
-        """Return the targets of denoising queries, and their weights (N, D).
-
-        Raises:
-            ValueError: the batch has no denoising queries.
-        """
+        """Return the denoising queries' targets, and weights (N, D); raise ValueError if the batch has none."""
         queries = self._denoising
         if queries is None:
             raise ValueError(
@@ -89,17 +74,11 @@ class BatchGroundTruth:
 
 
 class MatchedTargets(NamedTuple):
-    """Targets of queries (..., N, Q).
+    """Targets of queries (..., N, Q)."""
 
-    Attributes:
-        classes: int64, the number of classes for a query without an object.
-        boxes: (..., 4), zeros for a query without an object.
-        matched: 1 for a query with an object, else 0.
-    """
-
-    classes: paddle.Tensor
-    boxes: paddle.Tensor
-    matched: paddle.Tensor
+    classes: paddle.Tensor  # int64, the number of classes for a query without an object
+    boxes: paddle.Tensor  # (..., 4), zeros for a query without an object
+    matched: paddle.Tensor  # 1 for a query with an object, else 0
 
 
 class VarifocalCriterion(SetCriterion):
@@ -108,18 +87,13 @@ class VarifocalCriterion(SetCriterion):
     The terms ``class``, ``box`` and ``giou`` are of the last layer; terms with ``_auxiliary`` are summed over the other
     layers and the encoder's selection, terms with ``_denoising`` over all layers of the denoising queries. Each is
     divided by the objects of all devices and micro-batches, as by the authors, whom "reference" follows unless there
-    are fewer objects than devices. ``iou`` is the mean IoU of matched boxes.
+    are fewer objects than devices. ``iou`` is the mean IoU of matched boxes. For other arguments see ``SetCriterion``.
 
     Args:
         num_classes: number of classes, each with an output; there is no output for "no object".
-        queries: number of queries.
-        layers: number of decoder layers.
-        normalizer: "global" or "reference".
-        cost_class: weight of the class in the matching cost.
         alpha: weight of a negative's score in the varifocal loss.
         matchability: exponent of DEIM's matchability-aware loss, which replaces the varifocal loss; None: varifocal.
         noise: generator of denoising queries; None: no denoising.
-        **weights: weights of the terms and of the other costs, see ``SetCriterion``.
     """
 
     parts: tuple[str, ...] = ("class", "box", "giou")
@@ -146,10 +120,7 @@ class VarifocalCriterion(SetCriterion):
         return dict.fromkeys(self.normalizer_names, int(np.count_nonzero(batch["labels"] >= 0)))
 
     def match_scores(self, logits: paddle.Tensor) -> paddle.Tensor:
-        """Return the decrease of focal loss if a query is of a class.
-
-        Source: Lin et al., Focal Loss for Dense Object Detection, ICCV 2017, equation 5.
-        """
+        """Return the decrease of focal loss if a query is of a class (Lin et al., ICCV 2017, equation 5)."""
         score = F.sigmoid(logits)
         negative_loss = (1 - _MATCHING_ALPHA) * score**_GAMMA * -paddle.log(1 - score + _EPSILON)
         positive_loss = _MATCHING_ALPHA * (1 - score) ** _GAMMA * -paddle.log(score + _EPSILON)
@@ -164,14 +135,7 @@ class VarifocalCriterion(SetCriterion):
         return {**self.select_terms(sums, last, objects), "iou": LossTerm(sums["iou"][last], objects, 0.0)}
 
     def select_terms(self, sums: Sums, last: int, objects: float) -> dict[str, LossTerm]:
-        """Return the loss terms that count in the loss.
-
-        Args:
-            sums: result of ``layer_sums``.
-            last: index of the last layer.
-            objects: normalizer of the terms; boxes of ordinary queries are divided by ``pairs`` of ``sums``, if
-                present.
-        """
+        """Return the loss's terms, divided by ``objects``; boxes of ordinary queries by ``pairs`` of sums, if any."""
         terms = {}
         for name in self.parts:
             count, last_sum = objects if name == "class" else sums.get("pairs", objects), sums[name][last]
@@ -212,12 +176,8 @@ class VarifocalCriterion(SetCriterion):
 
         The target of a query's score is its box's IoU with its object, and 0 for other classes, which have a smaller
         weight the lower their score is. The varifocal loss weights the object's class by the IoU. DEIM's loss weights
-        it by 1, and raises the IoU to a power, so that a box that overlaps little still learns a low score.
-
-        Args:
-            heads: outputs of L heads.
-            matched: targets of their queries.
-            weights: (N, Q) or (L, N, Q), weights of the queries.
+        it by 1, and raises the IoU to a power, so that a box that overlaps little still learns a low score. ``weights``
+        of queries are (N, Q) or (L, N, Q).
         """
         with paddle.no_grad():
             overlap = (
@@ -238,13 +198,7 @@ class VarifocalCriterion(SetCriterion):
 
 
 def box_sums(boxes: paddle.Tensor, matched: MatchedTargets, weights: paddle.Tensor | None = None) -> Sums:
-    """Return ``box``, the L1 distance, and ``giou``, 1 - the generalized IoU, of matched boxes, (L,) each.
-
-    Args:
-        boxes: (L, N, Q, 4).
-        matched: targets of the queries.
-        weights: (N, Q), weights of the queries.
-    """
+    """Return ``box``, L1 distance, and ``giou``, 1 - generalized IoU, (L,), of matched ``boxes`` (L, N, Q, 4)."""
     share = matched.matched if weights is None else matched.matched * weights
     distance = (boxes - matched.boxes).abs().sum(axis=-1) * share  # (L, N, Q)
     giou_loss = (1.0 - generalized_paired_iou(center_to_corners(boxes), center_to_corners(matched.boxes))) * share

@@ -36,40 +36,23 @@ ACTIVATIONS: dict[str, Callable[[paddle.Tensor], paddle.Tensor]] = {"relu": F.re
 
 
 class SamplingPoints(NamedTuple):
-    """Points sampled for a query.
+    """Points sampled for a query."""
 
-    Attributes:
-        numbers: number of points on each level.
-        is_discrete: use the nearest cell, without interpolation (RT-DETRv2).
-    """
-
-    numbers: tuple[int, ...]
-    is_discrete: bool = False
+    numbers: tuple[int, ...]  # number of points on each level
+    is_discrete: bool = False  # use the nearest cell, without interpolation (RT-DETRv2)
 
 
 class DecoderConfig(NamedTuple):
-    """Dimensions of a decoder.
+    """Dimensions of a decoder."""
 
-    Attributes:
-        dim: width of the queries.
-        num_heads: number of attention heads.
-        feedforward: hidden width of the layers' MLPs.
-        layers: number of layers.
-        points: points of a query.
-        activation: activation of all MLPs, a key of ``ACTIVATIONS``; DEIM's is SiLU.
-        sampling_heads: number of heads of the attention to points; None: ``num_heads``.
-        deep_positions: compute the positions of queries by three layers of width ``dim`` as DEIM's RT-DETRv2, not by
-            two of twice the width.
-    """
-
-    dim: int
-    num_heads: int
-    feedforward: int
-    layers: int
-    points: SamplingPoints
-    activation: str = "relu"
-    deep_positions: bool = False
-    sampling_heads: int | None = None
+    dim: int  # width of the queries
+    num_heads: int  # number of attention heads
+    feedforward: int  # hidden width of the layers' MLPs
+    layers: int  # number of layers
+    points: SamplingPoints  # points of a query
+    activation: str = "relu"  # activation of all MLPs, a key of ``ACTIVATIONS``; DEIM's is SiLU
+    deep_positions: bool = False  # positions of queries by three layers of width ``dim`` (DEIM), not two of 2 dim
+    sampling_heads: int | None = None  # number of heads of the attention to points; None: ``num_heads``
 
     def build_mlp(self, inputs: int, hidden: int, outputs: int, layers: int, starts_at_zero: bool = False) -> HeadMlp:
         """Build an MLP with this activation."""
@@ -82,14 +65,7 @@ class DecoderConfig(NamedTuple):
 
 
 class DeformableAttention(nn.Layer):
-    """Attention of each query to points around its box.
-
-    Args:
-        dim: width of queries and memory.
-        num_heads: number of attention heads.
-        points: points of a query.
-        has_values: whether values and outputs have projections; D-FINE's have none.
-    """
+    """Attention of each query to points around its box; D-FINE's has no projections of values and outputs."""
 
     def __init__(self, dim: int, num_heads: int, points: SamplingPoints, has_values: bool = True):
         super().__init__()
@@ -107,7 +83,7 @@ class DeformableAttention(nn.Layer):
         self.output_proj = xavier(dim, dim) if has_values else nn.Identity()
 
     def forward(self, queries, references, memory, sizes: Sizes):
-        """Return the attention's output (batch, queries, dim).
+        """Return the output (batch, queries, dim).
 
         Args:
             queries: (batch, queries, dim), with their positions.
@@ -155,12 +131,7 @@ class FusionGate(nn.Layer):
 
 
 class RtDetrDecoderLayer(nn.Layer):
-    """A decoder layer: self-attention, attention to points, and an MLP.
-
-    Args:
-        config: dimensions.
-        is_fine: D-FINE's layer, with a gate after the attention to points, which uses the maps without projection.
-    """
+    """Self-attention, attention to points (D-FINE's without projections, and with a gate after it), and an MLP."""
 
     def __init__(self, config: DecoderConfig, is_fine: bool = False):
         super().__init__()
@@ -198,7 +169,9 @@ class RtDetrDecoder(nn.Layer):
         self.bbox_embed = nn.LayerList([config.build_mlp(dim, dim, 4, 3, starts_at_zero=True) for _ in steps])
 
     def forward(self, x, starts, memory, sizes: Sizes, blocked: paddle.Tensor | None = None) -> Outputs:
-        """Return the outputs of each of L layers.
+        """Return ``layer_logits`` (L, batch, queries, classes), ``layer_boxes`` (L, batch, queries, 4) of L layers.
+
+        Boxes are center, width and height as fractions.
 
         Args:
             x: (batch, queries, dim).
@@ -206,10 +179,6 @@ class RtDetrDecoder(nn.Layer):
             memory: (batch, cells, dim).
             sizes: height and width of the maps.
             blocked: (batch, queries, queries), see ``PositionAttention``.
-
-        Returns:
-            ``layer_logits`` (L, batch, queries, classes) and ``layer_boxes`` (L, batch, queries, 4), center, width and
-            height as fractions.
         """
         references = before = F.sigmoid(single_or_double(starts))
         logits, boxes = [], []
@@ -227,14 +196,7 @@ class RtDetrDecoder(nn.Layer):
 
 
 class LocalizationQualityHead(nn.Layer):
-    """Predicts a correction of class logits from the sharpness of the distributions of a box's sides.
-
-    Args:
-        highest: number of a side's largest probabilities that are used.
-        dim: hidden width of the MLP.
-        layers: number of its layers.
-        activation: a key of ``ACTIVATIONS``.
-    """
+    """Predicts a correction of class logits from the ``highest`` largest probabilities of each side of a box."""
 
     def __init__(self, highest: int = 4, dim: int = 64, layers: int = 2, activation: str = "relu") -> None:
         super().__init__()
@@ -268,8 +230,8 @@ class FineDecoder(nn.Layer):
 
         Returns:
             The outputs of ``RtDetrDecoder``; ``layer_corners`` (L, batch, queries, 4 * bins), distributions of the
-            distances of sides; ``first_logits`` and ``first_boxes`` (batch, queries, ...) of the first layer's plain
-            head; and ``references``, its boxes without gradient.
+            distances of sides; ``first_logits`` and ``first_boxes`` (batch, queries, ...) of the first layer's
+            plain head; and ``references``, its boxes without gradient.
         """
         references = F.sigmoid(single_or_double(starts))
         first_boxes = first_logits = anchors = None

@@ -18,17 +18,11 @@ _LEAST_SIZE = 1e-16  # of a reference box
 
 
 class DistanceBins(NamedTuple):
-    """Distances of the bins of a side, W(n) in equation 3.
+    """Distances of the bins of a side, W(n) in equation 3."""
 
-    Attributes:
-        number: number of steps, one less than bins.
-        up: the second largest distance, as a fraction of the box's side.
-        reg_scale: larger values flatten the steps in the middle.
-    """
-
-    number: int = 32
-    up: float = 0.5
-    reg_scale: float = 4.0
+    number: int = 32  # number of steps, one less than bins
+    up: float = 0.5  # the second largest distance, as a fraction of the box's side
+    reg_scale: float = 4.0  # larger values flatten the steps in the middle
 
     def distances(self) -> np.ndarray:
         """Return the distances, float64 (number + 1,), in sides / ``reg_scale``, ascending."""
@@ -37,13 +31,9 @@ class DistanceBins(NamedTuple):
         return np.concatenate([[-2 * bound], -steps[::-1], [0.0], steps, [2 * bound]])
 
     def target(self, references: paddle.Tensor, boxes: paddle.Tensor) -> paddle.Tensor:
-        """Return the target distribution of each side, (..., 4, number + 1).
+        """Return the target distribution of each side, (..., 4, number + 1), from boxes (..., 4), center and sides.
 
         It has weight on two neighboring bins whose mean is the distance, or on the last bin for distances beyond it.
-
-        Args:
-            references: boxes (..., 4), center, width and height.
-            boxes: target boxes, likewise.
         """
         middle, size = references[..., :2], references[..., 2:] / self.reg_scale + _LEAST_SIZE
         ends = center_to_corners(boxes)
@@ -68,25 +58,17 @@ def _shifted(bins: DistanceBins, shift: int) -> np.ndarray:
 
 
 def bin_entropy(logits: paddle.Tensor, target: paddle.Tensor) -> paddle.Tensor:
-    """Return the fine-grained localization loss of each query before its weight, (L, N, Q).
+    """Return the fine-grained localization loss of each query before its weight, (L, N, Q): cross-entropy over sides.
 
-    It is the cross-entropy summed over sides.
-
-    Args:
-        logits: (L, N, Q, 4, bins).
-        target: (N, Q, 4, bins).
+    ``logits`` are (L, N, Q, 4, bins), ``target`` (N, Q, 4, bins).
     """
     return -(_log_softmax(logits) * target).sum(axis=[-1, -2])
 
 
 def softened_divergence(logits: paddle.Tensor, teacher: paddle.Tensor) -> paddle.Tensor:
-    """Return the divergence of each side's distribution from the last layer's, both softened, (L, N, Q).
+    """Return the mean divergence of sides' distributions from the last layer's, both softened, (L, N, Q).
 
-    It is averaged over sides.
-
-    Args:
-        logits: (L, N, Q, 4, bins).
-        teacher: (N, Q, 4, bins), without gradient.
+    ``logits`` are (L, N, Q, 4, bins), ``teacher`` (N, Q, 4, bins), without gradient.
     """
     with paddle.no_grad():
         log_target = _log_softmax(teacher / _TEMPERATURE)

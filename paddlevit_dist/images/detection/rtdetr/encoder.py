@@ -59,10 +59,7 @@ class ConvNormSiLU(nn.Layer):
 
 
 class RepVggBlock(nn.Layer):
-    """Parallel convolutions of 3 x 3 and 1 x 1, which are merged into one of 3 x 3 in evaluation.
-
-    Source: Ding et al., RepVGG, CVPR 2021, arXiv 2101.03697, section 3.3.
-    """
+    """Parallel convolutions of 3 x 3 and 1 x 1, merged into one in evaluation (Ding et al., RepVGG, CVPR 2021, 3.3)."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -81,11 +78,7 @@ class RepVggBlock(nn.Layer):
 class CspLayer(nn.Layer):
     """Sum of two paths that start with a point-wise convolution each; one contains ``blocks`` blocks.
 
-    Args:
-        inputs: channels of the input.
-        outputs: channels of the output.
-        blocks: number of blocks.
-        expansion: channels of the paths as a fraction of the outputs.
+    ``expansion`` is the channels of the paths as a fraction of the outputs.
     """
 
     def __init__(self, inputs: int, outputs: int, blocks: int, expansion: float):
@@ -146,12 +139,9 @@ class PositionAttention(MultiHeadAttention):
         self.o_proj = xavier(dim, dim)
 
     def forward(self, x, position, blocked: paddle.Tensor | None = None):
-        """Return the attention's output (batch, tokens, dim).
+        """Return the output (batch, tokens, dim) of ``x`` at ``position`` (batch or 1, tokens, dim).
 
-        Args:
-            x: (batch, tokens, dim).
-            position: (batch or 1, tokens, dim).
-            blocked: (batch, tokens, tokens), 1 if a row must not attend to a column.
+        ``blocked`` is (batch, tokens, tokens), 1 if a row must not attend to a column.
         """
         x_with_position = x + position
         parts = [
@@ -212,10 +202,9 @@ class Aifi(nn.Layer):
 
 
 def grid_waves(height: int, width: int, dim: int) -> np.ndarray:
-    """Return positions of cells, row by row, float64 (1, height * width, dim).
+    """Return sine and cosine of each cell's row, then column, row by row, float64 (1, height * width, dim).
 
-    They are sine and cosine of the row's number, then of the column's. (The authors' positions equal these for square
-    maps; they mix up rows and columns of others.)
+    (The authors' positions equal these for square maps; they mix up rows and columns of others.)
     """
     frequencies = _TEMPERATURE ** -(np.arange(dim // 4) / (dim / 4))
     rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
@@ -230,11 +219,9 @@ class HybridEncoder(nn.Layer):
         dim: channels of the maps.
         levels: number of maps.
         layers: number of transformer layers on the coarsest map.
-        num_heads: number of attention heads.
         feedforward: hidden width of the transformer's MLPs.
         blocks: number of blocks in a fusion layer.
         expansion: see ``CspLayer`` and ``ElanLayer``.
-        is_fine: use D-FINE's layers.
     """
 
     def __init__(
@@ -263,11 +250,7 @@ class HybridEncoder(nn.Layer):
         self.pan_blocks = nn.LayerList([fuse() for _ in steps])
 
     def forward(self, maps: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
-        """Return maps of the shapes of ``maps``.
-
-        Args:
-            maps: (batch, dim, height, width) from fine to coarse, each half as large as the one before.
-        """
+        """Return maps of the shapes of ``maps``, (batch, dim, height, width) from fine to coarse, each halved."""
         down = [self.aifi[0](maps[-1])]  # from the coarsest on
         for finer, lateral, block in zip(reversed(maps[:-1]), self.lateral_convs, self.fpn_blocks):
             down[-1] = lateral(down[-1])

@@ -35,22 +35,11 @@ class FineCriterion(VarifocalCriterion):
 
     The matching is the union of the matchings of the decoder's layers, of the first layer's box head and of the
     encoder's selection. A query with several objects gets the object of most matchings, the first of equal ones.
-
     ``fine`` teaches each distribution the two bins next to the object's side, ``distill`` each layer the last one's
     distribution. Boxes and ``fine`` are divided by the pairs of the union over all devices, which are known after the
     forward pass, separately for each micro-batch. So is ``distill``, a mean over matched sides and a mean over all
     others, weighted by the roots of their numbers; with the normalizer "reference" means are per device, as by the
-    authors. Every rank must call ``terms``.
-
-    Args:
-        num_classes: number of classes.
-        queries: number of queries.
-        layers: number of decoder layers.
-        normalizer: "global" or "reference".
-        fine_weight: weight of ``fine`` in the loss.
-        distill_weight: weight of ``distill`` in the loss.
-        bins: bins of the distributions; None: the authors'.
-        **options: see ``VarifocalCriterion``.
+    authors. Every rank must call ``terms``. For other arguments see ``VarifocalCriterion``.
     """
 
     communicates = True
@@ -95,15 +84,8 @@ class FineCriterion(VarifocalCriterion):
         """Return the sums of ``VarifocalCriterion``, and of the distributions.
 
         These are ``fine`` (layers,), ``distill`` (layers - 1,), which is already divided, and ``pairs``, the pairs of
-        the union on an average device. Every rank must call this.
-
-        Args:
-            outputs: outputs of the network.
-            heads: result of ``heads``.
-            targets: the objects.
-            matches: result of ``matches``.
-            union: int64 (N, Q), the object of each query in the union, M for none; None: ``unite_matchings`` of
-                ``matches``.
+        the union on an average device. Every rank must call this. ``union`` is int64 (N, Q), the object of each query
+        in the union, M for none; None: ``unite_matchings`` of ``matches``.
         """
         truth, objects = BatchGroundTruth(targets, heads.boxes.dtype, self.num_classes), matches.object_of
         union = unite_matchings(objects, truth.most) if union is None else union
@@ -132,10 +114,9 @@ class FineCriterion(VarifocalCriterion):
         return sums
 
     def _divided(self, sizes: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Return the pairs of the union on an average device, and the factors of the sums in ``distill``.
+        """Return the union's pairs on an average device, and the factors of the sums in ``distill``.
 
-        Args:
-            sizes: float64 (2,) or (4,): queries with an object and others, of the union and of denoising.
+        ``sizes`` are float64 (2,) or (4,): queries with an object and others, of the union and of denoising.
         """
         if not is_on_gpu():
             host_barrier()  # gloo aborts after a long wait
@@ -154,15 +135,12 @@ class FineCriterion(VarifocalCriterion):
         weights: paddle.Tensor | None = None,
         prefix: str = "",
     ) -> Sums:
-        """Return ``fine`` (layers,) and ``distill`` (layers - 1,).
+        """Return ``fine`` (layers,) and ``distill`` (layers - 1,), from outputs whose names begin with ``prefix``.
 
         Args:
-            outputs: outputs of the network.
             heads: outputs of heads, the decoder's layers first.
-            matched: targets of their queries.
             factors: (2,), factors of the sums of matched and of other queries in ``distill``.
             weights: (N, Q), weights of the queries.
-            prefix: start of the names of outputs.
         """
         logits = single_or_double(outputs[f"{prefix}layer_corners"])
         logits = logits.reshape([*logits.shape[:3], 4, self.bins.number + 1])
@@ -182,13 +160,9 @@ class FineCriterion(VarifocalCriterion):
 
 
 def unite_matchings(objects: np.ndarray, most: int) -> np.ndarray:
-    """Return the object of each query in the union of matchings, int64 (N, Q), ``most`` for none.
+    """Return the object of each query in the union of matchings, int64 (L, N, Q), as int64 (N, Q), ``most`` for none.
 
     It is the object of most matchings, the first of equal ones. (The authors leave this to an unstable sort.)
-
-    Args:
-        objects: int64 (L, N, Q), objects in L matchings, ``most`` for none.
-        most: M.
     """
     _, images, queries = objects.shape
     votes = np.zeros((images, queries, most + 1), np.int64)

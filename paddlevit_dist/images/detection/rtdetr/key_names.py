@@ -134,10 +134,7 @@ def from_authors(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_paddle_detection(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename PaddleDetection's parameters to transformers 5's.
-
-    Its embedding of classes has no row for padding, and gets the row of zeros that PaddleDetection appends at run time.
-    """
+    """Rename PaddleDetection's parameters, and give its embedding of classes the row of zeros it gets at run time."""
     ours = from_authors(rename(rename(state, _PADDLE), _PADDLE_NORMS))
     name = "model.denoising_class_embed.weight"
     if name in ours:
@@ -191,12 +188,9 @@ def _to_ours(owner: KeyMap) -> KeyMap:
 
 
 def select_objects365_rows(value: np.ndarray, num_classes: int, is_embedding: bool = False) -> np.ndarray | None:
-    """Select COCO's 80 categories from a parameter of a classifier for Objects365; None for other parameters.
+    """Select COCO's 80 categories from the last axis of a parameter of Objects365's classifier; None for others.
 
-    Args:
-        value: the parameter, with outputs along the last axis.
-        num_classes: number of classes of the model.
-        is_embedding: whether it is the embedding of classes, (366 + 1, channels), whose last row is the padding.
+    An embedding of classes is (366 + 1, channels), whose last row is the padding.
     """
     if is_embedding:
         rows, outputs, axis = [*_OBJECTS365_ROWS, _OBJECTS365_OUTPUTS], _OBJECTS365_OUTPUTS + 1, 0
@@ -206,10 +200,7 @@ def select_objects365_rows(value: np.ndarray, num_classes: int, is_embedding: bo
 
 
 def objects365_class_names(classes: int) -> list[str] | None:
-    """Return COCO's name of each category of an Objects365 classifier, or "" if COCO lacks it.
-
-    Return None for another number of classes.
-    """
+    """Return COCO's name of each Objects365 category, "" if COCO lacks it; None for another number of classes."""
     if classes != _OBJECTS365_OUTPUTS:
         return None
     coco_names = dict(zip(_OBJECTS365_ROWS, COCO_CATEGORIES.values()))

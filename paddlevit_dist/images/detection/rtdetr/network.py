@@ -22,9 +22,7 @@ from ..detector import (
     DetectionTargets,
     Outputs,
     QueryDetector,
-    TopDetections,
     build_backbone,
-    select_corners,
     single_or_double,
     without_gradient,
 )
@@ -68,35 +66,22 @@ _USUAL_FACTS: dict[str, Any] = {
 class RtDetr(QueryDetector):
     """Real-time detector for images of one size, whose sides are multiples of 32.
 
-    Names of the backbone's parameters begin with ``backbone.``.
+    Names of the backbone's parameters begin with ``backbone.``. Arguments that are not listed have the meaning of
+    ``HybridEncoder`` ("encoder_"), ``DecoderConfig`` and ``DistanceBins``.
 
     Args:
         num_classes: number of outputs of the classifiers; 0: a network without a task yet.
         backbone: name of a model that has ``features``.
-        backbone_options: options of that model.
         frozen_batch_norm: freeze the backbone's batch norms, see ``ResNet``.
         frozen_stages: number of the backbone's frozen stages, see ``ResNet``.
         feature_levels: indices of the maps that are used, from fine to coarse; they may be negative.
-        encoder_dim: channels of the encoder's maps.
-        encoder_layers: number of transformer layers on the coarsest map.
-        encoder_heads: number of their attention heads.
-        encoder_feedforward: hidden width of their MLPs.
-        blocks: number of blocks in a fusion layer, see ``HybridEncoder``.
-        expansion: width of fusion layers, see ``HybridEncoder``.
         embed_dim: width of the decoder.
-        num_heads: number of the decoder's attention heads.
-        feedforward: hidden width of the decoder's MLPs.
-        decoder_layers: number of decoder layers.
         num_queries: largest number of objects detected in an image.
         denoising: pairs of denoising queries of an image, see ``ContrastiveNoise``; 0: none.
         points: number of points that a query samples on each level, or one number for all levels.
         is_discrete: use RT-DETRv2's sampling of the nearest cell.
         is_fine: use D-FINE's encoder, decoder and losses.
-        bins: number of D-FINE's steps of distances, see ``DistanceBins``.
-        up: see ``DistanceBins``.
-        reg_scale: see ``DistanceBins``.
-        activation: see ``DecoderConfig``.
-        deep_positions: see ``DecoderConfig``.
+        bins: number of D-FINE's steps of distances.
         matchability: exponent of DEIM's matchability-aware loss of classes; None: the varifocal loss.
     """
 
@@ -277,13 +262,6 @@ class RtDetr(QueryDetector):
         anchors = paddle.gather(constant(_anchors, tuple(grids)).astype(deltas.dtype), best.flatten())
         starts = deltas + anchors.reshape([*best.shape, 4])
         return starts, gather_best(logits), F.sigmoid(starts), content
-
-    def best(self, outputs: Outputs) -> TopDetections:
-        """Return the best pairs of a query and a class, one for each query."""
-        logits = outputs["logits"].astype("float32")
-        classes = logits.shape[2]
-        scores, indices = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
-        return TopDetections(indices % classes, select_corners(outputs["boxes"], indices // classes), scores)
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifiers by new ones."""

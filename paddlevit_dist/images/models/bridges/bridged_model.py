@@ -16,15 +16,13 @@ from ...imagenet_classes import list_synsets, to_synset
 class BridgedModel(Model):
     """Wrap a network of another package.
 
-    The wrapper shares the network's tables of layers, parameters and buffers. Parameters therefore keep the names
-    that the other package gives them, and what replaces a layer in the wrapper replaces it in the network.
+    The wrapper shares the network's tables of layers, parameters and buffers. Parameters therefore keep the names that
+    the other package gives them, and what replaces a layer in the wrapper replaces it in the network.
 
     Args:
-        network: maps images (batch, in_channels, height, width) to logits (batch, num_classes), or to a tuple or
-            list that begins with them.
-        num_classes: outputs of the classifier.
+        network: maps images (batch, in_channels, height, width) to logits (batch, num_classes), or to a tuple or list
+            that begins with them.
         image_size: (height, width) in pixels that the network is built for; None if it takes any.
-        in_channels: channels of the images.
     """
 
     def __init__(

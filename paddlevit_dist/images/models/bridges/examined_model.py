@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import paddle
@@ -24,18 +24,11 @@ class ExaminedModel(BridgedModel):
     """A network that ``build(num_classes, in_channels)`` makes.
 
     The classifier is what has another shape in a network for another number of classes. If nothing has, the build
-    function does not take the number: new linear layers replace the layers of ``own_classes`` outputs.
+    function does not take the number: new linear layers replace the layers of ``own_classes`` outputs. A ``UserError``
+    says that the files raise an exception, or ignore what is asked of them.
 
     A network that returns several outputs in training only, such as VOLO and distilled ones, returns in training what
     it returns in evaluation: otherwise a part of the evaluated output would never learn.
-
-    Args:
-        name: of the model, for messages.
-        num_classes: outputs; 0 for features.
-        own_classes: outputs of a network whose build function does not take their number.
-
-    Raises:
-        UserError: the files raise an exception, or ignore what is asked of them.
     """
 
     image_size: tuple[int, int]
@@ -55,7 +48,8 @@ class ExaminedModel(BridgedModel):
             heads = _changed_layers(network, lambda: build(classes + 1, in_channels))
             if in_channels != 3 and not _changed_layers(network, lambda: build(classes, 3)):
                 raise UserError(f"model '{name}' takes images of 3 channels alone: leave out DATA.IMAGE_CHANNELS")
-        is_ignored, linear = not heads, _linear_layers(network)
+        is_ignored = not heads
+        linear = {path: layer for path, layer in network.named_sublayers() if isinstance(layer, nn.Linear)}
         heads = heads or [path for path, layer in linear.items() if layer.weight.shape[1] == own_classes]
         if not heads:
             raise UserError(
@@ -76,7 +70,9 @@ class ExaminedModel(BridgedModel):
             self._answers_as_evaluation = self._is_several_in_training(name)
 
     @classmethod
-    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "ExaminedModel":
+    def build(
+        cls, name: str, num_classes: int, image_size: int | Sequence[int] | None = None, **options: Any
+    ) -> "ExaminedModel":
         """Build the network of ``name`` for ``num_classes``."""
         cls.require_options(name, options)
         family: Callable[..., ExaminedModel] = cls
@@ -88,10 +84,9 @@ class ExaminedModel(BridgedModel):
         return {name: default for name, default in super().options().items() if name != "name"}
 
     def _is_several_in_training(self, name: str) -> bool:
-        """Return whether training and evaluation need different calls.
+        """Return whether the network returns several outputs in training and one in evaluation, or fails in training.
 
-        The network returns several outputs in training and one in evaluation, or it cannot do in training what it does
-        in evaluation, as VOLO with today's NumPy. No layer inside it is in training mode, and none changes.
+        VOLO fails with today's NumPy. No layer inside it is in training mode, and none changes.
         """
         images = paddle.zeros([2, self.in_channels, *self.image_size])
         self.network.eval()
@@ -114,10 +109,7 @@ class ExaminedModel(BridgedModel):
         return isinstance(trained, (tuple, list)) and not is_several
 
     def forward(self, x: paddle.Tensor) -> Any:
-        """Compute logits (batch, num_classes) of images (batch, in_channels, height, width).
-
-        In training with a teacher, a network with a classifier for the teacher's labels returns two logits.
-        """
+        """Compute logits (batch, num_classes) of images (batch, in_channels, height, width), two with a teacher."""
         if self.training and self._answers_as_evaluation and not self._learns_from_teacher:
             self.network.training = False
             outputs = self.network(x)
@@ -188,12 +180,8 @@ class ExaminedModel(BridgedModel):
         return f"its branches are merged: outputs differ by {difference:.1e} of the largest"
 
 
-def _first(outputs: Any) -> paddle.Tensor:
+def _first(outputs: paddle.Tensor | Sequence[paddle.Tensor]) -> paddle.Tensor:
     return outputs[0] if isinstance(outputs, (tuple, list)) else outputs
-
-
-def _linear_layers(network: nn.Layer) -> dict[str, nn.Layer]:
-    return {path: layer for path, layer in network.named_sublayers() if isinstance(layer, nn.Linear)}
 
 
 def _changed_layers(network: nn.Layer, build_other: Callable[[], nn.Layer]) -> list[str]:

@@ -21,11 +21,7 @@ _ADDRESSES = ("MODEL_URLS", "model_urls")  # tables of the modules
 
 
 def paddleclas_folder() -> str:
-    """Find the folder that holds ``ppcls``: the clone that the variable PADDLECLAS names, else what is installed.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Find the folder of ``ppcls``: the clone that PADDLECLAS names, else an installed one, or raise ``UserError``."""
     named = os.environ.get(VARIABLE)
     folders = [named] if named else [each for top in map(_find_folders, ("ppcls", "paddleclas")) for each in top]
     for folder in folders:
@@ -116,8 +112,7 @@ def get_expected_input(name: str) -> dict[str, Any]:
 def find_address(name: str) -> str | None:
     """Return the address of the weights of ``paddleclas:NAME`` or ``paddle:NAME``; None for any other name.
 
-    Raises:
-        UserError: the model is unknown, or there are no weights for it that can be used here.
+    A ``UserError`` says that the model is unknown, or that there are no weights for it that can be used here.
     """
     source, _, model = name.partition(":")
     if source not in _SOURCES or not model:

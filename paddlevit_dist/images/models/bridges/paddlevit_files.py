@@ -42,10 +42,10 @@ class ClonedFamily(NamedTuple):
 
 @functools.cache
 def find_family(file: str) -> ClonedFamily | None:
-    """Find the family of a YAML file.
+    """Find the family of a YAML file; None for any file that is not in a clone.
 
     The file's folder, or the one above ``configs``, has a config.py with ``get_config`` and a module with
-    ``build_*(config)``. Returns None for any other file.
+    ``build_*(config)``.
     """
     folder = os.path.dirname(os.path.abspath(file))
     folder = os.path.dirname(folder) if os.path.basename(folder) == "configs" else folder
@@ -78,8 +78,7 @@ def _parse(file: str) -> list[ast.stmt]:
 def choose_build(family: ClonedFamily, kind: str) -> tuple[str, str]:
     """Choose the module and function that build a network: of several, the one that is called as MODEL.TYPE, ``kind``.
 
-    Raises:
-        UserError: none or several fit.
+    A ``UserError`` says that none or several fit.
     """
     builds = [one for one in family.builds if "pretrain" not in one[1]]
     plain = re.sub("[^a-z0-9]", "", kind.lower())
@@ -119,19 +118,11 @@ def is_taken(name: str) -> bool:
 
 
 def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[str]]:
-    """Turn the settings of a clone's YAML file whose model is not here into ours.
+    """Turn the settings of a clone's YAML file whose model is not here into ours; also return lines for the log.
 
-    MODEL.NAME names the file; its own build function reads the rest.
-
-    Args:
-        settings: ``settings.table.KeySetting`` in the order in which later ones win.
-        known: the names of our keys and of the keys that are renamed or dropped.
-
-    Returns:
-        The settings, and lines for the log.
-
-    Raises:
-        UserError: the file pre-trains, or its model is not here and it is not in a clone.
+    MODEL.NAME names the file; its own build function reads the rest. ``settings`` are ``settings.table.KeySetting`` in
+    the order in which later ones win, ``known`` the names of our keys and of renamed or dropped ones. A ``UserError``
+    says that the file pre-trains, or that its model is not here and it is not in a clone.
     """
     last = {setting.name: setting for setting in settings}
     name, pretrains = last.get("MODEL.NAME"), last.get(_PRETRAINING)
@@ -169,7 +160,7 @@ def _format_family(family: ClonedFamily) -> str:
     return f"the network is built by code of {family.folder}, which is run; code of no other folder is"
 
 
-def _is_ours(name: str, kind: Any) -> bool:
+def _is_ours(name: str, kind: object) -> bool:
     """Return whether the network is one of ours: of the families that are here, or registered by the user."""
     try:
         known = find_name("model", name)
@@ -207,11 +198,9 @@ def explain_other_task(file: str) -> str:
 
 
 def locate(name: str) -> tuple[str, bool]:
-    """Find the YAML file of ``paddlevit:PATH``.
+    """Find the YAML file of ``paddlevit:PATH``, and whether it is in the clone that the variable PADDLEVIT names.
 
-    Returns:
-        The file, and whether it is in the clone that the variable PADDLEVIT names. The clone may be in another folder
-        than on the machine that has written the name.
+    The clone may be in another folder than on the machine that has written the name.
     """
     path, root = name.removeprefix(PREFIX), os.environ.get(VARIABLE)
     file = os.path.join(os.path.abspath(root or ""), "image_classification", *path.split(os.sep)[-3:])
@@ -219,11 +208,7 @@ def locate(name: str) -> tuple[str, bool]:
 
 
 def require_family(name: str) -> ClonedFamily:
-    """Return the family of ``paddlevit:PATH``.
-
-    Raises:
-        UserError: there is no such file, or it is not in a clone.
-    """
+    """Return the family of ``paddlevit:PATH``; a ``UserError`` without such a file, or if it is not in a clone."""
     file, _ = locate(name)
     family = find_family(file)
     if family is None:
@@ -235,11 +220,10 @@ def require_family(name: str) -> ClonedFamily:
     return family
 
 
-def refuse_clone_model(name: Any, place: str) -> None:
+def refuse_clone_model(name: object, place: str) -> None:
     """Refuse a model of a clone's code that only a run's folder or weights name: they may come from a stranger.
 
-    Raises:
-        UserError: the variable PADDLEVIT does not name that clone.
+    A ``UserError`` says that the variable PADDLEVIT does not name that clone.
     """
     file, is_named = locate(str(name))
     if not is_named:

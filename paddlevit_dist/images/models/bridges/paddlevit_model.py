@@ -18,11 +18,8 @@ from .paddlevit_files import ClonedFamily, choose_build, locate, require_family
 class PaddleVitModel(ExaminedModel):
     """The network of a YAML file in a clone of PaddleViT, ``paddlevit:PATH.yaml``, built by the clone's own files.
 
-    The file says its dimensions. Its family's folder is the only one that code is imported from.
-
-    Args:
-        dropout, attention_dropout, drop_path: MODEL.DROPOUT, .ATTENTION_DROPOUT and .DROPPATH of the clone's
-            configuration.
+    The file says its dimensions; the rates are MODEL.DROPOUT, .ATTENTION_DROPOUT and .DROPPATH. Its family's folder is
+    the only one that code is imported from.
     """
 
     def __init__(
@@ -88,8 +85,7 @@ def _import_family(family: ClonedFamily) -> dict[str, ModuleType]:
 def _imports_from(folder: str, modules: dict[str, ModuleType]) -> Iterator[None]:
     """Let ``import NAME`` find a family's modules, and leave nothing behind: neither modules nor compiled files.
 
-    Every family has its own config.py, droppath.py and utils.py: modules of these names that are in use are hidden
-    meanwhile.
+    Modules in use with the names of a family's files, such as config.py, are hidden meanwhile.
     """
     names = {file.removesuffix(".py") for file in os.listdir(folder) if file.endswith(".py")}
     hidden = {key: sys.modules.pop(key) for key in names if key in sys.modules}

@@ -6,7 +6,8 @@ import importlib.util
 import itertools
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,10 @@ _DYNAMIC_SIZE = {"dynamic_img_size": True, "dynamic_img_pad": True}
 
 
 @functools.cache
-def load_timm() -> Any:
+def load_timm() -> ModuleType:
     """Import timm on Paddle, once in a process.
 
-    Raises:
-        UserError: timm is missing, Paddle is too old, or the program has imported timm with PyTorch.
+    A ``UserError`` says that timm is missing, Paddle is too old, or the program has imported timm with PyTorch.
     """
     if not hasattr(paddle, "compat"):
         raise UserError(f"models of timm need Paddle 3.3 or newer, and this is {paddle.__version__}: upgrade Paddle")
@@ -77,22 +77,15 @@ def load_timm() -> Any:
 
     # timm's copy of BatchNorm2d.forward bypasses synchronized statistics; this one calls the layer's own normalization.
     normalization: Any = norm_act.BatchNormAct2d
-    normalization.forward = _normalize_and_activate
+    normalization.forward = lambda layer, x: layer.act(layer.drop(layer._normalize(x)))
     # Backward passes written for PyTorch's engine. Paddle's own functions compute the same.
     create_act._ACT_FN_ME.clear()
     create_act._ACT_LAYER_ME.clear()
     return timm
 
 
-def _normalize_and_activate(layer: Any, x: paddle.Tensor) -> paddle.Tensor:
-    return layer.act(layer.drop(layer._normalize(x)))
-
-
 class TimmModel(BridgedModel):
-    """A classifier of timm by its name, such as ``timm:efficientnet_b0``.
-
-    Weights have timm's names and layout. Options that ``options`` does not list go to timm unchanged.
-    """
+    """A classifier of timm by its name, such as ``timm:efficientnet_b0``, with timm's names and layout of weights."""
 
     @classmethod
     def options(cls) -> dict[str, Any]:
@@ -120,23 +113,22 @@ class TimmModel(BridgedModel):
         return notices
 
     @classmethod
-    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "TimmModel":
-        """Build the model that ``timm:NAME`` stands for.
+    def build(
+        cls, name: str, num_classes: int, image_size: int | Sequence[int] | None = None, **options: Any
+    ) -> "TimmModel":
+        """Build the model that ``timm:NAME`` stands for; a ``UserError`` if timm has no such model or option.
 
         Args:
             name: with the prefix.
             num_classes: outputs; 0 for the features alone.
             image_size: pixels, one number or (height, width); None: the one that its weights were trained at.
-            options: ``in_channels``, ``dropout``, ``drop_path``, timm's own, and these of backbones:
+            options: ``in_channels``, ``dropout``, ``drop_path``, timm's own, which it gets unchanged, and these of
+                backbones:
                 any_size: accept images of any size (timm's ``dynamic_img_size``).
-                dilation: number of last stages that keep their resolution by dilated convolutions (timm's
-                    ``output_stride``).
+                dilation: number of last stages that keep their resolution (timm's ``output_stride``).
                 frozen_batch_norm: fix the statistics, scales and shifts of all batch norms.
                 frozen_stages: fix the parameters of this number of first stages; the stem is the first one.
                 norm_features: apply the network's last norm to the maps.
-
-        Raises:
-            UserError: timm has no such model, or the model does not have an option.
         """
         timm, model_name, pretrained_cfg = load_timm(), name.partition(":")[2], _pretrained_cfg(name)
         backbone = {key: options.pop(key, default) for key, default in _BACKBONE_OPTIONS.items()}
@@ -218,10 +210,7 @@ class TimmModel(BridgedModel):
         return tuple(outputs) if self._has_teacher and self.training else outputs[0]
 
     def _network_in_mode(self) -> Any:
-        """Copy this layer's ``training`` flag to the network and return it.
-
-        The network is not a sublayer, so ``train()`` and ``eval()`` of a parent do not reach it.
-        """
+        """Return the network with this layer's ``training`` flag: it is not a sublayer, whose flag parents set."""
         self._forget_changes()
         self.network.training = self.training
         return self.network
@@ -281,10 +270,7 @@ class TimmModel(BridgedModel):
         return [groups[number] for number in sorted(groups)]
 
     def _group_in_order(self) -> list[list[str]]:
-        """Group the names as timm's ``auto_group_layers`` does: twelve in turn, then the classifier.
-
-        Running statistics, which are not parameters there, follow the parameters of their norm.
-        """
+        """Group the names as timm's ``auto_group_layers`` does: twelve parameters in turn, then the classifier."""
         names = [parameter_name for parameter_name, _ in self.named_parameters()]
         if not self.classifier_layers:
             return [names]
@@ -327,11 +313,7 @@ def list_names(prefix: str) -> list[str]:
 def find_address(name: str) -> str:
     """Return the address of the weights ``timm:NAME.TAG``, or of the first ones of ``timm:NAME``.
 
-    Returns:
-        ``hf:OWNER/REPOSITORY``, or a web address.
-
-    Raises:
-        UserError: timm has no such model, or no such weights.
+    It is ``hf:OWNER/REPOSITORY``, or a web address. A ``UserError`` says that timm has no such model or weights.
     """
     pretrained_cfg = _pretrained_cfg(name)
     repository = pretrained_cfg.hf_hub_id
@@ -361,7 +343,7 @@ def _pretrained_cfg(name: str) -> Any:
     return timm.get_pretrained_cfg(whole_name)
 
 
-def _require_model(timm: Any, name: str) -> None:
+def _require_model(timm: ModuleType, name: str) -> None:
     if not timm.is_model(name):
         near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.0)
         raise UserError(
@@ -370,13 +352,10 @@ def _require_model(timm: Any, name: str) -> None:
         )
 
 
-def _create(timm: Any, name: str, arguments: dict[str, Any]) -> nn.Layer:
+def _create(timm: ModuleType, name: str, arguments: dict[str, Any]) -> nn.Layer:
     """Call timm's ``create_model``; drop the size arguments that the network does not accept.
 
     A network of convolutions alone takes images of any size, and has neither ``img_size`` nor ``dynamic_img_size``.
-
-    Raises:
-        UserError: the model lacks another argument, or it takes one size only and was asked for any.
     """
     refused: list[str] = []
     while True:
@@ -407,11 +386,10 @@ def _create(timm: Any, name: str, arguments: dict[str, Any]) -> nn.Layer:
     return network
 
 
-def _pyramid(info: Any, is_dilated: bool) -> Sequence[tuple[int, int, int]]:
-    """Return index, stride and channels of the maps of a network.
+def _pyramid(info: Iterable[Mapping[str, Any]] | None, is_dilated: bool) -> Sequence[tuple[int, int, int]]:
+    """Return index, stride and channels of the maps of a network: the last of each stride, or the last four if dilated.
 
-    These are the last map of each stride. Of a plain ViT, whose maps all have one stride, they are four maps in equal
-    steps; of a dilated network they are the last four.
+    A plain ViT, whose maps have one stride, has four in equal steps.
     """
     maps = [] if info is None else [(i, level["reduction"], level["num_chs"]) for i, level in enumerate(info)]
     if is_dilated:

@@ -7,37 +7,40 @@ import functools
 import math
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import paddle
 import paddle.nn.functional as F
-from paddle import nn
+from paddle import Tensor, nn
 
 from ....runtime.autocast import as_dtype, widen_for_sum
 from ..resampling import bicubic_matrix, bilinear_matrix
 
+Axes = int | Sequence[int] | None
 _READERS = "timm"  # the package whose files get PyTorch's meaning of methods of a tensor
 
 
-def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Drop values as ``torch.nn.functional.dropout`` does; Paddle's third argument is another one."""
     return F.dropout(x, p, training=training)
 
 
-def relu6(x: Any, inplace: bool = False) -> Any:
+def relu6(x: Tensor, inplace: bool = False) -> Any:
     """Clip to [0, 6]. The gradient is that of the input: the output may change in place, unlike Paddle's own."""
     return paddle.clip(x, 0.0, 6.0)
 
 
-def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+def group_norm(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Any:
     """Normalize groups of channels of (batch, channels, ...)."""
     wide = widen_for_sum(x, math.prod(x.shape[1:]) // num_groups)
     weight, bias = (value if value is None else as_dtype(value, wide.dtype) for value in (weight, bias))
     return as_dtype(F.group_norm(wide, num_groups, eps, weight, bias), x.dtype)
 
 
-def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+def rms_norm(x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Any:
     """Divide the last axes by their root mean square."""
     eps = paddle.finfo(x.dtype).eps if eps is None else eps
     axes = list(range(-len(normalized_shape), 0))
@@ -46,11 +49,11 @@ def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | Non
 
 
 def batch_norm(
-    x: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
@@ -66,9 +69,9 @@ def batch_norm(
 
 
 def interpolate(
-    x: Any,
+    x: Tensor,
     size: Any = None,
-    scale_factor: Any = None,
+    scale_factor: float | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
@@ -87,23 +90,23 @@ def interpolate(
 
 
 def grid_sample(
-    x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+    x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Any:
     """Sample (batch, channels, height, width) at the positions of a grid."""
     return F.grid_sample(x, grid, mode, padding_mode, bool(align_corners))
 
 
-def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Any:
     """Make a grid of positions (batch, height, width, 2)."""
     return F.affine_grid(theta, size, bool(align_corners))
 
 
-def one_hot(x: Any, num_classes: int = -1) -> Any:
+def one_hot(x: Tensor, num_classes: int = -1) -> Any:
     """Encode classes as int64."""
     return F.one_hot(x, num_classes).astype("int64")
 
 
-def attend(query: Any, key: Any, value: Any, *args: Any, **options: Any) -> Any:
+def attend(query: Tensor, key: Tensor, value: Tensor, *args: object, **options: object) -> Any:
     """Attention over (..., heads, positions, channels): Paddle's takes four axes."""
     attend = paddle.compat.nn.functional.scaled_dot_product_attention
     if key.shape[-3] == 1 < query.shape[-3]:  # heads that share a key
@@ -116,55 +119,55 @@ def attend(query: Any, key: Any, value: Any, *args: Any, **options: Any) -> Any:
     return _view(outputs, *sizes_of(query)[:-3], *outputs.shape[1:])
 
 
-def add(x: Any, other: Any, *, alpha: float = 1) -> Any:
+def add(x: Tensor, other: Tensor | float, *, alpha: float = 1) -> Any:
     """Add tensors or numbers."""
     return x + other * alpha if alpha != 1 else x + other
 
 
-def sub(x: Any, other: Any, *, alpha: float = 1) -> Any:
+def sub(x: Tensor, other: Tensor | float, *, alpha: float = 1) -> Any:
     """Subtract tensors or numbers."""
     return x - other * alpha if alpha != 1 else x - other
 
 
-def div(x: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+def div(x: Tensor, other: Tensor | float, *, rounding_mode: str | None = None) -> Any:
     """Divide tensors or numbers."""
     if rounding_mode is None:
         return x / other
     return x // other if rounding_mode == "floor" else paddle.trunc(x / other)
 
 
-def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, **unused: Any) -> Any:
+def full(size: Sequence[int], fill_value: float, *, dtype: object = None, **unused: object) -> Any:
     """Make a tensor of one value."""
     kinds = {bool: "bool", int: "int64"}
     return paddle.full(size, fill_value, kinds.get(type(fill_value)) if dtype is None else dtype)
 
 
-def addcmul(x: Any, first: Any, second: Any, *, value: float = 1) -> Any:
+def addcmul(x: Tensor, first: Tensor, second: Tensor, *, value: float = 1) -> Any:
     """Compute x + value * first * second."""
     return x + value * first * second
 
 
-def var_mean(x: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Any:
+def var_mean(x: Tensor, dim: Axes = None, unbiased: bool = True, keepdim: bool = False) -> Any:
     """Compute variance and mean."""
     return paddle.var(x, dim, unbiased, keepdim), paddle.mean(x, dim, keepdim)
 
 
-def std(x: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Any:
+def std(x: Tensor, dim: Axes = None, unbiased: bool = True, keepdim: bool = False) -> Any:
     """Compute the standard deviation."""
     return paddle.std(x, dim, unbiased, keepdim)
 
 
-def chunk(x: Any, chunks: int, dim: int = 0) -> Any:
+def chunk(x: Tensor, chunks: int, dim: int = 0) -> Any:
     """Split into parts; the last may be smaller."""
     return paddle.compat.split(x, math.ceil(x.shape[dim] / chunks), dim)
 
 
-def norm(x: Any, p: float = 2, dim: Any = None, keepdim: bool = False) -> Any:
+def norm(x: Tensor, p: float = 2, dim: Axes = None, keepdim: bool = False) -> Any:
     """Compute a norm; over two axes it is Frobenius's."""
     return paddle.linalg.vector_norm(x, p, dim, keepdim)
 
 
-def sizes_of(x: Any) -> tuple[Any, ...]:
+def sizes_of(x: Tensor) -> tuple[Any, ...]:
     """Return the sizes of a tensor; of a recorded one, a tensor in place of each size that is known when it runs."""
     sizes = _RECORDED_SHAPE.__get__(x) if isinstance(x, paddle.pir.Value) else x.shape
     if all(size >= 0 for size in sizes):
@@ -173,22 +176,23 @@ def sizes_of(x: Any) -> tuple[Any, ...]:
     return tuple(running[axis] if size < 0 else size for axis, size in enumerate(sizes))
 
 
-def _view(x: Any, *shape: Any) -> Any:
+def _as_list(numbers: tuple[Any, ...]) -> list[Any]:
+    return list(numbers[0]) if isinstance(numbers[0], (list, tuple)) else list(numbers)
+
+
+def _view(x: Tensor, *shape: Any) -> Any:
     """Reshape a tensor. Where Paddle has no views, as on CPUs, its own method returns the tensor unchanged."""
-    sizes = list(shape[0]) if isinstance(shape[0], (list, tuple)) else list(shape)
+    sizes = _as_list(shape)
     unknown = [place for place, size in enumerate(sizes) if isinstance(size, paddle.pir.Value)]
     if len(unknown) == 1:
         _infer(sizes, unknown[0], x)
     return x.reshape(sizes)
 
 
-def _infer(sizes: list[Any], unknown: int, x: Any) -> None:
+def _infer(sizes: list[Any], unknown: int, x: Tensor) -> None:
     """Let Paddle infer the only size that is known when it runs, so that it knows all others while it records.
 
-    Args:
-        sizes: asked for; -1 means the rest.
-        unknown: the place of that size in them, which becomes -1.
-        x: the recorded tensor that gets these sizes.
+    ``sizes`` are asked for ``x``, -1 means the rest; that at ``unknown`` becomes -1.
     """
     rest = [place for place, size in enumerate(sizes) if isinstance(size, int) and size == -1]
     if rest:
@@ -199,7 +203,7 @@ def _infer(sizes: list[Any], unknown: int, x: Any) -> None:
     sizes[unknown] = -1
 
 
-def _known(x: Any) -> int | None:
+def _known(x: Tensor) -> int | None:
     """Return the product of the known sizes of a recorded tensor; None if more or less than one is not known."""
     shape = list(_RECORDED_SHAPE.__get__(x))
     return math.prod(size for size in shape if size > 0) if shape.count(-1) == 1 else None
@@ -211,7 +215,7 @@ _OTHER_BATCH = {
 }
 
 
-def _has_size(x: Any, size: Any) -> bool:
+def _has_size(x: Tensor, size: Any) -> bool:
     """Return whether the unknown size of a recorded tensor surely is ``size``: that of one that it is computed from."""
     operation = size.get_defining_op()
     if operation.name() != "pd_op.slice":  # a multiple
@@ -228,7 +232,7 @@ def _has_size(x: Any, size: Any) -> bool:
     return True
 
 
-def _unfold(x: Any, dimension: int, size: int, step: int) -> Any:
+def _unfold(x: Tensor, dimension: int, size: int, step: int) -> Any:
     """Return windows of an axis; their elements are the last axis."""
     first = paddle.arange(0, x.shape[dimension] - size + 1, step)
     places = first.unsqueeze(1) + paddle.arange(size)
@@ -236,15 +240,11 @@ def _unfold(x: Any, dimension: int, size: int, step: int) -> Any:
     return windows.moveaxis(dimension % x.ndim + 1, -1)
 
 
-def _numel(x: Any) -> Any:
-    return math.prod(sizes_of(x))
-
-
-def _size(x: Any, axis: int | None = None) -> Any:
+def _size(x: Tensor, axis: int | None = None) -> Any:
     return sizes_of(x) if axis is None else sizes_of(x)[axis]
 
 
-def _repeat_interleave(x: Any, repeats: Any, dim: int | None = None) -> Any:
+def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None) -> Any:
     if dim is None or not isinstance(repeats, paddle.pir.Value):
         return paddle.repeat_interleave(x, repeats, dim)
     dim %= x.ndim
@@ -254,11 +254,7 @@ def _repeat_interleave(x: Any, repeats: Any, dim: int | None = None) -> Any:
     return _view(paddle.tile(x.unsqueeze(dim + 1), counts), *sizes[:dim], -1, *sizes[dim + 1 :])
 
 
-def _repeat(x: Any, *counts: Any) -> Any:
-    return paddle.tile(x, list(counts[0]) if isinstance(counts[0], (list, tuple)) else list(counts))
-
-
-def checkpoint(function: Any, *args: Any, use_reentrant: bool = False, **options: Any) -> Any:
+def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool = False, **options: Any) -> Any:
     """Call a function without recomputation, which the trainer does."""
     from paddle.distributed.fleet.utils import recompute
 
@@ -268,7 +264,7 @@ def checkpoint(function: Any, *args: Any, use_reentrant: bool = False, **options
 # ---- initial values -----------------------------------------------------------------------------------------------
 
 
-def fans(tensor: Any) -> tuple[int, int]:
+def fans(tensor: Tensor) -> tuple[int, int]:
     """Return the inputs and outputs of each element of weights (out, in, ...)."""
     if tensor.ndim < 2:
         raise ValueError("fans of a tensor with fewer than two axes")
@@ -276,7 +272,7 @@ def fans(tensor: Any) -> tuple[int, int]:
     return tensor.shape[1] * area, tensor.shape[0] * area
 
 
-def _draw(tensor: Any, std: float, is_uniform: bool) -> Any:
+def _draw(tensor: Tensor, std: float, is_uniform: bool) -> Any:
     with paddle.no_grad():
         return tensor.uniform_(-math.sqrt(3) * std, math.sqrt(3) * std) if is_uniform else tensor.normal_(0.0, std)
 
@@ -289,7 +285,7 @@ def xavier(is_uniform: bool) -> Callable[..., Any]:
 def kaiming(is_uniform: bool) -> Callable[..., Any]:
     """He et al. (2015), arXiv 1502.01852: a deviation of gain / sqrt(fan)."""
 
-    def fill(tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Any:
+    def fill(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Any:
         gain = nn.initializer.calculate_gain(nonlinearity, a)
         return _draw(tensor, gain / math.sqrt(fans(tensor)[mode == "fan_out"]), is_uniform)
 
@@ -299,14 +295,14 @@ def kaiming(is_uniform: bool) -> Callable[..., Any]:
 def in_place(name: str) -> Callable[..., Any]:
     """Make a function that fills a tensor by its method, such as ``normal_``, without a gradient."""
 
-    def fill(tensor: Any, *args: Any, **options: Any) -> Any:
+    def fill(tensor: Tensor, *args: object, **options: object) -> Any:
         with paddle.no_grad():
             return getattr(tensor, name)(*args, **options)
 
     return fill
 
 
-def trunc_normal(tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Any:
+def trunc_normal(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Any:
     """Fill a tensor from a truncated normal distribution."""
     low, high = (math.erf((bound - mean) / std / math.sqrt(2)) for bound in (a, b))
     with paddle.no_grad():
@@ -337,7 +333,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "floor_divide": operator.floordiv,
     "std": std,
     "chunk": chunk,
-    "numel": _numel,
+    "numel": lambda x: math.prod(sizes_of(x)),
     "norm": norm,
     "view": _view,
     "unfold": _unfold,
@@ -352,7 +348,7 @@ _CHANGED: list[tuple[Any, Any]] = []  # recorded tensors that were changed in pl
 def _change(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a method of recorded tensors, which cannot change in place, from a function that returns the new value."""
 
-    def change(x: Any, *args: Any, **options: Any) -> Any:
+    def change(x: Tensor, *args: object, **options: object) -> Any:
         changed = as_dtype(function(x, *args, **options), x.dtype)
         _CHANGED.append((x, changed))
         return changed
@@ -366,12 +362,10 @@ def forget_changes() -> None:
 
 
 def apply_changes(outputs: Any) -> Any:
-    """Let recorded operations that follow a change in place take the changed tensor.
+    """Let recorded operations that follow a change in place take the changed tensor; return the changed outputs.
 
-    Call ``forget_changes`` before a network is called, and this with what it returns.
-
-    Returns:
-        The outputs, a tensor or a sequence of tensors, after all changes.
+    Call ``forget_changes`` before a network is called, and this with what it returns, a tensor or a sequence of
+    tensors.
     """
     tensors = _group_changes()
     if not isinstance(outputs, paddle.pir.Value) and not (tensors and isinstance(outputs, (list, tuple))):
@@ -402,14 +396,6 @@ def _group_changes() -> list[list[Any]]:
     return tensors
 
 
-def _draw_normal(x: Any, mean: float = 0.0, std: float = 1.0) -> Any:
-    return mean + std * paddle.standard_normal(sizes_of(x))
-
-
-def _draw_bernoulli(x: Any, p: float = 0.5) -> Any:
-    return paddle.bernoulli(paddle.full_like(x, p, "float32"))
-
-
 # Where a program is recorded nothing changes in place, see ``apply_changes``. Sizes may be tensors.
 _RECORDED: dict[str, Callable[..., Any]] = {
     "add_": _change(add),
@@ -418,11 +404,11 @@ _RECORDED: dict[str, Callable[..., Any]] = {
     "div_": _change(div),
     "clamp_": _change(paddle.clip),
     "masked_fill_": _change(paddle.masked_fill),
-    "bernoulli_": _change(_draw_bernoulli),
-    "normal_": _change(_draw_normal),
+    "bernoulli_": _change(lambda x, p=0.5: paddle.bernoulli(paddle.full_like(x, p, "float32"))),
+    "normal_": _change(lambda x, mean=0.0, std=1.0: mean + std * paddle.standard_normal(sizes_of(x))),
     "uniform_": _change(lambda x, low=0.0, high=1.0: paddle.uniform(sizes_of(x), min=low, max=high)),
     "reshape": _view,
-    "repeat": _repeat,
+    "repeat": lambda x, *counts: paddle.tile(x, _as_list(counts)),
     "repeat_interleave": _repeat_interleave,
 }
 
@@ -431,7 +417,7 @@ def _dispatch(kind: type, name: str, function: Callable[..., Any]) -> None:
     """Let a method of tensors mean PyTorch's in the files of timm, and Paddle's everywhere else."""
     original = getattr(kind, name, None)
 
-    def method(tensor: Any, *args: Any, **options: Any) -> Any:
+    def method(tensor: Tensor, *args: object, **options: object) -> Any:
         reader = sys._getframe(1).f_globals.get("__name__", "")
         chosen = function if original is None or reader.partition(".")[0] == _READERS else original
         return chosen(tensor, *args, **options)
@@ -443,14 +429,14 @@ def _dispatch_property(kind: type, name: str, function: Callable[..., Any]) -> N
     """Let a property of tensors be PyTorch's in the files of timm, and Paddle's everywhere else."""
     original = getattr(kind, name)
 
-    def get(tensor: Any) -> Any:
+    def get(tensor: Tensor) -> Any:
         reader = sys._getframe(1).f_globals.get("__name__", "")
         return function(tensor) if reader.partition(".")[0] == _READERS else original.__get__(tensor)
 
     setattr(kind, name, property(get))
 
 
-def _iterate(method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def _iterate(method: Callable[..., Any], *args: object, **options: object) -> Any:
     return iter(method(*args, **options))
 
 

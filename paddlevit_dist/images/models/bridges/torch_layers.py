@@ -33,7 +33,7 @@ def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None =
 
 
 def conv2d(
-    x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None = None, *args: Any, **options: Any
+    x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None = None, *args: object, **options: object
 ) -> Any:
     """Convolve (batch, channels, height, width), and add a bias in the precision of the product."""
     return F.conv2d(x, weight, like_products(bias), *args, **options)
@@ -89,7 +89,7 @@ class Linear(_Drawn, nn.Layer):
     """A linear layer with weights (out, in)."""
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self, in_features: int, out_features: int, bias: bool = True, device: object = None, dtype: object = None
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
@@ -115,14 +115,14 @@ class _DrawnConvolution(_Drawn):
         out_channels: int,
         kernel_size: Sizes,
         stride: Sizes = 1,
-        padding: Any = 0,
+        padding: Sizes | str = 0,
         dilation: Sizes = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        **options: Any,
+        **options: object,
     ) -> None:
-        sizes: Any = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
+        sizes = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
         super().__init__(*sizes, bias=bias, padding_mode=padding_mode, **options)  # type: ignore[call-arg]
         for name in ("in_channels", "out_channels", "kernel_size", "stride", "dilation", "groups", "padding"):
             value = getattr(self, f"_{name}")
@@ -162,10 +162,10 @@ class ConvTranspose2d(_Drawn, nn.Conv2DTranspose):
         groups: int = 1,
         bias: bool = True,
         dilation: Sizes = 1,
-        device: Any = None,
-        dtype: Any = None,
+        device: object = None,
+        dtype: object = None,
     ) -> None:
-        sizes: Any = (in_channels, out_channels, kernel_size, stride, padding, output_padding, dilation, groups)
+        sizes = (in_channels, out_channels, kernel_size, stride, padding, output_padding, dilation, groups)
         super().__init__(*sizes, bias_attr=None if bias else False)
         self.reset_parameters()
 
@@ -197,8 +197,8 @@ class _TorchBatchNorm(_Scaled, DistributedBatchNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: object = None,
+        dtype: object = None,
     ) -> None:
         if momentum is None or not track_running_stats:
             raise NotImplementedError("a batch norm without a moving average of its statistics")
@@ -228,7 +228,7 @@ class BatchNorm3d(_TorchBatchNorm):
 class LayerNorm(_Scaled, nn.LayerNorm):
     """A layer norm over the last axes."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)
         self.normalized_shape, self.eps = tuple(self._normalized_shape), self._epsilon
         self.elementwise_affine = self.weight is not None
@@ -238,7 +238,7 @@ class GroupNorm(_Scaled, nn.GroupNorm):
     """A group norm over (batch, channels, ...)."""
 
     def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, **options: Any
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, **options: object
     ) -> None:
         super().__init__(num_groups, num_channels, eps, affine=affine, **options)
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
@@ -307,8 +307,8 @@ class LSTM(nn.LSTM):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: object = None,
+        dtype: object = None,
     ) -> None:
         if not bias:
             raise NotImplementedError("an LSTM without biases")
@@ -323,7 +323,7 @@ def without_inplace(base: type[nn.Layer]) -> Callable[..., nn.Layer]:
     """Make a class of an activation that takes PyTorch's argument ``inplace``, which changes no number."""
 
     class Activation(base):
-        def __init__(self, *args: Any, inplace: bool = False, **options: Any) -> None:
+        def __init__(self, *args: object, inplace: bool = False, **options: object) -> None:
             super().__init__(*args, **options)
             self.inplace = inplace
 

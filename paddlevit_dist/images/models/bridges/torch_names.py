@@ -23,7 +23,7 @@ from . import torch_layers as layers
 class Namespace(types.ModuleType):
     """Hold names of a module of PyTorch; what is not set is looked up in modules of Paddle."""
 
-    def __init__(self, name: str, names: Mapping[str, Any], *others: Any) -> None:
+    def __init__(self, name: str, names: Mapping[str, Any], *others: object) -> None:
         super().__init__(name)
         self.__path__: list[str] = []
         self.__dict__.update(names)
@@ -41,7 +41,7 @@ def _unused(name: str) -> type:
     return type(name, (), {"__class_getitem__": classmethod(lambda cls, item: cls)})
 
 
-def _same(function: Any = None, *args: Any, **options: Any) -> Any:
+def _same(function: object = None, *args: object, **options: object) -> Any:
     """Decorate without a change, with or without arguments."""
     return function if callable(function) else lambda decorated: decorated
 
@@ -181,8 +181,7 @@ def _modules() -> dict[str, types.ModuleType]:
 def torch_on_paddle(constants: str) -> Iterator[None]:
     """Let ``import torch`` mean these names while the block runs, whether PyTorch is installed or not.
 
-    Args:
-        constants: the file with timm's ``data/constants.py``; the rest of its ``data`` reads images with PyTorch.
+    ``constants`` is the file with timm's ``data/constants.py``; the rest of its ``data`` reads images with PyTorch.
     """
     functions.install_methods()
     spec = importlib.util.spec_from_file_location("timm.data.constants", constants)

@@ -59,10 +59,7 @@ class _SplitFiles(NamedTuple):
 
 
 class LabelMaps(SegmentationDataset):
-    """Images with label maps or outlines, in any layout that is detected in the folder.
-
-    The list of files is memory-mapped: three entries for each image, see ``_SplitFiles``.
-    """
+    """Images with label maps or outlines in any layout; three entries of a memory-mapped list, see ``_SplitFiles``."""
 
     root: str
     class_names: list[str]
@@ -76,14 +73,7 @@ class LabelMaps(SegmentationDataset):
         name: str | None = None,
         choices: LabelChoices = LabelChoices(),  # noqa: B008
     ) -> None:
-        """Open ``split``.
-
-        Args:
-            data_path: the data folder.
-            split: "train", "val" or another split.
-            cache_folder: folder for indexes.
-            name: registered name of the layout; None: any.
-            choices: keys of labels.
+        """Open ``split``: "train", "val" or another; ``name`` is the registered name of the layout, None: any.
 
         Raises:
             UserError: nothing is found, or files or classes do not fit together.
@@ -227,10 +217,7 @@ class LabelMaps(SegmentationDataset):
             self.notices.append(f"{len(rows)} classes of {classes.file}: {shorten(', '.join(self.class_names), 80)}")
 
     def _count_classes(self, match: MatchedLayout, listed: ClassList | None, cache_folder: Path) -> ClassList:
-        """Find classes from the numbers in the label maps of all splits.
-
-        Masks with 0 and 255 only have two classes; without a list, each number is a class.
-        """
+        """Find classes in all splits' label maps: each number is one, but masks with 0 and 255 have two."""
         files = []
         for split in SPLIT_WORDS:
             with contextlib.suppress(UserError):  # there is no such split
@@ -308,17 +295,11 @@ def _cache(cache_folder: Path, files: Sequence[str], find: Callable[[Sequence[st
 
 
 class LabelTable(NamedTuple):
-    """The class of each number or color in label maps.
+    """The class of each number or color in label maps."""
 
-    Attributes:
-        numbers: number -> class, or ``IGNORED``.
-        colors: red + 256 green + 65,536 blue -> class, or ``IGNORED``; empty: label maps have numbers.
-        remark: what to do about an unknown label, for the message.
-    """
-
-    numbers: Mapping[int, int]
-    colors: Mapping[int, int]
-    remark: str
+    numbers: Mapping[int, int]  # number -> class, or ``IGNORED``
+    colors: Mapping[int, int]  # red + 256 green + 65,536 blue -> class, or ``IGNORED``; empty: label maps have numbers
+    remark: str  # what to do about an unknown label, for the message
 
     def labels(self, pixels: LabelPixels, path: str) -> np.ndarray:
         """Return the class of each pixel or ``IGNORED``, uint8 (height, width).

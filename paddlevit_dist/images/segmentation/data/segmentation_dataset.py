@@ -19,10 +19,7 @@ _NEARLY_ALL = 0.99
 
 
 class SegmentationDataset(ImageDataset):
-    """Images with label maps: ``read(index)`` returns ``(RGB image, labels)``.
-
-    ``class_names``, ``num_classes`` and ``palette`` are available without reading a label map.
-    """
+    """Images with label maps: ``read(index)`` returns ``(RGB image, labels)``; classes are known without reading."""
 
     holds = "images with label maps"
     groups_by = {**SUBJECT, **FOLDER}
@@ -31,7 +28,7 @@ class SegmentationDataset(ImageDataset):
     palette: np.ndarray | None = None
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:
-        """Read image ``index`` in mode "RGB" and its labels, uint8 (height, width).
+        """Read RGB image ``index`` and its labels, uint8 (height, width).
 
         Raises:
             UserError: one of the two cannot be read, they differ in size, or a label is unknown.
@@ -82,7 +79,7 @@ def summarize_labels(dataset: SegmentationDataset, split: str) -> list[str]:
     return lines
 
 
-def _share(part: Any, whole: int) -> str:
+def _share(part: float, whole: int) -> str:
     return f"{100 * int(part) / whole:.3g} %"
 
 

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from paddlevit_dist.images.detection import windows
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.windows import ImagePart, WindowPlan, merge_images, merge_parts
 from paddlevit_dist.images.run_lengths import decode, encode
@@ -164,3 +165,47 @@ def test_masks_move_with_their_windows_and_images_of_a_batch_stay_apart():
 def test_no_detection_at_all():
     parts = WindowPlan((40, 40), 0.25, False).find_parts((60, 60))
     assert len(merge_parts(see(parts, [], []), parts, (60, 60), 0.5).scores) == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "image", "parts"),
+    [
+        ((20, 60), (50, 100), [(top, left, 20, 60) for top in (0, 15, 30) for left in (0, 40)]),
+        ((60, 20), (50, 50), [(0, left, 50, 20) for left in (0, 15, 30)]),
+        ((20, 60), (20, 60), []),
+        ((20, 60), (21, 60), [(0, 0, 20, 60), (1, 0, 20, 60)]),
+        (None, (500, 500), []),
+    ],
+)
+def test_windows_need_not_be_square(size, image, parts):
+    whole, *windows = WindowPlan(size, 0.25, False).find_parts(image)
+    assert whole == (0, 0, *image, False) and [tuple(part[:4]) for part in windows] == parts
+
+
+def test_windows_that_overlap_wholly_move_by_a_pixel():
+    assert windows._find_starts(7, 4, 0.9) == [0, 1, 2, 3] and windows._find_starts(8, 4, 0.5) == [0, 2, 4]
+
+
+def test_the_parts_are_told_after_a_score_and_in_exports():
+    plan = WindowPlan((20, 60), 0.25, True)
+    merge = "merged by class-wise suppression at IoU 0.5"
+    assert plan.describe(0.5) == (
+        f"images whole and in windows of 20 x 60 pixels that overlap by 0.25, mirrored and not, {merge}"
+    )
+    assert WindowPlan(None, 0.25, True).describe(0.5) == f"images mirrored and not, {merge}"
+    about = plan.to_description(0.5)
+    assert (about["window"], about["overlap"], about["mirrored"], about["iou"]) == ([20, 60], 0.25, True, 0.5)
+    assert about["merge"].endswith("are also suppressed where a better box covers more than 0.5 of them")
+    assert WindowPlan(None, 0.1, False).to_description(0.6)["window"] is None
+
+
+def test_masks_are_kept_only_if_all_passes_have_them_and_equal_scores_stay_in_order():
+    parts = [ImagePart(0, 0, 60, 60), ImagePart(0, 0, 60, 60)]
+    boxes = [[0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 50, 50]]
+    results = see(parts, boxes, [2, 0, 1], scores=[0.5] * 3, with_masks=True)
+    merged = merge_parts(results, parts, (60, 60), 0.5)
+    assert merged.labels.tolist() == [2, 0, 1] and [decode(mask, 60, 60).sum() for mask in merged.masks] == [100] * 3
+    for mask, (left, top, *_) in zip(merged.masks, boxes):
+        assert decode(mask, 60, 60)[top, left] == 1
+    results[1] = results[1]._replace(masks=None)
+    assert merge_parts(results, parts, (60, 60), 0.5).masks is None

@@ -1,0 +1,66 @@
+"""What the pages of keys and commands, and a table of effects, say about the keys of a package."""
+
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from paddlevit_dist.registry import lookup
+from paddlevit_dist.settings.table import KeyTable
+from support.processes import ROOT
+
+_REFERENCE = ROOT / "docs" / "reference"
+_EFFECTS = Path(__file__).with_name("key_effects.txt")
+
+
+@cache
+def _program() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "tools" / "reference.py")
+    assert spec is not None and spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    return program
+
+
+@cache
+def _read(page: str) -> list[str]:
+    return (_REFERENCE / page).read_text(encoding="utf-8").splitlines()
+
+
+def list_tables(package: str) -> dict[str, KeyTable]:
+    """The tables of keys below a package, by location."""
+    places = [*lookup._KEY_TABLES, *(place for places in lookup.TABLES.values() for place in places)]
+    mine = (place for place in dict.fromkeys(places) if place.startswith(f"paddlevit_dist.{package}."))
+    return {place: lookup._table(place) for place in mine}
+
+
+def check_rows(package: str) -> None:
+    """Compare the keys of a package with the pages: values, default, meaning, flag and the flag's section and order."""
+    rows = {match[1]: line for line in _read("keys.md") if (match := re.match(r"\| `([A-Z][A-Z0-9_.]+)`", line))}
+    group, flags = "", []
+    for line in _read("commands.md"):
+        group = line.removeprefix("### ") if line.startswith("#") else group
+        if match := re.match(r"\| `-(\w+)=?([^`]*)` \| (.*?) \|", line):
+            flags.append((group.lower(), match[1], match[2] or None, re.findall("`([^`]+)`", match[3])))
+    for table in list_tables(package).values():
+        for key in table.keys:
+            assert rows[key.name] == _program()._key_row(key)
+            if key.flag is not None:
+                row = next(row for row in flags if row[1] == key.flag.name and key.name in row[3])
+                assert row[:3] == (key.flag.group, key.flag.name, key.flag.argument)
+    lines = [line for line in _program()._flag_tables() if line]
+    shown = _read("commands.md")
+    start = shown.index(lines[0])
+    assert [line for line in shown[start:] if line][: len(lines)] == lines
+
+
+def check_effects(package: str) -> None:
+    """Compare what another value of a key changes, and whether training alone reads it, with ``key_effects.txt``."""
+    expected = {}
+    for line in _EFFECTS.read_text(encoding="utf-8").splitlines():
+        name, effect, *training_only = line.split()
+        expected[name] = (effect, training_only == ["training_only"])
+    for table in list_tables(package).values():
+        for key in table.keys:
+            assert expected.get(key.name) == (key.effect, key.training_only), f"add {key.name} to {_EFFECTS}"

@@ -1,0 +1,175 @@
+"""How samples are laid out on a sheet, and which are drawn."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.commands import inspect_data
+from paddlevit_dist.data.sampler import SampleKey, sample_generator
+from paddlevit_dist.logging import record
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.runtime.text_rendering import LINE_PX, render_text
+from paddlevit_dist.tasks import aspects, task_factory
+from paddlevit_dist.tasks.protocols import Drawable
+
+
+def image(width: int, height: int, value: int = 7) -> Image.Image:
+    return Image.new("RGB", (width, height), (value, value, value))
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        ((30, 20), (120, 80)),  # by 4, the least whole factor to 112 pixels
+        ((56, 20), (112, 40)),
+        ((57, 20), (114, 40)),
+        ((112, 40), (112, 40)),
+        ((20, 111), (40, 222)),
+        ((640, 300), (640, 300)),
+        ((1280, 300), (640, 150)),
+    ],
+)
+def test_small_images_grow_by_a_whole_factor_and_large_ones_shrink(size, shown):
+    width, height = size
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+    ((drawn, caption), (other, _)) = inspect_data.enlarge([(pixels, "a"), (pixels[..., 0], "b")])
+    assert drawn.size == other.size == shown and caption == "a" and other.mode == "L"
+    if max(size) < 640:
+        factor = shown[0] // width
+        np.testing.assert_array_equal(np.asarray(drawn)[::factor, factor - 1 :: factor], pixels)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "width", "rows", "epochs"),
+    [
+        ([(100, 100)], 1300, 8, 6),
+        ([(200, 100), (100, 240)], 1300, 5, 5),  # cells of 204 x 265
+        ([(200, 100), (100, 240)], 1020, 5, 4),
+        ([(200, 100), (100, 240)], 1019, 5, 3),
+        ([(640, 640)], 1300, 4, 1),
+        ([(640, 640)], 100, 4, 1),
+    ],
+)
+def test_a_sheet_has_the_rows_and_epochs_that_fit(sizes, width, rows, epochs):
+    assert inspect_data._fit_sheet([(image(*size), "") for size in sizes], width) == (rows, epochs)
+
+
+def test_an_empty_data_set_is_told():
+    with pytest.raises(UserError, match="^the dataset is empty, nothing to show: check -data_path$"):
+        inspect_data._fit_sheet([], 1300)
+
+
+def test_each_image_is_below_its_heading_above_its_caption_and_beside_the_legend():
+    columns = [
+        ("as evaluated", [(image(120, 90, 10), "first"), (image(100, 112, 20), "w" * 99)]),
+        ("epoch 1", [(image(112, 112, 30), "second"), (image(112, 112, 40), "")]),
+    ]
+    sheet = inspect_data.contact_sheet(columns, image(33, 9, 200))
+    width, height = 120 + 4, 112 + LINE_PX + 4
+    assert sheet.size == (2 * width + 33, LINE_PX + 2 * height)
+    pixels = np.asarray(sheet)
+    for left, top, one in (
+        (0, LINE_PX, columns[0][1][0]),
+        (0, LINE_PX + height, columns[0][1][1]),
+        (width, LINE_PX, columns[1][1][0]),
+        (width, LINE_PX + height, columns[1][1][1]),
+    ):
+        drawn = np.asarray(one[0])
+        np.testing.assert_array_equal(pixels[top : top + drawn.shape[0], left : left + drawn.shape[1]], drawn)
+    np.testing.assert_array_equal(pixels[:9, 2 * width :], 200)
+    assert (pixels[9:, 2 * width :] == 255).all()
+    heading = np.asarray(render_text("epoch 1"))
+    np.testing.assert_array_equal(pixels[: heading.shape[0], width : width + heading.shape[1], 0], 255 - heading)
+    caption = np.asarray(render_text("first"))
+    below = pixels[LINE_PX + 90 : LINE_PX + 90 + caption.shape[0], : caption.shape[1], 0]
+    np.testing.assert_array_equal(below, 255 - caption)
+    long = pixels[LINE_PX + height + 112 : LINE_PX + 2 * height, :width, 0]
+    assert (long[:, width - 8 :] == 255).all() and (long[:, : width - 8] < 128).any()
+    tall = inspect_data.contact_sheet(columns[:1], image(10, 900))
+    assert tall.size == (width + 10, 900)
+
+
+class Samples:
+    notices, class_names = ["of the data"], ["ant", "bee"]
+
+    def __init__(self):
+        self.drawn: list[tuple[int, float]] = []
+
+    def __len__(self):
+        return 1234
+
+    def sample(self, index, generator):
+        self.drawn.append((index, generator.random()))
+        return index
+
+
+@pytest.fixture
+def task(monkeypatch, tmp_path):
+    """A task that draws the number of each sample in gray: evaluated in images of 200 pixels."""
+    samples = Samples()
+
+    def draw(data, indices, size=200):
+        assert data is samples
+        return [(np.full((size, size), index % 251, np.uint8), str(index)) for index in indices]
+
+    task = SimpleNamespace(
+        notices=["of the task"],
+        traits=SimpleNamespace(sample_name="scenes"),
+        samples=samples,
+        epochs=[],
+        build_dataset=lambda split, folder: samples if (split, folder) == ("train", "the cache") else None,
+        collate=lambda readings: {"all": readings},
+    )
+    drawable = SimpleNamespace(
+        image_legend=lambda: [("ant", (1, 2, 3))],
+        visualize_eval_samples=lambda data, order: task.epochs.append(list(order)) or draw(data, order),
+        visualize_batch=lambda data, batch, epoch: task.epochs.append(epoch) or draw(data, batch["all"]),
+        summarize_samples=lambda data: ["of the samples", "and more"],
+    )
+    monkeypatch.setattr(task_factory, "make_task", lambda values: task)
+    monkeypatch.setattr(aspects, "get_aspect", lambda found, kind: {Drawable: drawable}[kind] if found is task else 1)
+    monkeypatch.setattr(record, "cache_folder", lambda values: "the cache")
+    monkeypatch.setattr(inspect_data, "find_function", lambda name: None)
+    return task
+
+
+def test_the_first_samples_in_a_random_order_are_drawn_once_for_each_epoch(task, tmp_path, capsys):
+    values = SimpleNamespace(SEED=5, TASK="some")
+    inspect_data._draw(values, tmp_path / "data.png")
+    order = np.random.default_rng(5).permutation(1234).tolist()
+    assert task.epochs == [order[:8], *range(1, 6)]
+    numbers = [index for index, _ in task.samples.drawn]
+    assert numbers == order[:6] * 5
+    keys = [SampleKey(epoch, index, 0) for epoch in range(1, 6) for index in order[:6]]
+    draws = [draw for _, draw in task.samples.drawn]
+    assert draws == [sample_generator(5, key).random() for key in keys] and len(set(draws)) == 30
+    size, said = Image.open(tmp_path / "data.png").size, capsys.readouterr().out.splitlines()
+    assert size[1] == LINE_PX + 6 * (200 + LINE_PX + 4) and size[0] >= 6 * 204
+    assert said == [
+        "of the task",
+        "of the data",
+        "of the samples",
+        "and more",
+        f"6 of 1,234 training scenes, 5 epochs: {tmp_path / 'data.png'}",
+    ]
+
+
+@pytest.mark.parametrize("has_numba", [True, False])
+def test_leaks_are_searched_where_numba_is_installed(task, tmp_path, capsys, monkeypatch, has_numba):
+    calls, names = [], []
+    show = lambda *words: calls.append(words)  # noqa: E731
+    monkeypatch.setattr(inspect_data, "find_function", lambda name: names.append(name) or show)
+    monkeypatch.setattr(inspect_data, "has_numba", lambda: has_numba)
+    values = SimpleNamespace(SEED=5, TASK="some")
+    inspect_data._draw(values, tmp_path / "data.png")
+    assert names == ["show_leaks"] and calls == [(values, task, task.samples, Path(tmp_path))] * has_numba
+    assert ("leaks: not searched, since numba is not installed" in capsys.readouterr().out) != has_numba
+
+
+def test_a_task_that_draws_nothing_is_refused(task, tmp_path, monkeypatch):
+    monkeypatch.setattr(aspects, "get_aspect", lambda *_: None)
+    with pytest.raises(UserError, match="^inspect data: TASK some cannot draw its samples$"):
+        inspect_data._draw(SimpleNamespace(SEED=5, TASK="some"), tmp_path / "data.png")

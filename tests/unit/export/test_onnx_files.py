@@ -1,0 +1,185 @@
+"""Conversion to ONNX: what each step gets, what is renamed, and which errors are told how."""
+
+import importlib
+import io
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from paddlevit_dist.export import onnx_files
+from paddlevit_dist.export.onnx_files import describe, require_packages, run, to_onnx
+from paddlevit_dist.runtime.errors import UserError
+
+
+def make_model(kind=TensorProto.FLOAT):
+    """y = x + x and z = -x of the first of two inputs, and copies of the second, integers."""
+    nodes = [
+        helper.make_node("Add", ["x", "x"], ["y"]),
+        helper.make_node("Neg", ["y"], ["z"]),
+        helper.make_node("Identity", ["sizes"], ["copy"]),
+    ]
+    kinds = {"x": kind, "sizes": TensorProto.INT64, "y": kind, "z": kind, "copy": TensorProto.INT64}
+    values = [helper.make_tensor_value_info(name, each, [None, 2]) for name, each in kinds.items()]
+    graph = helper.make_graph(nodes, "drawn", values[:2], values[2:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+INPUTS = {"x": np.array([[1.0, -2.5], [0.1, 3.0]]), "sizes": np.array([[3, 4], [5, 6]]), "more": None}
+
+
+@pytest.mark.parametrize("kind, dtype", [(TensorProto.FLOAT, np.float32), (TensorProto.FLOAT16, np.float16)])
+def test_outputs_are_computed_from_inputs_of_the_models_type(kind, dtype):
+    found = run(make_model(kind), INPUTS)
+    x = INPUTS["x"].astype(dtype)
+    assert list(found) == ["y", "z", "copy"] and found["y"].dtype == dtype
+    np.testing.assert_array_equal(found["y"], 2 * x)
+    np.testing.assert_array_equal(found["z"], -2 * x)
+    np.testing.assert_array_equal(found["copy"], INPUTS["sizes"])
+
+
+def test_a_model_that_cannot_be_computed_is_one_line():
+    message = r"^export: onnxruntime cannot compute the converted model: .+; try -format=paddle$"
+    for inputs in ({"x": INPUTS["x"]}, {**INPUTS, "x": np.zeros((2, 3))}):
+        with pytest.raises(UserError, match=message) as refusal:
+            run(make_model(), inputs)
+        assert "\n" not in str(refusal.value)
+
+
+def test_the_batch_and_the_outputs_get_their_names_wherever_they_are_used():
+    model = make_model()
+    onnx_files._rename(model, ["scores", "less", "sizes_again"])
+    graph = model.graph
+    assert [output.name for output in graph.output] == ["scores", "less", "sizes_again"]
+    assert [(list(node.input), list(node.output)) for node in graph.node] == [
+        (["x", "x"], ["scores"]), (["scores"], ["less"]), (["sizes"], ["sizes_again"]),
+    ]  # fmt: skip
+    assert {value.type.tensor_type.shape.dim[0].dim_param for value in (*graph.input, *graph.output)} == {"batch"}
+    with pytest.raises(ValueError):
+        onnx_files._rename(model, ["scores"])
+
+
+def test_the_description_is_stored_in_the_file():
+    model = make_model()
+    describe(model, {"mean": [0.5, 1], "names": ["ä"]})
+    (found,) = model.metadata_props
+    assert (found.key, found.value) == ("about", "mean: [0.5, 1]\nnames:\n- ä\n")
+
+
+@pytest.mark.parametrize("is_fused", [True, False])
+@pytest.mark.parametrize("is_half", [True, False])
+def test_each_step_works_on_the_model_of_the_one_before(tmp_path, monkeypatch, is_fused, is_half):
+    (tmp_path / "net.pdiparams").write_bytes(b"12345")
+    steps = []
+
+    def step(name):
+        def call(model, *more):
+            steps.append((name, *more))
+            return f"{name}({model})"
+
+        return call
+
+    def fix_shapes(model, compute):
+        compute("probe", 3)
+        return f"fixed({model})"
+
+    monkeypatch.setattr(onnx_files, "_convert", lambda prefix: f"model of {prefix.name}")
+    monkeypatch.setattr(onnx_files, "_rename", lambda *given: steps.append(("rename", *given)))
+    monkeypatch.setattr(onnx_files, "fix_shapes", fix_shapes)
+    monkeypatch.setattr(onnx_files, "run", lambda *given: steps.append(("run", *given)))
+    monkeypatch.setattr(onnx_files, "value_types", lambda model: f"types of {model}")
+    for name in ("simplify", "fuse", "to_float16"):
+        monkeypatch.setattr(onnx_files, name, step(name))
+    options = {"is_fused": is_fused, "is_half": is_half, "names": ["scores"]}
+    found = to_onnx(tmp_path / "net", lambda batch: {"x": batch}, **options)
+    fixed = "fixed(simplify(model of net))"
+    fused = f"fuse({fixed})" if is_fused else fixed
+    assert found == (f"to_float16({fused})" if is_half else fused)
+    assert steps[:3] == [("rename", "model of net", ["scores"]), ("simplify",), ("run", "probe", {"x": 3})]
+    assert steps[3:] == [("fuse",)] * is_fused + [("to_float16", f"types of {fixed}")] * is_half
+    monkeypatch.setattr(onnx_files, "_LARGEST_FILE", 5)
+    with pytest.raises(UserError, match="^export: the weights exceed the 2 GB that an ONNX file holds; use -format="):
+        to_onnx(tmp_path / "net", lambda batch: {}, **options)
+    monkeypatch.setattr(onnx_files, "_LARGEST_FILE", 6)
+    to_onnx(tmp_path / "net", lambda batch: {}, **options)
+
+
+def test_programs_have_floats_that_the_converter_reads(tmp_path):
+    program = {"attrs": [{"#": "0.a_f64", "D": 0.5}, {"#": "0.a_str", "D": "ä 0.a_f64"}]}
+    (tmp_path / "net.json").write_text(json.dumps(program, ensure_ascii=False), encoding="utf-8")
+    (tmp_path / "out").mkdir()
+    file = onnx_files._readable_program(tmp_path / "net", tmp_path / "out")
+    assert file == tmp_path / "out" / "program.json"
+    program["attrs"][0]["#"] = "0.a_f32"
+    assert json.loads(file.read_text(encoding="utf-8")) == program
+
+
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (ImportError("no module"), r"ONNX needs paddle2onnx, onnx, onnxruntime, and onnx cannot be imported \(no mod"),
+        (ValueError("\n too old \nmore"), "^export: onnx does not support this Paddle: too old$"),
+    ],
+)
+def test_a_package_that_is_missing_or_too_new_is_named(monkeypatch, error, said):
+    asked = []
+
+    def import_module(name):
+        asked.append(name)
+        if name == "onnx" and error is not None:
+            raise error
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    with pytest.raises(UserError, match=said):
+        require_packages()
+    assert asked == ["paddle2onnx", "onnx"]
+    error = None
+    require_packages()
+    assert asked[2:] == ["paddle2onnx", "onnx", "onnxruntime"]
+
+
+@pytest.mark.parametrize(
+    "output, expected",
+    [
+        (b"begin\n  [ERROR] bad operator \nError: second\n", "Error: second"),
+        (b"op conv9 is not supported\nError\n", "op conv9 is not supported"),
+        (b"\xffit Failed:\n\nit failed: \xff\n", "\ufffdit Failed:"),
+        (b"nothing of it\n", "first line"),
+    ],
+)
+def test_the_reason_is_the_first_line_about_an_error_else_that_of_the_exception(output, expected):
+    stream = io.BytesIO(output)
+    stream.seek(3)
+    assert onnx_files._find_reason(stream, RuntimeError("\n  first line \nsecond")) == expected
+
+
+def test_reasons_are_short_and_an_error_without_text_has_its_name():
+    assert onnx_files._find_reason(io.BytesIO(b"error " + b"x" * 500), RuntimeError()) == "error " + "x" * 294
+    assert onnx_files._first_line(KeyError()) == "KeyError" and onnx_files._first_line(RuntimeError("\n")) != ""
+
+
+def test_a_converter_that_ends_says_why(tmp_path, monkeypatch):
+    import paddle2onnx
+
+    given = []
+
+    def export(*arguments, **options):
+        given.append((arguments, options))
+        print("Error: operator bee is unknown", flush=True)
+        raise SystemExit(1)
+
+    monkeypatch.setattr(paddle2onnx, "export", export)
+    (tmp_path / "net.v2.json").write_text("{}")
+    with pytest.raises(UserError, match="^export: paddle2onnx cannot convert this model: "):
+        onnx_files._convert(tmp_path / "net.v2")
+    ((program, parameters, file), options) = given[0]
+    assert program.endswith("/program.json") and parameters == str(tmp_path / "net.v2.pdiparams")
+    assert options == {"opset_version": 17, "auto_upgrade_opset": False, "optimize_tool": "None"}
+
+    def write(program, parameters, file, **options):
+        onnx.save(make_model(), file)
+
+    monkeypatch.setattr(paddle2onnx, "export", write)
+    assert onnx_files._convert(tmp_path / "net.v2") == make_model()

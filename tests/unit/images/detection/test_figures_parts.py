@@ -1,0 +1,207 @@
+"""Tables and charts of a detector's evaluation, from images whose matches are counted by hand."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.images.detection import figures
+from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.images.detection.evaluation.accumulation import accumulate
+from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
+from paddlevit_dist.images.detection.evaluation.operating_points import NO_WISHES, WishedRates
+from paddlevit_dist.images.detection.records import DetectionRecord
+
+NAMES = ["ant", "bee", "cat", "dog"]
+
+
+def place(number: int, label: int, *more: float) -> tuple:
+    """A box of 10 pixels, far from others, of a class."""
+    return (30 * number, 0, 10, 10, label, *more)
+
+
+def truth(*rows) -> BoxGroundTruth:
+    table = np.array(rows, float).reshape(-1, 6)
+    return BoxGroundTruth(table[:, :4], table[:, 4].astype(int), table[:, 2] * table[:, 3], table[:, 5] > 0)
+
+
+def found(*rows) -> DetectedObjects:
+    table = np.array(rows, np.float32).reshape(-1, 6)
+    corners = np.concatenate([table[:, :2], table[:, :2] + table[:, 2:4]], axis=1)
+    return DetectedObjects(corners, table[:, 5], table[:, 4].astype(int))
+
+
+# Two ants of which one is called a bee, three bees of which one is missed, a dog that is found with a low score, two
+# boxes of nothing; no cat. The crowd of bees counts as neither.
+IMAGES = [
+    (
+        truth(place(0, 0, 0), place(1, 0, 0), place(2, 1, 0)),
+        found(place(0, 0, 0.9), place(1, 1, 0.8), place(2, 1, 0.7), place(5, 3, 0.75)),
+    ),
+    (truth(), found(place(4, 3, 0.65))),
+    (
+        truth(place(0, 1, 0), place(1, 1, 0), place(2, 3, 0), place(7, 1, 1)),
+        found(place(0, 1, 0.95), place(2, 3, 0.3), place(7, 1, 0.6)),
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def records() -> list[DetectionRecord]:
+    return [
+        DetectionRecord.from_table(match(number, image, boxes, 4), image, boxes, 0.5)
+        for number, (image, boxes) in enumerate(IMAGES)
+    ]
+
+
+@pytest.fixture(scope="module")
+def table(records):
+    return figures.join_tables(records, 4)
+
+
+@pytest.fixture(scope="module")
+def matrix(records) -> np.ndarray:
+    return figures.build_confusion_matrix([record.pairs for record in records], 4)
+
+
+def test_the_table_of_all_images_counts_annotations_without_crowds(table):
+    assert table.totals[:, 0].tolist() == [2, 3, 0, 1] and not table.totals[:, 1:].any()
+    assert table.image_ids.tolist() == [0, 1, 2] and table.num_true.tolist() == [3, 0, 3]
+    counts = np.bincount(table.image_positions(), minlength=3)
+    assert counts.tolist() == [4, 1, 3] and len(table.labels) == len(table.scores) == 8
+
+
+def test_each_category_has_its_scores_and_what_it_was_taken_for(table, matrix):
+    assert matrix.tolist() == [[1, 1, 0, 0, 0], [0, 2, 0, 0, 1], [0] * 5, [0, 0, 0, 0, 1], [0, 0, 0, 2, 0]]
+    figure = figures._categories(accumulate(table, (1, 10, 100)), table, matrix, NAMES, 0.5)
+    assert figure.title == "Categories" and figure.columns == (
+        *("category", "AP %", "AP50 %", "AP75 %", "annotated", "found", "correct", "most often taken for"),
+    )
+    # AP by its definition: an ant of two is right; bees: right at 0.95, wrong at 0.8, right at 0.7, of three.
+    ant, bee = 100 * 51 / 101, 100 * (34 * 1 + 33 * 2 / 3) / 101
+    dog = 100 / 3  # two wrong boxes come first
+    rows = [(row[0], *(None if part is None else round(part, 1) for part in row[1:4]), *row[4:]) for row in figure.rows]
+    assert rows == [
+        ("ant", *[round(ant, 1)] * 3, 2, 1, 1, "bee"),
+        ("bee", *[round(bee, 1)] * 3, 3, 3, 2, "nothing"),
+        ("cat", None, None, None, 0, 0, 0, None),
+        ("dog", *[round(dog, 1)] * 3, 1, 2, 0, "nothing"),
+    ]
+    assert "with a score of at least 0.5; correct: at an IoU of 0.5" in figure.note
+    assert all(len(row) == len(figure.columns) for row in figure.rows)
+
+
+def test_a_confusion_has_a_class_of_nothing_unless_there_are_too_many(matrix):
+    (figure,) = figures._confusion(matrix, NAMES, 0.5)
+    assert figure.names == [*NAMES, "nothing"] and figure.values is matrix and figure.title == "Confusion"
+    assert figures._confusion(matrix, ["x"] * 100, 0.5) == [] and len(figures._confusion(matrix, ["x"] * 99, 0.5)) == 1
+
+
+def test_curves_are_of_all_and_of_the_most_frequent(table, monkeypatch):
+    accumulated = accumulate(table, (1, 10, 100))
+    (chart,) = figures._curves(accumulated, table, NAMES)
+    assert list(chart.lines) == ["all categories", "bee", "ant", "dog"] and chart.note == "At an IoU of 0.5."
+    assert (chart.title, chart.x_label, chart.y_label) == ("Precision and recall", "recall", "precision")
+    for name, labels in (("all categories", [0, 1, 3]), ("bee", [1]), ("ant", [0]), ("dog", [3])):
+        recalls, precisions = chart.lines[name]
+        np.testing.assert_array_equal(precisions, accumulated.curve(labels))
+        assert len(recalls) == 101 and recalls[-1] == 1
+    monkeypatch.setattr(figures, "_MOST_CURVES", 2)
+    (chart,) = figures._curves(accumulated, table, NAMES)
+    assert list(chart.lines) == ["all categories", "bee", "ant"]
+    assert chart.note == "At an IoU of 0.5; the 2 most frequent categories."
+    only_ants = np.where(np.arange(4)[:, None] == 0, table.totals, 0)
+    (chart,) = figures._curves(accumulated, table._replace(totals=only_ants), NAMES)
+    assert list(chart.lines) == ["all categories"]
+    assert figures._curves(accumulated, table._replace(totals=0 * table.totals), NAMES) == []
+
+
+def test_a_threshold_is_chosen_by_f1(table):
+    (chart,) = figures._choice(table, 0.5)
+    # (score, right at an IoU of 0.5 with its class): of six annotations; the box in the crowd does not count
+    boxes = [(0.95, 1), (0.9, 1), (0.8, 0), (0.75, 0), (0.7, 1), (0.65, 0), (0.3, 1)]
+    precision, recall, f1 = [], [], []
+    for score in figures._THRESHOLDS:
+        hits = [is_right for value, is_right in boxes if np.float32(value) >= score]
+        precision.append(sum(hits) / len(hits) if hits else 1.0)
+        recall.append(sum(hits) / 6)
+        f1.append(2 * sum(hits) / (len(hits) + 6))
+    for name, values in (("precision", precision), ("recall", recall), ("F1", f1)):
+        np.testing.assert_allclose(chart.lines[name][1], values, err_msg=name)
+        assert chart.lines[name][0] is figures._THRESHOLDS
+    best = int(np.argmax(f1))
+    assert chart.note.startswith(
+        f"F1 is highest, {f1[best]:.3f}, with boxes from a score of {0.05 * (best + 1):.2f} on;"
+    )
+    assert "boxes from 0.5 on are shown" in chart.note
+    assert (chart.x_label, chart.y_label) == ("lowest score of a box", "fraction")
+    nothing = table._replace(num_true=0 * table.num_true, true_positives=0 * table.true_positives)
+    assert figures._choice(nothing, 0.5) == []
+
+
+def test_thresholds_are_listed_for_what_is_wished(table, records, monkeypatch):
+    calls = []
+
+    def draw(recompute, number):
+        calls.append(number)
+        wished = recompute.args[2]
+        assert recompute.args[1] == NAMES and len(recompute.args[0]) == 4
+        return {wished.name(kind, "bee"): (0.12345, 0.1, 0.2) for kind in wished._fields if getattr(wished, kind)}
+
+    monkeypatch.setattr(figures, "bootstrap", draw)
+    (figure,) = figures._thresholds(table, records, NAMES, WishedRates(0.9, 0.8))
+    assert figure.columns == [
+        *("category", "precision 0.9", "precision: low", "precision: high"),
+        *("recall 0.8", "recall: low", "recall: high"),
+    ]
+    bee = ["bee", 0.1235, 0.1, 0.2, 0.1235, 0.1, 0.2]
+    assert figure.rows == [[name, *[None] * 6] if name != "bee" else bee for name in NAMES] and calls == [3]
+    (figure,) = figures._thresholds(table, records, NAMES, WishedRates(recall=0.75))
+    assert figure.columns == ["category", "recall 0.75", "recall: low", "recall: high"]
+    assert figures._thresholds(table, records, NAMES, NO_WISHES) == []
+
+
+def test_the_hardest_images_are_drawn_with_the_boxes_that_count(records, monkeypatch):
+    drawn = []
+
+    def gallery(dataset, chosen, draw, note):
+        image, boxes = IMAGES[chosen[0][0] - 10]
+        drawn.append((dataset, list(chosen), note, draw(chosen[0][0], "pixels", image), boxes))
+        return ["gallery"]
+
+    def cell(pixels, boxes, labels, names, scores=None):
+        return pixels, len(boxes), labels.tolist(), names, None if scores is None else scores.round(2).tolist()
+
+    monkeypatch.setattr(figures, "build_gallery", gallery)
+    monkeypatch.setattr(figures, "fit_in_cell", cell)
+    all_figures = figures.detection_figures(
+        SimpleNamespace(name="data"),
+        [(10 + n, one) for n, one in enumerate(records)],
+        NAMES,
+        0.5,
+        lambda n: IMAGES[n - 10][1],
+    )
+    assert [getattr(figure, "title", figure) for figure in all_figures] == [
+        *("gallery", "Precision and recall", "Categories", "Confusion", "Choice of the score threshold")
+    ]
+    ((dataset, chosen, note, cells, _),) = drawn
+    assert dataset.name == "data" and chosen == [
+        (11, "0 right, 1 wrong, 0 missed"),
+        (12, "1 right, 0 wrong, 2 missed"),
+        (10, "2 right, 2 wrong, 1 missed"),
+    ]
+    assert note.endswith("Left: annotations; right: detections with a score of at least 0.5.")
+    assert cells == [("pixels", 0, [], NAMES, None), ("pixels", 1, [3], NAMES, [0.65])]
+    crowd = []
+    monkeypatch.setattr(
+        figures, "build_gallery", lambda data, chosen, draw, note: crowd.extend(draw(12, "p", IMAGES[2][0]))
+    )
+    figures._hardest(
+        None,
+        [(12, 2)],
+        figures.compute_image_quality(figures.join_tables(records, 4), 0.5),
+        NAMES,
+        0.5,
+        lambda n: IMAGES[2][1],
+    )
+    assert crowd == [("p", 4, [1, 1, 3, -1], NAMES, None), ("p", 2, [1, 1], NAMES, [0.95, 0.6])]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image
@@ -47,11 +47,13 @@ def show_leaks(config: RunSettings, task: Task, train: TransformedDataset, folde
     _print_findings(search, val, train_dataset, task, folder)
 
 
-def _search(config: RunSettings, task: Task, train: Any, seconds: float) -> tuple[SearchResult, Any, Any]:
+def _search(
+    config: RunSettings, task: Task, train: TransformedDataset, seconds: float
+) -> tuple[SearchResult, Dataset, Dataset]:
     """Return the search result, and the datasets "val" and "train"."""
     samples = task.build_dataset("val", cache_folder(config))
-    val, train = (getattr(split, "dataset", None) for split in (samples, train))
-    return find_copies(val, train, cache_folder(config), seconds), val, train
+    val, train_dataset = (cast(Dataset, getattr(split, "dataset", None)) for split in (samples, train))
+    return find_copies(val, train_dataset, cache_folder(config), seconds), val, train_dataset
 
 
 def _print_findings(search: SearchResult, val: Dataset, train: Dataset, task: Task, folder: Path) -> None:

@@ -80,7 +80,7 @@ class Meter:
     def _build(self, names: list[str]) -> PerSampleMetrics:
         raise NotImplementedError
 
-    def _check(self, output: object, target: object) -> tuple[Any, ...]:
+    def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
         """Check one sample, and return the arguments of ``_add``; raises a UserError if the sample is invalid."""
         raise NotImplementedError
 

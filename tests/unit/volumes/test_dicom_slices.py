@@ -1,0 +1,66 @@
+"""Slices of a series by their headers alone: which differences are rounding, and which voxels fit into two bytes."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from support.files.volume_files import told
+
+from paddlevit_dist.volumes import dicom
+
+STEPS = np.array([[-0.5, 0.0], [0.0, -0.8], [0.0, 0.0]])
+NORMAL = np.array([0.0, 0.0, 1.0])
+
+
+def make_slice(name: str, place: float, steps: np.ndarray = STEPS) -> dicom._DicomSlice:
+    return dicom._DicomSlice(f"f/{name}", "1.2", "head", (5, 4), (True,) * 3, np.array([1.0, 2.0, place]), steps)
+
+
+@pytest.mark.parametrize(("change", "is_same"), [(7e-4, True), (-7e-4, True), (9e-4, False), (-9e-4, False)])
+def test_directions_may_differ_by_a_thousandth_of_the_largest_step(change, is_same):
+    slices = [make_slice("a", 0), make_slice("b", 1, STEPS + np.array([[0, 0], [0, 0], [change, 0]]))]
+    if is_same:
+        dicom._check_alike("f", slices)
+    else:
+        assert told(dicom._check_alike, "f", slices).startswith("f: a and b differ in direction or pixel spacing; ")
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        ([0, 2, 4, 6, 7, 9, 11], "1 mm from d to e, usually 2 mm"),
+        ([0, 2, 4, 6, 9, 11, 13], "3 mm from d to e, usually 2 mm"),
+    ],
+)
+def test_the_gap_that_differs_most_is_named_be_it_narrow_or_wide(places, said):
+    slices = [make_slice(name, place) for name, place in zip("abcdefg", places)]
+    assert f"slices are not evenly spaced: {said}; is one missing?" in told(dicom._even_step, "f", slices, NORMAL)
+    even = [make_slice(name, 2.5 * number) for number, name in enumerate("abc")]
+    np.testing.assert_allclose(dicom._even_step("f", even, NORMAL), [0, 0, 2.5])
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "kind", "expected"),
+    [
+        (-32768, 32767, np.int32, np.int16),
+        (-32769, 0, np.int32, np.int32),
+        (0, 32768, np.int32, np.int32),
+        (0, 255, np.uint8, np.int16),
+        (0, 1, np.float32, np.float32),
+    ],
+)
+def test_whole_numbers_that_fit_are_stored_in_two_bytes(least, most, kind, expected):
+    arrays = {"a": np.full((1, 2, 3), least, kind), "b": np.full((1, 2, 3), most, kind)}
+    itk = SimpleNamespace(ReadImage=lambda file, **_: arrays[file], GetArrayFromImage=lambda image: image)
+    voxels = dicom._load(["a", "b"], itk)
+    assert voxels.dtype == expected and voxels.shape == (2, 2, 3)
+    assert (voxels[0] == least).all() and (voxels[1] == most).all()
+
+
+def test_links_to_folders_are_no_slices_and_links_to_nothing_are(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "a").touch()
+    (tmp_path / "b").symlink_to("nowhere")
+    (tmp_path / "c").symlink_to("inner")
+    (tmp_path / "d").symlink_to("a")
+    assert dicom.list_regular_files(str(tmp_path)) == [str(tmp_path / name) for name in "abd"]

@@ -196,3 +196,11 @@ def test_keys_of_a_class_that_is_imported_too_late_are_refused(monkeypatch):
     register_dataset("in_time", "own_late:Late", keys="own_late:KEYS")
     register_dataset("plain", "own_late:Mine")
     assert lookup.resolve("dataset", "In-Time") is late and lookup.resolve("dataset", "plain") is Mine
+
+
+def test_models_are_listed_by_a_pattern_and_families_by_their_place():
+    names = list_models("ResNet1*")
+    assert {"resnet18", "resnet101"} <= set(names) and all(name.startswith("resnet1") for name in names)
+    assert names == sorted(names) and list_models("*") == list_models() and list_models("1*") == []
+    places = [family.partition(":") for family in lookup.MODEL_FAMILIES]
+    assert len(places) > 10 and all(place.startswith("paddlevit_dist.") and name for place, _, name in places)

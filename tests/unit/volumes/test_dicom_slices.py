@@ -63,4 +63,4 @@ def test_links_to_folders_are_no_slices_and_links_to_nothing_are(tmp_path):
     (tmp_path / "b").symlink_to("nowhere")
     (tmp_path / "c").symlink_to("inner")
     (tmp_path / "d").symlink_to("a")
-    assert dicom.list_regular_files(str(tmp_path)) == [str(tmp_path / name) for name in "abd"]
+    assert dicom.list_regular_files(str(tmp_path)) == [str(tmp_path / name) for name in ("a", "b", "d")]

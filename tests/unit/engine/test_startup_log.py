@@ -131,6 +131,7 @@ def test_training_tells_parameters_and_updates():
     assert training() == "training 23 parameters, 10 updates per epoch"
     assert training(frozen=True) == "training 9 parameters (14 more are fixed), 10 updates per epoch"
     assert training(8) == "training 23 parameters, 1 update per epoch"
+    assert training(16) == "training 23 parameters, 2 updates per epoch"
     assert training(87).endswith(
         "10 updates per epoch; 7 of 87 birds are skipped in each, others each time: they do not fill an "
         "effective batch of 8"

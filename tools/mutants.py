@@ -193,11 +193,16 @@ def try_mutant(mutant: Mutant, stages: list[list[str]], copied: CopiedProject, l
     path.write_text(mutant.source, encoding="utf-8")
     row: dict[str, Any] = {**mutant._asdict(), "killed": False, "last": []}
     row.pop("source")
-    for stage in stages:
-        row["killed"], lines = run_tests(copied, stage, limit)
-        row["last"].append(([line for line in lines if line.startswith("FAILED")] or lines)[-1][:300])
-        if row["killed"]:
-            break
+    with tempfile.TemporaryDirectory() as cache:
+        if "@compiled" in mutant.source or "intrinsic" in mutant.source:
+            # Numba's cache of a loop knows nothing of changes in what the loop calls.
+            names = copied.environment | {"NUMBA_CACHE_DIR": cache}
+            copied = copied._replace(environment=names, server=None)
+        for stage in stages:
+            row["killed"], lines = run_tests(copied, stage, limit)
+            row["last"].append(([line for line in lines if line.startswith("FAILED")] or lines)[-1][:300])
+            if row["killed"]:
+                break
     path.write_bytes(source)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # what was compiled from it stays valid
     return row

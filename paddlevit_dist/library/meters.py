@@ -176,10 +176,10 @@ def _require_once(indices: np.ndarray, samples: int) -> None:
     require(samples > 0, "no samples were added; call update(outputs, targets) first")
     require(len(indices) in (0, samples), f"{len(indices)} indices of {samples} samples: give one for each, or none")
     numbers, times = np.unique(indices, return_counts=True)
-    if (times > 1).any():
+    for number, count in zip(numbers[times > 1], times[times > 1]):
         raise UserError(
-            f"sample {numbers[times > 1][0]} was counted {times.max()} times: Paddle's DistributedBatchSampler repeats "
-            "samples; use EvaluationSampler"
+            f"sample {number} was counted {count} times: Paddle's DistributedBatchSampler repeats samples; use "
+            "EvaluationSampler"
         )
 
 

@@ -65,7 +65,7 @@ def restart_in_venv(error: ModuleNotFoundError) -> str | None:
         repository = shlex.quote(
             f"{ROOT}{'[cpu]' if 'paddle' in modules else ''}"
         )  # with a GPU's Paddle, do not install another
-        advice = f"`make demo` in {ROOT} creates {venv_python.parents[2]}, or {sys.executable} -m pip install -e "
+        advice = f"`make demo` in {ROOT} creates {venv_python.parents[1]}, or {sys.executable} -m pip install -e "
         advice += repository
     return f"not installed for {sys.executable}: {', '.join(packages)}; {advice}"
 

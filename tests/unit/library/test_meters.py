@@ -117,7 +117,7 @@ def test_dice_and_radial_errors_are_their_formulas():
 
 def test_a_sample_counted_twice_and_nothing_at_all_are_refused():
     with pytest.raises(UserError, match="sample 3 was counted 2 times: Paddle's DistributedBatchSampler"):
-        make_meter("images", [1, 3, 3]).compute()
+        make_meter("images", [1, 3, 3, 5, 5, 5]).compute()
     with pytest.raises(UserError, match="MeanIoU: no samples were added"):
         pv.MeanIoU(3).compute()
     with pytest.raises(UserError, match="2 indices of 4 samples"):

@@ -54,7 +54,7 @@ def test_all_that_is_not_installed_is_named_with_its_package(lacking, tmp_path):
     assert advise("yaml") == f"not installed for {python}: PyYAML, pillow; {python} -m pip install PyYAML pillow"
     root = tmp_path / "a project"
     (root / "setup.py").touch()
-    before = f"not installed for {python}: PyYAML, pillow; `make demo` in {root} creates {root}"
+    before = f"not installed for {python}: PyYAML, pillow; `make demo` in {root} creates {root}/.venv,"
     advice = advise("PIL")
     assert advice.startswith(before) and advice.endswith(f", or {python} -m pip install -e '{root}'")
     assert not restarted

@@ -109,7 +109,7 @@ def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, ResultS
         yield values, cache_folder(values), ResultSource(str(values.DATA.DATASET), options.split)
 
 
-def takes_data(options: Namespace, is_truth: Callable[[str], bool] = os.path.isfile) -> bool:
+def takes_data(options: Namespace, is_truth: Callable[[str], Any] = os.path.isfile) -> bool:
     """Return whether the ground truth comes from a dataset.
 
     A TRUTH for which ``is_truth`` is false is a dataset's folder: it is stored as ``options.data_path``. Raises

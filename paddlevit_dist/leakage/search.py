@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class SearchResult(NamedTuple):
         return sum(pair.kind == kind for pair in self.pairs)
 
 
-def find_copies(val: Dataset, train: Dataset, cache_folder: Path | None, seconds: float = float("inf")) -> SearchResult:
+def find_copies(val: Any, train: Any, cache_folder: Path | None, seconds: float = float("inf")) -> SearchResult:
     """Search the dataset ``train`` for each sample of ``val``. Shows its progress, and can be interrupted.
 
     Args:
@@ -142,7 +142,7 @@ def _has_same_pixels(val: Dataset, index: int, train: Dataset, other: int) -> bo
         return False
 
 
-def write_leaks(file: Path, search: SearchResult, val: Dataset, train: Dataset) -> None:
+def write_leaks(file: Path, search: SearchResult, val: Any, train: Any) -> None:
     """Write the pairs with their names as JSON; raises a UserError if the file cannot be written."""
     rows = [
         {

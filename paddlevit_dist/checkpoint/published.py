@@ -2,7 +2,8 @@
 
 A name is timm's, such as ``vit_small_patch16_224.augreg_in21k_ft_in1k``. ``hf:OWNER/REPOSITORY`` means any other
 repository there that contains a ``model.safetensors``, and ``ms:OWNER/REPOSITORY`` one at ModelScope. An existing path
-takes precedence. A model's name alone is a path, as in PaddleViT, whose users often name their own weights so.
+takes precedence. A model's name alone is a path, as in PaddleViT, whose users often name their own weights so; a
+missing file must not be replaced by published weights.
 """
 
 import difflib

@@ -87,7 +87,7 @@ class HostCopies:
         self._arrays: dict[str, np.ndarray] = {}
 
     def copy(self, part: str, tensors: Mapping[str, paddle.Tensor]) -> dict[str, HostTensor]:
-        """Copy tensors by name; the next call with the same ``part``, a set with equal names, overwrites the copies."""
+        """Copy tensors by name; the next call with the same ``part`` overwrites them. Parts keep equal names apart."""
         return {name: HostTensor(self._copy(f"{part}/{name}", tensor), tensor.name) for name, tensor in tensors.items()}
 
     def _copy(self, key: str, tensor: paddle.Tensor) -> np.ndarray:

@@ -85,7 +85,7 @@ def write_evaluated(intervals: Path, evaluation: "Evaluator", facts: dict[str, A
     from ..settings.table import effects, leaves
 
     table = evaluation.table
-    sample_table = table and table.to_sample_table()
+    sample_table = table.to_sample_table() if table else None
     if table is None or sample_table is None:
         return
     config, task = evaluation.config, evaluation.task

@@ -67,7 +67,7 @@ def muon(momentum: Callable[[], float]) -> Update:
 
 
 def orthogonalize(matrices: paddle.Tensor) -> paddle.Tensor:
-    """Return (n, rows, columns) float32 with the singular vectors kept and singular values near 1, by Newton-Schulz."""
+    """Return (n, rows, columns) float32 with the same singular vectors, and values of 0.7 to 1.2, by Newton-Schulz."""
     is_tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.transpose([0, 2, 1]) if is_tall else matrices
     x = x / paddle.clip(paddle.sqrt((x * x).sum(axis=[1, 2], keepdim=True)), min=_SMALLEST_NORM)

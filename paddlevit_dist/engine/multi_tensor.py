@@ -22,7 +22,7 @@ _ALIGNED_BYTES = 16  # GPU kernels read four float32 values at once
 
 
 class FlatBuffer:
-    """Concatenates tensors whose memory seldom moves; it caches 152 views, as costly to make as 100 operations."""
+    """Concatenates tensors whose memory seldom moves; keeps its views, which are as slow to make as operations."""
 
     def __init__(self) -> None:
         self._addresses: list[int] = []

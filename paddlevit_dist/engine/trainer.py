@@ -58,6 +58,7 @@ class Trainer:
     parts without starting it.
 
     Args:
+        config: the frozen configuration.
         task: the task, built in the parent process together with its datasets.
         datasets: datasets by split: "train" and "val" for training ("val" is optional if nothing is evaluated), or
             DATA.SPLIT alone for an evaluation.
@@ -68,13 +69,20 @@ class Trainer:
     Attributes:
         model: the bare model, without the data-parallel wrapper.
         eval_dataset: the dataset that ``evaluator`` reads; missing if there is no such split.
+        evaluator: the evaluator of ``eval_dataset``.
+        heartbeat: reports to the watchdog what this rank is doing.
+        folder: the folder of the checkpoints.
         state: the parts that a checkpoint holds; ``sampler``, ``schedule``, ``precision``, ``optimizer``, ``ema`` and
             ``nan_guard`` are some of them. This and all that follow are set by ``prepare_training``.
+        loader: batches of training samples on the device.
         resume_state: the position and state that -resume and -pretrained give.
+        checkpointer: saves ``state``.
+        step: runs one optimizer step.
         batch_norm: "sync" or "local".
         updates_per_epoch: optimizer steps in one epoch.
         last_epoch: the epoch that this run ends with, from 1.
         hooks: called at each step, epoch and evaluation; set when the training starts, as is ``logger``.
+        logger: the hook that logs progress.
     """
 
     eval_dataset: TransformedDataset

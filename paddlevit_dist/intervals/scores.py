@@ -9,15 +9,22 @@ from .resampling import Recompute, weighted_sums
 
 
 class ClassificationCounts(NamedTuple):
-    """The answers for n classified samples; an instance is a ``Recompute``."""
+    """The answers for n classified samples; an instance is a ``Recompute``.
 
-    labels: np.ndarray  # int (n,), true classes from 0
-    #: int (n,), number of classes that the model ranked above the true one; if only the best class is known: 0 if it is
-    #: the true one, else 1
+    Attributes:
+        labels: int (n,), true classes from 0.
+        places: int (n,), number of classes that the model ranked above the true one. If only the best class is known:
+            0 if it is the true one, else 1.
+        num_classes: the number of classes of the data.
+        class_names: for the names of values; None uses the classes' numbers.
+        top: the values of k for top-k accuracy.
+    """
+
+    labels: np.ndarray
     places: np.ndarray
-    num_classes: int  # of the data
-    class_names: Sequence[str] | None = None  # for the names of values; None uses the classes' numbers
-    top: Sequence[int] = (1,)  # the values of k for top-k accuracy
+    num_classes: int
+    class_names: Sequence[str] | None = None
+    top: Sequence[int] = (1,)
 
     def __call__(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the values of each draw, in percent, from weights, float64 (draws, samples).

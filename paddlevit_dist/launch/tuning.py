@@ -65,7 +65,7 @@ _READERS = ("numpy", "paddle", "numba")
 def has_slow_views() -> bool:
     """Return whether the installed Paddle makes views that should be replaced with copies: on CPUs, from 2.6 to 3.
 
-    With the flag below, ``transpose`` and slices copy: 1.4 times as fast in training of ViT-Ti on Zen 4.
+    With the flag below, ``transpose`` and slices copy: 1.4 times as fast in training of ViT-Ti on Zen 4. On a GPU views are faster.
     """
     if devices.expected_gpus():
         return False
@@ -73,7 +73,7 @@ def has_slow_views() -> bool:
 
 
 def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables to add to ``current`` for this number of processes on this machine."""
+    """Return the variables to add for this number of processes here, apart from those that ``current`` sets."""
     threads = str(max(1, devices.cpu_cores() // processes))
     variables = {"FLAGS_paddle_num_threads": threads, **_QUIET}
     if threads == "1":

@@ -37,10 +37,14 @@ def _named(method: Method) -> Method:
 
 
 class MeterScores(NamedTuple):
-    """Scores of a meter."""
+    """Scores of a meter.
 
-    values: dict[str, float]  # by name, with the names of an evaluation
-    #: confidence intervals of these scores and of each class; each has ``low`` and ``high``
+    Attributes:
+        values: scores by name, with the names of an evaluation.
+        intervals: confidence intervals of these scores and of each class; each has ``low`` and ``high``.
+    """
+
+    values: dict[str, float]
     intervals: dict[str, ConfidenceInterval]
 
 

@@ -36,12 +36,18 @@ class TrainedRun:
     """Result of a training run or an evaluation.
 
     It can be used as the path of its weights: ``evaluate(run)``, ``create_model(run, pretrained=True)``.
+
+    Attributes:
+        folder: output folder.
+        values: values of the last evaluation by name, as in ``metrics.jsonl``; empty without an evaluation.
+        intervals: lower and upper end of the values with a confidence interval.
+        weights: the checkpoint of the last epoch, or the evaluated weights.
     """
 
-    folder: Path  # output folder
-    values: Mapping[str, float]  # of the last evaluation by name, as in ``metrics.jsonl``; empty without an evaluation
-    intervals: Mapping[str, tuple[float, float]]  # lower and upper end of the values with a confidence interval
-    weights: str  # the checkpoint of the last epoch, or the evaluated weights
+    folder: Path
+    values: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
+    weights: str
 
     def __fspath__(self) -> str:
         return self.weights

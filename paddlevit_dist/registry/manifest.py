@@ -14,32 +14,54 @@ _NONE: Any = MappingProxyType({})
 
 
 class Manifest(NamedTuple):
-    """The names that a feature adds, each with a location, "module:attribute", that is imported on first use."""
+    """The names that a feature adds, each with a location, "module:attribute", that is imported on first use.
 
-    #: locations that begin with a dot are relative to it
+    Attributes:
+        package: locations that begin with a dot are relative to it.
+        requires: modules without which nothing of the feature is there.
+        families: classes of models with a table of variants; ``model_names.json`` has their names.
+        models: name -> class derived from ``tasks.model.Model``.
+        aliases: other spelling of a model's name, listed like it -> name.
+        bridges: prefix of models of another package, as in "timm:resnet50" -> class that builds them.
+        sources: such a prefix -> module with ``find_address`` and ``list_names``.
+        datasets: name -> class that a task reads.
+        bundled: datasets that need no path.
+        tasks: name -> class derived from ``tasks.task.Task``.
+        annotations: what its images have: ``CLASS_LABELS``, ``BOX_LABELS`` or ``MASK_LABELS``.
+        task_tables: task -> the key tables that it reads besides ``key_tables``. Any other task reads all keys.
+        key_tables: key tables that every run reads.
+        recipes: dataset, annotations or package -> recipe (-cfg=NAME) that messages suggest.
+        callbacks: name for -log_to -> class derived from ``Callback``.
+        transforms: name for ``DATA.TRANSFORMS`` -> transform of images and label maps.
+        score_kinds: kind of a table of samples -> class derived from ``tasks.ScoreKind``.
+        spellings: "model", "dataset", "task" or "callback" -> other name, in lower case with underscores -> name.
+        commands: command -> function of its words, and help text.
+        jobs: key -> function of the ``Configuration`` that runs instead of training or evaluation if the key is set.
+        hooks: key -> ``engine.hooks.Hook`` of training if the key is set, built from the trainer.
+        observers: key -> ``EvaluationObserver`` that a run that only evaluates has if the key is set, built alike.
+        functions: name -> function or class that the core uses if it is there.
+    """
+
     package: str = ""
-    requires: tuple[str, ...] = ()  # modules without which nothing of the feature is there
-    families: tuple[str, ...] = ()  # classes of models with variants; ``model_names.json`` has their names
-    models: Targets = _NONE  # name -> class derived from ``tasks.model.Model``
-    aliases: Mapping[str, str] = _NONE  # other spelling of a model's name, listed like it -> name
-    bridges: Targets = _NONE  # prefix of models of another package, as in "timm:resnet50" -> class that builds them
-    sources: Mapping[str, str] = _NONE  # such a prefix -> module with ``find_address`` and ``list_names``
-    datasets: Targets = _NONE  # name -> class that a task reads
-    bundled: tuple[str, ...] = ()  # datasets that need no path
-    tasks: Targets = _NONE  # name -> class derived from ``tasks.task.Task``
-    annotations: str | None = None  # of its images: ``CLASS_LABELS``, ``BOX_LABELS`` or ``MASK_LABELS``
-    #: task -> the key tables that it reads besides ``key_tables``; any other task reads all keys
+    requires: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    models: Targets = _NONE
+    aliases: Mapping[str, str] = _NONE
+    bridges: Targets = _NONE
+    sources: Mapping[str, str] = _NONE
+    datasets: Targets = _NONE
+    bundled: tuple[str, ...] = ()
+    tasks: Targets = _NONE
+    annotations: str | None = None
     task_tables: Mapping[str, Sequence[Any]] = _NONE
-    key_tables: tuple[Any, ...] = ()  # key tables that every run reads
-    recipes: Mapping[str, str] = _NONE  # dataset, annotations or package -> recipe (-cfg=NAME) that messages suggest
-    callbacks: Targets = _NONE  # name for -log_to -> class derived from ``Callback``
-    transforms: Targets = _NONE  # name for ``DATA.TRANSFORMS`` -> transform of images and label maps
-    score_kinds: Targets = _NONE  # kind of a table of samples -> class derived from ``tasks.ScoreKind``
-    #: "model", "dataset", "task" or "callback" -> other name, in lower case with underscores -> name
+    key_tables: tuple[Any, ...] = ()
+    recipes: Mapping[str, str] = _NONE
+    callbacks: Targets = _NONE
+    transforms: Targets = _NONE
+    score_kinds: Targets = _NONE
     spellings: Mapping[str, Mapping[str, str]] = _NONE
-    commands: Mapping[str, tuple[Target, str]] = _NONE  # command -> function of its words, and help text
-    jobs: Targets = _NONE  # key -> function of the ``Configuration`` that runs instead of the main job if it is set
-    hooks: Targets = _NONE  # key -> ``engine.hooks.Hook`` of training if the key is set, built from the trainer
-    #: key -> ``EvaluationObserver`` that a run that only evaluates has if the key is set, built alike
+    commands: Mapping[str, tuple[Target, str]] = _NONE
+    jobs: Targets = _NONE
+    hooks: Targets = _NONE
     observers: Targets = _NONE
-    functions: Targets = _NONE  # name -> function or class that the core uses if it is there
+    functions: Targets = _NONE

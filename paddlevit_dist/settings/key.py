@@ -122,26 +122,40 @@ _EFFECTS_BY_SECTION = {"MODEL": "network", "TRAIN": "training", "DATA": "trainin
 
 @dataclass(frozen=True)
 class Key:
-    """A row of the table of keys."""
+    """A row of the table of keys.
 
-    name: str  # dotted, as written on the command line
-    default: Any  # value when neither a file nor the command line sets the key; its type (list, tuple) is kept
-    #: type of the value or of each item: "int", "float", "number" (an int if it is whole), "bool", "text", "path"
-    #: (``~`` is the home folder) or "switch" (a bool, or a text that says more)
+    Args:
+        name: dotted, as written on the command line.
+        default: value when neither a file nor the command line sets the key; its type (list, tuple) is kept.
+        kind: type of the value or of each item: "int", "float", "number" (an int if it is whole), "bool", "text",
+            "path" (``~`` is the home folder) or "switch" (a bool, or a text that says more).
+        meaning: what the key sets, in one line.
+        within: the numbers allowed, None for any finite one.
+        choices: the values allowed, None for any; texts are compared without case.
+        many: the value is a sequence; ``length`` items if that is not None.
+        optional: None is allowed and means "not set".
+        words: texts allowed in place of a sequence.
+        or_many: the value is one item or a list of them, such as a number for each stage.
+        training_only: an evaluation does not read the key.
+        effect: what another value changes, one of ``EFFECTS``. Empty: "training" with ``training_only``, else the
+            effect of its section: MODEL "network", TRAIN and DATA "training", all others "score".
+        flag: the flag that also sets the key, if any. Only keys of this package have one.
+    """
+
+    name: str
+    default: Any
     kind: str
-    meaning: str  # what the key sets, in one line
-    within: Range | None = None  # the numbers allowed, None for any finite one
-    choices: tuple[Any, ...] | None = None  # the values allowed, None for any; texts are compared without case
-    many: bool = False  # the value is a sequence; ``length`` items if that is not None
+    meaning: str
+    within: Range | None = None
+    choices: tuple[Any, ...] | None = None
+    many: bool = False
     length: int | None = None
-    optional: bool = False  # None is allowed and means "not set"
-    words: tuple[str, ...] = ()  # texts allowed in place of a sequence
-    or_many: bool = False  # the value is one item or a list of them, such as a number for each stage
-    training_only: bool = False  # an evaluation does not read the key
-    #: what another value changes, one of ``EFFECTS``. Empty: "training" with ``training_only``, else the effect of its
-    #: section: MODEL "network", TRAIN and DATA "training", all others "score"
+    optional: bool = False
+    words: tuple[str, ...] = ()
+    or_many: bool = False
+    training_only: bool = False
     effect: str = ""
-    flag: Flag | None = None  # the flag that also sets the key, if any. Only keys of this package have one
+    flag: Flag | None = None
 
     def __post_init__(self) -> None:
         if not self.effect:

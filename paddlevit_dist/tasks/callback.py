@@ -15,14 +15,23 @@ from ..settings.table import dump_yaml
 
 
 class RunFacts(NamedTuple):
-    """Facts about a run, passed to callbacks at the start."""
+    """Facts about a run, passed to callbacks at the start.
 
-    folder: Path  # SAVE
-    config: RunSettings  # frozen; ``config.TRAIN.BASE_LR``, for example
-    trains: bool  # False if the run only evaluates
-    epochs: int = 0  # of the whole run
-    updates_per_epoch: int = 0  # over all processes
-    update: int = 0  # updates already made, in a resumed run; 0 in a new one
+    Attributes:
+        folder: the output folder, SAVE.
+        config: the frozen configuration; ``config.TRAIN.BASE_LR``, for example.
+        trains: False if the run only evaluates.
+        epochs: of the whole run.
+        updates_per_epoch: over all processes.
+        update: updates already made, in a resumed run; 0 in a new one.
+    """
+
+    folder: Path
+    config: RunSettings
+    trains: bool
+    epochs: int = 0
+    updates_per_epoch: int = 0
+    update: int = 0
 
     @property
     def config_text(self) -> str:

@@ -11,11 +11,17 @@ from .score_kind import Arrays
 
 
 class SampleTable(NamedTuple):
-    """The samples of an evaluation for a file, from which ``compare`` computes scores again without the metrics."""
+    """The samples of an evaluation for a file, from which ``compare`` computes scores again without the metrics.
 
-    kind: str  # registered name of the ``ScoreKind`` that computes scores from the arrays
-    classes: Sequence[str]  # names of classes, or of landmarks
-    arrays: Arrays  # numbers or booleans, by name
+    Attributes:
+        kind: registered name of the ``ScoreKind`` that computes scores from the arrays.
+        classes: names of classes, or of landmarks.
+        arrays: arrays of numbers or booleans, by name.
+    """
+
+    kind: str
+    classes: Sequence[str]
+    arrays: Arrays
 
 
 MetricsType = TypeVar("MetricsType", bound="Metrics")
@@ -25,7 +31,10 @@ PerSampleType = TypeVar("PerSampleType", bound="PerSampleMetrics")
 class Metrics:
     """Additive evaluation state: sums and counts, which are divided once, after the sums of all ranks have been added.
 
-    A subclass keeps float64 and int64 tensors or numbers in ``state``, by name.
+    A subclass keeps float64 and int64 tensors or numbers in ``state``.
+
+    Attributes:
+        state: sums and counts by name.
     """
 
     def __init__(self) -> None:

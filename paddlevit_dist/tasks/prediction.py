@@ -25,11 +25,13 @@ class InputSamples(TransformedDataset):
     Built by ``Predictable.open_inputs`` in the parent process, then pickled to the workers and forked into loader
     processes, so its pickle should hold file names and scalars only. ``sample`` raises UserError, or an error of the
     library that reads it, for an input that cannot be read. Its message is listed, and the others are predicted.
+
+    Attributes:
+        names: name of each sample in rows and lists, a path as the user would write it.
+        unreadable: path and reason, in one line, of each input that was unreadable before any sample was read.
     """
 
-    #: name of each sample in rows and lists, a path as the user would write it
     names: Sequence[str] = ()
-    #: path and reason, in one line, of each input that was unreadable before any sample was read
     unreadable: Sequence[tuple[str, str]] = ()
 
     def __len__(self) -> int:
@@ -50,12 +52,19 @@ class InputSamples(TransformedDataset):
 
 
 class PredictionRecord(NamedTuple):
-    """Outcome of one input, or of one sample of an evaluation."""
+    """Outcome of one input, or of one sample of an evaluation.
+
+    Attributes:
+        index: index of the input.
+        rows: rows of the output tables without the input's name; None: the input cannot be read.
+        reason: why the input cannot be read.
+        summary: result of ``PredictionWriter.summarize``.
+    """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
-    rows: list[Row] | None  # of the output tables without the input's name; None: the input cannot be read
-    reason: str = ""  # why it cannot be read
-    summary: Any = None  # result of ``PredictionWriter.summarize``
+    rows: list[Row] | None
+    reason: str = ""
+    summary: Any = None
 
 
 class PredictionWriter:

@@ -19,14 +19,21 @@ class Task:
 
     A task implements ``build_dataset``, ``collate``, ``build_model``, ``train_step``, ``build_metrics`` and
     ``eval_step``, and sets ``best_metric``. It sets ``normalizers_per_sample`` of its ``traits``, or implements
-    ``loss_normalizers`` and sets ``normalizer_names``. What one feature asks in addition, such as a prediction or an
-    export, are aspects of the task (``aspects``): classes with the methods of a protocol (``protocols``), next to the
-    task's.
+    ``loss_normalizers`` and sets ``normalizer_names``.
+
+    What one feature asks in addition, such as a prediction or an export, are aspects of the task (``aspects``): classes
+    with the methods of a protocol (``protocols``), next to the task's.
 
     A task is built in the parent process from the frozen configuration. There, ``build_dataset`` is called for each
     split and may store values that it derives from the data. Then the task is pickled to the workers, so it must be
     small. Each worker calls ``build_model`` once, then the steps. Its loader processes, which are forked from it, call
     ``collate`` and ``loss_normalizers``.
+
+    Args:
+        config: the frozen configuration.
+
+    Attributes:
+        config: the frozen configuration.
     """
 
     #: log lines about the task itself; datasets have their own

@@ -12,20 +12,28 @@ NORMAL = "normal"  # the channel with three columns, which is rotated with the p
 
 
 class Scene(NamedTuple):
-    """One room or scan. The arrays may be read-only views of a file: copy before modifying."""
+    """One room or scan. The arrays may be read-only views of a file: copy before modifying.
 
-    xyz: np.ndarray  # float32 (points, 3), meters, z up
-    rgb: np.ndarray  # uint8 (points, 3)
-    semantic: np.ndarray  # int16 (points,), class number, -100 for none
-    instance: np.ndarray  # int16 (points,), object number from 0 within the scene, -100 for none
-    name: str  # name of the scene, such as "scene0000_00"
-    # meters, float64 each: xyz plus this are the coordinates of the source, which may be too far from the origin for
-    # float32
+    Attributes:
+        xyz: float32 (points, 3), meters, z up.
+        rgb: uint8 (points, 3).
+        semantic: int16 (points,), class number, -100 for none.
+        instance: int16 (points,), object number from 0 within the scene, -100 for none.
+        name: name of the scene, such as "scene0000_00".
+        offset: meters, float64 each: xyz plus this are the coordinates of the source, which may be too far from the
+            origin for float32.
+        channels: other values of the points in the source, by name: float32 (points, 3) for ``NORMAL``, x, y and z of
+            a unit vector, (points, 1) for all others. Not to be modified.
+        skipped_rows: rows of the source without finite coordinates, ascending; the scene has no points for them.
+    """
+
+    xyz: np.ndarray
+    rgb: np.ndarray
+    semantic: np.ndarray
+    instance: np.ndarray
+    name: str
     offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    # other values of the points in the source, by name: float32 (points, 3) for ``NORMAL``, x, y and z of a unit
-    # vector, (points, 1) for all others. Not to be modified.
     channels: Mapping[str, np.ndarray] = {}
-    # rows of the source without finite coordinates, ascending; the scene has no points for them
     skipped_rows: Sequence[int] | np.ndarray = ()
 
     def to_source_rows(self, values: np.ndarray, fill_value: int = IGNORED) -> np.ndarray:

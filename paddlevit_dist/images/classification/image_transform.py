@@ -47,7 +47,8 @@ def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = 
 class ImageTransform:
     """Resize, crop and normalize an image for one model: ``transform(image)``.
 
-    Loader processes should call ``pixels``; the device should call ``normalize`` on whole batches.
+    Loader processes should call ``pixels``; the device should call ``normalize`` on whole batches. With ``training``
+    it is the training augmentation.
     """
 
     def __init__(self, config: Any, training: bool = False) -> None:
@@ -67,7 +68,7 @@ class ImageTransform:
         """Transform one image to float32 (channels, height, width): ``model(transform(image).unsqueeze(0))``.
 
         ``image`` is a path, a PIL image, or uint8 (height, width[, 3]); ``generator``, of the augmentation, may be a
-        seed. A ``UserError`` says that the image cannot be read.
+        seed; None: a new one. A ``UserError`` says that the image cannot be read.
         """
         return self.normalize(paddle.to_tensor(self.pixels(image, generator)[None]))[0]
 

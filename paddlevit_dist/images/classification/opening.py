@@ -16,7 +16,10 @@ VAL_FILES = "val_files.txt"
 
 
 def open_images(config: ClassificationSettings, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
-    """Open the dataset of DATA.DATASET for ``split``; also return notes for the run's record."""
+    """Open the dataset of DATA.DATASET for ``split``; also return notes for the run's record.
+
+    A ``UserError`` says that the data are missing or corrupt.
+    """
     data = config.DATA
     kind = dataset_class(config, ImageDataset)
     fraction = data.VAL_FRACTION

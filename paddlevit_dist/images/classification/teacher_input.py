@@ -79,7 +79,10 @@ def find_exported_input(name: str) -> tuple[TeacherInput, Mapping[str, Any]]:
 
 
 def find_weights_input(name: str, weights: str) -> TeacherInput:
-    """Find the input of a registered model with weights: its run's, else what published weights expect."""
+    """Find the input of a registered model with weights: its run's, else what published weights expect.
+
+    A ``UserError`` says that a file next to the weights is damaged.
+    """
     if not is_fetched(weights):
         file = local_file(weights).path
         data = (find_run_settings(read_weights_info(file), file) or {}).get("DATA")

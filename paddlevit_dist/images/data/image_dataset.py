@@ -54,7 +54,10 @@ class ImageDataset(Dataset):
         """Set the size of the cache of images at an address; no effect on images of this machine."""
 
     def encoded(self, index: int) -> bytes:
-        """Read the file of image ``index``, for datasets of image files; an ``UnreadableImage`` if it is missing."""
+        """Read the file of image ``index``, for datasets of image files.
+
+        An ``UnreadableImage`` says that the file is missing or may not be read.
+        """
         return read_file(self.describe(index))
 
     def part(self, index: int, start: int, length: int) -> np.ndarray:

@@ -112,7 +112,7 @@ class DecodedSplit(NamedTuple):
             text += f"skip): {bad[0]}"
         lines = [text]
         turned = [result.index for result in self.results if result.orientation != 1]
-        if turned and not (dataset.reading and dataset.reading.exif_rotate):
+        if turned and dataset.reading and not dataset.reading.exif_rotate:
             lines.append(
                 f"{self._count(turned)} to be turned by the EXIF orientation, but DATA.EXIF_ROTATE is false: "
                 f"{dataset.describe(turned[0])}"

@@ -4,13 +4,15 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ... import distributed
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
-from ...tasks.dataset import Dataset
 from .reading import UnreadableImage
+
+if TYPE_CHECKING:
+    from ...tasks.dataset import Dataset
 
 QUARANTINE_FILE = "quarantine.tsv"
 _PARTS_FOLDER = "quarantine"
@@ -59,7 +61,7 @@ class ReplacementReader:
     def __getstate__(self) -> Any:
         return {"folder": self.folder, "_next": {}, "num_told": self.num_told}
 
-    def read(self, read: Callable[[int], _Read], index: int, dataset: Dataset) -> _Read:
+    def read(self, read: Callable[[int], _Read], index: int, dataset: "Dataset") -> _Read:
         """Return ``read(index)``, or of the next readable index; a ``UserError`` after too many unreadable ones."""
         tried = index
         for _ in range(min(len(dataset), _LONGEST_ROW_OF_BAD)):

@@ -98,7 +98,10 @@ class DetectionCriterion:
     noise: ContrastiveNoise | None = None
 
     def __init__(self, normalizer: str) -> None:
-        """Divide losses by counts of all devices ("global"), or as the model's authors do ("reference")."""
+        """Divide losses by counts of all devices ("global"), or as the model's authors do ("reference").
+
+        A ``UserError`` says that ``normalizer`` is neither.
+        """
         if normalizer not in _NORMALIZERS:
             raise UserError(f"normalizer '{normalizer}': expected one of {', '.join(_NORMALIZERS)}")
         self.is_global = normalizer == "global"
@@ -106,7 +109,8 @@ class DetectionCriterion:
     def loss_normalizers(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
         """Return normalizers of a training batch by name, one for each of ``normalizer_names``.
 
-        The engine sums them over all ranks and micro-batches of an update. Runs in the loader process: numpy only.
+        The batch has ``labels``, int64 (N, M), and ``box_counts``, int64 (N,). The engine sums the normalizers over all
+        ranks and micro-batches of an update. Runs in the loader process: numpy only.
         """
         raise NotImplementedError
 

@@ -73,7 +73,10 @@ def fit_in_cell(
     masks: np.ndarray | None = None,
     scores: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Draw boxes on an image resized into a white square of ``CELL_PX``, see ``draw_boxes`` for arguments."""
+    """Draw boxes on an image resized into a white square of ``CELL_PX``, with the arguments of ``draw_boxes``.
+
+    But ``masks`` are uint8 (n, height, width) of the image, or None.
+    """
     cell = fit_image(image)
     height, width = cell.shape[:2]
     if masks is not None:

@@ -29,7 +29,10 @@ _NAME = "__class_fullname__"  # key of a transform in the file
 
 
 def require_albumentations() -> Any:
-    """Import ``albumentations`` without its request for a newer version, and turn OpenCV's threads off."""
+    """Import ``albumentations`` without its request for a newer version, and turn OpenCV's threads off.
+
+    A ``UserError`` says that it is not installed.
+    """
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
     try:
         import albumentations

@@ -21,7 +21,7 @@ _END_OF_JPEG = b"\xff\xd9"
 
 
 def require_opencv() -> Any:
-    """Import ``cv2`` and turn its threads off: loader processes already use the cores."""
+    """Import ``cv2``, a ``UserError`` without it, and turn its threads off: loader processes already use the cores."""
     try:
         import cv2
     except ImportError as error:

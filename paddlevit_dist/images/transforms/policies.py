@@ -174,7 +174,10 @@ def parse_rand_augment(text: str, fill: Fill = 128) -> RandAugment:
 
 
 def parse_auto_augment(text: str, fill: Fill = 128) -> AutoAugment:
-    """Parse AutoAugment in timm's notation: a policy (original, originalr, v0, v0r, 3a), optionally ``-mstd0.5``."""
+    """Parse AutoAugment in timm's notation: a policy (original, originalr, v0, v0r, 3a), optionally ``-mstd0.5``.
+
+    A ``UserError`` says that the text is not valid.
+    """
     complain = _complaint("TRAIN.AUTO_AUGMENT", text, f"true, false or one of {', '.join(AUTO_AUGMENT)}")
     name, *sections = text.split("-")
     if name not in AUTO_AUGMENT:

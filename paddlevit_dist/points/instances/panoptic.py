@@ -35,6 +35,7 @@ def combine_segments(
 
     Instances take the points that no better one has, best first; one with less than half of its points left is dropped,
     and instances of stuff are skipped. Points in no instance keep their class if it is stuff, and else have none.
+    ``is_thing`` is bool (classes,).
     """
     combined = np.where(is_thing[classes], IGNORED, classes).astype(np.int64)
     instances = np.full(len(classes), IGNORED, np.int64)

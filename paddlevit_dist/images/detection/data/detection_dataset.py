@@ -28,7 +28,10 @@ class ImageAnnotations(NamedTuple):
 
 
 class DetectionDataset(ImageDataset):
-    """Images with boxes: ``read(index)`` returns ``(RGB image, ImageAnnotations)``; label k is ``category_ids[k]``."""
+    """Images with boxes: ``read(index)`` returns ``(RGB image, ImageAnnotations)``; label k is ``category_ids[k]``.
+
+    ``class_names`` and ``category_ids`` are known before any image is read.
+    """
 
     holds = "images with boxes"
     groups_by = {**SUBJECT, **FOLDER}

@@ -19,7 +19,10 @@ _NEARLY_ALL = 0.99
 
 
 class SegmentationDataset(ImageDataset):
-    """Images with label maps: ``read(index)`` returns ``(RGB image, labels)``; classes are known without reading."""
+    """Images with label maps: ``read(index)`` returns ``(RGB image, labels)``.
+
+    ``class_names``, ``num_classes`` and ``palette`` are available without reading a label map.
+    """
 
     holds = "images with label maps"
     groups_by = {**SUBJECT, **FOLDER}

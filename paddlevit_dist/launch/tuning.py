@@ -65,7 +65,8 @@ _READERS = ("numpy", "paddle", "numba")
 def has_slow_views() -> bool:
     """Return whether the installed Paddle makes views that should be replaced with copies: on CPUs, from 2.6 to 3.
 
-    With the flag below, ``transpose`` and slices copy: 1.4 times as fast in training of ViT-Ti on Zen 4. On a GPU views are faster.
+    With the flag below, ``transpose`` and slices copy: 1.4 times as fast in training of ViT-Ti on Zen 4. On a GPU
+    views are faster.
     """
     if devices.expected_gpus():
         return False

@@ -193,8 +193,8 @@ def resample(
 def interpolation_weights(length: int, count: int, step: float) -> tuple[np.ndarray, np.ndarray]:
     """Return indices and weights for linear interpolation at ``count`` positions 0, step, 2 step ... along an axis.
 
-    ``step`` is in voxels. The index of the lower voxel, int64 (count,), is at most ``length`` - 2; the weight is of the next voxel, float32
-    (count,). Positions beyond the end of the axis are moved to it.
+    ``step`` is in voxels. The index of the lower voxel, int64 (count,), is at most ``length`` - 2; the weight is of the
+    next voxel, float32 (count,). Positions beyond the end of the axis are moved to it.
     """
     places = np.minimum(np.arange(count) * step, length - 1)
     lower = np.minimum(places.astype(np.int64), max(length - 2, 0))

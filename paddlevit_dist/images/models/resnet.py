@@ -68,7 +68,7 @@ def _mask(x, mask: paddle.Tensor | None):
 
 
 class ShortcutConfig(NamedTuple):
-    """Describe a shortcut: a mean of 2 x 2 before it, as in ResNet-vd, and a convolution even if nothing changes the size."""
+    """Describe a shortcut: a mean of 2 x 2 before it (ResNet-vd), and a convolution even if the size stays."""
 
     pools: bool = False
     is_always: bool = False

@@ -62,7 +62,7 @@ class Segmenter(Model):
         return self.backbone
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]:
-        """Compute logits, float32 (N, classes, h, w), of normalized images, float32 (N, 3, H, W), at its own resolution.
+        """Compute logits, float32 (N, classes, h, w), of normalized images, float32 (N, 3, H, W), at own resolution.
 
         The caller resizes them, bilinearly between the centers of pixels. In training mode, a model with an auxiliary
         head also returns the logits of that head.

@@ -146,10 +146,10 @@ def class_slices(
 ) -> np.ndarray:
     """Render axial, coronal and sagittal slices with colored classes and a legend, uint8 (height, width, 3).
 
-    Anterior or superior is up. ``volume``, float32 (depth, height, width), is shown from percentile 0.5 (black) to
-    99.5 (white), ``spacing`` in millimeters. ``labels``, uint8 of the same extent, may have other numbers of voxels. All slices
-    contain ``center``, a voxel of ``labels``, by default the middle of all voxels with a class. The background is the
-    first of ``class_names``.
+    Anterior or superior is up. ``volume``, float32 (depth, height, width), is shown from percentile 0.5 (black) to 99.5
+    (white), ``spacing`` in millimeters. ``labels``, uint8 of the same extent, may have other numbers of voxels. All
+    slices contain ``center``, a voxel of ``labels``, by default the middle of all voxels with a class. The background
+    is the first of ``class_names``.
     """
     if center is None:
         inside = np.argwhere((labels > 0) & (labels != IGNORED))

@@ -1,5 +1,6 @@
 """The parts of ``inspect``: names that are listed, the task of a model, keys that change layers, and the table."""
 
+import paddle
 import pytest
 from support.registrations import forgotten
 
@@ -7,6 +8,7 @@ from paddlevit_dist.commands import inspect_model
 from paddlevit_dist.registry import lookup
 from paddlevit_dist.registry.register import register_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.model_cost import LayerCost
 
 
@@ -79,6 +81,53 @@ def test_a_model_belongs_to_the_first_task_that_trains_it():
     expected = {"detr_resnet50": "detection", "segformer_b0": "image_segmentation", "unet3d": "landmarks"}
     expected |= {"minkunet34c": "semantic_segmentation", "mine": "classification", "resnet18": "classification"}
     assert {name: inspect_model._find_task(name) for name in expected} == expected
+
+
+class Auxiliary(Model):
+    """A network with a second classifier in training."""
+
+    def __init__(self, num_classes=10, image_size=4, in_channels=2) -> None:
+        super().__init__()
+        self.in_channels, self.image_size = in_channels, (image_size, image_size + 1)
+        self.head = paddle.nn.Linear(in_channels * image_size * (image_size + 1), num_classes)
+        self.second = paddle.nn.Linear(num_classes, 7)
+
+    def forward(self, x):
+        y = self.head(x.flatten(1))
+        return self.second(y) if self.training else y
+
+
+class Unsized(Model):
+    """A network on other data than images."""
+
+    def __init__(self, num_classes=10) -> None:
+        super().__init__()
+        self.head = paddle.nn.Linear(250_000, num_classes)
+
+
+def report_of(name, target, *arguments, **options) -> list[list[str]]:
+    register_model(name, target)
+    return [line.split() for line in inspect_model.report(name, *arguments, **options).splitlines()]
+
+
+def test_a_model_is_reported_as_it_is_evaluated():
+    title, header, first, second, *totals = report_of("auxiliary", Auxiliary, num_classes=3)
+    assert title == "auxiliary: Auxiliary, images 2 x 4 x 5, 3 classes".split()
+    assert (first, second) == (["head", "Linear", "1x3", "123", "120"], ["second", "Linear", "28", "0"])
+    assert totals[0] == "parameters: 151 (0.0 MB as float32)".split() and totals[1][1:3] == ["0.00", "G"]
+    assert len(totals) == 3 and totals[2][0] == "activations"
+    title, *_ = inspect_model.report("auxiliary", 6, 5).splitlines()
+    assert title == "auxiliary: Auxiliary, images 2 x 6 x 7, 5 classes"
+
+
+def test_layers_of_a_network_on_other_data_are_listed():
+    title, _, row, *totals = report_of("unsized", Unsized, num_classes=4, depth=1)
+    assert title == "unsized: Unsized, 4 classes".split()
+    assert row == ["head", "Linear", "1,000,004", "0"]
+    assert totals == [
+        "parameters: 1,000,004 (4.0 MB as float32)".split(),
+        "multiply-accumulates and activations are counted for image models only".split(),
+    ]
 
 
 LAYERS = [

@@ -111,7 +111,7 @@ def test_a_run_s_interval_is_that_of_one_more_seed(tmp_path):
 
 
 def test_other_samples_are_the_first_warning_and_another_order_is_none(tmp_path, monkeypatch):
-    tables = {"seed_0": "cab", "seed_1": "bca", "run": "abd"}
+    tables = {"seed_0": "cab", "seed_1": "bca", "run": "abz"}
     read = []
 
     def read_table(run):

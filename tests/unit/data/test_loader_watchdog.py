@@ -36,7 +36,7 @@ class Watched:
         self.batches = SimpleNamespace(_workers=list(workers))
         self.watchdog = _LoaderWatchdog(self.batches, seconds, due)
         self.watchdog.stop()
-        assert not self.watchdog._thread.is_alive()
+        assert not self.watchdog._thread.is_alive() and self.watchdog._thread.daemon
         assert (self.watchdog._batches, self.watchdog._workers) == (None, ())
         self.watchdog._batches, self.watchdog._workers = self.batches, self.batches._workers
 
@@ -175,3 +175,48 @@ def test_an_error_of_the_queue_has_the_dead_process_as_its_reason_or_stays(error
             loader._next(batches(code))
         assert isinstance(told.value.__cause__, error)
     assert loader._next(iter(())) is None
+
+
+@pytest.mark.parametrize("has_queue", [True, False])
+@pytest.mark.parametrize(("workers", "thread"), [(2, "one"), (0, "one"), (0, None)])
+def test_an_abandoned_wait_leaves_no_process_and_its_thread_alone(monkeypatch, workers, thread, has_queue):
+    events = []
+
+    def note(what):
+        return SimpleNamespace(**dict.fromkeys(("set", "kill", "close"), lambda: events.append(what)))
+
+    monkeypatch.setattr(loader.process_exit, "leave_running", lambda left: events.append(f"thread {left}"))
+    batches = SimpleNamespace(
+        _thread_done_event=note("done"),
+        _workers=[note(f"worker {number}") for number in range(workers)],
+        _blocking_queue=note("queue") if has_queue else None,
+        _thread=thread,
+    )
+    loader._abandon(batches)
+    is_left = not workers and thread is not None
+    ended = ["done", *[f"worker {number}" for number in range(workers)], *["queue"] * has_queue]
+    assert events == [*ended, *["thread one"] * is_left]
+    assert batches._thread == (None if is_left else thread)
+
+
+def test_loaders_that_are_no_longer_read_are_closed_or_killed(monkeypatch):
+    class Batches:
+        """What remains of a loader with two processes."""
+
+        def __init__(self, name: str) -> None:
+            def note(what):
+                return lambda *_: events.append(f"{what} {name}")
+
+            self._thread_done_event = SimpleNamespace(set=note("done"))
+            self._workers = [SimpleNamespace(kill=note("kill"))] * 2
+            self._indices_queues = [SimpleNamespace(close=note("queue"))] * 2
+            self._try_shutdown_all = note("shutdown")
+
+    events = []
+    monkeypatch.setattr(loader, "_unfinished", {Batches("a"), Batches("b")})
+    loader.end_unfinished()
+    once, twice = ["shutdown a", "shutdown b"], ["queue a", "queue b"] * 2
+    assert sorted(events) == sorted([*once, *twice])
+    events.clear()
+    loader._end_loader_processes()
+    assert sorted(events) == sorted(["done a", "done b", *["kill a", "kill b"] * 2])

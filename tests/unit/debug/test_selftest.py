@@ -1,10 +1,14 @@
 """What the self-test compares, which variants it starts with which settings, and what it prints of each."""
 
+import contextlib
 import math
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
+import paddle
 import pytest
+from support.trainings import small_runs
 from support.trainings.runs import DIGITS
 
 from paddlevit_dist import settings
@@ -132,3 +136,82 @@ def test_one_device_is_compared_with_two_processes_unless_one_was_asked_for(monk
         monkeypatch.setattr(selftest, "plan_processes", lambda *_, kind=kind, **__: ProcessPlan(1, kind, False, []))
         started = run_with(monkeypatch, [*words, f"-output={tmp_path}"], [make_variant()] * 3)
         assert list_starts(started) == starts
+
+
+class Network(paddle.nn.Layer):
+    """A weight and a running statistic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = self.create_parameter([2])
+        self.register_buffer("mean", paddle.zeros([3]))
+
+
+@pytest.mark.parametrize("is_averaged", [False, True])
+def test_what_is_saved_and_scored_has_the_statistics_of_rank_0(monkeypatch, tmp_path, is_averaged):
+    model, events = Network(), []
+    statistics = [2.0, 9.0]  # of rank 0: the model's, then those with the averaged weights
+
+    def broadcast(network):
+        assert network is model
+        model.mean.set_value(paddle.full([3], statistics[len(events) > 1]))
+
+    @contextlib.contextmanager
+    def in_place():
+        events.append("averaged weights")
+        model.mean.set_value(paddle.full([3], 5.0))
+        yield
+        events.append("own weights")
+
+    def require(network, last, scored, build_plain, log):
+        assert network is model and last == tmp_path / "saved" / "update_3" and log is selftest.write_line
+        events.append(scored["mean"])
+        assert build_plain() == ("plain", "config", "task")
+
+    (tmp_path / "saved" / "update_3").mkdir(parents=True)
+    (tmp_path / "saved" / "last").symlink_to("update_3")
+    checkpointer = SimpleNamespace(
+        folder=tmp_path / "saved",
+        save_update=lambda due, _: events.append((due, model.mean.tolist())),
+        finish=lambda: events.append("finished"),
+    )
+    ema = SimpleNamespace(in_place=in_place) if is_averaged else None
+    training = SimpleNamespace(checkpointer=checkpointer, model=model, ema=ema, config="config", task="task")
+    monkeypatch.setattr(selftest, "broadcast_statistics", broadcast)
+    monkeypatch.setattr(selftest, "require_saved", require)
+    monkeypatch.setattr(selftest, "build_model", lambda *given: ("plain", *given))
+    selftest._require_saved(training)
+    expected = Network()
+    expected.mean.set_value(paddle.full([3], 9.0))
+    scored = selftest.digest_state(expected)["mean"]
+    around = ["averaged weights", "own weights"] if is_averaged else []
+    assert events == [(False, [2.0] * 3), "finished", *around, scored]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_updates_are_of_consecutive_epochs_and_their_sums_are_kept(monkeypatch, tmp_path, capsys):
+    words = ["-batch_size=4", "-accum_iter=2", "TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.WARMUP_EPOCHS", "0"]
+    trainer = small_runs.build(str(tmp_path), *words, train_size=16)
+    monkeypatch.setattr(type(trainer.task), "train_step", watch_steps(type(trainer.task).train_step, positions := []))
+    capsys.readouterr()
+    selftest.run_variant(trainer.config, trainer.task, trainer.datasets["train"], str(tmp_path))
+    assert positions == [(1, 0, 3)] * 2 + [(1, 1, 3)] * 2 + [(2, 2, 3)] * 2  # two updates in an epoch of 16 samples
+    variant = selftest.read_variant(tmp_path)
+    parameters = {name: parameter.shape for name, parameter in trainer.model.named_parameters()}
+    shapes = {name: list(value.shape) for name, value in variant.values.items()}
+    kinds = [(f"gradient of '{name}' in update 1", f"change of weight '{name}' after update 3") for name in parameters]
+    assert all(shapes[gradient] == shapes[change] == parameters[n] for n, (gradient, change) in zip(parameters, kinds))
+    assert [name for name in shapes if name.startswith("loss term")] == [
+        f"loss term 'loss' of update {n}" for n in (1, 2, 3)
+    ]
+    assert variant.differing is None and not variant.has_batch_norm and variant.rounding == {}
+    assert set(variant.sizes) == set(trainer.model.state_dict())
+    assert capsys.readouterr().out == "" and not (tmp_path / "checkpoints").exists()
+
+
+def watch_steps(train_step, positions: list):
+    def step(*given):
+        positions.append((given[3].epoch, given[3].update, given[3].total_updates))
+        return train_step(*given)
+
+    return step

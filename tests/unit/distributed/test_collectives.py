@@ -131,7 +131,7 @@ def test_entries_are_summed_or_averaged_in_their_types(on_ranks, average):
 
 
 def test_large_entries_are_summed_on_the_device_in_one_operation_for_each_type(on_ranks, monkeypatch):
-    buffers = []
+    buffers, sizes = [], []
 
     def sum_on_device(buffer: paddle.Tensor) -> paddle.Tensor:
         buffers.append((str(buffer.dtype).rpartition(".")[2], buffer.shape))
@@ -152,13 +152,14 @@ def test_large_entries_are_summed_on_the_device_in_one_operation_for_each_type(o
             average=False,
         )
 
-    for reduced in on_ranks(reduce):
+    for reduced in on_ranks(reduce, lambda messages: sizes.extend(map(len, messages))):
         assert set(reduced["half"]) == {6.0} and reduced["half"].dtype == np.float16
         assert set(reduced["limit"]) == {15.0} and reduced["limit"].shape == (many - 1,)
         np.testing.assert_array_equal(reduced["single"].numpy(), 3.0 * np.arange(many)[None])
         np.testing.assert_array_equal(reduced["double"], 3.0 * np.arange(many))
         assert set(reduced["count"]) == {21} and reduced["count"].dtype == np.int64
     assert buffers == [("float32", [2 * many]), ("float64", [many]), ("int64", [many])] * 3
+    assert 8 * many < min(sizes) and max(sizes) < 8 * many + 2000  # "limit" alone is sent to the other ranks
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import paddle
 import pytest
 from support.trainings import small_runs
 from support.trainings.full_gpus import no_memory
@@ -119,8 +120,12 @@ def test_memory_that_runs_out_in_an_update_or_an_evaluation_is_told_to_the_paren
     assert calls == [1] and Path(tmp_path, "too_large").exists()
 
 
-def test_a_trial_writes_nothing_and_makes_two_updates(tmp_path, monkeypatch):
-    trainer = small_runs.build(str(tmp_path), "-batch_size=32", "-accum_iter=2", train_size=64)
+def test_a_trial_writes_nothing_and_makes_two_updates(tmp_path, monkeypatch, capsys):
+    weights = tmp_path / "start.pdparams"
+    words = ["-batch_size=32", "-accum_iter=2", f"-pretrained={weights}"]
+    trainer = small_runs.build(str(tmp_path), *words, train_size=64)
+    paddle.save(trainer.model.state_dict(), str(weights))
+    capsys.readouterr()
     before, updates = sorted(tmp_path.rglob("*")), []
     train_step = trainer.task.train_step
     monkeypatch.setattr(
@@ -128,4 +133,4 @@ def test_a_trial_writes_nothing_and_makes_two_updates(tmp_path, monkeypatch):
     )
     batch_size.run_trial(trainer.config, trainer.task, trainer.datasets)
     assert updates == [0, 0, 1, 1]
-    assert sorted(tmp_path.rglob("*")) == before
+    assert sorted(tmp_path.rglob("*")) == before and capsys.readouterr().out == ""

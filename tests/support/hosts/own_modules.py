@@ -12,7 +12,7 @@ from PIL import Image
 import numpy as np
 from paddlevit_dist import Key, register_dataset
 from paddlevit_dist.images import ImageDataset
-from support.sizes import SIZE
+from .sizes import SIZE
 
 class Stripes(ImageDataset):
     class_names = ["lying", "standing"]

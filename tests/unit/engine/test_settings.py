@@ -123,3 +123,10 @@ def test_epochs_that_follow_from_samples_are_told_with_their_updates(write):
     again = resolve_epochs(run, 3, 300, "scenes", 6)
     assert again.values.TRAIN.NUM_EPOCHS == 6
     assert "300 training scenes: 6 epochs, 60 updates (as before); -epochs=N sets another" in again.notices
+
+
+def test_a_batch_has_a_sample_and_patience_that_can_end_the_run_is_not_told(write):
+    text = "TRAIN: {NUM_SAMPLES: 1000, EPOCH_LIMITS: [2, 9], PATIENCE: 2, ACCUM_ITER: 2}\nDATA: {GLOBAL_BATCH_SIZE: 6}"
+    run = resolve_process_batch(load([write(text)]), 4)
+    assert run.values.DATA.BATCH_SIZE == 1
+    assert "PATIENCE" not in "\n".join(resolve_epochs(run, 4, 100, "images").notices)

@@ -61,7 +61,7 @@ def test_what_coco_s_annotations_say_of_images_is_a_column(tmp_path):
         (SUBJECT, "subject", ["sub-01/ses-1/sub-01_ses-1_T1w.nii.gz", "sub-01/ses-2/x.nii.gz", "sub-2/y"], [1, 1, 2]),
     ],
 )
-def make_test_names_of_samples_say_what_they_are(offered, word, names, groups):
+def test_names_of_samples_say_what_they_are(offered, word, names, groups):
     found = read_groups(word, names, "data", offered)
     plain = {"scene": "scene{:04d}", "area": "Area_{}", "subject": "sub-{:02d}"}
     expected = [one if word == "folder" else plain[word].format(one) for one in groups]

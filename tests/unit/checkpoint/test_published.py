@@ -15,7 +15,16 @@ from support.hosts.servers import Server, send
 import paddlevit_dist
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, find_published, find_sibling_file
+from paddlevit_dist.checkpoint.published import (
+    PUBLISHED,
+    _fetch_once,
+    find_published,
+    find_published_detectors,
+    find_published_for,
+    find_sibling_file,
+    list_author_weights,
+    similar_names,
+)
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.export.command import load_trained_model
 from paddlevit_dist.images.classification.task import Classification
@@ -240,3 +249,64 @@ def test_modelscope_is_another_source_with_the_files_beside(weights, tmp_path, m
         assert find_sibling_file("ms:AI/vit", "config.json", may_download=False) == (beside, "")
         with pytest.raises(UserError, match="ms-none/resolve/master/model.safetensors cannot be fetched: .*404"):
             read_weights("ms:AI/ms-none")
+
+
+@pytest.mark.parametrize(
+    "pattern, number, license, facts",
+    [
+        (r"vit_(small|base|large|giant)_patch14(_reg4)?_dinov2\.lvd142m", 8, "Apache-2.0", (0.485, 0.229, 1.0)),
+        (r"vit_\w+_patch16_dinov3\.lvd1689m", 6, "DINOv3-License", (0.485, 0.229, 1.0)),
+        (r"vit_(large|7b)_patch16_dinov3\.sat493m", 2, "DINOv3-License", (0.430, 0.213, 1.0)),
+        (r"convnext_\w+\.dinov3_lvd1689m", 4, "DINOv3-License", (0.485, 0.229, 1.0)),
+        (r"vit_\w+_siglip_\d+\.v2_webli", 15, "Apache-2.0", (0.5, 0.5, 0.9)),
+        (r"vit_\w+_siglip_gap_\d+\.v2_webli", 15, "Apache-2.0", (0.5, 0.5, 0.9)),
+        (r"eva02_\w+_patch14_224\.mim_in22k", 4, "MIT", (0.48145466, 0.26862954, 0.9)),
+        (r"eva02_\w+\.mim_\w+_ft_\w+", 4, "MIT", (0.48145466, 0.26862954, 1.0)),
+        (r"vit_base_patch16_clip_224\.laion2b", 1, "Apache-2.0", (0.48145466, 0.26862954, 1.0)),
+        (r"vit_large_patch14_clip_224\.laion2b", 1, "Apache-2.0", (0.5, 0.5, 1.0)),
+    ],
+)
+def test_backbones_of_a_family_have_its_license_and_input(pattern, number, license, facts):
+    rows = [row for name, row in PUBLISHED.items() if re.fullmatch(pattern, name)]
+    assert len(rows) == number
+    assert {(row.license, (row.mean[0], row.std[0], row.crop_pct)) for row in rows} == {(license, facts)}
+    assert all((row.crop_mode == "squash") == (row.name.startswith("eva02") and "_448." in row.name) for row in rows)
+    assert {row.top1 is None for row in rows} == {"in1k" not in pattern and "ft" not in pattern}
+
+
+def test_what_authors_publish_is_listed_for_a_model():
+    assert list_author_weights("vit_base_patch14_reg4_dinov2") == [
+        "hf:facebook/dinov2-with-registers-base (Apache-2.0)"
+    ]
+    assert list_author_weights("vit_giant_patch14_dinov2") == ["hf:facebook/dinov2-giant (Apache-2.0)"]
+    (gated,) = list_author_weights("vit_7b_patch16_dinov3")
+    assert gated.startswith("hf:facebook/dinov3-vit7b16-pretrain-lvd1689m (DINOv3-License, gated: ")
+    assert list_author_weights("vit_large_patch16_siglip_512") == ["hf:google/siglip2-large-patch16-512 (Apache-2.0)"]
+    assert list_author_weights("dfine_n") == ["hf:ustc-community/dfine-nano-coco (Apache-2.0)"]
+    assert list_author_weights("resnet18") == []
+
+
+@pytest.mark.parametrize(
+    "model, expected",
+    [
+        ("dfine_s", [f"ustc-community/dfine-small-{data}" for data in ("coco", "obj2coco", "obj365")]),
+        ("dfine_l", [f"ustc-community/dfine-large-{data}" for data in ("coco", "obj2coco-e25", "obj365")]),
+        ("dfine_xl", []),
+        ("rtdetr_r34vd", ["PekingU/rtdetr_r34vd"]),
+        ("rtdetr_r50vd", ["PekingU/rtdetr_r50vd", "PekingU/rtdetr_r50vd_coco_o365"]),
+        ("rtdetr_r50vd_m", []),
+        ("rtdetrv2_r18vd", ["PekingU/rtdetr_v2_r18vd"]),
+        ("rtdetrv2_r18vd_dsp", []),
+        ("other_n", []),
+    ],
+)
+def test_published_detectors_are_named_by_family_and_size(model, expected):
+    assert find_published_detectors(model) == [f"hf:{name}" for name in expected]
+
+
+def test_the_first_weights_of_a_model_are_found_and_similar_names_are_few():
+    assert find_published_for("ResNet50").name == "resnet50.a1_in1k" and find_published_for("resnet5") is None
+    assert similar_names("RESNET18.a1_in1") == (
+        "; published weights with similar names: resnet18.a1_in1k, resnet101.a1_in1k"
+    )
+    assert similar_names("zzz") == similar_names("runs/resnet18.a1_in1") == ""

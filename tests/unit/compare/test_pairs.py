@@ -177,7 +177,7 @@ def test_samples_that_changed_are_named(tmp_path):
     assert found["p"] == pytest.approx(mcnemar_test(len(fixed), len(broken)), rel=1e-5)
 
 
-def make_test_what_else_differs_is_warned(tmp_path):
+def test_what_else_differs_is_warned(tmp_path):
     first = make_table(tmp_path / "a", "volumes", FIRST)
     second = make_table(tmp_path / "b", "volumes", SECOND, size=32, facts={"precision": "float16"})
     said = find_warnings(first, second)

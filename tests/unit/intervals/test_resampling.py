@@ -200,6 +200,8 @@ def test_what_makes_an_interval_rough_is_one_line():
     assert "rough: 3 right (below 10): it" in note([0, 1] * 50, [0] * 3 + [1] * 97)
     rare = note([0] * 80 + [1] * 3 + [2] * 9 + [4] * 8, [0, 1] * 50, "abcdef")
     assert rare == "the interval is rough: b, c, e in fewer than 10 images: its true coverage is lower"
+    many = note([0] * 80 + [1, 2, 3, 4, 5] * 4, [0, 1] * 50, ["a", "b" * 50, *"cdefg"])
+    assert f"rough: {'b' * 37}..., c, d and 2 more in fewer than 10 images: it" in many
     alike = note([0, 1] * 50, [0] * 100)
     assert alike.endswith("; no interval of balanced accuracy: every draw gives the same") and "0 wrong" in alike
     assert small_sample_warning(5, "image", {}, {}, {}, ["top-1"]) is None  # no intervals are wanted

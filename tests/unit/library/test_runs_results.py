@@ -129,3 +129,26 @@ def test_an_input_that_cannot_be_read_ends_a_prediction(monkeypatch):
     Predictor.unreadable = []
     assert pv.predict("run", ["a.jpg"], batch_size=3) == [{"file": "a.jpg"}]
     assert made[1] == (("run",), {"batch_size": 3})
+
+
+@pytest.mark.parametrize("devices, computes", [(1, True), (2, False)])
+@pytest.mark.parametrize("is_evaluation", [False, True])
+def test_what_a_process_restores_depends_on_whether_it_computes(carried, monkeypatch, devices, computes, is_evaluation):
+    restored, calls = [], []
+    restore = runs._restore_process_state
+
+    def watch(*arguments):
+        restored.append(arguments)
+        return restore(*arguments)
+
+    monkeypatch.setattr(runs, "_restore_process_state", watch)
+    for name in ("check_launcher_variables", "refuse_to_start_in_a_worker"):
+        monkeypatch.setattr(
+            f"paddlevit_dist.launch.devices.{name}", lambda *given, name=name: calls.append((name, *given))
+        )
+    if is_evaluation:
+        pv.evaluate("a.pdparams", "vit_digits", devices=devices)
+    else:
+        pv.train("vit_digits", devices=devices)
+    assert restored == [(not is_evaluation, computes)]
+    assert calls == [("refuse_to_start_in_a_worker",), ("check_launcher_variables", devices)]

@@ -7,7 +7,7 @@ import pytest
 
 from paddlevit_dist.points.data.scenes import GROUPS_BY
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.sample_groups import FOLDER, SUBJECT, read_groups
+from paddlevit_dist.tasks.sample_groups import FOLDER, SUBJECT, SampleGroups, find_groups, read_groups
 
 NAMES = ["val/a/1.png", "val/a/2.png", "val/b/3.png", "val/c/4.png"]
 
@@ -61,7 +61,7 @@ def test_what_coco_s_annotations_say_of_images_is_a_column(tmp_path):
         (SUBJECT, "subject", ["sub-01/ses-1/sub-01_ses-1_T1w.nii.gz", "sub-01/ses-2/x.nii.gz", "sub-2/y"], [1, 1, 2]),
     ],
 )
-def make_test_names_of_samples_say_what_they_are(offered, word, names, groups):
+def test_names_of_samples_say_what_they_are(offered, word, names, groups):
     found = read_groups(word, names, "data", offered)
     plain = {"scene": "scene{:04d}", "area": "Area_{}", "subject": "sub-{:02d}"}
     expected = [one if word == "folder" else plain[word].format(one) for one in groups]
@@ -83,6 +83,7 @@ def test_a_case_is_found_by_its_name_without_the_channel(tmp_path):
             "{}",
             "1 of 4 samples have no group in {}, such as val/b/3.png; each needs one",
         ),
+        ("name,group\nq,x\nr,y\n", "{}", "4 of 4 samples have no group in {}, such as val/a/1.png"),
         ("name,group\n1,x\n2,x\n3,\n4,y\n", "{}", "1 of 4 samples have no group in {}, such as val/b/3.png"),
         ("name,group\n1,x\n2,y\n3,y\n4,y\n1,y\n", "{}", "{}, line 6: 1 is in y here and in x before; keep one"),
         ("name,group\n1,x\n2,x\n3,x\n4,x\n", "{}", "all samples are in one group, x; intervals need at least two"),
@@ -104,3 +105,31 @@ def test_what_says_no_groups_is_refused_in_one_line(tmp_path, text, given, compl
     with pytest.raises(UserError) as told:
         read_groups(given.format(file), NAMES, "data", FOLDER, [file])
     assert complaint.format(file, file) in str(told.value) and "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "names, found",
+    [
+        (NAMES, ("folder", ["val/a", "val/a", "val/b", "val/c"])),
+        (["a/1", "a/2", "3", "4"], ("folder", ["a", "a", "3", "4"])),  # those without a group are on their own
+        (["a/sub-1_x", "a/sub-1_y", "a/sub-2_x"], ("subject", ["sub-1", "sub-1", "sub-2"])),  # one folder: of no use
+        (["a/1", "b/2", "3"], None),  # none share a group
+        (["a/1", "a/2"], None),  # all share one
+        (["1", "2"], None),
+    ],
+)
+def test_samples_that_stay_together_are_found_by_the_first_word_of_use(names, found):
+    assert find_groups({**FOLDER, "subject": r"/(sub-\d+)_"}, names) == found
+
+
+def test_some_samples_keep_their_groups():
+    groups = SampleGroups("video", np.array(["x", "y", "x", "z"]), "table.csv")
+    assert groups.units() == (3, "group")
+    for rows in ([2, 1, 0], np.array([True, True, True, False])):
+        kept = groups.select(rows)
+        assert kept.names.tolist() == ["x", "y", "x"] and (kept.by, kept.source, kept.number()) == groups[::2] + (2,)
+
+
+def test_tables_that_do_not_exist_have_no_columns(tmp_path):
+    table = written(tmp_path, "name,video\n1,v\n2,v\n3,w\n4,w\n", "truth.csv")
+    assert read_groups("video", NAMES, "data", None, [str(tmp_path / "none.csv"), table]).source == table

@@ -388,7 +388,7 @@ def test_files_that_are_not_there(tmp_path):
             evaluate_detections.run([str(tmp_path / word) for word in words])
 
 
-def make_test_a_field_of_images_says_what_they_are(evaluate, tmp_path):
+def test_a_field_of_images_says_what_they_are(evaluate, tmp_path):
     images = [{"id": n, "width": 100, "height": 80, "video_id": n % 3, "file_name": f"{n}.jpg"} for n in range(12)]
     objects = [dict(ANNOTATIONS["annotations"][0], id=n + 1, image_id=n) for n in range(12)]
     annotations = {**ANNOTATIONS, "images": images, "annotations": objects}

@@ -1,6 +1,6 @@
 """The keys of several seeds are those of the pages."""
 
-from support.files.key_pages import check_effects, check_rows
+from support.key_pages import check_effects, check_rows
 
 
 def test_keys_are_on_the_page_with_values_default_meaning_and_flag():

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.files.key_pages import check_effects, check_rows
+from support.key_pages import check_effects, check_rows
 
 from paddlevit_dist import settings
 from paddlevit_dist.runtime.errors import UserError

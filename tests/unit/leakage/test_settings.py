@@ -1,7 +1,7 @@
 """Keys of an evaluation without leaked samples: where they apply, and what is refused."""
 
 import pytest
-from support.files.key_pages import check_effects, check_rows
+from support.key_pages import check_effects, check_rows
 
 from paddlevit_dist import settings
 from paddlevit_dist.runtime.errors import UserError

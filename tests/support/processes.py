@@ -113,7 +113,8 @@ def start_command(
     Without ``folder`` it starts in one that only tests use: with ``-m`` and ``-c`` Python imports what lies there.
     """
     where = folder or Path(tempfile.gettempdir(), f"paddlevit_dist_tests_{os.getuid()}")
-    where.mkdir(exist_ok=True)
+    if folder is None:
+        where.mkdir(exist_ok=True)
     changed = {**environment(), **variables}
     copy = prepared.start(command, str(where), changed, is_usual=not variables) if is_copy else None
     return copy or subprocess.Popen(

@@ -133,6 +133,7 @@ def test_resume_auto_and_paths_are_passed_as_they_are():
 
 
 def test_negative_numbers_are_values():
+    assert load(["-cfg=vit_digits"]).values.NGPUS == -1  # all devices, unless told otherwise
     assert load(["-ngpus", "-1"]).values.NGPUS == -1
     assert load(["NGPUS", "-1"]).values.NGPUS == -1
 

@@ -180,10 +180,11 @@ def _require_once(indices: np.ndarray, samples: int) -> None:
     require(samples > 0, "no samples were added; call update(outputs, targets) first")
     require(len(indices) in (0, samples), f"{len(indices)} indices of {samples} samples: give one for each, or none")
     numbers, times = np.unique(indices, return_counts=True)
-    for number, count in zip(numbers[times > 1], times[times > 1]):
+    if (times > 1).any():
+        first = int(np.argmax(times > 1))
         raise UserError(
-            f"sample {number} was counted {count} times: Paddle's DistributedBatchSampler repeats samples; use "
-            "EvaluationSampler"
+            f"sample {numbers[first]} was counted {times[first]} times: Paddle's DistributedBatchSampler repeats "
+            "samples; use EvaluationSampler"
         )
 
 

@@ -289,7 +289,7 @@ def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[s
                 continue
             del running[rank]
             end = failures.describe_end(rank, exit_code, folder)
-            if end["kind"] != failures.FINISHED or exit_code != 0:
+            if end["kind"] != failures.FINISHED:
                 end.setdefault("time", time.time())
                 failed.append(end)
                 # Never the consequence of another rank's failure.

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from paddlevit_dist.launch import stale_resources
+from paddlevit_dist.launch import lock, stale_resources
 from paddlevit_dist.launch.lock import FILE, is_running, lock_output_dir
 from paddlevit_dist.runtime.errors import UserError
 
@@ -95,3 +95,14 @@ def test_what_is_no_file_is_named(tmp_path, take):
     os.mkfifo(tmp_path / FILE)
     with pytest.raises(UserError, match=f"{FILE} is not a file; remove it"):
         take(tmp_path)
+
+
+def test_a_lock_file_of_64_kib_is_read_and_no_further(tmp_path, take):
+    take(tmp_path)
+    content = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(content.ljust(64 * 1024))
+    assert lock._read(tmp_path / FILE).pid == os.getpid()
+    (tmp_path / FILE).write_bytes(content.ljust(64 * 1024) + b"x")
+    assert lock._read(tmp_path / FILE).pid == os.getpid()  # what follows is not read
+    (tmp_path / FILE).write_bytes(b" " * (64 * 1024) + content)
+    assert lock._read(tmp_path / FILE) is None

@@ -76,6 +76,8 @@ def test_all_that_finish_leave_no_failure(tmp_path, monkeypatch):
     assert wait(tmp_path, [Child(exitcode=0) for _ in range(3)]) == []
     (end,) = wait(tmp_path, [Child(exitcode=code) for code in (0, 5, 0)])
     assert (end["rank"], end["kind"]) == (1, failures.EXIT) and abs(end["time"] - time.time()) < 60
+    (end,) = wait(tmp_path / "without records", [Child(exitcode=0)])
+    assert (end["rank"], end["message"]) == (0, "ended with exit code 0 before its work was complete")
 
 
 def test_a_record_of_failure_counts_while_its_process_waits(tmp_path, monkeypatch):

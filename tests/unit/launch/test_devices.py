@@ -1,7 +1,6 @@
 """A user with several kinds of devices, or none, is told which is taken."""
 
 import os
-import threading
 from types import SimpleNamespace
 
 import paddle
@@ -250,38 +249,6 @@ def test_what_an_earlier_launch_has_left_is_dropped_and_told_unless_launched(mon
         "ignored, as no launcher started this run: PADDLE_MASTER=a:1, PADDLE_NNODES=2 (left in this shell; unset them)"
     ]
     assert not {"PADDLE_MASTER", "PADDLE_NNODES"} & set(os.environ)
-
-
-@pytest.mark.parametrize("place", ["main", "thread", "pool"])
-def test_loader_processes_start_where_they_can(monkeypatch, capsys, place):
-    devices._log_once.cache_clear()
-    monkeypatch.setattr(devices, "is_pool_worker", lambda: place == "pool")
-    counts = []
-
-    def ask() -> None:
-        counts.extend(devices.startable_loaders(number) for number in (0, 3, 5))
-
-    if place == "thread":
-        thread = threading.Thread(target=ask)
-        thread.start()
-        thread.join()
-    else:
-        ask()
-    devices._log_once.cache_clear()
-    reason = {
-        "thread": "only the main thread can start loader processes",
-        "pool": "a worker of a process pool cannot start processes",
-    }.get(place)
-    line = f"note: {reason}: samples are read in a thread (DATA.NUM_WORKERS 0), which may be slower\n"
-    assert counts == ([0, 3, 5] if reason is None else [0, 0, 0])
-    assert capsys.readouterr().err == ("" if reason is None else line)
-
-
-def test_a_worker_of_a_pool_is_a_daemon(monkeypatch):
-    for is_daemon in (False, True):
-        process = SimpleNamespace(daemon=is_daemon)
-        monkeypatch.setattr(devices.multiprocessing, "current_process", lambda: process)  # noqa: B023
-        assert devices.is_pool_worker() is is_daemon
 
 
 def test_a_program_that_workers_import_may_not_start_a_run(monkeypatch):

@@ -309,10 +309,11 @@ def test_rank_0_ends_the_run_if_a_rank_hangs_that_answers(build):
 def test_a_rank_whose_rank_0_is_gone_says_where_and_what_it_did(build, monkeypatch):
     monkeypatch.setattr(group_watch.rendezvous, "endpoint", lambda: ("10.0.0.1", 7000))
     watch, ended = build(2, 3)
-    now = watch._clock.now()
     group_watch.status.note("in epoch 3")
-    watch._gone = {0: now}
-    watch._judge(now + 3.1)
+    watch._gone = {0: 1000.0}
+    watch._judge(1003.0)
+    assert ended == []
+    watch._judge(1003.1)
     line = (
         "rank 0 failed: its process or its machine has ended or hangs (its store at 10.0.0.1:7000: the connection has "
         "ended); rank 2 was in epoch 3"
@@ -363,3 +364,13 @@ def test_messages_are_heard_until_a_connection_ends(build, monkeypatch):
         pairs[2][1].close()
         watch._listen()
     assert list(watch._gone) == [1]
+
+
+def test_no_connection_is_waited_for_longer_than_a_poll(monkeypatch):
+    monkeypatch.setattr(group_watch.GroupWatch, "_run_watch", lambda watch: None)
+    first, second = socket.socketpair()
+    with first, second:
+        peers = {rank: group_watch.rendezvous.RankConnection(each) for rank, each in ((1, first), (2, second))}
+        watch = group_watch.GroupWatch(0, 3, peers, 4.0)
+        watch.stop()
+        assert first.gettimeout() == second.gettimeout() == watch._poll == 0.4 and watch._heard.keys() == {1, 2}

@@ -117,9 +117,11 @@ def test_a_folder_is_running_while_a_training_run_holds_it(tmp_path, is_evaluati
     assert is_running(tmp_path) is False
     with lock_output_dir(tmp_path, print, is_evaluation=is_evaluation):
         assert is_running(tmp_path) is not is_evaluation
-        with pytest.raises(UserError, match=f"choose another -output for this {'evaluation' if is_evaluation else 't'}"):
-            with lock_output_dir(tmp_path, print, is_evaluation=is_evaluation):
-                pytest.fail("both hold it")
+        with (
+            pytest.raises(UserError, match=f"choose another -output for this {'evaluation' if is_evaluation else 't'}"),
+            lock_output_dir(tmp_path, print, is_evaluation=is_evaluation),
+        ):
+            pytest.fail("both hold it")
     assert is_running(tmp_path) is False and list(tmp_path.iterdir()) == []
     with lock_output_dir(tmp_path, print, is_evaluation, should_lock=False):
         assert list(tmp_path.iterdir()) == []
@@ -128,8 +130,13 @@ def test_a_folder_is_running_while_a_training_run_holds_it(tmp_path, is_evaluati
 def test_the_lock_says_who_holds_it(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train", "-a b"])
     ticks = os.sysconf("SC_CLK_TCK")
-    with lock_output_dir(tmp_path, print, is_evaluation=True):
-        owner = json.loads((tmp_path / FILE).read_text())
+    before = os.umask(0o026)
+    try:
+        with lock_output_dir(tmp_path, print, is_evaluation=True):
+            owner = json.loads((tmp_path / FILE).read_text())
+            assert os.stat(tmp_path / FILE).st_mode & 0o777 == 0o640  # as the umask says
+    finally:
+        os.umask(before)
     begun = time.time() - float(Path("/proc/uptime").read_text().split()[0]) + owner.pop("started") / ticks
     assert 0 <= time.time() - begun < 24 * 3600  # this process's start
     since = time.mktime(time.strptime(owner.pop("since"), "%Y-%m-%d %H:%M:%S %z"))
@@ -173,7 +180,9 @@ def test_half_written_files_of_the_killed_run_are_removed(tmp_path, take):
     names = {
         **dict.fromkeys(("a.txt.7.0123abcd.tmp", f"b.{other}.0123abcd.tmp", "predictions/c.7.0123abcd.tmp"), True),
         **dict.fromkeys((f"data/x/d.{number}.0123abcd.tmp", f"data/e.{number}.0123abcd.tmp"), True),
-        **dict.fromkeys((f"data/f.{other}.0123abcd.tmp", f"data/{number}.tmp", "g.tmp", "other/h.7.0123abcd.tmp"), False),
+        **dict.fromkeys(
+            (f"data/f.{other}.0123abcd.tmp", f"data/{number}.tmp", "g.tmp", "other/h.7.0123abcd.tmp"), False
+        ),
     }
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +192,7 @@ def test_half_written_files_of_the_killed_run_are_removed(tmp_path, take):
     assert {name for name in names if (tmp_path / name).exists()} == {name for name, gone in names.items() if not gone}
 
 
-def test_a_lock_whose_holder_is_about_to_end_is_waited_for(tmp_path, monkeypatch):
+def test_a_lock_whose_holder_is_about_to_end_is_waited_for(tmp_path, monkeypatch, take):
     clock, sleeps = [100.0], []
 
     def sleep(seconds: float) -> None:
@@ -201,14 +210,12 @@ def test_a_lock_whose_holder_is_about_to_end_is_waited_for(tmp_path, monkeypatch
         before = os.listdir("/proc/self/fd")
         who = rf"process {2**22 + 1} on .*" if holder else "another run"
         with pytest.raises(UserError, match=f"is in use by {who}; choose another -output for this training, or end"):
-            with lock_output_dir(tmp_path, print, is_evaluation=False):
-                pytest.fail("another run holds it")
+            take(tmp_path)
         assert sleeps == [0.05] * 3 and os.listdir("/proc/self/fd") == before  # up to 10 s
     (tmp_path / FILE).write_text(json.dumps({**content, "pid": os.getpid()}))
     sleeps.clear()
     with pytest.raises(UserError, match=f"is in use by process {os.getpid()} on"):
-        with lock_output_dir(tmp_path, print, is_evaluation=False):
-            pytest.fail("another run holds it")
+        take(tmp_path)
     assert sleeps == []
 
 
@@ -230,6 +237,9 @@ def test_a_file_that_its_holder_has_removed_is_no_lock(tmp_path, monkeypatch):
 
 def test_a_forked_process_closes_the_file_and_leaves_it(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "_descriptors", set())
+    with lock_output_dir(tmp_path, print, is_evaluation=False):
+        assert len(lock._descriptors) == 1
+    assert lock._descriptors == set()
     with lock_output_dir(tmp_path, print, is_evaluation=False):
         (descriptor,) = lock._descriptors
         lock._close_in_child()

@@ -1,7 +1,6 @@
 """Logits of PaddleViT and of Hugging Face; those of timm are of the unit tests, large ones of the night."""
 
 import pytest
-from support.samples.image_fixtures import weights_of_zero  # noqa: F401
 from unit.images.models.test_classifier_golden import entries, require_logits
 
 

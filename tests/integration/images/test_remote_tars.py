@@ -6,7 +6,6 @@ import shutil
 import pytest
 from support.files.shard_writer import write_shards
 from support.hosts.range_server import RangeServer
-from support.samples.image_fixtures import cache  # noqa: F401
 
 from paddlevit_dist.data import remote_folder
 from paddlevit_dist.images.data.remote_tars import RemoteTars

@@ -58,6 +58,30 @@ def test_the_samples_of_an_update_stay(monkeypatch, words, limit, batch, accumul
     assert f"of {batch * accumulated} images per device and update, " in notice
 
 
+@pytest.mark.parametrize(
+    "earlier, is_kept",
+    [
+        ({"BATCH_SIZE": 16, "FIND_BATCH_SIZE": True}, True),
+        ({"BATCH_SIZE": 16, "FIND_BATCH_SIZE": False}, False),
+        ({"BATCH_SIZE": 24, "FIND_BATCH_SIZE": True}, False),
+        ({"BATCH_SIZE": -16, "FIND_BATCH_SIZE": True}, False),
+        ({"BATCH_SIZE": 0, "FIND_BATCH_SIZE": True}, False),
+        ({"BATCH_SIZE": "16", "FIND_BATCH_SIZE": True}, False),
+        ({}, False),
+    ],
+)
+def test_a_resumed_run_keeps_what_it_has_found_if_that_divides_the_samples(monkeypatch, earlier, is_kept):
+    monkeypatch.setattr(batch_size, "read_resumed_section", lambda config, name: {"DATA": earlier}[name])
+    values, tried, notice = find(monkeypatch, 1000, "DATA.BATCH_SIZE", "32", "-accum_iter=2")
+    assert (values.DATA.BATCH_SIZE, values.TRAIN.ACCUM_ITER) == ((16, 4) if is_kept else (64, 1))
+    assert bool(tried) != is_kept
+    if is_kept:
+        assert notice == (
+            "-batch_size=auto (DATA.FIND_BATCH_SIZE): as in the run that is resumed: DATA.BATCH_SIZE 16, "
+            "TRAIN.ACCUM_ITER 4, DATA.BATCH_SIZE_EVAL 16"
+        )
+
+
 def test_a_stated_batch_of_evaluations_stays(monkeypatch):
     values, _, _ = find(monkeypatch, 16, "DATA.BATCH_SIZE", "32", "-batch_size_eval=100")
     assert (values.DATA.BATCH_SIZE, values.DATA.BATCH_SIZE_EVAL) == (16, 100)
@@ -127,10 +151,15 @@ def test_a_trial_writes_nothing_and_makes_two_updates(tmp_path, monkeypatch, cap
     paddle.save(trainer.model.state_dict(), str(weights))
     capsys.readouterr()
     before, updates = sorted(tmp_path.rglob("*")), []
-    train_step = trainer.task.train_step
+    train_step, eval_step, evaluated = trainer.task.train_step, trainer.task.eval_step, []
+    monkeypatch.setattr(trainer.task, "train_step", lambda *given: updates.append(given[2][:4]) or train_step(*given))
     monkeypatch.setattr(
-        trainer.task, "train_step", lambda *given: updates.append(given[2].update) or train_step(*given)
+        trainer.task,
+        "eval_step",
+        lambda model, *rest: evaluated.append((model.training, rest[1].epoch)) or eval_step(model, *rest),
     )
     batch_size.run_trial(trainer.config, trainer.task, trainer.datasets)
-    assert updates == [0, 0, 1, 1]
+    total = trainer.config.TRAIN.NUM_EPOCHS  # of one update each
+    assert updates == [(1, 0, total, 0), (1, 0, total, 1), (2, 1, total, 0), (2, 1, total, 1)]
+    assert evaluated == [(False, 1)]  # one batch of two
     assert sorted(tmp_path.rglob("*")) == before and capsys.readouterr().out == ""

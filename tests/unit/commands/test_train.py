@@ -160,9 +160,21 @@ def test_a_worker_trains_or_evaluates_with_the_parents_callbacks(monkeypatch, ev
     monkeypatch.setattr(evaluation, "evaluate_only", lambda run: calls.append(("evaluates", type(run))))
     config = settings.load(["-cfg=vit_digits", *EVALUATED * evaluates]).values
     with forgotten():
-        train.worker(config, "task", {"val": 1}, ["note"], {"mine": Trainer})
-        assert lookup.CALLBACKS["mine"] is Trainer
+        train.worker(config, "task", {"val": 1}, ["note"], {"mine": Trainer, "other": Path})
+        assert lookup.CALLBACKS["mine"] is Trainer and lookup.CALLBACKS["other"] is Path
     assert calls == [(config, "task", {"val": 1}, ["note"]), ("evaluates", Trainer) if evaluates else "trains"]
+
+
+@pytest.mark.parametrize("words", [[], EVALUATED, ["TRAIN.NUM_SAMPLES", "None"]])
+def test_a_shown_configuration_ends_with_its_rates_and_all_notices(capsys, words):
+    run = settings.load(["-cfg=vit_digits", "TRAIN.NUM_SAMPLES", "54321", "TRAIN.EPOCH_LIMITS", "[6,9]", *words])
+    train._show(run, SimpleNamespace(total_processes=2, notices=["of the plan", "two\nlines"]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["of the plan", "two\\nlines"]
+    said = "epochs: 6 to 9, to read 54,321 images (TRAIN.NUM_SAMPLES)"
+    assert lines.count(said) == (not words) and "effective batch 64 = 32 per process x 2 process(es) x 1 " in "\n".join(
+        lines
+    )
 
 
 @pytest.fixture

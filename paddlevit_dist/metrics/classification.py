@@ -42,7 +42,7 @@ class ClassificationMetrics(PerSampleMetrics):
         self.class_names = [*names, *map(str, range(len(names), num_classes))]
         self._rows: list[Callable[[], list[np.ndarray]]] = []  # the columns of ``per_sample``, of each batch
         self.has_top5 = num_classes >= _FEWEST_CLASSES_OF_TOP5
-        self.state = {
+        self.state |= {
             "correct": paddle.zeros([3], dtype="int64"),  # top-1, top-5, all
             "of classes": paddle.zeros([2, num_classes], dtype="int64"),  # top-1, all
             "loss": paddle.zeros([], dtype="float64"),
@@ -62,7 +62,7 @@ class ClassificationMetrics(PerSampleMetrics):
         finite = (logits - logits == 0).all(axis=-1)  # ``isfinite`` would wait for a GPU
         place = paddle.where(finite, position, paddle.full_like(position, self.num_classes))  # (batch,)
         best = paddle.where(finite, logits.argmax(axis=-1), paddle.full_like(position, -1))  # (batch,)
-        confidence = F.softmax(logits, axis=-1).max(axis=-1)  # (batch,)
+        confidence = F.softmax(logits).max(axis=-1)  # (batch,)
         self._rows.append(read_later(labels, place, losses, best, confidence))
         hits = [((position < k) & finite).astype("int64").sum() for k in (1, 5)]
         total = paddle.full([], labels.shape[0], dtype="int64")
@@ -171,8 +171,8 @@ def record_later(logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
     Nothing waits for the device before the function is called. It only holds data of the size of the records. Logits
     are (batch, classes), labels int64 (batch,).
     """
-    probabilities = F.softmax(logits.astype("float32"), axis=-1)
-    scores, classes = paddle.topk(probabilities, min(BEST, probabilities.shape[-1]), axis=-1)  # (batch, best)
+    probabilities = F.softmax(logits.astype("float32"))
+    scores, classes = paddle.topk(probabilities, min(BEST, probabilities.shape[-1]))  # (batch, best)
     true = paddle.take_along_axis(probabilities, labels.unsqueeze(-1), axis=-1)  # (batch, 1)
     arrived = read_later(labels, true, classes, scores)
 

@@ -134,6 +134,7 @@ def test_a_record_is_kept_of_each_sample_on_request():
     np.testing.assert_allclose(rows["true"], shares[[0, 1, 2], LABELS[[0, 2, 4]]], rtol=1e-5)
     np.testing.assert_allclose(rows["scores"][:, :4], -np.sort(-shares), rtol=1e-5)
     assert rows["classes"][2].tolist() == [3, 2, 1, 0, -1] and not rows["scores"][:, 4].any()
+    assert Rows.best_metric == ("top-1", True)
     task.load_meta(CheckpointMeta(3, ("a", "b", "c")))
     assert (task.num_classes, task.class_names) == (3, ("a", "b", "c"))
     assert require_num_classes(3) == 3

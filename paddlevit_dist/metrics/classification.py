@@ -87,9 +87,9 @@ class ClassificationMetrics(PerSampleMetrics):
         They are the label (int32), the place of the true class from 0 (int32), the loss (float32), the best class
         (int32, -1 where scores are not finite) and its probability (float32).
         """
-        batches = [[column.reshape(-1) for column in read()] for read in self._rows]
+        batches = [[column.ravel() for column in read()] for read in self._rows]
         dtypes = (np.int32, np.int32, np.float32, np.int32, np.float32)
-        return [np.concatenate([np.zeros(0, d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
+        return [np.concatenate([np.array([], d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         """Recompute accuracies, recalls and mean loss for each draw, from ``per_sample``; weights (draws, samples)."""

@@ -110,18 +110,39 @@ def test_an_evaluation_ignores_it_and_says_so(tmp_path):
 class Memory:
     """A GPU of 100 bytes, of which a trial has used some."""
 
-    def __init__(self, monkeypatch, peak: int) -> None:
+    def __init__(self, monkeypatch, peak: int | None) -> None:
         monkeypatch.setattr(batch_size.device_kinds, "max_allocated_bytes", lambda: peak)
         monkeypatch.setattr(batch_size.device_kinds, "accelerator_bytes", lambda: 100)
 
 
-@pytest.mark.parametrize("peak, fixed_shapes, fits", [(90, True, True), (91, True, False), (71, False, False)])
+@pytest.mark.parametrize(
+    "peak, fixed_shapes, fits",
+    [(90, True, True), (91, True, False), (70, False, True), (71, False, False), (None, True, True)],
+)
 def test_some_of_the_memory_has_to_stay_free(tmp_path, monkeypatch, peak, fixed_shapes, fits):
     monkeypatch.setattr(batch_size, "_train_and_evaluate", lambda *_: None)
     Memory(monkeypatch, peak)
     task = SimpleNamespace(traits=SimpleNamespace(fixed_shapes=fixed_shapes))
     monkeypatch.setattr(batch_size, "launch_workers", lambda worker, arguments, *_, **__: worker(*arguments))
     assert batch_size.try_batch(settings.load([RECIPE]).values, GPUS, task, {}) == fits
+
+
+@pytest.mark.parametrize("accumulated, tried", [(1, 1), (2, 2), (3, 2)])
+def test_a_trial_is_a_process_of_its_own_with_few_micro_batches_and_a_folder_of_its_own(
+    tmp_path, monkeypatch, accumulated, tried
+):
+    given = []
+    monkeypatch.setattr(batch_size, "launch_workers", lambda *words, **options: given.append((*words, options)))
+    words = [RECIPE, "-accum_iter", str(accumulated), "-resume=auto", f"-output={tmp_path}", "WATCHDOG_SECONDS", "123"]
+    config = settings.load(words).values
+    assert batch_size.try_batch(config, GPUS, TASK, {"train": 1})
+    ((worker, (values, task, datasets), plan, seconds, options),) = given
+    assert (worker, task, datasets, plan, seconds) == (batch_size.run_trial, TASK, {"train": 1}, GPUS, 123)
+    assert options == {"in_child": True} and values.TRAIN.ACCUM_ITER == tried
+    assert values.MODEL.RESUME is None and not Path(values.SAVE).exists() and Path(values.SAVE) != tmp_path
+    assert (config.TRAIN.ACCUM_ITER, config.MODEL.RESUME) == (accumulated, "auto")
+    with pytest.raises(AttributeError, match="immutable"):
+        values.SAVE = "elsewhere"
 
 
 @pytest.mark.parametrize("error", [UserError("no such file"), WorkerFailure(1, "killed")])

@@ -44,11 +44,12 @@ def test_paddles_lists_are_completed_by_level(dtype):
 def test_inside_mixed_precision_products_have_its_type(monkeypatch):
     """The tracer of a device that has it; on a CPU Paddle leaves it off."""
     level = paddle.base.core.AmpLevel
-    tensor, tracer = paddle.ones([2]), SimpleNamespace(_amp_level=level.O1, _amp_dtype="bfloat16")
-    monkeypatch.setattr(paddle.base.framework, "_dygraph_tracer", lambda: tracer)
+    tensor, tracers = paddle.ones([2]), [SimpleNamespace(_amp_level=level.O1, _amp_dtype="bfloat16")]
+    monkeypatch.setattr(paddle.base.framework, "_dygraph_tracer", lambda: tracers[-1])
     assert autocast.product_dtype() == paddle.bfloat16
     assert autocast.like_products(tensor).dtype == paddle.bfloat16 and autocast.like_products(None) is None
-    for tracer in (SimpleNamespace(_amp_level=level.O0, _amp_dtype="float16"), None):
+    for other in (SimpleNamespace(_amp_level=level.O0, _amp_dtype="float16"), None):
+        tracers.append(other)
         assert autocast.product_dtype() is None and autocast.like_products(tensor) is tensor
 
 

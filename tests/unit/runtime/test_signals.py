@@ -39,6 +39,7 @@ def test_a_signal_ends_a_start_once(number, code):
     receive(HUP)  # an exception is on its way
     assert signals.stop_reason() == number.name and signals.number() == number
     assert signals.exit_code(KeyboardInterrupt()) == 130 and signals.get_name(99) == "signal 99"
+    assert signals._IMPORT_POLL_SECONDS == 0.02
 
 
 def test_a_signal_is_only_recorded_while_the_work_polls(state):

@@ -350,10 +350,8 @@ def to_torch_names(state: Mapping[str, Any]) -> dict[str, Any]:
 def rename_norms_like(targets: Collection[str], state: Mapping[str, Any]) -> dict[str, Any]:
     """Rename batch norms to the model's names: MinkowskiEngine's have an extra level ``bn.``, most others do not."""
     result = dict(state)
-    for mean in statistics_in(targets):
-        layer = mean.rpartition(".")[0]
-        if not mean.endswith("._mean"):
-            continue
+    for statistic in statistics_in(targets):
+        layer = statistic.rpartition(".")[0]
         other = layer[: -len(".bn")] if layer.endswith(".bn") else f"{layer}.bn"
         for last in ("weight", "bias", *_STATISTICS.values()):
             if f"{layer}.{last}" in targets and f"{layer}.{last}" not in state and f"{other}.{last}" in result:

@@ -79,7 +79,7 @@ def check_label_pair(
 def check_corners(values: object) -> np.ndarray:
     """Return the corners of boxes, (n, 4); accept an empty list or a single box."""
     boxes = host(values)
-    boxes = boxes.reshape(boxes.size // 4, 4) if boxes.size in (0, 4) else boxes
+    boxes = boxes.reshape(-1, 4) if boxes.size in (0, 4) else boxes
     require(boxes.ndim == 2 and boxes.shape[1] == 4, f"boxes of shape {boxes.shape}: expected (n, 4)")
     return boxes
 

@@ -19,5 +19,5 @@ _NAMES = {
     "scene_dice_losses": "overlap",
     "summed_cross_entropy": "cross_entropy",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

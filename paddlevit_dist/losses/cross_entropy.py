@@ -44,7 +44,7 @@ def resized_cross_entropy(
         return fast
     size = list(labels.shape[1:])
     if list(logits.shape[2:]) != size:
-        logits = F.interpolate(logits, size=size, mode="bilinear", align_corners=False)
+        logits = F.interpolate(logits, size=size, mode="bilinear")
     return summed_cross_entropy(logits, labels, ignored, 1, weights)
 
 
@@ -100,10 +100,10 @@ def adjusted_losses(
     plain = cross_entropies(logits, labels, ignored)  # (P,)
     losses = plain if weights is None else plain * look_up_weights(labels, ignored, weights)
     if smoothing:
-        others = -F.log_softmax(logits, axis=-1)  # (P, classes)
+        others = -F.log_softmax(logits)  # (P, classes)
         if weights is not None:
             others = others * constant(np.array, weights, "float32")
-        losses = (1.0 - smoothing) * losses + smoothing * others.mean(axis=-1) * (labels != ignored).astype("float32")
+        losses = (1.0 - smoothing) * losses + smoothing * others.mean(axis=1) * (labels != ignored).astype("float32")
     if focus:
         # The limit keeps the slope of powers below 1 finite.
         losses = losses * paddle.clip(1.0 - paddle.exp(-plain), min=1e-7) ** focus
@@ -132,7 +132,7 @@ def mark_hardest(
     losses by all pixels. A caller here divides by the number of marked elements, like HRNet's authors.
     """
     rows = losses.detach().flatten(1)  # (rows, elements)
-    largest = paddle.topk(rows, min(min_kept, rows.shape[1]), axis=1)[0]  # a whole sort would wait on a GPU
+    largest = paddle.topk(rows, min(min_kept, rows.shape[1]))[0]  # a whole sort would wait on a GPU
     limits = paddle.clip(largest[:, -1:], max=-math.log(threshold))  # (rows, 1)
     return (rows >= limits).reshape(labels.shape).astype("float32") * (labels != ignored).astype("float32")
 

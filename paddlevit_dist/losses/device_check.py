@@ -39,7 +39,7 @@ def check_on_device() -> list[str]:
 
 def _compute_reference(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Compute the summed loss, its gradient and the softmax over axis 1 in float64; a label below 0 is missing."""
-    exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
+    exponents = np.exp(logits)  # far from overflow
     probabilities = exponents / exponents.sum(axis=1, keepdims=True)
     truth = np.expand_dims(labels, 1) == np.arange(logits.shape[1]).reshape([-1] + [1] * (logits.ndim - 2))
     is_labeled = np.expand_dims(labels, 1) >= 0

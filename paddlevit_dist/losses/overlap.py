@@ -56,7 +56,7 @@ def scene_dice_losses(
     classes = logits.shape[1]
     valid = labels != ignored
     indices, mask = replace_missing(labels, valid), valid.astype("float32")  # (P,)
-    probabilities = F.softmax(logits, axis=1)
+    probabilities = F.softmax(logits)
     correct = paddle.take_along_axis(probabilities, indices.unsqueeze(1), axis=1).squeeze(1) * mask
     places = paddle.where(valid, indices + classes * scenes, paddle.zeros_like(indices))
     overlap, truth = _sum_by_class(places, (correct, mask), num_scenes, classes)
@@ -95,10 +95,10 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     """
     classes = logits.shape[1]
     is_valid = labels != ignored
-    valid = is_valid.astype("float32").unsqueeze(-1)  # (P, 1)
+    valid = is_valid.astype("float32").unsqueeze(1)  # (P, 1)
     truth = F.one_hot(replace_missing(labels, is_valid), classes) * valid  # (P, classes)
     # Unlabeled elements have no error, so they sort last and add nothing.
-    errors = (truth - F.softmax(logits, axis=-1)).abs() * valid
+    errors = (truth - F.softmax(logits)).abs() * valid
     order = paddle.argsort(errors.detach(), axis=0, descending=True)  # over elements, for each class
     errors = paddle.take_along_axis(errors, order, axis=0)
     truth = paddle.take_along_axis(truth, order, axis=0)
@@ -106,7 +106,7 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     intersection = truth.sum(axis=0) - truth.cumsum(axis=0)
     union = truth.sum(axis=0) + (paddle.take_along_axis(valid.expand_as(truth), order, axis=0) - truth).cumsum(axis=0)
     loss_at = 1.0 - intersection / paddle.clip(union, min=1.0)
-    steps = paddle.concat([loss_at[:1], loss_at[1:] - loss_at[:-1]], axis=0)
+    steps = paddle.concat([loss_at[:1], loss_at[1:] - loss_at[:-1]])
     present = (truth.sum(axis=0) > 0).astype("float32")  # (classes,)
     products = errors * steps
     sums = as_dtype(widen_for_sum(products, products.shape[0]).sum(axis=0), products.dtype)

@@ -94,20 +94,19 @@ def near_boundary(labels: np.ndarray, distance: int) -> np.ndarray:
     reach = distance - 1
     marked = np.zeros((height + 2 * reach, width + 2 * reach), bool)
     inner = marked[reach : reach + height, reach : reach + width]
-    # First for a distance of 1: both pixels of a pair that differs, and the pixels next to the pair.
-    across = np.zeros((height, width), bool)
-    across[:, 1:] = labels[:, 1:] != labels[:, :-1]
-    across[:, :-1] |= across[:, 1:]
-    down = np.zeros((height, width), bool)
-    down[1:] = labels[1:] != labels[:-1]
-    down[:-1] |= down[1:]
+    # First for a distance of 1: both pixels of a pair that differs, as at an edge, and the pixels next to the pair.
+    across = np.ones((height, width + 1), bool)
+    across[:, 1:-1] = labels[:, 1:] != labels[:, :-1]
+    across = across[:, 1:] | across[:, :-1]
+    down = np.ones((height + 1, width), bool)
+    down[1:-1] = labels[1:] != labels[:-1]
+    down = down[1:] | down[:-1]
     inner |= across
     inner |= down
     inner[1:] |= across[:-1]
     inner[:-1] |= across[1:]
     inner[:, 1:] |= down[:, :-1]
     inner[:, :-1] |= down[:, 1:]
-    inner[[0, -1]] = inner[:, [0, -1]] = True
     _spread(marked, reach)
     _spread(marked.T, reach)
     return inner

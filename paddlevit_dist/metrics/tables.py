@@ -57,7 +57,7 @@ def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.n
         mean = 100 * float(np.mean(right[union > 0] / union[union > 0])) if union.any() else None
         shown = None if mean is None else round(mean, 2)
         rows.append((name, shown, percent(right.sum(), true.sum()), int(true.sum())))
-    rows.sort(key=lambda row: -1.0 if row[1] is None else row[1])
+    rows.sort(key=lambda row: -np.inf if row[1] is None else row[1])
     note = f"The {_MOST_ROWS:,} worst of {len(rows):,}." if len(rows) > _MOST_ROWS else ""
     return FigureTable(title, (sample, "mIoU %", "accuracy %", f"labeled {elements}"), rows[:_MOST_ROWS], note)
 

@@ -202,11 +202,10 @@ def _require_origin(module: ModuleLocation, source: str) -> None:
         raise UserError(f"{source}: it is a folder without __init__.py: name a module in it")
     first = module.name.partition(".")[0]
     expected = importlib.machinery.PathFinder.find_spec(first, [module.folder])
-    imported = getattr(sys.modules.get(first), "__file__", None)
     if expected is None or expected.origin is None:
         return
-    if imported is None and first in sys.builtin_module_names:
-        imported = "a part of Python itself"
+    is_builtin = first in sys.builtin_module_names
+    imported = "a part of Python itself" if is_builtin else getattr(sys.modules.get(first), "__file__", None)
     if imported is not None and os.path.realpath(expected.origin) != os.path.realpath(imported):
         raise UserError(f"{source}: {expected.origin} has the name of a module that is in use, {imported}: rename it")
 

@@ -122,8 +122,8 @@ def register_feature(manifest: Manifest) -> None:
 
 
 def _as_tables(manifest: Manifest, declared: object, origin: str) -> list[Any]:
-    others = list_other_tables("feature", manifest.package)
-    return import_object(_AS_TABLES)(features.locate(manifest, declared), f"{origin}: {manifest.package}", others)
+    place = f"{origin}: {manifest.package}"
+    return import_object(_AS_TABLES)(features.locate(manifest, declared), place, list_other_tables())
 
 
 def _register(

@@ -265,6 +265,6 @@ def test_a_copy_without_links_means_the_best_that_is_recorded(tmp_path, model):
 
 
 def test_without_evaluations_the_newest_counts_by_its_number(tmp_path, model):
-    for epoch in (9999, 10000):
+    for epoch in (1, 9999, 10000):
         save(tmp_path / "checkpoints", epoch, model)
     assert resolve_checkpoint(tmp_path).name == "epoch_10000"

@@ -172,13 +172,12 @@ def build(monkeypatch, tmp_path):
     monkeypatch.setattr(watchdog.Watchdog, "_get_stacks", lambda self, rank: f"stack of {rank}")
     notes = {0: (1, True, "in a gather"), 1: (1, False, "in a loop"), 2: (1, True, "at a barrier")}
     monkeypatch.setattr(status, "read", lambda pages, rank: RankStatus(notes[rank][0], 10 + rank, *notes[rank][1:]))
-    killed = []
-    processes = [SimpleNamespace(pid=10 + rank, kill=lambda rank=rank: killed.append(rank)) for rank in range(3)]
+    processes = [SimpleNamespace(pid=10 + rank) for rank in range(3)]
 
     def build_one(seconds, pids=(10, 11, 13)):
         for process, pid in zip(processes, pids):
             process.pid = pid
-        return watchdog.Watchdog(None, processes, seconds, tmp_path), dict(enumerate(processes)), now, notes, killed
+        return watchdog.Watchdog(None, processes, seconds, tmp_path), dict(enumerate(processes)), now, notes
 
     return build_one
 
@@ -192,27 +191,25 @@ def pass_time(dog, running, now, seconds: float) -> dict | None:
 
 
 def test_a_rank_without_progress_is_recorded_with_its_stack(build):
-    dog, running, now, notes, killed = build(10.0)
+    dog, running, now, notes = build(10.0)
     assert pass_time(dog, running, now, 11) is None
     notes[1] = (2, False, "in a loop")
     assert pass_time(dog, running, now, 11) is None
     end = pass_time(dog, running, now, 2)
     assert (end["kind"], end["rank"], end["traceback"]) == (failures.STANDSTILL, 1, "stack of 1")
     assert end["message"].startswith("no progress for 11 s (WATCHDOG_SECONDS) in a loop; its process is S (sleeping)")
-    dog.kill([end, {"kind": "error", "rank": 0}])
-    assert killed == [1]
 
 
 def test_a_stopped_rank_is_not_asked_for_its_stack(build):
-    dog, running, now, _, _ = build(10.0, (10, 11, 12))
+    dog, running, now, _ = build(10.0, (10, 11, 12))
     end = pass_time(dog, running, now, 13)
     assert (end["rank"], end["traceback"]) == (2, "") and "T (stopped)" in end["message"]
 
 
 def test_without_a_limit_nothing_is_watched_and_ranks_that_ended_are_not(build):
-    dog, running, now, _, _ = build(None)
+    dog, running, now, _ = build(None)
     assert pass_time(dog, running, now, 99) is None
-    dog, running, now, _, _ = build(10.0)
+    dog, running, now, _ = build(10.0)
     del running[1]
     end = pass_time(dog, running, now, 13)
     assert end["rank"] == 0 and end["message"].startswith("every rank has waited for the others for ")
@@ -220,7 +217,7 @@ def test_without_a_limit_nothing_is_watched_and_ranks_that_ended_are_not(build):
 
 def test_failures_that_only_miss_a_peer_get_the_rank_that_hangs(build, monkeypatch):
     monkeypatch.setattr(failures, "looks_like_a_lost_peer", lambda end: end["lost"])
-    dog, running, now, _, _ = build(1000.0)
+    dog, running, now, _ = build(1000.0)
     lost = [{"lost": True}, {"lost": True}]
     assert dog.explain(lost, running) == lost
     pass_time(dog, running, now, 21)
@@ -232,7 +229,7 @@ def test_failures_that_only_miss_a_peer_get_the_rank_that_hangs(build, monkeypat
 
 @pytest.mark.parametrize(("seconds", "reads"), [(100.0, 11), (2.0, 41)])
 def test_ranks_are_looked_at_ten_times_in_the_limit_but_once_a_second_at_least(build, monkeypatch, seconds, reads):
-    dog, running, now, _, _ = build(seconds)
+    dog, running, now, _ = build(seconds)
     updates = []
     monkeypatch.setattr(dog, "_update", lambda running: updates.append(now[0]) or 0.0)
     for _ in range(41):

@@ -15,6 +15,7 @@ from paddlevit_dist.losses import (
     look_up_weights,
     lovasz_softmax,
     mark_hardest,
+    overlap,
     resized_cross_entropy,
     row_lovasz_softmax,
     scene_dice_losses,
@@ -68,8 +69,12 @@ def test_cross_entropy_is_the_sum_over_labeled_elements():
     shares, known = make_shares(logits.numpy().astype(np.float64)), labels.numpy() != NONE
     expected = -np.log(shares[known, labels.numpy()[known]]).sum()
     assert summed_cross_entropy(logits, labels, NONE).item() == pytest.approx(expected, rel=1e-5)
-    each = cross_entropies(logits, labels, NONE).numpy()
-    assert each.sum() == pytest.approx(expected, rel=1e-5) and not each[~known].any()
+    for shape in ([40], [4, 10]):  # the classes are in the last axis
+        given = logits.reshape([*shape, CLASSES]), labels.reshape(shape), NONE
+        assert summed_cross_entropy(*given).item() == pytest.approx(expected, rel=1e-5)
+        each = cross_entropies(*given).numpy().ravel()
+        assert each.sum() == pytest.approx(expected, rel=1e-5) and not each[~known].any()
+    np.testing.assert_array_equal(adjusted_losses(logits, labels, NONE).numpy(), each)
 
 
 def test_classes_may_stand_in_the_middle_and_have_weights():
@@ -119,12 +124,36 @@ def test_dice_is_that_of_each_image_and_of_each_class_in_it():
     logits, labels = images()
     labels[1, :2] = 3  # the second has fewer classes
     flat, true = logits.reshape([2, CLASSES, -1]), labels.reshape([2, -1])
+    flat, true = paddle.concat([flat, 0.5 * flat[:1]]), paddle.concat([true, true[:1].flip(1)])
     total, number = dice_losses(flat, true, NONE)
     expected, present = make_dice(flat.numpy(), true.numpy())
     assert (total.item(), number.item()) == (pytest.approx(expected, rel=1e-5), present)
     start = paddle.to_tensor(flat.numpy(), stop_gradient=False)
     places = ((0, 0, 3), (1, 2, 11), (1, 4, 19))
     assert_gradient_is_slope(lambda moved: dice_losses(moved, true, NONE)[0], start, places)
+
+
+def test_dice_of_a_class_with_one_element_is_that_of_the_formula():
+    logits = np.array([[[0.0], [2.0], [0.0]]], np.float32)
+    total, number = dice_losses(paddle.to_tensor(logits), paddle.to_tensor([[2]]), NONE)
+    share = 1 / (2 + np.e**2)
+    assert (total.item(), number.item()) == (pytest.approx(1 - 2 * share / (share + 1), rel=1e-5), 1)
+
+
+def test_sums_of_overlap_are_told_over_how_many_elements_they_go(monkeypatch):
+    """Paddle's own sums of more than 2,048 elements may be off by 1e-3."""
+    told = []
+    monkeypatch.setattr(overlap, "widen_for_sum", lambda x, number: told.append((x.shape, number)) or x)
+    logits, labels = images()
+    dice_losses(logits.reshape([2, CLASSES, -1]), labels.reshape([2, -1]), NONE)
+    assert told == [([40], 40), ([40], 40), ([2, 20], 20)]
+    told.clear()
+    logits, labels = points(number=30)
+    scene_dice_losses(logits, labels, paddle.zeros_like(labels), 3, NONE)
+    assert told == [([30], 30), ([30], 30), ([3, 30], 30)]
+    told.clear()
+    lovasz_softmax(logits, labels, NONE)
+    assert told == [([30, CLASSES], 30)]
 
 
 def test_dice_of_scenes_is_that_of_each_scene_by_itself():
@@ -155,9 +184,11 @@ def test_adjusted_losses_are_their_formula(weights, smoothing, focus):
 
 
 def test_a_focus_has_a_finite_slope_where_nothing_is_wrong():
-    logits = paddle.to_tensor([[200.0, 0.0]], stop_gradient=False)
+    logits = paddle.to_tensor([[50.0, 0.0]], stop_gradient=False)
     adjusted_losses(logits, paddle.to_tensor([0]), NONE, focus=0.5).sum().backward()
     assert np.isfinite(logits.grad.numpy()).all()
+    smoothed = adjusted_losses(logits, paddle.to_tensor([0]), NONE, None, 0.25, 0.5)
+    assert smoothed.item() == pytest.approx(0.25 * (0 + 50) / 2 * 1e-7**0.5, rel=1e-4)
 
 
 def test_without_a_labeled_element_losses_are_zero_with_zero_gradients():
@@ -221,20 +252,59 @@ def test_a_device_that_computes_losses_as_numpy_does_is_not_reported():
     assert check_on_device() == []
 
 
-@pytest.mark.parametrize("axes", [2, 4, 5])
-def test_a_device_with_wrong_losses_is_reported_with_the_number_of_axes(monkeypatch, axes):
-    right = summed_cross_entropy
+@pytest.mark.parametrize("axes, factor", [(2, 1.01), (3, 0.99), (4, 1.01), (5, 0.98)])
+def test_a_device_with_wrong_losses_is_reported_with_the_number_of_axes(monkeypatch, axes, factor):
+    right, sizes = summed_cross_entropy, {}
 
     def wrong(logits, labels, ignored, axis):
         loss = right(logits, labels, ignored, axis=axis)
-        return loss * 1.01 if logits.ndim == axes else loss
+        (slope,) = paddle.grad(loss, [logits], retain_graph=True)
+        sizes[logits.ndim] = loss.item(), slope.abs().max().item()
+        return loss * factor if logits.ndim == axes else loss
 
     monkeypatch.setattr(device_check, "summed_cross_entropy", wrong)
     lines = check_on_device()
-    assert [line.split(" over axis 1 of ")[1][:6] for line in lines] == [f"{axes} axes"] * 2
-    assert lines[0].startswith("WARNING: cross-entropy ") and lines[1].startswith(
-        "WARNING: the gradient of cross-entropy"
+    names, begin = ("cross-entropy", "the gradient of cross-entropy"), f"over axis 1 of {axes} axes is wrong"
+    assert len(lines) == 2
+    for line, name, size in zip(lines, names, sizes[axes]):
+        assert line.startswith(
+            f"WARNING: {name} {begin} on this device, by {abs(factor - 1) * size:.1e}: its libraries"
+        )
+
+
+@pytest.mark.parametrize(
+    "change, wrong",
+    [
+        (lambda loss, logits: loss * 1.00005, []),
+        (lambda loss, logits: loss * 1.00015, ["cross-entropy"] * 4),
+        (lambda loss, logits: loss + 0.00008 * (logits - logits.detach()).sum(), []),
+        (lambda loss, logits: loss + 0.00025 * (logits - logits.detach()).sum(), ["the gradient of cross-entropy"] * 4),
+    ],
+)
+def test_a_device_may_be_off_by_a_ten_thousandth(monkeypatch, change, wrong):
+    right = summed_cross_entropy
+    monkeypatch.setattr(
+        device_check,
+        "summed_cross_entropy",
+        lambda logits, *rest, axis: change(right(logits, *rest, axis=axis), logits),
     )
+    lines = check_on_device()
+    assert [line.removeprefix("WARNING: ").partition(" over axis")[0] for line in lines] == wrong
+
+
+def test_a_device_is_asked_for_rows_elements_pixels_and_voxels_of_five_classes(monkeypatch):
+    right, asked = summed_cross_entropy, []
+    monkeypatch.setattr(
+        device_check, "summed_cross_entropy", lambda *given, axis: asked.append(given) or right(*given, axis=axis)
+    )
+    check_on_device()
+    assert [logits.shape for logits, *_ in asked] == [[4, 5], [2, 5, 7], [2, 5, 3, 4], [2, 5, 3, 2, 4]]
+    first = np.random.default_rng(0).standard_normal((4, 5)) * 3  # the same on each device
+    np.testing.assert_allclose(asked[0][0].numpy(), first, rtol=1e-6)
+    for logits, labels, _ in asked:
+        assert labels.shape == [size for axis, size in enumerate(logits.shape) if axis != 1]
+        assert set(labels.numpy().ravel().tolist()) <= {-1, 0, 1, 2, 3, 4}
+    assert {number for _, labels, _ in asked for number in labels.numpy().ravel().tolist()} == {-1, 0, 1, 2, 3, 4}
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (2, 5, 3, 4), (2, 5, 3, 2, 4)])
@@ -245,6 +315,8 @@ def test_losses_far_from_zero_do_not_overflow_on_a_gpu(monkeypatch, shape):
     found = cross_entropies(paddle.to_tensor(logits), labels, NONE, axis=1).numpy()
     expected = logits.max(axis=1) - logits[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-2)
+    summed = summed_cross_entropy(paddle.to_tensor(logits), labels, NONE, axis=1)
+    assert summed.item() == pytest.approx(expected.sum(), rel=1e-5)
 
 
 def test_dice_leaves_out_the_classes_before_the_first():

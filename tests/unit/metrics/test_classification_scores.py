@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.metrics.classification_scores import ClassificationScores
+from paddlevit_dist.tasks.score_kind import find_score_kind
 
 NAMES = ["ant", "bee", "cow"]
 
@@ -32,7 +33,9 @@ def test_columns_have_a_row_for_each_sample_and_classes_in_their_range(changes, 
 
 
 def test_right_samples_are_those_among_the_best():
-    scores, table = ClassificationScores(), make_table(predictions=[2, 1, 1, 1])
+    scores, table = find_score_kind("classes"), make_table(predictions=[2, 1, 1, 1])
+    assert type(scores) is ClassificationScores
+    assert (scores.class_score, scores.decimals, scores.right_rate) == ("recall {}", 2, "top-1")
     hits = {name: values.tolist() for name, values in scores.hits(table, NAMES).items()}
     assert hits == {
         **{"top-1": [True, False, False, True], "top-2": [True, False, True, True]},

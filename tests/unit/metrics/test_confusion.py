@@ -6,6 +6,7 @@ import pytest
 from paddlevit_dist.intervals import ConfidenceInterval
 from paddlevit_dist.metrics.confusion import CONFUSION, ConfusionMetrics, ConfusionScores
 from paddlevit_dist.metrics.counts import pack_counts, reduce_confusions, unpack_counts
+from paddlevit_dist.tasks.score_kind import find_score_kind
 
 NAMES = ["sky", "tree", "road"]
 SAMPLES = np.array([[[5, 2, 0], [1, 3, 0], [0, 0, 0]], [[1, 0, 0], [2, 2, 0], [0, 0, 0]]])
@@ -33,6 +34,10 @@ def test_counts_of_all_samples_are_summed_before_they_are_divided():
     drawn = metrics.bootstrap_values(metrics.per_sample(), np.array([[1.0, 1.0], [0.0, 3.0]]))
     assert drawn["mIoU"] == pytest.approx([ious[:2].mean(), shares(SAMPLES[1])[0][:2].mean()])
     assert drawn["loss"] == pytest.approx([2 / 16, 1.5 / 5])
+    assert metrics.state == {} and "boundary IoU" not in values
+    bounded = metrics.scores(STATISTICS[:1], STATISTICS[1:])
+    assert bounded["boundary IoU"] == pytest.approx(shares(SAMPLES[1])[0][:2].mean())
+    assert bounded["mIoU"] == pytest.approx(shares(SAMPLES[0])[0][:2].mean())
     nothing = metrics.compute({CONFUSION: np.zeros((3, 3))})
     assert nothing["mIoU"] == 0 and not any(name.startswith("IoU") for name in nothing)
 
@@ -46,6 +51,9 @@ def test_lines_and_columns_of_an_evaluation():
     assert metrics.summary(values) == text.format(" [0.400, 0.500]")
     assert metrics.absent(values) == " (2 of 3 classes neither labeled nor predicted: tree, road)"
     assert metrics.absent(dict.fromkeys((f"IoU {name}" for name in NAMES), 0.0)) == ""
+    for names, shown in ((["a" * 29, "b" * 29], f"{'a' * 29}, {'b' * 29}"), (["a" * 61], "a" * 57 + "...")):
+        told = f"{len(names)} of {len(names)} classes neither labeled nor predicted"
+        assert Counted(names).absent({}) == f" ({told}: {shown})"
     columns = metrics.columns(metrics.per_sample())
     assert list(columns)[0] == "points" and columns["points"].tolist() == [11, 5]
     assert columns["mIoU"] == pytest.approx([shares(sample)[0][:2].mean() for sample in SAMPLES])
@@ -64,7 +72,8 @@ def test_tables_have_the_second_array_of_their_class_and_losses():
 
 
 def test_stored_tables_are_scored_as_one_and_need_all_boundaries():
-    kind = ConfusionScores()
+    kind = find_score_kind("confusions")
+    assert type(kind) is ConfusionScores and kind.class_score == "IoU {}"
     parts = [
         {"statistics": STATISTICS[:1], "losses": np.array([0.5]), "boundaries": STATISTICS[1:]},
         {"statistics": STATISTICS[1:], "losses": np.array([1.5]), "boundaries": STATISTICS[1:]},

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.metrics import tables
 from paddlevit_dist.metrics.tables import class_tables, percent, sample_table
 
 CONFUSION = np.array([[5, 2, 0, 0], [1, 3, 0, 4], [0, 0, 0, 0], [0, 0, 0, 0]])
@@ -37,30 +36,35 @@ def test_dice_and_boundary_shares_stand_before_the_number():
     ]
 
 
-def test_long_lists_of_absent_classes_are_cut(monkeypatch):
-    monkeypatch.setattr(tables, "_LONGEST_LIST", 30)
-    names = [f"class {number:02}" for number in range(20)]
-    note = class_tables(np.diag([1] + [0] * 19), names, "points")[0].note
-    assert note.startswith("Neither labeled nor predicted: class 01, class 02") and len(note) < 70 and "..." in note
+@pytest.mark.parametrize("more, end", [(1, "x"), (2, "...")])
+def test_lists_of_absent_classes_of_more_than_300_letters_are_cut(more, end):
+    names = ["first", *(f"class {number:02}" for number in range(29)), "x" * (9 + more)]  # 290 letters, and the last
+    note = class_tables(np.diag([1] + [0] * 30), names, "points")[0].note
+    assert note.startswith("Neither labeled nor predicted: class 00, class 01") and note.endswith(f"{end}.")
+    assert len(note) == len("Neither labeled nor predicted: .") + 300
 
 
-def test_samples_stand_from_the_worst_to_the_best_and_those_without_labels_first(monkeypatch):
+def test_samples_stand_from_the_worst_to_the_best_and_those_without_labels_first():
     statistics = np.array(
         [
             [[4, 0, 1], [4, 0, 2], [5, 0, 1]],  # IoU 4 / 5 and 1 / 2
             [[0, 0, 0], [0, 0, 0], [0, 0, 0]],
             [[1, 0, 0], [3, 1, 0], [2, 1, 1]],  # 1 / 4, 0 / 2 and 0 / 1
+            [[0, 0, 0], [3, 0, 0], [0, 3, 0]],  # nothing is right
         ]
     )
     columns = ("scene", "mIoU %", "accuracy %", "labeled points")
-    expected = [("b", None, None, 0), ("c", round(25 / 3, 2), 25.0, 4), ("a", 65.0, round(500 / 6, 2), 6)]
-    table = sample_table("Scenes", "scene", ["a", "b", "c"], statistics, "points")
+    expected = [("b", None, None, 0), ("d", 0.0, 0.0, 3)]
+    expected += [("c", round(25 / 3, 2), 25.0, 4), ("a", 65.0, round(500 / 6, 2), 6)]
+    table = sample_table("Scenes", "scene", "abcd", statistics, "points")
     assert table == ("Scenes", columns, expected, "")
-    monkeypatch.setattr(tables, "_MOST_ROWS", 3)
-    assert sample_table("Scenes", "scene", ["a", "b", "c"], statistics, "points").note == ""
-    monkeypatch.setattr(tables, "_MOST_ROWS", 2)
-    table = sample_table("Scenes", "scene", ["a", "b", "c"], statistics, "points")
-    assert (table.rows, table.note) == (expected[:2], "The 2 worst of 3.")
+
+
+@pytest.mark.parametrize("number, note", [(1000, ""), (1001, "The 1,000 worst of 1,001.")])
+def test_a_table_shows_the_thousand_worst_samples(number, note):
+    statistics = np.tile(np.array([[[1, 0], [1, 1], [1, 1]]]), (number, 1, 1))
+    table = sample_table("Scenes", "scene", list(map(str, range(number))), statistics, "points")
+    assert (len(table.rows), table.note) == (1000, note)
 
 
 @pytest.mark.parametrize("part, whole, expected", [(1, 3, 33.33), (2, 3, 66.67), (0, 4, 0.0), (0, 0, None)])

@@ -18,6 +18,7 @@ from support.trainings.full_disks import fill_disk_after
 
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.store import HostCopies, write_tensors
+from paddlevit_dist.engine import checkpointing
 from paddlevit_dist.engine.background_worker import BackgroundWorker
 from paddlevit_dist.engine.nan_guard import not_finite, weights_digest
 from paddlevit_dist.registry.lookup import resolve
@@ -111,6 +112,23 @@ def test_a_write_that_fails_ends_the_training_with_the_reason(tmp_path, monkeypa
     checkpoint_store.verify(tmp_path / "checkpoints" / "last")
     assert not list((tmp_path / "checkpoints").glob(".*"))
     assert not (tmp_path / "checkpoints" / "best").is_symlink()
+
+
+def test_a_write_that_fails_on_the_main_process_ends_all_others_too(tmp_path, monkeypatch):
+    trainer, told = build(tmp_path, lambda made: None), []
+    trainer.prepare_training()
+    checkpointer = trainer.checkpointer
+    monkeypatch.setattr(checkpointing, "broadcast_object", lambda problem: told.append(problem) or "as there")
+    with pytest.raises(UserError, match="^as there$"):
+        checkpointer.finish()
+
+    def fail() -> None:
+        raise UserError("the disk is full")
+
+    checkpointer._background.do(fail)
+    with pytest.raises(UserError, match="^as there$"):
+        checkpointer.finish()
+    assert told == [None, "the disk is full"]
 
 
 def test_as_many_epochs_are_kept_as_wanted(tmp_path):

@@ -163,7 +163,11 @@ def test_the_interval_of_a_difference_is_that_of_a_slow_loop(tmp_path):
 
 
 def test_samples_that_changed_are_named(tmp_path):
-    found = compare_tables(make_table(tmp_path / "a", "images", FIRST), make_table(tmp_path / "b", "images", SECOND))
+    first, second = make_table(tmp_path / "a", "images", FIRST), make_table(tmp_path / "b", "images", SECOND)
+    found = compare_tables(first, second)
+    rough = "12 samples (below 30), 6 right (below 10), a, b, c and 4 more in fewer than 10 samples"  # 6 of the better
+    expected = [f"the interval is rough: {rough}: its true coverage is lower"]
+    assert found["notes"] == compare_tables(second, first)["notes"] == expected
     right = []
     for model in (0, 1):
         logits = [np.random.default_rng([index, model]).normal(size=7) for index in range(SAMPLES)]

@@ -279,3 +279,23 @@ def test_the_start_of_a_process_is_a_field_after_its_name(tmp_path, monkeypatch)
         assert exchange._read_start(41) == start and paths[-1] == "/proc/41/stat"
     (tmp_path / "stat").unlink()
     assert exchange._read_start(41) == exchange._this_process() == ""
+
+
+def test_a_request_to_save_counts_apart_from_those_to_stop(clock):
+    channel = Counters(clock)
+    channel._add = lambda name, number: channel.calls.append((name, number)) or (5 << 32) + 7
+    channel.send_request(stop=True)
+    channel.send_request(stop=False)
+    assert channel.count_requests() == (7, 5)
+    assert channel.calls == [("asked", 1), ("asked", 2**32), ("asked", 0)]
+
+
+@pytest.mark.parametrize("rank, waits", [(0, 6), (1, 0)])
+def test_rank_0_stays_five_seconds_at_most(clock, monkeypatch, rank, waits):
+    clock.step = 1.0
+    channel = Counters(clock)
+    channel._rank, counts = rank, iter(range(1, 99))
+    channel._add = lambda name, number: channel.calls.append((name, number)) or min(next(counts), 2)
+    monkeypatch.setattr(channel, "_find_ended", list)
+    channel._leave()
+    assert clock.sleeps == [0.005] * min(waits, 5) and channel.calls == [("left", 1), *[("left", 0)] * min(waits, 5)]

@@ -137,6 +137,7 @@ def test_yaml_that_is_wrong_is_told_with_its_line(text, told):
 
 def test_yaml_is_within_limits(monkeypatch):
     assert text_files.parse_yaml("[" * 100 + "]" * 100)
+    assert text_files._MOST_NODES == 250_000
     monkeypatch.setattr(text_files, "_MOST_NODES", 12)
     assert text_files.parse_yaml("a: &a [1, 2]\nb: [*a, 3]") == {"a": [1, 2], "b": [[1, 2], 3]}
     with pytest.raises(ValueError, match="^line 2: more than 12 values with its aliases expanded$"):

@@ -104,6 +104,13 @@ def test_written_safetensors_are_read_by_us_and_by_its_own_library(tmp_path):
         assert_same({name: read[name] for name in state}, state)
 
 
+def test_bits_of_bfloat16_and_complex_numbers_are_not_written(tmp_path):
+    for array in (np.zeros(2, np.uint16), np.zeros(2, np.complex64)):
+        with pytest.raises(TypeError, match=f"^bits: safetensors cannot hold {array.dtype}$"):
+            write_safetensors(tmp_path / "new.safetensors", {"numbers": numbers(2), "bits": array})
+    assert list(tmp_path.iterdir()) == []
+
+
 def with_header(folder, header, data=b""):
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     path = folder / "file.safetensors"

@@ -196,15 +196,15 @@ def test_each_skip_is_told_and_the_last_with_its_explanation():
     guard.load_state_dict({"total": 4, "in_a_row": 1})
     guard.count(False, StepPosition(2, 11, 100))
     assert said == [
-        "the loss or a gradient of update 12 in epoch 2 is not finite: skipped, 2 in a row (TRAIN.MAX_SKIPPED_UPDATES 3), "
-        "5 so far"
+        "the loss or a gradient of update 12 in epoch 2 is not finite: skipped, 2 in a row "
+        "(TRAIN.MAX_SKIPPED_UPDATES 3), 5 so far"
     ]
     with pytest.raises(UserError) as caught:
         guard.count(False, StepPosition(2, 12, 100), ["batch"], "counts")
     assert str(caught.value) == (
-        "the loss or a gradient of update 13 in epoch 2 is not finite, nor were the 2 before: training has diverged, and "
-        "nothing has changed since then; lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto "
-        "from the last checkpoint; layer 3"
+        "the loss or a gradient of update 13 in epoch 2 is not finite, nor were the 2 before: training has "
+        "diverged, and nothing has changed since then; lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP or a longer warm-up, "
+        "and -resume=auto from the last checkpoint; layer 3"
     )
     assert said[1:] == ["layer 3", "sample 7"] and asked == [(["batch"], StepPosition(2, 12, 100), "counts")]
     assert guard.state_dict() == {"total": 6, "in_a_row": 3}

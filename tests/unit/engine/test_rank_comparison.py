@@ -138,7 +138,8 @@ def test_five_differences_are_named(monkeypatch, number, more):
         rank_comparison.assert_same_on_all_ranks(None, None, {})
     named = "; ".join(f"k{n} {n + 1} instead of {n}" for n in range(5))
     assert str(caught.value) == (
-        f"rank 2 on node2 differs from rank 0 on node0: {named}{more}; give all machines the same data, code and settings"
+        f"rank 2 on node2 differs from rank 0 on node0: {named}{more}; "
+        "give all machines the same data, code and settings"
     )
 
 

@@ -32,6 +32,9 @@ def test_fixed_and_broken_samples_are_shown_with_what_they_are_taken_for(tmp_pat
     run([first, second, f"-output={second}"])
     assert capsys.readouterr().out.splitlines()[-1] == f"{second}/compared.html: 14 images"
     page = (tmp_path / "second" / "compared.html").read_text(encoding="utf-8")
+    refused = f"compare: no images for the page with --data_path={tmp_path}: dataset digits comes with the package and "
+    with pytest.raises(UserError, match=f"^{refused}reads no path; drop --data_path$"):
+        run([first, second, f"-output={second}", f"-data_path={tmp_path}"])
     shown = make_images(page)
     assert "fixed: 12 of 20" in page and "broken: 2 of 2" in page and len(shown) == 14
     assert len(page) < 60_000

@@ -93,8 +93,9 @@ class _AxisScale(NamedTuple):
             x_low, x_high, ys = x_low - half, x_high + half, [*ys, 0.0]
         x_low, x_high = _widen(x_low, x_high)
         y_ticks = ticks(*_widen(min(ys), max(ys)))
+        y_low, y_high = min(y_ticks[0], min(ys)), max(y_ticks[-1], max(ys))  # nearly equal values have equal ticks
         x_ticks = [tick for tick in ticks(x_low, x_high) if x_low <= tick <= x_high]
-        return cls(x_low, x_high, y_ticks[0], y_ticks[-1], x_ticks, y_ticks)
+        return cls(x_low, x_high, y_low, y_high, x_ticks, y_ticks)
 
     def x(self, value: float) -> float:
         return _LEFT + (value - self.x_low) / (self.x_high - self.x_low) * (WIDTH - _LEFT - _RIGHT)

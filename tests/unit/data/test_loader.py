@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+import os
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -158,10 +160,15 @@ def test_memory_for_the_queues_of_all_loader_processes_is_needed_first(monkeypat
         raise UserError("full")
 
     monkeypatch.setattr(loader_module, "require_semaphores", require)
-    loader = make_loader(Numbers(12), num_workers=3)
-    assert loader.num_workers == 3
-    with pytest.raises(UserError, match="full"):
+    loader = make_loader(Numbers(12), num_workers=3, prefetch=7)
+    assert loader.num_workers == 3 and loader._prefix is not None and len(loader._readings) == 12
+    with pytest.raises(UserError, match="full") as raised:
         next(loader.epochs(1, 1))
+    paddles = next(entry.locals["loader"] for entry in reversed(raised.traceback) if "loader" in entry.locals)
+    assert (paddles.num_workers, paddles.prefetch_factor, paddles.use_shared_memory) == (3, 7, False)
+    assert (paddles.dataset, paddles.collate_fn, paddles.pin_memory) == (loader._readings, loader._collate, False)
+    start = paddles.worker_init_fn
+    assert (start.func, start.args, paddles.return_list) == (loader_module._begin_worker, (os.getpid(),), True)
     assert asked == [(17, "the queues of the loader processes", "lower DATA.NUM_WORKERS")]
 
 
@@ -188,3 +195,29 @@ def test_a_loader_is_built_as_configured(monkeypatch, key, argument, is_evaluati
     loader_module.build_loader(config, "samples", "sampler", "collate", check="check", num_workers=argument)
     named = {"check": "check", "num_workers": workers, "prefetch": 7, "seed": 13, "timeout_seconds": 11.0}
     assert built == [(("samples", "sampler", "collate"), {**named, "epochs": None if is_evaluation else 17})]
+
+
+def test_room_is_required_once_for_the_batches_of_loader_processes(monkeypatch):
+    calls = []
+    monkeypatch.setattr(loader_module, "require_room", lambda arrays, *words: calls.append((len(arrays), *words)))
+    monkeypatch.setattr(loader_module, "remove_leftovers", calls.append)
+    monkeypatch.setattr(loader_module, "share", lambda array, prefix: array)
+    loader = make_loader(Numbers(12))
+    for prefix in (None, "own"):
+        loader._prefix = loader._collate.prefix = prefix
+        for _ in loader.epochs(1, 1):
+            assert len(loader_module._unfinished) > 0
+    assert calls == [(2, 0, "own"), "own"]
+
+
+def test_only_remote_data_is_fetched_in_batches():
+    samples = Numbers(4)
+    samples.dataset = object()
+    assert sum(batch["index"].shape[0] for batch in make_loader(samples).epochs(1, 1)) == 4
+
+
+def test_the_watching_thread_watches(monkeypatch):
+    seen = []
+    monkeypatch.setattr(_LoaderWatchdog, "_watch", lambda watchdog: seen.append(threading.current_thread().name))
+    _LoaderWatchdog(iter(()), 600.0, 3).stop()
+    assert seen == ["loader watchdog"]

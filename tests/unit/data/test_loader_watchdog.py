@@ -113,7 +113,9 @@ def test_a_wait_is_left_when_the_run_is_asked_to_stop_unless_it_may_not(monkeypa
         watched.look(101)
         assert not watched.watchdog.has_left and watched.moves == [101]
         watched.watchdog.may_leave = True
-        watched.look(102)
+        watched.watchdog._stopped = Ticks(5)
+        watched.watchdog._watch()
+        assert len(watched.watchdog._stopped.waits) == 1  # nothing is watched any more
     assert watched.watchdog.has_left and watched.abandoned == [watched.batches] and watched.moves == [101]
 
 
@@ -126,7 +128,9 @@ def test_a_wait_that_has_just_ended_is_not_left(monkeypatch):
 
     monkeypatch.setattr(loader.signals, "stop_reason", arrive_meanwhile)
     with watched.watchdog:
-        watched.look(500)
+        watched.watchdog._stopped = Ticks(5)
+        watched.watchdog._watch()
+        assert len(watched.watchdog._stopped.waits) == 6
     assert not watched.watchdog.has_left and not watched.abandoned and not watched.moves
 
 

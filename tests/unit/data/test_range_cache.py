@@ -1,5 +1,6 @@
 """The cache of byte ranges: what is read back, its size, and what killed or racing writers leave."""
 
+import fcntl
 import hashlib
 import os
 import pickle
@@ -7,6 +8,7 @@ import random
 import threading
 import time
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -140,9 +142,13 @@ def test_files_of_other_writers_stay(cache, monkeypatch):
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write .*below DATA.CACHE_FOLDER") as caught:
-        RangeCache(tmp_path / "file", 1 << 30).put("a", b"x")
-    assert "\n" not in str(caught.value)
+    cache = RangeCache(tmp_path / "file", 1 << 30)
+    with pytest.raises(UserError) as caught:
+        cache.put("a", b"x")
+    assert str(caught.value) == (
+        f"cannot write {cache._path('a')}: Not a directory; there is a file where a folder is expected: rename it, or "
+        "choose another folder; it is below DATA.CACHE_FOLDER and takes up to DATA.REMOTE_CACHE_GIGABYTES"
+    )
 
 
 @pytest.fixture
@@ -186,17 +192,33 @@ def test_a_folder_without_its_count_is_counted(small):
     assert fill(cache, {"c": 100}) == "abc" and count() == 700
 
 
-@pytest.mark.parametrize("age, is_gone", [(3590.0, False), (3610.0, True)])
-def test_a_file_that_is_written_for_an_hour_is_left_by_a_killed_process(small, age, is_gone):
+@pytest.mark.parametrize("age, is_gone", [(3600, False), (3601, True)])
+def test_a_file_that_is_written_for_an_hour_is_left_by_a_killed_process(small, monkeypatch, age, is_gone):
+    monkeypatch.setattr(range_cache.time, "time", lambda: 50_000.0)
     cache, count = small
     fill(cache, {"a": 300, "b": 300})
     leftover = os.path.join(cache.folder, "00", "name.host.1.0123abcd.tmp")
     with open(leftover, "wb") as stream:
         stream.write(bytes(500))
-    os.utime(leftover, (time.time() - age,) * 2)
+    os.utime(leftover, (50_000 - age,) * 2)
     assert fill(cache, {"c": 500}) == ("bc" if is_gone else "c")
     assert os.path.exists(leftover) is not is_gone
     assert count() == (800 if is_gone else 1000)
+    assert fill(cache, {"d": 600}) == ("d" if is_gone else "") and count() == (600 if is_gone else 500)
+
+
+def test_the_count_is_believed_while_there_is_room_and_locked_while_it_changes(small):
+    cache, count = small
+    fill(cache, {"a": 300})
+    path = os.path.join(cache.folder, "00", "bytes")
+    with open(path, "wb") as stream:  # as after a writer that was killed
+        stream.write((900).to_bytes(8, "little"))
+    assert fill(cache, {"b": 50}) == "ab" and count() == 950
+    assert fill(cache, {"c": 100}) == "abc" and count() == 450
+    with range_cache._locked_counter(Path(path)), open(path, "rb") as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with open(path, "rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_ranges_are_spread_by_their_digest_and_readable_by_others(cache):

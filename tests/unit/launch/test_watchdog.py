@@ -236,3 +236,73 @@ def test_ranks_are_looked_at_ten_times_in_the_limit_but_once_a_second_at_least(b
         dog.poll(running)
         now[0] += 0.25
     assert len(updates) == reads
+
+
+def test_fields_of_proc_are_read_where_they_are(monkeypatch):
+    texts = {
+        "/proc/5/stat": "5 (a) b) S 4 5 6 7 8 9 10 11 12 13 140 1500",
+        "/proc/5/status": "Name:\tx\nState:S (sleeping)\nStateful:\tno\n",
+        "/proc/5/wchan": "futex_wait_0\n",
+        "/proc/5/io": "rchar: 100\nwchar: 20\nread_bytes: 3\n",
+    }
+    monkeypatch.setattr(watchdog, "_read_text", lambda path: texts[path])
+    assert ProcessInfo.read(5) == ProcessInfo("S (sleeping)", "futex_wait_", 120, 1640)
+    texts["/proc/5/stat"] = texts["/proc/5/stat"].rpartition(" ")[0]
+    assert ProcessInfo.read(5).ticks == 0
+
+
+def test_ranks_that_wait_for_one_another_are_listed_in_order():
+    states = {2: make_state(2, True, text="c"), 0: make_state(3, True, text="a"), 1: make_state(3, True, text="b")}
+    assert describe(2, states, 10.0, "").endswith(" for 8 s (WATCHDOG_SECONDS): rank 0 a, rank 1 b, rank 2 c")
+
+
+@pytest.mark.parametrize("seconds, poll, step", [(4.0, 0.4, 2.0), (8.0, 0.8, 3.2), (90.0, 1.0, 4.0), (None, 1.0, 4.0)])
+def test_times_follow_from_the_limit(tmp_path, seconds, poll, step):
+    dog = watchdog.Watchdog(None, [], seconds, tmp_path)
+    assert (dog._poll_seconds, dog._clock._longest_step) == pytest.approx((poll, step))
+
+
+def test_stacks_are_written_into_a_private_file_on_request(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(watchdog.faulthandler, "register", lambda *words, **named: calls.append((words, named)))
+    watchdog.dump_stacks_on_request(tmp_path, 3)
+    ((number,), named) = calls[0]
+    try:
+        assert number == watchdog.signal.SIGUSR2 and list(named) == ["file"]
+        os.write(named["file"], b"stack")
+        assert (tmp_path / "stack_3.txt").read_bytes() == b"stack"
+        assert (tmp_path / "stack_3.txt").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.close(named["file"])
+
+
+STACK = b'Thread 1:\n  File "a.py", line 1 in work\n'
+WATCHING = b'Thread 2:\n  File "b.py", line 2 in wait\n  File "b.py", line 3 in _run_watch\n'
+
+
+@pytest.mark.parametrize(
+    "contents, waits, stacks",
+    [
+        ([b"", b"Th", STACK, STACK, b"more"], 4, STACK.decode()),
+        ([STACK + b"\n" + WATCHING] * 2, 2, STACK.decode()),
+        ([WATCHING] * 2, 2, ""),
+        ([bytes([65 + number % 2]) for number in range(90)], 60, "B\n"),  # 3 s
+        ([b""] * 90, 60, ""),
+    ],
+)
+def test_the_stacks_of_a_rank_are_read_once_they_are_complete(tmp_path, monkeypatch, contents, waits, stacks):
+    clock, calls, sleeps = [0], [], []
+    dog = watchdog.Watchdog(None, [SimpleNamespace(pid=41), SimpleNamespace(pid=42)], 10.0, tmp_path)
+    assert dog._get_stacks(1) == ""
+    (tmp_path / "stack_1.txt").touch()
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        clock[0] += 1
+        (tmp_path / "stack_1.txt").write_bytes(contents[len(sleeps) - 1])
+
+    monkeypatch.setattr(watchdog.os, "kill", lambda *words: calls.append(words))
+    monkeypatch.setattr(watchdog.time, "monotonic", lambda: clock[0] / 20)
+    monkeypatch.setattr(watchdog.time, "sleep", sleep)
+    assert dog._get_stacks(1) == stacks
+    assert sleeps == [0.05] * waits and calls == [(42, watchdog.signal.SIGUSR2)]

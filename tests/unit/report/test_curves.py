@@ -72,6 +72,12 @@ def test_a_line_that_is_flat_has_room_above_and_below():
         assert chart["data"]["y"] == [low, high] and chart["drawn"][0]["path"] == "M64.0 111.0L400.0 111.0"
 
 
+def test_a_line_whose_values_differ_by_less_than_its_ticks_say_fills_the_height():
+    values = (0.10868307847683634, 0.10868307847711946)  # to twelve digits the same
+    (line,) = build_chart("", [CurveLine("a", list(enumerate(values)))], "x")["drawn"]
+    assert line["path"] == "M64.0 212.0L400.0 10.0"
+
+
 def test_whole_numbers_are_short_unless_they_are_huge():
     chart = build_chart("", [CurveLine("a", [(0, -2e15), (1, 2e15), (2, -7.0), (3, -1 / 3)])], "x")
     assert list(map(repr, chart["data"]["lines"][0]["y"])) == [

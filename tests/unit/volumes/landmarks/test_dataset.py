@@ -50,6 +50,7 @@ EXPECTED = [int(voxels()[8, 2, 10]), int(voxels()[5, 4, 3])]  # chin, nose
 def test_landmarks_in_voxels_too(tmp_path):
     dataset = built(make_folder(tmp_path, nose=NOSE, chin=CHIN), landmark_units="voxel")
     assert values_at(dataset) == EXPECTED
+    np.testing.assert_allclose(dataset.world(0), [world(CHIN), world(NOSE)])
 
 
 def test_a_missing_landmark_is_nan(tmp_path):

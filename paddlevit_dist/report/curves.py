@@ -106,7 +106,7 @@ class _AxisScale(NamedTuple):
 
 def _widen(low: float, high: float) -> tuple[float, float]:
     """Widen bounds that are nearly equal, so that their distance is a valid divisor."""
-    if high - low > 1e-12 * max(abs(low), abs(high)):
+    if high - low > 1e-12 * max(abs(low), high):
         return low, high
     space = abs(low) * 0.05 or 0.5
     return low - space, high + space

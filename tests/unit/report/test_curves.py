@@ -21,6 +21,7 @@ def test_bars_of_several_series_stand_side_by_side_and_each_at_its_height():
     widths = [bar[2] for bar in edges]
     assert max(widths) - min(widths) <= 0.1 + 1e-9
     low, high = build_chart("", lines, "x")["data"]["x"]
+    assert (low, high) == (-0.5, 2.5)
     for place, triple in enumerate(zip(*bars.values())):  # each group is centered, and nearly as wide as its place
         middle = 64 + (place - low) / (high - low) * 336
         assert triple[0][0] + triple[2][0] + triple[2][2] == pytest.approx(2 * middle, abs=0.3)

@@ -14,7 +14,6 @@ from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Exportable
 from paddlevit_dist.tasks.task_factory import make_task
 from paddlevit_dist.volumes.export import make_example
-from paddlevit_dist.volumes.intensities import IntensityConfig
 
 
 def test_the_description_names_landmarks_input_and_output(tmp_path):

@@ -34,4 +34,4 @@ def _check(config: ConfigView[LeakageSettings]) -> list[str]:
     return []
 
 
-TABLE = KeyTable(rows(LeakageSettings), check=_check)
+TABLE = KeyTable(rows(LeakageSettings), check=_check, is_optional=True)

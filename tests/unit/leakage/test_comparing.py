@@ -63,3 +63,11 @@ def test_the_nearest_come_first_and_no_more_than_eight(monkeypatch, others, chun
         assert numbers.max() == NEAREST > numbers.min() > 0
     assert [table.shape for table in find_nearest(queries[:0], part)] == [(0, NEAREST)] * 2
     assert (find_nearest(queries, part[:0])[0] == -1).all()
+
+
+@pytest.mark.parametrize(("bits", "of_variant", "is_near"), [(22, 13, True), (23, 13, False), (22, 14, False)])
+def test_at_most_so_many_bits_of_the_image_and_of_a_variant_differ(bits, of_variant, is_near):
+    other = (1 << bits) - 1
+    queries = np.array([[0, other ^ ((1 << of_variant) - 1 << 40)]], np.uint64)
+    places, distances = find_nearest(queries, np.array([other], np.uint64))
+    assert (places[0, 0], distances[0, 0]) == ((0, of_variant) if is_near else (-1, 255))

@@ -44,7 +44,7 @@ def test_a_name_finds_the_sample_whose_path_ends_alike(names, given, rows):
 
 def test_names_of_several_samples_are_refused_and_unknown_ones_choose_nothing():
     finder = SampleNames(["x/a.png", "x/b.png", "y/a.png"], "data", "scan")
-    assert finder.choose_depth(["c", "z/d.png"]) is False and finder.find_row("c") is None
+    assert finder.choose_depth(["c", "z/d.png"]) is finder.choose_depth([]) is False and finder.find_row("c") is None
     with pytest.raises(UserError) as told:
         finder.find_row("a.jpg")
     assert str(told.value) == (

@@ -128,6 +128,15 @@ def test_the_foreground_is_kept_if_no_class_suffers(tmp_path):
     )
 
 
+def test_a_region_of_the_foregrounds_name_is_decided_once(tmp_path):
+    labels = {"background": 0, "foreground": [2, 5], "liver": 5, "ignore": 9}
+    pairs = make_folders(tmp_path, {**REGIONS, "labels": labels}, lambda labels: add_liver_far_away(join(labels)))
+    assert [(each.name, each.removes_smaller) for each in decide_components(pairs)] == [
+        ("foreground", True),
+        ("liver", False),
+    ]
+
+
 def test_a_class_of_no_true_map_whose_predictions_are_all_removed_is_no_loss(tmp_path):
     def add_nowhere_true(labels):
         labels[0, 11, 12:] = 7

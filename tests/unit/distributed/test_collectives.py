@@ -270,3 +270,23 @@ def test_a_rank_says_that_it_exchanges_values_and_counts_its_exchanges(on_ranks,
     )
     on_ranks(collectives.all_gather)
     assert texts == ["starting: in an exchange of values"] * 6 and collectives._exchanges == 5
+
+
+def test_the_entry_that_differs_is_named_and_not_the_first():
+    first = [("a", "number", "", ()), ("b", "number", "", ()), ("c", "number", "", ())]
+    other = [first[0], ("b", "array", "int64", (2,)), first[2]]
+    with pytest.raises(
+        ValueError, match=r"; 'b' is \('number', '', \(\)\) on rank 0 and \('array', 'int64', \(2,\)\) on"
+    ):
+        collectives._check_signatures([first, first, other])
+    collectives._check_signatures([first, first])
+
+
+@pytest.mark.parametrize("kind", ["tensor", "array"])
+def test_averages_of_large_integers_lose_no_digits(kind):
+    number = 2**40 + 1
+    total = paddle.to_tensor([2 * number], "int64")
+    average = collectives._ValueSignature(kind, "int32", (1, 1)).result(total, 2, True)
+    assert average.tolist() == [[float(number)]] and str(average.dtype).rpartition(".")[2] == "float64"
+    summed = collectives._ValueSignature(kind, "bool", (1, 1)).result(total, 2, False)
+    assert summed.tolist() == [[2 * number]] and str(summed.dtype).rpartition(".")[2] == "int64"

@@ -159,3 +159,17 @@ def test_a_process_without_a_group_is_the_main_one(monkeypatch):
     for rank in (0, 2):
         monkeypatch.setattr(world.dist, "get_rank", lambda rank=rank: rank)
         assert (world.rank(), world.world_size(), world.is_main()) == (rank, 3, rank == 0)
+
+
+def test_recomputing_leaves_the_random_numbers_that_follow():
+    following = []
+    for is_recomputed in (False, True):
+        paddle.seed(3)
+        layer = paddle.nn.Sequential(paddle.nn.Linear(2, 3), paddle.nn.Dropout(0.5))
+        if is_recomputed:
+            wrapping.recompute_layers([layer])
+        loss = layer(paddle.ones([4, 2])).sum()
+        paddle.rand([5])  # of later layers
+        loss.backward()
+        following.append(paddle.rand([3]).tolist())
+    assert following[0] == following[1]

@@ -191,8 +191,10 @@ class Driver:
 def test_the_newest_card_and_its_driver_are_known_without_paddle(monkeypatch):
     monkeypatch.setattr(devices.ctypes, "CDLL", lambda name: Driver(0))
     assert devices.find_newest_card() == ((9, 0), (12, 4))
-    monkeypatch.setattr(devices.ctypes, "CDLL", lambda name: Driver(100))
-    assert devices.find_newest_card() is None
+    for driver in (Driver(100), Driver(0)):
+        driver.cuDeviceGetCount = lambda number: 1  # none is there
+        monkeypatch.setattr(devices.ctypes, "CDLL", lambda name, driver=driver: driver)
+        assert devices.find_newest_card() is None
 
 
 @pytest.mark.parametrize("has_device, driver, number", [(True, 0, 2), (True, 100, 0), (True, None, 0), (False, 0, 0)])

@@ -188,5 +188,8 @@ def test_ranks_of_one_parent_share_the_number_in_memory(ranks, board, monkeypatc
     main, other = make_points(ranks, monkeypatch, "cpu")
     ranks.be(0)
     main.announce(6)
+    with monkeypatch.context() as patch:
+        patch.setattr(memory, "posted", lambda: pytest.fail("rank 0 knows what it has posted"))
+        assert main.reached(7)
     ranks.be(1)
     assert other.reached(7) and memory.number == 14 and board.number == 0

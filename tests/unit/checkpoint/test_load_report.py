@@ -13,7 +13,7 @@ from paddlevit_dist.runtime.errors import UserError
 
 def make_report(**parts):
     names = [name for part in parts.values() if isinstance(part, list) for name in part]
-    return LoadReport("w.npz", "timm names", **parts, shapes={name: ((2, 3), (3, 2)) for name in names})
+    return LoadReport("w.npz", "timm names", **parts, shapes=dict.fromkeys(names, ((2, 3), (3, 2))))
 
 
 @pytest.mark.parametrize("share, shown", [(1.0, "100.0"), (0.9999, "99.9"), (0.0019, "0.1"), (0.0, "0.0")])
@@ -79,8 +79,8 @@ def test_what_would_stay_random_is_told_with_the_number_of_all_tensors():
         require_trained(report, ["own."], "do this")
     shapes = "((2, 3) in the source, (3, 2) in the model)"
     assert str(caught.value) == (
-        f"w.npz lacks 2 of this model's 5 tensors, which would stay random: d {shapes}, e {shapes}; use weights of this "
-        "model, or do this. Is it for another architecture?"
+        f"w.npz lacks 2 of this model's 5 tensors, which would stay random: d {shapes}, e {shapes}; use weights of "
+        "this model, or do this. Is it for another architecture?"
     )
 
 

@@ -65,5 +65,5 @@ _NAMES = {
     "train": "library.runs",
     "world_size": "distributed",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -1,5 +1,6 @@
 """Shared by all tests: this repository's package first, one thread, no output from Paddle's own logging."""
 
+import gc
 import os
 import signal
 import sys
@@ -18,6 +19,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _usual)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Collect thousands of tests without looking for garbage among them, then or later: that takes seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="module")

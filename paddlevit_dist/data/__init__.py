@@ -14,5 +14,5 @@ _NAMES = {
     "SampleKey": "sampler",
     "TrainingSampler": "sampler",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -205,9 +205,9 @@ def read_memory() -> tuple[int, int] | None:
     """Read total and available memory in bytes, of the machine or a smaller control group; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        values = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.split()[-1] == "kB"}
-        total, available = values["MemTotal"], values["MemAvailable"]
-    except (OSError, KeyError, ValueError, IndexError):
+        values = dict(line.split()[:2] for line in lines)
+        total, available = (int(values[name]) * 1024 for name in ("MemTotal:", "MemAvailable:"))
+    except (OSError, KeyError, ValueError):
         return None
     for folder, limit, used in (
         (limits.CONTROL_GROUPS, "memory.max", "memory.current"),

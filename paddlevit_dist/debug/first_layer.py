@@ -145,7 +145,7 @@ class FirstLayerFinder:
 
     def _check_norm(self) -> list[str]:
         """Return a line if the norm of the gradients overflows."""
-        if np.isfinite(collect_gradients([p for p in self._run.model.parameters() if not p.stop_gradient]).norm()):
+        if np.isfinite(collect_gradients(self._run.model.parameters()).norm()):
             return []
         return ["every gradient is finite, but their norm overflows float32"]
 

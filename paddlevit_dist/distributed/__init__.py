@@ -37,5 +37,5 @@ _NAMES = {
     "without_synchronization": "wrapping",
     "world_size": "world",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

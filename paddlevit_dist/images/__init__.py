@@ -22,5 +22,5 @@ _NAMES = {
     "SegmentationDataset": "segmentation.data.segmentation_dataset",
     "Segmenter": "models.segmenter",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -66,7 +66,7 @@ class FigureRecorder(EvaluationObserver):
         if problems or not is_main():
             return [], problems
         # Only the main process needs to unpickle the records.
-        return sorted((record for part, _ in gathered for record in pickle.loads(part)), key=lambda row: row[0]), []
+        return sorted(record for part, _ in gathered for record in pickle.loads(part)), []
 
     def _index_records(self) -> IndexedRecords:
         records = [record for source in self._records for record in source()]

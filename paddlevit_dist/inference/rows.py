@@ -92,7 +92,7 @@ def open_rank_writer(folder: Path, rank: int) -> LineWriter:
 
 def read_entries(folder: Path) -> Iterator[PredictionRecord]:
     """Yield the records of an unfinished prediction once, in the order of the inputs."""
-    for entry in merge(sorted((folder / UNFINISHED).glob("rows-*.jsonl"))):
+    for entry in merge((folder / UNFINISHED).glob("rows-*.jsonl")):
         yield PredictionRecord(*entry)
 
 

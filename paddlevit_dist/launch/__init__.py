@@ -17,5 +17,5 @@ _NAMES = {
     "launch_workers": "spawn",
     "plan_processes": "devices",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -23,5 +23,5 @@ _NAMES = {
     "predict": "runs",
     "train": "runs",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

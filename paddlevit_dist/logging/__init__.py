@@ -14,5 +14,5 @@ _NAMES = {
     "VisualDlLog": "event_logs",
     "WandbLog": "services",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -62,9 +62,9 @@ class EventLog(NumbersLog):
             return
         folder = run.folder / self.folder_name
         folder.mkdir(exist_ok=True)
-        earlier = sorted(folder.glob(self.pattern))
+        earlier = list(folder.glob(self.pattern))
         name = f"{int(time.time())}.{platform.node()}.{os.getpid()}.{time.time_ns()}"  # unique
-        self._file = open(folder / self.pattern.replace("*", name, 1), "xb")  # noqa: SIM115
+        self._file = open(folder / self.pattern.replace("*", name), "xb")  # noqa: SIM115
         self.begin(self._file)
         self.text("configuration", run.config_text)
         for event in run.history():

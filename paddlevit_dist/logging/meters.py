@@ -1,5 +1,6 @@
 """Meters of training: terms of the loss, memory, and time spent waiting for data."""
 
+import math
 import multiprocessing
 import os
 import time
@@ -15,7 +16,7 @@ from ..runtime import device_kinds
 
 _MIB = 1 << 20
 _SCAN_SECONDS = 1.0  # between scans of all processes, which take some milliseconds
-_scanned_at = -_SCAN_SECONDS
+_scanned_at = -math.inf
 _memory: float | None = None
 _LARGE_SHARE = 0.1  # of the time
 _WARMUP_REPORTS = 2  # while loader processes start and fill their buffers

@@ -73,7 +73,7 @@ def _sum_by_class(
     flat, indices = [column.reshape([-1]) for column in columns], places.reshape([-1, 1])
     wide = [widen_for_sum(column, column.shape[0]) for column in flat]
     sums = [paddle.scatter_nd_add(paddle.zeros([rows * classes], column.dtype), indices, column) for column in wide]
-    return [total.reshape([rows, classes]).astype("float32") for total in sums]
+    return [total.reshape([rows, classes]).astype(flat[0].dtype) for total in sums]
 
 
 def _dice(
@@ -107,7 +107,7 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     union = truth.sum(axis=0) + (paddle.take_along_axis(valid.expand_as(truth), order, axis=0) - truth).cumsum(axis=0)
     loss_at = 1.0 - intersection / paddle.clip(union, min=1.0)
     steps = paddle.concat([loss_at[:1], loss_at[1:] - loss_at[:-1]])
-    present = truth.max(axis=0)  # (classes,)
+    present = (truth.sum(axis=0) > 0).astype("float32")  # (classes,)
     products = errors * steps
     sums = as_dtype(widen_for_sum(products, products.shape[0]).sum(axis=0), products.dtype)
     return (sums * present).sum(), present.sum()

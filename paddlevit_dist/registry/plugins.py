@@ -40,7 +40,7 @@ class WorkerImports(NamedTuple):
 
 
 _loaded: list[ModuleLocation] = []
-_folders: list[str] = []  # added to Python's path, the last one first
+_folders: list[str] = []  # added to Python's path
 _installed_are_loaded = False
 
 
@@ -113,7 +113,7 @@ def load_installed() -> bool:
     _installed_are_loaded = True
     from importlib import metadata
 
-    loaded = 0
+    any_loaded = False
     for point in metadata.entry_points(group=GROUP):
         try:
             joined = point.load()
@@ -121,11 +121,11 @@ def load_installed() -> bool:
                 import_object(_REGISTER_FEATURE)(joined)
             elif callable(joined):
                 joined()
-            loaded += 1
+            any_loaded = True
         except Exception as error:  # of a package that this run may not need
             reason = f"{type(error).__name__}: {error}".split("\n")[0]
             print(f"note: the plugin {point.name} ({point.value}) cannot be loaded: {reason}", file=sys.stderr)
-    return loaded > 0
+    return any_loaded
 
 
 def _locate(name: str, origin: str) -> ModuleLocation:
@@ -161,7 +161,7 @@ def _current_folder() -> str:
 def _make_importable(folder: str) -> None:
     if folder not in sys.path:
         sys.path.insert(0, folder)
-        _folders.insert(0, folder)
+        _folders.append(folder)
 
 
 def _import(module: ModuleLocation, source: str) -> None:
@@ -202,11 +202,10 @@ def _require_origin(module: ModuleLocation, source: str) -> None:
         raise UserError(f"{source}: it is a folder without __init__.py: name a module in it")
     first = module.name.partition(".")[0]
     expected = importlib.machinery.PathFinder.find_spec(first, [module.folder])
-    imported = getattr(sys.modules.get(first), "__file__", None)
     if expected is None or expected.origin is None:
         return
-    if imported is None and first in sys.builtin_module_names:
-        imported = "a part of Python itself"
+    is_builtin = first in sys.builtin_module_names
+    imported = "a part of Python itself" if is_builtin else getattr(sys.modules.get(first), "__file__", None)
     if imported is not None and os.path.realpath(expected.origin) != os.path.realpath(imported):
         raise UserError(f"{source}: {expected.origin} has the name of a module that is in use, {imported}: rename it")
 

@@ -24,9 +24,9 @@ _NAMES = {
     "ConfusionMatrix": "figures",
     "Dataset": "dataset",
     "DatasetSaving": "protocols",
+    "Drawable": "protocols",
     "EnsembleMember": "protocols",
     "Ensembling": "protocols",
-    "Drawable": "protocols",
     "EvaluationStep": "step_types",
     "ExportParts": "step_types",
     "Exportable": "protocols",
@@ -65,5 +65,5 @@ _NAMES = {
     "require_label": "sample_checks",
     "require_labels": "sample_checks",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -257,7 +257,7 @@ def digests(names: Iterable[str], salt: int = 0) -> np.ndarray:
     They are uniform: any two of a million names collide with probability 3e-8. ``salt`` is not negative; digests with
     different salts are unrelated.
     """
-    salted = hashlib.blake2b(digest_size=8, salt=salt.to_bytes(8, "little"))
+    salted = hashlib.blake2b(digest_size=8, salt=salt.to_bytes(hashlib.blake2b.SALT_SIZE, "little"))
 
     def digest(name: str) -> bytes:
         state = salted.copy()

@@ -69,7 +69,7 @@ def require_label(label: object, num_classes: int | None) -> None:
         require_finite(array, "label")
         return
     try:
-        first = array.reshape(-1)[0]
+        first = array.ravel()[0]
         first = float(first) if array.dtype.kind in "SU" else first  # "3" is a class as well
         is_whole = float(first).is_integer()
     except (TypeError, ValueError, OverflowError, IndexError):

@@ -20,5 +20,5 @@ _NAMES = {
     "Mnist": "small_sets",
     "TarImages": "tar",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -29,5 +29,5 @@ _NAMES = {
     "UPerNet": "upernet",
     "VisionTransformer": "vit",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

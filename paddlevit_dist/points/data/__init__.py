@@ -16,5 +16,5 @@ _NAMES = {
     "sparse_collate": "voxels",
     "sparse_quantize": "voxels",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

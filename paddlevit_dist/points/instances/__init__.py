@@ -13,5 +13,5 @@ _NAMES = {
     "InstanceSegmentation": "task",
     "PointGroup": "pointgroup",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

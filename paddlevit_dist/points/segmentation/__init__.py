@@ -8,5 +8,5 @@ from ...runtime.lazy_names import lazy_names
 _NAMES = {
     "SemanticSegmentation": "task",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

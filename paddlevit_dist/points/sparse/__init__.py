@@ -69,5 +69,5 @@ _NAMES = {
     "to_dense": "fields",
     "union": "tensor",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -12,5 +12,5 @@ _NAMES = {
     "LandmarkDataset": "dataset",
     "LandmarkDetection": "task",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

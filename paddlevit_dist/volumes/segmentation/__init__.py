@@ -15,5 +15,5 @@ _NAMES = {
     "SegmentedVolumes": "dataset",
     "VolumeSegmentation": "task",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -19,7 +19,7 @@ def test_these_tests_hold_where_no_operation_returns_a_view():
         "-q",
         "-p",
         "no:cacheprovider",
-        str(ROOT / "tests/unit/engine/test_trainer_checkpoints.py"),
+        str(ROOT / "tests/integration/engine/test_trainer_checkpoints.py"),
     ]
     done = subprocess.run(command, env=environment, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout

@@ -1,5 +1,7 @@
 """Which checks the command makes, what it counts, and how it ends."""
 
+import tempfile
+
 import pytest
 from support.trainings.runs import PLAIN
 
@@ -42,7 +44,7 @@ def test_a_machine_is_checked_without_data(monkeypatch, capsys):
     ]
 
 
-@pytest.mark.parametrize("words", [[PLAIN], ["MODEL.DEPTH", "2"]])
+@pytest.mark.parametrize("words", [[PLAIN], ["-ngpus=1", "MODEL.DEPTH", "2"]])
 def test_data_are_checked_if_a_run_is_described_and_a_failure_ends_with_code_1(monkeypatch, capsys, words):
     with pytest.raises(SystemExit) as ended:
         ask(monkeypatch, words, ["ok", "failure", "skipped", "skipped"], data=["ok"])
@@ -54,10 +56,10 @@ def test_data_are_checked_if_a_run_is_described_and_a_failure_ends_with_code_1(m
 
 
 def test_notices_about_settings_follow_the_checks(monkeypatch, capsys):
-    plan = devices.ProcessPlan(1, "cpu", False, ["one core\nfor two"])
+    plan = devices.ProcessPlan(1, "cpu", False, ["one core\nfor two", "two"])
     monkeypatch.setattr("paddlevit_dist.launch.plan_processes", lambda number, device: plan)
     ask(monkeypatch, ["-ngpus=1"], ["ok"])
-    assert capsys.readouterr().out.splitlines()[1] == r"note: one core\nfor two"
+    assert capsys.readouterr().out.splitlines()[1:3] == [r"note: one core\nfor two", "note: two"]
 
 
 @pytest.mark.parametrize("flag, name", [("-eval", "EVAL"), ("-selftest", "SELFTEST")])
@@ -73,15 +75,16 @@ def test_the_flags_of_other_jobs_are_refused(monkeypatch, flag, name):
 def test_shared_memory_of_killed_processes_is_removed_after_an_error(monkeypatch):
     removed, tokens = [], iter(["checks", "later"])
     monkeypatch.setattr(stale_resources, "new_token", lambda: next(tokens))
-    monkeypatch.setattr(stale_resources, "remove", lambda token, folder: removed.append(token))
+    monkeypatch.setattr(stale_resources, "remove", lambda *given: removed.append(given))
 
-    def stop(*_):
+    def stop(context, _):
+        assert context.folder.is_dir() and context.folder.name.startswith("paddlevit_dist_doctor_")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(doctor_checks, "run_checks", stop)
     with pytest.raises(KeyboardInterrupt):
         ask(monkeypatch, ["-ngpus=1"], ["ok"])
-    assert removed == ["checks"]
+    assert removed == [("checks", tempfile.gettempdir())] and next(tokens, None) is None
 
 
 def test_errors_are_results_and_those_of_programs_have_their_trace(capsys):

@@ -7,16 +7,22 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import paddle
 import pytest
 from PIL import Image
+from support.thread_ranks import ThreadRanks
 from support.trainings.runs import DIGITS, PLAIN, TINY
 
 from paddlevit_dist import register_dataset, settings
-from paddlevit_dist.debug import doctor_checks
+from paddlevit_dist.debug import doctor_checks, selftest
 from paddlevit_dist.debug.doctor_checks import CheckContext, read_memory, run_check
 from paddlevit_dist.images.data.image_dataset import ImageDataset
+from paddlevit_dist.images.data.reading import UnreadableImage
 from paddlevit_dist.launch import devices, spawn
 from paddlevit_dist.runtime import device_kinds, limits, paddle_versions
+from paddlevit_dist.tasks.aspects import TaskAspect
+from paddlevit_dist.tasks.protocols import Checkable
+from paddlevit_dist.tasks.step_types import LossTerm, StepPosition
 
 MACHINE = devices.ProcessPlan(1, "cpu", False, [])
 
@@ -100,6 +106,62 @@ def test_versions_that_are_known_are_told(monkeypatch):
     assert doctor_checks.check_versions(None) == ("warning", f"{found.text}; untested", "")
 
 
+def test_what_the_versions_say_of_cuda_and_of_a_numba_that_does_not_fit(monkeypatch):
+    monkeypatch.setattr("paddlevit_dist.logging.record.versions", lambda: {"paddle": "3.9"})
+    monkeypatch.setattr(doctor_checks, "has_numba", lambda: True)
+    monkeypatch.setattr(device_kinds, "is_built_for_cuda", lambda: True)
+    monkeypatch.setattr(paddle_versions, "notes", lambda: [])
+    monkeypatch.setattr(
+        doctor_checks.importlib, "import_module", lambda name: SimpleNamespace(__version__=f"of {name}")
+    )
+    found = doctor_checks.check_versions(None)
+    cuda = f"cuda {paddle.version.cuda()}, cudnn {paddle.version.cudnn()}"
+    assert found == ("ok", f"paddle 3.9, numba of numba, {cuda}", "")
+
+    def fail(name):
+        raise ImportError("needs another NumPy")
+
+    monkeypatch.setattr(doctor_checks.importlib, "import_module", fail)
+    found = doctor_checks.check_versions(None)
+    assert found == ("failure", "numba cannot be imported: needs another NumPy", "python -m pip install -U numba")
+
+
+def test_devices_without_cuda_and_gpus_that_paddle_cannot_use_are_told(monkeypatch):
+    monkeypatch.setattr(devices, "count_gpus", lambda: 0)
+    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
+    monkeypatch.setattr(device_kinds, "count_others", dict)
+    assert doctor_checks.check_gpus(None) == ("ok", "none: training on the CPU", "")
+    monkeypatch.setattr(device_kinds, "count_others", lambda: {"npu": 2, "xpu": 1})
+    nouns = [device_kinds.get_kind(name).noun for name in ("npu", "xpu")]
+    text = f"no CUDA GPU; 2 {nouns[0]}(s), 1 {nouns[1]}(s) usable through Paddle's plug-in (docs/guides/devices.md)"
+    assert doctor_checks.check_gpus(None) == ("ok", text, "")
+    monkeypatch.setattr(device_kinds, "count_others", dict)
+    status, text, fix = see_gpus(monkeypatch, devices.GpuCard((8, 6), (12, 0)), is_usable=False, has_cuda=True)
+    assert (status, fix[:16]) == ("failure", "check `nvidia-sm")
+    assert text == "2 GPU(s), compute capability 8.6, none usable by Paddle; CUDA_VISIBLE_DEVICES=not set"
+
+
+def test_a_check_has_the_task_and_the_data_of_a_training_run(tmp_path, monkeypatch):
+    words = [*DIGITS, f"-output={tmp_path}", "-eval", "-pretrained=x", "DATA.ON_INVALID_SAMPLE", "stop"]
+    config = settings.load(words).values
+    context = CheckContext(config, tmp_path / "temporary", MACHINE)
+    monkeypatch.setattr(doctor_checks, "make_task", lambda own: own)
+    own = context.task
+    assert (own.SAVE, own.EVAL, own.MODEL.RESUME, own.DATA.ON_INVALID_SAMPLE) == (
+        *(str(tmp_path / "temporary"), False, None, "skip"),
+    )
+    task = SimpleNamespace(build_dataset=lambda split, folder: folder)
+    for there in (None, "data", "named"):
+        if there:
+            (tmp_path / there).mkdir()
+        config = config.clone()
+        config.defrost()
+        config.DATA.CACHE_FOLDER = str(tmp_path / there) if there == "named" else None
+        context = CheckContext(config, tmp_path / "temporary", MACHINE)
+        context.task = task
+        assert context.samples == dict.fromkeys(("train", "val"), tmp_path / (there or "temporary"))
+
+
 class Images(ImageDataset):
     """Gray images; ``train`` and ``val`` are the labels of the two splits."""
 
@@ -154,6 +216,62 @@ def test_labels_that_teach_little_are_found(tmp_path, labels, status, text):
     assert found.status == status and text in found.text and found.fix
 
 
+class Labels(TaskAspect, Checkable):
+    def get_labels(self, dataset):
+        return dataset
+
+
+class Counted:
+    """A task whose samples are their labels."""
+
+    aspects = {"Checkable": Labels}
+
+    def __init__(self, **about):
+        self.about = about
+
+    def signature(self, dataset):
+        return self.about
+
+
+def count_labels(train, val, opened=None, **about) -> tuple[str, str]:
+    context = CheckContext(None, None, MACHINE)
+    context.task, context.samples = Counted(**about), {"train": train, "val": val}
+    context.classes.update(opened or {})
+    found = doctor_checks.check_labels(context)
+    assert bool(found.fix) == (found.status != "ok")
+    return found[:2]
+
+
+def test_classes_are_counted_by_name():
+    train, few = np.repeat([0, 1, 2], [1500, 900, 600]), "cat 1,500 (50%), dog 900 (30%), 2 600 (20%)"
+    assert count_labels(train, [0, 1, 2], classes=["cat", "dog"]) == ("ok", few)
+    assert count_labels(train, np.zeros(0, int), classes=["cat", "dog"]) == ("ok", few)  # nothing is scored
+    opened = {"train": np.array([1, 3]), "val": np.array([0, 4])}
+    assert count_labels(None, [0], opened) == ("warning", "not in val: 0 (0 1 (25%), 1 3 (75%))")
+    assert count_labels([0], None, {"train": opened["train"]}) == ("ok", "0 1 (25%), 1 3 (75%)")
+    assert count_labels(None, None) == ("ok", "no classes: every opened sample has the labels that the task needs")
+    twenty, more = np.repeat(np.arange(20), np.arange(1, 21)), np.repeat(np.arange(21), np.arange(1000, 1021))
+    assert count_labels(twenty, twenty)[1].startswith("0 1 (0%), 1 2 (1%), 2 3 (1%), ")
+    assert count_labels(more, more) == ("ok", "21 classes, 1,000 to 1,020 samples each, median 1,010")
+
+
+@pytest.mark.parametrize(
+    "train, val, number, said",
+    [
+        ([0, 0, 1], [0, 1, 3], 0, "in val, but not in train: 3 (0 2 (67%), 1 1 (33%), 2 0 (0%), 3 0 (0%))"),
+        ([5, 5, 5, 6], [5, 6], 7, "not in train: c0, 1, 2, 3, 4 (c0 0 (0%), 1 0 (0%), 2 0 (0%), 3 0 (0%), 4 0 (0%), "),
+        ([6, 7], [6], 8, "not in train: c0, 1, 2, 3, 4, ... (c0 0 (0%), "),
+        ([0, 1, 2], [1, 1], 3, "not in val: c0, 2 (c0 1 (33%), 1 1 (33%), 2 1 (33%))"),
+        ([2, 2], [2], 3, "all training labels are the same, 2"),
+    ],
+)
+def test_classes_that_a_split_lacks_are_named(train, val, number, said):
+    about = {"number of classes": number, "classes": ["c0"]} if number else {}
+    status, text = count_labels(np.array(train), np.array(val), **about)
+    assert text.startswith(said) and (number > 6 or text == said)
+    assert status == ("failure" if "same" in said else "warning")
+
+
 def test_samples_that_cannot_be_used_are_listed_and_the_labels_looked_at(tmp_path):
     def read(self, index):
         if index == 3:
@@ -177,6 +295,16 @@ def test_a_sample_that_training_would_replace_is_a_warning_and_the_first_five_ar
     data = look_at(tmp_path, "DATA.ON_INVALID_SAMPLE", "skip", read=read)["data"]
     assert data.status == "warning" and data.text.startswith("8 of 75 cannot be used: ") and data.fix
     assert data.text.count(": OSError: gone; ") == 5 and data.text.endswith("; ...")
+
+
+def test_files_that_were_replaced_are_listed(tmp_path):
+    def read(self, index):
+        if self.blue == 80 and 20 < index < 24:
+            raise UnreadableImage(f"{index}.png", "cut off")
+        return Images.read(self, index)
+
+    data = look_at(tmp_path, "DATA.ON_INVALID_SAMPLE", "skip", read=read)["data"]
+    assert data.text == "3 of 75 cannot be used: 21.png: cut off; 22.png: cut off; 23.png: cut off"
 
 
 def test_a_split_without_samples_is_a_failure(tmp_path):
@@ -212,6 +340,8 @@ def test_each_process_needs_memory(monkeypatch):
     assert [result.status for result in found] == ["ok", "ok", "warning"]
     assert found[0].text == "4.0 of 9.0 GiB available" and not found[0].fix
     assert found[2].text.endswith("3 process(es) need at least 1.5 GiB each") and "-ngpus" in found[2].fix
+    monkeypatch.setattr(doctor_checks, "read_memory", lambda: (9 << 30, 3 << 30))
+    assert doctor_checks.check_memory(CheckContext(None, None, MACHINE._replace(processes=2))).status == "ok"
     monkeypatch.setattr(doctor_checks, "read_memory", lambda: None)
     assert doctor_checks.check_memory(None).status == "ok"
 
@@ -253,15 +383,84 @@ def test_losses_of_some_updates_are_judged(tmp_path, monkeypatch, status, fix, c
     assert config.TRAIN.WARMUP_EPOCHS == 0 and config.MODEL.PRETRAINED is None and config.SAVE == str(tmp_path)
     assert task is checkup.task and dataset is checkup.samples["train"]
     first = (FACTS | changes)["first"]
+    assert ("ln(classes)" in found.text) == ("loss" in first)
     if "loss" in first:
         assert f"{first['loss']:.4g} at start, ln(classes) is 2.303; after 2 updates with this batch" in found.text
     assert "1 x CPU" in found.text and "batch 64 x 3: " in found.text and found.text.endswith("s an update, 3.0 GiB")
+
+
+@pytest.mark.parametrize(
+    "losses, seconds, made",
+    [
+        ([4.0, 3.0, 2.0, 1.0], 0.25, 3),  # until half of the first one
+        ([1.0, 4.0, 0.5], 0.25, 3),  # at least one update
+        ([4.0, 1.0], 40.0, 2),
+        ([4.0] * 30, 1.5, 21),
+        ([4.0] * 30, 15.0, 3),  # after 30 seconds none begins
+    ],
+)
+def test_updates_of_two_ranks_are_measured_until_the_loss_is_halved(tmp_path, monkeypatch, losses, seconds, made):
+    config = settings.load([*DIGITS, "-accum_iter=2", f"-output={tmp_path}", "TRAIN.BASE_LR", "0.5"]).values
+    ranks, now, calls = ThreadRanks(2), [7.0, 8.0], [[], []]
+    model = paddle.nn.Linear(3, 2)
+    model.bias.stop_gradient = True
+    model.eval()
+
+    def step(batches, position, rate):
+        """The second rank has three times the loss and takes twice the time, and the first update thrice."""
+        rank, update = ranks.rank(), len(calls[ranks.rank()])
+        assert (position, rate) == (StepPosition(1, update, 100), 0.5) and model.training
+        calls[rank].append([batch.pop("images") for batch in batches])
+        now[rank] += seconds * (rank + 1) * (1 if update else 3) if seconds < 1 else seconds * (0.9 + 0.1 * rank)
+        loss = losses[update] * (1 + 2 * rank)
+        terms = {"ce": LossTerm(paddle.to_tensor(4 * loss), 4, 0.25), "none": LossTerm(paddle.zeros([]), 0, 1.0)}
+        return [{**terms, "shown": LossTerm(paddle.to_tensor(9.0), 0, 0.0)}, {}]
+
+    def build(*given):
+        assert given == (config, "task", "data", tmp_path)
+        return SimpleNamespace(model=model, step=step, loader=SimpleNamespace(epochs=lambda *epochs: read(epochs)))
+
+    def read(epochs):
+        yield from ({"images": (*epochs, number)} for number in range(5))
+
+    monkeypatch.setattr(selftest, "build_silent_trainer", build)
+    monkeypatch.setattr("paddlevit_dist.distributed.all_gather", ranks.all_gather)
+    monkeypatch.setattr("paddlevit_dist.distributed.is_main", lambda: ranks.rank() == 0)
+    monkeypatch.setattr("paddlevit_dist.logging.meters.memory_mib", lambda: 100.0 + 28 * ranks.rank())
+    monkeypatch.setattr(doctor_checks, "time", SimpleNamespace(perf_counter=lambda: now[ranks.rank()]))
+    target = tmp_path / "facts.json"
+    ranks.run(lambda rank: doctor_checks.run_device_steps(config, "task", "data", str(target)))
+    facts = json.loads(target.read_text())
+    assert calls == [[[(1, 1, 0), (1, 1, 1)]] * made] * 2
+    assert facts["losses"] == [loss / 2 for loss in losses[:made]] and facts["first"] == {
+        "ce": 2 * losses[0],
+        "none": 0,
+    }
+    assert (facts["trained"], facts["memory_mib"]) == (0.75, 128.0)
+    assert facts["seconds"] == pytest.approx(seconds if seconds < 1 else 0.9 * seconds)
 
 
 def test_this_processor_computes_as_it_should(tmp_path):
     doctor_checks.run_device_test(False, False, str(tmp_path / "found.json"))
     (found,) = json.loads((tmp_path / "found.json").read_text())
     assert found["name"] and found["gigaflops"] > 0
+
+
+def test_processes_whose_ranks_are_not_their_own_are_found(tmp_path, monkeypatch):
+    ranks, numbers = ThreadRanks(3), [0, 1, 2]
+    for name in ("all_gather", "reduce_dict", "world_size"):
+        monkeypatch.setattr(f"paddlevit_dist.distributed.{name}", getattr(ranks, name))
+    monkeypatch.setattr("paddlevit_dist.distributed.rank", lambda: numbers[ranks.rank()])
+    monkeypatch.setattr("paddlevit_dist.distributed.is_main", lambda: ranks.rank() == 0)
+    monkeypatch.setattr(doctor_checks.tuning, "processor", lambda: {"model": ["Xeon", "Arm", None][ranks.rank()]})
+    monkeypatch.setattr(doctor_checks.tuning, "check_product", lambda: {"gigaflops": 2.0 * ranks.rank()})
+    target = tmp_path / "found.json"
+    ranks.run(lambda _: doctor_checks.run_device_test(False, False, str(target)))
+    found = [{"name": name, "gigaflops": 2.0 * number} for number, name in enumerate(("Xeon", "Arm", "unknown"))]
+    assert json.loads(target.read_text()) == found
+    for numbers[:], total in (([0, 1, 1], 2), ([0, 2, 1], 3)):
+        with pytest.raises(RuntimeError, match=rf"^the ranks of 3 processes add up to {total}, not to 3$"):
+            ranks.run(lambda _: doctor_checks.run_device_test(False, False, str(target)))
 
 
 def test_speeds_of_all_processes_are_listed(tmp_path, monkeypatch):

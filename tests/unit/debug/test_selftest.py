@@ -3,19 +3,23 @@
 import contextlib
 import math
 import pickle
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import paddle
 import pytest
+from support.thread_ranks import ThreadRanks
 from support.trainings import small_runs
 from support.trainings.runs import DIGITS
 
 from paddlevit_dist import settings
 from paddlevit_dist.debug import selftest
 from paddlevit_dist.debug.selftest import RunVariant, compare_variants
+from paddlevit_dist.images import Classification
 from paddlevit_dist.launch.devices import ProcessPlan
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.step_types import LossTerm
 
 LOSS_1, LOSS_2 = "loss term 'ce' of update 1", "loss term 'ce' of update 2"
 LARGE, SMALL = "gradient of 'large' in update 1", "gradient of 'small' in update 1"
@@ -85,12 +89,15 @@ def list_starts(started) -> list[tuple]:
 
 def test_the_devices_are_compared_with_one_device_and_with_a_batch_in_parts(monkeypatch, capsys, tmp_path):
     words = ["-ngpus=3", f"-output={tmp_path / 'none'}", "MODEL.DROPOUT", "0.3", "WATCHDOG_SECONDS", "77"]
+    words += ["TRAIN.TF32", "True", "-amp", "TRAIN.WARMUP_STEPS", "5"]
     started = run_with(monkeypatch, words, [make_variant(), make_variant(SMALL=1e-7), make_variant(BUFFER=5)])
     assert list_starts(started) == [(3, 3, 21, 1, 0), (1, 1, 63, 1, 5), (1, 1, 21, 3, 0)]
     for facts in started:
         config = facts["config"]
         assert (config.TRAIN.OPTIMIZER.NAME, config.TRAIN.BATCH_NORM, config.MODEL.DROPOUT) == ("SGD", "sync", 0.0)
-        assert config.SAVE != str(tmp_path / "none") and facts["seconds"] == 77
+        assert (config.TRAIN.TF32, config.AMP, config.MODEL.RESUME) == (False, False, None)
+        assert (config.TRAIN.WARMUP_STEPS, config.TRAIN.WARMUP_EPOCHS) == (None, 0.0)
+        assert Path(config.SAVE).name.startswith("paddlevit_dist_selftest_") and facts["seconds"] == 77
     lines = capsys.readouterr().out.splitlines()
     assert lines[:4] == [
         "selftest: 3 updates of each of these variants, float32, SGD",
@@ -98,7 +105,8 @@ def test_the_devices_are_compared_with_one_device_and_with_a_batch_in_parts(monk
         "  1 process x 63",
         "  1 process x 21 x 3 accumulated",
     ]
-    assert "dropout layers, MODEL.DROPOUT 0.3" in lines[4] and "OPTIMIZER" not in lines[4]
+    off = "off, since results depend on the rank or on rounding: dropout layers, AMP True, MODEL.DROPOUT 0.3"
+    assert lines[4] == off
     assert [line for line in lines if "agree" in line] == [
         "3 processes x 21 and 1 process x 63: 6 tensors agree; closest to its tolerance:",
         "1 process x 21 x 3 accumulated and 1 process x 63: 5 tensors agree; closest to its tolerance:",
@@ -110,13 +118,15 @@ def test_the_devices_are_compared_with_one_device_and_with_a_batch_in_parts(monk
 def test_the_first_tensor_that_differs_and_the_first_gradient_are_printed(monkeypatch, capsys, tmp_path):
     bad = make_variant("'head' is not the same on rank 0 and rank 1", LOSS_1=1, SMALL=1, BUFFER=1)
     with pytest.raises(SystemExit) as ended:
-        run_with(monkeypatch, ["-ngpus=2", f"-output={tmp_path}"], [bad, make_variant(), make_variant(LARGE=3)])
+        run_with(
+            monkeypatch, ["-ngpus=2", f"-output={tmp_path}"], [bad, make_variant(), make_variant(LARGE=3, SMALL=1)]
+        )
     *_, first, pair, loss, gradient, other_pair, other_gradient, end = capsys.readouterr().out.splitlines()
     assert ended.value.code == 1 and end == "FAIL"
     assert first == "FAIL: 2 processes x 32: 'head' is not the same on rank 0 and rank 1"
     assert pair == "FAIL: 2 processes x 32 and 1 process x 64: 3 of 6 tensors differ, first:"
     assert loss == f"  {LOSS_1}: by 1, 0.5 of 2 (allowed 0.01)" and gradient.startswith(f"  {SMALL}: by 1, 2.5e+02 of ")
-    assert other_pair.endswith(" accumulated and 1 process x 64: 1 of 5 tensors differ, first:")
+    assert other_pair.endswith(" accumulated and 1 process x 64: 2 of 5 tensors differ, first:")
     assert other_gradient == f"  {LARGE}: by 3, 0.75 of 4 (allowed 0.02)"
 
 
@@ -131,11 +141,36 @@ def test_batch_norm_is_not_compared_with_a_batch_in_parts(monkeypatch, capsys, t
 
 
 def test_one_device_is_compared_with_two_processes_unless_one_was_asked_for(monkeypatch, tmp_path):
+    asked: list[tuple] = []
     two, one = (2, 2, 32, 1, 0), [(1, 1, 64, 1, 5), (1, 1, 32, 2, 0)]
     for words, kind, starts in (([], "cpu", [two, *one]), ([], "gpu", one), (["-ngpus=1"], "cpu", one)):
-        monkeypatch.setattr(selftest, "plan_processes", lambda *_, kind=kind, **__: ProcessPlan(1, kind, False, []))
+        plan = ProcessPlan(1, kind, False, [])
+        monkeypatch.setattr(
+            selftest, "plan_processes", lambda *given, plan=plan, **how: asked.append((given, how)) or plan
+        )
         started = run_with(monkeypatch, [*words, f"-output={tmp_path}"], [make_variant()] * 3)
         assert list_starts(started) == starts
+    run_with(monkeypatch, ["-device=cpu", "-ngpus=3", f"-output={tmp_path}"], [make_variant()] * 3)
+    assert asked == [*([((-1,), {"device": "auto"})] * 2), ((1,), {"device": "auto"}), ((3,), {"device": "cpu"})]
+    plan = plan._replace(by_paddle_launcher=True)
+    monkeypatch.setattr(selftest, "plan_processes", lambda *_, **__: plan)
+    with pytest.raises(UserError, match="^-selftest starts its own processes: run it without Paddle's launcher$"):
+        run_with(monkeypatch, [f"-output={tmp_path}"], [])
+
+
+@pytest.mark.parametrize("there", ["named", "data", None])
+def test_a_cache_of_a_run_is_read_and_none_is_made(monkeypatch, tmp_path, there):
+    if there:
+        (tmp_path / there).mkdir()
+    words, used = [f"DATA.CACHE_FOLDER={tmp_path / there}"] if there == "named" else [], []
+    build = Classification.build_dataset
+    monkeypatch.setattr(Classification, "build_dataset", lambda *given: used.append(given[1:]) or build(*given))
+    started = run_with(monkeypatch, ["-ngpus=2", f"-output={tmp_path}", *words], [make_variant()] * 3)
+    temporary = started[0]["config"].SAVE
+    assert [(split, str(folder)) for split, folder in used] == [
+        ("train", str(tmp_path / there) if there else temporary)
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [there] * bool(there)
 
 
 class Network(paddle.nn.Layer):
@@ -145,6 +180,62 @@ class Network(paddle.nn.Layer):
         super().__init__()
         self.weight = self.create_parameter([2])
         self.register_buffer("mean", paddle.zeros([3]))
+
+
+@pytest.mark.parametrize(
+    "means, said",
+    [
+        ([[2.0, 3.0, 4.0]] * 3, None),
+        ([[2, 3, 4], [2, 3, 4], [2, 2.5, 4.25]], "'mean' is not the same on rank 0 and rank 2 after update 3: "),
+        ([[2, 3, 4], [2, 2.5, 4.25], [9, 9, 9]], "'mean' is not the same on rank 0 and rank 1 after update 3: "),
+    ],
+)
+def test_the_first_tensor_and_rank_that_differ_are_told(monkeypatch, means, said):
+    networks, ranks = [Network() for _ in means], ThreadRanks(3)
+    for network, mean in zip(networks, means):
+        network.weight.set_value(paddle.to_tensor([1.0, -2.0]))
+        network.mean.set_value(paddle.to_tensor(mean, dtype="float32"))
+    for name in ("world_size", "all_gather"):
+        monkeypatch.setattr(selftest, name, getattr(ranks, name))
+    expected = said and f"{said}they differ by 0.5"
+    assert ranks.run(lambda rank: selftest._find_differing_ranks(networks[rank], 3)) == [expected] * 3
+    networks[2].weight.set_value(paddle.to_tensor([1.0, -2.25]))
+    first = "'weight' is not the same on rank 0 and rank 2 after update 1: they differ by 0.25"
+    networks[0].mean.set_value(networks[2].mean)
+    assert ranks.run(lambda rank: selftest._find_differing_ranks(networks[rank], 1)) == [first] * 3
+
+
+def test_a_loss_is_the_mean_of_all_ranks_and_parts(monkeypatch):
+    ranks = ThreadRanks(2)
+    monkeypatch.setattr(selftest, "all_gather", ranks.all_gather)
+
+    def list_terms(rank):
+        terms = [
+            {
+                "ce": LossTerm(paddle.to_tensor(total), count, 0.5),
+                "none": LossTerm(paddle.to_tensor(0.0), paddle.to_tensor([0]), 2.0),
+                "shown only": LossTerm(paddle.to_tensor(total), count, 0.0),
+            }
+            for total, count in ([(6.0, 2), (1.0, 4)], [(2.0, paddle.to_tensor([3])), (7.0, 1)])[rank]
+        ]
+        return selftest._compute_losses(terms, 2)
+
+    expected = {"loss term 'ce' of update 2": 1.6, "loss term 'none' of update 2": 0.0}  # 16 of 10
+    assert ranks.run(list_terms) == [expected] * 2
+
+
+def test_last_bits_are_changed_in_what_is_trained():
+    networks = [paddle.nn.Linear(40, 50) for _ in range(3)]
+    for network, seed in zip(networks, (3, 3, 4)):
+        network.weight.set_value(paddle.full([40, 50], 1.0))
+        network.bias.set_value(paddle.full([50], 0.5))
+        network.bias.stop_gradient = True
+        selftest._change_last_bits(network, seed)
+    first, same, other = (network.weight.numpy().astype("float64") for network in networks)
+    changed = (first - 1) / np.spacing(np.float32(1.0))
+    assert changed.max() == 32 and changed.min() < -31 and abs(changed.mean()) < 2 and (first == same).all()
+    assert (first != other).mean() > 0.9
+    assert all((network.bias.numpy() == 0.5).all() for network in networks)
 
 
 @pytest.mark.parametrize("is_averaged", [False, True])

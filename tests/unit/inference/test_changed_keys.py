@@ -51,8 +51,9 @@ def test_a_key_its_flag_and_the_argument_of_a_program_are_one(detector):
     "words, said",
     [
         (
-            ["MODEL.EMBED_DIM=24"],
-            "is of another network: MODEL.EMBED_DIM 16 there, 24 here; remove the change, or add -a",
+            ["TRAIN.TF32=false", "MODEL.EMBED_DIM=24", "MODEL.DEPTH=2"],
+            "is of another network: MODEL.EMBED_DIM 16 there, 24 here; MODEL.DEPTH 1 there, 2 here; remove the change, "
+            "or add -allow_changes",
         ),
         (["MODEL.NAME=resnet18"], "is of another network: MODEL.NAME vit there, resnet18 here"),
         (["TASK=detection"], "is of another network: TASK classification there, detection here"),

@@ -47,11 +47,14 @@ def test_members_that_differ_are_refused_by_name(other, said):
     with pytest.raises(UserError, match=f"^predict: fold_1 does not fit fold_0: {said}") as error:
         require_ensemble(task, [weights("fold_0"), weights("fold_2"), other])
     assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match=r"; name runs on the same data with the same input$"):
+        require_ensemble(task, [weights("fold_0"), other])
     with pytest.raises(UserError, match="task heads cannot predict with several runs"):
         require_ensemble(object(), [weights(task="heads")] * 2)
     require_ensemble(object(), [weights()])
     joined = join_digests([weights("b"), weights("a")])
     assert joined == {"weights_sha256": "w b + w a", "settings_sha256": "s + s"}
+    assert join_digests([weights("b")]) == {"weights_sha256": "w b", "settings_sha256": "s"}
 
 
 def test_one_model_at_a_time_is_on_the_device():

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 from collections import namedtuple
 from pathlib import Path
@@ -82,6 +83,18 @@ def test_predictions_of_all_ranks_are_finished_in_the_order_of_the_samples(tmp_p
 def test_a_folder_of_predictions_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(UserError, match="cannot write .*gone/unfinished"):
         SavedPredictions(ListedWriter(), tmp_path / "gone", [0])
+
+
+def test_a_folder_that_is_gone_at_the_end_costs_no_prediction(tmp_path):
+    class RemovingWriter(ListedWriter):
+        def finish(self, entries):
+            lines = super().finish(entries)
+            shutil.rmtree(tmp_path / "unfinished")
+            return lines
+
+    saved = SavedPredictions(RemovingWriter(), tmp_path, [0])
+    saved.add(["a"])
+    assert saved.finish() == ['[0, [], "", [0, "a", null]]']
 
 
 class Task:

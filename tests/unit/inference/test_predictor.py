@@ -227,7 +227,8 @@ def test_a_predictor_hands_its_options_on(classifier, monkeypatch):
 @pytest.fixture
 def share(monkeypatch, tmp_path):
     """Predict a share without a model, and note what is called; the loader gives one batch."""
-    calls, config = [], settings.load(["-eval", "-pretrained=w", "-batch_size_eval=3", "TRAIN.TF32=True"]).values
+    calls, beats = [], []
+    config = settings.load(["-eval", "-pretrained=w", "-batch_size_eval=3", "TRAIN.TF32=True"]).values
     task = Means()
     task.notices = ["of the data"]
 
@@ -256,6 +257,16 @@ def share(monkeypatch, tmp_path):
     def prepare(*arguments):
         calls.append(("prepared", *arguments))
 
+    class Beat(contextlib.nullcontext):
+        def __init__(self, log, shown):
+            super().__init__()
+            self.shown = shown
+
+        def at(self, place):
+            beats.append((place, self.shown))
+            return self
+
+    monkeypatch.setattr(predictor, "Heartbeat", Beat)
     monkeypatch.setattr(predictor, "_build_models", build)
     monkeypatch.setattr(predictor, "build_prediction_loader", load)
     monkeypatch.setattr(predictor, "EvaluationPrecision", Precision)
@@ -272,6 +283,7 @@ def share(monkeypatch, tmp_path):
         predict_share(task, sources, BrokenFiles(), np.array(remaining), tmp_path, **options)
         return calls, task, config
 
+    predict.beats = beats
     return predict
 
 
@@ -305,9 +317,12 @@ def test_a_share_is_prepared_told_and_predicted_in_the_precision_of_its_weights(
     assert capsys.readouterr().out == "in half\nof the model\n"
     first, second = rows.read_entries(tmp_path)
     assert (first.index, first.reason, second.index, second.summary) == (1, "torn", 3, [3, 2.0])
+    places = ["building the model", "predicting", "predicting, 2 of 2 done"]
+    assert share.beats == [(place, True) for place in places] and share.beats.clear() is None
     as_rank(monkeypatch, 1, 2)
     share([1, 3])
     assert capsys.readouterr().out == "" and calls.clear() is None
+    assert share.beats == [(place, False) for place in places]
     share([])
     assert calls == []
 

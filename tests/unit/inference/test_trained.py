@@ -11,6 +11,7 @@ import pytest
 import yaml
 from support.trainings.trained import network, write_weights
 
+from paddlevit_dist.inference import trained
 from paddlevit_dist.inference.trained import build_configuration, build_trained, open_source, read_trained_meta
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task_factory import make_task
@@ -123,14 +124,16 @@ def test_digests_change_with_weights_settings_names_and_input_alone(classifier, 
     assert digests[0] == digests[1]
 
 
-def test_a_model_has_the_weights_classes_and_evaluates(classifier, unnamed):
+def test_a_model_has_the_weights_classes_and_evaluates(classifier, unnamed, monkeypatch):
+    accelerated = []
+    monkeypatch.setattr(trained, "accelerate", accelerated.append)
     image = paddle.to_tensor(np.linspace(-1, 1, 3 * 256, dtype="float32").reshape(1, 3, 16, 16))
     expected = network(3)(image).numpy()
     weights, recipe = unnamed
     for source in (open_source(str(classifier), "predict"), open_source(weights, "predict", recipe=recipe)):
         source = source._replace(learned=source.learned._replace(num_classes=None))
         model, report = build_trained(make_task(source.config), source)
-        assert not model.training and not report.missing
+        assert not model.training and not report.missing and accelerated.pop() is model and not accelerated
         np.testing.assert_allclose(model(image).numpy(), expected, rtol=1e-4, atol=1e-5)
     state = network(3).state_dict()
     for part, said in (("head", "weights.pdparams has no classifier for vit"), ("patch_embed", "patch_embed")):

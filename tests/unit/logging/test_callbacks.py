@@ -3,10 +3,12 @@
 import json
 
 import pytest
+from support.registrations import forgotten
 from support.trainings.small_runs import build
 
 from paddlevit_dist import Callback, UserError, register_callback
-from paddlevit_dist.tasks.callback import get_interval_ends
+from paddlevit_dist.logging.callbacks import CallbackList, find_callbacks
+from paddlevit_dist.tasks.callback import RunFacts, get_interval_ends
 
 RUN = ["-epochs=2", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 2 x 5 updates
 
@@ -100,6 +102,31 @@ def test_a_user_error_of_a_callback_ends_the_run(tmp_path):
     with pytest.raises(UserError, match="seen enough"):
         trained(tmp_path, [notes, Fails(UserError("seen enough"))])
     assert notes.told[-1] == ("end", "failed")
+
+
+def test_the_end_is_told_once_and_only_after_a_start(tmp_path):
+    notes = Notes()
+    callbacks = CallbackList([notes])
+    for starts in (False, True, False):
+        if starts:
+            callbacks.start(RunFacts(tmp_path, None, True))
+        callbacks.queued_saves.extend([tmp_path / "one", tmp_path / "two"])
+        callbacks.end("stopped")
+    assert notes.told == [("start", 0, []), *[("saved", name) for name in ("one", "two") * 2], ("end", "stopped")]
+
+
+def test_packages_that_a_callback_needs_are_named():
+    class Needy(Callback):
+        requires = {"json": "a-json", "nobody_has_this": "nobody-has", "nor_this": "nor-this"}
+
+    with forgotten():
+        register_callback("needy", Needy)
+        with pytest.raises(UserError) as refused:
+            find_callbacks(["tensorboard", "needy"])
+        del Needy.requires["nobody_has_this"], Needy.requires["nor_this"]
+        assert find_callbacks(["needy"]) == {"needy": Needy}
+    told = "not installed; python -m pip install nobody-has nor-this, or remove needy from LOG_TO"
+    assert str(refused.value) == f"LOG_TO needy: {told}"
 
 
 def test_what_is_no_callback_is_refused_where_it_is_registered():

@@ -3,11 +3,13 @@
 import gc
 import os
 import weakref
+from pathlib import Path
 
 import paddle
 import pytest
 from paddle.autograd import PyLayer
 
+from paddlevit_dist.logging import meters as meters_module
 from paddlevit_dist.logging.meters import DataWaitHint, StepMeters, memory_mib, resident_mib
 from paddlevit_dist.tasks.step_types import LossTerm
 
@@ -38,6 +40,17 @@ def test_a_window_starts_afresh_and_the_epoch_keeps_all():
     assert meters.reduce()["loss"] == pytest.approx(0.5)
     assert meters.finish_epoch() == pytest.approx({"loss": 10 / 8, "top-1": 50.0})
     assert meters.finish_epoch() == {}
+
+
+def test_sums_and_counts_of_all_ranks_are_reduced(monkeypatch):
+    def add_other_rank(values, average=True):
+        assert not average and [value.dtype for value in values.values()] == [paddle.float64] * 2
+        return {name: value + value[::-1] for name, value in values.items()}
+
+    monkeypatch.setattr(meters_module, "reduce_dict", add_other_rank)
+    meters = StepMeters()
+    meters.add({"a": LossTerm(paddle.to_tensor(3.0), 2), "b": LossTerm(paddle.to_tensor(1.0), paddle.to_tensor([6]))})
+    assert meters.reduce() == {"a": 0.5, "b": 0.5}
 
 
 def test_a_term_without_any_element_is_zero_and_nothing_added_is_empty():
@@ -149,9 +162,14 @@ def test_windows_of_several_ranks_add_up_on_one(windows, mean):
     assert meters.reduce() == pytest.approx(mean)
 
 
-def test_resident_memory_is_that_of_the_process_and_its_children():
+def test_resident_memory_is_that_of_the_process_and_its_children(monkeypatch):
     with open("/proc/self/statm", encoding="ascii") as file:
         pages = int(file.read().split()[1])
     own = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
     assert resident_mib(os.getpid()) == pytest.approx(own, rel=0.2) and memory_mib() == pytest.approx(own, rel=0.2)
+    monkeypatch.setattr(meters_module, "_tree", lambda root: [root, 2**22 + 1, root])
+    resident, shared = (int(word) for word in Path("/proc/self/statm").read_text().split()[1:3])
+    both = (2 * resident - shared) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    assert resident_mib(os.getpid()) == pytest.approx(both, rel=0.01)
+    monkeypatch.undo()
     assert resident_mib(2**22 + 1) is None  # above the highest number of a process

@@ -16,6 +16,8 @@ def test_a_quiet_run_says_where_it_is_until_it_ends():
 
     with Heartbeat(say, quiet_seconds=0.0, poll_seconds=0.01).at("reading") as heartbeat:
         assert twice.wait(600)
+        (thread,) = (each for each in threading.enumerate() if each.name == "heartbeat")
+        assert thread.daemon  # does not keep the process from ending
         heartbeat.at("training")
         twice.clear()
         said.clear()

@@ -1,6 +1,7 @@
 """What a service is sent: watched where the service takes it."""
 
 import json
+import os
 import sys
 from types import SimpleNamespace
 
@@ -80,13 +81,69 @@ def test_an_evaluation_sends_nothing(tmp_path):
     assert sent == [] and not (tmp_path / "watched").exists()
 
 
+@pytest.mark.parametrize("is_named", [False, True])
+def test_wandb_is_given_settings_and_numbers_but_nothing_of_the_machine(tmp_path, monkeypatch, is_named):
+    told = []
+    client = SimpleNamespace(
+        id="run 5",
+        define_metric=lambda *names, **more: told.append((*names, more)),
+        log=lambda values: told.append(values),
+        finish=lambda **how: told.append(how),
+    )
+
+    def init(**given):
+        told.append(given)
+        return client
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init, Settings=lambda **given: given))
+    for name in ("PROJECT", "NAME", "HOST"):
+        monkeypatch.delenv(f"WANDB_{name}", raising=False)
+        if is_named:
+            monkeypatch.setenv(f"WANDB_{name}", f"my {name}")
+    folder = tmp_path / "a run"
+    folder.mkdir()
+    run, log = RunFacts(folder, default_config("classification"), True, 1, 10), services.WandbLog()
+    log.start(run)
+    silent = {"console": "off", "x_disable_meta": True, "x_disable_stats": True, "disable_git": True}
+    expected = {
+        "project": "my PROJECT" if is_named else "paddlevit_dist",
+        "name": "my NAME" if is_named else "a run",
+        "id": None,
+        "resume": "allow",
+        "dir": str(folder),
+        "config": services.parse_yaml(run.config_text),
+        "settings": {
+            **silent,
+            "host": "my HOST" if is_named else "",
+            "x_save_requirements": False,
+            "save_code": False,
+        },
+    }
+    assert told == [expected, ("update", {}), ("*", {"step_metric": "update"})]
+    assert (folder / "wandb" / "run_id").read_text() == "run 5"
+    del told[:]
+    log.report(3, {"loss": 0.5})
+    log.end(services.FAILED)
+    log.end(services.STOPPED)
+    assert told == [{"update": 3, "training/loss": 0.5}, {"exit_code": 1}, {"exit_code": 0}]
+    del told[:]
+    log.start(run._replace(update=3))
+    assert told[0]["id"] == "run 5"
+
+
 @pytest.mark.parametrize("at_once", [7, 100])
 def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_path, monkeypatch, at_once):
     batches, ended = [], []
 
     class Client:
         def get_experiment_by_name(self, name):
-            return SimpleNamespace(experiment_id=f"of {name}")
+            return SimpleNamespace(experiment_id=f"of {name}") if name == "mine" else None
+
+        def create_experiment(self, name):
+            return f"of a new {name}"
+
+        def update_run(self, run_id, status):
+            ended.append((run_id, status))
 
         def create_run(self, experiment, run_name):
             return SimpleNamespace(info=SimpleNamespace(run_id=f"{run_name} {experiment}"))
@@ -104,10 +161,13 @@ def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_
         monkeypatch.setenv(name, "mine")
     folder = tmp_path / "a run"
     folder.mkdir()
-    run, log = RunFacts(folder, default_config("classification"), True, 1, 10), services.MlflowLog()
+    config = default_config("classification")
+    config.defrost()
+    config.DATA.DATA_PATH = "x" * 501
+    run, log = RunFacts(folder, config, True, 1, 10), services.MlflowLog()
     log.start(run)
     assert {run_id for run_id, *_ in batches} == {"a run of mine"}
-    assert max(len(parameters) for _, parameters, _ in batches) <= at_once
+    assert len(batches[0][1]) == at_once == max(len(parameters) for _, parameters, _ in batches)
     parameters = [one for _, some, _ in batches for one in some]
     settings = dict(leaves(services.parse_yaml(run.config_text)))
     assert len(settings) > 100 and len(parameters) == len(settings)
@@ -121,3 +181,12 @@ def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_
     for outcome, status in ((services.FINISHED, "FINISHED"), (services.STOPPED, "KILLED"), (services.FAILED, "FAILED")):
         log.end(outcome)
         assert ended[-1] == ("a run of mine", status)
+    batches.clear()
+    services.MlflowLog().start(run._replace(update=3))
+    assert ended[-1] == ("a run of mine", "RUNNING") and batches == []
+    for name in ("MLFLOW_DISABLE_TELEMETRY", "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_EXPERIMENT_NAME"):
+        assert os.environ[name] == "mine"
+        monkeypatch.delenv(name)
+    services.MlflowLog().start(run)
+    assert batches[0][0] == "a run of a new paddlevit_dist"
+    assert (os.environ["MLFLOW_DISABLE_TELEMETRY"], os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"]) == ("true", "2")

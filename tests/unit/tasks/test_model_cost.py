@@ -2,11 +2,12 @@
 
 import paddle
 import pytest
+from paddle import nn
 
 from paddlevit_dist.commands.inspect_model import listing, report, run
 from paddlevit_dist.registry.lookup import list_models
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.model_cost import compute_cost
+from paddlevit_dist.tasks.model_cost import compute_cost, count_parameters, list_layers
 from paddlevit_dist.tasks.model_factory import create_model
 
 PUBLISHED_G = {  # the tables of the ViT, DeiT and Swin papers, of timm and of torchvision
@@ -44,6 +45,52 @@ def test_each_convolutions_groups_count():
         paddle.nn.Conv2D(4, 6, 3, padding=1), paddle.nn.Conv2D(6, 6, 5, padding=2, groups=6), paddle.nn.Conv2D(6, 2, 1)
     )
     assert compute_cost(model, paddle.zeros([1, 4, 8, 8])).multiply_accumulates == 64 * (6 * 4 * 9 + 6 * 25 + 2 * 6)
+
+
+class Product(nn.Layer):
+    def count_products(self, one, other):
+        return one.shape[-1]
+
+    def forward(self, one, other):
+        return one @ other
+
+
+class Net(nn.Layer):
+    """A layer of each kind, one that is frozen and one that is not called."""
+
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Conv1D(2, 3, 4)
+        self.space = nn.Conv3D(1, 2, (1, 2, 3), bias_attr=False)
+        self.frozen = nn.Linear(6, 5, bias_attr=False)
+        self.frozen.weight.stop_gradient = True
+        self.product = Product()
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, x):
+        mapped = self.frozen(self.line(x))  # (1, 3, 5)
+        self.product(mapped, mapped.transpose([0, 2, 1]))
+        return self.space(mapped.reshape([1, 1, 1, 3, 5])), mapped
+
+
+def test_each_layer_has_its_own_cost():
+    model = Net()
+    found = compute_cost(model, paddle.ones([1, 2, 9]))
+    assert [tuple(vars(layer).values()) for layer in found.layers] == [
+        ("", "Net", 0, 0, None),  # it returns no tensor
+        ("line", "Conv1D", 27, 18 * 8, (1, 3, 6)),
+        ("space", "Conv3D", 12, 12 * 6, (1, 2, 1, 2, 3)),
+        ("frozen", "Linear", 0, 15 * 6, (1, 3, 5)),
+        ("product", "Product", 0, 9 * 5, (1, 3, 3)),
+        ("unused", "Linear", 6, 0, None),
+    ]
+    assert (found.parameters, found.multiply_accumulates) == (45, 144 + 72 + 90 + 45)
+    assert [(layer.name, layer.parameters, layer.multiply_accumulates) for layer in list_layers(model)] == [
+        (layer.name, layer.parameters, 0) for layer in found.layers
+    ]
+    assert count_parameters(model) == 45
+    model(paddle.ones([1, 2, 9]))
+    assert found.multiply_accumulates == sum(layer.multiply_accumulates for layer in found.layers)  # no hook is left
 
 
 def test_activations_are_what_the_backward_pass_needs_once():

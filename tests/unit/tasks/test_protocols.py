@@ -5,6 +5,8 @@ from functools import cache
 from inspect import isclass
 from types import SimpleNamespace
 
+import numpy as np
+import paddle
 import pytest
 from support.processes import ROOT
 
@@ -93,3 +95,59 @@ def test_a_task_is_what_trains_and_scores(task):
     members = [name for name in dir(task) if not name.startswith("_")]
     assert len(members) <= 18, f"{members}: what one command asks for is an aspect (tasks/aspects.py)"
     assert task.__mro__.index(Task) <= 4, "at most three classes between a task and Task"
+
+
+class Counting(Task, protocols.Predictable, protocols.LogContributor):
+    """Adds what it gets; the remark is about the samples."""
+
+    remark = None
+
+    def collate(self, samples):
+        return {"values": np.array(samples), "names": ["a"]}
+
+    def predict_step(self, model, batch):
+        assert isinstance(batch["values"], paddle.Tensor)
+        return [model(value) for value in batch["values"].tolist()]
+
+    def describe_samples(self, dataset):
+        return self.remark
+
+    open_inputs = prediction_rows = None
+
+
+class Drawn:
+    def __len__(self):
+        return 1234
+
+    def sample(self, index, generator):
+        return index + generator.random()
+
+
+def test_a_sample_is_predicted_again_with_the_same_randomness():
+    value = protocols.predict_again(Counting(None), Drawn(), 3, lambda value: -value)
+    assert value == pytest.approx(-3 - np.random.default_rng(0).random())
+    assert protocols.predict_again(Task(None), Drawn(), 3, abs) is None
+
+
+def test_samples_are_described_by_the_task_else_counted():
+    task = Counting(None)
+    assert protocols.describe_samples(task, Drawn()) == "1,234 samples"
+    task.remark = "9 scenes"
+    assert protocols.describe_samples(task, Drawn()) == "9 scenes"
+    assert protocols.describe_samples(Task(None), Drawn()) == "1,234 samples"
+
+
+def test_defaults_of_protocols_add_nothing():
+    assert Counting.prediction_writer(None, "folder", []).writes_evaluations is False
+    for method, expected in (
+        (protocols.LogContributor.describe_samples, None),
+        (protocols.Checkable.get_labels, None),
+        (protocols.Checkable.labels_in, None),
+        (protocols.Drawable.summarize_samples, ()),
+    ):
+        assert method(None, []) == expected
+    log = protocols.LogContributor()
+    assert (log.finish_epoch(), log.evaluation_lines()) == ([], [])
+    assert protocols.Checkable.expected_losses(None) == {} and protocols.Drawable.image_legend(None) == ()
+    assert protocols.Exportable.exported_model(None, 3) == protocols.Exportable.evaluated_model(None, 3) == 3
+    assert protocols.CheckpointMatching().mismatch_hint("size", 3) == "use the same settings"

@@ -1,6 +1,7 @@
 """Samples that must not be computed with are named where they are read, in training and in evaluation."""
 
 import re
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -181,3 +182,82 @@ def test_numbers_that_are_fine_pass():
     require_label(np.full(10, 0.1), 10)  # shares of the classes
     require_label(LARGEST, None)
     require_labels(np.array([0, 4, -100]), 5, -100, "class")
+
+
+NESTED: list = [float("nan")]
+for _ in range(7):
+    NESTED = [NESTED]
+SCENE = namedtuple("SCENE", "xyz label")
+
+
+@pytest.mark.parametrize(
+    "value, name, said",
+    [
+        (np.array([[1.0, np.nan], [np.inf, 2.0]]), "xyz", "xyz[0, 1] is nan; 2 of its 4 numbers are not finite"),
+        (np.array(-np.inf), "", "an array is -inf; 1 of its 1 numbers are not finite"),
+        (np.array([1, complex(2, np.inf)]), "k", "k[1] is (2+infj); 1 of its 2 numbers are not finite"),
+        (np.array([1.0, -np.inf], np.float16), "", "an array[1] is -inf; 1 of its 2 numbers are not finite"),
+        (np.full(1200, np.nan), "", "an array[0] is nan; 1,200 of its 1,200 numbers are not finite"),
+        (np.float32("inf"), "", "a number is inf, expected a finite number"),
+        (SCENE(np.ones(2), float("inf")), "", "label is inf, expected a finite number"),
+        ({"a": (1.0, {3: float("nan")})}, "sample", "sample.a.part 1.3 is nan, expected a finite number"),
+        (NESTED, "", ".".join(["part 0"] * 8) + " is nan, expected a finite number"),
+    ],
+)
+def test_the_first_number_that_is_not_finite_is_named(value, name, said):
+    with pytest.raises(BadSample) as told:
+        require_finite(value, name)
+    assert str(told.value) == f"{said}; repair or remove the sample"
+
+
+def test_finite_numbers_and_other_values_pass():
+    require_finite([NESTED])  # deeper than is looked
+    require_finite((np.zeros((0, 3)), np.arange(3), np.array(["nan"]), "nan", None, 10**400, np.array([1j, 2.0])))
+    require_finite({"a": [[], {}, ()], "b": {float("nan")}})
+
+
+@pytest.mark.parametrize(
+    "label, classes, said",
+    [
+        (3, 3, "label 3 is out of range: with 3 classes labels go from 0 to 2"),
+        (np.array([-1]), None, "label -1 is out of range: classes count from 0"),
+        ("7", 5, "label 7 is out of range: with 5 classes labels go from 0 to 4"),
+        (0, 0, "label 0 is out of range: with 0 classes labels go from 0 to -1"),
+        (1.5, 3, "label is 1.5, expected the whole number of a class; repair or remove the sample"),
+        ("cat", 3, "label is 'cat', expected the whole number of a class; repair or remove the sample"),
+        (None, 3, "label is None, expected the whole number of a class; repair or remove the sample"),
+        ([], 3, "label is [], expected the whole number of a class; repair or remove the sample"),
+        (float("inf"), 3, "label is inf, expected the whole number of a class; repair or remove the sample"),
+        ([0.5, np.nan], 3, "label[1] is nan; 1 of its 2 numbers are not finite; repair or remove the sample"),
+    ],
+)
+def test_a_label_that_is_no_class_is_refused(label, classes, said):
+    with pytest.raises(BadSample) as told:
+        require_label(label, classes)
+    assert str(told.value) == said
+
+
+@pytest.mark.parametrize(
+    "labels, classes, element, said",
+    [
+        (
+            [0, 9, 2, 3],
+            3,
+            "point",
+            "point 3 has class 3, which is out of range, as 1 of 4 points are: with 3 classes "
+            "labels go from 0 to 2, and 9 means no class",
+        ),
+        (
+            [0, -1, 9, -2],
+            None,
+            "voxel",
+            "voxel 1 has class -1, which is out of range, as 2 of 4 voxels are: classes "
+            "count from 0, and 9 means no class",
+        ),
+    ],
+)
+def test_the_first_of_bad_labels_is_named(labels, classes, element, said):
+    with pytest.raises(BadSample) as told:
+        require_labels(np.array(labels), classes, 9, "class", element)
+    assert str(told.value) == said
+    require_labels(np.array([0, 9, 9**9]), None, 9, "class")

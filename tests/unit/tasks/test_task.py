@@ -1,6 +1,11 @@
 """What a task says if it says nothing itself."""
 
-from paddlevit_dist.tasks.step_types import ExportParts, LossTerm, StepPosition, TaskTraits
+import dataclasses
+
+import pytest
+
+from paddlevit_dist.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
+from paddlevit_dist.tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
 from paddlevit_dist.tasks.task import Task
 
 
@@ -14,9 +19,14 @@ def test_traits_claim_nothing():
     traits = TaskTraits()
     assert (traits.sample_name, traits.batch_norm, traits.empty_cache_freq) == ("samples", "local", 0)
     assert not (traits.supports_to_static or traits.fixed_shapes or traits.communicates_in_step)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        traits.sample_name = "images"
     assert (traits.normalizers_per_sample, traits.normalizer_names, traits.selftest_overrides) == (None, (), {})
 
 
 def test_values_between_engine_and_task_have_neutral_defaults():
     assert LossTerm(2.0, 4).weight == 1.0 and StepPosition(1, 0, 10)[3:] == (0, None)
+    assert EvaluationStep("metrics") == ("metrics", None, None, False)
+    report = ScoreReport("", (), "image", None, {}, None, (), (), [], "", "", {})
+    assert report.more_is_better is True and report.origin is UNKNOWN and str(ResultSource("a", "val")) == "a (val)"
     assert ExportParts(3, {})[2:4] == (None, "images") and ExportParts(3, {}).sizes_name is None

@@ -21,5 +21,5 @@ _NAMES = {
     "Voc": "voc",
     "Yolo": "yolo",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

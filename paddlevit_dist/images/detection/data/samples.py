@@ -326,8 +326,8 @@ def _collate_objects(
         if "masks" in batch:
             batch["masks"][row, : len(sample.labels), :height, :width] = sample.masks
     if noise is not None:
-        noises = [each.noise for each in samples if each.noise is not None]
-        batch.update(noise.collate(noises, counts.tolist(), most))
+        noises = filter(None, (each.noise for each in samples))
+        batch.update(noise.collate(list(noises), counts.tolist(), most))
     return batch
 
 

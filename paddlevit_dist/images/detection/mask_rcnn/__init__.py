@@ -10,5 +10,5 @@ _NAMES = {
     "FasterRCNN": "network",
     "MaskRCNN": "network",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -9,5 +9,5 @@ from ....runtime.lazy_names import lazy_names
 _NAMES = {
     "RfDetr": "network",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -11,5 +11,5 @@ _NAMES = {
     "SegmentationDataset": "segmentation_dataset",
     "SegmentationShapes": "segmentation_dataset",
 }
-__all__ = sorted(_NAMES)
+__all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

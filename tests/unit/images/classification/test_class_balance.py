@@ -93,3 +93,6 @@ def test_classes_of_very_different_size_are_pointed_out_unless_something_makes_u
     assert line.startswith("note: classes differ in size, 200 of dog, 30 of hen; DATA.CLASS_BALANCED true")
     assert "200 of 2, 30 of 3" in format_imbalance(labels, None, False)[0]
     assert format_imbalance(labels, None, True) == [] == format_imbalance(np.repeat([0, 1], [49, 10]), None, False)
+    (line,) = format_imbalance(np.repeat([1, 0], [50, 10]), ["rat", "owl"], False)  # two classes, just so different
+    assert "50 of owl, 10 of rat" in line
+    assert format_imbalance(np.repeat(1, 9), None, False) == []

@@ -8,7 +8,12 @@ import pytest
 from support.trainings.small_runs import build
 
 from paddlevit_dist import create_model
-from paddlevit_dist.images.classification.figures import attention_rollout, overlay_shares, report_figures
+from paddlevit_dist.images.classification.figures import (
+    attention_rollout,
+    format_labels,
+    overlay_shares,
+    report_figures,
+)
 from paddlevit_dist.metrics.classification import RECORD, join_records, record_later
 from paddlevit_dist.metrics.classifier_figures import EvaluatedPredictions, calibration, tables
 from paddlevit_dist.tasks.aspects import get_aspect
@@ -179,3 +184,16 @@ def test_an_evaluation_keeps_records_of_what_it_predicts(tmp_path):
     np.testing.assert_array_equal(kept["classes"], np.argsort(-shares, axis=1)[:, :5])
     np.testing.assert_allclose(kept["scores"], -np.sort(-shares, axis=1)[:, :5], rtol=1e-5)
     np.testing.assert_allclose(kept["true"], shares[np.arange(16), labels], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "shares, named, unnamed",
+    [
+        ([0.0, 0.005, 0.995], "dog", "2"),
+        ([0.0625, 0.25, 0.6875], "dog 69% bee 25%", "2 69% 1 25%"),
+        ([0.994, 0.006, 0.0], "ant 99% bee 1%", "0 99% 1 1%"),
+    ],
+)
+def test_a_caption_names_the_two_labels_that_have_a_share(shares, named, unnamed):
+    assert format_labels(np.array(shares), ["ant", "bee", "dog"]) == named
+    assert format_labels(np.array(shares), None) == unnamed

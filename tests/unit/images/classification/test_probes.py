@@ -74,3 +74,24 @@ def test_nearest_features_are_the_same_however_many_are_compared_at_once(monkeyp
     expected = np.argsort(-products, axis=1)[:, :9]
     assert places.numpy().tolist() == expected.tolist()
     np.testing.assert_allclose(found.numpy(), np.take_along_axis(products, expected, axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name, text, told",
+    [
+        ("LEARNING_RATES", "[]", "[] (command line): expected at least one value, each only once"),
+        ("LEARNING_RATES", "[1, 2, 1]", "[1.0, 2.0, 1.0] (command line): expected at least one value, each only once"),
+        ("KNN_K", "[]", "[] (command line): expected at least one value, each only once"),
+        ("KNN_K", "[5, 5]", "[5, 5] (command line): expected at least one value, each only once"),
+        ("LEARNING_RATE", "3", "3.0 (command line): expected one of PROBE.LEARNING_RATES [0.5, 2.0] (command line)"),
+    ],
+)
+def test_rates_and_numbers_of_neighbors_are_checked(refuse, name, text, told):
+    words = ["PROBE.LEARNING_RATES", "[0.5, 2]", f"PROBE.{name}", text]
+    assert refuse(load, ["TASK", "linear_probe", *WORDS, *words]) == f"PROBE.{name} {told}"
+
+
+def test_a_rate_of_the_list_can_be_chosen():
+    words = ["PROBE.LEARNING_RATES", "[1, 2]", "PROBE.LEARNING_RATE", "2", "PROBE.KNN_K", "[7]"]
+    probe = load(["TASK", "linear_probe", *WORDS, *words]).values.PROBE
+    assert (probe.LEARNING_RATES, probe.LEARNING_RATE, probe.KNN_K) == ([1, 2], 2, [7])

@@ -95,6 +95,8 @@ PLY = text("prepared.json", json.dumps({"version": 1, "kind": "ply", "source": "
         ((idx(PUBLISHED["mnist"]),), "mnist", "begin with the labels of mnist"),
         ((idx(PUBLISHED["fashion_mnist"], packed=True),), "fashion_mnist", "begin with the labels of fashion_mnist"),
         ((idx(),), "mnist", "read as mnist since its name does not contain fashion"),
+        (("t10k-images-idx3-ubyte.gz",), "mnist", "read as mnist since its name does not contain fashion"),
+        (("train-labels.idx1-ubyte",), "mnist", "read as mnist since its name does not contain fashion"),
         ((write_cifar10,), "cifar10", "cifar-10"),
         ((write_cifar100,), "cifar100", "cifar-100"),
         ((*SCENES, PLY), "scenes", "point clouds for recipes such as configs/pointgroup_scannet.yaml"),

@@ -1,11 +1,13 @@
 """Images are opened before a run starts, and findings are reported."""
 
+import contextlib
 import os
 import pickle
 import re
 import shutil
 import tarfile
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -143,6 +145,39 @@ def test_each_thread_reads_its_own_copy(root, monkeypatch):
     copies = {(thread, copy) for thread, copy, _ in found}
     assert len(copies) == len({copy for _, copy in copies}) == 4 and id(dataset) not in {copy for _, copy in copies}
     assert [digest for _, _, digest in found] == [opening.compute_digest(dataset.encoded(index)) for index in range(12)]
+
+
+@pytest.mark.parametrize(
+    "without_limit, in_time, taken",  # the last: indices taken when an image is done; four for each thread wait
+    [(0, 2, [3, 3]), (3, 1, [5] * 4), (20, 0, [8, 9, 10, *[11] * 8])],
+)
+def test_threads_are_started_until_the_time_is_over_and_a_bar_counts_what_is_done(
+    monkeypatch, without_limit, in_time, taken
+):
+    told, begun = [], []
+
+    class Bar(contextlib.nullcontext):
+        def __init__(self, **options):
+            super().__init__(self)
+            told.append(options)
+
+        def update(self):
+            told.append(len(begun))
+
+    clock = iter([100.0, *[105.0] * in_time, 105.1])  # at the beginning, and before each that has a limit
+    monkeypatch.setattr(opening, "tqdm", Bar)
+    monkeypatch.setattr(opening, "cpu_cores", lambda: 2)
+    monkeypatch.setattr(opening, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+
+    def take():
+        for index in range(31, 42):
+            begun.append(index)
+            yield index
+
+    together = opening.run_in_threads(lambda *given: given, "images", take(), "opening", 11, 5.0, without_limit)
+    assert list(together) == [("images", 31 + number) for number in range(len(taken))]
+    bar = {"total": 11, "desc": "opening", "unit": "image", "delay": 1.0, "disable": None, "leave": False}
+    assert told == [bar, *taken]
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])

@@ -5,6 +5,7 @@ import json
 import pickle
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from support.files.coco_writer import BOX, CATEGORIES, annotation, refused_by, w
 
 from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.data.quarantine import ReplacementReader
+from paddlevit_dist.images.detection.data import coco as coco_data
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, open_samples
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform
@@ -522,3 +524,38 @@ def test_images_outside_of_the_data_are_read_only_where_a_key_allows_it(tmp_path
     assert "DATA.SEARCH_IMAGES_RECURSIVELY" in refused(root, cache, **images)  # also where an index is there already
     write_coco(root, [], images=[inside])
     assert Coco(str(root), "train", cache, images="pictures").read(0)[0].size == (5, 4)
+
+
+def note_boxes(*boxes):
+    """What is noted of boxes of images of 100 x 80 pixels, by the end of the note: numbers of the boxes."""
+    kinds = np.dtype([("id", np.int64), ("box", np.float64, 4)])
+    objects = np.array([(number, box) for number, box in enumerate(boxes)], kinds)
+    images = np.zeros(len(boxes), [("height", np.int32), ("width", np.int32)])
+    images["height"], images["width"] = 80, 100
+    noted = {}
+    odd = SimpleNamespace(note_all=lambda what, text, ids: noted.update({text: (what, ids.tolist())}))
+    coco_data._check_boxes(SimpleNamespace(file="f", odd=odd), objects, images)
+    assert {what for what, _ in noted.values()} == {"object"}
+    return {text: ids for text, (_, ids) in noted.items() if ids}
+
+
+OUTSIDE = "with a box outside the image, skipped in training"
+CLIPPED = "with a box that exceeds the image by more than a pixel, clipped for training"
+CORNERS = "with a box that fits as x0, y0, x1, y1, as all boxes do, although COCO has x, y, width, height"
+
+
+def test_boxes_may_exceed_their_image_by_a_pixel():
+    inside = [[0, 0, 100, 80], [90, 70, 11, 11], [-1, -1, 5, 5], [99.9, 79.9, 1, 1]]
+    over = [[90, 70, 11.5, 10], [90, 70, 10, 11.5], [-1.5, 5, 5, 5], [5, -1.5, 5, 5]]
+    out = [[-10, 5, 10, 5], [5, -10, 5, 10], [100, 5, 3, 3], [5, 80, 3, 3]]
+    flat = [[-50, 5, 0, 5], [5, 5, 5, 0]]
+    assert note_boxes(*inside, *over, *out, *flat) == {CLIPPED: [4, 5, 6, 7], OUTSIDE: [8, 9, 10, 11]}
+    assert note_boxes(*inside) == {}
+
+
+def test_boxes_that_fit_as_corners_are_told():
+    both = {CORNERS: [0, 1], CLIPPED: [0, 1]}
+    assert note_boxes([1.5, 1, 101, 81], [1.5, 1, 101, 81]) == both
+    assert note_boxes([1.5, 1, 101, 81], [1.5, 1, 101.5, 81]) == {CLIPPED: [0, 1]}
+    assert note_boxes([1.5, 1, 101, 81], [40, 1, 40, 60]) == {CLIPPED: [0]}
+    assert note_boxes([1, 1, 50, 70]) == {}

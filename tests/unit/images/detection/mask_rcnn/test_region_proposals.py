@@ -1,5 +1,7 @@
 """Anchors, matching, sampling and suppression, against loops in float64."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import paddle
 import pytest
@@ -7,6 +9,7 @@ from support.networks import mask_rcnn_peers as peers
 
 from paddlevit_dist.images.detection.boxes import box_iou
 from paddlevit_dist.images.detection.mask_rcnn.region_proposals import (
+    ProposalNetwork,
     build_base_anchors,
     build_level_anchors,
     match,
@@ -122,3 +125,41 @@ def test_suppression_knows_the_same_box_collapsed_boxes_and_a_limit():
     groups = tensor([0, 0, 0, 1, 0], "int64")
     assert suppress(boxes, groups, 0.5, 9).numpy().tolist() == [0, 1, 2, 3]
     assert suppress(boxes, groups, 0.5, 2).numpy().tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_the_best_anchors_of_each_level_are_clipped_and_suppressed(is_training):
+    rng = np.random.default_rng(7)
+    sizes, numbers = np.array([[70, 90], [40, 60]]), (40, 12)
+    anchors = [peers.boxes(rng, number, 80.0) - 15 for number in numbers]
+    logits = [rng.normal(size=(2, number)) for number in numbers]
+    changes = [rng.normal(size=(2, number, 4)) / 10 for number in numbers]
+    anchors[0][:3] += 200  # outside of both images, so that nothing is left of them
+    logits[0][:, :3] = 9.0
+    logits[1][0, 4], changes[1][1, 5] = np.nan, np.inf
+    limits = {"proposals": (25, 9), "evaluated": (20, 6)}
+    rules = {f"{kind}_{when}": number for kind in limits for when, number in zip(("before", "after"), limits[kind])}
+    network = SimpleNamespace(rules=SimpleNamespace(proposal_overlap=0.5, **rules))
+    given = [list(map(tensor, part)) for part in (logits, changes, anchors)]
+    found = ProposalNetwork._propose(network, *given, tensor(sizes, "int64"), is_training)
+    before, after = limits["proposals" if is_training else "evaluated"]
+    for image, (height, width) in enumerate(sizes):
+        boxes, scores, levels = [], [], []
+        for level, number in enumerate(numbers):
+            order = np.argsort(-np.nan_to_num(logits[level][image], nan=99))[: min(before, number)]
+            for place in order:
+                x0, y0, x1, y1 = anchors[level][place]
+                x, y, w, h = changes[level][image, place]
+                center = np.array([(x0 + x1) / 2 + x * (x1 - x0), (y0 + y1) / 2 + y * (y1 - y0)])
+                half = 0.5 * np.array([x1 - x0, y1 - y0]) * np.exp(np.minimum([w, h], np.log(62.5)))
+                box = np.clip([*center - half, *center + half], 0, [width, height] * 2)
+                if np.isfinite([*box, logits[level][image, place]]).all() and (box[2:] - box[:2] >= 1e-3).all():
+                    boxes.append(box)
+                    scores.append(logits[level][image, place])
+                    levels.append(level)
+        kept = peers.suppressed(np.array(boxes), np.array(scores), levels, 0.5)[:after]
+        np.testing.assert_allclose(found[image].numpy(), np.array(boxes)[kept], rtol=1e-9)
+        assert len(kept) == after
+    nothing = [tensor(np.full((2, 3), np.nan)), tensor(np.zeros((2, 3, 4))), tensor(np.ones((3, 4)))]
+    empty = ProposalNetwork._propose(network, *([part] for part in nothing), tensor(sizes, "int64"), is_training)
+    assert [part.shape for part in empty] == [[0, 4], [0, 4]]

@@ -2,6 +2,8 @@
 """Whose names RT-DETR's and D-FINE's weights can have: each beside that of transformers 5, from the files that each
 program writes."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from support.processes import ROOT
@@ -10,6 +12,8 @@ from paddlevit_dist.checkpoint.published import find_published_detectors
 from paddlevit_dist.checkpoint.weights import weights_from_mapping
 from paddlevit_dist.images.detection.rtdetr import key_names
 from paddlevit_dist.images.detection.rtdetr.variants import RTDETR
+from paddlevit_dist.registry.lookup import resolve
+from paddlevit_dist.tasks.model import ClassLayout
 
 AUTHORS = {
     "backbone.conv1.conv1_3.norm.running_var": "backbone.model.embedder.embedder.2.normalization.running_var",
@@ -155,6 +159,20 @@ def test_heads_for_objects365_are_those_of_cocos_categories_by_name():
     embedding = key_names.select_objects365_rows(np.arange(367.0)[:, None], 80, is_embedding=True)
     np.testing.assert_array_equal(embedding[:, 0], [*found, 366])
     assert key_names.select_objects365_rows(bias, 3) is None and key_names.select_objects365_rows(bias[:91], 80) is None
+    model = resolve("model", "rtdetr_r18vd")
+    network, rows = SimpleNamespace(num_classes=80), np.arange(367.0)[:, None]
+    for name, value, expected in (
+        ("enc_score_head.bias", bias, found),
+        ("decoder.class_embed.1.weight", np.stack([bias]), found[None]),
+        ("denoising_class_embed.weight", rows, embedding),
+    ):
+        np.testing.assert_array_equal(model.resize_parameter(network, name, value), expected)
+        assert model.class_layout(network, name) == (1, 0, 1, 0) if value is rows else ClassLayout()
+    assert model.resize_parameter(network, "decoder.query_pos_head.weight", bias) is None
+    names = ["decoder.class_embed.1.weight", "denoising_class_embed.weight"]
+    assert model.list_resize_notices(network, names) == []
+    notices = model.list_resize_notices(network, [*names, "enc_score_head.bias"])
+    assert notices == ["of 366 outputs for Objects365, the outputs of COCO's 80 categories were used, in COCO's order"]
 
 
 def test_published_weights_are_listed_beside_their_networks_and_recipes_name_them():

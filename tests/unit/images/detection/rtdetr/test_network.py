@@ -6,6 +6,7 @@ import pytest
 from support.networks.cheap_weights import weights_of_zero
 from support.networks.rtdetr_networks import CLASSES, SMALL, make_images, make_network, make_targets
 
+from paddlevit_dist.images.detection.rtdetr import network
 from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
 from paddlevit_dist.images.detection.rtdetr.variants import RTDETR
 from paddlevit_dist.registry.lookup import list_models
@@ -105,3 +106,34 @@ def test_the_stem_and_batch_norms_of_a_large_backbone_do_not_learn(name):
     learning = {key for key, value in backbone.named_parameters() if not value.stop_gradient}
     assert learning and not any(key.startswith(("conv1.", "bn1.", "stem.")) for key in learning)
     assert not any(".bn" in key for key in learning)
+
+
+@pytest.mark.parametrize(
+    "options, mirrors, noise, matchability, fine",
+    [
+        ({}, False, 100, None, None),
+        ({"matchability": 1.5, "denoising": 7}, True, 7, 1.5, None),
+        (
+            {"is_fine": True, "bins": 16, "up": 0.25, "reg_scale": 8.0, "denoising": 0},
+            True,
+            None,
+            None,
+            (16, 0.25, 8.0),
+        ),
+    ],
+)
+def test_the_losses_follow_the_options(monkeypatch, options, mirrors, noise, matchability, fine):
+    built, loaded = [], []
+    for name in ("VarifocalCriterion", "FineCriterion", "ContrastiveNoise"):
+        monkeypatch.setattr(
+            network, name, lambda *given, name=name, **named: built.append((name, given, named)) or name
+        )
+    monkeypatch.setattr(network, "load_solver", lambda: loaded.append(1))
+    kind = network.RtDetr.criterion("rtdetr_r18vd", 5, {"box": 3}, num_queries=30, **options)
+    (_, given, named), (name, sizes, losses) = built
+    assert given == (5, noise or 0) and named == {"mirrors": mirrors} and loaded == [1]
+    assert name == kind == ("FineCriterion" if fine else "VarifocalCriterion") and sizes == (5, 30, 3)
+    expected = {"noise": noise and "ContrastiveNoise", "box": 3, "matchability": matchability}
+    assert losses == (expected if fine is None else {**expected, "bins": fine})
+    network.RtDetr.criterion("rtdetr_r18vd", 5, None, denoising=9)
+    assert built[2][1] == (5, 9) and built[3][2] == {"noise": "ContrastiveNoise", "matchability": None}

@@ -119,6 +119,83 @@ def test_norms(functions):
     np.testing.assert_allclose(functions.rms_norm(paddle.to_tensor(x), (3,), None, 1e-3).numpy(), rms, rtol=1e-5)
 
 
+def test_rows_are_divided_by_their_root_mean_square(functions):
+    x, weight = normal(2, 3, 4), normal(3, 4)
+    expected = x / np.sqrt((x**2).mean((1, 2), keepdims=True)) * weight
+    found = functions.rms_norm(paddle.to_tensor(x), (3, 4), paddle.to_tensor(weight))
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+    assert functions.rms_norm(paddle.to_tensor([1e-3]), (1,)).item() == pytest.approx(
+        1e-3 / np.sqrt(1e-6 + np.finfo(np.float32).eps), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_channels_are_normalized_by_running_or_batch_statistics(functions, training):
+    x, weight, bias, old_mean, old_variance = normal(4, 3, 5), normal(3), normal(3), normal(3), normal(3) ** 2
+    running = [paddle.to_tensor(old_mean), paddle.to_tensor(old_variance)]
+    parts = (paddle.to_tensor(weight), paddle.to_tensor(bias))
+    found = functions.batch_norm(paddle.to_tensor(x), *running, *parts, training, 0.25, 1e-3)
+    mean, variance = (x.mean((0, 2)), x.var((0, 2))) if training else (old_mean, old_variance)
+    scaled = (x - mean[:, None]) / np.sqrt(variance[:, None] + 1e-3) * weight[:, None] + bias[:, None]
+    np.testing.assert_allclose(found.numpy(), scaled, rtol=1e-4, atol=1e-5)
+    expected = 0.75 * old_mean + 0.25 * mean if training else old_mean
+    np.testing.assert_allclose(running[0].numpy(), expected, rtol=1e-5, atol=1e-6)
+    plain = functions.batch_norm(paddle.to_tensor(x), None, None, bias=parts[1]).numpy()
+    mean, variance = x.mean((0, 2))[:, None], x.var((0, 2))[:, None]
+    np.testing.assert_allclose(plain, (x - mean) / np.sqrt(variance + 1e-5) + bias[:, None], rtol=1e-4, atol=1e-5)
+
+
+X, Y = np.array([[7.0, -7.0, 5.0], [1.0, 2.0, -4.0]], np.float32), np.array([[2.0, 2.0, 3.0]], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "options", "expected"),
+    [
+        ("add", (X, Y), {}, X + Y),
+        ("add", (X, Y), {"alpha": 3}, X + 3 * Y),
+        ("sub", (X, Y), {}, X - Y),
+        ("sub", (X, Y), {"alpha": 3}, X - 3 * Y),
+        ("div", (X, Y), {}, X / Y),
+        ("div", (X, Y), {"rounding_mode": "floor"}, np.floor(X / Y)),
+        ("div", (X, Y), {"rounding_mode": "trunc"}, np.trunc(X / Y)),
+        ("addcmul", (X, Y, Y), {}, X + Y * Y),
+        ("addcmul", (X, Y, Y), {"value": 0.5}, X + 0.5 * Y * Y),
+        ("var_mean", (X, 1), {}, (X.var(1, ddof=1), X.mean(1))),
+        ("var_mean", (X, 1, False, True), {}, (X.var(1, keepdims=True), X.mean(1, keepdims=True))),
+        ("std", (X, 0, False), {}, X.std(0)),
+        ("std", (X,), {}, X.std(ddof=1)),
+        ("norm", (X, 1, 1), {}, np.abs(X).sum(1)),
+        ("one_hot", (np.array([2, 0]), 3), {}, np.eye(3)[[2, 0]]),
+        ("interpolate", (X[None, None], None, 2.0), {}, X[None, None].repeat(2, 2).repeat(2, 3)),
+        ("interpolate", (X[None, None], 6), {}, X[None, None].repeat(3, 2).repeat(2, 3)),
+        ("interpolate", (X[None, None], (2, 5), None, "bilinear", True), {}, None),
+        ("chunk", (X, 2, 1), {}, [X[:, :2], X[:, 2:]]),
+    ],
+)
+def test_functions_compute_what_pytorch_documents(functions, name, arguments, options, expected):
+    given = [paddle.to_tensor(part) if isinstance(part, np.ndarray) else part for part in arguments]
+    found = getattr(functions, name)(*given, **options)
+    if expected is None:  # corners stay corners
+        expected = np.stack([np.interp(np.linspace(0, 2, 5), range(3), row) for row in X])[None, None]
+    pairs = zip(found, expected) if isinstance(expected, (tuple, list)) else [(found, expected)]
+    for one, other in pairs:
+        assert one.numpy().shape == np.shape(other)
+        np.testing.assert_allclose(one.numpy(), other, rtol=1e-5, atol=1e-6)
+
+
+def test_grids_and_initial_values_have_pytorch_s_arguments(functions):
+    grid = functions.affine_grid(paddle.to_tensor([[[1.0, 0, 0], [0, 1, 0]]]), [1, 1, 1, 4]).numpy()
+    np.testing.assert_allclose(grid[0, 0, :, 0], [-0.75, -0.25, 0.25, 0.75], atol=1e-6)
+    weights = paddle.zeros([400, 50])
+    functions.kaiming(False)(weights, 1.0, "fan_out")
+    assert float(weights.std()) == pytest.approx(1 / 20, rel=0.03)  # the gain of a slope of 1 is 1
+    functions.xavier(True)(weights, 2.0)
+    assert float(weights.abs().max()) == pytest.approx(2 * np.sqrt(6 / 450), rel=0.01)
+    assert functions.fans(paddle.zeros([2, 3, 4, 5])) == (60, 40)
+    with pytest.raises(ValueError, match="fewer than two axes"):
+        functions.fans(paddle.zeros([3]))
+
+
 def test_standardized_weights_have_gradients_of_their_gain(functions):
     x, gain = paddle.to_tensor(normal(1, 4, 9)), paddle.to_tensor(normal(4))
     gain.stop_gradient = x.stop_gradient = False

@@ -7,7 +7,7 @@ from support.files.label_map_layouts import SIZE, labelme, photo, save
 
 from paddlevit_dist.data.path_index import PathIndex
 from paddlevit_dist.images.data.label_pixels import LabelPixels
-from paddlevit_dist.images.segmentation.data.label_maps import LabelMaps, LabelTable
+from paddlevit_dist.images.segmentation.data.label_maps import LabelMaps, LabelTable, _channels
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import summarize_labels
 from paddlevit_dist.images.segmentation.samples import LabelMapsPart
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
@@ -133,3 +133,7 @@ def test_a_palette_may_have_colors_of_no_class():
     numbers[1, 2] = 1
     with pytest.raises(UserError, match=r"a\.png.* 1 .*row 1, column 2"):
         table.labels(LabelPixels(numbers, False, palette), "a.png")
+
+
+def test_the_channels_of_a_packed_color_are_red_green_and_blue():
+    assert _channels(1 + (200 << 8) + (255 << 16)) == (1, 200, 255) and _channels(255) == (255, 0, 0)

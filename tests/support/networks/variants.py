@@ -1,0 +1,67 @@
+"""Tables of the registered image networks: options, variants and what each family declares, as plain values.
+
+``python -m support.networks.variants`` writes what ``check_tables`` compares them with, after a table was changed on
+purpose.
+"""
+
+import inspect
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paddlevit_dist.registry.lookup import MODELS, resolve
+from paddlevit_dist.tasks.model import Model
+
+FILE = Path(__file__).with_suffix(".json")
+_OF_CODE = ("key_maps", "variants", "expected_inputs")
+
+
+def _make_plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(key): _make_plain(each) for key, each in value.items()}
+    return [_make_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def _list_declared(cls: type[Model]) -> dict[str, Any]:
+    values = {name: inspect.getattr_static(cls, name) for name in dir(cls) if name[0] != "_" and name not in _OF_CODE}
+    is_code = (property, classmethod, staticmethod)
+    return {name: value for name, value in values.items() if not callable(value) and not isinstance(value, is_code)}
+
+
+def list_tables(part: str) -> dict[str, Any]:
+    """List the tables of the families below a part of the package, by class."""
+    names_of: dict[type[Model], list[str]] = {}
+    for name in MODELS:
+        cls = resolve("model", name)
+        if isinstance(cls, type) and f"{cls.__module__}.".startswith(f"paddlevit_dist.images.{part}."):
+            names_of.setdefault(cls, []).append(name)
+    return {
+        f"{cls.__module__.removeprefix('paddlevit_dist.images.')}.{cls.__name__}": _make_plain(
+            {
+                "options": cls.options(),
+                "declared": _list_declared(cls),
+                "inputs": getattr(cls, "expected_inputs", {}),
+                "variants": {name: cls.variants.get(name) for name in names},
+            }
+        )
+        for cls, names in names_of.items()
+    }
+
+
+def check_tables(part: str) -> None:
+    """Compare the tables below a part of the package with those of the file."""
+    stored = json.loads(FILE.read_text(encoding="utf-8"))
+    found = list_tables(part)
+    assert found.keys() == {name for name in stored if name.startswith(f"{part}.")} != set()
+    for name, tables in found.items():
+        for kind, table in tables.items():
+            assert table == stored[name][kind], f"{name}: {kind}: see the docstring of support/networks/variants.py"
+
+
+if __name__ == "__main__":
+    tables = {**list_tables("models"), **list_tables("detection")}
+    lines = (f"{json.dumps(name)}: {json.dumps(table)}" for name, table in sorted(tables.items()))
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

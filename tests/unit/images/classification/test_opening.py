@@ -1,0 +1,101 @@
+"""Images of a split, what is held out, and the number of classes."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from paddlevit_dist.images.classification import opening
+from paddlevit_dist.images.classification.opening import choose_num_classes, open_images
+from paddlevit_dist.images.data.reading import ReadConfig
+from paddlevit_dist.settings import load
+
+
+class Part(SimpleNamespace):
+    """Names are not all UTF-8."""
+
+    notices = ("of the data",)
+
+    def __len__(self):
+        return self.number
+
+    def identity(self, index):
+        return f"{index}\udce9.png"
+
+    def describe_groups(self):
+        return ", by patient"
+
+    def read_with(self, given):
+        self.calls.append(("read", given))
+
+    def limit_cache(self, gigabytes):
+        self.calls.append(("cache", gigabytes))
+
+
+@pytest.fixture
+def opened(monkeypatch, tmp_path):
+    """Open a split; return dataset, notes and what was called."""
+
+    def run(split, *words, has_validation=True):
+        calls = []
+        whole = Part(calls=calls, number=1200)
+
+        def note(name, result):
+            return lambda *given: calls.append((name, *given)) or result
+
+        kind = SimpleNamespace(
+            has_validation=note("asked", has_validation), open=note("open", whole), whole=note("whole", whole)
+        )
+        monkeypatch.setattr(opening, "dataset_class", lambda config, base: kind)
+        part = Part(number=3, dataset=whole, calls=calls)
+        monkeypatch.setattr(opening, "hold_out", note("held out", part))
+        config = load(["-dataset=folder", "-data_path=data", f"-output={tmp_path}", *words]).values
+        found, notes = open_images(config, split, tmp_path / "cache")
+        return found, notes, calls, config, whole, part
+
+    return run
+
+
+def test_a_dataset_with_validation_images_is_opened_as_it_is(opened, tmp_path):
+    found, notes, calls, config, whole, _ = opened("val", "DATA.EXIF_ROTATE=true", "DATA.MAX_PIXELS=77")
+    assert (
+        found is whole
+        and notes == ["of the data"]
+        and calls
+        == [
+            ("asked", "data"),
+            ("open", config, "val", tmp_path / "cache"),
+            ("read", ReadConfig(True, 77)),
+            ("cache", config.DATA.REMOTE_CACHE_GIGABYTES),
+        ]
+    )
+    assert opened("test", has_validation=False)[2][0][0] == "open"  # a split that is never held out
+
+
+@pytest.mark.parametrize("words, has_validation", [((), False), (("DATA.VAL_FRACTION=0.25",), True)])
+def test_a_part_of_the_training_images_is_held_out(opened, tmp_path, words, has_validation):
+    words = (*words, "DATA.VAL_FRACTION_IF_MISSING=0.25", "DATA.VAL_SEED=5")
+    found, notes, calls, config, whole, part = opened("val", *words, has_validation=has_validation)
+    assert found is part and ("whole", "data", tmp_path / "cache") in calls
+    assert calls[-1] == ("held out", whole, "val", 0.25, 5, tmp_path / "cache")
+    listed = tmp_path / "val_files.txt"
+    said = "note: 3 of 1,200 training images are held out for validation (DATA.VAL_FRACTION 0.25, VAL_SEED 5)"
+    assert notes == ["of the data", f"{said}, listed in {listed}, by patient"]
+    assert listed.read_bytes() == b"0\xe9.png\n1\xe9.png\n2\xe9.png\n"
+    found, notes, *_, part = opened("train", *words, has_validation=has_validation)
+    assert found is part and notes == ["of the data"]
+
+
+def test_the_number_of_classes_is_checked(refuse):
+    config = load(["-dataset=folder", "-data_path=data"]).values
+
+    def made(number, names=None):
+        return SimpleNamespace(num_classes=number, class_names=names)
+
+    assert [choose_num_classes(config, made(5), given) for given in (None, 5, 9)] == [5, 5, 9]
+    assert choose_num_classes(config, made(2), None) == 2 and choose_num_classes(config, made(1), 1) == 1
+    few = "dataset folder at data has only one class{}: a classifier needs two or more, one folder each"
+    assert refuse(choose_num_classes, config, made(1), None) == few.format("")
+    assert refuse(choose_num_classes, config, made(1, ["a\nb"]), None) == few.format(", a\\nb")
+    assert refuse(choose_num_classes, config, made(5), 4) == (
+        "dataset folder has labels 0 to 4 but MODEL.NUM_CLASSES (-num_classes) is 4; set it to 5 or remove it"
+    )

@@ -1,0 +1,144 @@
+"""Parts of segmentation networks: what they ask of their backbone, first weights, pooling and resizing."""
+
+import math
+import re
+
+import numpy as np
+import paddle
+import pytest
+from paddle import nn
+
+from paddlevit_dist.images.models import segmenter, upernet
+from paddlevit_dist.images.models.segmenter import NormalizedConvolution, Segmenter, pixel_classifier, resize_maps
+from paddlevit_dist.tasks.model import Model
+
+
+class Backbone(Model):
+    """Three layers, of which it names two."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.body, self.in_channels = nn.Linear(2, 2), nn.Linear(2, 2), 4
+
+    def resize_parameter(self, name, value):
+        return name, value
+
+    def no_weight_decay(self):
+        return ("stem.weight", "body.bias")
+
+    def layer_groups(self):
+        return [["stem.weight"], [], ["body.weight"]]
+
+    def recomputed_layers(self):
+        return [self.body]
+
+
+class Pixels(Segmenter):
+    """Has a head and an auxiliary one."""
+
+    classifier_layers = ("decode.conv_seg", "aux")
+
+    def __init__(self, num_classes=5, image_size=(30, 40), backbone="small", backbone_options=None, drop_path=0.0):
+        super().__init__(num_classes, image_size, backbone, backbone_options, drop_path)
+        self.decode = nn.Layer()
+        self.decode.conv_seg, self.aux = pixel_classifier(6, num_classes), pixel_classifier(3, num_classes)
+
+
+@pytest.fixture
+def built(monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        segmenter, "create_model", lambda *given, **options: calls.append((given, options)) or Backbone()
+    )
+    monkeypatch.setattr(segmenter, "variant_options", lambda name: {"patch_size": 16} if name == "small" else {})
+    return calls
+
+
+def test_a_backbone_is_built_for_whole_patches(built):
+    model = Pixels(drop_path=0.25, backbone_options={"depth": 3})
+    assert built == [(("small",), {"num_classes": 0, "image_size": (32, 48), "depth": 3, "drop_path": 0.25})]
+    assert (model.image_size, model.in_channels, model.num_classes) == ((30, 40), 4, 5)
+    Pixels(image_size=33, backbone_options={"patch_size": 8})
+    assert built[1][1] == {"num_classes": 0, "image_size": (40, 40), "patch_size": 8}
+    Pixels(image_size=33, backbone="other")
+    assert built[2][1] == {"num_classes": 0, "image_size": (33, 33)}
+
+
+def test_what_concerns_the_backbone_is_asked_of_it(built):
+    model = Pixels()
+    assert model.pretrained_part is model.backbone and model.recomputed_layers() == [model.backbone.body]
+    assert model.resize_parameter("backbone.stem.weight", 3) == ("stem.weight", 3)
+    assert model.resize_parameter("decode.conv_seg.weight", 3) is None
+    assert model.no_weight_decay() == ("backbone.stem.weight", "backbone.body.bias")
+    heads = ["decode.conv_seg.weight", "decode.conv_seg.bias", "aux.weight", "aux.bias"]
+    assert model.layer_groups() == [["backbone.stem.weight"], ["backbone.body.weight"], heads]
+
+
+def test_both_heads_are_replaced(built):
+    model = Pixels()
+    model.reset_classifier(9)
+    assert [model.decode.conv_seg.weight.shape, model.aux.weight.shape] == [[9, 6, 1, 1], [9, 3, 1, 1]]
+    assert model.num_classes == 9
+    segmenter.drop_layers(model.backbone, ["stem", "absent"])
+    assert isinstance(model.backbone.stem, nn.Identity) and not hasattr(model.backbone, "absent")
+
+
+def test_first_weights_have_the_papers_deviations():
+    paddle.seed(1)
+    assert float(pixel_classifier(200, 50).weight.std()) == pytest.approx(0.01, rel=0.05)
+    for size in (1, 3):
+        layer = NormalizedConvolution(60, 40, size)
+        assert float(layer.conv.weight.std()) == pytest.approx(math.sqrt(2 / (40 * size**2)), rel=0.05)
+        assert layer.conv.bias is None
+        assert layer(paddle.zeros([1, 60, 5, 4])).shape == [1, 40, 5, 4]
+    assert (layer.bn._momentum, layer.bn._epsilon, layer.bn._data_format) == (0.9, 1e-5, "NCHW")
+    assert segmenter.batch_norm(3, "NHWC")._data_format == "NHWC"
+    layer = NormalizedConvolution(2, 2, 1)
+    layer.bn.weight.set_value(paddle.to_tensor([-1.0, -1.0]))
+    layer.bn.bias.set_value(paddle.to_tensor([-9.0, 9.0]))
+    shown = layer(paddle.ones([1, 2, 2, 2])).numpy()
+    assert (shown[0, 0] == 0).all() and (shown[0, 1] > 0).all()
+
+
+def test_maps_are_resized_between_the_centers_of_positions():
+    x = paddle.to_tensor(np.arange(3, dtype="float32").reshape(1, 1, 1, 3))
+    assert resize_maps(x, [1, 3]) is x
+    np.testing.assert_allclose(resize_maps(x, (1, 6)).numpy().ravel(), [0, 0.25, 0.75, 1.25, 1.75, 2], atol=1e-6)
+
+
+@pytest.mark.parametrize("side, length", [(1, 5), (2, 5), (3, 7), (6, 4), (3, 3)])
+def test_means_of_windows_cover_all_positions(side, length):
+    pool, values = upernet.MeanPooling(side), np.random.default_rng(0).normal(size=length).astype(np.float32)
+    windows = pool._windows(length)
+    edges = [(number * length // side, -(-(number + 1) * length // side)) for number in range(side)]
+    expected = [values[first:last].mean() for first, last in edges]
+    np.testing.assert_allclose(windows @ values, expected, rtol=1e-5, atol=1e-6)
+    assert windows.dtype == np.float32 and windows.shape == (side, length)
+    x = paddle.to_tensor(np.outer(values, np.ones(4, np.float32))[None, None])
+    np.testing.assert_allclose(pool(x).numpy()[0, 0, :, 0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_neck_has_four_resolutions():
+    neck, maps = upernet.ViTNeck(2), [paddle.full([1, 2, 4, 6], float(level)) for level in range(4)]
+    for convolution in (*neck.lateral_convs, *neck.convs):
+        kernel = np.zeros(convolution.weight.shape, np.float32)
+        kernel[range(2), range(2), kernel.shape[2] // 2, kernel.shape[3] // 2] = 1.0
+        convolution.weight.set_value(kernel)
+        convolution.bias.set_value(np.zeros(2, np.float32))
+    found = neck(maps)
+    assert [list(each.shape[2:]) for each in found] == [[16, 24], [8, 12], [4, 6], [2, 3]]
+    for level, each in enumerate(found):
+        np.testing.assert_allclose(each.numpy(), level, atol=1e-6)
+
+
+def test_heads_drop_whole_channels_at_their_rates():
+    head, other = upernet.UPerHead([4, 8], 6, 3, 0.3), upernet.AuxiliaryHead(4, 6, 3, 0.4)
+    assert (head.dropout.p, other.dropout.p) == (0.3, 0.4)
+    assert isinstance(head.dropout, nn.Dropout2D) and isinstance(other.dropout, nn.Dropout2D)
+    assert head([paddle.zeros([1, 4, 8, 6]), paddle.zeros([1, 8, 4, 3])]).shape == [1, 3, 8, 6]
+
+
+def test_paddlevit_s_layers_in_a_row_have_two_names():
+    pattern = r"^(decoder|aux_decoder)\.(\w+)\.(\d)\."
+    found = [upernet._in_sequence(re.match(pattern, name)) for name in ("decoder.x.0.", "aux_decoder.y.1.")]
+    assert found == ["decode_head.x.conv.", "auxiliary_head.y.bn."]

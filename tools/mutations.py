@@ -116,7 +116,7 @@ def list_call_changes(node: ast.Call) -> Iterator[Change]:
     name, arguments = _get_name(node), node.args
     if any(isinstance(argument, ast.Starred) for argument in arguments):
         return
-    if len(arguments) >= 2 and name not in ("isinstance", "max", "min"):
+    if len(arguments) >= 2 and name not in ("isinstance", "max", "min", "maximum", "minimum"):
         yield "arguments swapped", node, _copy_with(node, args=[*arguments[1::-1], *arguments[2:]])
     if name in _OTHER_FUNCTION:
         other = _OTHER_FUNCTION[name]
@@ -125,15 +125,25 @@ def list_call_changes(node: ast.Call) -> Iterator[Change]:
     if arguments and any(word in name for word in _PASSING_CALLS):
         yield f"{name} dropped", node, arguments[0]
     for dropped in node.keywords:
-        if dropped.arg:
+        if dropped.arg and not _is_strict(dropped):
             kept = [keyword for keyword in node.keywords if keyword is not dropped]
             yield "keyword dropped", node, _copy_with(node, keywords=kept)
 
 
+def _is_strict(node: ast.AST) -> bool:
+    """Whether it is the ``strict`` of ``zip``, which only raises where this code itself is wrong."""
+    return isinstance(node, ast.keyword) and node.arg == "strict"
+
+
 def walk(node: ast.AST) -> Iterator[Change]:
-    """Yield the changes of all nodes, apart from annotations, texts for people, errors and imports."""
+    """Yield the changes of all nodes, apart from annotations, texts for people, errors, imports and ``strict``."""
     name = _get_name(node) if isinstance(node, ast.Call) else ""
-    if isinstance(node, _SKIPPED_NODES) or name in _TEXT_CALLS or name.endswith(("Error", "Warning")):
+    if (
+        isinstance(node, _SKIPPED_NODES)
+        or _is_strict(node)
+        or name in _TEXT_CALLS
+        or name.endswith(("Error", "Warning"))
+    ):
         return
     yield from list_expression_changes(node)
     yield from list_statement_changes(node)

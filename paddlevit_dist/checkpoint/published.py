@@ -269,5 +269,5 @@ def similar_names(source: str) -> str:
     """Format ``; weights that have a name: ...`` with names similar to ``source``; empty if there are none."""
     if os.sep in source:
         return ""
-    near = difflib.get_close_matches(source.lower(), list(PUBLISHED), n=2, cutoff=0.6)
+    near = difflib.get_close_matches(source.lower(), list(PUBLISHED), n=2)
     return f"; published weights with similar names: {', '.join(near)}" if near else ""

@@ -234,7 +234,7 @@ def _what_is_there(folder: Path, requested: str) -> str:
         names = sorted(os.listdir(folder))
     except OSError:
         return f"the folder {folder} does not exist or cannot be read"
-    similar = difflib.get_close_matches(requested, names, n=3, cutoff=0.5)
+    similar = difflib.get_close_matches(requested, names, cutoff=0.5)
     shown = similar or names[:5]
     if not shown:
         return f"the folder {folder} is empty"
@@ -350,10 +350,8 @@ def to_torch_names(state: Mapping[str, Any]) -> dict[str, Any]:
 def rename_norms_like(targets: Collection[str], state: Mapping[str, Any]) -> dict[str, Any]:
     """Rename batch norms to the model's names: MinkowskiEngine's have an extra level ``bn.``, most others do not."""
     result = dict(state)
-    for mean in statistics_in(targets):
-        layer = mean.rpartition(".")[0]
-        if not mean.endswith("._mean"):
-            continue
+    for statistic in statistics_in(targets):
+        layer = statistic.rpartition(".")[0]
         other = layer[: -len(".bn")] if layer.endswith(".bn") else f"{layer}.bn"
         for last in ("weight", "bias", *_STATISTICS.values()):
             if f"{layer}.{last}" in targets and f"{layer}.{last}" not in state and f"{other}.{last}" in result:

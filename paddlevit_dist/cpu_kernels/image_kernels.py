@@ -80,17 +80,16 @@ def windows(images, out, batch, height, width, channels, side, stride, padding, 
                     source_row = row * stride - padding + line
                     is_inside = 0 <= source_row < height
                     if is_back:
+                        for j in range(begin, end if is_inside else begin):
+                            source[item, source_row, first + j] += cut[item, row, column, line, j]
+                    else:
+                        for j in range(0, begin if is_inside else run):
+                            cut[item, row, column, line, j] = np.float32(0.0)
                         if is_inside:
                             for j in range(begin, end):
-                                source[item, source_row, first + j] += cut[item, row, column, line, j]
-                        continue
-                    for j in range(0, begin if is_inside else run):
-                        cut[item, row, column, line, j] = np.float32(0.0)
-                    if is_inside:
-                        for j in range(begin, end):
-                            cut[item, row, column, line, j] = source[item, source_row, first + j]
-                        for j in range(end, run):
-                            cut[item, row, column, line, j] = np.float32(0.0)
+                                cut[item, row, column, line, j] = source[item, source_row, first + j]
+                            for j in range(end, run):
+                                cut[item, row, column, line, j] = np.float32(0.0)
 
 
 @compiled(**FAST)

@@ -22,7 +22,7 @@ def digest_state(model: paddle.nn.Layer) -> dict[str, str]:
 
 
 def _digest(value: np.ndarray) -> str:
-    digest = hashlib.blake2b(f"{value.dtype} {value.shape}".encode(), digest_size=16)
+    digest = hashlib.blake2b(f"{value.dtype} {value.shape}".encode())
     digest.update(np.ascontiguousarray(value).data)
     return digest.hexdigest()
 

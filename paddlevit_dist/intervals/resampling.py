@@ -62,7 +62,7 @@ class ConfidenceInterval(NamedTuple):
 
     def has_width(self) -> bool:
         """Return whether the ends differ by more than rounding."""
-        return self.high - self.low > _ROUNDING * max(abs(self.low), abs(self.high))
+        return self.high - self.low > _ROUNDING * max(abs(self.low), self.high)
 
     def plain(self) -> dict[str, float]:
         """Return the three numbers by name for a file, rounded to six significant digits.
@@ -114,13 +114,10 @@ def paired_difference(
     excess = both * (number - right[0] - right[1] + both) - (right[0] - both) * (right[1] - both)
     spread = math.sqrt(math.prod(count * (number - count) for count in right))
     phi = (max(excess - number / 2, 0.0) if excess > 0 else excess) / spread if spread else 0.0
-
-    def reach(one: float, other: float) -> float:
-        return math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0))
-
     value = after.value - before.value
-    low = value - reach(after.value - after.low, before.high - before.value)
-    return ConfidenceInterval(value, low, value + reach(after.high - after.value, before.value - before.low))
+    sides = (after.value - after.low, before.high - before.value), (after.high - after.value, before.value - before.low)
+    down, up = (math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0)) for one, other in sides)
+    return ConfidenceInterval(value, value - down, value + up)
 
 
 def bootstrap(

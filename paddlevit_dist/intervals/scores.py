@@ -136,7 +136,7 @@ def panoptic_scores(
         sums = weighted_sums(weights, flat).reshape(len(weights), 7, len(class_names))
         matched, false, missed, right, true, predicted, iou = np.moveaxis(sums, 1, 0)  # (draws, classes) each
         rq = quotient(matched, matched + (false + missed) / 2)
-        sq = np.where(np.isnan(rq), np.nan, iou / np.maximum(matched, 1))
+        sq = np.where(np.isnan(rq), np.nan, iou / matched.clip(1))
         pq = sq * rq
         dagger = np.where(is_thing, pq, quotient(right, true + predicted - right))
         means = {"PQ": pq, "SQ": sq, "RQ": rq, "PQ dagger": dagger}

@@ -181,7 +181,7 @@ def _signature(purpose: str, number: int, rank: int, message: memoryview) -> byt
     starts = range(0, len(message), _PART_BYTES)
     if len(starts) <= 1:
         return _mac("message", about, message)
-    with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as threads:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
         digests = threads.map(lambda start: hashlib.sha256(message[start : start + _PART_BYTES]).digest(), starts)
         return _mac("digests of a message's parts", about, b"".join(digests))
 

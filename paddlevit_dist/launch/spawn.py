@@ -92,7 +92,6 @@ def _run_workers(
             failed_ranks = {end["rank"] for end in failed}
             # Stop these before the failed ones, which wait: a rank that loses a peer in a collective aborts noisily.
             _end_all([process for rank, process in enumerate(context.processes) if rank not in failed_ranks])
-            watchdog.kill(failed)
         finally:
             _end_all([process for process in multiprocessing.active_children() if process not in others])
         if failed:
@@ -289,7 +288,7 @@ def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[s
                 continue
             del running[rank]
             end = failures.describe_end(rank, exit_code, folder)
-            if end["kind"] != failures.FINISHED or exit_code != 0:
+            if end["kind"] != failures.FINISHED:
                 end.setdefault("time", time.time())
                 failed.append(end)
                 # Never the consequence of another rank's failure.
@@ -346,9 +345,7 @@ class WorkerPayload(NamedTuple):
         Raises UserError if the task or a dataset cannot be pickled, since its class cannot be imported.
         """
         registered = [
-            _RegisteredName(kind, name, _pickle(registration))
-            for (kind, name), registration in REGISTRATIONS.items()
-            if name in list_names(kind)
+            _RegisteredName(kind, name, _pickle(registration)) for (kind, name), registration in REGISTRATIONS.items()
         ]
         try:
             work = pickle.dumps((worker, arguments))

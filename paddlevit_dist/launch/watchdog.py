@@ -201,12 +201,6 @@ class Watchdog:
         rank = find_stalled_rank(self._states, _GLOO_SECONDS, now)
         return failed if rank is None else [*failed, self._describe_end(rank, now, "a collective gives up after 30 s")]
 
-    def kill(self, failed: list[dict[str, Any]]) -> None:
-        """Kill the ranks that hang: they would not react to a request."""
-        for end in failed:
-            if end["kind"] == failures.STANDSTILL:
-                self._processes[end["rank"]].kill()
-
     def _update(self, running: Mapping[int, Any]) -> float:
         now = self._clock.now()
         self._states = {

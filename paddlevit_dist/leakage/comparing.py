@@ -1,7 +1,5 @@
 """Find the nearest hashes by brute force: every query is compared with every hash, without an index."""
 
-import os
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -48,29 +46,24 @@ def find_nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, n
     distances = np.full((len(queries), NEAREST), 255, np.uint8)
     starts = range(0, len(queries), _CHUNK)
     bar = ProgressBar(len(starts), "comparing hashes", shown=True)
-    stopped = threading.Event()
 
     def compare(start: int) -> None:
-        if not stopped.is_set():
-            part = slice(start, start + _CHUNK)
-            _compare(queries[part], others, matches[part], distances[part])
+        part = slice(start, start + _CHUNK)
+        _compare(queries[part], others, matches[part], distances[part])
 
-    pool = ThreadPoolExecutor(max(1, min(cpu_cores(), os.cpu_count() or 1)))
     try:
-        if len(queries) and len(others):
-            compare(0)  # compiles
-        for _ in pool.map(compare, starts[1:]):
-            bar.step()
+        compare(0)  # compiles
+        with ThreadPoolExecutor(cpu_cores()) as pool:  # after an error, map cancels what has not begun
+            for _ in pool.map(compare, starts[1:]):
+                bar.step()
     finally:
-        stopped.set()
-        pool.shutdown(wait=True, cancel_futures=True)
         bar.close()
     return matches, distances
 
 
 @compiled
 def _compare(queries, others, matches, distances):
-    is_near = np.zeros(_TILE, np.uint8)  # one flag per byte, so that eight flags are tested as one uint64
+    is_near = np.empty(_TILE, np.uint8)  # one flag per byte, so that eight flags are tested as one uint64
     eights = is_near.view(np.uint64)
     for tile in range(0, len(others), _TILE):
         part = others[tile : tile + _TILE]

@@ -46,7 +46,6 @@ def _build_training_set(config: RunSettings) -> Any:
         values.DATA.ON_INVALID_SAMPLE = "skip"  # unreadable samples have no copies to search for
     if values.TRAIN_DATA is not None:
         values.DATA.DATA_PATH = values.TRAIN_DATA
-    values.freeze()
     return getattr(make_task(values).build_dataset("train", cache_folder(config)), "dataset", None)
 
 

@@ -71,7 +71,7 @@ def _resampling_matrix(low: float, high: float, size: int, parts: int = 1) -> np
     """Build the matrix (size, 64) that resamples 64 pixels linearly to means of ``parts`` positions between borders."""
     places = low + (high - low) * (np.arange(size * parts) + 0.5) / (size * parts)
     pixels = np.clip(places * THUMB_PX - 0.5, 0, THUMB_PX - 1)
-    first = np.minimum(pixels.astype(np.int64), THUMB_PX - 2)
+    first = pixels.astype(np.int64).clip(max=THUMB_PX - 2)
     share = pixels - first
     matrix = np.zeros((size * parts, THUMB_PX))
     each = np.arange(size * parts)

@@ -103,7 +103,7 @@ def adjusted_losses(
         others = -F.log_softmax(logits)  # (P, classes)
         if weights is not None:
             others = others * constant(np.array, weights, "float32")
-        losses = (1.0 - smoothing) * losses + smoothing * others.mean(axis=-1) * (labels != ignored).astype("float32")
+        losses = (1.0 - smoothing) * losses + smoothing * others.mean(axis=1) * (labels != ignored).astype("float32")
     if focus:
         # The limit keeps the slope of powers below 1 finite.
         losses = losses * paddle.clip(1.0 - paddle.exp(-plain), min=1e-7) ** focus

@@ -56,7 +56,7 @@ def scene_dice_losses(
     classes = logits.shape[1]
     valid = labels != ignored
     indices, mask = replace_missing(labels, valid), valid.astype("float32")  # (P,)
-    probabilities = F.softmax(logits, axis=1)
+    probabilities = F.softmax(logits)
     correct = paddle.take_along_axis(probabilities, indices.unsqueeze(1), axis=1).squeeze(1) * mask
     places = paddle.where(valid, indices + classes * scenes, paddle.zeros_like(indices))
     overlap, truth = _sum_by_class(places, (correct, mask), num_scenes, classes)

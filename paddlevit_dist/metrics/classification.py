@@ -54,21 +54,21 @@ class ClassificationMetrics(PerSampleMetrics):
         losses = F.cross_entropy(logits, labels, reduction="none")  # (batch, 1) or (batch,)
         self.state["loss"] = self.state["loss"] + losses.astype("float64").sum()
         # The rank of the true label: classes of higher score, and earlier ones of equal score, so that ties count once.
-        true_score = paddle.take_along_axis(logits, labels.unsqueeze(-1), axis=-1)  # (batch, 1)
-        earlier = paddle.arange(logits.shape[-1]).unsqueeze(0) < labels.unsqueeze(-1)  # (batch, classes)
+        true_score = paddle.take_along_axis(logits, labels.unsqueeze(1), axis=1)  # (batch, 1)
+        earlier = paddle.arange(logits.shape[1]) < labels.unsqueeze(1)  # (batch, classes)
         ahead = (logits > true_score) | ((logits == true_score) & earlier)
-        position = ahead.astype("int64").sum(axis=-1)  # (batch,)
+        position = ahead.astype("int64").sum(axis=1)  # (batch,)
         # A NaN score compares as false with everything and must not count as correct.
-        finite = (logits - logits == 0).all(axis=-1)  # ``isfinite`` would wait for a GPU
+        finite = (logits - logits == 0).all(axis=1)  # ``isfinite`` would wait for a GPU
         place = paddle.where(finite, position, paddle.full_like(position, self.num_classes))  # (batch,)
-        best = paddle.where(finite, logits.argmax(axis=-1), paddle.full_like(position, -1))  # (batch,)
-        confidence = F.softmax(logits).max(axis=-1)  # (batch,)
+        best = paddle.where(finite, logits.argmax(axis=1), paddle.full_like(position, -1))  # (batch,)
+        confidence = F.softmax(logits).max(axis=1)  # (batch,)
         self._rows.append(read_later(labels, place, losses, best, confidence))
         hits = [((position < k) & finite).astype("int64").sum() for k in (1, 5)]
         total = paddle.full([], labels.shape[0], dtype="int64")
         self.state["correct"] = self.state["correct"] + paddle.stack([*hits, total])
-        membership = (labels.unsqueeze(-1) == paddle.arange(self.num_classes)).astype("int64")  # (batch, classes)
-        is_right = ((position < 1) & finite).astype("int64").unsqueeze(-1)  # (batch, 1)
+        membership = (labels.unsqueeze(1) == paddle.arange(self.num_classes)).astype("int64")  # (batch, classes)
+        is_right = ((position < 1) & finite).astype("int64").unsqueeze(1)  # (batch, 1)
         counted = paddle.stack([(membership * is_right).sum(axis=0), membership.sum(axis=0)])
         self.state["of classes"] = self.state["of classes"] + counted
 
@@ -87,9 +87,9 @@ class ClassificationMetrics(PerSampleMetrics):
         They are the label (int32), the place of the true class from 0 (int32), the loss (float32), the best class
         (int32, -1 where scores are not finite) and its probability (float32).
         """
-        batches = [[column.reshape(-1) for column in read()] for read in self._rows]
+        batches = [[column.ravel() for column in read()] for read in self._rows]
         dtypes = (np.int32, np.int32, np.float32, np.int32, np.float32)
-        return [np.concatenate([np.zeros(0, d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
+        return [np.concatenate([np.array([], d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         """Recompute accuracies, recalls and mean loss for each draw, from ``per_sample``; weights (draws, samples)."""
@@ -172,8 +172,8 @@ def record_later(logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
     are (batch, classes), labels int64 (batch,).
     """
     probabilities = F.softmax(logits.astype("float32"))
-    scores, classes = paddle.topk(probabilities, min(BEST, probabilities.shape[-1]))  # (batch, best)
-    true = paddle.take_along_axis(probabilities, labels.unsqueeze(-1), axis=-1)  # (batch, 1)
+    scores, classes = paddle.topk(probabilities, min(BEST, probabilities.shape[1]))  # (batch, best)
+    true = paddle.take_along_axis(probabilities, labels.unsqueeze(1), axis=1)  # (batch, 1)
     arrived = read_later(labels, true, classes, scores)
 
     def records() -> list[bytes]:

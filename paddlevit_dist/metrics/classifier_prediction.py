@@ -17,9 +17,9 @@ _DIGITS = 7  # of a score; float32 has no more
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
     """Compute the softmax of float32 (batch, classes) in float64, in which different logits never become equal."""
-    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     shares = np.exp(shifted)
-    return shares / shares.sum(axis=-1, keepdims=True)
+    return shares / shares.sum(axis=1, keepdims=True)
 
 
 def best_classes(shares: np.ndarray, class_names: Sequence[str] | None) -> Row:

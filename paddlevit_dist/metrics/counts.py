@@ -94,7 +94,8 @@ def near_boundary(labels: np.ndarray, distance: int) -> np.ndarray:
     reach = distance - 1
     marked = np.zeros((height + 2 * reach, width + 2 * reach), bool)
     inner = marked[reach : reach + height, reach : reach + width]
-    # First for a distance of 1: both pixels of a pair that differs, as at an edge, and the pixels next to the pair.
+    # First for a distance of 1: both pixels of a pair that differs, as at an edge, and the pixels left and right of
+    # such a pair in one column. A pixel that differs diagonally from another is in such a pair, or next to one.
     across = np.ones((height, width + 1), bool)
     across[:, 1:-1] = labels[:, 1:] != labels[:, :-1]
     across = across[:, 1:] | across[:, :-1]
@@ -103,8 +104,6 @@ def near_boundary(labels: np.ndarray, distance: int) -> np.ndarray:
     down = down[1:] | down[:-1]
     inner |= across
     inner |= down
-    inner[1:] |= across[:-1]
-    inner[:-1] |= across[1:]
     inner[:, 1:] |= down[:, :-1]
     inner[:, :-1] |= down[:, 1:]
     _spread(marked, reach)

@@ -272,7 +272,7 @@ def custom_tables(kind: str, name: str) -> list[Any]:
     return list(registration.keys) if registration is not None and name in KINDS[kind] else []
 
 
-def list_other_tables(kind: str, name: str) -> list[Any]:
+def list_other_tables(kind: str = "", name: str = "") -> list[Any]:
     """Return all tables but the ones that a user has registered with this name."""
     custom = [table for entry in REGISTRATIONS if entry != (kind, name) for table in custom_tables(*entry)]
     return [*common_tables(), *map(_table, _BUILT_IN_TABLES), *custom]

@@ -40,7 +40,7 @@ class WorkerImports(NamedTuple):
 
 
 _loaded: list[ModuleLocation] = []
-_folders: list[str] = []  # added to Python's path, the last one first
+_folders: list[str] = []  # added to Python's path
 _installed_are_loaded = False
 
 
@@ -113,7 +113,7 @@ def load_installed() -> bool:
     _installed_are_loaded = True
     from importlib import metadata
 
-    loaded = 0
+    any_loaded = False
     for point in metadata.entry_points(group=GROUP):
         try:
             joined = point.load()
@@ -121,11 +121,11 @@ def load_installed() -> bool:
                 import_object(_REGISTER_FEATURE)(joined)
             elif callable(joined):
                 joined()
-            loaded += 1
+            any_loaded = True
         except Exception as error:  # of a package that this run may not need
             reason = f"{type(error).__name__}: {error}".split("\n")[0]
             print(f"note: the plugin {point.name} ({point.value}) cannot be loaded: {reason}", file=sys.stderr)
-    return loaded > 0
+    return any_loaded
 
 
 def _locate(name: str, origin: str) -> ModuleLocation:
@@ -161,7 +161,7 @@ def _current_folder() -> str:
 def _make_importable(folder: str) -> None:
     if folder not in sys.path:
         sys.path.insert(0, folder)
-        _folders.insert(0, folder)
+        _folders.append(folder)
 
 
 def _import(module: ModuleLocation, source: str) -> None:

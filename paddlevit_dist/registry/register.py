@@ -122,8 +122,8 @@ def register_feature(manifest: Manifest) -> None:
 
 
 def _as_tables(manifest: Manifest, declared: object, origin: str) -> list[Any]:
-    others = list_other_tables("feature", manifest.package)
-    return import_object(_AS_TABLES)(features.locate(manifest, declared), f"{origin}: {manifest.package}", others)
+    place = f"{origin}: {manifest.package}"
+    return import_object(_AS_TABLES)(features.locate(manifest, declared), place, list_other_tables())
 
 
 def _register(
@@ -162,13 +162,13 @@ def _identity(target: Target) -> Any:
     if name is None:
         return target
     module = getattr(target, "__module__", "")
-    line = target.__code__.co_firstlineno if "<lambda>" in name and hasattr(target, "__code__") else 0
+    line = target.__code__.co_firstlineno if "<lambda>" in name and hasattr(target, "__code__") else None
     return getattr(sys.modules.get(module), "__file__", None) or module, name, line
 
 
 def _caller() -> str:
     """Return file and line of the first caller outside of this file."""
-    frame: Any = sys._getframe(1)
+    frame: Any = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -93,7 +93,7 @@ class _AxisScale(NamedTuple):
             x_low, x_high, ys = x_low - half, x_high + half, [*ys, 0.0]
         x_low, x_high = _widen(x_low, x_high)
         y_ticks = ticks(*_widen(min(ys), max(ys)))
-        y_low, y_high = min(y_ticks[0], min(ys)), max(y_ticks[-1], max(ys))
+        y_low, y_high = min(y_ticks[0], min(ys)), max(y_ticks[-1], max(ys))  # nearly equal values have equal ticks
         x_ticks = [tick for tick in ticks(x_low, x_high) if x_low <= tick <= x_high]
         return cls(x_low, x_high, y_low, y_high, x_ticks, y_ticks)
 
@@ -106,7 +106,7 @@ class _AxisScale(NamedTuple):
 
 def _widen(low: float, high: float) -> tuple[float, float]:
     """Widen bounds that are nearly equal, so that their distance is a valid divisor."""
-    if high - low > 1e-12 * max(abs(low), abs(high)):
+    if high - low > 1e-12 * max(abs(low), high):
         return low, high
     space = abs(low) * 0.05 or 0.5
     return low - space, high + space

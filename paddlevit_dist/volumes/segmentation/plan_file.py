@@ -26,11 +26,12 @@ def write_plan(data_path: str, file: Path, memory_gb: int, cache_folder: Path) -
     if file.exists():
         raise UserError(f"{file} exists: remove it, or name another file")
     options = SegmentationOptions(spacing_mm=(1.0, 1.0, 1.0))  # any: only stored voxels are read
-    parts = [NnUNet(data_path, split, cache_folder, options) for split in ("train", "val")]
+    dataset, other = (NnUNet(data_path, split, cache_folder, options) for split in ("train", "val"))
     volumes = sorted(
-        ((part, index) for part in parts for index in range(len(part))), key=lambda pair: pair[0].case(pair[1])
+        ((part, index) for part in (dataset, other) for index in range(len(part))),
+        key=lambda pair: pair[0].case(pair[1]),
     )
-    dataset, found = parts[0], compute_fingerprint(volumes)
+    found = compute_fingerprint(volumes)
     plan = plan_network(found.spacings, found.shapes, dataset.num_classes, memory_gb, len(volumes))
     content = {
         "BASE": _BASE,

@@ -31,8 +31,9 @@ def answers(ranks, size: int, seconds: float = SECONDS, **failures: str) -> dict
 
     def answer(rank: int) -> None:
         try:
-            rendezvous.meet(rank, size, seconds, failures.get(f"rank_{rank}"))
-            found[rank] = ""
+            peers = rendezvous.meet(rank, size, seconds, failures.get(f"rank_{rank}"))
+            others = [0] if rank else list(range(1, size))
+            found[rank] = "" if sorted(peers) == others else f"connections of ranks {sorted(peers)}"
         except (UserError, WorkerFailure) as error:
             found[rank] = f"{type(error).__name__}: {error}"
 
@@ -46,7 +47,7 @@ def answers(ranks, size: int, seconds: float = SECONDS, **failures: str) -> dict
 
 def test_all_go_on_once_all_are_there_and_the_port_is_free_again(port):
     assert answers(range(4), 4, seconds=60.0) == dict.fromkeys(range(4), "")
-    assert answers(range(2), 2, seconds=60.0) == {0: "", 1: ""}
+    assert answers(range(2), 2, seconds=60.0) == {0: "", 1: ""} and rendezvous.has_met()
     with socket.socket() as next_one:
         next_one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Paddle's store does
         next_one.bind(("127.0.0.1", port))
@@ -139,10 +140,15 @@ def run_with_secret(monkeypatch):
     monkeypatch.setattr(secret, "_run_secret", b"a" * 32)
 
 
+def test_ranks_with_one_secret_meet(port, run_with_secret):
+    assert answers(range(3), 3, seconds=60.0) == dict.fromkeys(range(3), "")
+
+
 def test_only_who_shows_the_secret_is_admitted(run_with_secret, monkeypatch):
     monkeypatch.setattr(rendezvous, "_PATIENCE_SECONDS", 0.0)
     own, other = secret.fingerprint(), secret.fingerprint() + 1
     arrivals = rendezvous._ArrivedRanks(4, own)
+    assert len(bytes.fromhex(arrivals.challenge)) == 16
     proofs = {rank: secret.proof(arrivals.challenge, str(rank), "nonce") for rank in (1, 2)}
     for nonsense in (
         *({}, {"rank": 0}, {"rank": 4}, {"rank": "1"}, {"rank": 1}, {"rank": 1, "proof": proofs[1]}),

@@ -12,7 +12,7 @@ import pytest
 from support.processes import ROOT
 
 from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.checkpoint.file_formats import find_format
+from paddlevit_dist.checkpoint.file_formats import choose_format, find_format, may_be_weights
 from paddlevit_dist.checkpoint.weights import read_state, read_weights
 from paddlevit_dist.runtime.errors import UserError
 
@@ -110,3 +110,98 @@ def test_shards_of_one_prefix_each_keep_their_names(tmp_path):
     (tmp_path / "any.json").write_text(json.dumps({"weight_map": places}))
     with pytest.raises(UserError, match="names arrays that its files do not have: lost; download"):
         read_state(tmp_path / "any.json")
+
+
+MAGIC = bytes.fromhex("6cfc9c46f9206aa85019")  # PyTorch's number in files before 1.6
+
+
+@pytest.mark.parametrize(
+    "content, found",
+    [
+        (b"PK\x03\x04broken", None),
+        (b"\1\2\0\0\0\0\0\0{}", "safetensors"),
+        (b"\1\2\0\0\0\1\0\0{}", None),
+        (b"\1\2\0\0\0\0\0\0[]", None),
+        (b"\x80\x02" + bytes(20) + MAGIC, "torch"),
+        (b"\x80\x02" + bytes(21) + MAGIC, "paddle"),
+        (b"\x80\x04anything", "paddle"),
+        (b" \n\t{}", "index"),
+        (b"[{}]", None),
+        (b"", None),
+    ],
+)
+def test_the_first_bytes_decide(tmp_path, content, found):
+    (tmp_path / "a").write_bytes(content)
+    assert find_format(tmp_path / "a") == found
+
+
+@pytest.mark.parametrize(
+    "names, found",
+    [
+        (["m/data.pkl", "m/data/0"], "torch"),
+        (["m/data.pkl", "w.npy"], "torch"),
+        (["m/n/data.pkl"], None),
+        (["data.pkl"], None),
+        (["v.npy", "w.npy"], "npz"),
+        (["v.npy", "w.txt"], None),
+    ],
+)
+def test_the_names_in_a_zip_decide(tmp_path, names, found):
+    with zipfile.ZipFile(tmp_path / "a", "w") as archive:
+        for name in names:
+            archive.writestr(name, b"")
+    assert find_format(tmp_path / "a") == found
+
+
+@pytest.mark.parametrize(
+    "content, name, said",
+    [
+        (b"\x1f\x8b", "a.bin", "compressed (gzip), expected weights: unpack it"),
+        (b"\x89HDF", "a", "an HDF5 file, expected weights: convert it to safetensors"),
+        (b"GGUF", "a", "a GGUF file, expected weights: convert it to safetensors"),
+        (b"\x93NUMPY", "a.npy", "a single array (numpy.save), expected weights: save all arrays with numpy.savez"),
+        (bytes(257) + b"ustar", "a.pth", "a tar archive of other files, expected weights: unpack it"),
+        (b"PK\5\6" + bytes(18), "a.other", "a zip archive of other files, expected weights: unpack it"),
+    ],
+)
+def test_other_formats_are_named(tmp_path, content, name, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        choose_format(tmp_path / name)
+    assert str(caught.value) == f"{tmp_path / name} is {said}, and give the file of weights"
+
+
+@pytest.mark.parametrize(
+    "content, name, found",
+    [
+        *((b"?", f"a{suffix}", "torch") for suffix in (".pth", ".PT", ".bin", ".ckpt", ".tar", ".zip")),
+        *((b"?", "a.safetensors", "safetensors"), (b"?", "a.npz", "npz"), (b"?", "a.json", "index")),
+        *((b"?", "a.pdparams", "paddle"), (b"?", "a", "paddle"), (bytes(258) + b"ustar", "a", "paddle")),
+        *((b"PK\5\6" + bytes(18), f"a{suffix}", kind) for suffix, kind in ((".PTH", "torch"), (".npz", "npz"))),
+    ],
+)
+def test_a_damaged_file_is_read_by_its_suffix(tmp_path, content, name, found):
+    (tmp_path / name).write_bytes(content)
+    assert choose_format(tmp_path / name) == found
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path):
+    with pytest.raises(UserError, match=r"/none cannot be read: No such file or directory$"):
+        choose_format(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "name, content, may_be",
+    [
+        ("a.pth", b"", True),
+        ("a.SAFETENSORS", b"", True),
+        ("a.pth.tar", b"\x80\x02", True),
+        ("a.pth.md5", b"0123", False),
+        ("a.pth.json", b"{}", False),
+        ("a.txt", b"\x80\x02", False),
+    ],
+)
+def test_files_of_weights_are_told_by_suffix_or_content(tmp_path, name, content, may_be):
+    (tmp_path / name).write_bytes(content)
+    assert may_be_weights(tmp_path / name) is may_be
+    assert may_be_weights(tmp_path / f"none.{name}") is name.lower().endswith((".pth", ".safetensors"))

@@ -251,25 +251,74 @@ def test_modelscope_is_another_source_with_the_files_beside(weights, tmp_path, m
             read_weights("ms:AI/ms-none")
 
 
+# Of results-imagenet.csv and each model's settings, as timm's maintainers publish them: name, top-1 accuracy, license,
+# mean and standard deviation of the images, crop, interpolation, and what is cropped.
+OF_TIMM = """
+vit_tiny_patch16_224.augreg_in21k_ft_in1k 75.452 Apache-2.0 half 0.9 bicubic center
+vit_small_patch16_224.augreg_in21k_ft_in1k 81.402 Apache-2.0 half 0.9 bicubic center
+vit_base_patch16_224.augreg_in21k_ft_in1k 84.534 Apache-2.0 half 0.9 bicubic center
+deit_tiny_patch16_224.fb_in1k 72.190 Apache-2.0 imagenet 0.9 bicubic center
+deit_small_patch16_224.fb_in1k 79.856 Apache-2.0 imagenet 0.9 bicubic center
+deit_base_patch16_224.fb_in1k 81.980 Apache-2.0 imagenet 0.9 bicubic center
+swin_tiny_patch4_window7_224.ms_in1k 81.388 MIT imagenet 0.9 bicubic center
+swin_base_patch4_window7_224.ms_in22k_ft_in1k 85.276 MIT imagenet 0.9 bicubic center
+convnext_tiny.fb_in22k_ft_in1k 82.900 Apache-2.0 imagenet 0.875 bicubic center
+convnext_tiny.fb_in1k 82.066 Apache-2.0 imagenet 0.875 bicubic center
+convnext_small.fb_in22k_ft_in1k 84.582 Apache-2.0 imagenet 0.875 bicubic center
+convnext_base.fb_in22k_ft_in1k 85.814 Apache-2.0 imagenet 0.875 bicubic center
+pvt_v2_b0.in1k 70.654 Apache-2.0 imagenet 0.9 bicubic center
+pvt_v2_b1.in1k 78.698 Apache-2.0 imagenet 0.9 bicubic center
+pvt_v2_b2.in1k 82.062 Apache-2.0 imagenet 0.9 bicubic center
+resnet18.a1_in1k 71.504 Apache-2.0 imagenet 0.95 bicubic center
+resnet18.tv_in1k 69.752 BSD-3-Clause imagenet 0.875 bilinear center
+resnet34.a1_in1k 76.420 Apache-2.0 imagenet 0.95 bicubic center
+resnet34.tv_in1k 73.298 BSD-3-Clause imagenet 0.875 bilinear center
+resnet50.a1_in1k 80.382 Apache-2.0 imagenet 0.95 bicubic center
+resnet50.tv_in1k 76.156 BSD-3-Clause imagenet 0.875 bilinear center
+resnet101.a1_in1k 81.494 Apache-2.0 imagenet 0.95 bicubic center
+resnet101.tv_in1k 77.404 BSD-3-Clause imagenet 0.875 bilinear center
+eva02_tiny_patch14_336.mim_in22k_ft_in1k 80.630 MIT clip 1 bicubic center
+eva02_small_patch14_336.mim_in22k_ft_in1k 85.718 MIT clip 1 bicubic center
+eva02_base_patch14_448.mim_in22k_ft_in22k_in1k 88.692 MIT clip 1 bicubic squash
+eva02_large_patch14_448.mim_m38m_ft_in22k_in1k 90.052 MIT clip 1 bicubic squash
+"""
+INPUTS = {
+    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+    "satellite": ((0.430, 0.411, 0.296), (0.213, 0.156, 0.143)),
+}
+
+
+def test_weights_with_a_classifier_are_described_as_by_timm():
+    described = [line.split() for line in OF_TIMM.strip().splitlines()]
+    assert [row for row in PUBLISHED.values() if row.top1 is not None] == [
+        (name, float(top1), license, *INPUTS[kind], float(crop), interpolation, mode)
+        for name, top1, license, kind, crop, interpolation, mode in described
+    ]
+
+
 @pytest.mark.parametrize(
     "pattern, number, license, facts",
     [
-        (r"vit_(small|base|large|giant)_patch14(_reg4)?_dinov2\.lvd142m", 8, "Apache-2.0", (0.485, 0.229, 1.0)),
-        (r"vit_\w+_patch16_dinov3\.lvd1689m", 6, "DINOv3-License", (0.485, 0.229, 1.0)),
-        (r"vit_(large|7b)_patch16_dinov3\.sat493m", 2, "DINOv3-License", (0.430, 0.213, 1.0)),
-        (r"convnext_\w+\.dinov3_lvd1689m", 4, "DINOv3-License", (0.485, 0.229, 1.0)),
-        (r"vit_\w+_siglip_\d+\.v2_webli", 15, "Apache-2.0", (0.5, 0.5, 0.9)),
-        (r"vit_\w+_siglip_gap_\d+\.v2_webli", 15, "Apache-2.0", (0.5, 0.5, 0.9)),
-        (r"eva02_\w+_patch14_224\.mim_in22k", 4, "MIT", (0.48145466, 0.26862954, 0.9)),
-        (r"eva02_\w+\.mim_\w+_ft_\w+", 4, "MIT", (0.48145466, 0.26862954, 1.0)),
-        (r"vit_base_patch16_clip_224\.laion2b", 1, "Apache-2.0", (0.48145466, 0.26862954, 1.0)),
-        (r"vit_large_patch14_clip_224\.laion2b", 1, "Apache-2.0", (0.5, 0.5, 1.0)),
+        (r"vit_(small|base|large|giant)_patch14(_reg4)?_dinov2\.lvd142m", 8, "Apache-2.0", ("imagenet", 1.0)),
+        (r"vit_\w+_patch16_dinov3\.lvd1689m", 6, "DINOv3-License", ("imagenet", 1.0)),
+        (r"vit_(large|7b)_patch16_dinov3\.sat493m", 2, "DINOv3-License", ("satellite", 1.0)),
+        (r"convnext_\w+\.dinov3_lvd1689m", 4, "DINOv3-License", ("imagenet", 1.0)),
+        (r"vit_\w+_siglip_\d+\.v2_webli", 15, "Apache-2.0", ("half", 0.9)),
+        (r"vit_\w+_siglip_gap_\d+\.v2_webli", 15, "Apache-2.0", ("half", 0.9)),
+        (r"eva02_\w+_patch14_224\.mim_in22k", 4, "MIT", ("clip", 0.9)),
+        (r"eva02_\w+\.mim_\w+_ft_\w+", 4, "MIT", ("clip", 1.0)),
+        (r"vit_base_patch16_clip_224\.laion2b", 1, "Apache-2.0", ("clip", 1.0)),
+        (r"vit_large_patch14_clip_224\.laion2b", 1, "Apache-2.0", ("half", 1.0)),
     ],
 )
 def test_backbones_of_a_family_have_its_license_and_input(pattern, number, license, facts):
     rows = [row for name, row in PUBLISHED.items() if re.fullmatch(pattern, name)]
     assert len(rows) == number
-    assert {(row.license, (row.mean[0], row.std[0], row.crop_pct)) for row in rows} == {(license, facts)}
+    kind, crop = facts
+    assert {row[2:6] for row in rows} == {(license, *INPUTS[kind], crop)}
+    assert {row.interpolation for row in rows} == {"bicubic"}
     assert all((row.crop_mode == "squash") == (row.name.startswith("eva02") and "_448." in row.name) for row in rows)
     assert {row.top1 is None for row in rows} == {"in1k" not in pattern and "ft" not in pattern}
 

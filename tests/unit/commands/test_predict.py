@@ -165,10 +165,13 @@ def test_a_worker_hands_on_what_it_was_given(monkeypatch):
     monkeypatch.setattr(gpu_memory, "explain_memory", lambda text: advice.append(text) or explain(text))
     sources = [SimpleNamespace(config="first"), SimpleNamespace(config="second")]
     remaining = np.array([4, 1])
+    monkeypatch.setattr("paddlevit_dist.distributed.broadcast_object", lambda own: remaining if own is None else own)
+    monkeypatch.setattr("paddlevit_dist.distributed.barrier", lambda: advice.append(f"all have done {len(calls)}"))
     for batch_size in (7, None):
-        predict.worker("task", sources, "data", remaining, Path("out"), batch_size, 5)
+        predict.worker("task", sources, "data", None, Path("out"), batch_size, 5)
         assert calls.pop() == (
             ("task", sources, "data", remaining, Path("out")),
             {"batch_size": batch_size, "num_workers": 5},
         )
-    assert advice == ["lower -batch_size (7)", "lower -batch_size (of first)"]
+    done = "all have done 1"
+    assert advice == ["lower -batch_size (7)", done, "lower -batch_size (of first)", done]

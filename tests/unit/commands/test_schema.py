@@ -45,6 +45,7 @@ def test_every_recipe_and_the_file_of_a_run_follow_the_schema(validator):
         ("NGPUS: 0", ["NGPUS"]),
         ("TRAIN: {OPTIMIZER: {NAME: adamm}}", ["TRAIN", "OPTIMIZER", "NAME"]),
         ("TRAIN: {OPTIMIZER: {BETAS: [0.9]}}", ["TRAIN", "OPTIMIZER", "BETAS"]),
+        ("TRAIN: {OPTIMIZER: {BETAS: [0.9, 0.95, 0.99]}}", ["TRAIN", "OPTIMIZER", "BETAS"]),
         ("TRAIN: 3", ["TRAIN"]),
     ],
 )

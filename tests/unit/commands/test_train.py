@@ -1,5 +1,6 @@
 """Where a run is written, which weights are looked for, and what its workers get."""
 
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from paddlevit_dist.checkpoint import finding, published, weights
 from paddlevit_dist.commands import train
 from paddlevit_dist.engine import trainer
 from paddlevit_dist.inference import evaluation
-from paddlevit_dist.launch import devices, tuning
+from paddlevit_dist.launch import devices, lock, rendezvous, tuning
 from paddlevit_dist.logging import record
 from paddlevit_dist.registry import lookup
 from paddlevit_dist.runtime.errors import UserError
@@ -160,9 +161,21 @@ def test_a_worker_trains_or_evaluates_with_the_parents_callbacks(monkeypatch, ev
     monkeypatch.setattr(evaluation, "evaluate_only", lambda run: calls.append(("evaluates", type(run))))
     config = settings.load(["-cfg=vit_digits", *EVALUATED * evaluates]).values
     with forgotten():
-        train.worker(config, "task", {"val": 1}, ["note"], {"mine": Trainer})
-        assert lookup.CALLBACKS["mine"] is Trainer
+        train.worker(config, "task", {"val": 1}, ["note"], {"mine": Trainer, "other": Path})
+        assert lookup.CALLBACKS["mine"] is Trainer and lookup.CALLBACKS["other"] is Path
     assert calls == [(config, "task", {"val": 1}, ["note"]), ("evaluates", Trainer) if evaluates else "trains"]
+
+
+@pytest.mark.parametrize("words", [[], EVALUATED, ["TRAIN.NUM_SAMPLES", "None"]])
+def test_a_shown_configuration_ends_with_its_rates_and_all_notices(capsys, words):
+    run = settings.load(["-cfg=vit_digits", "TRAIN.NUM_SAMPLES", "54321", "TRAIN.EPOCH_LIMITS", "[6,9]", *words])
+    train._show(run, SimpleNamespace(total_processes=2, notices=["of the plan", "two\nlines"]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["of the plan", "two\\nlines"]
+    said = "epochs: 6 to 9, to read 54,321 images (TRAIN.NUM_SAMPLES)"
+    assert lines.count(said) == (not words) and "effective batch 64 = 32 per process x 2 process(es) x 1 " in "\n".join(
+        lines
+    )
 
 
 @pytest.fixture
@@ -254,3 +267,45 @@ def test_lines_on_old_variables_join_those_of_the_plan(monkeypatch):
     run = settings.load(["-cfg=vit_digits", "-ngpus=3", "-device=cpu"])
     assert train.carry_out(run, ["stale", "older"]) == ("output/vit_digits", True)
     assert calls == [(3, "cpu")] and plan.notices == ["of the plan", "stale", "older"]
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_a_launchers_ranks_learn_that_the_start_has_failed(monkeypatch, is_shown):
+    plan, events = SimpleNamespace(notices=[], by_paddle_launcher=True), []
+
+    @contextlib.contextmanager
+    def broadcast(seconds):
+        events.append(seconds)
+        yield
+
+    monkeypatch.setattr(rendezvous, "broadcast_startup_failure", broadcast)
+    monkeypatch.setattr(launch, "plan_processes", lambda requested, device: plan)
+    monkeypatch.setattr(train, "_run_in_folder", lambda run, plan, is_numbered: events.append(is_numbered) or "folder")
+    monkeypatch.setattr(train, "_show", lambda run, plan: events.append(run.values.SAVE))
+    words = ["-cfg=vit_digits", "WATCHDOG_SECONDS", "77", *["-show_config"] * is_shown]
+    assert train.carry_out(settings.load(words)) == (None if is_shown else "folder")
+    assert events == (["output/vit_digits"] if is_shown else [77, False])
+
+
+@pytest.mark.parametrize("is_numbered", [True, False])
+@pytest.mark.parametrize("words", [[], EVALUATED])
+def test_a_run_has_its_folder_for_itself(monkeypatch, is_numbered, words):
+    locked, carried = [], []
+
+    @contextlib.contextmanager
+    def lock_output_dir(folder, log, evaluates, should_lock):
+        locked.append((folder, evaluates, should_lock))
+        yield
+
+    monkeypatch.setattr(lock, "lock_output_dir", lock_output_dir)
+    monkeypatch.setattr(train, "_carry_out", lambda run, plan, folder: carried.append((run, plan, folder)))
+    Path("mine").mkdir()
+    run = settings.load(["-cfg=vit_digits", "-output=mine", *words])
+    plan = SimpleNamespace(is_main="of the plan")
+    folder = Path("mine-2" if is_numbered else "mine")
+    assert train._run_in_folder(run, plan, is_numbered) == folder and folder.is_dir()
+    assert locked == [(folder, bool(words), "of the plan")]
+    ((run, *further),) = carried
+    assert further == [plan, folder] and run.values.SAVE == str(folder)
+    said = [f"output folder: {folder} (add -output=FOLDER for another)"] * is_numbered
+    assert [notice for notice in run.notices if "output folder" in notice] == said

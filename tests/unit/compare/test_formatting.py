@@ -27,6 +27,7 @@ def test_findings_follow_the_corrected_p_and_the_direction_of_the_score(more_is_
     better, worse = ("better", "worse") if more_is_better else ("worse", "better")
     assert [row["finding"] for row in rows] == [better, worse, "may be chance", "no difference"]
     assert add_findings([compare("alone", 9.0, 0.03, more_is_better=more_is_better)])[0]["finding"] == better
+    assert add_findings([compare("border", 9.0, 0.05)])[0]["finding"] == "may be chance"
     few = [compare(f"{number}", 1.0, 0.1, smallest_p=smallest) for number, smallest in enumerate((0.03, 0.02))]
     assert [row["finding"] for row in add_findings(few)] == ["too few seeds", "may be chance"]
 

@@ -77,6 +77,19 @@ def test_apart_groups_reach_the_smallest_p_and_many_seeds_are_drawn():
     assert "drawn" in test and p == pytest.approx(share, abs=0.01)
 
 
+def test_as_many_ways_as_are_enumerated_at_most_are_not_drawn(monkeypatch):
+    for most, test in ((10, "exact permutation test, 10 ways"), (9, "permutation test, 9 ways drawn")):
+        monkeypatch.setattr(groups, "_MAX_PARTITIONS", most)
+        assert groups.permutation_test([1.0, 2.0], [3.0, 4.0, 6.0])[1] == test
+    monkeypatch.setattr(groups, "_MAX_PARTITIONS", 50)
+    scores = np.array([9.0, 2.0, 8.0, 3.0, 1.0, 4.0, 4.5, 7.0, 0.5])
+    larger = 0
+    for order in np.argsort(np.random.default_rng(0).random((50, 9)), axis=1):
+        difference = scores[order[:3]].mean() - scores[order[3:]].mean()
+        larger += abs(difference) >= scores[:3].mean() - scores[3:].mean() - 1e-9
+    assert 3 < larger < 25 and groups.permutation_test(scores[:3], scores[3:])[0] == (1 + larger) / 51
+
+
 def test_the_interval_covers_the_true_difference_and_noise_what_equal_groups_do():
     generator = np.random.default_rng(2)
     covered, within = 0, 0
@@ -212,7 +225,12 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
         run([group, str(tmp_path / "empty")])
     with pytest.raises(UserError, match="-output does not apply to groups of seeds"):
         run([group, group, "-output=page.html"])
-    for content in (b"", b"[]", b"{}", b'{"format": 1, "seeds": 3}', "{}".encode("utf-16")):
+    written = (tmp_path / "a" / "seeds.json").read_bytes()
+    changed = [(b'"value": 90.4', b'"value": NaN'), (b'"finished"', b"1"), (b'"format": 1', b'"format": 2')]
+    changed += [(b'"task": "classification"', b'"task": 3'), (b'"settings": {', b'"settings": 0, "other": {')]
+    damaged = [written.replace(*change) for change in changed]
+    assert written not in damaged and written.startswith(b'{\n "format": 1,\n "task": ') and written.endswith(b"}\n")
+    for content in (b"", b"[]", b"{}", b'{"format": 1, "seeds": 3}', "{}".encode("utf-16"), *damaged):
         (tmp_path / "a" / "seeds.json").write_bytes(content)
         with pytest.raises(UserError, match="seeds.json is damaged or from another version"):
             run([group, group])

@@ -4,6 +4,7 @@ import base64
 import io
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from support.trainings import evaluated_digits
 from support.trainings.evaluated_digits import NAMES, digits, evaluated
 
 from paddlevit_dist.compare.command import run
+from paddlevit_dist.compare.images import draw_images
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -32,6 +34,9 @@ def test_fixed_and_broken_samples_are_shown_with_what_they_are_taken_for(tmp_pat
     run([first, second, f"-output={second}"])
     assert capsys.readouterr().out.splitlines()[-1] == f"{second}/compared.html: 14 images"
     page = (tmp_path / "second" / "compared.html").read_text(encoding="utf-8")
+    refused = f"compare: no images for the page with --data_path={tmp_path}: dataset digits comes with the package and "
+    with pytest.raises(UserError, match=f"^{refused}reads no path; drop --data_path$"):
+        run([first, second, f"-output={second}", f"-data_path={tmp_path}"])
     shown = make_images(page)
     assert "fixed: 12 of 20" in page and "broken: 2 of 2" in page and len(shown) == 14
     assert len(page) < 60_000
@@ -54,7 +59,7 @@ def test_without_data_the_page_is_as_it_was_and_says_what_to_do(tmp_path, capsys
     assert "No images of samples: " in page and f"{tmp_path}/gone" in page and "-data_path=PATH" in page
     assert "1 samples are fixed" in page and "<img" not in page
     target.unlink()
-    with pytest.raises(UserError, match=r"compare: no images for the page with --data_path=.*elsewhere"):
+    with pytest.raises(UserError, match="compare: no images for the page with --data_path=.*elsewhere: .*elsewhere"):
         run([*runs, f"-output={target}", f"-data_path={tmp_path / 'elsewhere'}"])
     with pytest.raises(UserError, match="add --output=FILE"):
         run([*runs, f"-data_path={tmp_path}"])
@@ -62,6 +67,8 @@ def test_without_data_the_page_is_as_it_was_and_says_what_to_do(tmp_path, capsys
     run([*runs, f"-output={target}", "-json"])
     assert "has no config.yaml" in target.read_text(encoding="utf-8")
     assert capsys.readouterr().err.endswith("has no config.yaml\n")
+    table = SimpleNamespace(file=tmp_path / "eval_scored_samples.npz")
+    assert draw_images(table, ["a"], None).problem == f"{tmp_path} has no eval_config.yaml"
 
 
 def test_no_name_is_obeyed_by_a_browser(tmp_path, monkeypatch):

@@ -141,7 +141,9 @@ def test_the_order_of_the_data_changes_nothing(tmp_path, kind):
     kinds = [kind for kind in ("fixed", "broken", "better", "worse") if kind in found]
     assert len(kinds) == 2 and any(found[kind] for kind in kinds)
     assert {**again, "second": 0} == {**found, "second": 0}
-    assert found["warnings"] == [] and 0 < found["p"] <= 1 and found["classes"]
+    assert found["warnings"] == [] and 0 < found["p"] <= 1
+    sizes = [abs(row["difference"]["value"]) for row in found["classes"]]
+    assert len(sizes) > 1 and sizes == sorted(sizes, reverse=True)
 
 
 def test_the_interval_of_a_difference_is_that_of_a_slow_loop(tmp_path):
@@ -158,12 +160,24 @@ def test_the_interval_of_a_difference_is_that_of_a_slow_loop(tmp_path):
     normal = NormalDist()  # bias-corrected percentiles
     moved = 2 * normal.inv_cdf(np.mean(np.array(differences) < value))
     expected = np.quantile(differences, [normal.cdf(moved + normal.inv_cdf(share)) for share in (0.025, 0.975)])
-    found = compare_tables(first, second)["difference"]
+    compared = compare_tables(first, second)
+    found = compared["difference"]
     assert [found["low"], found["high"]] == pytest.approx(expected.tolist(), rel=1e-4)
+    ends = np.array([[np.mean(row) for row in of_model] for of_model in errors])  # (2, samples)
+    ranked = sorted(range(SAMPLES), key=lambda row: -abs(ends[1, row] - ends[0, row]))
+    for kind, sign in (("better", -1), ("worse", 1)):
+        rows = [row for row in ranked if sign * (ends[1, row] - ends[0, row]) > 0]
+        assert [each["sample"] for each in compared[kind]] == ["abcdefghijkl"[row] for row in rows]
+        numbers = [(each["of_first"], each["of_second"]) for each in compared[kind]]
+        assert numbers == [tuple(float(f"{end:.6g}") for end in ends[:, row]) for row in rows]
 
 
 def test_samples_that_changed_are_named(tmp_path):
-    found = compare_tables(make_table(tmp_path / "a", "images", FIRST), make_table(tmp_path / "b", "images", SECOND))
+    first, second = make_table(tmp_path / "a", "images", FIRST), make_table(tmp_path / "b", "images", SECOND)
+    found = compare_tables(first, second)
+    rough = "12 samples (below 30), 6 right (below 10), a, b, c and 4 more in fewer than 10 samples"  # 6 of the better
+    expected = [f"the interval is rough: {rough}: its true coverage is lower"]
+    assert found["notes"] == compare_tables(second, first)["notes"] == expected
     right = []
     for model in (0, 1):
         logits = [np.random.default_rng([index, model]).normal(size=7) for index in range(SAMPLES)]

@@ -138,6 +138,8 @@ def test_another_ground_truth_of_an_own_kind_is_refused(tmp_path):
     second = first._replace(arrays={**first.arrays, "sums": other})
     with pytest.raises(UserError, match="1 of 30 samples have different labels, such as vector 4"):
         compare_tables(first, second)
+    with pytest.raises(UserError, match="1 of 30 samples have different labels, such as vector 0"):
+        compare_tables(first, first._replace(arrays={**first.arrays, "sums": np.arange(NUMBER)}))
     wider = first._replace(arrays={**first.arrays, "sums": np.stack([other, other], axis=1)})
     with pytest.raises(UserError, match=r"labels of the shape \(30, 2\) instead of \(30,\)"):
         compare_tables(first, wider)
@@ -177,6 +179,18 @@ def test_a_score_that_the_kind_does_not_have_is_refused_in_a_line(tmp_path):
     ):
         with pytest.raises(UserError, match=said):
             call()
+
+
+def test_a_score_without_a_value_is_refused_in_a_line(tmp_path):
+    empty = {**draw(1), "errors": np.full(NUMBER, np.nan)}
+    first, second = (
+        read(tmp_path / name, arrays, score="mean error") for name, arrays in (("a", draw(1)), ("b", empty))
+    )
+    said = "mean error is not defined for these samples$"
+    with pytest.raises(UserError, match=f"^compare: {second.run} cannot be compared with {first.run}: {said}"):
+        compare_tables(first, second)
+    with pytest.raises(UserError, match=f"^-plan: {second.run}: {said}"):
+        plan_single(second, 0.1)
 
 
 def test_a_right_rate_without_decisions_is_refused_in_a_line(tmp_path, monkeypatch):

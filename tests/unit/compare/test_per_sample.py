@@ -15,6 +15,7 @@ from support.samples.drawn_detections import NAMES as ANIMALS
 from support.samples.instance_scenes import NAMES, scene
 
 from paddlevit_dist import settings as config
+from paddlevit_dist.compare import per_sample
 from paddlevit_dist.compare.per_sample import PerSampleWriter
 from paddlevit_dist.images.detection.detections import DetectedObjects, corners_to_boxes
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
@@ -24,6 +25,7 @@ from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import Metrics, PerSampleMetrics
+from paddlevit_dist.tasks.sample_groups import SampleGroups
 from paddlevit_dist.tasks.step_types import TaskTraits
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
@@ -206,11 +208,11 @@ class Own(PerSampleMetrics):
         return means({"error": table[0]})(weights)
 
 
-def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv") -> Path:
+def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv", groups=None) -> Path:
     """The file of samples with these names."""
     target, said = folder / f"table{suffix}", []
     table = SimpleNamespace(
-        indices=np.arange(len(names)), columns=[], metrics=SimpleNamespace(columns=lambda _: columns), groups=None
+        indices=np.arange(len(names)), columns=[], metrics=SimpleNamespace(columns=lambda _: columns), groups=groups
     )
     run = SimpleNamespace(
         config=SimpleNamespace(PER_SAMPLE=str(target)),
@@ -221,7 +223,7 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
     )
     PerSampleWriter(run).after_evaluate({})
     assert said == [f"wrote a row for each of {len(names):,} images: {target}"]
-    assert list(folder.iterdir()) == [target]
+    assert list(folder.iterdir()) == [target] and run.evaluator.keeps_table
     PerSampleWriter(run).after_evaluate({})
     assert said[1] == f"{said[0]} (replaces an earlier one)"
     return target
@@ -231,6 +233,20 @@ def test_metrics_of_ones_own_have_a_row_for_each_sample_too(tmp_path):
     own = Own()
     content = written(tmp_path, list("xyz"), own.columns(own.per_sample())).read_bytes()
     assert content == b"name,error\r\nx,3.0\r\ny,\r\nz,4.5\r\n"
+
+
+def test_the_group_comes_before_numbers_of_six_digits(tmp_path, monkeypatch):
+    groups = SampleGroups("video", np.array(["v1", "v2", "v1"]), "file")
+    columns = {"error": np.array([1.23456789, -1.23456789e-7, np.inf]), "count": np.array([12345678, 0, 1])}
+    file = written(tmp_path, list("xyz"), columns, groups=groups)
+    assert file.read_bytes() == (
+        b"name,group,error,count\r\nx,v1,1.23457,12345678\r\ny,v2,-1.23457e-07,0\r\nz,v1,,1\r\n"
+    )
+    monkeypatch.setattr(per_sample, "is_main", lambda: False)
+    run = SimpleNamespace(config=SimpleNamespace(PER_SAMPLE=str(tmp_path / "other.csv")), evaluator=SimpleNamespace())
+    run.eval_dataset, run.task = SimpleNamespace(labeled=True), SimpleNamespace(build_metrics=Own)
+    PerSampleWriter(run).after_evaluate({})
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_no_text_is_a_formula_and_every_text_is_one_cell(tmp_path):

@@ -3,15 +3,19 @@
 import json
 import math
 import re
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 from paddlevit_dist.compare import groups, tables
 from paddlevit_dist.compare.command import run
-from paddlevit_dist.compare.plan import plan_pair, plan_samples, plan_seeds, plan_single
-from paddlevit_dist.intervals import paired_difference
+from paddlevit_dist.compare.plan import format_plan, plan_group, plan_pair, plan_samples, plan_seeds, plan_single
+from paddlevit_dist.intervals import paired_difference, wilson
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.sample_groups import SampleGroups
+
+POWER = ((NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)) / NormalDist().inv_cdf(0.975)) ** 2
 
 
 def draw_places(number, seed):
@@ -31,7 +35,11 @@ def make_table(name, places):
 def test_a_pair_plans_the_samples_of_an_interval_that_wide():
     first, second = draw_places(1000, 1)
     plan = plan_pair(make_table("a", first), make_table("b", second), 1.0)
-    assert plan["score"] == "top-1" and plan["samples"] == 1000
+    low, high = paired_difference(first == 0, second == 0, 95)[1:]
+    assert plan.pop("samples_for_power") == math.ceil(POWER * plan["samples_needed"])
+    half = float(f"{(high - low) / 2:.6g}")
+    facts = {"runs": ["a", "b"], "score": "top-1", "difference": 1.0, "samples": 1000, "half_width": half}
+    assert plan == {**facts, "samples_needed": plan["samples_needed"]}
     # A Wald interval: z^2 (p + q - (p - q)^2) / d^2, with shares p, q of samples that only one model has right.
     closed = 1.959964**2 * 1e4 * np.var(first - second)
     assert plan["samples_needed"] == pytest.approx(closed, rel=0.03)
@@ -47,6 +55,10 @@ def test_a_single_run_plans_for_independent_errors():
     places = draw_places(1000, 3)[0]
     plan = plan_single(make_table("a", places), 1.0)
     right = 1 - places.mean()
+    assert plan["half_width"] == pytest.approx(np.ptp(wilson(100 * right, 1000, 95)[1:]) / 2**0.5, rel=1e-5)
+    copied = make_table("a", np.repeat(places[:200], 5))
+    grouped = copied._replace(groups=SampleGroups("video", np.repeat(np.arange(200), 5).astype(str), "file"))
+    assert plan_single(grouped, 1.0)["half_width"] > 1.5 * plan_single(copied, 1.0)["half_width"]
     assert plan["samples_needed"] == pytest.approx(1.959964**2 * 1e4 * 2 * right * (1 - right), rel=0.05)
 
 
@@ -102,9 +114,39 @@ def test_the_command_prints_seeds_of_a_group(tmp_path, capsys):
             run(words)
 
 
+def test_plans_are_told_as_lines():
+    rows = [{"seed": n, "folder": f"{n}", "state": "finished", "value": s} for n, s in enumerate([80.0, 83, 81, 84])]
+    rows.append({"seed": 9, "folder": "9", "state": "failed"})
+    plan = plan_group(groups.SeedGroup("a\nb", {"score": "top-1"}, rows), 0.5)
+    needed = plan_seeds(3.3333333**0.5, 0.5)
+    power = math.ceil(POWER * needed)
+    facts = {"runs": ["a\nb"], "score": "best top-1", "difference": 0.5, "seeds": 4, "deviation": 1.82574}
+    assert plan == {**facts, "seeds_needed": needed, "seeds_for_power": power}
+    assert format_plan({**plan, "seeds_needed": 1234, "seeds_for_power": 5678}) == [
+        r"a\nb: 4 seeds, standard deviation 1.8257",
+        "best top-1 to +-0.5 (95 % interval between two methods): 1,234 seeds of each",
+        "to find a true difference of 0.5 in 80 % of comparisons: 5,678 seeds of each",
+    ]
+    plan = {"runs": ["a", "b"], "score": "AP", "difference": 0.01, "samples": 1000, "half_width": 0.0123456}
+    plan |= {"samples_needed": 23456, "samples_for_power": 45678}
+    lines = format_plan(plan)
+    assert lines == [
+        "a, b: 1,000 samples give +-0.0123 (of both)",
+        "AP to +-0.01 (95 % interval of the paired difference): 23,456 samples",
+        "to find a true difference of 0.01 in 80 % of evaluations: 45,678 samples",
+    ]
+    assert format_plan({**plan, "runs": ["a"]}) == [
+        "a: 1,000 samples give +-0.0123 (of a model and another with independent errors)",
+        *lines[1:],
+        "models that err on the same samples need fewer: name both runs",
+    ]
+
+
 @pytest.mark.parametrize("difference", [1e-300, 5e-324, 1e-9])
 def test_a_difference_far_below_the_noise_is_refused(difference):
     for plan in (lambda: plan_samples(400, 0.5, difference), lambda: plan_seeds(0.5, difference)):
-        with pytest.raises(UserError, match=f"-plan={difference:g} is less than a millionth of the noise"):
+        message = f"-plan={difference:g} is less than a millionth of the noise of these runs, +-0.5: name a larger diff"
+        with pytest.raises(UserError, match=f"^{re.escape(message)}erence$"):
             plan()
+    assert plan_samples(400, 1.0, 1e-6) == 4 * 10**14
     assert plan_samples(400, 0.5, 1e300) == plan_seeds(0.5, 1e300) == plan_samples(400, 0.0, 1e-300) == 2

@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from paddlevit_dist import settings
 from paddlevit_dist.compare import search, tables
 from paddlevit_dist.compare.search_space import parse_range
 from paddlevit_dist.intervals import ConfidenceInterval
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings.table import public_leaves
 
 optuna = pytest.importorskip("optuna")
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -156,6 +158,13 @@ def test_a_folder_of_another_search_is_refused(tmp_path):
         search._open_study(optuna, plan._replace(words=[*plan.words, "-epochs=9"]))
     with pytest.raises(UserError, match="contains a search of TRAIN.BASE_LR=1e-4..1e-2:log: choose another -output"):
         search._open_study(optuna, plan._replace(ranges=[parse_range("TRAIN.BASE_LR=1e-4..1e-3")]))
+
+
+def test_settings_of_a_trial_are_all_but_its_folder(tmp_path):
+    plan = make_plan(tmp_path)
+    found = search.resolve(plan, {"TRAIN.BASE_LR": 0.005})
+    public = dict(public_leaves(settings.load([*plan.words, "TRAIN.BASE_LR=0.005"], settings.DEFAULT_RECIPE).values))
+    assert public.pop("SAVE") == "./output" and found == public
 
 
 def test_an_edited_recipe_is_another_search(tmp_path):

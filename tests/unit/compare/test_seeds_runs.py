@@ -93,7 +93,7 @@ def test_a_seed_on_a_gpu_has_its_share_of_the_cores_and_a_log_of_its_own(
 ):
     calls, shares = [], []
     monkeypatch.setattr(seeds.training_commands, "start", lambda *given: calls.append(given) or SimpleNamespace(pid=77))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {6, 0, 4, 2})
+    monkeypatch.setattr(os, "sched_getaffinity", {0: {6, 0, 4, 2}}.__getitem__)
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, share: shares.append((pid, set(share))))
     group = SeedGroup("out", ABOUT, [])
     assert seeds._start(group, row(5), ["-cfg=a", "-amp"], gpu, low, high).pid == 77

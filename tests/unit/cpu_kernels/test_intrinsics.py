@@ -1,5 +1,7 @@
 """Memory by address, bits and products in compiled loops, against numpy's views and products."""
 
+from pathlib import Path
+
 import numba
 import numpy as np
 import pytest
@@ -32,6 +34,7 @@ def multiply(function, left, right, out, m, n, k, alpha, beta):
     intrinsics.multiply(function, 111, 112, m, n, k, alpha, left, k + 1, right, k + 2, beta, out, n + 3)
 
 
+MKL = Path(memory.paddle.__file__).parent / "libs/libmklml_intel.so"
 needs_product = pytest.mark.skipif(memory.product() is None, reason="Paddle has no MKL here")
 
 
@@ -71,6 +74,12 @@ def test_products_of_plain_and_transposed_factors_are_numpys(left_is, right_is, 
     if not any(more) and (left_is, right_is) == (PLAIN, PLAIN):
         memory.require_product()(*addresses, (m, n, k))
         np.testing.assert_allclose(out, product, rtol=1e-5)
+
+
+@pytest.mark.skipif(not MKL.exists(), reason="Paddle has no MKL here")
+def test_paddles_own_product_is_found_and_exact():
+    """Without it all other tests of fast layers are left out."""
+    assert memory.product() is not None and memory.product().pointer
 
 
 def test_a_product_that_is_missing_or_wrong_is_not_used(monkeypatch, tmp_path):

@@ -1,13 +1,21 @@
 """The loader: per-sample randomness, consecutive epochs, and failures with their real reason."""
 
 import contextlib
+import itertools
+import os
+import threading
+from types import SimpleNamespace
 
 import pytest
 from support.samples.numbers import Numbers, collate, make_loader, readings
 
+from paddlevit_dist.data import loader as loader_module
 from paddlevit_dist.data.loader import DeviceLoader, SampleFailure, _LoaderWatchdog
-from paddlevit_dist.data.sampler import EvaluationSampler
+from paddlevit_dist.data.sampler import EvaluationSampler, TrainingSampler
+from paddlevit_dist.distributed import StopRequested
 from paddlevit_dist.launch.devices import default_workers
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.sample_checks import BadSample
 
 
 def test_the_same_sample_is_the_same_array_for_any_world_size():
@@ -69,3 +77,148 @@ def test_an_error_while_waiting_is_passed_over_only_if_the_wait_was_left():
                 raise error("a test")
     finally:
         watchdog.stop()
+
+
+@pytest.mark.parametrize("consumed", [0, 8, 23])
+def test_the_batches_of_several_epochs_are_counted_before_they_are_read(consumed):
+    sampler = TrainingSampler(Numbers(26), 4, rank=0, world_size=1, accumulation_steps=2)
+    batches = loader_module._EpochSampler(sampler, 2, 4, consumed)
+    read = [list(batch) for batch in batches]
+    assert len(batches) == len(read) == {0: 18, 8: 16, 23: 12}[consumed]
+    assert [read[place][0].epoch for place in (0, -7, -6, -1)] == [2 if consumed < 20 else 3, 3, 4, 4]
+    second = [list(batch) for batch in loader_module._EpochSampler(sampler, 3, 3, 0)]
+    assert [batch for batch in read if batch[0].epoch == 3] == second
+
+
+def fail(error: BaseException, at: int = 6, **named):
+    samples = Numbers(8, at, error)
+    sampler = EvaluationSampler(samples, 4, rank=0, world_size=1)
+    return DeviceLoader(samples, sampler, collate, num_workers=0, seed=0, **named)
+
+
+@pytest.mark.parametrize("error", [ValueError("no such pixel"), SystemExit(3), MemoryError()])
+def test_a_sample_that_cannot_be_read_is_named_with_the_traceback(error):
+    batches = iter(fail(error))
+    assert next(batches)["index"].tolist() == [0, 1, 2, 3]
+    with pytest.raises(SampleFailure) as failed:
+        next(batches)
+    first, trace, *_, last = str(failed.value).rstrip("\n").split("\n")
+    assert first == f"sample 6 (number 6): {type(error).__name__}: {error}"
+    assert trace == "Traceback (most recent call last):" and last.startswith(type(error).__name__)
+
+
+def test_a_mistake_of_the_user_and_a_bad_sample_are_one_line():
+    with pytest.raises(UserError, match="^copy the data$"):
+        list(fail(UserError("copy the data")))
+    checked = []
+
+    def check(sample) -> None:
+        checked.append(sample[0])
+        if sample[0] == 2:
+            raise BadSample("it is NaN")
+
+    with pytest.raises(UserError, match=r"^sample 2 \(number 2\), read by rank 0: it is NaN$"):
+        list(fail(ValueError(), at=-1, check=check))
+    assert checked[:3] == [0, 1, 2]
+
+
+def test_waits_are_timed_and_are_progress_of_the_run(monkeypatch):
+    clock, texts = itertools.count(0.0, 0.5), []
+    monkeypatch.setattr(loader_module.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(loader_module.status, "_notes", loader_module.status._StatusNotes())
+    wait = loader_module._next
+    get_status = loader_module.status.get_status
+    monkeypatch.setattr(loader_module, "_next", lambda batches: texts.append(get_status().text) or wait(batches))
+    loader = make_loader(Numbers(12))
+    for batch in loader.epochs(1, 1):
+        assert batch["index"].shape == [4] and get_status().text == "starting"
+    assert texts == ["starting: waiting for a batch"] * 4 and loader.seconds_waited == 4 * 0.5
+
+
+@pytest.mark.parametrize("may_leave", [True, False])
+def test_a_wait_that_was_left_ends_the_loop(monkeypatch, may_leave):
+    class Watchdog(_LoaderWatchdog):
+        """Finds that the run is asked to stop in the second wait."""
+
+        def __exit__(self, *words) -> bool:
+            self.has_left = self.may_leave and self.batches_due == 2
+            return super().__exit__(*words)
+
+    monkeypatch.setattr(loader_module, "_LoaderWatchdog", Watchdog)
+    loader, read = make_loader(Numbers(12)), []
+    loader.may_leave = may_leave
+    with pytest.raises(StopRequested) if may_leave else contextlib.nullcontext():
+        read.extend(batch["index"].shape for batch in loader.epochs(1, 1))
+    assert loader.may_leave is may_leave and len(read) == (1 if may_leave else 3)
+
+
+def test_memory_for_the_queues_of_all_loader_processes_is_needed_first(monkeypatch):
+    asked = []
+
+    def require(*words) -> None:
+        asked.append(words)
+        raise UserError("full")
+
+    monkeypatch.setattr(loader_module, "require_semaphores", require)
+    loader = make_loader(Numbers(12), num_workers=3, prefetch=7)
+    assert (make_loader(Numbers(12)).prefetch, loader.timeout_seconds) == (2, 600.0)
+    assert loader.num_workers == 3 and loader._prefix is not None and len(loader._readings) == 12
+    with pytest.raises(UserError, match="full") as raised:
+        next(loader.epochs(1, 1))
+    paddles = next(entry.locals["loader"] for entry in reversed(raised.traceback) if "loader" in entry.locals)
+    assert (paddles.num_workers, paddles.prefetch_factor, paddles.use_shared_memory) == (3, 7, False)
+    assert (paddles.dataset, paddles.collate_fn, paddles.pin_memory) == (loader._readings, loader._collate, False)
+    start = paddles.worker_init_fn
+    assert (start.func, start.args, paddles.return_list) == (loader_module._begin_worker, (os.getpid(),), True)
+    assert asked == [(17, "the queues of the loader processes", "lower DATA.NUM_WORKERS")]
+
+
+def test_a_loader_process_ends_with_its_parent_and_leaves_signals_to_it(monkeypatch):
+    events = []
+    monkeypatch.setattr(loader_module.gc, "freeze", lambda: events.append("freeze"))
+    monkeypatch.setattr(loader_module.signals, "ignore_all", lambda: events.append("ignore"))
+    monkeypatch.setattr(loader_module.process_exit, "die_with_parent", events.append)
+    loader_module._begin_worker(71, 2)
+    assert events == ["freeze", "ignore", 71]
+
+
+@pytest.mark.parametrize(
+    "key, argument, is_evaluation, workers",
+    [(None, None, False, 3), (None, 5, False, 5), (2, None, True, 2), (0, None, False, 0), (2, 0, True, 0)],
+)
+def test_a_loader_is_built_as_configured(monkeypatch, key, argument, is_evaluation, workers):
+    built = []
+    monkeypatch.setattr(loader_module, "DeviceLoader", lambda *words, **named: built.append((words, named)))
+    monkeypatch.setattr(loader_module, "world_size", lambda: 2)
+    monkeypatch.setattr(loader_module, "cpu_cores", lambda: 9)
+    data = SimpleNamespace(NUM_WORKERS=key, PREFETCH=7, LOADER_TIMEOUT_SECONDS=11.0)
+    config = SimpleNamespace(DATA=data, SEED=13, EVAL=is_evaluation, TRAIN=SimpleNamespace(NUM_EPOCHS=17))
+    loader_module.build_loader(config, "samples", "sampler", "collate", check="check", num_workers=argument)
+    named = {"check": "check", "num_workers": workers, "prefetch": 7, "seed": 13, "timeout_seconds": 11.0}
+    assert built == [(("samples", "sampler", "collate"), {**named, "epochs": None if is_evaluation else 17})]
+
+
+def test_room_is_required_once_for_the_batches_of_loader_processes(monkeypatch):
+    calls = []
+    monkeypatch.setattr(loader_module, "require_room", lambda arrays, *words: calls.append((len(arrays), *words)))
+    monkeypatch.setattr(loader_module, "remove_leftovers", calls.append)
+    monkeypatch.setattr(loader_module, "share", lambda array, prefix: array)
+    loader = make_loader(Numbers(12))
+    for prefix in (None, "own"):
+        loader._prefix = loader._collate.prefix = prefix
+        for _ in loader.epochs(1, 1):
+            assert len(loader_module._unfinished) > 0
+    assert calls == [(2, 0, "own"), "own"]
+
+
+def test_only_remote_data_is_fetched_in_batches():
+    samples = Numbers(4)
+    samples.dataset = object()
+    assert sum(batch["index"].shape[0] for batch in make_loader(samples).epochs(1, 1)) == 4
+
+
+def test_the_watching_thread_watches(monkeypatch):
+    seen = []
+    monkeypatch.setattr(_LoaderWatchdog, "_watch", lambda watchdog: seen.append(threading.current_thread().name))
+    _LoaderWatchdog(iter(()), 600.0, 3).stop()
+    assert seen == ["loader watchdog"]

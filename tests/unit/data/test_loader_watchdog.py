@@ -113,7 +113,9 @@ def test_a_wait_is_left_when_the_run_is_asked_to_stop_unless_it_may_not(monkeypa
         watched.look(101)
         assert not watched.watchdog.has_left and watched.moves == [101]
         watched.watchdog.may_leave = True
-        watched.look(102)
+        watched.watchdog._stopped = Ticks(5)
+        watched.watchdog._watch()
+        assert len(watched.watchdog._stopped.waits) == 1  # nothing is watched any more
     assert watched.watchdog.has_left and watched.abandoned == [watched.batches] and watched.moves == [101]
 
 
@@ -126,7 +128,9 @@ def test_a_wait_that_has_just_ended_is_not_left(monkeypatch):
 
     monkeypatch.setattr(loader.signals, "stop_reason", arrive_meanwhile)
     with watched.watchdog:
-        watched.look(500)
+        watched.watchdog._stopped = Ticks(5)
+        watched.watchdog._watch()
+        assert len(watched.watchdog._stopped.waits) == 6
     assert not watched.watchdog.has_left and not watched.abandoned and not watched.moves
 
 
@@ -149,6 +153,7 @@ def test_a_slow_batch_is_told_once_if_other_ranks_wait(monkeypatch, capsys):
 @pytest.mark.parametrize(("numbers", "releases"), [((5, 5), 0), ((6, 5), 2), ((11, 0), 2)])
 def test_memory_is_returned_before_and_after_a_large_batch_is_shared(monkeypatch, numbers, releases):
     events = []
+    assert loader._LARGE_BYTES == 32 * 1024**2
     monkeypatch.setattr(loader, "_LARGE_BYTES", 80)
     monkeypatch.setattr(loader.tuning, "release_memory", lambda: events.append("release"))
     monkeypatch.setattr(loader, "share", lambda array, prefix: events.append(prefix) or len(array))

@@ -120,3 +120,46 @@ def test_position_outside_is_an_error(tmp_path):
     for position in (-1, len(PATHS)):
         with pytest.raises(IndexError, match=r"outside 0..4"):
             index.path(position)
+
+
+def test_the_file_has_the_parts_in_their_order(tmp_path):
+    asked = []
+    index = build(tmp_path, ["ab", "c"], np.array([7, -2], np.int32), class_names=lambda: asked.append(1) or ["x"])
+    table = b"pathidx\0" + b"".join(number.to_bytes(8, "little") for number in (4, 2, 3, 5)) + KEY
+    numbers = np.array([0, 2, 3], "<i8").tobytes() + np.array([7, -2], "<i4").tobytes()
+    content = b"abc" + bytes(5) + numbers + b'["x"]' + table
+    file = tmp_path / f"name-{KEY.hex()[:16]}.index"
+    assert index.file == str(file) and file.read_bytes()[:-16] == content and asked == [1]
+    assert (len(index), index.key, index.class_names) == (2, KEY, ["x"])
+    paths, offsets = index.buffers()
+    assert (bytes(paths), offsets.tolist()) == (b"abc", [0, 2, 3])
+    index._maps = None
+    assert [index.path(1), index.label(1), index.label(0)] == ["c", -2, 7] and not index.labels.flags.writeable
+
+
+def test_a_batch_has_the_lengths_and_one_label_or_one_for_each():
+    batch = make_batch([b"ab", b"", b"c"], 4)
+    assert batch.blob == b"abc" and batch.lengths.tolist() == [2, 0, 1] and batch.labels.tolist() == [4, 4, 4]
+    assert (batch.lengths.dtype, batch.labels.dtype) == (np.int64, np.int32)
+    assert make_batch([b"ab", b"c"], np.array([4, 5])).labels.tolist() == [4, 5]
+
+
+def test_a_reader_with_a_key_reads_the_whole_file(tmp_path):
+    file = Path(build(tmp_path).file)
+    content = file.read_bytes()
+    assert PathIndex(file, KEY).path(0) == "a.jpg"
+    with pytest.raises(UserError, match=r" is damaged: it belongs to another source; delete it and start the run ag"):
+        PathIndex(file, bytes(32))
+    file.write_bytes(b"X" + content[1:])
+    assert PathIndex(file).path(0) == "X.jpg"
+    with pytest.raises(UserError, match=rf"^index {file} is damaged: {file} does not match its checksum; delete it"):
+        PathIndex(file, KEY)
+    least = 8 + 4 * 8 + 32 + 16  # the table and the trailer
+    for size, reason in ((least - 1, "it is truncated"), (least, "it is not an index of version 4")):
+        file.write_bytes(bytes(size))
+        with pytest.raises(UserError, match=f" is damaged: {reason};"):
+            PathIndex(file)
+    other = content.replace(b"pathidx\0\4", b"pathidx\0\5")
+    file.write_bytes(other)
+    with pytest.raises(UserError, match=" is damaged: it is not an index of version 4;"):
+        PathIndex(file)

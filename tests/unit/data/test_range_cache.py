@@ -1,9 +1,14 @@
 """The cache of byte ranges: what is read back, its size, and what killed or racing writers leave."""
 
+import fcntl
+import hashlib
 import os
 import pickle
 import random
 import threading
+import time
+import zlib
+from pathlib import Path
 
 import pytest
 
@@ -137,6 +142,98 @@ def test_files_of_other_writers_stay(cache, monkeypatch):
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write .*below DATA.CACHE_FOLDER") as caught:
-        RangeCache(tmp_path / "file", 1 << 30).put("a", b"x")
-    assert "\n" not in str(caught.value)
+    cache = RangeCache(tmp_path / "file", 1 << 30)
+    with pytest.raises(UserError) as caught:
+        cache.put("a", b"x")
+    assert str(caught.value) == (
+        f"cannot write {cache._path('a')}: Not a directory; there is a file where a folder is expected: rename it, or "
+        "choose another folder; it is below DATA.CACHE_FOLDER and takes up to DATA.REMOTE_CACHE_GIGABYTES"
+    )
+
+
+@pytest.fixture
+def small(cache, monkeypatch):
+    """One subfolder of 1,000 bytes, and its counted bytes."""
+    monkeypatch.setattr(range_cache, "FOLDERS", 1)
+    cache.limit_bytes = 1000
+
+    def count() -> int:
+        with open(os.path.join(cache.folder, "00", "bytes"), "rb") as stream:
+            return int.from_bytes(stream.read(), "little")
+
+    return cache, count
+
+
+def fill(cache, sizes) -> str:
+    """Put ranges of these sizes in files, which have 4 bytes more, and return the names of all that are kept."""
+    for name, size in sizes.items():
+        cache.put(name, bytes(size - 4))
+        path = cache._path(name)
+        if os.path.exists(path):
+            os.utime(path, (ord(name), ord(name)))
+    return "".join(name for name in map(chr, range(97, 123)) if os.path.exists(cache._path(name)))
+
+
+def test_a_full_folder_keeps_nine_tenths_or_what_leaves_room(small):
+    cache, count = small
+    assert fill(cache, dict.fromkeys("abcdefghij", 100)) == "abcdefghij" and count() == 1000
+    assert fill(cache, {"k": 20}) == "bcdefghijk" and count() == 920
+    assert fill(cache, {"l": 80}) == "bcdefghijkl" and count() == 1000
+    assert fill(cache, {"m": 300}) == "efghijklm" and count() == 1000
+    assert fill(cache, {"n": 1000}) == "n" and count() == 1000
+    assert fill(cache, {"o": 1001}) == "n"
+
+
+def test_a_folder_without_its_count_is_counted(small):
+    cache, count = small
+    fill(cache, {"a": 300, "b": 300})
+    with open(os.path.join(cache.folder, "00", "bytes"), "wb") as stream:
+        stream.write(b"\1\2")
+    assert fill(cache, {"c": 100}) == "abc" and count() == 700
+
+
+@pytest.mark.parametrize("age, is_gone", [(3600, False), (3601, True)])
+def test_a_file_that_is_written_for_an_hour_is_left_by_a_killed_process(small, monkeypatch, age, is_gone):
+    monkeypatch.setattr(range_cache.time, "time", lambda: 50_000.0)
+    cache, count = small
+    fill(cache, {"a": 300, "b": 300})
+    leftover = os.path.join(cache.folder, "00", "name.host.1.0123abcd.tmp")
+    with open(leftover, "wb") as stream:
+        stream.write(bytes(500))
+    os.utime(leftover, (50_000 - age,) * 2)
+    assert fill(cache, {"c": 500}) == ("bc" if is_gone else "c")
+    assert os.path.exists(leftover) is not is_gone
+    assert count() == (800 if is_gone else 1000)
+    assert fill(cache, {"d": 600}) == ("d" if is_gone else "") and count() == (600 if is_gone else 500)
+
+
+def test_the_count_is_believed_while_there_is_room_and_locked_while_it_changes(small):
+    cache, count = small
+    fill(cache, {"a": 300})
+    path = os.path.join(cache.folder, "00", "bytes")
+    with open(path, "wb") as stream:  # as after a writer that was killed
+        stream.write((900).to_bytes(8, "little"))
+    assert fill(cache, {"b": 50}) == "ab" and count() == 950
+    assert fill(cache, {"c": 100}) == "abc" and count() == 450
+    with range_cache._locked_counter(Path(path)), open(path, "rb") as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with open(path, "rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_ranges_are_spread_by_their_digest_and_readable_by_others(cache):
+    names = {cache._path(str(number)) for number in range(1000)}
+    folders = {os.path.basename(os.path.dirname(path)) for path in names}
+    assert folders == {f"{number:02d}" for number in range(64)} and len(names) == 1000
+    digest = hashlib.blake2b("ä\udce9".encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
+    path = f"{cache.folder}/{int(digest[:8], 16) % 64:02d}/{digest}"
+    assert cache._path("ä\udce9") == path
+    before = os.umask(0o026)
+    try:
+        cache.put("ä\udce9", b"abc")
+    finally:
+        os.umask(before)
+    with open(path, "rb") as stream:
+        assert stream.read() == b"abc" + zlib.crc32(b"abc").to_bytes(4, "little")
+    assert {os.stat(os.path.join(os.path.dirname(path), name)).st_mode & 0o777 for name in ("bytes", path)} == {0o640}
+    assert cache.get("ä\udce9") == b"abc" and os.stat(path).st_mtime > time.time() - 600

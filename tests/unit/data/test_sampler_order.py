@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from paddlevit_dist.data import sampler
 from paddlevit_dist.data.sampler import KeyedPermutation, TrainingSampler, draw_permutation
 
 
@@ -53,8 +54,8 @@ def test_few_samples_keep_numpys_permutation():
 
 def test_hundred_million_samples_take_no_array():
     tracemalloc.start()
-    sampler = TrainingSampler(range(100_000_000), 64, rank=1, world_size=2, seed=3)
-    batches = sampler.batches(1, 0)
+    large = TrainingSampler(range(100_000_000), 64, rank=1, world_size=2, seed=3)
+    batches = large.batches(1, 0)
     first = [next(batches) for _ in range(20)]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -78,3 +79,42 @@ def test_ranks_share_a_computed_order(monkeypatch):
     resumed = TrainingSampler(data, 6, rank=0, world_size=1).batches(2, 30)
     assert [[key.index for key in batch] for batch in resumed] == single[5:]
     assert len({index for batch in single for index in batch}) == 102
+
+
+def test_bits_are_mixed_as_splitmix64_does():
+    """Its first numbers from the state 0, as published with it."""
+    step = 0x9E3779B97F4A7C15
+    states = np.array([step * number % 2**64 for number in (1, 2, 3)], np.uint64)
+    expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert [int(value) for value in sampler._mix(states)] == expected
+
+
+def test_a_computed_order_is_that_of_a_feistel_network():
+    """Also of a run that is resumed years later: in Python's integers, and as it once was."""
+    size, order = 37, keyed(37, 5, 2)
+    keys = np.random.default_rng([5, 2]).integers(1 << 64, size=8, dtype=np.uint64).tolist()
+    assert [keyed(number, 1)._half_bits for number in (2, 4, 5, 16, 17, 64, 65, 1 << 24)] == [1, 1, 2, 2, 3, 3, 4, 12]
+
+    def permute(value: int) -> int:
+        left, right = value >> 3, value & 7
+        for key in keys:
+            left, right = right, left ^ int(sampler._mix(np.array([right ^ key], np.uint64))[0]) & 7
+        return left << 3 | right
+
+    expected = []
+    for value in map(permute, range(size)):
+        while value >= size:
+            value = permute(value)
+        expected.append(value)
+    found = order[np.arange(size)]
+    assert found.tolist() == expected and found.dtype == np.int64 and len(order) == size
+    assert expected[:8] == [13, 1, 12, 32, 4, 11, 14, 21]
+
+
+@pytest.mark.parametrize("more, is_computed", [(0, False), (1, True)])
+def test_an_order_is_computed_for_more_than_16_million_samples(monkeypatch, more, is_computed):
+    assert sampler.MOST_IN_MEMORY == 16 * 1024**2
+    monkeypatch.setattr(sampler, "MOST_IN_MEMORY", 50)
+    assert TrainingSampler(range(50 + more), 4, rank=0, world_size=1).computes_order is is_computed
+    drawn = draw_permutation(50 + more, np.random.default_rng(0))
+    assert isinstance(drawn.indices, KeyedPermutation) is is_computed and drawn.occurrences is None

@@ -1,5 +1,6 @@
 """An array crosses by its name, and a full /dev/shm is the user's to mend."""
 
+import os
 import pickle
 import shutil
 
@@ -43,3 +44,40 @@ def test_room_counts_all_files_of_this_loader_and_none_of_another(tmp_path, monk
     shared_arrays.require_room(batch, 8, prefix)
     with pytest.raises(UserError, match="has room for 8 MiB, and the batches .* need 9 MiB"):
         shared_arrays.require_room(batch, 9, prefix)
+
+
+def test_small_arrays_and_those_of_machines_without_shared_memory_are_pickled(tmp_path, monkeypatch):
+    prefix, small, large = shared_arrays.new_prefix(), np.zeros(2**16 - 1, np.uint8), np.zeros(2**16, np.uint8)
+    assert shared_arrays.share(small, prefix) is small
+    monkeypatch.setattr(shared_arrays, "FOLDER", tmp_path)
+    shared = shared_arrays.share(large, prefix)
+    assert [str(path) for path in tmp_path.iterdir()] == [shared.path] and shared.path.startswith(
+        f"{tmp_path}/{prefix}"
+    )
+    assert (shared.shape, shared.dtype, shared.strides) == (large.shape, np.uint8, (0,))
+    monkeypatch.setattr(shared_arrays, "FOLDER", tmp_path / "none")
+    assert shared_arrays.share(large, prefix) is large
+    shared_arrays.require_room([paddle.zeros([2**18])], 2**40, prefix)
+    shared_arrays.remove_leftovers(prefix)
+
+
+def test_a_tensor_has_the_memory_of_the_file_and_leaves_none(tmp_path):
+    array = np.arange(12, dtype=np.int16).reshape(3, 4)
+    (tmp_path / "file").write_bytes(array.tobytes())
+    tensor = shared_arrays._map(str(tmp_path / "file"), (3, 4), "<i2")
+    assert np.array_equal(np.asarray(tensor), array) and not (tmp_path / "file").exists()
+
+
+def test_files_of_this_loader_and_of_dead_processes_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(shared_arrays, "FOLDER", tmp_path)
+    first, second = shared_arrays.new_prefix(), shared_arrays.new_prefix()
+    namespace = f"paddlevit_dist_{os.stat('/proc/self/ns/pid').st_ino}_"
+    head, number, _ = first.removeprefix(namespace).split("_", 2)
+    assert first.startswith(namespace) and head == str(os.getpid())
+    assert second == f"{namespace}{head}_{int(number) + 1}_{shared_arrays.stale_resources.token()}_"
+    kept = [f"{second}x", f"{namespace}1_0_x", "paddlevit_dist_1_5_0_x", "other"]
+    gone = [f"{first}x", f"{first}y", f"{namespace}{2**22 + 1}_0_x"]
+    for name in (*kept, *gone):
+        (tmp_path / name).touch()
+    shared_arrays.remove_leftovers(first)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)

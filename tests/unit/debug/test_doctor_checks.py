@@ -106,6 +106,62 @@ def test_versions_that_are_known_are_told(monkeypatch):
     assert doctor_checks.check_versions(None) == ("warning", f"{found.text}; untested", "")
 
 
+def test_what_the_versions_say_of_cuda_and_of_a_numba_that_does_not_fit(monkeypatch):
+    monkeypatch.setattr("paddlevit_dist.logging.record.versions", lambda: {"paddle": "3.9"})
+    monkeypatch.setattr(doctor_checks, "has_numba", lambda: True)
+    monkeypatch.setattr(device_kinds, "is_built_for_cuda", lambda: True)
+    monkeypatch.setattr(paddle_versions, "notes", lambda: [])
+    monkeypatch.setattr(
+        doctor_checks.importlib, "import_module", lambda name: SimpleNamespace(__version__=f"of {name}")
+    )
+    found = doctor_checks.check_versions(None)
+    cuda = f"cuda {paddle.version.cuda()}, cudnn {paddle.version.cudnn()}"
+    assert found == ("ok", f"paddle 3.9, numba of numba, {cuda}", "")
+
+    def fail(name):
+        raise ImportError("needs another NumPy")
+
+    monkeypatch.setattr(doctor_checks.importlib, "import_module", fail)
+    found = doctor_checks.check_versions(None)
+    assert found == ("failure", "numba cannot be imported: needs another NumPy", "python -m pip install -U numba")
+
+
+def test_devices_without_cuda_and_gpus_that_paddle_cannot_use_are_told(monkeypatch):
+    monkeypatch.setattr(devices, "count_gpus", lambda: 0)
+    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
+    monkeypatch.setattr(device_kinds, "count_others", dict)
+    assert doctor_checks.check_gpus(None) == ("ok", "none: training on the CPU", "")
+    monkeypatch.setattr(device_kinds, "count_others", lambda: {"npu": 2, "xpu": 1})
+    nouns = [device_kinds.get_kind(name).noun for name in ("npu", "xpu")]
+    text = f"no CUDA GPU; 2 {nouns[0]}(s), 1 {nouns[1]}(s) usable through Paddle's plug-in (docs/guides/devices.md)"
+    assert doctor_checks.check_gpus(None) == ("ok", text, "")
+    monkeypatch.setattr(device_kinds, "count_others", dict)
+    status, text, fix = see_gpus(monkeypatch, devices.GpuCard((8, 6), (12, 0)), is_usable=False, has_cuda=True)
+    assert (status, fix[:16]) == ("failure", "check `nvidia-sm")
+    assert text == "2 GPU(s), compute capability 8.6, none usable by Paddle; CUDA_VISIBLE_DEVICES=not set"
+
+
+def test_a_check_has_the_task_and_the_data_of_a_training_run(tmp_path, monkeypatch):
+    words = [*DIGITS, f"-output={tmp_path}", "-eval", "-pretrained=x", "DATA.ON_INVALID_SAMPLE", "stop"]
+    config = settings.load(words).values
+    context = CheckContext(config, tmp_path / "temporary", MACHINE)
+    monkeypatch.setattr(doctor_checks, "make_task", lambda own: own)
+    own = context.task
+    assert (own.SAVE, own.EVAL, own.MODEL.RESUME, own.DATA.ON_INVALID_SAMPLE) == (
+        *(str(tmp_path / "temporary"), False, None, "skip"),
+    )
+    task = SimpleNamespace(build_dataset=lambda split, folder: folder)
+    for there in (None, "data", "named"):
+        if there:
+            (tmp_path / there).mkdir()
+        config = config.clone()
+        config.defrost()
+        config.DATA.CACHE_FOLDER = str(tmp_path / there) if there == "named" else None
+        context = CheckContext(config, tmp_path / "temporary", MACHINE)
+        context.task = task
+        assert context.samples == dict.fromkeys(("train", "val"), tmp_path / (there or "temporary"))
+
+
 class Images(ImageDataset):
     """Gray images; ``train`` and ``val`` are the labels of the two splits."""
 

@@ -1,6 +1,7 @@
 """Where an update that is not finite begins: layer, operation, micro-batch and samples, which the run is told."""
 
 import contextlib
+import dataclasses
 
 import numpy as np
 import paddle
@@ -160,11 +161,34 @@ def test_what_lies_between_two_layers_is_told_by_both(trained, fault, what):
     assert first == f"rank 0, micro-batch 0: {what} is not finite: 48 of 48 values"
 
 
-def test_samples_are_tried_one_by_one_where_rows_do_not_name_them(trained):
+def test_samples_are_tried_one_by_one_where_rows_do_not_name_them(trained, monkeypatch):
     trainer, _ = trained
+    loaded, load = [], first_layer.DeviceLoader
+    monkeypatch.setattr(first_layer, "DeviceLoader", lambda *given, **how: loaded.append(how) or load(*given, **how))
     first, _, samples, *names = find(trained, "columns", [(1, 2)])
+    assert loaded == [{"num_workers": 0, "seed": trainer.config.SEED, "epochs": 1}] * BATCH
     assert first.startswith("rank 0, micro-batch 1: the output of layer 'shift' (Shift) is not finite: 256 of 1,792")
     assert samples == "  1 sample:" and names == list_names(trainer, 1, [2])
+
+
+@pytest.mark.parametrize(
+    "in_step, ranks, in_forward, together",
+    [(True, 2, False, True), (False, 1, True, True), (True, 1, False, False), (False, 2, False, False)],
+)
+def test_ranks_that_communicate_make_the_same_passes(trained, monkeypatch, in_step, ranks, in_forward, together):
+    trainer, _ = trained
+    traits = trainer.task.traits
+    monkeypatch.setattr(
+        trainer.task, "traits", dataclasses.replace(traits, communicates_in_step=in_step), raising=False
+    )
+    monkeypatch.setattr(first_layer, "world_size", lambda: ranks)
+    monkeypatch.setattr(first_layer, "communicates_in_forward", lambda model: in_forward)
+    passes, step = [], type(trainer.task).train_step
+    monkeypatch.setattr(type(trainer.task), "train_step", lambda *given: passes.append(1) or step(*given))
+    first, *lines = find(trained, "columns", [(1, 2)])
+    names = list_names(trainer, 1, range(BATCH) if together else [2])
+    assert lines[-len(names) :] == names and len(passes) == (2 if together else 2 + 1 + BATCH)
+    assert lines[0].startswith("  6 samples of this micro-batch, at least one " if together else "  Paddle's check of ")
 
 
 def test_finite_gradients_whose_norm_is_not_are_told(trained):

@@ -1,11 +1,13 @@
 """Which updates are recorded, and that each recording has its table and its trace."""
 
+import itertools
 import json
 from types import SimpleNamespace
 
 import paddle
 import pytest
 
+from paddlevit_dist.debug import profile
 from paddlevit_dist.debug.profile import ProfileHook
 
 pytestmark = pytest.mark.skipif(paddle.is_compiled_with_cuda(), reason="GPU builds of Paddle record with a GPU only")
@@ -49,7 +51,10 @@ def record(folder, requested: int, per_epoch: int, done: int = 0, writes: bool =
         (9, 6, 4, [5, 6]),
     ],
 )
-def test_the_updates_after_the_first_two_are_recorded_once(tmp_path, requested, per_epoch, done, expected):
+def test_the_updates_after_the_first_two_are_recorded_once(tmp_path, monkeypatch, requested, per_epoch, done, expected):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(profile, "time", SimpleNamespace(perf_counter=itertools.count(0, 0.25).__next__))
+    monkeypatch.setattr(profile, "world_size", lambda: requested - 1)
     recorded, (line,) = record(tmp_path, requested, per_epoch, done)
     assert recorded == [(3, update) for update in expected]
     name = f"epoch_0003_updates_{expected[0]}_to_{expected[-1]}"
@@ -57,8 +62,20 @@ def test_the_updates_after_the_first_two_are_recorded_once(tmp_path, requested, 
     assert "Time unit: ms" in (tmp_path / "profile" / f"{name}.txt").read_text()
     events = json.loads((tmp_path / "profile" / f"{name}.json").read_text())["traceEvents"]
     assert sum(event.get("name", "").startswith("ProfileStep") for event in events) == len(expected)
-    also = f" ({requested} were requested, but the epoch has no more)" if requested == 9 else ""
-    assert line.startswith(f"profile of {len(expected)} updates{also}: ") and line.count(f"/profile/{name}.") == 2
+    also = " (9 were requested, but the epoch has no more)" if requested == 9 else ""
+    also += f", on rank 0 of {requested - 1}" if requested > 2 else ""
+    assert [path.name for path in tmp_path.iterdir()] == ["profile"]
+    assert (
+        line.startswith(f"profile of {len(expected)} updates{also}: {250 / len(expected):.1f} ms each; ")
+        and line.count(f"/profile/{name}.") == 2
+    )
+
+
+def test_a_profile_that_cannot_be_written_is_told_and_training_goes_on(tmp_path):
+    (tmp_path / "profile").touch()
+    recorded, (line,) = record(tmp_path, 1, 3)
+    file = tmp_path / "profile" / "epoch_0003_updates_3_to_3.json"
+    assert recorded == [(3, 3)] and line.startswith(f"profile: {file} was not written: [Errno 17] File exists: ")
 
 
 def test_only_the_rank_that_logs_records_and_only_if_asked(tmp_path):

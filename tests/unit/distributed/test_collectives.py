@@ -206,3 +206,67 @@ def test_float64_passes_through_the_host_where_the_device_cannot_send_it(on_rank
         assert total.dtype == paddle.float64 and total.tolist() == [3.0, 0.1 + 0.1 + 0.1]
     gathered = on_ranks(lambda rank: collectives.gather_float64(paddle.to_tensor([rank, 0.1], "float64")))
     assert [[part.tolist() for part in parts] for parts in gathered] == [[[0.0, 0.1], [1.0, 0.1], [2.0, 0.1]]] * 3
+
+
+class Group:
+    """Notes what Paddle's group is asked for, and answers as three ranks with equal tensors would."""
+
+    def __init__(self) -> None:
+        self.calls = []
+
+    def broadcast(self, tensor, src) -> None:
+        self.calls.append(("broadcast", tensor.shape, src))
+
+    def all_reduce(self, tensor) -> None:
+        self.calls.append(("all_reduce", tensor.tolist()))
+        tensor.set_value(tensor * 3)
+
+    def all_gather(self, gathered, tensor) -> None:
+        self.calls.append(("all_gather", tensor.tolist()))
+        gathered.extend([tensor] * 3)
+
+
+@pytest.fixture
+def group(monkeypatch) -> Group:
+    group = Group()
+    monkeypatch.setattr(collectives, "dist", group)
+    monkeypatch.setattr(world, "world_size", lambda: 3)
+    monkeypatch.setattr(collectives, "host_barrier", lambda: group.calls.append("barrier"))
+    return group
+
+
+def test_values_of_an_owner_are_broadcast_once_all_have_arrived(group):
+    values = paddle.arange(4, dtype="float32")
+    assert collectives.broadcast_flat(values, 4, 2) is values
+    received = collectives.broadcast_flat(None, 5, 1)
+    assert received.shape == [5] and received.dtype == paddle.float32
+    assert group.calls == ["barrier", ("broadcast", [4], 2), "barrier", ("broadcast", [5], 1)]
+
+
+def test_tensors_are_summed_and_gathered_where_they_are(group, monkeypatch):
+    tensor = paddle.to_tensor([1.5, 2.0], "float64")
+    assert collectives.all_reduce_sum(tensor) is tensor and tensor.tolist() == [4.5, 6.0]
+    assert [part.tolist() for part in collectives.gather_float64(tensor)] == [[4.5, 6.0]] * 3
+    monkeypatch.setattr(device_kinds, "current", lambda: device_kinds.get_kind("npu"))
+    number = paddle.to_tensor([3], "int64")
+    assert collectives.all_reduce_sum(number) is number and number.tolist() == [9]
+    assert group.calls == [("all_reduce", [1.5, 2.0]), ("all_gather", [4.5, 6.0]), ("all_reduce", [3])]
+    monkeypatch.setattr(world, "world_size", lambda: 1)
+    assert collectives.all_reduce_sum(number) is number and number.tolist() == [9] and len(group.calls) == 3
+
+
+def test_the_channel_is_made_by_the_first_call(monkeypatch):
+    made = []
+    monkeypatch.setattr(collectives, "_channel", None)
+    monkeypatch.setattr(collectives, "StoreChannel", lambda: made.append(object()) or made[-1])
+    assert collectives.get_channel() is collectives.get_channel() is made[0] and len(made) == 1
+
+
+def test_a_rank_says_that_it_exchanges_values_and_counts_its_exchanges(on_ranks, monkeypatch):
+    monkeypatch.setattr(status, "_notes", status._StatusNotes())
+    texts, exchange = [], Recorder.exchange
+    monkeypatch.setattr(
+        Recorder, "exchange", lambda self, *words: texts.append(status.get_status().text) or exchange(self, *words)
+    )
+    on_ranks(collectives.all_gather)
+    assert texts == ["starting: in an exchange of values"] * 6 and collectives._exchanges == 5

@@ -6,13 +6,14 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import paddle
 import pytest
 
 from paddlevit_dist.distributed import exchange, world
-from paddlevit_dist.launch import rendezvous, secret
+from paddlevit_dist.launch import rendezvous, secret, status
 from paddlevit_dist.launch.failures import PeerGone
 from paddlevit_dist.runtime.errors import UserError
 
@@ -191,3 +192,110 @@ def test_programs_of_users_agree_on_a_session_and_refuse_another_secret(build, m
     monkeypatch.setattr(secret, "describe_mismatch", lambda rank, others: f"{rank} is not like {sorted(others)}")
     with pytest.raises(UserError, match=r"^0 is not like \[1, 2\]$"):
         build()
+
+
+# Waiting, by a clock of the test
+
+
+class Counters(exchange.StoreChannel):
+    """Rank 1 of 3, with counters in place of the store; the others arrive at some time."""
+
+    def __init__(self, clock: Any, arrive_at: float = 1e9) -> None:
+        self._rank, self._size, self._meetings, self._waited_in = 1, 3, 4, 2
+        self.clock, self.arrive_at, self.calls, self.checks = clock, arrive_at, [], []
+
+    def _add(self, name: str, number: int) -> int:
+        if (name, number) != ("arrived", 0):
+            self.calls.append((name, number))
+        return 15 if self.clock.now >= self.arrive_at else 14
+
+    def _check_missing(self, expected: int) -> None:
+        self.checks.append((round(self.clock.now, 3), expected))
+
+    def _missing(self) -> list[int]:
+        return [2]
+
+
+@pytest.fixture
+def clock(monkeypatch) -> SimpleNamespace:
+    state = SimpleNamespace(now=100.0, step=0.7, sleeps=[], waits=[])
+
+    def sleep(seconds: float) -> None:
+        state.sleeps.append(round(seconds, 6))
+        state.waits.append(status.get_status().waits)
+        state.now += state.step
+
+    monkeypatch.setattr(exchange, "time", SimpleNamespace(monotonic=lambda: state.now, sleep=sleep))
+    monkeypatch.setattr(status, "_notes", status._StatusNotes())
+    return state
+
+
+def test_missing_ranks_are_looked_at_once_a_second_while_a_rank_waits(clock):
+    channel = Counters(clock, 104.0)
+    channel.wait_for_all()
+    assert channel.calls == [("arrived", 1), ("waits/1", 3)] and (channel._meetings, channel._waited_in) == (5, 5)
+    assert channel.checks == [(101.4, 15), (102.8, 15)]
+    assert clock.sleeps == [0.0001, 0.021875, 0.04375, 0.05, 0.05, 0.05] and clock.waits == [True] * 6
+    assert not status.get_status().waits
+    later = Counters(clock, 0.0)
+    later.wait_for_all()
+    assert later.calls == [("arrived", 1)] and later._waited_in == 2
+
+
+def test_a_limit_is_waited_for_and_no_longer(clock):
+    clock.step = 1.0
+    channel = Counters(clock)
+    with pytest.raises(TimeoutError, match=r"^rank 1 waited 2 s at a barrier for rank\(s\) \[2\]$"):
+        channel.wait_for_all(2.0)
+    assert clock.now == 103.0 and channel.checks == []
+
+
+def test_messages_are_padded_and_put_in_the_order_of_ranks(monkeypatch):
+    sent = []
+
+    def all_gather(gathered: list, tensor: paddle.Tensor) -> None:
+        sent.append((str(tensor.dtype).rpartition(".")[2], tensor.tolist()))
+        gathered.extend([paddle.to_tensor([7] * tensor.shape[0], "uint8"), tensor, tensor + 1])
+
+    monkeypatch.setattr(exchange, "dist", SimpleNamespace(all_gather=all_gather))
+    channel = exchange.StoreChannel.__new__(exchange.StoreChannel)
+    channel._rank = 1
+    first, own, last = channel._gather(b"\1\2\3", 5)
+    assert (first.tolist(), own.tolist(), last.tolist()) == ([7] * 5, [1, 2, 3, 0, 0], [2, 3, 4, 1, 1])
+    assert [part.tolist() for part in channel._gather(memoryview(b"\5\6"), 2)] == [[7, 7], [5, 6], [6, 7]]
+    assert sent == [("uint8", [1, 2, 3, 0, 0]), ("uint8", [5, 6])]
+
+
+def test_the_start_of_a_process_is_a_field_after_its_name(tmp_path, monkeypatch):
+    paths, fields = [], " ".join(map(str, range(4, 53)))
+
+    def open_ours(path: str, **options: Any) -> Any:
+        paths.append(path)
+        return (tmp_path / "stat").open(**options)
+
+    monkeypatch.setattr(exchange, "open", open_ours, raising=False)
+    for state, start in (("S", "22"), ("Z", ""), ("X", "")):
+        (tmp_path / "stat").write_bytes(b"41 (a) \xff) " + f"{state} {fields}".encode())
+        assert exchange._read_start(41) == start and paths[-1] == "/proc/41/stat"
+    (tmp_path / "stat").unlink()
+    assert exchange._read_start(41) == exchange._this_process() == ""
+
+
+def test_a_request_to_save_counts_apart_from_those_to_stop(clock):
+    channel = Counters(clock)
+    channel._add = lambda name, number: channel.calls.append((name, number)) or (5 << 32) + 7
+    channel.send_request(stop=True)
+    channel.send_request(stop=False)
+    assert channel.count_requests() == (7, 5)
+    assert channel.calls == [("asked", 1), ("asked", 2**32), ("asked", 0)]
+
+
+@pytest.mark.parametrize("rank, waits", [(0, 6), (1, 0)])
+def test_rank_0_stays_five_seconds_at_most(clock, monkeypatch, rank, waits):
+    clock.step = 1.0
+    channel = Counters(clock)
+    channel._rank, counts = rank, iter(range(1, 99))
+    channel._add = lambda name, number: channel.calls.append((name, number)) or min(next(counts), 2)
+    monkeypatch.setattr(channel, "_find_ended", list)
+    channel._leave()
+    assert clock.sleeps == [0.005] * min(waits, 5) and channel.calls == [("left", 1), *[("left", 0)] * min(waits, 5)]

@@ -58,6 +58,30 @@ def test_the_samples_of_an_update_stay(monkeypatch, words, limit, batch, accumul
     assert f"of {batch * accumulated} images per device and update, " in notice
 
 
+@pytest.mark.parametrize(
+    "earlier, is_kept",
+    [
+        ({"BATCH_SIZE": 16, "FIND_BATCH_SIZE": True}, True),
+        ({"BATCH_SIZE": 16, "FIND_BATCH_SIZE": False}, False),
+        ({"BATCH_SIZE": 24, "FIND_BATCH_SIZE": True}, False),
+        ({"BATCH_SIZE": -16, "FIND_BATCH_SIZE": True}, False),
+        ({"BATCH_SIZE": 0, "FIND_BATCH_SIZE": True}, False),
+        ({"BATCH_SIZE": "16", "FIND_BATCH_SIZE": True}, False),
+        ({}, False),
+    ],
+)
+def test_a_resumed_run_keeps_what_it_has_found_if_that_divides_the_samples(monkeypatch, earlier, is_kept):
+    monkeypatch.setattr(batch_size, "read_resumed_section", lambda config, name: {"DATA": earlier}[name])
+    values, tried, notice = find(monkeypatch, 1000, "DATA.BATCH_SIZE", "32", "-accum_iter=2")
+    assert (values.DATA.BATCH_SIZE, values.TRAIN.ACCUM_ITER) == ((16, 4) if is_kept else (64, 1))
+    assert bool(tried) != is_kept
+    if is_kept:
+        assert notice == (
+            "-batch_size=auto (DATA.FIND_BATCH_SIZE): as in the run that is resumed: DATA.BATCH_SIZE 16, "
+            "TRAIN.ACCUM_ITER 4, DATA.BATCH_SIZE_EVAL 16"
+        )
+
+
 def test_a_stated_batch_of_evaluations_stays(monkeypatch):
     values, _, _ = find(monkeypatch, 16, "DATA.BATCH_SIZE", "32", "-batch_size_eval=100")
     assert (values.DATA.BATCH_SIZE, values.DATA.BATCH_SIZE_EVAL) == (16, 100)
@@ -86,18 +110,39 @@ def test_an_evaluation_ignores_it_and_says_so(tmp_path):
 class Memory:
     """A GPU of 100 bytes, of which a trial has used some."""
 
-    def __init__(self, monkeypatch, peak: int) -> None:
+    def __init__(self, monkeypatch, peak: int | None) -> None:
         monkeypatch.setattr(batch_size.device_kinds, "max_allocated_bytes", lambda: peak)
         monkeypatch.setattr(batch_size.device_kinds, "accelerator_bytes", lambda: 100)
 
 
-@pytest.mark.parametrize("peak, fixed_shapes, fits", [(90, True, True), (91, True, False), (71, False, False)])
+@pytest.mark.parametrize(
+    "peak, fixed_shapes, fits",
+    [(90, True, True), (91, True, False), (70, False, True), (71, False, False), (None, True, True)],
+)
 def test_some_of_the_memory_has_to_stay_free(tmp_path, monkeypatch, peak, fixed_shapes, fits):
     monkeypatch.setattr(batch_size, "_train_and_evaluate", lambda *_: None)
     Memory(monkeypatch, peak)
     task = SimpleNamespace(traits=SimpleNamespace(fixed_shapes=fixed_shapes))
     monkeypatch.setattr(batch_size, "launch_workers", lambda worker, arguments, *_, **__: worker(*arguments))
     assert batch_size.try_batch(settings.load([RECIPE]).values, GPUS, task, {}) == fits
+
+
+@pytest.mark.parametrize("accumulated, tried", [(1, 1), (2, 2), (3, 2)])
+def test_a_trial_is_a_process_of_its_own_with_few_micro_batches_and_a_folder_of_its_own(
+    tmp_path, monkeypatch, accumulated, tried
+):
+    given = []
+    monkeypatch.setattr(batch_size, "launch_workers", lambda *words, **options: given.append((*words, options)))
+    words = [RECIPE, "-accum_iter", str(accumulated), "-resume=auto", f"-output={tmp_path}", "WATCHDOG_SECONDS", "123"]
+    config = settings.load(words).values
+    assert batch_size.try_batch(config, GPUS, TASK, {"train": 1})
+    ((worker, (values, task, datasets), plan, seconds, options),) = given
+    assert (worker, task, datasets, plan, seconds) == (batch_size.run_trial, TASK, {"train": 1}, GPUS, 123)
+    assert options == {"in_child": True} and values.TRAIN.ACCUM_ITER == tried
+    assert values.MODEL.RESUME is None and not Path(values.SAVE).exists() and Path(values.SAVE) != tmp_path
+    assert (config.TRAIN.ACCUM_ITER, config.MODEL.RESUME) == (accumulated, "auto")
+    with pytest.raises(AttributeError, match="immutable"):
+        values.SAVE = "elsewhere"
 
 
 @pytest.mark.parametrize("error", [UserError("no such file"), WorkerFailure(1, "killed")])
@@ -127,10 +172,15 @@ def test_a_trial_writes_nothing_and_makes_two_updates(tmp_path, monkeypatch, cap
     paddle.save(trainer.model.state_dict(), str(weights))
     capsys.readouterr()
     before, updates = sorted(tmp_path.rglob("*")), []
-    train_step = trainer.task.train_step
+    train_step, eval_step, evaluated = trainer.task.train_step, trainer.task.eval_step, []
+    monkeypatch.setattr(trainer.task, "train_step", lambda *given: updates.append(given[2][:4]) or train_step(*given))
     monkeypatch.setattr(
-        trainer.task, "train_step", lambda *given: updates.append(given[2].update) or train_step(*given)
+        trainer.task,
+        "eval_step",
+        lambda model, *rest: evaluated.append((model.training, rest[1].epoch)) or eval_step(model, *rest),
     )
     batch_size.run_trial(trainer.config, trainer.task, trainer.datasets)
-    assert updates == [0, 0, 1, 1]
+    total = trainer.config.TRAIN.NUM_EPOCHS  # of one update each
+    assert updates == [(1, 0, total, 0), (1, 0, total, 1), (2, 1, total, 0), (2, 1, total, 1)]
+    assert evaluated == [(False, 1)]  # one batch of two
     assert sorted(tmp_path.rglob("*")) == before and capsys.readouterr().out == ""

@@ -67,6 +67,32 @@ def test_memory_that_others_hold_is_told_apart(monkeypatch):
     assert "28.77 GiB in use, 24.77 GiB of them not by this process (see nvidia-smi)" in said
     device.memory_reserved = lambda: 28 << 30
     assert "nvidia-smi" not in gpu_memory.out_of_memory(ALLOCATION)
+    text = ALLOCATION.replace("28.770508GB", "3.0GB")
+    for more, is_told in ((0, False), (1, True)):  # of 2 GiB
+        device.memory_reserved = lambda more=more: (1 << 30) - more
+        assert (", 2.00 GiB of them not by this process" in gpu_memory.out_of_memory(text)) == is_told
+    for reserved, shown in ((107_374_182, "102.4 MiB"), (107_374_183, "0.10 GiB"), (1 << 20, "1.0 MiB")):
+        device.memory_reserved = lambda reserved=reserved: reserved
+        held = f"out of memory on GPU 0 (rank 0): a CUDA library got none (CUDA error(2)); this process holds {shown}"
+        assert gpu_memory.out_of_memory(CUDA) == held
+    assert gpu_memory.out_of_memory("CustomDevice error, the error code is : 2").endswith(
+        "(rank 0), as its plug-in reports; this process holds 1.0 MiB"
+    )
+
+
+@pytest.mark.parametrize(
+    "size, shown",
+    [
+        ("512.0B", "0.0 MiB"),
+        ("524288.0B", "0.5 MiB"),
+        ("64.0kB", "0.1 MiB"),
+        ("2.0MB", "2.0 MiB"),
+        ("1.0TB", "1024.00 GiB"),
+    ],
+)
+def test_sizes_of_paddle_are_powers_of_1024(size, shown):
+    told = gpu_memory.out_of_memory(ALLOCATION.replace("15.503906GB", size))
+    assert told.startswith(f"out of memory on GPU 0 (rank 0): {shown} requested, ")
 
 
 @pytest.mark.parametrize(
@@ -74,15 +100,16 @@ def test_memory_that_others_hold_is_told_apart(monkeypatch):
     [
         ({}, ["DATA.BATCH_SIZE (32)", "TRAIN.ACCUM_ITER (2)", "TRAIN.RECOMPUTE", "-amp"], []),
         ({"AMP": True}, ["DATA.BATCH_SIZE (32)", "TRAIN.RECOMPUTE"], ["-amp"]),
+        ({"BATCH_SIZE": 2, "TO_STATIC": True}, ["DATA.BATCH_SIZE (2)", "-amp"], ["RECOMPUTE"]),
         ({"RECOMPUTE": True, "BATCH_SIZE": 1}, ["-amp"], ["BATCH_SIZE", "RECOMPUTE"]),
         ({"RECOMPUTE": True, "BATCH_SIZE": 1, "AMP": True}, ["larger GPU"], ["BATCH_SIZE", "RECOMPUTE", "-amp"]),
     ],
 )
 def test_what_helps_is_what_the_run_does_not_use_yet(changes, helps, not_yet):
-    values = {"AMP": False, "RECOMPUTE": False, "BATCH_SIZE": 32, **changes}
+    values = {"AMP": False, "RECOMPUTE": False, "BATCH_SIZE": 32, "TO_STATIC": False, **changes}
     config = SimpleNamespace(
         AMP=values["AMP"],
-        TO_STATIC=False,
+        TO_STATIC=values["TO_STATIC"],
         DATA=SimpleNamespace(BATCH_SIZE=values["BATCH_SIZE"]),
         TRAIN=SimpleNamespace(ACCUM_ITER=2, RECOMPUTE=values["RECOMPUTE"]),
     )

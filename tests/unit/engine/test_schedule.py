@@ -28,9 +28,32 @@ def test_cosine_passes_the_middle_and_stays_at_the_end():
 
 def test_polynomial_constant_and_step():
     assert RateSchedule("poly", RATES, 100, power=2.0)(50) == pytest.approx(0.2 + 0.8 * 0.25)
+    poly = RateSchedule("poly", RATES, 120, warmup_updates=20)
+    assert [poly(u) for u in (20, 45, 120, 200)] == pytest.approx([1.0, 0.2 + 0.8 * 0.75**0.9, 0.2, 0.2])
     assert RateSchedule("constant", RATES, 100)(99) == 1.0
-    step = RateSchedule("step", RATES, 100, milestones=[30, 60], gamma=0.1)
+    step = RateSchedule("step", RATES, 100, milestones=[30, 60])
     assert [step(u) for u in (29, 30, 59, 60, 99)] == pytest.approx([1.0, 0.1, 0.1, 0.01, 0.01])
+
+
+def test_a_warm_up_of_all_updates_and_unknown_schedules():
+    assert RateSchedule("cosine", RATES, 10, warmup_updates=10)(10) == 1.0
+    with pytest.raises(ValueError, match="^unknown schedule 'linear'$"):
+        RateSchedule("linear", RATES, 10)(0)
+
+
+def test_the_momentum_rises_over_the_warm_up_from_the_position_of_the_run():
+    schedule = RateSchedule("cosine", RATES, 100, warmup_updates=10)
+    assert schedule.state_dict() == {"update": 0} and schedule.momentum(0.5, 0.9) == 0.5
+    schedule.count_update()
+    schedule.count_update()
+    assert schedule.momentum(0.5, 0.9) == pytest.approx(0.58) and schedule.learning_rate == schedule(2)
+    for update, momentum in ((5, 0.7), (10, 0.9), (50, 0.9)):
+        schedule.load_state_dict({"update": update})
+        assert schedule.momentum(0.5, 0.9) == pytest.approx(momentum)
+    plain = RateSchedule("cosine", RATES, 100)
+    assert plain.momentum(0.5, 0.9) == 0.5
+    plain.count_update()
+    assert plain.momentum(0.5, 0.9) == 0.9
 
 
 def test_one_cycle_rises_and_falls_as_pytorchs():
@@ -53,16 +76,25 @@ def test_epochs_of_the_configuration_become_updates():
     train.NUM_EPOCHS, train.WARMUP_EPOCHS, train.LR_SCHEDULER.MILESTONES = 10, 2, [5]
     schedule = build_schedule(train, updates_per_epoch=7, effective_batch=64)
     assert (schedule.total_updates, schedule.warmup_updates, schedule.milestones) == (70, 14, (35,))
+    assert schedule.rates == (train.BASE_LR, train.WARMUP_START_LR, train.END_LR)
     train.WARMUP_EPOCHS, train.WARMUP_STEPS = 0, 3
-    assert build_schedule(train, 7, 64).warmup_updates == 3
+    train.LR_SCHEDULER.NAME, train.LR_SCHEDULER.GAMMA, train.LR_SCHEDULER.POWER = "poly", 0.3, 0.7
+    train.LINEAR_SCALED_LR, train.END_LR = 256, 1e-6
+    schedule = build_schedule(train, 7, 64)
+    assert (schedule.name, schedule.warmup_updates, schedule.gamma, schedule.power) == ("poly", 3, 0.3, 0.7)
+    assert schedule.rates == pytest.approx((train.BASE_LR / 4, train.WARMUP_START_LR / 4, 2.5e-7))
+    train.LR_SCHEDULER.NAME = "onecycle"
+    assert build_schedule(train, 7, 64).warmup_updates == 0
 
 
 def test_the_description_states_batch_and_scaling():
     config = default_config()
     config.DATA.BATCH_SIZE, config.TRAIN.ACCUM_ITER = 16, 2
     config.TRAIN.BASE_LR, config.TRAIN.LINEAR_SCALED_LR = 5e-4, 512
-    text = describe_rates(config, processes=4)
-    assert "effective batch 128" in text and "0.000125" in text and "x 0.25" in text
+    assert describe_rates(config, processes=4) == (
+        "effective batch 128 = 16 per process x 4 process(es) x 2 accumulated; learning rate 0.000125 (end 0), "
+        "TRAIN's rates x 0.25 = 128 / LINEAR_SCALED_LR 512"
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from paddlevit_dist.engine import throughput
-from paddlevit_dist.engine.throughput import EtaEstimator, ThroughputMeter
+from paddlevit_dist.engine.throughput import EtaEstimator, ThroughputMeter, format_duration
 
 
 @pytest.fixture
@@ -27,6 +27,23 @@ def test_an_interval_has_its_rate_its_wait_and_its_seconds(clock):
     clock[0], loader.seconds_waited = 56.0, 0.5
     assert meter.finish(30) == (15.0, 0.25, 2.0)
     assert (meter.updates, meter.waited, meter.estimate_epoch_seconds(), loader.seconds_waited) == (7, 1.5, 6.0, 0.0)
+
+
+def test_an_interval_without_time_is_a_billionth_of_a_second(clock):
+    meter = ThroughputMeter(SimpleNamespace(seconds_waited=0.0))
+    assert meter.finish(8) == (0.0, 0.0, 1e-9)
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [
+        *((0.4, "0 s"), (59.4, "59 s"), (60, "1 min"), (89, "1 min"), (91, "2 min"), (3569, "59 min")),
+        *((3571, "1 h 0 min"), (3720, "1 h 2 min"), (172_769, "47 h 59 min"), (172_771, "2 d 0 h")),
+        (3 * 86_400 + 5 * 3600 + 59 * 60, "3 d 5 h"),
+    ],
+)
+def test_durations_are_told_in_units_of_their_size(seconds, text):
+    assert format_duration(seconds) == text
 
 
 def test_a_resumed_epoch_counts_on(clock):

@@ -55,13 +55,16 @@ def test_keys_that_the_weights_do_not_fit_are_refused_in_one_line(source, option
     assert said in str(refusal.value) and "\n" not in str(refusal.value)
 
 
-def test_weights_of_a_run_are_described_with_the_classes_that_they_name(source, tmp_path):
+def test_weights_of_a_run_are_described_with_the_classes_that_they_name(source, tmp_path, monkeypatch):
     trained = load_trained_model(source)
     about = trained.about
     assert (about["task"], about["model"], about["weights"]) == ("classification", "vit", source)
     assert (about["num_classes"], about["input_shape"]) == (len(about["classes"]), [None, 3, 16, 16])
     assert about["classes"] == list(open_source(source, "export").learned.class_names)
     assert about["report"].startswith("loaded ") and not trained.model.training and trained.parts is not None
+    assert "note" not in about
+    monkeypatch.setattr("paddlevit_dist.tasks.model.Model.merge_branches", lambda model: "branches are merged")
+    assert load_trained_model(source).about == {**about, "note": "branches are merged"}
     more = str(write_weights(tmp_path / "more", ["ant", "bee"], "MODEL.NUM_CLASSES=3", num_classes=3))
     described = load_trained_model(more).about
     assert described["num_classes"] == 3 and "classes" not in described  # of which two would be named

@@ -83,20 +83,27 @@ def test_shapes_that_follow_the_batch_become_constants():
         ("Mul", ["batch", "batch"], ["square"]),
         ("Concat", ["square", "minus"], ["by_square"], {"axis": 0}),
         ("Reshape", ["x", "by_square"], ["odd"]),
+        ("ConstantOfShape", ["square"], ["zeros"]),
+        ("Reshape", ["zeros", "square"], ["vector"]),
+        ("Slice", ["shape", "1", "two"], ["second"]),
+        ("Concat", ["second", "minus"], ["by_second"], {"axis": 0}),
+        ("Reshape", ["table", "by_second"], ["same"]),
     ]
-    constants = {
+    constants = {"table": draw(6, 2), "two": np.int64([2])} | {
         name: np.int64([number]) for name, number in (("0", 0), ("1", 1), ("four", 4), ("nine", 9), ("minus", -1))
     }
-    model = make_model(nodes, ("n", 4, 9), constants, ("y", "z", "odd"))
+    model = make_model(nodes, ("n", 4, 9), constants, ("y", "z", "odd", "vector", "same"))
 
     def fix(model):
         return fix_shapes(model, lambda probe, batch: run(probe, {"x": draw(batch, 4, 9)}))
 
     kinds = change(model, fix, (6, 4, 9))
-    assert kinds.count("Reshape") == 3 and "Shape" in kinds  # for the square, whose shape is no multiple of the batch
+    assert kinds.count("Reshape") == 5 and "Shape" in kinds  # for the square, whose shape is no multiple of the batch
     fixed = OnnxGraph(fix(model))
     shapes = [fixed.constants.get(node.input[1]) for node in fixed.nodes if node.op_type == "Reshape"]
-    assert [None if shape is None else shape.tolist() for shape in shapes] == [[-1, 9], [9, -1], None]
+    assert [None if shape is None else shape.tolist() for shape in shapes] == [
+        *([-1, 9], [9, -1], None, None, [4, 3]),
+    ]
     without = make_model([("Neg", ["x"], ["y"])], ("n", 2), {})
     assert fix_shapes(without, None) is without
 

@@ -79,6 +79,7 @@ def test_probabilities_become_logarithms(precision, factor):
     np.testing.assert_allclose(layer(images).numpy(), expected, rtol=1e-4)
     for compute in (
         lambda images: soften(images, factor),
+        lambda images: soften(images, 2 - factor),
         lambda images: [soften(images)[0] - paddle.to_tensor([0.2, -0.1, -0.1]) * 6],
     ):
         assert not make_layer(make_function(compute, "out", dtype=precision)[0]).gives_probabilities
@@ -172,20 +173,25 @@ class Scored(resolve("task", "classification")):
     """Scores the sum of all outputs."""
 
     best_metric = ("score", True)
+    passes = 1  # of a batch
 
     def build_metrics(self):
         return Metrics()
 
     def eval_step(self, model, batch, step):
-        step.metrics.state["sum"] += float(model(batch["images"]).sum())
+        for _ in range(self.passes):
+            step.metrics.state["sum"] += float(model(batch["images"]).sum())
 
 
 class Samples(list):
     labeled = True
 
 
-def compare_models(actual, expected, *, labeled=True, precision="float32", difference=None):
-    """Score the outputs of both models for some batches; return the event and the lines of the log."""
+def compare_models(actual, expected, *, labeled=True, precision="float32", difference=None, passes=(1, 0)):
+    """Score the outputs of both models for some batches; return the event and the lines of the log.
+
+    ``passes``: of each batch, for scores and then for figures.
+    """
     events, lines, outputs, trained = [], [], iter([actual[0], *actual]), iter(expected)
     function, _ = make_function(lambda _: [paddle.to_tensor(next(outputs))], "out", dtype=precision)
     shape = actual[0].shape[1:]
@@ -198,10 +204,13 @@ def compare_models(actual, expected, *, labeled=True, precision="float32", diffe
     samples.labeled = labeled
     evaluator = SimpleNamespace(values={"score": 10.5})
     task = Scored(load(["-cfg=vit_digits"]).values)
+    task.passes = passes[0]
     run = SimpleNamespace(model=layer, task=task, eval_dataset=samples, run_log=log, evaluator=evaluator)
     observer = ExportComparison(run)
-    for images in map(draw_images, map(len, actual)):
-        layer(images)
+    for number in range(0, len(actual), sum(passes)):
+        images = draw_images(len(actual[number]))
+        for _ in range(sum(passes)):
+            layer(images)
         observer.after_batch({"images": images}, None)
     observer.after_evaluate({"epoch": 0})
     ((kind, facts),) = events
@@ -228,6 +237,31 @@ def test_scores_and_outputs_of_both_models_are_compared_over_all_batches():
         "most 1.2e+01",
     ]
     assert len(lines) == 3 and lines[2].startswith("note: rounding in float32 does not explain this difference: ")
+
+
+def test_all_passes_for_scores_are_compared_and_those_for_figures_are_not():
+    actual = [ACTUAL[0], ACTUAL[0], ACTUAL[0], ACTUAL[1], ACTUAL[1], ACTUAL[1]]
+    expected = [batch + step for batch, step in zip(actual, (0.5, 2.0, 9.0, 0.0, 1.0, 7.0))]
+    facts, _ = compare_models(actual, expected, passes=(2, 1))
+    assert (facts["largest_difference"], facts["of_outputs_up_to"]) == (2.0, 7.0)
+    assert facts["trained_values"] == {"score": sum(float(expected[place].sum()) for place in (0, 1, 3, 4))}
+
+
+def test_the_largest_difference_and_all_scores_are_those_of_all_ranks(monkeypatch):
+    def gather(own):
+        """What two ranks have."""
+        return [own, "masks"] if own == "" else [own, [3 * own[0], 2 * own[1], own[2] + 1]]
+
+    def reduce(state, average=True):
+        assert not average
+        return {name: value + 100.0 for name, value in state.items()}
+
+    monkeypatch.setattr(scoring, "all_gather", gather)
+    monkeypatch.setattr(scoring, "reduce_dict", reduce)
+    facts, lines = compare_models(ACTUAL, [batch + np.float32(2.0) for batch in ACTUAL])
+    assert (facts["largest_difference"], facts["of_outputs_up_to"], facts["changed"]) == (6.0, 14.0, 1)
+    assert facts["trained_values"] == {"score": float(sum(batch.sum() + 2 * batch.size for batch in ACTUAL)) + 100.0}
+    assert lines[1].endswith("; masks differ by at most 6.0e+00")
 
 
 def test_equal_outputs_without_labels_are_told_without_scores():

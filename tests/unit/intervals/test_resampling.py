@@ -1,6 +1,7 @@
 """Intervals cover what they say, and depend on the table of samples alone."""
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -178,10 +179,26 @@ def test_a_biased_score_is_moved_back_and_an_unbiased_one_is_not():
     assert found["mean"].low < found["mean"].value < found["mean"].high
 
 
+@pytest.mark.parametrize(("value", "below"), [(2.0, 0.25), (4.5, 0.6), (0.0, 0.05), (99.0, 0.95)])
+def test_quantiles_move_by_the_share_of_draws_below_and_half_of_the_equal_ones(value, below):
+    drawn = np.array([1, 2, 2, 2, 3, 4, 5, 6, 7, 8.0])
+    normal = NormalDist()
+    shares = [normal.cdf(2 * normal.inv_cdf(below) + normal.inv_cdf(share)) for share in (0.1, 0.9)]
+    low, high = np.quantile(drawn, shares)
+    assert resampling._interval(value, drawn, 0.1) == pytest.approx((value, min(low, value), max(high, value)))
+
+
 def test_values_that_are_not_defined_are_left_out():
     found = bootstrap(ClassificationCounts(np.array([0, 0, 2]), np.array([0, 1, 0]), 4, ["a", "b", "c", "d"]), 3)
     assert set(found) == {"top-1", "balanced accuracy", "recall a", "recall c"}
     assert found["balanced accuracy"].value == 75.0 and found["recall c"] == wilson(100.0, 1, 95)
+
+    def recompute(weights):
+        is_whole = (weights == 1).all(axis=1)
+        values = {"of all": np.where(is_whole, 1, np.nan), "of draws": np.where(is_whole, np.nan, 1)}
+        return {**values, "of both": weights[:, 0]}
+
+    assert set(bootstrap(recompute, 9, resamples=20)) == {"of both"}
 
 
 def test_what_makes_an_interval_rough_is_one_line():
@@ -258,9 +275,9 @@ def test_a_thousand_classes_are_counted_as_one_by_one():
 
 
 def test_shares_of_classified_samples_have_wilsons_interval_without_being_told_so():
-    classified = ClassificationCounts(np.arange(20) % 2, np.zeros(20, np.int64), 2)
+    classified = ClassificationCounts(np.arange(20) % 2, np.arange(20) // 14, 2)
     found = bootstrap(classified, 20, resamples=10)
-    assert found["top-1"] == wilson(100.0, 20, 95) and found["recall 1"] == wilson(100.0, 10, 95)
+    assert found["top-1"] == wilson(70.0, 20, 95) and found["recall 1"] == wilson(70.0, 10, 95)
 
 
 def test_how_many_groups_are_counted_at_a_time_changes_nothing(monkeypatch):

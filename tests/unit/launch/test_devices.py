@@ -1,6 +1,7 @@
 """A user with several kinds of devices, or none, is told which is taken."""
 
 import os
+from types import SimpleNamespace
 
 import paddle
 import pytest
@@ -127,3 +128,133 @@ def test_a_launcher_is_found_among_all_parents(tmp_path, monkeypatch, words, is_
     monkeypatch.setattr(devices, "Path", lambda top, *names: tmp_path.joinpath(*names))
     monkeypatch.setattr(os, "getppid", lambda: 30)
     assert devices._has_launcher() is is_launched
+
+
+def test_more_processes_than_cores_share_them(seen, monkeypatch):
+    seen()
+    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
+    monkeypatch.setattr(devices, "cpu_cores", lambda: 2)
+    assert plan_processes(2) == (2, "cpu", False, []) and plan_processes(-1) == (1, "cpu", False, [])
+    notices = ["3 processes share 2 core(s): they will slow one another down"]
+    assert plan_processes(3) == (3, "cpu", False, notices)
+    monkeypatch.setattr(devices, "expected_gpus", lambda: 1)
+    unusable = "this Paddle cannot use this machine's GPU: training on the CPU (run `doctor` for the reason)"
+    assert plan_processes(3).notices == [unusable, *notices]
+
+
+def test_a_launchers_process_takes_the_number_and_rank_that_it_is_given(seen, monkeypatch):
+    seen(4)
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
+    for name in ("PADDLE_LOCAL_SIZE", "PADDLE_TRAINERS_NUM"):
+        monkeypatch.delenv(name, raising=False)
+    assert plan_processes(9) == (1, "gpu", True, []) and devices.expected_processes(9) == 1
+    assert plan_processes(9).total_processes == 1
+    monkeypatch.setenv("PADDLE_LOCAL_SIZE", "3")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "6")
+    plan = plan_processes(9)
+    assert plan == (3, "gpu", True, []) and devices.expected_processes(9) == 3
+    assert (plan.total_processes, plan._replace(by_paddle_launcher=False).total_processes) == (6, 3)
+    monkeypatch.delenv("PADDLE_TRAINER_ID")
+    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
+    assert [devices.expected_processes(asked) for asked in (-1, 1, 9)] == [1, 1, 9]
+    monkeypatch.setattr(devices, "expected_gpus", lambda: 4)
+    assert devices.expected_processes(-1) == 4
+
+
+@pytest.mark.parametrize(
+    "launched, number, is_main", [(False, None, True), (False, "1", True), (True, "0", True), (True, "1", False)]
+)
+def test_of_a_launchers_processes_the_first_reports(monkeypatch, launched, number, is_main):
+    if number is not None:
+        monkeypatch.setenv("PADDLE_TRAINER_ID", number)
+    assert devices.ProcessPlan(1, "cpu", launched, []).is_main is is_main
+
+
+@pytest.mark.parametrize(
+    "variables, requested, problem",
+    [
+        ({}, 4, "PADDLE_TRAINERS_NUM is not"),
+        ({"PADDLE_TRAINERS_NUM": "2", "PADDLE_LOCAL_SIZE": "1"}, 4, None),
+        ({"PADDLE_TRAINERS_NUM": "1"}, 4, "it is not one of PADDLE_TRAINERS_NUM=1 processes, PADDLE_LOCAL_SIZE=1 of "),
+        ({"PADDLE_TRAINERS_NUM": "-2"}, 4, "it is not one of PADDLE_TRAINERS_NUM=-2 processes, PADDLE_LOCAL_SIZE=1 of"),
+        (
+            {"PADDLE_TRAINERS_NUM": "2", "PADDLE_LOCAL_SIZE": "x"},
+            4,
+            "it is not one of PADDLE_TRAINERS_NUM=2 processes, PADDLE_LOCAL_SIZE=x of them here",
+        ),
+        ({"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "1"}, 1, None),
+        (
+            {"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "1"},
+            2,
+            "-ngpus=2 requests more processes than PADDLE_TRAINERS_NUM=1",
+        ),
+        ({"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "2"}, 2, None),
+        (
+            {"PADDLE_TRAINER_ID": "x", "PADDLE_TRAINERS_NUM": "2"},
+            1,
+            "it is not one of PADDLE_TRAINERS_NUM=2 processes, PADDLE_LOCAL_SIZE=1 of them here",
+        ),
+    ],
+)
+def test_variables_of_a_launcher_have_to_fit(monkeypatch, variables, requested, problem):
+    for name in devices._LAUNCHER:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(devices, "_has_launcher", lambda: False)
+    variables = {"PADDLE_TRAINER_ID": "1", **variables}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if problem is None:
+        return devices.check_launcher_variables(requested)
+    with pytest.raises(UserError) as refused:
+        devices.check_launcher_variables(requested)
+    names = " ".join(name for name in ("PADDLE_TRAINER_ID", *devices._LAUNCHER) if name in variables)
+    start = f"PADDLE_TRAINER_ID={variables['PADDLE_TRAINER_ID']} is set in this shell, but {problem}"
+    assert str(refused.value).startswith(start)
+    assert str(refused.value).endswith(
+        f"; `unset {names}` to start the processes here, or use python -m paddle.distributed.launch"
+    )
+
+
+def test_a_launchers_single_process_may_be_asked_for_several(monkeypatch):
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "1")
+    monkeypatch.delenv("PADDLE_LOCAL_SIZE", raising=False)
+    monkeypatch.setattr(devices, "_has_launcher", lambda: True)
+    devices.check_launcher_variables(2)
+
+
+@pytest.mark.parametrize("gpus, cores, most, advised", [(0, 2, 32, 2), (40, 2, 40, 40), (3, 2, 32, 3)])
+def test_more_processes_than_any_machine_runs_are_refused(monkeypatch, gpus, cores, most, advised):
+    monkeypatch.setattr(devices, "expected_gpus", lambda: gpus)
+    monkeypatch.setattr(devices, "cpu_cores", lambda: cores)
+    devices.check_launcher_variables(most)
+    with pytest.raises(UserError) as refused:
+        devices.check_launcher_variables(most + 1)
+    assert str(refused.value) == (
+        f"-ngpus={most + 1} (NGPUS): this machine has {gpus} visible GPU(s) and {cores} core(s): use at most "
+        f"{advised}, or omit the flag"
+    )
+
+
+def test_what_an_earlier_launch_has_left_is_dropped_and_told_unless_launched(monkeypatch):
+    for name in devices._LAUNCHER:
+        monkeypatch.delenv(name, raising=False)
+    assert devices.drop_stale_variables() == []
+    monkeypatch.setenv("PADDLE_NNODES", "2")
+    monkeypatch.setenv("PADDLE_MASTER", "a:1")
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
+    assert devices.drop_stale_variables() == [] and os.environ["PADDLE_MASTER"] == "a:1"
+    monkeypatch.delenv("PADDLE_TRAINER_ID")
+    assert devices.drop_stale_variables() == [
+        "ignored, as no launcher started this run: PADDLE_MASTER=a:1, PADDLE_NNODES=2 (left in this shell; unset them)"
+    ]
+    assert not {"PADDLE_MASTER", "PADDLE_NNODES"} & set(os.environ)
+
+
+def test_a_program_that_workers_import_may_not_start_a_run(monkeypatch):
+    devices.refuse_to_start_in_a_worker()
+    monkeypatch.setattr(devices.sys, "argv", ["/x/train.py", "-a"])
+    process = SimpleNamespace(_inheriting=True)
+    monkeypatch.setattr(devices.multiprocessing, "current_process", lambda: process)
+    with pytest.raises(SystemExit, match=r"^error: train.py starts a run outside `if __name__ == \"__main__\"`, so"):
+        devices.refuse_to_start_in_a_worker()

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 
 import pytest
 
@@ -45,6 +46,26 @@ def test_a_process_without_a_record_is_told_with_its_exit_code(tmp_path, monkeyp
     end = failures.describe_end(2, code, tmp_path)
     assert (end["kind"], end.get("signal"), end["rank"], end["message"]) == (kind, number, 2, message)
     assert failures.read(tmp_path, 2) is None
+
+
+def test_a_process_that_ends_well_without_a_record_has_failed(tmp_path):
+    end = failures.describe_end(1, 0, tmp_path)
+    assert (end["kind"], end["message"]) == (failures.EXIT, "ended with exit code 0 before its work was complete")
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_thread_ends_the_process_with_a_record_or_a_line(tmp_path, monkeypatch, capsys, is_recorded):
+    calls = []
+    monkeypatch.setattr(failures, "_own_records", (tmp_path, 3) if is_recorded else None)
+    monkeypatch.setattr(failures.os, "_exit", lambda code: calls.append(("exit", code)))
+    monkeypatch.setattr(failures.time, "sleep", lambda seconds: calls.append(("sleep", seconds)))
+    failures.end_process("no\ndisk")
+    assert calls == [*([("sleep", 20.0)] if is_recorded else []), ("exit", 1)]
+    assert capsys.readouterr().err == ("" if is_recorded else "error: no\\ndisk\n")
+    if is_recorded:
+        record = failures.read(tmp_path, 3)
+        assert (record["kind"], record["message"], record["rank"]) == (failures.EXCEPTION, "no\ndisk", 3)
+        assert abs(record["time"] - time.time()) < 600
 
 
 RECORDS = {

@@ -206,3 +206,20 @@ def test_gpus_of_windows_subsystem_are_counted_by_their_driver(monkeypatch, has_
     monkeypatch.setattr(devices.os.path, "exists", lambda path: has_device and path == "/dev/dxg")
     monkeypatch.setattr(devices.ctypes, "CDLL", load)
     assert devices.expected_gpus() == number
+
+
+def test_flags_that_a_cpu_lacks_are_set_on_a_gpu(as_before, monkeypatch):
+    flags = []
+    monkeypatch.setattr(gpu, "_set_flags", flags.append)
+    repeated = {"FLAGS_cudnn_deterministic": True, "FLAGS_embedding_deterministic": 1, SEARCH: False}
+    for deterministic, fixed_shapes in ((True, True), (False, True), (False, False)):
+        gpu.prepare(True, deterministic, fixed_shapes)
+    monkeypatch.setenv(SEARCH, "0")
+    gpu.prepare(False, False, True)
+    assert flags[::2] == [{LEGACY_LINEAR: tf32} for tf32 in (True, True, True, False)]
+    assert flags[1::2] == [repeated, {SEARCH: True}, {SEARCH: False}, {}]
+
+
+def test_of_other_accelerators_nothing_is_known(monkeypatch):
+    monkeypatch.setattr(gpu.device_kinds, "current", lambda: gpu.device_kinds.get_kind("npu"))
+    assert gpu.rounds_to_tf32() is True

@@ -4,11 +4,15 @@ import errno
 import fcntl
 import json
 import os
+import socket
 import sys
+import tempfile
+import time
+from pathlib import Path
 
 import pytest
 
-from paddlevit_dist.launch import stale_resources
+from paddlevit_dist.launch import lock, stale_resources
 from paddlevit_dist.launch.lock import FILE, is_running, lock_output_dir
 from paddlevit_dist.runtime.errors import UserError
 
@@ -95,3 +99,162 @@ def test_what_is_no_file_is_named(tmp_path, take):
     os.mkfifo(tmp_path / FILE)
     with pytest.raises(UserError, match=f"{FILE} is not a file; remove it"):
         take(tmp_path)
+
+
+def test_a_lock_file_of_64_kib_is_read_and_no_further(tmp_path, take):
+    take(tmp_path)
+    content = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(content.ljust(64 * 1024))
+    assert lock._read(tmp_path / FILE).pid == os.getpid()
+    (tmp_path / FILE).write_bytes(content.ljust(64 * 1024) + b"x")
+    assert lock._read(tmp_path / FILE).pid == os.getpid()  # what follows is not read
+    (tmp_path / FILE).write_bytes(b" " * (64 * 1024) + content)
+    assert lock._read(tmp_path / FILE) is None
+
+
+@pytest.mark.parametrize("is_evaluation", [False, True])
+def test_a_folder_is_running_while_a_training_run_holds_it(tmp_path, is_evaluation):
+    assert is_running(tmp_path) is False
+    with lock_output_dir(tmp_path, print, is_evaluation=is_evaluation):
+        assert is_running(tmp_path) is not is_evaluation
+        with (
+            pytest.raises(UserError, match=f"choose another -output for this {'evaluation' if is_evaluation else 't'}"),
+            lock_output_dir(tmp_path, print, is_evaluation=is_evaluation),
+        ):
+            pytest.fail("both hold it")
+    assert is_running(tmp_path) is False and list(tmp_path.iterdir()) == []
+    with lock_output_dir(tmp_path, print, is_evaluation, should_lock=False):
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lock_says_who_holds_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train", "-a b"])
+    ticks = os.sysconf("SC_CLK_TCK")
+    before = os.umask(0o026)
+    try:
+        with lock_output_dir(tmp_path, print, is_evaluation=True):
+            owner = json.loads((tmp_path / FILE).read_text())
+            assert os.stat(tmp_path / FILE).st_mode & 0o777 == 0o640  # as the umask says
+    finally:
+        os.umask(before)
+    begun = time.time() - float(Path("/proc/uptime").read_text().split()[0]) + owner.pop("started") / ticks
+    assert 0 <= time.time() - begun < 24 * 3600  # this process's start
+    since = time.mktime(time.strptime(owner.pop("since"), "%Y-%m-%d %H:%M:%S %z"))
+    assert abs(since - time.time()) < 600
+    assert owner == {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "command": "train '-a b'",
+        "token": stale_resources.token(),
+        "temporary": tempfile.gettempdir(),
+        "is_evaluation": True,
+    }
+    monkeypatch.setattr(lock, "_started", lambda process: None)
+    with lock_output_dir(tmp_path, print, is_evaluation=False):
+        owner = json.loads((tmp_path / FILE).read_text())
+    assert (owner["started"], owner["is_evaluation"]) == (0, False)
+
+
+def test_the_holder_is_described_in_a_short_line():
+    owner = lock.LockOwner("h" * 81, 5, "s" * 41, "c" * 161, "", "")
+    assert owner.describe() == f"process 5 on {'h' * 77}... since {'s' * 37}... ({'c' * 157}...)"
+    owner = lock.LockOwner("h" * 80, 5, "s" * 40, "c" * 160, "", "")
+    assert (owner.is_evaluation, owner.started) == (False, 0)
+    assert owner.describe() == f"process 5 on {'h' * 80} since {'s' * 40} ({'c' * 160})"
+
+
+@pytest.mark.parametrize("state, started", [("S", 22), ("Z", None), ("X", None)])
+def test_the_start_of_a_process_is_a_field_after_its_name(tmp_path, monkeypatch, state, started):
+    fields = " ".join(map(str, range(4, 53)))
+    (tmp_path / "stat").write_bytes(b"41 (a) \xff) 9) " + f"{state} {fields}\n".encode())
+    monkeypatch.setattr(lock, "Path", lambda top, number, name: tmp_path / name if number == "41" else None)
+    assert lock._started(41) == started
+    (tmp_path / "stat").unlink()
+    assert lock._started(41) is None
+
+
+def test_half_written_files_of_the_killed_run_are_removed(tmp_path, take):
+    with lock_output_dir(tmp_path, print, is_evaluation=False):
+        owner = json.loads((tmp_path / FILE).read_text())
+    number, other = 2**22 + 1, 2**22 + 2
+    (tmp_path / FILE).write_text(json.dumps({**owner, "pid": number}))
+    names = {
+        **dict.fromkeys(("a.txt.7.0123abcd.tmp", f"b.{other}.0123abcd.tmp", "predictions/c.7.0123abcd.tmp"), True),
+        **dict.fromkeys((f"data/x/d.{number}.0123abcd.tmp", f"data/e.{number}.0123abcd.tmp"), True),
+        **dict.fromkeys(
+            (f"data/f.{other}.0123abcd.tmp", f"data/{number}.tmp", "g.tmp", "other/h.7.0123abcd.tmp"), False
+        ),
+    }
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "0.7.0123abcd.tmp").mkdir()  # cannot be removed like a file, and disturbs nothing
+    take(tmp_path)
+    assert {name for name in names if (tmp_path / name).exists()} == {name for name, gone in names.items() if not gone}
+
+
+def test_a_lock_whose_holder_is_about_to_end_is_waited_for(tmp_path, monkeypatch, take):
+    clock, sleeps = [100.0], []
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        clock[0] += 5.0
+
+    monkeypatch.setattr(lock.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(lock.time, "sleep", sleep)
+    monkeypatch.setattr(lock, "_try_flock", lambda descriptor: False)
+    content = {"host": socket.gethostname(), "pid": 2**22 + 1, "since": "", "command": "", "token": "", "temporary": ""}
+    for holder in ("", json.dumps(content)):
+        clock[0] = 100.0
+        sleeps.clear()
+        (tmp_path / FILE).write_text(holder)
+        before = os.listdir("/proc/self/fd")
+        who = rf"process {2**22 + 1} on .*" if holder else "another run"
+        with pytest.raises(UserError, match=f"is in use by {who}; choose another -output for this training, or end"):
+            take(tmp_path)
+        assert sleeps == [0.05] * 3 and os.listdir("/proc/self/fd") == before  # up to 10 s
+    (tmp_path / FILE).write_text(json.dumps({**content, "pid": os.getpid()}))
+    sleeps.clear()
+    with pytest.raises(UserError, match=f"is in use by process {os.getpid()} on"):
+        take(tmp_path)
+    assert sleeps == []
+
+
+def test_a_file_that_its_holder_has_removed_is_no_lock(tmp_path, monkeypatch):
+    sleeps, same = [], iter([False, True])
+    monkeypatch.setattr(lock.time, "sleep", sleeps.append)
+    monkeypatch.setattr(lock, "_is_same_file", lambda descriptor, path: next(same))
+    with lock_output_dir(tmp_path, print, is_evaluation=False):
+        assert len(sleeps) == 1
+    descriptor = os.open(tmp_path / "a", os.O_CREAT)
+    monkeypatch.undo()
+    try:
+        assert lock._is_same_file(descriptor, tmp_path / "a")
+        os.unlink(tmp_path / "a")
+        assert not lock._is_same_file(descriptor, tmp_path / "a")
+    finally:
+        os.close(descriptor)
+
+
+def test_a_forked_process_closes_the_file_and_leaves_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "_descriptors", set())
+    with lock_output_dir(tmp_path, print, is_evaluation=False):
+        assert len(lock._descriptors) == 1
+    assert lock._descriptors == set()
+    with lock_output_dir(tmp_path, print, is_evaluation=False):
+        (descriptor,) = lock._descriptors
+        lock._close_in_child()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+        assert lock._descriptors == set()
+        lock._close(descriptor)  # not again
+        monkeypatch.setattr(lock.os, "getpid", lambda: 1)
+    assert (tmp_path / FILE).exists()
+
+
+def test_a_refused_file_is_closed(tmp_path):
+    os.mkfifo(tmp_path / FILE)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(UserError, match="is not a file"):
+        lock._open(tmp_path / FILE)
+    assert os.listdir("/proc/self/fd") == before

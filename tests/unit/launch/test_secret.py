@@ -1,6 +1,7 @@
 """Signatures of messages, and the secret's sources."""
 
 import hashlib
+import hmac
 import os
 import pickle
 
@@ -146,3 +147,94 @@ def test_what_is_no_file_and_two_secrets_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv(secret.VARIABLE, LONG_ENOUGH)
     with pytest.raises(UserError, match="both"):
         secret.read_user_secret()
+
+
+def mac(key, kind, *parts):
+    """The HMAC of parts, of which all but the last are preceded by their length."""
+    *heads, last = parts
+    text = b"".join(len(part).to_bytes(8, "little") + part for part in heads) + last
+    return hmac.new(key, kind.encode() + b"\0" + text, hashlib.sha256).digest()
+
+
+def test_signatures_are_macs_of_what_a_message_is_for_and_holds():
+    run = b"s" * 32
+    secret.use(run)
+    shown = hmac.new(run, b"proof\0fingerprint", hashlib.sha256).hexdigest()
+    assert secret.proof("fingerprint") == shown and secret.fingerprint() == 2 + int(shown[:12], 16)
+    assert secret.is_proof(shown, "fingerprint") and not secret.is_proof(shown[:-1], "fingerprint")
+    assert secret.key_name("board") == mac(run, "name", b"board").hex()[:40]
+    secret.begin_session("a", "bc", "d")
+    key, part = mac(run, "session", b"a", b"bc", b"d"), secret._PART_BYTES
+    assert part == 1024**2 and secret.key_name("board") == mac(key, "name", b"board").hex()[:40]
+    for size in (0, 3, part, part + 1):
+        content = os.urandom(size)
+        if size <= part:
+            expected = mac(key, "message", b"reduce 4 2", content)
+        else:
+            digests = hashlib.sha256(content[:part]).digest() + hashlib.sha256(content[part:]).digest()
+            expected = mac(key, "digests of a message's parts", b"reduce 4 2", digests)
+        assert bytes(secret.sign(memoryview(bytearray(32) + content), "reduce", 4, 2)) == expected + content
+    secret.use(run)
+    assert secret.key_name("board") == mac(run, "name", b"board").hex()[:40]
+
+
+def test_without_a_secret_nothing_is_proved_and_no_session_begins():
+    secret.begin_session("a")
+    assert secret._session_key is None and secret.proof("a") == "" and secret.is_proof("", "a")
+    assert not secret.is_proof("x", "a") and secret.get_run_secret() is None
+
+
+@pytest.mark.parametrize("launched", [False, True])
+@pytest.mark.parametrize("source", [None, secret.VARIABLE, "parent"])
+def test_missing_protection_is_told(monkeypatch, capsys, launched, source):
+    monkeypatch.delenv("PADDLE_LOCAL_SIZE", raising=False)
+    if launched:
+        monkeypatch.setenv("PADDLE_LOCAL_SIZE", "2")
+    if source == "parent":
+        secret.use(bytes(32))
+    elif source is not None:
+        monkeypatch.setenv(source, LONG_ENOUGH)
+    secret.print_missing_protection()
+    note = ""
+    if source is None:
+        note = (
+            "note: messages between ranks are not signed; set PADDLEVIT_DIST_SECRET_FILE or PADDLEVIT_DIST_SECRET to "
+            "the same secret on all machines\n"
+        )
+    elif source == secret.VARIABLE and launched:
+        note = (
+            "note: Paddle's launcher has written PADDLEVIT_DIST_SECRET to files in its --log_dir that others can read; "
+            "set PADDLEVIT_DIST_SECRET_FILE instead, and choose a new secret\n"
+        )
+    assert capsys.readouterr() == ("", note)
+
+
+@pytest.mark.parametrize("size, is_refused", [(15, True), (16, False), (4096, False), (4097, True)])
+def test_a_secret_has_16_to_4096_characters_in_a_file_too(tmp_path, monkeypatch, size, is_refused):
+    path = tmp_path / "secret"
+    path.write_text("x" * size + "\n")
+    path.chmod(0o600)
+    for name, value in ((secret.VARIABLE, "x" * size), (secret.FILE_VARIABLE, str(path))):
+        monkeypatch.setenv(name, value)
+        if is_refused:
+            with pytest.raises(UserError, match="make one with `openssl rand -hex 32`$"):
+                secret.read_user_secret()
+        else:
+            assert secret.read_user_secret() == hashlib.sha256(b"x" * size).digest()
+        monkeypatch.delenv(name)
+
+
+def test_ranks_with_other_secrets_are_described_by_what_they_have():
+    rest = "set PADDLEVIT_DIST_SECRET or PADDLEVIT_DIST_SECRET_FILE to the same on all machines"
+    assert secret.describe_mismatch(3, {2: 7, 1: 9}) == f"rank(s) [1, 2] have a secret, and rank 3 has none: {rest}"
+    secret.use(bytes(32))
+    assert secret.describe_mismatch(3, {2: 1, 1: 1}) == f"rank(s) [1, 2] have no secret, and rank 3 has one: {rest}"
+    other = f"rank(s) [1, 2] have another secret than rank 3: {rest}"
+    assert secret.describe_mismatch(3, {2: 1, 1: 9}) == secret.describe_mismatch(3, {2: 8, 1: 9}) == other
+
+
+def test_the_secret_of_the_parent_counts_before_the_environments(monkeypatch):
+    monkeypatch.setenv(secret.VARIABLE, LONG_ENOUGH)
+    assert secret.get_run_secret() == secret._run_secret == secret.read_user_secret()
+    secret.use(bytes(32))
+    assert secret.get_run_secret() == bytes(32)

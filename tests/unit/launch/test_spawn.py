@@ -1,6 +1,7 @@
 """What a parent does for its workers: it packs their work, forwards requests, and finds the failure to report."""
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from support.registrations import forgotten
 
-from paddlevit_dist.launch import failures, spawn
+from paddlevit_dist.launch import failures, group_watch, rendezvous, spawn
 from paddlevit_dist.launch.devices import ProcessPlan
 from paddlevit_dist.registry import lookup, register
 from paddlevit_dist.runtime import signals
@@ -76,6 +77,8 @@ def test_all_that_finish_leave_no_failure(tmp_path, monkeypatch):
     assert wait(tmp_path, [Child(exitcode=0) for _ in range(3)]) == []
     (end,) = wait(tmp_path, [Child(exitcode=code) for code in (0, 5, 0)])
     assert (end["rank"], end["kind"]) == (1, failures.EXIT) and abs(end["time"] - time.time()) < 60
+    (end,) = wait(tmp_path / "without records", [Child(exitcode=0)])
+    assert (end["rank"], end["message"]) == (0, "ended with exit code 0 before its work was complete")
 
 
 def test_a_record_of_failure_counts_while_its_process_waits(tmp_path, monkeypatch):
@@ -330,3 +333,158 @@ def test_one_process_runs_in_place_and_several_in_children(monkeypatch, plan, in
     else:
         spawn.launch_workers(work, (1, 2), plan, 30.0)
     assert calls == ([] if called is None else [(called, work, (1, 2), plan, 30.0)])
+
+
+class Calls(list):
+    """Notes calls of functions that it replaces, by their names."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.monkeypatch = monkeypatch
+
+    def replace(self, module, *names, result=None) -> None:
+        def note(name):
+            def call(*words, **named):
+                self.append((name, *words, *named.items()))
+                if isinstance(result, BaseException):
+                    raise result
+                return result
+
+            return call
+
+        for name in names:
+            self.monkeypatch.setattr(module, name, note(name))
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    monkeypatch.setattr(spawn.status, "_notes", spawn.status._StatusNotes())
+    return Calls(monkeypatch)
+
+
+@pytest.mark.parametrize("seconds", [None, 30.0])
+@pytest.mark.parametrize("total", [1, 3])
+def test_a_process_in_place_joins_others_first_if_there_are_any(monkeypatch, calls, total, seconds):
+    calls.replace(spawn.tuning, "use_threads")
+    calls.replace(spawn.signals, "install", "poll_in_thread")
+    calls.replace(spawn.process_exit, "note_group")
+    calls.replace(rendezvous, "join_group")
+
+    def run(join, do, limit) -> None:
+        calls.append(("watched", limit))
+        join()
+        do()
+
+    monkeypatch.setattr(group_watch, "run", run)
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", str(total))
+    plan = ProcessPlan(1, "cpu", total > 1, [])
+    spawn._run_in_place(lambda *words: calls.append(("work", *words)), (1, 2), plan, seconds)
+    joined = [("join_group", "cpu", ("spawned", False))]
+    assert calls == [
+        *[("use_threads",), ("install",), ("poll_in_thread",)],
+        *([("note_group",), *[("watched", 30.0)] * (seconds is not None), *joined] if total > 1 else []),
+        ("work", 1, 2),
+    ]
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("error, code", [(None, 0), (UserError("no"), 2), (DeviceFailure("no"), 1), (ValueError(), 1)])
+def test_a_spawned_process_joins_works_and_records_its_end(tmp_path, monkeypatch, calls, rank, error, code):
+    def note_work(*words) -> None:
+        calls.append(("work", *words, spawn.status.get_status()[2:]))
+        if error is not None:
+            raise error
+
+    monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
+    calls.replace(spawn.printing, "ignore_broken_pipe")
+    calls.replace(spawn.faulthandler, "enable", "disable")
+    calls.replace(spawn.process_exit, "die_with_parent", "end")
+    calls.replace(spawn.failures, "keep_records", "record_failure", "wait_for_parent", "record_finish")
+    calls.replace(spawn.signals, "forward_to_parent", "install", "poll_in_thread", "record_only")
+    calls.replace(spawn.secret, "use")
+    calls.replace(spawn, "dump_stacks_on_request")
+    calls.replace(spawn.status, "publish")
+    calls.replace(spawn.multiprocessing, "set_start_method")
+    calls.replace(spawn.tuning, "use_threads")
+    calls.replace(spawn.os, "_exit", result=SystemExit())
+    monkeypatch.setattr(
+        rendezvous,
+        "join_group",
+        lambda *words, **named: calls.append(("join", *words, named, spawn.status.get_status()[2:])),
+    )
+    payload = SimpleNamespace(unpack=lambda: calls.append(("unpack",)) or (note_work, (1, 2)))
+    with contextlib.nullcontext() if error is None else pytest.raises(SystemExit):
+        spawn._worker_entry(payload, str(tmp_path), 71, "cpu", b"secret", "pages")
+    forwarded = (("forwards_saves", rank > 0), ("exit_now", spawn._exit_now))
+    assert calls == [
+        *[("ignore_broken_pipe",), ("enable",), ("die_with_parent", 71), ("keep_records", tmp_path, rank)],
+        *[("forward_to_parent", 71, *forwarded), ("use", b"secret"), ("dump_stacks_on_request", tmp_path, rank)],
+        *[("publish", "pages", rank), ("set_start_method", "fork", ("force", True)), ("use_threads",)],
+        *[("disable",), ("enable",), ("install",), ("poll_in_thread",), ("unpack",)],
+        ("join", "cpu", {"spawned": True}, (True, "joining the group")),
+        ("work", 1, 2, (False, "at work")),
+        ("record_only",),
+        *([("record_finish",), ("end", 0)] if error is None else []),
+        *([("record_failure", error), ("wait_for_parent",), ("_exit", code)] if error is not None else []),
+    ]
+    assert spawn.status.get_status().text == (spawn.status.AT_END if error is None else "at work")
+
+
+def test_a_process_that_is_interrupted_records_it_and_ends(calls):
+    calls.replace(spawn.failures, "record_interruption")
+    calls.replace(spawn.os, "_exit")
+    spawn._exit_now(15, True)
+    assert calls == [("record_interruption", 15, True), ("_exit", 143)]
+
+
+@pytest.mark.parametrize("failed", [[], [1], [1, 2]])
+def test_workers_that_have_not_failed_are_ended_first_and_the_cause_is_raised(monkeypatch, calls, failed):
+    workers, other, helper = ["worker 0", "worker 1", "worker 2"], "an earlier child", "the resource tracker's"
+    ends = [{"rank": rank, "kind": failures.EXIT} for rank in failed]
+    context, children = SimpleNamespace(processes=workers), iter([[other], [other, *workers, helper]])
+    calls.replace(spawn.stale_resources, "require_semaphores")
+    calls.replace(spawn.signals, "record_only_as_parent")
+    calls.replace(spawn.status, "new_pages", result="pages")
+    calls.replace(spawn, "_start", result=context)
+    calls.replace(spawn, "Watchdog", result="watchdog")
+    calls.replace(spawn, "_wait", result=ends)
+    calls.replace(spawn, "_end_all", "_raise")
+    calls.replace(failures, "find_root_cause", result="the cause")
+    monkeypatch.setattr(spawn.multiprocessing, "active_children", lambda: next(children))
+    plan = ProcessPlan(3, "cpu", False, [])
+    spawn._run_workers(work, (1, 2), plan, 30.0)
+    folder = calls[3][4]
+    assert folder.name.startswith("paddlevit_dist_ends_") and not folder.exists()
+    assert calls == [
+        ("require_semaphores", 12, "the queues of the processes", "lower -ngpus"),
+        *[("record_only_as_parent",), ("new_pages", 3), ("_start", work, (1, 2), plan, folder, "pages")],
+        *[("Watchdog", "pages", workers, 30.0, folder), ("_wait", workers, folder, "watchdog")],
+        ("_end_all", [worker for rank, worker in enumerate(workers) if rank not in failed]),
+        ("_end_all", [*workers, helper]),
+        *([("find_root_cause", ends), ("_raise", "the cause")] if failed else []),
+    ]
+
+
+@pytest.mark.parametrize("device, variable", [("cpu", None), ("npu", "npu")])
+def test_workers_are_started_with_signals_blocked_and_without_lines_of_paddle(monkeypatch, calls, device, variable):
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "level", logging.DEBUG)
+    usual, started = signal.pthread_sigmask(signal.SIG_BLOCK, []), []
+
+    def begin():
+        started.append((root.level, signal.pthread_sigmask(signal.SIG_BLOCK, []) - usual))
+        started.append(os.environ.get("PADDLE_XCCL_BACKEND"))
+        raise ZeroDivisionError  # in place of the processes
+
+    monkeypatch.delenv("PADDLE_XCCL_BACKEND", raising=False)
+    monkeypatch.setattr(spawn.plugins, "folders_hidden", begin)
+    calls.replace(spawn.WorkerPayload, "pack")
+    calls.replace(spawn, "_prepare_rendezvous")
+    calls.replace(spawn.tuning, "hide_omp_threads_from_children")
+    calls.replace(spawn.multiprocessing.resource_tracker, "ensure_running")
+    calls.replace(spawn.signals, "block")
+    with pytest.raises(ZeroDivisionError):
+        spawn._start(work, (1, 2), ProcessPlan(3, device, False, []), None, None)
+    assert started == [(logging.WARNING, set(signals._ALL) - usual), variable] and root.level == logging.DEBUG
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == usual
+    names = ["_prepare_rendezvous", "hide_omp_threads_from_children", "ensure_running", "block"]
+    assert calls == [("pack", work, (1, 2)), *((name,) for name in names)]

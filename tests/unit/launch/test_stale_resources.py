@@ -39,6 +39,7 @@ def test_only_the_files_of_that_run_are_removed(places):
     kept = [
         memory / f"paddlevit_dist_a_{OURS}_x",
         memory / f"sem.paddlevit_dist_{OURS}-x",
+        *(memory / f"paddlevit_dist_a_{'0' * 16}_x", memory / f"sem.paddlevit_dist_{'0' * 16}-x"),
         temporary / f"other_{THEIRS}_x",
     ]
     gone = [
@@ -60,7 +61,7 @@ def test_only_the_files_of_that_run_are_removed(places):
 def test_a_working_folder_removes_those_of_the_killed_and_leaves_those_of_the_living(places):
     temporary = places / "temporary"
     living = "a" * 16
-    for run in (THEIRS, living):
+    for run in (THEIRS, "b" * 16, living):
         (temporary / f"paddlevit_dist_mark_{run}_").touch()
         (temporary / f"paddlevit_dist_work_{run}_x").mkdir()
     with open(temporary / f"paddlevit_dist_mark_{living}_", "rb") as mark:
@@ -75,6 +76,7 @@ def test_a_working_folder_removes_those_of_the_killed_and_leaves_those_of_the_li
             own = temporary / f"paddlevit_dist_mark_{stale_resources.token()}_"
             with open(own, "rb") as other, pytest.raises(BlockingIOError):
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            own.unlink()  # as a cleaner of old files does
     assert {path.name for path in temporary.iterdir()} == {
         *(f"paddlevit_dist_mark_{living}_", f"paddlevit_dist_work_{living}_x"),
     }

@@ -1,7 +1,11 @@
 """The environment of a tuned process, and the check that it changes no results."""
 
+import contextlib
+import itertools
 import os
+import re
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
@@ -111,3 +115,119 @@ def test_a_process_with_several_cores_to_itself_uses_them(monkeypatch):
     assert "PADDLEVIT_DIST_THREADS" not in tuning.environment(1, True, {"OMP_NUM_THREADS": "3"})
     monkeypatch.setattr(devices, "expected_gpus", lambda: 1)
     assert "PADDLEVIT_DIST_THREADS" not in tuning.environment(1, True, {})
+
+
+def test_copies_are_right_here_and_views_where_they_are_off_stop_the_run(monkeypatch):
+    import paddle
+
+    monkeypatch.delenv("FLAGS_use_stride_kernel", raising=False)
+    tuning.check_copies()
+    monkeypatch.setenv("FLAGS_use_stride_kernel", "0")
+    before = paddle.get_flags(["FLAGS_use_stride_kernel"])
+    try:
+        for has_views in (False, True):
+            paddle.set_flags({"FLAGS_use_stride_kernel": has_views})
+            with pytest.raises(RuntimeError, match="wrong transpose") if has_views else contextlib.nullcontext():
+                tuning.check_copies()
+    finally:
+        paddle.set_flags(before)
+
+
+@pytest.mark.parametrize("name", ["transpose", "split", "slice"])
+def test_each_kind_of_copy_is_checked(monkeypatch, name):
+    import paddle
+
+    method = {"slice": "__getitem__"}.get(name, name)
+    right = getattr(paddle.Tensor, method)
+
+    def wrong(tensor, *words, **named):
+        result = right(tensor, *words, **named)
+        return [part + 1 for part in result] if name == "split" else result + 1
+
+    monkeypatch.setattr(paddle.Tensor, method, wrong)
+    with pytest.raises(RuntimeError, match=rf"^Paddle {paddle.__version__} returns a wrong {name} with "):
+        tuning.check_copies()
+
+
+def test_the_fastest_product_but_the_first_is_told(monkeypatch):
+    durations = iter([1e-6, 2e-4, 4e-4, 3e-4, 5e-4, 6e-4])
+    clock = itertools.accumulate(seconds for duration in durations for seconds in (1.0, duration))
+    monkeypatch.setattr(tuning.time, "perf_counter", lambda: next(clock))
+    assert tuning.check_product(size=100)["gigaflops"] == 10.0  # 2e6 operations in 2e-4 s
+
+
+def test_the_error_of_a_product_is_a_share_of_its_largest_entry(monkeypatch):
+    import paddle
+
+    exact, products = paddle.matmul, []
+    monkeypatch.setattr(paddle, "matmul", lambda a, b: exact(a, b) * (1 - 2e-5))
+    assert tuning.check_product(size=14)["relative_error"] == pytest.approx(2e-5, rel=0.02)  # a negative entry
+
+    def product(a, b):
+        products.append(exact(a, b))
+        return products[-1] + (len(products) == 3)
+
+    monkeypatch.setattr(paddle, "matmul", product)
+    with pytest.raises(RuntimeError, match=r"^a 14x14 float32 product differs between repetitions with "):
+        tuning.check_product(size=14)
+
+
+def test_limits_of_errors_are_between_those_of_precisions():
+    assert (tuning.TF32_LIMIT, tuning.FLOAT32_LIMIT) == (1 / 1024, 0.0001)
+
+
+def test_loaded_libraries_are_found_by_name():
+    (library,) = tuning._find_loaded(re.compile(r"/libc\.so[^/]*$|/libc-[^/]*$"))
+    assert "/libc" in library._name and tuning._find_loaded(re.compile("/no such library")) == []
+
+
+def test_unused_memory_is_returned(monkeypatch):
+    calls = []
+    monkeypatch.setattr(tuning.ctypes, "CDLL", lambda name: SimpleNamespace(malloc_trim=calls.append))
+    tuning.release_memory()
+    assert calls == [0]
+
+
+@pytest.mark.parametrize("is_marked, takes", [(True, True), (False, True), (False, False)])
+def test_a_command_is_restarted_once_if_its_environment_comes_too_late(monkeypatch, is_marked, takes):
+    calls = []
+
+    def note(name, result=None):
+        return lambda *words: calls.append((name, *words)) or result
+
+    monkeypatch.delenv("PADDLEVIT_DIST_ENVIRONMENT", raising=False)
+    if is_marked:
+        monkeypatch.setenv("PADDLEVIT_DIST_ENVIRONMENT", "A")
+    for name in ("A_TEST_2", "A_TEST_1"):
+        monkeypatch.delenv(name, raising=False)
+    added = {"A_TEST_2": "x", "A_TEST_1": "y"}
+    monkeypatch.setattr(tuning.devices, "hide_gpus", note("hide"))
+    monkeypatch.setattr(tuning.devices, "expected_processes", note("processes", 3))
+    for name, result in (("environment", added), ("take_effect", takes)):
+        monkeypatch.setattr(tuning, name, note(name, result))
+    for name in ("forget_kernels", "restart", "import_paddle", "_raise_open_files"):
+        monkeypatch.setattr(tuning, name, note(name))
+    tuning.restart_with_environment(-1, True, "cpu")
+    middle = [("processes", -1), ("environment", 3, True, os.environ), ("take_effect", added)]
+    middle += [] if takes else [("restart",)]
+    expected = [("hide", "cpu"), ("forget_kernels",), *([] if is_marked else middle)]
+    assert calls == [*expected, ("import_paddle",), ("_raise_open_files",)]
+    assert os.environ["PADDLEVIT_DIST_ENVIRONMENT"] == ("A" if is_marked else "A_TEST_1,A_TEST_2")
+    assert os.environ.get("A_TEST_2") == (None if is_marked else "x")
+    for name in added:
+        os.environ.pop(name, None)
+
+
+def test_signals_wait_while_paddle_is_imported_and_are_handled_again(monkeypatch):
+    calls = []
+
+    @contextlib.contextmanager
+    def blocked():
+        calls.append("block")
+        yield
+        calls.append("unblock")
+
+    monkeypatch.setattr(tuning.signals, "blocked", blocked)
+    monkeypatch.setattr(tuning.signals, "install_again", lambda: calls.append("install"))
+    tuning.import_paddle()
+    assert calls == ["block", "install", "unblock"]

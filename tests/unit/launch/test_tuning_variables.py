@@ -138,3 +138,8 @@ def test_a_call_sets_the_variables_and_puts_all_back(monkeypatch):
     with tuning.environment_for_call(2, False) as notes:
         assert notes == [] and os.environ[PLAIN] == "1"
     assert dict(os.environ) == before
+    for name in (KERNELS, "PADDLEVIT_DIST_KERNELS"):  # by the import of the package
+        monkeypatch.setenv(name, "5")
+    with tuning.environment_for_call(2, False):
+        assert KERNELS not in os.environ
+    assert os.environ[KERNELS] == "5"

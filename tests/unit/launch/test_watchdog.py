@@ -172,13 +172,12 @@ def build(monkeypatch, tmp_path):
     monkeypatch.setattr(watchdog.Watchdog, "_get_stacks", lambda self, rank: f"stack of {rank}")
     notes = {0: (1, True, "in a gather"), 1: (1, False, "in a loop"), 2: (1, True, "at a barrier")}
     monkeypatch.setattr(status, "read", lambda pages, rank: RankStatus(notes[rank][0], 10 + rank, *notes[rank][1:]))
-    killed = []
-    processes = [SimpleNamespace(pid=10 + rank, kill=lambda rank=rank: killed.append(rank)) for rank in range(3)]
+    processes = [SimpleNamespace(pid=10 + rank) for rank in range(3)]
 
     def build_one(seconds, pids=(10, 11, 13)):
         for process, pid in zip(processes, pids):
             process.pid = pid
-        return watchdog.Watchdog(None, processes, seconds, tmp_path), dict(enumerate(processes)), now, notes, killed
+        return watchdog.Watchdog(None, processes, seconds, tmp_path), dict(enumerate(processes)), now, notes
 
     return build_one
 
@@ -192,27 +191,25 @@ def pass_time(dog, running, now, seconds: float) -> dict | None:
 
 
 def test_a_rank_without_progress_is_recorded_with_its_stack(build):
-    dog, running, now, notes, killed = build(10.0)
+    dog, running, now, notes = build(10.0)
     assert pass_time(dog, running, now, 11) is None
     notes[1] = (2, False, "in a loop")
     assert pass_time(dog, running, now, 11) is None
     end = pass_time(dog, running, now, 2)
     assert (end["kind"], end["rank"], end["traceback"]) == (failures.STANDSTILL, 1, "stack of 1")
     assert end["message"].startswith("no progress for 11 s (WATCHDOG_SECONDS) in a loop; its process is S (sleeping)")
-    dog.kill([end, {"kind": "error", "rank": 0}])
-    assert killed == [1]
 
 
 def test_a_stopped_rank_is_not_asked_for_its_stack(build):
-    dog, running, now, _, _ = build(10.0, (10, 11, 12))
+    dog, running, now, _ = build(10.0, (10, 11, 12))
     end = pass_time(dog, running, now, 13)
     assert (end["rank"], end["traceback"]) == (2, "") and "T (stopped)" in end["message"]
 
 
 def test_without_a_limit_nothing_is_watched_and_ranks_that_ended_are_not(build):
-    dog, running, now, _, _ = build(None)
+    dog, running, now, _ = build(None)
     assert pass_time(dog, running, now, 99) is None
-    dog, running, now, _, _ = build(10.0)
+    dog, running, now, _ = build(10.0)
     del running[1]
     end = pass_time(dog, running, now, 13)
     assert end["rank"] == 0 and end["message"].startswith("every rank has waited for the others for ")
@@ -220,10 +217,12 @@ def test_without_a_limit_nothing_is_watched_and_ranks_that_ended_are_not(build):
 
 def test_failures_that_only_miss_a_peer_get_the_rank_that_hangs(build, monkeypatch):
     monkeypatch.setattr(failures, "looks_like_a_lost_peer", lambda end: end["lost"])
-    dog, running, now, _, _ = build(1000.0)
+    dog, running, now, _ = build(1000.0)
     lost = [{"lost": True}, {"lost": True}]
     assert dog.explain(lost, running) == lost
-    pass_time(dog, running, now, 21)
+    pass_time(dog, running, now, 20)
+    assert dog.explain(lost, running) == lost
+    now[0] += 1.0
     assert dog.explain([], running) == [] and dog.explain(lost, {}) == lost
     assert dog.explain([*lost, {"lost": False}], running) == [*lost, {"lost": False}]
     *first, end = dog.explain(lost, running)
@@ -232,10 +231,80 @@ def test_failures_that_only_miss_a_peer_get_the_rank_that_hangs(build, monkeypat
 
 @pytest.mark.parametrize(("seconds", "reads"), [(100.0, 11), (2.0, 41)])
 def test_ranks_are_looked_at_ten_times_in_the_limit_but_once_a_second_at_least(build, monkeypatch, seconds, reads):
-    dog, running, now, _, _ = build(seconds)
+    dog, running, now, _ = build(seconds)
     updates = []
     monkeypatch.setattr(dog, "_update", lambda running: updates.append(now[0]) or 0.0)
     for _ in range(41):
         dog.poll(running)
         now[0] += 0.25
     assert len(updates) == reads
+
+
+def test_fields_of_proc_are_read_where_they_are(monkeypatch):
+    texts = {
+        "/proc/5/stat": "5 (a) b) S 4 5 6 7 8 9 10 11 12 13 140 1500",
+        "/proc/5/status": "Name:\tx\nState:S (sleeping)\nStateful:\tno\n",
+        "/proc/5/wchan": "futex_wait_0\n",
+        "/proc/5/io": "rchar: 100\nwchar: 20\nread_bytes: 3\n",
+    }
+    monkeypatch.setattr(watchdog, "_read_text", lambda path: texts[path])
+    assert ProcessInfo.read(5) == ProcessInfo("S (sleeping)", "futex_wait_", 120, 1640)
+    texts["/proc/5/stat"] = texts["/proc/5/stat"].rpartition(" ")[0]
+    assert ProcessInfo.read(5).ticks == 0
+
+
+def test_ranks_that_wait_for_one_another_are_listed_in_order():
+    states = {2: make_state(2, True, text="c"), 0: make_state(3, True, text="a"), 1: make_state(3, True, text="b")}
+    assert describe(2, states, 10.0, "").endswith(" for 8 s (WATCHDOG_SECONDS): rank 0 a, rank 1 b, rank 2 c")
+
+
+@pytest.mark.parametrize("seconds, poll, step", [(4.0, 0.4, 2.0), (8.0, 0.8, 3.2), (90.0, 1.0, 4.0), (None, 1.0, 4.0)])
+def test_times_follow_from_the_limit(tmp_path, seconds, poll, step):
+    dog = watchdog.Watchdog(None, [], seconds, tmp_path)
+    assert (dog._poll_seconds, dog._clock._longest_step) == pytest.approx((poll, step))
+
+
+def test_stacks_are_written_into_a_private_file_on_request(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(watchdog.faulthandler, "register", lambda *words, **named: calls.append((words, named)))
+    watchdog.dump_stacks_on_request(tmp_path, 3)
+    ((number,), named) = calls[0]
+    try:
+        assert number == watchdog.signal.SIGUSR2 and list(named) == ["file"]
+        os.write(named["file"], b"stack")
+        assert (tmp_path / "stack_3.txt").read_bytes() == b"stack"
+        assert (tmp_path / "stack_3.txt").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.close(named["file"])
+
+
+STACK = b'Thread 1:\n  File "a.py", line 1 in work\n'
+WATCHING = b'Thread 2:\n  File "b.py", line 2 in wait\n  File "b.py", line 3 in _run_watch\n'
+
+
+@pytest.mark.parametrize(
+    "contents, waits, stacks",
+    [
+        ([b"", b"Th", STACK, STACK, b"more"], 4, STACK.decode()),
+        ([STACK + b"\n" + WATCHING] * 2, 2, STACK.decode()),
+        ([WATCHING] * 2, 2, ""),
+        ([bytes([65 + number % 2]) for number in range(90)], 60, "B\n"),  # 3 s
+        ([b""] * 90, 60, ""),
+    ],
+)
+def test_the_stacks_of_a_rank_are_read_once_they_are_complete(tmp_path, monkeypatch, contents, waits, stacks):
+    clock, calls, sleeps = [0], [], []
+    dog = watchdog.Watchdog(None, [SimpleNamespace(pid=41), SimpleNamespace(pid=42)], 10.0, tmp_path)
+    assert dog._get_stacks(1) == ""
+    (tmp_path / "stack_1.txt").touch()
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        clock[0] += 1
+        (tmp_path / "stack_1.txt").write_bytes(contents[len(sleeps) - 1])
+
+    monkeypatch.setattr(watchdog.os, "kill", lambda *words: calls.append(words))
+    monkeypatch.setattr(watchdog.time, "monotonic", lambda: clock[0] / 20)
+    monkeypatch.setattr(watchdog.time, "sleep", sleep)
+    assert dog._get_stacks(1) == stacks
+    assert sleeps == [0.05] * waits and calls == [(42, watchdog.signal.SIGUSR2)]

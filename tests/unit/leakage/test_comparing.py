@@ -1,5 +1,7 @@
 """The nearest hashes are those of a slow search, whatever the number of queries and hashes at once."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -38,13 +40,22 @@ def search_slowly(queries, others) -> tuple[list, list]:
     return places, distances
 
 
-@pytest.mark.parametrize("others, chunk", [(301, 512), (301, 7), (comparing._TILE + 9, 512), (1, 512)])
+@pytest.mark.parametrize("others, chunk", [(301, 512), (301, 5), (comparing._TILE + 9, 512), (1, 512)])
 def test_the_nearest_come_first_and_no_more_than_eight(monkeypatch, others, chunk):
+    steps = []
+
+    def make_bar(total, label, shown):
+        steps.append((total, label, shown))
+        return SimpleNamespace(step=lambda: steps.append(1), close=lambda: steps.append("closed"))
+
+    monkeypatch.setattr(comparing, "ProgressBar", make_bar)
     monkeypatch.setattr(comparing, "_CHUNK", chunk)
     queries, hashes = draw_hashes(np.random.default_rng(others), others)
     hashes[-1] = queries[-1, 0]  # the last of all, in a tile of nine
     part = hashes if others < 400 else np.concatenate([np.zeros(others - 309, np.uint64), hashes[-309:]])
     found = find_nearest(queries, part)
+    number = -(-12 // chunk)  # the first step is without a bar
+    assert steps == [(number, "comparing hashes", True), *[1] * (number - 1), "closed"]
     expected = search_slowly(queries, part)
     assert [table.tolist() for table in found] == list(expected)
     if others == 301:
@@ -52,3 +63,11 @@ def test_the_nearest_come_first_and_no_more_than_eight(monkeypatch, others, chun
         assert numbers.max() == NEAREST > numbers.min() > 0
     assert [table.shape for table in find_nearest(queries[:0], part)] == [(0, NEAREST)] * 2
     assert (find_nearest(queries, part[:0])[0] == -1).all()
+
+
+@pytest.mark.parametrize(("bits", "of_variant", "is_near"), [(22, 13, True), (23, 13, False), (22, 14, False)])
+def test_at_most_so_many_bits_of_the_image_and_of_a_variant_differ(bits, of_variant, is_near):
+    other = (1 << bits) - 1
+    queries = np.array([[0, other ^ ((1 << of_variant) - 1 << 40)]], np.uint64)
+    places, distances = find_nearest(queries, np.array([other], np.uint64))
+    assert (places[0, 0], distances[0, 0]) == ((0, of_variant) if is_near else (-1, 255))

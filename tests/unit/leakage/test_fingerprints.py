@@ -1,5 +1,6 @@
 """Kept fingerprints: made again when their file was changed, cut or is of others."""
 
+import hashlib
 import os
 from types import SimpleNamespace
 
@@ -58,6 +59,22 @@ def test_a_negative_zero_is_a_zero_and_nothing_else_is():
     others = [digest(zeros, 1), digest([[0, 0, 0], [0, 0, 1]]), digest([[0, 0, 0], [0, 0, -1]])]
     assert len({digest(zeros), *others}) == 4
     assert digest([[0, 0, 1], [0, 0, 0]]) == others[1]
+    bare = _digest_points(SimpleNamespace(xyz=np.float32([[2, 0, 3], [5, 4, 1], [1, 9, 3]])))
+    rows = np.float32([[5, 4, 1], [2, 0, 3], [1, 9, 3]])  # by the last column, then the one before it
+    assert bare == int.from_bytes(hashlib.blake2b(rows.tobytes(), digest_size=8).digest(), "little")
+
+
+def test_large_jpegs_are_decoded_small_for_hashes_only(dataset, tmp_path, monkeypatch):
+    sizes, convert = [], fingerprints.convert
+    monkeypatch.setattr(
+        fingerprints, "convert", lambda image, *given: sizes.append(image.size) or convert(image, *given)
+    )
+    dataset.paths = [str(tmp_path / "large.jpg")]
+    Image.fromarray(noise(512, 512)).resize((512, 1024)).save(dataset.paths[0])
+    compute_fingerprints(dataset, "train", 1, None)
+    assert list(fingerprints.read_thumbnails(dataset, [0], "train")) == [0]
+    assert fingerprints.read_pixels(dataset, 0).shape == (1024, 512, 3)
+    assert sizes == [(256, 512), (256, 512), (512, 1024)]
 
 
 class Drawn(ImageDataset):

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.leakage import formatting
 from paddlevit_dist.leakage.formatting import draw_sheet, find_label_conflicts
 from paddlevit_dist.leakage.search import DuplicatePair, SearchResult, read_leaks, write_leaks
+from paddlevit_dist.runtime.errors import UserError
 
 
 class Labeled:
@@ -64,7 +66,9 @@ FOUND = SearchResult(
 
 def test_each_pair_is_a_row_of_the_file_with_both_names(tmp_path):
     write_leaks(tmp_path / "leaks.json", FOUND, Labeled("val", [0] * 7), Labeled("train", [0] * 6))
-    written = json.loads((tmp_path / "leaks.json").read_text())
+    text = (tmp_path / "leaks.json").read_text()
+    written = json.loads(text)
+    assert text.startswith('{\n "pairs": [\n  {\n')
     rows = [(row["sample"], row["val"], row["train"], row["kind"], row["likeness"]) for row in written.pop("pairs")]
     assert rows == [
         (0, "val/0.png", "train/3.png", "same file", 1.0),
@@ -91,7 +95,7 @@ def test_a_sheet_has_both_images_of_each_pair_in_a_row_the_least_similar_first(m
         side.identity, side.reading = side.describe, None
         side.read = lambda index, images=side.images: (images[index], 0)
         sides.append(side)
-    draw_sheet(FOUND, *sides)
+    assert draw_sheet(FOUND, *sides).size == (0, 0)  # no legend
     rows = [(4, 2), (1, 0), (0, 3), (2, 4)]
     kinds = ["near duplicate 0.75", "near duplicate 0.88", "same file", "same content"]
     assert [heading for heading, _ in drawn] == ["val", "train"]
@@ -133,3 +137,35 @@ def test_findings_replace_those_of_the_search_before(tmp_path, capsys):
     formatting._print_findings(SearchResult([], (7, 6), (7, 6), 0), val, train, task, tmp_path)
     assert capsys.readouterr().out.splitlines() == ["leaks: 0 of 7 scenes of val are also in train"]
     assert list(tmp_path.iterdir()) == []
+
+
+class LabeledImages(Labeled, ImageDataset):
+    pass
+
+
+def test_findings_of_images_name_three_conflicts_and_the_sheet(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(formatting, "draw_sheet", lambda search, val, train: Image.new("RGB", (len(search.pairs), 3)))
+    task = SimpleNamespace(traits=SimpleNamespace(sample_name="images"))
+    found = FOUND._replace(pairs=[*FOUND.pairs, DuplicatePair(5, 5, "same file")], compared=(7, 6))
+    val = LabeledImages("val", [0, 1, 2, 0, 1, 2, 0], ["ant", "bee", "cow"])
+    formatting._print_findings(found, val, LabeledImages("train", [1, 0, 2, 1, 0, 1]), task, tmp_path)
+    _, conflicts, written = capsys.readouterr().out.splitlines()
+    assert conflicts.startswith("5 of these have another class in train: val/0.png is ant, ")
+    assert [conflict[:9] for conflict in conflicts.split(": ")[1].split("; ")] == [
+        "val/0.png",
+        "val/1.png",
+        "val/2.png",
+    ]
+    files = f"{tmp_path}/leaks.json, {tmp_path}/leaks.png"
+    assert written == f"pairs written to {files}; evaluate -exclude_leaked scores without them"
+    assert Image.open(tmp_path / "leaks.png").size == (5, 3)
+
+
+def test_a_look_at_data_searches_for_fifteen_seconds_and_says_why_it_cannot(capsys, monkeypatch):
+    def refuse(*given):
+        assert given == ("config", "task", "train", 15.0)
+        raise UserError("no\nimages")
+
+    monkeypatch.setattr(formatting, "_search", refuse)
+    formatting.show_leaks("config", "task", "train", None)
+    assert capsys.readouterr().out == "samples of val in train: not searched: no\\nimages\n"

@@ -62,6 +62,32 @@ def test_images_with_other_colors_are_not_aligned_and_equal_ones_are_copies():
     assert perceptual._correlation(np.arange(4.0), -np.arange(4.0)) == pytest.approx(-1.0)
 
 
+def make_blob(row: float, column: float) -> np.ndarray:
+    """A wide spot with this center, in shares of the sides, on a slope."""
+    places = (np.arange(64) + 0.5) / 64
+    spot = np.exp(-(((places[:, None] - row) / 0.25) ** 2) - ((places - column) / 0.2) ** 2)
+    return 200 * spot + 5 * places
+
+
+def test_an_alignment_finds_a_shift_by_steps_of_limited_length(monkeypatch):
+    start = np.array([0.0, 1.0, 0.0, 1.0])
+    found = perceptual._align(make_blob(0.56, 0.47), make_blob(0.5, 0.5), start)
+    assert found - start == pytest.approx([0.06, 0.06, -0.03, -0.03], abs=0.004)
+    for sign in (1, -1):
+        far = perceptual._align(make_blob(0.5 + 0.2 * sign, 0.5 - 0.25 * sign), make_blob(0.5, 0.5), start)
+        assert np.abs(far - start).max() == pytest.approx(0.15)
+    monkeypatch.setattr(perceptual, "_STEPS", 2)  # fit after the first step, which moves and stretches by 5 %
+    found = perceptual._align(make_blob(0.62, 0.44), make_blob(0.5, 0.5), start)
+    assert found - start == pytest.approx([0.075, 0.025, -0.025, -0.075])
+
+
+def test_nothing_is_moved_to_fit_an_image_without_details():
+    start = np.array([0.01, 1.0, 0.0, 0.98])
+    assert (perceptual._align(make_blob(0.4, 0.6), np.full((64, 64), 9.0), start) == start).all()
+    stripes = np.tile(make_blob(0.5, 0.5)[:, :1], 64)  # equal columns: any shift across fits
+    assert perceptual._align(stripes, stripes, start)[2:] == pytest.approx(start[2:])
+
+
 def test_a_luminance_weighs_green_most_and_a_thumbnail_averages_blocks():
     thumb = np.zeros((64, 64, 3), np.uint8)
     thumb[0, :3] = np.eye(3) * 100

@@ -51,6 +51,8 @@ class Rooms(SceneDataset):
 
 
 class Scans(VolumeDataset):
+    axes = (0, 1, 2)
+
     def __init__(self, seeds) -> None:
         self.seeds = seeds
 
@@ -59,7 +61,7 @@ class Scans(VolumeDataset):
 
     def read(self, index: int):
         array = np.random.default_rng(self.seeds[index]).integers(-1000, 2000, (4, 5, 6)).astype(np.int16)
-        return DecodedVolume(array, None, (0.0, 1.0)), np.zeros((1, 3))
+        return DecodedVolume(array.transpose(self.axes), None, (0.0, 1.0)), np.zeros((1, 3))
 
 
 def test_each_copy_is_found_with_its_partner_and_kind(tmp_path):
@@ -113,10 +115,13 @@ def test_scenes_are_equal_whatever_the_order_of_their_points():
 def test_volumes_are_equal_by_their_values():
     found = search.find_copies(Scans([1, 2]), Scans([7, 2]), None)
     assert [(pair.val, pair.train) for pair in found.pairs] == [(1, 1)]
+    turned = Scans([7, 2])
+    turned.axes = (1, 2, 0)
+    assert search.find_copies(Scans([1, 2]), turned, None).pairs == found.pairs
 
 
 class LabeledScans(SegmentedVolumes):
-    __init__, __len__ = Scans.__init__, Scans.__len__
+    axes, __init__, __len__ = Scans.axes, Scans.__init__, Scans.__len__
 
     def read(self, index: int):
         return [Scans.read(self, index)[0]] * 2, None
@@ -216,3 +221,10 @@ def test_of_several_copies_the_most_similar_is_told(is_first):
     assert (pair.train, pair.likeness) == (better, found[better].likeness)
     (pair,) = search.find_copies(DrawnImages([original]), DrawnImages([one, original, other]), None).pairs
     assert (pair.train, pair.kind, pair.likeness) == (1, "same content", 1.0)
+
+
+def test_pairs_are_sorted_by_their_samples_whatever_their_kind():
+    original, plain = scene(np.random.default_rng(5), (96, 72)), Image.new("RGB", (80, 80), "gray")
+    copies = DrawnImages([CHANGES["jpeg"](original, None), plain])
+    pairs = search.find_copies(copies, DrawnImages([plain, original]), None).pairs
+    assert [(pair.val, pair.train, pair.kind) for pair in pairs] == [(0, 1, "near duplicate"), (1, 0, "same content")]

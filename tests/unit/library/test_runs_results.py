@@ -11,6 +11,7 @@ from paddlevit_dist.runtime import signals
 from paddlevit_dist.runtime.errors import Stopped, UserError
 
 EVENTS = [
+    {"kind": "evaluation", "time": 0.5, "epoch": 0, "update": 1, "top-1": 10.0, "loss": 3.5},
     {"kind": "evaluation", "time": 1.0, "epoch": 1, "update": 5, "top-1": 30.0, "loss": 2.5},
     {
         "kind": "evaluation",
@@ -71,7 +72,7 @@ def test_an_evaluation_returns_the_weights_that_it_evaluated(carried, tmp_path):
 
 
 def test_a_folder_without_an_evaluation_has_no_values(carried, tmp_path):
-    (tmp_path / "metrics.jsonl").write_text(json.dumps(EVENTS[3]) + "\n")
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(EVENTS[-1]) + "\n")
     run = pv.train("vit_digits")
     assert (run.values, run.intervals) == ({}, {}) and run.weights.endswith("last")
 

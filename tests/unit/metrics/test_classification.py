@@ -35,6 +35,8 @@ def test_top5_is_told_where_five_classes_are_not_all_or_nearly_all(num_classes):
         assert values["top-5"] == pytest.approx(top5) and values["top-5 count"] == (position < 5).sum()
         assert metrics.summary(values) == f"top-1 {top1:.2f} top-5 {top5:.2f} loss {values['loss']:.4f}"
     assert values["top-1"] == pytest.approx(top1) and values["samples"] == 50
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert values["loss"] == pytest.approx(-np.log(shares[np.arange(50), labels]).mean(), rel=1e-5)
     recalls = [np.mean(position[labels == label] < 1) for label in np.unique(labels)]
     assert values["balanced accuracy"] == pytest.approx(100 * np.mean(recalls))
 
@@ -77,7 +79,10 @@ def test_equal_scores_count_once_and_scores_that_are_no_numbers_as_wrong():
     assert metrics.state["of classes"].tolist() == [[1, 0, 0, 1], [2, 0, 2, 2]]
     values = metrics.compute(metrics.state)
     assert values["balanced accuracy"] == pytest.approx(100 * (1 / 2 + 0 + 1 / 2) / 3)
-    assert ClassificationMetrics(4).per_sample()[2].shape == (0,)
+    empty = ClassificationMetrics(4)
+    assert empty.per_sample()[2].shape == (0,)
+    for state in (empty.state, metrics.state):
+        assert [state[name].numpy().dtype for name in ("correct", "of classes", "loss")] == ["i8", "i8", "f8"]
 
 
 def test_columns_name_the_classes_and_leave_empty_what_is_unknown():

@@ -48,8 +48,9 @@ def test_the_boundary_iou_is_that_of_each_class_over_all_images():
     assert values["mIoU"] == values["boundary IoU"]  # the same table was given for both
 
 
-def test_a_prediction_that_is_no_class_is_taken_for_none():
-    true, found = np.zeros((6, 6), np.uint8), np.full((6, 6), 200, np.uint8)
+@pytest.mark.parametrize("other", [2, 200])
+def test_a_prediction_that_is_no_class_is_taken_for_none(other):
+    true, found = np.zeros((6, 6), np.uint8), np.full((6, 6), other, np.uint8)
     right, own, taken = boundary_statistics(true, found, 2, np.ones((6, 6), bool))
     assert (right.sum(), own.tolist(), taken.sum()) == (0, [20, 0], 0)
 

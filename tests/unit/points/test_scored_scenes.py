@@ -153,7 +153,7 @@ def test_an_archive_is_read_as_well(found, capsys, tmp_path, recipe):
 
 
 def test_the_download_itself_is_the_truth(tmp_path, capsys):
-    for split, name in (("train", "scene0000_00"), ("val", "scene0001_00")):
+    for split, name in (("train", "scene0000_00"), ("val", "scene0001_00"), ("test", "scene0707_00")):
         write_scannet(tmp_path / "raw" / name, name)
         (tmp_path / "raw" / f"scannetv2_{split}.txt").write_text(f"{name}\n")
     from paddlevit_dist.points.prepare.scannet import ScanNetReader
@@ -169,6 +169,10 @@ def test_the_download_itself_is_the_truth(tmp_path, capsys):
     said, told = evaluate(capsys, tmp_path / "raw", tmp_path / "found")
     assert said["scores"]["accuracy"] == pytest.approx(1 - 1 / known.sum())
     assert "1 vertices have a number without a class: [13] (ScanNet's class numbers): counted as wrong" in told
+    for split in ("test", "mine"):
+        refusal = f"^{tmp_path / 'raw'} has no labeled scenes of {split}; it has train, val, test$"
+        with pytest.raises(UserError, match=refusal):
+            evaluate_scenes.run([str(tmp_path / "raw"), str(tmp_path / "found"), f"-split={split}"])
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ import importlib.util
 
 from support.processes import ROOT
 
+from paddlevit_dist.images.models.pretrained_input import ExpectedInput
 from paddlevit_dist.registry.lookup import MODEL_FAMILIES
-from paddlevit_dist.registry.model_names import FILE
+from paddlevit_dist.registry.model_names import FILE, find_input_fields
 from paddlevit_dist.runtime.lazy_names import import_object
 
 
@@ -19,4 +20,8 @@ def test_the_file_is_what_the_families_say():
 def test_inputs_belong_to_variants_of_their_class():
     for location in MODEL_FAMILIES:
         family = import_object(location)
+        inputs = getattr(family, "expected_inputs", {})
+        for name in family.variants:
+            fields = find_input_fields(name)
+            assert inputs.get(name) == (None if fields is None else ExpectedInput(**fields)), name
         assert set(getattr(family, "expected_inputs", {})) <= set(family.variants), location

@@ -57,17 +57,18 @@ def test_a_name_of_this_package_is_taken():
 
 
 def test_a_file_that_is_imported_again_registers_the_same_class(tmp_path):
-    (tmp_path / "again.py").write_text("class Net: pass\n\n\nclass Other: pass\nmake = lambda: 1\nother = lambda: 2\n")
+    text = "class Net: pass\n\n\nclass Other: pass\nmake = lambda: 1\nother = lambda: 2\n"
 
-    def load(name):
+    def load(name, more):
+        (tmp_path / "again.py").write_text(f"{text}{more}def build(): pass\n")
         spec = importlib.util.spec_from_file_location(name, tmp_path / "again.py")
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
 
     try:
-        one, two = load("again_one"), load("again_two")
-        for first, second, others in (("Net", "Net", "Other"), ("make", "make", "other")):
+        one, two = load("again_one", ""), load("again_two", "# a new line\n")
+        for first, second, others in (("Net", "Net", "Other"), ("make", "make", "other"), ("build", "build", "Net")):
             register.register_model(first, getattr(one, first))
             register.register_model(first, getattr(two, second))
             assert lookup.MODELS[first] is getattr(two, second)

@@ -1,17 +1,20 @@
 """Features that users register: what they bring, and names that are in use."""
 
 import pytest
+from support.registrations import forgotten
 
 from paddlevit_dist import Key, Manifest, UserError, register_feature
 from paddlevit_dist.registry import features, lookup
 from paddlevit_dist.settings.table import keys
 
 NOTE = Key("ACME_NOTE", None, "text", "file of notes", optional=True)
+IMAGES, POINTS = "paddlevit_dist.images.settings:IMAGES", "paddlevit_dist.points.settings:TABLE"
 FEATURE = Manifest(
     "acme",
     models={"acme_net": ".networks:Net"},
     aliases={"acme_network": "acme_net"},
-    tasks={"acme_task": ".tasks:Task"},
+    tasks={"acme_task": ".tasks:Task", "acme_other": ".tasks:Other"},
+    task_tables={"acme_task": (IMAGES, POINTS), "acme_other": (POINTS,)},
     recipes={"acme": "vit_digits"},
     spellings={"model": {"acme": "acme_net"}},
     commands={"acme": (".work:hello", "greet")},
@@ -21,12 +24,19 @@ FEATURE = Manifest(
 )
 
 
+@pytest.fixture(autouse=True)
+def own_names():
+    with forgotten():
+        yield
+
+
 def test_a_feature_brings_its_names_keys_and_hooks_once():
     register_feature(FEATURE)
     register_feature(FEATURE)
     assert lookup.MODELS["acme_net"] == lookup.MODELS["acme_network"] == "acme.networks:Net"
     assert lookup.find_name("model", "ACME") == "acme_net" and lookup.SPELLINGS["acme_network"] == "acme_net"
     assert lookup.TASKS["acme_task"] == "acme.tasks:Task" and lookup.RECIPES["acme"] == "vit_digits"
+    assert (lookup.TABLES["acme_task"], lookup.TABLES["acme_other"]) == ([IMAGES, POINTS], [POINTS])
     assert features.COMMANDS["acme"] == ("acme.work:hello", "greet")
     assert features.HOOKS["ACME_NOTE"] == "acme.work:NoteHook"
     assert features.find_function("acme_function") is len
@@ -37,7 +47,7 @@ def test_a_feature_brings_its_names_keys_and_hooks_once():
 @pytest.mark.parametrize(
     "feature, said",
     [
-        (Manifest("b", models={"resnet50": "b:Net"}), "model 'resnet50' is registered twice"),
+        (Manifest("b", models={"net_of_b": "b:Net", "resnet50": "b:Net"}), "model 'resnet50' is registered twice"),
         (Manifest("b", score_kinds={"boxes": "b:Kind"}), "score kind 'boxes' is registered twice"),
         (Manifest("b", commands={"train": ("b:run", "train otherwise")}), "command 'train' is registered twice"),
         (Manifest("b", hooks={"REPORT": "b:Hook"}), "hook 'REPORT' is registered twice"),

@@ -18,7 +18,7 @@ def test_the_page_is_in_the_run_here_or_where_it_was_asked_for(tmp_path, monkeyp
         (["b"], second / "report.html"),
         (["a", "b"], tmp_path / "report.html"),
         (["a", f"-output={tmp_path / 'pages'}"], tmp_path / "pages" / "report.html"),
-        (["a", "-output=new/page.html"], tmp_path / "new" / "page.html"),
+        (["a", "-output=new/er/page.html"], tmp_path / "new" / "er" / "page.html"),
     ):
         command.run(words)
         shown = os.path.relpath(target) if words[0] != str(first) and "pages" not in words[-1] else str(target)

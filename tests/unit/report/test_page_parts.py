@@ -3,6 +3,7 @@
 import json
 import time
 
+import jinja2
 import pytest
 from support.trainings.report_runs import event, training, write_run
 
@@ -217,6 +218,19 @@ def test_weights_are_told_with_each_parameter_that_was_not_copied(tmp_path):
     parts = page._weights(read(none, one, two))
     assert [part.get("run") for part in parts] == ["one", None, "two"]
     assert parts[2]["lines"] == ["v: None; ? parameters and buffers loaded (?)"]
+
+
+def test_templates_escape_text_leave_no_blank_lines_and_know_all_names_and_numbers():
+    jinja = page._open_templates(jinja2.Environment)
+    assert jinja.from_string("  {% if 1 %}\n{{ '<' }}\n  {% endif %}\nb").render() == "&lt;\nb"
+    assert (
+        jinja.from_string("{{ {'a': [1, 2]} | tojson }}{{ content | base64 }}").render(content=b"xyz")
+        == '{"a":[1,2]}eHl6'
+    )
+    with pytest.raises(jinja2.UndefinedError, match="'absent' is undefined"):
+        jinja.from_string("{{ absent }}").render()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        jinja.from_string("{{ [number] | tojson }}").render(number=float("nan"))
 
 
 def test_initial_weights_are_those_of_any_run_that_was_trained(tmp_path):

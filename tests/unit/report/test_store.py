@@ -1,6 +1,7 @@
 """Figures in a file: what comes back, what is refused, and how points are packed."""
 
 import io
+import zipfile
 import zlib
 
 import numpy as np
@@ -79,6 +80,7 @@ def test_points_come_back_in_another_order_with_their_own_colors():
     number = np.arange(3000)
     colors = np.stack([number & 255, number >> 8, np.zeros_like(number)], axis=1).astype(np.uint8)
     packed = store.pack(PointSet("p", xyz, {"a": colors, "b": 255 - colors}, {}))
+    assert store.pack(PointSet("p", xyz.astype(float), {"a": colors, "b": 255 - colors}, {})) == packed
     places, (first, second) = unpacked(packed.content, packed.number, packed.size_m, 2)
     order = first[:, 0] + 256 * first[:, 1]
     assert sorted(order.tolist()) == number.tolist()
@@ -119,12 +121,15 @@ def test_points_of_several_sets_share_a_limit_and_each_layer_is_checked(tmp_path
 
 
 def test_the_order_of_points_interleaves_the_bits_of_their_cells():
+    def interleave(cells) -> list[int]:
+        bits = [[f"{axis:010b}" for axis in cell] for cell in cells]
+        return [int("".join(z + y + x for x, y, z in zip(*axes)), 2) for axes in bits]
+
     cells = np.random.default_rng(4).integers(0, 1024, (50, 3)).astype(np.uint16)
-    expected = []
-    for cell in cells:
-        bits = [f"{axis:010b}" for axis in cell]
-        expected.append(int("".join(z + y + x for x, y, z in zip(*bits)), 2))
-    assert store._compute_morton_code(cells).tolist() == expected
+    assert store._compute_morton_code(cells).tolist() == interleave(cells)
+    packed = store.pack(PointSet("p", cells, {"a": np.zeros((50, 3), np.uint8)}, {}))
+    steps = np.rint(unpacked(packed.content, 50, 65_535, 1)[0]).astype(int)
+    assert interleave(steps >> 6) == sorted(interleave(steps >> 6))  # of 16 bits, ten are compared
 
 
 def test_points_of_one_place_have_a_cube_and_are_in_its_center():
@@ -156,6 +161,10 @@ def test_values_are_plain_and_a_chart_has_numbers(tmp_path):
 
 def test_a_member_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     store.save(tmp_path / "f.zip", [FigureTable("t", ("a",), [("x" * 500,)])], {})
-    monkeypatch.setattr(store, "_LARGEST_MEMBER", 400)
+    with zipfile.ZipFile(tmp_path / "f.zip") as archive:
+        size = archive.getinfo("figures.json").file_size
+    monkeypatch.setattr(store, "_LARGEST_MEMBER", size)
+    assert len(store.load(tmp_path / "f.zip").figures) == 1
+    monkeypatch.setattr(store, "_LARGEST_MEMBER", size - 1)
     with pytest.raises(ValueError, match="its member figures.json is too large"):
         store.load(tmp_path / "f.zip")

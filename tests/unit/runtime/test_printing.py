@@ -1,5 +1,11 @@
 """Names from files and errors of libraries are shown so that they cannot pass for anything else."""
 
+import contextlib
+import io
+import os
+import sys
+from types import SimpleNamespace
+
 import pytest
 from support.hosts.foreign import EVIL, SHOWN
 
@@ -45,3 +51,140 @@ def test_the_line_that_says_how_a_run_ended_is_one_line_and_the_last(capsys):
     assert said[-1] == "error: rank 1 failed: ValueError: first"
     assert [line for line in said if line.startswith("error:")] == said[-1:]
     assert "  error: second" in said and "  error: all is well\\t\\x9b1A" in said
+
+
+@pytest.mark.parametrize(
+    "value, shown",
+    [
+        *(("=1+1", "'=1+1"), ("+a", "'+a"), ("-a", "'-a"), ("@a", "'@a"), ("a=", "a="), ("", "")),
+        *((-1.5, -1.5), (None, None)),
+        *(("a\tb\x9b", "a\\tb\\x9b"), ("\xa0\u2028\u732b", "\xa0\u2028\u732b"), ("\udce9", "\\xe9"), ("'=a", "'=a")),
+    ],
+)  # fmt: skip
+def test_a_cell_is_no_formula_and_is_read_back(value, shown):
+    assert printing.cell(value) == shown and type(printing.cell(value)) is type(value)
+    if isinstance(value, str) and shown.isprintable() and value.isprintable() and not value.startswith("'"):
+        assert printing.parse_cell(shown) == value
+    assert [printing.parse_cell(text) for text in ("'=", "'a", "''", "=a", "'", "")] == ["=", "'a", "''", "=a", "'", ""]
+
+
+def test_a_text_is_cut_with_dots():
+    assert [printing.shorten("abcdef", size) for size in (5, 6)] == ["ab...", "abcdef"]
+    assert printing.shorten("x" * 161) == "x" * 157 + "..." and printing.shorten("x" * 160) == "x" * 160
+    assert printing.block("a\tb\nerror: c\n") == "a\\tb\n  error: c\n"
+    assert printing.utf8(3) == 3 and printing.utf8("a\udce9\u732b") == "a\\xe9\u732b"
+
+
+@pytest.fixture
+def pipe():
+    descriptors = list(os.pipe())
+    yield descriptors
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+def test_output_without_a_reader_counts_as_written(pipe):
+    reading, writing = pipe
+    raw = printing._DroppingWriter(writing, "w", closefd=False)
+    assert raw.write(b"abc") == 3 and os.read(reading, 10) == b"abc"
+    os.close(reading)
+    assert raw.write(memoryview(b"abcdef").cast("H")) == 6
+
+
+def test_output_waits_for_a_slow_reader(pipe, monkeypatch):
+    reading, writing = pipe
+    os.set_blocking(writing, False)
+    raw, waits = printing._DroppingWriter(writing, "w", closefd=False), []
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writing, bytes(1 << 16)):  # until it is full
+            pass
+
+    def wait(*words) -> None:
+        waits.append(words)
+        os.read(reading, 1 << 16)
+
+    monkeypatch.setattr(printing.select, "select", wait)
+    assert raw.write(b"abc") == 3 and waits == [([], [raw], [])]
+
+
+@pytest.mark.parametrize("descriptor, name", [(1, "<stdout>"), (2, "<stderr>")])
+@pytest.mark.parametrize("errors, buffered", [("strict", True), ("replace", False)])
+def test_a_stream_is_replaced_by_one_like_it(pipe, descriptor, name, errors, buffered):
+    reading, writing = pipe
+    raw = io.FileIO(writing, "w", closefd=False)
+    buffer = io.BufferedWriter(raw) if buffered else raw
+    stream = io.TextIOWrapper(buffer, "latin-1", errors, line_buffering=buffered, write_through=not buffered)
+    stream.write("before\n")
+    safe = printing._safe(stream, descriptor)
+    assert os.read(reading, 100) == b"before\n" and printing._is_safe(safe) and not printing._is_safe(stream)
+    assert (safe.encoding, safe.errors) == ("latin-1", "backslashreplace" if errors == "strict" else errors)
+    assert (safe.line_buffering, safe.write_through) == (buffered, not buffered)
+    own = getattr(safe.buffer, "raw", safe.buffer)
+    assert (own.name, own.fileno(), own.closefd) == (name, descriptor, False)
+    assert isinstance(safe.buffer, io.BufferedWriter) is buffered
+    if buffered:
+        os.close(reading)
+        stream.write("lost")
+        printing._safe(stream, descriptor)  # what nobody reads is dropped
+
+
+def test_only_this_processs_own_streams_are_replaced(monkeypatch):
+    made = []
+    monkeypatch.setattr(printing, "_open_closed_descriptors", lambda: made.append("descriptors"))
+    monkeypatch.setattr(
+        printing, "_safe", lambda stream, descriptor: made.append((stream, descriptor)) or f"safe {descriptor}"
+    )
+    with open(os.devnull, "w") as other:
+        for name, stream in (("stdout", io.StringIO()), ("stderr", other)):
+            monkeypatch.setattr(printing.sys, name, stream)
+        printing.ignore_broken_pipe()
+        assert made == ["descriptors"] and printing.sys.stderr is other  # a notebook's, and one of another descriptor
+    monkeypatch.setattr(printing.sys, "stdout", io.TextIOWrapper(io.FileIO(1, "w", closefd=False)))
+    monkeypatch.setattr(printing.sys, "stderr", None)
+    printing.ignore_broken_pipe()
+    assert (printing.sys.stdout, printing.sys.stderr) == ("safe 1", "safe 2")
+    stream = made[-1][0]
+    assert (stream.encoding, stream.write_through, stream.fileno()) == ("utf-8", True, 2)
+
+
+def test_closed_descriptors_are_opened(monkeypatch):
+    calls = []
+
+    def look(descriptor: int) -> None:
+        if descriptor != 1:
+            raise OSError
+
+    functions = dict.fromkeys(("open", "set_inheritable"), lambda *words: calls.append(words))
+    system = SimpleNamespace(fstat=look, devnull=os.devnull, O_RDWR=os.O_RDWR, **functions)
+    monkeypatch.setattr(printing, "os", system)
+    printing._open_closed_descriptors()
+    assert calls == [(os.devnull, os.O_RDWR), (0, True), (os.devnull, os.O_RDWR), (2, True)]
+
+
+def test_all_output_of_a_block_is_captured_and_none_around_it(capfd, monkeypatch):
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        stream = io.TextIOWrapper(io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False)))
+        monkeypatch.setattr(sys, name, stream)
+    before = len(os.listdir("/proc/self/fd"))
+    for stream in (sys.stdout, sys.stderr):
+        stream.write("before ")
+    with printing.captured_output() as output:
+        os.write(1, b"of C, and ")
+        os.write(2, b"its errors")
+        output.seek(0)
+        assert output.read() == b"of C, and its errors"
+        for stream in (sys.stdout, sys.stderr):
+            stream.write("of Python")
+    os.write(1, b"after")
+    os.write(2, b"as well")
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    assert capfd.readouterr() == ("before after", "before as well")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_traceback_is_shown_as_safely_as_other_lines(capsys):
+    error = ValueError("a\nerror: b\x1b")
+    printing.show_uncaught(ValueError, error, None)
+    assert capsys.readouterr() == ("", "ValueError: a\n  error: b\\x1b\n")

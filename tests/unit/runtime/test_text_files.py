@@ -72,3 +72,77 @@ def test_json_of_nothing_but_lists_takes_no_memory():
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_a_text_is_read_as_it_is(tmp_path):
+    (tmp_path / "a").write_bytes("ä\r\nb".encode("latin-1"))
+    assert text_files.read_text(tmp_path / "a", "latin-1") == "ä\r\nb"
+    assert text_files.read_bytes(tmp_path / "a", 4) == b"\xe4\r\nb"
+    with pytest.raises(ValueError, match=r"^it has more than 3 bytes, far more than such files need$"):
+        text_files.read_bytes(tmp_path / "a", 3)
+    with pytest.raises(UnicodeDecodeError):
+        text_files.read_text(tmp_path / "a")
+    assert (text_files.LARGEST_BYTES, text_files.LARGEST_YAML_BYTES) == (256 * 1024**2, 8 * 1024**2)
+
+
+@pytest.mark.parametrize("as_bytes", [True, False])
+def test_json_is_within_limits(monkeypatch, as_bytes):
+    def parse(text, **options):
+        return text_files.parse_json(text.encode() if as_bytes else text, **options)
+
+    assert parse('{"a": 1, "a": [2]}', pairs=list) == [("a", 1), ("a", [2])]
+    assert parse("9" * 400) == int("9" * 400)
+    with pytest.raises(ValueError, match="^it has a number of 401 digits$"):
+        parse("[" + "9" * 401 + "]")
+    with pytest.raises(ValueError, match="^it is nested too deeply$"):
+        parse("[" * 100_000)
+    monkeypatch.setattr(text_files, "_MOST_CONTAINERS", 3)
+    assert parse('[{"a": []}]') == [{"a": []}]
+    for text in ("[[], [], []]", "[{}, {}, {}]"):
+        with pytest.raises(ValueError, match="^it has more than 3 lists and objects$"):
+            parse(text)
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [("0040", 40), ("-0_7", -7), ("0x10", "0x10"), ("+0b11", "+0b11"), ("1:30", "1:30"), ("1:30.5", "1:30.5")]
+    + [("1.5e+3", 1500.0), ("-.inf", float("-inf")), ("9" * 400, int("9" * 400)), ("0b", "0b")],
+)
+def test_numbers_of_yaml_are_what_a_reader_expects(text, value):
+    found = text_files.parse_yaml(text)
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("a: 1\nb: " + "9" * 401, "line 2: a number of 401 characters"),
+        ("\n" + "[" * 101 + "]" * 101, "line 2: nested too deeply"),
+        ("a: &a [*a]", "line 1: the value of *a contains itself"),
+        ("a: 2001-99-99", "line 1: '2001-99-99' is not timestamp"),
+        ("a: !!int [1]", "line 1: expected a scalar node, but found sequence"),
+        ("a: !!int " + "x" * 50, f"line 1: '{'x' * 40}' is not int"),
+        ("a: !!float ''", "line 1: '' is not float"),
+        ("a: !own 1", "line 1: could not determine a constructor for the tag '!own'"),
+        ("a: [1", "line 1: expected ',' or ']', but got '<stream end>'"),
+        ("a: \x00", "unacceptable character #x0000: special characters are not allowed"),
+        ("a: 1\n---\nb: 2", "line 2: but found another document"),
+    ],
+)
+def test_yaml_that_is_wrong_is_told_with_its_line(text, told):
+    with pytest.raises(ValueError) as refused:
+        text_files.parse_yaml(text)
+    assert str(refused.value) == told
+
+
+def test_yaml_is_within_limits(monkeypatch):
+    assert text_files.parse_yaml("[" * 100 + "]" * 100)
+    assert text_files._MOST_NODES == 250_000
+    monkeypatch.setattr(text_files, "_MOST_NODES", 12)
+    assert text_files.parse_yaml("a: &a [1, 2]\nb: [*a, 3]") == {"a": [1, 2], "b": [[1, 2], 3]}
+    with pytest.raises(ValueError, match="^line 2: more than 12 values with its aliases expanded$"):
+        text_files.parse_yaml("a: &a [1, 2]\nb: [*a, 3, 4]")
+    monkeypatch.setattr(text_files, "LARGEST_YAML_BYTES", 8)
+    assert text_files.parse_yaml("abcdefgh") == "abcdefgh"
+    with pytest.raises(ValueError, match="^it has more than 8 bytes$"):
+        text_files.parse_yaml("abcdefghi")

@@ -1,10 +1,24 @@
 """Keys as fields of classes: what a user may write follows from the annotation, and mypy knows each key."""
 
+import dataclasses
 from typing import Literal
 
 import pytest
 
-from paddlevit_dist.settings.key import AT_LEAST_1, InvalidValue, Key, Pair, PathText, Section, Triple, key, rows
+from paddlevit_dist.settings.key import (
+    AT_LEAST_1,
+    InvalidValue,
+    Key,
+    OutOfRange,
+    Pair,
+    PathText,
+    Range,
+    Section,
+    Triple,
+    key,
+    rows,
+    show,
+)
 
 
 class Inner(Section):
@@ -113,6 +127,26 @@ def test_what_the_annotation_does_not_say_is_refused():
     ):
         with pytest.raises(InvalidValue):
             pytest.fail(f"{name} has taken {ROWS[name].parse(written)!r}")
+
+
+def test_a_number_without_a_limit_is_one_that_libraries_take():
+    whole = Key("WHOLE", 0, "int", "a number")
+    for number in (2**31 - 1, 1 - 2**31):
+        assert whole.parse(number) == number
+        with pytest.raises(OutOfRange, match=r"^numbers beyond 2147483647 are not supported$"):
+            whole.parse(number + (1 if number > 0 else -1))
+    assert dataclasses.replace(whole, within=Range(high=1e12)).parse(2**31) == 2**31
+    with pytest.raises(OutOfRange):
+        dataclasses.replace(whole, within=AT_LEAST_1).parse(2**31)
+    assert dataclasses.replace(whole, kind="number").parse(2**31) == 2**31
+
+
+def test_long_values_are_shortened_in_messages():
+    assert show("x" * 98) == repr("x" * 98) and len(show("x" * 99)) == 100 and "..." in show("x" * 99)
+    for kind in (list, tuple, dict.fromkeys):
+        assert show(kind(range(8))) == repr(kind(range(8)))
+        assert "7" in show(kind(range(9))) and "8" not in show(kind(range(9))) and "..." in show(kind(range(9)))
+    assert show([[[1]]]) == "[[[1]]]" and show([[[[1]]]]) == "[[[[...]]]]"
 
 
 def test_rows_are_in_the_order_of_the_fields_and_without_those_inherited():

@@ -38,6 +38,7 @@ def list_changes(code: str) -> dict[str, str]:
         ("f(a)", "statement dropped", "pass"),
         ("x = f(a, b)", "arguments swapped", "x = f(b, a)"),
         ("x = min(a)", "function", "x = max(a)"),
+        ("x = np.minimum(a, b)", "function", "x = np.maximum(a, b)"),
         ("x = sorted(a, key=b)", "function", "x = list(a)"),
         ("x = np.clip(a, b)", "clip dropped", "x = a"),
         ("x = f(a, b=c)", "keyword dropped", "x = f(a)"),
@@ -49,9 +50,10 @@ def test_each_kind_of_change(code, kind, changed):
 
 
 @pytest.mark.parametrize(
-    "code", ["raise ValueError(1)", "import a", "def f(x: int = None) -> int: pass", "x = 'a' + b"]
+    "code",
+    ["raise ValueError(1)", "import a", "def f(x: int = None) -> int: pass", "x = 'a' + b", "x = zip(a, strict=True)"],
 )
-def test_texts_errors_imports_and_annotations_stay(code):
+def test_texts_errors_imports_annotations_and_strictness_stay(code):
     assert list_changes(code) == {}
 
 

@@ -1,6 +1,7 @@
 """Volumes to be predicted: which are found; one head in any format has its landmarks in one place."""
 
 import json
+import os
 
 import numpy as np
 import paddle
@@ -66,6 +67,13 @@ def test_one_head_in_every_format_has_its_landmarks_in_one_place(tmp_path):
     inputs = get_aspect(task, Predictable).open_inputs([str(tmp_path)], tmp_path)
     assert list(inputs.names) == [str(tmp_path / name) for name in ("a.nii.gz", "b.npz", "c.mha", "d.nrrd", "e")]
     assert [path for path, _ in inputs.unreadable] == [str(tmp_path / "f.nii.gz")]
+    content, slices = inputs.content(), sorted(map(str, (tmp_path / "e").iterdir()))
+    assert [path for path, _, _ in content] == [*inputs.names, *slices]
+    assert content[0] == (
+        inputs.names[0],
+        *(getattr(os.stat(inputs.names[0]), "st_" + n) for n in ("size", "mtime_ns")),
+    )
+    assert inputs.dataset.describe(2) == inputs.names[2]
     output = tmp_path / "output"
     output.mkdir()
     writer, places = get_aspect(task, Predictable).prediction_writer(output, inputs), []

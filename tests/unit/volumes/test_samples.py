@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.volumes import samples as samples_module
 from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.geometry import VolumeGeometry, rotation
 from paddlevit_dist.volumes.intensities import IntensityConfig
@@ -185,6 +186,48 @@ def test_blur_gamma_and_resolution_as_loops_have_them():
     kept = [0, 2, 4, 6, 8]  # 5 of 9
     coarse = coarsen(np.broadcast_to(line, (3, 4, 9)), 0.55)
     np.testing.assert_allclose(coarse[1, 2], np.interp(np.arange(9), kept, line[kept]))
+
+
+def test_a_share_of_the_crops_is_blurred_coarsened_and_given_another_gamma(monkeypatch):
+    """In this order, each with its own probability, by amounts that reach the ends of their ranges."""
+    calls = {"blur": [], "coarsen": [], "apply_gamma": []}
+    for number, (name, found) in enumerate(calls.items(), start=1):
+        monkeypatch.setattr(
+            samples_module, name, lambda x, *given, found=found, n=number: found.append(given) or x * 10 + n
+        )
+    config, digits = AugmentationConfig(blur=0.2, low_resolution=0.5, gamma=0.8), set()
+    for seed in range(800):
+        crop = samples_module.augment_intensities(np.zeros((1, 1, 1)), config, np.random.default_rng(seed))
+        digits.add(int(crop[0, 0, 0]))
+    assert crop.dtype == np.float32 and digits == {0, 1, 2, 3, 12, 13, 23, 123}
+    shares = {name: len(found) / 800 for name, found in calls.items()}
+    assert shares == pytest.approx({"blur": 0.2, "coarsen": 0.5, "apply_gamma": 0.8}, abs=0.04)
+    for name in ("blur", "coarsen"):
+        assert 0.5 <= min(calls[name])[0] < 0.51 and 0.99 < max(calls[name])[0] <= 1.0
+    exponents, inverted = np.array(calls["apply_gamma"]).T
+    assert 0.7 <= exponents.min() < 0.71 and 1.49 < exponents.max() <= 1.5
+    assert np.mean(exponents < 1) == pytest.approx(0.5, abs=0.05) and inverted.mean() == pytest.approx(0.25, abs=0.05)
+    assert np.median(exponents[exponents < 1]) == pytest.approx(0.85, abs=0.02)
+    generators = [np.random.default_rng(0), np.random.default_rng(0)]
+    samples_module.augment_intensities(np.zeros((1, 1, 1)), AugmentationConfig(), generators[0])
+    generators[1].uniform(-1, 1, 2)
+    assert generators[0].random() == generators[1].random()  # what is off draws nothing
+
+
+def test_even_volumes_and_crops_beside_a_volume():
+    even = np.full((2, 2, 2), 3.0, np.float32)
+    assert apply_gamma(even, 1.4, True) is even
+    for center in ((1.0, 1.0, 40.0), (-9.0, 1.0, 1.0)):
+        crop = CropMap(np.array(center), np.diag([1.0, 1.0, -1.0]), (3, 3, 3), False)
+        np.testing.assert_array_equal(cut(np.ones((3, 3, 3), np.float32), crop, outside=-2.0), np.full((3, 3, 3), -2.0))
+
+
+def test_what_a_dataset_need_not_write():
+    dataset = OneVolume()
+    assert samples(None).class_names == dataset.class_names == NAMES
+    (channel,) = dataset.stored(0)
+    assert channel is dataset.array
+    np.testing.assert_allclose(dataset.world(0), POINTS[:, ::-1] * SPACING[::-1])
 
 
 def test_landmarks_take_other_intensities():

@@ -100,8 +100,6 @@ def test_names_are_listed_in_the_colors_of_their_marks():
     named = orthogonal_slices(volume, (1.0, 1.0, 1.0), found, true, names=["nose", "chin"])
     listed = named[:, plain.shape[1] :].reshape(-1, 3)
     assert (listed == (255, 70, 70)).all(axis=1).any() and (listed == (80, 230, 80)).all(axis=1).any()
-    thin = orthogonal_slices(np.zeros((2, 90, 90), np.float32), (1.0, 1.0, 1.0), None)
-    assert max(thin.shape) < 3 * 800
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 100])

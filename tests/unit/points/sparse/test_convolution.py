@@ -1,6 +1,8 @@
 """Sparse convolutions and their gradients, against loops, dense convolution and finite differences."""
 
 import itertools
+import os
+import threading
 
 import numpy as np
 import paddle
@@ -149,6 +151,16 @@ def test_several_threads_give_the_same_bits_each_time(two_threads):
         x.clear_gradient()
         layer.clear_gradients()
     assert all(np.array_equal(one, first) for run in runs[1:] for one, first in zip(run, runs[0]))
+
+
+def test_the_caller_is_one_of_the_threads_and_no_thread_is_without_blocks(monkeypatch):
+    asked, executor = [], convolution._executor
+    monkeypatch.setattr(convolution, "_threads", lambda: 3)
+    monkeypatch.setattr(convolution, "_executor", lambda *given: asked.append(given) or executor(*given))
+    for count, parts in ((1, [[0]]), (2, [[0], [1]]), (7, [[0, 3, 6], [1, 4], [2, 5]])):
+        found = convolution._share(lambda part: (part, threading.get_ident()), list(range(count)))
+        assert [part for part, _ in found] == parts and found[0][1] == threading.get_ident()
+    assert asked == [(1, os.getpid()), (2, os.getpid())]
 
 
 def test_arrays_and_tensors_make_the_same_sparse_tensor():

@@ -90,11 +90,17 @@ def add_liver_and_split_spleen(labels):
     return add_liver_far_away(labels)
 
 
+def join(labels):
+    labels[6, 4, 4] = 2  # one component of liver and spleen
+    return labels
+
+
 @pytest.mark.parametrize(
     "description, change, kept",
     [
         (SECOND, add_liver_far_away, ["liver"]),  # the spleen is a component of the foreground, so this is not kept
         (SECOND, lambda labels: labels, []),
+        (SECOND, join, []),
         (SECOND, add_liver_and_split_spleen, ["liver"]),
         (REGIONS, add_liver_far_away, ["liver"]),
     ],
@@ -114,11 +120,7 @@ def test_decisions_are_those_of_single_scores(tmp_path, description, change, kep
 
 
 def test_the_foreground_is_kept_if_no_class_suffers(tmp_path):
-    def join(labels):
-        labels[6, 4, 4] = 2  # joins liver and spleen
-        return add_liver_far_away(labels)
-
-    first, *others = decide_components(make_folders(tmp_path, SECOND, join))
+    first, *others = decide_components(make_folders(tmp_path, SECOND, lambda labels: add_liver_far_away(join(labels))))
     assert (
         first.removes_smaller
         and first.after > first.before
@@ -126,11 +128,19 @@ def test_the_foreground_is_kept_if_no_class_suffers(tmp_path):
     )
 
 
+def test_a_region_of_the_foregrounds_name_is_decided_once(tmp_path):
+    labels = {"background": 0, "foreground": [2, 5], "liver": 5, "ignore": 9}
+    pairs = make_folders(tmp_path, {**REGIONS, "labels": labels}, lambda labels: add_liver_far_away(join(labels)))
+    assert [(each.name, each.removes_smaller) for each in decide_components(pairs)] == [
+        ("foreground", True),
+        ("liver", False),
+    ]
+
+
 def test_a_class_of_no_true_map_whose_predictions_are_all_removed_is_no_loss(tmp_path):
     def add_nowhere_true(labels):
-        labels[6, 4, 4] = 2  # joins liver and spleen
         labels[0, 11, 12:] = 7
-        return labels
+        return join(labels)
 
     description = {**SECOND, "labels": {**SECOND["labels"], "kidney": 7}}
     decisions = decide_components(make_folders(tmp_path, description, add_nowhere_true))

@@ -14,6 +14,8 @@ from paddlevit_dist.volumes.geometry import VolumeGeometry, from_canonical, rota
 from paddlevit_dist.volumes.reading import read_header
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, LabelSource, SegmentationOptions
 from paddlevit_dist.volumes.segmentation.fingerprint import (
+    ChannelStatistics,
+    _intensities,
     compute_fingerprint,
     find_misnamed,
     fingerprint,
@@ -266,3 +268,26 @@ def test_written_labels_of_a_tilted_series_open_in_itk_where_it_puts_the_series(
     written = nibabel.load(tmp_path / "out.nii.gz")
     np.testing.assert_allclose(written.affine, affine, atol=1e-4)  # the sform has the shear
     assert written.header["sform_code"] and written.header["qform_code"]
+
+
+def test_labels_without_volumes_are_told_and_tests_need_no_labels(tmp_path):
+    """A list of one number is that number."""
+    root = raw_data(tmp_path, description={**SECOND, "labels": {**SECOND["labels"], "spleen": [2]}})
+    for name in ("x", "a"):
+        write_volume(root / "labelsTr" / f"{name}.nii.gz", make_labels(0))
+    dataset = opened(root)
+    assert dataset.numbers == [0, 2, 5]
+    assert dataset.notices[0] == f"note: {root / 'labelsTr'}: no volume matches a, x; not used"
+    assert [shape.tolist() for shape in dataset.listed()["sizes"]] == [[10, 12, 14]] * 2
+    assert list(dataset.listed()) == ["names", "sizes"]
+    (root / "imagesTr").rename(root / "imagesTs")
+    tests = opened(root, "test")
+    assert list(tests.names) == ["case_0", "case_1", "case_2"] and not tests.labeled and tests.read(2)[1] is None
+    assert tests.notices == [] and len(tests.read(2)[0]) == 2 and tests.stored_labels(0) is None
+
+
+def test_intensities_of_a_channel_without_classes_or_with_one_value():
+    assert _intensities("CT", None) == "channel CT: no voxel has a class"
+    even = ChannelStatistics((7.0, 7.0, 7.0), 7.0, 0.0)
+    said = "channel CT within the classes: nearly all voxels have the intensity 7"
+    assert _intensities("CT", even) == said

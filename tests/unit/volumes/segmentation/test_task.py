@@ -1,5 +1,6 @@
 """Segmentation of volumes: losses, scores, evaluation on the stored grid, and a whole run."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -10,16 +11,25 @@ from support.processes import ROOT
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Drawable, Exportable, Reportable
+from paddlevit_dist.tasks.protocols import Checkable, Drawable, Exportable, Reportable
 from paddlevit_dist.tasks.score_kind import find_score_kind
-from paddlevit_dist.tasks.step_types import StepPosition
+from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.volumes.intensities import IntensityConfig
+from paddlevit_dist.volumes.nonzero import VOLUME
 from paddlevit_dist.volumes.samples import AugmentationConfig, CropMap, cut_labels
-from paddlevit_dist.volumes.segmentation.dataset import IGNORED
+from paddlevit_dist.volumes.segmentation.dataset import IGNORED, SegmentedVolumes
 from paddlevit_dist.volumes.segmentation.decoding import resample_maps
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics, surface_distances
 from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans
-from paddlevit_dist.volumes.segmentation.samples import SegmentedSamples, VolumeRecord, collate, split_batch
+from paddlevit_dist.volumes.segmentation.prediction import LabelWriter, NewVolumes
+from paddlevit_dist.volumes.segmentation.regions import LabelRegion
+from paddlevit_dist.volumes.segmentation.samples import (
+    SegmentedSamples,
+    SegmentedVolume,
+    VolumeRecord,
+    collate,
+    split_batch,
+)
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 from paddlevit_dist.volumes.sliding_window import line_weights, mirror_model
 from paddlevit_dist.volumes.store import DecodedVolume
@@ -202,6 +212,11 @@ def test_each_channel_has_its_own_window_or_all_have_one():
     np.testing.assert_allclose(shared.scaling(2, decoded)(decoded.array), [-1 / 8, 0.5, 1.5])
     assert shared.about()["intensity_window"] == [-4, 4]
     assert "is for each of the channels CT, R" in shared.find_shared(["CT", "PET", "R"])[0]
+    ct = [f"-cfg={PHANTOMS}", "VOLUMES.NORMALIZE", "[ct]", "VOLUMES.INTENSITY_WINDOW", "[0,1]"]
+    for deviation in (0.5, 0.0):
+        volumes = load([*ct, "VOLUMES.INTENSITY_MEAN_STD", f"[1,{deviation}]"]).values.VOLUMES
+        with contextlib.nullcontext() if deviation else pytest.raises(UserError, match="deviation must be above 0$"):
+            assert IntensityConfig.from_config(volumes, 1, [VOLUME]).mean_std == [1.0, 0.5]
     for window, said in (
         ("[1, 2, 3, 4]", "has 4 numbers for 3 channels: set two, or two for each"),
         ("[1, 2, 0, 0, 5, 5]", "expected two different numbers"),
@@ -290,6 +305,9 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     assert values["missed brain"] == 0 and values["missed bone"] == 2  # every voxel of both volumes is "brain"
     assert "a class is only labeled or only predicted: soft tissue 2, bone 2, eyes 2" in metrics.summary(values)
     assert len(gallery.images) == 2 and gallery.images[0][0].shape[0] % 2 == 0
+    for nothing in ((samples, []), (object(), records)):
+        assert get_aspect(task, Reportable).figures(*nothing, brain) == []
+    np.testing.assert_array_equal(SegmentedVolumes.stored(dataset, 1)[0], dataset.read(1)[0][0].array)
     drawn, caption = get_aspect(task, Drawable).visualize_eval_samples(samples, [0])[0]
     assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
     assert get_aspect(task, Exportable).export_parts().about["classes"] == dataset.class_names
@@ -300,3 +318,56 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     assert {name: own[0] for name, own in again.items() if np.isfinite(own[0])} == pytest.approx(
         {name: own for name, own in values.items() if not name.startswith("missed")}
     )
+
+
+def make_task():
+    task = VolumeSegmentation(load([f"-cfg={ROOT}/{PHANTOMS}"]).values)
+    task.class_names, task.numbers, task.channels = ["background", "a", "b"], [0, 4, 2], ["CT", "PET"]
+    return task
+
+
+def test_doctor_sees_the_classes_or_regions_of_a_sample():
+    task = make_task()
+    checks, sample = get_aspect(task, Checkable), {"labels": np.array([[2, IGNORED], [0, 2]], np.uint8)}
+    assert checks.labels_in(sample).tolist() == [0, 2] and checks.labels_in(sample).dtype == np.int64
+    assert checks.expected_losses() == {"cross_entropy": math.log(3)}
+    task.regions = [LabelRegion((1,), 1), LabelRegion((1, 2), 1), LabelRegion((3,), 3), LabelRegion((2,), 2)]
+    assert checks.labels_in(sample).tolist() == [1, 3] and checks.expected_losses() == {"cross_entropy": math.log(2)}
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_volume_without_labels_counts_as_unlabeled(monkeypatch, is_kept):
+    task, seen = make_task(), []
+    found = [SegmentedVolume(n, np.full((1, 2, 2), n, np.uint8), np.zeros((1, 2, 2)), np.eye(3)) for n in range(2)]
+    pairs = list(zip(found, [np.zeros((0,), np.uint8), np.ones((1, 2, 2), np.uint8)]))
+    monkeypatch.setattr(task, "segment_batch", lambda model, batch: iter(pairs))
+
+    class Seen:
+        def update(self, *given):
+            return given
+
+        def add(self, predictions, truths):
+            seen.append((predictions, [truth.tolist() for truth in truths]))
+
+    records = task.eval_step(None, {}, EvaluationStep(Seen(), Seen() if is_kept else None, None, is_kept))
+    ignored = np.full((1, 2, 2), IGNORED).tolist()
+    if is_kept:
+        assert seen[0][0] == found and seen[0][1] == [ignored, np.ones((1, 2, 2)).tolist()]
+        assert [(given[0][0, 0, 0], given[1].tolist()[0], given[2].tolist()) for given in records()] == [
+            (0, ignored[0], np.eye(3).tolist()), (1, [[1, 1], [1, 1]], np.eye(3).tolist()),
+        ]  # fmt: skip
+    else:
+        assert records is None and seen == []
+
+
+def test_a_folder_without_a_channel_of_a_volume_is_told_and_nothing_is_written_for_no_volume(tmp_path):
+    files = [str(tmp_path / name) for name in ("case_0000.nii.gz", "other_0001.nii.gz")]
+    task = make_task()
+    inputs = NewVolumes(files, task)
+    assert len(inputs) == 0 and [file for file, _ in inputs.unreadable] == files[:1]
+    assert "no file case_0001" in inputs.unreadable[0][1]
+    writer = LabelWriter(tmp_path, inputs, task.class_names, task.numbers, [])
+    assert writer.finish(iter([])) == [] and not list(tmp_path.iterdir())
+    lines = writer.finish(iter(["entry"]))
+    (table,) = tmp_path.iterdir()
+    assert table.read_text() == "0\tbackground\n4\ta\n2\tb\n" and table.name in lines[0]

@@ -228,3 +228,11 @@ def test_pairs_are_sorted_by_their_samples_whatever_their_kind():
     copies = DrawnImages([CHANGES["jpeg"](original, None), plain])
     pairs = search.find_copies(copies, DrawnImages([plain, original]), None).pairs
     assert [(pair.val, pair.train, pair.kind) for pair in pairs] == [(0, 1, "near duplicate"), (1, 0, "same content")]
+
+
+def test_a_copy_with_one_changed_pixel_has_not_the_same_content():
+    original = scene(np.random.default_rng(5), (96, 72))
+    changed = original.copy()
+    changed.putpixel((3, 4), tuple(255 - value for value in original.getpixel((3, 4))))
+    (pair,) = search.find_copies(DrawnImages([original]), DrawnImages([changed]), None).pairs
+    assert pair.kind == "near duplicate" and 0.999 < pair.likeness < 1

@@ -204,9 +204,8 @@ def check_memory(context: CheckContext) -> CheckResult:
 def read_memory() -> tuple[int, int] | None:
     """Read total and available memory in bytes, of the machine or a smaller control group; None if unknown."""
     try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        values = dict(line.split()[:2] for line in lines)
-        total, available = (int(values[name]) * 1024 for name in ("MemTotal:", "MemAvailable:"))
+        values = dict(line.split()[:2] for line in Path("/proc/meminfo").read_bytes().splitlines())
+        total, available = (int(values[name]) * 1024 for name in (b"MemTotal:", b"MemAvailable:"))
     except (OSError, KeyError, ValueError):
         return None
     for folder, limit, used in (

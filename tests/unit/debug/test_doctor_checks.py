@@ -417,6 +417,22 @@ def test_losses_of_some_updates_are_judged(tmp_path, monkeypatch, status, fix, c
 
 
 @pytest.mark.parametrize(
+    "second, status", [(1.0, "ok"), (0.7, "ok"), (1.5, "ok"), (0.69, "warning"), (1.51, "warning")]
+)
+def test_each_term_of_a_loss_is_near_what_is_expected(tmp_path, monkeypatch, second, status):
+    facts = FACTS | {"first": {"a": 2.0, "b": second}}
+    monkeypatch.setattr(
+        spawn, "launch_workers", lambda _, given, *more, **how: Path(given[3]).write_text(json.dumps(facts))
+    )
+    monkeypatch.setattr(Labels, "expected_losses", lambda self: {"a": 2.0, "b": 1.0})
+    context = CheckContext(settings.load([*DIGITS, f"-output={tmp_path}"]).values, tmp_path, MACHINE)
+    context.task, context.samples = Counted(), {"train": None}
+    found = doctor_checks.check_step(context)
+    assert found.status == status
+    assert f"a 2 at start, b {second:g} at start, ln(classes) is 2, ln(classes) is 1; after 2 updates" in found.text
+
+
+@pytest.mark.parametrize(
     "losses, seconds, made",
     [
         ([4.0, 3.0, 2.0, 1.0], 0.25, 3),  # until half of the first one

@@ -99,5 +99,5 @@ def _is_same(value: object, expected: object) -> bool:
         values = value if isinstance(value, list) else [value] * len(expected)
         return len(values) == len(expected) and all(map(_is_same, values, expected))
     if isinstance(expected, float) and isinstance(value, (int, float)):
-        return abs(value - expected) <= 1e-6 * max(abs(expected), 1e-30)
+        return abs(value - expected) <= 1e-6 * abs(expected)
     return value == expected

@@ -42,7 +42,7 @@ class _KeyCheck:
             before = before[: before.index(pickletools.markobject)]
         operands = [self._stack.pop() for _ in before]
         keys = items if name in ("ADDITEMS", "FROZENSET") else items[::2] if name in ("SETITEMS", "DICT") else ()
-        if True in (operands[1:2] if name == "SETITEM" else keys):
+        if True in ([operands[1]] if name == "SETITEM" else keys):
             raise ValueError("it has a tuple as a key")
         self._stack += [name.startswith("TUPLE")] * len(instruction.stack_after)
 

@@ -284,7 +284,7 @@ def discard(directory: Path) -> None:
     folder = directory.parent
     remaining = [path for path in newest_first(folder) if path != directory]
     with _user_errors(f"in {folder}"):
-        for name, replacement in (("last", remaining[:1]), ("best", [])):
+        for name, replacement in (("last", remaining), ("best", [])):
             if linked_name(folder, name) == directory.name:
                 if replacement:
                     link(folder, name, replacement[0])

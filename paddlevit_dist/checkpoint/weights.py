@@ -234,7 +234,7 @@ def _what_is_there(folder: Path, requested: str) -> str:
         names = sorted(os.listdir(folder))
     except OSError:
         return f"the folder {folder} does not exist or cannot be read"
-    similar = difflib.get_close_matches(requested, names, n=3, cutoff=0.5)
+    similar = difflib.get_close_matches(requested, names, cutoff=0.5)
     shown = similar or names[:5]
     if not shown:
         return f"the folder {folder} is empty"

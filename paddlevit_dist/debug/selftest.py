@@ -213,7 +213,7 @@ def _find_differing_ranks(model: paddle.nn.Layer, update: int) -> str | None:
     if world_size() == 1:
         return None
     state = _copy_state(model)
-    digests = {key: hashlib.blake2b(value.tobytes(), digest_size=16).digest() for key, value in state.items()}
+    digests = {key: hashlib.blake2b(value.tobytes()).digest() for key, value in state.items()}
     rank_digests = all_gather(digests)
     for name in digests:
         others = [number for number, other in enumerate(rank_digests) if other[name] != rank_digests[0][name]]

@@ -20,7 +20,7 @@ class LowRankTerm:
     Source: E. Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv 2106.09685, section 4.1.
     """
 
-    lora_scale = 1.0
+    lora_scale: float
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (..., in) to (..., out)."""

@@ -393,7 +393,7 @@ def _outputs(model: "nn.Layer", inputs: dict[str, Any]) -> list[Any]:
 def _with_softmax(model: "nn.Layer") -> Any:
     from paddle import nn
 
-    classifier = nn.Sequential(model, nn.Softmax(axis=-1))
+    classifier = nn.Sequential(model, nn.Softmax())
     classifier.eval()
     return classifier
 

@@ -64,7 +64,7 @@ class EventLog(NumbersLog):
         folder.mkdir(exist_ok=True)
         earlier = list(folder.glob(self.pattern))
         name = f"{int(time.time())}.{platform.node()}.{os.getpid()}.{time.time_ns()}"  # unique
-        self._file = open(folder / self.pattern.replace("*", name, 1), "xb")  # noqa: SIM115
+        self._file = open(folder / self.pattern.replace("*", name), "xb")  # noqa: SIM115
         self.begin(self._file)
         self.text("configuration", run.config_text)
         for event in run.history():

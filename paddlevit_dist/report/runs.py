@@ -179,8 +179,8 @@ def _make_relative(folder: Any, data_path: Any) -> Callable[[Any], Any]:
     """Return a function that makes paths in plain values relative to working folder, data, package, or home."""
     here = str(folder) if isinstance(folder, str) else os.getcwd()
     places = {os.path.join(here, data_path or ""), here, str(Path(__file__).parents[2])}
-    longest_first = sorted((place.rstrip("/") for place in places), reverse=True)
-    inside = re.compile(rf"(?<![\w./~-])(?:{'|'.join(map(re.escape, filter(None, longest_first)))})/")
+    inner_first = sorted((place.rstrip("/") for place in places), reverse=True)
+    inside = re.compile(rf"(?<![\w./~-])(?:{'|'.join(map(re.escape, filter(None, inner_first)))})/")
     home = os.path.expanduser("~").rstrip("/") or "/root"  # it is / for unknown users in a container
     homes = re.compile(rf"(?<![\w./~-])(?:{re.escape(home)}|{_HOMES})(?![\w.-])")
 

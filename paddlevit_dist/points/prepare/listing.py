@@ -258,7 +258,7 @@ def drop_nonfinite(columns: Mapping[str, np.ndarray]) -> tuple[Mapping[str, np.n
     """
     coordinates = [columns[name] for name in "xyz" if name in columns]
     bad = [~np.isfinite(values) for values in coordinates if values.dtype.kind == "f"]
-    skipped = np.flatnonzero(np.logical_or.reduce(bad)) if bad else np.zeros(0, np.int64)
+    skipped = np.flatnonzero(np.logical_or.reduce(bad))
     return {name: np.delete(values, skipped) for name, values in columns.items()} if len(skipped) else columns, skipped
 
 

@@ -277,8 +277,8 @@ class Pointwise(nn.Layer):
         if x.features.shape[0]:
             return x.with_features(self.layer(x.features))
         # Most kernels reject zero rows. With one row of zeros, all parameters get zero gradients on this rank too.
-        row = paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype)
-        return x.with_features(empty_rows(self.layer(row + build_zero(x.features).astype(row.dtype))))
+        row = build_zero(x.features).astype(x.features.dtype).expand([1, x.features.shape[1]])
+        return x.with_features(empty_rows(self.layer(row)))
 
 
 class ReLU(Pointwise):

@@ -217,7 +217,7 @@ def _find_exchanged(folder: str, cases: list[LandmarkCase], names: list[str]) ->
         ahead = np.array([case.world[left, 0] - case.world[right, 0] for left, right in rows])  # x grows to the right
         ahead = ahead[np.isfinite(ahead)]
         compared += len(ahead) > 0
-        exchanged += len(ahead) > 0 and bool((ahead > 0).mean() > 0.5)
+        exchanged += bool(2 * (ahead > 0).sum() > len(ahead))
     if not compared or exchanged < _NEARLY_ALL * compared:
         return []
     return [

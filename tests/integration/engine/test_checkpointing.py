@@ -1,11 +1,14 @@
 """Checkpoints that are written while the training goes on."""
 
 import contextlib
+import hashlib
 import inspect
 import os
+import struct
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,6 +158,42 @@ def test_copies_stay_as_they_were_until_the_next(tmp_path):
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "paddle").read_bytes()
     again = copies.copy("weights", layer.state_dict())
     assert again["weight"].array is copied["weight"].array and not again["weight"].array.any()
+
+
+def test_what_a_stop_leaves_is_told_and_a_discarded_epoch_is_gone(tmp_path):
+    trainer = build(tmp_path, lambda made: None)
+    trainer.prepare_training()
+    saver, schedule = trainer.checkpointer, trainer.state.schedule
+    assert saver.describe_last(0) == "nothing was saved yet; the same command starts again"
+    for _ in range(3):
+        schedule.count_update()
+    saver.save_update(False, Means())
+    saver.save_epoch(1, True, Means())
+    saver.finish()
+    ending = f"{tmp_path / 'checkpoints'}/epoch_0001; the same command with -resume=auto continues from there"
+    assert saver.describe_last(2) == f"saved {ending}" and saver.describe_last(3) == f"nothing new since {ending}"
+    saver.discard_epoch(1)
+    assert sorted(path.name for path in saver.folder.iterdir()) == ["last", "update_00000003"]
+    assert os.readlink(saver.folder / "last") == "update_00000003"
+
+
+class Means:
+    """The means of an epoch that has none."""
+
+    def window(self):
+        return []
+
+    def state_dict(self, windows):
+        assert windows == [[]]
+        return {"names": [], "sums": {}, "counts": {}, "windows": windows, "pace": {}}
+
+
+def test_a_digest_is_of_the_sum_of_words_and_the_checksum():
+    array = np.arange(5, dtype=np.float32).reshape(1, 5)  # 20 bytes: two words of 8
+    total = sum(struct.unpack("<2Q", array.tobytes()[:16])) % 2**64
+    text = f"a (1, 5) {total} {zlib.crc32(array.tobytes())}\nb () 0 {zlib.crc32(bytes(4))}\n"
+    expected = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    assert weights_digest({"b": np.float32(0).reshape([]), "a": array}) == expected
 
 
 def test_a_digest_tells_every_bit_place_and_name():

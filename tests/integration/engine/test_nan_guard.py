@@ -184,8 +184,37 @@ def test_a_loss_scaler_may_skip_many_more(capsys):
     for update in range(61, 61 + 2 + SCALER_SKIPS - 1):
         skipped.count(False, StepPosition(1, update, 200))
     assert capsys.readouterr().out == ""
+    assert SCALER_SKIPS == 50
     with pytest.raises(UserError, match=f"nor were the {1 + SCALER_SKIPS} before"):
         skipped.count(False, StepPosition(1, 199, 200))
+
+
+def test_each_skip_is_told_and_the_last_with_its_explanation():
+    said, asked = [], []
+    explain = [lambda *parts: asked.append(parts) or ["layer 3"], lambda *parts: ["sample 7"]]
+    guard = NonFiniteGuard(3, explain=explain, log=said.append)
+    guard.load_state_dict({"total": 4, "in_a_row": 1})
+    guard.count(False, StepPosition(2, 11, 100))
+    assert said == [
+        "the loss or a gradient of update 12 in epoch 2 is not finite: skipped, 2 in a row "
+        "(TRAIN.MAX_SKIPPED_UPDATES 3), 5 so far"
+    ]
+    with pytest.raises(UserError) as caught:
+        guard.count(False, StepPosition(2, 12, 100), ["batch"], "counts")
+    assert str(caught.value) == (
+        "the loss or a gradient of update 13 in epoch 2 is not finite, nor were the 2 before: training has "
+        "diverged, and nothing has changed since then; lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP or a longer warm-up, "
+        "and -resume=auto from the last checkpoint; layer 3"
+    )
+    assert said[1:] == ["layer 3", "sample 7"] and asked == [(["batch"], StepPosition(2, 12, 100), "counts")]
+    assert guard.state_dict() == {"total": 6, "in_a_row": 3}
+    for limit, words in ((1, "finite: training"), (2, "finite, nor was the one before: training")):
+        guard = NonFiniteGuard(limit)
+        with pytest.raises(UserError, match=words):
+            for update in range(limit):
+                guard.count(False, StepPosition(1, update, 100))
+    with pytest.raises(UserError, match="update 1 in epoch 1 is not finite: training"):
+        NonFiniteGuard().count(False, StepPosition(1, 0, 100))
 
 
 class LogOfBrightness(paddle.nn.Layer):

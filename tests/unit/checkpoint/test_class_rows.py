@@ -136,6 +136,13 @@ def test_rows_keep_their_places_where_names_say_nothing_else(names):
     assert is_kept and report.classes_by_name is None
 
 
+def test_rows_of_another_width_do_not_follow_names():
+    source, model = make_numbers(create_model("vit", 3, **SIZES)), create_model("vit", 3, **SIZES)
+    source["head.weight"] = source["head.weight"][:8]
+    report = load_weights(model, source, class_names=ClassNames(THEIRS, THEIRS[::-1]))
+    assert report.reinitialized == ["head.weight", "head.bias"] and report.classes_by_name == (3, 3)
+
+
 def test_classes_without_a_name_behind_the_named_ones_begin_anew():
     source, model = make_numbers(create_model("vit", 5, **SIZES)), create_model("vit", 6, **SIZES)
     initial = model.state_dict()["head.bias"].numpy().copy()

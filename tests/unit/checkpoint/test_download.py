@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import logging
 
 import numpy as np
 import pytest
@@ -48,6 +49,26 @@ def test_another_content_is_refused_and_not_kept(server, tmp_path):
     with pytest.raises(UserError, match="its SHA-256 is .*, expected 0000.*it is another file"):
         read_weights(f"{server.address('w.safetensors')}#sha256={'0' * 64}")
     assert not [*(tmp_path / "cache").rglob("*.safetensors*")]
+
+
+def test_copies_have_a_folder_for_each_address_and_the_end_of_its_name(monkeypatch, tmp_path):
+    monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path))
+    address = f"http://a/b/{'x' * 60}%20{'y' * 60}.pdparams?c"
+    path = download.find_local_copy(address)
+    assert path is None
+    folder = tmp_path / "weights" / hashlib.sha256(address.encode()).hexdigest()[:16]
+    folder.mkdir(parents=True)
+    name = f"{'x' * 30}_{'y' * 60}.pdparams"
+    (folder / name[-100:]).touch()
+    assert download.find_local_copy(address) == folder / name and len(name) == 100
+
+
+def test_other_libraries_do_not_log_requests(monkeypatch):
+    for library in ("huggingface_hub", "httpx", "httpx2"):
+        monkeypatch.setattr(logging.getLogger(library), "level", logging.INFO)
+    with download._one_line("http://a"):
+        levels = [logging.getLogger(library).level for library in ("huggingface_hub", "httpx", "httpx2")]
+    assert levels == [logging.ERROR] * 3
 
 
 def test_an_answer_that_ends_early_is_refused_and_not_kept(server, tmp_path):

@@ -9,6 +9,7 @@ import yaml
 from paddle import nn
 
 from paddlevit_dist import load_weights
+from paddlevit_dist.checkpoint import load as loading
 from paddlevit_dist.checkpoint import low_rank
 from paddlevit_dist.checkpoint.load import count_classes
 from paddlevit_dist.checkpoint.weights import read_weights
@@ -224,6 +225,39 @@ def test_a_resumed_run_with_other_matrices_is_refused(tmp_path, change, message)
         load_weights(again, str(file), strict=True)
     for name, value in state(again).items():
         np.testing.assert_array_equal(value, before[name])
+
+
+@pytest.mark.parametrize("lost", ["blocks.1.wide.weight", "blocks.1.wide.lora_a", "blocks.1.wide.lora_b"])
+def test_matrices_without_their_weight_or_one_another_are_refused(tmp_path, lost):
+    source = make_base(tmp_path)
+    model, base = start(source, 1.0)
+    file = save(model, base, 1.0, tmp_path / "untrained")
+    weights, other = read_weights(file), SmallNetwork()
+    if low_rank.is_factor(lost):
+        del weights.state[lost]
+    else:
+        content = read_weights(source).state
+        del content[lost]
+        paddle.save(content, str(source))
+        held = {**weights.state, "blocks.1.wide.bias": np.zeros(2 * WIDTH, np.float32)}
+        weights = weights._replace(state=held)
+        record = yaml.safe_load(file.with_name("about.yaml").read_text())
+        base = base._replace(digests={key: value for key, value in base.digests.items() if key != lost})
+        record["low_rank"]["digest"] = base.digest_rest(held)
+        file.with_name("about.yaml").write_text(yaml.safe_dump(record))
+    with pytest.raises(UserError, match="has low-rank matrices for the layer blocks.1.wide, which this model lacks$"):
+        load_weights(other, weights, strict=True)
+
+
+def test_a_base_is_named_by_its_whole_path_and_completed_weights_are_in_the_models_layout(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = make_base(tmp_path)
+    model, base = start(Path(source.name), 1.0)
+    assert base.source == str(source)
+    weights = read_weights(save(model, base, 1.0, tmp_path / "untrained"))
+    whole, same = loading._complete(SmallNetwork(), weights._replace(in_paddle_layout=False), keep=False)
+    assert whole.in_paddle_layout is True and same == base
+    assert whole.notices == (*weights.notices, f"matrices of low rank for 6 layers of {source}")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from support.networks.golden_rtdetr import MODELS
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.network_facts import list_network_differences
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.model_factory import create_model
 
 CLASSIFIER = {
@@ -94,6 +95,33 @@ def test_values_that_arrays_hold_are_compared(tmp_path):
     model = build_golden("d_fine_small")
     state = {"model.decoder.reg_scale": np.float32([8]), "model.decoder.up": np.float32([0.5])}
     assert differences(model, tmp_path, {}, state) == ["model.decoder.reg_scale is 8 there, 4 here"]
+
+
+class Facts(Model):
+    """A network with facts of several kinds."""
+
+    def network_facts(self):
+        return {"model_type": ("own",), "eps": -1e-5, "zero": 0.0, "kind": frozenset(("b", "a")), "sides": (2, 3)}
+
+
+@pytest.mark.parametrize(
+    "config, told",
+    [
+        ({"eps": -1.0000005e-5, "zero": 0, "kind": "a", "sides": [2, 3]}, None),
+        ({"eps": -1.000002e-5}, "eps is -1.000002e-05 there, -1e-05 here"),
+        ({"zero": 1e-36}, "zero is 1e-36 there, 0.0 here"),
+        ({"kind": "c"}, 'kind is "c" there, a or b here'),
+        ({"sides": [3, 2]}, "sides is [3, 2] there, [2, 3] here"),
+        ({"sides": [2, 3, 4]}, "sides is [2, 3, 4] there, [2, 3] here"),
+        ({"sides": 2}, "sides is 2 there, [2, 3] here"),
+        *(({"other": value}, None) for value in (None, False, "", [], {}, 0)),
+        ({"other": True}, "other is true there, which is not known here"),
+        ({"other": "x" * 90}, f'other is "{"x" * 79} there, which is not known here'),
+    ],
+)
+def test_values_are_equal_to_a_millionth_and_nothing_is_no_difference(tmp_path, config, told):
+    found = differences(Facts(), tmp_path, {"model_type": "own", **config})
+    assert found == ([] if told is None else [f"config.json: {told}"])
 
 
 def test_dilation_is_no_matter_of_shapes(tmp_path):

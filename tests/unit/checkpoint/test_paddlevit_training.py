@@ -72,6 +72,30 @@ def test_weights_alone_are_no_training(tmp_path):
     assert read_training(tmp_path / "x.tar") is None
 
 
+def test_a_model_or_an_optimizer_that_is_no_mapping_is_no_training(tmp_path):
+    model, optimizer = trained()
+    for part in ("model", "optimizer"):
+        content = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 1, part: 5}
+        paddle.save(content, str(tmp_path / "x.pdparams"))
+        assert read_training(tmp_path / "x.pdparams") is None
+
+
+def test_what_is_neither_a_weight_nor_a_moment_is_left_out(tmp_path):
+    model, optimizer = trained()
+    moments = {**optimizer.state_dict(), "LR_Scheduler": {"last_epoch": 3}, "other_moment1_0": "text"}
+    state = {
+        **{their_name(name): tensor for name, tensor in model.state_dict().items()},
+        "step": 3,
+        "plain": np.ones(2),
+    }
+    paddle.save(
+        {"model": state, "optimizer": moments, "epoch": 1, "amp_grad_scaler": {"scale": 2.0}}, str(tmp_path / "x")
+    )
+    found = read_training(tmp_path / "x")
+    assert sorted(found.accumulators) == ["beta1_pow_acc", "beta2_pow_acc", "moment1", "moment2"]
+    assert found.scaler == {} and len(found.accumulators["moment1"].state) == len(list(model.parameters()))
+
+
 @pytest.mark.parametrize("epoch", [None, "2", -1, True])
 def test_a_state_of_an_unknown_epoch_is_refused(tmp_path, epoch):
     with pytest.raises(UserError, match="epoch .* is unknown .*-pretrained="):

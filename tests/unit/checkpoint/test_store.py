@@ -149,7 +149,7 @@ def test_pruning_removes_nothing_where_no_good_one_would_be_left(tmp_path, model
 
 def test_pruning_keeps_the_newest_updates_of_the_present_life(tmp_path, model):
     """What a run has left behind that was begun again at an earlier place counts for nothing."""
-    for update in (13, 17, 21, 25, 99):
+    for update in (9, 13, 17, 21, 25, 99):
         save_update(tmp_path, update, model)
     checkpoint_store.link(tmp_path, "last", save(tmp_path, 1, model))
     checkpoint_store.prune(tmp_path, lambda epoch: False, update=25, keep_updates=2)
@@ -205,6 +205,55 @@ def test_every_spelling_of_resume_finds_the_checkpoint(tmp_path, model, monkeypa
     monkeypatch.chdir(tmp_path / "run" if spelling == "." else tmp_path)
     found = checkpoint_store.resolve(spelling, tmp_path / "elsewhere", print)
     assert found.resolve() == folder / "epoch_0002"
+
+
+def test_where_weights_are_needed_the_best_is_taken_and_else_the_last(tmp_path, model):
+    folder = tmp_path / "checkpoints"
+    paths = [save(folder, epoch, model) for epoch in (1, 2, 3)]
+    checkpoint_store.link(folder, "last", paths[1])
+    assert resolve_checkpoint(tmp_path) == resolve_checkpoint(folder) == folder / "last"
+    checkpoint_store.link(folder, "best", paths[0])
+    assert resolve_checkpoint(tmp_path) == folder / "best"
+
+
+def test_only_checkpoints_that_exist_are_told_as_damaged(tmp_path, model):
+    said = []
+    assert checkpoint_store.newest_good(tmp_path, said.append) is None and said == []
+    only = save(tmp_path, 1, model)
+    checkpoint_store.link(tmp_path, "last", only)
+    damage(only / "state.json", "missing")
+    assert checkpoint_store.newest_good(tmp_path, said.append) is None
+    assert said == [f"damaged checkpoint skipped: {only / 'state.json'} is missing"]
+
+
+def test_every_file_and_folder_is_flushed_before_it_gets_its_name(tmp_path, model, monkeypatch):
+    flushed, flush = [], os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda number: flushed.append(os.readlink(f"/proc/self/fd/{number}")) or flush(number)
+    )
+    directory = save(tmp_path / "run", 1, model)
+    names = [Path(path).name for path in flushed]
+    assert sorted(names[:-2]) == sorted(path.name for path in directory.iterdir())
+    assert names[-2].startswith(".epoch_0001") and flushed[-1] == str(tmp_path / "run")
+
+
+def test_folders_in_the_place_of_a_link_are_kept_under_free_names(tmp_path, model):
+    target = save(tmp_path, 1, model)
+    for number in range(3):
+        (tmp_path / "last").unlink(missing_ok=True)
+        (tmp_path / "last").mkdir()
+        (tmp_path / "last" / str(number)).touch()
+        checkpoint_store.link(tmp_path, "last", target)
+    assert [os.listdir(tmp_path / f"last.folder{ending}") for ending in ("", "2", "3")] == [["0"], ["1"], ["2"]]
+
+
+def test_folders_are_hidden_before_their_content_is_removed(tmp_path, model, monkeypatch):
+    removed, remove = [], shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", lambda path: removed.append(path.name) or remove(path))
+    checkpoint_store.discard(save(tmp_path, 1, model))
+    assert len(removed) == 1 and removed[0].startswith(".epoch_0001.")
+    (tmp_path / removed[0]).mkdir()
+    assert checkpoint_store.remove_leftovers(tmp_path) == removed[:1] and removed[1] == removed[0]
 
 
 def test_weights_alone_are_a_file(tmp_path, model):

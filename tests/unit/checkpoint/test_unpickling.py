@@ -17,6 +17,7 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist.checkpoint import unpickling
 from paddlevit_dist.checkpoint.unpickling import restricted_load
 from paddlevit_dist.runtime.errors import UserError
 
@@ -448,3 +449,16 @@ def test_the_bytes_of_one_string_do_not_become_many_arrays():
 def test_a_call_by_an_8_bit_name_is_refused():
     with pytest.raises(UserError, match="rejected: it names 'os.system'"):
         load(b"U\x02osU\x06system\x93U\x04true\x85R")
+
+
+@pytest.mark.parametrize(
+    "value, is_plain",
+    [
+        *((value, True) for value in (None, "a", 1, 0.5, True, [], {}, [1, "a", None], (0.5, 2))),
+        *(([0] * 16, True), ([0] * 17, False), ([1, []], False), (([], 1), False), (object(), False)),
+        *(({str(n): n for n in range(16)}, True), ({str(n): n for n in range(17)}, False)),
+        *(({"a": 1, "b": []}, False), ({(1,): 1, "b": 2}, False)),
+    ],
+)
+def test_plain_arguments_are_numbers_texts_and_short_lists_of_them(value, is_plain):
+    assert unpickling._is_plain(value) is is_plain

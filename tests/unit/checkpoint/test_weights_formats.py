@@ -64,19 +64,21 @@ def test_safetensors_of_its_own_library_are_read():
 class TorchTensor:
     """What a tensor of PyTorch's offers."""
 
-    def __init__(self, numbers, dtype):
-        self.numbers, self.dtype = numbers, dtype
+    def __init__(self, numbers, dtype, done=()):
+        self.numbers, self.dtype, self.done = numbers, dtype, done
 
     def detach(self):
-        return TorchTensor(self.numbers, self.dtype)
+        return TorchTensor(self.numbers, self.dtype, ("detached",))
 
-    cpu = detach
+    def cpu(self):
+        return TorchTensor(self.numbers, self.dtype, (*self.done, "copied"))
 
     def float(self):
-        return TorchTensor(self.numbers, "torch.float32")
+        return TorchTensor(self.numbers, "torch.float32", self.done)
 
     def numpy(self):
         assert self.dtype != "torch.bfloat16", "numpy has no such type"
+        assert self.done == ("detached", "copied"), "it has a gradient, or is on a device"
         return self.numbers
 
 
@@ -102,6 +104,13 @@ def test_written_safetensors_are_read_by_us_and_by_its_own_library(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["new.safetensors"]
     for read in (read_safetensors(tmp_path / "new.safetensors")[0], load_file(tmp_path / "new.safetensors")):
         assert_same({name: read[name] for name in state}, state)
+
+
+def test_bits_of_bfloat16_and_complex_numbers_are_not_written(tmp_path):
+    for array in (np.zeros(2, np.uint16), np.zeros(2, np.complex64)):
+        with pytest.raises(TypeError, match=f"^bits: safetensors cannot hold {array.dtype}$"):
+            write_safetensors(tmp_path / "new.safetensors", {"numbers": numbers(2), "bits": array})
+    assert list(tmp_path.iterdir()) == []
 
 
 def with_header(folder, header, data=b""):
@@ -243,3 +252,45 @@ def test_a_part_can_be_chosen_and_the_others_are_mentioned(tmp_path):
 def test_wrappers_and_prefixes_are_removed(tmp_path, wrapper, prefix):
     paddle.save({wrapper: {f"{prefix}a": paddle.to_tensor(numbers(2))}}, str(tmp_path / "file.pdparams"))
     assert list(read_state(tmp_path / "file")) == ["a"]
+
+
+def test_wrappers_and_prefixes_are_removed_to_a_depth_of_three(tmp_path):
+    inner = {"network.model.module.a": paddle.to_tensor(numbers(2)), "epoch": 3}
+    file = tmp_path / "file.pdparams"
+    paddle.save({"ema": {"module": {"state_dict": inner}}}, str(file))
+    assert list(read_state(file)) == ["a"]
+    paddle.save({"ema": {"module": {"state_dict": {"model": inner}}}}, str(file))
+    with pytest.raises(UserError, match="file.pdparams contains no weights: none of its 1 entries is an array$"):
+        read_state(file)
+
+
+def test_parts_and_files_that_exist_are_listed_where_another_is_asked_for(tmp_path):
+    parts = {f"part{number}": {} for number in range(6)}
+    paddle.save({**parts, "epoch": 3}, str(tmp_path / "a.pdparams"))
+    with pytest.raises(UserError) as caught:
+        read_weights(tmp_path / "a.pdparams", part="teacher")
+    listed = ", ".join(f"'part{number}'" for number in range(5))
+    assert str(caught.value) == f"{tmp_path / 'a.pdparams'} has no part 'teacher'; parts: {listed}"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(7):
+        (folder / f"{number}").touch()
+    with pytest.raises(UserError) as caught:
+        read_weights(folder / "abcdefgh.pdparams")
+    assert str(caught.value).endswith(f"): names in {folder}: 0, 1, 2, 3, 4 and 2 more")
+    for number in range(4):
+        (folder / f"vit_{number}.pdparams").touch()
+    with pytest.raises(UserError) as caught:
+        read_weights(folder / "vit_9.pdparams")
+    assert str(caught.value).endswith(f"): similar names in {folder}: vit_3.pdparams, vit_2.pdparams, vit_1.pdparams")
+    (folder / "half").mkdir()
+    (folder / "half" / "abcdefgh1234").touch()  # 8 of 17 letters and of 12
+    with pytest.raises(UserError, match="similar names in .*: abcdefgh1234$"):
+        read_weights(folder / "half" / "abcdefgh")
+
+
+def test_shards_of_an_address_keep_its_notices(tmp_path):
+    write_safetensors(tmp_path / "a.safetensors", {"a": numbers(2)})
+    (tmp_path / "any.json").write_text(json.dumps({"weight_map": {"a": "a.safetensors"}}))
+    (notice,) = read_weights(f"file://{tmp_path}/any.json").notices
+    assert "was not checked" in notice

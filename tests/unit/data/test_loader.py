@@ -161,6 +161,7 @@ def test_memory_for_the_queues_of_all_loader_processes_is_needed_first(monkeypat
 
     monkeypatch.setattr(loader_module, "require_semaphores", require)
     loader = make_loader(Numbers(12), num_workers=3, prefetch=7)
+    assert (make_loader(Numbers(12)).prefetch, loader.timeout_seconds) == (2, 600.0)
     assert loader.num_workers == 3 and loader._prefix is not None and len(loader._readings) == 12
     with pytest.raises(UserError, match="full") as raised:
         next(loader.epochs(1, 1))

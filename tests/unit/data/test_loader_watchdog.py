@@ -153,6 +153,7 @@ def test_a_slow_batch_is_told_once_if_other_ranks_wait(monkeypatch, capsys):
 @pytest.mark.parametrize(("numbers", "releases"), [((5, 5), 0), ((6, 5), 2), ((11, 0), 2)])
 def test_memory_is_returned_before_and_after_a_large_batch_is_shared(monkeypatch, numbers, releases):
     events = []
+    assert loader._LARGE_BYTES == 32 * 1024**2
     monkeypatch.setattr(loader, "_LARGE_BYTES", 80)
     monkeypatch.setattr(loader.tuning, "release_memory", lambda: events.append("release"))
     monkeypatch.setattr(loader, "share", lambda array, prefix: events.append(prefix) or len(array))

@@ -262,3 +262,37 @@ def test_a_reader_moves_as_a_file_does():
     assert reader.readinto(buffer) == 0 and buffer == b"xxxx" and reader.tell() == 15
     assert reader.seek(7) == 7 and reader.readinto(buffer) == 3 and buffer == b"\0\1\2x" and reader.tell() == 10
     assert asked == [RangeRequest("a", file, 15, 0), RangeRequest("a", file, 7, 3)]
+
+
+def test_at_most_32_requests_are_made_at_once(s3):
+    folder, _ = s3()
+    state = SimpleNamespace(running=0, most=0)
+
+    async def ask() -> int:
+        state.running += 1
+        state.most = max(state.most, state.running)
+        await asyncio.sleep(0)
+        state.running -= 1
+        return state.most
+
+    assert len(folder._run([ask() for _ in range(40)])) == 40 and state.most == 32
+
+
+def test_one_request_that_fails_ends_the_others(s3):
+    folder, _ = s3()
+    ended = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(600.0)
+        except asyncio.CancelledError:
+            ended.append(1)
+            raise
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        folder._run([wait(), fail(), wait()])
+    assert ended == [1, 1]

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import pickle
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,7 @@ from support.trainings.runs import DIGITS
 from paddlevit_dist import settings
 from paddlevit_dist.debug import selftest
 from paddlevit_dist.debug.selftest import RunVariant, compare_variants
+from paddlevit_dist.images import Classification
 from paddlevit_dist.launch.devices import ProcessPlan
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import LossTerm
@@ -95,7 +97,7 @@ def test_the_devices_are_compared_with_one_device_and_with_a_batch_in_parts(monk
         assert (config.TRAIN.OPTIMIZER.NAME, config.TRAIN.BATCH_NORM, config.MODEL.DROPOUT) == ("SGD", "sync", 0.0)
         assert (config.TRAIN.TF32, config.AMP, config.MODEL.RESUME) == (False, False, None)
         assert (config.TRAIN.WARMUP_STEPS, config.TRAIN.WARMUP_EPOCHS) == (None, 0.0)
-        assert config.SAVE != str(tmp_path / "none") and facts["seconds"] == 77
+        assert Path(config.SAVE).name.startswith("paddlevit_dist_selftest_") and facts["seconds"] == 77
     lines = capsys.readouterr().out.splitlines()
     assert lines[:4] == [
         "selftest: 3 updates of each of these variants, float32, SGD",
@@ -139,11 +141,36 @@ def test_batch_norm_is_not_compared_with_a_batch_in_parts(monkeypatch, capsys, t
 
 
 def test_one_device_is_compared_with_two_processes_unless_one_was_asked_for(monkeypatch, tmp_path):
+    asked: list[tuple] = []
     two, one = (2, 2, 32, 1, 0), [(1, 1, 64, 1, 5), (1, 1, 32, 2, 0)]
     for words, kind, starts in (([], "cpu", [two, *one]), ([], "gpu", one), (["-ngpus=1"], "cpu", one)):
-        monkeypatch.setattr(selftest, "plan_processes", lambda *_, kind=kind, **__: ProcessPlan(1, kind, False, []))
+        plan = ProcessPlan(1, kind, False, [])
+        monkeypatch.setattr(
+            selftest, "plan_processes", lambda *given, plan=plan, **how: asked.append((given, how)) or plan
+        )
         started = run_with(monkeypatch, [*words, f"-output={tmp_path}"], [make_variant()] * 3)
         assert list_starts(started) == starts
+    run_with(monkeypatch, ["-device=cpu", "-ngpus=3", f"-output={tmp_path}"], [make_variant()] * 3)
+    assert asked == [*([((-1,), {"device": "auto"})] * 2), ((1,), {"device": "auto"}), ((3,), {"device": "cpu"})]
+    plan = plan._replace(by_paddle_launcher=True)
+    monkeypatch.setattr(selftest, "plan_processes", lambda *_, **__: plan)
+    with pytest.raises(UserError, match="^-selftest starts its own processes: run it without Paddle's launcher$"):
+        run_with(monkeypatch, [f"-output={tmp_path}"], [])
+
+
+@pytest.mark.parametrize("there", ["named", "data", None])
+def test_a_cache_of_a_run_is_read_and_none_is_made(monkeypatch, tmp_path, there):
+    if there:
+        (tmp_path / there).mkdir()
+    words, used = [f"DATA.CACHE_FOLDER={tmp_path / there}"] if there == "named" else [], []
+    build = Classification.build_dataset
+    monkeypatch.setattr(Classification, "build_dataset", lambda *given: used.append(given[1:]) or build(*given))
+    started = run_with(monkeypatch, ["-ngpus=2", f"-output={tmp_path}", *words], [make_variant()] * 3)
+    temporary = started[0]["config"].SAVE
+    assert [(split, str(folder)) for split, folder in used] == [
+        ("train", str(tmp_path / there) if there else temporary)
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [there] * bool(there)
 
 
 class Network(paddle.nn.Layer):

@@ -386,3 +386,54 @@ def test_a_single_row_leaves_the_running_variance_as_it_is(route):
     layer = ROUTES[route]()
     layer(paddle.full([1, 3, 1, 1], 7.0))
     assert layer._variance.numpy().tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize(
+    "shape, layout, limit, is_wide",
+    [
+        ((65_536, 1), "NCHW", 0, False),
+        ((65_537, 1), "NCHW", 0, True),
+        ((1, 1, 128, 128), "NCHW", 0, False),
+        ((1, 1, 128, 129), "NCHW", 0, True),
+        ((2, 64, 16, 1), "NHWC", 1, False),
+        ((3, 683, 1, 1), "NHWC", 1, True),
+        ((70_000, 2, 1), "NCL", 0, False),
+    ],
+)
+def test_many_rows_are_those_whose_sums_lose_digits(shape, layout, limit, is_wide):
+    layer, x = DistributedBatchNorm(1, data_format=layout), paddle.zeros(shape)
+    assert batch_norm._has_many_rows(layer, x) is is_wide
+    assert not batch_norm._has_many_rows(layer, x.astype("float64"))
+    if layout != "NHWC":
+        flat = x.reshape([*shape[:2], -1]) if len(shape) > 2 else x
+        assert (batch_norm._widen(flat).dtype == paddle.float64) is is_wide
+
+
+@pytest.mark.parametrize(
+    "layout, ndim, found",
+    [
+        ("NCHW", 2, "NC"),
+        ("NCHW", 3, "NCL"),
+        ("NCHW", 4, "NCHW"),
+        ("NCDHW", 5, "NCDHW"),
+        ("NC", 2, "NC"),
+        ("NC", 3, "NCL"),
+    ]
+    + [("NHWC", 2, "NC"), ("NLC", 3, "NLC"), ("NHWC", 4, "NHWC"), ("NDHWC", 5, "NDHWC")],
+)
+def test_the_layout_follows_from_the_axes(layout, ndim, found):
+    assert DistributedBatchNorm(3, data_format=layout)._find_format(paddle.zeros([1] * ndim)) == found
+
+
+def test_settings_are_shown_and_the_momentum_of_all_is_set():
+    layer = DistributedBatchNorm(3)
+    assert layer.extra_repr() == f"num_features=3, momentum={float(np.float32(0.9))}, epsilon=1e-05"
+    frozen = paddle.nn.BatchNorm2D(3, use_global_stats=True)
+    model = paddle.nn.Sequential(layer, paddle.nn.Linear(3, 3), paddle.nn.BatchNorm1D(3), frozen)
+    assert batch_norm.set_batch_norm_momentum(model, 0.1) == 3
+    assert [each._momentum for each in (layer, model[2], frozen)] == [float(np.float32(0.1))] * 3
+    assert batch_norm.list_batch_norms(model) == {"0": layer, "2": model[2]} and has_batch_norm(model)
+    assert not has_batch_norm(paddle.nn.Sequential(frozen)) and batch_norm.list_batch_norms(layer) == {"": layer}
+    assert not communicates_in_forward(model)
+    layer.synchronized = True
+    assert communicates_in_forward(model)

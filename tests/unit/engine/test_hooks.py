@@ -1,12 +1,16 @@
 """The contract of hooks stays small, and the trainer calls hooks in the order of a training."""
 
+from types import SimpleNamespace
+
 import pytest
 from support.trainings import small_runs
 
 from paddlevit_dist import Callback
+from paddlevit_dist.engine import hooks
 from paddlevit_dist.engine.evaluation import EvaluationObserver
-from paddlevit_dist.engine.hooks import Hook
+from paddlevit_dist.engine.hooks import Hook, UpdateRecord
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.step_types import StepPosition
 
 RUN = ["-epochs=2", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0", "VALIDATE_FREQ", "2"]  # 2 x 5 steps
 
@@ -95,3 +99,15 @@ def test_an_exception_of_a_hook_ends_the_run_within_its_epoch(tmp_path):
     with pytest.raises(UserError, match="no more"):
         trainer.train()
     assert diary.calls == [("before_epoch", 1, 0), ("before_step", 0), ("after_epoch", 1, False)]
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_the_cache_of_a_gpu_is_emptied_every_few_updates(monkeypatch, on_gpu):
+    emptied, made = [], []
+    monkeypatch.setattr(hooks, "is_on_gpu", lambda: on_gpu)
+    monkeypatch.setattr(hooks.paddle.device, "cuda", SimpleNamespace(empty_cache=lambda: emptied.append(len(made))))
+    hook = hooks.EmptyingCache(3)
+    for update in range(7):
+        made.append(update)
+        hook.after_step(UpdateRecord(StepPosition(1, update, 7), [], True, 1.0, 0.1, update + 1, False))
+    assert emptied == ([3, 6] if on_gpu else [])

@@ -127,6 +127,28 @@ def test_settings_and_versions_that_differ_are_named(compare):
         compare(images, unchanged, "SEED", "3", paddle="9.9")
 
 
+@pytest.mark.parametrize("number, more", [(5, ""), (6, "; and 1 more"), (1205, "; and 1,200 more")])
+def test_five_differences_are_named(monkeypatch, number, more):
+    ours, theirs = ({f"k{n}": n + offset for n in range(number)} for offset in (0, 1))
+    monkeypatch.setattr(rank_comparison, "facts_from_machine", lambda *parts: {**ours, "same": 1})
+    others = ("node1", {**ours, "same": 1}), ("node2", {**theirs, "same": 1})
+    monkeypatch.setattr(rank_comparison, "all_gather", lambda own: [own, *others])
+    monkeypatch.setattr(rank_comparison.socket, "gethostname", lambda: "node0")
+    with pytest.raises(UserError) as caught:
+        rank_comparison.assert_same_on_all_ranks(None, None, {})
+    named = "; ".join(f"k{n} {n + 1} instead of {n}" for n in range(5))
+    assert str(caught.value) == (
+        f"rank 2 on node2 differs from rank 0 on node0: {named}{more}; "
+        "give all machines the same data, code and settings"
+    )
+
+
+def test_ranks_of_one_parent_are_not_compared(monkeypatch):
+    monkeypatch.setattr(rank_comparison.signals, "has_parent", lambda: True)
+    monkeypatch.setattr(rank_comparison, "all_gather", None)
+    rank_comparison.assert_same_on_all_ranks(None, None, {})
+
+
 def make_said(model):
     config = SimpleNamespace(DATA={"CLASS_BALANCED": False})
     sampler = SimpleNamespace(dataset=range(8), updates_per_epoch=4, global_batch_size=2, repeats=1)

@@ -61,12 +61,18 @@ def test_a_checkpoint_that_cannot_be_loaded_gets_a_line(tmp_path):
     assert digest_state(own) == digest_state(build())
 
 
-@pytest.mark.parametrize("scale, differing", [(0.5, []), (0.25, ["0.weight"])])
-def test_merged_matrices_are_what_the_scored_layers_compute(tmp_path, scale, differing):
+@pytest.mark.parametrize(
+    "scale, offset, differing", [(0.5, 0.8, []), (0.5, 1.2, ["0.weight"]), (0.25, 0, ["0.weight"])]
+)
+def test_merged_matrices_are_what_the_scored_layers_compute(tmp_path, scale, offset, differing):
+    """To a hundred thousandth of the largest value."""
     model, merged = build(), build()
     _add_term(model[0], 2, 0.5)
     model[0].lora_b.set_value(np.ones([2, 4], np.float32))
     product = model[0].lora_a.numpy() @ model[0].lora_b.numpy()
     merged[0].weight.set_value(merged[0].weight.numpy() + np.float32(scale) * product)
+    found = merged[0].weight.numpy()
+    found.flat[np.abs(found).argmin()] += offset * 1e-5 * np.abs(found).max()
+    merged[0].weight.set_value(found)
     save(tmp_path, own=merged)
     assert _find_unmerged(model, str(tmp_path / NAMES["own"]), lambda: build(7)) == differing

@@ -85,10 +85,12 @@ def test_a_detector_has_two_inputs_and_its_own_comparison(tmp_path):
     with np.load(tmp_path / "net.example.npz") as example:
         assert set(example) == {"input", "sizes", "sums", "boxes"}
         assert example["input"].dtype == np.uint8 and example["input"].shape == (1, 2, 2, 3)
+        assert (example["sizes"].shape, example["sums"].shape) == ((1, 2), (1,))
         assert example["sums"] == example["input"].sum() and (example["boxes"] == example["sizes"] / 2).all()
     assert not (tmp_path / "net.yml").exists()
-    with pytest.raises(UserError, match="-outputs=probabilities is for classifiers: remove it"):
-        export(trained, str(tmp_path / "other"), outputs="probabilities")
+    for parts in (trained.parts, ExportParts(2, {}, input_name="pixels"), ExportParts(2, {}, output_names=("a", "b"))):
+        with pytest.raises(UserError, match="-outputs=probabilities is for classifiers: remove it"):
+            export(trained._replace(parts=parts), str(tmp_path / "other"), outputs="probabilities")
 
 
 def test_a_model_that_computes_something_else_leaves_nothing(tmp_path):

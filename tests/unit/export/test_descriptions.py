@@ -37,8 +37,8 @@ def test_paddlex_reads_its_own_name_of_the_network_and_the_classes():
 
 def test_numbers_are_written_on_one_line_and_texts_below_each_other():
     shape = [None, 3, 224.5]
-    content = {"b": shape, "a": ["ö", "x"], "again": shape, "nested": [[1, 2], [3]]}
+    content = {"b": shape, "a": ["ö", "x"], "again": shape, "nested": [[1, 2], [3]], "mixed": [1, "x"]}
     assert to_yaml(content) == (
-        "b: [null, 3, 224.5]\na:\n- ö\n- x\nagain: [null, 3, 224.5]\nnested:\n- [1, 2]\n- [3]\n"
+        "b: [null, 3, 224.5]\na:\n- ö\n- x\nagain: [null, 3, 224.5]\nnested:\n- [1, 2]\n- [3]\nmixed:\n- 1\n- x\n"
     )
     assert len(to_yaml({"long": "word " * 22}).splitlines()) == 1

@@ -34,6 +34,7 @@ def test_rounding_explains_a_share_of_the_largest_output_and_of_1_if_all_are_sma
         require_small(small, precision, "out")
         with pytest.raises(RuntimeError, match="^out differs from the model it was exported from: by .*nothing was"):
             require_small(large, precision, "out")
+    assert OutputDifference(share, 1.0).is_rounding(precision)
     require_small(OutputDifference(0.9, 1.0, "boxes"), precision, "out")  # other objects may be selected
     with pytest.raises(RuntimeError, match="by inf"):
         require_small(OutputDifference(math.inf, 1.0, "boxes"), precision, "out")

@@ -30,12 +30,12 @@ def test_an_onnx_file_is_named_by_its_folder_or_with_and_without_its_ending(tmp_
 
 
 def test_what_is_no_single_model_is_refused_with_what_was_expected(tmp_path):
-    write(tmp_path / "two", "a.onnx", "b.pdiparams", "b.json")
+    write(tmp_path / "two", "b.pdiparams", "c.onnx", "a.onnx", "b.json")
     write(tmp_path / "half", "net.pdiparams")
     write(tmp_path / "none", "net.json")
     expected = r"; expected MODEL\.onnx, or MODEL\.pdiparams with "
     for name, reason in {
-        "two": "several models: .*/two/a.onnx, .*/two/b.pdiparams: name one of them",
+        "two": "several models: .*/two/a.onnx, .*/two/b.pdiparams, .*/two/c.onnx: name one of them",
         "half": rf"the \.json or \.pdmodel of .*/half/net\.pdiparams is missing{expected}",
         "none": f"contains no exported model{expected}",
         "none/net.json": f"is not an exported model{expected}",

@@ -61,6 +61,8 @@ def test_parameters_that_were_cut_off_by_one_byte_are_refused_with_what_they_nee
         UserError, match=f"m.pdiparams: damaged: it has {size - 1:,} bytes, its parameters need {size:,}"
     ):
         functions._check_size(file, state)
+    with pytest.raises(UserError, match=r"m\.pdiparams: (damaged: it has|Paddle cannot load it: )"):
+        functions.load(ExportedModel(file, {}))
 
 
 def test_shapes_are_told_with_what_may_have_any_length():

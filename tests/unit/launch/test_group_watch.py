@@ -267,7 +267,7 @@ def test_a_process_ends_with_one_line_and_tells_the_others(build, monkeypatch, b
     monkeypatch.undo()
     codes, watch._stopped = [], Waits(is_stopped)
     monkeypatch.setattr(group_watch.os, "_exit", codes.append)
-    watch._end("rank 2 failed:\nno disk", 7, broadcast)
+    watch._end("rank 2 failed:\nno disk", 7, **({"broadcast": True} if broadcast else {}))
     lines = "" if is_stopped else "error: rank 2 failed:\\nno disk\n"
     assert (codes, watch._stderr.getvalue()) == ([] if is_stopped else [7], lines)
     told = {"end": "rank 2 failed:\nno disk", "code": 7, "guilty": 1}

@@ -172,6 +172,10 @@ def test_the_error_of_a_product_is_a_share_of_its_largest_entry(monkeypatch):
         tuning.check_product(size=14)
 
 
+def test_limits_of_errors_are_between_those_of_precisions():
+    assert (tuning.TF32_LIMIT, tuning.FLOAT32_LIMIT) == (1 / 1024, 0.0001)
+
+
 def test_loaded_libraries_are_found_by_name():
     (library,) = tuning._find_loaded(re.compile(r"/libc\.so[^/]*$|/libc-[^/]*$"))
     assert "/libc" in library._name and tuning._find_loaded(re.compile("/no such library")) == []

@@ -220,7 +220,9 @@ def test_failures_that_only_miss_a_peer_get_the_rank_that_hangs(build, monkeypat
     dog, running, now, _ = build(1000.0)
     lost = [{"lost": True}, {"lost": True}]
     assert dog.explain(lost, running) == lost
-    pass_time(dog, running, now, 21)
+    pass_time(dog, running, now, 20)
+    assert dog.explain(lost, running) == lost
+    now[0] += 1.0
     assert dog.explain([], running) == [] and dog.explain(lost, {}) == lost
     assert dog.explain([*lost, {"lost": False}], running) == [*lost, {"lost": False}]
     *first, end = dog.explain(lost, running)

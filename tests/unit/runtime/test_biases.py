@@ -165,3 +165,7 @@ def test_only_shapes_that_agree_in_this_precision_add_their_bias_themselves(monk
 
     assert [ask(5), ask(6), ask(7), ask(8)] == [False, True, False, False]
     assert ask(7, paddle.bfloat16) and not ask(6, fixed="weight") and not ask(6, fixed="bias")
+
+
+def test_a_difference_of_four_roundings_is_allowed():
+    assert biases._BOUNDS == {paddle.float16: 4 / 2**11, paddle.bfloat16: 4 / 2**8} and biases._ROWS == 1024

@@ -178,6 +178,8 @@ def test_all_output_of_a_block_is_captured_and_none_around_it(capfd, monkeypatch
             stream.write("of Python")
     os.write(1, b"after")
     os.write(2, b"as well")
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
     assert capfd.readouterr() == ("before after", "before as well")
     assert len(os.listdir("/proc/self/fd")) == before
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 
 import pytest
@@ -38,6 +39,7 @@ def test_a_signal_ends_a_start_once(number, code):
     receive(HUP)  # an exception is on its way
     assert signals.stop_reason() == number.name and signals.number() == number
     assert signals.exit_code(KeyboardInterrupt()) == 130 and signals.get_name(99) == "signal 99"
+    assert signals._IMPORT_POLL_SECONDS == 0.02
 
 
 def test_a_signal_is_only_recorded_while_the_work_polls(state):
@@ -245,3 +247,157 @@ def test_a_forked_process_forgets_its_parents_requests(state):
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     signals.block()
     assert signal.pthread_sigmask(signal.SIG_SETMASK, before) >= {INT, TERM, HUP, SAVE}
+
+
+@pytest.fixture
+def handlers():
+    """Handlers and the mask, which are put back afterwards."""
+    before = {number: signal.getsignal(number) for number in (INT, TERM, HUP, SAVE)}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@pytest.mark.parametrize("started, is_kept", [("{own} 5.0", True), ("{parent} 5.0", True), ("1000000000 5.0", False)])
+def test_a_process_handles_what_is_not_ignored_and_notes_its_start_once(monkeypatch, handlers, started, is_kept):
+    registered = []
+    monkeypatch.setattr(signals, "_ignored", set())
+    monkeypatch.setattr(signals.atexit, "register", registered.append)
+    value = started.format(own=os.getpid(), parent=os.getppid())
+    monkeypatch.setenv("PADDLEVIT_DIST_STARTED", value)
+    signal.signal(HUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [INT, TERM])
+    for _ in range(2):
+        signals.install()
+        expected = [signal.SIG_IGN if number == HUP else signals._handle for number in (INT, TERM, HUP, SAVE)]
+        assert [signal.getsignal(number) for number in (INT, TERM, HUP, SAVE)] == expected
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & {INT, TERM, HUP, SAVE}
+    assert registered == [signals._finish] and signals._state.installed and signals._ignored == {HUP}
+    own, _, moment = os.environ["PADDLEVIT_DIST_STARTED"].partition(" ")
+    if is_kept:
+        assert f"{own} {moment}" == value
+    else:
+        assert own == str(os.getpid()) and abs(float(moment) - time.time()) < 600
+    signals._begin_child()
+    assert signal.getsignal(HUP) is signal.SIG_IGN  # stays ignored in children
+
+
+def test_other_threads_install_and_poll_nothing(handlers, monkeypatch):
+    def act() -> None:
+        signals.install()
+        signals._state.installed = True
+        signals.poll_in_thread()
+        signals._state.installed = False
+        with signals.blocked(), signals.child_handler_kept(), signals.installed():
+            seen.append(
+                (signal.pthread_sigmask(signal.SIG_BLOCK, []) >= {INT, TERM, HUP, SAVE}, signals._state.holding)
+            )
+        seen.append(signal.pthread_sigmask(signal.SIG_BLOCK, []) & {INT, TERM, HUP, SAVE})
+
+    seen, before = [], [signal.getsignal(number) for number in (INT, TERM, HUP, SAVE)]
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+    assert seen == [(True, 0), set()] and not signals._state.installed and not signals._state.is_watched
+    assert [signal.getsignal(number) for number in (INT, TERM, HUP, SAVE)] == before
+
+
+@pytest.mark.parametrize(
+    "is_installed, interrupts, code, left, is_ignored",
+    [(False, 1, 3, [], False), (True, 1, 3, [3], True), (True, 0, 3, [], True), (True, 1, None, [], True)],
+)
+def test_at_the_end_signals_are_ignored(state, handlers, monkeypatch, is_installed, interrupts, code, left, is_ignored):
+    codes = []
+    monkeypatch.setattr(signals.process_exit, "leave", codes.append)
+    state.installed, state.interrupts = is_installed, interrupts
+    signals.note_end(code)
+    before = signal.getsignal(TERM)
+    signals._finish()
+    assert codes == left
+    for number in (INT, TERM, HUP, SAVE):
+        assert (signal.getsignal(number) is signal.SIG_IGN) is is_ignored
+    assert is_ignored or signal.getsignal(TERM) is before
+
+
+def test_a_thread_is_woken_by_signals_and_ends_with_the_block(monkeypatch):
+    threads, woken = [], signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(woken)
+
+    class Thread:
+        def __init__(self, **options) -> None:
+            threads.append(options)
+
+        def start(self) -> None:
+            threads.append("started")
+
+    monkeypatch.setattr(signals.threading, "Thread", Thread)
+    signals.poll_in_thread()  # no handlers are installed
+    assert threads == []
+    with signals.installed():
+        for _ in range(2):
+            signals.poll_in_thread()
+        (reading,) = threads[0].pop("args")
+        assert threads == [{"target": signals._watch, "name": "signals", "daemon": True}, "started"]
+        writing = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        assert signals._state.is_watched and not os.get_blocking(writing) and signals._state.woken == woken
+        os.write(writing, bytes([TERM]))
+        assert os.read(reading, 10) == bytes([TERM])
+    assert os.read(reading, 10) == b"\0"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(writing)
+    assert signal.set_wakeup_fd(woken) == woken and not signals._state.is_watched
+    os.close(reading)
+
+
+def test_a_signal_that_came_while_blocked_is_raised_at_the_end(state):
+    with pytest.raises(ProcessInterrupted, match="^SIGHUP$"), signals.blocked():
+        with signals.blocked():
+            state.due = HUP
+        assert state.holding == 1 and not state.raised
+    assert state.holding == 0 and state.raised
+
+
+def test_watched_signals_are_recorded_by_the_thread_only(state):
+    state.is_watched = True
+    signals.record_only()
+    receive(TERM, INT)
+    assert (state.number, state.interrupts, state.due) == (None, 0, None)
+    state.only_records = False
+    with pytest.raises(ProcessInterrupted, match="^SIGTERM$"):
+        receive(TERM)
+    assert signals.number() == TERM and state.number is None
+
+
+def test_a_helper_ignores_all(handlers):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [INT, SAVE])
+    signals.ignore_all()
+    assert [signal.getsignal(number) for number in (INT, TERM, HUP, SAVE)] == [signal.SIG_IGN] * 4
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & {INT, TERM, HUP, SAVE}
+
+
+def test_handlers_are_installed_again_only_if_they_were(state, monkeypatch):
+    calls = []
+    monkeypatch.setattr(signals, "install", lambda: calls.append(1))
+    signals.install_again()
+    state.installed = True
+    signals.install_again()
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("begin", [signals.record_only, signals.record_only_as_parent])
+def test_an_exception_that_is_due_later_is_not_raised_by_a_timer(state, begin):
+    signal.signal(signal.SIGALRM, signals._try_again)
+    signal.setitimer(signal.ITIMER_REAL, 600.0)
+    begin()
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL and signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
+    assert state.only_records and state.ends_workers is (begin is signals.record_only_as_parent)
+
+
+def test_a_parent_ends_before_it_starts_workers(state):
+    state.due = TERM
+    with pytest.raises(ProcessInterrupted):
+        signals.record_only_as_parent()
+    assert not state.only_records

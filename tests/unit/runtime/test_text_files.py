@@ -118,6 +118,7 @@ def test_numbers_of_yaml_are_what_a_reader_expects(text, value):
     [
         ("a: 1\nb: " + "9" * 401, "line 2: a number of 401 characters"),
         ("\n" + "[" * 101 + "]" * 101, "line 2: nested too deeply"),
+        ("[" + "[], " * 60 + "[" * 100 + "]" * 101, "line 1: nested too deeply"),
         ("a: &a [*a]", "line 1: the value of *a contains itself"),
         ("a: 2001-99-99", "line 1: '2001-99-99' is not timestamp"),
         ("a: !!int [1]", "line 1: expected a scalar node, but found sequence"),
@@ -137,6 +138,7 @@ def test_yaml_that_is_wrong_is_told_with_its_line(text, told):
 
 def test_yaml_is_within_limits(monkeypatch):
     assert text_files.parse_yaml("[" * 100 + "]" * 100)
+    assert text_files._MOST_NODES == 250_000
     monkeypatch.setattr(text_files, "_MOST_NODES", 12)
     assert text_files.parse_yaml("a: &a [1, 2]\nb: [*a, 3]") == {"a": [1, 2], "b": [[1, 2], 3]}
     with pytest.raises(ValueError, match="^line 2: more than 12 values with its aliases expanded$"):

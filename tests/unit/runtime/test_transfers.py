@@ -5,6 +5,7 @@ import paddle
 import pytest
 from support.waits import counted_waits
 
+from paddlevit_dist.runtime import transfers
 from paddlevit_dist.runtime.transfers import constant, read, read_later, to_device, to_device_together
 
 _ARRAYS = {
@@ -14,6 +15,7 @@ _ARRAYS = {
     "boxes": np.ones((4, 2), dtype=np.float32).T,
     "flags": np.array([True, False]),
     "nothing": np.zeros((0, 4), dtype=np.float32),
+    "no labels": np.zeros((0,), dtype=np.int64),
 }
 
 
@@ -27,7 +29,7 @@ def test_an_array_keeps_values_shape_and_dtype_both_ways(name, on_gpu):
     if on_gpu:
         with counted_waits() as waits:
             shape, is_constant, back = there_and_back()
-        assert len(waits) == 1 and waits.transfers == (0 if name == "nothing" else 1), str(waits)
+        assert len(waits) == 1 and waits.transfers == (1 if _ARRAYS[name].size else 0), str(waits)
     else:
         shape, is_constant, back = there_and_back()
     assert shape == list(_ARRAYS[name].shape) and is_constant
@@ -148,3 +150,30 @@ def test_a_number_on_the_device_that_indexes_is_counted_as_read(index, waits_onc
         table[0] = number
     assert [wait.kind for wait in waits.list] == ["read"] * waits_once, str(waits)
     assert found.flatten()[-1].item() == 3
+
+
+def test_what_only_a_gpu_has_is_asked_for_as_it_needs(monkeypatch):
+    """The thin functions that a test on a CPU replaces elsewhere, with devices that note their calls."""
+    calls, array = [], np.array([3, 4])
+
+    class Device:
+        """A tensor and an event."""
+
+        def _copy_to(self, *words):
+            calls.append(("copy", *words))
+            return "the copy"
+
+        def record(self):
+            calls.append("record")
+
+        def synchronize(self):
+            calls.append("wait")
+
+    assert transfers._begin_copy(Device(), "a place") == "the copy"
+    monkeypatch.setattr(paddle.device, "Event", Device)
+    wait = transfers._after_this()
+    assert calls == [("copy", "a place", False), "record"]
+    wait()
+    monkeypatch.setattr(transfers, "_pinned_place", lambda: calls.append("pinned") or paddle.CPUPlace())
+    assert transfers._pin(array).tolist() == [3, 4] and calls[2:] == ["wait", "pinned"]
+    assert transfers.is_on_gpu() is False

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.volumes.geometry import VolumeGeometry, check_geometry, resample, rotation, to_canonical
+from paddlevit_dist.volumes.geometry import (
+    VolumeGeometry,
+    check_geometry,
+    interpolation_weights,
+    resample,
+    resampled_shape,
+    rotation,
+    to_canonical,
+)
 
 OBLIQUE = np.eye(4)
 OBLIQUE[:3, :3] = rotation(np.deg2rad([20.0, -10.0, 5.0])) @ np.diag([0.5, 0.7, 2.0])
@@ -95,3 +103,11 @@ def test_bad_geometry_is_told_with_the_file(shape, affine, message):
 
 def test_a_leading_axis_of_one_is_no_fourth_dimension():
     assert check_geometry((1, 4, 5, 6), np.eye(4), "file").shape == (4, 5, 6)
+
+
+def test_weights_reach_the_last_voxel_and_no_further():
+    for length, count, step, places in ((4, 4, 1.0, [0, 1, 2, 3]), (4, 3, 2.25, [0, 2.25, 3]), (1, 2, 0.5, [0, 0])):
+        lower, weights = interpolation_weights(length, count, step)
+        assert lower.dtype == np.int64 and weights.dtype == np.float32 and lower.max() <= max(length - 2, 0)
+        np.testing.assert_allclose(lower + weights, places)
+    assert resampled_shape((1, 5, 4), np.diag([1.0, 2.0, 3.0, 1.0]), np.array([9.0, 2.0, 2.0])) == (1, 5, 3)

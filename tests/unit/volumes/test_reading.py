@@ -102,6 +102,8 @@ def test_other_forms_of_the_same(tmp_path):
         ("case.json", '{"nose": [1, 2', "line 1: not valid JSON"),
         ("case.json", '{"nose": [1, 2]}', "landmark 'nose' is [1, 2], expected three numbers"),
         ("case.json", "[1, 2]", "expected {"),
+        ("case.json", '["name"]', "expected {"),
+        ("case.json", '[{"x": 1, "y": 2, "z": 3}]', "expected {"),
         ("case.json", "[" * 100_000, "nested too deeply; expected {"),
         ("case.json", '{"nose": [true, 2, 3]}', "x of landmark 'nose' is True, expected a number"),
         ("case.csv", "name;x;y;z\nnose;1;2;3\n", "columns are separated by ';': save it with commas"),

@@ -10,7 +10,8 @@ from support.files.volume_files import AFFINE, voxels, world, write_landmarks, w
 from paddlevit_dist.engine.compatibility import CheckpointDiff
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
-from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
+from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions, _find_exchanged
+from paddlevit_dist.volumes.landmarks.mirroring import propose_pairs
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 from paddlevit_dist.volumes.phantoms import NAMES, SyntheticLandmarks
 
@@ -167,6 +168,25 @@ def test_landmarks_on_the_wrong_side_are_noticed(tmp_path, count, exchanged, is_
         assert "(eye_left:eye_right); check VOLUMES.COORDINATE_SYSTEM" in notices[0]
 
 
+def test_of_several_pairs_most_decide(tmp_path):
+    pairs = ["eye_left:eye_right", "ear_left:ear_right"]
+    for number, (ears, is_known) in enumerate(((1, True), (-1, True), (1, False))):
+        write_volume(tmp_path / "train" / f"case{number}.npz")
+        places = (
+            {"eye_left": (9.0, 4.0, 5.0), "eye_right": (3.0, 4.0, 5.0)} if is_known else {"ear_left": (5.0, 1.0, 1.0)}
+        )
+        if is_known:
+            places.update({"ear_left": (6.0 + ears, 4.0, 5.0), "ear_right": (6.0 - ears, 4.0, 5.0)})
+        write_landmarks(
+            tmp_path / "train" / f"case{number}.csv", {name: world(place) for name, place in places.items()}
+        )
+    cases, names = built(tmp_path).cases, built(tmp_path).names
+    assert propose_pairs(names) == pairs[::-1]
+    assert _find_exchanged("d", cases[1:], names) == []  # one of two pairs
+    (notice,) = _find_exchanged("d", cases[::2], names)
+    assert notice.startswith("note: d: in 1 of 1 volumes ")  # the other has no pair
+
+
 def test_names_without_sides_lie_on_no_wrong_side(tmp_path):
     assert built(with_eyes(tmp_path, 2, 2, ("chin", "nose"))).notices == []
 
@@ -204,6 +224,14 @@ def test_a_further_split_needs_no_landmarks(tmp_path):
     assert LandmarkDataset(str(tmp_path), "holdout", tmp_path).labeled
     with pytest.raises(UserError, match=r"no split 'tset' \(-split\): it has holdout, train"):
         LandmarkDataset(str(tmp_path), "tset", tmp_path)
+
+
+@pytest.mark.parametrize("count, named", [(3, "a.csv, b.csv, c.csv"), (5, "a.csv, b.csv, c.csv and 2 more")])
+def test_landmarks_without_volumes_are_named(tmp_path, count, named):
+    folder = make_folder(tmp_path)
+    for name in "edcba"[-count:]:
+        write_landmarks(folder / "train" / f"{name}.csv", {"nose": world(NOSE)})
+    assert built(folder).notices == [f"note: {folder}/train: no volume matches {named}; not used"]
 
 
 def test_files_of_other_formats_are_counted(tmp_path):

@@ -21,6 +21,14 @@ def test_the_parabola_finds_a_gaussians_center_exactly():
     assert ((confidences > 0.7) & (confidences <= 1.0)).all()
 
 
+def test_the_parabola_needs_one_neighbor_on_each_side():
+    center = (1.2, 16.3, 0.8)
+    points, _ = decode(make_maps([center]), "quadratic")
+    np.testing.assert_allclose(points[0], center, atol=1e-4)
+    points, _ = decode(make_maps([(0.4, 17.0, 18.7)]), "quadratic")
+    np.testing.assert_allclose(points[0], (0, 17, 19), atol=1e-6)  # at the border
+
+
 def test_the_weighted_mean_finds_it_with_a_reach_of_three_deviations():
     points, _ = decode(make_maps(INSIDE), "soft_argmax", np.ceil(3 * np.array(SIGMA)).astype(int))
     np.testing.assert_allclose(points, INSIDE, atol=0.05)

@@ -1,5 +1,6 @@
 """Segmentation of volumes: losses, scores, evaluation on the stored grid, and a whole run."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -14,6 +15,7 @@ from paddlevit_dist.tasks.protocols import Checkable, Drawable, Exportable, Repo
 from paddlevit_dist.tasks.score_kind import find_score_kind
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.volumes.intensities import IntensityConfig
+from paddlevit_dist.volumes.nonzero import VOLUME
 from paddlevit_dist.volumes.samples import AugmentationConfig, CropMap, cut_labels
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, SegmentedVolumes
 from paddlevit_dist.volumes.segmentation.decoding import resample_maps
@@ -210,6 +212,11 @@ def test_each_channel_has_its_own_window_or_all_have_one():
     np.testing.assert_allclose(shared.scaling(2, decoded)(decoded.array), [-1 / 8, 0.5, 1.5])
     assert shared.about()["intensity_window"] == [-4, 4]
     assert "is for each of the channels CT, R" in shared.find_shared(["CT", "PET", "R"])[0]
+    ct = [f"-cfg={PHANTOMS}", "VOLUMES.NORMALIZE", "[ct]", "VOLUMES.INTENSITY_WINDOW", "[0,1]"]
+    for deviation in (0.5, 0.0):
+        volumes = load([*ct, "VOLUMES.INTENSITY_MEAN_STD", f"[1,{deviation}]"]).values.VOLUMES
+        with contextlib.nullcontext() if deviation else pytest.raises(UserError, match="deviation must be above 0$"):
+            assert IntensityConfig.from_config(volumes, 1, [VOLUME]).mean_std == [1.0, 0.5]
     for window, said in (
         ("[1, 2, 3, 4]", "has 4 numbers for 3 channels: set two, or two for each"),
         ("[1, 2, 0, 0, 5, 5]", "expected two different numbers"),

@@ -2,12 +2,14 @@
 
 from types import SimpleNamespace
 
+import paddle
 import pytest
 from paddle import nn
 from support.networks.timm_zoo import needs_compat
 
 from paddlevit_dist.engine.optimizer import block_matrices, decay_groups, layer_decay_groups
-from paddlevit_dist.images.models.bridges.timm_model import TimmModel, _create
+from paddlevit_dist.images.models.bridges import timm_model
+from paddlevit_dist.images.models.bridges.timm_model import TimmModel, _create, _pyramid
 from paddlevit_dist.runtime.errors import UserError
 
 PYTHON = "Network.__init__() got an unexpected keyword argument '{}'"
@@ -97,3 +99,214 @@ def test_stages_without_groups_cannot_be_frozen():
     with pytest.raises(UserError, match="does not name its stages: remove frozen_stages"):
         model.freeze(batch_norms=False, stages=1)
     assert not any(parameter.stop_gradient for name, parameter in model.named_parameters() if "layers.0" in name)
+
+
+class Network(nn.Layer):
+    """Says what it is asked; groups its layers as timm's networks do."""
+
+    num_features, head_hidden_size, pretrained_cfg = 6, 5, {"classifier": ("head", "head_dist")}
+    feature_info = [{"reduction": 2 ** (level + 1), "num_chs": 10 * level} for level in range(5)]
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.blocks = nn.Linear(3, 3), nn.LayerList([nn.Linear(3, 3), nn.Linear(3, 3)])
+        self.norm, self.bare = nn.BatchNorm1D(3), nn.BatchNorm1D(3, weight_attr=False, bias_attr=False)
+        self.head, self.asked, self.outputs = nn.Linear(3, 2), [], "logits"
+
+    def group_matcher(self, coarse):
+        return {"stem": "^stem", "blocks": [(r"^blocks\.(\d+)$", None), (r"^norm", (9,))]}
+
+    def forward(self, x):
+        self.asked.append((x, self.training))
+        return self.outputs
+
+    def forward_features(self, x):
+        return ("features", x, self.training)
+
+    def forward_head(self, x, pre_logits):
+        return ("head", x, pre_logits)
+
+    def forward_intermediates(self, x, **options):
+        if isinstance(self.outputs, Exception):
+            raise self.outputs
+        return (x, options)
+
+    def reset_classifier(self, number):
+        self.asked.append(number)
+
+    def no_weight_decay(self):
+        return {"stem.weight", "absent"}
+
+    def set_distilled_training(self, is_distilled):
+        self.asked.append(is_distilled)
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """The bridge of such a network, on values in place of tensors."""
+    model = TimmModel(Network(), 2, (8, 8), 3, is_dilated=True)
+    monkeypatch.setattr(model, "_apply_changes", lambda outputs: outputs)
+    monkeypatch.setattr(model, "_forget_changes", lambda: model.network.asked.append("forgotten"))
+    return model
+
+
+@needs_compat
+def test_outputs_are_logits_and_with_a_teacher_both_in_training(plain):
+    network = plain.network
+    assert plain("x") == "logits" and network.asked == ["forgotten", ("x", True)]
+    plain.training = False
+    assert plain.forward_features("x") == ("head", ("features", "x", False), True)
+    network.outputs = ["first", "second"]
+    assert plain("x") == "first"
+    plain.training = True
+    assert plain("x") == "first"
+    plain.learn_from_teacher()
+    assert network.asked[-1] is True and plain("x") == ("first", "second")
+    plain.training = False
+    assert plain("x") == "first"
+    plain.reset_classifier(7)
+    assert plain.num_classes == network.asked[-1] == 7
+    without = TimmModel(UngroupedNetwork("head"), 3, (8, 8), 3)
+    without.learn_from_teacher()
+    assert without._has_teacher is False and without.no_weight_decay() == ()
+
+
+@needs_compat
+def test_facts_of_a_network_are_those_of_timm(plain):
+    assert (plain.embed_dim, plain.classifier_layers) == (5, ("head", "head_dist"))
+    assert (plain.feature_strides, plain.feature_channels) == ((4, 8, 16, 32), (10, 20, 30, 40))
+    assert plain.class_layout("head.weight") == (1, 0, 0, 0) and plain.no_weight_decay() == ("stem.weight",)
+    other = TimmModel(UngroupedNetwork("head"), 3, (8, 8), 3)
+    assert (other.embed_dim, other.classifier_layers, other.feature_strides) == (4, ("head",), ())
+    assert plain.recomputed_layers() == list(plain.network.blocks)
+    plain.network.group_matcher = lambda coarse: {"blocks": r"^blocks\.(\d+)"}
+    assert plain.recomputed_layers() == list(plain.network.blocks)
+    plain.network.blocks[1] = nn.BatchNorm1D(3)
+    assert plain.recomputed_layers() == []
+    plain.network.blocks[1] = nn.Linear(3, 3)
+    plain.network.group_matcher = lambda coarse: [("stem", None)]
+    assert plain.recomputed_layers() == []
+
+
+@needs_compat
+def test_maps_are_asked_for_by_level_or_refused(plain):
+    x = paddle.zeros([1, 3, 7, 9])
+    plain.norm_features = True
+    options = {"indices": [1, 2, 3, 4], "norm": True, "output_fmt": "NCHW", "intermediates_only": True}
+    assert plain.features(x) == (x, options)
+    plain.network.outputs = AssertionError("no\n multiple of 4" + "." * 300)
+    with pytest.raises(UserError) as told:
+        plain.features(x)
+    reason = ("no multiple of 4" + "." * 300)[:200]
+    said = f"this model of timm cannot compute maps of 7 x 9 pixels: choose another one ({reason})"
+    assert str(told.value) == said
+    with pytest.raises(UserError, match="TimmModel has no feature maps"):
+        TimmModel(UngroupedNetwork("head"), 3, (8, 8), 3).features(x)
+
+
+@needs_compat
+def test_stages_and_batch_norms_are_frozen(plain, monkeypatch):
+    asked = []
+    groups = [["stem.weight"], ["stem.bias", "head.bias"], ["head.weight"]]
+    monkeypatch.setattr(plain, "_group_parameters", lambda coarse: asked.append(coarse) or groups)
+
+    def list_fixed():
+        statistics = ("_mean", "_variance")
+        return [name for name, each in plain.named_parameters() if each.stop_gradient and not name.endswith(statistics)]
+
+    plain.freeze(False, 0)
+    assert list_fixed() == [] and not plain.network.norm._use_global_stats and asked == []
+    plain.freeze(False, 2)
+    assert sorted(list_fixed()) == ["head.bias", "stem.bias", "stem.weight"] and asked == [True]
+    plain.freeze(True, 0)
+    assert plain.network.norm._use_global_stats and plain.network.bare._use_global_stats
+    assert {"norm.weight", "norm.bias"} < set(list_fixed()) and "head.weight" not in list_fixed()
+
+
+@pytest.mark.parametrize(
+    "reductions, is_dilated, expected",
+    [
+        (None, False, []),
+        ([2, 4, 4, 8, 16, 32], False, [2, 3, 4, 5]),
+        ([32, 16, 8, 4, 2], False, [3, 2, 1, 0]),
+        ([2, 4, 8, 8, 8], True, [1, 2, 3, 4]),
+        ([16] * 12, False, [2, 5, 8, 11]),
+        ([16] * 4, False, [0, 1, 2, 3]),
+        ([16] * 3, False, [2]),
+    ],
+)
+def test_a_pyramid_has_the_last_map_of_each_stride(reductions, is_dilated, expected):
+    info = reductions and [{"reduction": stride, "num_chs": 7 + at} for at, stride in enumerate(reductions)]
+    assert list(_pyramid(info, is_dilated)) == [(at, reductions[at], 7 + at) for at in expected]
+
+
+@pytest.fixture
+def timm(monkeypatch):
+    """A package with the network "net" and its weights."""
+    facts = SimpleNamespace(num_classes=21, input_size=(3, 48, 64), hf_hub_id=None, url="", tag="", architecture="net")
+    created = []
+    package = SimpleNamespace(
+        __version__="1.2",
+        is_model=lambda name: name in ("net", "vit_tiny_patch16_224"),
+        list_models=lambda: ["net", "nest", "vit_tiny_patch16_224"],
+        list_pretrained=lambda pattern="": ["net.a", "net.b"] if pattern in ("", "net.*") else [],
+        get_pretrained_cfg=lambda name: facts if name in ("net", "net.b") else None,
+        models=SimpleNamespace(is_model_in_modules=lambda name, modules: name != "net" and "vit" not in modules),
+        create_model=lambda name, **options: created.append((name, options)) or Network(),
+        facts=facts,
+        created=created,
+    )
+    monkeypatch.setattr(timm_model, "load_timm", lambda: package)
+    monkeypatch.setattr(timm_model, "_pretrained_cfg", timm_model._pretrained_cfg.__wrapped__)
+    return package
+
+
+@needs_compat
+def test_options_of_backbones_become_timm_s(timm):
+    built = TimmModel.build("timm:net", 5, dropout=0.0, drop_path=0.25, depth=3)
+    assert timm.created == [("net", {"num_classes": 5, "drop_path_rate": 0.25, "depth": 3})]
+    assert (built.image_size, built.in_channels, built.num_classes, built.norm_features) == ((48, 64), 3, 5, False)
+    options = {"in_channels": 1, "dropout": 0.5, "any_size": True, "dilation": 2, "norm_features": True}
+    built = TimmModel.build("timm:net", 0, 96, **options, frozen_batch_norm=True)
+    dynamic = {"dynamic_img_size": True, "dynamic_img_pad": True}
+    expected = {"num_classes": 0, "in_chans": 1, "drop_rate": 0.5, "output_stride": 8, "img_size": (96, 96), **dynamic}
+    assert timm.created[1] == ("net", expected) and (built.in_channels, built.norm_features) == (1, True)
+    assert built.network.norm._use_global_stats and built._levels == [1, 2, 3, 4]
+    assert TimmModel.build("timm:net", 0, [32, 40], dilation=1).image_size == (32, 40)
+    assert timm.created[2][1]["output_stride"] == 16 and TimmModel.default_classes("timm:net") == 21
+    plain = {"any_size": False, "dilation": 0, "frozen_batch_norm": False, "frozen_stages": 0, "norm_features": False}
+    assert TimmModel.options() == {"in_channels": 3, "dropout": 0.0, "drop_path": 0.0, **plain}
+
+
+def test_names_of_models_and_weights_are_timm_s(timm):
+    assert timm_model.list_names("timm") == [
+        f"timm:{name}" for name in ("nest", "net", "net.a", "net.b", "vit_tiny_patch16_224")
+    ]
+    timm.facts.to_dict = lambda: {"mean": 3}
+    assert timm_model.get_expected_input("timm:net.b") == {"mean": 3}
+    with pytest.raises(UserError, match="^timm:net.c: timm has no such weights of net: expected one of the tags a, b$"):
+        timm_model.get_expected_input("timm:net.c")
+    with pytest.raises(UserError, match="^timm:vit_tiny_patch16_224.c: .*: expected one of the tags none$"):
+        timm_model.get_expected_input("timm:vit_tiny_patch16_224.c")
+    with pytest.raises(UserError, match="^timm 1.2 has no model 'nets': did you mean net, nest, vit_tiny_patch16_224"):
+        timm_model.get_expected_input("timm:nets")
+
+
+def test_weights_are_at_an_address(timm):
+    with pytest.raises(UserError, match="^timm:net: timm names no weights for it: give a file"):
+        timm_model.find_address("timm:net")
+    for changed, address in (
+        ({"url": "https://host/net.pth"}, "https://host/net.pth"),
+        ({"hf_hub_id": "owner/repository"}, "hf:owner/repository"),
+        ({"hf_hub_id": "timm/"}, "hf:timm/net"),
+        ({"tag": "b"}, "hf:timm/net.b"),
+    ):
+        vars(timm.facts).update(changed)
+        assert timm_model.find_address("timm:net") == address
+
+
+def test_what_was_not_compared_or_is_slower_is_told(timm):
+    compare = "no model of this file of timm has been compared with PyTorch here: compare its logits first"
+    assert TimmModel.list_notices("timm:net") == [f"timm:net: {compare}"]
+    faster = "ours is 1.8 times as fast on a CPU: MODEL.NAME vit_tiny_patch16_224"
+    assert TimmModel.list_notices("timm:vit_tiny_patch16_224") == [faster]

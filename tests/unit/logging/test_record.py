@@ -69,6 +69,8 @@ def test_lines_that_are_no_events_are_kept(tmp_path):
     write(tmp_path, [("training", 1, 2), ("training", "one", 2)], end='{"kind": "trai')
     assert supersede(tmp_path, 0, 0) == ([], 2, 1, False) and marked(tmp_path) == [0]
     assert list(recorded_events(tmp_path))[-1] == {"kind": "unreadable", "text": '{"kind": "trai'}
+    write(tmp_path, [("evaluation", epoch, epoch) for epoch in (8, 1, 3)])
+    assert supersede(tmp_path, 0, 0).evaluations == [1, 3, 8]
     (tmp_path / "metrics.jsonl").unlink()
     assert supersede(tmp_path, 3, 7) == ([], 0, 0, False) and not os.listdir(tmp_path)
 

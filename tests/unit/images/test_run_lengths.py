@@ -6,6 +6,7 @@ from pycocotools import mask as peer
 
 from paddlevit_dist.images.run_lengths import (
     ManyRuns,
+    _decode_lengths,
     compress_runs,
     compute_area,
     decode,
@@ -125,3 +126,30 @@ def test_what_is_no_mask_is_refused(segmentation, message):
     for read in (parse_segmentation, compress_runs):
         with pytest.raises(ValueError, match=message):
             read(segmentation, 10, 10)
+
+
+@pytest.mark.parametrize(
+    "text, lengths",
+    [
+        (b"0", [0]),
+        (b"54", [5, 4]),
+        (b"5412", [5, 4, 1, 6]),  # the fourth is the second last and 2
+        (b"5c0", [5, 19]),
+        (b"", []),
+        (b"/", [-1]),  # below the first character
+        (b"p", [-1]),  # above the last
+        (b"O", [-1]),  # negative
+        (b"P", [-1]),  # the text ends within a number
+        (b"PPPPPPPPPP0", [-1]),  # more than 64 bits
+    ],
+)
+def test_compressed_lengths_are_decoded_or_refused(text, lengths):
+    found, first = _decode_lengths([text])
+    assert found.tolist() == lengths and found.dtype == np.int64 and first[0] == 0
+    if lengths != [-1]:
+        assert first.tolist() == [0, len(lengths)]
+
+
+def test_several_texts_are_decoded_one_after_the_other():
+    found, first = _decode_lengths([b"54", b"", b"3", b"5412"])
+    assert found.tolist() == [5, 4, 3, 5, 4, 1, 6] and first.tolist() == [0, 2, 2, 3, 7]

@@ -1,9 +1,11 @@
 """``evaluate classes``: tables of classes of other programs, against slow loops and the metrics of an evaluation."""
 
+import contextlib
 import csv
 import io
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
@@ -12,9 +14,11 @@ import pytest
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.classification import evaluate_command as evaluate_classes
+from paddlevit_dist.images.classification import opening, result_scores
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.score_report import ResultSource
 
 CLASSES = ["cat", "dog", "hen", "owl", "pig", "rat", "yak"]
 NUMBER = 40
@@ -158,6 +162,42 @@ def test_tables_are_read_as_programs_write_them(evaluate, form):
     plain, _ = evaluate(truth_rows(labels), score_rows(scores))
     names = ("top-1", "top-5", "balanced accuracy", "loss")
     assert [said["scores"][name] for name in names] == pytest.approx([plain["scores"][name] for name in names])
+
+
+@pytest.mark.parametrize(
+    "names, number, requested, classes, is_random",
+    [(["a", "b"], 2, 5, ["a", "b", "2", "3", "4"], True), (None, 3, None, ["0", "1", "2"], False)],
+)
+def test_a_data_set_gives_names_labels_and_groups(monkeypatch, capsys, names, number, requested, classes, is_random):
+    class Data(SimpleNamespace):
+        def __len__(self):
+            return 2
+
+    dataset = Data(labels=np.array([1, 0], np.int8), num_classes=number, class_names=names, groups_by="by")
+    dataset.identity, dataset.is_random_split = "image {}".format, is_random
+    calls = []
+    values = SimpleNamespace(MODEL=SimpleNamespace(NUM_CLASSES=requested))
+    origin = ResultSource("pets", "val")
+
+    @contextlib.contextmanager
+    def data_set(options, task):
+        calls.append(("data", task))
+        yield values, "cache", origin
+
+    monkeypatch.setattr(evaluate_classes, "data_set", data_set)
+    monkeypatch.setattr(opening, "open_images", lambda *given: calls.append(given) or (dataset, []))
+    monkeypatch.setattr(result_scores, "score", lambda *given: calls.append(given) or "scored")
+    monkeypatch.setattr(evaluate_classes, "print_scores", lambda *given: calls.append((given[0], *given[2:])))
+    evaluate_classes.run(["results.csv", "-dataset=pets", "-logits"])
+    results, truth, is_logits, source = calls[2]
+    assert calls[:2] == [("data", "classification"), (values, "val", "cache")] and calls[3] == ("scored", "by")
+    assert (str(results), is_logits, source) == ("results.csv", True, origin)
+    assert (truth.names, truth.classes) == (["image 0", "image 1"], classes) and truth.labels.tolist() == [1, 0]
+    said = "note: the ground truth is the 2 images that are held out of training\n" if is_random else ""
+    assert capsys.readouterr().err == said
+    dataset.labels = None
+    with pytest.raises(UserError, match="^dataset pets does not have one class for each image$"):
+        evaluate_classes.run(["results.csv", "-dataset=pets"])
 
 
 def test_the_classes_of_a_data_set(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """What every registered image model must do, by name; computed with reduced dimensions."""
 
 import functools
+import math
 
 import numpy as np
 import paddle
@@ -104,10 +105,30 @@ def test_each_regularization_is_random_in_training_and_absent_in_evaluation(name
     assert (model(x) != model(x)).any()
 
 
+def compute_first_deviation(name, key, shape):
+    """Compute the deviation of a new parameter with several axes, as timm and the authors have it."""
+    inputs, kernel = math.prod(shape[1:]), math.prod(shape[2:])
+    if name.startswith("resnet"):  # He's by outputs; of the classifier PyTorch's uniform one
+        return math.sqrt(2 / (kernel * shape[0])) if len(shape) == 4 else 1 / math.sqrt(3 * shape[0])
+    if len(shape) == 4:
+        if name.startswith("hgnetv2"):
+            return math.sqrt(2 / inputs)
+        if name.startswith(("pvt", "mit")):
+            return math.sqrt(2 / (kernel * (1 if "dwconv" in key else shape[0])))
+        return 0.02 if name.startswith("convnext") else 1 / math.sqrt(inputs)
+    return 1 / math.sqrt(shape[0]) if ".mlp_" in key else 0.02
+
+
 @pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 def test_names_that_are_not_decayed_exist_and_have_several_axes(name):
     model = small_model(name)
     parameters = dict(model.named_parameters())
+    for key, parameter in parameters.items():
+        if parameter.ndim > 1 and parameter.size >= 400:
+            expected = compute_first_deviation(name, key, parameter.shape)
+            assert float(parameter.std()) == pytest.approx(expected, rel=0.2), key
+        elif "gamma" in key:
+            assert np.allclose(parameter.numpy(), 1e-6 if name.startswith("convnext") else 1e-5, atol=0), key
     exempt = model.no_weight_decay()
     assert all(parameters[key].ndim > 1 for key in exempt)
     assert bool(exempt) == name.startswith(("vit", "deit", "swin", "cait", "eva02"))

@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from support.networks.every_classifier import images, small_model
 from support.networks.golden_rtdetr import ALLOWED, MODELS, has_hgnet, make_backbone, make_images, make_samples, stored
 
 EXACT = 1e-10  # in float64
@@ -25,3 +26,20 @@ def test_golden_maps(entry, dtype, frozen):
             assert list(found.shape) == shape
             error = EXACT if dtype == "float64" else ALLOWED * error
             assert np.abs(make_samples(found.numpy(), len(expected)) - expected).max() <= error
+
+
+def test_a_classifier_reads_the_widened_mean_of_the_last_map():
+    model, x = small_model("hgnetv2_b0", dropout=0.25), images("hgnetv2_b0")
+    model.eval()
+    mean = model.features(x)[-1].numpy().mean((2, 3))
+    assert len(np.unique(mean)) > 9 and model.head.dropout.p == 0.25
+    wide = np.maximum(mean @ model.head.last_conv[0].weight.numpy()[:, :, 0, 0].T, 0)
+    np.testing.assert_allclose(model.forward_features(x).numpy(), wide, rtol=1e-3, atol=1e-5)
+    expected = wide @ model.head.fc.weight.numpy() + model.head.fc.bias.numpy()
+    np.testing.assert_allclose(model(x).numpy(), expected, rtol=1e-3, atol=1e-5)
+    assert model.recomputed_layers() == [] and model.embed_dim == wide.shape[1] == 2048
+    model.reset_classifier(0)
+    np.testing.assert_allclose(model(x).numpy(), mean, rtol=1e-4, atol=1e-6)
+    assert model.embed_dim == mean.shape[1]
+    fixed = small_model("hgnetv2_b0", frozen_batch_norm=True)
+    assert fixed.recomputed_layers() == [block for stage in fixed.stages for block in stage.blocks]

@@ -10,6 +10,7 @@ from support.files.coco_writer import refused_by
 from support.files.yolo_writer import LABELS, write_yolo
 
 from paddlevit_dist.images.data.box_layouts import find_yolo_outlines
+from paddlevit_dist.images.detection.data import yolo
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.runtime.errors import UserError
 
@@ -190,3 +191,14 @@ def test_folders_of_splits_in_other_spellings_are_not_one_training_set(tmp_path,
     (tmp_path / "classes.txt").write_text("dog\n", encoding="utf-8")
     assert [len(Yolo(str(tmp_path), split, cache)) for split in ("train", "val")] == [2, 1]
     assert Yolo.has_validation(str(tmp_path))
+
+
+def test_lines_of_outlines_keep_their_place_in_the_file(tmp_path):
+    lines = [b"0 0.5 0.25 0.25 0.125\r\n", b"\n", b"3 0.25 0.5 0.75 0.5 0.75 1 0.25 1\n", b" 0 0.1 0.1 0.9 0.1 0.9 0.5"]
+    (tmp_path / "a.txt").write_bytes(b"".join(lines))
+    box, square, triangle = yolo._rows(str(tmp_path / "a.txt"), (80, 40), {0: 5, 3: 1}, None)
+    assert box == ((15.0, 15.0, 10.0, 10.0), 100.0, 0, 5, False, 0, 0)
+    start = len(lines[0]) + 1
+    assert square == ((10.0, 40.0, 20.0, 40.0), 800.0, 0, 1, False, len(lines[2]), start)
+    assert triangle[0] == pytest.approx((4, 8, 32, 32)) and triangle[1] == pytest.approx(512)
+    assert triangle[2:] == (0, 5, False, len(lines[3]), start + len(lines[2]))

@@ -23,6 +23,10 @@ def model():
     return batches.model("float32")
 
 
+def test_each_map_is_half_as_large_as_the_one_before(model):
+    assert model.backbone.strides == (4, 8, 16, 32, 64)
+
+
 def learn(model, images, targets):
     """The terms of the loss and the gradients of a training step."""
     model.train()

@@ -324,6 +324,17 @@ def test_denoising_boxes_move_by_up_to_half_a_side_and_negative_ones_farther():
     assert abs(replaced - 0.25 * (CLASSES - 1) / CLASSES) < 0.02
 
 
+def test_noise_stays_inside_of_the_image_and_has_a_group_of_many_objects():
+    box = np.array([[0.0, 0.0, 50.0, 40.0]])  # the whole image
+    drawn = ContrastiveNoise(CLASSES, queries=300).draw(box, np.array([1]), (40, 50), np.random.default_rng(0))
+    x, y, width, height = (1 / (1 + np.exp(-drawn.boxes.astype(np.float64)))).T
+    for center, side in ((x, width), (y, height)):
+        assert (center - side / 2).min() > -1e-4 and (center + side / 2).max() < 1 + 1e-4
+    assert ContrastiveNoise(CLASSES, queries=3).draw(
+        np.tile(box, (5, 1)), np.zeros(5, int), (40, 50), np.random.default_rng(0)
+    ).labels.shape == (10,)
+
+
 @pytest.mark.parametrize("mirrors", [False, True])
 def test_a_box_that_noise_turns_inside_out(mirrors):
     noise = ContrastiveNoise(CLASSES, queries=500, mirrors=mirrors)

@@ -1,0 +1,137 @@
+"""First weights of detectors' layers, as their authors have them, and images without their padding."""
+
+import math
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.images.detection import detector
+from paddlevit_dist.images.detection.detr.transformer import GridPointInitializer, HeadMlp, grid_points, xavier
+from paddlevit_dist.images.detection.mask_rcnn import network as mask_rcnn
+from paddlevit_dist.images.detection.mask_rcnn import region_heads
+from paddlevit_dist.images.detection.mask_rcnn.region_proposals import ProposalHead
+from paddlevit_dist.images.detection.rtdetr.decoder import (
+    DeformableAttention,
+    FusionGate,
+    SamplingPoints,
+    build_classifier,
+    inverse_sigmoid,
+)
+from paddlevit_dist.images.detection.rtdetr.encoder import ConvNormSiLU
+
+
+def is_uniform(parameter, bound):
+    values = parameter.numpy()
+    assert 0.9 * bound < values.max() <= bound and -bound <= values.min() < -0.9 * bound
+    assert values.std() == pytest.approx(bound / math.sqrt(3), rel=0.1)
+    return True
+
+
+def is_normal(parameter, deviation):
+    values = parameter.numpy()
+    assert abs(values).max() > 2.2 * deviation and abs(values.mean()) < 0.2 * deviation
+    assert values.std() == pytest.approx(deviation, rel=0.1)
+    return True
+
+
+def is_constant(parameter, value):
+    return np.allclose(parameter.numpy(), value, rtol=1e-6)
+
+
+def test_linear_layers_begin_as_the_authors_have_them():
+    paddle.seed(3)
+    layer = detector.dense(64, 80)
+    assert is_uniform(layer.weight, 1 / 8) and is_uniform(layer.bias, 1 / 8)
+    layer = xavier(60, 90)
+    assert is_uniform(layer.weight, math.sqrt(6 / 150)) and is_constant(layer.bias, 0)
+    assert is_uniform(xavier(60, 90, 3).weight, math.sqrt(6 / 330))
+    layer = build_classifier(64, 50)
+    assert is_uniform(layer.weight, 1 / 8) and is_constant(layer.bias, -math.log(99))
+    for starts_at_zero in (False, True):
+        mlp = HeadMlp(40, 30, 20, 3, starts_at_zero)
+        assert [each.weight.shape for each in mlp.layers] == [[40, 30], [30, 30], [30, 20]]
+        assert is_uniform(mlp.layers[1].weight, 30**-0.5)
+        assert starts_at_zero == is_constant(mlp.layers[2].weight, 0) == is_constant(mlp.layers[2].bias, 0)
+    mlp.layers[2].weight.set_value(np.ones((30, 20), np.float32))
+    x = paddle.randn([5, 40])
+    hidden = paddle.nn.functional.relu(mlp.layers[1](paddle.nn.functional.relu(mlp.layers[0](x))))
+    np.testing.assert_allclose(mlp(x).numpy(), mlp.layers[2](hidden).numpy(), rtol=1e-5)
+
+
+def test_convolutions_begin_as_the_authors_have_them():
+    paddle.seed(3)
+    block = ConvNormSiLU(40, 60, 3, groups=2)
+    assert is_normal(block.conv.weight, math.sqrt(2 / (9 * 20))) and block.conv.bias is None
+    assert (block.norm._momentum, block.norm._epsilon) == (0.9, 1e-5)
+    head = ProposalHead(80, 30)
+    for layer in (head.conv[0][0], head.cls_logits, head.bbox_pred):
+        assert is_normal(layer.weight, 0.01) and is_constant(layer.bias, 0)
+    logits, changes = head(paddle.zeros([2, 80, 4, 5]))
+    assert (logits.shape, changes.shape) == ([2, 600], [2, 600, 4])
+    layer = mask_rcnn._convolution(20, 30, 3)
+    assert is_uniform(layer.weight, math.sqrt(3 / 180)) and is_constant(layer.bias, 0)
+    assert layer(paddle.zeros([1, 20, 5, 6])).shape == [1, 30, 5, 6]
+    masks = region_heads.MaskPredictor(30, 20, 40)
+    assert is_normal(masks.conv5_mask.weight, math.sqrt(2 / 120)) and is_constant(masks.conv5_mask.bias, 0)
+    assert is_normal(masks.mask_fcn_logits.weight, math.sqrt(2 / 40)) and is_constant(masks.mask_fcn_logits.bias, 0)
+    layer, _ = region_heads._convolution(20, 30)
+    assert is_normal(layer.weight, math.sqrt(2 / 270)) and is_constant(layer.bias, 0)
+
+
+def test_attention_to_points_begins_with_a_direction_of_each_head():
+    layer = DeformableAttention(16, 4, SamplingPoints((1, 3)))
+    assert is_constant(layer.sampling_offsets.weight, 0) and is_constant(layer.attention_weights.weight, 0)
+    assert is_constant(layer.attention_weights.bias, 0) and is_constant(layer.value_proj.bias, 0)
+    offsets = layer.sampling_offsets.bias.numpy().reshape(4, 4, 2)
+    directions = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
+    np.testing.assert_allclose(offsets, directions[:, None] * np.array([1, 1, 2, 3])[None, :, None], atol=1e-6)
+    eight = DeformableAttention(16, 8, SamplingPoints((1,))).sampling_offsets.bias.numpy().reshape(8, 2)
+    np.testing.assert_allclose(eight[1], [1, 1], atol=1e-6)  # the longer side is one
+    gate = FusionGate(6)
+    assert is_constant(gate.gate.weight, 0) and is_constant(gate.gate.bias, 0) and gate.norm._epsilon == 1e-5
+    x, other = paddle.randn([2, 6]), paddle.randn([2, 6])
+    np.testing.assert_allclose(gate(x, other).numpy(), gate.norm((x + other) / 2).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_points_of_queries_fill_the_image():
+    assert grid_points(5).tolist() == [[0.25, 1 / 6], [0.25, 0.5], [0.25, 5 / 6], [0.75, 0.25], [0.75, 0.75]]
+    assert grid_points(1).tolist() == [[0.5, 0.5]]
+    layer = paddle.nn.Embedding(5, 8, weight_attr=paddle.ParamAttr(initializer=GridPointInitializer()))
+    values = layer.weight.numpy()
+    assert np.abs(values).max() <= 1 and len(np.unique(values.round(4), axis=0)) == 5
+    np.testing.assert_allclose((values**2).sum(1), 4, rtol=1e-5)  # pairs of sine and cosine
+    row, column = values[:, :4], values[:, 4:]
+    np.testing.assert_allclose(row[0], row[2], atol=1e-6)
+    assert abs(row[0] - row[3]).max() > 0.1 and abs(column[0] - column[1]).max() > 0.1
+
+
+def test_fractions_are_inverted_up_to_a_small_distance_from_their_ends():
+    found = inverse_sigmoid(paddle.to_tensor([-1.0, 0.0, 0.25, 0.5, 1.0, 3.0])).numpy()
+    limit = math.log(1e5)
+    np.testing.assert_allclose(found, [-limit, -limit, math.log(1 / 3), 0, limit, limit], rtol=1e-3, atol=1e-6)
+
+
+def test_images_are_chosen_and_cleared_without_their_padding():
+    images = paddle.to_tensor(np.arange(4 * 3 * 6 * 5, dtype=np.float32).reshape(4, 3, 6, 5) + 1)
+    for rows in ([1, 2], [3, 0]):
+        chosen = detector.choose_images(images, rows, np.array([[4, 2], [3, 5]]))
+        np.testing.assert_array_equal(chosen.numpy(), images.numpy()[rows, :, :4, :5])
+    assert detector.choose_images(images, [0, 1, 2, 3], np.array([[6, 5]] * 4)) is images
+    sizes = np.array([[6, 5], [4, 5], [6, 1], [2, 3]])
+    for on_device in (None, paddle.to_tensor(sizes)):
+        cleared = detector.zero_padding(images, sizes, on_device).numpy()
+        for row, (height, width) in enumerate(sizes):
+            inside = images.numpy()[row, :, :height, :width]
+            np.testing.assert_array_equal(cleared[row, :, :height, :width], inside)
+            assert cleared[row].sum() == pytest.approx(inside.sum())
+    assert detector.zero_padding(images, np.array([[6, 5]] * 4)) is images
+
+
+def test_corners_of_chosen_boxes():
+    boxes = paddle.to_tensor([[[5.0, 6, 2, 4], [1, 1, -2, 2]]], dtype="float64")
+    found = detector.select_corners(boxes, paddle.to_tensor([[1, 0]]))
+    assert found.dtype == paddle.float32
+    assert found.numpy().tolist() == [[[2, 0, 0, 2], [4, 4, 6, 8]]]
+    assert detector.single_or_double(boxes) is boxes
+    assert detector.single_or_double(boxes.astype("float16")).dtype == paddle.float32

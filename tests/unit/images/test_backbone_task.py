@@ -1,0 +1,144 @@
+"""What tasks with a backbone make of classes, options, weights and learning rates."""
+
+from types import SimpleNamespace
+
+import paddle
+import pytest
+from paddle import nn
+
+from paddlevit_dist.images import backbone_task
+from paddlevit_dist.images.segmentation.task import ImageSegmentation
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.model import Model
+from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import ModelChecking, ParameterGrouping, Recomputable
+
+WORDS = ["TASK", "segmentation", "MODEL.NAME", "upernet_swin_tiny", "-dataset=label_maps", "-data_path=x"]
+
+
+def make(*words):
+    return ImageSegmentation(load([*WORDS, *words]).values)
+
+
+def test_classes_have_the_names_of_all_splits_and_of_weights(refuse):
+    task = make()
+    task._take_classes(["a", "b"])
+    assert (task.class_names, task.num_classes) == (["a", "b"], 2)
+    said = refuse(task._take_classes, ["a", "c"])
+    assert "training and validation data name different classes: a, b and a, c; give both" in said
+    more = make("-num_classes=4")
+    more._take_classes(["a", "b"])
+    assert (more.class_names, more.num_classes) == (["a", "b", "2", "3"], 4)
+    more._take_classes(["a", "b"])
+    for meta, expected in (
+        (CheckpointMeta(3, ("x", "y", "z", "w")), ["x", "y", "z"]),
+        (CheckpointMeta(3, ("x",)), ["x", "1", "2"]),
+        (CheckpointMeta(2), ["0", "1"]),
+    ):
+        task.load_meta(meta)
+        assert (task.class_names, task.num_classes) == (expected, len(expected))
+    task.load_meta(CheckpointMeta(None, ("q",)))
+    assert task.num_classes == 2
+
+
+@pytest.mark.parametrize(
+    "word, data, turns",
+    [
+        ("true", {"turned by EXIF": False}, True),
+        ("false", {"turned by EXIF": True}, False),
+        (None, {"turned by EXIF": True}, True),
+        (None, {}, False),
+        (None, None, False),
+    ],
+)
+def test_images_are_turned_as_in_training_unless_set(word, data, turns):
+    task = make()
+    config = SimpleNamespace(DATA=SimpleNamespace(EXIF_ROTATE={"true": True, "false": False, None: None}[word]))
+    task.config = config
+    if data is not None:
+        task.load_meta(CheckpointMeta(None, None, {}, data))
+    assert task.turns is turns
+
+
+def test_another_backbone_is_taken_by_networks_that_have_one(refuse, monkeypatch):
+    assert make("MODEL.BACKBONE=resnet18").model_options["backbone"] == "resnet18"
+    task = make("DATA.ON_INVALID_SAMPLE=skip")
+    samples = SimpleNamespace(replacements=None)
+    task._replace_unreadable(samples)
+    assert samples.replacements is task.replacements is not None
+    task = make()
+    task._replace_unreadable(other := SimpleNamespace(replacements=None))
+    assert other.replacements is task.replacements is None
+    assert task._inspection is not None and task.__getstate__()["_inspection"] is None
+    monkeypatch.setattr(backbone_task, "model_options", lambda name: SimpleNamespace(defaults={"depth": 3}))
+    said = refuse(make, "MODEL.BACKBONE=resnet18")
+    assert said == "MODEL.BACKBONE resnet18: upernet_swin_tiny has no such option; remove it"
+
+
+@pytest.mark.parametrize(
+    "words, starts",
+    [
+        ((), True),
+        (("-pretrained=w",), False),
+        (("-eval", "-resume=auto"), False),
+        (("-resume=auto",), True),
+        (("-resume=x",), False),
+    ],
+)
+def test_the_weights_of_a_backbone_are_for_the_start_of_a_training(monkeypatch, tmp_path, words, starts):
+    task, loaded = make("MODEL.BACKBONE_PRETRAINED=b", f"-output={tmp_path}", *words), []
+    part = SimpleNamespace(own_parts=("neck",))
+    network = SimpleNamespace(pretrained_part=part)
+    report = SimpleNamespace(summary=lambda: "all loaded")
+    monkeypatch.setattr(task, "create_network", lambda number: loaded.append(number) or network)
+    monkeypatch.setattr(backbone_task, "load_weights", lambda *given: loaded.append(given) or report)
+    monkeypatch.setattr(backbone_task, "require_trained", lambda *given: loaded.append(given))
+    before = len(task.notices)
+    assert task.build_model(7) is network
+    assert loaded == ([7, (part, "b"), (report, ("neck",))] if starts else [7])
+    assert task.notices[before:] == (["backbone from b: all loaded"] if starts else [])
+    (tmp_path / "checkpoints" / "last").mkdir(parents=True)
+    assert task._starts_training() == (starts and "-resume=auto" not in words)
+    allowing = make("MODEL.BACKBONE_PRETRAINED=b", "-allow_changes", f"-output={tmp_path}", *words)
+    monkeypatch.setattr(allowing, "create_network", lambda number: network)
+    loaded.clear()
+    allowing.num_classes = 3
+    allowing.load_meta(CheckpointMeta(None, ("q",)))
+    allowing.build_model(2)
+    assert (report, ("neck",)) not in loaded and allowing.class_names == ["q", "1"]
+
+
+class Net(Model):
+    """A backbone, a frozen layer and a head; names one parameter that is not decayed."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbone, self.head, self.frozen = nn.Linear(2, 3), nn.Linear(3, 4), nn.Linear(2, 2)
+        for parameter in self.frozen.parameters():
+            parameter.stop_gradient = True
+        self.table = self.create_parameter([2, 2])
+
+    def no_weight_decay(self):
+        return ("table",)
+
+
+def test_a_backbone_has_its_rate_and_biases_do_not_decay(refuse):
+    task = make("TRAIN.WEIGHT_DECAY=0.25", "TRAIN.BACKBONE_LR_FACTOR=0.125")
+    groups = get_aspect(task, ParameterGrouping).parameter_groups(Net())
+    assert sorted((sorted(group["names"]), group["weight_decay"], group["learning_rate"]) for group in groups) == [
+        (["backbone.bias"], 0.0, 0.125),
+        (["backbone.weight"], 0.25, 0.125),
+        (["head.bias", "table"], 0.0, 1.0),
+        (["head.weight"], 0.25, 1.0),
+    ]
+    said = refuse(get_aspect(task, Recomputable).recomputed_layers, Net())
+    assert said == "TRAIN.RECOMPUTE: upernet_swin_tiny has no layers to recompute; remove TRAIN.RECOMPUTE"
+    net, made = Net(), []
+    net.recomputed_layers = lambda: [net.head]
+    assert get_aspect(task, Recomputable).recomputed_layers(net) == [net.head]
+    task.create_network = lambda number: made.append((number, nn.Linear(2, 2)._parameters["weight"].shape))
+    assert get_aspect(task, ModelChecking).check_model() == [] and made[0][0] == 1
+    task.num_classes = 6
+    get_aspect(task, ModelChecking).check_model()
+    assert made[1][0] == 6 and paddle.in_dynamic_mode()

@@ -74,7 +74,7 @@ def _encode_csv(columns: Mapping[str, Sequence[Any]]) -> bytes:
     UTF-8 without a byte order mark, which ``csv.DictReader`` would add to the first column's name. Text that a
     spreadsheet would interpret as a formula is prefixed with an apostrophe.
     """
-    text = io.StringIO(newline="")
+    text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(map(cell, columns))
     writer.writerows(map(cell, row) for row in zip(*columns.values()))

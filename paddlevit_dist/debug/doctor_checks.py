@@ -204,9 +204,8 @@ def check_memory(context: CheckContext) -> CheckResult:
 def read_memory() -> tuple[int, int] | None:
     """Read total and available memory in bytes, of the machine or a smaller control group; None if unknown."""
     try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        values = dict(line.split()[:2] for line in lines)
-        total, available = (int(values[name]) * 1024 for name in ("MemTotal:", "MemAvailable:"))
+        values = dict(line.split()[:2] for line in Path("/proc/meminfo").read_bytes().splitlines())
+        total, available = (int(values[name]) * 1024 for name in (b"MemTotal:", b"MemAvailable:"))
     except (OSError, KeyError, ValueError):
         return None
     for folder, limit, used in (
@@ -214,8 +213,8 @@ def read_memory() -> tuple[int, int] | None:
         (limits.CONTROL_GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
         try:
-            allowed = int((folder / limit).read_text(encoding="ascii"))
-            unused = allowed - int((folder / used).read_text(encoding="ascii"))
+            allowed = int((folder / limit).read_bytes())
+            unused = allowed - int((folder / used).read_bytes())
         except (OSError, ValueError):  # no such group, or no limit
             continue
         total, available = min(total, allowed), min(available, max(unused, 0))
@@ -230,7 +229,7 @@ def check_devices(context: CheckContext) -> CheckResult:
     arguments = (context.config.TRAIN.TF32, context.config.DETERMINISTIC, str(target))
     # The children exit, so that the GPUs are free for the step, also in exclusive-process mode.
     launch_workers(run_device_test, arguments, plan, context.config.WATCHDOG_SECONDS, in_child=True)
-    ranks = json.loads(target.read_text(encoding="utf-8"))
+    ranks = json.loads(target.read_bytes())
     speeds = "; ".join(f"{rank['name']}, {rank['gigaflops']:.0f} GFLOP/s" for rank in ranks)
     noun = device_kinds.get_kind(plan.device).noun
     kind = f"CPU, {devices.cpu_cores()} core(s)" if plan.device == device_kinds.CPU else noun
@@ -256,7 +255,7 @@ def run_device_test(tf32: bool, deterministic: bool, target: str) -> None:
     if total != sum(ranks) or all_gather(rank()) != ranks:
         raise RuntimeError(f"the ranks of {world_size()} processes add up to {total}, not to {sum(ranks)}")
     if is_main():
-        Path(target).write_text(json.dumps(results), encoding="utf-8")
+        Path(target).write_bytes(json.dumps(results).encode())
 
 
 def check_data(context: CheckContext) -> CheckResult:
@@ -351,7 +350,7 @@ def check_step(context: CheckContext) -> CheckResult:
     target = context.folder / "step.json"
     arguments = (config, context.task, context.samples["train"], str(target))
     launch_workers(run_device_steps, arguments, plan, config.WATCHDOG_SECONDS, in_child=True)
-    facts = json.loads(target.read_text(encoding="utf-8"))
+    facts = json.loads(target.read_bytes())
     losses, memory = facts["losses"], facts["memory_mib"] / 1024
     checkable = get_aspect(context.task, Checkable)
     expected = checkable.expected_losses() if checkable else {}
@@ -412,7 +411,7 @@ def run_device_steps(config: RunSettings, task: Task, dataset: TransformedDatase
         parameters = training.model.parameters()
         trained = sum(p.size for p in parameters if not p.stop_gradient) / sum(p.size for p in parameters)
         facts = {"losses": losses, "first": first, "seconds": min(seconds), "memory_mib": memory, "trained": trained}
-        Path(target).write_text(json.dumps(facts), encoding="utf-8")
+        Path(target).write_bytes(json.dumps(facts).encode())
 
 
 DATA = "data"

@@ -125,5 +125,5 @@ class ProfileHook(Hook):
         tables = io.StringIO()
         with contextlib.redirect_stdout(tables):
             recorder.summary(sorted_by=order, op_detail=False)
-        trace.with_suffix(".txt").write_text(tables.getvalue(), encoding="utf-8")
+        trace.with_suffix(".txt").write_bytes(tables.getvalue().encode())
         return trace

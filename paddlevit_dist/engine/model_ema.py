@@ -165,7 +165,7 @@ def describe_worse_average(
 
 
 def _in_a_row(tensors: Sequence[paddle.Tensor]) -> paddle.Tensor:
-    return paddle.concat([t.detach().reshape([-1]) for t in tensors]) if tensors else paddle.zeros([0])
+    return paddle.concat([t.detach().reshape([-1]) for t in tensors]) if tensors else paddle.empty([0])
 
 
 def _reader(model: paddle.nn.Layer, names: Sequence[str]) -> Callable[[], list[paddle.Tensor]]:

@@ -97,7 +97,7 @@ def _find_equal(val_digests: np.ndarray, train_digests: np.ndarray, kind: str) -
     digests, first = np.unique(train_digests, return_index=True)
     if not len(digests):
         return
-    places = np.minimum(np.searchsorted(digests, val_digests), len(digests) - 1)
+    places = np.searchsorted(digests, val_digests).clip(max=len(digests) - 1)
     for index in np.flatnonzero((val_digests != 0) & (digests[places] == val_digests)).tolist():
         yield index, DuplicatePair(index, int(first[places[index]]), kind)
 

@@ -136,7 +136,7 @@ def resident_mib(root: int) -> float | None:
     pages = 0
     for number, process in enumerate(_tree(root)):
         try:
-            resident, shared = map(int, Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1:3])
+            resident, shared = map(int, Path(f"/proc/{process}/statm").read_bytes().split()[1:3])
         except (OSError, ValueError):  # it has just ended, or the system has no such file
             continue
         pages += resident - (shared if number else 0)
@@ -147,7 +147,7 @@ def _tree(root: int) -> Iterator[int]:
     yield root
     try:
         for thread in os.listdir(f"/proc/{root}/task"):
-            for child in Path(f"/proc/{root}/task/{thread}/children").read_text(encoding="ascii").split():
+            for child in Path(f"/proc/{root}/task/{thread}/children").read_bytes().split():
                 yield from _tree(int(child))
     except OSError:
         return

@@ -108,7 +108,7 @@ def _cached_files(dispatcher: Any, plain: Callable[..., Any]) -> list[Path]:
     """Return numba's files with the index and the code of a function."""
     folder = getattr(dispatcher.stats, "cache_path", None)
     line = plain.__code__.co_firstlineno
-    return sorted(Path(folder).glob(f"*.{plain.__name__}-{line}.*.nb[ic]")) if folder else []
+    return list(Path(folder).glob(f"*.{plain.__name__}-{line}.*.nb[ic]")) if folder else []
 
 
 def _remove(file: Path) -> bool:

@@ -17,7 +17,7 @@ def explain(error: BaseException) -> str | None:
     """Format one line about an error due to a limit of shell, machine or files, with advice; None for other errors."""
     text = f"{type(error).__name__}: {error}"
     number = error.errno if isinstance(error, OSError) else None
-    first = next(line.strip().rstrip(":.") for line in text.splitlines() if line.strip())
+    first = text.splitlines()[0].strip().rstrip(":.")
     if number == errno.ENAMETOOLONG:
         return f"{first}: give a shorter path"
     if number == errno.EROFS or (number is not None and ".cache" in text):

@@ -20,6 +20,7 @@ class Linear(Model):
         super().__init__()
         self.dropout, self.head = paddle.nn.Dropout(0.5), paddle.nn.Linear(image_size * image_size, num_classes)
         self.register_buffer("seen", paddle.zeros([1]))
+        self.unused = self.create_parameter([2])
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
         self.seen.set_value(self.seen + float(len(images)))
@@ -49,6 +50,7 @@ def test_updates_follow_the_gradients_and_rounding_is_what_other_last_bits_chang
         "gradient of 'head.bias' in update 1",
         "loss term 'loss' of update 2",
         "loss term 'loss' of update 3",
+        "change of weight 'unused' after update 3",
         "change of buffer 'seen' after update 3",
         "change of weight 'head.weight' after update 3",
         "change of weight 'head.bias' after update 3",

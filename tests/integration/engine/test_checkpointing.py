@@ -1,29 +1,22 @@
 """Checkpoints that are written while the training goes on."""
 
 import contextlib
-import hashlib
 import inspect
 import os
-import struct
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import paddle
 import pytest
 from support.trainings import small_runs
 from support.trainings.full_disks import fill_disk_after
 
 from paddlevit_dist.checkpoint import store as checkpoint_store
-from paddlevit_dist.checkpoint.store import HostCopies, write_tensors
-from paddlevit_dist.engine import checkpointing
 from paddlevit_dist.engine.background_worker import BackgroundWorker
-from paddlevit_dist.engine.nan_guard import not_finite, weights_digest
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 
@@ -117,98 +110,12 @@ def test_a_write_that_fails_ends_the_training_with_the_reason(tmp_path, monkeypa
     assert not (tmp_path / "checkpoints" / "best").is_symlink()
 
 
-def test_a_write_that_fails_on_the_main_process_ends_all_others_too(tmp_path, monkeypatch):
-    trainer, told = build(tmp_path, lambda made: None), []
-    trainer.prepare_training()
-    checkpointer = trainer.checkpointer
-    monkeypatch.setattr(checkpointing, "broadcast_object", lambda problem: told.append(problem) or "as there")
-    with pytest.raises(UserError, match="^as there$"):
-        checkpointer.finish()
-
-    def fail() -> None:
-        raise UserError("the disk is full")
-
-    checkpointer._background.do(fail)
-    with pytest.raises(UserError, match="^as there$"):
-        checkpointer.finish()
-    assert told == [None, "the disk is full"]
-
-
 def test_as_many_epochs_are_kept_as_wanted(tmp_path):
     arguments = ["-epochs=5", "SAVE_EVERY_UPDATES", "0", "KEEP_EPOCHS", "3"]
     build(tmp_path, lambda made: None, *arguments, train_size=32).train()
     names = {path.name for path in (tmp_path / "checkpoints").iterdir() if not path.is_symlink()}
     best = (tmp_path / "checkpoints" / "best").resolve().name
     assert names == {"epoch_0003", "epoch_0004", "epoch_0005", best}
-
-
-def test_copies_stay_as_they_were_until_the_next(tmp_path):
-    layer, copies = paddle.nn.Linear(3, 4), HostCopies()
-    layer.register_buffer("steps", paddle.to_tensor(7))
-    layer.register_buffer("brief", paddle.ones([3], "bfloat16"))
-    layer.register_buffer("turned", paddle.arange(6.0).reshape([2, 3]).t())
-    layer.register_buffer("flag", paddle.to_tensor(True))
-    layer.register_buffer("none", paddle.zeros([0, 2]))
-    paddle.save(layer.state_dict(), str(tmp_path / "paddle"))
-    copied = copies.copy("weights", layer.state_dict())
-    layer.weight.set_value(paddle.zeros([3, 4]))
-    layer.steps.add_(paddle.to_tensor(1))
-    with open(tmp_path / "ours", "wb") as file:
-        write_tensors(file, copied)
-    assert (tmp_path / "ours").read_bytes() == (tmp_path / "paddle").read_bytes()
-    again = copies.copy("weights", layer.state_dict())
-    assert again["weight"].array is copied["weight"].array and not again["weight"].array.any()
-
-
-def test_what_a_stop_leaves_is_told_and_a_discarded_epoch_is_gone(tmp_path):
-    trainer = build(tmp_path, lambda made: None)
-    trainer.prepare_training()
-    saver, schedule = trainer.checkpointer, trainer.state.schedule
-    assert saver.describe_last(0) == "nothing was saved yet; the same command starts again"
-    for _ in range(3):
-        schedule.count_update()
-    saver.save_update(False, Means())
-    saver.save_epoch(1, True, Means())
-    saver.finish()
-    ending = f"{tmp_path / 'checkpoints'}/epoch_0001; the same command with -resume=auto continues from there"
-    assert saver.describe_last(2) == f"saved {ending}" and saver.describe_last(3) == f"nothing new since {ending}"
-    saver.discard_epoch(1)
-    assert sorted(path.name for path in saver.folder.iterdir()) == ["last", "update_00000003"]
-    assert os.readlink(saver.folder / "last") == "update_00000003"
-
-
-class Means:
-    """The means of an epoch that has none."""
-
-    def window(self):
-        return []
-
-    def state_dict(self, windows):
-        assert windows == [[]]
-        return {"names": [], "sums": {}, "counts": {}, "windows": windows, "pace": {}}
-
-
-def test_a_digest_is_of_the_sum_of_words_and_the_checksum():
-    array = np.arange(5, dtype=np.float32).reshape(1, 5)  # 20 bytes: two words of 8
-    total = sum(struct.unpack("<2Q", array.tobytes()[:16])) % 2**64
-    text = f"a (1, 5) {total} {zlib.crc32(array.tobytes())}\nb () 0 {zlib.crc32(bytes(4))}\n"
-    expected = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    assert weights_digest({"b": np.float32(0).reshape([]), "a": array}) == expected
-
-
-def test_a_digest_tells_every_bit_place_and_name():
-    array = np.arange(999, dtype=np.float32)
-    others = [array[::-1], array.reshape(27, 37), np.where(array == 998, np.nextafter(array, 0), array), array[:-1]]
-    digests = [weights_digest({"weight": value}) for value in (array, *others)] + [weights_digest({"bias": array})]
-    assert len(set(digests)) == 6
-    assert weights_digest({"weight": array.copy()}) == digests[0]
-
-
-@pytest.mark.parametrize("values", [[np.nan], [np.inf], [np.inf, -np.inf], [3e38, 3e38, -np.inf]])
-def test_what_is_not_finite_is_found(values):
-    good = {"large": np.full(9, 3e38, np.float32), "steps": np.array(7), "none": np.zeros([0, 2], np.float32)}
-    assert not_finite(good) is None
-    assert not_finite({**good, "bad": np.array([1.0, *values], np.float32)}) == "bad"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no priority of their own")

@@ -12,11 +12,9 @@ from support.trainings import small_runs
 from support.trainings.runs import events
 
 from paddlevit_dist.checkpoint import store as checkpoint_store
-from paddlevit_dist.engine.nan_guard import SCALER_SKIPS, BufferSnapshot, NonFiniteGuard
 from paddlevit_dist.engine.queued_step import QueuedStep
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.step_types import StepPosition
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "-epochs=1", "SAVE_EVERY_UPDATES", "1", "KEEP_UPDATES", "20"]
 
@@ -52,23 +50,6 @@ def state_after(output: Path, update: int) -> dict[str, np.ndarray]:
 def are_equal(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
     assert left.keys() == right.keys()
     return all(np.array_equal(value, right[name]) for name, value in left.items())
-
-
-@pytest.mark.parametrize("number", [1, 3])
-def test_what_is_kept_comes_back_bit_for_bit_and_takes_one_copy_for_each_dtype(number, monkeypatch):
-    shapes = [[4], [], [2, 3], [0]][:number]
-    draws = np.random.default_rng(0)
-    values = [draws.normal(size=shape).astype(dtype) for shape in shapes for dtype in ("float32", "float16", "int64")]
-    values += [np.array([True, False]), np.array([np.nan, -0.0, np.inf], np.float32)]
-    tensors, copies, plain = [paddle.to_tensor(value) for value in values], [], paddle.concat
-    monkeypatch.setattr(paddle, "concat", lambda tensors: copies.append(len(tensors)) or plain(tensors))
-    monkeypatch.setattr(paddle.Tensor, "clone", None)
-    kept = BufferSnapshot(tensors)
-    assert sorted(copies) == sorted([number + 1, number, number, 1])
-    for tensor in tensors:
-        paddle.assign(paddle.ones_like(tensor), output=tensor)
-    kept.restore()
-    assert [tensor.numpy().tobytes() for tensor in tensors] == [value.tobytes() for value in values]
 
 
 @pytest.mark.parametrize("on_host", [True, False], ids=["as on a CPU", "as on a GPU"])
@@ -174,47 +155,6 @@ def test_several_in_a_row_end_the_run_also_across_a_resume_and_others_do_not(tmp
     assert not (tmp_path / "not_finite").exists()
     with pytest.raises(UserError, match="update 8 in epoch 1"):  # 6 and 7 are in the checkpoint that it goes on from
         train(tmp_path, {8}, *arguments, "-resume=auto")
-
-
-def test_a_loss_scaler_may_skip_many_more(capsys):
-    skipped = NonFiniteGuard(2, has_scaler=True, log=print)
-    for update in range(2 + SCALER_SKIPS - 1):
-        skipped.count(False, StepPosition(1, update, 100))
-    skipped.count(True, StepPosition(1, 60, 100))
-    for update in range(61, 61 + 2 + SCALER_SKIPS - 1):
-        skipped.count(False, StepPosition(1, update, 200))
-    assert capsys.readouterr().out == ""
-    assert SCALER_SKIPS == 50
-    with pytest.raises(UserError, match=f"nor were the {1 + SCALER_SKIPS} before"):
-        skipped.count(False, StepPosition(1, 199, 200))
-
-
-def test_each_skip_is_told_and_the_last_with_its_explanation():
-    said, asked = [], []
-    explain = [lambda *parts: asked.append(parts) or ["layer 3"], lambda *parts: ["sample 7"]]
-    guard = NonFiniteGuard(3, explain=explain, log=said.append)
-    guard.load_state_dict({"total": 4, "in_a_row": 1})
-    guard.count(False, StepPosition(2, 11, 100))
-    assert said == [
-        "the loss or a gradient of update 12 in epoch 2 is not finite: skipped, 2 in a row "
-        "(TRAIN.MAX_SKIPPED_UPDATES 3), 5 so far"
-    ]
-    with pytest.raises(UserError) as caught:
-        guard.count(False, StepPosition(2, 12, 100), ["batch"], "counts")
-    assert str(caught.value) == (
-        "the loss or a gradient of update 13 in epoch 2 is not finite, nor were the 2 before: training has "
-        "diverged, and nothing has changed since then; lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP or a longer warm-up, "
-        "and -resume=auto from the last checkpoint; layer 3"
-    )
-    assert said[1:] == ["layer 3", "sample 7"] and asked == [(["batch"], StepPosition(2, 12, 100), "counts")]
-    assert guard.state_dict() == {"total": 6, "in_a_row": 3}
-    for limit, words in ((1, "finite: training"), (2, "finite, nor was the one before: training")):
-        guard = NonFiniteGuard(limit)
-        with pytest.raises(UserError, match=words):
-            for update in range(limit):
-                guard.count(False, StepPosition(1, update, 100))
-    with pytest.raises(UserError, match="update 1 in epoch 1 is not finite: training"):
-        NonFiniteGuard().count(False, StepPosition(1, 0, 100))
 
 
 class LogOfBrightness(paddle.nn.Layer):

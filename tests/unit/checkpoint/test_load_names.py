@@ -24,6 +24,7 @@ from support.networks.other_names import (
 )
 
 from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.checkpoint.weights import from_torch_names, rename_norms_like, to_torch_names
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -110,3 +111,21 @@ def test_a_classifier_for_other_classes_starts_afresh_and_the_report_says_so(nam
     assert report.missing == [] and f"re-initialized {layers[0]}.weight" in report.summary()
     line = f"re-initialized {layers[0]}.bias: (5,) in the source, (3,) in the model"
     assert line in report.text() and '"reinitialized"' in report.json()
+
+
+def test_statistics_are_renamed_and_counts_of_batches_left_out():
+    theirs = {"a.running_mean": 1, "a.running_var": 2, "a.num_batches_tracked": 3, "a.weight": 4, "running_mean": 5}
+    ours = {"a._mean": 1, "a._variance": 2, "a.weight": 4, "_mean": 5}
+    assert from_torch_names(theirs) == ours
+    assert to_torch_names(ours) == {name: value for name, value in theirs.items() if not name.endswith("tracked")}
+
+
+def test_each_norm_gets_the_level_that_the_model_has():
+    def norm(layer):
+        return {f"{layer}.{last}": f"{layer}.{last}" for last in ("weight", "bias", "_mean", "_variance")}
+
+    targets = [*norm("a.bn"), *norm("b"), *norm("c"), "d.weight"]
+    found = rename_norms_like(targets, {**norm("a"), **norm("b.bn"), **norm("c"), **norm("e"), "d.bn.weight": 1})
+    expected = {f"a.bn.{last}": f"a.{last}" for last in ("weight", "bias", "_mean", "_variance")}
+    expected |= {f"b.{last}": f"b.bn.{last}" for last in ("weight", "bias", "_mean", "_variance")}
+    assert found == {**expected, **norm("c"), **norm("e"), "d.bn.weight": 1}

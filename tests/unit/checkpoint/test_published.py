@@ -13,7 +13,7 @@ from support.hosts.hubs import NAME, PATH
 from support.hosts.servers import Server, send
 
 import paddlevit_dist
-from paddlevit_dist.checkpoint import download
+from paddlevit_dist.checkpoint import download, published
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.published import (
     PUBLISHED,
@@ -359,3 +359,25 @@ def test_the_first_weights_of_a_model_are_found_and_similar_names_are_few():
         "; published weights with similar names: resnet18.a1_in1k, resnet101.a1_in1k"
     )
     assert similar_names("zzz") == similar_names("runs/resnet18.a1_in1") == ""
+
+
+def test_names_of_other_packages_lead_to_addresses_or_repositories(monkeypatch):
+    addresses = {"zoo:vit": "https://a/vit.npz", "zoo:hub": "hf:somebody/vit"}
+    monkeypatch.setattr(published, "find_weights_address", addresses.get)
+    monkeypatch.delenv("MODELSCOPE_ENDPOINT", raising=False)
+    checksum = f"#sha256={'1' * 64}"
+    for ending in ("", checksum):
+        assert published._resolve_address(f"zoo:vit{ending}") == f"https://a/vit.npz{ending}"
+        assert published._resolve_address(f"https://b/c.npz{ending}") == f"https://b/c.npz{ending}"
+        assert published._resolve_address(f"zoo:hub{ending}") is None
+        assert published._repository(f"zoo:hub{ending}") == "somebody/vit"
+        assert published._resolve_address(f"ms:a/b{ending}") == (
+            f"https://www.modelscope.cn/models/a/b/resolve/master/model.safetensors{ending}"
+        )
+    assert [*map(published.is_fetched, ("zoo:vit", "zoo:hub", "zoo:none", "vit", 3))] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]

@@ -143,6 +143,7 @@ def test_the_order_of_the_data_changes_nothing(tmp_path, kind):
     assert {**again, "second": 0} == {**found, "second": 0}
     assert found["warnings"] == [] and 0 < found["p"] <= 1
     sizes = [abs(row["difference"]["value"]) for row in found["classes"]]
+    assert score in found["values"] and not set(found["values"]) & {row["score"] for row in found["classes"]}
     assert len(sizes) > 1 and sizes == sorted(sizes, reverse=True)
 
 
@@ -201,6 +202,15 @@ def test_what_else_differs_is_warned(tmp_path):
     ]
     of_test = second._replace(about={**first.about, "split": "test"})
     assert find_warnings(first, of_test) == [f"split: val in {first.run}, test in {second.run}"]
+    long, cut = "s" * 61, f"{'s' * 57}..."
+    one, other = ({**first.about, "split": split, "protocol": {"p": split}} for split in (long, "t" + long))
+    assert find_warnings(first._replace(about=one), second._replace(about=other)) == [
+        f"split: {cut} in {first.run}, t{cut[1:]} in {second.run}",
+        f"protocol: p is {cut} in {first.run}, t{cut[1:]} in {second.run}",
+    ]
+    named = {**other, "of": f"{tables.RESULTS}a.csv", "split": ""}
+    told = f"protocol, input: unknown for {second.run}, the results of another program"
+    assert find_warnings(first, second._replace(about=named)) == [told]
 
 
 def test_what_cannot_be_compared_is_refused_in_a_line(tmp_path):

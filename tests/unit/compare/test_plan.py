@@ -148,5 +148,5 @@ def test_a_difference_far_below_the_noise_is_refused(difference):
         message = f"-plan={difference:g} is less than a millionth of the noise of these runs, +-0.5: name a larger diff"
         with pytest.raises(UserError, match=f"^{re.escape(message)}erence$"):
             plan()
-    assert plan_samples(400, 1.0, 1e-6) == 4 * 10**14
+    assert plan_samples(400, 1.0, 1e-6) == 4 * 10**14 and plan_samples(10, 1.0, 2.0) == 3
     assert plan_samples(400, 0.5, 1e300) == plan_seeds(0.5, 1e300) == plan_samples(400, 0.0, 1e-300) == 2

@@ -1,6 +1,7 @@
 """A search: which trials are stopped, what is printed of a study, and what is refused."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -69,6 +70,16 @@ def test_the_best_is_told_with_its_difference_from_the_second(tmp_path):
     assert [line.split()[0] for line in lines[2:7]] == ["1", "2", "0", "3", "4"] and lines[6].endswith("pruned")
     assert lines[7].startswith("best: trial 1; against the second, trial 2: top-1 +1.00 [")
     assert lines[7].endswith("p 0.12, may be chance")  # 4 of 4 changes are for the better: 2 / 2^4
+    samples = "on these samples: expect less on others; evaluate it on a test split"
+    assert lines[0] == "" and lines[8:] == [f"it is the best of 4 {samples}"]
+    rates = [study.trials[number].params["TRAIN.BASE_LR"] for number in (1, 2, 0, 3)]
+    assert lines[1].split() == ["trial", "TRAIN.BASE_LR", "top-1"]
+    assert [line.split()[1:] for line in lines[2:6]] == [
+        [f"{rate:.4g}", f"{score:.2f}"] for rate, score in zip(rates, (90, 89, 80, 50), strict=True)
+    ]
+    alone = optuna.create_study(direction="maximize")
+    alone.add_trial(study.trials[1])
+    assert [line.split()[:1] for line in search.format_search(optuna, alone, plan)] == [[], ["trial"], ["0"]]
 
 
 def test_a_trial_is_stopped_only_by_trials_of_its_own_length(tmp_path):
@@ -77,7 +88,10 @@ def test_a_trial_is_stopped_only_by_trials_of_its_own_length(tmp_path):
         for epoch in (4, 5):
             write_trial(folder, epoch, wrong, 0.0, epochs)
             search.keep_table(str(folder))
-    assert search.explain_stop(plan, [0, 1], str(trials[2]), 5).endswith("from trial 1")
+    told = search.explain_stop(plan, [0, 1], str(trials[2]), 5)
+    assert told.startswith("epoch 5: -40.00 [-") and told.endswith("] from trial 1")
+    told = search.explain_stop(plan._replace(more_is_better=False), [2], str(trials[1]), 5)
+    assert told.startswith("epoch 5: +40.00 [+") and told.endswith("] from trial 2")
     assert search.explain_stop(plan, [0, 1], str(trials[2]), 4) == ""  # not yet half of the epochs
     for folder, wrong in zip(trials[1:], (40, 200), strict=True):
         write_trial(folder, 10, wrong, 0.0)
@@ -156,6 +170,9 @@ def test_a_folder_of_another_search_is_refused(tmp_path):
     add_trials(plan._replace(words=["-cfg=vit_digits", "REPORT", "False"]), 1)  # other words for the same settings
     with pytest.raises(UserError, match="contains a search with TRAIN.NUM_EPOCHS 40, now 9: choose another -output"):
         search._open_study(optuna, plan._replace(words=[*plan.words, "-epochs=9"]))
+    many = ["-epochs=9", "-batch_size=7", "TRAIN.SMOOTHING=0.25", "TRAIN.WEIGHT_DECAY=0.125"]
+    with pytest.raises(UserError, match=r"with [^;]*, now 7; [^;]*; [^;]*: choose another -output for these settings"):
+        search._open_study(optuna, plan._replace(words=[*plan.words, *many]))
     with pytest.raises(UserError, match="contains a search of TRAIN.BASE_LR=1e-4..1e-2:log: choose another -output"):
         search._open_study(optuna, plan._replace(ranges=[parse_range("TRAIN.BASE_LR=1e-4..1e-3")]))
 
@@ -188,6 +205,16 @@ def test_files_of_others_are_not_taken_for_a_search(tmp_path):
     (tmp_path / search.DATABASE).write_bytes(b"trials of another program" * 99)
     with pytest.raises(UserError, match=r"search.sqlite3 cannot be read as a search \(file is not a database\)"):
         search._open_study(optuna, plan)
+
+
+def test_fewer_can_be_better_and_optuna_says_only_warnings(tmp_path, monkeypatch):
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    assert search._import_optuna() is optuna and optuna.logging.get_verbosity() == optuna.logging.WARNING
+    study = search._open_study(optuna, make_plan(tmp_path)._replace(more_is_better=False))
+    assert study.direction == optuna.study.StudyDirection.MINIMIZE
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(UserError, match=r"^search needs Optuna, which is not installed: pip install '.\[search\]' in"):
+        search._import_optuna()
 
 
 def test_words_of_the_command_are_kept_from_its_training_runs():

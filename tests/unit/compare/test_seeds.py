@@ -13,6 +13,9 @@ def test_a_user_with_four_gpus_gets_four_trainings_of_one_at_once(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert seeds.assign_gpus(devices.plan_processes(1)) == ["0", "1", "2", "3"]
     assert seeds.assign_gpus(devices.plan_processes(2)) == seeds.assign_gpus(devices.plan_processes(-1)) == [None]
+    for number, gpus in ((2, ["0", "1"]), (1, [None])):
+        monkeypatch.setattr(devices, "count_gpus", lambda number=number: number)
+        assert seeds.assign_gpus(devices.plan_processes(1)) == gpus
     monkeypatch.setattr(devices, "count_gpus", lambda: 0)  # a CPU
     assert seeds.assign_gpus(devices.plan_processes(1)) == [None]
 

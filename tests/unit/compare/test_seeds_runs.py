@@ -265,6 +265,15 @@ def test_the_seeds_that_are_not_finished_are_trained_and_those_that_failed_are_n
     configuration.sources["SAVE"] = "default"
     seeds.run(configuration)
     assert (tmp_path / "runs" / "mine_seeds" / SEEDS).exists()
+
+    def refuse(group, *given):
+        group.write()
+        raise UserError("no seed started")
+
+    monkeypatch.setattr(seeds, "_train", refuse)
+    with pytest.raises(UserError, match="^no seed started$"):
+        seeds.run(make_configuration(SAVE=str(tmp_path / "new")))
+    assert (tmp_path / "new" / SEEDS).exists()  # a new folder is kept once it has a record
     monkeypatch.setattr(seeds.devices, "is_launched", lambda: True)
     with pytest.raises(UserError, match="^-seeds=3 starts its own processes: run the command without the launcher$"):
         seeds.run(configuration)

@@ -1,10 +1,13 @@
 """Which samples each rank reads, against sets worked out by hand."""
 
+import operator
 import pickle
 
+import numpy as np
 import pytest
 
-from paddlevit_dist.data.sampler import EvaluationSampler, SampleKey, TrainingSampler
+from paddlevit_dist.data import sampler as sampler_module
+from paddlevit_dist.data.sampler import EvaluationSampler, SampleKey, SampleKeys, TrainingSampler
 from paddlevit_dist.runtime.errors import UserError
 
 DATA = range(103)
@@ -189,3 +192,55 @@ def test_the_process_that_trains_creates_no_key(sampler, monkeypatch):
     assert [list(pickle.loads(batch)) for batch in pickles] == batches
     assert [[batch[place] for place in range(len(batch))] for batch in sampler] == batches
     assert len(batches) == len(sampler) and all(type(key) is SampleKey for batch in batches for key in batch)
+
+
+def test_a_key_is_its_index_and_equals_only_the_same_reading():
+    key = SampleKey(3, 7, 2)
+    assert (key.epoch, key.index, key.repeat, key.batch) == (3, 7, 2, None) and type(key.index) is int
+    assert repr(key) == "SampleKey(epoch=3, index=7, repeat=2)" and hash(key) == hash(7) and "abcdefgh"[key] == "h"
+    copy = pickle.loads(pickle.dumps(key))
+    for other in (7, copy):
+        assert (operator.eq(key, other), operator.ne(key, other)) == (True, False)
+    for other in (8, SampleKey(4, 7, 2), SampleKey(3, 8, 2), SampleKey(3, 7, 1)):
+        assert (operator.eq(key, other), operator.ne(key, other)) == (False, True)
+    assert (copy.epoch, copy.repeat) == (3, 2)
+
+
+def test_keys_of_a_batch_carry_its_indices_once():
+    keys = SampleKeys(3, np.array([5, 9, 5]), np.array([0, 1, 2]))
+    assert len(keys) == 3 and keys[1] == SampleKey(3, 9, 1) and keys[1].batch is None
+    found = list(keys)
+    assert found == [SampleKey(3, 5, 0), SampleKey(3, 9, 1), SampleKey(3, 5, 2)]
+    assert [key.batch for key in found] == [[5, 9, 5], None, None]
+
+
+def test_repeated_indices_are_counted_in_their_order():
+    order = np.random.default_rng(0).integers(0, 5, 40)
+    drawn = sampler_module.count_occurrences(order)
+    expected = [order[:place].tolist().count(index) for place, index in enumerate(order.tolist())]
+    assert drawn.indices is order and drawn.occurrences.tolist() == expected
+    found, occurrences = drawn.at(np.array([7, 3]))
+    assert (found.tolist(), occurrences.tolist()) == ([order[7], order[3]], [expected[7], expected[3]])
+
+
+def test_samplers_are_those_of_this_process_by_default(monkeypatch):
+    monkeypatch.setattr(sampler_module.distributed, "rank", lambda: 1)
+    monkeypatch.setattr(sampler_module.distributed, "world_size", lambda: 3)
+    sampler = TrainingSampler(DATA, 4)
+    assert (sampler.local_rank, sampler.nranks, sampler.global_batch_size) == (1, 3, 12)
+    assert (sampler.seed, sampler.repeats, sampler.accumulation_steps, sampler.consumed_before) == (0, 1, 1, 0)
+    assert [sampler.updates_after(consumed) for consumed in (0, 91, 92, 103, 200)] == [8, 1, 0, 0, 0]
+    sampler.set_position(1, 12)
+    sampler.count_update()
+    assert (sampler.consumed, sampler.consumed_before, sampler.computes_order) == (24, 12, False)
+    evaluation = EvaluationSampler(DATA, 4)
+    assert evaluation.indices() == [index for first in range(4, 103, 12) for index in range(first, min(first + 4, 103))]
+    assert {(key.epoch, key.repeat) for batch in evaluation for key in batch} == {(0, 0)}
+
+
+def test_randomness_of_a_reading_follows_from_its_key(monkeypatch):
+    calls = []
+    monkeypatch.setattr(sampler_module, "reading_generator", lambda *words: calls.append(words) or "generator")
+    assert sampler_module.sample_generator(5, SampleKey(3, 7, 2), 9) == "generator"
+    sampler_module.sample_generator(5, SampleKey(3, 7, 2))
+    assert calls == [(5, 3, 7, 2, 9), (5, 3, 7, 2, None)]

@@ -1,5 +1,6 @@
 """Checks of the doctor: what they find, that none stops the others, and that nothing stays behind."""
 
+import itertools
 import json
 import math
 import os
@@ -14,6 +15,7 @@ from support.thread_ranks import ThreadRanks
 from support.trainings.runs import DIGITS, PLAIN, TINY
 
 from paddlevit_dist import register_dataset, settings
+from paddlevit_dist.data.sampler import SampleKey, sample_generator
 from paddlevit_dist.debug import doctor_checks, selftest
 from paddlevit_dist.debug.doctor_checks import CheckContext, read_memory, run_check
 from paddlevit_dist.images.data.image_dataset import ImageDataset
@@ -202,6 +204,17 @@ def test_good_labels_are_told_with_their_shares(tmp_path):
     assert "75 opened at random" in found["data"].text
 
 
+def test_some_samples_of_each_split_are_opened_and_timed(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor_checks, "_OPENED", {"train": 5, "val": 4})
+    monkeypatch.setattr(doctor_checks, "time", SimpleNamespace(perf_counter=itertools.count(0, 0.25).__next__))
+    opened = []
+    read = lambda self, index: opened.append((self.blue, index)) or Images.read(self, index)  # noqa: E731
+    found = look_at(tmp_path, "-seed=3", read=read)
+    assert found["data"].text == "train 60 images; val 15 images; 9 opened at random, 50 ms for each training sample"
+    orders = [np.random.default_rng(3).permutation(number).tolist() for number in (60, 15)]
+    assert opened == [*((80, index) for index in orders[0][:5]), *((160, index) for index in orders[1][:4])]
+
+
 @pytest.mark.parametrize(
     "labels, status, text",
     [
@@ -219,6 +232,9 @@ def test_labels_that_teach_little_are_found(tmp_path, labels, status, text):
 class Labels(TaskAspect, Checkable):
     def get_labels(self, dataset):
         return dataset
+
+    def labels_in(self, sample):
+        return sample
 
 
 class Counted:
@@ -240,6 +256,17 @@ def count_labels(train, val, opened=None, **about) -> tuple[str, str]:
     found = doctor_checks.check_labels(context)
     assert bool(found.fix) == (found.status != "ok")
     return found[:2]
+
+
+def test_labels_of_a_sample_may_have_any_shape():
+    keys = []
+    data = SimpleNamespace(labeled=True, sample=lambda index, generator: keys.append(generator.random()) or labels)
+    labels = np.array([[1, 2, 0], [0, 2, 2]], np.int32)
+    problem, classes = doctor_checks._check_sample(Counted(), data, 7, 3)
+    assert problem is None and classes.tolist() == [1, 2, 0, 0, 2, 2] and classes.dtype == np.int64
+    assert keys == [sample_generator(3, SampleKey(1, 7, 0)).random()]
+    data.labeled = False
+    assert doctor_checks._check_sample(Counted(), data, 7, 3) == (None, None)
 
 
 def test_classes_are_counted_by_name():
@@ -387,6 +414,22 @@ def test_losses_of_some_updates_are_judged(tmp_path, monkeypatch, status, fix, c
     if "loss" in first:
         assert f"{first['loss']:.4g} at start, ln(classes) is 2.303; after 2 updates with this batch" in found.text
     assert "1 x CPU" in found.text and "batch 64 x 3: " in found.text and found.text.endswith("s an update, 3.0 GiB")
+
+
+@pytest.mark.parametrize(
+    "second, status", [(1.0, "ok"), (0.7, "ok"), (1.5, "ok"), (0.69, "warning"), (1.51, "warning")]
+)
+def test_each_term_of_a_loss_is_near_what_is_expected(tmp_path, monkeypatch, second, status):
+    facts = FACTS | {"first": {"a": 2.0, "b": second}}
+    monkeypatch.setattr(
+        spawn, "launch_workers", lambda _, given, *more, **how: Path(given[3]).write_text(json.dumps(facts))
+    )
+    monkeypatch.setattr(Labels, "expected_losses", lambda self: {"a": 2.0, "b": 1.0})
+    context = CheckContext(settings.load([*DIGITS, f"-output={tmp_path}"]).values, tmp_path, MACHINE)
+    context.task, context.samples = Counted(), {"train": None}
+    found = doctor_checks.check_step(context)
+    assert found.status == status
+    assert f"a 2 at start, b {second:g} at start, ln(classes) is 2, ln(classes) is 1; after 2 updates" in found.text
 
 
 @pytest.mark.parametrize(

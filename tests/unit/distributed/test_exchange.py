@@ -1,5 +1,6 @@
 """The channel between ranks: Paddle's own store, with the ranks as threads of this process."""
 
+import contextlib
 import multiprocessing.util
 import os
 import socket
@@ -180,13 +181,14 @@ def test_programs_of_users_agree_on_a_session_and_refuse_another_secret(build, m
     monkeypatch.setattr(rendezvous, "has_met", lambda: False)
     sessions, prints = [], {}
     numbers = iter(range(2, 100))
-    monkeypatch.setattr(rendezvous, "send_small_messages_at_once", lambda: None)
+    at_once = []
+    monkeypatch.setattr(rendezvous, "send_small_messages_at_once", lambda: at_once.append(1))
     monkeypatch.setattr(secret, "begin_session", lambda *nonces: sessions.append(nonces))
     monkeypatch.setattr(secret, "print_missing_protection", lambda: print("unprotected"))
     monkeypatch.setattr(secret, "fingerprint", lambda: 7)
     build()
     assert len(sessions) == SIZE and len(set(sessions)) == 1 and len(set(sessions[0])) == SIZE
-    assert capsys.readouterr().out == "unprotected\n"
+    assert capsys.readouterr().out == "unprotected\n" and len(at_once) == SIZE
     monkeypatch.setattr(exchange, "_PREFIX", "others/")
     monkeypatch.setattr(secret, "fingerprint", lambda: prints.setdefault(threading.get_ident(), next(numbers)))
     monkeypatch.setattr(secret, "describe_mismatch", lambda rank, others: f"{rank} is not like {sorted(others)}")
@@ -299,3 +301,56 @@ def test_rank_0_stays_five_seconds_at_most(clock, monkeypatch, rank, waits):
     monkeypatch.setattr(channel, "_find_ended", list)
     channel._leave()
     assert clock.sleeps == [0.005] * min(waits, 5) and channel.calls == [("left", 1), *[("left", 0)] * min(waits, 5)]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError, OSError])
+def test_a_store_that_is_closed_is_left_in_silence(clock, error):
+    channel = Counters(clock)
+
+    def add(name: str, number: int) -> int:
+        raise error
+
+    channel._add = add
+    channel._leave()
+    assert clock.sleeps == []
+
+
+def test_the_store_is_asked_with_signals_blocked(monkeypatch):
+    calls = []
+
+    @contextlib.contextmanager
+    def blocked():
+        calls.append("block")
+        yield
+        calls.append("unblock")
+
+    monkeypatch.setattr(exchange.signals, "blocked", blocked)
+    channel = exchange.StoreChannel.__new__(exchange.StoreChannel)
+    channel.store = SimpleNamespace(add=lambda *words: calls.append(words) or 5)
+    monkeypatch.setattr(exchange, "key_name", lambda name: f"secret {name}")
+    assert channel._add("board", 3) == 5
+    assert calls == ["block", ("secret paddlevit_dist/board", 3), "unblock"]
+
+
+def test_a_rank_that_arrived_before_it_ended_is_not_missing(clock, monkeypatch):
+    channel = Counters(clock, 100.5)
+    monkeypatch.setattr(channel, "_find_ended", lambda: [0, 2])
+    with pytest.raises(PeerGone, match=r"^rank 1 waits at a barrier for rank\(s\) \[2\], whose process has ended$"):
+        exchange.StoreChannel._check_missing(channel, 15)
+    clock.now = 101.0
+    exchange.StoreChannel._check_missing(channel, 15)  # all have come meanwhile
+    monkeypatch.setattr(channel, "_find_ended", lambda: [0])
+    clock.now = 100.0
+    exchange.StoreChannel._check_missing(channel, 15)
+
+
+def test_processes_are_known_from_the_second_meeting_on(clock, monkeypatch):
+    channel, asked = Counters(clock), []
+    channel._processes = []
+    monkeypatch.setattr(channel, "_ask_store", lambda *words: asked.append(words) or f"p{len(asked)}".encode())
+    monkeypatch.setattr(channel, "_process_key", lambda rank: f"key {rank}")
+    monkeypatch.setattr(exchange, "_has_ended", lambda process: process in ("p1", "p3"))
+    for meetings, found in ((1, []), (2, [0, 2]), (3, [0, 2])):
+        channel._meetings = meetings
+        assert channel._find_ended() == found
+    assert asked == [("get", f"key {rank}") for rank in range(3)]

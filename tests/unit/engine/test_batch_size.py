@@ -41,21 +41,24 @@ def test_bisection_finds_the_largest_size_that_fits():
 
 
 @pytest.mark.parametrize(
-    "words, limit, batch, accumulated",
+    "words, limit, batch, accumulated, too_large",
     [
-        (["DATA.BATCH_SIZE", "256"], 100, 64, 4),
-        (["DATA.BATCH_SIZE", "32", "-accum_iter=8"], 1000, 256, 1),  # fewer and larger batches are found as well
-        (["DATA.BATCH_SIZE", "96"], 40, 32, 3),
-        (["DATA.BATCH_SIZE", "100"], 40, 25, 4),
-        (["DATA.BATCH_SIZE", "7"], 6, 1, 7),
+        (["DATA.BATCH_SIZE", "256"], 100, 64, 4, 128),
+        (["DATA.BATCH_SIZE", "32", "-accum_iter=8"], 1000, 256, 1, None),  # fewer and larger batches are found as well
+        (["DATA.BATCH_SIZE", "96"], 40, 32, 3, 48),
+        (["DATA.BATCH_SIZE", "100"], 40, 25, 4, 50),
+        (["DATA.BATCH_SIZE", "7"], 6, 1, 7, 7),
     ],
 )
-def test_the_samples_of_an_update_stay(monkeypatch, words, limit, batch, accumulated):
+def test_the_samples_of_an_update_stay(monkeypatch, words, limit, batch, accumulated, too_large):
     values, tried, notice = find(monkeypatch, limit, *words)
     assert (values.DATA.BATCH_SIZE, values.TRAIN.ACCUM_ITER) == (batch, accumulated)
     assert values.DATA.BATCH_SIZE_EVAL == batch and len(tried) <= 4
-    assert f"DATA.BATCH_SIZE {batch}, TRAIN.ACCUM_ITER {accumulated}" in notice
-    assert f"of {batch * accumulated} images per device and update, " in notice
+    why = f"the largest batch that fits; {too_large} exceeds the memory" if too_large else "all fit at once"
+    assert notice == (
+        f"-batch_size=auto (DATA.FIND_BATCH_SIZE): of {batch * accumulated} images per device and update, {why}: "
+        f"DATA.BATCH_SIZE {batch}, TRAIN.ACCUM_ITER {accumulated}, DATA.BATCH_SIZE_EVAL {batch}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from paddlevit_dist import UserError
+from paddlevit_dist.engine import compatibility
 from paddlevit_dist.engine.compatibility import CheckpointDiff, compare, facts_from_settings, to_plain_settings
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.task import Task
@@ -181,3 +182,26 @@ def test_precision_alters_a_training_and_is_read_by_evaluations():
     assert altering == {"TRAIN.TF32": True, **neutral}  # SAVE belongs to one start
     read = load(["-eval", "-pretrained=x", "TRAIN.TF32", "False", "DETERMINISTIC", "True"])
     assert read.values.TRAIN.TF32 is False and not [line for line in read.notices if "no effect" in line]
+
+
+@pytest.mark.parametrize(
+    "theirs, ours, told",
+    [
+        ("abc", "abc", ""),
+        ("abc", "axc", "class 1: b there, x here"),
+        ("abcd", "xyzd", "class 0: a there, x here; 1: b there, y here; 2: c there, z here"),
+        ("abcde", "vwxyz", "class 0: a there, v here; 1: b there, w here; 2: c there, x here and 2 more"),
+        ("abcd", "wxyz", "class 0: a there, w here; 1: b there, x here; 2: c there, y here and 1 more"),
+        ("ab", "abc", "2 classes there, 3 here"),
+    ],
+)
+def test_three_classes_are_named_that_differ(theirs, ours, told):
+    assert compatibility._other_names(list(theirs), list(ours)) == told
+
+
+@pytest.mark.parametrize("random, number", [((True, False), 1), ((False, True), 1), ((False, False), 0)])
+def test_without_lists_a_split_that_was_drawn_may_be_another(checkpoint, random, number):
+    diff = CheckpointDiff("resume", checkpoint({}), CONFIG, Task(CONFIG))
+    splits = {name: SimpleNamespace(is_random_split=drawn) for name, drawn in zip(("train", "val"), random)}
+    told = ("train and val files", "not listed", "split again: val may contain training samples", "files")
+    assert [change[:4] for change in diff.changed_files(splits)] == [told] * number

@@ -1,13 +1,17 @@
 """Intervals of every metric of samples, and the score without some of them."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from support.samples.counted_samples import CONFIDENCE, KINDS, SAMPLES, evaluate_share
 
-from paddlevit_dist.engine.confidence import IntervalConfig, compute_intervals
+from paddlevit_dist.engine import confidence
+from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals, to_event, to_json
+from paddlevit_dist.intervals import ConfidenceInterval
 from paddlevit_dist.tasks.metrics import PerSampleMetrics
+from paddlevit_dist.tasks.sample_groups import SampleGroups
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
 
@@ -75,3 +79,61 @@ def test_metrics_without_a_row_for_each_sample_have_no_intervals():
     assert (
         IntervalConfig.from_config(SimpleNamespace(EVALUATION=SimpleNamespace(INTERVAL=False, RESAMPLES=100))) is None
     )
+
+
+class Means(PerSampleMetrics):
+    """The mean of numbers, and one that is not defined."""
+
+    def __init__(self, numbers=()):
+        super().__init__()
+        self.numbers = np.array(numbers, float)
+
+    def per_sample(self):
+        return [self.numbers]
+
+    def bootstrap_values(self, table, weights):
+        mean = (weights * table[0]).sum(axis=1) / weights.sum(axis=1)
+        return {"mean": mean, "unknown": np.full(len(weights), np.nan)}
+
+
+def test_values_that_are_not_defined_are_left_out():
+    results = PerSampleResults(Means(), np.array([3, 5, 8]), [np.array([1.0, 2.0, 6.0])])
+    assert results.values() == {"mean": 3.0} and results.group_names is None
+    rest = results.without([5, 7])
+    assert (rest.indices.tolist(), rest.columns[0].tolist(), rest.values()) == ([3, 8], [1.0, 6.0], {"mean": 3.5})
+
+
+@pytest.mark.parametrize("main", [True, False])
+def test_the_main_process_computes_with_the_rows_of_all_ranks_by_index(monkeypatch, main):
+    other = ([0, 3], [np.array([7.0, 9.0])])
+    monkeypatch.setattr(confidence, "all_gather", lambda own: [own, other])
+    monkeypatch.setattr(confidence, "broadcast_object", lambda found: ("from the main process", found))
+    monkeypatch.setattr(confidence, "is_main", lambda: main)
+    groups = SampleGroups("video", np.array(list("abcde")), "videos.csv")
+    kept = []
+    told, found = compute_intervals(Means([8.0, 6.0]), [4, 1], CONFIDENCE, kept.append, groups)
+    assert told == "from the main process" and bool(found) == bool(kept) == main
+    if main:
+        (table,) = kept
+        assert (table.indices.tolist(), table.columns[0].tolist()) == ([0, 1, 3, 4], [7.0, 6.0, 9.0, 8.0])
+        assert table.group_names.tolist() == list("abde")
+        assert found["mean"].value == 7.5 and 6.0 <= found["mean"].low < 7.5 < found["mean"].high <= 9.0
+    monkeypatch.setattr(confidence, "all_gather", lambda own: [own, ([0], None)])
+    assert compute_intervals(Means([8.0]), [4], CONFIDENCE, kept.append) == {}
+    monkeypatch.setattr(confidence, "all_gather", lambda own: [own])
+    assert compute_intervals(Means(), [], CONFIDENCE, kept.append) == ("from the main process", {})
+    assert len(kept) == main
+
+
+def test_intervals_are_stored_with_their_ends_if_these_differ():
+    intervals = {"b": ConfidenceInterval(2.0, 1.0, 3.0), "a": ConfidenceInterval(1.0, 1.0, 1.0)}
+    confidence_of = IntervalConfig(90, 50)
+    event = to_event(intervals, ["a", "other", "b"], confidence_of)
+    assert event == {"interval": {"percent": 90, "a": None, "b": [1.0, 3.0]}} and list(event["interval"])[1] == "a"
+    assert to_event({}, ["a"], confidence_of) == to_event(intervals, ["a"], None) == {}
+    lines = to_json(intervals, confidence_of, {"epoch": 3}).splitlines()
+    assert (
+        lines[:5] == ["{", ' "epoch": 3,', ' "percent": 90,', ' "resamples": 50,', ' "values": {'] and lines[-1] == "}"
+    )
+    assert json.loads("".join(lines))["values"] == {name: interval.plain() for name, interval in intervals.items()}
+    assert "percent" not in to_json(intervals, None, {}) and to_json(intervals, None, {}).endswith("}\n")

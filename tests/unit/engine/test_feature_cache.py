@@ -1,12 +1,15 @@
 """Kept rows of a network: computed once, and again when their file was changed, cut or is of others."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.engine.feature_cache import FeatureCache
+from paddlevit_dist.data.checked_files import checked_file
+from paddlevit_dist.engine import feature_cache
+from paddlevit_dist.engine.feature_cache import FeatureCache, _open_rows
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.step_types import TaskTraits
@@ -42,15 +45,24 @@ def run(tmp_path):
         signature=dict,
         collate=lambda rows: {"rows": np.stack(rows)},
     )
-    run_log, heartbeat = SimpleNamespace(log_and_print=said.append), SimpleNamespace(at=lambda place: None)
-    return SimpleNamespace(config=config, task=task, run_log=run_log, heartbeat=heartbeat, said=said)
+    places = []
+    run_log, heartbeat = SimpleNamespace(log_and_print=said.append), SimpleNamespace(at=places.append)
+    return SimpleNamespace(config=config, task=task, run_log=run_log, heartbeat=heartbeat, said=said, places=places)
 
 
-def keep(run, rows, scale=1.0):
+def keep(run, rows, scale=1.0, layer="", sizes=None, samples=NumberSamples):
     network = paddle.nn.Linear(3, 3)
     network.weight.set_value(scale * paddle.eye(3))
+    holder = paddle.nn.Sequential((layer, network)) if layer else network
+
+    def compute(batch):
+        assert not network.training
+        if sizes is not None:
+            sizes.append(len(batch["rows"]))
+        return network(batch["rows"])
+
     features = FeatureCache(run.config, run.task, run.run_log.log_and_print, run.heartbeat)
-    return features("train", NumberSamples(rows), network, lambda batch: network(batch["rows"]))
+    return features("train", samples(rows), holder, compute)
 
 
 ROWS = np.arange(15, dtype=np.float32).reshape(5, 3)
@@ -61,6 +73,89 @@ def test_rows_are_kept_with_a_checksum(run):
     np.testing.assert_array_equal(keep(run, ROWS), ROWS)
     first, second = run.said
     assert second == f"{first}, computed before"
+    assert re.fullmatch(r"features of 5 numbers of train: /.+/features-train-[0-9a-f]{16}\.npy", first)
+    assert run.places == [f"computing features of train, {done} of 3 batches done" for done in range(3)]
+
+
+@pytest.mark.parametrize("eval_size, expected", [(None, [2, 2, 1]), (4, [4, 1]), (5, [5])])
+def test_batches_have_the_size_of_an_evaluation(run, eval_size, expected):
+    run.config.defrost()
+    run.config.DATA.BATCH_SIZE_EVAL = eval_size
+    sizes = []
+    np.testing.assert_array_equal(keep(run, ROWS, sizes=sizes), ROWS)
+    assert sizes == expected
+
+
+class Listed(NumberSamples):
+    def listed_digests(self):
+        return {"names": b"1"}
+
+
+class Elsewhere(NumberSamples):
+    def describe(self, index):
+        return f"row {index}"
+
+
+def change(config, name, value):
+    config.defrost()
+    section, _, key = name.rpartition(".")
+    (config[section] if section else config)[key] = value
+
+
+def test_rows_are_those_of_everything_that_they_depend_on(run, tmp_path):
+    keep(run, ROWS)
+    changes = [
+        lambda: keep(run, ROWS, scale=2.0),
+        lambda: keep(run, ROWS, layer="first"),
+        lambda: keep(run, ROWS, layer="second"),
+        lambda: keep(run, ROWS[:4]),
+        lambda: keep(run, ROWS, samples=Listed),
+        lambda: keep(run, ROWS, samples=Elsewhere),
+        lambda: change(run.config, "MODEL.NAME", "other") or keep(run, ROWS),
+        lambda: change(run.config, "DATA.DATASET", "other") or keep(run, ROWS),
+        lambda: setattr(run.task, "signature", lambda: {"size": 3}) or keep(run, ROWS),
+    ]
+    for number, act in enumerate(changes, 2):
+        act()
+        assert len(list(tmp_path.glob("features-train-*.npy"))) == number
+    for key in ("PRETRAINED", "PRETRAINED_PART", "RESUME"):  # the weights count, not where they come from
+        change(run.config, f"MODEL.{key}", "elsewhere")
+        keep(run, ROWS)
+        assert run.said[-1].endswith(", computed before")
+
+
+@pytest.mark.parametrize(
+    "rows, found",
+    [(ROWS, (True, False)), (ROWS[:4], (False, True)), (ROWS[:, 0], (False, True)), (None, (False, False))],
+)
+def test_files_have_a_row_for_each_sample(tmp_path, rows, found):
+    file = tmp_path / "rows.npy"
+    if rows is not None:
+        with checked_file(file) as stream:
+            head = {"descr": "<f4", "fortran_order": False, "shape": rows.shape}
+            np.lib.format.write_array_header_1_0(stream, head)
+            stream.write(np.ascontiguousarray(rows))
+    opened, is_damaged = _open_rows(file, 5)
+    assert (opened is not None, is_damaged) == found
+    file.write_bytes(b"damaged")
+    assert _open_rows(file, 5) == (None, True)
+
+
+def test_rows_that_another_machine_lacks_are_computed_again_and_have_to_be_there_then(run, monkeypatch):
+    keep(run, ROWS)
+    others = iter([(False, False), "host", None, None, None, False])
+    monkeypatch.setattr(feature_cache, "all_gather", lambda own: [own, next(others)])
+    with pytest.raises(
+        UserError, match=r"npy is not on each machine: give them different host names, or one DATA.CACHE"
+    ):
+        keep(run, ROWS)
+    assert list(others) == [] and len(run.said) == 1
+    others = iter([(True, True), "host", None, None, None, True])
+    np.testing.assert_array_equal(keep(run, ROWS), ROWS)
+    assert len(run.said) == 2 and run.said[1] == f"{run.said[0]}, computed before"
+    others = iter([(False, True), "host", None, None, None, True])
+    np.testing.assert_array_equal(keep(run, ROWS), ROWS)
+    assert run.said[2].endswith(" is damaged: its features are computed again") and run.said[3] == run.said[0]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Averaged weights: the formula, swapping with the model's own, saving and restoring."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
@@ -119,6 +120,25 @@ class Renaming(Replacing):
 
     def state_dict(self, *arguments, **options):
         return {name: tensor * 1 for name, tensor in super().state_dict(*arguments, **options).items()}
+
+
+def test_of_shards_only_this_rank_s_and_what_is_no_float32_are_averaged():
+    averaged = ModelEma(Counted(), DECAY, shards=SimpleNamespace(owned={"norm.bias", "steps"}))
+    assert list(averaged.state_dict()) == ["steps", "norm.bias"]
+
+
+def test_the_state_of_a_model_is_read_once_and_then_its_own_tables():
+    model = Replacing()
+    averaged = ModelEma(model, DECAY)
+    averaged.update()
+    model.state_dict = None
+    averaged.update()
+
+
+def test_the_first_name_that_differs_is_told():
+    names = [f"layer{number}" for number in range(8)]
+    with pytest.raises(ValueError, match="^the averaged weights do not fit: bias and 9 more differ$"):
+        ModelEma(paddle.nn.Linear(1, 1), DECAY).load_state_dict(dict.fromkeys(names, np.zeros(1)))
 
 
 @pytest.mark.parametrize("kind", [Replacing, Renaming])

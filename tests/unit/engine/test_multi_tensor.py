@@ -1,5 +1,7 @@
 """Steps by lists: which optimizers have one, and what it promises to whoever queues it."""
 
+import warnings
+
 import numpy as np
 import paddle
 import pytest
@@ -107,3 +109,48 @@ def test_a_step_whose_gradients_are_not_finite_leaves_weights_and_moments(
 def test_gradients_are_scaled_to_the_largest_norm(norm, largest, factor):
     found = multi_tensor.clipping_factor(np.float32(norm), largest)
     assert found == pytest.approx(factor, rel=1e-6) and found.dtype == np.float32
+
+
+def make_parameters(*gradients):
+    parameters = [paddle.create_parameter([2, 3], "float32") for _ in gradients]
+    for parameter, gradient in zip(parameters, gradients):
+        if gradient is not None:
+            parameter.grad = gradient
+    return parameters
+
+
+def test_gradients_are_copied_only_where_they_are_strided():
+    plain, strided = paddle.ones([2, 3]), paddle.arange(6.0).reshape([3, 2]).t()
+    parameters = make_parameters(None, plain, strided)
+    before = parameters[1]._grad_ivar().data_ptr()
+    first, second = multi_tensor.GradientList(parameters).present()
+    assert first.data_ptr() == before and second.is_contiguous()
+    np.testing.assert_array_equal(second.numpy(), [[0, 2, 4], [1, 3, 5]])
+    assert multi_tensor.GradientList(make_parameters(None)).norm() == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert multi_tensor.GradientList(make_parameters(paddle.full([2, 3], 1e30))).norm() == np.inf
+
+
+def test_a_step_accepts_dense_float32_alone():
+    model = paddle.nn.Linear(3, 2)
+    optimizer = build_optimizer(CfgNode({**SETTINGS, "NAME": "SGD"}), model, None, 0.0)
+    step = optimizer.foreach_step()
+    single, double = paddle.ones([3, 2]), paddle.ones([3, 2], "float64")
+    assert step.accepts([single, None]) and step.accepts([single, single])
+    assert not any(map(step.accepts, ([None, None], [double, None], [single, double])))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lists_are_of_trained_parameters_if_all_are_float32(dtype):
+    model = paddle.nn.Sequential(paddle.nn.Linear(3, 2), paddle.nn.Linear(2, 2))
+    model[0].to(dtype="float64")
+    model[1].to(dtype=dtype)
+    for parameter in model[0].parameters():
+        parameter.stop_gradient = True
+    optimizer = build_optimizer(CfgNode({**SETTINGS, "NAME": "SGD"}), model, None, 0.0)
+    step = optimizer.foreach_step()
+    assert (step is not None) == (dtype == "float32")
+    if step is not None:
+        model[1](paddle.ones([1, 2])).sum().backward()
+        assert [gradient.shape for gradient in step.gradients()] == [[2, 2], [2]]

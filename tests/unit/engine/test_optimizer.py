@@ -8,6 +8,7 @@ import pytest
 from support.trainings.updates import update_one_by_one
 from yacs.config import CfgNode
 
+from paddlevit_dist.engine.list_optimizers import JointOptimizer
 from paddlevit_dist.engine.optimizer import (
     OptimizerState,
     block_matrices,
@@ -504,3 +505,21 @@ def test_each_name_of_the_settings_builds_an_optimizer_and_no_other_does():
     }
     with pytest.raises(ValueError, match="TRAIN.OPTIMIZER.NAME Adamax, but no branch builds it"):
         build_optimizer(settings("Adamax"), Stem(), None, DECAY)
+
+
+def test_names_that_an_operation_changed_are_those_of_before_when_a_state_is_kept():
+    """Of each of two optimizers."""
+    model = paddle.nn.Sequential(paddle.nn.Linear(3, 2), paddle.nn.Linear(2, 2))
+    settings = {"MOMENTUM": MOMENTUM, "BETAS": BETAS, "EPS": EPSILON}
+    made = [
+        build_optimizer(CfgNode({**settings, "NAME": name}), layer, None, 0.0)
+        for name, layer in zip(("SGD", "AdamW"), model)
+    ]
+    optimizer = JointOptimizer(made)
+    model(paddle.ones([1, 3])).sum().backward()
+    optimizer.step()
+    expected = sorted(OptimizerState(optimizer, model).state_dict())
+    for number, parameter in enumerate(model.parameters()):
+        parameter.name = f"renamed_{number}"
+    assert sorted(OptimizerState(optimizer, model).state_dict()) == expected
+    assert len(expected) == 2 + 2 * 4

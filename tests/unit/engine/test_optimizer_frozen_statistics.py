@@ -86,3 +86,12 @@ def test_blocks_with_frozen_batch_norms_can_be_recomputed():
     assert model.recomputed_layers() == []
     assert keep_frozen_statistics(model) == 20
     assert len(model.recomputed_layers()) == 8
+
+
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_a_batch_norm_without_parameters_follows_the_whole_model_if_nothing_is_nearer(is_trained):
+    norm = nn.BatchNorm2D(4, weight_attr=False, bias_attr=False)
+    model = nn.Sequential(norm, nn.Conv2D(4, 2, 1))
+    for parameter in model[1].parameters():
+        parameter.stop_gradient = not is_trained
+    assert keep_frozen_statistics(model) == (0 if is_trained else 1)

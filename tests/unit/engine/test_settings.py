@@ -9,6 +9,7 @@ from paddlevit_dist.engine.settings import (
     resolve_process_batch,
     resolve_warmup_steps,
 )
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
 DIGITS = "-cfg=vit_digits"
@@ -130,3 +131,32 @@ def test_a_batch_has_a_sample_and_patience_that_can_end_the_run_is_not_told(writ
     run = resolve_process_batch(load([write(text)]), 4)
     assert run.values.DATA.BATCH_SIZE == 1
     assert "PATIENCE" not in "\n".join(resolve_epochs(run, 4, 100, "images").notices)
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (
+            "NESTEROV True",
+            "TRAIN.OPTIMIZER.NESTEROV True .* and TRAIN.OPTIMIZER.DAMPENING 0.5 .*: SGD takes one",
+        ),
+        (
+            "WARMUP_MOMENTUM 0.5",
+            "TRAIN.OPTIMIZER.WARMUP_MOMENTUM 0.5 .* and TRAIN.OPTIMIZER.DAMPENING 0.5 .*: SGD",
+        ),
+        ("NESTEROV False", None),
+    ],
+)
+def test_sgd_takes_one_of_two_ways_of_momentum(words, told):
+    name, value = words.split()
+    given = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.OPTIMIZER.DAMPENING", "0.5", f"TRAIN.OPTIMIZER.{name}", value]
+    if told is None:
+        load(given)
+    else:
+        with pytest.raises(UserError, match=told):
+            load(given)
+
+
+@pytest.mark.parametrize("words, joined", [("a", "a"), ("ab", "a and b"), ("abc", "a, b and c")])
+def test_words_are_joined_as_in_a_sentence(words, joined):
+    assert engine_settings._join(words) == joined

@@ -1,5 +1,8 @@
 """Shards of a model's state: each tensor has one owner, shares are alike, and what cannot be shared is refused."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import paddle
 import pytest
 from support.networks import small_classifiers
@@ -75,3 +78,90 @@ def test_the_first_rank_owns_all_statistics_that_training_changes(monkeypatch):
     assert statistics <= first.owned
     assert statistics.isdisjoint(second.owned)
     assert first.owned | second.owned == set(model.state_dict())
+
+
+class OtherRank:
+    """The rest of two processes: what it sends is given, or zeros; what this one sends is kept."""
+
+    def __init__(self, monkeypatch, number, flat=(), gathered=None):
+        self.number, self.flat, self.sent, self.own = number, list(flat), [], None
+        self.gathered = gathered
+        monkeypatch.setattr(sharding, "_BUCKET_VALUES", 5)
+        for name in ("world_size", "rank", "broadcast_flat", "all_gather"):
+            monkeypatch.setattr(sharding, name, getattr(self, name))
+
+    def world_size(self):
+        return 2
+
+    def rank(self):
+        return self.number
+
+    def broadcast_flat(self, values, size, owner):
+        assert (values is None) == (owner != self.number)
+        if values is None:
+            return self.flat.pop(0) if self.flat else paddle.zeros([size])
+        assert values.shape == [size]
+        self.sent.append(values.clone())
+        return values
+
+    def all_gather(self, own):
+        self.own = own
+        return [({}, {}), own] if self.number else [own, self.gathered]
+
+
+def make_model(start):
+    model = paddle.nn.Sequential(paddle.nn.Linear(3, 2), paddle.nn.BatchNorm1D(2), paddle.nn.Linear(2, 2))
+    for number, tensor in enumerate(model.state_dict().values()):
+        tensor.set_value(start + number + paddle.arange(float(tensor.size)).reshape(tensor.shape) / 100)
+    return model
+
+
+@pytest.mark.parametrize("exchange", ["exchange_trained", "exchange_state"])
+def test_weights_come_from_their_owners(monkeypatch, exchange):
+    models = [make_model(0.0), make_model(100.0)]
+    other = OtherRank(monkeypatch, 1)
+    theirs = Shards(models[1])
+    before = {name: tensor.numpy().copy() for name, tensor in models[1].state_dict().items()}
+    getattr(theirs, exchange)()
+    this = OtherRank(monkeypatch, 0, other.sent)
+    ours = Shards(models[0])
+    own = {name: tensor.numpy().copy() for name, tensor in models[0].state_dict().items()}
+    getattr(ours, exchange)()
+    assert this.flat == [] and len(this.sent) > 1
+    assert ours.owned | theirs.owned == set(own) and not ours.owned & theirs.owned
+    for name, tensor in models[0].state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), (before if name in theirs.owned else own)[name], err_msg=name)
+
+
+def test_moments_of_all_ranks_are_collected_on_the_first(monkeypatch):
+    theirs = {"c": paddle.arange(6.0).reshape([2, 3]), "d": paddle.full([1], 7.0), "e": paddle.arange(4.0)}
+    other = OtherRank(monkeypatch, 1)
+    assert Shards(make_model(0.0)).collect(theirs) == {}
+    ours = {
+        "a": paddle.ones([2, 2]),
+        "b": paddle.full([], 3.0),
+        "steps": paddle.zeros([2], "int64"),
+        "f": paddle.ones([3]),
+    }
+    OtherRank(monkeypatch, 0, other.sent, other.own)
+    found = Shards(make_model(0.0)).collect(ours)
+    expected = {name: tensor.numpy() for name, tensor in {**ours, **theirs}.items() if name != "steps"}
+    assert sorted(found) == sorted(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value)
+        assert found[name].shape == value.shape
+
+
+def test_a_step_of_a_share_ends_with_the_exchange_and_all_gradients_are_cleared(monkeypatch):
+    model, calls = make_model(0.0), []
+    inner = SimpleNamespace(step=lambda: calls.append("step"), get_lr=None, set_lr=None)
+    optimizer = sharding.ShardedOptimizer(
+        inner, model, SimpleNamespace(exchange_trained=lambda: calls.append("exchange"))
+    )
+    optimizer.step()
+    assert calls == ["step", "exchange"]
+    model[2](paddle.ones([1, 2])).sum().backward()
+    optimizer.clear_grad()
+    assert not model[2].weight.grad.any()
+    optimizer.clear_grad(False)
+    assert model[2].weight.grad is None

@@ -118,6 +118,22 @@ def test_a_rate_whose_draws_are_all_alike_is_of_as_many_as_there_are_groups():
     assert found["recall 0"] == wilson(80.0, 1, 95) and found["recall 1"] == wilson(100.0, 4, 95)
 
 
+@pytest.mark.parametrize(
+    ("count", "share", "drawn", "independent"),
+    [
+        (5, 50.0, [0.0, 100.0], 5),  # no more decisions than units
+        (100, 0.0, [0.0, 0.0], 4),
+        (100, 50.0, [50.0, 50.0 + 1e-8], 4),  # but for rounding
+        (100, 50.0, [40.0, 60.0], 25.0),  # 50 * 50 / 10^2
+        (100, 50.0, [0.0, 100.0], 1.0),
+        (100, 10.0, [0.0, 60.0], 1.0),
+        (100, 50.0, [49.0, 51.0], 100.0),
+    ],
+)
+def test_decisions_count_as_many_as_would_vary_as_much(count, share, drawn, independent):
+    assert resampling._count_independent(count, 5, 4, share, np.array(drawn)) == pytest.approx(independent)
+
+
 def test_the_difference_of_paired_shares_is_newcombe_s():
     """The example of his paper, and coverage where nearly all are right."""
     first = np.repeat([True, False, True, False], [36, 12, 2, 0])
@@ -131,6 +147,21 @@ def test_the_difference_of_paired_shares_is_newcombe_s():
         interval = paired_difference((kinds == 0) | (kinds == 2), kinds < 2, 95)
         hits += interval.low <= 1.0 <= interval.high
     assert 0.93 <= hits / 2000 <= 1.0
+
+
+@pytest.mark.parametrize(("both", "gained", "lost", "none"), [(30, 8, 3, 9), (16, 12, 12, 10), (5, 20, 21, 4)])
+def test_predictions_that_agree_have_narrower_differences(both, gained, lost, none):
+    """By his formula of the table of counts, in which agreement counts less by half of all samples."""
+    number, cells = both + gained + lost + none, both * none - gained * lost
+    first, second = (np.repeat(hits, [both, gained, lost, none]) for hits in ([True, False, True, False], [1, 1, 0, 0]))
+    found = paired_difference(first, second == 1, 90)
+    before, after = (wilson(100 * (both + more) / number, number, 90) for more in (lost, gained))
+    spread = ((both + lost) * (gained + none) * (both + gained) * (lost + none)) ** 0.5
+    phi = (cells if cells < 0 else max(0, cells - number / 2)) / spread
+    down, up = after.value - after.low, before.high - before.value
+    assert found.value - found.low == pytest.approx((down**2 - 2 * phi * down * up + up**2) ** 0.5)
+    up, down = after.high - after.value, before.value - before.low
+    assert found.high - found.value == pytest.approx((up**2 - 2 * phi * down * up + down**2) ** 0.5)
 
 
 def test_ends_stay_inside_what_a_score_can_be():
@@ -211,6 +242,7 @@ def test_what_makes_an_interval_rough_is_one_line():
         )
 
     assert note([0, 1] * 50, [0, 0, 0, 1, 1] * 20) is None  # 40 wrong
+    assert note([0, 1] * 15, [0, 0, 1] * 10) is None  # the fewest samples, and errors, that are not few
     few = note([0, 1] * 10, [0, 0, 1, 1] * 5)
     assert few == "the interval is rough: 20 images (below 30): its true coverage is lower"
     assert "rough: 4 wrong (below 10): it" in note([0, 1] * 50, [1] * 4 + [0] * 96)
@@ -226,6 +258,8 @@ def test_what_makes_an_interval_rough_is_one_line():
 
 def test_an_interval_without_width_is_none_in_files():
     found = bootstrap(means({"same": np.full(40, 0.3), "other": np.arange(40.0)}), 40)
+    widths = {(0.0, 0.0): False, (0.0, 1e-300): True, (-1e6, -1e6 + 1e-4): False, (-1e6, -1e6 + 1e-2): True}
+    assert {ends: resampling.ConfidenceInterval(ends[0], *ends).has_width() for ends in widths} == widths
     assert found["same"].plain() == {"value": 0.3} and set(found["other"].plain()) == {"value", "low", "high"}
 
 

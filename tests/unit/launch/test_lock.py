@@ -173,7 +173,9 @@ def test_the_start_of_a_process_is_a_field_after_its_name(tmp_path, monkeypatch,
     assert lock._started(41) is None
 
 
-def test_half_written_files_of_the_killed_run_are_removed(tmp_path, take):
+def test_half_written_files_of_the_killed_run_are_removed(tmp_path, take, monkeypatch):
+    removed = []
+    monkeypatch.setattr(stale_resources, "remove", lambda *words: removed.append(words))
     with lock_output_dir(tmp_path, print, is_evaluation=False):
         owner = json.loads((tmp_path / FILE).read_text())
     number, other = 2**22 + 1, 2**22 + 2
@@ -190,6 +192,7 @@ def test_half_written_files_of_the_killed_run_are_removed(tmp_path, take):
         (tmp_path / name).touch()
     (tmp_path / "0.7.0123abcd.tmp").mkdir()  # cannot be removed like a file, and disturbs nothing
     take(tmp_path)
+    assert removed == [(owner["token"], owner["temporary"])]
     assert {name for name in names if (tmp_path / name).exists()} == {name for name, gone in names.items() if not gone}
 
 

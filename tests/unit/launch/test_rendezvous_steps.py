@@ -593,3 +593,22 @@ def test_a_session_begins_if_rank_0_proves_it(monkeypatch):
     assert begun == ["t", "t"]
     with pytest.raises(UserError, match=r"^rank\(s\) \[0\] have another secret than rank 2: "):
         rendezvous._greet(peer, {"challenge": "c", "fingerprint": 99}, 2, None, 7.0)
+
+
+def test_who_was_not_admitted_in_time_is_closed(monkeypatch, clock):
+    clients, turns = [Peer() for _ in range(4)], iter([*"aaaa", 3, 2])
+    monkeypatch.setattr(rendezvous, "RankConnection", lambda connected: connected)
+    listener = SimpleNamespace(accept=lambda: (clients[len(accepted)], accepted.append(1)))
+    accepted, arrivals = [], rendezvous._ArrivedRanks(4, None)
+    clients[2].receive = lambda: [arrive(1)]
+    clients[3].receive = lambda: None  # gone
+
+    def wait(sockets, seconds) -> list:
+        clock.now += 1.0
+        turn = next(turns, None)
+        return [] if turn is None else [listener] if turn == "a" else [clients[turn]]
+
+    monkeypatch.setattr(rendezvous.multiprocessing.connection, "wait", wait)
+    rendezvous._collect(listener, arrivals, 110.0)
+    assert [client.is_closed for client in clients] == [True, True, False, True]
+    assert arrivals.peers == {1: clients[2]} and all(len(client.told) == 1 for client in clients)

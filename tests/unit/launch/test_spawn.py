@@ -9,6 +9,7 @@ import time
 import warnings
 from types import SimpleNamespace
 
+import paddle
 import pytest
 from support.registrations import forgotten
 
@@ -365,6 +366,7 @@ def calls(monkeypatch):
 @pytest.mark.parametrize("total", [1, 3])
 def test_a_process_in_place_joins_others_first_if_there_are_any(monkeypatch, calls, total, seconds):
     calls.replace(spawn.tuning, "use_threads")
+    calls.replace(paddle, "disable_signal_handler")
     calls.replace(spawn.signals, "install", "poll_in_thread")
     calls.replace(spawn.process_exit, "note_group")
     calls.replace(rendezvous, "join_group")
@@ -380,7 +382,7 @@ def test_a_process_in_place_joins_others_first_if_there_are_any(monkeypatch, cal
     spawn._run_in_place(lambda *words: calls.append(("work", *words)), (1, 2), plan, seconds)
     joined = [("join_group", "cpu", ("spawned", False))]
     assert calls == [
-        *[("use_threads",), ("install",), ("poll_in_thread",)],
+        *[("use_threads",), ("disable_signal_handler",), ("install",), ("poll_in_thread",)],
         *([("note_group",), *[("watched", 30.0)] * (seconds is not None), *joined] if total > 1 else []),
         ("work", 1, 2),
     ]
@@ -405,6 +407,7 @@ def test_a_spawned_process_joins_works_and_records_its_end(tmp_path, monkeypatch
     calls.replace(spawn.status, "publish")
     calls.replace(spawn.multiprocessing, "set_start_method")
     calls.replace(spawn.tuning, "use_threads")
+    calls.replace(paddle, "disable_signal_handler")
     calls.replace(spawn.os, "_exit", result=SystemExit())
     monkeypatch.setattr(
         rendezvous,
@@ -419,7 +422,7 @@ def test_a_spawned_process_joins_works_and_records_its_end(tmp_path, monkeypatch
         *[("ignore_broken_pipe",), ("enable",), ("die_with_parent", 71), ("keep_records", tmp_path, rank)],
         *[("forward_to_parent", 71, *forwarded), ("use", b"secret"), ("dump_stacks_on_request", tmp_path, rank)],
         *[("publish", "pages", rank), ("set_start_method", "fork", ("force", True)), ("use_threads",)],
-        *[("disable",), ("enable",), ("install",), ("poll_in_thread",), ("unpack",)],
+        *[("disable_signal_handler",), ("disable",), ("enable",), ("install",), ("poll_in_thread",), ("unpack",)],
         ("join", "cpu", {"spawned": True}, (True, "joining the group")),
         ("work", 1, 2, (False, "at work")),
         ("record_only",),

@@ -132,11 +132,15 @@ def test_a_call_sets_the_variables_and_puts_all_back(monkeypatch):
     with tuning.environment_for_call(2, True) as (note,):
         assert note.startswith("note: Paddle was imported before this call: ")
         assert os.environ["PADDLEVIT_DIST_THREADS"] == "3" and os.environ[KERNELS] == "5"
-        assert {"PADDLEVIT_DIST_THREADS", KERNELS} <= set(os.environ["PADDLEVIT_DIST_ENVIRONMENT"].split(","))
+        marked = os.environ["PADDLEVIT_DIST_ENVIRONMENT"].split(",")
+        assert {"PADDLEVIT_DIST_THREADS", KERNELS} <= set(marked) and marked == sorted(marked)
         assert paddle.get_flags(["FLAGS_use_stride_kernel"]) == {"FLAGS_use_stride_kernel": False}
     assert dict(os.environ) == before and paddle.get_flags(["FLAGS_use_stride_kernel"]) == views
+    paddle.set_flags({"FLAGS_use_stride_kernel": True})
     with tuning.environment_for_call(2, False) as notes:
         assert notes == [] and os.environ[PLAIN] == "1"
+        assert paddle.get_flags(["FLAGS_use_stride_kernel"]) == {"FLAGS_use_stride_kernel": True}
+    paddle.set_flags(views)
     assert dict(os.environ) == before
     for name in (KERNELS, "PADDLEVIT_DIST_KERNELS"):  # by the import of the package
         monkeypatch.setenv(name, "5")

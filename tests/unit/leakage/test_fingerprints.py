@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -59,7 +60,7 @@ def test_a_negative_zero_is_a_zero_and_nothing_else_is():
     others = [digest(zeros, 1), digest([[0, 0, 0], [0, 0, 1]]), digest([[0, 0, 0], [0, 0, -1]])]
     assert len({digest(zeros), *others}) == 4
     assert digest([[0, 0, 1], [0, 0, 0]]) == others[1]
-    bare = _digest_points(SimpleNamespace(xyz=np.float32([[2, 0, 3], [5, 4, 1], [1, 9, 3]])))
+    bare = _digest_points(SimpleNamespace(xyz=[[2, 0, 3], [5, 4, 1], [1, 9, 3]]))
     rows = np.float32([[5, 4, 1], [2, 0, 3], [1, 9, 3]])  # by the last column, then the one before it
     assert bare == int.from_bytes(hashlib.blake2b(rows.tobytes(), digest_size=8).digest(), "little")
 
@@ -134,6 +135,7 @@ def test_kept_fingerprints_are_of_these_files_and_this_number_of_variants(datase
 
     (tmp_path / "cache").mkdir()
     first = keep(1)
+    assert all(re.fullmatch(r"fingerprints-[0-9a-f]{16}\.npy", name) for name in first)
     assert len(first) == 1 and keep(1) == first and len(keep(9)) == 2
     os.utime(dataset.paths[1], ns=(1, 1))
     assert len(keep(1)) == 3

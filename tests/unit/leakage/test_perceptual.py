@@ -31,6 +31,7 @@ def test_a_hash_is_the_signs_of_the_64_longest_waves(seed):
     generator = np.random.default_rng(seed)
     luminance = generator.uniform(0, 255, (64, 64))
     assert int(perceptual.compute_hashes(luminance, 1)[0]) == slow_hash(luminance)
+    assert perceptual.compute_hashes(np.zeros((64, 64)), 1)[0] == 0
 
 
 def test_variants_are_cropped_or_extended_at_each_corner():
@@ -79,6 +80,14 @@ def test_an_alignment_finds_a_shift_by_steps_of_limited_length(monkeypatch):
     monkeypatch.setattr(perceptual, "_STEPS", 2)  # fit after the first step, which moves and stretches by 5 %
     found = perceptual._align(make_blob(0.62, 0.44), make_blob(0.5, 0.5), start)
     assert found - start == pytest.approx([0.075, 0.025, -0.025, -0.075])
+
+
+def test_crops_of_one_image_are_copies_once_they_are_aligned():
+    generator = np.random.default_rng(3)
+    whole = np.kron(generator.integers(0, 256, (20, 20, 3)), np.ones((10, 10, 1), int)).astype(np.uint8)
+    crops = [Image.fromarray(whole[top : top + 180, left : left + 180]) for top, left in ((0, 0), (14, 9))]
+    found = perceptual.compute_similarity(*map(perceptual.make_thumbnail, crops))
+    assert min(found) > 0.9
 
 
 def test_nothing_is_moved_to_fit_an_image_without_details():

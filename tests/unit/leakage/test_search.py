@@ -64,10 +64,12 @@ class Scans(VolumeDataset):
         return DecodedVolume(array.transpose(self.axes), None, (0.0, 1.0)), np.zeros((1, 3))
 
 
-def test_each_copy_is_found_with_its_partner_and_kind(tmp_path):
-    told = write_leaking(tmp_path)
+def test_each_copy_is_found_with_its_partner_and_kind(tmp_path, monkeypatch):
+    told, sizes, find_nearest = write_leaking(tmp_path), [], search.find_nearest
+    monkeypatch.setattr(search, "find_nearest", lambda *given: sizes.append(len(given[0])) or find_nearest(*given))
     val, train = Files(tmp_path / "val"), Files(tmp_path / "train")
     found = search.find_copies(val, train, None)
+    assert sizes == [15 - found.count("same file")] and found.count("same file") > 0  # equal ones are known
     assert {val.describe(pair.val) for pair in found.pairs} == set(told)
     for pair in found.pairs:
         path = Path(val.describe(pair.val))
@@ -200,6 +202,8 @@ def test_mirrored_copies_are_not_found_as_the_guide_says():
 @pytest.mark.parametrize("at_once", [1, 3, 4096])
 def test_pairs_are_the_same_however_many_are_compared_at_once(monkeypatch, at_once):
     monkeypatch.setattr(search, "_CHUNK", at_once)
+    sizes, read = [], search.read_thumbnails
+    monkeypatch.setattr(search, "read_thumbnails", lambda *given: sizes.append(len(given[1])) or read(*given))
     monkeypatch.setattr(comparing, "_CHUNK", at_once)
     generator = np.random.default_rng(3)
     images = [scene(generator, (64, 48)) for _ in range(8)]
@@ -207,6 +211,7 @@ def test_pairs_are_the_same_however_many_are_compared_at_once(monkeypatch, at_on
     copies = DrawnImages([image.resize((90, 70), Image.Resampling.BICUBIC) for image in images])
     pairs = search.find_copies(copies, DrawnImages([images[place] for place in order]), None).pairs
     assert [(pair.val, pair.train) for pair in pairs] == sorted((place, n) for n, place in enumerate(order))
+    assert max(sizes) <= at_once and sum(sizes) >= 14
 
 
 @pytest.mark.parametrize("is_first", [False, True])
@@ -228,3 +233,11 @@ def test_pairs_are_sorted_by_their_samples_whatever_their_kind():
     copies = DrawnImages([CHANGES["jpeg"](original, None), plain])
     pairs = search.find_copies(copies, DrawnImages([plain, original]), None).pairs
     assert [(pair.val, pair.train, pair.kind) for pair in pairs] == [(0, 1, "near duplicate"), (1, 0, "same content")]
+
+
+def test_a_copy_with_one_changed_pixel_has_not_the_same_content():
+    original = scene(np.random.default_rng(5), (96, 72))
+    changed = original.copy()
+    changed.putpixel((3, 4), tuple(255 - value for value in original.getpixel((3, 4))))
+    (pair,) = search.find_copies(DrawnImages([original]), DrawnImages([changed]), None).pairs
+    assert pair.kind == "near duplicate" and 0.999 < pair.likeness < 1

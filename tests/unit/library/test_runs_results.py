@@ -1,11 +1,13 @@
 """What calls of a program hand to a run, and what they return of its events."""
 
+import contextlib
 import json
 import os
 
 import pytest
 
 import paddlevit_dist as pv
+from paddlevit_dist.launch import tuning
 from paddlevit_dist.library import runs
 from paddlevit_dist.runtime import signals
 from paddlevit_dist.runtime.errors import Stopped, UserError
@@ -85,10 +87,21 @@ def test_a_call_restores_names_handlers_and_environment(carried, monkeypatch, is
 
     handler, environment = signal.getsignal(signal.SIGTERM), dict(os.environ)
     paddle.nn.Linear(1, 1)
-    modes, names = [], []
+    modes, names, ended = [], [], []
     monkeypatch.setattr(signals, "set_mode", modes.append)
+    monkeypatch.setattr("paddlevit_dist.data.loader.end_unfinished", lambda: ended.append(1))
+    monkeypatch.setattr("paddlevit_dist.launch.devices.drop_stale_variables", lambda: ["a stale variable"])
+    environment_for_call = tuning.environment_for_call
 
-    def carry_out(run, stale):
+    @contextlib.contextmanager
+    def tuned(*arguments):
+        with environment_for_call(*arguments) as notices:
+            yield ["a notice", *notices]
+
+    monkeypatch.setattr(tuning, "environment_for_call", tuned)
+
+    def carry_out(run, notices):
+        assert notices[:2] == ["a stale variable", "a notice"] and ended == []
         names.append(paddle.nn.Linear(1, 1).weight.name)
         assert signal.getsignal(signal.SIGTERM) is not handler
         raise Stopped("SIGTERM", "update 3 is saved")
@@ -97,7 +110,7 @@ def test_a_call_restores_names_handlers_and_environment(carried, monkeypatch, is
     call = (lambda: pv.evaluate("a.pdparams", "vit_digits")) if is_evaluation else (lambda: pv.train("vit_digits"))
     with pytest.raises(Stopped, match="update 3"):
         call()
-    assert names == ["linear_0.w_0"] and modes[0] is (not is_evaluation)
+    assert names == ["linear_0.w_0"] and ended == [1] and modes[0] is (not is_evaluation)
     assert signal.getsignal(signal.SIGTERM) is handler and dict(os.environ) == environment
 
 

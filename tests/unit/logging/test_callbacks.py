@@ -104,15 +104,28 @@ def test_a_user_error_of_a_callback_ends_the_run(tmp_path):
     assert notes.told[-1] == ("end", "failed")
 
 
-def test_the_end_is_told_once_and_only_after_a_start(tmp_path):
-    notes = Notes()
-    callbacks = CallbackList([notes])
+def test_all_are_told_and_the_end_once_and_only_after_a_start(tmp_path):
+    both = Notes(), Notes()
+    callbacks = CallbackList(both)
     for starts in (False, True, False):
         if starts:
             callbacks.start(RunFacts(tmp_path, None, True))
         callbacks.queued_saves.extend([tmp_path / "one", tmp_path / "two"])
         callbacks.end("stopped")
-    assert notes.told == [("start", 0, []), *[("saved", name) for name in ("one", "two") * 2], ("end", "stopped")]
+    callbacks.queued_saves.append(tmp_path / "three")
+    callbacks.report(7, {"loss": 2.0})
+    callbacks.queued_saves.append(tmp_path / "four")
+    callbacks.evaluated(8, 3, {"top-1": 4.0}, {"interval": {"top-1": [3.0, 5.0]}})
+    expected = [
+        ("start", 0, []),
+        *[("saved", name) for name in ("one", "two") * 2],
+        ("end", "stopped"),
+        *[("saved", name) for name in ("one", "two", "three")],
+        ("report", 7, {}),  # it clears its copy
+        ("saved", "four"),
+        ("evaluated", 8, 3, {"top-1": 4.0, "top-1 low": 3.0, "top-1 high": 5.0}),
+    ]
+    assert [notes.told for notes in both] == [expected] * 2
 
 
 def test_packages_that_a_callback_needs_are_named():

@@ -162,6 +162,19 @@ def test_windows_of_several_ranks_add_up_on_one(windows, mean):
     assert meters.reduce() == pytest.approx(mean)
 
 
+def test_counts_above_those_of_float32_are_kept_and_ranks_without_values_reduce_with_the_others(monkeypatch):
+    many = float(2**24 + 1)
+    state = {"names": ["loss"], "sums": {}, "counts": {}, "windows": [[[many], [0.0], [many]]]}
+    meters = StepMeters()
+    meters.load_state_dict(state)
+    assert meters.reduce() == {"loss": 1.0}
+    monkeypatch.setattr(meters_module, "world_size", lambda: 2)
+    for rank, mean in ((0, 0.0), (1, 2.0)):
+        monkeypatch.setattr(meters_module, "rank", lambda rank=rank: rank)
+        meters.load_state_dict({**state, "windows": [[], [[6.0], [3.0], [0.0]]]})
+        assert meters.reduce() == {"loss": mean}
+
+
 def test_resident_memory_is_that_of_the_process_and_its_children(monkeypatch):
     with open("/proc/self/statm", encoding="ascii") as file:
         pages = int(file.read().split()[1])

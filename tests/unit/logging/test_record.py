@@ -1,11 +1,18 @@
 """The records of a run: what a resumed run marks as repeated, and what a stopped one leaves."""
 
+import datetime
 import json
 import os
+import platform
 import stat
+import sys
 
+import numpy as np
+import paddle
 import pytest
 
+import paddlevit_dist
+from paddlevit_dist.launch import tuning
 from paddlevit_dist.logging import record
 from paddlevit_dist.logging.record import RunLog, find_numbered, make_folder, note_end, output_folder, supersede
 from paddlevit_dist.runtime.errors import Stopped, UserError
@@ -62,6 +69,8 @@ def test_lines_that_are_no_events_are_kept(tmp_path):
     write(tmp_path, [("training", 1, 2), ("training", "one", 2)], end='{"kind": "trai')
     assert supersede(tmp_path, 0, 0) == ([], 2, 1, False) and marked(tmp_path) == [0]
     assert list(recorded_events(tmp_path))[-1] == {"kind": "unreadable", "text": '{"kind": "trai'}
+    write(tmp_path, [("evaluation", epoch, epoch) for epoch in (8, 1, 3)])
+    assert supersede(tmp_path, 0, 0).evaluations == [1, 3, 8]
     (tmp_path / "metrics.jsonl").unlink()
     assert supersede(tmp_path, 3, 7) == ([], 0, 0, False) and not os.listdir(tmp_path)
 
@@ -103,7 +112,8 @@ def test_a_run_that_did_not_begin_to_train_is_only_logged(tmp_path, is_training,
     assert len(list(recorded_events(tmp_path))) == len(RECORDED)
 
 
-def test_only_the_main_process_writes(tmp_path, capsys):
+def test_only_the_main_process_writes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["run", "two words", "https://me:secret@host/a"])
     for writes in (False, True):
         log = RunLog(tmp_path, writes)
         log.log_and_print("both")
@@ -125,7 +135,19 @@ def test_only_the_main_process_writes(tmp_path, capsys):
     ]
     facts = [json.loads((tmp_path / name).read_text()) for name in ("run.json", "eval_run.json")]
     assert [each["seed"] for each in facts] == [3, 4]
-    assert facts[0]["folder"] == os.getcwd() and facts[0]["machine"]["cores"] == os.cpu_count()
+    machine = {"host": platform.node(), "system": platform.platform(), "processor": tuning.processor()["model"]}
+    assert facts[0].pop("started")[:4] == str(datetime.date.today().year)
+    assert facts[0] == {
+        "seed": 3,
+        "command": f"{sys.executable} run 'two words' https://***@host/a",
+        "folder": os.getcwd(),
+        "versions": {
+            **{"paddlevit_dist": paddlevit_dist.__version__, "paddle": paddle.__version__, "numpy": np.__version__},
+            "python": platform.python_version(),
+        },
+        "machine": {**machine, "cores": os.cpu_count()},
+        "tuning": tuning.settings(),
+    }
 
 
 @pytest.mark.parametrize("records, stays", [((), False), (("run.json",), True), (("mine",), False)])

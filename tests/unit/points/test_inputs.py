@@ -5,9 +5,10 @@ import pytest
 from support.files.other_scenes import las, pcd, pointcept, semantic_kitti
 from support.files.raw_scenes import make_points, pointgroup_arrays, write_pointgroup, write_scannet, zipped
 from support.files.scene_inputs import SEMANTIC, make_inputs, recalled
-from support.samples.small_scenes import tensors
+from support.samples.small_scenes import make_scene, tensors
 
 from paddlevit_dist import settings
+from paddlevit_dist.points import inputs
 from paddlevit_dist.points.data.ply import read_vertices, write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
@@ -323,3 +324,19 @@ def test_paths_that_hold_nothing_belong_to_a_prediction_as_those_that_do(tmp_pat
         again not in prints
         and prints[0] == get_aspect(task, Predictable).open_inputs([str(tmp_path / "a.ply")], tmp_path).fingerprint()
     )
+
+
+def test_an_object_of_a_room_alone_and_of_what_remarks_have_no_time_for(tmp_path, monkeypatch):
+    file = tmp_path / "Area_1" / "office_1" / "Annotations" / "chair_1.txt"
+    file.parent.mkdir(parents=True)
+    file.write_text("".join(f"{n} {n % 3} 1 9 9 9\n" for n in range(9)))
+    found, _ = find_scenes([str(file)])
+    assert [tuple(scene) for scene in found] == [(str(file), "text", "chair_1")]
+    read = []
+    scenes, _ = make_inputs(file, file)
+    assert len(scenes) == 2
+    clock = iter([100.0, 100.0 + inputs._CHECK_SECONDS, 100.1 + inputs._CHECK_SECONDS])
+    monkeypatch.setattr(inputs.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(scenes, "_read", lambda index: read.append(index) or (make_scene(9), []))
+    scenes.remarks()
+    assert read == [0]

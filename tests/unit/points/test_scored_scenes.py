@@ -13,12 +13,17 @@ from paddlevit_dist import settings
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.points import evaluate_command as evaluate_scenes
-from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
+from paddlevit_dist.points.data.scannet_classes import (
+    CLASS_NAMES,
+    NYU40_NUMBERS,
+    load_scannet200_classes,
+    submitted_numbers,
+)
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, InstancePrediction
 from paddlevit_dist.points.scored_scenes import SceneGroundTruth, _read_masks, score
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
-from paddlevit_dist.points.submission import SubmissionFiles
+from paddlevit_dist.points.submission import INSTANCES, SEMANTIC, SubmissionFiles, find_kind
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 
@@ -209,3 +214,45 @@ def test_instances_that_cannot_be_scored(scenes, tmp_path, line, complaint, reci
         (tmp_path / f"{scene.name}.txt").write_text(f"{line}\n")
     with pytest.raises(UserError, match=complaint):
         evaluate_scenes.run([str(tmp_path), recipe])
+
+
+def test_kinds_of_files_and_what_is_none(tmp_path):
+    found = tmp_path / "found"
+    (found / "b").mkdir(parents=True)
+    for name, text in {"a.txt": "", "b/c.txt": "4\n5\n", "d.txt": "b/c.txt 4 0.5\n", "e.txt": "x" * 9}.items():
+        (found / name).write_text(text)
+    files = SubmissionFiles(str(found))
+    assert files.names == ["a.txt", "b/c.txt", "d.txt", "e.txt"] and files.read("b/c.txt", 9) == b"4\n5\n"
+    assert find_kind(files, ["none.txt", "a.txt", "b/c.txt", "d.txt"]) == SEMANTIC
+    assert find_kind(files, ["a.txt", "d.txt", "b/c.txt"]) == INSTANCES
+    assert find_kind(files, ["none.txt"]) == find_kind(files, ["a.txt", "none.txt"]) == INSTANCES
+    with pytest.raises(UserError, match="the files of all 1 scenes are empty: there is nothing to score; if no "):
+        find_kind(files, ["a.txt"])
+    with pytest.raises(UserError, match="^.* has no file of any of the scenes, such as scene0707_00.txt: give"):
+        find_kind(files, [])
+    (tmp_path / "no.zip").write_bytes(b"text")
+    for name, reason in (("no.zip", "File is not a zip file"), ("none", "No such file or directory")):
+        with pytest.raises(UserError, match=f"^{tmp_path / name} is neither a folder nor a zip archive: {reason}$"):
+            SubmissionFiles(str(tmp_path / name))
+
+
+def test_unknown_numbers_and_files_are_counted(tmp_path):
+    scene = Scene(np.zeros((3, 3), np.float32), np.zeros((3, 3), np.uint8), np.array([0, 1, 0]), np.full(3, -100), "a")
+    truth = SceneGroundTruth(["a"], [scene], ["a"], list(CLASS_NAMES), lambda: [0, 1], "rooms")
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "a.txt").write_text("1\n0\n1\n")
+    (tmp_path / "a.txt").write_text("m/a.txt 3 0.5\nm/a.txt 13 0.9\nm/a.txt 31 0.9\nm/a.txt 13 0.1\n")
+    (tmp_path / "z.txt").write_text("1\n")
+    report = score(str(tmp_path), truth, INSTANCES)
+    assert report.notices == [
+        f"{tmp_path}: 3 instances have a number without a class: [13, 31] (ScanNet's class numbers): ignored",
+        f"{tmp_path}: 1 files belong to no scene of rooms, such as z.txt: ignored",
+    ]
+    (tmp_path / "a.txt").write_text("1\n2\nchair\n")
+    with pytest.raises(UserError, match=r"a.txt, line 3: .*chair.*: expected the number of a class$"):
+        score(str(tmp_path), truth, SEMANTIC)
+    found, description = submitted_numbers(tuple(load_scannet200_classes()))
+    assert found.dtype == np.int64 and found.tolist() == list(load_scannet200_classes().values())
+    assert len(found) == 200 and description == "ScanNet200's class numbers"
+    numbers, description = submitted_numbers(["x", "y"])
+    assert numbers.tolist() == [0, 1] and description == "class numbers"

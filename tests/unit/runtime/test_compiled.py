@@ -100,7 +100,7 @@ def test_a_damaged_cache_is_removed_and_told(compiler, tmp_path, capsys, can_rem
 def test_without_numba_some_functions_run_in_python_and_a_note_says_so(monkeypatch, capsys):
     monkeypatch.setattr(module, "has_numba", lambda: False)
     module._note_python.cache_clear()
-    function = compiled(divide, needs_numba=False)
+    function = compiled(needs_numba=False)(divide)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert [function(np.float64(1.0), np.float64(0.0)), function(6, 3)] == [np.inf, 2]
@@ -116,3 +116,23 @@ def test_without_numba_some_functions_run_in_python_and_a_note_says_so(monkeypat
 def test_a_file_that_another_process_has_removed_is_gone(tmp_path):
     assert module._remove(tmp_path / "none") and not module._remove(tmp_path)
     assert module._cached_files(SimpleNamespace(stats=SimpleNamespace()), divide) == []
+
+
+def test_what_numba_compiles_now_is_known(monkeypatch):
+    from numba.core import event
+
+    module._numba()
+    compiling = []
+    steps = [("a", event.start_event), ("b", event.start_event), ("b", event.end_event), ("a", event.end_event)]
+    for name, step in steps:
+        step("numba:compile", data={"dispatcher": SimpleNamespace(__name__=name)})
+        compiling.append(list(module.being_compiled))
+    assert compiling == [["a"], ["a", "b"], ["a"], []]
+
+
+@pytest.mark.parametrize("spec", [None, "numba"])
+def test_numba_is_looked_for_once(monkeypatch, spec):
+    module.has_numba.cache_clear()
+    monkeypatch.setattr(module.importlib.util, "find_spec", {"numba": spec}.__getitem__)
+    assert module.has_numba() is (spec is not None)
+    module.has_numba.cache_clear()

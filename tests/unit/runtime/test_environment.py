@@ -84,11 +84,16 @@ def test_a_process_is_replaced_by_the_same_command(monkeypatch):
     )
     monkeypatch.setattr(os, "execv", lambda *words: calls.append(words))
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "paddlevit_dist", "train"])
-    environment.restart("/other/python", "-epochs=3", "SEED")
-    environment.restart()
+    with monkeypatch.context() as patch:
+        for name in ("stdout", "stderr"):
+            patch.setattr(sys, name, SimpleNamespace(flush=lambda name=name: calls.append(name)))
+        environment.restart("/other/python", "-epochs=3", "SEED")
+        environment.restart()
+    flushed = ["stdout", "stderr"]
     words = ["-m", "paddlevit_dist", "train"]
     other = "/other/python", ["/other/python", *words, "-epochs=3", "SEED"]
-    assert calls == ["block", "check", other, "block", "check", (sys.executable, [sys.executable, *words])]
+    this = (sys.executable, [sys.executable, *words])
+    assert calls == [*flushed, "block", "check", other, *flushed, "block", "check", this]
 
 
 @pytest.mark.parametrize(

@@ -79,3 +79,11 @@ def test_a_module_that_is_not_installed_is_told_with_advice(monkeypatch, capsys,
         return
     assert run_and_report(failing(ModuleNotFoundError(name="x"))) == 2
     assert capsys.readouterr().err == "error: pip install it\n"
+
+
+def test_a_process_is_prepared_before_its_work(monkeypatch):
+    calls = []
+    monkeypatch.setattr(errors.printing, "ignore_broken_pipe", lambda: calls.append("streams"))
+    monkeypatch.setattr(signals, "install", lambda: calls.append("signals"))
+    assert run_and_report(lambda: calls.append(errors.sys.excepthook)) == 0
+    assert calls == ["streams", "signals", errors.printing.show_uncaught]

@@ -50,8 +50,9 @@ def test_temporary_names_are_new_and_recognized(monkeypatch):
         assert not files.is_temporary(name)
 
 
-def test_a_file_appears_once_it_is_complete_and_replaces_another(tmp_path):
-    before, path = os.umask(0o026), tmp_path / "a"
+def test_a_file_appears_once_it_is_complete_and_replaces_another(tmp_path, monkeypatch):
+    before, path, synchronized = os.umask(0o026), tmp_path / "a", []
+    monkeypatch.setattr(files.os, "fsync", lambda descriptor: synchronized.append(os.fstat(descriptor).st_size))
     try:
         path.write_bytes(b"old")
         path.chmod(0o600)
@@ -62,7 +63,7 @@ def test_a_file_appears_once_it_is_complete_and_replaces_another(tmp_path):
             assert temporary.name.startswith(f"a.{os.getpid()}.")
     finally:
         os.umask(before)
-    assert path.read_bytes() == b"new" and stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert path.read_bytes() == b"new" and stat.S_IMODE(path.stat().st_mode) == 0o640 and synchronized == [3]
     with pytest.raises(ZeroDivisionError), files.atomic_file(path) as out:
         out.write(b"half")
         raise ZeroDivisionError
@@ -101,8 +102,8 @@ def test_folders_are_told_from_files(tmp_path):
     with pytest.raises(IsADirectoryError) as refused:
         files.require_regular(tmp_path / "folder")
     assert refused.value.filename == str(tmp_path / "folder") and refused.value.errno == errno.EISDIR
-    names = ["a.LAS", "b.las", "c.obj", "d.b.obj", "e.ply", "README", *["x.csv"] * 1000]
-    assert files.count_by_suffix(names) == "1,000 .csv, 2 .las, 2 .obj, 1 .ply, 1 without suffix"
+    names = ["a.LAS", "b.las", "c.obj", "d.b.obj", "e.ply", "README", *["x.xyz"] * 1000]
+    assert files.count_by_suffix(names) == "1,000 .xyz, 2 .las, 2 .obj, 1 .ply, 1 without suffix"
     assert files.count_by_suffix([]) == ""
 
 

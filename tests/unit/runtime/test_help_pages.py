@@ -38,3 +38,28 @@ def test_a_long_example_is_split_where_a_shell_joins_it():
     assert shlex.split("\n".join(lines).replace("\\\n", "")) == shlex.split(LONG)
     exact = "c " + "x" * 72  # with two blanks before and two characters after it, 78 wide
     assert page("u", "m", [exact + " y"], []).split("\n\n")[1].splitlines() == [f"  {exact} \\", "    y"]
+
+
+def test_words_are_broken_nowhere_and_a_line_is_filled():
+    words = ["a-long-word-with-hyphens", "w" * 90]
+    meaning = " ".join(["x" * 30, *words * 2, "end"])
+    assert row("-a", meaning, 4) == [
+        *(
+            f"  -a   {'x' * 30} {words[0]}",
+            f"       {words[1]}",
+            f"       {words[0]}",
+            f"       {words[1]}",
+            "       end",
+        ),
+    ]
+    assert row("-a", "y" * 73 + " z", 4) == [f"  -a   {'y' * 73}", "       z"]
+    assert row("-a", "y" * 71 + " z", 4) == [f"  -a   {'y' * 71} z"] and len(row("-a", "y" * 72 + " z", 4)) == 2
+    for size, lines in ((73, 1), (74, 2)):
+        shown = page("u", "m", ["c " + "x" * size], []).split("\n\n")[1].splitlines()
+        assert len(shown) == lines
+
+
+def test_only_wide_options_have_no_column():
+    wide = "-" + "w" * 40
+    lines = page("u", "m", [], [(wide, "x " * 60)]).split("\n\n")[1].splitlines()
+    assert lines[0].startswith(f"  {wide} x x") and lines[1].startswith("   x x")

@@ -62,6 +62,7 @@ def groups(tmp_path, monkeypatch):
         (tmp_path / "groups" / name).mkdir(parents=True)
     files = {
         "job/step/memory.events": "low 0\noom 5\noom_kill 2\noom_group_kill 9\n",
+        "job/step/memory.oom_control": "oom_kill 4\n",
         "memory.events": "oom_kill many\n",
         "memory/old/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 7\n",
         "memory/memory.oom_control": "under_oom 0\n",
@@ -75,6 +76,7 @@ def test_kills_are_counted_in_the_group_and_its_container_by_both_versions(group
     assert limits._memory_groups() == [groups / "job/step", groups, groups / "memory/old", groups / "memory"]
     assert limits.out_of_memory_kills() == {
         str(groups / "job/step/memory.events"): 2,
+        str(groups / "job/step/memory.oom_control"): 4,
         str(groups / "memory/old/memory.oom_control"): 7,
     }
 

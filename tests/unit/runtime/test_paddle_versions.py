@@ -41,20 +41,31 @@ def test_half_precision_is_compiled_by_version(monkeypatch, is_3):
         assert paddle_versions.is_built_for_cuda_11() is is_built
 
 
-def test_a_tensors_own_memory_is_given_where_it_can_be():
+def test_a_tensors_own_memory_is_given_where_it_can_be(monkeypatch):
     tensor = paddle.arange(6, dtype="float32").reshape([2, 3])
     values = paddle_versions.values_in_place(tensor)
     assert values.tolist() == [[0, 1, 2], [3, 4, 5]]
     tensor.set_value(tensor + 1)
     assert np.shares_memory(values, paddle_versions.values_in_place(tensor))
     assert paddle_versions.values_in_place(tensor.astype("bfloat16")) is None
-    transposed = paddle_versions.values_in_place(tensor.t())
-    assert transposed is None or transposed.tolist() == tensor.t().tolist()
+    transposed = tensor.t()
+    assert (paddle_versions.values_in_place(transposed) is not None) is transposed.is_contiguous()
     tensor.stop_gradient = False
     assert paddle_versions.values_in_place(tensor).tolist() == tensor.tolist()
     flags = paddle_versions.values_in_place(paddle.to_tensor([True, False]))
     assert flags is None or (flags.dtype == np.bool_ and flags.tolist() == [True, False])
     assert paddle_versions.values_in_place(paddle.to_tensor([1, 2], "int16")).dtype == np.int16
+    assert paddle_versions._DlpackView(tensor).__dlpack_device__() == (1, 0)
+    monkeypatch.delattr(np, "from_dlpack")
+    assert paddle_versions.values_in_place(tensor) is None
+
+
+def test_models_are_not_compiled_inside_the_block():
+    translator = paddle.jit.dy2static.program_translator.ProgramTranslator()
+    with pytest.raises(ZeroDivisionError), paddle_versions.as_written():
+        assert not translator.enable_to_static
+        raise ZeroDivisionError
+    assert translator.enable_to_static
 
 
 def test_a_squared_norm_is_the_sum_of_squares():

@@ -54,12 +54,13 @@ def test_open_files_are_flushed(ends, monkeypatch, tmp_path):
         def flush(self):
             raise ValueError("broken")
 
-    file, kept = open(tmp_path / "a", "w"), Broken()  # noqa: SIM115
-    monkeypatch.setattr(process_exit.gc, "get_objects", lambda: [3, kept, "text", file])
+    file, kept, flushed = open(tmp_path / "a", "w"), Broken(), []  # noqa: SIM115
+    other = SimpleNamespace(flush=lambda: flushed.append(1))  # a queue, perhaps, that would wait
+    monkeypatch.setattr(process_exit.gc, "get_objects", lambda: [3, kept, other, "text", file])
     file.write("text")
     assert (tmp_path / "a").read_text() == ""
     process_exit.leave(7)
-    assert (tmp_path / "a").read_text() == "text" and ends == [("exit", 7)]
+    assert (tmp_path / "a").read_text() == "text" and ends == [("exit", 7)] and flushed == []
     file.close()
 
 

@@ -62,3 +62,25 @@ def test_what_the_user_has_set_stays_and_other_processors_are_left_alone(amd, mo
     monkeypatch.setattr(processor, "processor", lambda: {**AMD, "vendor": "GenuineIntel"})
     processor.choose_kernels()
     assert processor.KERNELS not in os.environ
+
+
+def test_a_processor_is_that_of_the_first_core(monkeypatch, tmp_path):
+    first = "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: EPYC: 9\nflags\t\t: fpu avx2\n"
+    file = tmp_path / "cpuinfo"
+    monkeypatch.setattr(processor, "Path", lambda path: {"/proc/cpuinfo": file}[path])
+    monkeypatch.setattr(processor.platform, "processor", lambda: "arm")
+    assert processor.processor() == {"vendor": "", "model": "arm", "flags": []}
+    other = first.replace("0", "1").replace("AMD", "Other")
+    file.write_bytes(f"{first}\n{other}".replace("EPYC", "EP\udcffYC").encode("utf-8", "surrogateescape"))
+    expected = {"vendor": "AuthenticAMD", "model": "EP\ufffdYC: 9", "flags": ["fpu", "avx2"]}
+    assert processor.processor() == expected
+    file.write_text("processor: 0\n")
+    assert processor.processor() == {"vendor": "", "model": "arm", "flags": []}
+
+
+def test_all_four_instruction_sets_choose_the_widest_kernels():
+    widest = ["avx512f", "avx512bw", "avx512dq", "avx512vl"]
+    assert processor.math_kernels({"vendor": "AuthenticAMD", "flags": widest}) == "7"
+    for missing in widest:
+        flags = [name for name in widest if name != missing]
+        assert processor.math_kernels({"vendor": "AuthenticAMD", "flags": flags}) is None

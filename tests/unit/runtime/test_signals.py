@@ -385,3 +385,19 @@ def test_handlers_are_installed_again_only_if_they_were(state, monkeypatch):
     state.installed = True
     signals.install_again()
     assert calls == [1]
+
+
+@pytest.mark.parametrize("begin", [signals.record_only, signals.record_only_as_parent])
+def test_an_exception_that_is_due_later_is_not_raised_by_a_timer(state, begin):
+    signal.signal(signal.SIGALRM, signals._try_again)
+    signal.setitimer(signal.ITIMER_REAL, 600.0)
+    begin()
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL and signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
+    assert state.only_records and state.ends_workers is (begin is signals.record_only_as_parent)
+
+
+def test_a_parent_ends_before_it_starts_workers(state):
+    state.due = TERM
+    with pytest.raises(ProcessInterrupted):
+        signals.record_only_as_parent()
+    assert not state.only_records

@@ -24,3 +24,11 @@ def test_a_path_is_found_in_the_spelling_of_the_file_system(tmp_path, stored, as
 def test_a_path_that_does_not_exist_is_unchanged(tmp_path):
     for path in ("é/a.jpg", "/é", "\udce9.jpg", "é\0"):
         assert find_spelling(path) == path
+
+
+def test_of_two_files_that_differ_in_their_spelling_each_is_itself(tmp_path):
+    for name in (COMPOSED, DECOMPOSED):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    for name in (COMPOSED, DECOMPOSED):
+        assert find_spelling(str(tmp_path / name)) == str(tmp_path / name)

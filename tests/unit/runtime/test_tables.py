@@ -32,6 +32,8 @@ def test_rows_have_the_number_of_their_line(tmp_path, encoding, end):
     (tmp_path / "table.csv").write_bytes(f"{mark}{text}".encode(encoding))
     rows = list(iterate_rows(str(tmp_path / "table.csv"), ","))
     assert rows == [(1, ["name", 'a "b"']), (5, [f"Zo\xeb{end}x", "2"]), (6, ["z", "3"])]
+    (tmp_path / "table.csv").write_text("a,b;c\n")
+    assert list(iterate_rows(str(tmp_path / "table.csv"), ";")) == [(1, ["a,b", "c"])]
 
 
 @pytest.mark.parametrize(

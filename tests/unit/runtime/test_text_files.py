@@ -118,6 +118,7 @@ def test_numbers_of_yaml_are_what_a_reader_expects(text, value):
     [
         ("a: 1\nb: " + "9" * 401, "line 2: a number of 401 characters"),
         ("\n" + "[" * 101 + "]" * 101, "line 2: nested too deeply"),
+        ("[" + "[], " * 60 + "[" * 100 + "]" * 101, "line 1: nested too deeply"),
         ("a: &a [*a]", "line 1: the value of *a contains itself"),
         ("a: 2001-99-99", "line 1: '2001-99-99' is not timestamp"),
         ("a: !!int [1]", "line 1: expected a scalar node, but found sequence"),

@@ -34,6 +34,14 @@ def test_a_larger_image_is_reduced_to_the_largest_side(shape, size):
     assert stored.quantization == Image.open(jpeg_of_quality(85, stored.mode)).quantization
 
 
+@pytest.mark.parametrize("side, options", [(64, {"format": "PNG"}), (200, {"format": "JPEG", "quality": 85})])
+def test_a_file_is_as_small_as_it_can_be(side, options):
+    pixels = np.tile(np.arange(side, dtype="uint8")[:, None, None], (1, side, 3))
+    expected = io.BytesIO()
+    Image.fromarray(pixels).save(expected, **options, optimize=True)
+    assert encode(pixels, 300)[1] == expected.getvalue()
+
+
 def jpeg_of_quality(quality, mode):
     file = io.BytesIO()
     Image.new(mode, (8, 8)).save(file, "JPEG", quality=quality)

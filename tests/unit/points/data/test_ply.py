@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from paddlevit_dist.points.data.ply import read_vertices, write_points
+from paddlevit_dist.points.data.ply import DamagedPlyError, parse_typed, read_vertices, write_points
 from paddlevit_dist.runtime.errors import UserError
 
 ROWS = [(1.5, -2.0, 3.25, 10, 20, 255, 7), (0.0, 1e-3, -9.5, 0, 128, 3, 65000)]
@@ -162,3 +162,14 @@ def test_written_points_are_read_again(tmp_path):
     assert b"\ncomment predicted\n" in path.read_bytes()
     with pytest.raises(ValueError):
         write_points(path, {"x": columns["x"], "y": columns["y"][:3]})
+
+
+def test_numbers_of_text_get_the_type_of_the_header_if_it_holds_them():
+    values = np.array([1.0, 2.5, 64.0])
+    assert parse_typed(values, "x", "f8") is values
+    assert parse_typed(values, "x", "f4").dtype == np.float32
+    far = np.array([5_400_000.123])
+    assert parse_typed(far, "x", "f4") is far
+    assert parse_typed(np.array([255.0]), "red", "u1").dtype == np.uint8
+    with pytest.raises(DamagedPlyError, match="^vertex 1 has red 2.5, but its header declares it as "):
+        parse_typed(values, "red", "u1")

@@ -10,7 +10,16 @@ from support.samples.small_scenes import make_scene, same
 
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scene import Scene
-from paddlevit_dist.points.data.scene_store import HEADER_BYTES, read_header, read_scene, scene_file, write_scene
+from paddlevit_dist.points.data.scene_store import (
+    HEADER_BYTES,
+    SceneHeader,
+    _parse_names,
+    read_header,
+    read_scene,
+    scene_file,
+    store_is_centered,
+    write_scene,
+)
 from paddlevit_dist.points.data.scenes import PreparedScenes, ScanNet
 from paddlevit_dist.runtime.errors import UserError
 
@@ -231,3 +240,62 @@ def test_scannet_wants_its_classes_and_tells_raw_data(store, tmp_path):
     (tmp_path / "raw" / "scans" / "scene0000_00").mkdir(parents=True)
     with pytest.raises(UserError, match="contains ScanNet's raw files; prepare them once with .* prepare scannet"):
         ScanNet(str(tmp_path / "raw"), "train", tmp_path)
+
+
+def test_scenes_without_labels_are_told_and_unreadable_ones_decide_no_convention(store):
+    unlabeled = make_scene(20, seed=7)._replace(semantic=np.full(20, -100, np.int16))
+    for name in "bc":
+        write_scene(store / "scenes" / f"{name}.scene", unlabeled)
+    assert opened(store).notices == [
+        "note: 2 of 3 scenes of train have no labels and are not part of any loss or score, the first is b"
+    ]
+    assert opened(store).labeled and not opened(store, "val").notices
+    centered = make_scene(20)
+    centered = centered._replace(xyz=centered.xyz - centered.xyz.mean(axis=0))
+    for name in "abcd":
+        write_scene(store / "scenes" / f"{name}.scene", centered)
+    assert store_is_centered(store)
+    (store / "scenes" / "b.scene").write_bytes(b"damaged")
+    assert store_is_centered(store)
+    write_scene(store / "scenes" / "d.scene", centered._replace(xyz=centered.xyz + 9))
+    assert not store_is_centered(store)
+
+
+def test_the_extent_is_the_longest_side(tmp_path):
+    scene = make_scene(100)
+    xyz = scene.xyz / np.abs(scene.xyz).max(axis=0) + np.array([10, -20, 30], np.float32)
+    write_scene(tmp_path / "a.scene", scene._replace(xyz=xyz))
+    header = read_header(tmp_path / "a.scene")
+    assert header.extent == pytest.approx(np.ptp(xyz, axis=0).max()) and header.spacing == header.extent / 10
+
+
+@pytest.mark.parametrize(
+    "length, names",
+    [(0, b"a\n"), (3, b"a\n"), (2, b"ab"), (1 << 14, b"a\n"), ((1 << 14) + 1, b"x" * (1 << 14) + b"\n")],
+)
+def test_incomplete_names_of_channels_are_told(length, names):
+    content = bytes(HEADER_BYTES) + struct.pack("<I", length) + names
+    with pytest.raises(UserError, match="^scene a is damaged: the names of its channels are incomplete; delete it"):
+        _parse_names(content, "a", 3)
+    good = bytes(HEADER_BYTES) + struct.pack("<I", 4) + b"a\nb\n and more"
+    assert _parse_names(good, "a", 3) == (("a", "b"), 0)
+
+
+@pytest.mark.parametrize(
+    "sides, points, expected",
+    [
+        ((500, 1, 1), 10_000, True),  # points 5 m apart
+        ((500, 1, 1), 10_001, False),
+        ((499, 1, 1), 100, False),
+        ((1000, 1, 200), 10**9, True),
+        ((1000, 1, 199), 10**9, False),
+        ((1001, 1, 200), 10**9, False),  # lower than a fifth of its length
+        ((9000, 1, 1000), 10**9, True),
+        ((9000, 1, 999), 10**9, False),
+    ],
+)
+def test_scenes_that_are_hardly_in_meters(sides, points, expected):
+    low = (7.0, -300.0, 20.0)
+    high = tuple(start + side for start, side in zip(low, sides))
+    header = SceneHeader(1, points, 0, 0, -1, False, low, high, (0, 0, 0), bytes(32), 0)
+    assert header.looks_too_large is expected

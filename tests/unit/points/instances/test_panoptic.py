@@ -137,3 +137,16 @@ def test_scores_of_a_draw_are_those_of_repeated_scenes():
     assert not kind.is_valid({**saved.arrays, "segment_ious": table[4][:3]}, 4, len(NAMES))
     recomputed = kind.recompute([saved.arrays], NAMES)(weights)
     assert recomputed["PQ"].tolist() == found["PQ"].tolist()
+
+
+def test_scenes_of_other_metrics_are_merged_with_both_kinds_of_scores():
+    whole, *parts = (InstanceAndPanopticMetrics(NAMES, THINGS, 50) for _ in range(3))
+    for number in range(4):
+        true_class, true_instance, classes, _ = draw_scene(number)
+        for metrics in (whole, parts[number // 2]):
+            metrics.update_instances(true_class, true_instance, [])
+            metrics.update_panoptic(true_class, true_instance, np.maximum(classes, 0), [])
+    parts[0].merge(parts[1])
+    expected, found = whole.compute(whole.state), parts[0].compute(parts[0].state)
+    assert list(found) == list(expected)
+    np.testing.assert_equal(found, expected)

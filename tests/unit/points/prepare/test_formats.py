@@ -1,5 +1,7 @@
 """Scenes of other programs and data sets: every format prepared, read back point by point, trained on and evaluated."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from support.files.nuscenes import nuscenes
@@ -11,6 +13,7 @@ from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
 from paddlevit_dist.points.prepare.formats import FORMATS, detect_format
 from paddlevit_dist.points.prepare.las import read_las, write_classified
 from paddlevit_dist.points.prepare.pcd import read_pcd
+from paddlevit_dist.points.prepare.s3dis import split_by_area
 from paddlevit_dist.points.prepare.tables import read_table
 from paddlevit_dist.runtime.errors import UserError
 
@@ -258,3 +261,38 @@ def test_options_that_a_format_does_not_know_are_told(tmp_path, capsys):
         prepared(tmp_path, capsys, "--label=class")
     with pytest.raises(UserError, match="--columns is not for scenes of format s3dis"):
         prepared(tmp_path, capsys, "--columns=x,y,z")
+
+
+def test_folders_of_arrays_are_named_read_and_refused(tmp_path):
+    pointcept(tmp_path, splits=("train",))
+    reader = FORMATS["pointcept"].reader()
+    sources = reader.sources(str(tmp_path), {})["train"]
+    folder = Path(sources[0].files[0]).parent
+    (folder / "strange.npy").write_bytes((folder / "segment20.npy").read_bytes())
+    np.save(folder / "segment20.npy", np.zeros(3, np.int16))
+    with pytest.raises(
+        UserError, match=f"^{folder} has arrays of different lengths \\(.*x 70, .*segment20 3\\); write"
+    ):
+        reader.read(sources[0])
+    (folder / "segment20.npy").unlink()
+    with pytest.raises(UserError, match=f"^{folder} has no segment20.npy with the class of each point, only color, "):
+        reader.files(str(folder / "coord.npy"), True)
+
+
+def test_a_search_for_formats_ends(tmp_path, monkeypatch):
+    for name in "abcd":
+        (tmp_path / name).mkdir()
+    write_labeled_ply(tmp_path / "c" / "a.ply")
+    monkeypatch.setattr("paddlevit_dist.points.prepare.formats._MAX_FOLDERS", 3)  # the folder itself and a to c
+    assert detect_format(str(tmp_path)) == "ply"
+    monkeypatch.setattr("paddlevit_dist.points.prepare.formats._MAX_FOLDERS", 2)
+    with pytest.raises(UserError, match="contains no scenes of a known format"):
+        detect_format(str(tmp_path))
+
+
+def test_rooms_of_no_area_have_no_splits_of_areas():
+    paths = {"a": "x/Area_1/a", "b": "x/Area_3/b", "c": "x/Area_1/c"}
+    assert split_by_area(paths, 3) == {"train": ["a", "c"], "val": ["b"], "area_1": ["a", "c"], "area_3": ["b"]}
+    assert split_by_area({**paths, "d": "x/d"}, 3) is None
+    with pytest.raises(UserError, match="^there are only scenes of Area_1, Area_3, and --val_area=2 is for validation"):
+        split_by_area(paths, 2)

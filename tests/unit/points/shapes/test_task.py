@@ -1,5 +1,8 @@
 """Classification of shapes: reading ModelNet, sampling meshes, samples, the network, a training and a prediction."""
 
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import paddle
 import pytest
@@ -14,7 +17,7 @@ from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Drawable, Predictable, Reportable
+from paddlevit_dist.tasks.protocols import Checkable, Drawable, Predictable, Reportable
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
@@ -309,3 +312,12 @@ def test_a_network_of_another_task_is_refused(tmp_path):
         UserError, match=r"MODEL.NAME minkunet_tutorial returns \[\d+, 8\] for 2 shapes: .* row per shape"
     ):
         task.train_step(model, tensors, StepPosition(1, 0, 1))
+
+
+def test_doctor_sees_labels_and_the_loss_of_a_guess():
+    task = ShapeClassification(settings.load(["-cfg=configs/mink_classifier_solids.yaml"]).values)
+    task.num_classes = 7
+    checks = get_aspect(task, Checkable)
+    labels = np.arange(3)
+    assert checks.get_labels(SimpleNamespace(dataset=SimpleNamespace(labels=labels))) is labels
+    assert checks.expected_losses() == {"loss": math.log(7)}

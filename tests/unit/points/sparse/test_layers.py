@@ -7,6 +7,7 @@ import paddle
 import pytest
 from support.networks import sparse_reference as reference
 
+from paddlevit_dist.points import sparse
 from paddlevit_dist.points.sparse import (
     AveragePooling,
     BatchNorm,
@@ -32,6 +33,7 @@ from paddlevit_dist.points.sparse import (
     cat,
 )
 from paddlevit_dist.points.sparse.device_plan import batch_products
+from paddlevit_dist.points.sparse.tensor import scatter_rows
 
 
 @pytest.fixture(autouse=True)
@@ -284,3 +286,37 @@ def test_what_no_layer_can_use_is_told_in_one_line(make, kind, message):
 def test_lists_are_taken_as_arrays_are():
     x = SparseTensor([[1.0, 2.0], [3.0, 4.0]], IN_3D.tolist(), stride=2)
     assert np.array_equal(ReLU()(x).features.numpy(), [[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize(
+    "make, shown",
+    [
+        (
+            lambda: Convolution(3, 4, 3, 2, bias=True),
+            "3, 4, kernel_size=3, stride=2, dilation=1, bias=True, dimension=3",
+        ),
+        (lambda: SumPooling(3, 2), "kernel_size=3, stride=2, dilation=1"),
+        (lambda: GlobalPooling("max"), "mode=max"),
+        (lambda: sparse.Broadcast("multiply"), "mode=multiply"),
+        (lambda: InstanceNorm(5, 1e-3), "5, epsilon=0.001"),
+    ],
+)
+def test_a_printed_layer_shows_its_arguments(make, shown):
+    assert make().extra_repr() == shown
+
+
+def test_nothing_is_added_to_rows_and_nothing_is_read_at_no_point():
+    nothing = paddle.zeros([0, 2], "float64")
+    nothing.stop_gradient = False
+    found = scatter_rows(nothing, np.zeros(0, np.int64), 3)
+    assert found.dtype == paddle.float64 and found.tolist() == [[0, 0]] * 3
+    total = paddle.ones([3, 2], "float64")
+    assert scatter_rows(nothing, np.zeros(0, np.int64), 3, total).tolist() == [[1, 1]] * 3
+    found.sum().backward()
+    assert nothing.grad is not None
+    assert scatter_rows(nothing, np.zeros(0, np.int64), 0) is nothing
+    x = SparseTensor(paddle.ones([2, 3], "float64"), np.array([[0, 0, 0, 0], [0, 2, 1, 0]], np.int32))
+    read = sparse.features_at(x, np.zeros((0, 4)))
+    assert read.shape == [0, 3] and read.dtype == paddle.float64
+    dense, first = sparse.to_dense(x, shape=(5, 3, 2), minimum=(-1, 0, -1))
+    assert first.tolist() == [-1, 0, -1] and np.argwhere(dense.numpy()[0, 0]).tolist() == [[1, 0, 1], [3, 1, 1]]

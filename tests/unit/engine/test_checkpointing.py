@@ -1,0 +1,80 @@
+"""What a checkpointer tells and raises on each rank, and its copies of tensors, without a training."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import paddle
+import pytest
+from support.trainings import small_runs
+
+from paddlevit_dist.checkpoint.store import HostCopies, write_tensors
+from paddlevit_dist.engine import checkpointing
+from paddlevit_dist.runtime.errors import UserError
+
+
+def prepare(output: Path) -> Any:
+    """A training before its first update."""
+    trainer = small_runs.build(str(output), "-batch_size=32", "TRAIN.MODEL_EMA", "True")
+    trainer.prepare_training()
+    return trainer
+
+
+def test_a_write_that_fails_on_the_main_process_ends_all_others_too(tmp_path, monkeypatch):
+    checkpointer, told = prepare(tmp_path).checkpointer, []
+    monkeypatch.setattr(checkpointing, "broadcast_object", lambda problem: told.append(problem) or "as there")
+    with pytest.raises(UserError, match="^as there$"):
+        checkpointer.finish()
+
+    def fail() -> None:
+        raise UserError("the disk is full")
+
+    checkpointer._background.do(fail)
+    with pytest.raises(UserError, match="^as there$"):
+        checkpointer.finish()
+    assert told == [None, "the disk is full"]
+
+
+def test_copies_stay_as_they_were_until_the_next(tmp_path):
+    layer, copies = paddle.nn.Linear(3, 4), HostCopies()
+    layer.register_buffer("steps", paddle.to_tensor(7))
+    layer.register_buffer("brief", paddle.ones([3], "bfloat16"))
+    layer.register_buffer("turned", paddle.arange(6.0).reshape([2, 3]).t())
+    layer.register_buffer("flag", paddle.to_tensor(True))
+    layer.register_buffer("none", paddle.zeros([0, 2]))
+    paddle.save(layer.state_dict(), str(tmp_path / "paddle"))
+    copied = copies.copy("weights", layer.state_dict())
+    layer.weight.set_value(paddle.zeros([3, 4]))
+    layer.steps.add_(paddle.to_tensor(1))
+    with open(tmp_path / "ours", "wb") as file:
+        write_tensors(file, copied)
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "paddle").read_bytes()
+    again = copies.copy("weights", layer.state_dict())
+    assert again["weight"].array is copied["weight"].array and not again["weight"].array.any()
+
+
+def test_what_a_stop_leaves_is_told_and_a_discarded_epoch_is_gone(tmp_path):
+    trainer = prepare(tmp_path)
+    saver, schedule = trainer.checkpointer, trainer.state.schedule
+    assert saver.describe_last(0) == "nothing was saved yet; the same command starts again"
+    for _ in range(3):
+        schedule.count_update()
+    saver.save_update(False, Means())
+    saver.save_epoch(1, True, Means())
+    saver.finish()
+    ending = f"{tmp_path / 'checkpoints'}/epoch_0001; the same command with -resume=auto continues from there"
+    assert saver.describe_last(2) == f"saved {ending}" and saver.describe_last(3) == f"nothing new since {ending}"
+    saver.discard_epoch(1)
+    assert sorted(path.name for path in saver.folder.iterdir()) == ["last", "update_00000003"]
+    assert os.readlink(saver.folder / "last") == "update_00000003"
+
+
+class Means:
+    """The means of an epoch that has none."""
+
+    def window(self):
+        return []
+
+    def state_dict(self, windows):
+        assert windows == [[]]
+        return {"names": [], "sums": {}, "counts": {}, "windows": windows, "pace": {}}

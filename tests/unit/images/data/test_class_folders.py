@@ -7,6 +7,7 @@ import shutil
 import pytest
 from PIL import Image
 
+from paddlevit_dist.images.data import class_folders
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.runtime.errors import UserError
 
@@ -30,11 +31,15 @@ def files(dataset):
     return [(os.path.relpath(dataset.describe(i), dataset.root), int(dataset.labels[i])) for i in range(len(dataset))]
 
 
-def test_images_are_sorted_by_class_and_path_at_any_depth(root, cache):
+def test_images_are_sorted_by_class_and_path_at_any_depth(root, cache, monkeypatch):
+    bars = []
+    monkeypatch.setattr(class_folders, "tqdm", lambda items, **options: bars.append((items, options)) or items)
     save_image(root / "train" / "dog" / "small" / "brown" / "0.png")
     save_image(root / "train" / "dog" / "folder.png" / "7.png")
     dataset = ClassFolders(str(root), "train", cache)
     assert dataset.class_names == ["cat", "dog"] and dataset.num_classes == 2
+    options = {"desc": "listing train", "unit": "class", "disable": None, "leave": False}  # None: on terminals alone
+    assert bars == [(["cat", "dog"], options)]
     assert files(dataset) == [
         ("train/cat/3.png", 0),
         ("train/cat/4.png", 0),

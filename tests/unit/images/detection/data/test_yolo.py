@@ -82,7 +82,9 @@ def test_a_wrong_line_is_named(tmp_path, cache, case):
     assert f"labels/train/1.txt line 2: '{line}': " in said and message in said
 
 
-def test_what_is_odd_is_kept_and_told(tmp_path, cache):
+def test_what_is_odd_is_kept_and_told(tmp_path, cache, monkeypatch):
+    bars = []
+    monkeypatch.setattr(yolo, "tqdm", lambda items, **options: bars.append((len(items), options)) or items)
     text = "0 0.5 0.5 0.1 0.1\n" * 2 + "1 0.95 0.5 0.3 0.1\n2.0 0.5 0.5 0 0.1\n1 -0.3 0.5 0.2 0.1\n"
     write_yolo(tmp_path, labels={"1": text})
     dataset = Yolo(str(tmp_path), "train", cache)
@@ -90,6 +92,8 @@ def test_what_is_odd_is_kept_and_told(tmp_path, cache):
     assert "1 line repeated in the same file, kept" in told and "1 box without an area, skipped in training" in told
     assert "1 line with a fraction outside 0 to 1, clipped for training" in told
     assert dataset.annotations(0).is_learnable.tolist() == [True, True, True, False, True]
+    options = {"desc": "reading labels", "unit": "file", "delay": 1.0, "disable": None, "leave": False}
+    assert bars == [(len(dataset), options)]
 
 
 def test_what_is_missing_is_named(tmp_path, cache):

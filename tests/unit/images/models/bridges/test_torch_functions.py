@@ -5,6 +5,7 @@ import operator
 import numpy as np
 import paddle
 import pytest
+from paddle import nn
 from PIL import Image
 from support.networks.timm_zoo import needs_compat
 
@@ -406,3 +407,38 @@ def test_recorded_paths_are_dropped_and_the_others_scaled():
     assert float(found.mean()) == pytest.approx(1, abs=5 * 0.5 / 2000**0.5)
     model.eval()
     assert (model(paddle.ones([4, 1])).numpy() == 1).all()
+
+
+def fill_recorded(call):
+    """Return what a recorded network computes that fills 4,000 normal numbers in place."""
+
+    class Filling(nn.Layer):
+        def forward(self, x):
+            from paddlevit_dist.images.models.bridges.torch_functions import apply_changes, forget_changes
+
+            forget_changes()
+            return apply_changes(in_timm(call, x=x * 2))
+
+    paddle.seed(0)
+    recorded = paddle.jit.to_static(Filling(), full_graph=True, backend=None)
+    return recorded(paddle.to_tensor(normal(4000))).numpy()
+
+
+@pytest.mark.parametrize(
+    "call, low, high, mean",
+    [
+        ("x.uniform_(-0.5, 2.0)", -0.5, 2.0, 0.75),
+        ("x.uniform_()", 0.0, 1.0, 0.5),
+        ("x.bernoulli_(0.25)", 0.0, 1.0, 0.25),
+        ("x.clamp_(-0.5, 0.75)", -0.5, 0.75, None),
+    ],
+)
+def test_recorded_fillings_have_their_bounds(call, low, high, mean):
+    found = fill_recorded(call)
+    assert low <= found.min() < low + 0.01 and high - 0.01 < found.max() <= high
+    assert mean is None or found.mean() == pytest.approx(mean, abs=0.05)
+
+
+def test_recorded_normal_numbers_have_mean_and_deviation():
+    found = fill_recorded("x.normal_(3.0, 0.5)")
+    assert found.mean() == pytest.approx(3, abs=0.05) and found.std() == pytest.approx(0.5, rel=0.05)

@@ -218,8 +218,8 @@ def test_fewer_can_be_better_and_optuna_says_only_warnings(tmp_path, monkeypatch
 
 
 def test_words_of_the_command_are_kept_from_its_training_runs():
-    own, others = search.split_words(["-cfg=a", "-trials", "3", "-output=b", "TRAIN.BASE_LR=1..2", "-epochs", "4"])
-    assert own == ["-trials", "3", "-output=b"] and others == ["-cfg=a", "TRAIN.BASE_LR=1..2", "-epochs", "4"]
+    own, others = search.split_words(["-cfg=a", "-trials", "30", "-output=b", "TRAIN.BASE_LR=1..2", "-epochs", "4"])
+    assert own == ["-trials", "30", "-output=b"] and others == ["-cfg=a", "TRAIN.BASE_LR=1..2", "-epochs", "4"]
 
 
 @pytest.mark.parametrize(

@@ -188,13 +188,12 @@ def test_a_plan_has_the_words_the_seed_and_the_score_of_its_runs():
 
 
 def test_the_command_runs_its_plan_and_names_the_trials_that_failed(tmp_path, monkeypatch, capsys):
-    ran, study = [], optuna.create_study()
+    ran, study, out = [], optuna.create_study(), tmp_path / "out"
     monkeypatch.setattr(search, "_import_optuna", lambda: optuna)
     monkeypatch.setattr(search, "_make_plan", lambda *given: (ran.append(given), SimpleNamespace(folder=given[2]))[1])
-    monkeypatch.setattr(search, "_open_study", lambda *given: study)
+    monkeypatch.setattr(search, "_open_study", lambda module, plan: study if plan.folder == str(out) else module)
     monkeypatch.setattr(search, "_run_trials", lambda *given: ran.append(given))
     monkeypatch.setattr(search, "format_search", lambda *given: ["", "told"])
-    out = tmp_path / "out"
     search.run(["-cfg=a", "TRAIN.BASE_LR=1..2", "-trials=7", f"-output={out}"])
     assert capsys.readouterr().out == "\ntold\n" and out.is_dir()
     (words, ranges, folder), (*_, trials) = ran

@@ -134,7 +134,8 @@ def test_weights_come_from_their_owners(monkeypatch, exchange):
 
 
 def test_moments_of_all_ranks_are_collected_on_the_first(monkeypatch):
-    theirs = {"c": paddle.arange(6.0).reshape([2, 3]), "d": paddle.full([1], 7.0), "e": paddle.arange(4.0)}
+    theirs = {"c": paddle.arange(6.0).reshape([2, 3]), "d": paddle.full([1], 7.0), "e": paddle.arange(2.0)}
+    theirs["g"] = paddle.arange(3.0)  # in one bucket with the one before
     other = OtherRank(monkeypatch, 1)
     assert Shards(make_model(0.0)).collect(theirs) == {}
     ours = {

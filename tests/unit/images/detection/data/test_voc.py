@@ -10,6 +10,7 @@ from support.files.coco_writer import refused_by, write_image
 from support.files.voc_writer import an_object, write_voc, write_xml
 
 from paddlevit_dist.images.data.inspection import SplitInspection
+from paddlevit_dist.images.detection.data import voc
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.settings import load
@@ -40,12 +41,16 @@ def test_the_published_layout_with_boxes_from_pixel_1_and_difficult_ones_as_crow
     assert len(val) == 1 and val.class_names == dataset.class_names  # those of the whole set
 
 
-def test_several_years_are_joined_and_other_lists_named(tmp_path, cache):
+def test_several_years_are_joined_and_other_lists_named(tmp_path, cache, monkeypatch):
+    bars = []
+    monkeypatch.setattr(voc, "tqdm", lambda items, **options: bars.append((len(items), options)) or items)
     write_voc(tmp_path / "VOCdevkit" / "VOC2007", {"trainval": ["000001", "000002"], "test": ["000003"]})
     write_voc(tmp_path / "VOCdevkit" / "VOC2012", {"trainval": ["2008_000001"], "train": ["2008_000001"]})
     both = Voc(str(tmp_path), "train", cache, "trainval")
     assert both.image_ids.tolist() == [1, 2, 2008000001]
     assert both.notices[0] == "train: 3 images of VOC2007, VOC2012"
+    options = {"desc": "reading XML", "unit": "file", "delay": 1.0, "disable": None, "leave": False}
+    assert bars == [(4, options)]  # of all splits, since classes are those of the whole set
     assert len(Voc(str(tmp_path), "test", cache)) == 1
     message = refused(tmp_path, cache, "val")
     assert "has no split 'val' (-split): it has test, train, trainval; set DATA.VAL_FRACTION to split" in message

@@ -33,7 +33,7 @@ from paddlevit_dist.points.sparse import (
     cat,
 )
 from paddlevit_dist.points.sparse.device_plan import batch_products
-from paddlevit_dist.points.sparse.tensor import scatter_rows
+from paddlevit_dist.points.sparse.tensor import empty_rows, scatter_rows
 
 
 @pytest.fixture(autouse=True)
@@ -306,14 +306,15 @@ def test_a_printed_layer_shows_its_arguments(make, shown):
 
 
 def test_nothing_is_added_to_rows_and_nothing_is_read_at_no_point():
-    nothing = paddle.zeros([0, 2], "float64")
-    nothing.stop_gradient = False
+    source = paddle.ones([1, 2], "float64")
+    source.stop_gradient = False
+    nothing = empty_rows(source)
     found = scatter_rows(nothing, np.zeros(0, np.int64), 3)
     assert found.dtype == paddle.float64 and found.tolist() == [[0, 0]] * 3
     total = paddle.ones([3, 2], "float64")
     assert scatter_rows(nothing, np.zeros(0, np.int64), 3, total).tolist() == [[1, 1]] * 3
     found.sum().backward()
-    assert nothing.grad is not None
+    assert source.grad.tolist() == [[0, 0]]
     assert scatter_rows(nothing, np.zeros(0, np.int64), 0) is nothing
     x = SparseTensor(paddle.ones([2, 3], "float64"), np.array([[0, 0, 0, 0], [0, 2, 1, 0]], np.int32))
     read = sparse.features_at(x, np.zeros((0, 4)))

@@ -40,7 +40,8 @@ def slow_p(first: np.ndarray, second: np.ndarray) -> float:
 
 def test_of_few_samples_all_swaps_are_enumerated():
     first, second = np.random.default_rng(0).integers(0, 4, (2, 9)).astype(float)  # with ties
-    assert permutation_test(of_sums(first, second), 9, 1000) == (slow_p(first, second), 512)
+    for one, other in ((first, second), (second, first)):
+        assert permutation_test(of_sums(one, other), 9, 1000) == (slow_p(first, second), 512)
 
 
 def test_answers_of_a_group_are_exchanged_together():

@@ -126,6 +126,8 @@ def test_nothing_to_hold_out_and_no_split_are_told(tmp_path):
     write_single_folder(tmp_path / "data", {"a": 1, "b": 1})
     with pytest.raises(UserError, match="VAL_FRACTION 0.5 holds nothing out: no class has two images"):
         open_images(configuration(tmp_path, "DATA.VAL_FRACTION", "0.5"), "train", tmp_path)
+    with pytest.raises(UserError, match=r"VAL_FRACTION divides has no split 'test' \(-split\): it has train, val"):
+        hold_out(Digits(None, "train", tmp_path), "test", 0.2, 3, tmp_path)
     with pytest.raises(UserError, match="or set DATA.VAL_FRACTION to split a single folder"):
         open_images(configuration(tmp_path), "train", tmp_path)
 

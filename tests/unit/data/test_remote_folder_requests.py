@@ -296,3 +296,12 @@ def test_one_request_that_fails_ends_the_others(s3):
     with pytest.raises(ZeroDivisionError):
         folder._run([wait(), fail(), wait()])
     assert ended == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "address, module", [("s3://bucket/data", "s3fs"), ("http://host/data", "fsspec"), ("https://host/data", "aiohttp")]
+)
+def test_a_library_that_is_missing_is_named(address, module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UserError, match=rf"^data path {address} needs {module}, which is not installed: pip install "):
+        remote_folder.RemoteFolder(address)

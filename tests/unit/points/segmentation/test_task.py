@@ -87,11 +87,18 @@ def test_losses_are_divided_by_weights_of_points_and_classes_of_scenes():
     task = make_task("POINTS.CLASS_WEIGHTS", str(weights), "POINTS.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "2")
     task.build_dataset("val", None)
     scenes = scene(300, 0), scene(0), scene(50, 1)
-    _, counts, terms = forward(task, read_all(make_samples(*scenes)))
+    samples = read_all(make_samples(*scenes))
+    model, counts, terms = forward(task, samples)
+    logits = task.point_logits(model, tensors(task.collate(samples))).numpy().astype(np.float64)
     known = [one.semantic[one.semantic != -100] for one in scenes]
     assert counts["loss"] == pytest.approx(sum(weights[label] for labels in known for label in labels))
     assert counts["dice"] == sum(len(set(labels.tolist())) for labels in known)
     assert terms["loss"].count.item() == pytest.approx(counts["loss"]) and terms["loss"].weight == 1
+    labels = np.concatenate([one.semantic for one in scenes])
+    rows = np.flatnonzero(labels != -100)
+    shares = np.exp(logits[rows, labels[rows]]) / np.exp(logits[rows]).sum(axis=1)
+    losses = np.take(weights, labels[rows]) * (1 - shares) ** 2 * -np.log(shares)
+    assert terms["loss"].sum.item() == pytest.approx(losses.sum(), rel=1e-5)
     assert terms["dice"].count.item() == counts["dice"] and terms["dice"].weight == 0.5
 
 

@@ -32,7 +32,8 @@ def list_tables(package: str) -> dict[str, KeyTable]:
     """The tables of keys below a package, by location."""
     places = [*lookup._KEY_TABLES, *(place for places in lookup.TABLES.values() for place in places)]
     mine = (place for place in dict.fromkeys(places) if place.startswith(f"paddlevit_dist.{package}."))
-    return {place: lookup._table(place) for place in mine}
+    of_every_run = {"every run": lookup.common_tables()[0]} if package == "settings" else {}
+    return of_every_run | {place: lookup._table(place) for place in mine}
 
 
 def check_rows(package: str) -> None:

@@ -1,6 +1,7 @@
 """Values that follow from others while settings are merged: whose batch and epochs count, and shorter warm-ups."""
 
 import pytest
+from support.key_pages import check_effects, check_rows
 
 from paddlevit_dist.engine import settings as engine_settings
 from paddlevit_dist.engine.settings import (
@@ -160,3 +161,11 @@ def test_sgd_takes_one_of_two_ways_of_momentum(words, told):
 @pytest.mark.parametrize("words, joined", [("a", "a"), ("ab", "a and b"), ("abc", "a, b and c")])
 def test_words_are_joined_as_in_a_sentence(words, joined):
     assert engine_settings._join(words) == joined
+
+
+def test_keys_are_on_the_page_with_values_default_meaning_and_flag():
+    check_rows("engine")
+
+
+def test_what_another_value_changes_is_as_listed():
+    check_effects("engine")

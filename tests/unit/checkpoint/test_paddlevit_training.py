@@ -50,6 +50,8 @@ def test_moments_come_under_the_models_names(tmp_path):
     file = write(tmp_path / "x.pdparams", model, optimizer, epoch=2, model_ema={"cls_token": model.cls_token})
     found = read_training(file)
     assert found.epoch == 2 and found.average is not None and found.scaler == {}
+    of_paddle = [found.weights, found.average, *found.accumulators.values()]
+    assert len(of_paddle) == 6 and {(each.name, each.in_paddle_layout) for each in of_paddle} == {(str(file), True)}
     kept = {
         f"{kind}/{name}": value
         for kind, weights in found.accumulators.items()

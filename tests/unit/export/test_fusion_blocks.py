@@ -131,3 +131,14 @@ def test_a_sum_and_its_norm_become_one_operator_that_gives_both(changes, has_fus
         options = {option.name: helper.get_attribute_value(option) for option in node.attribute}
         assert options == {"epsilon": pytest.approx(1e-3)} and len(node.output) == 4
         assert len(node.input) == (5 if not {"branch_bias", "positions"} & changes.keys() else 4)
+
+
+def test_learned_tokens_become_zeros_and_larger_positions():
+    drawn = Drawn()
+    tokens = [
+        drawn.add("Expand", drawn.constant(draw(1, 1, WIDTH, seed=seed)), drawn.constant(np.array([2, 1, WIDTH])))
+        for seed in (1, 2)
+    ]
+    joined = drawn.add("Concat", *tokens, "x", axis=1)
+    nodes = require_same(drawn.make(drawn.add("Add", joined, drawn.constant(draw(1, TOKENS + 2, WIDTH, seed=3)))))
+    assert [node.op_type for node in nodes] == ["Pad", "Add"]

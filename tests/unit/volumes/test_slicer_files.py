@@ -141,6 +141,7 @@ def test_columns_stand_where_the_file_says(tmp_path):
         ("a.fcsv", fcsv(row("nose", (1, 2, "inf"))), "z of landmark 'nose' is infinite"),
         ("a.fcsv", fcsv(row("", (1, 2, 3))), "line 4: the landmark has no name"),
         ("a.fcsv", fcsv("0,1,2,3"), "line 4: no label; expected the columns id,x,y,z"),
+        ("a.fcsv", fcsv("nose,1,2", columns="label,x,y,z"), "line 4: no z; expected the columns id,x,y,z"),
         ("a.fcsv", fcsv(), "no landmark has a position"),
         ("a.mrk.json", '{"nose": [1, 2, 3]}', 'it has no list "markups"'),
         ("a.mrk.json", "[1, 2]", 'it has no list "markups"'),

@@ -1,5 +1,6 @@
 """Conventions that no linter checks."""
 
+import ast
 import re
 from collections import Counter
 
@@ -55,3 +56,22 @@ def test_files_that_the_architecture_names_exist():
         sorted(name for name in named if not any((ROOT / top / name).is_file() for top in ("paddlevit_dist", ".")))
         == []
     )
+
+
+def test_text_is_read_and_written_with_its_encoding():
+    """Without one, it would be that of the user's locale."""
+    guessed, positional = [], {"read_text": 1, "write_text": 2}
+    for file in sorted((ROOT / "paddlevit_dist").rglob("*.py")):
+        source = file.read_text(encoding="utf-8")
+        opens = re.search(r"\bopen\(|\b(read|write)_text\(", source)
+        for call in ast.walk(ast.parse(source if opens else "")):
+            if not isinstance(call, ast.Call) or any(keyword.arg in ("encoding", None) for keyword in call.keywords):
+                continue
+            if isinstance(call.func, ast.Attribute):
+                is_guessed = len(call.args) < positional.get(call.func.attr, 0)
+            else:
+                is_opened = isinstance(call.func, ast.Name) and call.func.id == "open"
+                is_guessed = is_opened and "b" not in "".join(map(ast.unparse, call.args[1:2]))
+            if is_guessed:
+                guessed.append(f"{file.relative_to(ROOT)}:{call.lineno}")
+    assert guessed == []

@@ -82,6 +82,8 @@ def test_a_paddle_without_code_for_the_card_is_found(monkeypatch, name):
     is_too_new = name in ("H100", "B200", "RTX 5090")
     assert found.status == ("warning" if is_too_new else "ok") and found.text.startswith("2 usable")
     assert found.fix.endswith(command) if is_too_new else not found.fix
+    told = found.text.endswith(f"; Paddle {paddle.__version__} for CUDA 11 supports compute capability 6.1 to 8.9")
+    assert told == is_too_new
     monkeypatch.setattr(paddle_versions, "is_built_for_cuda_11", lambda: False)
     assert see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=True, has_cuda=True).status == "ok"
 

@@ -87,7 +87,7 @@ class StoredTensor(FrozenObject):
         """Return the elements, bfloat16 as its bits in uint16; they share the storage's memory."""
         numbers = self.storage.numbers()[self.offset :]
         strides = tuple(step * numbers.itemsize for step in self.strides)
-        return np.lib.stride_tricks.as_strided(numbers, self.shape, strides)
+        return np.lib.stride_tricks.as_strided(numbers, self.shape, strides, writeable=False)
 
 
 def _whole_numbers(value: Any) -> tuple[int, ...]:

@@ -113,7 +113,7 @@ class ProfileHook(Hook):
 
     def _write(self, recorder: profiler.Profiler, on_gpu: bool) -> Path:
         """Write the trace and Paddle's tables, and return the path of the trace."""
-        self._folder.mkdir(exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
         trace = self._folder / f"{self._name}.json"
         temporary = trace.with_name(temporary_name(trace.name))
         try:

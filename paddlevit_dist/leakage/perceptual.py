@@ -70,7 +70,7 @@ def _bases() -> tuple[np.ndarray, np.ndarray]:
 def _resampling_matrix(low: float, high: float, size: int, parts: int = 1) -> np.ndarray:
     """Build the matrix (size, 64) that resamples 64 pixels linearly to means of ``parts`` positions between borders."""
     places = low + (high - low) * (np.arange(size * parts) + 0.5) / (size * parts)
-    pixels = (places * THUMB_PX - 0.5).clip(0, THUMB_PX - 1)
+    pixels = np.clip(places * THUMB_PX - 0.5, 0, THUMB_PX - 1)
     first = pixels.astype(np.int64).clip(max=THUMB_PX - 2)
     share = pixels - first
     matrix = np.zeros((size * parts, THUMB_PX))
@@ -149,9 +149,9 @@ def _align(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray) -> np.nda
         system = np.stack([*(part[is_shared] for part in derivatives), source, np.ones_like(source)], axis=1)
         normal = system.T @ system
         solved = np.linalg.solve(normal + 1e-6 * np.trace(normal) * np.eye(6) / 6, system.T @ target)
-        shift_y, grow_y, shift_x, grow_x = (solved[:4] / max(solved[4], 0.2)).clip(-CROP, CROP)
+        shift_y, grow_y, shift_x, grow_x = np.clip(solved[:4] / max(solved[4], 0.2), -CROP, CROP)
         moves = [shift_y - grow_y / 2, shift_y + grow_y / 2, shift_x - grow_x / 2, shift_x + grow_x / 2]
-        borders = (borders + moves).clip([-_WIDEST, 1 - _WIDEST] * 2, [_WIDEST, 1 + _WIDEST] * 2)
+        borders = np.clip(borders + moves, [-_WIDEST, 1 - _WIDEST] * 2, [_WIDEST, 1 + _WIDEST] * 2)
     return best_borders
 
 

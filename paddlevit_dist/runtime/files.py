@@ -183,4 +183,4 @@ def map_array(path: str | os.PathLike) -> "np.ndarray":
     import numpy as np  # not at the top: options and configuration are read without it
 
     with _header_lock:
-        return np.asarray(np.load(path, mmap_mode="r"))
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

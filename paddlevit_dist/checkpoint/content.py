@@ -197,7 +197,7 @@ class RunState(NamedTuple):
     Attributes:
         position: completed epochs, samples consumed of the next one, and steps since the start.
         optimizer: accumulators by structured name.
-        extra: other state as plain JSON values (loss scaler, best metric, whether an evaluation is due, versions).
+        extra: other state as plain JSON values (loss scaler, scores, whether an evaluation is due, versions).
     """
 
     position: dict[str, int]
@@ -214,7 +214,8 @@ def read(directory: Path) -> RunState:
     # Until the evaluation is recorded, or if its record cannot be read, it is due.
     with contextlib.suppress(DamagedCheckpointError):
         evaluation = _parse(directory / EVALUATION, _EvaluationRecord)
-        extra = {**extra, "best": evaluation["best"], "evaluation_due": False}
+        scores = evaluation.get("evaluations", [])
+        extra = {**extra, "best": evaluation["best"], "evaluations": scores, "evaluation_due": False}
     return RunState(position, read_npz(directory / OPTIMIZER), extra)
 
 
@@ -316,6 +317,7 @@ class _BestRecord(msgspec.Struct):
 
 class _EvaluationRecord(msgspec.Struct):
     best: _BestRecord
+    evaluations: list[tuple[_Count, float]] = []  # epoch and value of each
 
 
 class _SkippedSteps(msgspec.Struct):
@@ -341,6 +343,7 @@ class _ExtraState(msgspec.Struct):
     evaluation_due: bool
     undecayed: list[str]
     training_means: _EpochMeans | None
+    evaluations: list[tuple[_Count, float]] = []
     weights_digest: str = ""
     paddle: str = ""
     seed: int = 0

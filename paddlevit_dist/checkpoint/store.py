@@ -22,7 +22,7 @@ import math
 import os
 import pickle
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -267,13 +267,14 @@ def _is_good(directory: Path) -> bool:
     return True
 
 
-def write_evaluation(directory: Path, best: dict[str, Any]) -> None:
+def write_evaluation(directory: Path, best: dict[str, Any], evaluations: Sequence[tuple[int, float]] = ()) -> None:
     """Record in a checkpoint that its evaluation is done, and the best one so far. Main process only.
 
-    ``best``: name, value, epoch and line of the best evaluation. Raises UserError if the file system refuses.
+    ``best``: name, value, epoch and line of the best evaluation; ``evaluations``: epoch and value of each. Raises
+    UserError if the file system refuses.
     """
     with atomic_file(directory / EVALUATION) as file:
-        file.write(json.dumps({"best": best}).encode())
+        file.write(json.dumps({"best": best, "evaluations": evaluations}).encode())
 
 
 def discard(directory: Path) -> None:

@@ -67,6 +67,7 @@ class Checkpointer:
 
     Attributes:
         best: name, value, epoch and line of the best evaluation so far (the latest of equal ones); None before it.
+        evaluations: epoch and value of each evaluation so far, for early stopping.
         sync_point: the step after which all ranks save or stop, if one is announced.
     """
 
@@ -84,7 +85,7 @@ class Checkpointer:
         self._state, self._run_log, self._on_saved = state, run_log, on_saved
         self._earlier_samples, self._base = resume_state.samples, resume_state.base
         self.folder = Path(config.SAVE) / "checkpoints"
-        self.best = resume_state.best
+        self.best, self.evaluations = resume_state.best, resume_state.evaluations
         self.sync_point = SyncPoint()
         self._background = BackgroundWorker(config.SAVE_IN_BACKGROUND)
         self._copies = HostCopies()
@@ -134,7 +135,8 @@ class Checkpointer:
         """Record in its checkpoint that ``epoch`` is evaluated; link it and return True if it is the best so far."""
         best = self.best
         if best is not None and best["name"] != name:  # the earlier run compared another metric
-            best = None
+            best, self.evaluations = None, []
+        self.evaluations = evaluations = [*self.evaluations, (epoch, value)]
         if best is None or (value >= best["value"] if more_is_better else value <= best["value"]):
             best = {"name": name, "value": value, "epoch": epoch, "line": line}
         is_best, self.best = best is not self.best, best
@@ -142,7 +144,7 @@ class Checkpointer:
         prune = self._pruning(directory)
 
         def write() -> None:
-            checkpoint_store.write_evaluation(directory, best)
+            checkpoint_store.write_evaluation(directory, best, evaluations)
             if is_best:
                 checkpoint_store.link(self.folder, "best", directory)
             prune()
@@ -246,6 +248,7 @@ class Checkpointer:
         extra = {
             "scaler": state.precision.state_dict(),
             "best": self.best,
+            "evaluations": self.evaluations,
             "skipped_updates": state.nan_guard.state_dict(),
             "evaluation_due": evaluation_due,
             "global_batch_size": state.sampler.global_batch_size,

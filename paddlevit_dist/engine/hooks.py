@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import paddle
 
 from ..data.loader import DeviceLoader
-from ..distributed import broadcast_object, is_main, world_size
+from ..distributed import is_main, world_size
 from ..intervals import ConfidenceInterval
 from ..launch.devices import cpu_cores
 from ..logging.callbacks import CallbackList
@@ -16,7 +16,6 @@ from ..logging.meters import DataWaitHint, StepMeters, memory_mib
 from ..logging.progress import Heartbeat, ProgressBar, ReportField, build_fields
 from ..logging.record import RunLog
 from ..runtime.errors import UserError
-from ..runtime.metrics_file import recorded_events
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings, TrainSection
 from ..tasks.aspects import get_aspect
@@ -273,9 +272,9 @@ class TrainingLogger(Hook):
 class EarlyStopping(Hook):
     """Ends the training after TRAIN.PATIENCE evaluations without an improvement by more than TRAIN.MIN_IMPROVEMENT.
 
-    Every rank has one. Checkpoints hold no state of it: a resumed run reads the earlier evaluations from the record of
-    the run that it continues. ``metric``: name of the value that counts, and whether larger ones are better. The
-    evaluator's intervals show which improvements may be chance.
+    Every rank has one. A checkpoint holds the evaluations so far, which a resumed run counts with its own keys.
+    ``metric``: name of the value that counts, and whether larger ones are better. The evaluator's intervals show which
+    improvements may be chance.
     """
 
     def __init__(
@@ -293,7 +292,8 @@ class EarlyStopping(Hook):
         self._epoch, self._value = 0, float("nan")  # epoch and value of the last improvement
         self._waited = 0  # evaluations since the last improvement
         self._has_logged_chance = False
-        for epoch, value in self._earlier(resume_state):
+        best = resume_state.best
+        for epoch, value in resume_state.evaluations if best and best["name"] == self._name else ():
             self._count(epoch, value)
         self._decide(resume_state.position["epoch"])
 
@@ -339,24 +339,6 @@ class EarlyStopping(Hook):
             change = f"{self._value - old:+.3g} since epoch {before}"
             ends = f"[{interval.low:.4g}, {interval.high:.4g}]"
             self._run_log.log_and_print(f"note: {self._name} {change} is within the interval {ends}: may be chance")
-
-    def _earlier(self, resume_state: ResumeState) -> list[tuple[int, float]]:
-        """Return epoch and value of each evaluation before the position that this run resumes from.
-
-        The best one comes from the checkpoint, because the record may be lost, start later or be in another folder.
-        """
-        evaluations = []
-        if resume_state.directory is not None and is_main():
-            last = resume_state.position["epoch"] - resume_state.evaluation_due
-            for event in recorded_events(resume_state.directory.resolve().parents[1]):
-                epoch, value = event.get("epoch"), event.get(self._name)
-                counts = event["kind"] == "evaluation" and "superseded" not in event
-                if counts and isinstance(epoch, int) and epoch <= last and isinstance(value, float | int):
-                    evaluations.append((epoch, value))
-        evaluations = broadcast_object(evaluations)
-        best = resume_state.best
-        best_evaluation = {best["epoch"]: best["value"]} if best and best["name"] == self._name else {}
-        return sorted({**best_evaluation, **dict(evaluations)}.items())
 
 
 def require_finite(values: dict[str, float], when: str) -> None:

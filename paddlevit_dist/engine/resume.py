@@ -54,6 +54,7 @@ class ResumeState(NamedTuple):
         samples: the sample lists of the checkpoint; None if it has none, empty for a new run.
         means: ``TrainingLogger.state_dict`` for the epoch in progress; None if the checkpoint has none.
         best: name, value, epoch and line of the best evaluation so far; None if there is none.
+        evaluations: epoch and value of each evaluation so far, of the value that ``best`` names.
         base: the weights that checkpoints of TRAIN.LORA leave out; None without it.
     """
 
@@ -65,6 +66,7 @@ class ResumeState(NamedTuple):
     means: dict[str, Any] | None = None
     best: dict[str, Any] | None = None
     base: LowRankBase | None = None
+    evaluations: list[tuple[int, float]] = []
 
 
 class StateLoader:
@@ -159,7 +161,9 @@ class StateLoader:
         report = load_weights(self._state.model, str(directory), strict=True)
         self._restore(directory, content)
         due, means, best = (content.extra[name] for name in ("evaluation_due", "training_means", "best"))
-        resume_state = ResumeState(content.position, directory, changes, due, diff.lists, means, best, report.base)
+        scores = content.extra.get("evaluations", [])
+        found = directory, changes, due, diff.lists, means, best, report.base, scores
+        resume_state = ResumeState(content.position, *found)
         log(f"resumed from {directory} after {_place(resume_state.position)}: {report.summary()}")
         last_epoch = self._config.TRAIN.LAST_EPOCH
         if last_epoch not in (0, resume_state.position["epoch"]):

@@ -179,9 +179,9 @@ def test_an_evaluation_is_due_until_it_is_noted_with_the_best_one(tmp_path, mode
     directory = save(tmp_path, 1, model)
     assert checkpoint_store.read(directory).extra == {**STATE, "evaluation_due": True}
     best = {"name": "loss", "value": 0.5, "epoch": 1, "line": "loss 0.5"}
-    checkpoint_store.write_evaluation(directory, best)
+    checkpoint_store.write_evaluation(directory, best, [(1, 0.5)])
     checkpoint_store.verify(directory)
-    assert checkpoint_store.read(directory).extra == {**STATE, "best": best}
+    assert checkpoint_store.read(directory).extra == {**STATE, "best": best, "evaluations": [[1, 0.5]]}
 
 
 @pytest.mark.parametrize("name", STATE)

@@ -1,7 +1,6 @@
 """A training ends after TRAIN.PATIENCE evaluations without an improvement, also one that was stopped in between."""
 
-import json
-from pathlib import Path
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,9 +31,9 @@ def make_stopping(
     patience: int,
     least: float,
     more: bool = True,
-    directory: Path | None = None,
+    evaluations: Sequence[tuple[int, float]] = (),
     epoch: int = 0,
-    best: dict[str, Any] | None = None,
+    named: str = "score",
     evaluation: Any = None,
     run_log: Record | None = None,
 ) -> EarlyStopping:
@@ -42,7 +41,7 @@ def make_stopping(
     return EarlyStopping(
         SimpleNamespace(PATIENCE=patience, MIN_IMPROVEMENT=least, NUM_EPOCHS=100),
         ("score", more),
-        ResumeState({"epoch": epoch}, directory, best=best),
+        ResumeState({"epoch": epoch}, best={"name": named}, evaluations=list(evaluations)),
         evaluation or SimpleNamespace(intervals={}),
         Record() if run_log is None else run_log,
         100,
@@ -70,34 +69,37 @@ def expected_end(scores: list[float], patience: int, least: float, more: bool) -
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_ends_where_the_words_say_it_whenever_it_was_resumed(tmp_path, seed):
+def test_it_ends_where_the_words_say_it_whenever_it_was_resumed(seed):
     generator = np.random.default_rng(seed)
     scores, more = generator.normal(size=30).cumsum().round(1).tolist(), bool(seed % 2)
     patience, least = int(generator.integers(1, 5)), float(generator.choice([0.05, 0.55, 2.05]))
     expected = expected_end(scores, patience, least, more)
     assert ended_at(make_stopping(patience, least, more), scores) == expected
-    lines = [{"kind": "evaluation", "epoch": n, "score": score} for n, score in enumerate(scores, 1)]
-    lines.insert(2, {"kind": "evaluation", "epoch": 1, "score": 99.0, "superseded": True})
-    lines.insert(3, {"kind": "evaluation", "score": 99.0})  # of weights alone
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    checkpoint = tmp_path / "checkpoints" / "epoch"
+    evaluations = list(enumerate(scores, 1))
     for epoch in range(1, (expected or 31) - 1):
-        resumed = make_stopping(patience, least, more, checkpoint, epoch)
+        resumed = make_stopping(patience, least, more, evaluations[:epoch], epoch)
         assert not resumed.stop_reason
         assert ended_at(resumed, scores[epoch:], epoch + 1) == expected
     if expected:
         assert f"ended early after epoch {expected} of 100" in (
-            make_stopping(patience, least, more, checkpoint, expected).stop_reason
+            make_stopping(patience, least, more, evaluations[:expected], expected).stop_reason
         )
 
 
-def test_a_checkpoint_without_a_record_knows_its_best(tmp_path):
-    best = {"name": "score", "value": 60.0, "epoch": 5}
-    resumed = {"directory": tmp_path / "checkpoints" / "epoch", "epoch": 7, "best": best}
-    assert ended_at(make_stopping(2, 0.0, **resumed), [59.0, 59.5, 70.0], 8) == 9
-    line = json.dumps({"kind": "evaluation", "epoch": 7, "score": 58.0})  # a record that begins in another folder
-    (tmp_path / "metrics.jsonl").write_text(f"{line}\n")
-    assert ended_at(make_stopping(2, 0.0, **resumed), [59.0, 59.5, 70.0], 8) == 8
+def test_evaluations_of_another_number_do_not_count():
+    resumed = {"evaluations": [(5, 60.0), (6, 58.0), (7, 57.0)], "epoch": 7}
+    assert make_stopping(2, 0.0, **resumed).stop_reason
+    assert ended_at(make_stopping(2, 0.0, named="mIoU", **resumed), [50.0, 49.0, 48.0], 8) == 10
+
+
+def test_the_count_travels_with_the_checkpoint_into_another_folder(tmp_path):
+    words = [*RUN[:-1], "3", "-epochs=6", "TRAIN.MIN_IMPROVEMENT", "100"]  # nothing after epoch 1 counts
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    small_runs.build(first, *words, "-stop_after_epoch=2").train()
+    (tmp_path / "first" / "metrics.jsonl").unlink()
+    small_runs.build(second, *words, f"-resume={first}", "-stop_after_epoch=3").train()
+    small_runs.build(second, *words, "-resume=auto").train()
+    assert [event["epoch"] for event in events(tmp_path / "second") if event["kind"] == "evaluation"] == [3, 4]
 
 
 def test_an_improvement_within_the_interval_is_told_first_and_where_the_training_goes_on_because_of_it():

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from .covering import Pair, draw, list_all_pairs, list_pairs
 from .features import REFUSED, Combination
 from .invariants import CHECKS, NEEDS, check
-from .runs import Bench, Materials
+from .runs import BaseRunError, Bench, Materials
 
 _SHRINK_SECONDS = 120.0
 
@@ -89,7 +89,7 @@ class Campaign:
             complaint = check(name, bench, combination)
             if complaint:
                 found[name] = complaint
-            if name == "training" and bench.train(combination).code != 0:
+            if name == "training" and (complaint or bench.train(combination).code != 0):
                 break
         return found
 
@@ -100,7 +100,11 @@ class Campaign:
         if is_known:
             return
         small = shrink(bench, name, combination, complaint)
-        command = shlex.join(["paddlevit-dist", *bench.make_train_words(small, Path("output/shown"))])
+        try:
+            words = bench.make_train_words(small, Path("output/shown"))
+        except BaseRunError as error:
+            words = error.words
+        command = shlex.join(["paddlevit-dist", *words])
         failure = Failure(name, bench.list_changes(small), complaint, command)
         print(f"FAILS {failure.check}: {failure.settings}\n  {failure.found}\n  {failure.command}", flush=True)
         self.failures.append(failure)

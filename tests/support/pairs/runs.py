@@ -24,6 +24,19 @@ _TOOL = [sys.executable, "-m", "paddlevit_dist"]
 _QUIET = "REPORT False EVALUATION.INTERVAL off VALIDATE_FREQ 1"
 
 
+class BaseRunError(AssertionError):
+    """The run whose weights all combinations of a network start from failed or hung.
+
+    Args:
+        words: its command, without the name of the program.
+        reason: how it ended.
+    """
+
+    def __init__(self, words: list[str], reason: object) -> None:
+        super().__init__(f"the base run: {reason}")
+        self.words = words
+
+
 class Run(NamedTuple):
     """A finished training run: its output folder, exit code and what it printed."""
 
@@ -113,6 +126,7 @@ class Bench:
         self.features = list_features(task)
         self.default = {name: next(iter(values)) for name, values in self.features.items()}
         self._runs: dict[tuple, Run] = {}
+        self._failed_bases: dict[str, BaseRunError] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def list_changes(self, combination: Combination) -> Combination:
@@ -128,11 +142,17 @@ class Bench:
         return re.sub(r"{base:(\w+)}", lambda found: f"{self.get_base(found[1])}/model.pdparams", text).split()
 
     def make_train_words(self, combination: Combination, folder: Path) -> list[str]:
+        """Make the words of ``train``; raise BaseRunError if the weights to start from cannot be trained."""
         start = f"-pretrained={self.get_base(combination['model'])}"
         return ["train", *self.make_words(combination), f"-epochs={EPOCHS}", start, f"-output={folder}"]
 
     def get_base(self, model: str) -> Path:
-        """Return the weights of one epoch with the default settings, from which all runs of a network start."""
+        """Return the weights of one epoch with the default settings, from which all runs of a network start.
+
+        A base run that failed is not tried again: each combination that needs it raises its BaseRunError.
+        """
+        if model in self._failed_bases:
+            raise self._failed_bases[model]
         folder = self.work / self.task / f"base_{model.replace(':', '_')}"
         with self._base_lock:
             if not (folder / "checkpoints/last/model.pdparams").exists():
@@ -140,7 +160,12 @@ class Bench:
                 start = TASKS[self.task].models[model].start.split()
                 options = [word for word in start if word.startswith("-")]
                 keys = [word for word in start if not word.startswith("-")]
-                succeed("train", *options, *words, *keys, f"-output={folder}")
+                command = ["train", *options, *words, *keys, f"-output={folder}"]
+                try:
+                    succeed(*command)
+                except AssertionError as error:
+                    self._failed_bases[model] = BaseRunError(command, error)
+                    raise self._failed_bases[model] from error
         return folder / "checkpoints/last"
 
     def train(self, combination: Combination) -> Run:

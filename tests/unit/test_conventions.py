@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter
 
+import pytest
 from support.processes import ROOT
 
 UNIT = ROOT / "tests" / "unit"
@@ -75,3 +76,18 @@ def test_text_is_read_and_written_with_its_encoding():
             if is_guessed:
                 guessed.append(f"{file.relative_to(ROOT)}:{call.lineno}")
     assert guessed == []
+
+
+@pytest.mark.parametrize("page", ("README.md", "README_cn.md"))
+def test_the_first_screen_of_the_readme_has_both_commands_of_a_clone(page):
+    first_screen = (ROOT / page).read_text(encoding="utf-8").splitlines()[:35]
+    blocks = "\n".join(first_screen).split("```")[1::2]
+    commands = [line.partition("#")[0].strip() for line in blocks[0].splitlines() if line]
+    assert commands == ["make demo", "make test"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert all(re.search(rf"^{command.split()[1]}: ", makefile, re.MULTILINE) for command in commands)
+
+
+def test_the_checks_of_a_change_run_the_test_command_of_the_readme():
+    lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert "make test" in [line.partition("#")[0].strip() for line in lines]

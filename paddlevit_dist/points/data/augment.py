@@ -331,7 +331,7 @@ class CropToBudget:
 
 def select(scene: AnyScene, points: np.ndarray) -> AnyScene:
     """Select points of a scene by mask or index."""
-    arrays = {name: field[points] for name, field in scene._asdict().items() if isinstance(field, np.ndarray)}
+    arrays = {name: getattr(scene, name)[points] for name in scene.point_fields}
     return scene._replace(**arrays, channels={name: values[points] for name, values in scene.channels.items()})
 
 

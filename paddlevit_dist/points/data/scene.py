@@ -36,6 +36,8 @@ class Scene(NamedTuple):
     channels: Mapping[str, np.ndarray] = {}
     skipped_rows: Sequence[int] | np.ndarray = ()
 
+    point_fields = ("xyz", "rgb", "semantic", "instance")  # with a row for each point, like each of ``channels``
+
     def to_source_rows(self, values: np.ndarray, fill_value: int = IGNORED) -> np.ndarray:
         """Return values (points, ...) by the rows of the source, with ``fill_value`` for the skipped rows."""
         places = np.array(self.skipped_rows, np.int64) - np.arange(len(self.skipped_rows))
@@ -58,3 +60,5 @@ class VoxelizedScene(NamedTuple):
     name: str
     offset: tuple[float, float, float]
     channels: Mapping[str, np.ndarray]
+
+    point_fields = ("xyz", "positions", "rgb", "semantic", "instance")

@@ -9,8 +9,10 @@ from paddlevit_dist.points.data.augment import (
     AffineMap,
     ColorContrast,
     ColorNoise,
+    CropToBudget,
     MatrixDistortion,
     PointCrop,
+    PointDropout,
     RandomRotation,
     RandomScale,
     apply_matrix,
@@ -21,6 +23,8 @@ from paddlevit_dist.points.data.augment import (
     transform_normals,
 )
 from paddlevit_dist.points.data.scene import IGNORED, NORMAL, Scene
+from paddlevit_dist.points.data.scene_store import read_scene, write_scene
+from paddlevit_dist.points.instances.input import BoxCrop, ShiftToOrigin, VoxelPlacement
 
 
 def draw_scene(points: int, seed: int = 0, **channels) -> Scene:
@@ -134,6 +138,31 @@ def test_a_selection_has_channels_and_labels_of_its_points():
     assert chosen.channels["intensity"].ravel().tolist() == [4, 1] and chosen.name == scene.name
     np.testing.assert_array_equal(chosen.semantic, scene.semantic[[4, 1]])
     np.testing.assert_array_equal(chosen.rgb, scene.rgb[[4, 1]])
+
+
+@pytest.mark.parametrize("skipped", [(), (0, 7, 300)])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [PointCrop("sphere", 3.0)],
+        [PointCrop("block", 3.0)],
+        [CropToBudget(60)],
+        [PointDropout(0.5)],
+        [VoxelPlacement(20.0, (0.0, 255.0)), ShiftToOrigin(), BoxCrop(60, 512)],
+    ],
+    ids=["sphere", "block", "budget", "dropout", "box"],
+)
+def test_points_of_a_stored_scene_are_selected(steps, skipped, tmp_path):
+    drawn = draw_scene(400, intensity=np.arange(400, dtype=np.float32)[:, None])
+    write_scene(tmp_path / "s0.scene", drawn._replace(skipped_rows=skipped))
+    scene, generator = read_scene(tmp_path / "s0.scene", "s0"), random()
+    for step in steps:
+        scene = step(scene, generator)
+    rows = scene.channels["intensity"].ravel().astype(int)
+    assert 0 < len(rows) < 400 and (np.diff(rows) > 0).all()
+    for name in ("rgb", "semantic", "instance"):
+        np.testing.assert_array_equal(getattr(scene, name), getattr(drawn, name)[rows])
+    np.testing.assert_array_equal(getattr(scene, "positions", scene.xyz), drawn.xyz[rows])
 
 
 def test_a_mix_has_the_channels_that_both_scenes_have():

@@ -25,7 +25,8 @@ _POINT = (0.2, 0.8)  # range of the point where four images meet, relative to th
 _SCALES = (0.5, 1.5)  # range of an image's longer side, relative to the mosaic's side
 _GRAY = (114, 114, 114)  # where no image is
 _VISIBLE_SHARE = 0.1  # of an object's box in a mosaic, or of its mask below pasted objects
-_VISIBLE_PIXELS = 2  # of each side of it
+_VISIBLE_PIXELS = 2  # of the stored image, of each side of it that is cut
+_UNCUT = 1 - 1e-6  # share of a side from which on it is whole
 _PASTED_SCALES = (0.5, 1.0)  # range of a pasted image's size, relative to the largest that fits
 
 
@@ -106,7 +107,7 @@ def join_images(images: Sequence[ImageObjects], side: int, generator: np.random.
     """Join four images around a random point of a square of ``side`` pixels.
 
     The longer side of each image becomes 0.5 to 1.5 times ``side``. Objects are kept if a tenth of their box, more than
-    two pixels of each side and, with masks, a pixel of theirs are visible.
+    two stored pixels of each side that is cut and, with masks, a pixel of theirs are visible.
     """
     column, row = (int(side * value) for value in generator.uniform(*_POINT, size=2))
     canvas = Image.new("RGB", (side, side), _GRAY)
@@ -116,14 +117,19 @@ def join_images(images: Sequence[ImageObjects], side: int, generator: np.random.
         scale = side * generator.uniform(*_SCALES) / max(stored.image.size)
         width, height = (max(round(length * scale), 1) for length in stored.image.size)
         view = resize(stored.view(), (height, width))
-        areas = np.zeros(len(stored.boxes))
-        areas[view.objects] = _areas(view.boxes)
+        whole = np.zeros((len(stored.boxes), 2))
+        whole[view.objects] = _sides(view.boxes)
         room = (side - row if is_low else row), (side - column if is_right else column)
         size = min(height, room[0]), min(width, room[1])
         corner = (0 if is_low else height - size[0]), (0 if is_right else width - size[1])
         view = crop(view, *corner, size)
-        part = stored.seen(view.only(_areas(view.boxes) / areas[view.objects] > _VISIBLE_SHARE))
-        part = part.only((part.boxes[:, 2:] - part.boxes[:, :2] > _VISIBLE_PIXELS).all(axis=1))
+        shares = np.zeros_like(whole)
+        shares[view.objects] = _sides(view.boxes) / whole[view.objects]
+        view = view.only(shares[view.objects].prod(axis=1) > _VISIBLE_SHARE)
+        part = stored._replace(labels=np.arange(len(whole))).seen(view)
+        is_sliver = (shares[part.labels] < _UNCUT) & (_sides(part.boxes) <= _VISIBLE_PIXELS * scale)
+        part = part.only(~is_sliver.any(axis=1))
+        part = part._replace(labels=stored.labels[part.labels])
         top, left = (row if is_low else row - size[0]), (column if is_right else column - size[1])
         canvas.paste(view.image, (left, top))
         parts.append(_move(part, top, left, (side, side)))
@@ -178,5 +184,5 @@ def _move(part: ImageObjects, top: int, left: int, size: tuple[int, int]) -> Ima
     return part._replace(boxes=part.boxes + (left, top, left, top), masks=masks)
 
 
-def _areas(boxes: np.ndarray) -> np.ndarray:
-    return (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+def _sides(boxes: np.ndarray) -> np.ndarray:
+    return boxes[:, 2:] - boxes[:, :2]

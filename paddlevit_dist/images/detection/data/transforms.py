@@ -6,7 +6,8 @@ half of the images; resize to one of several sizes; half of the images are cropp
 
 Masks follow from the source of each row and column of the view: crops and nearest-neighbor resizing treat rows and
 columns separately, so any number of steps is one choice of rows and one of columns, made once at the end. They then
-decide which objects are visible, and the boxes of objects that were cut, see ``DetectionView.fit_to_masks``.
+decide which objects are visible, and the boxes of objects that were cut, see ``DetectionView.fit_to_masks``. Shrinking
+may skip all pixels of a thin object, which stays visible: only crops remove objects.
 """
 
 from collections.abc import Iterable
@@ -27,6 +28,7 @@ _MAX_ZOOM = 4.0
 _OVERLAPS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 _TRIALS = 40
 _ROUNDING_PX = 1e-6  # by which a box may leave a view without being cut
+_NO_LINE = (-1, 2**31, -1)  # a row or column outside the stored image: without source, its first after its last
 _COLOR_SPREADS = {"Brightness": 0.125, "Contrast": 0.5, "Color": 0.5, "Hue": 0.05}
 _CROP_BY_OVERLAP_PROBABILITY = 0.8
 
@@ -37,8 +39,8 @@ class DetectionView(NamedTuple):
     image: Any  # Pillow, "RGB"; after ``resize_as_torchvision`` float32 (height, width, 3), levels 0 to 255
     boxes: np.ndarray  # float64 (n, 4), x0, y0, x1, y1 in its pixels; none is empty
     objects: np.ndarray  # int64 (n,), index of each object in the stored image's annotations
-    rows: np.ndarray  # int64 (height,), the row of the stored image that each row of a mask comes from; -1: none
-    columns: np.ndarray  # int64 (width,), the column of the stored image that a mask's column comes from; -1: none
+    rows: np.ndarray  # int64 (height, 3), the stored row that a mask's row comes from, first and last row it shows
+    columns: np.ndarray  # int64 (width, 3), likewise for columns; ``_NO_LINE`` outside the stored image
     is_cut: np.ndarray  # bool (n,), whether a transform cut off a part of the object's box
 
     @property
@@ -47,10 +49,16 @@ class DetectionView(NamedTuple):
         return len(self.rows), len(self.columns)
 
     def mask(self, stored: np.ndarray) -> np.ndarray:
-        """Return an object's mask in this view, given its mask (height, width) in the stored image."""
-        visible = stored.take(self.columns, axis=1).take(self.rows, axis=0)  # whole rows are copied at once
-        if min(self.rows.min(), self.columns.min()) < 0:
-            visible = visible * ((self.rows >= 0)[:, None] & (self.columns >= 0))
+        """Return an object's mask in this view, given its mask, uint8 (height, width), in the stored image.
+
+        If nearest neighbors skip all its visible pixels, the mask has each pixel that shows a part of one.
+        """
+        rows, columns = self.rows[:, 0], self.columns[:, 0]
+        visible = stored.take(columns, axis=1).take(rows, axis=0)  # whole rows are copied at once
+        if min(rows.min(), columns.min()) < 0:
+            visible = visible * ((rows >= 0)[:, None] & (columns >= 0))
+        if not visible.any() and stored.any():  # outside, or so thin that nearest neighbors skip it
+            visible = _count_below(self.columns, _count_below(self.rows, stored).T).T.astype(bool).view(np.uint8)
         return visible
 
     def fit_to_masks(self, stored: Iterable[np.ndarray]) -> tuple["DetectionView", list[np.ndarray]]:
@@ -83,7 +91,8 @@ def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> De
     corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)  # (n, 4)
     width, height = image.size
     is_cut = np.zeros(len(objects), bool)
-    view = _inside(DetectionView(image, corners, objects, np.arange(height), np.arange(width), is_cut))
+    rows, columns = (np.repeat(np.arange(side)[:, None], 3, axis=1) for side in (height, width))
+    view = _inside(DetectionView(image, corners, objects, rows, columns, is_cut))
     return view._replace(is_cut=is_cut[: len(view.objects)])  # a label that leaves its image is not cut by a transform
 
 
@@ -116,9 +125,26 @@ def _scale(view: DetectionView, size: Size, image: Image.Image | np.ndarray) -> 
     return view._replace(
         image=image,
         boxes=view.boxes * scale,
-        rows=view.rows[np.arange(new_height) * height // new_height],
-        columns=view.columns[np.arange(new_width) * width // new_width],
+        rows=_resample(view.rows, new_height),
+        columns=_resample(view.columns, new_width),
     )
+
+
+def _resample(lines: np.ndarray, number: int) -> np.ndarray:
+    """Return the rows or columns of a view, int64 (n, 3), after resizing to this ``number``."""
+    edges = np.arange(number + 1) * len(lines)
+    start, end = edges[:-1] // number, (edges[1:] - 1) // number
+    first = np.minimum(np.minimum.reduceat(lines[:, 1], start), lines[end, 1])
+    return np.stack(
+        [lines[start, 0], first, np.maximum(np.maximum.reduceat(lines[:, 2], start), lines[end, 2])], axis=1
+    )
+
+
+def _count_below(lines: np.ndarray, pixels: np.ndarray) -> np.ndarray:
+    """Sum the rows of ``pixels``, integers (height, width), that each of n lines shows: int64 (n, width)."""
+    sums = np.pad(pixels.cumsum(axis=0, dtype=np.int64), ((1, 0), (0, 0)))
+    ends = lines[:, 2] + 1
+    return sums[ends] - sums[np.minimum(lines[:, 1], ends)]
 
 
 def crop(view: DetectionView, top: int, left: int, size: Size) -> DetectionView:
@@ -141,10 +167,8 @@ def zoom_out(view: DetectionView, generator: np.random.Generator) -> DetectionVi
     top, left = (int(generator.integers(0, total - side, endpoint=True)) for total, side in zip(size, view.size))
     image = Image.new("RGB", size[::-1])
     image.paste(view.image, (left, top))
-    rows, columns = (
-        np.pad(side, (before, total - before - len(side)), constant_values=-1)
-        for side, before, total in zip((view.rows, view.columns), (top, left), size)
-    )
+    rows, columns = (np.full((total, 3), _NO_LINE) for total in size)
+    rows[top : top + height], columns[left : left + width] = view.rows, view.columns
     return view._replace(image=image, boxes=view.boxes + (left, top, left, top), rows=rows, columns=columns)
 
 

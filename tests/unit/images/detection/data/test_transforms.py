@@ -19,6 +19,7 @@ from paddlevit_dist.images.detection.data.transforms import (
     resize_as_torchvision,
     torchvision_fitted_size,
     whole_view,
+    zoom_out,
 )
 from paddlevit_dist.images.detection.prediction import DetectionInput
 from paddlevit_dist.settings import load
@@ -88,6 +89,63 @@ def authors_size(width, height, size, longest):
     if low == size:
         return height, width
     return (int(size * height / width), size) if width < height else (size, int(size * width / height))
+
+
+def lines(size=(90, 120)):
+    """An image with vertical and horizontal lines of 1 to 3 pixels, and an L, as boxes and masks."""
+    boxes, masks = [], []
+    for number in range(24):
+        low, length = 4 * number + number % 4, 1 + number % 3
+        masks.append(np.zeros(size, np.uint8))
+        if number % 2:
+            masks[-1][5:80, low : low + length] = 1
+        else:
+            masks[-1][low % 80 : low % 80 + length, 9:111] = 1
+        boxes.append(edges(masks[-1]))
+    masks.append(np.zeros(size, np.uint8))
+    masks[-1][10, 20:100] = masks[-1][10:80, 20] = 1
+    corners = np.array([*boxes, edges(masks[-1])], float)
+    picture = Image.new("RGB", size[::-1])
+    return whole_view(
+        picture, np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], 1), np.arange(25)
+    ), masks
+
+
+@pytest.mark.parametrize("scale", [0.9, 0.37, 0.25, 0.1, 1.7])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_shrinking_removes_no_object_and_a_crop_those_outside(scale, mirrored):
+    view, masks = lines()
+    whole = flip(view) if mirrored else view
+    whole = resize(whole, (round(90 * scale), round(120 * scale)))
+    seen, shown = whole.fit_to_masks(masks)
+    assert seen.objects.tolist() == list(range(25))
+    np.testing.assert_array_equal(seen.boxes, whole.boxes)
+    assert shown[-1].any()  # of the L, an arm may be skipped
+    for box, mask in zip(seen.boxes[:-1], shown):
+        assert mask.any() and np.abs(edges(mask) - box).max() <= max(scale, 1)
+    height, width = (side // 2 for side in whole.size)
+    part = crop(whole, 1, 2, (height, width))
+    seen, shown = part.fit_to_masks(masks[index] for index in part.objects)
+    for index, mask in enumerate(masks):  # brute force: the pixels' places in the resized image
+        rows, columns = np.nonzero(mask[:, ::-1] if mirrored else mask)
+        down, across = whole.size[0] / 90, whole.size[1] / 120
+        inside = (rows + 1) * down > 1 + 1e-9, rows * down < 1 + height - 1e-9
+        inside += (columns + 1) * across > 2 + 1e-9, columns * across < 2 + width - 1e-9
+        if index in seen.objects:
+            at = seen.objects.tolist().index(index)
+            assert np.logical_and.reduce(inside).any() and shown[at].any()
+            assert (seen.boxes[at] >= 0).all() and (seen.boxes[at] <= [width, height] * 2).all()
+        else:
+            assert not np.logical_and.reduce(inside).any()
+
+
+def test_a_small_image_in_a_larger_one_keeps_thin_objects():
+    view, masks = lines()
+    view = resize(zoom_out(view, np.random.default_rng(2)), (31, 47))
+    seen, shown = view.fit_to_masks(masks)
+    assert seen.objects.tolist() == list(range(25)) and view.rows[0, 0] == view.rows[-1, 0] == -1
+    for box, mask in zip(seen.boxes[:-1], shown):
+        assert np.abs(edges(mask) - box).max() <= 1
 
 
 @pytest.mark.parametrize("size", [480, 608, 800])

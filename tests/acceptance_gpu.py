@@ -79,6 +79,7 @@ FAMILIES += (
     "upernet",
     "vit",
 )
+FAMILIES += ("timm:tiny_vit_5m_224", "timm:vit_relpos_small_patch16_224")  # their attention adds trained tables
 
 
 class Row(NamedTuple):

@@ -56,6 +56,8 @@ RECIPE_OF.update(dict.fromkeys(("fcn", "linear", "segformer", "upernet"), "segfo
 
 def names_of_family(name: str) -> list[str]:
     """Each network whose name begins so; of published backbones that differ in sizes alone, the smallest."""
+    if name.startswith("timm:"):
+        return [name]
     from paddlevit_dist.images.models.foundation_variants import FOUNDATION
     from paddlevit_dist.registry.lookup import SPELLINGS, list_models
 
@@ -89,7 +91,8 @@ def words_of_network(name: str, small: bool) -> list[str]:
         sides = SIDES_OF_RF_DETR if name.startswith("rfdetr") else []
         return [*TASKS[recipe], *common, *backbone, *sides]
     size = name.rpartition("_")[2]
-    sides = reduced(name) if small else [f"-image_size={size if size.isdecimal() else 224}"]
+    is_reduced = small and not name.startswith("timm:")
+    sides = reduced(name) if is_reduced else [f"-image_size={size if size.isdecimal() else 224}"]
     return [f"-cfg={ROOT / 'tests' / 'support' / 'trainings' / 'plain.yaml'}", "-dataset=digits", *sides, *common]
 
 
@@ -122,10 +125,17 @@ def train_network(
     host_draws.replace()
     task = make_task(values)
     weight_of: dict[str, float] = {}
+    without_gradient: set[str] = set()
 
     class Short(type(task)):  # type: ignore[misc]
         def build_model(self) -> Any:
-            return with_weights(super().build_model(), weights)
+            model = with_weights(super().build_model(), weights)
+            if name.startswith("timm:"):  # fused attention may have no gradient for a mask
+                for key, tensor in model.named_parameters():
+                    if not tensor.stop_gradient:
+                        without_gradient.add(key)
+                        tensor.register_hook(lambda _, key=key: without_gradient.discard(key))
+            return model
 
         def train_step(self, *arguments: Any) -> Any:
             step = next(one for one in arguments if isinstance(one, StepPosition))
@@ -153,6 +163,7 @@ def train_network(
     datasets = {split: task.build_dataset(split, output) for split in ("train", "val")}
     with contextlib.suppress(Enough):
         FirstBatchAgain(values, task, datasets).train()
+    assert not without_gradient, f"no gradient in {dtype}: {sorted(without_gradient)}"
     of_update = {event["update"]: event for event in events(output, "training")}
     assert {*range(1, updates + 1)} <= of_update.keys(), f"updates {sorted(of_update)}"
     return [numbers_of(of_update[update], weight_of) for update in range(1, updates + 1)]

@@ -221,6 +221,47 @@ def test_attention_of_five_axes_and_with_shared_keys(functions):
     np.testing.assert_allclose(found.numpy(), reference(q, k, v), rtol=1e-4, atol=1e-5)
 
 
+MASKS = {
+    "positions": (5, 6),
+    "heads": (4, 5, 6),
+    "heads of one image": (1, 4, 5, 6),
+    "images": (3, 1, 5, 6),
+    "windows of one image": (1, 3, 4, 5, 6),
+    "windows": (2, 3, 1, 1, 6),
+}
+
+
+@pytest.mark.parametrize("scale", [None, 0.5])
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("is_boolean", [False, True])
+def test_masks_are_not_given_to_flash_attention(functions, name, is_boolean, scale):
+    """Flash attention has no gradient for a mask; where it alone is allowed, Paddle's choice fails on a CPU."""
+    from paddle.nn.attention import SDPBackend, sdpa_kernel
+
+    shape = MASKS[name]
+    mask = normal(*shape) > -0.5 if is_boolean else normal(*shape)
+    leading = (2, 3) if len(shape) == 5 else (3,)
+    arrays = normal(*leading, 4, 5, 8), normal(*leading, 4, 6, 8), normal(*leading, 4, 6, 8), mask
+    tensors = [paddle.to_tensor(array, stop_gradient=array.dtype == bool) for array in arrays]
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        with pytest.raises(RuntimeError, match="No available backend"):
+            functions.attend(*tensors[:3])
+        found = functions.attend(*tensors[:3], attn_mask=tensors[3], scale=scale)
+    q, k, v, mask = (array if array.dtype == bool else array.astype("f8") for array in arrays)
+    scores = q @ k.swapaxes(-1, -2) * (scale or 8**-0.5)
+    scores = np.where(mask, scores, -np.inf) if is_boolean else scores + mask
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True)
+    np.testing.assert_allclose(found.numpy(), shares @ v, rtol=1e-4, atol=1e-5)
+    if not is_boolean:
+        found.sum().backward()
+        slopes = v.sum(-1)[..., None, :]  # of the sum, by each share
+        slopes = shares * (slopes - (shares * slopes).sum(-1, keepdims=True))
+        added = tuple(axis for axis, size in enumerate(mask.shape) if size == 1 < slopes.shape[axis - mask.ndim])
+        slopes = slopes.sum(tuple(range(slopes.ndim - mask.ndim))).sum(added, keepdims=True)
+        np.testing.assert_allclose(tensors[3].grad.numpy(), slopes, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("mode", "filter"), [("bicubic", Image.Resampling.BICUBIC), ("bilinear", Image.Resampling.BILINEAR)]
 )

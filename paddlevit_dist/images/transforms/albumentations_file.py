@@ -4,6 +4,7 @@ All random numbers come from the sample's generator: it replaces the generators 
 independently of each other, and a sample is the same in any process.
 """
 
+import copy
 import os
 import random
 import warnings
@@ -25,6 +26,7 @@ _TRIED_SIZE = 480, 640  # height and width of the image that a file is tried wit
 _OTHER_SCALES = 0.125, 2.0  # of further ones, for crops and limits of boxes in pixels that are for other images
 _DRAWS = 10  # of random numbers, in which a file has to leave a box
 _ROUNDING_PX = 0.01  # by which boxes change that no transform moves
+_MOST_POINTS = 1000  # of a mask's pixels that are followed
 _NAME = "__class_fullname__"  # key of a transform in the file
 
 
@@ -123,14 +125,15 @@ class AlbumentationsFile:
         """Augment an RGB image together with its n objects; raises what ``augment_image`` does.
 
         Where an object's mask or box changes, its box becomes that of the mask, and without a visible pixel it is
-        removed: holes that are not filled in the masks do not shrink boxes either. Borders that mirror or repeat the
-        image show an object several times: each is an object. ``boxes`` are float64 (n, 4), x0, y0, x1, y1 in pixels,
-        none empty or outside; ``masks`` uint8 (height, width).
+        removed, unless its mask was only shrunk: holes that are not filled in the masks do not shrink boxes. Borders
+        that mirror or repeat the image show an object several times: each is an object. ``boxes`` are float64 (n, 4),
+        x0, y0, x1, y1 in pixels, none empty or outside; ``masks`` uint8 (height, width).
         """
         arguments: dict[str, Any] = {"bboxes": boxes, "objects": np.arange(len(boxes))}
         if masks:
             arguments["masks"] = np.stack(masks)
-        result = self._apply(generator, image=np.array(image), **arguments)
+        arguments["image"], bits = np.array(image), copy.deepcopy(generator.bit_generator)
+        result = self._apply(generator, **arguments)
         given = np.asarray(boxes, np.float64)
         objects = np.asarray(result["objects"], np.int64).reshape(-1)
         boxes = np.array(result["bboxes"], np.float64).reshape(-1, 4)
@@ -139,8 +142,15 @@ class AlbumentationsFile:
             return AugmentedObjects(pixels, boxes, objects, None)
         visible, seen_masks = [], []
         is_repeated = np.bincount(objects, minlength=len(masks)) > 1
+        moved: np.ndarray | None = None
         for row, index in enumerate(objects.tolist()):
             before, after = masks[index], np.ascontiguousarray(result["masks"][index])
+            if not after.any() and before.any():
+                if moved is None:
+                    moved = self._apply(np.random.Generator(bits), **arguments, keypoints=_list_points(masks))[
+                        "keypoints"
+                    ]
+                after = _draw_points(moved[moved[:, 2] == index, :2], after.shape)
             if is_repeated[index]:
                 after = _keep_inside(after, boxes[row])
             is_moved = np.abs(given[index] - boxes[row]).max() > _ROUNDING_PX
@@ -183,6 +193,21 @@ def _lay_boxes(height: int, width: int) -> np.ndarray:
     return np.array(boxes, np.float64)
 
 
+def _list_points(masks: Sequence[np.ndarray]) -> np.ndarray:
+    """Return x, y and object of pixels in each mask, float64 (n, 3): transforms move points without resampling."""
+    pixels = (np.argwhere(mask)[:, ::-1] for mask in masks)
+    pixels = [each[:: len(each) // _MOST_POINTS + 1] for each in pixels]
+    return np.concatenate([np.insert(each, 2, index, axis=1) for index, each in enumerate(pixels)]).astype(np.float64)
+
+
+def _draw_points(points: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    """Return a mask of this size, uint8, with the pixels that have a point, x and y."""
+    mask, limits = np.zeros(size, np.uint8), np.array(size[::-1]) - 1
+    columns, rows = np.clip(np.floor(points + _ROUNDING_PX), 0, limits).astype(np.int64).T
+    mask[rows, columns] = 1
+    return mask
+
+
 def _keep_inside(mask: np.ndarray, box: np.ndarray) -> np.ndarray:
     """Return the part of a mask in a box, whose sides are rounded outwards."""
     (left, top), (right, low) = np.floor(box[:2]).astype(int), np.ceil(box[2:]).astype(int)
@@ -212,7 +237,7 @@ def _read(path: str, has_boxes: bool) -> dict[str, Any]:
     top = {
         **_adapt(top, has_boxes),
         "bbox_params": boxes if has_boxes else None,
-        "keypoint_params": None,
+        "keypoint_params": {"format": "xy"} if has_boxes else None,  # a third column stays with its point
         "additional_targets": {},
     }
     content = {"transform": top}

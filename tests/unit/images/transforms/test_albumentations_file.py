@@ -192,3 +192,41 @@ def test_holes_that_stay_in_the_masks_do_not_shrink_boxes(tmp_path):
         np.testing.assert_allclose(kept, boxes, atol=1e-4)
         shrunk += not np.allclose(plain, boxes, atol=1)
     assert shrunk > 0
+
+
+SHRINKING = {
+    "Resize": "height: 64, width: 64",
+    "LongestMaxSize": "max_size: 64",
+    "RandomScale": "scale_limit: [-0.75, -0.75]",
+    "Affine": "scale: [0.25, 0.25]",
+    "RandomResizedCrop": "size: [64, 64], scale: [0.9, 1.0]",
+}
+
+
+@pytest.mark.parametrize("name", SHRINKING)
+def test_shrinking_removes_no_thin_object(tmp_path, name):
+    step = f"{{__class_fullname__: {name}, {SHRINKING[name]}, p: 1.0}}"
+    file = AlbumentationsFile(write(tmp_path, BOXES % (step, "{}")), has_boxes=True)
+    image = Image.new("RGB", (256, 256))
+    for left in range(100, 108):
+        upright, level = np.zeros((2, 256, 256), np.uint8)
+        upright[40:220, left : left + 1] = level[left : left + 1, 40:200] = 1
+        boxes = np.array([[left, 40, left + 1, 220], [40, left, 200, left + 1]], float)
+        generator = np.random.default_rng(left)
+        result = file.augment_objects(image, boxes, [upright, level], generator)
+        assert result.objects.tolist() == [0, 1]
+        require_fitting(result.boxes, result.masks, 2)
+        plain = file.augment_objects(image, boxes, None, again := np.random.default_rng(left))
+        assert np.abs(result.boxes - plain.boxes).max() <= 1.5  # as the boxes move, whose transform knows no pixels
+        assert generator.random() == again.random()  # following the pixels draws nothing
+
+
+def test_a_cut_removes_a_thin_object_whose_box_is_visible(tmp_path):
+    steps = "{__class_fullname__: Crop, x_min: 128, y_min: 0, x_max: 256, y_max: 128, p: 1.0}, "
+    steps += "{__class_fullname__: Resize, height: 32, width: 32, p: 1.0}"
+    file = AlbumentationsFile(write(tmp_path, BOXES % (steps, "{}")), has_boxes=True)
+    corner, line = np.zeros((2, 256, 256), np.uint8)
+    corner[20:201, 101] = corner[200, 101:221] = line[30, 141:200] = 1  # an L around what is visible; a line in it
+    boxes = np.array([[101.0, 20, 221, 201], [141, 30, 200, 31]])
+    result = file.augment_objects(Image.new("RGB", (256, 256)), boxes, [corner, line], np.random.default_rng(0))
+    assert result.objects.tolist() == [1] and np.flatnonzero(result.masks[0].any(axis=1)).tolist() == [7]

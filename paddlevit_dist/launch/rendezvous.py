@@ -6,6 +6,7 @@ them continue once its store listens. Under Paddle's launcher they keep these co
 """
 
 import contextlib
+import fcntl
 import hashlib
 import io
 import json
@@ -13,6 +14,7 @@ import multiprocessing.connection
 import os
 import secrets
 import socket
+import struct
 import sys
 import time
 from collections.abc import Iterator
@@ -33,7 +35,14 @@ _JOIN_SECONDS = 300.0  # the default
 _PATIENCE_SECONDS = 3.0  # a rank that came with another secret and is still missing will not come
 _FAILURE_SECONDS = 30.0  # a failed rank waits this long for the others, which read data for about as long as it did
 _LATE_SECONDS = 5.0  # ranks that have arrived wait this long for one that has not heard of a failure
+_NOTICE_SECONDS = 30.0  # a rank says after this time whom it waits for, and again when it has waited twice as long
+_SIOCGIFADDR = 0x8915  # of Linux: the IPv4 address of a network interface
 _ADVICE = ": check that it was started with this master, and read its log"
+
+_GLOO_ADVICE = (
+    "each machine must reach the others' addresses: pass --host ADDRESS to Paddle's launcher on each, or set "
+    "GLOO_SOCKET_IFNAME to the name of its network interface"
+)
 
 _has_met = False
 
@@ -116,6 +125,9 @@ def join_group(device: str, spawned: bool) -> None:
     backend = device_kinds.get_kind(device).backend
     if backend in ("gloo", "xccl"):  # Paddle finds the other backends by itself
         os.environ["PADDLE_DISTRI_BACKEND"] = backend
+    has_interface = spawned or os.environ.get("GLOO_SOCKET_IFNAME")
+    if backend == "gloo" and not has_interface and (interface := find_interface()):
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
     if not _has_met:
         for peer in meet(rank, size, _JOIN_SECONDS).values():
             peer.socket.close()
@@ -124,9 +136,39 @@ def join_group(device: str, spawned: bool) -> None:
         with contextlib.redirect_stderr(messages):
             _open_store(rank)
             dist.init_parallel_env()
-    except BaseException:
+    except BaseException as error:
         print(messages.getvalue(), end="", file=sys.stderr)
+        if backend == "gloo" and not spawned and isinstance(error, RuntimeError):
+            raise RuntimeError(f"{str(error).strip()} ({_GLOO_ADVICE})") from error
         raise
+
+
+def find_interface() -> str:
+    """Return the network interface with this machine's address for the others (``--host``); "" if there is none.
+
+    Without a name, gloo takes the address that the machine's name resolves to, often 127.0.1.1.
+    """
+    host = os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0] or os.environ.get("POD_IP", "")
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        address = socket.inet_aton(socket.gethostbyname(host))
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # an interface without an address
+                if fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", name.encode()))[20:24] == address:
+                    return name
+    return ""
+
+
+class _WaitNotice:
+    """Prints whom this rank waits for, after a while and then each time that the wait has doubled."""
+
+    def __init__(self) -> None:
+        self._began, self._due = time.monotonic(), _NOTICE_SECONDS
+
+    def print_if_due(self, whom: str) -> None:
+        waited = time.monotonic() - self._began
+        if waited >= self._due:
+            self._due = 2 * waited
+            print(printing.one_line(f"waiting for {whom}, {waited:.0f} s so far"), file=sys.stderr, flush=True)
 
 
 def _open_store(rank: int) -> None:
@@ -268,7 +310,9 @@ def _accept_ranks(size: int, seconds: float, failure: str | None) -> Peers:
 def _collect(listener: socket.socket, arrivals: _ArrivedRanks, deadline: float) -> None:
     """Accept the ranks until all are there; ignore other programs that connect."""
     waiting: dict[Any, RankConnection] = {}  # by socket
+    notice = _WaitNotice()
     while arrivals.missing() and not arrivals.other_secrets() and time.monotonic() < deadline:
+        notice.print_if_due(f"rank(s) {', '.join(map(str, arrivals.missing()))} to connect to rank 0")
         pause = min(0.5, max(0.0, deadline - time.monotonic()))
         for ready in multiprocessing.connection.wait([listener, *waiting], pause):
             if ready is listener:
@@ -297,8 +341,9 @@ def _connect_to_rank_0(rank: int, seconds: float, failure: str | None) -> RankCo
     reason = "nothing answers there: check that it was started and that its machine can be reached"
     if host.startswith("127."):
         reason += f"; {host} means each machine itself: if rank 0 is on another machine, pass --host to its launcher"
-    is_foreign = False
+    is_foreign, notice = False, _WaitNotice()
     while time.monotonic() < deadline:
+        notice.print_if_due(f"rank 0 at {host}:{port}")
         try:
             connection = RankConnection(socket.create_connection((host, port), timeout=1.0))
         except OSError:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import paddle
 import pytest
+from support import processes
 
 from paddlevit_dist.launch import rendezvous, secret
 from paddlevit_dist.runtime.errors import UserError, WorkerFailure
@@ -117,6 +118,72 @@ def test_ranks_meet_before_they_open_the_store_and_what_paddle_says_is_shown_on_
     assert capsys.readouterr().err == "of Paddle\n" and os.environ["PADDLE_DISTRI_BACKEND"] == "gloo"
     kept = {name for name in VARIABLES if name in os.environ}
     assert kept == ({"PADDLE_TRAINER_ENDPOINTS"} if spawned else set(VARIABLES))
+
+
+def own_address() -> str:
+    """The address from which this machine reaches others, as the kernel chooses it; 127.0.0.1 without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        probe.connect(("10.255.255.255", 9))
+        return probe.getsockname()[0]
+    return "127.0.0.1"
+
+
+def test_gloo_takes_the_interface_of_the_machines_address(monkeypatch):
+    by_address = {}
+    for address in ("127.0.0.1", own_address()):
+        monkeypatch.setenv("POD_IP", address)
+        by_address[address] = rendezvous.find_interface()
+    assert by_address["127.0.0.1"] == "lo" and set(by_address.values()) <= {name for _, name in socket.if_nameindex()}
+    monkeypatch.setenv("PADDLE_CURRENT_ENDPOINT", "localhost:6170")  # it has the process's own port
+    assert rendezvous.find_interface() == "lo"
+    for elsewhere in ("203.0.113.7:6170", "no such name:1", "127.0.1.1:6170"):
+        monkeypatch.setenv("PADDLE_CURRENT_ENDPOINT", elsewhere)
+        assert rendezvous.find_interface() == ""
+
+
+@pytest.mark.parametrize(
+    "before, spawned, endpoint, after",
+    [(None, False, "127.0.0.1:1", "lo"), ("", False, "127.0.0.1:1", "lo"), ("eth7", False, "127.0.0.1:1", "eth7"),
+     (None, False, "203.0.113.7:1", None), (None, True, "127.0.0.1:1", None)],
+)  # fmt: skip
+def test_an_interface_is_chosen_where_the_user_names_none(monkeypatch, before, spawned, endpoint, after):
+    values = {"PADDLE_TRAINER_ID": "1", "PADDLE_TRAINERS_NUM": "2", "PADDLE_CURRENT_ENDPOINT": endpoint}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", before or "")
+    if before is None:
+        monkeypatch.delenv("GLOO_SOCKET_IFNAME")
+    monkeypatch.setattr(rendezvous, "meet", lambda *words: {})
+    monkeypatch.setattr(rendezvous, "_open_store", lambda rank: None)
+
+    def refused() -> None:
+        raise RuntimeError("connect [127.0.0.1]:11669: Connection refused\n")
+
+    monkeypatch.setattr(rendezvous.dist, "init_parallel_env", refused)
+    with pytest.raises(RuntimeError, match="Connection refused") as failed:
+        rendezvous.join_group("cpu", spawned)
+    assert os.environ.get("GLOO_SOCKET_IFNAME") == after
+    assert ("set GLOO_SOCKET_IFNAME to the name" in str(failed.value)) is not spawned
+
+
+def test_a_rank_says_after_30_seconds_whom_it_waits_for_and_rarely_again(monkeypatch, clock, capsys):
+    monkeypatch.setenv("PADDLE_MASTER", "127.0.0.1:9")
+    monkeypatch.setattr(rendezvous, "_RETRY_SECONDS", 1.0)
+    (port,) = processes.free_ports(1)
+    monkeypatch.setenv("PADDLE_MASTER", f"127.0.0.1:{port}")
+    with pytest.raises(WorkerFailure):
+        rendezvous._connect_to_rank_0(1, 300.0, None)
+    seconds = [line.split(", ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert seconds == [f"{number} s so far" for number in (30, 60, 120, 240)]
+
+    def wait(sockets, pause) -> list:
+        clock.now += 10.0
+        return []
+
+    monkeypatch.setattr(rendezvous.multiprocessing.connection, "wait", wait)
+    rendezvous._collect("listener", rendezvous._ArrivedRanks(3, None), clock.now + 70.0)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"waiting for rank(s) 1, 2 to connect to rank 0, {number} s so far" for number in (30, 60)]
 
 
 @pytest.mark.parametrize("rank, seen", [(0, "1"), (2, "3")])

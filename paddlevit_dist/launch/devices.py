@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..runtime.environment import program
 from ..runtime.errors import UserError
 
 _WSL_DEVICE = "/dev/dxg"  # of WSL 2: one for all GPUs of all vendors
@@ -49,6 +50,9 @@ class ProcessPlan(NamedTuple):
 # Variables that Paddle's launcher sets in addition to the rank, without their prefix PADDLE_.
 _NAMES = "MASTER TRAINERS_NUM TRAINER_ENDPOINTS CURRENT_ENDPOINT LOCAL_SIZE LOCAL_RANK GLOBAL_SIZE GLOBAL_RANK NNODES"
 _LAUNCHER = tuple(f"PADDLE_{name}" for name in _NAMES.split())
+# Rank and number of processes by torchrun, mpirun and srun. The script of sbatch has rank 0 of tasks not started yet.
+_OTHER_LAUNCHERS = "RANK WORLD_SIZE", "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE", "PMI_RANK PMI_SIZE"
+_OTHER_LAUNCHERS += "SLURM_PROCID SLURM_STEP_NUM_TASKS", "SLURM_PROCID SLURM_NTASKS"
 
 
 def refuse_to_start_in_a_worker() -> None:
@@ -66,9 +70,10 @@ def check_launcher_variables(requested: int) -> None:
 
     With variables left in a shell, a single process would start instead of several, or wait for a master that is gone.
     Raises UserError if PADDLE_TRAINER_ID is set and the variables around it do not fit; or more GPUs are requested than
-    any machine has, and more processes than this machine's cores can run.
+    any machine has, and more processes than this machine's cores can run; or another launcher has started several.
     """
     if not is_launched():
+        _refuse_other_launchers()
         gpus, cores = expected_gpus(), cpu_cores()
         if requested > max(gpus, _MOST_PER_CORE * cores):
             raise UserError(
@@ -91,6 +96,20 @@ def check_launcher_variables(requested: int) -> None:
             f"PADDLE_TRAINER_ID={number} is set in this shell, but {problem}; `unset {' '.join(variables)}` to start "
             "the processes here, or use python -m paddle.distributed.launch"
         )
+
+
+def _refuse_other_launchers() -> None:
+    """Raise UserError in each of several processes of a launcher whose ranks Paddle does not read."""
+    for name, size_name in map(str.split, _OTHER_LAUNCHERS):
+        number, size = os.environ.get(name, ""), os.environ.get(size_name, "")
+        is_several = number.isdecimal() and size.isdecimal() and int(size) > 1
+        if is_several and (int(number) > 0 or size_name != "SLURM_NTASKS"):
+            raise UserError(
+                f"{name}={number} and {size_name}={size}: each process of torchrun, mpirun or srun would train alone: "
+                f"on one machine run `{program('train')} -ngpus={size}` without it; on several, start `python -m "
+                "paddle.distributed.launch --nnodes N --rank I --master ADDRESS:PORT main_multi_gpu.py` once on each; "
+                f"for a run of its own in each process, `unset {name}`"
+            )
 
 
 def drop_stale_variables() -> list[str]:

@@ -215,6 +215,45 @@ def test_variables_of_a_launcher_have_to_fit(monkeypatch, variables, requested, 
     )
 
 
+TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+SRUN = {"SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_ID": "0"}
+
+
+@pytest.mark.parametrize(
+    "variables, named",
+    [
+        (TORCHRUN, "RANK"),
+        ({**TORCHRUN, "RANK": "1"}, "RANK"),
+        (SRUN, "SLURM_PROCID"),
+        ({**SRUN, "SLURM_PROCID": "0"}, "SLURM_PROCID"),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, "SLURM_PROCID"),
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_RANK"),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, "PMI_RANK"),
+        ({**TORCHRUN, "WORLD_SIZE": "1"}, None),
+        ({"WORLD_SIZE": "8"}, None),  # left in a shell
+        ({"RANK": "", "WORLD_SIZE": "x"}, None),
+        ({**SRUN, "SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"}, None),  # one task a step
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, None),  # the script of sbatch
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "1"}, None),  # the shell of salloc
+        ({"SLURM_NTASKS": "4"}, None),
+        ({**SRUN, "PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "2"}, None),  # Paddle's launcher in each task
+    ],
+)
+def test_several_processes_of_another_launcher_are_refused_with_the_command_to_use(monkeypatch, variables, named):
+    for name in {*" ".join(devices._OTHER_LAUNCHERS).split(), *devices._LAUNCHER, "PADDLE_TRAINER_ID"}:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if named is None:
+        return devices.check_launcher_variables(1)
+    with pytest.raises(UserError) as refused:
+        devices.check_launcher_variables(1)
+    assert str(refused.value).startswith(f"{named}={variables[named]} and ")
+    assert "python -m paddle.distributed.launch --nnodes N" in str(refused.value)
+    monkeypatch.delenv(str(refused.value).rpartition("`unset ")[2].partition("`")[0])
+    devices.check_launcher_variables(1)
+
+
 def test_a_launchers_single_process_may_be_asked_for_several(monkeypatch):
     monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "1")

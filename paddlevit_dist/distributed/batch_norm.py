@@ -8,7 +8,7 @@ every device supports. ``convert_batch_norm`` decides which of the two a layer b
 import contextlib
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -160,7 +160,7 @@ def _normalize_in_double(layer: paddle.nn.Layer, x: paddle.Tensor) -> paddle.Ten
         return normalized.astype(x.dtype)
 
 
-_MIN_ROWS_WITHOUT_CUDNN = 131_070  # CUDNN_PER_ACTIVATION_THRESHOLD in Paddle's sources
+_MOST_ROWS_ASKED = 1 << 20  # Paddle 2.6 to 3.3 leave cuDNN at 10,240, 131,070 or 880,801 rows
 _BATCH_NORMS = (*_CONVERTIBLE, DistributedBatchNorm)
 
 
@@ -264,20 +264,40 @@ def _compute_local_moments(x: paddle.Tensor) -> paddle.Tensor:
 def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
     """Return whether ``F.batch_norm`` stores the biased variance, divided by rows, for ``x``.
 
-    CPU kernels do. On GPUs, cuDNN divides by rows - 1, but Paddle's own kernels divide by rows; these replace cuDNN's
-    for ``_MIN_ROWS_WITHOUT_CUDNN`` rows or more with two or three axes. Other devices are tried once.
+    CPU kernels do. On GPUs, cuDNN divides by rows - 1, but Paddle's own kernels divide by rows. They replace cuDNN's
+    for many rows with two or three axes, how many depends on Paddle's version. Each device is asked once.
     """
     if not is_on_gpu():
         is_on_cpu = x.place.is_cpu_place() if paddle.in_dynamic_mode() else paddle.get_device() == "cpu"
-        return is_on_cpu or _divides_by_rows()
-    return x.ndim <= 3 and x.shape[0] >= _MIN_ROWS_WITHOUT_CUDNN
+        return is_on_cpu or _ask_divisor(2, 2, "float32")
+    return x.ndim <= 3 and x.shape[0] >= _find_first_rows(x.ndim)
 
 
 @functools.cache
-def _divides_by_rows() -> bool:
-    mean, variance = (paddle.zeros([1]) for _ in range(2))
-    F.batch_norm(paddle.to_tensor([[0.0], [2.0]]), mean, variance, training=True, momentum=0.0)
-    return variance.item() < 1.5  # 1 by rows, 2 by rows - 1
+def _find_first_rows(axes: int) -> float:
+    return find_first_rows(functools.partial(_ask_divisor, axes=axes, dtype="float64"))
+
+
+def find_first_rows(divides_by_rows: Callable[[int], bool]) -> float:
+    """Return the number of rows from which on a kernel divides by rows; infinity if it does not for 2^20."""
+    least, first = 1, _MOST_ROWS_ASKED
+    if not divides_by_rows(first):
+        return math.inf
+    while first - least > 1:
+        middle = (least + first) // 2
+        least, first = (least, middle) if divides_by_rows(middle) else (middle, first)
+    return first
+
+
+@functools.cache
+def _ask_divisor(rows: int, axes: int, dtype: str) -> bool:
+    """Return whether this device's kernel divides by this number of rows, 2 or more, in an input of so many axes."""
+    values = (np.arange(rows) % 2).astype(dtype)
+    mean, variance = (paddle.zeros([1], dtype) for _ in range(2))
+    with paddle.amp.auto_cast(enable=False):
+        x = paddle.to_tensor(values.reshape([rows] + [1] * (axes - 1)))
+        F.batch_norm(x, mean, variance, training=True, momentum=0.0)
+    return variance.item() < values.var() * (rows - 0.5) / (rows - 1)
 
 
 def moments_by_kernel(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:

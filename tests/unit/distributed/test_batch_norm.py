@@ -340,7 +340,7 @@ ROUTES = {
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("divisor", ["rows", "rows - 1"])
 def test_the_running_variance_divides_by_rows_less_1_whatever_the_kernel_stores(route, divisor, monkeypatch):
-    """As torch's; below 131,070 rows a GPU's kernel is cuDNN's, which does so by itself."""
+    """As torch's; for few rows a GPU's kernel is cuDNN's, which does so by itself."""
     plain, rows_of = paddle.nn.functional.batch_norm, 2 * 4 * 5
 
     def kernel(x, mean, variance, *others, **options):
@@ -367,18 +367,30 @@ def test_the_running_variance_divides_by_rows_less_1_whatever_the_kernel_stores(
     np.testing.assert_allclose(layer._variance.numpy(), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "on_gpu, ndim, count, is_biased",
-    [
-        (False, 2, 4, True),
-        (True, 2, 131_069, False),
-        (True, 2, 131_070, True),
-        (True, 4, 131_070, False),
-    ],
-)
-def test_which_kernel_divides_by_rows(on_gpu, ndim, count, is_biased, monkeypatch):
+@pytest.mark.parametrize("on_gpu", [False, True])
+@pytest.mark.parametrize("ndim, count", [(2, 2), (2, 3), (2, 20_000), (3, 5)])
+def test_the_device_at_hand_is_asked_whether_it_divides_by_rows(on_gpu, ndim, count, monkeypatch):
+    """A CPU's kernel does from two rows on, so it does where it stands in for a GPU's, too."""
     monkeypatch.setattr(batch_norm, "is_on_gpu", lambda: on_gpu)
-    assert batch_norm.kernel_divides_by_rows(paddle.zeros([count, 1, 1, 1][:ndim])) == is_biased
+    x = paddle.to_tensor(rows((count, 1, 1)[:ndim]), "float32")
+    layer = batch_norm.unbias_running_variance(paddle.nn.BatchNorm1D(1))
+    layer(x)
+    expected = 0.9 + 0.1 * x.numpy().astype("f8").var(ddof=1)
+    assert batch_norm.kernel_divides_by_rows(x)
+    np.testing.assert_allclose(layer._variance.numpy(), [expected], rtol=1e-5)
+
+
+def test_paddles_kernels_for_images_are_cudnns_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(batch_norm, "is_on_gpu", lambda: True)
+    assert not batch_norm.kernel_divides_by_rows(paddle.zeros([131_070, 1, 1, 1]))
+
+
+@pytest.mark.parametrize("first", [2, 3, 10_240, 131_070, 880_801, 1 << 20])
+def test_the_rows_from_which_a_kernel_divides_by_them_are_found(first):
+    asked = []
+    assert batch_norm.find_first_rows(lambda rows: asked.append(rows) or rows >= first) == first
+    assert len(asked) <= 21 and min(asked) >= 2
+    assert batch_norm.find_first_rows(lambda rows: False) == np.inf
 
 
 @pytest.mark.parametrize("route", ["Paddle's layer", "ours", "converted"])

@@ -50,7 +50,12 @@ _NO_NRRD_PLACE = (
     "no orientation in the header (no line 'space:'): assuming LPS, x to the left, y to the back, z up; check left "
     "and right"
 )
-_NIFTI_UNITS = {1: ("meters", 1000.0), 3: ("microns", 0.001)}  # code in xyzt_units; 2 is mm, 0 is unknown
+_NIFTI_UNITS = ("", "meters", "mm", "microns")  # by the code in xyzt_units
+_ITK_UNITS = re.compile(rb"^(?:(space units|units)[ \t]*:|(DistanceUnits)[ \t]*=)([^\r\n]*)", re.I | re.M)
+_PREFIXES = (("", "", 1000.0), ("centi", "c", 10.0), ("milli", "m", 1.0), ("micro", "u", 0.001), ("nano", "n", 1e-6))
+_MILLIMETERS = {
+    name: factor for long, short, factor in _PREFIXES for name in (f"{short}m", f"{long}meter", f"{long}metre")
+} | {"micron": 0.001}
 
 
 class VolumeHeader(NamedTuple):
@@ -255,13 +260,29 @@ def _open_nifti(file: str) -> _OpenedVolume:
         if _farthest_apart(sform, qform) > _SAME_PLACE * qform.spacing.min():
             remarks.append(_TWO_NIFTI_PLACES)
     unit = int(image.header["xyzt_units"]) & 7
-    if unit in _NIFTI_UNITS:
-        name, factor = _NIFTI_UNITS[unit]
-        affine = np.diag([factor] * 3 + [1.0]) @ affine
-        remarks.append(f"lengths in the header are in {name} (xyzt_units): converted to millimeters")
-    elif unit not in (0, 2):
+    if unit >= len(_NIFTI_UNITS):
         raise UserError(f"{file}: xyzt_units has the unknown unit of length {unit}; write 2 (mm) to the header")
+    affine, notes = _to_millimeters(file, affine, "xyzt_units", [_NIFTI_UNITS[unit]])
+    remarks += notes
     return _OpenedVolume(image.shape[::-1], affine, "ras", lambda: np.asanyarray(image.dataobj).T, tuple(remarks))
+
+
+def _to_millimeters(file: str, affine: np.ndarray, field: str, units: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+    """Return an affine (4, 4) in millimeters, with a remark if the units in a field of the header are others.
+
+    Without units, lengths are millimeters. UserError for units that differ, or are not known.
+    """
+    named = sorted({unit.strip('"? \t') for unit in units} - {""})
+    spelled = [unit.lower().replace("\xb5", "u").replace("\u03bc", "u").rstrip("s") for unit in named]
+    factors = {_MILLIMETERS.get(unit) for unit in spelled} or {1.0}
+    factor = factors.pop()
+    if factors or factor is None:
+        raise UserError(
+            f"{file}: the header has lengths in {' and '.join(named)} ({field}), expected one unit, such as mm "
+            "or um; correct the header"
+        )
+    remark = f"lengths in the header are in {', '.join(named)} ({field}): converted to millimeters"
+    return np.diag([factor] * 3 + [1.0]) @ affine, [remark] * (factor != 1.0)
 
 
 def _nifti_class(nibabel: ModuleType, file: str) -> Any:
@@ -362,14 +383,20 @@ def _open_itk(file: str) -> _OpenedVolume:
     directions = np.asarray(reader.GetDirection()).reshape(axes, axes)[:3, :3]  # a column for each of x, y, z
     affine[:3, :3] = directions * np.asarray(reader.GetSpacing()[:3])
     affine[:3, 3] = reader.GetOrigin()[:3]
-    has_orientation = _suffix(file) not in (".nrrd", ".nhdr") or reader.HasMetaDataKey("NRRD_space")
-    return _OpenedVolume(
-        shape,
-        affine,
-        "lps",
-        lambda: itk.GetArrayFromImage(reader.Execute()),
-        () if has_orientation else (_NO_NRRD_PLACE,),
-    )
+    affine, remarks = _to_millimeters(file, affine, *_read_itk_units(file))
+    if _suffix(file) in (".nrrd", ".nhdr") and not reader.HasMetaDataKey("NRRD_space"):
+        remarks.append(_NO_NRRD_PLACE)
+    return _OpenedVolume(shape, affine, "lps", lambda: itk.GetArrayFromImage(reader.Execute()), tuple(remarks))
+
+
+def _read_itk_units(file: str) -> tuple[str, list[str]]:
+    """Return the field of a MetaImage or NRRD header that has units of length, which SimpleITK ignores, and these."""
+    with open(file, "rb") as content:
+        header = re.split(rb"\r?\n\r?\n", content.read(_LONGEST_HEADER))[0]
+    fields = [(row[1] or row[2], row[3]) for row in _ITK_UNITS.finditer(header)]
+    text = b" ".join(value for _, value in fields).decode("utf-8", "replace")
+    name = fields[0][0].decode() if fields else ""
+    return name, re.findall(r'"[^"]*"', text) or [text]
 
 
 def _detached_voxel_files(header: str) -> list[str]:

@@ -233,6 +233,56 @@ def test_an_nrrd_without_a_space_is_remarked(tmp_path):
     np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
 
 
+UNITS = [
+    ("case.nrrd", 'space units: "um" "um" "um"', 0.001),
+    ("case.nrrd", 'space units: "\u00b5m" "\u00b5m" "\u00b5m"', 0.001),
+    ("case.nrrd", 'space units: "cm" "cm" "cm"', 10.0),
+    ("case.nhdr", 'space units: "Micrometers" "micron" "microns"', 0.001),
+    ("case.nrrd", 'space units: "m" "m" "m"', 1000.0),
+    ("case.nrrd", 'space units: "mm" "" "millimeters"', 1.0),
+    ("case.mha", "DistanceUnits = um", 0.001),
+    ("case.mhd", "DistanceUnits = cm", 10.0),
+    ("case.mha", "DistanceUnits = mm", 1.0),
+    ("case.mha", "DistanceUnits = ?", 1.0),
+    ("case.mha", "Comment = in cm", 1.0),
+]
+
+
+def write_with_line(path, line):
+    """A volume with one more line in its header."""
+    before = b"DimSize" if path.suffix.startswith(".mh") else b"sizes:"
+    content = write_volume(path).read_bytes()
+    path.write_bytes(content.replace(before, line.encode() + b"\n" + before, 1))
+    return path
+
+
+@pytest.mark.parametrize("name, line, factor", UNITS)
+def test_lengths_of_a_header_in_other_units_are_converted(tmp_path, name, line, factor):
+    header = read_header(write_with_line(tmp_path / name, line))
+    np.testing.assert_allclose(header.geometry.affine, np.diag([factor] * 3 + [1.0]) @ AFFINE, rtol=1e-5, atol=1e-9)
+    assert [remark.endswith("converted to millimeters") for remark in header.remarks] == [True] * (factor != 1)
+
+
+@pytest.mark.parametrize(
+    "name, line, unit",
+    [
+        ("case.nrrd", 'space units: "mm" "mm" "um"', "mm and um"),
+        ("case.nrrd", 'space units: "pixel" "pixel" "pixel"', "pixel"),
+        ("case.mha", "DistanceUnits = inch", "inch"),
+    ],
+)
+def test_units_that_differ_or_are_unknown_are_told(tmp_path, name, line, unit):
+    path = write_with_line(tmp_path / name, line)
+    assert f"{path}: the header has lengths in {unit} (" in told(read_header, path)
+
+
+def test_lengths_of_an_nrrd_without_a_space_are_converted(tmp_path):
+    path = tmp_path / "case.nrrd"
+    lines = ["NRRD0004", "type: uchar", "dimension: 3", "sizes: 4 3 2", "spacings: 20 30 40", "encoding: raw"]
+    path.write_bytes("\n".join([*lines, 'units: "um" "um" "um"', "", ""]).encode() + bytes(24))
+    np.testing.assert_allclose(read_header(path).geometry.spacing, [0.04, 0.03, 0.02])
+
+
 def test_a_volume_has_exactly_one_landmark_file(tmp_path):
     message = told(landmark_files.find, str(tmp_path), "case")
     assert "volume case in" in message and "case.fcsv or case.mrk.json" in message

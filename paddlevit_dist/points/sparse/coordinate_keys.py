@@ -29,18 +29,24 @@ def simplify_steps(steps: Sequence[int]) -> Steps:
 class KeySpace:
     """Keys of all voxels within the bounding box of the given coordinates, plus a margin.
 
-    ``coordinates`` are integers (N, 1 + D), scene number in column 0, D from 1 to 4, in any order; the attribute has
-    them as int64. ValueError for a wrong shape or dtype, or a negative scene number, UserError for coordinates beyond
-    int32.
+    ``coordinates`` are whole numbers (N, 1 + D), integers or floating, scene number in column 0, D from 1 to 4, in any
+    order; the attribute has them as int64. ValueError for a wrong shape or dtype, or a negative scene number, UserError
+    for coordinates that are not whole or beyond int32.
     """
 
     def __init__(self, coordinates: np.ndarray) -> None:
         coordinates = np.asarray(coordinates)
         is_shaped = coordinates.ndim == 2 and 2 <= coordinates.shape[1] <= 1 + _MAX_AXES
-        if not is_shaped or coordinates.dtype.kind not in "iu":
+        if not is_shaped or coordinates.dtype.kind not in "iuf":
             raise ValueError(
                 f"coordinates are {coordinates.dtype} of shape {coordinates.shape}, expected integers (voxels, 1 + D) "
                 f"with the scene number in column 0 and D from 1 to {_MAX_AXES}"
+            )
+        if coordinates.dtype.kind == "f" and (coordinates != np.floor(coordinates)).any():  # also NaN
+            row = int((coordinates != np.floor(coordinates)).any(axis=1).argmax())
+            raise UserError(
+                f"row {row} of the coordinates is {coordinates[row].tolist()}, expected whole numbers of voxels: use "
+                "sparse_quantize with quantization_size first, or PointFeatures for points between voxels"
             )
         limits = np.iinfo(np.int32)
         if coordinates.size and (coordinates.min() < limits.min or coordinates.max() > limits.max):
@@ -106,8 +112,7 @@ class KeySpace:
 def unique_voxels(coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the unique voxels in lexicographic order, int32 (M, 1 + D), and the index of each input, int64 (N,).
 
-    ``coordinates`` are integers (N, 1 + D), scene number in column 0. ValueError for a wrong shape or dtype, or a
-    negative scene number; UserError for coordinates beyond int32, or too far apart for a 63-bit key.
+    ``coordinates`` and errors are as for ``KeySpace``; UserError also if they are too far apart for a 63-bit key.
     """
     space = KeySpace(coordinates)
     keys, order = space.sort_keys(space.coordinates)

@@ -24,9 +24,9 @@ class SparseTensor:
 
     Args:
         features: floating (N, C), rows in the order of the coordinates; a tensor, or an array to be converted to one.
-        coordinates: integers (N, 1 + D), array or tensor, scene number in column 0, D from 1 to 4, no duplicates,
-            multiples of ``stride``: the plan is built from them lazily in this process, and they are its finest
-            voxels. Omit if ``plan`` is given.
+        coordinates: whole numbers (N, 1 + D), integers or floating, array or tensor, scene number in column 0, D from
+            1 to 4, no duplicates, multiples of ``stride``: the plan is built from them lazily in this process, and they
+            are its finest voxels. Omit if ``plan`` is given.
         plan: from ``Plan.of_batch``.
         stride: tensor stride of the level, the distance between neighboring voxels; one number for each axis if they
             differ.
@@ -35,7 +35,7 @@ class SparseTensor:
     Raises:
         ValueError: neither or both of coordinates and plan, a number of rows that differs from the level's, or
             invalid coordinates (``CoordinatePlan``).
-        UserError: the coordinates are too far apart for a 63-bit key.
+        UserError: the coordinates are not whole, or too far apart for a 63-bit key.
     """
 
     def __init__(

@@ -102,7 +102,7 @@ def test_voxels_too_far_apart_for_a_key_are_the_users_to_mend():
     "coordinates, message",
     [
         (np.array([[0, 1, 1, 1], [0, 2, 2, 2], [0, 1, 1, 1]]), "voxels 0 and 2 have the same coordinates"),
-        (np.zeros((3, 4)), "expected integers"),
+        (np.zeros((3, 4), bool), "expected integers"),
         (np.zeros((3, 6), np.int64), "expected integers"),
         (np.array([[-1, 0, 0, 0]]), "scene number -1"),
     ],
@@ -110,6 +110,15 @@ def test_voxels_too_far_apart_for_a_key_are_the_users_to_mend():
 def test_coordinates_that_make_no_plan_are_refused(coordinates, message):
     with pytest.raises(ValueError, match=message):
         CoordinatePlan(coordinates)
+
+
+@pytest.mark.parametrize("bad", [0.5, np.nan, -1e-3])
+def test_coordinates_between_voxels_are_refused(bad):
+    coordinates = np.array([[0, 1, 1, 1], [0, 2, bad, 2]], np.float32)
+    with pytest.raises(UserError, match="row 1 of the coordinates is .*expected whole numbers of voxels"):
+        CoordinatePlan(coordinates)
+    with pytest.raises(UserError, match="beyond int32"):
+        CoordinatePlan(np.array([[0, np.inf, 0, 0]]))
 
 
 def test_a_scene_number_beyond_the_batch_is_refused():

@@ -10,7 +10,7 @@ from paddle import nn
 from support.networks import sparse_reference as reference
 
 from paddlevit_dist import UserError, load_weights
-from paddlevit_dist.points import sparse
+from paddlevit_dist.points import sparse, sparse_collate
 from paddlevit_dist.points.sparse import functional
 from paddlevit_dist.points.sparse.device_plan import batch_products
 
@@ -487,3 +487,18 @@ def test_weights_of_torchsparse(tmp_path):
     assert np.abs(z.F.numpy() - expected).max() < TOLERANCE
     with pytest.raises(UserError, match="up.kernel has 64 kernel voxels"):
         sparse.from_torchsparse({"up.kernel": np.ones((64, 2, 2))})
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_collated_voxels_of_any_type_make_the_same_tensor(dtype):
+    generator = np.random.default_rng(0)
+    scenes = [np.unique(generator.integers(-9, 9, (50, 3)), axis=0) for _ in range(2)]
+    rows = [generator.standard_normal((len(voxels), 2)) for voxels in scenes]
+    coordinates, features = sparse_collate([voxels.astype(dtype) for voxels in scenes], rows, dtype=dtype)
+    for given in (coordinates, paddle.to_tensor(coordinates)):
+        x = sparse.SparseTensor(features, given)
+        assert x.C.dtype == np.int32 and [len(part) for part in x.decomposed_coordinates] == list(map(len, scenes))
+        np.testing.assert_array_equal(x.coordinates_at(1), scenes[1])
+        assert sparse.Convolution(2, 3, 3)(x).features.shape == [len(coordinates), 3]
+    plain = sparse_collate(scenes, dtype=dtype)  # batched_coordinates of MinkowskiEngine
+    np.testing.assert_array_equal(sparse.SparseTensor(features, plain).C, x.C)

@@ -114,7 +114,8 @@ class Trainer:
         for line in [*format_first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.run_log.log_and_print(line)
         if is_on_gpu():
-            gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.traits.fixed_shapes)
+            in_half = config.EVAL_AMP or (config.AMP and not config.EVAL)
+            gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.traits.fixed_shapes, in_half)
             for line in losses.check_on_device():
                 self.run_log.log_and_print(line)
         if world_size() > 1:

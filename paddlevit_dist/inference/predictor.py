@@ -140,7 +140,8 @@ def predict_share(
     if num_workers is None:
         batches = -(-len(remaining) // (batch_size * world_size()))  # of this rank
         num_workers = 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
-    gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.traits.fixed_shapes)
+    settings = source.config
+    gpu.prepare(settings.TRAIN.TF32, settings.DETERMINISTIC, task.traits.fixed_shapes, settings.EVAL_AMP)
     num_notices = len(task.notices)
     with Heartbeat(write_line, shown=is_main()).at("building the model"):
         model = _build_models(task, sources)
@@ -275,8 +276,8 @@ class Predictor:
         self._aspect = require_predictable(self._task)
         self._batch_size = batch_size or default_batch_size(self._source.config)
         self._num_workers = num_workers
-        train = self._source.config.TRAIN
-        gpu.prepare(train.TF32, self._source.config.DETERMINISTIC, self._task.traits.fixed_shapes)
+        config = self._source.config
+        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, self._task.traits.fixed_shapes, config.EVAL_AMP)
         self.model, self.load_report = build_trained(self._task, self._source)
         self._precision = EvaluationPrecision(self._source.config)
         self.class_names = self._source.learned.class_names

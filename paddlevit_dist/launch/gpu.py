@@ -14,11 +14,12 @@ None of these has been timed on a GPU. A user's own ``FLAGS_cudnn_exhaustive_sea
 """
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import paddle
 
-from ..runtime import device_kinds
+from ..runtime import device_kinds, paddle_versions
 from ..runtime.transfers import is_on_gpu
 from . import tuning
 
@@ -28,11 +29,12 @@ _SEARCH = "FLAGS_cudnn_exhaustive_search"
 _REPEATED: dict[str, Any] = {"FLAGS_cudnn_deterministic": True, "FLAGS_embedding_deterministic": 1}
 _TENSOR_CORES = 8  # smallest major compute capability with TF32
 _LEGACY_LINEAR = "FLAGS_use_legacy_linear"
-_REPORTED = [*_REPEATED, _SEARCH, _LEGACY_LINEAR, "FLAGS_conv_workspace_size_limit"]
+_TF32_PRODUCTS = "FLAGS_cublas_allow_tf32"  # of Paddle 3.4, which reads it in place of the switch, at each product
+_REPORTED = [*_REPEATED, _SEARCH, _LEGACY_LINEAR, _TF32_PRODUCTS, "FLAGS_conv_workspace_size_limit"]
 _REPORTED.append("FLAGS_cudnn_batchnorm_spatial_persistent")
 
 
-def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool) -> None:
+def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool, half: bool = False) -> None:
     """Set precision and algorithms of a process on a GPU; do nothing on a CPU.
 
     Call before anything is computed: cuBLAS and cuDNN read their variables when they are first used.
@@ -44,10 +46,11 @@ def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool) -> None:
             and a cuBLAS workspace that does not depend on its streams. Some kernels of Paddle then use a single thread.
         fixed_shapes: convolutions see few shapes, so cuDNN may time its algorithms once for each and keep the fastest,
             unless ``deterministic``, as the fastest varies. With images of any size the search would not end.
+        half: products are computed in half precision.
     """
     if not is_on_gpu():
         return
-    _use_tf32(tf32)
+    _use_tf32(tf32, half)
     if deterministic:
         os.environ[_WORKSPACES] = ":4096:8"
         _set_flags({**_REPEATED, _SEARCH: False})
@@ -55,20 +58,29 @@ def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool) -> None:
         _set_flags({} if _SEARCH in os.environ else {_SEARCH: fixed_shapes})
 
 
-def _use_tf32(allowed: bool) -> None:
+def _use_tf32(allowed: bool, half: bool) -> None:
     if not allowed:
         os.environ[_OVERRIDE] = "0"  # also where Paddle ignores its own switches
+    elif paddle_versions.overrides_tf32():
+        os.environ.pop(_OVERRIDE, None)
     core = paddle.base.core
     for switch in ("set_cublas_switch", "set_cudnn_switch"):
         if hasattr(core, switch):
             getattr(core, switch)(allowed)
-    # Otherwise 3.3 multiplies float32 by cuBLASLt, without TF32 regardless of the switches.
-    _set_flags({_LEGACY_LINEAR: allowed})
+    # Without the legacy kernel 3.3 multiplies float32 by cuBLASLt, without TF32 regardless of the switches. In half
+    # precision that is faster, according to its authors.
+    _set_flags({_LEGACY_LINEAR: allowed and not half, _TF32_PRODUCTS: allowed})
 
 
 def _set_flags(flags: dict[str, Any]) -> None:
     available = paddle.base.core.globals()  # a CPU build lacks cuDNN's flags
     paddle.set_flags({name: value for name, value in flags.items() if name in available})
+
+
+def read_flags(names: Sequence[str]) -> dict[str, Any]:
+    """Return the values of those flags that this build of Paddle has."""
+    available = paddle.base.core.globals()
+    return paddle.get_flags([name for name in names if name in available])
 
 
 def rounds_to_tf32() -> bool:
@@ -78,7 +90,10 @@ def rounds_to_tf32() -> bool:
     """
     if device_kinds.current().is_other:
         return True
-    if os.environ.get(_OVERRIDE) == "0" or not paddle.base.core.get_cublas_switch():
+    allowed = read_flags([_TF32_PRODUCTS]).get(_TF32_PRODUCTS)
+    if allowed is None:
+        allowed = paddle.base.core.get_cublas_switch()
+    if os.environ.get(_OVERRIDE) == "0" or not allowed:
         return False
     return paddle.device.cuda.get_device_capability()[0] >= _TENSOR_CORES
 
@@ -93,6 +108,4 @@ def settings() -> dict[str, Any] | None:
     """Return the settings in force on this process's GPU, for the record of a run; None on a CPU."""
     if not is_on_gpu():
         return None
-    available = paddle.base.core.globals()
-    flags = paddle.get_flags([name for name in _REPORTED if name in available])
-    return {"tf32": rounds_to_tf32(), **flags, _WORKSPACES: os.environ.get(_WORKSPACES)}
+    return {"tf32": rounds_to_tf32(), **read_flags(_REPORTED), _WORKSPACES: os.environ.get(_WORKSPACES)}

@@ -10,11 +10,12 @@ import paddle
 from .lazy_names import keep_dynamic_mode
 
 keep_dynamic_mode()
-_IS_3 = int(paddle.__version__.split(".")[0]) >= 3
+_FROM_SOURCE = "0.0.0"  # the version of a Paddle that its user built: as new as the newest
+_IS_3 = not paddle.__version__.startswith("2.")
 _VALUES_PER_BLOCK = 65536  # of the fused update on a GPU
 
 
-_NEWEST = (3, 3)  # newest version that the tests have run on
+_NEWEST, _NEWEST_NAME = (3, 3), "3.3"  # newest version that the tests have run on
 
 
 def needs_older_numpy() -> bool:
@@ -27,6 +28,11 @@ def is_built_for_cuda_11() -> bool:
     return not _IS_3 and str(paddle.version.cuda()).startswith("11.")
 
 
+def overrides_tf32() -> bool:
+    """Return whether this Paddle forbids TF32 when it is imported, by a variable that users may also set (3.3.0)."""
+    return paddle.__version__ == "3.3.0"
+
+
 def notes() -> list[str]:
     """Return log lines about a Paddle that this package was not tested with."""
     if needs_older_numpy():
@@ -34,10 +40,12 @@ def notes() -> list[str]:
             f"Paddle {paddle.__version__} was built for NumPy 1, and this is {np.__version__}: python -m pip install "
             "'numpy<2'"
         ]
+    if paddle.__version__ == _FROM_SOURCE:
+        return [f"this Paddle was built from source; the last version tested with paddlevit_dist is {_NEWEST_NAME}"]
     numbers = paddle.__version__.split(".")[:2]
     if not all(number.isdigit() for number in numbers) or tuple(map(int, numbers)) <= _NEWEST:
         return []
-    return [f"Paddle {paddle.__version__} is newer than 3.3, the last version tested with paddlevit_dist"]
+    return [f"Paddle {paddle.__version__} is newer than {_NEWEST_NAME}, the last version tested with paddlevit_dist"]
 
 
 def has_lists_in_functions() -> bool:

@@ -232,7 +232,7 @@ def test_gradients_can_be_taken_twice(case):
         np.testing.assert_array_equal(once.numpy(), again.numpy())
 
 
-@pytest.mark.skipif(paddle.__version__ < "3", reason="Paddle 2.6 takes no list of tensors in a PyLayer")
+@pytest.mark.skipif(paddle.__version__.startswith("2."), reason="Paddle 2.6 takes no list of tensors in a PyLayer")
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_by_some_tensors_are_those_by_all(case):
     layer, values = made(case)
@@ -253,7 +253,7 @@ TWICE += ["depthwise, less high than the kernel", "depthwise without bias", "PVT
 TWICE += ["volumes, sides and padding by axis", "volumes, an even kernel", "volumes, one channel, no bias"]
 
 
-@pytest.mark.skipif(paddle.__version__ < "3", reason="Paddle 2.6 takes no list of tensors in a PyLayer")
+@pytest.mark.skipif(paddle.__version__.startswith("2."), reason="Paddle 2.6 takes no list of tensors in a PyLayer")
 @pytest.mark.parametrize("case", TWICE)
 def test_gradients_of_gradients_are_the_slopes_of_the_plain_layers_gradients(case):
     layer, values = made(case)
@@ -282,7 +282,7 @@ def test_gradients_of_gradients_are_the_slopes_of_the_plain_layers_gradients(cas
     assert sum(sizes) > 0
 
 
-@pytest.mark.skipif(paddle.__version__ < "3", reason="Paddle 2.6 takes no list of tensors in a PyLayer")
+@pytest.mark.skipif(paddle.__version__.startswith("2."), reason="Paddle 2.6 takes no list of tensors in a PyLayer")
 @pytest.mark.parametrize("case", ["block", "windows", "fewer keys", "SegFormer's head"])
 def test_branches_refuse_gradients_of_gradients_and_say_what_helps(case):
     layer, values = made(case)

@@ -42,7 +42,7 @@ def test_a_gradient_that_is_a_view_is_averaged():
     expected = (make_gradient(Transposed(), make_rows(0)) + make_gradient(Transposed(), make_rows(1))) / 2
     for views in (False, True):
         results = succeeded(run_workers("integration.distributed.test_strided_gradients:average", views)).results
-        if paddle.__version__ >= "3":
+        if not paddle.__version__.startswith("2."):
             assert [is_view for is_view, _ in results] == [views, views]
         for _, averaged in results:
             np.testing.assert_allclose(averaged, expected, rtol=1e-6)

@@ -56,7 +56,7 @@ def test_other_numbers_modes_and_processes_are_not(available, monkeypatch):
     assert not can_use_fast_path(x)
 
 
-@pytest.mark.skipif(paddle.__version__ < "3", reason="Paddle 2.6 has no tensors with zero rows")
+@pytest.mark.skipif(paddle.__version__.startswith("2."), reason="Paddle 2.6 has no tensors with zero rows")
 def test_nothing_is_computed_fast_of_nothing(available):
     assert not can_use_fast_path(paddle.zeros([0, 3])) and not can_use_fast_path(paddle.zeros([3, 0]))
 

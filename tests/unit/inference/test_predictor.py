@@ -209,7 +209,7 @@ def test_a_predictor_hands_its_options_on(classifier, monkeypatch):
     options = {"recipe": None, "class_names": ["x", "y", "z"], "words": words, "log": predictor.write_line}
     assert calls == [((classifier, "predict"), options)]
     assert made.class_names == ("x", "y", "z")
-    assert prepared == [(made._source.config.TRAIN.TF32, True, made._task.traits.fixed_shapes)]
+    assert prepared == [(made._source.config.TRAIN.TF32, True, made._task.traits.fixed_shapes, False)]
     built = []
     monkeypatch.setattr(predictor, "build_loader", lambda *given, **options: built.append((given, options)) or ())
     assert made(np.zeros((16, 16, 3), np.uint8)) == []
@@ -312,7 +312,7 @@ def test_loader_processes_suit_the_batches_of_this_rank(share, monkeypatch, inpu
 def test_a_share_is_prepared_told_and_predicted_in_the_precision_of_its_weights(share, monkeypatch, tmp_path, capsys):
     calls, task, config = share([1, 3])
     assert [call[0] for call in calls] == ["prepared", "built", "precision", "patched", "loads", "plain"]
-    assert calls[0][1:] == (True, config.DETERMINISTIC, task.traits.fixed_shapes)
+    assert calls[0][1:] == (True, config.DETERMINISTIC, task.traits.fixed_shapes, config.EVAL_AMP)
     assert calls[2] == ("precision", config) and calls[4][4] == [1, 3] and calls[3] == ("patched", "model")
     assert capsys.readouterr().out == "in half\nof the model\n"
     first, second = rows.read_entries(tmp_path)

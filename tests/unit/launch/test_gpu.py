@@ -54,6 +54,7 @@ def test_the_product_of_the_cpu_is_computed_there_wherever_a_run_computes(monkey
 
 
 SEARCH = "FLAGS_cudnn_exhaustive_search"
+PRODUCTS = "FLAGS_cublas_allow_tf32"  # since 3.4
 LEGACY_LINEAR = "FLAGS_use_legacy_linear"  # since 3.3; without it products with a bias do without TF32
 FLAGS = (SEARCH, "FLAGS_cudnn_deterministic", "FLAGS_embedding_deterministic", LEGACY_LINEAR)
 
@@ -105,6 +106,30 @@ def test_tf32_needs_a_gpu_that_has_it_and_nobody_who_forbids_it(as_before, monke
     if override:
         monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", override)
     assert gpu.rounds_to_tf32() is rounds
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_the_flag_of_paddle_3_4_decides_whatever_the_switch_says(as_before, monkeypatch, flag):
+    monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda: (9, 0))
+    gpu.prepare(not flag, deterministic=False, fixed_shapes=False)
+    os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
+    monkeypatch.setattr(gpu, "read_flags", lambda names: {name: flag for name in names if name == PRODUCTS})
+    assert gpu.rounds_to_tf32() is flag and gpu.settings()[PRODUCTS] is flag
+
+
+@pytest.mark.parametrize("version, is_kept", [("3.3.0", False), ("3.3.1", True), ("2.6.2", True)])
+def test_paddles_own_override_at_import_is_not_taken_for_the_users(as_before, monkeypatch, version, is_kept):
+    monkeypatch.setattr(paddle, "__version__", version)
+    for allowed, left in ((True, is_kept), (False, True)):
+        monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+        gpu.prepare(allowed, deterministic=False, fixed_shapes=False)
+        assert ("NVIDIA_TF32_OVERRIDE" in os.environ) is left
+
+
+def test_half_precision_multiplies_by_the_newer_kernel(as_before):
+    for half in (False, True, False):
+        gpu.prepare(True, deterministic=False, fixed_shapes=False, half=half)
+        assert in_force().get(LEGACY_LINEAR, not half) is not half
 
 
 def test_algorithms_are_looked_for_where_shapes_are_few_unless_runs_are_to_repeat(as_before, monkeypatch):
@@ -218,7 +243,7 @@ def test_flags_that_a_cpu_lacks_are_set_on_a_gpu(as_before, monkeypatch):
         gpu.prepare(True, deterministic, fixed_shapes)
     monkeypatch.setenv(SEARCH, "0")
     gpu.prepare(False, False, True)
-    assert flags[::2] == [{LEGACY_LINEAR: tf32} for tf32 in (True, True, True, False)]
+    assert flags[::2] == [{LEGACY_LINEAR: tf32, PRODUCTS: tf32} for tf32 in (True, True, True, False)]
     assert flags[1::2] == [repeated, {SEARCH: True}, {SEARCH: False}, {}]
 
 

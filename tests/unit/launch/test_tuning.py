@@ -40,7 +40,10 @@ def test_views_are_switched_off_on_cpus_only(monkeypatch):
     assert "FLAGS_use_stride_kernel" not in tuning.environment(1, True, {})
 
 
-@pytest.mark.parametrize("version, is_known", [("2.5.2", False), ("2.6.2", True), ("3.3.1", True), ("4.0.0", False)])
+@pytest.mark.parametrize(
+    "version, is_known",
+    [("2.5.2", False), ("2.6.2", True), ("3.3.1", True), ("0.0.0", True), ("4.0.0", False), (None, False)],
+)
 def test_views_are_switched_off_in_the_versions_that_are_known(monkeypatch, version, is_known):
     monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
     monkeypatch.setattr(tuning, "paddle_version", lambda: version)

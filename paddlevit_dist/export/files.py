@@ -62,7 +62,7 @@ def find_exported(source: str) -> ExportedModel:
         raise UserError(f"EXPORTED {source}: the .json or .pdmodel of {file} is missing; {_EXPECTED}")
     description = file.with_name(f"{file.stem}.about.yaml")
     try:
-        return ExportedModel(file, as_mapping(read_yaml(description) if description.is_file() else None))
+        return ExportedModel(file, as_mapping(read_yaml(description, ("classes",)) if description.is_file() else None))
     except (OSError, ValueError) as error:
         raise UserError(f"{description}: cannot be read: {error}; export the model again or remove the file") from error
 

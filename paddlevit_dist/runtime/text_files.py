@@ -7,7 +7,7 @@ proportion to the size of the file.
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
 import yaml
@@ -108,13 +108,14 @@ class YamlLoader(yaml.SafeLoader):
     merges would be larger than ``_MOST_NODES``.
     """
 
-    def __init__(self, content: str | bytes) -> None:
+    def __init__(self, content: str | bytes, text_keys: Collection[str] = ()) -> None:
         if len(content) > LARGEST_YAML_BYTES:
             raise yaml.YAMLError(f"it has more than {LARGEST_YAML_BYTES:,} bytes")
         super().__init__(content)
         self._depth = 0
         self._nodes = 0  # so far, with aliases expanded
         self._sizes: dict[int, int] = {}  # id of each complete node -> its nodes, including itself
+        self._text_keys = text_keys
 
     def compose_node(self, parent: object, index: object) -> Any:
         """Compose a node within the limits."""
@@ -138,6 +139,8 @@ class YamlLoader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(
                 problem=f"more than {_MOST_NODES:,} values with its aliases expanded", problem_mark=event.start_mark
             )
+        if isinstance(index, yaml.ScalarNode) and index.value in self._text_keys:
+            _keep_words(node)
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -170,18 +173,30 @@ class YamlLoader(yaml.SafeLoader):
         return self.construct_yaml_float(node) if node.tag.endswith(":float") else int(value)
 
 
+def _keep_words(node: yaml.Node) -> None:
+    """Keep a value, or those of a list or mapping, as it is written; an empty one, or a null outside, is nothing."""
+    is_single = isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":null")
+    values = [item for _, item in node.value] if isinstance(node, yaml.MappingNode) else node.value
+    for value in [node] if is_single else values:
+        if isinstance(value, yaml.ScalarNode) and value.value:
+            value.tag = yaml.resolver.BaseResolver.DEFAULT_SCALAR_TAG
+
+
 for _tag in ("int", "float"):
     YamlLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", YamlLoader.construct_number)
 
 
-def parse_yaml(content: str | bytes) -> Any:
+def parse_yaml(content: str | bytes, text_keys: Collection[str] = ()) -> Any:
     """Parse a YAML text with one document, like ``yaml.safe_load``.
+
+    ``text_keys`` are keys of words, or of a list or mapping of words, such as names of classes. They are not converted:
+    YAML takes no, on, 007, 1.50 and null for false, true, 7, 1.5 and nothing.
 
     Raises:
         ValueError: not YAML, or beyond the limits; one line.
     """
     try:
-        return YamlLoader(content).get_single_data()
+        return YamlLoader(content, text_keys).get_single_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}: " if mark else ""
@@ -190,6 +205,6 @@ def parse_yaml(content: str | bytes) -> Any:
         raise ValueError(str(error).split("\n")[0]) from error
 
 
-def read_yaml(path: Place) -> Any:
+def read_yaml(path: Place, text_keys: Collection[str] = ()) -> Any:
     """Read the value of a YAML file; raises an OSError if it cannot, and a ValueError as ``parse_yaml`` does."""
-    return parse_yaml(read_bytes(path, LARGEST_YAML_BYTES))
+    return parse_yaml(read_bytes(path, LARGEST_YAML_BYTES), text_keys)

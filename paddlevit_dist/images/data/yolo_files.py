@@ -55,7 +55,7 @@ def read_description(root: str) -> YoloDescription | None:
         return None
     file = files[0]
     with readable(file):
-        content = read_yaml(file)
+        content = read_yaml(file, ("names", "path", "train", "val", "test"))
     names = content.get("names") if isinstance(content, dict) else None
     if isinstance(names, list):
         names = dict(enumerate(names))

@@ -113,6 +113,26 @@ def test_numbers_of_yaml_are_what_a_reader_expects(text, value):
     assert found == value and type(found) is type(value)
 
 
+WORDS = ["no", "yes", "on", "OFF", "true", "007", "1e3", "1.50", "null", "~", "2001-12-14", "0x10", "1:30", "NaN"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        f"[{', '.join(WORDS)}]",
+        "".join(f"\n- {word}" for word in WORDS),
+        "".join(f"\n  {number}: {word}" for number, word in enumerate(WORDS)),
+        f"&same [{', '.join(map(repr, WORDS))}]",
+    ],
+)
+def test_words_of_text_keys_stay_as_they_are_written(written):
+    found = text_files.parse_yaml(f"names: {written}\nother: [no, 007, 1.50]", ("names",))
+    assert (list(found["names"].values()) if isinstance(found["names"], dict) else found["names"]) == WORDS
+    assert found["other"] == [False, 7, 1.5]
+    nothing = text_files.parse_yaml("a: ~\nb:\nc: {0: , 1: x}\nd: 1.50\ne: [[no]]", tuple("abcde"))
+    assert nothing == {"a": None, "b": None, "c": {0: None, 1: "x"}, "d": "1.50", "e": [[False]]}
+
+
 @pytest.mark.parametrize(
     "text, told",
     [

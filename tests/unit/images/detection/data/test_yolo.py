@@ -36,6 +36,11 @@ def test_shares_become_pixels_and_outlines_become_masks(tmp_path, cache):
     assert f"1 image without a label file, taken as without boxes, such as {tmp_path}/images/train/9.png" in notices
 
 
+def test_names_of_classes_are_the_words_in_the_file(tmp_path, cache):
+    write_yolo(tmp_path, "1e3/images", names="names: {0: no, 1: 007, 2: null}\n", val="1e3/images")
+    assert Yolo(str(tmp_path), "val", cache).class_names == ["no", "007", "null"]
+
+
 @pytest.mark.parametrize(
     ("images", "names", "places", "split"),
     [

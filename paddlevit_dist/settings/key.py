@@ -31,6 +31,7 @@ else:
 
 
 NONE_WORDS = ("", "none", "null", "~")
+_SWITCH_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}  # as in YAML
 
 KINDS = {  # kind -> (singular, plural)
     "int": ("a whole number", "whole numbers"),
@@ -212,7 +213,7 @@ class Key:
     def _parse_one(self, value: object) -> Any:
         if self.choices:
             for choice in self.choices:  # of several kinds, such as off and numbers
-                if str(choice).lower() == str(value).strip().lower():
+                if read_word(choice) == read_word(value):
                     return choice
         parsed = _PARSERS[self.kind](value)
         if self.choices:
@@ -272,16 +273,24 @@ def _parse_number(value: object) -> int | float:
     return int(number) if number.is_integer() else number
 
 
+def read_word(value: object) -> bool | str:
+    """Return true or false for their words, also in quotes, and other values in the spelling to compare."""
+    word = str(value).strip().lower()
+    return _SWITCH_WORDS.get(word, word)
+
+
 def _parse_bool(value: object) -> bool:
-    if not isinstance(value, bool):
+    word = read_word(value)
+    if not isinstance(word, bool):
         raise InvalidValue("neither true nor false")
-    return value
+    return word
 
 
 def _parse_switch(value: object) -> bool | str:
     if isinstance(value, str) and value.strip().lower() in NONE_WORDS:
         return False
-    return value if isinstance(value, bool) else _parse_text(value)
+    word = read_word(value)
+    return word if isinstance(word, bool) else _parse_text(value)
 
 
 def _parse_text(value: object) -> str:

@@ -16,7 +16,7 @@ from yacs.config import CfgNode
 from ..registry.lookup import iterate_tables, key_tables, known_tables
 from ..runtime.help_pages import COLUMNS
 from ..runtime.printing import without_credentials
-from .key import NONE_WORDS, Flag, Key, Section
+from .key import NONE_WORDS, Flag, Key, Section, read_word
 
 COMMAND_LINE = "command line"
 SettingsT = TypeVar("SettingsT")  # a class of settings, see ``key.Section``
@@ -170,8 +170,9 @@ def index_removed_keys(tables: Sequence[KeyTable]) -> dict[str, RemovedKey]:
 
 def is_as_removed(row: RemovedKey, value: object) -> bool:
     """Return whether a value of a removed key means what the code does now; tuples are equal to lists."""
-    if isinstance(value, str) and value.strip().lower() in NONE_WORDS:
-        value = None
+    if isinstance(value, str):
+        word = read_word(value)
+        value = None if word in NONE_WORDS else word if isinstance(word, bool) else value
     return _to_lists(value) in map(_to_lists, row.values)
 
 

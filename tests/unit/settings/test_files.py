@@ -122,7 +122,7 @@ def test_anchors_merge_keys_and_empty_sections(load_text):
             "x.yaml:2: DATA.PREFETCH is 4294967296: expected a whole number >= 1; numbers beyond ",
         ),
         ("TRAIN:\n  NUM_EPOCHS: {a: 1}", "x.yaml:2: TRAIN.NUM_EPOCHS is {'a': 1}: expected a whole number >= 1"),
-        ("EVAL: 'true'", "x.yaml:1: EVAL is 'true': expected true or false"),
+        ("EVAL: 'maybe'", "x.yaml:1: EVAL is 'maybe': expected true or false"),
         ("SAVE: 2024-01-01", "x.yaml:1: SAVE is datetime.date(2024, 1, 1): expected text"),
         (
             "DATA: {CROP_SCALE: [1]}",

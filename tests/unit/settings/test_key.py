@@ -19,6 +19,7 @@ from paddlevit_dist.settings.key import (
     rows,
     show,
 )
+from paddlevit_dist.settings.table import keys
 
 
 class Inner(Section):
@@ -108,12 +109,42 @@ def test_quoted_items_of_other_kinds_are_read_too():
             Key("NAMES", [], "text", "names", many=True).parse(written)
 
 
+@pytest.mark.parametrize("words, value", [(("on", "Yes", "TRUE"), True), (("off", "No", " false "), False)])
+def test_words_in_quotes_switch_as_those_without(words, value):
+    for word in words:
+        assert ROWS["SWITCH"].parse(word) is value and ROWS["ON_OR_TEXT"].parse(word) is value
+        assert Key("SIGNS", "on", "text", "a user's key", choices=("on", "off")).parse(value) == (
+            "on" if value else "off"
+        )
+        if not value:
+            assert ROWS["LEVEL"].parse(word) is False
+    assert ROWS["LEVEL"].parse("95") == 95 and ROWS["CHOICE"].parse("None") is None
+
+
+def test_every_key_takes_its_default_in_quotes():
+    """As users of other programs write a file: "off", "0.1", "[1, 2]", "none"."""
+    for row in keys().values():
+        written = {False: "off", True: "on"}[row.default] if isinstance(row.default, bool) else str(row.default)
+        assert row.parse(written) == row.default, row.name
+
+
+def test_every_optional_key_takes_none():
+    for row in keys().values():
+        for word in (None, "None", "none", "null", "~", " NONE ", ""):
+            if row.optional:
+                assert row.parse(word) is None, row.name
+            else:
+                with pytest.raises(InvalidValue):
+                    assert row.parse(None), row.name
+
+
 def test_what_the_annotation_does_not_say_is_refused():
     for name, written in (
         ("WHOLE", 0),
         ("WHOLE", 1.5),
         ("WHOLE", None),
-        ("SWITCH", "true"),
+        ("SWITCH", "maybe"),
+        ("SWITCH", 1),
         ("CHOICE", "global"),
         ("COUNT", 2),
         ("LEVEL", 90),

@@ -66,6 +66,11 @@ def test_numbers_tuples_and_lists_that_are_equal_are_the_same():
     assert is_as_removed(row, [1, 2]) and not is_as_removed(row, [1, 3])
 
 
+def test_words_in_quotes_are_values_of_removed_keys_too():
+    row = index_removed_keys(key_tables())["POINTS.INSTANCES.USE_POSITIONS"]
+    assert is_as_removed(row, "true") and is_as_removed(row, "On") and not is_as_removed(row, "off")
+
+
 def test_settings_of_weights_are_named_by_their_weights(refuse):
     def build(**model):
         settings = {"TASK": "detection", "MODEL": {"NAME": "detr_resnet50", **model}}

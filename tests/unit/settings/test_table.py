@@ -146,7 +146,7 @@ def test_values_become_what_the_key_holds(name, given, expected):
         ("TRAIN.BASE_LR", float("inf")),
         ("TRAIN.BASE_LR", 10**400),
         ("TRAIN.BASE_LR", 0),
-        ("EVAL", "true"),
+        ("EVAL", "maybe"),
         ("EVAL", 1),
         ("SEED", -1),
         ("SEED", 2**31),

@@ -162,6 +162,13 @@ def test_values_that_nothing_reads_contradict_nothing(words, unused):
     assert all(": no effect: " in notice for notice in notices)
 
 
+@pytest.mark.parametrize("recipe", ["detr_shapes", "mask_rcnn_shapes", "segformer_b0_shapes", "dfine_shapes"])
+@pytest.mark.parametrize("key", ["DATA.IMAGENET_MEAN", "DATA.IMAGENET_STD"])
+def test_another_number_of_channels_is_refused_where_all_images_have_three(refuse, recipe, key):
+    message = refuse(lambda: load([f"-cfg={recipe}", key, "[0.5]"]))
+    assert message == f"{key} [0.5] (command line): expected 3 numbers, as many as images have channels"
+
+
 def test_means_and_deviations_left_alone_follow_the_channels(load_text):
     configuration = load_text("DATA: {IMAGE_CHANNELS: 1, IMAGENET_MEAN: [0.13]}")
 

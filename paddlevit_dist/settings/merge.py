@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from yacs.config import CfgNode
@@ -295,6 +296,8 @@ def _parse(setting: KeySetting, value: object, known: dict[str, Key], settings: 
     except InvalidValue as mismatch:
         message = f"{setting.origin}: {setting.name} is {show(value)}: expected {key.expected()}"
         message += f"; {mismatch}" if isinstance(mismatch, OutOfRange) else ""
+        if key.kind in ("text", "path") and not key.choices and not isinstance(value, (str, dict, NoneType)):
+            message += "; write it in quotes, as YAML has other values for words like no, on, 007, 1.50 and null"
         raise UserError(message + _unknown_model(setting, settings)) from None
 
 

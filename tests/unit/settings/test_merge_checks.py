@@ -169,6 +169,14 @@ def test_another_number_of_channels_is_refused_where_all_images_have_three(refus
     assert message == f"{key} [0.5] (command line): expected 3 numbers, as many as images have channels"
 
 
+@pytest.mark.parametrize("value", ["[no, yes]", "[007]", "[1.50]", "[null]", "2001-12-14", "[~, 'a']"])
+def test_text_that_yaml_reads_as_something_else_is_asked_for_in_quotes(load_text, refuse, value):
+    message = refuse(load_text, f"VOLUMES: {{LARGEST_COMPONENT: {value}}}\nTASK: volume_segmentation")
+    assert message.startswith("x.yaml:1: VOLUMES.LARGEST_COMPONENT is ") and "; write it in quotes, as " in message
+    quoted = "VOLUMES: {LARGEST_COMPONENT: ['no', \"007\", '~']}\nTASK: volume_segmentation"
+    assert load_text(quoted).values.VOLUMES.LARGEST_COMPONENT == ["no", "007", "~"]
+
+
 def test_means_and_deviations_left_alone_follow_the_channels(load_text):
     configuration = load_text("DATA: {IMAGE_CHANNELS: 1, IMAGENET_MEAN: [0.13]}")
 

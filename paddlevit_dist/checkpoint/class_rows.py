@@ -63,12 +63,14 @@ def follow_names(
     counts = [_classes_in(state[key].shape, model.class_layout(key)) for key in parameter_names]
     theirs, pairs = _match_names(model, names, counts)
     is_in_order = names.theirs is not None and list(names.theirs) == list(names.ours)
-    if not parameter_names or not theirs or not _are_names(names.ours) or is_in_order:
+    if not parameter_names or not theirs or not are_names(names.ours) or is_in_order:
         return None
     if not pairs and not (names.is_own and names.theirs):
         return None
     matched, outputs = len(pairs), list(names.ours)
     if names.is_evaluated:
+        if names.is_own:  # MODEL.NUM_CLASSES may have been larger than the number of names
+            theirs = [*theirs, *map(str, range(len(theirs), max(counts)))]
         here = [_classes_in(tuple(targets[key].shape), model.class_layout(key)) for key in parameter_names]
         if here != counts or len(theirs) not in counts:
             return None
@@ -160,7 +162,7 @@ def _unique(names: Sequence[str]) -> dict[str, int]:
     return {key: place for key, place in positions.items() if key and key not in repeated}
 
 
-def _are_names(names: Sequence[str]) -> bool:
+def are_names(names: Sequence[str]) -> bool:
     """Return whether any name is more than the number of its class."""
     return any(name != str(number) for number, name in enumerate(names))
 
@@ -229,7 +231,7 @@ def read_class_names(source: str) -> tuple[list[str] | None, bool]:
     about = read_weights_info(file)
     names = get_class_names(about.get("data") or {}, about.get("input") or {})
     if names:
-        return (names, True) if _are_names(names) else (None, True)
+        return (names, True) if are_names(names) else (None, True)
     if find_published(source) is not None:  # timm's weights do not name their classes
         return None, False
     config = find_config(source, file, may_download=True)

@@ -8,6 +8,8 @@ from ..tasks.dataset import TransformedDataset
 from ..tasks.task import Task
 from .compatibility import CheckpointDiff, report_or_raise, show
 
+_RENAME = "name the data's classes as the weights do (in class folders: a line 'FOLDER NAME' in classes.txt for each)"
+
 
 def find_class_names(task: Task, samples: TransformedDataset, source: str) -> ClassNames | None:
     """Return the class names of the weights and of the samples, read by the main process; None if the data have none.
@@ -32,9 +34,9 @@ def compare_classes(
 ) -> list[str]:
     """Compare the classes of evaluated weights with the classes of the data; return log lines.
 
-    Raises UserError if the data have classes that the weights do not have, or the outputs of the data's classes are
-    unknown; unless -allow_changes is given. ``names``, of both sides, are None for a checkpoint of this package, or if
-    the data name no classes.
+    ``names``, of both sides, are None if the data name no classes. Raises UserError if both sides name their classes
+    and none is matched by name, or it is unknown which outputs belong to the data's classes. Unless -allow_changes is
+    given, also if the weights lack some of the data's classes.
     """
     if names is None:
         return diff.classes(samples)
@@ -44,20 +46,19 @@ def compare_classes(
             return []
         theirs, ours = (show(", ".join(side)) for side in (names.theirs or report.outputs[classes:], names.ours))
         message = f"{diff.source} has {matched:,} of the data's {classes:,} classes ({ours}); its own are {theirs}"
+        if not matched:
+            raise UserError(f"{message}; {_RENAME}")
         return report_or_raise(diff.use, "classes", message, diff.config, "evaluate data of its classes")
-    if names.theirs is not None and list(names.theirs) == list(names.ours):
-        return []
-    outputs = diff.config.MODEL.NUM_CLASSES
+    outputs, ours = diff.config.MODEL.NUM_CLASSES, show(", ".join(names.ours))
+    if names.theirs is not None:
+        if list(names.theirs) == list(names.ours):
+            return []
+        theirs = show(", ".join(names.theirs))
+        raise UserError(f"{diff.source} has other class names ({theirs}) than the data ({ours}); {_RENAME}")
     if diff.config.TASK == "classification" and outputs is not None and outputs > len(names.ours):
-        message = (
-            f"{diff.source} has {outputs:,} classes and names none of the {len(names.ours):,} of the data "
-            f"({show(', '.join(names.ours))}), so that it is unknown which of its outputs are meant"
+        raise UserError(
+            f"{diff.source} has {outputs:,} classes and names none of the {len(names.ours):,} of the data ({ours}), so "
+            "that it is unknown which of its outputs are meant; name folders as its classes are named (WordNet ids for "
+            "ImageNet)"
         )
-        remedy = "name folders as its classes are named (WordNet ids for ImageNet)"
-        return report_or_raise(diff.use, "classes", message, diff.config, remedy)
-    if names.theirs is None:
-        return diff.classes(samples)
-    return [
-        f"note: {diff.source} has other class names ({show(', '.join(names.theirs))}) than the data "
-        f"({show(', '.join(names.ours))}): the score assumes that both are in the same order"
-    ]
+    return diff.classes(samples)

@@ -308,6 +308,11 @@ class CheckpointDiff:
             start = ", and this classifier starts from its rows" if self.use == "start" else ""
             difference = f"{self.source} was trained on other classes{start}: {difference}"
             return report_or_raise(self.use, "classes", difference, self.config, "use the same names")
+        if theirs and not ours and self.use == "evaluate":
+            return [
+                f"note: classes unknown: the data do not name theirs; the score assumes those of {self.source} in "
+                f"order ({show(', '.join(map(str, theirs)))})"
+            ]
         if theirs or not ours:
             return []
         if self.use == "start":

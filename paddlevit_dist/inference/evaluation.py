@@ -10,7 +10,6 @@ from typing import Any, cast
 import paddle
 
 from ..checkpoint import store as checkpoint_store
-from ..checkpoint.content import is_run_checkpoint
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..distributed import StopRequested, barrier, is_main, rank, world_size
@@ -121,8 +120,7 @@ def load_evaluated_weights(run: Trainer, model: paddle.nn.Layer) -> tuple[str | 
     lines = [*diff.settings(), *diff.input()]
     part, is_partial = config.MODEL.PRETRAINED_PART, config.ALLOW_CHANGES
     samples = run.eval_dataset
-    is_foreign = samples.labeled and not is_run_checkpoint(str(source))
-    names = find_class_names(task, samples, str(source)) if is_foreign else None
+    names = find_class_names(task, samples, str(source)) if samples.labeled else None
     names = names and names._replace(is_evaluated=True)
     report = load_weights(model, source, strict=True, allow_unused=is_partial, part=part, class_names=names)
     lines += [*compare_classes(diff, samples, names, report), *diff.files(config.DATA.SPLIT, samples)]

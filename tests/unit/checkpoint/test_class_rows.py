@@ -246,10 +246,10 @@ def test_weights_are_described_by_timm_in_each_of_its_forms(tmp_path, content):
 # ---- evaluations -------------------------------------------------------------------------------------------------
 
 
-def load_evaluated(theirs, ours, classes):
+def load_evaluated(theirs, ours, classes, is_own=False):
     """Load a head of one row for each class, and return the report and the weights' row of each output."""
     source, model = make_numbers(create_model("vit", classes, **SIZES)), create_model("vit", classes, **SIZES)
-    report = load_weights(model, source, strict=True, class_names=ClassNames(theirs, ours, False, is_evaluated=True))
+    report = load_weights(model, source, strict=True, class_names=ClassNames(theirs, ours, is_own, is_evaluated=True))
     rows = {row.tobytes(): number for number, row in enumerate(source["head.weight"].T)}
     found = model.state_dict()["head.weight"].numpy().T
     biases = model.state_dict()["head.bias"].numpy()
@@ -262,6 +262,11 @@ def test_an_evaluation_keeps_the_rows_of_classes_that_the_data_do_not_have():
     report, order = load_evaluated(["a", "b", "c", "d"], ["d", "b"], 4)
     assert order == [3, 1, 0, 2]
     assert report.classes_by_name == (2, 2) and report.outputs == ("d", "b", "a", "c")
+
+
+def test_outputs_of_a_run_without_a_name_stay_behind_those_with_names():
+    report, order = load_evaluated(["a", "b", "c"], ["c", "a"], 5, is_own=True)  # MODEL.NUM_CLASSES was 5
+    assert order == [2, 0, 1, 3, 4] and report.outputs == ("c", "a", "b", "3", "4")
 
 
 def test_an_evaluation_of_fewer_outputs_than_the_weights_have_is_refused():

@@ -36,14 +36,6 @@ UNKNOWN = ClassNames(None, OURS, False)
         (tuple(OURS), {"classes": 9}, []),
         (["a", "b"], {"by_name": (3, 3)}, []),
         (
-            ["wren", "tit", "owl"],
-            {},
-            [
-                "note: a.npz has other class names (wren, tit, owl) than the data (owl, tit, wren): the score assumes "
-                "that both are in the same order"
-            ],
-        ),
-        (
             ["owl", "kite"],
             {"by_name": (1, 3), "allow": True},
             ["note: a.npz has 1 of the data's 3 classes (owl, tit, wren); its own are owl, kite"],
@@ -59,27 +51,32 @@ def test_names_are_compared_with_the_datas(theirs, options, lines):
     assert compare(theirs, **options) == lines
 
 
+def test_classes_that_the_weights_lack_are_refused():
+    told = "a.npz has 2 of the data's 3 classes (owl, tit, wren); its own are a, b"
+    with pytest.raises(UserError) as refused:
+        compare(["a", "b"], by_name=(2, 3))
+    assert str(refused.value) == f"{told}; evaluate data of its classes, or add -allow_changes"
+    assert compare(["a", "b"], by_name=(2, 3), allow=True) == [f"note: {told}"]
+
+
+@pytest.mark.parametrize("allow", [False, True])
 @pytest.mark.parametrize(
-    "options, told",
+    "theirs, options, told",
     [
+        (["wren", "tit", "owl"], {}, "a.npz has other class names (wren, tit, owl) than the data (owl, tit, wren); na"),
+        (["Uhu", "Meise"], {"task": "detection"}, "a.npz has other class names (Uhu, Meise) than the data (owl, tit, "),
+        (["a", "b"], {"by_name": (0, 3)}, "a.npz has 0 of the data's 3 classes (owl, tit, wren); its own are a, b; na"),
         (
-            {"by_name": (2, 3)},
-            "a.npz has 2 of the data's 3 classes (owl, tit, wren); its own are a, b; evaluate data of its classes, or "
-            "add -allow_changes",
-        ),
-        (
+            UNKNOWN,
             {"classes": 1000},
-            "a.npz has 1,000 classes and names none of the 3 of the data (owl, tit, wren), so that it is unknown which "
-            "of its outputs are meant; name folders as its classes are named (WordNet ids for ImageNet), or add "
-            "-allow_changes",
+            "a.npz has 1,000 classes and names none of the 3 of the data (owl, tit, wren), so ",
         ),
     ],
 )
-def test_classes_that_the_weights_lack_are_refused(options, told):
+def test_nothing_is_scored_by_position_where_names_differ(theirs, options, told, allow):
     with pytest.raises(UserError) as refused:
-        compare(["a", "b"], **options)
-    assert str(refused.value) == told
-    assert compare(["a", "b"], **options, allow=True) == [f"note: {told.rpartition('; ')[0]}"]
+        compare(theirs, **options, allow=allow)
+    assert str(refused.value).startswith(told) and "-allow_changes" not in str(refused.value)
 
 
 class Named:

@@ -144,7 +144,6 @@ class Counted(Task):
     ("there", "here", "said"),
     [
         ({"number of classes": 6}, {"number of classes": 4, "classes": list("abcd")}, "6 classes there, 4 here"),
-        ({"number of classes": 4, "classes": list("abcd")}, {"number of classes": 4}, None),
         (
             {"number of classes": 2, "classes": ["a", "b"]},
             {"number of classes": 2, "classes": ["b", "a"]},
@@ -169,6 +168,16 @@ def test_weights_that_do_not_name_their_classes_are_told_beside_the_score(tmp_pa
     (note,) = compared_classes(str(tmp_path / source), CONFIG, {"classes": ["ant", "bee"]})
     assert "classes unknown: " in note and "does not name its 2 classes" in note and "(ant, bee)" in note
     assert compared_classes(str(tmp_path / source), CONFIG, {"number of classes": 2}) == []
+
+
+def test_data_that_do_not_name_their_classes_are_told_beside_the_score(checkpoint):
+    source = checkpoint({"data": {"val": {"number of classes": 2, "classes": ["ant", "bee"]}}})
+    (note,) = compared_classes(source, CONFIG, {"number of classes": 2})
+    assert note.startswith("note: classes unknown: the data do not name theirs") and note.endswith(
+        "in order (ant, bee)"
+    )
+    with pytest.raises(UserError, match="2 classes there, 3 here"):
+        compared_classes(source, CONFIG, {"number of classes": 3})
 
 
 def test_precision_alters_a_training_and_is_read_by_evaluations():

@@ -400,16 +400,12 @@ def test_weights_of_others_are_loaded_by_class_names_and_compared(weights, tmp_p
     assert (tmp_path / "run" / "eval_load_report.json").read_text() == report.json()
 
 
-def test_classes_are_not_matched_without_labels_or_in_checkpoints_of_runs(weights, tmp_path, monkeypatch):
+def test_classes_are_not_matched_without_labels(weights, tmp_path, monkeypatch):
     source = str(weights / "weights.pdparams")
     watched = Watched(tmp_path, monkeypatch, f"-pretrained={source}", labeled=False)
     before = watched.run.task.evaluated_classes
     load_evaluated_weights(watched.run, watched.run.model)
     assert watched.given["classes"][1] is None and watched.run.task.evaluated_classes is before
-    monkeypatch.setattr(evaluation, "is_run_checkpoint", [source].__contains__)
-    watched = Watched(tmp_path, monkeypatch, f"-pretrained={source}")
-    load_evaluated_weights(watched.run, watched.run.model)
-    assert watched.given["classes"][1] is None
 
 
 def test_part_and_allowed_changes_of_the_configuration_apply_to_weights(weights, tmp_path, monkeypatch):

@@ -50,8 +50,9 @@ def require_ensemble(task: Task, sources: Sequence[TrainedWeights]) -> None:
 
 
 def _list_facts(learned: CheckpointMeta, task: str) -> dict[str, Any]:
-    classes = list(learned.class_names or ()) or learned.num_classes
-    return {"task": task, "list of classes": classes, **learned.input}
+    own_names = learned.data.get("classes") or learned.class_names  # -class_names replaces the latter for all of them
+    facts = {"task": task, "list of classes": list(map(str, own_names or ())) or None}
+    return {**facts, "number of classes": learned.num_classes, **learned.input}
 
 
 def join_digests(sources: Sequence[TrainedWeights]) -> dict[str, str]:

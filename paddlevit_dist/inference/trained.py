@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .. import settings as configuration
-from ..checkpoint.class_rows import get_class_names, read_class_names
+from ..checkpoint.class_rows import are_names, get_class_names, read_class_names
 from ..checkpoint.content import fingerprint, read_weights_info
 from ..checkpoint.download import silent
 from ..checkpoint.file_formats import SUFFIXES, find_format, may_be_weights
@@ -18,6 +18,7 @@ from ..checkpoint.weights import evaluated_weights, list_shards, local_file, rea
 from ..engine.compatibility import to_plain_settings
 from ..registry.lookup import find_package
 from ..runtime.errors import UserError
+from ..runtime.printing import shorten
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
 from ..tasks.model import as_model
@@ -111,11 +112,11 @@ def open_source(
     own = format_words(options)
     loaded = build_configuration(str(file), settings, recipe, [*own, *words])
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
-    names = class_names
-    if names is None and learned.class_names is None:
+    if learned.class_names is None:
         names = _read_listed_names(weights_source)
-    if names is not None:
-        learned = learned._replace(class_names=tuple(names))
+        learned = learned._replace(class_names=None if names is None else tuple(names))
+    if class_names is not None:
+        learned = _replace_names(str(file), learned, class_names)
     if words:
         require_prediction_keys(command, str(file), loaded.values)
         for line in find_ignored_words(command, loaded):
@@ -134,6 +135,30 @@ def _read_listed_names(source: str) -> list[str] | None:
     """Read the class names in a file next to the weights; None without one, or with gaps, as of COCO's 91 ids."""
     names = read_class_names(source)[0]
     return names if names and not _GAPS.intersection(names) else None
+
+
+def _replace_names(weights: str, learned: CheckpointMeta, names: Sequence[str]) -> CheckpointMeta:
+    """Replace the names of the classes; UserError if weights that name theirs have another order of equal names."""
+    own = learned.class_names or ()
+    _require_count(weights, names, learned.num_classes or len(own), own)
+    moved = [(own.index(name), label) for label, name in enumerate(names) if name in own and own.index(name) != label]
+    if moved and are_names(own):
+        there, here = moved[0]
+        raise UserError(
+            f"{weights} has '{names[here]}' as class {there}, and the given class names as class {here}: list them in "
+            f"the order of the weights ({shorten(', '.join(own), 200)}), or give none"
+        )
+    return learned._replace(class_names=tuple(names))
+
+
+def _require_count(weights: str, names: Sequence[str], number: int, own: Sequence[str] = ()) -> None:
+    """Raise UserError unless there is a name for each class, or for each class that has one."""
+    if number and len(names) not in (number, len(own)):
+        order = f" of these classes: {shorten(', '.join(own), 200)}" if own else ""
+        raise UserError(
+            f"{weights} has {number:,} classes, and there are {len(names):,} class names: give {number:,}, in the order"
+            f"{order or ' of its outputs'}"
+        )
 
 
 def build_configuration(
@@ -189,6 +214,8 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
         num_classes = count_classes(model_without_weights, weights) if has_classes else 1
         if num_classes is None:
             raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
+        if has_classes and source.learned.class_names:
+            _require_count(source.weights, source.learned.class_names, num_classes)
     model = prepare(task.build_model(num_classes))
     report = load_weights(model, weights, strict=True)
     accelerate(model)

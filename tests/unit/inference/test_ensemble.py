@@ -37,7 +37,8 @@ def test_runs_come_before_inputs(tmp_path):
         (weights(channels=["CT", "PET"]), r"its channels is \['CT', 'PET'\]"),
         (weights(regions={"a": [1]}), r"its regions is {'a': \[1\]}, not None"),
         (weights(task="heads"), r"its task is heads, not volume_segmentation; name runs on the same data"),
-        (weights(classes=None, outputs=3), r"its list of classes is 3, not \["),
+        (weights(classes=None, outputs=3), r"its list of classes is None, not \["),
+        (weights(outputs=5), r"its number of classes is 5, not 2"),
     ],
 )
 def test_members_that_differ_are_refused_by_name(other, said):

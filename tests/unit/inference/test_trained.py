@@ -12,6 +12,7 @@ import yaml
 from support.trainings.trained import network, write_weights
 
 from paddlevit_dist.inference import trained
+from paddlevit_dist.inference.ensemble import require_ensemble
 from paddlevit_dist.inference.trained import build_configuration, build_trained, open_source, read_trained_meta
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task_factory import make_task
@@ -80,6 +81,32 @@ def test_names_come_from_the_caller_else_the_run_else_files_without_gaps(classif
     (tmp_path / "config.json").write_text(json.dumps({"id2label": dict(enumerate("abc"))}))
     given = open_source(weights, "predict", recipe=recipe, class_names=["x", "y", "z"])
     assert given.learned.class_names == ("x", "y", "z")
+
+
+def test_given_names_have_the_number_and_the_order_of_the_weights(classifier, unnamed, tmp_path):
+    weights, recipe = unnamed
+    for names in (["background", *NAMES], NAMES[:2]):
+        told = f"has 3 classes, and there are {len(names)} class names: give 3, in the order of these classes: ant,"
+        with pytest.raises(UserError, match=told):
+            open_source(str(classifier), "predict", class_names=names)
+        opened = open_source(weights, "predict", recipe=recipe, class_names=names)
+        with pytest.raises(UserError, match=f"{len(names)} class names: give 3, in the order of its outputs"):
+            build_trained(make_task(opened.config), opened)
+    with pytest.raises(UserError, match="has 'bee' as class 1, and the given class names as class 0: list"):
+        open_source(str(classifier), "predict", class_names=["bee", "x", "cat"])
+    more = write_weights(tmp_path / "more", NAMES, "MODEL.NUM_CLASSES=5", num_classes=5)
+    for names in (["x", "y", "z"], ["ant", "bee", "cat", "v", "w"]):
+        assert open_source(str(more), "predict", class_names=names).learned.class_names == tuple(names)
+    with pytest.raises(UserError, match="has 5 classes, and there are 4 class names"):
+        open_source(str(more), "predict", class_names=[*NAMES, "v"])
+
+
+def test_members_of_other_classes_are_refused_though_the_same_names_are_given(classifier, tmp_path):
+    other, given = write_weights(tmp_path / "other", ["bee", "cat", "dog"]), ["x", "y", "z"]
+    sources = [open_source(str(weights), "predict", class_names=given) for weights in (classifier, other)]
+    assert sources[0].learned.class_names == sources[1].learned.class_names
+    with pytest.raises(UserError, match=r"its list of classes is \['bee', 'cat', 'dog'\], not \['ant', 'bee', 'cat'\]"):
+        require_ensemble(make_task(sources[0].config), sources)
 
 
 def test_what_a_command_sets_may_differ_from_the_weights_and_other_words_apply_to_it(classifier):

@@ -282,6 +282,7 @@ class Predictor:
         self._precision = EvaluationPrecision(self._source.config)
         self.class_names = self._source.learned.class_names
         self.unreadable: list[tuple[str, str]] = []
+        self._told: set[str] = set()  # lines about inputs
 
     def __call__(self, inputs: Any) -> list[Row]:
         """Predict inputs and return the rows of ``predictions.jsonl``, in the order of the inputs.
@@ -295,6 +296,10 @@ class Predictor:
             paths = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in listed]
             samples = self._aspect.open_inputs(paths, Path(folder))
             self.unreadable = list(samples.unreadable)
+            for line in samples.notices:
+                if line not in self._told:
+                    self._told.add(line)
+                    write_line(line)
             rows: list[Row] = []
             for entry in self._entries(samples):
                 name = samples.names[entry.index]

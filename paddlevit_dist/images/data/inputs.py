@@ -17,9 +17,9 @@ from ...tasks.dataset import TransformedDataset
 from ...tasks.prediction import InputSamples, output_names
 from ...tasks.sample_checks import BadSample
 from .formats import stems
-from .inspection import note_pixels
+from .inspection import TURNED, list_found, note_pixels
 from .listing import NO_ARCHIVE, InputListing, VideoFile, is_video
-from .reading import ReadConfig, UnreadableImage, convert, decode_image, read_file
+from .reading import ReadConfig, UnreadableImage, convert, decode_image, orientation, read_file
 from .tar_files import OpenFiles
 
 IMAGES = "pictures"  # folder
@@ -80,7 +80,8 @@ class ImageInputs(InputImages):
         self._locations: np.ndarray | None = None
         self._files = OpenFiles()
         self._videos: dict[tuple[int, int], VideoFile] = {}
-        self.notices = [*listing.notices, *note_pixels(len(self.names), self._encode, self.names.__getitem__)]
+        notes = note_pixels(len(self.names), self._encode, self.names.__getitem__, reading.exif_rotate)
+        self.notices = [*listing.notices, *notes]
 
     def __getstate__(self) -> Any:
         return {**self.__dict__, "_locations": None, "_videos": {}}
@@ -140,6 +141,9 @@ class InMemoryImages(InputImages):
         super().__init__(transform, mode, reading)
         self._images = list(images)
         self.names = [f"image {number}" for number in range(len(self._images))]
+        turned = [k for k, each in enumerate(images) if isinstance(each, Image.Image) and orientation(each) != 1]
+        found = {TURNED: [] if reading.exif_rotate else turned}
+        self.notices = list_found(found, f"{len(self):,} images", self.names.__getitem__)
 
     def image(self, index: int) -> Image.Image:
         """Return image ``index``, converted to the mode."""

@@ -20,7 +20,15 @@ from ...launch.devices import cpu_cores
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from .formats import SkippedFiles, readable_formats
-from .reading import UnreadableImage, count_labels, examine_image, is_transparent, open_image, raise_as_unreadable
+from .reading import (
+    UnreadableImage,
+    count_labels,
+    examine_image,
+    is_transparent,
+    open_image,
+    orientation,
+    raise_as_unreadable,
+)
 
 if TYPE_CHECKING:
     from .image_dataset import ImageDataset
@@ -32,6 +40,7 @@ SECONDS, _COMPARING_SECONDS = 20.0, 10.0  # for opening a split, for comparing t
 _MOST_THREADS = 16
 _MOST_EXAMINED, _EXAMINE_SECONDS = 500, 5.0  # images opened before a prediction or a preparation
 _DEEP = "stored with more than 8 bits a pixel, such as {}; levels above 255 become white: scale them if they use more"
+TURNED = "to be turned by the EXIF orientation, but DATA.EXIF_ROTATE is false: {}"
 _TRANSPARENT = (
     "transparent in part, such as {}; transparency is not used, so that the colors stored there are seen, often black: "
     "paint such images on a ground"
@@ -111,23 +120,13 @@ class DecodedSplit(NamedTuple):
             )
             text += f"skip): {bad[0]}"
         lines = [text]
-        turned = [result.index for result in self.results if result.orientation != 1]
-        if turned and dataset.reading and not dataset.reading.exif_rotate:
-            lines.append(
-                f"{self._count(turned)} to be turned by the EXIF orientation, but DATA.EXIF_ROTATE is false: "
-                f"{dataset.describe(turned[0])}"
-            )
-        deep = [result.index for result in self.results if _is_deep(result.mode)]
-        if deep:
-            lines.append(f"{self._count(deep)} {_DEEP.format(dataset.describe(deep[0]))}")
-        transparent = [result.index for result in self.results if result.is_transparent]
-        if transparent:
-            lines.append(f"{self._count(transparent)} {_TRANSPARENT.format(dataset.describe(transparent[0]))}")
-        return lines
-
-    def _count(self, indices: list[int]) -> str:
-        verb = "is" if len(indices) == 1 else "are"
-        return f"{len(indices):,} of the {len(self.results):,} opened images of {self.split} {verb}"
+        is_seen_stored = dataset.reading is not None and not dataset.reading.exif_rotate
+        found = {
+            TURNED: [result.index for result in self.results if is_seen_stored and result.orientation != 1],
+            _DEEP: [result.index for result in self.results if _is_deep(result.mode)],
+            _TRANSPARENT: [result.index for result in self.results if result.is_transparent],
+        }
+        return lines + list_found(found, f"the {len(self.results):,} opened images of {self.split}", dataset.describe)
 
 
 def open_split(dataset: "ImageDataset", split: str, seconds: float = SECONDS) -> DecodedSplit:
@@ -153,12 +152,16 @@ def _examine(dataset: Any, index: int) -> DecodeResult:
     return DecodeResult(index, len(encoded), digest, image.orientation, image.mode, image.is_transparent)
 
 
-def note_pixels(total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str]) -> list[str]:
-    """Return lines about images with more than 8 bits a pixel or transparency, from as many images as time allows.
+def note_pixels(
+    total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str], turns: bool = True
+) -> list[str]:
+    """Return lines about images whose pixels will be seen otherwise than programs show them.
 
-    ``encoded`` and ``describe`` return the file and the name of an image by its index, below ``total``.
+    They have more than 8 bits a pixel, transparency or, unless the EXIF orientation ``turns`` images, another one. As
+    many images as time allows are opened. ``encoded`` and ``describe`` return the file and the name of an image by its
+    index, below ``total``.
     """
-    opened, deep, transparent = 0, list[int](), list[int]()
+    opened, found = 0, {TURNED: list[int](), _DEEP: list[int](), _TRANSPARENT: list[int]()}
     end = time.monotonic() + _EXAMINE_SECONDS
     for index in np.random.default_rng(0).permutation(total)[:_MOST_EXAMINED].tolist():
         if time.monotonic() > end:
@@ -166,14 +169,20 @@ def note_pixels(total: int, encoded: Callable[[int], bytes], describe: Callable[
         opened += 1
         try:
             with open_image(encoded(index), describe(index)) as image, raise_as_unreadable(describe(index)):
-                deep += [index] if _is_deep(image.mode) else []
-                transparent += [index] if is_transparent(image) else []
+                found[TURNED] += [index] if not turns and orientation(image) != 1 else []
+                found[_DEEP] += [index] if _is_deep(image.mode) else []
+                found[_TRANSPARENT] += [index] if is_transparent(image) else []
         except UnreadableImage:  # reported when it is decoded
             continue
+    return list_found(found, f"{opened:,} images", describe)
+
+
+def list_found(found: dict[str, list[int]], images: str, describe: Callable[[int], str]) -> list[str]:
+    """Return a line for each text with indices, which count among ``images``; the text has a place for a name."""
     return [
-        f"{len(found):,} of {opened:,} images {'is' if len(found) == 1 else 'are'} {text.format(describe(min(found)))}"
-        for found, text in ((deep, _DEEP), (transparent, _TRANSPARENT))
-        if found
+        f"{len(indices):,} of {images} {'is' if len(indices) == 1 else 'are'} {text.format(describe(min(indices)))}"
+        for text, indices in found.items()
+        if indices
     ]
 
 

@@ -42,9 +42,12 @@ _UPDATES, _SECONDS = 20, 30.0
 _STAYED = 0.97  # share of the first loss above which the model has not learned
 _NEAR = (0.7, 1.5)  # times the expected loss: initial weights slightly prefer some classes
 _INDEX = "https://www.paddlepaddle.org.cn/packages/stable"  # Paddle's package index
-# Compute capabilities: 2.6.2 has code for 6.1 to 8.6, which also runs on 8.9; code for cards newer than 9.0 (Blackwell)
-# needs CUDA 12.8.
-_NEWEST_OF_2, _OLDEST_OF_3, _NEWEST_OF_CU126 = (8, 9), (7, 0), (9, 0)
+# Builds of Paddle 3.3.1: the compute capabilities that they have code for, and the CUDA that the driver has to support.
+_BUILDS = {
+    "cu126": ((7, 0), (9, 0), (12, 0)),
+    "cu118": ((6, 0), (8, 9), (11, 0)),
+    "cu129": ((7, 5), (99, 0), (12, 8)),
+}
 # With these values the first loss depends on the model and its batch only.
 _OFF: dict[str, Any] = {
     **{"TRAIN.WARMUP_EPOCHS": 0, "TRAIN.WARMUP_STEPS": None, "TRAIN.LAST_EPOCH": 0, "DATA.NUM_WORKERS": 0},
@@ -159,8 +162,10 @@ def check_gpus(context: CheckContext) -> CheckResult:
     capability = "" if card is None else f", compute capability {card.capability[0]}.{card.capability[1]}"
     if usable:
         text = f"{usable} usable (CUDA_VISIBLE_DEVICES={visible}){capability}"
-        if card is not None and card.capability > _NEWEST_OF_2 and paddle_versions.is_built_for_cuda_11():
-            text += f"; Paddle {paddle.__version__} for CUDA 11 supports compute capability 6.1 to 8.9"
+        known = paddle_versions.supported_capabilities()
+        if card is not None and known is not None and not known[0] <= card.capability <= known[1]:
+            lowest, highest = (f"{major}.{minor}" for major, minor in known)
+            text += f"; Paddle {paddle.__version__} for CUDA {paddle.version.cuda()} supports {lowest} to {highest}"
             return CheckResult(WARNING, text, f"unless you built this Paddle for the card: {format_install(card)}")
         return CheckResult(OK, text)
     if others := device_kinds.count_others():
@@ -181,10 +186,13 @@ def format_install(card: devices.GpuCard | None) -> str:
     remove = "python -m pip uninstall -y paddlepaddle paddlepaddle-gpu"
     if card is None:
         return f"{remove}, then install Paddle's GPU build (docs/guides/installation.md)"
-    if card.capability < _OLDEST_OF_3:
-        return f"{remove}; python -m pip install paddlepaddle-gpu==2.6.2 'numpy<2'"
-    build = "cu129" if card.capability > _NEWEST_OF_CU126 else "cu126" if card.cuda >= (12, 0) else "cu118"
-    return f"{remove}; python -m pip install paddlepaddle-gpu==3.3.1 -i {_INDEX}/{build}/"
+    fitting = {name: cuda for name, (low, high, cuda) in _BUILDS.items() if low <= card.capability <= high}
+    if not fitting:
+        return "Paddle has no build for it"
+    build = next((name for name, cuda in fitting.items() if card.cuda >= cuda), min(fitting, key=fitting.__getitem__))
+    cuda = ".".join(map(str, fitting[build]))
+    driver = "" if card.cuda >= fitting[build] else f"install an NVIDIA driver for CUDA {cuda} or newer, then "
+    return f"{driver}{remove}; python -m pip install paddlepaddle-gpu==3.3.1 -i {_INDEX}/{build}/"
 
 
 def check_memory(context: CheckContext) -> CheckResult:

@@ -23,9 +23,17 @@ def needs_older_numpy() -> bool:
     return not _IS_3 and int(np.__version__.split(".")[0]) > 1
 
 
-def is_built_for_cuda_11() -> bool:
-    """Return whether this is Paddle 2.6 for CUDA 11, from PyPI."""
-    return not _IS_3 and str(paddle.version.cuda()).startswith("11.")
+def supported_capabilities() -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Return the lowest and highest compute capability that Paddle's own build of this version has code for.
+
+    Code for 8.6 also runs on 8.9. None for a Paddle built from source, and from CUDA 12.8 on: not known.
+    """
+    numbers = str(paddle.version.cuda()).split(".")
+    if paddle.__version__ == _FROM_SOURCE or numbers[0] not in ("11", "12"):
+        return None
+    if numbers[0] == "11":
+        return (6, 0) if _IS_3 else (6, 1), (8, 9)
+    return ((7, 0), (9, 0)) if int(numbers[1]) < 8 else None
 
 
 def overrides_tf32() -> bool:

@@ -40,14 +40,31 @@ def test_two_paddles_in_one_place_are_told_however_their_names_are_spelled(tmp_p
     assert found.status == "failure" and "paddlepaddle and paddlepaddle-gpu are both installed" in found.text
 
 
+INDEX = "paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable"
 CARDS = {
-    "P100": ((6, 0), (12, 4), "paddlepaddle-gpu==2.6.2 'numpy<2'"),
-    "V100": ((7, 0), (11, 8), "paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu118/"),
-    "RTX 4090": ((8, 9), (12, 0), "/cu126/"),
-    "H100": ((9, 0), (12, 4), "/cu126/"),
-    "B200": ((10, 0), (12, 8), "/cu129/"),
-    "RTX 5090": ((12, 0), (13, 0), "/cu129/"),
+    "GTX 980": ((5, 2), (12, 4), None),
+    "P100": ((6, 0), (12, 4), "cu118"),
+    "GTX 1080": ((6, 1), (11, 4), "cu118"),
+    "V100": ((7, 0), (11, 8), "cu118"),
+    "V100 with a new driver": ((7, 0), (12, 2), "cu126"),
+    "RTX 4090": ((8, 9), (12, 0), "cu126"),
+    "RTX 4090 with an old driver": ((8, 9), (11, 8), "cu118"),
+    "H100": ((9, 0), (12, 4), "cu126"),
+    "H100 with an old driver": ((9, 0), (11, 8), "cu126"),
+    "B200": ((10, 0), (12, 8), "cu129"),
+    "RTX 5090": ((12, 0), (13, 0), "cu129"),
+    "RTX 5090 with an old driver": ((12, 0), (12, 4), "cu129"),
 }
+DRIVERS = {"H100 with an old driver": "12.0", "RTX 5090 with an old driver": "12.8"}
+
+
+def expected_fix(name: str) -> str:
+    """The command for a card, as the table of the page on installation says."""
+    if CARDS[name][2] is None:
+        return "Paddle has no build for it"
+    driver = f"install an NVIDIA driver for CUDA {DRIVERS[name]} or newer, then " if name in DRIVERS else ""
+    remove = "python -m pip uninstall -y paddlepaddle paddlepaddle-gpu; python -m pip install "
+    return f"{driver}{remove}{INDEX}/{CARDS[name][2]}/"
 
 
 def see_gpus(monkeypatch, card: devices.GpuCard | None, is_usable: bool, has_cuda: bool) -> doctor_checks.CheckResult:
@@ -60,12 +77,12 @@ def see_gpus(monkeypatch, card: devices.GpuCard | None, is_usable: bool, has_cud
     return doctor_checks.check_gpus(None)
 
 
-@pytest.mark.parametrize("capability, cuda, command", CARDS.values(), ids=CARDS)
-def test_beside_a_cpu_build_the_build_for_the_card_is_named(monkeypatch, capability, cuda, command):
+@pytest.mark.parametrize("name", CARDS)
+def test_beside_a_cpu_build_the_build_for_the_card_is_named(monkeypatch, name):
+    capability, cuda, _ = CARDS[name]
     found = see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=False, has_cuda=False)
     assert found.status == "warning" and f"compute capability {capability[0]}.{capability[1]}" in found.text
-    remove = "python -m pip uninstall -y paddlepaddle paddlepaddle-gpu; python -m pip install "
-    assert found.fix.startswith(remove) and found.fix.endswith(f"{command}; or train on the CPU")
+    assert found.fix == f"{expected_fix(name)}; or train on the CPU"
 
 
 def test_a_driver_that_says_nothing_of_its_cards_leaves_the_page(monkeypatch):
@@ -73,19 +90,30 @@ def test_a_driver_that_says_nothing_of_its_cards_leaves_the_page(monkeypatch):
     assert found.status == "warning" and "docs/guides/installation.md" in found.fix
 
 
-@pytest.mark.parametrize("name", CARDS)
-def test_a_paddle_without_code_for_the_card_is_found(monkeypatch, name):
-    """The registry's 2.6.2 counts a GPU newer than Ada as one that it can use."""
-    monkeypatch.setattr(paddle_versions, "is_built_for_cuda_11", lambda: True)
-    capability, cuda, command = CARDS[name]
-    found = see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=True, has_cuda=True)
-    is_too_new = name in ("H100", "B200", "RTX 5090")
-    assert found.status == ("warning" if is_too_new else "ok") and found.text.startswith("2 usable")
-    assert found.fix.endswith(command) if is_too_new else not found.fix
-    told = found.text.endswith(f"; Paddle {paddle.__version__} for CUDA 11 supports compute capability 6.1 to 8.9")
-    assert told == is_too_new
-    monkeypatch.setattr(paddle_versions, "is_built_for_cuda_11", lambda: False)
-    assert see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=True, has_cuda=True).status == "ok"
+@pytest.mark.parametrize(
+    "version, cuda, lacking",
+    [
+        ("2.6.2", "11.8", {"5.2", "6.0", "9.0", "10.0", "12.0"}),
+        ("3.3.1", "11.8", {"5.2", "9.0", "10.0", "12.0"}),
+        ("3.3.1", "12.6", {"5.2", "6.0", "6.1", "10.0", "12.0"}),
+        ("3.3.1", "12.9", set()),
+        ("3.3.1", "13.0", set()),
+        ("0.0.0", "11.8", set()),
+        ("3.3.1", "False", set()),
+    ],
+)
+def test_a_paddle_without_code_for_the_card_is_found(monkeypatch, version, cuda, lacking):
+    """Paddle counts a GPU that it has no code for as one that it can use."""
+    monkeypatch.setattr(paddle, "__version__", version)
+    monkeypatch.setattr(paddle.version, "cuda", lambda: cuda)
+    monkeypatch.setattr(paddle_versions, "_IS_3", version != "2.6.2")
+    for name, (capability, driver, _) in CARDS.items():
+        found = see_gpus(monkeypatch, devices.GpuCard(capability, driver), is_usable=True, has_cuda=True)
+        is_lacking = f"{capability[0]}.{capability[1]}" in lacking
+        assert found.status == ("warning" if is_lacking else "ok") and found.text.startswith("2 usable")
+        assert (f"; Paddle {version} for CUDA {cuda} supports " in found.text) == is_lacking
+        fix = f"unless you built this Paddle for the card: {expected_fix(name)}"
+        assert found.fix == (fix if is_lacking else "")
 
 
 def test_numpy_2_beside_a_paddle_that_was_built_for_numpy_1_is_said(tmp_path, monkeypatch):

@@ -49,9 +49,6 @@ def test_half_precision_is_compiled_by_version(monkeypatch, is_3):
     kinds = [(dtype, level) for dtype in ("float16", "bfloat16") for level in ("O1", "O2")]
     assert [paddle_versions.compiles_half(*kind) for kind in kinds] == [True, is_3, is_3, is_3]
     assert paddle_versions.has_lists_in_functions() is is_3
-    for version, is_built in (("11.8", not is_3), ("12.3", False), ("False", False)):
-        monkeypatch.setattr(paddle.version, "cuda", lambda version=version: version)
-        assert paddle_versions.is_built_for_cuda_11() is is_built
 
 
 def test_a_tensors_own_memory_is_given_where_it_can_be(monkeypatch):

@@ -51,7 +51,7 @@ class Model(nn.Layer):
     layer_names: str | None = None
 
     #: channels of the input
-    in_channels: int
+    in_channels: int = 3
     #: (height, width) of the input images in pixels; None for a network on other data
     image_size: tuple[int, int] | None = None
     #: stride in input pixels, and channels, of each map of ``features``; empty without ``features``
@@ -71,7 +71,8 @@ class Model(nn.Layer):
         Args:
             name: a key of ``variants``, or any other name.
             num_classes: number of outputs; 0 for the features alone.
-            image_size: pixels, one number or (height, width); None: the variant's.
+            image_size: pixels, one number or (height, width); None: the variant's. Networks on images that do not take
+                it work on any size.
             options: arguments that differ from the variant's.
 
         Raises:
@@ -79,15 +80,16 @@ class Model(nn.Layer):
         """
         cls.require_options(name, options)
         chosen = {**cls.variants.get(name, {}), **options}
-        if image_size is not None:
-            if "image_size" not in inspect.signature(cls).parameters:
-                raise UserError(
-                    f"model '{name}' works on {cls.works_on} and has no image size; remove DATA.IMAGE_SIZE "
-                    f"({image_size})"
-                )
+        takes_size = "image_size" in inspect.signature(cls).parameters
+        if image_size is not None and not takes_size and cls.works_on != "images":
+            raise UserError(f"model '{name}' works on {cls.works_on} and has no image size ({image_size}); remove it")
+        if image_size is not None and takes_size:
             chosen["image_size"] = image_size
         family: Callable[..., Model] = cls
-        return family(num_classes=num_classes, **chosen)
+        model = family(num_classes=num_classes, **chosen)
+        if image_size is not None and model.image_size is None:
+            model.image_size = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+        return model
 
     @classmethod
     def require_options(cls, name: str, options: Mapping[str, Any]) -> None:

@@ -185,7 +185,10 @@ class ProbeTask(LabeledImageTask):
 
     def create_network(self, num_classes: int) -> ProbeModel:
         """Create the frozen backbone with its heads."""
-        return ProbeModel(super().create_network(0), num_classes, self.num_heads)
+        backbone = super().create_network(0)
+        if not hasattr(backbone, "embed_dim"):
+            raise UserError(f"MODEL.NAME {self.config.MODEL.NAME}: a probe needs features: derive it from Classifier")
+        return ProbeModel(backbone, num_classes, self.num_heads)
 
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep

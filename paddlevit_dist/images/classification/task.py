@@ -16,7 +16,7 @@ from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
 from ...tasks.dataset import is_training_split
 from ...tasks.model import as_model
-from ...tasks.model_factory import create_model
+from ...tasks.model_factory import create_model, model_options
 from ...tasks.sample_checks import require_finite, require_label
 from ...tasks.step_types import LossTerm, StepPosition, TaskTraits
 from ...tasks.task import Task
@@ -136,14 +136,10 @@ class LabeledImageTask(Task):
 
     def create_network(self, num_classes: int) -> paddle.nn.Layer:
         """Create the configured model with its initial weights."""
-        data = self.config.DATA
-        return create_model(
-            self.config.MODEL.NAME,
-            num_classes=num_classes,
-            image_size=data.IMAGE_SIZE,
-            in_channels=data.IMAGE_CHANNELS,
-            **self.model_options,
-        )
+        data, name, options = self.config.DATA, self.config.MODEL.NAME, self.model_options
+        if data.IMAGE_CHANNELS != RGB or "in_channels" in model_options(name).defaults:
+            options = {**options, "in_channels": data.IMAGE_CHANNELS}
+        return create_model(name, num_classes=num_classes, image_size=data.IMAGE_SIZE, **options)
 
     def normalize(self, images: paddle.Tensor) -> paddle.Tensor:
         """Normalize uint8 pixels (batch, channels, height, width) to float32 of the same shape."""

@@ -67,6 +67,11 @@ def test_a_class_of_a_users_has_its_options_and_variants(registered):
     assert create_model(registered, width=8).token.shape == [1, 8]
 
 
+@pytest.mark.parametrize("size, known", [(64, (64, 64)), ((32, 48), (32, 48)), (None, None)])
+def test_a_network_that_takes_no_image_size_works_on_any(registered, size, known):
+    assert create_model(registered, image_size=size).image_size == known
+
+
 def test_a_users_weights_are_renamed_resized_and_reset_as_its_model_says():
     model = Plain()
     state = {name: value.numpy() + 1.0 for name, value in Plain(num_classes=2).state_dict().items()}

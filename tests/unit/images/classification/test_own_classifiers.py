@@ -1,0 +1,66 @@
+"""A user's classifier that takes few options can be used with each recipe of classifiers."""
+
+import pytest
+from paddle import nn
+
+from paddlevit_dist import settings
+from paddlevit_dist.registry.lookup import MODELS
+from paddlevit_dist.registry.register import register_model
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings.files import recipe_names
+from paddlevit_dist.tasks.model import Model
+from paddlevit_dist.tasks.task_factory import make_task
+
+WORDS = ["MODEL.NAME", "of_a_user", "MODEL.PRETRAINED_REQUIRED", "False"]
+
+
+class AllConv(Model):
+    """Takes what CONTRIBUTING's example takes."""
+
+    def __init__(self, num_classes: int = 1000, width: int = 8, in_channels: int = 3):
+        super().__init__()
+        self.in_channels = in_channels
+        self.body = nn.Conv2D(in_channels, width, 3, 2)
+        self.head = nn.Linear(width, num_classes)
+
+
+class ColorMeans(Model):
+    """Takes nothing else."""
+
+    def __init__(self, num_classes: int = 1000):
+        super().__init__()
+        self.head = nn.Linear(3, num_classes)
+
+
+@pytest.fixture(params=[AllConv, ColorMeans])
+def own(request):
+    register_model("of_a_user", request.param)
+    yield request.param
+    del MODELS["of_a_user"]
+
+
+@pytest.mark.parametrize("start", range(6))
+def test_it_is_built_under_every_recipe(own, start):
+    channels = []
+    for recipe in recipe_names()[start::6]:
+        config = settings.load([f"-cfg={recipe}"]).values
+        if config.TASK != "classification":
+            continue
+        config = settings.load([f"-cfg={recipe}", *WORDS]).values
+        task, size = make_task(config), config.DATA.IMAGE_SIZE
+        channels.append(config.DATA.IMAGE_CHANNELS)
+        if own is ColorMeans and channels[-1] != 3:
+            with pytest.raises(UserError, match="no option 'in_channels'"):
+                task.create_network(7)
+            continue
+        model = task.create_network(7)
+        assert isinstance(model, own) and model.head.weight.shape[1] == 7
+        assert model.in_channels == channels[-1] and model.image_size == (size, size)
+    assert channels
+
+
+@pytest.mark.parametrize("own", [AllConv], indirect=True)
+def test_a_probe_of_it_needs_features(own):
+    task = make_task(settings.load(["-cfg=probe_linear", *WORDS]).values)
+    with pytest.raises(UserError, match="of_a_user: a probe needs features: derive it from Classifier"):
+        task.create_network(7)

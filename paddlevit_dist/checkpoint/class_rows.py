@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..runtime.errors import UserError
+from ..runtime.printing import shorten
 from ..runtime.spelling import compose
 from ..tasks.model import ClassLayout, Model
 from .content import read_weights_info
@@ -79,6 +81,42 @@ def follow_names(
         outputs += [theirs[label] for label in others]
     values = _merge_rows(model, state, targets, parameter_names, pairs) if pairs else {}
     return FollowedRows(frozenset(parameter_names), values, matched, len(names.ours), tuple(outputs))
+
+
+def order_outputs(
+    model: Model, names: ClassNames, outputs: int, classes: int, source: str
+) -> tuple[list[int] | None, bool]:
+    """Return the output of a whole network, such as an exported one, for each of the classes, matched by name.
+
+    Args:
+        model: tells which names are equal.
+        names: of the first outputs, and of the first classes; either may be unknown (None, or numbers).
+        outputs, classes: their numbers.
+        source: of the network, for messages.
+
+    Returns:
+        The order of the outputs, None to keep it; and whether both sides are named. Raises UserError if the network
+        lacks a class, or if the names are unknown and the numbers differ.
+    """
+    theirs, pairs = _match_names(model, names, [outputs])
+    is_known = bool(names.theirs) and are_names(names.theirs or ())
+    if are_names(names.ours) and (is_known or len(pairs) == len(names.ours)):
+        missing = sorted(set(range(len(names.ours))) - {ours for _, ours in pairs})
+        if missing:
+            lacking, own = (shorten(", ".join(each), 60) for each in ((names.ours[at] for at in missing), theirs))
+            raise UserError(
+                f"{source} lacks {len(missing):,} of the data's classes ({lacking}); its own are {own}: use data of "
+                "these names"
+            )
+        order = [there for there, _ in pairs]
+        order += [output for output in range(outputs) if output not in order][: classes - len(order)]
+        if len(order) == classes:
+            return (None if order == list(range(outputs)) else order), True
+    if outputs != classes:
+        raise UserError(
+            f"{source} has {outputs:,} classes, the data {classes:,}, and not both name them: use a model of as many"
+        )
+    return None, False
 
 
 def _list_others(their_number: int, our_number: int, pairs: Sequence[tuple[int, int]]) -> list[int]:

@@ -4,17 +4,20 @@ Source: H. Touvron et al., "Training data-efficient image transformers & distill
 2012.12877, section 3: equation 2 (soft) and equation 3 (hard).
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import paddle
 import paddle.nn.functional as F
 
-from ...checkpoint.load import LoadReport, load_weights
-from ...checkpoint.weights import evaluated_weights
+from ...checkpoint.class_rows import ClassNames, order_outputs, read_class_names
+from ...checkpoint.load import LoadReport, count_classes, load_weights
+from ...checkpoint.weights import evaluated_weights, read_weights
 from ...registry.lookup import MODELS
 from ...registry.model_sources import find_bridged
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
+from ...tasks.model import Model
 from ...tasks.model_factory import accelerate, create_model
 from ..settings import RGB
 from ..transforms.on_device import PixelNormalizer
@@ -29,12 +32,14 @@ class TeacherModel:
     """A teacher, which is never trained: outside the data-parallel model, its averages and its checkpoints.
 
     ``name`` is a registered model, or an exported one by its path without extension (TRAIN.TEACHER_MODEL); ``weights``
-    are a registered model's. Numbers of classes, pixels and channels are the student's. A ``UserError`` says that the
-    model is missing, its weights do not fit completely, or it does not fit the student.
+    are a registered model's. Pixels and channels are the student's, and ``num_classes`` is the number of classes of
+    weights without a classifier. A ``UserError`` says that the model is missing, its weights do not fit completely, or
+    it does not fit the student.
     """
 
     def __init__(self, name: str, weights: str | None, num_classes: int, image_size: int, in_channels: int) -> None:
-        self.name = name
+        self.name, self._classes = name, num_classes
+        self._order: paddle.Tensor | None = None  # int64 (classes,), the output of each of the student's classes
         self._renormalize: PixelNormalizer | None = None
         self._gives_probabilities = False
         is_registered = name in MODELS or find_bridged(name) is not None
@@ -44,6 +49,7 @@ class TeacherModel:
             source = evaluated_weights(weights)
             self.model, report = _load_registered(name, source, num_classes, image_size, in_channels)
             self.summary, self.input = report.summary(), find_weights_input(name, source)
+            self._class_names, self._classes = read_class_names(source)[0], self.model.num_classes
             self._channels = getattr(self.model, "in_channels", in_channels)
             accelerate(self.model)
         else:
@@ -54,6 +60,8 @@ class TeacherModel:
                 )
             self.input, about = find_exported_input(name)
             self._gives_probabilities = str(about.get("output")).startswith("probabilities")
+            classes = about.get("classes")
+            self._class_names = list(map(str, classes)) if isinstance(classes, list) else None
             self.model, self.summary = paddle.jit.load(name), "exported model"
             self._channels = len(self.input.mean) or in_channels
         self.model.eval()
@@ -62,25 +70,35 @@ class TeacherModel:
         if {len(self.input.mean), len(self.input.deviation)} != {self._channels}:
             self.input = TeacherInput()  # it describes weights for other images, such as published ones
         if not is_registered:
-            self._check(num_classes, (2, in_channels, image_size, image_size))
+            self._classes = self._count_classes((2, in_channels, image_size, image_size))
 
-    def _check(self, num_classes: int, shape: tuple[int, ...]) -> None:
-        """Compute logits of an exported model; a ``UserError`` if that fails, or their number of classes differs."""
+    def _count_classes(self, shape: tuple[int, ...]) -> int:
+        """Compute logits of an exported model, and return their number; a ``UserError`` if that fails."""
         if self._channels < shape[1]:
             raise UserError(
                 f"TRAIN.TEACHER_MODEL {self.name} takes images of {self._channels} channels, the student's have "
                 f"{shape[1]} (DATA.IMAGE_CHANNELS)"
             )
         try:
-            classes = self(paddle.zeros(shape)).shape[-1]
+            return int(self(paddle.zeros(shape)).shape[-1])
         except Exception as error:  # C++ errors of several classes
             reason = one_line(str(error).strip().rpartition("\n")[2])[-300:]
             raise UserError(
                 f"TRAIN.TEACHER_MODEL {self.name} cannot compute images of {shape[2]} x {shape[3]} pixels "
                 f"(DATA.IMAGE_SIZE): {reason}"
             ) from error
-        if classes != num_classes:
-            raise UserError(f"TRAIN.TEACHER_MODEL {self.name} has {classes} classes, the student {num_classes}")
+
+    def match_classes(self, student: Model, class_names: Sequence[str], num_classes: int) -> None:
+        """Order the outputs as the student's from now on, by name; a ``UserError`` if they do not teach its classes.
+
+        ``class_names`` are of the student's first outputs; empty if unknown.
+        """
+        names = ClassNames(self._class_names, class_names)
+        source = f"TRAIN.TEACHER_MODEL {self.name}"
+        order, is_named = order_outputs(student, names, self._classes, num_classes, source)
+        self._order = None if order is None else paddle.to_tensor(order, dtype="int64")
+        by_name = "matched by name" if is_named else "unknown: its outputs are taken for the student's classes in order"
+        self.summary += f", classes {by_name}"
 
     def fit_input(self, data: ClassificationDataSection) -> str:
         """Normalize the student's images as the teacher's from now on, and return a line about both for the log."""
@@ -100,6 +118,8 @@ class TeacherModel:
         if self._renormalize is not None:
             images = self._renormalize(images)
         outputs = self.model(images).astype("float32")
+        if self._order is not None:
+            outputs = paddle.index_select(outputs, self._order, axis=1)
         return paddle.log(paddle.clip(outputs, min=_SMALLEST)) if self._gives_probabilities else outputs
 
 
@@ -107,7 +127,11 @@ def _load_registered(
     name: str, weights: str, num_classes: int, image_size: int, in_channels: int
 ) -> tuple[paddle.nn.Layer, LoadReport]:
     """Build a registered teacher with its weights; weights for colors get a network for colors."""
-    model = create_model(name, num_classes=num_classes, image_size=image_size, in_channels=in_channels)
+    options = {"image_size": image_size, "in_channels": in_channels}
+    with paddle.LazyGuard():  # names and shapes only
+        outline = create_model(name, num_classes=1, **options)
+    own_classes = count_classes(outline, read_weights(weights)) or num_classes
+    model = create_model(name, num_classes=own_classes, **options)
     report = load_weights(model, weights, strict=True)
     first_convolutions = [key for key in report.resized if len(report.shapes[key][1] or ()) == 4]
     if in_channels != RGB and any((report.shapes[key][0] or (0, 0))[1] == RGB for key in first_convolutions):

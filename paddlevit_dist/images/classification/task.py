@@ -95,6 +95,8 @@ class LabeledImageTask(Task):
         """Open the images of a split, check their labels and some of their files, and return notices about them."""
         dataset, notes = open_images(self.config, split, cache_folder)
         self.num_classes = choose_num_classes(self.config, dataset, self.num_classes)
+        class_names = list(map(str, dataset.class_names or ()))
+        self.evaluated_classes = class_names or None
         number, name = int(dataset.num_classes or 0), f"dataset {self.config.DATA.DATASET}"
         if dataset.labels is not None:
             check_labels(np.asarray(dataset.labels), number, name, dataset.describe)
@@ -103,11 +105,10 @@ class LabeledImageTask(Task):
         return dataset, [*map(one_line, notes)]
 
     def _open_evaluated(self, split: str, cache_folder: Path) -> ClassificationSamples:
-        """Open a split with the transform of an evaluation; its classes are the evaluated ones."""
+        """Open a split with the transform of an evaluation."""
         dataset, notices = self._open_labeled(split, cache_folder)
         samples = ClassificationSamples(dataset, evaluation_transform(self.config.DATA, dataset.kind))
         samples.notices = notices
-        self.evaluated_classes = samples.class_names and list(map(str, samples.class_names))
         return samples
 
     def signature(self, dataset: Any = None) -> dict[str, Any]:
@@ -215,6 +216,9 @@ class Classification(LabeledImageTask, ClassifierTask):
                 self._train_transform.prepare()
             self.teacher = build_teacher(config.TRAIN, require_num_classes(self.num_classes), config.DATA)
             if self.teacher is not None:
+                self.teacher.match_classes(
+                    as_model(model), self.evaluated_classes or (), require_num_classes(self.num_classes)
+                )
                 self.notices.append(self.teacher.fit_input(config.DATA))
                 as_model(model).learn_from_teacher()
         return model

@@ -147,7 +147,6 @@ def test_an_exported_teacher_that_says_nothing_gets_the_students_images(exported
     ("about", "size", "classes", "message"),
     [
         ({**ABOUT, "input_type": "uint8"}, 16, 5, "takes pixels .*export it without -input=uint8"),
-        (ABOUT, 16, 4, "has 5 classes, the student 4"),
         (ABOUT, 24, 5, r"cannot compute images of 24 x 24 pixels \(DATA.IMAGE_SIZE\)"),
         (
             {**ABOUT, "mean": [0.5], "standard_deviation": [0.5]},
@@ -161,6 +160,59 @@ def test_an_exported_teacher_that_says_nothing_gets_the_students_images(exported
 def test_an_exported_teacher_that_does_not_fit_is_refused(exported, about, size, classes, message):
     with pytest.raises(UserError, match=message):
         TeacherModel(describe(exported, about), None, classes, size, 3)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "number", "order"),
+    [
+        (list("abcde"), list("abcde"), 5, [0, 1, 2, 3, 4]),
+        (list("abcde"), list("cdeab"), 5, [2, 3, 4, 0, 1]),
+        (list("abcde"), list("db"), 2, [3, 1]),
+        (list("abcde"), list("db"), 4, [3, 1, 0, 2]),  # the student's last two outputs are of no class
+        (list("abc"), list("cab"), 5, [2, 0, 1, 3, 4]),
+        (None, list("abcde"), 5, [0, 1, 2, 3, 4]),
+        (list("abcde"), [], 5, [0, 1, 2, 3, 4]),
+        (["0", "1", "2", "3", "4"], list("abcde"), 5, [0, 1, 2, 3, 4]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["exported", "registered"])
+def test_classes_of_a_teacher_are_the_students_by_name(exported, of_a_run, tmp_path, kind, theirs, ours, number, order):
+    if kind == "exported":
+        teacher = TeacherModel(describe(exported, {**ABOUT, **({"classes": theirs} if theirs else {})}), None, 9, 16, 3)
+    else:
+        about = {"settings": {"DATA": RUN}, **({"data": {"val": {"classes": theirs}}} if theirs else {})}
+        (tmp_path / "teacher.about.yaml").write_text(yaml.safe_dump(about))
+        teacher = TeacherModel("resnet18", of_a_run[-1], 9, 16, 3)
+    images, student = normalize(pixels(), MEANS, DEVIATIONS), create_model("resnet18", num_classes=2)
+    before = teacher(images).numpy()
+    teacher.match_classes(student, ours, number)
+    np.testing.assert_array_equal(teacher(images).numpy(), before[:, order])
+    is_named = bool(theirs and ours and theirs[0] != "0")
+    assert ("classes matched by name" if is_named else "classes unknown: its outputs are taken") in teacher.summary
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "number", "message"),
+    [
+        (list("abcde"), ["b", "x", "c"], 3, r"m lacks 1 of the data's classes \(x\); its own are a, b, c, d, e"),
+        (None, list("abcd"), 4, "m has 5 classes, the data 4, and not both name them"),
+        (list("abcde"), [], 6, "m has 5 classes, the data 6, and not both name them"),
+        (list("abcde"), list("abcde"), 6, "m has 5 classes, the data 6"),
+    ],
+)
+def test_a_teacher_without_the_students_classes_is_refused(exported, theirs, ours, number, message):
+    teacher = TeacherModel(describe(exported, {**ABOUT, "classes": theirs}), None, 9, 16, 3)
+    with pytest.raises(UserError, match=message):
+        teacher.match_classes(create_model("resnet18", num_classes=2), ours, number)
+
+
+def test_a_teacher_of_imagenet_teaches_its_wordnet_ids(tmp_path):
+    paddle.save(create_model("resnet18", num_classes=1000).state_dict(), str(tmp_path / "teacher.pdparams"))
+    teacher = TeacherModel("resnet18", str(tmp_path / "teacher"), 3, 16, 3)
+    images = paddle.to_tensor(np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype("float32"))
+    before = teacher(images).numpy()
+    teacher.match_classes(create_model("resnet18", num_classes=2), ["n01807496", "n01440764"], 2)
+    np.testing.assert_array_equal(teacher(images).numpy(), before[:, [86, 0]])
 
 
 def test_models_of_timm_can_teach():

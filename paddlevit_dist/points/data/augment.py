@@ -168,21 +168,15 @@ class ElasticDistortion:
     """Elastic distortion in several passes, usually a fine one and then a coarse one.
 
     Each of ``passes`` is granularity and magnitude of an ``elastic_distortion``, in the unit of the coordinates.
-    ``centered`` centers the noise grid on the scene; else on the origin, as in PointGroup.
     """
 
     passes: tuple[tuple[float, float], ...]
-    centered: bool = True
 
     def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with distorted points."""
-        if not len(scene.xyz):
-            return scene
-        middle = _middle(scene.xyz) if self.centered else np.zeros(3, np.float32)
-        xyz = scene.xyz - middle
         for granularity, magnitude in self.passes:
-            xyz = elastic_distortion(xyz, granularity, magnitude, generator)
-        return scene._replace(xyz=xyz + middle)
+            scene = scene._replace(xyz=elastic_distortion(scene.xyz, granularity, magnitude, generator))
+        return scene
 
 
 @dataclass(frozen=True)

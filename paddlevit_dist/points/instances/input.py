@@ -131,7 +131,7 @@ def build_steps(points: InstancePointSection, scale: float, is_training: bool, u
     distortion = MatrixDistortion(keys.DISTORTION), RandomFlip(_FLIP_PROBABILITY, axes=1), rotation
     steps: list[Step] = [AffineMap(distortion, centered=False), placement]
     if keys.ELASTIC:
-        steps.append(ElasticDistortion(tuple(passes), centered=False))
+        steps.append(ElasticDistortion(tuple(passes)))
     steps.append(ShiftToOrigin())
     if points.MAX_POINTS is not None:
         steps.append(BoxCrop(points.MAX_POINTS, keys.FULL_SCALE))

@@ -42,8 +42,10 @@ def plain(scene, scale, max_points, generator):
     xyz = (scene.xyz.astype(np.float64) @ matrix @ turn).astype(np.float32)
     voxels = xyz.astype(np.float64) * scale
     for granularity, magnitude in ((6 * scale // 50, 40 * scale / 50), (20 * scale // 50, 160 * scale / 50)):
-        noise = generator.standard_normal((3, *grid_shape(voxels, granularity)), dtype=np.float32)
-        voxels = displace(voxels, noise, granularity, magnitude)
+        middle = (voxels.min(axis=0) + voxels.max(axis=0)) / 2
+        nodes = grid_shape(voxels - middle, granularity)
+        noise = generator.standard_normal((nodes[0], 3, *nodes[1:]), dtype=np.float32).swapaxes(0, 1)
+        voxels = displace(voxels - middle, noise, granularity, magnitude) + middle
     voxels -= voxels.min(axis=0)
     kept = np.ones(len(voxels), bool)
     limits = np.array([512.0] * 3)

@@ -147,7 +147,7 @@ def _read_class_names(file: str | None) -> list[str] | None:
     from ..runtime.text_files import read_text
 
     try:
-        names = read_text(file, "utf-8-sig").rstrip().splitlines()
+        names = read_text(file).rstrip().splitlines()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"-class_names={file} cannot be read: {reason}; expected one class name per line") from error

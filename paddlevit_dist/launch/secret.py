@@ -64,7 +64,7 @@ def _read_file(path: str) -> str:
                     f"{FILE_VARIABLE}={path} can be read by other users (mode {status.st_mode & 0o777:04o}): "
                     f"run chmod 600 on it"
                 )
-            return stream.read(_LONGEST + 2).decode("utf-8", "surrogateescape")
+            return stream.read(_LONGEST + 2).decode("utf-8-sig", "surrogateescape")
     except OSError as error:
         raise UserError(f"{FILE_VARIABLE}={path} cannot be read: {error.strerror}") from error
 

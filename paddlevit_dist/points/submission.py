@@ -11,7 +11,7 @@ import os
 import zipfile
 
 from ..runtime.errors import UserError
-from ..runtime.text_files import read_bytes
+from ..runtime.text_files import read_utf8, to_utf8
 
 SEMANTIC, INSTANCES = "semantic", "instances"
 MAX_LINE_BYTES = 1024  # of an index file
@@ -41,10 +41,10 @@ class SubmissionFiles:
         """Return a file's content; ValueError, one line, if it cannot be read or has more than ``max_bytes`` bytes."""
         try:
             if not self.is_archive:
-                return read_bytes(os.path.join(self.path, name), max_bytes)
+                return read_utf8(os.path.join(self.path, name), max_bytes)
             if self._archive.getinfo(name).file_size > max_bytes:
                 raise ValueError(f"it has more than {max_bytes:,} bytes")
-            return self._archive.read(name)
+            return to_utf8(self._archive.read(name))
         except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
             raise ValueError(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from error
 

@@ -5,6 +5,7 @@ brackets exhaust the stack, a number of a million digits takes minutes. These re
 proportion to the size of the file.
 """
 
+import codecs
 import json
 import os
 from collections.abc import Callable, Collection, Iterator
@@ -34,14 +35,29 @@ def read_bytes(path: Place, largest: int = LARGEST_BYTES) -> bytes:
     return content
 
 
-def read_text(path: Place, encoding: str = "utf-8", largest: int = LARGEST_BYTES) -> str:
-    """Read a text file within a limit, without converting line ends.
+def to_utf8(content: bytes, errors: str = "strict") -> bytes:
+    """Return a file's text as UTF-8 without a byte order mark, also text that its mark announces as UTF-16.
+
+    Raises a ValueError if that is not UTF-16, unless ``errors`` replaces such characters.
+    """
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16", errors).encode()
+    return content.removeprefix(codecs.BOM_UTF8)
+
+
+def read_utf8(path: Place, largest: int = LARGEST_BYTES) -> bytes:
+    """Read a text file as ``read_bytes`` does, and return it as UTF-8 without a byte order mark."""
+    return to_utf8(read_bytes(path, largest))
+
+
+def read_text(path: Place, largest: int = LARGEST_BYTES) -> str:
+    """Read a text file within a limit, without its byte order mark, and without converting line ends.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is too long, or not text in this encoding.
+        ValueError: it is too long, or neither UTF-8 nor UTF-16 with a mark.
     """
-    return read_bytes(path, largest).decode(encoding)
+    return read_utf8(path, largest).decode()
 
 
 def read_json(path: Place) -> Any:
@@ -64,6 +80,7 @@ def parse_json(content: str | bytes, pairs: Callable[[Any], Any] | None = None) 
     if content.count(lists) + content.count(objects) > _MOST_CONTAINERS:  # type: ignore[arg-type]
         raise ValueError(f"it has more than {_MOST_CONTAINERS:,} lists and objects")
     try:
+        content = content.removeprefix("\ufeff") if isinstance(content, str) else content
         return json.loads(content, object_pairs_hook=pairs, parse_int=_whole)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -82,7 +99,7 @@ def iterate_rows(path: Place, row: type[Row]) -> Iterator[Row]:
     """
     import msgspec  # not at the top: options and configuration are read without it
 
-    content = read_regular(path)
+    content = to_utf8(read_regular(path))
     try:
         parts = msgspec.json.decode(content, type=list[msgspec.Raw])
     except RecursionError:

@@ -12,6 +12,7 @@ from ..runtime.errors import UserError
 from ..runtime.files import open_regular
 from ..runtime.printing import parse_cell, shorten
 from ..runtime.tables import NAME_HEADINGS, TableRow, find_separator, iterate_rows
+from ..runtime.text_files import to_utf8
 from .sample_names import SampleNames
 
 GROUP = "group"  # heading of a column
@@ -171,7 +172,7 @@ def _iterate_rows(file: str) -> Iterator[TableRow]:
         return
     try:
         with open_regular(file, "rb") as stream:
-            images = msgspec.json.decode(stream.read().removeprefix(b"\xef\xbb\xbf"), type=_CocoFile).images
+            images = msgspec.json.decode(to_utf8(stream.read()), type=_CocoFile).images
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read as COCO's annotations: {error}") from error
     fields = list(dict.fromkeys(field for record in images for field in record if field != "file_name"))

@@ -94,7 +94,7 @@ def read(file: str) -> FileLandmarks:
 def read_landmark_text(file: str) -> str:
     """Read the text of a file; UserError if it cannot be read or is not UTF-8."""
     try:
-        text = read_text(file, "utf-8-sig")
+        text = read_text(file)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...runtime.errors import UserError
+from ...runtime.text_files import to_utf8
 from .formats import SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes
 
 VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
@@ -164,7 +165,7 @@ def read_beginning(file: str) -> bytes:
         if not os.path.isfile(file):
             return b""
         with open(file, "rb") as stream:
-            return stream.read(_HEAD_BYTES)
+            return to_utf8(stream.read(_HEAD_BYTES), "replace")
     except OSError:  # reported when the whole file is read
         return b""
 

@@ -93,7 +93,7 @@ def names_in_file(path: str) -> list[str]:
     A ``UserError`` says that it cannot be read, is empty, or has a blank line or a duplicate name.
     """
     try:
-        names = [compose(line.strip()) for line in read_text(path, "utf-8-sig").rstrip().splitlines()]
+        names = [compose(line.strip()) for line in read_text(path).rstrip().splitlines()]
     except UnicodeDecodeError as error:
         raise UserError(f"{path} cannot be read: it is not UTF-8") from error
     except (OSError, ValueError) as error:

@@ -262,7 +262,7 @@ def _fits(layout: LabelMapLayout, top: str) -> bool:
         if layout.lists and not _list_files(layout, top, split):
             continue
         if layout.lists and not layout.images:
-            first = read_beginning(_list_files(layout, top, split)[0]).decode("utf-8-sig", "replace").splitlines()[:1]
+            first = read_beginning(_list_files(layout, top, split)[0]).decode("utf-8", "replace").splitlines()[:1]
             if any(all(map(os.path.isfile, row)) for row in _pairs_in(first, top)):
                 return True
         elif images == labels:
@@ -348,7 +348,7 @@ def _refuse_split(match: MatchedLayout, split: str) -> NoReturn:
 def _read_pairs(file: str, top: str) -> LabelMapPairs:
     """Read the images and label maps that the lines of a list name."""
     with readable(file):
-        rows = _pairs_in(read_text(file, "utf-8-sig").splitlines(), top)
+        rows = _pairs_in(read_text(file).splitlines(), top)
     missing = next((f"{path}, which does not exist" for row in rows for path in row if not os.path.isfile(path)), None)
     if missing is not None or not rows:
         raise UserError(f"{file} names {missing or 'no images, or lines without an image and its label map'}")
@@ -397,7 +397,7 @@ def _find_label_end(images: Mapping[str, str], labels: Mapping[str, str], is_sha
 def _read_list(file: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]) -> list[str]:
     """Read the names in a list, in its order."""
     with readable(file):
-        lines = [compose(line).split() for line in read_text(file, "utf-8-sig").splitlines()]
+        lines = [compose(line).split() for line in read_text(file).splitlines()]
     stems = list(dict.fromkeys(words[0].lstrip("/") for words in lines if words))
     stems = [str(Path(stem).with_suffix("")) if _is_image(stem) else stem for stem in stems]
     for names, folder, kind in zip((images, labels), folders, ("image", "label map")):

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from ...data.path_index import PathBatch, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import open_regular, require_regular
-from ...runtime.text_files import parse_json
+from ...runtime.text_files import parse_json, to_utf8
 from .formats import HEAD_BYTES, PACKED_TARS, SPLIT_WORDS, SkippedFiles, get_suffix, is_hidden_path, readable_suffixes
 
 _MOST_OPEN = 64
@@ -315,7 +315,7 @@ class _TarContents:
             return
         content = self._content(member, _LARGEST_LABEL_BYTES)
         try:
-            value = parse_json(content) if ending == b"json" else int(content)
+            value = parse_json(content) if ending == b"json" else int(to_utf8(content))
             if isinstance(value, dict):
                 if "label" not in value and "cls" not in value:
                     return  # metadata without a class

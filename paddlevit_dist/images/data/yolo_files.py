@@ -176,6 +176,6 @@ def _images_at(root: str, place: str, description: YoloDescription) -> list[str]
     if os.path.isdir(path):
         return [os.path.join(path, name) for name in list_images_below(path)]
     with readable(path):
-        lines = [line.strip() for line in read_text(path, "utf-8-sig").splitlines()]
+        lines = [line.strip() for line in read_text(path).splitlines()]
     folder = os.path.dirname(path)
     return [find_spelling(os.path.normpath(os.path.join(folder, _with_slashes(line)))) for line in lines if line]

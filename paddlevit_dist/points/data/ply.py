@@ -8,6 +8,7 @@ Polygon File Format", 1994.
 import io
 import re
 import warnings
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,7 +82,7 @@ def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
     ASCII and binary files of both byte orders are supported. UserError if the file cannot be read, is damaged, or has
     no vertices.
     """
-    content = read_content(path)
+    content = read_content(path).removeprefix(BOM_UTF8)
     with ply_errors_as_user_errors(path, "PLY"):
         order, elements, position = _read_header(content)
         for element in elements:

@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, open_regular
-from ...runtime.text_files import read_json
+from ...runtime.files import atomic_file, open_regular, read_regular
+from ...runtime.text_files import read_json, to_utf8
 from .scene import IGNORED, Scene, channel_width
 
 MAGIC = b"pdscene\0"
@@ -354,8 +354,8 @@ def store_is_centered(root: str | Path) -> bool:
 def read_lines(path: str | Path) -> list[str] | None:
     """Return a text file's stripped, non-empty lines, None if there is no such file; UserError if it cannot be read."""
     try:
-        with open_regular(path, encoding="utf-8", errors="surrogateescape") as stream:
-            return [line.strip() for line in stream if line.strip()]
+        lines = to_utf8(read_regular(path)).splitlines()
+        return [line.strip().decode("utf-8", "surrogateescape") for line in lines if line.strip()]
     except FileNotFoundError:
         return None
     except OSError as error:

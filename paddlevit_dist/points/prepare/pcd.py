@@ -5,6 +5,7 @@ description in PCL's documentation, and the description of LZF in liblzf.
 """
 
 import io
+from codecs import BOM_UTF8
 
 import numpy as np
 
@@ -23,7 +24,7 @@ def read_pcd(path: str) -> dict[str, np.ndarray]:
 
     Fields with several values get numbered names. Packed colors become red, green and blue, uint8.
     """
-    content = read_content(path)
+    content = read_content(path).removeprefix(BOM_UTF8)
     with ply_errors_as_user_errors(path, "PCD"):
         names, row, points, kind, end = _parse_header(content)
         values = {"ascii": _read_ascii, "binary": _read_binary, "binary_compressed": _read_compressed}[kind](

@@ -3,13 +3,13 @@
 import io
 import re
 import warnings
-from codecs import BOM_UTF8
 from typing import TextIO
 
 import numpy as np
 
 from ...runtime.errors import UserError
 from ...runtime.files import read_content
+from ...runtime.text_files import to_utf8
 
 _COMMENTS = ("#", "//")
 _MAX_LINE_LENGTH = 1 << 16
@@ -24,11 +24,11 @@ def read_text(path: str, remarks: list[str] | None = None) -> dict[str, np.ndarr
     appended to ``remarks`` if control characters were replaced by spaces; None: they are an error. UserError if the
     file cannot be read, or lines have different numbers of values.
     """
-    content = read_content(path)
+    content = to_utf8(read_content(path), "replace")
     if remarks is not None and (cleaned := content.translate(_SPACES)) != content:
         remarks.append(f"{path} has control characters, like a line of Area_5/hallway_6: replaced by spaces")
         content = cleaned
-    stream = io.TextIOWrapper(io.BytesIO(content.removeprefix(BOM_UTF8)), encoding="utf-8", errors="replace")
+    stream = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", errors="replace")
     names, skipped, delimiter = _find_start(stream, path)
     stream.seek(0)
     comments = _COMMENTS if b"//" in content else "#"  # numpy is half as fast with two of them

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...runtime.errors import UserError
 from ...runtime.files import read_content
+from ...runtime.text_files import to_utf8
 from ...tasks.dataset import Dataset, require_split
 from ..data.scene_store import read_lines
 from ..prepare.tables import TABLES, read_table
@@ -127,7 +128,7 @@ def parse_off(path: str) -> tuple[np.ndarray, np.ndarray]:
     Some files of ModelNet have the counts on the line of "OFF". Faces with more corners are divided into triangles
     around the first corner. UserError, with file and line, if it cannot be read, or is not such a mesh.
     """
-    lines = read_content(path).decode("utf-8", "replace").splitlines()
+    lines = to_utf8(read_content(path), "replace").decode("utf-8", "replace").splitlines()
     numbered_lines = [(i, line.split("#")[0].split()) for i, line in enumerate(lines, 1)]
     numbered_lines = [(i, fields) for i, fields in numbered_lines if fields]
     header = _HEADER.match(numbered_lines[0][1][0]) if numbered_lines else None

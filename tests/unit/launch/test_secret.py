@@ -107,12 +107,13 @@ def test_without_a_secret_messages_are_as_they_were():
     assert sent("fine") == pickle.dumps("fine") and received(pickle.dumps("fine")) == "fine"
 
 
-def test_a_private_file_and_the_variable_give_the_same_secret(tmp_path, monkeypatch):
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_private_file_and_the_variable_give_the_same_secret(tmp_path, monkeypatch, encoding):
     monkeypatch.setenv(secret.VARIABLE, LONG_ENOUGH)
     by_variable = secret.read_user_secret()
     monkeypatch.delenv(secret.VARIABLE)
     path = tmp_path / "secret"
-    path.write_text(LONG_ENOUGH + "\n")
+    path.write_text(LONG_ENOUGH + "\n", encoding)
     path.chmod(0o600)
     monkeypatch.setenv(secret.FILE_VARIABLE, str(path))
     assert secret.read_user_secret() == secret.create_for_workers() == by_variable and len(by_variable) == 32

@@ -8,7 +8,27 @@ import msgspec
 import pytest
 import yaml
 
+from paddlevit_dist.commands.predict import _read_class_names
+from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions
+from paddlevit_dist.images.data.class_lists import read_class_list
+from paddlevit_dist.images.data.data_warnings import DataWarnings
+from paddlevit_dist.images.data.image_dataset import names_in_file
+from paddlevit_dist.images.data.outline_files import YOLO_TEXT, read_drawing, read_labelme
+from paddlevit_dist.images.data.yolo_files import read_description
+from paddlevit_dist.images.detection.data.yolo import _rows
+from paddlevit_dist.images.segmentation.data.label_maps import read_panoptic
+from paddlevit_dist.points.data.ply import read_vertices
+from paddlevit_dist.points.data.scene_store import read_lines
+from paddlevit_dist.points.prepare.pcd import read_pcd
+from paddlevit_dist.points.prepare.scannet import _read_class_table
+from paddlevit_dist.points.prepare.text_tables import read_text as read_points
+from paddlevit_dist.points.shapes.data import parse_off
+from paddlevit_dist.points.submission import SubmissionFiles
 from paddlevit_dist.runtime import text_files
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings.files import read as read_settings
+from paddlevit_dist.tasks.sample_groups import _iterate_rows
+from paddlevit_dist.volumes import landmark_files
 
 CONFIGS = sorted(Path(__file__).resolve().parents[3].glob("configs/**/*.yaml"))
 SHARED = "a: &a {x: 1, y: [1, 2.5, 1e3, 31, 1_000, true, ~, 2001-12-14]}\nb: {<<: *a, x: 2}\nc: [*a, *a]\n"
@@ -76,7 +96,8 @@ def test_json_of_nothing_but_lists_takes_no_memory():
 
 def test_a_text_is_read_as_it_is(tmp_path):
     (tmp_path / "a").write_bytes("ä\r\nb".encode("latin-1"))
-    assert text_files.read_text(tmp_path / "a", "latin-1") == "ä\r\nb"
+    (tmp_path / "b").write_bytes("ä\r\nb".encode())
+    assert text_files.read_text(tmp_path / "b") == "ä\r\nb"
     assert text_files.read_bytes(tmp_path / "a", 4) == b"\xe4\r\nb"
     with pytest.raises(ValueError, match=r"^it has more than 3 bytes, far more than such files need$"):
         text_files.read_bytes(tmp_path / "a", 3)
@@ -111,6 +132,66 @@ def test_json_is_within_limits(monkeypatch, as_bytes):
 def test_numbers_of_yaml_are_what_a_reader_expects(text, value):
     found = text_files.parse_yaml(text)
     assert found == value and type(found) is type(value)
+
+
+SHAPES = '{"shapes": [{"label": "\u00e4", "points": [[1, 2], [3, 4], [5, 9]], "shape_type": "polygon"}]}'
+PANOPTIC = (
+    '{"categories": [{"id": 4, "name": "\u00e4"}], "annotations": [{"file_name": "a.png", "segments_info": '
+    '[{"id": 9, "category_id": 4}]}]}'
+)
+NRRD_LIST = (
+    "# Markups fiducial file version = 4.11\n# CoordinateSystem = LPS\n# columns = id,x,y,z,label\n1,1,2,3,n\u00e4se\n"
+)
+READERS = {  # of files that a stranger may have written with a mark: name and text of a file, and what reads it
+    "class names": ("classes.txt", "\u00e4\nb\n", lambda file: names_in_file(str(file))),
+    "class list": ("labels.txt", "\u00e4,1\nb,2\n", lambda file: read_class_list(str(file)).names),
+    "class list in JSON": ("id2label.json", '{"0": "\u00e4"}', lambda file: read_class_list(str(file)).names),
+    "YOLO's description": ("data.yaml", "names: [\u00e4]\ntrain: a", lambda file: read_description(str(file.parent))),
+    "beginning": ("x.yaml", "names: [\u00e4]\ntrain: a", lambda file: find_yolo_descriptions(str(file.parent))),
+    "outlines": ("a.txt", "0 .1 .2 .3 .4 .5 .9\n", lambda file: read_drawing(YOLO_TEXT, str(file), (10, 10)).shapes),
+    "boxes": ("a.txt", "0 .1 .2 .3 .4\n", lambda file: _rows(str(file), (9, 9), {0: 0}, DataWarnings())),
+    "Labelme": ("a.json", SHAPES, lambda file: read_labelme(str(file))),
+    "panoptic": ("val.json", PANOPTIC, lambda file: read_panoptic([str(file.parent / "val" / "a.png")])[0]),
+    "groups": ("g.json", '{"images": [{"file_name": "\u00e4"}]}', lambda file: list(_iterate_rows(str(file)))),
+    "table": ("g.csv", "name,\u00e4\n1,2\n", lambda file: list(_iterate_rows(str(file)))),
+    "lines": ("classes.txt", "w\u00e4ll\nfloor\r\n\nx", lambda file: read_lines(file)),
+    "mesh": ("a.off", "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n", lambda file: parse_off(str(file))),
+    "points": ("a.txt", "x y z\n1 2 3\n4 5 6\n", lambda file: read_points(str(file))),
+    "submission": ("a.txt", "3\n4\n", lambda file: SubmissionFiles(str(file.parent)).read("a.txt", 99)),
+    "landmarks": ("a.csv", "name,x,y,z\nn\u00e4se,1,2,3\n", lambda file: landmark_files.read(str(file))),
+    "landmarks in JSON": ("a.json", '{"n\u00e4se": [1, 2, 3]}', lambda file: landmark_files.read(str(file))),
+    "landmarks of Slicer": ("a.fcsv", NRRD_LIST, lambda file: landmark_files.read(str(file))),
+    "settings": ("a.yaml", "TAG: \u00e4", lambda file: [setting.value for setting in read_settings(str(file))]),
+    "rows": ("a.json", '[{"name": "\u00e4"}]', lambda file: list(text_files.iterate_rows(file, Person))),
+    "names to predict": ("names.txt", "\u00e4\nb", lambda file: _read_class_names(str(file))),
+    "numbers": ("classes.tsv", "id\traw_category\tnyu40id\n2\twall\t1\n", lambda file: _read_class_table(str(file))),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path, kind, encoding):
+    name, text, read = READERS[kind]
+    (tmp_path / name).write_bytes(text.encode())
+    expected = read(tmp_path / name)
+    (tmp_path / name).write_bytes(text.encode(encoding))
+    assert expected and str(read(tmp_path / name)) == str(expected)
+
+
+PLY = "ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nend_header\n2.5\n"
+PCD = "VERSION .7\nFIELDS x\nSIZE 4\nTYPE F\nCOUNT 1\nWIDTH 1\nHEIGHT 1\nPOINTS 1\nDATA ascii\n2.5\n"
+
+
+@pytest.mark.parametrize("text, read", [(PLY, read_vertices), (PCD, read_pcd)])
+def test_a_byte_order_mark_before_the_header_of_points_is_skipped(tmp_path, text, read):
+    (tmp_path / "a").write_text(text, "utf-8-sig")
+    assert read(str(tmp_path / "a"))["x"].tolist() == [2.5]
+
+
+def test_text_that_its_mark_does_not_announce_is_refused_in_a_line(tmp_path):
+    (tmp_path / "classes.txt").write_bytes(b"\xff\xfea\0b")  # cut within a character
+    with pytest.raises(UserError, match="classes.txt cannot be read: it is not"):
+        names_in_file(str(tmp_path / "classes.txt"))
 
 
 WORDS = ["no", "yes", "on", "OFF", "true", "007", "1e3", "1.50", "null", "~", "2001-12-14", "0x10", "1:30", "NaN"]

@@ -200,7 +200,7 @@ def _stems(root: str, split: str) -> list[tuple[VocPart, str]]:
 def _read_list(file: str) -> list[str]:
     """Read the images of a list: the first word of each line, unless the second word marks it as without the class."""
     with readable(file):
-        lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
+        lines = [line.split() for line in read_text(file).splitlines()]
     stems = [_stem(words[0]) for words in lines if words and (len(words) == 1 or words[1] != "-1")]
     if len(set(stems)) < len(stems):
         duplicate = next(stem for stem in stems if stems.count(stem) > 1)

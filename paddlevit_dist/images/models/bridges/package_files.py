@@ -45,7 +45,7 @@ def _read(source: str, folder: str) -> tuple[tuple[str, ...], dict[str, str]]:
     models: list[str] = []
     addresses: dict[str, str] = {}
     for file in sorted(glob.glob(os.path.join(glob.escape(folder), "**", "*.py"), recursive=True)):
-        with open(file, encoding="utf-8") as opened:
+        with open(file, "rb") as opened:
             body = ast.parse(opened.read()).body
         for node in body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):

@@ -69,7 +69,7 @@ def _functions(file: str) -> dict[str, list[str]]:
 
 def _parse(file: str) -> list[ast.stmt]:
     try:
-        with open(file, encoding="utf-8") as opened:
+        with open(file, "rb") as opened:
             return ast.parse(opened.read()).body
     except (OSError, SyntaxError, ValueError):  # a file that Python cannot read either defines nothing
         return []

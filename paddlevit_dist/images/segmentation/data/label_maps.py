@@ -15,6 +15,7 @@ from ....data.path_index import ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.files import read_regular
 from ....runtime.printing import shorten
+from ....runtime.text_files import to_utf8
 from ...data.annotated_files import readable, stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
@@ -411,7 +412,7 @@ def read_panoptic(label_maps: Sequence[str]) -> tuple[list[str], np.ndarray | No
     file = next(filter(os.path.isfile, places), places[0])
     with readable(file):
         try:
-            content = msgspec.json.decode(read_regular(file), type=_PanopticFile)
+            content = msgspec.json.decode(to_utf8(read_regular(file)), type=_PanopticFile)
         except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(f"it is not a COCO panoptic file: {error}") from None
     colors = [category.color for category in content.categories]

@@ -10,7 +10,6 @@ For each number of GPUs and each precision these contenders take turns, of so ma
   put it there: what the engine costs
 - recipe: the same with the recipe's dropout, and each batch from the run's own loader: processes that hand over uint8
   images of noise, which nobody has to decode or transform. A training on files is no faster than its files are read
-- trainer, compiled: the same with TO_STATIC, in float32 on GPUs
 - timm: timm's model in a plain loop of torch, eager, on one batch that is on the device, by PYTHON, which has both
 - timm, compiled: the same by torch.compile, on GPUs
 
@@ -43,7 +42,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import rounds
-from gpu_throughput_worker import COMPILED, COMPILED_TIMM, PLAIN, PRECISIONS, RECIPE, TIMM, TRAINER
+from gpu_throughput_worker import COMPILED_TIMM, PLAIN, PRECISIONS, RECIPE, TIMM, TRAINER
 from rounds import ROOT, Spread
 from smallest import sized
 from throughput import free_port, group_environment
@@ -59,7 +58,6 @@ SPEEDS: tuple[tuple[str, str, float | None], ...] = (
     (TRAINER, TIMM, 1.0),
     (TRAINER, COMPILED_TIMM, None),
     (RECIPE, TRAINER, 0.95),
-    (TRAINER, COMPILED, None),
 )
 MEMORY = ((TRAINER, PLAIN, 1.05), (TRAINER, TIMM, 1.0))
 SCALING_GOAL = 1.95  # of two GPUs over one
@@ -176,8 +174,6 @@ def get_kinds(options: argparse.Namespace, precision: str) -> list[str]:
     kinds = [PLAIN, TRAINER, RECIPE]
     if options.peer_python and not precision.startswith("O2"):
         kinds += [TIMM, *([COMPILED_TIMM] if count_gpus() else [])]
-    if count_gpus() and options.classifies and precision == "float32":
-        kinds.append(COMPILED)
     return kinds
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import clock
 
 PLAIN, TRAINER, RECIPE, TIMM = "plain", "trainer", "recipe", "timm"
-COMPILED, COMPILED_TIMM = "trainer, compiled", "timm, compiled"
+COMPILED_TIMM = "timm, compiled"
 # Level and type of each way to compute; a way without a type is float32.
 PRECISIONS = {
     "float32": ("", ""),
@@ -102,8 +102,6 @@ def work(kind: str, address: str, precision: str, options: dict[str, Any], folde
     from paddlevit_dist.runtime.transfers import is_on_gpu
 
     words = get_words(options, precision, kind == RECIPE)
-    if kind == COMPILED:
-        words += ["TO_STATIC", "True"]
     values = settings.load([*words, f"-output={folder}"]).values
     make_folder(values.SAVE)
     run = plain_loop if kind == PLAIN else trainer_loop
@@ -136,7 +134,7 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
 
     paddle.seed(0)
     task = make_task(values)
-    gpu.prepare(values.TRAIN.TF32, values.DETERMINISTIC, task.traits.fixed_shapes)  # as our trainer does
+    gpu.prepare(values.TRAIN.TF32, values.DETERMINISTIC, task.traits.fixed_shapes, values.AMP)  # as our trainer does
     loss_of_model = classification_loss if values.TASK == "classification" else loss_of_task
     samples = get_samples(values, task)["train"]  # which may say how many classes the model has
     inner = task.build_model()

@@ -30,12 +30,16 @@ COMPILED = "passes: compiled (TO_STATIC), once for each batch shape"
 def test_passes_are_compiled_where_a_run_asks_for_it_and_nowhere_else(monkeypatch, words, on_gpu):
     assert told(monkeypatch, *words, on_gpu=on_gpu) == ("", False)
     assert told(monkeypatch, *words, "TO_STATIC=False", on_gpu=on_gpu) == ("", False)
-    assert told(monkeypatch, *words, "TO_STATIC=True", on_gpu=on_gpu) == (COMPILED, True)
+    if on_gpu and "-eval" not in words:
+        with pytest.raises(UserError, match=r"TO_STATIC: on GPUs .* gradients of biases.*; remove TO_STATIC$"):
+            told(monkeypatch, *words, "TO_STATIC=True")
+    else:
+        assert told(monkeypatch, *words, "TO_STATIC=True", on_gpu=on_gpu) == (COMPILED, True)
 
 
 @pytest.mark.parametrize("dtype, level", [("bfloat16", "O1"), ("float16", "O2"), ("float16", "O1")])
 def test_half_precision_that_paddle_would_compile_as_another_is_refused(monkeypatch, dtype, level):
-    words = ["TO_STATIC=True", "-amp", f"AMP_DTYPE={dtype}", f"AMP_LEVEL={level}"]
+    words = ["TO_STATIC=True", "-eval", "-pretrained=x", "EVAL_AMP=True", f"AMP_DTYPE={dtype}", f"AMP_LEVEL={level}"]
     assert told(monkeypatch, *words, on_gpu=False)[1]  # there it is float32
     if paddle_versions.compiles_half(dtype, level):
         assert told(monkeypatch, *words)[1]

@@ -14,6 +14,7 @@ from ..intervals import ConfidenceInterval
 from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import RunLog
 from ..registry.features import find_function
+from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.metrics import Metrics, PerSampleMetrics
@@ -124,6 +125,27 @@ class Evaluator:
             self.model.train()
         return values, _line(metrics, values, self._facts(self.groups))
 
+    @paddle.no_grad()
+    def check_metrics(self) -> None:
+        """Check, before the first update, that a user's metrics have the values that their task and summary name.
+
+        They are computed for the first batch. Every rank must call this. Raises UserError.
+        """
+        if type(self.task).__module__.startswith(f"{__package__.partition('.')[0]}."):
+            return
+        metrics = self.task.build_metrics()
+        batches = self.batches("check of the metrics", EvaluationStep(metrics, None, None, False))
+        self.model.eval()
+        with self.precision.patch_forward(self.model), contextlib.suppress(StopRequested), contextlib.closing(batches):
+            next(batches, None)
+        with contextlib.suppress(ArithmeticError, LookupError, RuntimeError, ValueError):  # for so few samples
+            values = metrics.compute(metrics.state)
+            require_value(self.task, values)
+            try:
+                metrics.summary(values)
+            except KeyError as error:
+                raise UserError(f"summary of {type(metrics).__name__}: compute does not return {error}") from error
+
     def _keep(self, table: PerSampleResults) -> None:
         self.table = table
 
@@ -176,6 +198,16 @@ class Evaluator:
         write: Callable[[Path, Evaluator, dict[str, Any]], None] | None = find_function("write_evaluated")
         if self.intervals and self.table is not None and run_log.writes and write is not None:
             write(run_log.folder / name, self, facts)
+
+
+def require_value(task: Task, values: dict[str, float]) -> None:
+    """Raise UserError if an evaluation's values lack the one that the task's ``best_metric`` names."""
+    name = task.best_metric[0]
+    if name not in values:
+        names = ", ".join(values)
+        raise UserError(
+            f"best_metric of {type(task).__name__} is '{name}', which compute does not return; it returns {names}"
+        )
 
 
 def _line(metrics: Metrics, values: dict[str, float], facts: dict[str, Any]) -> str:

@@ -39,7 +39,7 @@ from ..tasks.protocols import FeatureCaching, get_sample_check
 from ..tasks.step_types import StepPosition
 from ..tasks.task import Task
 from .checkpointing import Checkpointer
-from .evaluation import Evaluator
+from .evaluation import Evaluator, require_value
 from .feature_cache import FeatureCache
 from .hooks import EarlyStopping, EmptyingCache, Hook, TrainingLogger, UpdateRecord, require_finite
 from .model_ema import describe_worse_average
@@ -257,6 +257,7 @@ class Trainer:
             self.run_log.log_and_print(f"nothing to do: {nothing_left}")
             return {}
         self._log_start()
+        self.evaluator.check_metrics()
         values: dict[str, float] = {}
         line = ""
         if self.resume_state.evaluation_due:
@@ -452,6 +453,7 @@ class Trainer:
         is_last = chooses_best and epoch == self.last_epoch
         observers = list(filter(None, [hook.before_evaluate(is_last) for hook in self.hooks]))
         values, line = self.evaluator(label, epoch=epoch, observers=observers)
+        require_value(self.task, values)
         try:
             require_finite(values, when)
         except UserError:

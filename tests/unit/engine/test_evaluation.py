@@ -5,11 +5,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.trainings import small_runs
 
 from paddlevit_dist.engine import evaluation
 from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults
 from paddlevit_dist.engine.evaluation import Evaluator
+from paddlevit_dist.images import Classification
 from paddlevit_dist.intervals import ConfidenceInterval
+from paddlevit_dist.metrics import ClassificationMetrics
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import PerSampleMetrics
 from paddlevit_dist.tasks.sample_groups import SampleGroups
 
@@ -107,3 +111,58 @@ def test_files_are_written_if_there_are_intervals(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, "find_function", lambda name: None)
     evaluator.write_sample_table(log, "name", {})
     assert len(calls) == 1
+
+
+class Missing(ClassificationMetrics):
+    """Computes what it is told, and shows a value by its name."""
+
+    computed = shown = "top-1"
+
+    def compute(self, state):
+        return {self.computed: super().compute(state)["top-1"], "loss": 1.0}
+
+    def summary(self, values):
+        return f"{values[self.shown]:.2f}"
+
+
+def make_task(best: str, **attributes: str) -> type:
+    metrics = type("Missing", (Missing,), attributes)
+    return type(
+        "Own",
+        (Classification,),
+        {"best_metric": (best, True), "build_metrics": lambda task: metrics(task.num_classes), "__module__": "own"},
+    )
+
+
+@pytest.mark.parametrize(
+    "best, attributes, told",
+    [
+        (
+            "worst clas",
+            {"computed": "worst class", "shown": "loss"},
+            "Own is 'worst clas', .*; it returns worst class, loss",
+        ),
+        ("top-1", {"shown": "AP"}, "summary of Missing: compute does not return 'AP'"),
+    ],
+)
+def test_names_that_a_users_metrics_lack_are_refused_before_the_first_update(tmp_path, best, attributes, told):
+    run = small_runs.build(str(tmp_path), "-epochs=1", "VALIDATE_FREQ", "1", task_class=make_task(best, **attributes))
+    with pytest.raises(UserError, match=told):
+        run.train()
+    assert run.schedule.update == 0 and not (tmp_path / "checkpoints").exists()
+
+
+def test_a_users_metrics_may_not_be_computable_for_few_samples(tmp_path):
+    class FewSamples(Missing):
+        def compute(self, state):
+            if state["correct"].numpy()[2] < 64:
+                raise ZeroDivisionError
+            return super().compute(state)
+
+    task = make_task("top-1")
+    task.build_metrics = lambda self: FewSamples(self.num_classes)
+    words = ["-epochs=1", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "-batch_size=32"]
+    assert small_runs.build(str(tmp_path / "good"), *words, task_class=task).train()["top-1"] >= 0
+    task.best_metric = ("nothing", True)
+    with pytest.raises(UserError, match="best_metric of Own is 'nothing'"):
+        small_runs.build(str(tmp_path / "bad"), *words, task_class=task).train()

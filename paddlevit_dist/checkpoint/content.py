@@ -248,12 +248,13 @@ def read_about(source: str) -> dict[str, Any] | None:
 def read_weights_info(file: Path) -> dict[str, Any]:
     """Read the metadata of the weights in ``file``; empty if there are none. Raises UserError if they cannot be read.
 
-    They are in its checkpoint, else in an ``about.yaml`` or ``NAME.about.yaml`` in the same folder.
+    They are in its checkpoint, else in a ``FILE.about.yaml`` (of ``convert``), ``NAME.about.yaml`` (of ``export``, with
+    other content) or ``about.yaml`` in the same folder.
     """
     about = read_about(str(file))
     if about is not None:
         return about
-    candidates = (file.with_name(name) for name in (f"{file.stem}.{ABOUT}", f"{file.name}.{ABOUT}", ABOUT))
+    candidates = (file.with_name(name) for name in (f"{file.name}.{ABOUT}", f"{file.stem}.{ABOUT}", ABOUT))
     about_file = next((path for path in candidates if path.is_file()), None)
     return read_about_file(about_file) if about_file else {}
 

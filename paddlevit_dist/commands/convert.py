@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 
 from ..checkpoint.array_files import write_safetensors
-from ..checkpoint.content import read_weights_info
+from ..checkpoint.class_rows import read_class_names
+from ..checkpoint.content import ABOUT, read_weights_info
 from ..checkpoint.finding import find_run_settings
 from ..checkpoint.load import is_in_paddle_layout
 from ..checkpoint.low_rank import is_factor
@@ -19,6 +21,7 @@ from ..checkpoint.weights import (
     SourceWeights,
     evaluated_weights,
     find_weights_file,
+    local_file,
     read_weights,
     rename_states,
     to_torch_names,
@@ -28,7 +31,7 @@ from ..registry.lookup import MODELS, annotation_type
 from ..registry.manifest import CLASS_LABELS, MASK_LABELS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
-from ..runtime.printing import one_line, shorten
+from ..runtime.printing import one_line, shorten, without_credentials
 from ..tasks.model_factory import create_model, variant_options
 from .parser import CommandParser
 
@@ -61,7 +64,8 @@ def run(words: list[str]) -> None:
     parser = CommandParser(
         "convert",
         "Write weights under timm's names: .pdparams with Linear weights (in, out), Paddle's layout, or "
-        ".safetensors with (out, in), the layout of timm and PyTorch. The origin of IN is detected.",
+        ".safetensors with (out, in), the layout of timm and PyTorch. The origin of IN is detected. "
+        "OUT.about.yaml keeps the known settings, preprocessing and class names, for evaluate, predict and export.",
         ("vit.npz vit.safetensors", "output/vit_digits digits.pdparams", "timm/vit_small_patch16_224 vit.pdparams"),
     )
     parser.add_argument("input", metavar="IN", help="a file, folder or URL, as for -pretrained")
@@ -81,7 +85,7 @@ def run(words: list[str]) -> None:
 
 
 def convert(source: str, target: str, part: str | None = None) -> ConvertedWeights:
-    """Read weights, convert names and layout, and write them to ``target``.
+    """Read weights, convert names and layout, and write them to ``target``, and what is known of them next to it.
 
     Raises:
         UserError: the source cannot be read or its model family is unknown; the target has another extension, is a
@@ -98,6 +102,7 @@ def convert(source: str, target: str, part: str | None = None) -> ConvertedWeigh
             "export merge both"
         )
     converted = _keep_timm_names(path_or_name, weights) or with_our_names(weights)
+    about = _describe(path_or_name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == _SAFETENSORS:
@@ -108,9 +113,26 @@ def convert(source: str, target: str, part: str | None = None) -> ConvertedWeigh
         else:
             with atomic_file(path) as stream:
                 write_tensors(stream, {name: HostTensor(value, name) for name, value in converted.state.items()})
+        with atomic_file(path.with_name(f"{path.name}.{ABOUT}")) as stream:
+            stream.write(yaml.safe_dump(about, sort_keys=False).encode())
     except OSError as error:
         raise UserError(f"convert: {target} cannot be written: {error.strerror or error}") from error
     return converted
+
+
+def _describe(source: str) -> dict[str, Any]:
+    """Return the settings, input and class names of weights, as far as known, in the form of an ``about.yaml``."""
+    file = local_file(source).path
+    about = read_weights_info(file)
+    settings, names = find_run_settings(about, file), None
+    if not about.get("data"):
+        names = read_class_names(source)[0]
+    return {
+        "converted_from": without_credentials(source),
+        **about,
+        **({} if settings is None else {"settings": settings}),
+        **({} if names is None else {"data": {"weights": {"classes": names}}}),
+    }
 
 
 def _keep_timm_names(source: str, weights: SourceWeights) -> ConvertedWeights | None:

@@ -4,6 +4,7 @@ Each side is a table of facts by name: of a run from its configuration, task and
 ``about.yaml`` and ``samples.npz``. ``USES`` lists the kinds of facts that must be equal.
 """
 
+import contextlib
 import functools
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,9 @@ import paddle
 
 from .. import __version__
 from ..checkpoint import store as checkpoint_store
+from ..checkpoint.content import read_weights_info
+from ..checkpoint.published import is_fetched
+from ..checkpoint.weights import find_weights_file
 from ..registry.lookup import known_tables
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
@@ -244,6 +248,11 @@ class CheckpointDiff:
     def __init__(self, use: str, source: str | Path, config: RunSettings, task: Task) -> None:
         self.use, self.source, self.config, self.task = use, str(source), config, task
         self._about = checkpoint_store.read_about(self.source)
+        if self._about is None and not is_fetched(self.source):
+            file = None
+            with contextlib.suppress(UserError):  # loading says that there are no weights
+                file = find_weights_file(self.source)
+            self._about = None if file is None else read_weights_info(file) or None
 
     @functools.cached_property
     def lists(self) -> dict[str, np.ndarray] | None:
@@ -278,7 +287,7 @@ class CheckpointDiff:
             return []
         theirs, ours = self._about.get("input"), self.task.signature()
         if theirs is None or (ours and not theirs):
-            problem = "has no training settings (about.yaml): they cannot be compared with this run"
+            problem = "does not store its preprocessing (mean, deviation, ...): it cannot be compared with this run's"
             return [f"note: {self.source} {problem}"]
         before, now = ({name: RunFact("input", side[name]) for name in side} for side in (theirs, ours))
         changes = compare(self.use, before, now)

@@ -17,10 +17,13 @@ from support.networks.other_names import (
     of_transformers_resnet,
     small,
 )
+from support.trainings.trained import write_weights
 
 from paddlevit_dist.checkpoint.array_files import read_safetensors, write_safetensors
+from paddlevit_dist.checkpoint.class_rows import read_class_names
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.commands.convert import convert
+from paddlevit_dist.inference.trained import open_source
 from paddlevit_dist.runtime.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("families_once")
@@ -75,6 +78,30 @@ def test_weights_of_other_people_become_timms(name, rename, file, origin, tmp_pa
     other = small(name, seed=2)
     load_weights(other, tmp_path / "out.safetensors", strict=True)
     np.testing.assert_array_equal(logits(other), logits(model))
+
+
+@pytest.mark.parametrize("target", ["new.safetensors", "new.pdparams"])
+def test_weights_keep_their_input_and_classes(tmp_path, target):
+    words = "DATA.IMAGENET_MEAN=[0.2,0.5,0.8]", "DATA.CROP_PCT=0.75"
+    source = write_weights(tmp_path / "run", ["wren", "owl"], *words)
+    (tmp_path / "new.about.yaml").write_text("classes: [of, an, export]\n")  # of the same name
+    convert(str(source), str(tmp_path / target))
+    before, after = (open_source(str(weights), "predict") for weights in (source, tmp_path / target))
+    assert after.learned == before.learned and after.learned.class_names == ("wren", "owl")
+    assert list(after.config.DATA.IMAGENET_MEAN) == [0.2, 0.5, 0.8] and after.config.DATA.CROP_PCT == 0.75
+    assert after.settings == before.settings
+    convert(str(tmp_path / target), str(tmp_path / "again.pdparams"))
+    assert open_source(str(tmp_path / "again.pdparams"), "predict").settings == before.settings
+
+
+def test_weights_of_other_people_keep_their_classes(tmp_path):
+    source = save(arrays(small("vit", seed=1)), tmp_path / "in.pdparams")
+    (tmp_path / "config.json").write_text('{"id2label": {"0": "wren", "1": "owl"}}')
+    convert(str(source), str(tmp_path / "new" / "out.safetensors"))
+    assert read_class_names(str(tmp_path / "new" / "out.safetensors")) == (["wren", "owl"], True)
+    (tmp_path / "config.json").unlink()
+    convert(str(source), str(tmp_path / "new" / "out.safetensors"))
+    assert read_class_names(str(tmp_path / "new" / "out.safetensors")) == (None, False)
 
 
 def test_what_cannot_be_converted_is_said_in_one_line(tmp_path):

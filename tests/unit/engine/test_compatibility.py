@@ -70,6 +70,21 @@ def test_weights_from_elsewhere_are_not_compared(tmp_path):
     assert compared(str(tmp_path / "weights.pth"), CONFIG) == []
 
 
+@pytest.mark.parametrize("name", ["w.safetensors.about.yaml", "w.about.yaml", "about.yaml"])
+def test_a_description_next_to_weights_counts_as_a_checkpoints(tmp_path, name):
+    (tmp_path / "w.safetensors").write_bytes(b"")
+    assert compared(str(tmp_path / "w.safetensors"), CONFIG) == []
+    (tmp_path / name).write_text(yaml.safe_dump({"input": {"orientation": "LPS"}}))
+    with pytest.raises(UserError, match="orientation LPS there, RAS here"):
+        compared(str(tmp_path / "w.safetensors"), CONFIG)
+    (tmp_path / name).write_text(yaml.safe_dump({"data": {"weights": {"classes": ["a"]}}}))
+    (note,) = compared(str(tmp_path / "w.safetensors"), CONFIG)
+    assert "w.safetensors does not store its preprocessing (mean, deviation, ...)" in note
+    (tmp_path / name).write_text("- a")
+    with pytest.raises(UserError, match="about.yaml"):
+        compared(str(tmp_path / "w.safetensors"), CONFIG)
+
+
 @pytest.mark.parametrize("content", ["[1, 2", "- a\n- b", "a: !!python/object/apply:os.getcwd []"])
 def test_a_damaged_description_is_named(checkpoint, content):
     with pytest.raises(UserError, match="about.yaml"):

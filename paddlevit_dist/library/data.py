@@ -32,15 +32,24 @@ def open_dataset(config: PathLike, split: str = "train", **keys: Any) -> "Opened
     Raises:
         UserError: the data are missing or damaged, or a setting is wrong.
     """
-    values = load_config(config, **keys)
-    task = make_task(values)
+    values = load_config(config, **keys).clone()
     cache = values.DATA.CACHE_FOLDER
     folder = Path(tempfile.mkdtemp(prefix="paddlevit_dist_") if cache is None else cache).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    samples = task.build_dataset(split, folder)
+    values.defrost()
+    values.SAVE = str(folder)  # what a run lists in its output folder, such as held-out files
+    values.freeze()
+    try:
+        task = make_task(values)
+        samples = task.build_dataset(split, folder)
+    except BaseException:
+        if cache is None:
+            _remove(str(folder), os.getpid())
+        raise
     opened = OpenedSamples(task, samples, values.SEED)
-    if cache is None:
-        weakref.finalize(opened, _remove, str(folder), os.getpid())
+    if cache is None:  # it reads from the folder: ``open_dataset(...).dataset[0]`` keeps only the dataset
+        owner = samples.dataset if hasattr(samples.dataset, "__weakref__") else opened
+        weakref.finalize(owner, _remove, str(folder), os.getpid())
     return opened
 
 

@@ -1,12 +1,15 @@
 """Data sets of recipes: which split, with which settings, and the folder that is theirs until they are gone."""
 
 import gc
+import io
 import os
+import tarfile
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import paddlevit_dist as pv
 from paddlevit_dist.library import data
@@ -63,3 +66,42 @@ def test_a_temporary_folder_goes_with_the_data_and_a_folder_that_was_named_stays
         gc.collect()
         assert Path("a/b").is_dir() and os.listdir(".") == ["a"]
     assert given == [("val", Path("a/b").absolute())] * 2
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_images_that_are_held_out_are_listed_in_the_folder_of_the_data(temporary, monkeypatch, split):
+    monkeypatch.chdir(temporary)
+    for place in range(12):
+        file = temporary / "photos" / "ab"[place % 2] / f"{place}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (place, 0, 0)).save(file)
+    values = {"DATA.VAL_FRACTION": 0.34, "DATA.DATASET": "folder", "DATA.IMAGE_CHANNELS": 3}
+    samples = pv.open_dataset("vit_digits", split, data_path="photos", **values)
+    assert len(samples) == {"train": 8, "val": 4}[split] and samples[0][0].shape[0] == 3
+    assert not Path("output").exists()
+    del samples
+    gc.collect()
+    assert os.listdir(".") == ["photos"]
+
+
+def test_a_dataset_keeps_the_folder_that_it_reads_from(temporary):
+    (temporary / "tars").mkdir()
+    for split in ("train", "val"):
+        with tarfile.open(temporary / "tars" / f"{split}.tar", "w") as tar:
+            for number in range(4):
+                stream = io.BytesIO()
+                Image.new("L", (8, 8), 10 * number).save(stream, "PNG")
+                member = tarfile.TarInfo(f"class{number % 2}/{number}.png")
+                member.size = stream.tell()
+                tar.addfile(member, io.BytesIO(stream.getvalue()))
+    options = {"data_path": str(temporary / "tars"), "dataset": "tar"}
+    image, label = pv.open_dataset("finetune_folder", "val", **options).dataset[1]
+    assert image.getpixel((0, 0))[0] in (10, 20) and label in (0, 1)
+    gc.collect()
+    assert os.listdir(temporary) == ["tars"]
+
+
+def test_data_that_cannot_be_opened_leave_no_folder(temporary):
+    with pytest.raises(pv.UserError):
+        pv.open_dataset("finetune_folder", data_path=str(temporary / "nowhere"), dataset="folder")
+    assert not os.listdir(temporary)

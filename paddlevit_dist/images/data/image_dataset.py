@@ -115,13 +115,18 @@ def names_in_file(path: str) -> list[str]:
 def name_folders(root: str, folders: Sequence[str]) -> list[str]:
     """Return class names for the sorted ``folders``: from ``classes.txt`` if it exists, else the folder names.
 
-    Lines that begin with a folder's name, as in ``n01440764 tench``, name that folder, in any order; otherwise lines
-    correspond to the sorted folders one by one. A ``UserError`` says that there are more or fewer of them, or that the
-    file is corrupt.
+    Lines that begin with a folder's name, as in ``n01440764 tench``, name that folder, in any order. Folders named by
+    numbers take the lines by number: from 0 if there is a folder 0, also if only some of the classes have a folder.
+    Otherwise lines correspond to the sorted folders one by one. A ``UserError`` says that there are more or fewer of
+    them, or that the file is corrupt.
     """
     names = read_class_names(root)
     if names is None:
         return list(folders)
+    numbers = [int(folder) for folder in folders if folder.isdecimal()]
+    are_numbers = len(numbers) == len(folders)
+    if are_numbers and len(names) > len(folders) and min(numbers) == 0 and max(numbers) < len(names):
+        return [names[number] for number in numbers]
     if len(names) != len(folders):
         raise UserError(
             f"{os.path.join(root, FILE)} has {len(names)} names, but there are {len(folders)} classes "
@@ -132,4 +137,6 @@ def name_folders(root: str, folders: Sequence[str]) -> list[str]:
         return [name_of_folder[folder] for folder in folders]
     if set(names) == set(folders):
         return list(folders)
+    if are_numbers:
+        return [name for _, name in sorted(zip(sorted(range(len(numbers)), key=numbers.__getitem__), names))]
     return names

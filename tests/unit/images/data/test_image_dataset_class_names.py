@@ -74,3 +74,25 @@ def test_lists_are_named_and_have_as_many_classes(write, tmp_path):
     write(b"x\ny\n")
     with pytest.raises(UserError, match="train_list.txt line 2: label 2 is out of range; with 2 classes"):
         ImageNet2012(str(tmp_path), "train", tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    "folders, lines, expected",
+    [
+        (["0", "1", "10", "2"], "ant bee cat dog", ["ant", "bee", "dog", "cat"]),
+        (["1", "10", "11", "2"], "ant bee cat dog", ["ant", "cat", "dog", "bee"]),
+        (["000", "001", "002"], "ant bee cat", ["ant", "bee", "cat"]),
+        (["0", "10", "2"], "a b c d e f g h i j k l", ["a", "k", "c"]),
+        (["0", "1", "10", "2"], "2 10 1 0", ["0", "1", "10", "2"]),
+    ],
+)
+def test_folders_named_by_numbers_take_the_lines_by_number(tmp_path, folders, lines, expected):
+    (tmp_path / "classes.txt").write_text("\n".join(lines.split()))
+    assert name_folders(str(tmp_path), folders) == expected
+
+
+@pytest.mark.parametrize("folders", [["1", "2"], ["0", "4"], ["0", "x"]])
+def test_lines_that_are_not_of_the_numbers_are_refused(tmp_path, folders):
+    (tmp_path / "classes.txt").write_text("ant\nbee\ncat\n")
+    with pytest.raises(UserError, match="has 3 names, but there are 2 classes"):
+        name_folders(str(tmp_path), folders)

@@ -48,6 +48,13 @@ class TablePair(NamedTuple):
         if len(about["classes"]) != len(other_about["classes"]):
             reason = f"{len(other_about['classes'])} classes instead of {len(about['classes'])}"
             raise UserError(_format_refusal(first, second, reason))
+        common = set(about["classes"]) & set(other_about["classes"])
+        moved = [
+            pair for pair in zip(about["classes"], other_about["classes"]) if len(set(pair)) == 2 and set(pair) & common
+        ]
+        if moved:
+            reason = f"classes in another order ({moved[0][1]} instead of {moved[0][0]}); evaluate both on equal lists"
+            raise UserError(_format_refusal(first, second, reason))
         order = _match_names(first, second)
         differs = _find_other_labels(first, second, order)
         if differs.any():

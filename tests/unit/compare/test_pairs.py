@@ -308,3 +308,15 @@ def test_the_difference_of_each_landmark_s_rates_is_that_of_paired_shares(tmp_pa
             expected = paired_difference(*hits, 95)
             found = intervals[f"{pairs._DIFFERENCE}{name} {rate_name(radius)}"]
             assert (found.low, found.high) == pytest.approx((expected.low, expected.high)), (name, radius)
+
+
+@pytest.mark.parametrize("kind", ["images", "boxes", "scenes"])
+def test_classes_in_another_order_are_refused_and_renamed_ones_told(kind, tmp_path):
+    first, second = (make_table(tmp_path / name, kind, [0] * SAMPLES) for name in ("first", "second"))
+    names = list(first.about["classes"])
+    turned = second._replace(about={**second.about, "classes": [names[1], names[0], *names[2:]]})
+    with pytest.raises(UserError, match=rf"classes in another order \({names[1]} instead of {names[0]}\)"):
+        TablePair.match(first, turned)
+    renamed = second._replace(about={**second.about, "classes": ["new", *names[1:]]})
+    TablePair.match(first, renamed)
+    assert any(line.startswith("classes: ") for line in find_warnings(first, renamed))

@@ -27,7 +27,7 @@ from ..logging.progress import Heartbeat
 from ..logging.record import RunLog
 from ..registry.features import HOOKS, build_set, find_function, has_function
 from ..registry.lookup import require_derived
-from ..runtime import signals
+from ..runtime import device_kinds, signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
@@ -116,10 +116,11 @@ class Trainer:
         if is_on_gpu():
             in_half = config.EVAL_AMP or (config.AMP and not config.EVAL)
             gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.traits.fixed_shapes, in_half)
-            for line in losses.check_on_device():
-                self.run_log.log_and_print(line)
         if world_size() > 1:
             assert_same_on_all_ranks(config, self.task, self.datasets)
+        if task.traits.uses_cross_entropies and (is_on_gpu() or device_kinds.current().is_other):
+            for line in losses.choose_cross_entropy():
+                self.run_log.log_and_print(line)
         self.heartbeat = Heartbeat(self.run_log.log_and_print, shown=self.run_log.writes)
         with self.heartbeat.at("building the model"):
             num_logged = len(task.notices)

@@ -1,14 +1,14 @@
 """Losses over elements with or without a class label: points of a scene, pixels of images.
 
 Sums and their divisors are returned separately, as the engine divides by counts over all ranks and micro-batches.
-Only ``check_on_device`` makes the host wait for the device.
+Only ``choose_cross_entropy`` makes the host wait for the device.
 """
 
 from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
     "adjusted_losses": "cross_entropy",
-    "check_on_device": "device_check",
+    "choose_cross_entropy": "device_check",
     "cross_entropies": "cross_entropy",
     "dice_losses": "overlap",
     "look_up_weights": "cross_entropy",

@@ -6,12 +6,12 @@ from .cross_entropy import (
     resized_cross_entropy,
     summed_cross_entropy,
 )
-from .device_check import check_on_device
+from .device_check import choose_cross_entropy
 from .overlap import dice_losses, lovasz_softmax, row_lovasz_softmax, scene_dice_losses
 
 __all__ = [
     "adjusted_losses",
-    "check_on_device",
+    "choose_cross_entropy",
     "cross_entropies",
     "dice_losses",
     "look_up_weights",

@@ -1,7 +1,7 @@
 """Cross-entropies over elements with or without a class label."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import paddle
@@ -9,7 +9,7 @@ import paddle.nn.functional as F
 
 from ..registry.features import find_function
 from ..runtime.autocast import as_dtype
-from ..runtime.transfers import constant, is_on_gpu
+from ..runtime.transfers import constant
 
 
 def summed_cross_entropy(
@@ -24,11 +24,8 @@ def summed_cross_entropy(
         axis: the axis of the classes.
         weights: a factor for each class; None: 1.
     """
-    if weights is None and not is_on_gpu():
-        return F.cross_entropy(logits, labels, ignore_index=ignored, reduction="sum", axis=axis)
-    if weights is None:
-        return cross_entropies(logits, labels, ignored, axis).sum()
-    return (cross_entropies(logits, labels, ignored, axis) * look_up_weights(labels, ignored, weights)).sum()
+    losses = cross_entropies(logits, labels, ignored, axis)
+    return (losses if weights is None else losses * look_up_weights(labels, ignored, weights)).sum()
 
 
 def resized_cross_entropy(
@@ -51,16 +48,19 @@ def resized_cross_entropy(
 def cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int = -1) -> paddle.Tensor:
     """Compute the cross-entropy of each element: float32 of the labels' shape, 0 without a label.
 
-    For the arguments see ``summed_cross_entropy``. On a GPU it is the logarithm of the sum of exponents minus the
-    label's logit: over an axis that is not the last, Paddle's operation gave wrong losses there in some processes.
+    For the arguments see ``summed_cross_entropy``. It is Paddle's own operation, or what a run on a GPU has chosen
+    instead at its start (``choose_cross_entropy``).
     """
-    if is_on_gpu():
-        return _plain_cross_entropies(as_dtype(logits, paddle.float32), labels, ignored, axis % logits.ndim)
+    wide = logits if logits.dtype == paddle.float64 else as_dtype(logits, paddle.float32)
+    return _in_use[0](wide, labels, ignored, axis % logits.ndim)
+
+
+def _by_paddle(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int) -> paddle.Tensor:
     losses = F.cross_entropy(logits, labels, ignore_index=ignored, reduction="none", axis=axis)
     return losses.reshape(labels.shape)
 
 
-def _plain_cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int) -> paddle.Tensor:
+def _by_plain_operations(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int) -> paddle.Tensor:
     shape = list(logits.shape)
     before, classes, after = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
     rows = logits.reshape([before, classes, after])  # Paddle's logsumexp takes at most four axes
@@ -69,6 +69,26 @@ def _plain_cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored
     chosen = paddle.take_along_axis(rows, replace_missing(indices, valid), axis=1)  # (before, 1, after)
     losses = (paddle.logsumexp(rows, axis=1, keepdim=True) - chosen) * valid.astype("float32")
     return losses.reshape(labels.shape)
+
+
+def _over_last_axis(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int) -> paddle.Tensor:
+    others = [other for other in range(logits.ndim) if other != axis]
+    return _by_paddle(logits.transpose([*others, axis]), labels, ignored, logits.ndim - 1)
+
+
+CrossEntropy = Callable[[paddle.Tensor, paddle.Tensor, int, int], paddle.Tensor]  # as ``cross_entropies``, axis >= 0
+#: The ways to compute it, by name. Which of them is right depends on the device and its libraries.
+CANDIDATES: Mapping[str, CrossEntropy] = {
+    "Paddle's cross-entropy": _by_paddle,
+    "plain operations": _by_plain_operations,
+    "Paddle's cross-entropy over the last axis": _over_last_axis,
+}
+_in_use: list[CrossEntropy] = [_by_paddle]
+
+
+def use(candidate: CrossEntropy) -> None:
+    """Compute cross-entropies of this process in this way from now on."""
+    _in_use[0] = candidate
 
 
 def adjusted_losses(

@@ -30,7 +30,7 @@ class SceneTask(Task):
         "Checkable": ".scene_checks:SceneChecks",
     }
     config: PointSettings
-    traits = TaskTraits(sample_name="scenes", batch_norm="sync", empty_cache_freq=10)
+    traits = TaskTraits(sample_name="scenes", batch_norm="sync", uses_cross_entropies=True, empty_cache_freq=10)
     #: default of POINTS.VOXEL_FEATURES: "first" or "mean"
     _default_voxel_features = "first"
 

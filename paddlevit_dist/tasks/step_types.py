@@ -27,6 +27,8 @@ class TaskTraits:
         selftest_overrides: key values for -selftest that turn off what depends on the rank (random draws, losses over a
             rank's whole batch), so that it can compare different numbers of ranks.
         batch_norm: default of TRAIN.BATCH_NORM, "sync" or "local".
+        uses_cross_entropies: whether steps compute cross-entropies by ``losses``, so that a run on a GPU first chooses
+            the right way (``losses.choose_cross_entropy``).
         empty_cache_freq: steps after which unused GPU memory is returned to the device, for batches that differ in
             size; 0: never.
     """
@@ -39,6 +41,7 @@ class TaskTraits:
     communicates_in_step: bool = False
     selftest_overrides: Mapping[str, Any] = field(default_factory=dict)
     batch_norm: str = "local"
+    uses_cross_entropies: bool = False
     empty_cache_freq: int = 0
 
 

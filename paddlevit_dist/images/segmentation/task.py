@@ -65,6 +65,7 @@ class ImageSegmentation(BackboneTask):
     traits = replace(
         BackboneTask.traits,
         batch_norm="sync",
+        uses_cross_entropies=True,
         selftest_overrides={
             **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
             "SEGMENTATION.OHEM_THRESHOLD": None,

@@ -94,7 +94,9 @@ class ShapeClassification(ClassifierTask):
         "Checkable": ".checks:ShapeChecks",
     }
     config: ShapeSettings
-    traits = TaskTraits(sample_name="shapes", batch_norm="sync", normalizers_per_sample={"loss": 1})
+    traits = TaskTraits(
+        sample_name="shapes", batch_norm="sync", normalizers_per_sample={"loss": 1}, uses_cross_entropies=True
+    )
 
     def __init__(self, config: ShapeSettings) -> None:
         super().__init__(config)

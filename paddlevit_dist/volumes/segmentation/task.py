@@ -67,7 +67,7 @@ class VolumeSegmentation(Task):
         "Reportable": ".figures:VolumeLabelFigures",
     }
     config: VolumeSegmentationSettings
-    traits = TaskTraits(sample_name="volumes", batch_norm="sync", fixed_shapes=True)
+    traits = TaskTraits(sample_name="volumes", batch_norm="sync", fixed_shapes=True, uses_cross_entropies=True)
     best_metric = ("Dice", True)
 
     def __init__(self, config: VolumeSegmentationSettings) -> None:

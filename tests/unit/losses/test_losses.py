@@ -7,10 +7,9 @@ from support.waits import counted_waits
 
 from paddlevit_dist.losses import (
     adjusted_losses,
-    check_on_device,
+    choose_cross_entropy,
     cross_entropies,
     cross_entropy,
-    device_check,
     dice_losses,
     look_up_weights,
     lovasz_softmax,
@@ -21,14 +20,20 @@ from paddlevit_dist.losses import (
     scene_dice_losses,
     summed_cross_entropy,
 )
+from paddlevit_dist.runtime.errors import UserError
 
 CLASSES, NONE = 5, 255
 
 
-@pytest.fixture(params=[False, True], ids=["as on a CPU", "as on a GPU"], autouse=True)
-def on_gpu(request, monkeypatch):
-    monkeypatch.setattr(cross_entropy, "is_on_gpu", lambda: request.param)
-    return request.param
+RIGHT = cross_entropy.CANDIDATES
+
+
+@pytest.fixture(params=RIGHT, autouse=True)
+def way(request):
+    """Compute cross-entropies in each way that a run may choose."""
+    cross_entropy.use(RIGHT[request.param])
+    yield request.param
+    cross_entropy.use(next(iter(RIGHT.values())))
 
 
 def points(number=40, unlabeled=0.3, seed=0):
@@ -248,68 +253,79 @@ def test_no_loss_makes_the_host_wait():
     assert len(waits) == 0, str(waits)
 
 
-def test_a_device_that_computes_losses_as_numpy_does_is_not_reported():
-    assert check_on_device() == []
+def in_place(logits: paddle.Tensor, losses: paddle.Tensor, amount: float) -> paddle.Tensor:
+    """The same losses; the backward pass overwrites them after it has computed right gradients."""
+
+    class Overwritten(paddle.autograd.PyLayer):
+        @staticmethod
+        def forward(ctx, values):
+            ctx.result = values.clone()
+            return ctx.result
+
+        @staticmethod
+        def backward(ctx, gradient):
+            with paddle.no_grad():
+                paddle.assign(ctx.result.detach() + amount, output=ctx.result)
+            return gradient
+
+    return Overwritten.apply(losses)
 
 
-@pytest.mark.parametrize("axes, factor", [(2, 1.01), (3, 0.99), (4, 1.01), (5, 0.98)])
-def test_a_device_with_wrong_losses_is_reported_with_the_number_of_axes(monkeypatch, axes, factor):
-    right, sizes = summed_cross_entropy, {}
-
-    def wrong(logits, labels, ignored, axis):
-        loss = right(logits, labels, ignored, axis=axis)
-        (slope,) = paddle.grad(loss, [logits], retain_graph=True)
-        sizes[logits.ndim] = loss.item(), slope.abs().max().item()
-        return loss * factor if logits.ndim == axes else loss
-
-    monkeypatch.setattr(device_check, "summed_cross_entropy", wrong)
-    lines = check_on_device()
-    names, begin = ("cross-entropy", "the gradient of cross-entropy"), f"over axis 1 of {axes} axes is wrong"
-    assert len(lines) == 2
-    for line, name, size in zip(lines, names, sizes[axes]):
-        assert line.startswith(
-            f"WARNING: {name} {begin} on this device, by {abs(factor - 1) * size:.1e}: its libraries"
-        )
+PADDLES = next(iter(RIGHT.values()))
+WRONG = {
+    "losses": lambda logits, *rest: PADDLES(logits, *rest) * 1.001,
+    "losses of voxels": lambda logits, *rest: PADDLES(logits, *rest) * (1.01 if logits.ndim == 5 else 1.0),
+    "losses of rows": lambda logits, *rest: PADDLES(logits, *rest) * (1.01 if logits.ndim == 2 else 1.0),
+    "gradients": lambda logits, *rest: PADDLES(logits * 1.01 - (logits * 0.01).detach(), *rest),
+    "losses after their gradients": lambda logits, *rest: in_place(logits, PADDLES(logits, *rest), 0.5),
+    "not a number": lambda logits, *rest: PADDLES(logits, *rest) * float("nan"),
+    "no kernel": lambda logits, *rest: paddle.reshape(logits, [-1, 77]),
+}
 
 
-@pytest.mark.parametrize(
-    "change, wrong",
-    [
-        (lambda loss, logits: loss * 1.00005, []),
-        (lambda loss, logits: loss * 1.00015, ["cross-entropy"] * 4),
-        (lambda loss, logits: loss + 0.00008 * (logits - logits.detach()).sum(), []),
-        (lambda loss, logits: loss + 0.00025 * (logits - logits.detach()).sum(), ["the gradient of cross-entropy"] * 4),
-    ],
-)
-def test_a_device_may_be_off_by_a_ten_thousandth(monkeypatch, change, wrong):
-    right = summed_cross_entropy
-    monkeypatch.setattr(
-        device_check,
-        "summed_cross_entropy",
-        lambda logits, *rest, axis: change(right(logits, *rest, axis=axis), logits),
-    )
-    lines = check_on_device()
-    assert [line.removeprefix("WARNING: ").partition(" over axis")[0] for line in lines] == wrong
+@pytest.mark.parametrize("name", RIGHT)
+def test_each_way_is_right_here_and_the_first_is_used_without_a_line(name):
+    used = []
+    candidates = {name: lambda *given: used.append(given) or RIGHT[name](*given), "another": WRONG["losses"]}
+    assert choose_cross_entropy(candidates) == []
+    used.clear()
+    logits, labels = images()
+    cross_entropies(logits, labels, NONE, axis=1)
+    assert len(used) == 1
 
 
-def test_a_device_is_asked_for_rows_elements_pixels_and_voxels_of_five_classes(monkeypatch):
-    right, asked = summed_cross_entropy, []
-    monkeypatch.setattr(
-        device_check, "summed_cross_entropy", lambda *given, axis: asked.append(given) or right(*given, axis=axis)
-    )
-    check_on_device()
-    assert [logits.shape for logits, *_ in asked] == [[4, 5], [2, 5, 7], [2, 5, 3, 4], [2, 5, 3, 2, 4]]
-    first = np.random.default_rng(0).standard_normal((4, 5)) * 3  # the same on each device
-    np.testing.assert_allclose(asked[0][0].numpy(), first, rtol=1e-6)
-    for logits, labels, _ in asked:
-        assert labels.shape == [size for axis, size in enumerate(logits.shape) if axis != 1]
-        assert set(labels.numpy().ravel().tolist()) <= {-1, 0, 1, 2, 3, 4}
-    assert {number for _, labels, _ in asked for number in labels.numpy().ravel().tolist()} == {-1, 0, 1, 2, 3, 4}
+@pytest.mark.parametrize("wrong", WRONG)
+def test_the_first_way_that_is_right_is_used_and_named(wrong):
+    candidates = {"the wrong one": WRONG[wrong], "its twin": WRONG[wrong], **RIGHT}
+    (line,) = choose_cross_entropy(candidates)
+    assert line.startswith("cross-entropy on this device: Paddle's cross-entropy; the wrong one is off by ")
+    logits, labels = images()
+    expected = -np.log(np.take_along_axis(make_shares(logits.numpy()), labels.numpy()[:, None] % CLASSES, 1))[:, 0]
+    expected[labels.numpy() == NONE] = 0
+    np.testing.assert_allclose(cross_entropies(logits, labels, NONE, axis=1).numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_device_that_computes_none_as_numpy_does_ends_the_run_in_a_line(wrong):
+    with pytest.raises(UserError) as ended:
+        choose_cross_entropy({"one": WRONG[wrong], "another": WRONG["losses"]})
+    text = str(ended.value)
+    assert "one is off by " in text and "another is off by " in text and "softmax is off by " in text
+    assert "\n" not in text and text.endswith("or train on CPUs with -device=cpu")
+    logits, labels = images()
+    cross_entropies(logits, labels, NONE, axis=1)  # what was in use before
+
+
+@pytest.mark.parametrize("factor, is_right", [(1.00005, True), (1.00025, False)])
+def test_a_way_may_be_off_by_a_ten_thousandth(factor, is_right):
+    lines = choose_cross_entropy({"near": lambda *given: PADDLES(*given) * factor, **RIGHT})
+    assert (lines == []) is is_right
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (2, 5, 3, 4), (2, 5, 3, 2, 4)])
-def test_losses_far_from_zero_do_not_overflow_on_a_gpu(monkeypatch, shape):
-    monkeypatch.setattr(cross_entropy, "is_on_gpu", lambda: True)  # Paddle's own operation ends at 64
+def test_losses_far_from_zero_do_not_overflow_by_plain_operations(way, shape):
+    if way != "plain operations":
+        pytest.skip("Paddle's own operation ends at 64 on a CPU")
     logits = np.random.default_rng(0).standard_normal(shape).astype("f4") * 1e4
     labels = paddle.zeros([shape[0], *shape[2:]], "int64")
     found = cross_entropies(paddle.to_tensor(logits), labels, NONE, axis=1).numpy()

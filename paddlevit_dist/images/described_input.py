@@ -33,9 +33,11 @@ class FieldTable(NamedTuple):
             if name in self.read or name in self.irrelevant or name.startswith("_"):
                 continue
             if value not in self.only.get(name, (None, False)):
+                is_text = not file.endswith((".pth", ".tar", ".pt", ".bin"))
+                place = "the field" if is_text else "it by an args.yaml next to the weights without it"
                 raise UserError(
                     f"{file}: {name} is {json.dumps(value)[:80]}, which is not supported: the images would differ from "
-                    "those that the weights expect; use other weights, or remove the field if it changes no image"
+                    f"those that the weights expect; use other weights, or remove {place} if it changes no image"
                 )
 
 
@@ -200,15 +202,15 @@ def parse_timm_config(
     """Parse timm's ``pretrained_cfg`` as ``parse_timm_file``; source: timm/data/config.py, ``resolve_data_config``."""
     tested = {name: config.get(f"test_{name}") if is_evaluated else None for name in ("input_size", "crop_pct")}
     size = tested["input_size"] or config.get("input_size") or (_RGB, defaults.image_size, defaults.image_size)
-    if not isinstance(size, (list, tuple)) or len(size) != 3 or size[0] != _RGB or size[1] != size[2]:
+    if not isinstance(size, (list, tuple)) or len(size) != 3 or size[0] != _RGB:
         raise UserError(
-            f"{file}: input_size {json.dumps(size)}: expected [3, SIDE, SIDE], as images are color and square here; "
-            "use other weights, or edit the file"
+            f"{file}: input_size {json.dumps(size)}: expected [3, SIDE, SIDE]; gray ones: DATA.IMAGE_CHANNELS 1"
         )
+    side = size[2] if size[1] == size[2] else f"{size[1]} x {size[2]}"
     interpolation, mode = (config.get(name) or getattr(defaults, name) for name in ("interpolation", "crop_mode"))
     crop = tested["crop_pct"] or config.get("crop_pct") or defaults.crop_pct
     mean, std = (_parse_channels(config.get(name) or getattr(defaults, name), name, file) for name in ("mean", "std"))
-    return _check(file, mean, std, crop, interpolation, size[2], mode)
+    return _check(file, mean, std, crop, interpolation, side, mode)
 
 
 def parse_processor(config: Mapping[str, Any], file: str, defaults: ExpectedInput) -> ExpectedInput:
@@ -405,16 +407,11 @@ def _share(cropped: int, resized: int, file: str) -> float:
 
 
 def _check(
-    file: str, mean: Sequence[float], std: Sequence[float], crop: float, interpolation: str, size: int, mode: str
+    file: str, mean: Sequence[float], std: Sequence[float], crop: float, interpolation: str, size: int | str, mode: str
 ) -> ExpectedInput:
-    if mode not in ("center", "squash"):
-        raise UserError(f"{file}: crop_mode {mode}: expected center or squash; edit the file")
-    if interpolation not in ("bicubic", "bilinear"):
-        raise UserError(f"{file}: interpolation {interpolation}: expected bicubic or bilinear; edit the file")
     try:
-        expected = ExpectedInput(
-            tuple(map(float, mean)), tuple(map(float, std)), float(crop), interpolation, int(size), mode
-        )
+        colors, side = (tuple(map(float, mean)), tuple(map(float, std))), size if isinstance(size, str) else int(size)
+        expected = ExpectedInput(*colors, float(crop), interpolation, side, mode)
     except (TypeError, ValueError) as error:
         raise UserError(f"{file}: not in timm's or Hugging Face's format: {error}; restore it or remove it") from error
     if not (len(expected.mean) == len(expected.std) == _RGB and min(expected.std) > 0 and 0 < expected.crop_pct <= 1):

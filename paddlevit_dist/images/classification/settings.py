@@ -18,6 +18,7 @@ from ...settings.key import (
     SHARE_ABOVE_0,
     SHARE_BELOW_1,
     Flag,
+    InvalidValue,
     Pair,
     PathText,
     Range,
@@ -26,7 +27,7 @@ from ...settings.key import (
     rows,
     show,
 )
-from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, RemovedKey
+from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, RemovedKey, index_keys
 from .. import settings
 from ..settings import IMAGES, RGB, get_channels
 
@@ -177,7 +178,13 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings:
     match = find_expected_input(values, is_hub_asked=bool(names))
     if match is not None:
         for name in names:
-            values.DATA[name] = getattr(match[0], name.lower())
+            value, key = getattr(match[0], name.lower()), index_keys([TABLE])[f"DATA.{name}"]
+            try:
+                values.DATA[name] = key.parse(value)
+            except InvalidValue:
+                raise UserError(
+                    f"{match[1]}: {name.lower()} {value} is not supported: set {key.name} to {key.expected()}"
+                ) from None
     return []
 
 

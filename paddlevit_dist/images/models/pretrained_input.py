@@ -15,14 +15,15 @@ class ExpectedInput(NamedTuple):
 
     ``mean`` and ``std`` are per channel, of pixels from 0 to 1; ``crop_pct`` is the share of the resized image that is
     kept, after a resize with ``interpolation``, "bicubic" or "bilinear", that keeps the proportions if ``crop_mode`` is
-    "center" and makes a square if it is "squash". ``image_size`` is in pixels.
+    "center" and makes a square if it is "squash". ``image_size`` is in pixels. A file may state others, such as
+    "lanczos", or "64 x 96": a run is refused unless its keys set a value.
     """
 
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
     crop_pct: float = 0.875
     interpolation: str = "bicubic"
-    image_size: int = 224
+    image_size: Any = 224
     crop_mode: str = "center"
 
 

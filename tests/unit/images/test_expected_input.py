@@ -142,7 +142,10 @@ def test_hugging_faces_file_beside_weights_wins_over_the_variant(tmp_path, about
         ("{", "config.json cannot be read: "),
         ('{"mean": [0.5, 0.5], "std": [1, 1]}', "expected three numbers each"),
         ('{"mean": ["a", 0, 0]}', "not in timm's or Hugging Face's format"),
-        ('{"mean": [0, 0, 0], "interpolation": "lanczos"}', "expected bicubic or bilinear"),
+        (
+            '{"mean": [0, 0, 0], "interpolation": "lanczos"}',
+            "lanczos is not supported: set DATA.INTERPOLATION to one of",
+        ),
     ],
 )
 def test_a_damaged_file_beside_weights_is_named(tmp_path, refuse, content, said):

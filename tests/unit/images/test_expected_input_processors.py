@@ -60,7 +60,10 @@ def test_sizes_of_transformers_mean_what_its_processors_make(tmp_path, about, ex
     "about, said",
     [
         ({"size": {"height": 224, "width": 448}}, "a size of 224 x 448: expected a square"),
-        ({"size": SQUARE, "resample": 1}, "interpolation lanczos: expected bicubic or bilinear"),
+        (
+            {"size": SQUARE, "resample": 1},
+            "lanczos is not supported: set DATA.INTERPOLATION to one of",
+        ),
     ],
 )
 def test_a_processor_that_is_not_followed_is_refused(tmp_path, about, said):
@@ -73,7 +76,7 @@ TIMMS = {"mean": [0.5] * 3, "std": [0.5] * 3, "input_size": [3, 224, 224], "crop
 
 def test_timms_crop_mode_is_read(tmp_path):
     assert load_with(tmp_path, "config.json", TIMMS).values.DATA.CROP_MODE == "squash"
-    with pytest.raises(UserError, match="crop_mode border: expected center or squash"):
+    with pytest.raises(UserError, match="crop_mode border is not supported: set DATA.CROP_MODE to one of center"):
         load_with(tmp_path, "config.json", {**TIMMS, "crop_mode": "border"})
 
 
@@ -244,7 +247,7 @@ def test_an_evaluation_has_timms_size_and_crop_of_tests(tmp_path, words, size, c
 @pytest.mark.parametrize(
     "content, said",
     [
-        ({"input_size": [3, 224, 320]}, r"input_size \[3, 224, 320\]: expected \[3, SIDE, SIDE\]"),
+        ({"input_size": [3, 224, 320]}, "image_size 224 x 320 is not supported: set DATA.IMAGE_SIZE to a whole number"),
         ({"input_size": [1, 224, 224]}, r"input_size \[1, 224, 224\]"),
         ({"label_offset": 1}, "label_offset is 1"),
         ({"new_field": 3}, "new_field is 3"),
@@ -354,13 +357,51 @@ def test_arguments_of_timms_training_give_the_input(tmp_path, name, is_in_checkp
         ({"gp": "max"}, 'gp is "max"'),
         ({"model_kwargs": {"a": 1}}, "model_kwargs is "),
         ({"bn_eps": 0.1}, "bn_eps is 0.1"),
-        ({"input_size": [3, 96, 128]}, r"input_size \[3, 96, 128\]"),
+        ({"input_size": [3, 96, 128]}, "image_size 96 x 128 is not supported: set DATA.IMAGE_SIZE"),
     ],
 )
 def test_arguments_that_make_another_network_are_refused_by_name(tmp_path, changed, said):
     (tmp_path / "args.yaml").write_text(yaml.safe_dump({**RUN, **changed}))
     with pytest.raises(UserError, match=f"args.yaml: {said}"):
         load_timms(tmp_path, "")
+
+
+@pytest.mark.parametrize(
+    "argument, value, key, chosen",
+    [
+        ("interpolation", "lanczos", "INTERPOLATION", "bicubic"),
+        ("interpolation", "random", "INTERPOLATION", "bilinear"),
+        ("crop_mode", "border", "CROP_MODE", "squash"),
+        ("input_size", [3, 64, 96], "IMAGE_SIZE", "64"),
+    ],
+)
+@pytest.mark.parametrize("is_in_checkpoint", [True, False])
+def test_a_key_replaces_what_timm_has_and_this_package_has_not(
+    tmp_path, argument, value, key, chosen, is_in_checkpoint
+):
+    arguments = {**RUN, argument: value}
+    write_checkpoint(tmp_path / "model_best.pth.tar", arguments if is_in_checkpoint else {})
+    if not is_in_checkpoint:
+        (tmp_path / "args.yaml").write_text(yaml.safe_dump(arguments))
+    with pytest.raises(UserError, match=f" is not supported: set DATA.{key} to "):
+        load_timms(tmp_path, "/model_best.pth.tar")
+    values = load_timms(tmp_path, "/model_best.pth.tar", f"DATA.{key}", chosen).values
+    assert str(values.DATA[key]) == chosen and values.DATA.CROP_PCT == 0.8
+    stated = "64 x 96 pixels" if key == "IMAGE_SIZE" else "" if key == "CROP_MODE" else value
+    assert stated in Classification(values).notices[0].partition(" expects ")[2]
+
+
+def test_arguments_in_a_checkpoint_are_replaced_by_a_file_next_to_it(tmp_path):
+    write_checkpoint(tmp_path / "model_best.pth.tar", {**RUN, "model_kwargs": {"drop_rate": 0.1}})
+    with pytest.raises(UserError, match="or remove it by an args.yaml next to the weights without it"):
+        load_timms(tmp_path, "/model_best.pth.tar")
+    (tmp_path / "args.yaml").write_text(yaml.safe_dump(RUN))
+    assert load_timms(tmp_path, "/model_best.pth.tar").values.DATA.IMAGE_SIZE == 96
+    write_checkpoint(tmp_path / "model_best.pth.tar", {**RUN, "input_size": [1, 96, 96]})
+    (tmp_path / "args.yaml").unlink()
+    with pytest.raises(UserError, match="gray ones: DATA.IMAGE_CHANNELS 1"):
+        load_timms(tmp_path, "/model_best.pth.tar")
+    assert load_timms(tmp_path, "/model_best.pth.tar", "DATA.IMAGE_CHANNELS", "1").values.DATA.IMAGE_CHANNELS == 1
 
 
 @pytest.mark.parametrize("changed", [{"model": "resnet50"}, {"crop_pct": "absent"}])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from .elastic import elastic_distortion
-from .scene import IGNORED, NORMAL, Scene, VoxelizedScene
+from .scene import IGNORED, NORMAL, Scene, VoxelizedScene, find_floor
 
 if TYPE_CHECKING:
     from .scenes import SceneDataset
@@ -123,11 +123,17 @@ class AffineMap:
     def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with mapped points and normals."""
         matrix = self.matrix(generator)
+        if self.centered:
+            return map_around_middle(scene, matrix)
         scene = transform_normals(scene, matrix)
-        if not self.centered:
-            return scene._replace(xyz=apply_matrix(scene.xyz.astype(np.float64), matrix).astype(np.float32))
-        middle = _middle(scene.xyz)
-        return scene._replace(xyz=(scene.xyz - middle) @ matrix.astype(np.float32) + middle)
+        return scene._replace(xyz=apply_matrix(scene.xyz.astype(np.float64), matrix).astype(np.float32))
+
+
+def map_around_middle(scene: AnyScene, matrix: np.ndarray) -> AnyScene:
+    """Map points and normals by ``xyz @ matrix``, with the center of the scene's bounding box on the floor fixed."""
+    middle = _middle(scene)
+    scene = transform_normals(scene, matrix)
+    return scene._replace(xyz=(scene.xyz - middle) @ matrix.astype(np.float32) + middle)
 
 
 def transform_normals(scene: AnyScene, matrix: np.ndarray) -> AnyScene:
@@ -259,14 +265,14 @@ class Mix3D:
 
 
 def mix(scene: Scene, other: Scene) -> Scene:
-    """Superimpose two scenes, each centered on the origin on the floor; keep all instances and the channels of both.
+    """Superimpose the middle of another scene's floor on that of ``scene``; keep all instances, and common channels.
 
     Source: A. Nekrasov et al., "Mix3D: Out-of-Context Data Augmentation for 3D Scenes", 3DV 2021, arXiv 2110.02210.
     """
     next_instance = int(scene.instance.max(initial=-1)) + 1
     shifted = np.where(other.instance == IGNORED, IGNORED, other.instance + max(next_instance, 0))
     return Scene(
-        np.concatenate([part.xyz - _middle(part.xyz) for part in (scene, other)]),
+        np.concatenate([scene.xyz, other.xyz - _middle(other) + _middle(scene)]),
         np.concatenate([scene.rgb, other.rgb]),
         np.concatenate([scene.semantic, other.semantic]),
         np.concatenate([scene.instance, shifted.astype(scene.instance.dtype)]),
@@ -276,6 +282,7 @@ def mix(scene: Scene, other: Scene) -> Scene:
             for name, values in scene.channels.items()
             if name in other.channels
         },
+        floor=find_floor(scene),
     )
 
 
@@ -284,7 +291,7 @@ class PointCrop:
     """Select the points around a random labeled point (around any, if none has a label), in their original order.
 
     ``shape`` is "sphere" or "block", which is square on the floor and unlimited in height; ``size_m`` is its diameter
-    or edge.
+    or edge. Heights are measured from the lowest point of a block, or of the scene around a sphere.
     """
 
     shape: str
@@ -303,7 +310,8 @@ class PointCrop:
             near = near[np.abs(scene.xyz[near, axis] - center[axis]) <= self.size_m / 2]
         if self.shape == "sphere":
             near = near[((scene.xyz[near] - center) ** 2).sum(axis=1) <= (self.size_m / 2) ** 2]
-        return select(scene, near)
+        selected = select(scene, near)
+        return selected if self.shape == "sphere" else selected._replace(floor=None)
 
 
 @dataclass(frozen=True)
@@ -324,18 +332,19 @@ class CropToBudget:
 
 
 def select(scene: AnyScene, points: np.ndarray) -> AnyScene:
-    """Select points of a scene by mask or index."""
+    """Select points of a scene by mask or index; heights are measured from the same floor as before."""
     arrays = {name: getattr(scene, name)[points] for name in scene.point_fields}
-    return scene._replace(**arrays, channels={name: values[points] for name, values in scene.channels.items()})
+    channels = {name: values[points] for name, values in scene.channels.items()}
+    return scene._replace(**arrays, channels=channels, floor=find_floor(scene))
 
 
-def _middle(xyz: np.ndarray) -> np.ndarray:
-    """Return the center of the scene's bounding box on the floor, at its lowest height, float32 (3,)."""
-    if not len(xyz):
+def _middle(scene: Scene | VoxelizedScene) -> np.ndarray:
+    """Return the center of the scene's bounding box on its floor, float32 (3,)."""
+    if not len(scene.xyz):
         return np.zeros(3, np.float32)
-    x, y, z = (np.ascontiguousarray(xyz[:, axis]) for axis in range(3))  # many times faster than along rows
+    x, y = (np.ascontiguousarray(scene.xyz[:, axis]) for axis in range(2))  # many times faster than along rows
     middle = ((float(column.min()) + float(column.max())) / 2 for column in (x, y))
-    return np.array([*middle, z.min()], np.float32)
+    return np.array([*middle, find_floor(scene)], np.float32)
 
 
 def _to_uint8(values: np.ndarray) -> np.ndarray:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...runtime.errors import UserError
-from .scene import Scene, channel_width
+from .scene import Scene, channel_width, find_floor
 
-COLORS = "rgb"
-_BUILTIN_FEATURES = {COLORS: 3, "xyz": 3, "height": 1, "ones": 1}
+COLORS, HEIGHT = "rgb", "height"
+_BUILTIN_FEATURES = {COLORS: 3, "xyz": 3, HEIGHT: 1, "ones": 1}
 
 
 def build_channels(names: Sequence[str]) -> tuple[str, ...]:
@@ -50,9 +50,8 @@ def point_features(
             columns.append(colors)
         elif name == "xyz":
             columns.append(scene.xyz[points])
-        elif name == "height":
-            floor = scene.xyz[:, 2].min() if len(scene.xyz) else np.float32(0)
-            columns.append((scene.xyz[points, 2] - floor)[:, None])
+        elif name == HEIGHT:
+            columns.append((scene.xyz[points, 2] - np.float32(find_floor(scene)))[:, None])
         elif name == "ones":
             columns.append(np.ones((len(scene.xyz[points]), 1), np.float32))
         else:

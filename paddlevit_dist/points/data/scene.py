@@ -25,6 +25,8 @@ class Scene(NamedTuple):
         channels: other values of the points in the source, by name: float32 (points, 3) for ``NORMAL``, x, y and z of
             a unit vector, (points, 1) for all others. Not to be modified.
         skipped_rows: rows of the source without finite coordinates, ascending; the scene has no points for them.
+        floor: z from which heights are measured, meters: the lowest point before others were left out. None: the lowest
+            of these points.
     """
 
     xyz: np.ndarray
@@ -35,6 +37,7 @@ class Scene(NamedTuple):
     offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
     channels: Mapping[str, np.ndarray] = {}
     skipped_rows: Sequence[int] | np.ndarray = ()
+    floor: float | None = None
 
     point_fields = ("xyz", "rgb", "semantic", "instance")  # with a row for each point, like each of ``channels``
 
@@ -60,5 +63,14 @@ class VoxelizedScene(NamedTuple):
     name: str
     offset: tuple[float, float, float]
     channels: Mapping[str, np.ndarray]
+    floor: float | None = None  # of the positions
 
     point_fields = ("xyz", "positions", "rgb", "semantic", "instance")
+
+
+def find_floor(scene: Scene | VoxelizedScene) -> float:
+    """Return the z from which the heights of a scene are measured, meters; 0 without points."""
+    if scene.floor is not None:
+        return scene.floor
+    z = (scene.positions if isinstance(scene, VoxelizedScene) else scene.xyz)[:, 2]
+    return float(z.min()) if len(z) else 0.0

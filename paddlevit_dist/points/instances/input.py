@@ -50,7 +50,7 @@ class VoxelPlacement:
         colors *= np.float32((high - low) / 255)
         colors += np.float32(low)
         places, instance = scene.xyz.astype(np.float64) * self.scale, scene.instance.astype(np.int32)
-        rest = scene.name, scene.offset, scene.channels
+        rest = scene.name, scene.offset, scene.channels, scene.floor
         return VoxelizedScene(places, scene.xyz, colors, scene.semantic, instance, *rest)
 
 
@@ -163,7 +163,7 @@ class InstanceSamples(SceneSamples):
         """Return the sample of a scene to which all steps have been applied."""
         rest = scene.name, scene.offset, scene.channels
         instance = remove_gaps(scene.instance)
-        voxelized = Scene(scene.positions, scene.rgb, scene.semantic, instance, *rest)
+        voxelized = Scene(scene.positions, scene.rgb, scene.semantic, instance, *rest, floor=scene.floor)
         features = point_features(voxelized, slice(None), (*self.features, "xyz"), None)  # (n, channels)
         view = self.view(
             scene.xyz.astype(np.int32), lambda points: features[points]

@@ -96,16 +96,16 @@ def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
     points = view.values.POINTS
     if points.CLASS_WEIGHTS and not any(points.CLASS_WEIGHTS):
         raise UserError(f"{view['POINTS.CLASS_WEIGHTS']}: expected at least one weight above 0")
+    if points.CROP == "block" and "height" in points.FEATURES and points.FRAGMENT_SIZE_M is None:
+        raise UserError(
+            f"{view['POINTS.CROP']}: heights are then above the lowest point of a block, in evaluations, too: set "
+            f"POINTS.FRAGMENT_SIZE_M {points.CROP_SIZE_M:g}, or leave height out of POINTS.FEATURES"
+        )
     if points.FRAGMENT_SIZE_M is not None and points.FRAGMENT_OVERLAP_M >= points.FRAGMENT_SIZE_M:
         raise UserError(
             f"{view['POINTS.FRAGMENT_OVERLAP_M']}: expected less than {view['POINTS.FRAGMENT_SIZE_M']}, otherwise "
             "blocks do not advance"
         )
-    if points.CROP == "sphere" and "height" in points.FEATURES:
-        return [
-            f"{view['POINTS.CROP']}: the height in POINTS.FEATURES is measured from the lowest point of the sphere in "
-            "training, but of the whole scene in evaluation; use block, which reaches the floor"
-        ]
     return []
 
 

@@ -13,12 +13,13 @@ from ...losses import adjusted_losses, cross_entropies, look_up_weights, lovasz_
 from ...metrics.counts import count_confusion
 from ...runtime.errors import UserError
 from ...runtime.transfers import read, to_device
+from ...tasks.dataset import TransformedDataset
 from ...tasks.model_factory import create_model
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
 from ..data import augment
 from ..data.augment import RandomApply, RandomRotation, to_meters
-from ..data.features import feature_channels, point_features
+from ..data.features import HEIGHT, feature_channels, point_features
 from ..data.samples import PointSample, SceneSamples, SceneView, VoxelizedSample, collate_samples, compile_loops
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
@@ -67,7 +68,7 @@ class PointSamples(SceneSamples):
         if is_flipped:
             matrix = matrix * np.array([-1.0, 1.0, 1.0])  # mirrors x after the rotation
         if angle != 0.0 or is_flipped:
-            scene = augment.transform_normals(scene._replace(xyz=scene.xyz @ matrix.astype(np.float32)), matrix)
+            scene = augment.map_around_middle(scene, matrix)  # as in training, which matters to the feature xyz
         voxels = discretize(scene.xyz, self.voxel_size_m)  # (P, 3)
         return self.view(voxels, lambda points: point_features(scene, points, self.features, self.color_range))
 
@@ -164,7 +165,19 @@ class SemanticSegmentation(SceneTask):
 
     def collate(self, samples: Sequence[VoxelizedSample]) -> dict[str, Any]:
         """Return a batch, with coordinates instead of a plan for scenes in fragments."""
-        return collate_samples(samples) if isinstance(samples[0], WholeScene) else super().collate(samples)
+        if not isinstance(samples[0], WholeScene):
+            return super().collate(samples)
+        batch = collate_samples(samples)
+        if HEIGHT in self.features and self.config.POINTS.CROP == "block":  # as in training
+            batch["lowest"] = find_lowest([sample.scene for sample in samples], batch["inverse"], batch["features"])
+        return batch
+
+    def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
+        facts = super().signature(samples)
+        if samples is None and HEIGHT in self.features:
+            facts["heights above the lowest point of a block (POINTS.CROP)"] = self.config.POINTS.CROP == "block"
+        return facts
 
     def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizer of each loss."""
@@ -234,10 +247,14 @@ class SemanticSegmentation(SceneTask):
 
         def network(coordinates: np.ndarray, rows: np.ndarray) -> np.ndarray:
             plan = Plan.of_batch(build_plan(coordinates, plan_spec, num_scenes=1))
-            logits = model(SparseTensor(paddle.gather(features, to_device(rows)), plan=plan))
-            return logits.astype("float32").numpy()
+            inputs = paddle.gather(features, to_device(rows))
+            if "lowest" in arrays:
+                floor = np.zeros((1, inputs.shape[1]), np.float32)
+                floor[0, feature_channels(self.features[: self.features.index(HEIGHT)])] = arrays["lowest"][rows].min()
+                inputs = inputs - to_device(floor)
+            return model(SparseTensor(inputs, plan=plan)).astype("float32").numpy()
 
-        names = "coordinates", "inverse", "labels", "offsets"
+        names = [name for name in ("coordinates", "inverse", "labels", "offsets", "lowest") if name in batch]
         arrays = dict(zip(names, read(*(batch[name] for name in names))))
         size, overlap = (round(length / voxel) for length in (points.FRAGMENT_SIZE_M, points.FRAGMENT_OVERLAP_M))
         blocks = FloorBlocks(max(size, 1), min(overlap, max(size - 1, 0)))
@@ -247,6 +264,15 @@ class SemanticSegmentation(SceneTask):
     def build_metrics(self) -> SemanticMetrics:
         """Return empty metrics."""
         return SemanticMetrics(self.class_names)
+
+
+def find_lowest(scenes: Sequence[Scene], inverse: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """Return the height of each voxel's lowest point, float32 (M,), for ``inverse`` and ``features`` of a batch."""
+    heights = np.concatenate([point_features(scene, slice(None), [HEIGHT], None)[:, 0] for scene in scenes])
+    lowest = np.full(len(features), np.inf, np.float32)
+    for view in np.split(inverse, len(inverse) // len(heights)) if len(heights) else ():
+        np.minimum.at(lowest, view, heights)
+    return lowest
 
 
 def loss_counts(points: SegmentationPointSection, batch: dict[str, Any]) -> dict[str, float]:

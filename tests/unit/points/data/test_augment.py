@@ -278,9 +278,10 @@ def test_two_scenes_in_one_keep_their_labels_apart():
     assert both.instance.dtype == np.int16
     assert set(both.instance[:100]) & set(both.instance[100:]) == {-100}
     assert np.array_equal(both.instance[100:] == -100, two.instance == -100)
-    for part in (both.xyz[:100], both.xyz[100:]):
-        assert (part.min(axis=0) + part.max(axis=0))[:2] == pytest.approx([0, 0], abs=1e-5)
-        assert part[:, 2].min() == 0
+    assert np.array_equal(both.xyz[:100], one.xyz)  # stays, so that the feature xyz means the same as in evaluation
+    boxes = [part.min(axis=0) + part.max(axis=0) for part in (both.xyz[:100], both.xyz[100:])]
+    assert boxes[1][:2] == pytest.approx(boxes[0][:2], abs=1e-5)
+    assert both.xyz[100:, 2].min() == pytest.approx(one.xyz[:, 2].min(), abs=1e-6) == both.floor
     bare = two._replace(instance=np.full(50, -100, np.int16))
     assert mix(bare, one).instance[50:].tolist() == one.instance.tolist()
 

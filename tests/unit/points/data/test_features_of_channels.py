@@ -150,6 +150,8 @@ def test_turned_views_show_turned_normals(tmp_path):
     task = task_on(make_store(tmp_path / "s", scene), SemanticSegmentation, *words)
     views = task.build_dataset("val", tmp_path).sample(0, None).views
     shown = [view.features[view.inverse] for view in views]  # each point has a voxel of its own
+    middle = np.r_[0, 0, 0, (scene.xyz[:, :2].min(axis=0) + scene.xyz[:, :2].max(axis=0)) / 2, 0]
+    shown = [features - middle for features in shown]  # scenes are turned about their middle, as in training
     for quarter in range(4):
         for column in (0, 3):  # a quarter turn from x toward y
             x, y, z = shown[0][:, column : column + 3].T

@@ -5,11 +5,14 @@ import paddle
 import pytest
 
 from paddlevit_dist import settings
-from paddlevit_dist.points.data.augment import PointCrop
+from paddlevit_dist.points.data.augment import PointCrop, apply
+from paddlevit_dist.points.data.features import point_features
 from paddlevit_dist.points.data.scene import Scene
+from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.segmentation import fragments
 from paddlevit_dist.points.segmentation.fragments import FloorBlocks
-from paddlevit_dist.points.segmentation.task import SemanticSegmentation
+from paddlevit_dist.points.segmentation.task import SemanticSegmentation, training_steps
+from paddlevit_dist.points.sparse import PlanSpec
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Predictable
@@ -52,11 +55,49 @@ def test_a_crop_is_all_that_is_near_one_labeled_point(shape):
     assert 0 < len(PointCrop(shape, 5.0)(bare, np.random.default_rng(0)).xyz) < 2000
 
 
-@pytest.mark.parametrize("shape, features, lines", (("sphere", "[rgb, height]", 1), ("block", "[height]", 0)))
-def test_heights_in_spheres_are_told(shape, features, lines):
-    words = [*SMALL.split(), "POINTS.CROP", shape, "POINTS.FEATURES", features]
-    told = [line for line in settings.load(words).notices if "from the lowest point of the sphere" in line]
-    assert len(told) == lines
+class GivenScenes(list, SceneDataset):
+    """A data set of given scenes."""
+
+    read, num_classes, class_names = list.__getitem__, 20, [f"class {number}" for number in range(20)]
+
+
+@pytest.mark.parametrize("keys", ["MAX_POINTS 300", "CROP sphere", "AUGMENT.DROPOUT 0.9", "MIX_PROB 1", "CROP block"])
+@pytest.mark.parametrize("views", ["1", "3"])
+def test_heights_are_alike_in_training_and_evaluation(keys, views):
+    """Above the scene's lowest point, whichever points are selected; above a block's if training crops blocks."""
+    words = f"POINTS.{keys} POINTS.FEATURES [xyz,height] POINTS.FRAGMENT_SIZE_M 3 POINTS.TEST_ROTATIONS {views}".split()
+    words += "POINTS.AUGMENT.TILT_DEGREES 0 POINTS.AUGMENT.SCALE [1,1]".split()
+    task, whole = make_task(*words, "DATA.VOXEL_SIZE_M", "0.01"), scene(4000, 6.0)
+    whole = whole._replace(xyz=whole.xyz + np.c_[0 * whole.xyz[:, :2], 3 * whole.xyz[:, 0]].astype(np.float32) + 50)
+    training = training_steps(task.config.POINTS, GivenScenes([whole]))
+    seen = []
+    for seed in range(6):
+        part = apply(training, whole, np.random.default_rng(seed))
+        z, height = point_features(part, slice(None), ["xyz", "height"], None)[:, 2:].T
+        floor = z.min() if "block" in keys else whole.xyz[:, 2].min()
+        np.testing.assert_allclose(height, z - floor, atol=1e-4)
+        seen.append(height.min())
+    assert (max(seen) > 0.1) == (keys not in ("MIX_PROB 1", "CROP block"))
+
+    def model(x):
+        places.append(x.features.numpy())
+        return paddle.zeros([x.features.shape[0], 20])
+
+    places, samples = [], task.build_samples(GivenScenes([whole]), is_training=False)
+    task.plan_spec = PlanSpec(())
+    batch = task.collate([samples.build_sample(whole, None)])
+    task.score(model, {name: paddle.to_tensor(value) for name, value in batch.items()})
+    assert len(places) > 12 * int(views)
+    for *_, z, height in (block.T for block in places):
+        np.testing.assert_allclose(height, z - (z.min() if "block" in keys else whole.xyz[:, 2].min()), atol=1e-4)
+
+
+def test_heights_in_blocks_need_blocks_in_evaluation():
+    words = "POINTS.FEATURES [height] POINTS.CROP block POINTS.CROP_SIZE_M 7".split()
+    with pytest.raises(UserError, match=r"^POINTS.CROP block .*in evaluations, too: set POINTS.FRAGMENT_SIZE_M 7"):
+        make_task(*words)
+    facts = [make_task(*words[:2], *more).signature() for more in ([], [*words[2:], "POINTS.FRAGMENT_SIZE_M", "7"])]
+    assert facts[0] != facts[1] and "height" not in str(make_task("POINTS.CROP", "block").signature())
 
 
 def test_training_scenes_are_cropped_before_all_else():
@@ -151,8 +192,10 @@ def test_a_mirrored_view_is_the_mirrored_scene():
     samples = make_task("POINTS.TEST_FLIPS", "true").build_dataset("val", None)
     plain = make_task().build_dataset("val", None)
     first, second = samples.voxelize(one).views
-    mirrored = plain.voxelize(one._replace(xyz=one.xyz * np.float32([-1, 1, 1]))).views[0]
-    assert np.array_equal(second.voxels, mirrored.voxels) and not np.array_equal(first.voxels, second.voxels)
+    across = one.xyz[:, 0].min() + one.xyz[:, 0].max() - one.xyz[:, 0]
+    mirrored = plain.voxelize(one._replace(xyz=np.c_[across, one.xyz[:, 1:]])).views[0]
+    equal = (second.voxels[second.inverse] == mirrored.voxels[mirrored.inverse]).all(axis=1)
+    assert equal.mean() > 0.99 and not np.array_equal(first.voxels, second.voxels)
     turned = make_task("POINTS.TEST_FLIPS", "true", "POINTS.TEST_ROTATIONS", "3").build_dataset("val", None)
     assert len(turned.voxelize(one).views) == 6
 

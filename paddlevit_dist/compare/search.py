@@ -19,24 +19,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..commands.parser import CommandParser, at_least, path
 from ..intervals import ConfidenceInterval
-from ..launch import training_commands, tuning
+from ..launch import devices, training_commands, tuning
 from ..launch.lock import is_running, lock_output_dir
 from ..logging.progress import write_line
 from ..logging.record import output_folder
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
-from ..runtime.metrics_file import recorded_events
 from ..runtime.printing import one_line
 from ..runtime.text_files import read_yaml
 from ..settings.table import COMMAND_LINE, public_leaves
 from .formatting import add_findings, align_columns, count_decimals, format_interval, format_number, format_p_value
+from .groups import find_best
 from .pairs import TablePair, compare_tables
 from .search_space import SearchRange, take_ranges
-from .tables import read_table
+from .tables import EvaluationTable, read_table
 
 if TYPE_CHECKING:
     from optuna.study import Study
-    from optuna.trial import FrozenTrial, TrialState
+    from optuna.trial import FrozenTrial
 
 DATABASE = "search.sqlite3"
 _POLL_SECONDS = 0.2
@@ -81,15 +81,17 @@ def run(arguments: list[str]) -> None:
     if not ranges:
         parser.error("name a key with its range, such as TRAIN.BASE_LR=1e-4..1e-2:log")
     optuna = _import_optuna()
+    devices.check_launcher_variables(1)
     tuning.import_paddle()
     plan = _make_plan(words, ranges, options.output)
     with output_folder(plan.folder, records=(DATABASE,)) as folder, lock_output_dir(folder, write_line, False):
         study = _open_study(optuna, plan)
-        _run_trials(optuna, study, plan, options.trials)
+        failed = _run_trials(optuna, study, plan, options.trials)
         for line in format_search(optuna, study, plan):
             write_line(line)
-    if failed := _numbers(study, optuna.trial.TrialState.FAIL):
-        raise UserError(f"failed: trial {', '.join(failed)}: see log.txt in the folder of each")
+    if failed:
+        numbers = ", ".join(map(str, failed))
+        raise UserError(f"failed: trial {numbers}: see log.txt in the folder of each; {_REPEAT}")
 
 
 def split_words(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -182,16 +184,19 @@ def format_words(plan: SearchPlan, params: dict[str, Any]) -> list[str]:
     return [found.format(params[found.name]) for found in plan.ranges]
 
 
-def _run_trials(optuna: ModuleType, study: "Study", plan: SearchPlan, trials: int) -> None:
-    """Train until the study has this many trials; a trial that was interrupted continues first."""
+def _run_trials(optuna: ModuleType, study: "Study", plan: SearchPlan, trials: int) -> list[int]:
+    """Train until the study has this many trials, first those that were interrupted; return which have failed."""
     signals.record_only_as_parent()
-    while trial := _find_interrupted(optuna, study) or _add_trial(optuna, study, plan, trials):
-        _run_trial(optuna, study, plan, trial)
+    failed: list[int] = []  # they stay running in the study, so that the same command continues them
+    while trial := _find_interrupted(optuna, study, failed) or _add_trial(optuna, study, plan, trials):
+        if not _run_trial(optuna, study, plan, trial):
+            failed.append(trial.number)
+    return failed
 
 
-def _find_interrupted(optuna: ModuleType, study: "Study") -> "FrozenTrial | None":
+def _find_interrupted(optuna: ModuleType, study: "Study", failed: Sequence[int] = ()) -> "FrozenTrial | None":
     trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
-    return trials[0] if trials else None
+    return next((trial for trial in trials if trial.number not in failed), None)
 
 
 def _add_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trials: int) -> "FrozenTrial | None":
@@ -238,8 +243,8 @@ def _propose(
     yield from (dict(zip(distributions, point, strict=True)) for point in grid)
 
 
-def _run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "FrozenTrial") -> None:
-    """Train one trial to its end, or until it is worse than the best; record its score."""
+def _run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "FrozenTrial") -> bool:
+    """Train one trial to its end, or until it is worse than the best; record its score. False: it has failed."""
     state, folder = optuna.trial.TrialState, get_folder(plan, trial.number)
     values = format_words(plan, trial.params)
     ranked = [other.number for other in _complete(optuna, study)]
@@ -266,15 +271,18 @@ def _run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "Fro
         message = f"trial {trial.number} of {plan.folder} is unfinished, and its checkpoint is saved; {_REPEAT}"
         raise Stopped(signals.stop_reason() or f"trial {trial.number} was", message)
     elif process.returncode:
-        study.tell(trial.number, state=state.FAIL)
-        if trial.number == 0:
+        if trial.number == 0 and process.returncode > 0:
             raise UserError(f"trial 0 has failed (see the error above): remove {plan.folder}, and start again")
+        write_line(f"trial {trial.number}: failed (exit code {process.returncode})")
+        return False
     else:
         keep_table(folder)
-        value = read_score(folder, plan.score)
+        value, epoch = read_score(folder, plan.score)
         require_table(folder)
         study.tell(trial.number, value)
-        write_line(f"trial {trial.number}: {plan.score} {format_number(value, count_decimals([value]))}")
+        shown = format_number(value, count_decimals([value]))
+        write_line(f"trial {trial.number}: {plan.score} {shown} (best, epoch {epoch})")
+    return True
 
 
 def _wait_for_other_run(folder: str) -> None:
@@ -349,14 +357,14 @@ def compare_at(best: str, folder: str, epoch: int) -> ConfidenceInterval | None:
     return pair.get_difference(pair.compute_intervals())
 
 
-def read_score(folder: str, score: str) -> float:
-    """Return the score of a run's last evaluation; raises a UserError if it has none."""
-    events = [event for event in recorded_events(Path(folder)) if event["kind"] == "evaluation" and score in event]
-    if not events:
+def read_score(folder: str, score: str) -> tuple[float, int]:
+    """Return score and epoch of a run's best checkpoint; raises a UserError if it has none."""
+    best = find_best(Path(folder), score)
+    if not best:
         raise UserError(
             f"{folder} has no evaluation with {score}: set VALIDATE_FREQ so that the last epoch is evaluated"
         )
-    return float(events[-1][score])
+    return float(best["value"]), best["epoch"]
 
 
 def require_table(folder: str) -> None:
@@ -375,8 +383,10 @@ def _complete(optuna: ModuleType, study: "Study") -> list[Any]:
     return sorted(trials, key=lambda trial: (sign * trial.value, trial.number))
 
 
-def _numbers(study: "Study", state: "TrialState") -> list[str]:
-    return [str(trial.number) for trial in study.get_trials(deepcopy=False) if trial.state == state]
+def _read_best_table(folder: str, score: str) -> EvaluationTable:
+    """Read the table of a run's best epoch, or of its last if that one was not copied."""
+    file = _table_file(folder, read_score(folder, score)[1])
+    return read_table(str(file) if file.exists() else folder)
 
 
 def _format_difference(difference: ConfidenceInterval) -> str:
@@ -390,19 +400,23 @@ def format_search(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[
     decimals = count_decimals([candidate.value for candidate in ranked])
     names = [row.name for row in plan.ranges]
     others = [candidate for candidate in study.get_trials(deepcopy=False) if candidate not in ranked]
-    rows = [["trial", *names, plan.score]]
+    rows = [["trial", *names, plan.score, "best epoch"]]
     for trial in [*ranked, *others]:
-        state = format_number(trial.value, decimals) if trial in ranked else trial.state.name.lower()
+        state, epoch = trial.state.name.lower().replace("running", "failed"), ""
+        if trial in ranked:
+            state = format_number(trial.value, decimals)
+            epoch = str(read_score(get_folder(plan, trial.number), plan.score)[1])
         shown = (trial.params.get(name, "") for name in names)
-        rows.append([str(trial.number), *(f"{v:.4g}" if isinstance(v, float) else str(v) for v in shown), state])
+        rows.append([str(trial.number), *(f"{v:.4g}" if isinstance(v, float) else str(v) for v in shown), state, epoch])
     lines = ["", *map(one_line, align_columns(rows))]
     if len(ranked) < 2:
         return lines
-    best, second = (get_folder(plan, candidate.number) for candidate in ranked[:2])
-    [found] = add_findings([compare_tables(read_table(second), read_table(best))])
+    best, second = (_read_best_table(get_folder(plan, trial.number), plan.score) for trial in ranked[:2])
+    [found] = add_findings([compare_tables(second, best)])
     difference = format_interval(found["difference"], decimals, signed=True)
     p = format_p_value(found["p"])
-    numbers = f"trial {ranked[0].number}; against the second, trial {ranked[1].number}"
+    of = best.about["of"], second.about["of"]
+    numbers = f"trial {ranked[0].number}, {of[0]}; against the second, trial {ranked[1].number}, {of[1]}"
     lines.append(one_line(f"best: {numbers}: {plan.score} {difference}, p {p}, {found['finding']}"))
     lines.append(
         f"it is the best of {len(ranked)} on these samples: expect less on others; evaluate it on a test split"

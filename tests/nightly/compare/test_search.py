@@ -33,7 +33,7 @@ def test_a_killed_search_is_continued_to_the_same_end(tmp_path):
     succeeded(run_command(command(killed, 3)))
     ended = succeeded(run_command(command(killed, 4)))
     rows = [
-        dict(re.findall(r"^(\d) +([\d.e-]+ +[\d.]+|[\d.e-]+ +pruned)$", run.out, re.MULTILINE))
+        dict(re.findall(r"^(\d) +([\d.e-]+ +[\d.]+ +\d+|[\d.e-]+ +pruned)$", run.out, re.MULTILINE))
         for run in (straight, ended)
     ]
     assert [sorted(found) for found in rows] == [["0", "1", "2", "3"]] * 2 and "best: trial " in ended.out

@@ -64,22 +64,41 @@ def test_the_best_is_told_with_its_difference_from_the_second(tmp_path):
     for number, (wrong, score) in enumerate(((80, 80.0), (40, 90.0), (44, 89.0), (200, 50.0))):
         study.ask({found.name: found.get_distribution(optuna.distributions) for found in plan.ranges})
         write_trial(tmp_path / f"trial_{number:04d}", 10, wrong, score)
-        study.tell(number, search.read_score(search.get_folder(plan, number), "top-1"))
+        study.tell(number, search.read_score(search.get_folder(plan, number), "top-1")[0])
     study.tell(study.ask(), state=optuna.trial.TrialState.PRUNED)
     lines = search.format_search(optuna, study, plan)
     assert [line.split()[0] for line in lines[2:7]] == ["1", "2", "0", "3", "4"] and lines[6].endswith("pruned")
-    assert lines[7].startswith("best: trial 1; against the second, trial 2: top-1 +1.00 [")
+    assert lines[7].startswith("best: trial 1, epoch 10; against the second, trial 2, epoch 10: top-1 +1.00 [")
     assert lines[7].endswith("p 0.12, may be chance")  # 4 of 4 changes are for the better: 2 / 2^4
     samples = "on these samples: expect less on others; evaluate it on a test split"
     assert lines[0] == "" and lines[8:] == [f"it is the best of 4 {samples}"]
     rates = [study.trials[number].params["TRAIN.BASE_LR"] for number in (1, 2, 0, 3)]
-    assert lines[1].split() == ["trial", "TRAIN.BASE_LR", "top-1"]
+    assert lines[1].split() == ["trial", "TRAIN.BASE_LR", "top-1", "best", "epoch"]
     assert [line.split()[1:] for line in lines[2:6]] == [
-        [f"{rate:.4g}", f"{score:.2f}"] for rate, score in zip(rates, (90, 89, 80, 50), strict=True)
+        [f"{rate:.4g}", f"{score:.2f}", "10"] for rate, score in zip(rates, (90, 89, 80, 50), strict=True)
     ]
     alone = optuna.create_study(direction="maximize")
     alone.add_trial(study.trials[1])
     assert [line.split()[:1] for line in search.format_search(optuna, alone, plan)] == [[], ["trial"], ["0"]]
+
+
+def test_the_best_epochs_of_two_trials_are_compared(tmp_path):
+    plan, study = make_plan(tmp_path), optuna.create_study(direction="maximize")
+    for number, runs in enumerate((((3, 40, 90.0), (4, 80, 80.0)), ((3, 60, 85.0), (4, 44, 89.0)))):
+        study.ask({found.name: found.get_distribution(optuna.distributions) for found in plan.ranges})
+        folder = tmp_path / f"trial_{number:04d}"
+        for epoch, wrong, score in runs:
+            write_trial(folder, epoch, wrong, score)
+            search.keep_table(str(folder))
+        if number == 0:
+            last = (folder / "metrics.jsonl").read_text().splitlines()
+            rows = [json.loads(line) for line in last]
+            del rows[1]["best"]  # it is not the best one
+            (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        study.tell(number, search.read_score(str(folder), "top-1")[0])
+    lines = search.format_search(optuna, study, plan)
+    assert [line.split()[0::3] for line in lines[2:4]] == [["0", "3"], ["1", "4"]]
+    assert lines[4].startswith("best: trial 0, epoch 3; against the second, trial 1, epoch 4: top-1 +1.00 [")
 
 
 def test_a_trial_is_stopped_only_by_trials_of_its_own_length(tmp_path):

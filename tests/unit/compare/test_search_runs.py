@@ -79,7 +79,7 @@ def calls(monkeypatch) -> SimpleNamespace:
     )
     monkeypatch.setattr(search, "keep_table", keep_table)
     monkeypatch.setattr(search, "explain_stop", explain_stop)
-    monkeypatch.setattr(search, "read_score", lambda folder, score: (noted.tables.append(score), noted.value)[1])
+    monkeypatch.setattr(search, "read_score", lambda folder, score: (noted.tables.append(score), (noted.value, 4))[1])
     monkeypatch.setattr(search, "require_table", lambda folder: noted.tables.append("required"))
     return noted
 
@@ -99,10 +99,10 @@ def test_a_trial_is_trained_in_its_folder_and_its_score_recorded(plan, calls):
     assert calls.explained == [([1, 0], "trial_0002", 4)]  # the best first
     assert calls.tables == ["trial_0002"] * 3 + ["top-1", "required"]
     assert (trial.state, trial.value, calls.child.terminated) == (State.COMPLETE, 91.25, 0)
-    assert calls.lines == [f"trial 2: TRAIN.BASE_LR=0.005: {folder}", "trial 2: top-1 91.25"]
+    assert calls.lines == [f"trial 2: TRAIN.BASE_LR=0.005: {folder}", "trial 2: top-1 91.25 (best, epoch 4)"]
     calls.child, calls.value, calls.lines[:] = Child(0), 0.5, []
     run_trial(plan)
-    assert calls.lines[1:] == ["trial 0: top-1 0.5000"]
+    assert calls.lines[1:] == ["trial 0: top-1 0.5000 (best, epoch 4)"]
 
 
 def test_a_trial_that_is_worse_is_asked_to_end_once(plan, calls):
@@ -134,17 +134,24 @@ def test_a_run_that_has_ended_well_counts_although_a_stop_was_requested(plan, ca
     assert run_trial(plan).state == State.COMPLETE
 
 
-def test_a_trial_that_fails_is_recorded_and_the_first_ends_the_search(plan, calls):
-    calls.child.code = 1
-    study, trial = make_study(plan, 50.0)
-    search._run_trial(optuna, study, plan, trial)
-    assert study.get_trials()[-1].state == State.FAIL and len(calls.lines) == 1
+@pytest.mark.parametrize("ended, code", [((50.0,), 1), ((50.0,), -9), ((), -9)])
+def test_a_trial_that_fails_or_is_killed_is_left_to_the_next_command(plan, calls, ended, code):
+    calls.child.code = code
+    study, trial = make_study(plan, *ended)
+    assert search._run_trials(optuna, study, plan, len(ended) + 1) == [trial.number]
+    assert study.get_trials()[-1].state == State.RUNNING
+    assert calls.lines[1:] == [f"trial {trial.number}: failed (exit code {code})"]
+    calls.child = Child(0)  # the same command again
+    assert search._run_trials(optuna, study, plan, len(ended) + 1) == []
+    assert calls.started[0] == calls.started[1] and study.get_trials()[-1].state == State.COMPLETE
+
+
+def test_a_first_trial_that_fails_by_itself_ends_the_search(plan, calls):
     calls.child = Child(1)
     study, trial = make_study(plan)
     said = f"trial 0 has failed .see the error above.: remove {plan.folder}, and start again"
     with pytest.raises(UserError, match=f"^{said}$"):
         search._run_trial(optuna, study, plan, trial)
-    assert study.get_trials()[-1].state == State.FAIL
 
 
 def test_no_trial_starts_after_a_stop_was_requested_or_in_the_folder_of_a_running_one(plan, calls):
@@ -164,14 +171,16 @@ def test_no_trial_starts_after_a_stop_was_requested_or_in_the_folder_of_a_runnin
 
 
 def test_an_interrupted_trial_continues_before_others_are_added(plan, monkeypatch):
-    trials, ran, interrupted = iter([3, 4, None]), [], [7, None, None, None]
+    seven, three, four = (SimpleNamespace(number=number) for number in (7, 3, 4))
+    trials, ran, interrupted = iter([three, four, None]), [], [seven, None, None, None]
     monkeypatch.setattr(search.signals, "record_only_as_parent", lambda: ran.append("signals"))
     monkeypatch.setattr(search, "_find_interrupted", lambda *given: (ran.append(given), interrupted.pop(0))[1])
     monkeypatch.setattr(search, "_add_trial", lambda *given: (ran.append(given), next(trials))[1])
-    monkeypatch.setattr(search, "_run_trial", lambda *given: ran.append(given))
-    search._run_trials("optuna", "study", plan, 5)
-    looked, added = ("optuna", "study"), ("optuna", "study", plan, 5)
-    expected = ["signals", looked, (*added[:3], 7), looked, added, (*added[:3], 3), looked, added, (*added[:3], 4)]
+    monkeypatch.setattr(search, "_run_trial", lambda *given: (ran.append(given), given[-1] is not three)[1])
+    assert search._run_trials("optuna", "study", plan, 5) == [3]
+    looked, added = ("optuna", "study", [3]), ("optuna", "study", plan, 5)  # the same list all the time
+    expected = ["signals", looked, (*added[:3], seven), looked, added, (*added[:3], three), looked, added]
+    expected += [(*added[:3], four)]
     assert ran == [*expected, looked, added]
 
 
@@ -192,7 +201,8 @@ def test_the_command_runs_its_plan_and_names_the_trials_that_failed(tmp_path, mo
     monkeypatch.setattr(search, "_import_optuna", lambda: optuna)
     monkeypatch.setattr(search, "_make_plan", lambda *given: (ran.append(given), SimpleNamespace(folder=given[2]))[1])
     monkeypatch.setattr(search, "_open_study", lambda module, plan: study if plan.folder == str(out) else module)
-    monkeypatch.setattr(search, "_run_trials", lambda *given: ran.append(given))
+    failed = []
+    monkeypatch.setattr(search, "_run_trials", lambda *given: (ran.append(given), failed)[1])
     monkeypatch.setattr(search, "format_search", lambda *given: ["", "told"])
     search.run(["-cfg=a", "TRAIN.BASE_LR=1..2", "-trials=7", f"-output={out}"])
     assert capsys.readouterr().out == "\ntold\n" and out.is_dir()
@@ -203,22 +213,20 @@ def test_the_command_runs_its_plan_and_names_the_trials_that_failed(tmp_path, mo
         str(out),
         7,
     )
-    for state in (State.FAIL, State.COMPLETE, State.FAIL, State.PRUNED):
-        study.add_trial(optuna.trial.create_trial(state=state, value=1.0 if state == State.COMPLETE else None))
-    with pytest.raises(UserError, match="^failed: trial 0, 2: see log.txt in the folder of each$"):
+    failed += [0, 2]
+    with pytest.raises(UserError, match=f"^failed: trial 0, 2: see log.txt in the folder of each; {REPEAT}$"):
         search.run(["-cfg=a", "TRAIN.BASE_LR=1..2", f"-output={out}"])
     assert ran[-1][-1] == 20
 
 
-def test_a_score_is_that_of_the_last_evaluation_and_a_study_has_the_best_first(tmp_path, plan):
-    events = [
-        {"kind": "evaluation", "top-1": 50.0},
-        {"kind": "evaluation", "top-1": 60},
-        {"kind": "evaluation", "x": 1},
-    ]
-    events.append({"kind": "training", "top-1": 70.0})
+def test_a_score_is_that_of_the_best_checkpoint_and_a_study_has_the_best_first(tmp_path, plan):
+    scores = [50.0, 60, 55.0]
+    events = [{"kind": "evaluation", "epoch": epoch, "top-1": score} for epoch, score in enumerate(scores, 1)]
+    for event in events[:2]:
+        event["best"] = "top-1"
+    events += [{"kind": "evaluation", "x": 1}, {"kind": "training", "top-1": 70.0}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    assert repr(search.read_score(str(tmp_path), "top-1")) == "60.0"
+    assert repr(search.read_score(str(tmp_path), "top-1")) == "(60.0, 2)"
     said = f"{tmp_path} has no evaluation with AP: set VALIDATE_FREQ so that the last epoch is evaluated"
     with pytest.raises(UserError, match=f"^{said}$"):
         search.read_score(str(tmp_path), "AP")

@@ -13,13 +13,14 @@ VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
 VOC_IMAGES = ("JPEGImages", "images", "Images", "img")
 _YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # preferred to other names
 SPLIT_FOLDERS = tuple(word for words in SPLIT_WORDS.values() for word in words)
+_YOLO_SUFFIXES = (".yaml", ".yml", ".data")
 _HEAD_BYTES = 1 << 16
 MOST_NAMES = 20_000  # read from a folder; it may have a million, and detection lists many folders, some repeatedly
 _COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[\s*[\]{]')
 _LABELME = re.compile(rb'"shapes"\s*:\s*\[')
 _VOC = re.compile(rb"<annotation[\s>]")
-_YOLO = re.compile(rb"(?m)^names\s*:")
-_YOLO_PLACES = re.compile(rb"(?m)^(train|val|path)\s*:")
+_YOLO = re.compile(rb"(?m)^names\s*[:=]")
+_YOLO_PLACES = re.compile(rb"(?m)^(train|val|valid|path)\s*[:=]")
 _KEYPOINTS = re.compile(rb"(?m)^kpt_shape\s*:")
 _LABEL = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*$")
 _OUTLINE = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){6,}\s*$")
@@ -103,12 +104,12 @@ def _find_voc(root: str) -> str | None:
 
 
 def find_yolo_descriptions(root: str) -> list[str]:
-    """Return the YAML files in a folder that describe YOLO data: one with a usual name, else all others."""
+    """Return the YAML files, or darknet's .data, in a folder that describe YOLO data: one usual name, else all."""
     usual = [os.path.join(root, name) for name in _YOLO_DESCRIPTIONS]
     usual = [file for file in usual if os.path.isfile(file)]
     if usual:
         return usual[:1]
-    files = [os.path.join(root, name) for name in list_first_names(root) if name.lower().endswith((".yaml", ".yml"))]
+    files = [os.path.join(root, name) for name in list_first_names(root) if name.lower().endswith(_YOLO_SUFFIXES)]
     return [file for file in files if _YOLO.search(read_beginning(file)) and _YOLO_PLACES.search(read_beginning(file))]
 
 

@@ -27,7 +27,7 @@ _DEEPEST = 4  # levels below a class folder that are searched for an image
 # A folder with one of these names is a split or part of another task's data, never a class.
 _NO_CLASS = re.compile(
     r"(train|training|val|valid|validation|test|testing|images?|imgs?|jpegimages|masks?|labels?|annotations?|scenes?"
-    r"|scans)[\W\d_]*",
+    r"|scans|obj_\w+_data)[\W\d_]*",
     re.IGNORECASE,
 )
 _VOLUME_SUFFIXES = (".nii", ".nii.gz", ".mha", ".mhd", ".nrrd", ".nhdr")

@@ -263,7 +263,7 @@ def _fits(layout: LabelMapLayout, top: str) -> bool:
             continue
         if layout.lists and not layout.images:
             first = read_beginning(_list_files(layout, top, split)[0]).decode("utf-8", "replace").splitlines()[:1]
-            if any(all(map(os.path.isfile, row)) for row in _pairs_in(first, top)):
+            if _pairs_in(first, top):
                 return True
         elif images == labels:
             names = [os.path.splitext(name)[0] for name in list_first_names(labels) if _is_image(name)]
@@ -349,16 +349,19 @@ def _read_pairs(file: str, top: str) -> LabelMapPairs:
     """Read the images and label maps that the lines of a list name."""
     with readable(file):
         rows = _pairs_in(read_text(file).splitlines(), top)
-    missing = next((f"{path}, which does not exist" for row in rows for path in row if not os.path.isfile(path)), None)
-    if missing is not None or not rows:
-        raise UserError(f"{file} names {missing or 'no images, or lines without an image and its label map'}")
+    missing = [path for row in rows for path in row if not os.path.isfile(path)]
+    if missing or not rows:
+        text = f"{', '.join(missing[:3])}, which {'do' if len(missing) > 1 else 'does'} not exist"
+        raise UserError(f"{file} names {text if rows else 'no images, or lines without an image and its label map'}")
     return LabelMapPairs([image for image, _ in rows], [label for _, label in rows], [])
 
 
 def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
     """Parse the images and label maps on the lines of a list, relative to ``top``; none if it is not such a list."""
     rows = [
-        re.split(r"\t" if "\t" in line else r"\s+(?=\S+$)", line.strip(), maxsplit=1) for line in lines if line.strip()
+        re.split(r"\t" if "\t" in line else r"\s+(?=\S+$)", line.strip().replace("\\", "/"), maxsplit=1)
+        for line in lines
+        if line.strip()
     ]
     if any(len(row) != 2 or not _is_image(row[1]) for row in rows):
         return []
@@ -404,7 +407,7 @@ def _read_list(file: str, images: Mapping[str, str], labels: Mapping[str, str], 
         missing = [stem for stem in stems if stem not in names]
         if missing:
             more = f" ({len(missing):,} of {len(stems):,} are missing)" if len(missing) > 1 else ""
-            raise UserError(f"{file} names {missing[0]}, but {folder} has no {kind} of that name{more}")
+            raise UserError(f"{file} names {', '.join(missing[:3])}, but {folder} has no {kind} of that name{more}")
     if not stems:
         raise UserError(f"{file} is empty; expected an image name on each line")
     return stems

@@ -1,4 +1,4 @@
-"""Where YOLO's images and labels are, and its class names: from data.yaml, or from folders and classes.txt."""
+"""Where YOLO's images and labels are, and its class names: from data.yaml, obj.data, or folders and classes.txt."""
 
 import os
 from collections.abc import Collection
@@ -11,16 +11,16 @@ from ...tasks.dataset import require_split
 from .annotated_files import list_image_names, list_images_below, readable
 from .box_layouts import find_yolo_descriptions
 from .formats import SPLIT_WORDS, list_folders, split_in_name
-from .image_dataset import read_class_names
+from .image_dataset import names_in_file, read_class_names
 
 LAYOUT = (
     "with data.yaml (train, val and names), or with images/train, images/val, labels/train, labels/val and "
-    "classes.txt, or with images, their .txt files and classes.txt"
+    "classes.txt, or with images, their .txt files and classes.txt; or with obj.data of CVAT's YOLO 1.1"
 )
 
 
 class YoloDescription(NamedTuple):
-    """Contents of a data.yaml.
+    """Contents of a data.yaml, or of an obj.data.
 
     Attributes:
         names: class names by number.
@@ -47,7 +47,7 @@ def find_label_file(image: str) -> str:
 
 
 def read_description(root: str) -> YoloDescription | None:
-    """Read the data.yaml of a folder, None without one; a ``UserError`` if it is damaged, or if there are several."""
+    """Read data.yaml or obj.data in a folder, None without one; a ``UserError`` if it is damaged, or one of several."""
     files = find_yolo_descriptions(root)
     if len(files) > 1:
         raise UserError(f"{', '.join(files)} all describe data: keep one of them, or rename one to data.yaml")
@@ -55,7 +55,8 @@ def read_description(root: str) -> YoloDescription | None:
         return None
     file = files[0]
     with readable(file):
-        content = read_yaml(file, ("names", "path", "train", "val", "test"))
+        keys = ("names", "path", "train", "val", "test")
+        content = _read_darknet(root, file) if file.endswith(".data") else read_yaml(file, keys)
     names = content.get("names") if isinstance(content, dict) else None
     if isinstance(names, list):
         names = dict(enumerate(names))
@@ -74,6 +75,14 @@ def read_description(root: str) -> YoloDescription | None:
     )
     names = {number: compose(str(names[number])) for number in sorted(names)}
     return YoloDescription(file, names, places, base, notices, _count_keypoint_values(file, content))
+
+
+def _read_darknet(root: str, file: str) -> dict[str, Any]:
+    """Return the lines ``key = value`` of darknet's obj.data with the keys and values of data.yaml."""
+    pairs = (line.partition("=") for line in read_text(file).splitlines())
+    values: dict[str, Any] = {key.strip(): value.strip() for key, _, value in pairs if value.strip()}
+    values["names"] = names_in_file(_find_place(_with_slashes(values.get("names", "")), root))
+    return {**values, "val": values.get("valid"), "nc": int(values.get("classes", len(values["names"]))), "path": None}
 
 
 def _count_keypoint_values(file: str, content: dict[str, Any]) -> int:
@@ -168,14 +177,26 @@ def _remark(split: str, existing: Collection[str]) -> str:
 
 def _images_at(root: str, place: str, description: YoloDescription) -> list[str]:
     """List the images of a folder or of a list in data.yaml."""
-    # Published files often contain ../train/images, although they are next to train.
-    tries = [os.path.join(description.base, place), os.path.join(root, place), os.path.join(root, place.lstrip("./"))]
-    path = next((os.path.normpath(spelled) for spelled in map(find_spelling, tries) if os.path.exists(spelled)), None)
-    if path is None:
-        raise UserError(f"{description.file} names {place}, which does not exist; tried {os.path.normpath(tries[0])}")
+    path = _find_place(place, description.base, root)
     if os.path.isdir(path):
         return [os.path.join(path, name) for name in list_images_below(path)]
+    if not os.path.exists(path):
+        raise UserError(f"{description.file} names {place}, which does not exist; tried {path}")
     with readable(path):
-        lines = [line.strip() for line in read_text(path).splitlines()]
-    folder = os.path.dirname(path)
-    return [find_spelling(os.path.normpath(os.path.join(folder, _with_slashes(line)))) for line in lines if line]
+        lines = [_with_slashes(line.strip()) for line in read_text(path).splitlines()]
+    images = [_find_place(line, os.path.dirname(path), root) for line in lines if line]
+    missing = [image for image in images if not os.path.isfile(image)]
+    if missing:
+        raise UserError(
+            f"{path}: {len(missing):,} of its {len(images):,} images are missing, such as {', '.join(missing[:3])}: "
+            "copy them there, or write their paths relative to the folder of the list"
+        )
+    return images
+
+
+def _find_place(path: str, *folders: str) -> str:
+    """Return where a path in a file leads from the first of the folders in which it exists, else from the first one."""
+    # Published files often contain ../train/images, although they are next to train; darknet runs above "data".
+    names = (path, path.lstrip("./"), path.lstrip("./").removeprefix("data/"))
+    tries = (find_spelling(os.path.normpath(os.path.join(folder, name))) for name in names for folder in folders)
+    return next(filter(os.path.exists, tries), os.path.normpath(os.path.join(folders[0], path)))

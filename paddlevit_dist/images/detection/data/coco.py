@@ -211,8 +211,8 @@ def _find_folder(root: str, split: str, file: str) -> str:
     if not any(hits):
         searched = ", ".join(os.path.relpath(folder, root) for folder in folders[:4])
         raise UserError(
-            f"the images of {file}, such as {names[0]}, are not below {root} (searched {searched}): name their folder "
-            f"with {_key(split, 'IMAGES')}, or set -data_path to a folder that contains both"
+            f"the images of {file}, such as {', '.join(names[:3])}, are not below {root} (searched {searched}): name "
+            f"their folder with {_key(split, 'IMAGES')}, or set -data_path to a folder that contains both"
         )
     return folders[hits.index(max(hits))]
 

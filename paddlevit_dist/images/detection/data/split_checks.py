@@ -42,9 +42,8 @@ def check_files(dataset: DetectionDataset, split: str, is_replaced: bool) -> lis
     missing = dataset.missing()
     if not len(missing):
         return lines
-    scope = (
-        f"{len(missing):,} of {len(dataset):,} images of {split} are missing, such as {dataset.describe(missing[0])}"
-    )
+    shown = ", ".join(map(dataset.describe, missing[:3]))
+    scope = f"{len(missing):,} of {len(dataset):,} images of {split} are missing, such as {shown}"
     if is_replaced and len(missing) < len(dataset):
         return [*lines, f"{scope}: the next images replace them (DATA.ON_INVALID_SAMPLE skip)"]
     skip = ", or set DATA.ON_INVALID_SAMPLE skip" if split == "train" else ""

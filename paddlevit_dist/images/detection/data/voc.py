@@ -229,8 +229,9 @@ def _read(
     positions = {compose(os.path.join(piece.annotations, f"{base}.xml")): at for at, (piece, base) in enumerate(stems)}
     missing = set(positions).difference(map(compose, annotated))
     if missing:
-        total = f" ({len(missing):,} of {len(stems):,} are missing)" if len(missing) > 1 else ""
-        raise UserError(f"{min(missing)} is missing, but a list of the split names it{total}")
+        total = f"them ({len(missing):,} of {len(stems):,} are missing)" if len(missing) > 1 else "it"
+        shown = f"{', '.join(sorted(missing)[:3])} {'are' if len(missing) > 1 else 'is'}"
+        raise UserError(f"{shown} missing, but a list of the split names {total}")
     paths, sizes, objects = [""] * len(stems), np.zeros((len(stems), 2), np.int64), [np.zeros(0, OBJECT)] * len(stems)
     for file in tqdm(annotated, desc="reading XML", unit="file", delay=1.0, disable=None, leave=False):
         tree = _tree(file)

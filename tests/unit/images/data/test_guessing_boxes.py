@@ -5,7 +5,7 @@ import shutil
 import pytest
 from support.files.coco_writer import BOX, annotation, write_coco, write_image
 from support.files.voc_writer import write_voc
-from support.files.yolo_writer import write_yolo
+from support.files.yolo_writer import write_darknet, write_yolo
 from support.processes import ROOT
 
 from paddlevit_dist.images.data.guessing import guess
@@ -87,6 +87,7 @@ def yolo_without_description(root):
         (yolo_of_another_name, "yolo", "such as coco128.yaml"),
         (labelimg, "yolo", "such as 1.txt"),
         (cvat, "coco", "such as annotations/instances_default.json"),
+        (write_darknet, "yolo", "such as obj.data"),
         (yolo_without_description, "yolo", "such as labels/train/1.txt"),
     ],
 )

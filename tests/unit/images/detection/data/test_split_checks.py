@@ -40,7 +40,7 @@ def test_missing_files_are_refused_or_replaced():
     assert check_files(Images(4), "train", False) == []
     skipped = ["2 images without annotations in the folder of val skipped, such as x.png"]
     assert check_files(Images(4, unannotated=["x.png", "y.png"]), "val", True) == skipped
-    scope = "2 of 4 images of train are missing, such as 3.png"
+    scope = "2 of 4 images of train are missing, such as 3.png, 1.png"
     lines = check_files(Images(4, [3, 1], ["x.png"]), "train", True)
     assert lines[0].startswith("1 image without annotations in the folder of train")
     assert lines[1:] == [f"{scope}: the next images replace them (DATA.ON_INVALID_SAMPLE skip)"]

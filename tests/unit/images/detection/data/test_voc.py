@@ -172,6 +172,10 @@ def test_missing_and_wrong_entries_name_their_file(tmp_path, cache):
     write_voc(tmp_path, {"train": ["1", "2"]})
     (tmp_path / "Annotations" / "2.xml").rename(tmp_path / "Annotations" / "3.xml")
     assert "Annotations/2.xml is missing, but a list of the split names it" in refused(tmp_path, cache)
+    (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("".join(f"C:\\data\\{name}.jpg\n" for name in "15476"))
+    message = refused(tmp_path, cache)
+    assert "4.xml, " in message and "5.xml, " in message and "6.xml are missing" in message and "(4 of 5" in message
+    (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("1\n2\n")
     write_xml(tmp_path / "Annotations" / "2.xml", an_object(box=(1, 2, "x", 4)))
     assert "2.xml: object 'dog' has bndbox/xmax 'x': expected a number of pixels" in refused(tmp_path, cache)
     write_xml(tmp_path / "Annotations" / "2.xml", an_object(name=" "))

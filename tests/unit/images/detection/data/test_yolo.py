@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.files.coco_writer import refused_by
-from support.files.yolo_writer import LABELS, write_yolo
+from support.files.yolo_writer import LABELS, write_darknet, write_yolo
 
-from paddlevit_dist.images.data.box_layouts import find_yolo_outlines
+from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions, find_yolo_outlines
 from paddlevit_dist.images.detection.data import yolo
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.runtime.errors import UserError
@@ -114,6 +114,62 @@ def test_what_is_missing_is_named(tmp_path, cache):
     (tmp_path / "images" / "train" / "1.jpg").write_bytes(b"")
     write_yolo(tmp_path)
     assert "has 1.jpg and 1.png: an annotation file would be for both" in refused(tmp_path, cache)
+
+
+@pytest.mark.parametrize(
+    "place", ["/another/machine/images/train/", "C:\\\\data\\\\images\\\\train\\\\", "photos/", "../train/"]
+)
+@pytest.mark.parametrize("present", [[], ["1.png"]])
+def test_a_list_whose_images_are_missing_is_named_with_three_of_them(tmp_path, cache, place, present):
+    write_yolo(tmp_path, names="path: /another/machine\nnames: [a, b, c]\n", train="list.txt")
+    lines = [f"images/train/{name}" for name in present] + [f"{place}{name}.png" for name in ("1", "7", "9", "11")]
+    (tmp_path / "list.txt").write_text("\n".join(lines))
+    message = refused(tmp_path, cache)
+    folder = place.replace("\\\\", "\\").replace("\\", "/").lstrip("./")
+    number = f"4 of its {len(lines)} images are missing, such as "
+    assert f"{tmp_path}/list.txt: {number}" in message and message.count(folder) == 3
+    assert message.index("1.png") < message.index("7.png") < message.index("9.png") and "11.png" not in message
+
+
+@pytest.mark.parametrize(
+    "lines", ["{root}/images/train/{name}", "./images/train/{name}", "images\\train\\{name}", "../images/train/{name}"]
+)
+def test_lists_of_absolute_and_relative_paths(tmp_path, cache, lines):
+    write_yolo(tmp_path, names="names: [a, b, c]\n", train="list.txt")
+    names = ["1.png", "7.png", "9.png"]
+    (tmp_path / "list.txt").write_text("\r\n".join(lines.format(root=tmp_path, name=name) for name in names))
+    assert Yolo(str(tmp_path), "train", cache).class_counts()[:, 0].sum() == 3
+
+
+@pytest.mark.parametrize("prefix", ["data/", "", "./", "/data/"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_obj_data_of_darknet(tmp_path, cache, prefix, end):
+    data = ["classes = 2", f"train = {prefix}train.txt", f"valid={prefix}valid.txt", f"names = {prefix}obj.names"]
+    write_darknet(tmp_path, [*data, "backup = backup/"], prefix, end, "front/")
+    dataset = Yolo(str(tmp_path), "train", cache)
+    assert dataset.class_names == ["no", "big dog"] and len(dataset) == 2 and Yolo.has_validation(str(tmp_path))
+    np.testing.assert_allclose(dataset.annotations(1).boxes, [[40, 10, 20, 20]])
+    assert dataset.annotations(1).labels.tolist() == [1] and len(Yolo(str(tmp_path), "val", cache)) == 1
+    assert "has no split 'test' (-split): it has train, val" in refused(tmp_path, cache, "test")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (["train = data/train.txt", "names = data/x.names"], "x.names cannot be read: No such file"),
+        (["train = data/train.txt", "names ="], "cannot be read"),
+        (["train = data/there.txt", "names = obj.names"], "obj.data names data/there.txt, which does not exist"),
+        (["classes = two", "train = train.txt", "names = obj.names"], "obj.data cannot be read: invalid literal"),
+    ],
+)
+def test_what_obj_data_lacks_is_named(tmp_path, cache, data, message):
+    write_darknet(tmp_path, data)
+    assert message in refused(tmp_path, cache)
+
+
+def test_other_files_of_data_are_not_descriptions(tmp_path, cache):
+    write_darknet(tmp_path, ["5.1,3.5,setosa", "names = what"])
+    assert find_yolo_descriptions(str(tmp_path)) == []
 
 
 def test_a_changed_file_of_labels_is_noticed(tmp_path, cache):

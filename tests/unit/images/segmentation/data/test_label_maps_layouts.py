@@ -126,6 +126,13 @@ def test_lists_of_pairs(name, between, root, opened):
     (root / "Annotations" / "val.png").unlink()
     with pytest.raises(UserError, match="names .*Annotations/val.png, which does not exist"):
         opened("val")
+    for split in ("train", "val"):  # of another machine; one in the other spelling of paths
+        elsewhere = [f"D:\\data\\{k}.jpg{between}D:\\data\\{k}.png" for k in range(3)]
+        (root / name.format(split)).write_text("\n".join(elsewhere))
+    with pytest.raises(UserError, match=r"train\S* names .*data/0.jpg, .*data/0.png, .*data/1.jpg, which do not exist"):
+        opened()
+    (root / name.format("train")).write_text(line.replace("val", "train").replace("/", "\\"))
+    assert len(opened()) == 1
 
 
 def test_own_classes_in_folders_of_pascal_voc(root, opened):

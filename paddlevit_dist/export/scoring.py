@@ -9,6 +9,7 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
+from ..checkpoint.class_rows import ClassNames, order_outputs
 from ..distributed import all_gather, reduce_dict
 from ..engine.compatibility import FactDifference, judge_changes, show
 from ..engine.evaluation import EvaluationObserver
@@ -19,6 +20,7 @@ from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
 from ..settings.table import get_value
+from ..tasks.model import as_model
 from ..tasks.model_factory import build_model
 from ..tasks.step_types import EvaluationStep, ExportParts
 from ..tasks.task import Task
@@ -51,6 +53,8 @@ class ExportedLayer(paddle.nn.Layer):
         trained: the model that this one is compared with, or None; ``weights`` names its weights.
         compared_with: ``trained`` as a function of tensors. While ``pairs`` is a list, each forward pass also computes
             its outputs, and appends actual and expected outputs to ``pairs``.
+        num_outputs: number of classes or landmarks in the scored output; 0 for boxes.
+        order: the output for each class of the data, matched by name; None: as they are.
         gives_probabilities: whether the output is class probabilities; their logarithms replace logits.
 
     Raises:
@@ -66,6 +70,7 @@ class ExportedLayer(paddle.nn.Layer):
         self.trained: paddle.nn.Layer | None = None
         self.compared_with: paddle.nn.Layer | None = None
         self.weights = ""
+        self.num_outputs, self.order = 0, None
         self.pairs: list[tuple[Any, Any]] | None = None
         self._batch = self.slot.shape[0] if self.slot.shape else None
         batch = self._batch or 2
@@ -86,6 +91,7 @@ class ExportedLayer(paddle.nn.Layer):
             return
         self._numbers = [_choose_output(source, function, shapes, parts.output_shape, output)]
         scores = arrays[self._numbers[0]]
+        self.num_outputs = scores.shape[1] if scores.ndim > 1 else 1
         self.gives_probabilities = bool(
             scores.ndim == 2 and (scores >= 0).all() and (np.abs(scores.sum(axis=1) - 1) <= _SUMS[self.precision]).all()
         )
@@ -100,6 +106,8 @@ class ExportedLayer(paddle.nn.Layer):
         inputs = [images] if sizes is None else [images, sizes]
         parts = self._compute(inputs)
         outputs = parts[0] if sizes is None else parts
+        if self.order is not None:
+            outputs = paddle.index_select(outputs, to_device(np.array(self.order)), axis=1)
         if self.pairs is not None and self.compared_with is not None:
             self.pairs.append((outputs, self.compared_with(*inputs)))
         return paddle.log(paddle.clip(outputs, min=_SMALLEST)) if self.gives_probabilities else outputs
@@ -182,7 +190,7 @@ def _choose_output(
     required, advice = format_shape((None, *expected)), ""
     classes = shapes[named[0]][1] if len(named) == 1 and len(shapes[named[0]]) == 2 else 0
     if len(expected) == 1 and classes > (expected[0] or classes):
-        advice = f"; add -num_classes={classes} if the classes of the data are the first outputs"
+        advice = f"; add -num_classes={classes}, and its classes are matched with the data's by name"
     raise UserError(f"{source}: gives {listed}, and these data need {required}{advice}")
 
 
@@ -226,7 +234,8 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
     lines = [function.note] if function.note else []
     about = exportable.export_parts().about
     lines += _compare_descriptions(model, about, config)
-    lines += _compare_names(model, about.get("landmarks") or task.signature(run.eval_dataset).get("classes"), config)
+    names = about.get("landmarks") or task.signature(run.eval_dataset).get("classes")
+    lines += _match_names(model, names, config, task)
     if model.gives_probabilities:
         lines.append(f"note: {model.source} gives probabilities: the loss uses their logarithms as logits")
     if model.compared_with is not None:
@@ -263,14 +272,36 @@ def format_steps(steps: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in steps.items())
 
 
-def _compare_names(model: ExportedLayer, names: Sequence[str] | None, config: RunSettings) -> list[str]:
-    """Compare classes or landmarks with the dataset's; if they differ without -allow_changes, raise a UserError."""
-    exported_names = model.function.about.get("landmarks") or model.function.about.get("classes")
-    if not isinstance(exported_names, list) or not names or list(map(str, exported_names)) == list(map(str, names)):
+def _match_names(model: ExportedLayer, names: Sequence[str] | None, config: RunSettings, task: Task) -> list[str]:
+    """Order the outputs as the classes or landmarks of the data, by name, from now on; return lines for the log.
+
+    Raises UserError if the model lacks one of them, or if it is unknown which outputs they are.
+    """
+    about = model.function.about
+    listed = about.get("landmarks") or about.get("classes")
+    theirs = list(map(str, listed)) if isinstance(listed, list) else []
+    ours = list(map(str, names or ()))
+    if theirs == ours:
         return []
-    before, now = ", ".join(map(str, exported_names)), ", ".join(map(str, names))
-    changes = [FactDifference("names", before, now, "classes")]
-    return judge_changes("evaluate", model.source, "has other outputs", changes, config, "use the same names")
+    if theirs and ours and not model.num_outputs:
+        both = f"{show(', '.join(theirs))} there, {show(', '.join(ours))} here"
+        raise UserError(f"{model.source} has other outputs: {both}; evaluate data of its classes, in its order")
+    is_named = False
+    if theirs and ours:
+        with paddle.LazyGuard():  # it only tells which names are equal
+            outline = as_model(task.build_model(1))
+        number = model.num_outputs
+        model.order, is_named = order_outputs(outline, ClassNames(theirs, ours), number, number, model.source)
+    if is_named:
+        return [f"{model.source}: {len(ours):,} of {model.num_outputs:,} outputs are scored, matched by name"]
+    if config.TASK == "classification" and ours and model.num_outputs > len(ours):
+        raise UserError(
+            f"{model.source} has {model.num_outputs:,} classes without names, so that it is unknown which of them the "
+            f"data's {len(ours):,} are ({show(', '.join(ours))}); export it with names, or use data of all its classes"
+        )
+    unnamed = f"{model.source} does not" if ours else "the data do not"
+    known = show(", ".join(ours or theirs))
+    return [f"note: {unnamed} name the classes: the score assumes that both have them in the same order ({known})"]
 
 
 class _ReplayLayer(paddle.nn.Layer):

@@ -163,7 +163,7 @@ def built(file, classes=10, size=16, output=None, channels=1):
         (
             {},
             {"classes": 4},
-            r"need \(batch, 4\); add -num_classes=10 if the classes of the data are the first outputs",
+            r"need \(batch, 4\); add -num_classes=10, and its classes are matched with the data's by name",
         ),
         ({"dtype": "DOUBLE"}, {}, "takes pixels .* double: expected float32 or float16"),
         ({"inputs": ("pixels", "mask")}, {}, r"takes 2 inputs \(pixels .*; mask .*\): expected one, \(batch, 1, 16"),

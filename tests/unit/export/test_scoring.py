@@ -1,5 +1,6 @@
 """Which input and output of an exported model are taken, how batches fit it, and what is said of the difference."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from paddlevit_dist.export import scoring
 from paddlevit_dist.export.functions import ExportedFunction, TensorSpec
 from paddlevit_dist.export.scoring import ExportComparison, ExportedLayer, format_steps, load_exported_layer
+from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
@@ -141,7 +143,7 @@ def test_the_only_output_that_fits_is_taken_or_the_one_that_is_named():
         make_layer(function)
     with pytest.raises(UserError, match="EXPORTED_OUTPUT other: net.onnx does not have this output; it has sum "):
         make_layer(function, "other")
-    with pytest.raises(UserError, match=r"need \(batch, 3\); add -num_classes=24 if the classes of the data are the f"):
+    with pytest.raises(UserError, match=r"need \(batch, 3\); add -num_classes=24, and its classes are mat"):
         make_layer(function, "flat")
     with pytest.raises(UserError, match=r"need \(batch, 3\)$"):
         make_layer(function, "sum")
@@ -336,16 +338,62 @@ def test_steps_of_the_model_are_those_of_the_configuration():
         assert "expects other preprocessing" in line
 
 
-def test_names_of_the_outputs_are_those_of_the_data():
-    def compare(names, **about):
-        model = SimpleNamespace(function=SimpleNamespace(about=about), source="net.onnx")
-        return scoring._compare_names(model, names, load(["-cfg=vit_digits"]).values)
+def match(function, ours, numbers=3, config=("-cfg=vit_digits",)):
+    layer = ExportedLayer("net.onnx", function, ExportParts(3, MEAN, output_shape=(numbers,)), SHAPE, None)
+    values = load(["-eval", "-pretrained=w.pdparams", *config]).values
+    return layer, scoring._match_names(layer, ours, values, Classification(values))
 
-    assert compare(["a", "b"], classes=["a", "b"]) == compare([0, 1], classes=["0", "1"]) == []
-    assert compare(None, classes=["a"]) == compare(["a"]) == compare(["a"], classes="a") == []
-    assert compare(["tip"], landmarks=["tip"], classes=["a"]) == []
-    with pytest.raises(UserError, match="net.onnx has other outputs.*a, b.*b, a"):
-        compare(["b", "a"], classes=["a", "b"])
+
+@pytest.mark.parametrize(
+    "about, ours, order",
+    [
+        ({"classes": ["a", "b", "c"]}, ["a", "b", "c"], [0, 1, 2]),
+        ({"classes": [0, 1, 2]}, ["0", "1", "2"], [0, 1, 2]),
+        ({"classes": ["a", "b", "c"]}, ["c", "a", "b"], [2, 0, 1]),
+        ({"classes": ["a", "b", "c"]}, ["c", "b"], [2, 1, 0]),
+        ({"landmarks": ["a", "b", "c"], "classes": ["x"]}, ["b", "c", "a"], [1, 2, 0]),
+    ],
+)
+def test_outputs_are_those_of_the_data_by_name(about, ours, order):
+    function, _ = make_function(channel_means, "means", "sum", **about)
+    layer, lines = match(function, ours)
+    images = draw_images(4)
+    np.testing.assert_allclose(layer(images).numpy(), images.numpy().mean(axis=(2, 3))[:, order], rtol=1e-5, atol=1e-6)
+    assert lines == [f"net.onnx: {len(ours)} of 3 outputs are scored, matched by name"] * (order != [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    "about, ours, told",
+    [
+        ({}, ["a", "b", "c"], "note: net.onnx does not name the classes: the score assumes that both .* (a, b, c)"),
+        ({"classes": ["a", "b", "c"]}, None, "note: the data do not name the classes: .* (a, b, c)"),
+        ({"classes": "abc"}, ["a", "b", "c"], "note: net.onnx does not name the classes"),
+    ],
+)
+def test_unknown_names_are_told(about, ours, told):
+    function, _ = make_function(channel_means, "means", "sum", **about)
+    layer, (line,) = match(function, ours)
+    assert re.match(re.escape(told).replace(r"\.\*", ".*"), line) and layer.order is None
+    assert match(make_function(channel_means, "means", "sum")[0], None)[1] == []
+
+
+@pytest.mark.parametrize("words", [(), ("-allow_changes",)])
+@pytest.mark.parametrize(
+    "about, ours, told",
+    [
+        (
+            {"classes": ["a", "b", "c"]},
+            ["a", "x", "c"],
+            r"net.onnx lacks 1 of the data's classes \(x\); its own are a, b",
+        ),
+        ({"classes": ["a", "b", "c"]}, ["a", "b", "c", "d"], r"net.onnx lacks 1 of the data's classes \(d\)"),
+        ({}, ["a", "b"], r"net.onnx has 3 classes without names, so that it is unknown which of them the data's 2 are"),
+    ],
+)
+def test_outputs_that_are_not_the_datas_are_refused(about, ours, told, words):
+    function, _ = make_function(channel_means, "means", "sum", **about)
+    with pytest.raises(UserError, match=told):
+        match(function, ours, config=("-cfg=vit_digits", *words))
 
 
 def compare_steps(there, here):

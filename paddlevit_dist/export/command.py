@@ -175,8 +175,8 @@ def load_trained_model(
     note = as_model(model).merge_branches()
     about.update({"note": note} if note else {})
     names = opened.learned.class_names
-    if names is not None and len(names) == about["num_classes"] and "landmarks" not in about:
-        about["classes"] = list(names)
+    if names is not None and len(names) <= about["num_classes"] and "landmarks" not in about:
+        about["classes"] = [*names, *map(str, range(len(names), about["num_classes"]))]
     exported = exportable.exported_model(model)
     exported.eval()
     return TrainedModel(exported, about, parts)

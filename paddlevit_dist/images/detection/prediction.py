@@ -66,9 +66,9 @@ class BoxPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
     def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:
         """Use the ids in an annotation file for inputs and classes, and return log lines."""
         task = self.task
-        if not task.are_named:
+        if not task.num_named:
             raise UserError("predict -annotations: the weights have no class names: add -class_names=FILE")
-        names = task.class_names[: len(task.category_ids)]
+        names = task.class_names[: min(len(task.category_ids), task.num_named)]
         self._annotation_ids, lines = find_annotation_ids(annotations, samples.names, names, task.category_ids)
         return lines
 
@@ -86,7 +86,7 @@ class BoxPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
         categories: Sequence[Id | None] = task.category_ids
         if self._annotation_ids is not None and isinstance(dataset, InputSamples):
             images, categories = self._annotation_ids
-        return DetectionWriter(folder, dataset, names, categories, least_score, task.are_named, images, saved)
+        return DetectionWriter(folder, dataset, names, categories, least_score, task.num_named, images, saved)
 
 
 class DetectionInput(NamedTuple):
@@ -134,7 +134,7 @@ class DetectionWriter(PredictionWriter):
         samples: result of ``open_inputs``, or the samples of a split.
         category_ids: ids in the order of labels; None: boxes of this label are not written to files of results.
         least_score: lowest score of a box that is drawn; files of results contain all.
-        names_known: whether ``class_names`` are names, not numbers instead of names.
+        num_named: number of ``class_names``, from the first, that are names, not numbers instead of names; None: all.
         image_ids: ids of the inputs from an annotation file; None: ids are made from the names of the inputs.
         dataset: also writes images and boxes as a data set; None: not.
     """
@@ -148,14 +148,14 @@ class DetectionWriter(PredictionWriter):
         class_names: Sequence[str],
         category_ids: Sequence[Id | None],
         least_score: float,
-        names_known: bool = True,
+        num_named: int | None = None,
         image_ids: Sequence[Id] | None = None,
         dataset: PredictedDataset | None = None,
     ) -> None:
         self.folder, self.samples, self.least_score = folder, samples, least_score
         self.class_names = list(class_names)
         self.category_ids = [id_ if id_ is None or isinstance(id_, str) else int(id_) for id_ in category_ids]
-        self._result_names, self._has_given_ids = self.class_names if names_known else [], image_ids is not None
+        self._result_names, self._has_given_ids = self.class_names[:num_named], image_ids is not None
         self._ids: Sequence[Id] | None = image_ids
         if image_ids is None and isinstance(samples, InputSamples):
             self._ids = number_images(stems(samples.names)).tolist()
@@ -275,7 +275,7 @@ def build_coco_results(
     path: str = "",
     category_names: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return the results for one image in COCO's format, with the names of image and category unless empty.
+    """Return the results for one image in COCO's format, with the names of image and category if there are any.
 
     The names allow matching with annotations with other ids. Numbers are exact, so that scores equal the network's.
     Values that are not finite, and labels without a category, are omitted.
@@ -299,7 +299,7 @@ def build_coco_results(
             name: shape,
             "score": score,
             **({"file_name": path} if path else {}),
-            **({"category_name": category_names[label]} if category_names else {}),
+            **({"category_name": category_names[label]} if label < len(category_names) else {}),
         }
         for label, shape, score in zip(detections.labels.tolist(), shapes or (), detections.scores.tolist())
     ]

@@ -74,7 +74,7 @@ class Detection(BackboneTask):
         self.evaluated: DetectionDataset | None = None
         self._padded_side = 0  # smallest padded side of training images
         self.turned: dict[str, bool] = {}  # whether each open split is rotated by EXIF
-        self.are_named = True  # whether categories have names, not only numbers
+        self.num_named = 0  # the first categories, which have names; others only have numbers
         self._criterion: DetectionCriterion | None = None
         self.speed = SpeedMeter()
         self.model_options.update(read_model_options(config, self._family))
@@ -138,7 +138,7 @@ class Detection(BackboneTask):
         """Use the categories of the first split, and check that the other splits have the same."""
         names, ids = list(map(str, dataset.class_names or ())), list(dataset.category_ids)
         self._take_classes(names)
-        self.are_named = bool(names)
+        self.num_named = len(names)
         if self.category_ids and ids != self.category_ids:
             raise UserError(
                 f"dataset {self.config.DATA.DATASET}: ids of categories differ between training and validation data; "
@@ -179,7 +179,7 @@ class Detection(BackboneTask):
             ids = list(COCO_CATEGORIES)
         super()._name_classes(number, learned)
         self.category_ids = [int(id_) for id_ in ids or range(1, number + 1)][:number]
-        self.are_named = len(learned.class_names or ()) >= number
+        self.num_named = min(len(learned.class_names or ()), number)
 
     def check_sample(self, sample: DetectionSample) -> None:
         """Check boxes and labels of a sample."""

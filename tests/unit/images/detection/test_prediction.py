@@ -68,11 +68,22 @@ def test_results_name_image_and_category(opened, tmp_path):
 
 def test_numbers_in_place_of_names_are_no_names(opened, tmp_path):
     task, samples = opened
-    task.load_meta(CheckpointMeta(3, ("cat",)))
+    task.load_meta(CheckpointMeta(3))
     results, _ = written(task, samples, tmp_path)
     assert all("file_name" in one and "category_name" not in one for one in results)
     with pytest.raises(UserError, match="have no class names: add -class_names"):
         get_aspect(task, AnnotationMatching).load_annotation_ids(annotations_in(tmp_path), samples)
+
+
+def test_names_stay_where_the_model_has_more_classes(opened, tmp_path):
+    task, samples = opened
+    task.load_meta(CheckpointMeta(5, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [3, 7, 8]}))
+    results, _ = written(task, samples, tmp_path)
+    named = [(one["category_id"], one.get("category_name")) for one in results[:3]]
+    assert named == [(8, None), (3, "cat"), (7, "dog")]
+    lines = get_aspect(task, AnnotationMatching).load_annotation_ids(annotations_in(tmp_path), samples)
+    assert lines[0].endswith("2 of 2 categories matched by name")
+    assert [one["category_id"] for one in written(task, samples, tmp_path)[0]] == 2 * [30, 40]
 
 
 def test_ids_are_taken_from_annotations_by_names(opened, tmp_path):

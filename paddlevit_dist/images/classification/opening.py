@@ -25,7 +25,11 @@ def open_images(config: ClassificationSettings, split: str, cache_folder: Path) 
     fraction = data.VAL_FRACTION
     if fraction is None and split in SPLITS and data.DATA_PATH and not kind.has_validation(data.DATA_PATH):
         fraction = data.VAL_FRACTION_IF_MISSING
-    dataset = kind.open(config, split, cache_folder) if fraction is None else kind.whole(data.DATA_PATH, cache_folder)
+    open_whole = getattr(kind, "whole", None)  # of class folders, which need no training folder then
+    if fraction is not None and open_whole is not None:
+        dataset: ImageDataset = open_whole(data.DATA_PATH, cache_folder)
+    else:
+        dataset = kind.open(config, split if fraction is None else "train", cache_folder)
     dataset.read_with(ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS))
     dataset.limit_cache(data.REMOTE_CACHE_GIGABYTES)
     notes = list(dataset.notices)

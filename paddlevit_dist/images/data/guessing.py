@@ -99,7 +99,8 @@ def _detect_images(root: str, shown: str) -> DatasetGuess | None:
     tars = _detect_tars(root, shown, or_packed=class_folders is None and not lists)
     if lists and (tars is None or _lists_files(os.path.join(root, lists[0]), root)):
         return DatasetGuess(
-            "imagenet2012", f"{shown} has {' and '.join(lists)}, lists of 'path label' for ImageNet's 1,000 classes"
+            "imagenet2012",
+            f"{shown} has {' and '.join(lists)}, lists of 'path label' for 1,000 or -num_classes classes",
         )
     _refuse_several([candidate for candidate in (class_folders, tars) if candidate is not None])
     return tars or class_folders

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -34,11 +33,6 @@ class ImageDataset(Dataset):
     is_random_split: bool = False
     #: other files in the folders, not read; None: not searched for
     skipped_files: SkippedFiles | None = None
-
-    @classmethod
-    def whole(cls, data_path: str | None, cache_folder: Path) -> "ImageDataset":
-        """Open all images that may be split into training and validation (DATA.VAL_FRACTION)."""
-        return cls(data_path, "train", cache_folder)
 
     @staticmethod
     def has_validation(data_path: str | None) -> bool:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,8 @@ _LARGEST_KIT_BYTES = 1 << 26  # unpacked; the published one has 3 MB
 class ImageNet2012(IndexedClassImages):
     """Images listed in ``train_list.txt`` and ``val_list.txt`` (``path label``, 1000 classes), or in class folders.
 
-    ``classes.txt``, if present, names the classes of the lists and determines their number. If neither list exists,
+    ``classes.txt``, if present, names the classes of the lists and determines their number; without it,
+    ``num_classes`` is the number (``MODEL.NUM_CLASSES``, as in PaddleViT). If neither list exists,
     labels are the positions of the sorted folders ``train/<wnid>``, whose count is the number of classes. Validation
     images may then be in ``val`` without class folders, with the development kit next to it.
     """
@@ -47,7 +49,14 @@ class ImageNet2012(IndexedClassImages):
         "(or val/ILSVRC2012_val_*.JPEG and the development kit ILSVRC2012_devkit_t12)"
     )
 
-    def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
+    @classmethod
+    def open(cls, config: Any, split: str, cache_folder: Path) -> "ImageNet2012":
+        """Open the dataset that the configuration describes."""
+        return cls(config.DATA.DATA_PATH, split, cache_folder, config.MODEL.NUM_CLASSES or NUM_IMAGENET_1K_CLASSES)
+
+    def __init__(
+        self, data_path: str | None, split: str, cache_folder: Path, num_classes: int = NUM_IMAGENET_1K_CLASSES
+    ) -> None:
         """List the images of ``split`` ("train", "val", or the name of a list or folder); index in ``cache_folder``.
 
         A ``UserError`` says that neither layout is found, or that a list has an invalid line.
@@ -56,14 +65,13 @@ class ImageNet2012(IndexedClassImages):
         root = require_folder(data_path, "imagenet2012", self.layout)
         name = f"imagenet2012-{split}"
         skipped_files: SkippedFiles | None = None  # lists and the development kit name every image
-        num_classes = NUM_IMAGENET_1K_CLASSES
         if any(os.path.lexists(os.path.join(root, list_name)) for list_name in LISTS.values()):
             list_file = Path(root, _find_list(root, split))
             names = read_class_names(root)
-            num_classes = len(names) if names else NUM_IMAGENET_1K_CLASSES
+            num_classes = len(names) if names else num_classes
             index = _index_list(list_file, num_classes, cache_folder, name, names)
         elif split == "val" and os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
-            index = _index_by_kit(root, cache_folder, name)
+            index, num_classes = _index_by_kit(root, cache_folder, name), NUM_IMAGENET_1K_CLASSES
         elif os.path.isdir(os.path.join(root, split)):
             folders = {folder: folder for folder in ("train", split) if os.path.isdir(os.path.join(root, folder))}
             index, skipped_files = index_class_folders(root, split, folders, cache_folder, name)

@@ -6,8 +6,10 @@ import pickle
 import pytest
 from PIL import Image
 
+from paddlevit_dist.images.classification.opening import open_images
 from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
 
 
 @pytest.fixture
@@ -30,6 +32,21 @@ def listed(root, cache, text, split="val"):
 
 def entries(dataset):
     return [(dataset.describe(i), int(dataset.labels[i])) for i in range(len(dataset))]
+
+
+@pytest.mark.parametrize("fraction", [(), ("DATA.VAL_FRACTION", "0.5")])
+def test_lists_have_the_number_of_classes_that_the_configuration_states(root, cache, tmp_path, fraction):
+    for split in ("train", "val"):
+        listed(root, cache, "".join(f"{split}/{number}.png {number % 3}\n" for number in range(12)), split)
+    words = ["-dataset=imagenet2012", f"-data_path={root}", f"-output={tmp_path}", *fraction]
+    for number in (3, 5, 20_000):
+        dataset, _ = open_images(load([*words, f"-num_classes={number}"]).values, "val", cache)
+        assert dataset.num_classes == number and set(dataset.labels) == {0, 1, 2}
+    assert open_images(load(words).values, "val", cache)[0].num_classes == 1000
+    with pytest.raises(UserError, match="line 3: label 2 is out of range; with 2 classes, labels are 0 to 1"):
+        open_images(load([*words, "-num_classes=2"]).values, "val", cache)
+    (root / "classes.txt").write_text("a\nb\nc\nd\n")
+    assert open_images(load([*words, "-num_classes=9"]).values, "val", cache)[0].num_classes == 4
 
 
 def test_list_gives_images_and_labels_in_its_order(root, cache):

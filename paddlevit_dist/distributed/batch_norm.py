@@ -5,6 +5,7 @@ SyncBatchNorm has no CPU kernel and takes no empty tensors. ``DistributedBatchNo
 every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
 """
 
+import bisect
 import contextlib
 import functools
 import math
@@ -160,7 +161,6 @@ def _normalize_in_double(layer: paddle.nn.Layer, x: paddle.Tensor) -> paddle.Ten
         return normalized.astype(x.dtype)
 
 
-_MOST_ROWS_ASKED = 1 << 20  # Paddle 2.6 to 3.3 leave cuDNN at 10,240, 131,070 or 880,801 rows
 _BATCH_NORMS = (*_CONVERTIBLE, DistributedBatchNorm)
 
 
@@ -264,29 +264,13 @@ def _compute_local_moments(x: paddle.Tensor) -> paddle.Tensor:
 def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
     """Return whether ``F.batch_norm`` stores the biased variance, divided by rows, for ``x``.
 
-    CPU kernels do. On GPUs, cuDNN divides by rows - 1, but Paddle's own kernels divide by rows. They replace cuDNN's
-    for many rows with two or three axes, how many depends on Paddle's version. Each device is asked once.
+    CPU kernels do. On GPUs, cuDNN divides by rows - 1, but Paddle's own kernels divide by rows; these replace cuDNN's
+    from 10,240, 131,070 or 880,801 rows on, by version, with two or three axes. Each device is asked once.
     """
     if not is_on_gpu():
         is_on_cpu = x.place.is_cpu_place() if paddle.in_dynamic_mode() else paddle.get_device() == "cpu"
         return is_on_cpu or _ask_divisor(2, 2, "float32")
-    return x.ndim <= 3 and x.shape[0] >= _find_first_rows(x.ndim)
-
-
-@functools.cache
-def _find_first_rows(axes: int) -> float:
-    return find_first_rows(functools.partial(_ask_divisor, axes=axes, dtype="float64"))
-
-
-def find_first_rows(divides_by_rows: Callable[[int], bool]) -> float:
-    """Return the number of rows from which on a kernel divides by rows; infinity if it does not for 2^20."""
-    least, first = 1, _MOST_ROWS_ASKED
-    if not divides_by_rows(first):
-        return math.inf
-    while first - least > 1:
-        middle = (least + first) // 2
-        least, first = (least, middle) if divides_by_rows(middle) else (middle, first)
-    return first
+    return x.ndim <= 3 and x.shape[0] >= find_first_rows(x.ndim)
 
 
 @functools.cache
@@ -298,6 +282,12 @@ def _ask_divisor(rows: int, axes: int, dtype: str) -> bool:
         x = paddle.to_tensor(values.reshape([rows] + [1] * (axes - 1)))
         F.batch_norm(x, mean, variance, training=True, momentum=0.0)
     return variance.item() < values.var() * (rows - 0.5) / (rows - 1)
+
+
+@functools.cache
+def find_first_rows(axes: int, divides_by_rows: Callable[[int, int, str], bool] = _ask_divisor) -> int:
+    """Return from how many rows on a kernel divides by rows in an input of so many axes; no more than 2^20."""
+    return bisect.bisect_left(range(1 << 20), True, lo=2, key=lambda rows: divides_by_rows(rows, axes, "float64"))
 
 
 def moments_by_kernel(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:

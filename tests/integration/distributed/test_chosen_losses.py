@@ -45,4 +45,4 @@ def test_the_ranks_use_the_first_way_that_is_right_on_all(wrong_on, chosen):
         if used:
             np.testing.assert_allclose(losses, expected, rtol=1e-5)
     if chosen is None:
-        assert "this device does not compute losses as NumPy does" in lines[0]
+        assert "this device computes no cross-entropy as NumPy does" in lines[0]

@@ -388,9 +388,14 @@ def test_paddles_kernels_for_images_are_cudnns_on_a_gpu(monkeypatch):
 @pytest.mark.parametrize("first", [2, 3, 10_240, 131_070, 880_801, 1 << 20])
 def test_the_rows_from_which_a_kernel_divides_by_them_are_found(first):
     asked = []
-    assert batch_norm.find_first_rows(lambda rows: asked.append(rows) or rows >= first) == first
-    assert len(asked) <= 21 and min(asked) >= 2
-    assert batch_norm.find_first_rows(lambda rows: False) == np.inf
+
+    def divides(rows, axes, dtype):
+        assert (axes, dtype) == (3, "float64")
+        asked.append(rows)
+        return rows >= first
+
+    assert batch_norm.find_first_rows(3, divides) == batch_norm.find_first_rows(3, divides) == first
+    assert len(asked) <= 20 and min(asked) >= 2 and max(asked) < 1 << 20
 
 
 @pytest.mark.parametrize("route", ["Paddle's layer", "ours", "converted"])

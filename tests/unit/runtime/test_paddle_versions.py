@@ -20,14 +20,14 @@ from paddlevit_dist.runtime import paddle_versions
             ["Paddle 2.6.2 was built for NumPy 1, and this is 2.0.1: python -m pip install 'numpy<2'"],
         ),
         ("3.3.1", "2.0.1", False, []),
-        ("3.4.0", "2.0.1", False, ["Paddle 3.4.0 is newer than 3.3, the last version tested with paddlevit_dist"]),
-        ("4.0.0", "1.26.4", False, ["Paddle 4.0.0 is newer than 3.3, the last version tested with paddlevit_dist"]),
+        ("3.4.0", "2.0.1", False, ["Paddle 3.4.0 is untested; the last version tested with paddlevit_dist is 3.3"]),
+        ("4.0.0", "1.26.4", False, ["Paddle 4.0.0 is untested; the last version tested with paddlevit_dist is 3.3"]),
         ("3.x.dev", "2.0.1", False, []),
         (
             "0.0.0",
             "2.0.1",
             False,
-            ["this Paddle was built from source; the last version tested with paddlevit_dist is 3.3"],
+            ["Paddle 0.0.0 was built from source; the last version tested with paddlevit_dist is 3.3"],
         ),
     ],
 )

@@ -106,15 +106,7 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Any:
     return F.one_hot(x, num_classes).astype("int64")
 
 
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    **options: Any,
-) -> Any:
+def attend(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, **options: Any) -> Any:
     """Attention over (..., heads, positions, channels): Paddle's takes four axes.
 
     A mask never reaches Paddle's choice among its kernels: on a GPU it takes flash attention in half precision, which
@@ -124,9 +116,9 @@ def attend(
     if key.shape[-3] == 1 < query.shape[-3]:  # heads that share a key
         shape = [*query.shape[:-2], -1, -1]
         key, value = key.expand(shape), value.expand(shape)
-    if attn_mask is not None and not is_causal:
-        return _attend_with_mask(query, key, value, attn_mask, dropout_p, **options)
-    options.update(attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal)
+    if attn_mask is not None and not options.get("is_causal"):  # Paddle refuses both
+        return _attend_with_mask(query, key, value, attn_mask, options)
+    options["attn_mask"] = attn_mask
     if query.ndim <= 4:
         return attend(query, key, value, **options)
     flat = [tensor.flatten(0, tensor.ndim - 4) for tensor in (query, key, value)]
@@ -134,14 +126,12 @@ def attend(
     return _view(outputs, *sizes_of(query)[:-3], *outputs.shape[1:])
 
 
-def _attend_with_mask(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout_p: float, scale: float | None = None
-) -> Any:
+def _attend_with_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, options: dict[str, Any]) -> Any:
     if mask.dtype == paddle.bool:
         mask = paddle.where(mask, paddle.zeros([], query.dtype), paddle.full([], -math.inf, query.dtype))
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    weights = F.softmax(paddle.matmul(query * scale, key, transpose_y=True) + mask, axis=-1)
-    return paddle.matmul(F.dropout(weights, dropout_p), value)
+    products = paddle.matmul(query * (options.get("scale") or query.shape[-1] ** -0.5), key, transpose_y=True)
+    weights = F.dropout(F.softmax(products + mask, axis=-1), options.get("dropout_p", 0.0))
+    return paddle.matmul(weights, value)
 
 
 def add(x: Tensor, other: Tensor | float, *, alpha: float = 1) -> Any:

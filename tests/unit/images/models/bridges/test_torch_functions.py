@@ -246,7 +246,9 @@ def test_masks_are_not_given_to_flash_attention(functions, name, is_boolean, sca
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         with pytest.raises(RuntimeError, match="No available backend"):
             functions.attend(*tensors[:3])
-        found = functions.attend(*tensors[:3], attn_mask=tensors[3], scale=scale)
+        with pytest.raises(RuntimeError, match="attn_mask should not be set when is_causal"):
+            functions.attend(*tensors, is_causal=True)
+        found = functions.attend(*tensors[:3], attn_mask=tensors[3], is_causal=False, scale=scale)
     q, k, v, mask = (array if array.dtype == bool else array.astype("f8") for array in arrays)
     scores = q @ k.swapaxes(-1, -2) * (scale or 8**-0.5)
     scores = np.where(mask, scores, -np.inf) if is_boolean else scores + mask

@@ -17,16 +17,14 @@ _CHUNK_POINTS = 1_000_000
 _MIN_HEADER_BYTES = 227
 _COORDINATES = ("X", "Y", "Z")
 _INSTALL = "pip install 'laspy[lazrs]'"
-_COLORS = ("red", "green", "blue")
 PREDICTED = "prediction"  # extra field for classes that the format's own field cannot hold
 PREDICTED_INSTANCE = "predicted_instance"
 
 
 def read_las(path: str) -> dict[str, np.ndarray]:
-    """Read the fields of all points, (points,) each: x, y and z float64, colors uint8, others unchanged.
+    """Read the fields of all points, (points,) each: x, y and z float64, others unchanged.
 
-    Colors of 16 bits are divided by 257 if a value exceeds 255. UserError if laspy is not installed, or the file cannot
-    be read.
+    UserError if laspy is not installed, or the file cannot be read.
     """
     with _open(path) as reader:
         names = [dimension for dimension in reader.header.point_format.dimension_names if dimension not in _COORDINATES]
@@ -43,10 +41,6 @@ def read_las(path: str) -> dict[str, np.ndarray]:
             start = end
         if start < number:
             raise UserError(f"{path} ends after {start:,} of {number:,} points; copy or export it again")
-    if all(color in columns for color in _COLORS):
-        largest = max((int(columns[color].max(initial=0)) for color in _COLORS), default=0)
-        divisor = 257.0 if largest > 255 else 1.0
-        columns.update({color: np.rint(columns[color] / divisor).astype(np.uint8) for color in _COLORS})
     return columns
 
 

@@ -19,6 +19,7 @@ from .coordinates import StoredPoints, as_given, center, check_resolution
 
 _LISTS = {f"{name}.txt" for name in (*SPLITS, "classes")}
 SKIPPED_POINTS = "points without finite coordinates are skipped"  # of a remark
+_ROUNDING, _MAX_HDR = 1e-3, 16.0  # of colors: the error of a conversion, and the largest likely one of 0 to 1
 VAL_EVERY = 5  # without lists or folders, every fifth scene is held out
 
 
@@ -172,7 +173,7 @@ class SceneReader:
             self.remarks.append(f"{path}: {len(skipped):,} {SKIPPED_POINTS}")
             parts = (None if values is None else np.delete(values, skipped) for values in (semantic, instance))
             semantic, instance = parts
-        xyz, rgb = read_points(path, columns, choices.gray)
+        xyz, rgb = read_points(path, columns, choices.gray, self.remarks)
         self.remarks += check_resolution(path, xyz)
         xyz, offset = self.place_points(path, xyz)
         labels = objects = np.full(len(xyz), IGNORED, np.int16)
@@ -262,11 +263,13 @@ def drop_nonfinite(columns: Mapping[str, np.ndarray]) -> tuple[Mapping[str, np.n
     return {name: np.delete(values, skipped) for name, values in columns.items()} if len(skipped) else columns, skipped
 
 
-def read_points(path: str, columns: Mapping[str, np.ndarray], gray: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def read_points(
+    path: str, columns: Mapping[str, np.ndarray], gray: bool, remarks: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
     """Return xyz (points, 3), in the float type of the file, and uint8 rgb (points, 3) from the columns of a file.
 
-    ``gray`` uses mid-gray if there are no colors. UserError if coordinates or colors are missing, or there are no
-    points.
+    ``gray`` uses mid-gray if there are no colors. ``remarks`` get a line if a file leaves the range of colors open.
+    UserError if coordinates or colors are missing, or there are no points.
     """
     missing = [name for name in "xyz" if name not in columns]
     if missing:
@@ -275,10 +278,12 @@ def read_points(path: str, columns: Mapping[str, np.ndarray], gray: bool = False
     xyz = xyz if xyz.dtype.kind == "f" else xyz.astype(np.float64)
     if not len(xyz):
         raise UserError(f"{path} has no points with finite coordinates; remove it")
-    return xyz, _read_colors(path, columns, len(xyz), gray)
+    return xyz, _read_colors(path, columns, len(xyz), gray, remarks)
 
 
-def _read_colors(path: str, columns: Mapping[str, np.ndarray], points: int, gray: bool) -> np.ndarray:
+def _read_colors(
+    path: str, columns: Mapping[str, np.ndarray], points: int, gray: bool, remarks: list[str]
+) -> np.ndarray:
     for names in (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b")):
         if all(name in columns for name in names):
             break
@@ -292,16 +297,21 @@ def _read_colors(path: str, columns: Mapping[str, np.ndarray], points: int, gray
     values = np.stack([columns[name] for name in names], axis=1)
     if values.dtype == np.uint8:
         return values
-    if values.dtype.kind == "f" and values.max() <= 1.0:
-        values = 255.0 * values
-    if not (values.min() >= 0 and values.max() <= 255):
-        is_16_bit = values.min() >= 0 and 255 < values.max() <= np.iinfo(np.uint16).max
-        advice = ": colors of 16 bits are divided by 257 and stored as uchar" if is_16_bit else ""
+    low, high, largest = values.min(), values.max(), 255.0
+    if values.dtype == np.uint16 and high > 255:
+        largest = 65535.0
+    elif values.dtype.kind == "f" and high <= 1 + _ROUNDING:
+        largest = 1.0
+    is_whole = not (values % 1).any()
+    if 0 < high <= 255 and (values.dtype == np.uint16 or (largest == 1 and is_whole)):
+        remarks.append(f"{path}: its colors reach {high:g}, in fields of {values.dtype}: taken as parts of {largest:g}")
+    is_unclear = largest == 255 and not is_whole and (np.median(values) <= 1 or high <= _MAX_HDR)
+    if not (low >= -_ROUNDING * largest and high <= (1 + _ROUNDING) * largest) or is_unclear:
         raise UserError(
-            f"{path} has colors from {values.min():g} to {values.max():g}; expected 0 to 255, or 0 to 1 as "
-            f"float{advice or '; export it again'}"
+            f"{path} has colors from {low:g} to {high:g}; expected 0 to 255, 0 to 1 as float, or 16 bits as ushort: "
+            + ("clip them to 1, or round them if they are of 255" if is_unclear else "divide those of 16 bits by 257")
         )
-    return np.rint(values).astype(np.uint8)
+    return np.clip(np.rint(values * (255.0 / largest)), 0, 255).astype(np.uint8)
 
 
 def parse_labels(path: str, kind: str, values: np.ndarray) -> np.ndarray:

@@ -261,6 +261,56 @@ def test_colors_of_other_names_and_types(tmp_path):
     assert np.unique(TableReader(SceneChoices(gray=True)).read(ply_source(path)).rgb).tolist() == [128]
 
 
+FLOATS = np.array([[0, 0.25, 1], [0.5, 1, 0.75], [0.1, 0, 0.2]])
+COLORS = [  # as in a file, as bytes, and what is remarked
+    (FLOATS * np.float32(1.0000001), FLOATS * 255, ""),
+    (FLOATS - 1e-7, FLOATS * 255, ""),
+    (FLOATS.round(), FLOATS.round() * 255, "colors reach 1, in fields of float64: taken as parts of 1"),
+    (FLOATS * 0, FLOATS * 0, ""),
+    (FLOATS.round() * 7, FLOATS.round() * 7, ""),  # dark, but whole numbers
+    (FLOATS * 200 + 0.3, FLOATS * 200, ""),
+    ((FLOATS * 65535).astype(np.uint16), FLOATS * 255, ""),
+    (
+        (FLOATS * 255).round().astype(np.uint16),
+        FLOATS * 255,
+        "colors reach 255, in fields of uint16: taken as parts of 255",
+    ),
+]
+
+
+def scene_in(path, values):
+    """A file of points with these colors, and its source."""
+    x = np.arange(len(values), dtype=float)
+    path.parent.mkdir(exist_ok=True)
+    if path.suffix == ".npz":
+        np.savez(path, xyz=np.c_[x, x, x], rgb=values)
+    elif path.suffix == ".ply":
+        write_points(path, {**dict.fromkeys("xyz", x), **dict(zip(("red", "green", "blue"), values.T))})
+    else:
+        rows = [f"{place} {place} {place} {' '.join(map(repr, map(float, row)))}" for place, row in zip(x, values)]
+        path.write_text("x y z r g b\n" + "\n".join(rows) + "\n")
+    return RawScene("room", (str(path),), False)
+
+
+@pytest.mark.parametrize("values, expected, remark", COLORS)
+@pytest.mark.parametrize("name", ["room.ply", "room.npz", "room.txt"])
+def test_the_range_of_colors_is_not_guessed_from_the_largest(tmp_path, name, values, expected, remark):
+    if name.endswith("txt") and values.dtype == np.uint16:
+        pytest.skip("text has no types")
+    kind = {"ply": "ply", "npz": "numpy", "txt": "text"}[name[-3:]]
+    reader = TableReader(kind=kind)
+    assert abs(reader.read(scene_in(tmp_path / name, values)).rgb.astype(float) - expected).max() <= 0.5
+    assert [remark in line for line in reader.remarks] == [True] * bool(remark)
+
+
+@pytest.mark.parametrize("values", [FLOATS * 3, np.r_[FLOATS, [[90.5, 90, 90]]], FLOATS + 1.5])
+def test_colors_that_may_be_of_1_or_of_255_are_refused(tmp_path, values):
+    with pytest.raises(UserError, match="has colors from .* clip them to 1, or round them if they are of 255"):
+        TableReader(kind="text").read(scene_in(tmp_path / "room.txt", values))
+    for repaired in (values.clip(0, 1), values.round()):
+        TableReader(kind="text").read(scene_in(tmp_path / "room.txt", repaired))
+
+
 def with_value(name, position, value):
     columns = {**make_points(5), "label": np.zeros(5, np.int32)}
     columns[name] = columns[name].copy()
@@ -283,10 +333,10 @@ def without(*names):
         (with_value("label", 4, 3), "point 4 has label 3, which is out of range; with 3 classes labels go from 0 to 2"),
         ({name: column[:0] for name, column in without().items()}, "has no points"),
         (
-            {**without(), "red": np.full(5, 65535, np.uint16)},
-            "colors from .* to 65535; .*: colors of 16 bits are divided by 257 and stored as uchar",
+            {**without(), "red": np.full(5, 65535, np.int32)},
+            "colors from .* to 65535; .* or 16 bits as ushort: divide those of 16 bits by 257",
         ),
-        ({**without(), "red": np.full(5, 1e6, np.float32)}, r"to 1e\+06; expected .* as float; export it again"),
+        ({**without(), "red": np.full(5, 1e6, np.float32)}, r"to 1e\+06; expected .* as float"),
         ({**without(), "red": np.full(5, 300, np.int32)}, "has colors from 0|has colors from"),
         ({**without(), "label": np.full(5, np.inf, np.float32)}, "has label inf, which is not a whole number"),
         ({**without(), "label": np.full(5, 1e30, np.float32)}, r"has label 1e\+30, which is not a whole number"),

@@ -1,8 +1,9 @@
 """Files below an address, ``s3://``, ``http://`` or ``https://``: listed, and read by byte ranges.
 
-``fsspec`` and ``s3fs`` find credentials, sign and list. A range is requested here, since an answer has to carry the
-range, and the size and the tag (ETag) of the file: a file that was replaced since it was listed is refused, and never
-mixed with the former one. A request that fails is repeated for minutes, unless another attempt cannot help.
+``fsspec`` and ``s3fs`` find credentials, and sign and list for S3. Listings over HTTP are read here, since names have to
+be those of the server's disk. A range is requested here, since an answer has to carry the range, and the size and the
+tag (ETag) of the file: a file that was replaced since it was listed is refused, and never mixed with the former one. A
+request that fails is repeated for minutes, unless another attempt cannot help.
 """
 
 import asyncio
@@ -23,9 +24,11 @@ from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
 
+from urllib.parse import quote
 SCHEMES = ("s3", "http", "https")
 _INSTALL = "pip install '.[remote]' in a clone"
 _MOST_REQUESTS = 32  # at once, of one process
+from .link_pages import list_links
 # In first pauses, of half a second: requests are repeated for 250 s, less than a loader may take for a batch (600 s).
 _LONGEST_PAUSE, _ALL_PAUSES = 60, 500
 _LONGEST_REASON = 300  # characters of an error's text
@@ -110,7 +113,11 @@ class RemoteFolder:
         address = f"{self._join(folder)}/"
 
         async def ask() -> Any:
-            return await self._system._ls(address, detail=True, refresh=True)
+            if self._is_s3:
+                return await self._system._ls(address, detail=True, refresh=True)
+            async with self._request("GET", address) as answer:
+                is_page = "html" in answer.headers.get("Content-Type", "html")
+                return list_links(await answer.text(errors="replace"), str(answer.url)) if is_page else []
 
         try:
             [entries] = self._run([self._with_retries(address, "listed", ask)])
@@ -127,6 +134,8 @@ class RemoteFolder:
 
     def examine(self, names: Sequence[str]) -> list[RemoteFile]:
         """Ask for size and tag of each file. Raises UserError if one is missing or forbidden, or nothing answers."""
+        if not self._is_s3:
+            return dict.fromkeys(entries)
         return self._run([self._examine_one(name) for name in names])
 
     def read(self, name: str) -> bytes:
@@ -175,6 +184,7 @@ class RemoteFolder:
     def _make_timeout(self) -> Any:
         aiohttp = importlib.import_module("aiohttp")
         return aiohttp.ClientTimeout(total=None, sock_connect=self.timeout_seconds, sock_read=self.timeout_seconds)
+        name = name if self._is_s3 else quote(name, errors="surrogateescape")
 
     def _sync(self, coroutine: Awaitable[Any]) -> Any:
         async def run() -> Any:

@@ -1,10 +1,12 @@
 """Tar files at an address: the same images as in a folder, by listing and by index; cut, slow and changed answers."""
 
+import io
 import pickle
 import shutil
+import tarfile
 
 import pytest
-from support.files.shard_writer import write_shards
+from support.files.shard_writer import make_image, write_shards
 from support.hosts.range_server import RangeServer
 
 from paddlevit_dist.data import remote_folder
@@ -160,3 +162,45 @@ def test_addresses_without_data_are_one_line(server, cache):
     server.has_listings = True
     with pytest.raises(UserError, match="has no tar files of the test images"):
         TarImages(server.address(), "test", cache)
+
+
+AWKWARD = ["Zebra", "a#b", "a+b", "a?b", "100%", "50%25 off", "red fox", "dog's", "k&r", "é", "猫", "http tar"]
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+@pytest.mark.parametrize("packing", ["a tar file each", "folders in one", "tar files in one"])
+def test_awkward_names_of_classes_are_labeled_as_in_the_folder(packing, is_published, tmp_path, cache):
+    folder = tmp_path / "served"
+    for split, first in (("train", 0), ("val", 100)):
+        by_name = {
+            name: [(f"{name} {n}.png", make_image(first + number + n)) for n in (0, 20)]
+            for number, name in enumerate(AWKWARD)
+        }
+        if packing == "a tar file each":
+            for name, files in by_name.items():
+                pack(folder / split / f"{name}.tar", files)
+        elif packing == "folders in one":
+            pack(
+                folder / f"{split}#1 &%.tar",
+                [(f"{name}/{file}", each) for name, files in by_name.items() for file, each in files],
+            )
+        else:
+            inner = [(f"{name}.tar", pack(tmp_path / "inner.tar", files)) for name, files in by_name.items()]
+            pack(folder / f"{split} 50%25.tar", inner)
+    if is_published:
+        list(publish_index(folder))
+    with RangeServer(folder) as server:
+        for split in ("train", "val"):
+            expected = TarImages(str(folder), split, cache)
+            assert expected.class_names == sorted(AWKWARD) and len(expected) == 2 * len(AWKWARD)
+            assert_same(TarImages(server.address(), split, cache), expected)
+
+
+def pack(path, files):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, content in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path.read_bytes()

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 
 class RangeServer:
@@ -25,6 +25,7 @@ class RangeServer:
         refused_methods: methods that are answered with 405.
         alter: changes code, headers and body of an answer to a range; None: nothing.
         pause_seconds: before each answer to a range.
+        marks, part_marks: headers about the version of a file, of ETag and Last-Modified, with whole files and parts.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,6 +36,7 @@ class RangeServer:
         self.refusal, self.refused_methods = 503, ()
         self.alter: Callable[[int, dict[str, str], bytes], tuple[int, dict[str, str], bytes]] | None = None
         self.pause_seconds = 0.0
+        self.marks = self.part_marks = ("ETag",)
         self._lock = threading.Lock()
         self._tags: dict[tuple[Path, int], str] = {}
         outer = self
@@ -78,16 +80,21 @@ class RangeServer:
             return self._send(request, 405, b"", {}, has_body)
         if self._take("refusals"):
             return self._send(request, self.refusal, b"", {"Retry-After": "0"}, has_body)
-        path = self.folder / unquote(request.path).lstrip("/")
+        path = self.folder / unquote(request.path.partition("?")[0]).lstrip("/")
         if path.is_dir() and self.has_listings:
             names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir())
-            links = "".join(f'<a href="{html.escape(name)}">{html.escape(name)}</a>\n' for name in names)
+            links = "".join(f'<a href="{quote(name)}">{html.escape(name)}</a>\n' for name in names)
             return self._send(request, 200, links.encode(), {"Content-Type": "text/html"}, has_body)
         if not path.is_file():
             return self._send(request, 404, b"", {}, has_body)
         status = path.stat()
-        headers = {"ETag": self._tag(path, status.st_mtime_ns), "Content-Type": "application/octet-stream"}
         asked = request.headers.get("Range")
+        found = {
+            "ETag": self._tag(path, status.st_mtime_ns),
+            "Last-Modified": request.date_time_string(int(status.st_mtime)),
+        }
+        marks = self.marks if asked is None else self.part_marks
+        headers = {"Content-Type": "application/octet-stream", **{name: found[name] for name in marks}}
         if asked is None or not self.has_ranges:
             return self._send(request, 200, path.read_bytes(), headers, has_body)
         time.sleep(self.pause_seconds)

@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image
 
 from .. import settings as configuration
+from ..launch.tuning import import_paddle
 from ..registry.features import find_function
 from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError
@@ -31,6 +32,7 @@ def run(arguments: list[str]) -> None:
     from ..logging.record import output_folder
 
     values = configuration.load(arguments, configuration.DEFAULT_RECIPE, command="inspect data").values
+    import_paddle()
     with output_folder(values.SAVE, (_SHEET,)) as folder:
         with os_errors_as_user_errors(folder), tempfile.TemporaryFile(dir=folder):
             pass  # report an unwritable folder before reading the data

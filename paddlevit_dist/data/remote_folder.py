@@ -7,6 +7,8 @@ request that fails is repeated for minutes, unless another attempt cannot help.
 """
 
 import asyncio
+import atexit
+import concurrent.futures
 import contextlib
 import errno
 import importlib
@@ -19,10 +21,12 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
+from ..runtime import signals
 
 from urllib.parse import quote
 SCHEMES = ("s3", "http", "https")
@@ -39,7 +43,10 @@ _FINAL_OF_SYSTEM = (errno.EINVAL, errno.EPERM, errno.ENOSYS)  # as which s3fs ra
 _FINAL_OF_BOTOCORE = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "ParamValidationError")
 _FINAL_OF_AIOHTTP = ("InvalidURL", "TooManyRedirects", "ClientConnectorCertificateError")
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})", re.IGNORECASE)
+_SIGNAL_POLL_SECONDS = 0.2
+_LONGEST_END = 2.0  # seconds in which requests that are no longer wanted end
 _lock = threading.Lock()
+_opened: "weakref.WeakSet[RemoteFolder]" = weakref.WeakSet()
 
 
 class RemoteFile(NamedTuple):
@@ -96,10 +103,12 @@ class RemoteFolder:
     def _begin(self) -> None:
         self._system: Any = None
         self._process = 0
+        self._running: dict[concurrent.futures.Future, threading.Event] = {}  # requests, and whether they have ended
         self._told = mmap.mmap(-1, 1)  # 1 after the line on repeated requests; shared with forked loader processes
 
     def __getstate__(self) -> Any:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_system", "_process", "_told")}
+        own = ("_system", "_process", "_running", "_told")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -163,6 +172,17 @@ class RemoteFolder:
         """
         return self._run([self._read_range(request) for request in requests])
 
+    def cancel(self) -> None:
+        """End all requests in progress, of any thread: asyncio would complain about each that Python's end cuts off.
+
+        Their callers get ``concurrent.futures.CancelledError``.
+        """
+        running = list(self._running.items()) if self._process == os.getpid() else []
+        for future, _ in running:
+            future.cancel()
+        for _, has_ended in running:
+            has_ended.wait(_LONGEST_END)
+
     def _join(self, name: str) -> str:
         return f"{self.address}/{name}" if name else self.address
 
@@ -180,6 +200,8 @@ class RemoteFolder:
                     self._sync(self._system.set_session())
                 self._process = os.getpid()
             return self._system
+                self._running = {}
+                _opened.add(self)
 
     def _make_timeout(self) -> Any:
         aiohttp = importlib.import_module("aiohttp")
@@ -187,10 +209,26 @@ class RemoteFolder:
         name = name if self._is_s3 else quote(name, errors="surrogateescape")
 
     def _sync(self, coroutine: Awaitable[Any]) -> Any:
-        async def run() -> Any:
-            return await coroutine
+        has_ended = threading.Event()
 
-        return importlib.import_module("fsspec.asyn").sync(self._system.loop, run)
+        async def run() -> Any:
+            try:
+                return await coroutine
+            finally:
+                asyncio.get_running_loop().call_soon(has_ended.set)
+
+        future = asyncio.run_coroutine_threadsafe(run(), self._system.loop)
+        self._running[future] = has_ended
+        try:
+            while not concurrent.futures.wait([future], _SIGNAL_POLL_SECONDS).done:
+                if signals.is_ending():  # the main thread waits for this one
+                    self.cancel()
+            return future.result()
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        finally:
+            self._running.pop(future, None)
 
     def _run(self, coroutines: list[Awaitable[Any]]) -> list[Any]:
         self._open()
@@ -318,6 +356,12 @@ class RemoteFolder:
 async def _gather(limited: Callable[[Awaitable[Any]], Awaitable[Any]], coroutines: list[Awaitable[Any]]) -> list[Any]:
     """Await coroutines at once; if one fails, the others are ended before its error is raised."""
     tasks = [asyncio.ensure_future(limited(coroutine)) for coroutine in coroutines]
+@atexit.register
+def _cancel_all() -> None:
+    for folder in list(_opened):
+        folder.cancel()
+
+
     try:
         return await asyncio.gather(*tasks)
     except BaseException:

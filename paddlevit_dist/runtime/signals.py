@@ -94,6 +94,11 @@ def number() -> int | None:
     return _state.due if _state.number is None else _state.number  # the watching thread may be late
 
 
+def is_ending() -> bool:
+    """Return whether a signal ends this process at once: what it still waits for is not needed."""
+    return number() is not None and not _state.only_records
+
+
 def interrupts() -> int:
     """Return how often SIGINT has arrived."""
     return _state.interrupts

@@ -1,0 +1,89 @@
+"""A signal while images at an address are awaited: one line, at once, and nothing of asyncio's."""
+
+import signal
+import sys
+import time
+
+import pytest
+from support.files.shard_writer import write_shards
+from support.hosts.range_server import RangeServer
+from support.processes import ended_by_itself, run_main, start_command, succeeded, wait_until
+from support.trainings.runs import IMAGES, MAIN
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("fsspec")
+SECONDS = 20.0
+RUN = [*IMAGES, "-dataset=tar", "-epochs=2"]
+
+
+@pytest.fixture
+def server(tmp_path):
+    write_shards(tmp_path / "data", "train", range(24))
+    write_shards(tmp_path / "data", "val", range(100, 106))
+    with RangeServer(tmp_path / "data") as server:
+        yield server
+
+
+def stop(command, server, number, is_awaited):
+    """The end of a command that gets a signal once the server is asked for something that it does not answer."""
+    process = start_command(command)
+    wait_until(is_awaited, "nothing was asked for", SECONDS)
+    time.sleep(0.3)
+    process.send_signal(number)
+    started = time.monotonic()
+    ended = ended_by_itself(process, SECONDS)
+    assert time.monotonic() - started < 8, "it waited for the server"
+    for noise in ("Traceback", "Task was destroyed", "Exception ignored", "never awaited", "never retrieved"):
+        assert noise not in ended.err + ended.out
+    return ended
+
+
+def asked(server, method, ending):
+    return lambda: any(key.startswith(method) and key.endswith(ending) for key in server.requests)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("what", ["listing that fails", "headers"])
+def test_a_training_that_has_not_begun(what, number, server, tmp_path):
+    if what == "headers":
+        server.pause_seconds = 99.0
+    else:
+        server.refusals = 9999
+    words = [*RUN, f"-data_path={server.address()}", f"-output={tmp_path / 'run'}"]
+    awaited = asked(server, "GET", ".tar") if what == "headers" else asked(server, "GET", "/")
+    ended = stop([sys.executable, str(MAIN), *words], server, number, awaited)
+    assert ended.code == 75, ended.err
+    assert ended.err.strip().splitlines()[-1].startswith("stopped: asked to stop (")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_training_in_the_middle(workers, server, tmp_path):
+    sizes = []
+
+    def alter(code, headers, body):
+        sizes.append(len(body))
+        server.pause_seconds = 99.0 if sum(size < 2500 for size in sizes) > 12 else 0.0  # images; headers are longer
+        return code, headers, body
+
+    server.alter = alter
+    words = [*RUN, f"-data_path={server.address()}", f"-output={tmp_path / 'run'}", f"-num_workers={workers}"]
+    ended = stop([sys.executable, str(MAIN), *words], server, signal.SIGTERM, lambda: server.pause_seconds)
+    assert ended.code == 75, ended.err
+
+
+@pytest.mark.parametrize("command", ["inspect data", "evaluate"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_other_commands(command, number, server, tmp_path):
+    path = f"-data_path={server.address()}"
+    if command == "evaluate":
+        succeeded(run_main(*IMAGES, "-dataset=tar", path, f"-output={tmp_path / 'run'}"))
+        places = [f"-pretrained={tmp_path / 'run'}", f"-output={tmp_path / 'look'}"]
+        words = ["evaluate", *IMAGES, "-dataset=tar", path, *places, "DATA.CACHE_FOLDER", str(tmp_path / "new")]
+    else:
+        words = ["inspect", "data", *RUN, path, f"-output={tmp_path / 'look'}"]
+    server.requests.clear()
+    server.pause_seconds = 99.0
+    ended = stop([sys.executable, "-m", "paddlevit_dist", *words], server, number, asked(server, "GET", ".tar"))
+    assert ended.code == 128 + number, ended.err
+    expected = "interrupted" if number == signal.SIGINT else "interrupted (SIGTERM)"
+    assert ended.err.strip().splitlines()[-1] == expected

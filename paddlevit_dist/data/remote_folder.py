@@ -1,6 +1,6 @@
 """Files below an address, ``s3://``, ``http://`` or ``https://``: listed, and read by byte ranges.
 
-``fsspec`` and ``s3fs`` find credentials, and sign and list for S3. Listings over HTTP are read here, since names have to
+``fsspec`` and ``s3fs`` find credentials, and sign and list for S3. Listings over HTTP are read here, since names are to
 be those of the server's disk. A range is requested here, since an answer has to carry the range, and the size and the
 tag (ETag) of the file: a file that was replaced since it was listed is refused, and never mixed with the former one. A
 request that fails is repeated for minutes, unless another attempt cannot help.
@@ -24,15 +24,15 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
-
-from ..runtime.errors import UserError
-from ..runtime import signals
-
 from urllib.parse import quote
+
+from ..runtime import signals
+from ..runtime.errors import UserError
+from .link_pages import list_links
+
 SCHEMES = ("s3", "http", "https")
 _INSTALL = "pip install '.[remote]' in a clone"
 _MOST_REQUESTS = 32  # at once, of one process
-from .link_pages import list_links
 # In first pauses, of half a second: requests are repeated for 250 s, less than a loader may take for a batch (600 s).
 _LONGEST_PAUSE, _ALL_PAUSES = 60, 500
 _LONGEST_REASON = 300  # characters of an error's text
@@ -134,6 +134,8 @@ class RemoteFolder:
             if error.__cause__ is not None and _is_final(error.__cause__):
                 raise FileNotFoundError(str(error)) from error
             raise
+        if not self._is_s3:
+            return dict.fromkeys(entries)
         files = {}
         for entry in entries:
             name = os.path.basename(entry["name"].rstrip("/"))
@@ -143,8 +145,6 @@ class RemoteFolder:
 
     def examine(self, names: Sequence[str]) -> list[RemoteFile]:
         """Ask for size and tag of each file. Raises UserError if one is missing or forbidden, or nothing answers."""
-        if not self._is_s3:
-            return dict.fromkeys(entries)
         return self._run([self._examine_one(name) for name in names])
 
     def read(self, name: str) -> bytes:
@@ -184,6 +184,7 @@ class RemoteFolder:
             has_ended.wait(_LONGEST_END)
 
     def _join(self, name: str) -> str:
+        name = name if self._is_s3 else quote(name, errors="surrogateescape")
         return f"{self.address}/{name}" if name else self.address
 
     def _open(self) -> Any:
@@ -199,14 +200,13 @@ class RemoteFolder:
                 if not self._is_s3:
                     self._sync(self._system.set_session())
                 self._process = os.getpid()
-            return self._system
                 self._running = {}
                 _opened.add(self)
+            return self._system
 
     def _make_timeout(self) -> Any:
         aiohttp = importlib.import_module("aiohttp")
         return aiohttp.ClientTimeout(total=None, sock_connect=self.timeout_seconds, sock_read=self.timeout_seconds)
-        name = name if self._is_s3 else quote(name, errors="surrogateescape")
 
     def _sync(self, coroutine: Awaitable[Any]) -> Any:
         has_ended = threading.Event()
@@ -263,6 +263,9 @@ class RemoteFolder:
         async def ask() -> bytes:
             answer = await get(address, first, last)
             file = answer.file
+            if file.size == expected.size and expected.tag and _kind(file.tag) != _kind(expected.tag):
+                # Servers may send a date or a tag with whole files only; then that of the whole file decides.
+                file = await self._examine_over_http(address)
             if file.size != expected.size or (expected.tag and file.tag != expected.tag):
                 raise UserError(
                     f"{address} has changed since it was opened: {file.size:,} bytes with tag {file.tag or 'none'}, "
@@ -353,15 +356,15 @@ class RemoteFolder:
             print(f"note: {line} (not shown again)", file=sys.stderr, flush=True)
 
 
-async def _gather(limited: Callable[[Awaitable[Any]], Awaitable[Any]], coroutines: list[Awaitable[Any]]) -> list[Any]:
-    """Await coroutines at once; if one fails, the others are ended before its error is raised."""
-    tasks = [asyncio.ensure_future(limited(coroutine)) for coroutine in coroutines]
 @atexit.register
 def _cancel_all() -> None:
     for folder in list(_opened):
         folder.cancel()
 
 
+async def _gather(limited: Callable[[Awaitable[Any]], Awaitable[Any]], coroutines: list[Awaitable[Any]]) -> list[Any]:
+    """Await coroutines at once; if one fails, the others are ended before its error is raised."""
+    tasks = [asyncio.ensure_future(limited(coroutine)) for coroutine in coroutines]
     try:
         return await asyncio.gather(*tasks)
     except BaseException:
@@ -429,7 +432,12 @@ def _find_wish(error: BaseException) -> float:
 
 
 def _find_tag(answer: Any) -> str:
-    return answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+    # Apache marks the tag of a file that has just been written as weak, and no longer a second later.
+    return answer.headers.get("ETag", "").removeprefix("W/") or answer.headers.get("Last-Modified") or ""
+
+
+def _kind(tag: str) -> str:
+    return "ETag" if tag.startswith('"') else "date" if tag else "none"
 
 
 def _is_compressed(answer: Any) -> bool:

@@ -1,9 +1,14 @@
 """Files below an address: packages that are missing, readers that skip, and batches that announce their indices."""
 
+import asyncio
 import io
+import os
 import pickle
+import signal
 import socket
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -68,7 +73,6 @@ def altered(content_range=None, body=None, code=206, **others):
         (altered(""), "sends whole files only"),
         (altered(code=200), "sends whole files only"),
         (altered(ETag='"other"'), 'has changed since it was opened: 100,000 bytes with tag "other"'),
-        (altered(ETag=""), "has changed since it was opened: 100,000 bytes with tag none"),
         (altered(Content_Encoding="gzip"), r"compresses its answer \(gzip\)"),
         (altered(code=416), "the server answers 416"),
         (altered(code=302, Location="/folder%20with%20space/a.bin"), "a.bin cannot be read: TooManyRedirects"),
@@ -87,6 +91,66 @@ def test_an_answer_that_is_not_what_was_asked_for_is_refused(alter, message, ser
     with pytest.raises(UserError, match=message) as caught:
         folder.read_ranges([request])
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("marks", "part_marks"),
+    [
+        (("Last-Modified",), ()),
+        (("ETag",), ()),
+        (("ETag", "Last-Modified"), ("Last-Modified",)),
+        (("Last-Modified",), ("ETag", "Last-Modified")),
+        (("Last-Modified",), ("Last-Modified",)),
+    ],
+)
+def test_a_server_that_marks_parts_in_another_way_has_changed_nothing_until_it_has(marks, part_marks, server):
+    folder, path = RemoteFolder(server.address("folder with space")), server.folder / "folder with space" / "a.bin"
+    server.marks, server.part_marks = marks, part_marks
+    [file] = folder.examine(["a.bin"])
+    request = RangeRequest("a.bin", file, 100, 50)
+    assert folder.read_ranges([request, request]) == [CONTENT[100:150]] * 2
+    path.write_bytes(CONTENT[::-1])  # of the same size
+    os.utime(path, (10**9, 10**9))
+    with pytest.raises(UserError, match="a.bin has changed since it was opened: 100,000 bytes with tag"):
+        folder.read_ranges([request])
+
+
+def test_the_tag_of_a_file_that_has_just_been_written_may_be_weak(server):
+    folder = RemoteFolder(server.address("folder with space"))
+    [file] = folder.examine(["a.bin"])
+    server.alter = lambda code, headers, body: (code, {**headers, "ETag": f"W/{headers['ETag']}"}, body)
+    assert folder.read_ranges([RangeRequest("a.bin", file, 100, 50)]) == [CONTENT[100:150]]
+
+
+@pytest.mark.parametrize(
+    "name", ["a#b", "a?b", "50%25", "100%", "a+b", "a&amp;b", "a&b", "r d", "猫", "it's", "http", '"']
+)
+def test_names_that_an_address_quotes_are_listed_and_read_as_they_are(name, server):
+    (server.folder / name).mkdir()
+    (server.folder / name / f"{name}.bin").write_bytes(CONTENT[:9])
+    (server.folder / name / "z.bin").write_bytes(CONTENT)
+    assert {name, "folder with space"} == set(RemoteFolder(server.address()).list_files())
+    folder = RemoteFolder(server.address())
+    assert set(folder.list_files(name)) == {f"{name}.bin", "z.bin"}
+    [file] = folder.examine([f"{name}/{name}.bin"])
+    assert file.size == 9 and folder.read(f"{name}/{name}.bin") == CONTENT[:9]
+    assert folder.read_ranges([RangeRequest(f"{name}/{name}.bin", file, 2, 5)]) == [CONTENT[2:7]]
+
+
+def test_an_interrupted_request_ends_and_others_still_work(server):
+    folder = RemoteFolder(server.address("folder with space"))
+    [file] = folder.examine(["a.bin"])
+    request = RangeRequest("a.bin", file, 100, 50)
+    server.pause_seconds = 1.0
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        folder.read_ranges([request] * 3)
+    ended = time.monotonic() - started
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), folder._system.loop).result()
+    assert ended < 0.9 and not folder._running
+    server.pause_seconds = 0.0
+    assert folder.read_ranges([request]) == [CONTENT[100:150]]
 
 
 @pytest.mark.parametrize(

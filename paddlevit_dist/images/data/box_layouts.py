@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 from ...runtime.errors import UserError
 from ...runtime.text_files import to_utf8
-from .formats import SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes
+from .formats import SPLIT_FOLDERS, SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes
 
 VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
 VOC_IMAGES = ("JPEGImages", "images", "Images", "img")
 _YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # preferred to other names
-SPLIT_FOLDERS = tuple(word for words in SPLIT_WORDS.values() for word in words)
 _YOLO_SUFFIXES = (".yaml", ".yml", ".data")
 _HEAD_BYTES = 1 << 16
 MOST_NAMES = 20_000  # read from a folder; it may have a million, and detection lists many folders, some repeatedly

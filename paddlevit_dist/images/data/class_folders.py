@@ -17,6 +17,7 @@ from ...runtime.files import is_folder
 from ...runtime.spelling import compose
 from ...tasks.dataset import require_split
 from .formats import (
+    SPLIT_FOLDERS,
     SPLIT_WORDS,
     SkippedFiles,
     find_hint,
@@ -89,8 +90,9 @@ def find_split_folders(root: str) -> dict[str, str]:
 
     A folder with exactly the split's word as its name comes first, such as train or valid. A name that contains the
     word, such as Train or seg_test, counts if classes below it are also below the folder of another split. A folder
-    with nothing but a folder of the same name, such as seg_train/seg_train, stands for that one. A ``UserError`` says
-    that two folders may be the same split, or that a folder cannot be listed.
+    with nothing but a folder of the same name, such as seg_train/seg_train, stands for that one. Folders of these words
+    are classes, like the others next to them, if none has classes below it. A ``UserError`` says that two folders may
+    be the same split, or that a folder cannot be listed.
     """
     found, similar, classes = dict[str, str](), dict[str, list[str]](), dict[str, set[str]]()
     for split, words in SPLIT_WORDS.items():
@@ -98,7 +100,10 @@ def find_split_folders(root: str) -> dict[str, str]:
         if word is not None:
             found[split] = exact = _unwrap(root, word)
             classes[exact] = set(map(compose, _visible_folders(root, exact)))
-    for name in _visible_folders(root):
+    folders = _visible_folders(root)
+    if not any(classes.values()) and not set(folders) <= set(SPLIT_FOLDERS):  # next to other classes, such as bus
+        found, classes = {}, {}
+    for name in folders:
         similar_split = split_in_name(name, is_whole=False)
         if similar_split is not None and similar_split not in found:
             name = _unwrap(root, name)

@@ -16,6 +16,7 @@ from ...runtime.files import is_folder, open_regular
 
 # Names of the folders and files of each split.
 SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
+SPLIT_FOLDERS = tuple(word for words in SPLIT_WORDS.values() for word in words)
 # Words that folders of splits have in addition, such as seg_train and "Train images".
 _SET_WORDS = frozenset(("set", "sets", "data", "dataset", "images", "image", "imgs", "img", "seg", "split", "samples"))
 _SET_ENDING = re.compile(r"(?<=[a-z])(?:sets?|data|images?|imgs?)$")

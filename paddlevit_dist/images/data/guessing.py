@@ -16,7 +16,7 @@ from ...runtime.text_files import read_json
 from .box_layouts import DatasetGuess, find_boxes, is_coco, list_first_folders, list_first_names, refuse_labelme
 from .cifar import Cifar10, Cifar100, find_cifar
 from .class_folders import find_split_folders
-from .formats import find_hint, get_suffix, readable_suffixes
+from .formats import SPLIT_FOLDERS, find_hint, get_suffix, readable_suffixes
 from .imagenet import FIRST_OF_KIT, LISTS
 from .map_layouts import find_label_maps
 from .reading import SPLITS
@@ -107,9 +107,10 @@ def _detect_images(root: str, shown: str) -> DatasetGuess | None:
 
 
 def _detect_class_folders(root: str, shown: str) -> DatasetGuess | None:
+    found = find_split_folders(root)
     splits = [
         name
-        for name in find_split_folders(root).values()
+        for name in found.values()
         if any(_has_image(path, _DEEPEST) for path in list_first_folders(os.path.join(root, name)))
     ]
     if os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
@@ -118,7 +119,8 @@ def _detect_class_folders(root: str, shown: str) -> DatasetGuess | None:
     if splits:
         return DatasetGuess("folder", f"{shown} has class folders below {' and '.join(splits[:2])}")
     paths = list_first_folders(root)
-    if any(_NO_CLASS.fullmatch(os.path.basename(path)) for path in paths):
+    names = [name for name in map(os.path.basename, paths) if found or name not in SPLIT_FOLDERS]
+    if any(map(_NO_CLASS.fullmatch, names)):
         return None
     classes = [os.path.basename(path) for path in paths if _has_image(path, deepest=0)]
     if len(classes) < 2:

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.images.data import class_folders
-from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.class_folders import ClassFolders, find_split_folders
+from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -196,6 +197,31 @@ def test_classes_with_a_split_s_word_in_their_name_stay_classes(root, cache):
     (root / "train").rename(root / "bullet_train")
     (root / "val").rename(root / "bus")
     assert ClassFolders.whole(str(root), cache).class_names == ["bullet_train", "bus"]
+
+
+@pytest.mark.parametrize("name", ["train", "training", "val", "valid", "validation", "test", "testing"])
+def test_a_folder_with_a_split_s_name_is_a_class_where_no_classes_lie_below(root, cache, name):
+    for class_name in ("cat", "dog"):
+        (root / "train" / class_name).rename(root / class_name)
+    shutil.rmtree(root / "train")
+    shutil.rmtree(root / "val")
+    shutil.copytree(root / "cat", root / name)
+    assert guess(str(root)).dataset == "folder" and not ClassFolders.has_validation(str(root))
+    dataset = ClassFolders.whole(str(root), cache)
+    assert dataset.class_names == sorted(["cat", "dog", name])
+    assert {file.split("/")[0] for file, label in files(dataset) if dataset.class_names[label] == name} == {name}
+    (root / name / "deep").mkdir()
+    assert list(find_split_folders(str(root)).values()) == [name]  # now it has a class
+
+
+def test_flat_folders_of_splits_alone_are_no_classes(root, cache):
+    for split in ("train", "val"):
+        for file in (root / split).glob("*/*"):
+            file.rename(root / split / file.name)
+        for folder in ("cat", "dog"):
+            (root / split / folder).rmdir()
+    with pytest.raises(UserError, match="train has no class folders"):
+        ClassFolders.whole(str(root), cache)
 
 
 def test_two_folders_for_one_split_are_refused(root, cache):

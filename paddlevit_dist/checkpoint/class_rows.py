@@ -67,7 +67,7 @@ def follow_names(
     is_in_order = names.theirs is not None and list(names.theirs) == list(names.ours)
     if not parameter_names or not theirs or not are_names(names.ours) or is_in_order:
         return None
-    if not pairs and not (names.is_own and names.theirs):
+    if not pairs and (names.is_evaluated or not (names.is_own and names.theirs)):
         return None
     matched, outputs = len(pairs), list(names.ours)
     if names.is_evaluated:
@@ -86,37 +86,23 @@ def follow_names(
 def order_outputs(
     model: Model, names: ClassNames, outputs: int, classes: int, source: str
 ) -> tuple[list[int] | None, bool]:
-    """Return the output of a whole network, such as an exported one, for each of the classes, matched by name.
+    """Return the output of a whole network, such as an exported one, for each of ``classes``, matched by name.
 
-    Args:
-        model: tells which names are equal.
-        names: of the first outputs, and of the first classes; either may be unknown (None, or numbers).
-        outputs, classes: their numbers.
-        source: of the network, for messages.
-
-    Returns:
-        The order of the outputs, None to keep it; and whether both sides are named. Raises UserError if the network
-        lacks a class, or if the names are unknown and the numbers differ.
+    ``names`` are of its first ``outputs`` and of the first classes. The order is None if it stays; the second value
+    tells whether both sides have names, not only numbers. Raises UserError if the network lacks a class.
     """
     theirs, pairs = _match_names(model, names, [outputs])
-    is_known = bool(names.theirs) and are_names(names.theirs or ())
-    if are_names(names.ours) and (is_known or len(pairs) == len(names.ours)):
-        missing = sorted(set(range(len(names.ours))) - {ours for _, ours in pairs})
-        if missing:
-            lacking, own = (shorten(", ".join(each), 60) for each in ((names.ours[at] for at in missing), theirs))
-            raise UserError(
-                f"{source} lacks {len(missing):,} of the data's classes ({lacking}); its own are {own}: use data of "
-                "these names"
-            )
-        order = [there for there, _ in pairs]
-        order += [output for output in range(outputs) if output not in order][: classes - len(order)]
-        if len(order) == classes:
-            return (None if order == list(range(outputs)) else order), True
-    if outputs != classes:
+    is_named = are_names(names.ours) and (are_names(names.theirs or ()) or len(pairs) == len(names.ours))
+    order, missing = [there for there, _ in pairs], set(names.ours) - {names.ours[here] for _, here in pairs}
+    if is_named and missing:
+        lacking, own = (shorten(", ".join(each), 60) for each in (sorted(missing), theirs))
         raise UserError(
-            f"{source} has {outputs:,} classes, the data {classes:,}, and not both name them: use a model of as many"
+            f"{source} lacks {len(missing):,} classes ({lacking}); its own are {own}: use data of these names"
         )
-    return None, False
+    if outputs < classes or (outputs != classes and not is_named):
+        raise UserError(f"{source} has {outputs:,} classes, and {classes:,} are needed: use a model of as many")
+    order += [output for output in range(outputs) if output not in order][: classes - len(order)]
+    return (order if is_named and order != list(range(outputs)) else None), is_named
 
 
 def _list_others(their_number: int, our_number: int, pairs: Sequence[tuple[int, int]]) -> list[int]:

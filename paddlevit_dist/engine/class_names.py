@@ -46,8 +46,6 @@ def compare_classes(
             return []
         theirs, ours = (show(", ".join(side)) for side in (names.theirs or report.outputs[classes:], names.ours))
         message = f"{diff.source} has {matched:,} of the data's {classes:,} classes ({ours}); its own are {theirs}"
-        if not matched:
-            raise UserError(f"{message}; {_RENAME}")
         return report_or_raise(diff.use, "classes", message, diff.config, "evaluate data of its classes")
     outputs, ours = diff.config.MODEL.NUM_CLASSES, show(", ".join(names.ours))
     if names.theirs is not None:

@@ -277,31 +277,21 @@ def _match_names(model: ExportedLayer, names: Sequence[str] | None, config: RunS
 
     Raises UserError if the model lacks one of them, or if it is unknown which outputs they are.
     """
-    about = model.function.about
-    listed = about.get("landmarks") or about.get("classes")
+    listed = model.function.about.get("landmarks") or model.function.about.get("classes")
     theirs = list(map(str, listed)) if isinstance(listed, list) else []
-    ours = list(map(str, names or ()))
+    ours, number, is_named = list(map(str, names or ())), model.num_outputs, False
     if theirs == ours:
         return []
-    if theirs and ours and not model.num_outputs:
-        both = f"{show(', '.join(theirs))} there, {show(', '.join(ours))} here"
-        raise UserError(f"{model.source} has other outputs: {both}; evaluate data of its classes, in its order")
-    is_named = False
-    if theirs and ours:
+    shown = f"{show(', '.join(theirs)) or 'unknown'}, the data's {show(', '.join(ours)) or 'unknown'}"
+    if theirs and ours and number:
         with paddle.LazyGuard():  # it only tells which names are equal
             outline = as_model(task.build_model(1))
-        number = model.num_outputs
         model.order, is_named = order_outputs(outline, ClassNames(theirs, ours), number, number, model.source)
+    elif (theirs and ours) or (config.TASK == "classification" and 0 < len(ours) < number):
+        raise UserError(f"{model.source}: its classes are {shown}: use data of these, or export it with their names")
     if is_named:
-        return [f"{model.source}: {len(ours):,} of {model.num_outputs:,} outputs are scored, matched by name"]
-    if config.TASK == "classification" and ours and model.num_outputs > len(ours):
-        raise UserError(
-            f"{model.source} has {model.num_outputs:,} classes without names, so that it is unknown which of them the "
-            f"data's {len(ours):,} are ({show(', '.join(ours))}); export it with names, or use data of all its classes"
-        )
-    unnamed = f"{model.source} does not" if ours else "the data do not"
-    known = show(", ".join(ours or theirs))
-    return [f"note: {unnamed} name the classes: the score assumes that both have them in the same order ({known})"]
+        return [f"{model.source}: {len(ours):,} of {number:,} outputs are scored, matched by name"]
+    return [f"note: classes of {model.source} are {shown}: the score assumes that both have the same order"]
 
 
 class _ReplayLayer(paddle.nn.Layer):

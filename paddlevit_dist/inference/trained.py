@@ -116,7 +116,9 @@ def open_source(
         names = _read_listed_names(weights_source)
         learned = learned._replace(class_names=None if names is None else tuple(names))
     if class_names is not None:
-        learned = _replace_names(str(file), learned, class_names)
+        own = learned.class_names or ()
+        _require_names(str(file), class_names, learned.num_classes or len(own), own)
+        learned = learned._replace(class_names=tuple(class_names))
     if words:
         require_prediction_keys(command, str(file), loaded.values)
         for line in find_ignored_words(command, loaded):
@@ -137,27 +139,18 @@ def _read_listed_names(source: str) -> list[str] | None:
     return names if names and not _GAPS.intersection(names) else None
 
 
-def _replace_names(weights: str, learned: CheckpointMeta, names: Sequence[str]) -> CheckpointMeta:
-    """Replace the names of the classes; UserError if weights that name theirs have another order of equal names."""
-    own = learned.class_names or ()
-    _require_count(weights, names, learned.num_classes or len(own), own)
-    moved = [(own.index(name), label) for label, name in enumerate(names) if name in own and own.index(name) != label]
-    if moved and are_names(own):
-        there, here = moved[0]
-        raise UserError(
-            f"{weights} has '{names[here]}' as class {there}, and the given class names as class {here}: list them in "
-            f"the order of the weights ({shorten(', '.join(own), 200)}), or give none"
-        )
-    return learned._replace(class_names=tuple(names))
-
-
-def _require_count(weights: str, names: Sequence[str], number: int, own: Sequence[str] = ()) -> None:
-    """Raise UserError unless there is a name for each class, or for each class that has one."""
+def _require_names(weights: str, names: Sequence[str], number: int, own: Sequence[str] = ()) -> None:
+    """Raise UserError unless there is a name for each class, or for each one with an ``own`` name, in their order."""
+    order = shorten(", ".join(own), 200) if own else "of its outputs"
     if number and len(names) not in (number, len(own)):
-        order = f" of these classes: {shorten(', '.join(own), 200)}" if own else ""
         raise UserError(
-            f"{weights} has {number:,} classes, and there are {len(names):,} class names: give {number:,}, in the order"
-            f"{order or ' of its outputs'}"
+            f"{weights} has {number:,} classes, and there are {len(names):,} class names: give {number:,}, in the "
+            f"order {order}"
+        )
+    moved = next((name for label, name in enumerate(names) if name in own and own.index(name) != label), None)
+    if moved is not None and are_names(own):
+        raise UserError(
+            f"{weights} has the class '{moved}' at another place: give the names in the order {order}, or none"
         )
 
 
@@ -215,7 +208,7 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
         if num_classes is None:
             raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
         if has_classes and source.learned.class_names:
-            _require_count(source.weights, source.learned.class_names, num_classes)
+            _require_names(source.weights, source.learned.class_names, num_classes)
     model = prepare(task.build_model(num_classes))
     report = load_weights(model, weights, strict=True)
     accelerate(model)

@@ -194,10 +194,10 @@ def test_classes_of_a_teacher_are_the_students_by_name(exported, of_a_run, tmp_p
 @pytest.mark.parametrize(
     ("theirs", "ours", "number", "message"),
     [
-        (list("abcde"), ["b", "x", "c"], 3, r"m lacks 1 of the data's classes \(x\); its own are a, b, c, d, e"),
-        (None, list("abcd"), 4, "m has 5 classes, the data 4, and not both name them"),
-        (list("abcde"), [], 6, "m has 5 classes, the data 6, and not both name them"),
-        (list("abcde"), list("abcde"), 6, "m has 5 classes, the data 6"),
+        (list("abcde"), ["b", "x", "c"], 3, r"m lacks 1 classes \(x\); its own are a, b, c, d, e"),
+        (None, list("abcd"), 4, "m has 5 classes, and 4 are needed"),
+        (list("abcde"), [], 6, "m has 5 classes, and 6 are needed"),
+        (list("abcde"), list("abcde"), 6, "m has 5 classes, and 6 are needed"),
     ],
 )
 def test_a_teacher_without_the_students_classes_is_refused(exported, theirs, ours, number, message):

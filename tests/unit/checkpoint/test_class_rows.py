@@ -264,6 +264,11 @@ def test_an_evaluation_keeps_the_rows_of_classes_that_the_data_do_not_have():
     assert report.classes_by_name == (2, 2) and report.outputs == ("d", "b", "a", "c")
 
 
+def test_an_evaluation_of_none_of_the_classes_is_left_to_the_comparison_of_names():
+    report, order = load_evaluated(["a", "b"], ["x", "y"], 2, is_own=True)
+    assert order == [0, 1] and report.classes_by_name is None and report.reinitialized == []
+
+
 def test_outputs_of_a_run_without_a_name_stay_behind_those_with_names():
     report, order = load_evaluated(["a", "b", "c"], ["c", "a"], 5, is_own=True)  # MODEL.NUM_CLASSES was 5
     assert order == [2, 0, 1, 3, 4] and report.outputs == ("c", "a", "b", "3", "4")

@@ -65,7 +65,6 @@ def test_classes_that_the_weights_lack_are_refused():
     [
         (["wren", "tit", "owl"], {}, "a.npz has other class names (wren, tit, owl) than the data (owl, tit, wren); na"),
         (["Uhu", "Meise"], {"task": "detection"}, "a.npz has other class names (Uhu, Meise) than the data (owl, tit, "),
-        (["a", "b"], {"by_name": (0, 3)}, "a.npz has 0 of the data's 3 classes (owl, tit, wren); its own are a, b; na"),
         (
             UNKNOWN,
             {"classes": 1000},

@@ -86,13 +86,13 @@ def test_names_come_from_the_caller_else_the_run_else_files_without_gaps(classif
 def test_given_names_have_the_number_and_the_order_of_the_weights(classifier, unnamed, tmp_path):
     weights, recipe = unnamed
     for names in (["background", *NAMES], NAMES[:2]):
-        told = f"has 3 classes, and there are {len(names)} class names: give 3, in the order of these classes: ant,"
+        told = f"has 3 classes, and there are {len(names)} class names: give 3, in the order ant,"
         with pytest.raises(UserError, match=told):
             open_source(str(classifier), "predict", class_names=names)
         opened = open_source(weights, "predict", recipe=recipe, class_names=names)
         with pytest.raises(UserError, match=f"{len(names)} class names: give 3, in the order of its outputs"):
             build_trained(make_task(opened.config), opened)
-    with pytest.raises(UserError, match="has 'bee' as class 1, and the given class names as class 0: list"):
+    with pytest.raises(UserError, match="has the class 'bee' at another place: give the names in the order ant"):
         open_source(str(classifier), "predict", class_names=["bee", "x", "cat"])
     more = write_weights(tmp_path / "more", NAMES, "MODEL.NUM_CLASSES=5", num_classes=5)
     for names in (["x", "y", "z"], ["ant", "bee", "cat", "v", "w"]):

@@ -1,0 +1,133 @@
+"""Recipes for point clouds on tiny stores that our own commands prepare, from files as data sets are published."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paddlevit_dist.points.data.ply import write_points
+from paddlevit_dist.points.prepare.command import run_pth, run_scannet, run_scenes
+from support.files.nuscenes import nuscenes
+from support.files.other_scenes import pcd, s3dis, semantic_kitti
+from support.files.raw_scenes import make_points, write_pointgroup, write_scannet
+from support.processes import ROOT, run_workers, succeeded
+from support.trainings.recipe_steps import run
+from support.trainings.scene_recipes import CLUSTERS
+
+FEW = "-batch_size=1 DATA.BATCH_SIZE_EVAL 1 DATA.NUM_WORKERS 0 VALIDATE_FREQ 1".split()
+COARSE = "DATA.VOXEL_SIZE_M 0.5 POINTS.MAX_POINTS 60".split()  # each scene has more points, so that it is cropped
+PAGE = "docs/tutorials/point_clouds.md"
+
+
+def scannet(root: Path) -> None:
+    """Four training scenes and two of validation."""
+    for split, numbers in (("train", range(4)), ("val", range(4, 6))):
+        names = [f"scene{number:04}_00" for number in numbers]
+        for number, name in zip(numbers, names):
+            write_scannet(root / "scans" / name, name, points=120, seed=number)
+        (root / f"scannetv2_{split}.txt").write_text("\n".join(names) + "\n")
+
+
+def pointgroup(root: Path) -> None:
+    """The files of PointGroup's preparation."""
+    for split, numbers in (("train", range(4)), ("val", range(4, 6))):
+        for number in numbers:
+            write_pointgroup(root / split, f"scene{number:04}_00_inst_nostuff.pth", seed=number)
+
+
+def clouds(root: Path, suffix: str = ".pcd") -> None:
+    """Clouds with points that the sensor did not measure, which a store skips."""
+    for split, numbers in (("train", range(4)), ("val", range(4, 6))):
+        for number in numbers:
+            path = root / split / f"{split}{number}{suffix}"
+            if suffix == ".pcd":
+                pcd(path, "binary", points=120, seed=number)
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            columns = make_points(120, number)
+            columns["x"][::7] = np.nan
+            write_points(path, {**columns, "label": (columns["z"] > 0).astype(np.uint8)})
+
+
+def shapes(root: Path) -> None:
+    """ModelNet as resampled: points and normals of two classes."""
+    for split, numbers in (("train", range(2)), ("test", range(2, 4))):
+        names = [f"{kind}_{number:04}" for number in numbers for kind in ("ball", "cube")]
+        for seed, name in enumerate(names):
+            folder = root / name[:4]
+            folder.mkdir(exist_ok=True)
+            rows = np.random.default_rng(seed).normal(size=(60, 6))
+            np.savetxt(folder / f"{name}.txt", rows, "%.5f", delimiter=",")
+        (root / f"modelnet40_{split}.txt").write_text("\n".join(names) + "\n")
+    (root / "modelnet40_shape_names.txt").write_text("ball\ncube\n")
+
+
+def of_large_scenes() -> list[str]:
+    """The words of the page's command, with a smaller crop and without its own folders."""
+    lines = (ROOT / PAGE).read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    (command,) = [line.split() for line in lines if "POINTS.CROP block POINTS.CROP_SIZE_M" in line]
+    assert command[:2] == ["./run_train_multi.sh", "-cfg=minkunet34c_scannet"]
+    words = [word for word in command[2:] if not word.startswith(("-output", "-data_path"))]
+    return [*words, "POINTS.CROP_SIZE_M", "1.5", "POINTS.MAX_POINTS", "60"]
+
+
+Layout = tuple[Callable[[Path], Any], Callable[[list[str]], None] | None]
+LAYOUTS: dict[str, Layout] = {
+    "scannet": (scannet, run_scannet),
+    "pth": (pointgroup, run_pth),
+    "nuscenes": (lambda root: nuscenes(root, scans=4), run_scenes),
+    "s3dis": (lambda root: s3dis(root, areas=(1, 2, 5), points=40), run_scenes),
+    "semantic_kitti": (lambda root: semantic_kitti(root, ("00", "01", "08"), points=120), run_scenes),
+    "pcd": (clouds, run_scenes),
+    "ply": (lambda root: clouds(root, ".ply"), run_scenes),
+    "modelnet40": (shapes, None),
+}
+SCENES = "-dataset=scenes"
+#: recipe, layout, and what the command says besides the recipe
+STORES: dict[str, tuple[str, str, list[str]]] = {
+    "tutorial": ("minkunet_tutorial", "s3dis", [SCENES, *COARSE, "POINTS.MIX_PROB", "1"]),
+    "skipped points": ("minkunet_tutorial", "ply", [SCENES, *COARSE, "POINTS.AUGMENT.DROPOUT", "0.5"]),
+    "spheres": ("minkunet_tutorial_original", "pcd", [SCENES, *COARSE, "POINTS.CROP", "sphere"]),
+    "instances": ("pointgroup_synthetic_rooms", "pth", [SCENES, *COARSE, *CLUSTERS]),
+    "shapes": ("mink_classifier_solids", "modelnet40", ["-dataset=modelnet40", "SHAPES.VOXEL_SIZE", "0.25"]),
+    "scannet": ("minkunet34c_scannet", "scannet", COARSE),
+    "large scenes": ("minkunet34c_scannet", "scannet", of_large_scenes()),
+    "nuscenes": ("minkunet34c_nuscenes", "nuscenes", ["DATA.VOXEL_SIZE_M", "2"]),
+    "instances of scannet": ("pointgroup_scannet", "scannet", [*COARSE, *CLUSTERS]),
+    "rooms": ("minkunet14_synthetic_rooms", "s3dis", [SCENES, *COARSE]),
+    "scans": ("minkunet14_synthetic_rooms", "semantic_kitti", [SCENES, *COARSE, "POINTS.FEATURES", "[xyz, intensity]"]),
+}
+BY_DAY = ("tutorial", "skipped points", "instances", "shapes", "scannet")
+
+
+def train_on_stores(names: tuple[str, ...], folder: Path) -> list[dict[str, Any]]:
+    """Prepare each store once; return what became of each recipe, on each of two processes."""
+    tables = {}
+    for name in names:
+        recipe, layout, words = STORES[name]
+        raw, store = folder / f"raw {layout}", folder / f"store {layout}"
+        make, prepare = LAYOUTS[layout]
+        if not raw.exists():
+            raw.mkdir()
+            make(raw)
+            if prepare is not None:
+                prepare([str(raw), str(store), "--workers=1"])
+        path = f"-data_path={store if prepare else raw}"
+        tables[name] = str(ROOT / "configs" / f"{recipe}.yaml"), [*FEW, *words, path]
+    return succeeded(run_workers("support.trainings.store_recipes:run_tables", tables, str(folder))).results
+
+
+def run_tables(tables: dict[str, tuple[str, list[str]]], output: str) -> dict[str, Any]:
+    """What became of each recipe, by name."""
+    return {name: run(recipe, f"{output}/{name.replace(' ', '_')}", words) for name, (recipe, words) in tables.items()}
+
+
+def require_updates(name: str, ranks: list[dict[str, Any]]) -> None:
+    """That both processes trained two updates alike, and evaluated the same."""
+    first, second = (result[name] for result in ranks)
+    assert len(first["losses"]) == 2 and all(0 < loss < 20 for loss in first["losses"])
+    assert first["before"] == second["before"] and first["after"] == second["after"] != first["before"]
+    assert first["evaluation"] == second["evaluation"]
+    score = {"pointgroup": "AP", "mink_class": "top-1"}.get(STORES[name][0][:10], "mIoU")
+    assert 0 <= first["evaluation"][score] <= 100

@@ -242,7 +242,14 @@ def get_class_names(data: Mapping[str, Any], described: Mapping[str, Any]) -> li
         (facts["classes"] for facts in data.values() if isinstance(facts, Mapping) and facts.get("classes")), None
     )
     names = described.get(_LANDMARKS) or classes
-    return list(map(str, names)) if names else None
+    return drop_unnamed(names) if names else None
+
+
+def drop_unnamed(names: Sequence[Any]) -> list[str]:
+    """Return names without the numbers at the end, of outputs up to MODEL.NUM_CLASSES; numbers alone are kept."""
+    listed = list(map(str, names))
+    number = next((place for place in range(len(listed), 0, -1) if listed[place - 1] != str(place - 1)), len(listed))
+    return listed[:number]
 
 
 def read_class_names(source: str) -> tuple[list[str] | None, bool]:

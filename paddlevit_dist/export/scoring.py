@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from ..checkpoint.class_rows import ClassNames, order_outputs
+from ..checkpoint.class_rows import ClassNames, drop_unnamed, order_outputs
 from ..distributed import all_gather, reduce_dict
 from ..engine.compatibility import FactDifference, judge_changes, show
 from ..engine.evaluation import EvaluationObserver
@@ -278,8 +278,8 @@ def _match_names(model: ExportedLayer, names: Sequence[str] | None, config: RunS
     Raises UserError if the model lacks one of them, or if it is unknown which outputs they are.
     """
     listed = model.function.about.get("landmarks") or model.function.about.get("classes")
-    theirs = list(map(str, listed)) if isinstance(listed, list) else []
-    ours, number, is_named = list(map(str, names or ())), model.num_outputs, False
+    theirs, ours = (drop_unnamed(side) if isinstance(side, (list, tuple)) else [] for side in (listed, names))
+    number, is_named = model.num_outputs, False
     if theirs == ours:
         return []
     shown = f"{show(', '.join(theirs)) or 'unknown'}, the data's {show(', '.join(ours)) or 'unknown'}"

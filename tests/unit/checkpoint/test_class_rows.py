@@ -203,8 +203,10 @@ def test_rows_of_objects365_follow_the_names_that_coco_has_too():
 
 
 def test_the_names_of_a_run_are_those_of_its_outputs():
-    data = {"train": None, "val": {"samples": 3}, "other": {"classes": ["a", 1]}}
-    assert get_class_names(data, {}) == ["a", "1"]
+    data = {"train": None, "val": {"samples": 3}, "other": {"classes": ["a", 7]}}
+    assert get_class_names(data, {}) == ["a", "7"]
+    for classes, names in ((["a", "b", "2", "3"], ["a", "b"]), (["0", "b"], ["0", "b"]), (["0", "1"], ["0", "1"])):
+        assert get_class_names({"val": {"classes": classes}}, {}) == names  # the last outputs may be of no class
     assert get_class_names(data, {"landmarks": ["L1"]}) == ["L1"]
     assert get_class_names({}, {}) is None
 

@@ -84,12 +84,7 @@ class BackboneTask(Task):
             UserError: the splits have different classes, or the model has fewer.
         """
         word = self._classes_word
-        if self.class_names and list(names) != self.class_names[: len(names)]:
-            raise UserError(
-                f"dataset {self.config.DATA.DATASET}: training and validation data name different {word}: "
-                f"{', '.join(self.class_names)} and {', '.join(names)}; give both the same list of {word}"
-            )
-        self.class_names = resolve_class_names(self.config, names, word)
+        self.class_names = resolve_class_names(self.config, names, word, before=self.class_names)
         self.num_classes = len(self.class_names)
 
     def load_meta(self, meta: CheckpointMeta) -> None:

@@ -212,6 +212,19 @@ def test_classes_beyond_the_names_are_numbered():
     assert str(refused.value) == expected
 
 
+def test_splits_have_the_same_classes_in_the_same_order():
+    resolve, names = datasets.resolve_class_names, ["owl", "tit", "wren"]
+    before = resolve(config_of(4), names)
+    assert resolve(config_of(4), names, before=before) == before
+    assert resolve(config_of(4), names[:2], before=before) == ["owl", "tit", "2", "3"]
+    assert resolve(config_of(None), None, number=3, before=["0", "1"]) == ["0", "1", "2"]
+    for other in (["tit", "owl", "wren"], ["owl", "wren"], ["owl", "tit", "wren", "kite", "rook"]):
+        with pytest.raises(
+            UserError, match="dataset birds: training and validation data name different classes: owl, "
+        ):
+            resolve(config_of(9), other, before=before)
+
+
 def test_a_dataset_of_other_samples_is_refused_with_those_that_fit():
     class Scenes(Dataset):
         holds = "scenes"

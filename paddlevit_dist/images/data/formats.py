@@ -48,6 +48,7 @@ _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"heif")
 _AVIF_BRANDS = (b"avif", b"avis")
 HEAD_BYTES = 16
 _SHOWN_SUFFIXES = 8
+_SHOWN_NAMES = 3  # of the members of tar files that are not read
 # Files that systems and authors put next to images.
 _HARMLESS = frozenset(
     (b"thumbs.db", b"ehthumbs.db", b"desktop.ini", b"readme", b"readme.txt", b"readme.md", b"license")
@@ -103,6 +104,11 @@ def is_hidden(name: bytes) -> bool:
 def is_hidden_path(path: bytes) -> bool:
     """Return whether any part of a path is hidden."""
     return any(is_hidden(part) for part in path.split(b"/") if part not in (b".", b".."))
+
+
+def is_image_name(path: bytes) -> bool:
+    """Return whether a path is that of an image that can be opened here, and is not hidden."""
+    return get_suffix(os.path.basename(path)) in readable_suffixes() and not is_hidden_path(path)
 
 
 def walk_files(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[os.DirEntry[bytes]]:
@@ -222,6 +228,8 @@ class SkippedFiles:
         self.example: str | None = None  # one of the images
         self.outside_classes = 0  # images next to the class folders, which therefore have no class
         self.outside_example: str | None = None
+        self.num_links = 0  # images that are links to others, in tar files
+        self.unusable: dict[str, list[str]] = {}  # reason, which is also in the counts -> first names
 
     def add(self, name: bytes, path: bytes, read_head: Callable[[], bytes]) -> None:
         """Count a file; ``read_head`` returns its first 16 bytes and is called if the name is inconclusive."""
@@ -234,6 +242,16 @@ class SkippedFiles:
             self.images[shown] += 1
             self.example = min(self.example or os.fsdecode(path), os.fsdecode(path))
 
+    def add_unusable(self, name: bytes, reason: str, is_lost: bool = True) -> None:
+        """Count a member of a tar file that is not read for a ``reason``; an image that ``is_lost`` counts as such."""
+        self.counts[reason] += 1
+        path = os.path.join(self.place, os.fsdecode(name))
+        if is_lost and get_suffix(name) in readable_suffixes():
+            self.images[reason] += 1
+            self.example = min(self.example or path, path)
+        names = self.unusable.setdefault(reason, [])
+        names += [os.fsdecode(name)] * (len(names) < _SHOWN_NAMES)
+
     def add_outside_classes(self, path: bytes) -> None:
         """Count an image that is next to the class folders."""
         self.outside_classes += 1
@@ -243,6 +261,9 @@ class SkippedFiles:
         """Add the counts of a part of this folder."""
         self.counts += other.counts
         self.images += other.images
+        self.num_links += other.num_links
+        for reason, names in other.unusable.items():
+            self.unusable[reason] = (self.unusable.get(reason, []) + names)[:_SHOWN_NAMES]
         self.example = min(filter(None, (self.example, other.example)), default=None)
 
     @property
@@ -255,6 +276,8 @@ class SkippedFiles:
         lines = []
         if self.counts:
             lines.append(self.summary())
+        if self.num_links:
+            lines.append(f"{self.num_links:,} images in {self.place} are links to other files in it, which are read")
         if self.outside_classes:
             are = "images are" if self.outside_classes > 1 else "image is"
             lines.append(
@@ -275,6 +298,9 @@ class SkippedFiles:
 
     def _part(self, suffix: str) -> str:
         number, images = self.counts[suffix], self.images[suffix]
+        if suffix in self.unusable:
+            names = self.unusable[suffix]
+            return f"{number:,} {suffix}: {', '.join(names)}{' ...' * (number > len(names))}"
         text = f"{number:,} {suffix or 'without suffix'}"
         if not images:
             return text

@@ -26,7 +26,7 @@ from .formats import (
     walk_files,
 )
 from .reading import UnreadableImage
-from .tar_files import OpenFiles, iterate_members
+from .tar_files import OpenFiles, iterate_members, keep_last
 
 NO_ARCHIVE = -1
 _VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv")
@@ -111,13 +111,17 @@ class InputListing:
     def _add_archive(self, path: bytes) -> None:
         shown = os.fsdecode(path)
         number, skipped, files = len(self.archives), SkippedFiles(shown), OpenFiles()
-        hidden, before = 0, len(self.images) + len(self.unreadable)
+        hidden, first, before = 0, len(self.images), len(self.images) + len(self.unreadable)
         self.archives.append(os.path.abspath(shown))
         try:
             for member in iterate_members(shown):
                 name = path + b"/" + member.name
                 if is_hidden_path(member.name):
                     hidden += 1
+                elif member.problem and get_suffix(os.path.basename(name)) in readable_suffixes():
+                    self.unreadable.append((os.fsdecode(name), f"one of the {member.problem}"))
+                elif member.problem:
+                    skipped.add_unusable(member.name, member.problem)
                 elif get_suffix(os.path.basename(name)) in readable_suffixes():
                     self.images.append(ListedImage(name, number, member.offset, member.size))
                 else:
@@ -126,6 +130,7 @@ class InputListing:
                     self._skip(name, skipped, head)
         except (UserError, OSError) as error:
             self.unreadable.append((shown, str(error)))
+        self.images[first:] = keep_last(self.images[first:], skipped)
         self._log(skipped, f"in {shown}: {hidden:,} hidden files" if hidden else "")
         if before == len(self.images) + len(self.unreadable):
             self.unreadable.append((shown, "the archive contains no images"))

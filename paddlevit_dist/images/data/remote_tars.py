@@ -24,6 +24,7 @@ from ...data.remote_folder import RangeRequest, RemoteFile, RemoteFolder, Remote
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, os_errors_as_user_errors
 from ...runtime.text_files import parse_json, read_json
+from .formats import is_image_name
 from .image_dataset import FILE as CLASSES_FILE
 from .imagenet import LISTS
 from .prepared import FILE as PREPARED_FILE
@@ -80,6 +81,7 @@ def _is_header_of(header: bytes, path: str, size: int) -> bool:
         return False
     name = os.path.basename(path)
     has_name = len(member.name) < _LONGEST_NAME and member.name.isascii() and name.isascii()
+    has_name = has_name and is_image_name(os.fsencode(member.name))  # otherwise only a link has made it an image
     return member.size == size and (not has_name or os.path.basename(member.name) == name)
 
 
@@ -176,7 +178,8 @@ class RemoteTars:
     def _require_members(self, shards: Sequence[str], index: PathIndex, locations_file: str) -> None:
         """Require that the first and the last image of each tar file are where the index says."""
         locations = map_verified(Path(locations_file))
-        firsts = [0, *(np.flatnonzero(np.diff(locations[:, 0]) <= 0) + 1).tolist()]
+        steps = np.diff(locations, axis=0)
+        firsts = [0, *(np.flatnonzero((steps[:, 0] <= 0) & steps.any(axis=1)) + 1).tolist()]  # links may be equal
         rows = sorted({*firsts, *(first - 1 for first in firsts[1:]), len(index) - 1})
         found = [(index.path(row), *locations[row].tolist()) for row in rows]
         owners = [next(shard for shard in shards if member.startswith(f"{shard}/")) for member, _, _ in found]
@@ -186,8 +189,9 @@ class RemoteTars:
                 for shard, (_, start, _) in zip(owners, found, strict=True)
             ]
         )
-        for header, (path, offset, size) in zip(headers, found, strict=True):
-            if not _is_header_of(header, path, size):
+        for header, shard, (path, offset, size) in zip(headers, owners, found, strict=True):
+            members = map(index.path, np.flatnonzero(locations[:, 0] == offset).tolist())  # a file and links to it
+            if not any(_is_header_of(header, each, size) for each in members if each.startswith(f"{shard}/")):
                 raise UserError(
                     f"{self.root}/{path} is not at byte {offset:,} of its tar file, as {INDEX_FILE} says: {_REPAIR}"
                 )

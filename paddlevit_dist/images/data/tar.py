@@ -187,8 +187,8 @@ def _open_index(tars: LocalTars | RemoteTars, split: str, cache_folder: Path) ->
 
 
 def _key(tars: LocalTars | RemoteTars, split: str, shards: list[str]) -> bytes:
-    # Which members are images depends on what Pillow opens here; 3 is the version of the index.
-    key = hashlib.sha256(f"tar 3 {split} {sorted(readable_suffixes())}\n".encode())
+    # Which members are images depends on what Pillow opens here; 4 is the version of the index.
+    key = hashlib.sha256(f"tar 4 {split} {sorted(readable_suffixes())}\n".encode())
     for shard, stamp in zip(shards, tars.stamps(shards), strict=True):
         key.update(f"{shard}\0{stamp}\n".encode("utf-8", "surrogateescape"))
     root = tars.folder

@@ -204,3 +204,28 @@ def pack(path, files):
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     return path.read_bytes()
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+def test_links_and_joined_tar_files_are_read_as_in_the_folder(is_published, tmp_path, cache):
+    folder = tmp_path / "served"
+    for shard in range(2):
+        files = [(f"a/{shard}{n}.png", make_image(10 * shard + n)) for n in range(3)]
+        blobs = [(".store/x.png", make_image(30 + shard)), ("blob", make_image(40 + shard))]
+        content = pack(folder / f"train-{shard}.tar", [*blobs, *files] if shard else [*files, *blobs])
+        with tarfile.open(tmp_path / "links.tar", "w") as tar:
+            targets = [f"../a/{shard}0.png"] * 40 + ["../blob", "../.store/x.png", f"../a/{shard}2.png"]
+            for number, target in enumerate(targets):
+                member = tarfile.TarInfo(f"b/{number}.png")
+                member.type, member.linkname = tarfile.SYMTYPE, target
+                tar.addfile(member)
+        (folder / f"train-{shard}.tar").write_bytes(content + (tmp_path / "links.tar").read_bytes())
+    if is_published:
+        list(publish_index(folder))
+    expected = TarImages(str(folder), "train", cache)
+    assert len(expected) == 2 * (3 + 43)
+    with RangeServer(folder) as server:
+        dataset = TarImages(server.address(), "train", cache)
+        assert_same(dataset, expected)
+        assert sum(server.requests.values()) < 60
+        assert dataset.skipped_files.num_links == 86

@@ -152,3 +152,21 @@ def test_frames_are_named_by_number_and_time(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="^OpenCV finds no frames in this video$"):
         read_frame_times("x")
     assert add("my.clip.MP4").unreadable == [("my.clip.MP4", "OpenCV finds no frames in this video")]
+
+
+def test_links_and_twice_named_members_of_an_archive(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name, target in (("1.png", ""), ("2.png", "1.png"), ("3.png", "gone"), ("n", "gone"), ("1.png", "")):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = (tarfile.SYMTYPE if target else tarfile.REGTYPE), target
+            content = b"" if target else PNG + b"x" * len(tar.getnames())
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    found = add(tmp_path / "a.tar")
+    assert [(os.path.basename(image.name), image.size) for image in found.images] == [
+        (b"1.png", len(PNG) + 4), (b"2.png", len(PNG) + 4)
+    ]  # fmt: skip
+    ((path, reason),) = found.unreadable
+    assert path == f"{tmp_path}/a.tar/3.png" and reason.startswith("one of the links that lead to no file in it (")
+    [notice] = found.notices
+    assert "1 links that lead to no file in it" in notice and "1 files that later ones of the same name" in notice

@@ -21,7 +21,6 @@ import sys
 import textwrap
 import threading
 import time
-import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -46,7 +45,6 @@ _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})", 
 _SIGNAL_POLL_SECONDS = 0.2
 _LONGEST_END = 2.0  # seconds in which requests that are no longer wanted end
 _lock = threading.Lock()
-_opened: "weakref.WeakSet[RemoteFolder]" = weakref.WeakSet()
 
 
 class RemoteFile(NamedTuple):
@@ -103,12 +101,10 @@ class RemoteFolder:
     def _begin(self) -> None:
         self._system: Any = None
         self._process = 0
-        self._running: dict[concurrent.futures.Future, threading.Event] = {}  # requests, and whether they have ended
         self._told = mmap.mmap(-1, 1)  # 1 after the line on repeated requests; shared with forked loader processes
 
     def __getstate__(self) -> Any:
-        own = ("_system", "_process", "_running", "_told")
-        return {name: value for name, value in self.__dict__.items() if name not in own}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_system", "_process", "_told")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -172,17 +168,6 @@ class RemoteFolder:
         """
         return self._run([self._read_range(request) for request in requests])
 
-    def cancel(self) -> None:
-        """End all requests in progress, of any thread: asyncio would complain about each that Python's end cuts off.
-
-        Their callers get ``concurrent.futures.CancelledError``.
-        """
-        running = list(self._running.items()) if self._process == os.getpid() else []
-        for future, _ in running:
-            future.cancel()
-        for _, has_ended in running:
-            has_ended.wait(_LONGEST_END)
-
     def _join(self, name: str) -> str:
         name = name if self._is_s3 else quote(name, errors="surrogateescape")
         return f"{self.address}/{name}" if name else self.address
@@ -200,8 +185,6 @@ class RemoteFolder:
                 if not self._is_s3:
                     self._sync(self._system.set_session())
                 self._process = os.getpid()
-                self._running = {}
-                _opened.add(self)
             return self._system
 
     def _make_timeout(self) -> Any:
@@ -209,26 +192,18 @@ class RemoteFolder:
         return aiohttp.ClientTimeout(total=None, sock_connect=self.timeout_seconds, sock_read=self.timeout_seconds)
 
     def _sync(self, coroutine: Awaitable[Any]) -> Any:
-        has_ended = threading.Event()
-
         async def run() -> Any:
-            try:
-                return await coroutine
-            finally:
-                asyncio.get_running_loop().call_soon(has_ended.set)
+            return await coroutine
 
         future = asyncio.run_coroutine_threadsafe(run(), self._system.loop)
-        self._running[future] = has_ended
         try:
             while not concurrent.futures.wait([future], _SIGNAL_POLL_SECONDS).done:
                 if signals.is_ending():  # the main thread waits for this one
-                    self.cancel()
+                    future.cancel()
             return future.result()
         except KeyboardInterrupt:
-            self.cancel()
+            future.cancel()
             raise
-        finally:
-            self._running.pop(future, None)
 
     def _run(self, coroutines: list[Awaitable[Any]]) -> list[Any]:
         self._open()
@@ -357,9 +332,19 @@ class RemoteFolder:
 
 
 @atexit.register
-def _cancel_all() -> None:
-    for folder in list(_opened):
-        folder.cancel()
+def _end_requests() -> None:
+    """End all requests in progress: asyncio would complain about each that the end of Python cuts off."""
+    loop = getattr(sys.modules.get("fsspec.asyn"), "loop", [None])[0]
+
+    async def end() -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    if loop is not None:
+        with contextlib.suppress(concurrent.futures.TimeoutError):
+            asyncio.run_coroutine_threadsafe(end(), loop).result(_LONGEST_END)
 
 
 async def _gather(limited: Callable[[Awaitable[Any]], Awaitable[Any]], coroutines: list[Awaitable[Any]]) -> list[Any]:

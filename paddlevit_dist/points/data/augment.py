@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from .elastic import elastic_distortion
-from .scene import IGNORED, NORMAL, Scene, VoxelizedScene, find_floor
+from .scene import IGNORED, NORMAL, POINT_FIELDS, Scene, VoxelizedScene, find_floor
 
 if TYPE_CHECKING:
     from .scenes import SceneDataset
@@ -333,7 +333,7 @@ class CropToBudget:
 
 def select(scene: AnyScene, points: np.ndarray) -> AnyScene:
     """Select points of a scene by mask or index; heights are measured from the same floor as before."""
-    arrays = {name: getattr(scene, name)[points] for name in scene.point_fields}
+    arrays = {name: getattr(scene, name)[points] for name in scene._fields if name in POINT_FIELDS}
     channels = {name: values[points] for name, values in scene.channels.items()}
     return scene._replace(**arrays, channels=channels, floor=find_floor(scene))
 

@@ -8,6 +8,8 @@ import numpy as np
 CENTERED = "mean of a scene at the origin"  # coordinate conventions of a dataset
 AS_GIVEN = "as given"
 IGNORED = -100  # label of a point without a class or instance
+#: fields of scenes that have a row for each point, like each of the channels; all others are of the whole scene
+POINT_FIELDS = ("xyz", "positions", "rgb", "semantic", "instance")
 NORMAL = "normal"  # the channel with three columns, which is rotated with the points
 
 
@@ -39,8 +41,6 @@ class Scene(NamedTuple):
     skipped_rows: Sequence[int] | np.ndarray = ()
     floor: float | None = None
 
-    point_fields = ("xyz", "rgb", "semantic", "instance")  # with a row for each point, like each of ``channels``
-
     def to_source_rows(self, values: np.ndarray, fill_value: int = IGNORED) -> np.ndarray:
         """Return values (points, ...) by the rows of the source, with ``fill_value`` for the skipped rows."""
         places = np.array(self.skipped_rows, np.int64) - np.arange(len(self.skipped_rows))
@@ -64,8 +64,6 @@ class VoxelizedScene(NamedTuple):
     offset: tuple[float, float, float]
     channels: Mapping[str, np.ndarray]
     floor: float | None = None  # of the positions
-
-    point_fields = ("xyz", "positions", "rgb", "semantic", "instance")
 
 
 def find_floor(scene: Scene | VoxelizedScene) -> float:

@@ -31,7 +31,8 @@ from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 
 if TYPE_CHECKING:
     from .evaluation.accumulation import AccumulatedResults, MatchTable
-    from .evaluation.scored_files import AnnotationFile, ResultFile
+    from .evaluation.matching import AnnotationFile
+    from .evaluation.scored_files import ResultFile
 
 
 def run(words: list[str]) -> None:
@@ -51,6 +52,7 @@ def run(words: list[str]) -> None:
         with data_set(options, "detection") as (values, cache, origin):
             dataset = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
             annotations = yolo_results.load_annotations(dataset, str(origin), kind)
+            annotations = annotations._replace(root=os.path.abspath(values.DATA.DATA_PATH or ""))
         is_yolo = origin.dataset == "yolo"  # its categories are the class numbers in its files
         labels = {category if is_yolo else index: index for index, category in enumerate(dataset.category_ids)}
         protocol = [_rules(options)]

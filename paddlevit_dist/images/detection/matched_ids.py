@@ -1,23 +1,27 @@
 """Matches images and categories of two files with different ids by their names."""
 
+import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line, shorten
+from ..data.box_layouts import SPLIT_FOLDERS, VOC_IMAGES
 from ..data.data_warnings import count
 from .coco_files import Id, short
 
 Offset = tuple[bool, tuple[str, ...]]  # whether the known path is longer, and its additional folders
 _NO_OFFSET: Offset = (False, ())
+_LAYOUT = re.compile(rf"^((.*?/)?({'|'.join(VOC_IMAGES)}|obj_\w+_data)/)?(({'|'.join(SPLIT_FOLDERS)})\d*/)?", re.I)
 
 
-def match_files(names: Sequence[str], known_names: Sequence[str]) -> list[list[int]]:
+def match_files(names: Sequence[str], known_names: Sequence[str], root: str = "") -> list[list[int]]:
     """Match images by unique paths, which may be relative to different folders; return positions in ``known_names``.
 
     Two paths match if one of them is the end of the other. If a path matches several images, all paths are assumed to
     be relative to the one folder for which all match, if there is one. A name has no position if no image has this
-    path, several if the match is ambiguous; a known name is "" where an image has none.
+    path, several if the match is ambiguous; a known name is "" where an image has none. ``root``: see ``_match_saved``.
     """
     by_last: dict[str, list[tuple[tuple[str, ...], int]]] = {}
     for position, path in enumerate(known_names):
@@ -28,10 +32,33 @@ def match_files(names: Sequence[str], known_names: Sequence[str]) -> list[list[i
     counts = Counter(offset for candidates in matches for offset in candidates)
     common = [offset for offset, number in counts.items() if number == len(names)]
     common = [_NO_OFFSET] if _NO_OFFSET in common else common
-    return [
+    found = [
         [candidate for offset in (common or candidates) for candidate in candidates[offset]] if candidates else []
         for candidates in matches
     ]
+    if not root or all(found):
+        return found
+    return [own or saved for own, saved in zip(found, _match_saved(names, known_names, root))]
+
+
+def _match_saved(names: Sequence[str], known_names: Sequence[str], root: str) -> list[list[int]]:
+    """Match images with a data set in ``root`` that ``predict -save_as`` wrote of them: other folders and suffixes.
+
+    A second image of a name has the end "_2" there: without results of that name, both match. The path of another image
+    of the data set matches nothing.
+    """
+    stems = [_LAYOUT.sub("", os.path.splitext(name)[0]) for name in known_names]
+    position_of = {stem.lower(): position for position, stem in enumerate(stems)}
+    short = [os.path.splitext(name)[0] for name in names]
+    given, matches = {os.path.basename(name).lower() for name in short}, match_files(short, stems)
+    for name, places in zip(names, matches):
+        places[:] = [k for k in places if known_names[k].endswith(os.path.splitext(name)[1])] or places
+        twins = [f"{stems[position]}_2".lower() for position in places]
+        places += [position_of[twin] for twin in twins if twin in position_of and os.path.basename(twin) not in given]
+        parts = _parts(name)
+        if any(os.path.isfile(os.path.join(root, *parts[first:])) for first in range(len(parts) - 1)):
+            places.clear()
+    return matches
 
 
 def _parts(path: str) -> tuple[str, ...]:

@@ -150,7 +150,8 @@ class AlbumentationsFile:
                     moved = self._apply(np.random.Generator(bits), **arguments, keypoints=_list_points(masks))[
                         "keypoints"
                     ]
-                after = _draw_points(moved[moved[:, 2] == index, :2], after.shape)
+                columns, rows = np.floor(moved[moved[:, 2] == index, :2] + _ROUNDING_PX).astype(np.int64).T
+                after[np.minimum(rows, after.shape[0] - 1), np.minimum(columns, after.shape[1] - 1)] = 1
             if is_repeated[index]:
                 after = _keep_inside(after, boxes[row])
             is_moved = np.abs(given[index] - boxes[row]).max() > _ROUNDING_PX
@@ -195,17 +196,8 @@ def _lay_boxes(height: int, width: int) -> np.ndarray:
 
 def _list_points(masks: Sequence[np.ndarray]) -> np.ndarray:
     """Return x, y and object of pixels in each mask, float64 (n, 3): transforms move points without resampling."""
-    pixels = (np.argwhere(mask)[:, ::-1] for mask in masks)
-    pixels = [each[:: len(each) // _MOST_POINTS + 1] for each in pixels]
-    return np.concatenate([np.insert(each, 2, index, axis=1) for index, each in enumerate(pixels)]).astype(np.float64)
-
-
-def _draw_points(points: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
-    """Return a mask of this size, uint8, with the pixels that have a point, x and y."""
-    mask, limits = np.zeros(size, np.uint8), np.array(size[::-1]) - 1
-    columns, rows = np.clip(np.floor(points + _ROUNDING_PX), 0, limits).astype(np.int64).T
-    mask[rows, columns] = 1
-    return mask
+    pixels = [np.insert(np.argwhere(mask)[:, ::-1], 2, index, axis=1) for index, mask in enumerate(masks)]
+    return np.concatenate([each[:: len(each) // _MOST_POINTS + 1] for each in pixels]).astype(np.float64)
 
 
 def _keep_inside(mask: np.ndarray, box: np.ndarray) -> np.ndarray:

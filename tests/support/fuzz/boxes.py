@@ -11,7 +11,7 @@ from paddlevit_dist.images.run_lengths import parse_segmentation
 from paddlevit_dist.runtime.errors import UserError
 from support.files.coco_writer import BOX, annotation, write_coco
 from support.files.voc_writer import write_voc
-from support.files.yolo_writer import write_yolo
+from support.files.yolo_writer import write_darknet, write_yolo
 
 _TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
 _RUNS = {"size": [20, 30], "counts": [5, 10, 585]}
@@ -61,6 +61,11 @@ def read_voc(folder):
 def make_yolo(folder):
     write_yolo(folder, train="images/train")
     return [folder / "labels" / "train" / "1.txt", folder / "labels" / "train" / "7.txt", folder / "data.yaml"]
+
+
+def make_darknet(folder):
+    write_darknet(folder)
+    return [folder / name for name in ("obj.data", "obj.names", "train.txt", "obj_train_data/a.txt")]
 
 
 def read_yolo(folder):

@@ -69,6 +69,7 @@ _TABLE = [
     Reader("COCO's annotations, any byte", boxes.make_coco, boxes.read_coco),
     Reader("Pascal VOC's annotations", boxes.make_voc, boxes.read_voc, is_text=True),
     Reader("YOLO's labels", boxes.make_yolo, boxes.read_yolo, is_text=True),
+    Reader("YOLO's labels of darknet", boxes.make_darknet, boxes.read_yolo, is_text=True, least_refused=0.1),
     Reader("label maps", label_maps.make_maps, label_maps.read, packing=PNG),
     Reader("label maps with colors", label_maps.make_colors, label_maps.read),
     Reader("COCO's panoptic annotations", label_maps.make_panoptic, label_maps.read, is_text=True),

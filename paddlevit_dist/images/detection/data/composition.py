@@ -26,7 +26,6 @@ _SCALES = (0.5, 1.5)  # range of an image's longer side, relative to the mosaic'
 _GRAY = (114, 114, 114)  # where no image is
 _VISIBLE_SHARE = 0.1  # of an object's box in a mosaic, or of its mask below pasted objects
 _VISIBLE_PIXELS = 2  # of the stored image, of each side of it that is cut
-_UNCUT = 1 - 1e-6  # share of a side from which on it is whole
 _PASTED_SCALES = (0.5, 1.0)  # range of a pasted image's size, relative to the largest that fits
 
 
@@ -127,7 +126,7 @@ def join_images(images: Sequence[ImageObjects], side: int, generator: np.random.
         shares[view.objects] = _sides(view.boxes) / whole[view.objects]
         view = view.only(shares[view.objects].prod(axis=1) > _VISIBLE_SHARE)
         part = stored._replace(labels=np.arange(len(whole))).seen(view)
-        is_sliver = (shares[part.labels] < _UNCUT) & (_sides(part.boxes) <= _VISIBLE_PIXELS * scale)
+        is_sliver = (shares[part.labels] < 1 - 1e-6) & (_sides(part.boxes) <= _VISIBLE_PIXELS * scale)
         part = part.only(~is_sliver.any(axis=1))
         part = part._replace(labels=stored.labels[part.labels])
         top, left = (row if is_low else row - size[0]), (column if is_right else column - size[1])

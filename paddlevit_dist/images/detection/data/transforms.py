@@ -49,15 +49,12 @@ class DetectionView(NamedTuple):
         return len(self.rows), len(self.columns)
 
     def mask(self, stored: np.ndarray) -> np.ndarray:
-        """Return an object's mask in this view, given its mask, uint8 (height, width), in the stored image.
-
-        If nearest neighbors skip all its visible pixels, the mask has each pixel that shows a part of one.
-        """
+        """Return an object's mask in this view, given its mask, uint8 (height, width), in the stored image."""
         rows, columns = self.rows[:, 0], self.columns[:, 0]
         visible = stored.take(columns, axis=1).take(rows, axis=0)  # whole rows are copied at once
         if min(rows.min(), columns.min()) < 0:
             visible = visible * ((rows >= 0)[:, None] & (columns >= 0))
-        if not visible.any() and stored.any():  # outside, or so thin that nearest neighbors skip it
+        if not visible.any() and stored.any():  # outside, or thin: then each pixel that shows a part of it
             visible = _count_below(self.columns, _count_below(self.rows, stored).T).T.astype(bool).view(np.uint8)
         return visible
 

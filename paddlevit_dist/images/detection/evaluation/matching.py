@@ -19,6 +19,7 @@ import numpy as np
 from ....runtime.compiled import compiled
 from ....runtime.errors import UserError
 from ...run_lengths import ManyRuns
+from ..coco_files import Id
 from ..detections import DetectedObjects, corners_to_boxes
 from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 
@@ -36,6 +37,44 @@ class BoxGroundTruth(NamedTuple):
     labels: np.ndarray  # int64 (n,), classes from 0
     areas: np.ndarray  # float64 (n,), which decide the area range
     is_crowd: np.ndarray  # bool (n,)
+
+
+class AnnotationFile(NamedTuple):
+    """The images, categories and annotations of a file, with annotations ordered by image, then as in the file."""
+
+    path: str  # path of the file
+    image_ids: list[Id]  # ids in ascending order; strings if one is not a number
+    sizes: np.ndarray  # int64 (images, 2), height and width; 0 where the file does not give them
+    category_ids: list[Id]  # ids of the categories, in the order of the labels
+    names: list[str]  # names of the categories, made unique
+    truth: BoxGroundTruth  # annotations of all images
+    masks: list[bytes] | None  # as ``run_lengths.compress_runs`` returns them, if masks are compared
+    first: np.ndarray  # int64 (images + 1,), first annotation of each image
+    notices: list[str]  # what in the file differs from what COCO's tools write
+    file_names: Sequence[str] = ()  # file names of the images; "" where the file does not give them
+    original_names: Sequence[str] = ()  # names of the categories as in the file; "" where there is none
+    root: str = ""  # folder of the data set that the images are in; "" for a file
+
+    def get_truth(self, image: int) -> BoxGroundTruth:
+        """Return the annotations of an image, by its position."""
+        chosen = slice(self.first[image], self.first[image + 1])
+        return BoxGroundTruth(*(column[chosen] for column in self.truth))
+
+    def get_masks(self, image: int) -> list[bytes]:
+        """Return the masks of an image's annotations, by its position."""
+        return (self.masks or [])[self.first[image] : self.first[image + 1]]
+
+    def get_size(self, image: int) -> tuple[int, int]:
+        """Return an image's height and width, by its position; raise UserError if the file does not give them."""
+        height, width = self.sizes[image].tolist()
+        if height < 1 or width < 1:
+            raise make_size_error(self.path, self.image_ids[image])
+        return height, width
+
+
+def make_size_error(path: str, image_id: Id) -> UserError:
+    """Build the error for an image whose size is unknown."""
+    return UserError(f"{path}: image {image_id!r} needs 'height' and 'width' for its masks")
 
 
 class ImageMasks(NamedTuple):

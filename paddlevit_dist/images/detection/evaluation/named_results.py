@@ -1,7 +1,7 @@
 """Results that name their images and categories; their ids then need not match the annotations."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -10,32 +10,9 @@ from ....runtime.printing import shorten
 from ...data.data_warnings import count
 from ..coco_files import Id, as_id, elements
 from ..matched_ids import match_categories, match_files, require_categories, require_images
+from .matching import AnnotationFile
 
 NameAndId = tuple[str, int | float | str]  # name and id in a result
-
-
-class NamedAnnotations(Protocol):
-    """Ids and names of annotations, see ``scored_files.AnnotationFile``."""
-
-    @property
-    def path(self) -> str:
-        """Path of the file."""
-
-    @property
-    def image_ids(self) -> list[Id]:
-        """Ids of the images."""
-
-    @property
-    def category_ids(self) -> list[Id]:
-        """Ids of the categories."""
-
-    @property
-    def file_names(self) -> Sequence[str]:
-        """File names of the images; "" where the file does not give them."""
-
-    @property
-    def original_names(self) -> Sequence[str]:
-        """Names of the categories; "" where there is none."""
 
 
 class NamedResult(msgspec.Struct, gc=False):
@@ -78,7 +55,7 @@ class NamedPositions(NamedTuple):
             require_same_names(path, number, list_names(result), [])
 
 
-def match_names(path: str, annotations: NamedAnnotations) -> NamedPositions:
+def match_names(path: str, annotations: AnnotationFile) -> NamedPositions:
     """Match the names in a file of results with the names in the annotations.
 
     The first result decides whether all have a ``file_name``, and a ``category_name``; without names, ids decide.
@@ -140,12 +117,12 @@ def require_same_names(path: str, number: int, present_names: Sequence[str], fir
 
 
 def _match_images(
-    path: str, images: Sequence[NameAndId], annotations: NamedAnnotations
+    path: str, images: Sequence[NameAndId], annotations: AnnotationFile
 ) -> tuple[dict[NameAndId, int], str]:
     """Return the position of each image, and a message on the matches."""
     file_names = annotations.file_names
     names = list(dict.fromkeys(name for name, _ in images))
-    name_positions = dict(zip(names, match_files(names, file_names)))
+    name_positions = dict(zip(names, match_files(names, file_names, annotations.root)))
     candidates = [_decide(image, name_positions[image[0]], file_names, annotations.image_ids) for image in images]
     all_names = [name for name, _ in images]
     require_images(all_names, candidates, annotations.image_ids, annotations.path, f"{path}: ")
@@ -154,7 +131,7 @@ def _match_images(
 
 
 def _match_labels(
-    path: str, categories: Sequence[NameAndId], annotations: NamedAnnotations
+    path: str, categories: Sequence[NameAndId], annotations: AnnotationFile
 ) -> tuple[dict[NameAndId, int], str]:
     """Return the label of each category, -1 if the annotations lack it, and a message on the matches."""
     known_names = annotations.original_names

@@ -29,40 +29,8 @@ from ..coco_files import (
 )
 from ..detections import BOXES, MASKS
 from .accumulation import MAX_DETECTIONS, GrowingTable, MatchTable
-from .matching import BoxGroundTruth, CandidateDetections, ImageMasks, match_detections
+from .matching import AnnotationFile, BoxGroundTruth, CandidateDetections, ImageMasks, make_size_error, match_detections
 from .named_results import NamedResult, match_names
-
-
-class AnnotationFile(NamedTuple):
-    """The images, categories and annotations of a file, with annotations ordered by image, then as in the file."""
-
-    path: str  # path of the file
-    image_ids: list[Id]  # ids in ascending order; strings if one is not a number
-    sizes: np.ndarray  # int64 (images, 2), height and width; 0 where the file does not give them
-    category_ids: list[Id]  # ids of the categories, in the order of the labels
-    names: list[str]  # names of the categories, made unique
-    truth: BoxGroundTruth  # annotations of all images
-    masks: list[bytes] | None  # as ``run_lengths.compress_runs`` returns them, if masks are compared
-    first: np.ndarray  # int64 (images + 1,), first annotation of each image
-    notices: list[str]  # what in the file differs from what COCO's tools write
-    file_names: Sequence[str] = ()  # file names of the images; "" where the file does not give them
-    original_names: Sequence[str] = ()  # names of the categories as in the file; "" where there is none
-
-    def get_truth(self, image: int) -> BoxGroundTruth:
-        """Return the annotations of an image, by its position."""
-        chosen = slice(self.first[image], self.first[image + 1])
-        return BoxGroundTruth(*(column[chosen] for column in self.truth))
-
-    def get_masks(self, image: int) -> list[bytes]:
-        """Return the masks of an image's annotations, by its position."""
-        return (self.masks or [])[self.first[image] : self.first[image + 1]]
-
-    def get_size(self, image: int) -> tuple[int, int]:
-        """Return an image's height and width, by its position; raise UserError if the file does not give them."""
-        height, width = self.sizes[image].tolist()
-        if height < 1 or width < 1:
-            raise _without_size(self.path, self.image_ids[image])
-        return height, width
 
 
 def read_annotations(path: Place, kind: str = BOXES) -> AnnotationFile:
@@ -115,7 +83,7 @@ def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
         for row, box in zip(order.tolist(), boxes.tolist()):
             number, image = coco.numbers[row], coco.images[coco.owners[row]]
             if image.height < 1 or image.width < 1:
-                raise _without_size(coco.file, image.id)
+                raise make_size_error(coco.file, image.id)
             size = coco.bytes[row]
             shape = segmentation_at(stream, coco.starts[row], size, number) if size else outline(box)
             try:
@@ -123,11 +91,6 @@ def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
             except ValueError as error:
                 raise UserError(f"{coco.file}: annotation {number}: its segmentation {error}") from None
     return masks
-
-
-def _without_size(path: str, image_id: Id) -> UserError:
-    """Build the error for an image whose size is unknown."""
-    return UserError(f"{path}: image {image_id!r} needs 'height' and 'width' for its masks")
 
 
 def build_unique_names(categories: Mapping[Id, str]) -> list[str]:

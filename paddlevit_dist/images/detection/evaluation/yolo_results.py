@@ -20,8 +20,8 @@ from ..coco_files import Id
 from ..data.detection_dataset import DetectionDataset
 from ..data.yolo import box_and_area
 from ..detections import BOXES, MASKS
-from .matching import BoxGroundTruth
-from .scored_files import AnnotationFile, ResultFile, build_unique_names
+from .matching import AnnotationFile, BoxGroundTruth
+from .scored_files import ResultFile, build_unique_names
 
 _SUFFIX = ".txt"
 _NO_RESULTS = ("classes.txt",)  # labelImg's

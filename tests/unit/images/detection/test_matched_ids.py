@@ -39,6 +39,31 @@ def test_paths_mean_one_image_where_one_is_the_end_of_the_other(names, known, ex
 
 
 @pytest.mark.parametrize(
+    "layout", ["train", "train2017", "images/train", "train/images", "VOC7/JPEGImages", "obj_train_data"]
+)
+@pytest.mark.parametrize(
+    "names, known, expected",
+    [
+        (["photos/a.jpeg", "b.bmp", "/x/c.png"], ["a.jpg", "b.png", "c.png"], [[0], [1], [2]]),
+        (["photos/s/a.png", "photos/t/a.png"], ["s/a.png", "t/a.png"], [[0], [1]]),
+        (["photos/a.png"], ["s/a.png", "t/a.png"], [[]]),
+        (["a.png"], ["s/a.png", "t/a.png"], [[0, 1]]),
+        (["photos/a.png", "photos/a.jpg"], ["a.jpg", "a.png"], [[1], [0]]),  # the suffix decides
+        (["photos/a.bmp"], ["a.jpg", "a.png"], [[0, 1]]),
+        (["x/a.png", "y/a.png"], ["a.png", "a_2.png"], [[0, 1], [0, 1]]),
+        (["y/a.png"], ["a.png", "A_2.png"], [[0, 1]]),  # it may be the second image of this name
+        (["y/a.png", "y/a_2.png"], ["a.png", "a_2.png"], [[0], [1]]),
+        (["val/a.png", "photos/b.png"], ["a.png", "b.png"], [[], [1]]),  # another image of the data set
+        (["train/train/a.png"], ["train/a.png", "b.png"], [[0]]),
+    ],
+)
+def test_images_of_a_data_set_may_be_in_the_folders_of_its_layout(tmp_path, layout, names, known, expected):
+    (tmp_path / "val").mkdir()
+    (tmp_path / "val" / "a.png").touch()
+    assert match_files(names, [f"{layout}/{name}" for name in known], str(tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
     "names, known, expected",
     [
         (["nut", "bolt"], ["bolt", "nut"], [[1], [0]]),

@@ -9,11 +9,13 @@ from PIL import Image
 from support.trainings import small_detections
 
 from paddlevit_dist import settings as config
+from paddlevit_dist.images.detection import evaluate_command
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.run_lengths import decode, encode
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect, has_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.protocols import DatasetSaving, Predictable
@@ -94,6 +96,32 @@ def test_the_reader_of_the_layout_reads_the_same_images_and_boxes(opened, tmp_pa
         assert described == {"train": "images/train", "val": "images/train"}
     is_stored = [(root / folder / "1.jpg").is_file() for folder in ("train", "images/train", "JPEGImages")]
     assert sum(is_stored) == 1 and len(list(root.rglob("1_2.png"))) == 1  # a turned image is stored as it was seen
+
+
+@pytest.mark.parametrize("layout", READERS)
+def test_results_of_the_same_command_are_scored_against_it(opened, tmp_path, layout, capsys, monkeypatch):
+    task, _ = opened
+    photos = tmp_path / "photos"
+    (photos / "s").mkdir(parents=True)
+    turned = Image.Exif()
+    turned[0x0112] = 3
+    for name, options in (("3.jpeg", {}), ("s/1.bmp", {}), ("s/2.JPG", {"exif": turned})):
+        Image.new("RGB", (12, 10)).save(photos / name, **options)
+    samples = get_aspect(task, Predictable).open_inputs([str(photos)], tmp_path)
+    out = tmp_path / "out"
+    out.mkdir()
+    save(task, samples, out, layout, [FOUND[0].only(np.array([0])), *FOUND[1:]])
+    monkeypatch.chdir(tmp_path)
+    evaluate_command.run(["out/dataset", "out/results.json", "-split=train", "-interval=off", "-json"])
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["stats"][0] == pytest.approx(1.0) and "2 images of the results (of 3" in shown.out
+
+
+def test_results_of_two_images_of_one_name_are_refused(opened, tmp_path):
+    task, samples = opened
+    save(task, samples, tmp_path, "coco")
+    with pytest.raises(UserError, match="x/1.jpg matches several images"):  # the other one has no results
+        evaluate_command.run([str(tmp_path / "dataset"), str(tmp_path / "results.json"), "-split=train"])
 
 
 def test_masks_are_kept_for_coco(opened, tmp_path):

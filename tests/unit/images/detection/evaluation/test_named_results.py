@@ -187,13 +187,17 @@ def test_results_of_any_origin_are_scored_against_data_in_another_layout(tmp_pat
     ]
     (tmp_path / "r.json").write_text(json.dumps(results))
     words = [str(tmp_path / "r.json"), f"-data_path={tmp_path / 'yolo'}", "-interval=off", "-json"]
-    with pytest.raises(UserError, match="2 of 2 images are not listed in"):
+    for folder in ("new/", "", "images/val/"):  # a folder, as a file, lists "a.png"
+        named = [{**result, "file_name": result["file_name"].replace("new/", folder)} for result in results]
+        (tmp_path / "r.json").write_text(json.dumps(named))
         evaluate_detections.run(words)
+        assert json.loads(capsys.readouterr().out)["stats"][0] == pytest.approx(1.0)
+    write_image(tmp_path / "yolo/images/train/a.png", 20, 30)  # another image, whose results are given
     for result in results:
-        result["file_name"] = result["file_name"].replace("new/", "")
+        result["file_name"] = result["file_name"].replace("new/", "yolo/images/train/")
     (tmp_path / "r.json").write_text(json.dumps(results))
-    evaluate_detections.run(words)
-    assert json.loads(capsys.readouterr().out)["stats"][0] == pytest.approx(1.0)
+    with pytest.raises(UserError, match="1 of 2 images are not listed in .* such as yolo/images/train/a.png"):
+        evaluate_detections.run(words)
 
 
 def test_urls_of_images_are_names(tmp_path, capsys):

@@ -13,7 +13,7 @@ from ..commands.parser import CommandParser, at_least, choice, image_size
 from ..launch.tuning import import_paddle
 from ..runtime.errors import UserError
 from ..runtime.files import explain_write_error
-from ..runtime.printing import one_line
+from ..runtime.printing import one_line, utf8
 from .descriptions import build_paddlex_description, require_exportable, to_yaml
 from .differences import LARGEST, OutputDifference, compare, require_small
 
@@ -252,8 +252,10 @@ def _require_tensors(name: str) -> None:
 
 
 def check_output(output: str) -> Path:
-    """Return the common path of the exported files; raises a UserError if it is a folder."""
+    """Return the common path of the exported files; raises a UserError if it is a folder, or Paddle cannot write it."""
     path = Path(output).expanduser()
+    if utf8(str(path.absolute())) != str(path.absolute()):
+        raise UserError(f"export: {utf8(str(path.absolute()))} is not UTF-8, which Paddle needs: choose another OUT")
     if path.is_dir() or not path.name or output.endswith(os.sep):
         raise UserError(f"export: {output} is a folder: add a file name, such as {path / 'model'}")
     return path

@@ -22,7 +22,7 @@ import msgspec
 
 from ..runtime.errors import UserError
 from ..runtime.files import is_temporary
-from ..runtime.printing import shorten, without_credentials
+from ..runtime.printing import shorten, utf8, without_credentials
 from . import stale_resources
 
 FILE = "run.lock"
@@ -148,7 +148,7 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, log: Callable[[str], No
         time.sleep(0.05)
     if not has_locks:
         log(f"{folder} is on a file system without locks: runs on other machines can write there at the same time")
-    since, command = time.strftime("%Y-%m-%d %H:%M:%S %z"), without_credentials(shlex.join(sys.argv))
+    since, command = time.strftime("%Y-%m-%d %H:%M:%S %z"), utf8(without_credentials(shlex.join(sys.argv)))
     token = stale_resources.new_token()
     this = LockOwner(
         socket.gethostname(),
@@ -156,7 +156,7 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, log: Callable[[str], No
         since,
         command,
         token,
-        tempfile.gettempdir(),
+        utf8(tempfile.gettempdir()),
         what == "evaluation",
         _started(os.getpid()) or 0,
     )

@@ -80,6 +80,7 @@ def _safe(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
 
 
 _USER = re.compile(r"([a-z][a-z0-9+.-]*://)[^/\s?#'\"]+@", re.IGNORECASE)
+_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # others stand for bytes
 _QUERY = re.compile(r"([a-z][a-z0-9+.-]*://[^\s?#'\"]*\?)([^\s#'\"]+)", re.IGNORECASE)
 
 
@@ -130,9 +131,10 @@ def parse_cell(shown: str) -> str:
 
 
 def utf8(value: object) -> Any:
-    """Escape the bytes of a text that are not UTF-8; return any other value unchanged."""
+    """Escape the bytes and halves of characters in a text that are not UTF-8; return any other value unchanged."""
     if not isinstance(value, str):
         return value
+    value = _HALF.sub(lambda half: ascii(half[0])[1:-1], value)  # JSON may have them
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from .printing import utf8
+
 TEXT_PX, LINE_PX = 15, 21
 _WEIGHT = 400  # of a regular font
 _SQUARE_PX, _GAP_PX = 12, 12
@@ -72,8 +74,8 @@ def legend(entries: Sequence[tuple[str, Color]], height: int, ink: str = "black"
 
 @functools.cache
 def _is_drawable(letter: str) -> bool:
-    if letter.isascii():
-        return letter.isprintable()
+    if letter.isascii() or utf8(letter) != letter:  # OpenCV ends the process at a byte that is not UTF-8
+        return letter.isascii() and letter.isprintable()
     return _unicode_font() is not None and not np.array_equal(
         *(_put(char, (LINE_PX, LINE_PX), TEXT_PX) for char in (letter, "?"))
     )

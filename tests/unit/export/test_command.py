@@ -113,6 +113,13 @@ def test_a_path_is_a_file_name(tmp_path, monkeypatch):
             command.check_output(folder)
 
 
+@pytest.mark.parametrize("path", ["\udcff", "folder\udcff/model"])
+def test_a_path_that_paddle_cannot_write_is_refused_in_a_line(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"^export: .*\\xff.* is not UTF-8, which Paddle needs: choose another OUT$"):
+        command.check_output(path)
+
+
 ABOUT = {"model": "vit", "num_classes": 7, "weights": "run/best", "report": "9 tensors", "input_shape": [None, 3, 8, 8]}
 
 

@@ -26,6 +26,12 @@ def test_the_lock_does_not_keep_passwords_of_the_command_line(tmp_path, monkeypa
     assert "https://***@example.org/w?token=***" in content and "secret" not in content and "hidden" not in content
 
 
+def test_the_lock_says_bytes_of_the_command_line_that_are_no_text(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train", "-output=\udcff", "-data_path=\udce4\u00e4"])
+    with lock_output_dir(tmp_path, print, is_evaluation=False):
+        assert r"-output=\xff" in json.loads((tmp_path / FILE).read_text(encoding="utf-8"))["command"]
+
+
 @pytest.fixture
 def no_locks(monkeypatch):
     """A file system that refuses them."""

@@ -73,6 +73,7 @@ def test_a_text_is_cut_with_dots():
     assert printing.shorten("x" * 161) == "x" * 157 + "..." and printing.shorten("x" * 160) == "x" * 160
     assert printing.block("a\tb\nerror: c\n") == "a\\tb\n  error: c\n"
     assert printing.utf8(3) == 3 and printing.utf8("a\udce9\u732b") == "a\\xe9\u732b"
+    assert printing.utf8("\ud83d\udc80") == r"\ud83d\x80" and printing.utf8("\ud800\udfff") == r"\ud800\udfff"
 
 
 @pytest.fixture

@@ -32,6 +32,12 @@ def test_letters_of_many_scripts_are_drawn(text):
     assert not np.array_equal(drawn, np.asarray(text_rendering.render_text(text[0])))
 
 
+def test_bytes_that_are_no_text_are_drawn_as_question_marks():
+    name = b"c\xe4t".decode("utf-8", "surrogateescape")
+    assert text_rendering.printable_or(name) == "c?t" and text_rendering.printable_or("\ud800") == "?"
+    assert np.array_equal(text_rendering.render_text(name), text_rendering.render_text("c?t"))
+
+
 @in_unicode
 def test_names_that_no_font_draws_are_numbers_and_told():
     names = ["cat", "猫", "ไก่", "a ไก่"]

@@ -114,6 +114,7 @@ NOT_RUN = {
     "make test-gpu-wheel": DOWNLOAD,
     "make audit": DOWNLOAD,
     "make dist": RELEASE,
+    "python tools/try_release.py dist/*": DOWNLOAD,
 }
 
 # Commands that stand in a block together with what they print, or of other programs: which test runs them, or why none.
@@ -143,7 +144,6 @@ IN_TEXT = {
     "pip config set global.index-url https://pypi.tuna.tsinghua.edu.cn/simple": DOWNLOAD,
     "pip wheel -w wheels setuptools '.[cpu]'": DOWNLOAD,
     "pip install --no-index --find-links wheels '.[cpu]'": DOWNLOAD,
-    'python -m venv try && try/bin/pip install "$(echo dist/*.whl)[cpu]" && cd try': RELEASE,
     "paddlevit-dist train -cfg=vit_digits -epochs=6 -ngpus=1 -seeds=5 -output=output/usual": SEEDS,
     "paddlevit-dist train -cfg=vit_digits -epochs=6 -ngpus=1 -seeds=5 -output=output/faster TRAIN.BASE_LR 3e-3": SEEDS,
     "paddlevit-dist compare output/usual output/faster": SEEDS,

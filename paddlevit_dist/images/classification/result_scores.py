@@ -25,6 +25,7 @@ class TableAnswers(NamedTuple):
 
     ``places`` are int32 (images,), numbers of classes preferred to the true one, ``losses`` float32 (images,), NaN if
     there are none, and ``top`` the available k of top-k. Lines are about the rules (``protocol``) and the data.
+    ``by_number``: whether numbers or the order of columns tell the classes, not names.
     """
 
     places: np.ndarray
@@ -32,6 +33,7 @@ class TableAnswers(NamedTuple):
     top: tuple[int, ...]
     protocol: list[str]
     notices: list[str]
+    by_number: bool
 
 
 def score(
@@ -53,6 +55,9 @@ def score(
         raise UserError(f"{path}: {columns}")
     finder = _ImageFinder(path, layout, truth)
     answers = _from_scores(finder, softmax) if layout.scores else _from_best(finder, softmax)
+    if answers.by_number and not all(map(str.isdecimal, truth.classes)):
+        first = ", ".join(f"{number} is {name}" for number, name in enumerate(truth.classes[:3]))
+        answers.notices.append(f"{path} numbers the classes: {shorten(first, 80)}, in the order of {truth.source}")
     finder.require_all()
     classified = ClassificationCounts(truth.labels, answers.places, len(truth.classes), truth.classes, answers.top)
     loss = means({"loss": answers.losses})
@@ -211,7 +216,9 @@ def _from_scores(finder: _ImageFinder, softmax: bool) -> TableAnswers:
         notices.append(f"{finder.path}: rows add up to 1 like probabilities; remove -logits if they are probabilities")
     if has_loss and smallest:
         notices.append(f"{finder.path}: {smallest:,} true classes below {_SMALLEST:g}: raised to it, as Kaggle does")
-    return TableAnswers(places, losses if has_loss else np.full(number, np.nan, np.float32), top, protocol, notices)
+    by_number = layout.classes is None or set(truth.classes).isdisjoint(layout.classes)
+    losses = losses if has_loss else np.full(number, np.nan, np.float32)
+    return TableAnswers(places, losses, top, protocol, notices, by_number)
 
 
 def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
@@ -243,5 +250,10 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
         shift = f"{shifted:,} of {len(off):,} would be right, and {right:,} are: does one side count from 1?"
         notices.append(f"{finder.path}: with classes one lower or higher {shift}")
     return TableAnswers(
-        places, np.full(len(truth.names), np.nan, np.float32), (1, _BEST) if has_top5 else (1,), protocol, notices
+        places,
+        np.full(len(truth.names), np.nan, np.float32),
+        (1, _BEST) if has_top5 else (1,),
+        protocol,
+        notices,
+        are_numbers,
     )

@@ -1,8 +1,10 @@
 """Tables of predicted classes: which columns are taken, and what is refused."""
 
+import numpy as np
 import pytest
 
-from paddlevit_dist.images.classification.result_tables import find_layout, parse_scores
+from paddlevit_dist.images.classification.result_scores import score
+from paddlevit_dist.images.classification.result_tables import ClassGroundTruth, find_layout, parse_scores
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -46,3 +48,21 @@ def test_scores_are_taken_in_the_order_of_the_classes(read):
 def test_places_of_classes_are_columns_in_their_order(read):
     layout, _ = read("class_3,class,image,class_2\na,b,1.png,c\n")
     assert (layout.name, layout.best, layout.scores) == (2, [1, 3, 0], [])
+
+
+@pytest.mark.parametrize(
+    "table, is_told",
+    [
+        ("name,class\na,1\nb,0\n", True),
+        ("name,class\na,cat\nb,bear\n", False),
+        ("name,0,1,2\na,0.1,0.8,0.1\nb,0.7,0.2,0.1\n", True),
+        ("a.png,0.1,0.8,0.1\nb.png,0.7,0.2,0.1\n", True),
+        ("name,bear,cat,dog\na,0.1,0.8,0.1\nb,0.7,0.2,0.1\n", False),
+    ],
+)
+def test_classes_by_number_are_told_with_their_names(tmp_path, table, is_told):
+    (tmp_path / "found.csv").write_text(table)
+    truth = ClassGroundTruth(["a.png", "b.png"], np.array([1, 0]), ["bear", "cat", "dog"], "zoo")
+    report = score(str(tmp_path / "found.csv"), truth)
+    told = f"{tmp_path / 'found.csv'} numbers the classes: 0 is bear, 1 is cat, 2 is dog, in the order of zoo"
+    assert report.notices == [told] * is_told and report.arrays["places"].tolist() == [0, 0]

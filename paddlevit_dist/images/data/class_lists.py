@@ -101,6 +101,23 @@ def find_class_list(folders: Iterable[str]) -> ClassList | None:
     return None
 
 
+def find_list_above(folder: str) -> ClassList | None:
+    """Read the ``classes.txt`` of a folder of label maps, such as ``labels/val``, or next to it; None without one."""
+    files = (path / "classes.txt" for path in (Path(folder), *Path(folder).absolute().parents[:2]))
+    return next((read_class_list(str(file)) for file in files if file.is_file()), None)
+
+
+def require_same_numbers(first: ClassList | None, second: ClassList | None) -> None:
+    """Raise a ``UserError`` if two lists, where both are known, have a name with different numbers."""
+    numbers, others = (dict(zip(each.names, each.numbers)) if each else {} for each in (first, second))
+    moved = next((name for name in numbers if others.get(name, numbers[name]) != numbers[name]), None)
+    if moved is not None and first and second:
+        raise UserError(
+            f"{moved} is number {numbers[moved]} in {first.file} and {others[moved]} in {second.file}: label maps are "
+            "compared by number; write both with one list"
+        )
+
+
 def read_class_list(file: str) -> ClassList:
     """Read the classes from a file: lines of text, CSV, or JSON.
 

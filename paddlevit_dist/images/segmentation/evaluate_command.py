@@ -9,7 +9,7 @@ from ...tasks.sample_groups import FOLDER
 
 def run(words: list[str]) -> None:
     """Run ``evaluate masks TRUTH RESULTS``."""
-    from ..data.class_lists import read_class_list
+    from ..data.class_lists import find_list_above, read_class_list, require_same_numbers
     from ..label_maps import LabelMapRules, score
 
     parser = CommandParser(
@@ -32,7 +32,10 @@ def run(words: list[str]) -> None:
     parser.option("truth_suffix", ".png", "suffix of file names in TRUTH", metavar="TEXT")
     parser.option("result_suffix", ".png", "suffix of file names in RESULTS", metavar="TEXT")
     options = parser.parse_args(words)
-    classes = None if options.classes is None else read_class_list(options.classes).by_number()
+    listed = None if options.classes is None else read_class_list(options.classes)
+    if not options.reduce_zero_label:
+        require_same_numbers(listed or find_list_above(options.truth), find_list_above(options.results))
+    classes = None if listed is None else listed.by_number()
     ends = options.truth_suffix, options.result_suffix
     rules = LabelMapRules(classes, options.ignore, options.reduce_zero_label, *ends)
     print_scores(score(options.truth, options.results, rules), options, FOLDER)

@@ -85,6 +85,22 @@ def test_files_in_folders_with_other_ends_and_names_of_classes(tmp_path, evaluat
     assert said["protocol"][1].endswith("4 of 5")
 
 
+@pytest.mark.parametrize("place", ["true", "."])
+def test_label_maps_with_other_numbers_of_the_classes_are_refused(tmp_path, evaluate, place):
+    true, found = drawn()
+    write(tmp_path / "true", true)
+    write(tmp_path / "found", found)
+    (tmp_path / "found" / "classes.txt").write_text("road\nsky\ncar\nman\n")  # as predict writes it
+    (tmp_path / place / "classes.txt").write_text("road\ncar\nsky\nMensch\n")
+    with pytest.raises(UserError, match=r"car is number 1 in .*classes.txt and 2 in .*found/classes.txt: label maps"):
+        evaluate()
+    (tmp_path / place / "classes.txt").write_text("road\nsky\ncar\nMensch\n")
+    assert evaluate()[0]["samples"] == 5
+    (tmp_path / "names.txt").write_text("sky\nroad\ncar\nman\n")
+    with pytest.raises(UserError, match=r"sky is number 0 in .*names.txt and 1 in .*found/classes.txt"):
+        evaluate(f"-classes={tmp_path / 'names.txt'}")
+
+
 def test_a_truth_that_begins_with_0_for_nothing(tmp_path, evaluate):
     true, found = drawn()
     write(tmp_path / "true", [np.where(one == 255, 0, one + 1) for one in true])

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...runtime.compiled import compiled
 
+_Draw = Callable[[int, int], np.ndarray]
 _MIN_PLANES, _SLAB_NODES = 8, 1 << 19  # of a part of the grid that is in memory at a time
 
 
@@ -54,11 +55,7 @@ def displace(xyz: np.ndarray, noise: np.ndarray, granularity: float, magnitude: 
 
 
 def _displace_in_slabs(
-    xyz: np.ndarray,
-    nodes: tuple[int, ...],
-    draw: Callable[[int, int], np.ndarray],
-    granularity: float,
-    magnitude: float,
+    xyz: np.ndarray, nodes: tuple[int, ...], draw: _Draw, granularity: float, magnitude: float
 ) -> np.ndarray:
     """Displace points by the noise that ``draw`` returns, (3, planes, y nodes, z nodes), for planes first to last."""
     width, middle = 2.0 * granularity, (np.array(nodes) - 1) / 2

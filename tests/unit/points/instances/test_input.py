@@ -58,6 +58,23 @@ def plain(scene, scale, max_points, generator):
     return matrix @ turn, np.floor(moved[kept]).astype(int), xyz[kept], colors[kept], kept
 
 
+@pytest.mark.parametrize("max_points", [10**6, 300])
+def test_heights_in_a_crop_are_above_the_lowest_point_of_the_scene(max_points):
+    scene, lowest = room(), []
+    slope = np.c_[0 * scene.xyz[:, :2], 2 * scene.xyz[:, 0] + 40].astype(np.float32)
+    scene = scene._replace(xyz=scene.xyz + slope)
+    for is_training in (False, True):
+        steps = make_samples(None, 50.0, is_training, max_points).steps
+        samples = InstanceSamples(None, steps, "first", features=("height",))
+        for seed in range(4):
+            height, *_, z = samples.build_sample(scene, np.random.default_rng(seed)).views[0].features.T
+            lowest.append(height.min())
+            assert np.ptp(z - height) < 1e-4
+            if not is_training:
+                np.testing.assert_allclose(z - height, scene.xyz[:, 2].min(), rtol=1e-5)
+    assert (max(lowest) > 0.5) == (max_points == 300)
+
+
 @pytest.mark.parametrize("max_points", [10**6, 1500])
 def test_a_training_scene_is_that_of_the_plain_steps(max_points):
     scene = room()

@@ -22,6 +22,7 @@ import textwrap
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -48,10 +49,14 @@ _lock = threading.Lock()
 
 
 class RemoteFile(NamedTuple):
-    """A file's size and, as ``tag``, its ETag, or else the time of its last change; empty if neither is sent."""
+    """A file's size and, as ``tag``, its ETag, or else the time of its last change; empty if neither is sent.
+
+    ``changed``: time of the last change in seconds since 1970; 0 if it is not sent.
+    """
 
     size: int
     tag: str
+    changed: float = 0.0
 
 
 class RangeRequest(NamedTuple):
@@ -136,7 +141,7 @@ class RemoteFolder:
         for entry in entries:
             name = os.path.basename(entry["name"].rstrip("/"))
             has_size = entry["type"] == "file" and entry.get("size") is not None
-            files[name] = RemoteFile(entry["size"], entry.get("ETag", "")) if has_size else None
+            files[name] = RemoteFile(entry["size"], entry.get("ETag", ""), _find_time(entry)) if has_size else None
         return files
 
     def examine(self, names: Sequence[str]) -> list[RemoteFile]:
@@ -224,7 +229,7 @@ class RemoteFolder:
             info = await self._system._info(address)
             if info["type"] != "file":
                 raise FileNotFoundError(address)
-            return RemoteFile(info["size"], info.get("ETag") or str(info.get("LastModified") or ""))
+            return RemoteFile(info["size"], info.get("ETag") or str(info.get("LastModified") or ""), _find_time(info))
 
         return await self._with_retries(address, "read", ask)
 
@@ -274,7 +279,7 @@ class RemoteFolder:
             async with self._request("HEAD", address) as answer:
                 size = answer.headers.get("Content-Length", "")
                 if size.isdigit() and not _is_compressed(answer):
-                    return RemoteFile(int(size), _find_tag(answer))
+                    return RemoteFile(int(size), _find_tag(answer), _find_time(answer.headers))
         except aiohttp.ClientResponseError as error:
             if not _is_final(error):
                 raise
@@ -289,7 +294,9 @@ class RemoteFolder:
                 )
             sent = answer.headers.get("Content-Range") if answer.status == 206 else None
             first, last, size = _parse_range(sent, address)  # before the content: it may be the whole file
-            return RangeAnswer(await answer.read(), first, last, RemoteFile(size, _find_tag(answer)))
+            return RangeAnswer(
+                await answer.read(), first, last, RemoteFile(size, _find_tag(answer), _find_time(answer.headers))
+            )
 
     async def _get_from_s3(self, address: str, first: int, last: int) -> RangeAnswer:
         bucket, key, _ = self._system.split_path(address)
@@ -419,6 +426,13 @@ def _find_wish(error: BaseException) -> float:
 def _find_tag(answer: Any) -> str:
     # Apache marks the tag of a file that has just been written as weak, and no longer a second later.
     return answer.headers.get("ETag", "").removeprefix("W/") or answer.headers.get("Last-Modified") or ""
+
+
+def _find_time(facts: Any) -> float:
+    sent = facts.get("LastModified") or facts.get("Last-Modified")  # a datetime of S3, or text of HTTP
+    with contextlib.suppress(AttributeError, TypeError, ValueError):  # missing, or not a date
+        return (parsedate_to_datetime(sent) if isinstance(sent, str) else sent).timestamp()
+    return 0.0
 
 
 def _kind(tag: str) -> str:

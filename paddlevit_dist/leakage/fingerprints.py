@@ -82,7 +82,7 @@ def _find_cache_file(dataset: Any, variants: int, cache_folder: Path | None) -> 
         return None
     key = hashlib.sha256(repr((_VERSION, variants, len(dataset), dataset.reading, dataset.kind)).encode())
     for index in range(len(dataset)):
-        path = dataset.describe(index)
+        path = os.path.abspath(dataset.describe(index))
         try:
             status = os.stat(path)
         except (OSError, ValueError):  # in an archive, or deleted

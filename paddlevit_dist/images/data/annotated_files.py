@@ -48,7 +48,7 @@ def stamp(kind: str, files: Iterable[str]) -> bytes:
     for file in files:
         try:
             status = os.stat(file)
-            line = f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n"
+            line = f"{os.path.abspath(file)}\0{status.st_size}\0{status.st_mtime_ns}\n"
         except OSError:
             line = f"{file}\0missing\n"
         key.update(line.encode("utf-8", "surrogateescape"))

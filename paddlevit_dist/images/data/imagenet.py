@@ -216,5 +216,7 @@ def _index_by_kit(root: str, cache_folder: Path, name: str) -> PathIndex:
             )
         names = name_folders(root, folders)
     batch = make_batch([b"val/" + image for image in labels], np.array(list(labels.values())))
-    key = hashlib.sha256(f"development kit {names}".encode("utf-8", "surrogateescape") + batch.labels.tobytes())
+    key = hashlib.sha256(
+        f"development kit {names}".encode("utf-8", "surrogateescape") + batch.labels.tobytes() + batch.blob
+    )
     return ensure_path_index(cache_folder, name, key.digest(), lambda: [batch], names)

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ...runtime.errors import UserError
+from ...tasks.prediction import stamps
 from .formats import (
     HEAD_BYTES,
     PACKED_TARS,
@@ -161,6 +162,7 @@ class InputListing:
             key.update(os.fsencode(os.path.abspath(path)) + b"\0")
         for image in self.images:
             key.update(b"%d %d %d %s\0" % (image.archive, image.offset, image.size, image.name))
+        key.update(repr(stamps(self.archives)).encode("utf-8", "surrogateescape"))
         for path, _ in self.unreadable:
             key.update(os.fsencode(path) + b"\0")
         return key.digest()

@@ -93,6 +93,7 @@ class RemoteTars:
 
     Attributes:
         root, folder: the address, and the folder of local copies of the lists next to the tar files.
+        notices: lines for the log.
         threads: tar files that are scanned at once.
     """
 
@@ -106,6 +107,7 @@ class RemoteTars:
         self.folder = str(self._own_folder / "lists")
         self._cache = RangeCache(self._own_folder / "images", 100 * _GIGABYTE)
         self._versions_file: str | None = None
+        self.notices: list[str] = []
         self._reset()
         self._published = self._fetch_lists()
 
@@ -131,15 +133,16 @@ class RemoteTars:
             return list(self._published.splits[split].shards) if split in self._published.splits else []
         return find_shards(self.root, split, self._list)
 
-    def find_index(self, split: str, cache_folder: Path) -> tuple[PathIndex, str] | None:
-        """Return the published index of ``split`` and its file of locations, fetched if ``cache_folder`` lacks them.
+    def find_index(self, split: str) -> tuple[PathIndex, str] | None:
+        """Return the published index of ``split`` and its file of locations, fetched if the cache lacks them.
 
         A ``UserError`` says that the index is of other tar files, or cannot be read.
         """
         if self._published is None:
             return None
-        split_files = self._published.splits[split]
+        split_files, cache_folder = self._published.splits[split], self._own_folder
         self.stamps(list(split_files.shards))
+        self._note_newer(list(split_files.shards))
         for shard, size in split_files.shards.items():
             if self._files[shard].size != size:
                 raise UserError(
@@ -152,6 +155,15 @@ class RemoteTars:
             published = self._fetch_published(cache_folder, split_files)
         self._require_members(list(split_files.shards), *published)
         return published
+
+    def _note_newer(self, shards: Sequence[str]) -> None:
+        [index] = self._remote.examine([INDEX_FILE])
+        newer = [shard for shard in shards if self._files[shard].changed > index.changed > 0]
+        if newer:
+            self.notices.append(
+                f"note: {len(newer):,} tar files at {self.root} are newer than their {INDEX_FILE}, such as {newer[0]}, "
+                f"whose labels in it may be old: {_REPAIR}, after them"
+            )
 
     def _fetch_published(self, cache_folder: Path, split_files: SplitFiles) -> tuple[PathIndex, str]:
         for name in (split_files.index, split_files.locations):

@@ -1,8 +1,8 @@
 """Images read directly from uncompressed tar files.
 
 Two memory-mapped files in the cache folder index them: a path index of names and labels, and a ``.npy`` array of
-offsets and sizes. Both carry the key of their source: size and modification time of the tar files, content of the lists
-next to them.
+offsets and sizes. Both carry the key of their source: place, sizes and modification times of the tar files, content of
+the lists next to them.
 """
 
 import hashlib
@@ -76,6 +76,7 @@ class TarImages(IndexedClassImages):
             num_classes = num_classes if classes["names"] else max(num_classes, preparation.num_classes)
         if isinstance(self._tars, RemoteTars):
             self._tars.finish()
+            self.notices = [*self.notices, *self._tars.notices]
         super().__init__(root, index, num_classes, SkippedFiles.from_json(classes["left_out"]))
 
     def __getstate__(self) -> Any:
@@ -153,7 +154,7 @@ def _open_index(tars: LocalTars | RemoteTars, split: str, cache_folder: Path) ->
         existing = [word for word in SPLIT_WORDS if tars.find(word)]
         others = f"; there are some of {', '.join(existing)}" if existing else ""
         raise UserError(f"{root} has no tar files of the {split} images, such as {split}-00000.tar{others}")
-    published: tuple[PathIndex, str] | None = tars.find_index(split, cache_folder)
+    published: tuple[PathIndex, str] | None = tars.find_index(split)
     if published is not None:
         return published
     training_shards = tars.find("train") if split != "train" else []
@@ -188,7 +189,10 @@ def _open_index(tars: LocalTars | RemoteTars, split: str, cache_folder: Path) ->
 
 def _key(tars: LocalTars | RemoteTars, split: str, shards: list[str]) -> bytes:
     # Which members are images depends on what Pillow opens here; 4 is the version of the index.
-    key = hashlib.sha256(f"tar 4 {split} {sorted(readable_suffixes())}\n".encode())
+    # Other tar files may have the same names, sizes and times.
+    place = tars.root if is_address(tars.root) else os.path.realpath(tars.root)
+    facts = f"tar 4 {split} {sorted(readable_suffixes())}\n{place}\n"
+    key = hashlib.sha256(facts.encode("utf-8", "surrogateescape"))
     for shard, stamp in zip(shards, tars.stamps(shards), strict=True):
         key.update(f"{shard}\0{stamp}\n".encode("utf-8", "surrogateescape"))
     root = tars.folder

@@ -7,7 +7,6 @@ import tarfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -215,7 +214,7 @@ class LocalTars:
         """Return the tar files of ``split``; see ``find_shards``."""
         return find_shards(self.root, split)
 
-    def find_index(self, split: str, cache_folder: Path) -> "tuple[Any, str] | None":
+    def find_index(self, split: str) -> "tuple[Any, str] | None":
         """Return None: an index next to the tar files is for readers from elsewhere."""
         return None
 

@@ -1,6 +1,7 @@
 """Tar files at an address: the same images as in a folder, by listing and by index; cut, slow and changed answers."""
 
 import io
+import os
 import pickle
 import shutil
 import tarfile
@@ -229,3 +230,27 @@ def test_links_and_joined_tar_files_are_read_as_in_the_folder(is_published, tmp_
         assert_same(dataset, expected)
         assert sum(server.requests.values()) < 60
         assert dataset.skipped_files.num_links == 86
+
+
+def test_tar_files_that_are_newer_than_their_index_are_told(folder, server, cache):
+    list(publish_index(folder))
+    server.marks = ("ETag", "Last-Modified")
+    for file in folder.iterdir():
+        os.utime(file, (10**9, 10**9))
+    assert "newer" not in " ".join(TarImages(server.address(), "train", cache).notices)
+    os.utime(folder / "train-00001.tar", (10**9 + 1, 10**9 + 1))
+    [note] = [line for line in TarImages(server.address(), "train", cache / "other").notices if "newer" in line]
+    assert "1 tar files" in note and "such as train-00001.tar, whose labels in it may be old: write the index" in note
+    server.marks = ("ETag",)
+    assert "newer" not in " ".join(TarImages(server.address(), "train", cache / "third").notices)
+
+
+def test_a_copy_at_another_address_has_an_index_of_its_own(folder, server, cache, tmp_path):
+    list(publish_index(folder))
+    server.marks = server.part_marks = ("Last-Modified",)
+    expected = TarImages(server.address(), "train", cache)
+    shutil.copytree(folder, tmp_path / "copy", copy_function=shutil.copy)
+    os.utime(tmp_path / "copy" / "train-00000.tar", (10**9, 10**9))
+    with RangeServer(tmp_path / "copy") as other:
+        other.marks = other.part_marks = ("Last-Modified",)
+        assert_same(TarImages(other.address(), "train", cache), expected)

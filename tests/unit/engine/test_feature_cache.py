@@ -96,6 +96,10 @@ class Elsewhere(NumberSamples):
         return f"row {index}"
 
 
+class InTars(NumberSamples):
+    dataset = SimpleNamespace(dataset=SimpleNamespace(fingerprint="of the tar files"))  # a part of a dataset
+
+
 def change(config, name, value):
     config.defrost()
     section, _, key = name.rpartition(".")
@@ -111,6 +115,7 @@ def test_rows_are_those_of_everything_that_they_depend_on(run, tmp_path):
         lambda: keep(run, ROWS[:4]),
         lambda: keep(run, ROWS, samples=Listed),
         lambda: keep(run, ROWS, samples=Elsewhere),
+        lambda: keep(run, ROWS, samples=InTars),
         lambda: change(run.config, "MODEL.NAME", "other") or keep(run, ROWS),
         lambda: change(run.config, "DATA.DATASET", "other") or keep(run, ROWS),
         lambda: setattr(run.task, "signature", lambda: {"size": 3}) or keep(run, ROWS),

@@ -71,7 +71,7 @@ class Coco(IndexedDetectionImages):
         file, folder = find_files(root, split, annotations or (file if split == "train" else None), images)
         self._file, self._below = file, os.path.relpath(folder, root)
         inside = () if anywhere else (root, folder)
-        key = _digest(file, turned, *inside)
+        key = _digest(file, turned, folder, *inside)
         index = ensure_annotation_index(
             cache_folder, f"coco-{split}", key, lambda: read_coco(file, folder, turned, inside)
         )

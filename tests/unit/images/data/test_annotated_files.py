@@ -48,6 +48,17 @@ def test_errors_of_files_are_one_line():
         raise ValueError("bad number")
 
 
+def test_a_stamp_is_of_a_place_also_if_a_relative_path_is_equal(tmp_path, monkeypatch):
+    stamps = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x").write_text(folder)
+        os.utime(tmp_path / folder / "x", (5, 5))
+        monkeypatch.chdir(tmp_path / folder)
+        stamps += [stamp("boxes", ["x"]), stamp("boxes", [f"{tmp_path}/{folder}/x"])]
+    assert stamps[0] == stamps[1] != stamps[2] == stamps[3]
+
+
 def test_a_stamp_changes_with_kind_names_sizes_and_times(tmp_path):
     folder = write(tmp_path, "a", "b")
     files = [f"{folder}/a", f"{folder}/b"]

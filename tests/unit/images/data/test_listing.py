@@ -170,3 +170,17 @@ def test_links_and_twice_named_members_of_an_archive(tmp_path):
     assert path == f"{tmp_path}/a.tar/3.png" and reason.startswith("one of the links that lead to no file in it (")
     [notice] = found.notices
     assert "1 links that lead to no file in it" in notice and "1 files that later ones of the same name" in notice
+
+
+def test_the_digest_changes_with_the_images_in_an_archive(tmp_path):
+    for content in (b"one", b"two"):
+        with tarfile.open(tmp_path / "a.tar", "w") as tar:
+            member = tarfile.TarInfo("1.png")
+            member.size = 3
+            tar.addfile(member, io.BytesIO(content))
+        os.utime(tmp_path / "a.tar", ns=(0, content[0]))
+        digest = add(tmp_path / "a.tar").digest([str(tmp_path / "a.tar")])
+        assert digest == add(tmp_path / "a.tar").digest([str(tmp_path / "a.tar")])
+        if content == b"one":
+            first = digest
+    assert first != digest

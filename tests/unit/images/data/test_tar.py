@@ -399,3 +399,17 @@ def test_the_last_file_of_a_name_counts_as_in_unpacking(folder, cache, tmp_path)
         mixed_tar(("a/1.png", image(1)), link("a/1.png", "2.png"), ("a/2.png", image(4)), ("a/1.png", image(6)))
     )
     assert sorted(row[1] for row in contents(TarImages(str(folder), "train", cache))) == [4, 6]
+
+
+def test_an_index_is_of_one_place_also_if_names_sizes_and_times_are_those_of_another(tmp_path, cache):
+    for place, labels in (("first", b"01"), ("second", b"10")):
+        files = {f"{n}.png": image(n) for n in range(2)} | {f"{n}.cls": labels[n : n + 1] for n in range(2)}
+        write_tar(tmp_path / place / "train.tar", files)
+        os.utime(tmp_path / place / "train.tar", (10**9, 10**9))
+    (tmp_path / "link").symlink_to("first")
+    assert TarImages(str(tmp_path / "first"), "train", cache).labels.tolist() == [0, 1]
+    assert TarImages(str(tmp_path / "second"), "train", cache).labels.tolist() == [1, 0]
+    assert TarImages(str(tmp_path / "link"), "train", cache).labels.tolist() == [0, 1]
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("second")
+    assert TarImages(str(tmp_path / "link"), "train", cache).labels.tolist() == [1, 0]

@@ -123,16 +123,12 @@ def convert(source: str, target: str, part: str | None = None) -> ConvertedWeigh
 def _describe(source: str) -> dict[str, Any]:
     """Return the settings, input and class names of weights, as far as known, in the form of an ``about.yaml``."""
     file = local_file(source).path
-    about = read_weights_info(file)
-    settings, names = find_run_settings(about, file), None
-    if not about.get("data"):
-        names = read_class_names(source)[0]
-    return {
-        "converted_from": without_credentials(source),
-        **about,
-        **({} if settings is None else {"settings": settings}),
-        **({} if names is None else {"data": {"weights": {"classes": names}}}),
-    }
+    about = {"converted_from": without_credentials(source), **read_weights_info(file)}
+    if (settings := find_run_settings(about, file)) is not None:
+        about["settings"] = settings
+    if not about.get("data") and (names := read_class_names(source)[0]):
+        about["data"] = {"weights": {"classes": names}}
+    return about
 
 
 def _keep_timm_names(source: str, weights: SourceWeights) -> ConvertedWeights | None:

@@ -55,8 +55,8 @@ class SceneTask(Task):
         """
         dataset = dataset_class(self.config, SceneDataset).open(self.config, split, cache_folder)
         self.coordinates = dataset.coordinates if self.coordinates in (None, dataset.coordinates) else AS_GIVEN
-        names, number = dataset.class_names, dataset.num_classes
-        self.class_names = resolve_class_names(self.config, names, number=number, before=self.class_names)
+        names, number, before = dataset.class_names, dataset.num_classes, self.class_names
+        self.class_names = resolve_class_names(self.config, names, number=number, before=before)
         self.num_classes = len(self.class_names)
         return dataset
 

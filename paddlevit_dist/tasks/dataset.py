@@ -288,17 +288,6 @@ def is_training_split(config: RunSettings, split: str) -> bool:
     return split == "train" and not config.EVAL
 
 
-def require_equal_names(
-    config: RunSettings, before: Sequence[str], names: Sequence[str] | None, word: str = "classes"
-) -> None:
-    """Raise UserError unless the names of a split are the first ones of another split's; either may be unknown."""
-    if before and names and list(names) != list(before)[: len(names)]:
-        raise UserError(
-            f"dataset {config.DATA.DATASET}: training and validation data name different {word}: {', '.join(before)} "
-            f"and {', '.join(names)}; give both the same list of {word}"
-        )
-
-
 def resolve_class_names(
     config: RunSettings,
     names: Sequence[str] | None,
@@ -313,12 +302,16 @@ def resolve_class_names(
         names: names of the classes; None: they have none, but there are ``number`` classes.
         word: what the message calls classes.
         number: number of classes without names.
-        before: the result for another split; empty: this is the first one.
+        before: names of another split, whose first ones these have to be; empty: unknown.
 
     Raises:
         UserError: MODEL.NUM_CLASSES is smaller than the number of classes, or splits have different classes.
     """
-    require_equal_names(config, before, names, word)
+    if before and names and list(names) != list(before)[: len(names)]:
+        raise UserError(
+            f"dataset {config.DATA.DATASET}: training and validation data name different {word}: {', '.join(before)} "
+            f"and {', '.join(names)}; give both the same list of {word}"
+        )
     names = names or [str(label) for label in range(number or 0)]
     requested, existing = config.MODEL.NUM_CLASSES, len(names)
     if requested is not None and requested < existing:

@@ -93,8 +93,7 @@ class TeacherModel:
 
         ``class_names`` are of the student's first outputs; empty if unknown.
         """
-        names = ClassNames(self._class_names, class_names)
-        source = f"TRAIN.TEACHER_MODEL {self.name}"
+        names, source = ClassNames(self._class_names, class_names), f"TRAIN.TEACHER_MODEL {self.name}"
         order, is_named = order_outputs(student, names, self._classes, num_classes, source)
         self._order = None if order is None else paddle.to_tensor(order, dtype="int64")
         by_name = "matched by name" if is_named else "unknown: its outputs are taken for the student's classes in order"
@@ -130,9 +129,9 @@ def _load_registered(
     options = {"image_size": image_size, "in_channels": in_channels}
     with paddle.LazyGuard():  # names and shapes only
         outline = create_model(name, num_classes=1, **options)
-    own_classes = count_classes(outline, read_weights(weights)) or num_classes
-    model = create_model(name, num_classes=own_classes, **options)
-    report = load_weights(model, weights, strict=True)
+    state = read_weights(weights)
+    model = create_model(name, num_classes=count_classes(outline, state) or num_classes, **options)
+    report = load_weights(model, state, strict=True)
     first_convolutions = [key for key in report.resized if len(report.shapes[key][1] or ()) == 4]
     if in_channels != RGB and any((report.shapes[key][0] or (0, 0))[1] == RGB for key in first_convolutions):
         return _load_registered(name, weights, num_classes, image_size, RGB)

@@ -14,7 +14,7 @@ from ...metrics.classification import ClassificationMetrics, ClassifierTask, req
 from ...runtime.device_kinds import accelerator_bytes
 from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
-from ...tasks.dataset import is_training_split, require_equal_names
+from ...tasks.dataset import is_training_split, resolve_class_names
 from ...tasks.model import as_model
 from ...tasks.model_factory import create_model, model_options
 from ...tasks.sample_checks import require_finite, require_label
@@ -96,7 +96,7 @@ class LabeledImageTask(Task):
         dataset, notes = open_images(self.config, split, cache_folder)
         self.num_classes = choose_num_classes(self.config, dataset, self.num_classes)
         class_names = list(map(str, dataset.class_names or ()))
-        require_equal_names(self.config, self.evaluated_classes or (), class_names)
+        resolve_class_names(self.config, class_names, before=self.evaluated_classes or ())
         self.evaluated_classes = class_names or None
         number, name = int(dataset.num_classes or 0), f"dataset {self.config.DATA.DATASET}"
         if dataset.labels is not None:

@@ -101,21 +101,21 @@ def find_class_list(folders: Iterable[str]) -> ClassList | None:
     return None
 
 
-def find_list_above(folder: str) -> ClassList | None:
-    """Read the ``classes.txt`` of a folder of label maps, such as ``labels/val``, or next to it; None without one."""
-    files = (path / "classes.txt" for path in (Path(folder), *Path(folder).absolute().parents[:2]))
-    return next((read_class_list(str(file)) for file in files if file.is_file()), None)
+def require_same_numbers(truth: str, results: str, listed: ClassList | None) -> None:
+    """Raise a ``UserError`` if a class has other numbers in the lists of two folders of label maps, where known.
 
-
-def require_same_numbers(first: ClassList | None, second: ClassList | None) -> None:
-    """Raise a ``UserError`` if two lists, where both are known, have a name with different numbers."""
-    numbers, others = (dict(zip(each.names, each.numbers)) if each else {} for each in (first, second))
-    moved = next((name for name in numbers if others.get(name, numbers[name]) != numbers[name]), None)
-    if moved is not None and first and second:
-        raise UserError(
-            f"{moved} is number {numbers[moved]} in {first.file} and {others[moved]} in {second.file}: label maps are "
-            "compared by number; write both with one list"
-        )
+    ``listed`` replaces that of ``truth``; others are a ``classes.txt`` in a folder such as ``labels/val``, or above it.
+    """
+    lists: list[ClassList | None] = []
+    for folder in (truth, results):
+        files = (path / "classes.txt" for path in (Path(folder), *Path(folder).absolute().parents[:2]))
+        lists.append(next((read_class_list(str(file)) for file in files if file.is_file()), None))
+    first, second = listed or lists[0], lists[1]
+    numbers = {} if second is None else dict(zip(second.names, second.numbers))
+    for name, number in () if first is None else zip(first.names, first.numbers):
+        if numbers.get(name, number) != number and first and second:
+            numbered = f"{number} in {first.file} and {numbers[name]} in {second.file}"
+            raise UserError(f"{name} is number {numbered}: label maps are compared by number; write both with one list")
 
 
 def read_class_list(file: str) -> ClassList:

@@ -9,7 +9,7 @@ from ...tasks.sample_groups import FOLDER
 
 def run(words: list[str]) -> None:
     """Run ``evaluate masks TRUTH RESULTS``."""
-    from ..data.class_lists import find_list_above, read_class_list, require_same_numbers
+    from ..data.class_lists import read_class_list, require_same_numbers
     from ..label_maps import LabelMapRules, score
 
     parser = CommandParser(
@@ -34,7 +34,7 @@ def run(words: list[str]) -> None:
     options = parser.parse_args(words)
     listed = None if options.classes is None else read_class_list(options.classes)
     if not options.reduce_zero_label:
-        require_same_numbers(listed or find_list_above(options.truth), find_list_above(options.results))
+        require_same_numbers(options.truth, options.results, listed)
     classes = None if listed is None else listed.by_number()
     ends = options.truth_suffix, options.result_suffix
     rules = LabelMapRules(classes, options.ignore, options.reduce_zero_label, *ends)

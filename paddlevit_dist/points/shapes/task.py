@@ -108,8 +108,8 @@ class ShapeClassification(ClassifierTask):
         """Return the samples of ``split``, with augmentation if the task trains on it."""
         config = self.config
         dataset = dataset_class(config, ShapeDataset).open(config, split, cache_folder)
-        names, number = dataset.class_names, dataset.num_classes
-        self.class_names = resolve_class_names(config, names, number=number, before=self.class_names)
+        names, number, before = dataset.class_names, dataset.num_classes, self.class_names
+        self.class_names = resolve_class_names(config, names, number=number, before=before)
         self.num_classes = len(self.class_names)
         return ShapeSamples(dataset, config.SHAPES, is_training_split(config, split))
 

@@ -212,7 +212,8 @@ def _find_folder(root: str, split: str, file: str) -> str:
         searched = ", ".join(os.path.relpath(folder, root) for folder in folders[:4])
         raise UserError(
             f"the images of {file}, such as {', '.join(names[:3])}, are not below {root} (searched {searched}): name "
-            f"their folder with {_key(split, 'IMAGES')}, or set -data_path to a folder that contains both"
+            f"the folder with {_key(split, 'IMAGES')} that they are relative to, or set -data_path to one with both; "
+            "write absolute paths as relative ones"
         )
     return folders[hits.index(max(hits))]
 

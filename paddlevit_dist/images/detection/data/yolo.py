@@ -103,6 +103,7 @@ def _read(root: str, images: list[str], names: dict[int, str], turned: bool, key
     sizes = measure(images, turned)
     label_map = {number: label for label, number in enumerate(names)}
     odd = DataWarnings()
+    odd.note_all("image", "that cannot be read: its boxes are lost", np.array(images)[sizes[:, 0] == 0].tolist())
     objects = [np.zeros(0, OBJECT)] * len(images)
     for position, image in enumerate(
         tqdm(images, desc="reading labels", unit="file", delay=1.0, disable=None, leave=False)

@@ -172,6 +172,13 @@ def test_other_files_of_data_are_not_descriptions(tmp_path, cache):
     assert find_yolo_descriptions(str(tmp_path)) == []
 
 
+def test_images_that_cannot_be_measured_are_told(tmp_path, cache):
+    write_yolo(tmp_path, names="names: [a, b, c]\n", train="images/train")
+    (tmp_path / "images" / "train" / "7.png").write_bytes(b"no image")
+    message = f"1 image that cannot be read: its boxes are lost, such as {tmp_path}/images/train/7.png"
+    assert message in Yolo(str(tmp_path), "train", cache).notices
+
+
 def test_a_changed_file_of_labels_is_noticed(tmp_path, cache):
     write_yolo(tmp_path)
     assert len(Yolo(str(tmp_path), "train", cache).annotations(0).ids) == 2

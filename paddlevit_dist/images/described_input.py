@@ -33,11 +33,10 @@ class FieldTable(NamedTuple):
             if name in self.read or name in self.irrelevant or name.startswith("_"):
                 continue
             if value not in self.only.get(name, (None, False)):
-                is_text = not file.endswith((".pth", ".tar", ".pt", ".bin"))
-                place = "the field" if is_text else "it by an args.yaml next to the weights without it"
                 raise UserError(
                     f"{file}: {name} is {json.dumps(value)[:80]}, which is not supported: the images would differ from "
-                    f"those that the weights expect; use other weights, or remove {place} if it changes no image"
+                    "those that the weights expect; use other weights, or remove the field if it changes no image "
+                    "(from a checkpoint's arguments by an args.yaml next to it)"
                 )
 
 

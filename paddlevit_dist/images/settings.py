@@ -163,7 +163,7 @@ def _check(view: ConfigView[ImageSettings]) -> list[str]:
     for name in ("IMAGENET_MEAN", "IMAGENET_STD"):
         if len(data[name]) != channels:
             number = f"{channels} number{'s' if channels > 1 else ''}"
-            key_of_it = view["DATA.IMAGE_CHANNELS"] if "IMAGE_CHANNELS" in data else "images have channels"
+            key_of_it = view["DATA.IMAGE_CHANNELS"] if data.get("IMAGE_CHANNELS") else "images have channels"
             raise UserError(f"{view[f'DATA.{name}']}: expected {number}, as many as {key_of_it}")
     return []
 

@@ -11,7 +11,7 @@ import os
 import zipfile
 
 from ..runtime.errors import UserError
-from ..runtime.text_files import read_utf8, to_utf8
+from ..runtime.text_files import read_bytes, to_utf8
 
 SEMANTIC, INSTANCES = "semantic", "instances"
 MAX_LINE_BYTES = 1024  # of an index file
@@ -41,7 +41,7 @@ class SubmissionFiles:
         """Return a file's content; ValueError, one line, if it cannot be read or has more than ``max_bytes`` bytes."""
         try:
             if not self.is_archive:
-                return read_utf8(os.path.join(self.path, name), max_bytes)
+                return to_utf8(read_bytes(os.path.join(self.path, name), max_bytes))
             if self._archive.getinfo(name).file_size > max_bytes:
                 raise ValueError(f"it has more than {max_bytes:,} bytes")
             return to_utf8(self._archive.read(name))

@@ -36,18 +36,10 @@ def read_bytes(path: Place, largest: int = LARGEST_BYTES) -> bytes:
 
 
 def to_utf8(content: bytes, errors: str = "strict") -> bytes:
-    """Return a file's text as UTF-8 without a byte order mark, also text that its mark announces as UTF-16.
-
-    Raises a ValueError if that is not UTF-16, unless ``errors`` replaces such characters.
-    """
+    """Return text as UTF-8 without a byte order mark, which may announce UTF-16; a ValueError if it is not that."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return content.decode("utf-16", errors).encode()
     return content.removeprefix(codecs.BOM_UTF8)
-
-
-def read_utf8(path: Place, largest: int = LARGEST_BYTES) -> bytes:
-    """Read a text file as ``read_bytes`` does, and return it as UTF-8 without a byte order mark."""
-    return to_utf8(read_bytes(path, largest))
 
 
 def read_text(path: Place, largest: int = LARGEST_BYTES) -> str:
@@ -57,7 +49,7 @@ def read_text(path: Place, largest: int = LARGEST_BYTES) -> str:
         OSError: it cannot be read.
         ValueError: it is too long, or neither UTF-8 nor UTF-16 with a mark.
     """
-    return read_utf8(path, largest).decode()
+    return to_utf8(read_bytes(path, largest)).decode()
 
 
 def read_json(path: Place) -> Any:
@@ -206,8 +198,7 @@ for _tag in ("int", "float"):
 def parse_yaml(content: str | bytes, text_keys: Collection[str] = ()) -> Any:
     """Parse a YAML text with one document, like ``yaml.safe_load``.
 
-    ``text_keys`` are keys of words, or of a list or mapping of words, such as names of classes. They are not converted:
-    YAML takes no, on, 007, 1.50 and null for false, true, 7, 1.5 and nothing.
+    ``text_keys`` are keys of words, or of a list or mapping of words, which stay as written: no, on, 007, 1.50, null.
 
     Raises:
         ValueError: not YAML, or beyond the limits; one line.

@@ -27,7 +27,7 @@ def open_images(config: ClassificationSettings, split: str, cache_folder: Path) 
         fraction = data.VAL_FRACTION_IF_MISSING
     open_whole = getattr(kind, "whole", None)  # of class folders, which need no training folder then
     if fraction is not None and open_whole is not None:
-        dataset: ImageDataset = open_whole(data.DATA_PATH, cache_folder)
+        dataset: Any = open_whole(data.DATA_PATH, cache_folder)
     else:
         dataset = kind.open(config, split if fraction is None else "train", cache_folder)
     dataset.read_with(ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS))

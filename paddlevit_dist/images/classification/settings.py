@@ -182,9 +182,7 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings:
             try:
                 values.DATA[name] = key.parse(value)
             except InvalidValue:
-                raise UserError(
-                    f"{match[1]}: {name.lower()} {value} is not supported: set {key.name} to {key.expected()}"
-                ) from None
+                raise UserError(f"{match[1]}: {name.lower()} {value}: set {key.name} to {key.expected()}") from None
     return []
 
 

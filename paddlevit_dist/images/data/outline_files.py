@@ -18,7 +18,7 @@ from tqdm import tqdm
 from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
 from ...runtime.spelling import compose, find_spelling
-from ...runtime.text_files import read_utf8
+from ...runtime.text_files import read_bytes, to_utf8
 from ..run_lengths import parse_segmentation
 from .annotated_files import map_images_by_stem, readable
 from .class_lists import FILES
@@ -76,7 +76,7 @@ def read_drawing(kind: str, file: str, size: tuple[int, int]) -> ImageOutlines:
     with readable(file):
         if kind == LABELME_JSON:
             return _parse_labelme(read_labelme(file), file)
-        content = read_utf8(file, _LARGEST_LABELS) if os.path.exists(file) else b""  # no file: no objects
+        content = to_utf8(read_bytes(file, _LARGEST_LABELS)) if os.path.exists(file) else b""  # no file: no objects
         return ImageOutlines(_parse_yolo(content, *size), None)
 
 
@@ -116,7 +116,7 @@ def _fill(values, starts, ends, value):
 def read_labelme(file: str) -> LabelmeFile:
     """Read a Labelme file; a ``ValueError`` if it is not valid."""
     try:
-        return msgspec.json.decode(read_utf8(file, _LARGEST_JSON), type=LabelmeFile)
+        return msgspec.json.decode(to_utf8(read_bytes(file, _LARGEST_JSON)), type=LabelmeFile)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"it is not in Labelme's format: {error}") from None
 

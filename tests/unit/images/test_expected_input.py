@@ -144,7 +144,7 @@ def test_hugging_faces_file_beside_weights_wins_over_the_variant(tmp_path, about
         ('{"mean": ["a", 0, 0]}', "not in timm's or Hugging Face's format"),
         (
             '{"mean": [0, 0, 0], "interpolation": "lanczos"}',
-            "lanczos is not supported: set DATA.INTERPOLATION to one of",
+            "lanczos: set DATA.INTERPOLATION to one of",
         ),
     ],
 )

@@ -62,7 +62,7 @@ def test_sizes_of_transformers_mean_what_its_processors_make(tmp_path, about, ex
         ({"size": {"height": 224, "width": 448}}, "a size of 224 x 448: expected a square"),
         (
             {"size": SQUARE, "resample": 1},
-            "lanczos is not supported: set DATA.INTERPOLATION to one of",
+            "lanczos: set DATA.INTERPOLATION to one of",
         ),
     ],
 )
@@ -76,7 +76,7 @@ TIMMS = {"mean": [0.5] * 3, "std": [0.5] * 3, "input_size": [3, 224, 224], "crop
 
 def test_timms_crop_mode_is_read(tmp_path):
     assert load_with(tmp_path, "config.json", TIMMS).values.DATA.CROP_MODE == "squash"
-    with pytest.raises(UserError, match="crop_mode border is not supported: set DATA.CROP_MODE to one of center"):
+    with pytest.raises(UserError, match="crop_mode border: set DATA.CROP_MODE to one of center"):
         load_with(tmp_path, "config.json", {**TIMMS, "crop_mode": "border"})
 
 
@@ -247,7 +247,7 @@ def test_an_evaluation_has_timms_size_and_crop_of_tests(tmp_path, words, size, c
 @pytest.mark.parametrize(
     "content, said",
     [
-        ({"input_size": [3, 224, 320]}, "image_size 224 x 320 is not supported: set DATA.IMAGE_SIZE to a whole number"),
+        ({"input_size": [3, 224, 320]}, "image_size 224 x 320: set DATA.IMAGE_SIZE to a whole number"),
         ({"input_size": [1, 224, 224]}, r"input_size \[1, 224, 224\]"),
         ({"label_offset": 1}, "label_offset is 1"),
         ({"new_field": 3}, "new_field is 3"),
@@ -357,7 +357,7 @@ def test_arguments_of_timms_training_give_the_input(tmp_path, name, is_in_checkp
         ({"gp": "max"}, 'gp is "max"'),
         ({"model_kwargs": {"a": 1}}, "model_kwargs is "),
         ({"bn_eps": 0.1}, "bn_eps is 0.1"),
-        ({"input_size": [3, 96, 128]}, "image_size 96 x 128 is not supported: set DATA.IMAGE_SIZE"),
+        ({"input_size": [3, 96, 128]}, "image_size 96 x 128: set DATA.IMAGE_SIZE"),
     ],
 )
 def test_arguments_that_make_another_network_are_refused_by_name(tmp_path, changed, said):
@@ -383,7 +383,7 @@ def test_a_key_replaces_what_timm_has_and_this_package_has_not(
     write_checkpoint(tmp_path / "model_best.pth.tar", arguments if is_in_checkpoint else {})
     if not is_in_checkpoint:
         (tmp_path / "args.yaml").write_text(yaml.safe_dump(arguments))
-    with pytest.raises(UserError, match=f" is not supported: set DATA.{key} to "):
+    with pytest.raises(UserError, match=f": set DATA.{key} to "):
         load_timms(tmp_path, "/model_best.pth.tar")
     values = load_timms(tmp_path, "/model_best.pth.tar", f"DATA.{key}", chosen).values
     assert str(values.DATA[key]) == chosen and values.DATA.CROP_PCT == 0.8
@@ -393,7 +393,7 @@ def test_a_key_replaces_what_timm_has_and_this_package_has_not(
 
 def test_arguments_in_a_checkpoint_are_replaced_by_a_file_next_to_it(tmp_path):
     write_checkpoint(tmp_path / "model_best.pth.tar", {**RUN, "model_kwargs": {"drop_rate": 0.1}})
-    with pytest.raises(UserError, match="or remove it by an args.yaml next to the weights without it"):
+    with pytest.raises(UserError, match="by an args.yaml next to it"):
         load_timms(tmp_path, "/model_best.pth.tar")
     (tmp_path / "args.yaml").write_text(yaml.safe_dump(RUN))
     assert load_timms(tmp_path, "/model_best.pth.tar").values.DATA.IMAGE_SIZE == 96

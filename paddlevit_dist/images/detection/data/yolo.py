@@ -9,7 +9,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ....runtime.errors import UserError
-from ....runtime.text_files import read_utf8
+from ....runtime.text_files import read_bytes, to_utf8
 from ...data.annotated_files import readable, stamp
 from ...data.data_warnings import DataWarnings, count
 from ...data.formats import stems
@@ -88,7 +88,9 @@ class Yolo(IndexedDetectionImages):
         height, width = self.size(index)
         rows = self._index.get_objects(index)
         content = (
-            read_utf8(find_label_file(self.describe(index)), _LARGEST_LABELS) if (rows["bytes"] > 0).any() else b""
+            to_utf8(read_bytes(find_label_file(self.describe(index)), _LARGEST_LABELS))
+            if (rows["bytes"] > 0).any()
+            else b""
         )
         masks = []
         for row in rows:
@@ -123,7 +125,7 @@ def _rows(
 ) -> list[tuple[Any, ...]]:
     """Return the objects in the label file of an image of this height and width, as rows of OBJECT."""
     with readable(file):
-        content = read_utf8(file, _LARGEST_LABELS)
+        content = to_utf8(read_bytes(file, _LARGEST_LABELS))
     rows: list[tuple[Any, ...]] = []
     known_lines = set()
     start = 0

@@ -195,6 +195,20 @@ def test_one_input_is_not_a_list_and_images_in_memory_are_inputs(classifier, ima
     assert predict.class_names == ("ant", "bee", "cat") and not predict.model.training
 
 
+def test_what_is_odd_in_inputs_is_told_once(classifier, tmp_path, capsys):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (20, 10)).save(tmp_path / "turned.jpg", exif=exif)
+    predict = Predictor(classifier, **{"DATA.EXIF_ROTATE": False})
+    capsys.readouterr()
+    for _ in range(2):
+        predict(tmp_path / "turned.jpg")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "DATA.EXIF_ROTATE is false" in line and line.endswith("turned.jpg")
+    Predictor(classifier, **{"DATA.EXIF_ROTATE": True})(tmp_path / "turned.jpg")
+    assert "EXIF orientation" not in capsys.readouterr().out
+
+
 def test_a_predictor_hands_its_options_on(classifier, monkeypatch):
     calls, prepared = [], []
     monkeypatch.setattr(predictor.gpu, "prepare", lambda *arguments: prepared.append(arguments))

@@ -212,8 +212,7 @@ def _find_folder(root: str, split: str, file: str) -> str:
         searched = ", ".join(os.path.relpath(folder, root) for folder in folders[:4])
         raise UserError(
             f"the images of {file}, such as {', '.join(names[:3])}, are not below {root} (searched {searched}): name "
-            f"the folder with {_key(split, 'IMAGES')} that they are relative to, or set -data_path to one with both; "
-            "write absolute paths as relative ones"
+            f"their folder with {_key(split, 'IMAGES')}, with paths relative to it, or set -data_path to one with both"
         )
     return folders[hits.index(max(hits))]
 

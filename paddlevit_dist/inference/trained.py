@@ -106,18 +106,18 @@ def open_source(
             )
         if settings is None:
             raise UserError(
-                f"{command}: the model of {file} is unknown: its folder contains neither an about.yaml nor a run's "
-                f"config.yaml; {advice}"
+                f"{command}: the model of {file} is unknown: its folder contains neither an about.yaml with settings "
+                f"nor a run's config.yaml; {advice}"
             )
     own = format_words(options)
     loaded = build_configuration(str(file), settings, recipe, [*own, *words])
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
     if learned.class_names is None:
-        names = _read_listed_names(weights_source)
-        learned = learned._replace(class_names=None if names is None else tuple(names))
+        listed = _read_listed_names(weights_source)
+        learned = learned._replace(class_names=None if listed is None else tuple(listed))
     if class_names is not None:
-        own = learned.class_names or ()
-        _require_names(str(file), class_names, learned.num_classes or len(own), own)
+        before = learned.class_names or ()
+        _require_names(str(file), class_names, learned.num_classes or len(before), before)
         learned = learned._replace(class_names=tuple(class_names))
     if words:
         require_prediction_keys(command, str(file), loaded.values)

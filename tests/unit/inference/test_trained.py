@@ -72,8 +72,9 @@ def test_weights_with_a_recipe_are_of_a_folder_of_images_unless_it_names_data(un
 
 def test_names_come_from_the_caller_else_the_run_else_files_without_gaps(classifier, unnamed, tmp_path):
     assert open_source(str(classifier), "predict").learned.class_names == tuple(NAMES)
-    other = open_source(str(classifier), "predict", class_names=["x", "y", "z"])
-    assert other.learned.class_names == ("x", "y", "z")
+    for words in ([], ["DATA.BATCH_SIZE_EVAL=3"]):
+        other = open_source(str(classifier), "predict", class_names=["x", "y", "z"], words=words)
+        assert other.learned.class_names == ("x", "y", "z")
     weights, recipe = unnamed
     for names, expected in ((["a", "b", "c"], ("a", "b", "c")), (["a", "N/A", "c"], None), (["a", "", "c"], None)):
         (tmp_path / "config.json").write_text(json.dumps({"id2label": dict(enumerate(names))}))

@@ -70,7 +70,8 @@ class ExportedLayer(paddle.nn.Layer):
         self.trained: paddle.nn.Layer | None = None
         self.compared_with: paddle.nn.Layer | None = None
         self.weights = ""
-        self.num_outputs, self.order = 0, None
+        self.num_outputs = 0
+        self.order: list[int] | None = None
         self.pairs: list[tuple[Any, Any]] | None = None
         self._batch = self.slot.shape[0] if self.slot.shape else None
         batch = self._batch or 2

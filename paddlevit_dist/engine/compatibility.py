@@ -18,11 +18,10 @@ from ..checkpoint import store as checkpoint_store
 from ..checkpoint.content import read_weights_info
 from ..checkpoint.published import is_fetched
 from ..checkpoint.weights import find_weights_file
-from ..registry.lookup import known_tables
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
-from ..settings.table import effects, index_removed_keys, is_as_removed, leaves, public_leaves
+from ..settings.table import effects, leaves, public_leaves
 from ..tasks.aspects import get_aspect
 from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching
@@ -103,14 +102,10 @@ def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[
 def facts_from_settings(settings: Mapping[str, Any] | RunSettings) -> dict[str, RunFact]:
     """Return the facts in a configuration by key.
 
-    Skipped are paths, data settings that are None (and so follow from the data) and keys of other versions, except
-    removed ones: these have the value that the code has in their place if nothing else is set.
+    Skipped are paths, data settings that are None (and so follow from the data) and keys of other versions.
     """
-    effect_of, values = effects(settings), dict(leaves(settings))
-    for name, row in index_removed_keys(known_tables(settings.get("TASK"))).items():
-        values[name] = row.values[0] if name not in values or is_as_removed(row, values[name]) else values[name]
-    facts = {}
-    for name, value in values.items():
+    effect_of, facts = effects(settings), {}
+    for name, value in leaves(settings):
         effect = effect_of.get(name, "place")
         if effect != "place" and not (effect == "data" and value is None):
             facts[name] = RunFact("course" if effect in ("training", "data") else effect, value)

@@ -9,7 +9,7 @@ from yacs.config import CfgNode
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings, TrainSection
 from ..settings.key import rows
-from ..settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, RemovedKey, get_value
+from ..settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, get_value
 
 if TYPE_CHECKING:
     from ..settings import Configuration
@@ -250,14 +250,12 @@ TABLE = KeyTable(
     renamed_values={
         ("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine",
         ("TRAIN.OPTIMIZER.NAME", "adamwdl"): "AdamW",  # with TRAIN.LAYER_DECAY
-        ("TRAIN.SHARDING", "gradients"): "optimizer",  # of earlier versions
     },
     ignored_keys={
         "TAG": "runs are distinguished by their output folder",
         "LOCAL_RANK": "each process knows its rank",
         "TRAIN.MODEL_EMA_FORCE_CPU": "averaged weights are on the device",
     },
-    removed_keys={"TRAIN.OPTIMIZER.FUSED": RemovedKey((True, False), "neutral")},  # all updates have equal results
 )
 
 

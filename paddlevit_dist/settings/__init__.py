@@ -7,8 +7,7 @@ others for one kind.
 - ``table``: tables of keys with their rules; the tree of a configuration and its YAML
 - ``custom_keys``, ``user_modules``: additions of users
 - ``command_line``, ``files``: sources of values; ``help``: the help pages
-- ``merge``: merge all sources, check values against one another; ``names``: names of task, dataset and model;
-  ``removed_keys``: keys of earlier versions
+- ``merge``: merge all sources, check values against one another; ``names``: names of task, dataset and model
 
 ``load(argv)`` reads the command line and the files it names, checks every value against its key, checks values
 against one another, and freezes. It imports the keys of the chosen task only. Nothing here imports paddle.

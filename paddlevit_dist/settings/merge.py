@@ -16,7 +16,6 @@ from ..runtime.help_pages import HELP
 from . import command_line, files, names, user_modules
 from .every_run import DEFAULT_TASK, RunSettings
 from .key import InvalidValue, Key, OutOfRange, show
-from .removed_keys import check_removed_keys
 from .table import (
     COMMAND_LINE,
     ConfigView,
@@ -29,7 +28,6 @@ from .table import (
     find_keys,
     find_tables,
     index_keys,
-    index_removed_keys,
     keys,
     leaves,
     put,
@@ -166,7 +164,6 @@ def _load(
         cfg = names.choose_recipe(command.settings, default_recipe)
         settings = (files.read(cfg, _named_task(settings)) if cfg else []) + settings
     task = _named_task(settings) or DEFAULT_TASK
-    check_removed_keys(settings, task)
     accepted, renamed, ignored = _accept(settings, task)
     if default_recipe is not None:
         accepted, respelled = names.resolve_names(accepted)
@@ -258,7 +255,6 @@ def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting
     names = {theirs: here for table in tables for theirs, here in table.renamed.items()}
     values = {theirs: here for table in tables for theirs, here in table.renamed_values.items()}
     needless = {theirs: why for table in tables for theirs, why in table.ignored_keys.items()}
-    removed = index_removed_keys(tables)
     accepted: dict[str, KeySetting] = {}
     notices: list[str] = []
     ignored: dict[str, str] = {}
@@ -268,8 +264,6 @@ def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting
             if setting.value is None:
                 continue
             ignored[setting.name] = f"{setting.origin}: {setting.name} does not exist here and is not needed: {reason}"
-            continue
-        if setting.name in removed:
             continue
         ours = names.get(setting.name)
         if ours is not None:

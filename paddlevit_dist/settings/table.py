@@ -16,7 +16,7 @@ from yacs.config import CfgNode
 from ..registry.lookup import iterate_tables, key_tables, known_tables
 from ..runtime.help_pages import COLUMNS
 from ..runtime.printing import without_credentials
-from .key import NONE_WORDS, Flag, Key, Section, read_word
+from .key import Flag, Key, Section
 
 COMMAND_LINE = "command line"
 SettingsT = TypeVar("SettingsT")  # a class of settings, see ``key.Section``
@@ -67,15 +67,6 @@ class IgnoredKeys(NamedTuple):
     reason: str  # why they are ignored; {} is replaced with the description of ``condition``
 
 
-class RemovedKey(NamedTuple):
-    """A key of earlier versions, which files of earlier runs still set."""
-
-    values: tuple[Any, ...]  # values that mean what the code does now, the former default first
-    effect: str = "training"  # the effect that another value had, one of ``key.EFFECTS``
-    #: what to do if a file sets another value, in words that follow "or"
-    instead: str = "use the version of paddlevit_dist that wrote the file"
-
-
 def _nothing(*_: object) -> Any:
     return ()
 
@@ -106,8 +97,6 @@ class KeyTable:
     renamed_values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     #: keys of PaddleViT's files without effect on results -> why they are not needed
     ignored_keys: Mapping[str, str] = field(default_factory=dict)
-    #: keys of earlier versions. A file may set one to a value that means what the code does now
-    removed_keys: Mapping[str, RemovedKey] = field(default_factory=dict)
     #: whether ``resolve_defaults`` and ``check`` apply only if a key has another value than its default
     is_optional: bool = False
 
@@ -158,26 +147,9 @@ def _keys(tables: tuple[KeyTable, ...]) -> dict[str, Key]:
 
 @functools.cache
 def _names(tables: tuple[KeyTable, ...]) -> frozenset[str]:
-    """Return the names of keys here, of keys that only PaddleViT has, and of keys that only earlier versions had."""
-    others = (name for table in tables for name in (*table.renamed, *table.ignored_keys, *table.removed_keys))
+    """Return the names of keys here and of keys that only PaddleViT has."""
+    others = (name for table in tables for name in (*table.renamed, *table.ignored_keys))
     return frozenset([*_keys(tables), *others])
-
-
-def index_removed_keys(tables: Sequence[KeyTable]) -> dict[str, RemovedKey]:
-    """Return dotted name -> row of the keys that the tables had in earlier versions."""
-    return {name: row for table in tables for name, row in table.removed_keys.items()}
-
-
-def is_as_removed(row: RemovedKey, value: object) -> bool:
-    """Return whether a value of a removed key means what the code does now; tuples are equal to lists."""
-    if isinstance(value, str):
-        word = read_word(value)
-        value = None if word in NONE_WORDS else word if isinstance(word, bool) else value
-    return _to_lists(value) in map(_to_lists, row.values)
-
-
-def _to_lists(value: object) -> Any:
-    return list(map(_to_lists, value)) if isinstance(value, (list, tuple)) else value
 
 
 def find_key(name: str, task: str | None = None) -> Key | None:
@@ -212,13 +184,8 @@ def _flags(table: KeyTable) -> dict[str, Flag]:
 
 
 def effects(settings: Mapping[str, Any] | Section) -> dict[str, str]:
-    """Return dotted name -> effect of another value, one of ``key.EFFECTS``, for the keys that the settings may have.
-
-    Settings may be the ones of a checkpoint, which may have removed keys.
-    """
-    tables = known_tables(settings.get("TASK"))
-    removed = {name: row.effect for name, row in index_removed_keys(tables).items()}
-    return {**removed, **{key.name: key.effect for key in index_keys(tables).values()}}
+    """Return dotted name -> effect of another value, one of ``key.EFFECTS``, of the keys that the settings may have."""
+    return {key.name: key.effect for key in index_keys(known_tables(settings.get("TASK"))).values()}
 
 
 def is_section(name: str, tables: tuple[KeyTable, ...]) -> bool:

@@ -27,7 +27,7 @@ from ...settings.key import (
     rows,
     show,
 )
-from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, RemovedKey, index_keys
+from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, index_keys
 from .. import settings
 from ..settings import IMAGES, RGB, get_channels
 
@@ -289,10 +289,6 @@ TABLE = KeyTable(
         _TEMPERATURE: "it is 1, as in DeiT's and PaddleViT's recipes",
         "TRAIN.RANDOM_ERASE_SPLIT": "images are erased one by one, as in PaddleViT, and a batch has no clean part",
     },
-    removed_keys={
-        f"TRAIN.{name}_PROB": RemovedKey((0.0,), instead="name a file with it in DATA.ALBUMENTATIONS")
-        for name in ("GRAYSCALE", "GAUSSIAN_BLUR", "SOLARIZE")
-    },
 )
 
 
@@ -347,5 +343,4 @@ PROBE_TABLE = KeyTable(
     resolve_defaults=_complete_probe,
     check=_check_probe,
     find_ignored=_find_unused_probe_keys,
-    removed_keys={"PROBE.TEMPERATURE": RemovedKey((0.07,), "score")},
 )

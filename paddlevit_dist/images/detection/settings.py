@@ -22,7 +22,7 @@ from ...settings.key import (
     key,
     rows,
 )
-from ...settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable, RemovedKey
+from ...settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
 from ..settings import SIDE_PX, ObjectData, ObjectModel, ObjectSettings, ObjectTrain
 
 PIXELS, EDGES = "pixels", "edges"
@@ -324,12 +324,4 @@ def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys
         )
 
 
-TABLE = KeyTable(
-    _KEYS,
-    resolve_defaults=_complete,
-    check=_check,
-    find_ignored=_find_ignored,
-    removed_keys={
-        "MODEL.DILATION": RemovedKey((None,), "network", instead="use the network of MODEL.NAME detr_resnet50_dc5")
-    },
-)
+TABLE = KeyTable(_KEYS, resolve_defaults=_complete, check=_check, find_ignored=_find_ignored)

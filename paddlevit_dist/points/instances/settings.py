@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Section, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeyTable, RemovedKey
+from ...settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
 
 
@@ -78,18 +78,4 @@ def _find_ignored(view: ConfigView[InstanceSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(("POINTS.INSTANCES.FULL_SCALE",), "POINTS.MAX_POINTS", "no scene is cropped: {}")
 
 
-_FROZEN = "name the modules in TRAIN.FREEZE, such as unet.*"
-TABLE = KeyTable(
-    rows(InstanceSettings),
-    check=_check,
-    find_ignored=_find_ignored,
-    removed_keys={
-        "POINTS.INSTANCES.USE_POSITIONS": RemovedKey((True,), "network"),
-        "POINTS.INSTANCES.FROZEN_MODULES": RemovedKey(((),), instead=_FROZEN),
-        "POINTS.INSTANCES.FLIP": RemovedKey((0.5,)),
-        "POINTS.INSTANCES.SCORE_GRID": RemovedKey((14,), "network"),
-        "POINTS.INSTANCES.BACKGROUND_IOU": RemovedKey((0.25,)),
-        "POINTS.INSTANCES.FOREGROUND_IOU": RemovedKey((0.75,)),
-        "POINTS.INSTANCES.LOSS_WEIGHTS": RemovedKey(((1.0, 1.0, 1.0, 1.0),)),
-    },
-)
+TABLE = KeyTable(rows(InstanceSettings), check=_check, find_ignored=_find_ignored)

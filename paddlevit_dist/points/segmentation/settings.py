@@ -5,7 +5,7 @@ from typing import Literal
 
 from ...runtime.errors import UserError
 from ...settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, Pair, Range, Section, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeyTable, RemovedKey
+from ...settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
 
 
@@ -115,9 +115,4 @@ def _find_ignored(view: ConfigView[SceneSegmentationSettings]) -> Iterator[Ignor
             yield IgnoredKeys((f"POINTS.{ignored_key}",), f"POINTS.{choosing_key}", "scenes stay whole: {}")
 
 
-TABLE = KeyTable(
-    rows(SceneSegmentationSettings),
-    check=_check,
-    find_ignored=_find_ignored,
-    removed_keys={"POINTS.AUGMENT.COLOR_DROP": RemovedKey((0.0,))},
-)
+TABLE = KeyTable(rows(SceneSegmentationSettings), check=_check, find_ignored=_find_ignored)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from ...settings.key import SHARE, Flag, Range, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeyTable, RemovedKey
+from ...settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
 
 Axis = Literal["depth", "height", "width"]
@@ -68,8 +68,4 @@ def _find_unused(config: ConfigView[VolumeSegmentationSettings]) -> Iterator[Ign
     yield IgnoredKeys(("VOLUMES.HEATMAP",), "TASK", "it is for landmarks, and {}")
 
 
-TABLE = KeyTable(
-    rows(VolumeSegmentationSettings),
-    find_ignored=_find_unused,
-    removed_keys={"VOLUMES.DICE_WEIGHT": RemovedKey((1.0,))},
-)
+TABLE = KeyTable(rows(VolumeSegmentationSettings), find_ignored=_find_unused)

@@ -127,25 +127,6 @@ def test_what_no_score_depends_on_is_not_compared_and_ways_of_evaluating_are_tol
     assert compared_settings("weights.pth", digits) == []
 
 
-def test_a_removed_key_counts_as_the_value_that_the_code_has_now(checkpoint):
-    config = load(["-cfg=pointgroup_synthetic_rooms"]).values
-    before = to_plain_settings(config)
-    before["POINTS"]["INSTANCES"] |= {"SCORE_GRID": 14, "FLIP": 0.5, "LOSS_WEIGHTS": [1.0, 1.0, 1.0, 1.0]}
-    before["TRAIN"]["OPTIMIZER"]["FUSED"] = False
-    now = facts_from_settings(to_plain_settings(config))
-    assert compare("resume", facts_from_settings(before), now) == []
-    before["POINTS"]["INSTANCES"] |= {"SCORE_GRID": 20, "FLIP": 0.0}
-    before["TRAIN"]["SHARDING"] = "gradients"
-    changes = compare("resume", facts_from_settings(before), now)
-    assert [(change.name, change.before, change.now, change.alters) for change in changes] == [
-        ("TRAIN.SHARDING", "gradients", None, False),
-        ("POINTS.INSTANCES.FLIP", 0.0, 0.5, True),
-        ("POINTS.INSTANCES.SCORE_GRID", 20, 14, True),
-    ]
-    with pytest.raises(UserError, match="is of another network: POINTS.INSTANCES.SCORE_GRID 20 there, 14 here"):
-        compared_settings(checkpoint({"input": {}, "settings": before}), config)
-
-
 class Counted(Task):
     def __init__(self, facts):
         super().__init__(CONFIG)

@@ -1,5 +1,6 @@
 """A signal while images at an address are awaited: one line, at once, and nothing of asyncio's."""
 
+import shutil
 import signal
 import sys
 import time
@@ -12,7 +13,7 @@ from support.trainings.runs import IMAGES, MAIN
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("fsspec")
-SECONDS = 20.0
+SECONDS = 60.0
 RUN = [*IMAGES, "-dataset=tar", "-epochs=2"]
 
 
@@ -56,8 +57,7 @@ def test_a_training_that_has_not_begun(what, number, server, tmp_path):
     assert ended.err.strip().splitlines()[-1].startswith("stopped: asked to stop (")
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_training_in_the_middle(workers, server, tmp_path):
+def test_a_training_whose_images_are_checked(server, tmp_path):
     sizes = []
 
     def alter(code, headers, body):
@@ -66,9 +66,26 @@ def test_a_training_in_the_middle(workers, server, tmp_path):
         return code, headers, body
 
     server.alter = alter
-    words = [*RUN, f"-data_path={server.address()}", f"-output={tmp_path / 'run'}", f"-num_workers={workers}"]
+    words = [*RUN, f"-data_path={server.address()}", f"-output={tmp_path / 'run'}"]
     ended = stop([sys.executable, str(MAIN), *words], server, signal.SIGTERM, lambda: server.pause_seconds)
     assert ended.code == 75, ended.err
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_training_that_waits_for_images(workers, server, tmp_path):
+    output = tmp_path / "run"
+
+    def is_awaited():
+        if not server.pause_seconds and (output / "metrics.jsonl").exists():  # after an epoch
+            server.pause_seconds = 99.0
+            server.requests.clear()
+            shutil.rmtree(next(output.rglob("images")))
+        return server.pause_seconds and server.requests
+
+    words = [*RUN, "-epochs=500", f"-data_path={server.address()}", f"-output={output}", f"-num_workers={workers}"]
+    ended = stop([sys.executable, str(MAIN), *words], server, signal.SIGTERM, is_awaited)
+    assert ended.code == 75, ended.err
+    assert "saved" in ended.err.strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize("command", ["inspect data", "evaluate"])

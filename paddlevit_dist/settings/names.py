@@ -89,7 +89,7 @@ def is_of_another_layout(accepted: dict[str, KeySetting], values: CfgNode) -> bo
     path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
     if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:
         return False
-    if lookup.annotation_type("dataset", dataset.value) != BOX_LABELS or not os.path.isdir(path.value):
+    if lookup.annotation_type("dataset", dataset.value) != BOX_LABELS or not os.path.isdir(path.value or ""):
         return False
     layouts = lookup.find_box_datasets(path.value)
     return len(layouts) == 1 and dataset.value not in layouts

@@ -182,7 +182,8 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings:
             try:
                 values.DATA[name] = key.parse(value)
             except InvalidValue:
-                raise UserError(f"{match[1]}: {name.lower()} {value}: set {key.name} to {key.expected()}") from None
+                advice = f"set {key.name} to {key.expected()}, or correct it (of a checkpoint by an args.yaml)"
+                raise UserError(f"{match[1]}: {name.lower()} {value}: {advice}") from None
     return []
 
 

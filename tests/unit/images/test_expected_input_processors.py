@@ -397,6 +397,8 @@ def test_arguments_in_a_checkpoint_are_replaced_by_a_file_next_to_it(tmp_path):
         load_timms(tmp_path, "/model_best.pth.tar")
     (tmp_path / "args.yaml").write_text(yaml.safe_dump(RUN))
     assert load_timms(tmp_path, "/model_best.pth.tar").values.DATA.IMAGE_SIZE == 96
+    (tmp_path / "args.yaml").write_text("")
+    assert load_timms(tmp_path, "/model_best.pth.tar").values.DATA.IMAGE_SIZE == 224  # of the variant
     write_checkpoint(tmp_path / "model_best.pth.tar", {**RUN, "input_size": [1, 96, 96]})
     (tmp_path / "args.yaml").unlink()
     with pytest.raises(UserError, match="gray ones: DATA.IMAGE_CHANNELS 1"):

@@ -1,10 +1,12 @@
 """Keys as fields of classes: what a user may write follows from the annotation, and mypy knows each key."""
 
 import dataclasses
+import re
 from typing import Literal
 
 import pytest
 
+from paddlevit_dist.settings import load
 from paddlevit_dist.settings.key import (
     AT_LEAST_1,
     InvalidValue,
@@ -136,6 +138,22 @@ def test_every_optional_key_takes_none():
             else:
                 with pytest.raises(InvalidValue):
                     assert row.parse(None), row.name
+
+
+RECIPES = ("vit_digits", "detr_shapes", "segformer_b0_shapes", "minkunet14_synthetic_rooms", "landmark_unet3d") + (
+    *("pointgroup_synthetic_rooms", "mink_classifier_solids", "volume_unet3d_phantoms", "mask_rcnn_shapes"),
+)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_none_is_taken_on_the_command_line_too_and_shown(recipe):
+    """Each rule between keys has to expect it: those that refuse as those that describe."""
+    task = load([f"-cfg={recipe}"]).values.TASK
+    names = [name for name, row in keys(task).items() if row.optional]
+    assert len(names) > 20
+    for name in names:
+        configuration = load([f"-cfg={recipe}", name, "None"], recipe)
+        assert re.search(rf" {name.rpartition('.')[2]}: |^{name}: ", configuration.describe(), re.MULTILINE), name
 
 
 def test_what_the_annotation_does_not_say_is_refused():

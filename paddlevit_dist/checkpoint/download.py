@@ -134,31 +134,38 @@ def download_from_hub(
         sha256: the checksum, if it is not in the name; a copy that differs is downloaded again.
         log: receives a line before a download.
     """
-    from huggingface_hub import hf_hub_download  # imported late: most runs download nothing
-
     from .content import fingerprint
 
     address, expected = _split(f"{endpoint}/{repository}/resolve/main/{file}", sha256)
-    file, is_damaged = file.partition("#")[0], False
-    path = find_in_hub_cache(repository, file)
-    if path is not None:
-        digest = fingerprint(path)["sha256"]
-        is_damaged = (expected or _recorded_digest(path)) not in (None, digest)
-        if not is_damaged:
-            return CachedCopy(path, _compare(digest, address, expected))
-    log(f"fetching {address}{' again: the cached copy is damaged' if is_damaged else ''}")
-    with _one_line(address):
-        path = Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_damaged))
+    path = _ask_hub(repository, file.partition("#")[0], endpoint, expected, log)
     return CachedCopy(path, _compare(fingerprint(path)["sha256"], address, expected))
+
+
+def download_small_file(repository: str, file: str, endpoint: str) -> Path | None:
+    """Return a file that a repository at Hugging Face may have in addition to its weights, or None if it has none.
+
+    It is from the cache, or downloaded without a log line. Raises UserError if it is unknown whether there is one.
+    """
+    from huggingface_hub import errors
+
+    if not isinstance(_query_hub_cache(repository, file), str | None):  # its mark of a file that does not exist
+        return None
+    try:
+        return _ask_hub(repository, file, endpoint)
+    except UserError as error:
+        cause = error.__cause__
+        if isinstance(cause, errors.EntryNotFoundError) and not isinstance(cause, errors.LocalEntryNotFoundError):
+            return None
+        raise
 
 
 def find_in_hub_cache(repository: str, file: str) -> Path | None:
     """Return the copy of a file in Hugging Face's cache, or None. Raises UserError for a bad repository's name."""
     cached = _query_hub_cache(repository, file)
-    return Path(cached) if isinstance(cached, str) else None  # otherwise None, or a marker for a missing file
+    return Path(cached) if isinstance(cached, str) else None
 
 
-def _query_hub_cache(repository: str, file: str) -> Any:
+def _query_hub_cache(repository: str, file: str) -> object:
     from huggingface_hub import try_to_load_from_cache
 
     try:
@@ -171,40 +178,30 @@ def _query_hub_cache(repository: str, file: str) -> Any:
         ) from error
 
 
-def _recorded_digest(path: Path) -> str | None:
-    """Return the SHA-256 of a large file in the hub cache, which is the name of the link's target; None without one."""
-    name = path.resolve().name
-    return name if path.is_symlink() and re.fullmatch(r"[0-9a-f]{64}", name) else None
+def _ask_hub(
+    repository: str, file: str, endpoint: str, expected: str | None = None, log: Callable[[str], None] = silent
+) -> Path:
+    """Return a file, from the cache if it is there, and whole."""
+    from huggingface_hub import hf_hub_download  # imported late: most runs download nothing
+
+    path, address = find_in_hub_cache(repository, file), f"{endpoint}/{repository}/resolve/main/{file}"
+    is_damaged = path is not None and _is_damaged(path, expected)
+    if path is not None and not is_damaged:
+        return path
+    log(f"fetching {address}{' again: the cached copy is damaged' if is_damaged else ''}")
+    with _one_line(address):
+        return Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_damaged))
 
 
-def _is_truncated(path: Path) -> bool:
-    """Return whether a small file of that cache differs from the digest in its name there, Git's SHA-1."""
-    name = path.resolve().name
-    if not path.is_symlink() or not re.fullmatch(r"[0-9a-f]{40}", name):
-        return False
-    content = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() != name
+def _is_damaged(path: Path, expected: str | None) -> bool:
+    """Return whether a copy has another digest than ``expected``, or than that cache names its content by."""
+    from .content import fingerprint
 
-
-def download_small_file(repository: str, file: str, endpoint: str) -> Path | None:
-    """Return a file that a repository at Hugging Face may have in addition to its weights, or None if it has none.
-
-    It is from the cache, or downloaded without a log line. Raises UserError if it is unknown whether there is one.
-    """
-    from huggingface_hub import _CACHED_NO_EXIST, errors, hf_hub_download
-
-    cached = _query_hub_cache(repository, file)
-    is_damaged = isinstance(cached, str) and _is_truncated(Path(cached))
-    if cached is not None and not is_damaged:
-        return None if cached is _CACHED_NO_EXIST else Path(cached)
-    try:
-        with _one_line(f"{endpoint}/{repository}/resolve/main/{file}"):
-            return Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_damaged))
-    except UserError as error:
-        cause = error.__cause__
-        if isinstance(cause, errors.EntryNotFoundError) and not isinstance(cause, errors.LocalEntryNotFoundError):
-            return None
-        raise
+    digest = expected or (path.resolve().name if path.is_symlink() else "")
+    if re.fullmatch("[0-9a-f]{40}", digest):  # of a small file: Git's
+        content = path.read_bytes()
+        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() != digest
+    return bool(re.fullmatch("[0-9a-f]{64}", digest)) and fingerprint(path)["sha256"] != digest
 
 
 @contextlib.contextmanager

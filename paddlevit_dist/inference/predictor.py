@@ -296,10 +296,9 @@ class Predictor:
             paths = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in listed]
             samples = self._aspect.open_inputs(paths, Path(folder))
             self.unreadable = list(samples.unreadable)
-            for line in samples.notices:
-                if line not in self._told:
-                    self._told.add(line)
-                    write_line(line)
+            for line in sorted(set(samples.notices) - self._told):
+                write_line(line)
+            self._told.update(samples.notices)
             rows: list[Row] = []
             for entry in self._entries(samples):
                 name = samples.names[entry.index]

@@ -44,8 +44,7 @@ def match_files(names: Sequence[str], known_names: Sequence[str], root: str = ""
 def _match_saved(names: Sequence[str], known_names: Sequence[str], root: str) -> list[list[int]]:
     """Match images with a data set in ``root`` that ``predict -save_as`` wrote of them: other folders and suffixes.
 
-    A second image of a name has the end "_2" there: without results of that name, both match. The path of another image
-    of the data set matches nothing.
+    A second image of a name ends with "_2": both match if no other name does. Its other images match nothing.
     """
     stems = [_LAYOUT.sub("", os.path.splitext(name)[0]) for name in known_names]
     position_of = {stem.lower(): position for position, stem in enumerate(stems)}

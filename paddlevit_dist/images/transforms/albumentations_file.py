@@ -19,7 +19,7 @@ from ...runtime.printing import shorten
 from ...runtime.text_files import read_yaml
 from ...tasks.sample_checks import BadSample
 from .described import draw_image
-from .visible_objects import find_visible_box
+from .visible_objects import count_least_pixels, find_visible_box
 
 KEY = "DATA.ALBUMENTATIONS"
 _TRIED_SIZE = 480, 640  # height and width of the image that a file is tried with
@@ -145,7 +145,7 @@ class AlbumentationsFile:
         moved: np.ndarray | None = None
         for row, index in enumerate(objects.tolist()):
             before, after = masks[index], np.ascontiguousarray(result["masks"][index])
-            if not after.any() and before.any():
+            if before.any() and np.count_nonzero(after) < count_least_pixels(boxes[row]):
                 if moved is None:
                     moved = self._apply(np.random.Generator(bits), **arguments, keypoints=_list_points(masks))[
                         "keypoints"

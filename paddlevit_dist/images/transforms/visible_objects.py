@@ -15,6 +15,11 @@ def find_visible_box(box: np.ndarray, before: np.ndarray, after: np.ndarray, is_
     return box_of_mask(after) if is_changed else box
 
 
+def count_least_pixels(box: np.ndarray) -> float:
+    """Return the fewest pixels of a connected object in a box, x0, y0, x1, y1; of a mask with fewer, some are lost."""
+    return max(1.0, float((box[2:] - box[:2]).max()) - 2)
+
+
 def box_of_mask(mask: np.ndarray) -> np.ndarray:
     """Return the smallest box around a mask with a pixel, float64 (4,), x0, y0, x1, y1."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))

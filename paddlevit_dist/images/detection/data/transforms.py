@@ -6,8 +6,8 @@ half of the images; resize to one of several sizes; half of the images are cropp
 
 Masks follow from the source of each row and column of the view: crops and nearest-neighbor resizing treat rows and
 columns separately, so any number of steps is one choice of rows and one of columns, made once at the end. They then
-decide which objects are visible, and the boxes of objects that were cut, see ``DetectionView.fit_to_masks``. Shrinking
-may skip all pixels of a thin object, which stays visible: only crops remove objects.
+decide which objects are visible, and the boxes of objects that were cut, see ``DetectionView.fit_to_masks``: thin
+objects stay visible although shrinking skips their pixels.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from ...transforms.resizing import interpolate_axis
-from ...transforms.visible_objects import find_visible_box
+from ...transforms.visible_objects import count_least_pixels, find_visible_box
 from ..settings import ONE_SIZE, PILLOW, TORCHVISION, DetectionDataSection, DetectionSettings
 from ..windows import ImagePart, WindowPlan
 
@@ -48,13 +48,13 @@ class DetectionView(NamedTuple):
         """Height and width."""
         return len(self.rows), len(self.columns)
 
-    def mask(self, stored: np.ndarray) -> np.ndarray:
-        """Return an object's mask in this view, given its mask, uint8 (height, width), in the stored image."""
+    def mask(self, stored: np.ndarray, least: float = 1) -> np.ndarray:
+        """Return an object's mask from ``stored``; of ``least`` pixels, or of all that show a part of the object."""
         rows, columns = self.rows[:, 0], self.columns[:, 0]
         visible = stored.take(columns, axis=1).take(rows, axis=0)  # whole rows are copied at once
         if min(rows.min(), columns.min()) < 0:
             visible = visible * ((rows >= 0)[:, None] & (columns >= 0))
-        if not visible.any() and stored.any():  # outside, or thin: then each pixel that shows a part of it
+        if np.count_nonzero(visible) < least and stored.any():  # hidden, or so thin that they skip it
             visible = _count_below(self.columns, _count_below(self.rows, stored).T).T.astype(bool).view(np.uint8)
         return visible
 
@@ -66,7 +66,7 @@ class DetectionView(NamedTuple):
         """
         boxes, masks, visible = self.boxes.copy(), [], []
         for row, whole in enumerate(stored):
-            mask = self.mask(whole)
+            mask = self.mask(whole, count_least_pixels(boxes[row]))
             box = find_visible_box(boxes[row], whole, mask, bool(self.is_cut[row]))
             if box is None:
                 continue

@@ -227,11 +227,10 @@ def _read(
     odd = DataWarnings()
     images = {piece.images: map_images_by_stem(piece.images) for piece in dict.fromkeys(each for each, _ in stems)}
     positions = {compose(os.path.join(piece.annotations, f"{base}.xml")): at for at, (piece, base) in enumerate(stems)}
-    missing = set(positions).difference(map(compose, annotated))
+    missing = sorted(set(positions).difference(map(compose, annotated)))
     if missing:
-        total = f"them ({len(missing):,} of {len(stems):,} are missing)" if len(missing) > 1 else "it"
-        shown = f"{', '.join(sorted(missing)[:3])} {'are' if len(missing) > 1 else 'is'}"
-        raise UserError(f"{shown} missing, but a list of the split names {total}")
+        verb, total = ("are", f"them ({len(missing):,} of {len(stems):,} are missing)") if missing[1:] else ("is", "it")
+        raise UserError(f"{', '.join(missing[:3])} {verb} missing, but a list of the split names {total}")
     paths, sizes, objects = [""] * len(stems), np.zeros((len(stems), 2), np.int64), [np.zeros(0, OBJECT)] * len(stems)
     for file in tqdm(annotated, desc="reading XML", unit="file", delay=1.0, disable=None, leave=False):
         tree = _tree(file)

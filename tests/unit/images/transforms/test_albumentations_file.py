@@ -230,3 +230,16 @@ def test_a_cut_removes_a_thin_object_whose_box_is_visible(tmp_path):
     boxes = np.array([[101.0, 20, 221, 201], [141, 30, 200, 31]])
     result = file.augment_objects(Image.new("RGB", (256, 256)), boxes, [corner, line], np.random.default_rng(0))
     assert result.objects.tolist() == [1] and np.flatnonzero(result.masks[0].any(axis=1)).tolist() == [7]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_box_of_a_turned_and_shrunk_line_does_not_depend_on_the_pixels_that_are_skipped(tmp_path, seed):
+    steps = "{__class_fullname__: Rotate, limit: [20, 40], p: 1.0}, "
+    steps += "{__class_fullname__: Resize, height: 32, width: 32, p: 1.0}"
+    file = AlbumentationsFile(write(tmp_path, BOXES % (steps, "{}")), has_boxes=True)
+    mask = np.zeros((800, 800), np.uint8)
+    mask[200:600, 401] = 1
+    boxes, image = np.array([[401.0, 200, 402, 600]]), Image.new("RGB", (800, 800))
+    exact = file.augment_objects(image, boxes, None, np.random.default_rng(seed)).boxes
+    result = file.augment_objects(image, boxes, [mask], np.random.default_rng(seed))
+    assert np.abs(result.boxes - exact).max() <= 1

@@ -139,6 +139,21 @@ def test_shrinking_removes_no_object_and_a_crop_those_outside(scale, mirrored):
             assert not np.logical_and.reduce(inside).any()
 
 
+@pytest.mark.parametrize("start", range(4))
+def test_boxes_of_thin_objects_that_are_cut_do_not_depend_on_the_pixels_that_are_skipped(start):
+    mask = np.zeros((100, 100), np.uint8)
+    steps = np.arange(8, 92)
+    mask[steps, steps + start] = mask[90, 10:90] = 1  # a slanted line, and a level one
+    box = edges(mask)
+    corners = np.array([[*box[:2], *(box[2:] - box[:2])]], float)
+    view = whole_view(Image.new("RGB", (100, 100)), corners, np.arange(1))
+    part = crop(resize(view, (25, 25)), 0, 0, (20, 20))
+    seen, (shown,) = part.fit_to_masks([mask])
+    rows, columns = np.nonzero(mask[:80])
+    expected = [columns.min() / 4, rows.min() / 4, min((columns.max() + 1) / 4, 20), 20]
+    assert np.abs(seen.boxes[0] - expected).max() < 1 and shown.sum() >= 18
+
+
 def test_a_small_image_in_a_larger_one_keeps_thin_objects():
     view, masks = lines()
     view = resize(zoom_out(view, np.random.default_rng(2)), (31, 47))

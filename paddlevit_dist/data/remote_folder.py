@@ -10,7 +10,6 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
-import errno
 import importlib
 import io
 import logging
@@ -18,7 +17,6 @@ import mmap
 import os
 import re
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -29,19 +27,13 @@ from urllib.parse import quote
 from ..runtime import signals
 from ..runtime.errors import UserError
 from .link_pages import list_links
+from .request_errors import find_wish, give_reason, is_final, is_missing, network_errors
 
 SCHEMES = ("s3", "http", "https")
 _INSTALL = "pip install '.[remote]' in a clone"
 _MOST_REQUESTS = 32  # at once, of one process
 # In first pauses, of half a second: requests are repeated for 250 s, less than a loader may take for a batch (600 s).
 _LONGEST_PAUSE, _ALL_PAUSES = 60, 500
-_LONGEST_REASON = 300  # characters of an error's text
-_LONGEST_WISH = 60.0  # of a server's Retry-After that is followed, in seconds
-_WORTH_REPEATING = (408, 425, 429)  # of the answers 4xx: too slow, too early, too many
-_MISSING = (403, 404)  # S3 answers 403 for a missing file to those who may not list
-_FINAL_OF_SYSTEM = (errno.EINVAL, errno.EPERM, errno.ENOSYS)  # as which s3fs raises other refusals
-_FINAL_OF_BOTOCORE = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "ParamValidationError")
-_FINAL_OF_AIOHTTP = ("InvalidURL", "TooManyRedirects", "ClientConnectorCertificateError")
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})", re.IGNORECASE)
 _SIGNAL_POLL_SECONDS = 0.2
 _LONGEST_END = 2.0  # seconds in which requests that are no longer wanted end
@@ -132,7 +124,7 @@ class RemoteFolder:
         try:
             [entries] = self._run([self._with_retries(address, "listed", ask)])
         except UserError as error:
-            if error.__cause__ is not None and _is_final(error.__cause__):
+            if error.__cause__ is not None and is_final(error.__cause__):
                 raise FileNotFoundError(str(error)) from error
             raise
         if not self._is_s3:
@@ -161,7 +153,7 @@ class RemoteFolder:
         try:
             [content] = self._run([self._with_retries(address, "read", ask)])
         except UserError as error:
-            if error.__cause__ is not None and _is_missing(error.__cause__):
+            if error.__cause__ is not None and is_missing(error.__cause__):
                 raise FileNotFoundError(str(error)) from error
             raise
         return content
@@ -281,7 +273,7 @@ class RemoteFolder:
                 if size.isdigit() and not _is_compressed(answer):
                     return RemoteFile(int(size), _find_tag(answer), _find_time(answer.headers))
         except aiohttp.ClientResponseError as error:
-            if not _is_final(error):
+            if not is_final(error):
                 raise
         return (await self._get_over_http(address, 0, 0)).file  # a server may refuse HEAD, or send no size with it
 
@@ -318,17 +310,17 @@ class RemoteFolder:
             attempts += 1
             try:
                 return await ask()
-            except _network_errors() as error:
+            except network_errors() as error:
                 seconds = time.monotonic() - began
                 problem = f"{address} cannot be {verb}"
-                if _is_final(error):
-                    raise UserError(f"{problem}: {_reason(error)}") from error
+                if is_final(error):
+                    raise UserError(f"{problem}: {give_reason(error)}") from error
                 if seconds >= limit:
                     raise UserError(
-                        f"{problem} in {attempts} attempts within {seconds:.0f} s: {_reason(error)}"
+                        f"{problem} in {attempts} attempts within {seconds:.0f} s: {give_reason(error)}"
                     ) from error
-                self._tell_once(f"{problem}: {_reason(error)}; requests that fail are repeated for {limit:g} s")
-                wish = _find_wish(error)
+                self._tell_once(f"{problem}: {give_reason(error)}; requests that fail are repeated for {limit:g} s")
+                wish = find_wish(error)
             await asyncio.sleep(max(wish, min(pause, limit - seconds)))
             pause = min(2 * pause, _LONGEST_PAUSE * self.first_pause_seconds)
 
@@ -364,63 +356,6 @@ async def _gather(limited: Callable[[Awaitable[Any]], Awaitable[Any]], coroutine
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
-
-
-def _network_errors() -> tuple[type[BaseException], ...]:
-    """Return the types that mean a failed request: of the system, and of the packages that are in use."""
-    aiohttp, botocore = importlib.import_module("aiohttp"), sys.modules.get("botocore.exceptions")
-    of_s3 = (botocore.BotoCoreError,) if botocore is not None else ()  # s3fs imports it
-    return (OSError, asyncio.TimeoutError, aiohttp.ClientError, *of_s3)
-
-
-def _find_status(error: BaseException) -> int | None:
-    """Return the status that a server has answered; None if it sent none.
-
-    aiohttp also gives a status to answers that are not HTTP, which have a cause, and to endless redirects: 0.
-    """
-    status = getattr(error, "status", None)
-    return status if isinstance(status, int) and status and error.__cause__ is None else None
-
-
-def _is_missing(error: BaseException) -> bool:
-    """Return whether a file does not exist, or not for this user."""
-    return _find_status(error) in _MISSING or isinstance(error, FileNotFoundError | PermissionError)
-
-
-def _is_final(error: BaseException) -> bool:
-    """Return whether another attempt cannot help: the request is refused, or cannot be made."""
-    if _is_missing(error):
-        return True
-    status = _find_status(error)
-    if status is not None:
-        return 400 <= status < 500 and status not in _WORTH_REPEATING
-    names = {kind.__name__ for kind in type(error).__mro__}
-    is_refused = type(error) is OSError and error.errno in _FINAL_OF_SYSTEM
-    return is_refused or not names.isdisjoint((*_FINAL_OF_BOTOCORE, *_FINAL_OF_AIOHTTP))
-
-
-def _reason(error: BaseException) -> str:
-    status = _find_status(error)
-    if status is not None:
-        meaning = "it does not exist: " if status == 404 else ""
-        meaning = "it does not exist or may not be read: " if status == 403 else meaning
-        return f"{meaning}the server answers {status} {getattr(error, 'message', '')}".rstrip()
-    if isinstance(error, FileNotFoundError):
-        return "it does not exist"
-    if isinstance(error, PermissionError):
-        return f"it does not exist or may not be read: {' '.join(str(error).split())}"
-    if isinstance(error, asyncio.TimeoutError):
-        return "no answer in time"
-    text = getattr(error, "message", str(error))
-    if not isinstance(text, str):  # aiohttp: what has arrived of the answer
-        return type(error).__name__
-    return textwrap.shorten(text, _LONGEST_REASON, placeholder=" ...") or type(error).__name__
-
-
-def _find_wish(error: BaseException) -> float:
-    """Return after how many seconds a server wants to be asked again (Retry-After); 0 if it does not say so."""
-    wish = (getattr(error, "headers", None) or {}).get("Retry-After", "")
-    return min(float(wish), _LONGEST_WISH) if wish.isdecimal() else 0.0
 
 
 def _find_tag(answer: Any) -> str:

@@ -27,7 +27,8 @@ from .formats import (
     walk_files,
 )
 from .reading import UnreadableImage
-from .tar_files import OpenFiles, iterate_members, keep_last
+from .tar_files import OpenFiles, keep_last
+from .tar_members import iterate_members
 
 NO_ARCHIVE = -1
 _VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv")

@@ -28,7 +28,8 @@ from .formats import is_image_name
 from .image_dataset import FILE as CLASSES_FILE
 from .imagenet import LISTS
 from .prepared import FILE as PREPARED_FILE
-from .tar_files import TarMember, find_shards, read_members
+from .tar_files import find_shards
+from .tar_members import TarMember, read_members
 
 INDEX_FILE = "tar-index.json"
 _LISTS = (CLASSES_FILE, PREPARED_FILE, *LISTS.values())

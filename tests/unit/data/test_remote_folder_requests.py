@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from paddlevit_dist.data import remote_folder
+from paddlevit_dist.data import remote_folder, request_errors
 from paddlevit_dist.data.remote_folder import RangeRequest, RemoteFile, RemoteFolder, RemoteReader
 from paddlevit_dist.runtime.errors import UserError
 
@@ -117,8 +117,8 @@ def caused(error):
     ],
 )
 def test_other_attempts_help_against_some_errors_only(error, status, is_missing, is_final):
-    assert remote_folder._find_status(error) == status
-    assert (remote_folder._is_missing(error), remote_folder._is_final(error)) == (is_missing, is_final)
+    assert request_errors.find_status(error) == status
+    assert (request_errors.is_missing(error), request_errors.is_final(error)) == (is_missing, is_final)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_other_attempts_help_against_some_errors_only(error, status, is_missing,
     ],
 )
 def test_reasons_are_one_line(error, reason):
-    assert remote_folder._reason(error) == reason
+    assert request_errors.give_reason(error) == reason
 
 
 def test_headers_of_answers():

@@ -71,6 +71,12 @@ def linked_name(folder: Path, name: str) -> str | None:
     return linked if is_in_folder and parse_name(linked) else None
 
 
+def find_best_epoch(run: Path) -> int | None:
+    """Return the epoch of the checkpoint that a run's ``best`` means; None if there is no such link."""
+    name = parse_name(linked_name(run / "checkpoints", "best") or "")
+    return name[1] if name else None
+
+
 def resolve_checkpoint(path: str | os.PathLike) -> Path:
     """Return the checkpoint that the path of a run's folder means where weights are needed: ``best``, else ``last``.
 

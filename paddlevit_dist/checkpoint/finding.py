@@ -123,9 +123,10 @@ def newest_first(folder: Path) -> list[Path]:
     return [checkpoint for _, _, checkpoint in sorted(list_checkpoints(folder), key=place, reverse=True)]
 
 
-def is_newest(directory: Path) -> bool:
-    """Return whether there is no later checkpoint in the same folder."""
-    return newest_first(directory.resolve().parent)[:1] in ([], [directory.resolve()])
+def is_newest(directory: Path | None, folder: Path) -> bool:
+    """Return whether a folder has no other checkpoint, or no later one than ``directory``."""
+    newest = newest_first(folder.resolve())[:1]
+    return newest in ([], [directory and directory.resolve()])
 
 
 def find_run_settings(about: dict[str, Any], file: Path) -> dict[str, Any] | None:

@@ -59,7 +59,7 @@ from .finding import holds_any, is_newest, newest_first, newest_good, resolve
 
 __all__ = [  # for code that saves and resumes runs
     "DamagedCheckpointError", "HostCopies", "HostTensor", "RunState", "Tensors", "discard", "epoch_name", "holds_any",
-    "host_values", "is_newest", "link", "newest_good", "prune", "read", "read_about", "read_samples",
+    "host_values", "is_newest", "link", "link_best", "newest_good", "prune", "read", "read_about", "read_samples",
     "remove_leftovers", "resolve", "save", "update_name", "verify", "write_evaluation", "write_tensors",
 ]  # fmt: skip
 
@@ -213,6 +213,16 @@ def link(folder: Path, name: str, target: Path) -> None:
                 temporary.unlink()
 
 
+def link_best(folder: Path, best: dict[str, Any] | None) -> None:
+    """Link ``best`` to the checkpoint of the best evaluation on record; remove the link if there is none any more."""
+    target, path = folder / epoch_name(best["epoch"] if best else 0), folder / "best"
+    if target.is_dir():
+        link(folder, "best", target)
+    elif path.is_symlink():
+        with _user_errors(f"the link {path}"):
+            path.unlink()
+
+
 def _free_name(path: Path) -> Path:
     number, free = 1, path
     while os.path.lexists(free):
@@ -237,7 +247,7 @@ def prune(
         keep: returns whether the checkpoint of an epoch is kept.
         update: current step; later checkpoints were left by a run that this one has restarted.
         keep_updates: number of checkpoints of steps to keep, the newest ones up to ``update``.
-        epoch: current epoch; None: all epochs count.
+        epoch: current epoch; later checkpoints were left as well; None: all epochs count.
         keep_epochs: number of checkpoints of epochs to keep, the newest ones up to ``epoch``.
         good: a checkpoint that this process has written; others are verified before they count as good.
     """
@@ -251,7 +261,7 @@ def prune(
             checkpoint
             for kind, number, checkpoint in checkpoints
             if checkpoint.name in linked
-            or ((keep(number) or number in epochs) if kind == "epoch" else number in updates)
+            or ((number <= present and keep(number) or number in epochs) if kind == "epoch" else number in updates)
         }
         unwanted = [checkpoint for _, _, checkpoint in checkpoints if checkpoint not in retained]
         if unwanted and (good in retained or any(map(_is_good, retained))):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..checkpoint.content import find_best_epoch
 from ..logging.record import SEEDS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
@@ -82,6 +83,7 @@ def find_best(folder: Path, score: str) -> dict[str, Any]:
         UserError: if the record cannot be read.
     """
     best: dict[str, Any] = {}
+    linked = find_best_epoch(folder)  # a later one is not linked yet
     try:
         for event in recorded_events(folder):
             is_best = event["kind"] == "evaluation" and event.get("best") == score and "superseded" not in event
@@ -90,6 +92,8 @@ def find_best(folder: Path, score: str) -> dict[str, Any]:
                 ends = about.get(score) if isinstance(about, dict) else None
                 ends = ends if isinstance(ends, list) and all(isinstance(end, int | float) for end in ends) else ()
                 best = {"value": event[score], "epoch": event["epoch"], **dict(zip(("low", "high"), ends))}
+                if event["epoch"] == linked:
+                    break
     except OSError as error:
         raise UserError(f"{folder}: its record cannot be read: {error.strerror}") from error
     return best

@@ -132,14 +132,20 @@ class Checkpointer:
         return directory is not None and checkpoint.resolve() == directory.resolve()
 
     def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool, line: str) -> bool:
-        """Record in its checkpoint that ``epoch`` is evaluated; link it and return True if it is the best so far."""
+        """Count the evaluation of ``epoch``, and return whether it is the best so far."""
         best = self.best
         if best is not None and best["name"] != name:  # the earlier run compared another metric
             best, self.evaluations = None, []
-        self.evaluations = evaluations = [*self.evaluations, (epoch, value)]
+        self.evaluations = [*self.evaluations, (epoch, value)]
         if best is None or (value >= best["value"] if more_is_better else value <= best["value"]):
             best = {"name": name, "value": value, "epoch": epoch, "line": line}
         is_best, self.best = best is not self.best, best
+        return is_best
+
+    def record_evaluation(self, epoch: int, is_best: bool) -> None:
+        """Record in its checkpoint that ``epoch`` is evaluated, after ``metrics.jsonl`` has it; link it if best."""
+        best, evaluations = self.best, self.evaluations
+        assert best is not None, "call note_evaluation first"
         directory = self.folder / checkpoint_store.epoch_name(epoch)
         prune = self._pruning(directory)
 
@@ -150,7 +156,6 @@ class Checkpointer:
             prune()
 
         self._on_main(write)
-        return is_best
 
     def format_results(self, line: str, last_epoch: int) -> list[str]:
         """Format the last evaluation, then the best one, whose line ``evaluate`` prints again."""
@@ -300,7 +305,10 @@ class Checkpointer:
             held, held_averages, about[low_rank.KEY] = self._leave_out(self._base, copy.weights, copy.averages)
         directory = checkpoint_store.save(self.folder, copy.name, held, saved, held_averages, about, self._samples)
         checkpoint_store.link(self.folder, "last", directory)
+        if self._run_log.held is not None:
+            checkpoint_store.link_best(self.folder, copy.state.extra["best"])
         copy.prune()
+        self._run_log.replace_events()
         with printing:
             (self._run_log.log_and_print if self._held is None else self._held.append)(f"saved {directory}")
         self._on_saved(directory)

@@ -212,10 +212,8 @@ class StateLoader:
             self._run_log.log_and_print(f"note: {file} is kept unchanged: TRAIN.MODEL_EMA is now off")
         else:
             self._continue_average(str(directory), read_state(file) if file.is_file() else None)
-        if is_main() and extra["best"] is not None:  # the run may have ended before it linked the best one
-            best = self._folder / checkpoint_store.epoch_name(extra["best"]["epoch"])
-            if best.is_dir():
-                checkpoint_store.link(self._folder, "best", best)
+        if is_main() and checkpoint_store.is_newest(directory, self._folder):
+            checkpoint_store.link_best(self._folder, extra["best"])  # the run may have ended before it did so
 
     def _load_moments(self, option: str, moments: dict[str, np.ndarray]) -> None:
         try:
@@ -282,10 +280,12 @@ def log_resumption(resume_state: ResumeState, run_log: RunLog) -> None:
     if not run_log.writes:
         return
     epoch, update = resume_state.position["epoch"], resume_state.position["update"]
-    history = supersede(run_log.folder, epoch, update, resume_state.evaluation_due)
+    is_newest = checkpoint_store.is_newest(resume_state.directory, run_log.folder / "checkpoints")
+    if is_later := not (is_newest or resume_state.evaluation_due):
+        run_log.hold_events(epoch, update)
+    history = supersede(run_log.folder, epoch, update, resume_state.evaluation_due, None if is_later else ())
     if resume_state.directory is None and not history.last_epoch:
         return
-    is_newest = resume_state.directory is None or checkpoint_store.is_newest(resume_state.directory)
     is_cut_off = history.last_epoch > epoch or resume_state.evaluation_due
     if is_cut_off and not history.is_stop_recorded and is_newest:
         values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
@@ -296,7 +296,10 @@ def log_resumption(resume_state: ResumeState, run_log: RunLog) -> None:
         )
     if history.evaluations:
         epochs = ", ".join(map(str, history.evaluations))
-        run_log.log_and_print(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
+        when = ", once a checkpoint replaces theirs" if is_later else ""
+        run_log.log_and_print(
+            f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl{when}"
+        )
     source = None if resume_state.directory is None else str(resume_state.directory)
     changes = {change.name: [change.before, change.now] for change in resume_state.changes}
     run_log.event("resume", {"epoch": epoch, "update": update, "from": source, "changes": changes})

@@ -32,11 +32,16 @@ _LOG_LOCK = threading.RLock()  # the saving thread also logs; log and terminal h
 
 
 class RunLog:
-    """Log lines and metric events of one run in an existing folder; only rank 0 ``writes``."""
+    """Log lines and metric events of one run in an existing folder; only rank 0 ``writes``.
+
+    A run that starts again from an earlier checkpoint keeps its events in ``held`` until a checkpoint replaces later
+    ones: if it is killed before, the folder is as it was.
+    """
 
     def __init__(self, folder: Path, writes: bool) -> None:
         self.folder = folder
         self.writes = writes
+        self.held: list[str] | None = None
         if writes:
             printing.ignore_broken_pipe()
 
@@ -59,7 +64,23 @@ class RunLog:
         """Add a line to ``metrics.jsonl``: ``{"kind": ..., "time": seconds since 1970, ...values}``."""
         if not self.writes:
             return
-        self._write(METRICS, json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n", "a")
+        line = json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n"
+        with _LOG_LOCK:
+            if self.held is None:
+                self._write(METRICS, line, "a")
+            else:
+                self.held.append(line)
+
+    def hold_events(self, epoch: int, update: int) -> None:
+        """Hold events until ``replace_events``, since the folder has checkpoints after this position."""
+        self.held, self._position = [], (epoch, update)
+
+    def replace_events(self) -> None:
+        """Supersede what is recorded after the position of ``hold_events``, and write the events since then."""
+        with _LOG_LOCK:
+            if self.held is not None:
+                supersede(self.folder, *self._position, more=self.held)
+                self.held = None
 
     def file(self, name: str, content: str) -> None:
         """Write a small text file to the run's folder."""
@@ -206,7 +227,9 @@ class RunHistory(NamedTuple):
     is_stop_recorded: bool  # whether the stop before this start was recorded
 
 
-def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) -> RunHistory:
+def supersede(
+    folder: Path, epoch: int, update: int, evaluates: bool = False, more: Sequence[str] | None = ()
+) -> RunHistory:
     """Mark entries of ``metrics.jsonl`` after the given epoch and update with ``"superseded": true``.
 
     A run that continues from there writes them again; unmarked, an epoch would count twice. A line truncated when the
@@ -217,6 +240,7 @@ def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) ->
         epoch: the last complete epoch, from which the run continues.
         update: the last update, perhaps in the middle of the next epoch.
         evaluates: whether the evaluation of ``epoch`` is repeated, too.
+        more: lines to write after the others; None: nothing is written.
     """
     events = list(recorded_events(folder))
     if not events:
@@ -233,8 +257,9 @@ def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) ->
         if event["kind"] == "evaluation":
             evaluations.add(event["epoch"])
         updates.append(event.get("update", update))
-    with atomic_file(folder / METRICS) as out:
-        out.write("".join(json.dumps(entry) + "\n" for entry in events).encode())
+    if more is not None:
+        with atomic_file(folder / METRICS) as out:
+            out.write("".join([*(json.dumps(entry) + "\n" for entry in events), *more]).encode())
     last_epoch = max((entry["epoch"] for entry in events if isinstance(entry.get("epoch"), int)), default=0)
     is_stop_recorded = bool(events) and events[-1].get("kind") == "interruption"
     return RunHistory(sorted(evaluations), max(updates) - update, last_epoch, is_stop_recorded)

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
+from ..checkpoint.content import find_best_epoch
 from ..launch.lock import is_running
 from ..logging.record import FOUND_LATER
 from ..runtime.errors import UserError
@@ -104,7 +105,7 @@ def read_run(folder: Path, name: str) -> ReportedRun:
     facts = facts if isinstance(facts, dict) else {}
     data = _read_data(facts)
     classes = [about["classes"] for about in data.values() if is_number(about.get("classes"))]
-    metrics = RunMetrics()
+    metrics = RunMetrics(find_best_epoch(folder))
     for event in _read_events(folder, notices):
         if classes and max(classes) < _FEWEST_FOR_TOP_5:
             event = {key: value for key, value in event.items() if key not in ("top-5", "top-5 count")}
@@ -245,7 +246,8 @@ class RunMetrics:
             None if unknown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, best_epoch: int | None = None) -> None:
+        self._best_epoch = best_epoch  # of the linked checkpoint: a later best is not linked yet
         self.training: dict[str, Points] = {}
         self.evaluations: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
@@ -276,7 +278,8 @@ class RunMetrics:
         elif kind == "evaluation" and is_number(event.get("epoch")):
             self._epoch_evaluations.append(event)
             best = event.get("best")
-            if isinstance(best, str) and is_number(event.get(best)):
+            is_found = self.best is not None and self.best["epoch"] == self._best_epoch
+            if isinstance(best, str) and is_number(event.get(best)) and not is_found:
                 self.best = {"name": best, "value": event[best], "epoch": event["epoch"], **get_interval(event, best)}
         elif kind == "evaluation":
             self.evaluations.append(event)

@@ -45,8 +45,9 @@ class RunFacts(NamedTuple):
         """
         for event in recorded_events(self.folder) if self.update else ():
             is_reported = event.get("kind") in ("training", "evaluation") and "epoch" in event
-            if is_reported and not event.get("superseded"):
-                yield {"update": event["epoch"] * self.updates_per_epoch, **event, **get_interval_ends(event)}
+            update = event.get("update", event.get("epoch", 0) * self.updates_per_epoch)
+            if is_reported and not event.get("superseded") and update <= self.update:
+                yield {"update": update, **event, **get_interval_ends(event)}
 
 
 def get_interval_ends(evaluation: dict[str, Any]) -> dict[str, float]:

@@ -160,10 +160,23 @@ def test_the_newest_is_found_among_epochs_and_updates(tmp_path, model):
     ordered = [save_update(tmp_path, 7, model), save_update(tmp_path, 10, model), save(tmp_path, 1, model)]
     ordered += [save_update(tmp_path, 12, model), save(tmp_path, 2, model)]
     while ordered:
-        assert checkpoint_store.is_newest(ordered[-1]) and not any(map(checkpoint_store.is_newest, ordered[:-1]))
+        assert [path for path in [None, *ordered] if checkpoint_store.is_newest(path, tmp_path)] == ordered[-1:]
         assert checkpoint_store.resolve("auto", tmp_path, print) == ordered[-1]
         checkpoint_store.discard(ordered.pop())
     assert checkpoint_store.resolve("auto", tmp_path, print) is None
+
+
+def test_later_epochs_of_a_run_that_began_again_are_removed_and_no_best_among_them(tmp_path, model):
+    paths = {epoch: save(tmp_path, epoch, model) for epoch in (2, 3, 4)}
+    checkpoint_store.link(tmp_path, "best", paths[4])
+    checkpoint_store.link_best(tmp_path, {"epoch": 1})  # whose checkpoint is gone
+    checkpoint_store.prune(tmp_path, lambda epoch: True, update=30, keep_updates=2, epoch=3, good=paths[3])
+    assert sorted(os.listdir(tmp_path)) == ["epoch_0002", "epoch_0003"]
+    checkpoint_store.link_best(tmp_path, {"epoch": 2})
+    assert os.readlink(tmp_path / "best") == "epoch_0002"
+    checkpoint_store.link_best(tmp_path, None)
+    checkpoint_store.link_best(tmp_path, None)
+    assert not os.path.lexists(tmp_path / "best")
 
 
 def test_a_discarded_checkpoint_hands_the_link_on(tmp_path, model):

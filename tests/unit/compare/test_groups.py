@@ -13,6 +13,7 @@ from support.processes import ROOT
 from paddlevit_dist.compare import groups
 from paddlevit_dist.compare.command import run
 from paddlevit_dist.compare.seeds import format_group
+from paddlevit_dist.report.runs import read_run
 from paddlevit_dist.runtime.errors import UserError
 
 SETTINGS = {"TRAIN": {"BASE_LR": 0.002}, "SAVE": "a", "SEED": 0}
@@ -34,6 +35,17 @@ def write_run(folder, score, **more) -> str:
     events = [{"kind": "evaluation", "epoch": 3, "top-1": score, "best": "top-1", **more}]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     return str(folder)
+
+
+def test_the_best_evaluation_is_that_of_the_linked_checkpoint(tmp_path):
+    rows = [{"kind": "evaluation", "epoch": e, "top-1": s, "best": "top-1"} for e, s in ((1, 4.0), (2, 5.0), (3, 7.0))]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert groups.find_best(tmp_path, "top-1") == {"value": 7.0, "epoch": 3}
+    (tmp_path / "checkpoints" / "epoch_0002").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "best").symlink_to("epoch_0002")  # the run was killed before it linked epoch 3
+    assert groups.find_best(tmp_path, "top-1") == {"value": 5.0, "epoch": 2}
+    best = read_run(tmp_path, "").metrics.best
+    assert (best["value"], best["epoch"]) == (5.0, 2)
 
 
 @pytest.mark.parametrize(

@@ -74,11 +74,11 @@ def test_weight_decay_that_is_applied_otherwise_is_told(before, now, names):
 EVENTS = [("training", 1, 4), ("epoch", 1, 8), ("evaluation", 1, 8), ("training", 2, 12), ("evaluation", 2, 16)]
 
 
-def resumed(folder, state, events=EVENTS, more=(), writes=True):
+def resumed(folder, state, events=EVENTS, more=(), writes=True, run_log=None):
     """Return the printed lines and the new events of a start from this state."""
     lines = [{"kind": kind, "epoch": epoch, "update": update} for kind, epoch, update in events]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*lines, *more]))
-    printed, log = [], RunLog(folder, writes)
+    printed, log = [], run_log or RunLog(folder, writes)
     log.log_and_print = printed.append
     log_resumption(state, log)
     added = list(recorded_events(folder))[len(lines) + len(more) :]
@@ -121,8 +121,18 @@ def test_a_stop_is_told_once(tmp_path, position, due, more, kinds, number):
 def test_a_start_from_an_older_checkpoint_is_no_interruption(tmp_path):
     older = checkpoint(tmp_path, None, "epoch_0001")
     checkpoint(tmp_path, None, "epoch_0002")
-    _, added = resumed(tmp_path, ResumeState({"epoch": 1, "consumed": 0, "update": 8}, older))
-    assert [event["kind"] for event in added] == ["resume"]
+    log = RunLog(tmp_path, True)
+    printed, added = resumed(tmp_path, ResumeState({"epoch": 1, "consumed": 0, "update": 8}, older), run_log=log)
+    assert added == [] and not any("superseded" in event for event in recorded_events(tmp_path))
+    assert printed == [
+        "earlier evaluations of epoch(s) 2 are marked as superseded in metrics.jsonl, once a checkpoint replaces theirs"
+    ]
+    log.replace_events()  # a checkpoint is on disk
+    log.replace_events()
+    log.event("epoch", {"epoch": 2})
+    events = list(recorded_events(tmp_path))
+    assert [number for number, event in enumerate(events) if "superseded" in event] == [3, 4]
+    assert [event["kind"] for event in events[5:]] == ["resume", "epoch"]
 
 
 def test_a_new_run_tells_nothing_and_a_restart_does(tmp_path):

@@ -69,7 +69,7 @@ def test_class_names_are_the_lines_of_a_file(tmp_path):
     )
     line = refuse(predict._read_class_names, str(tmp_path / "none"))
     assert line.endswith("none cannot be read: No such file or directory; expected one class name per line")
-    names.write_bytes(b"\xff\xfe")
+    names.write_bytes(b"\xff")
     assert "cannot be read: " in refuse(predict._read_class_names, str(names))
 
 

@@ -2,9 +2,10 @@
 over all points for each instance, float64 labels.
 
 Written for the comparison after the description of the pipeline in L. Jiang et al., "PointGroup", CVPR 2020, arXiv
-2004.01658. Voxels are made by our own function, a compiled hash table as the original's is.
+2004.01658. Voxels are made by our own functions, a compiled hash table as the original's is.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -107,10 +108,34 @@ def prepare(scene: PlainScene, max_points: int, generator: Any) -> dict[str, Any
     }
 
 
+def voxelize(locs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Unique rows in the order of their first points, the row of each point, and the points of each row after their
+    number."""
+    from paddlevit_dist.points.data.voxels import first_occurrences
+
+    first, inverse = first_occurrences(locs.astype(np.int32))
+    members = np.zeros((len(first), 1 + int(np.bincount(inverse).max(initial=0))), np.int32)
+    fill_members()(inverse, members)
+    return locs[first], inverse.astype(np.int32), members
+
+
+@functools.cache
+def fill_members() -> Any:
+    """A loop that puts each point into the row of its voxel, compiled."""
+    from paddlevit_dist.runtime.compiled import compiled
+
+    @compiled
+    def fill(p2v_map, table):
+        for point in range(len(p2v_map)):
+            row = table[p2v_map[point]]
+            row[0] += 1
+            row[row[0]] = point
+
+    return fill
+
+
 def merge(scenes: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
     """A batch with the fields of the original."""
-    from paddlevit_dist.points.instances.batches import voxelize
-
     instances, before = [], 0
     for scene in scenes:
         shifted = scene["instance"].copy()
@@ -121,12 +146,12 @@ def merge(scenes: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
     locs = np.concatenate(
         [np.concatenate([n, scene["voxels"].astype(np.int64)], axis=1) for n, scene in zip(numbers, scenes)]
     )
-    maps = voxelize(locs)
+    voxel_locs, p2v_map, v2p_map = voxelize(locs)
     return {
         "locs": locs,
-        "voxel_locs": maps.voxel_locs,
-        "p2v_map": maps.p2v_map,
-        "v2p_map": maps.v2p_map,
+        "voxel_locs": voxel_locs,
+        "p2v_map": p2v_map,
+        "v2p_map": v2p_map,
         "locs_float": np.concatenate([scene["xyz"] for scene in scenes]).astype(np.float32),
         "feats": np.concatenate([scene["colors"] for scene in scenes]),
         "labels": np.concatenate([scene["semantic"] for scene in scenes]).astype(np.int64),
@@ -135,4 +160,33 @@ def merge(scenes: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
         "instance_pointnum": np.array([size for scene in scenes for size in scene["sizes"]], np.int32),
         "offsets": np.cumsum([0, *(len(scene["voxels"]) for scene in scenes)], dtype=np.int32),
         "spatial_shape": np.maximum(locs[:, 1:].max(axis=0) + 1, 128),
+    }
+
+
+def merge_ours(samples: Sequence[Any]) -> dict[str, np.ndarray]:
+    """The same fields of our samples."""
+    scenes = [sample.scene for sample in samples]
+    sizes = [len(scene.xyz) for scene in scenes]
+    locs = np.empty((sum(sizes), 4), np.int64)
+    locs[:, 0] = np.repeat(np.arange(len(samples)), sizes)
+    locs[:, 1:] = np.concatenate([sample.voxels for sample in samples])
+    instances, before = [], 0
+    for sample in samples:
+        numbers = sample.scene.instance
+        instances.append(np.where(numbers >= 0, numbers + np.int32(before), np.int32(-100)))
+        before += len(sample.table.sizes)
+    voxel_locs, p2v_map, v2p_map = voxelize(locs)
+    return {
+        "locs": locs,
+        "voxel_locs": voxel_locs,
+        "p2v_map": p2v_map,
+        "v2p_map": v2p_map,
+        "locs_float": np.concatenate([scene.xyz for scene in scenes]),
+        "feats": np.concatenate([scene.rgb for scene in scenes]),
+        "labels": np.concatenate([scene.semantic for scene in scenes]).astype(np.int64),
+        "instance_labels": np.concatenate(instances).astype(np.int64),
+        "instance_info": np.concatenate([sample.table.gather_for_points(sample.scene.instance) for sample in samples]),
+        "instance_pointnum": np.concatenate([sample.table.sizes for sample in samples]),
+        "offsets": np.cumsum([0, *sizes], dtype=np.int32),
+        "spatial_shape": np.maximum(locs[:, 1:].max(axis=0, initial=0) + 1, 128),
     }

@@ -118,12 +118,14 @@ class Repeated:
 
 def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
     """Batches without end of our loader: with the original's fields, or what a network of this ``PlanSpec`` reads."""
+    import plain_scenes
+
     from paddlevit_dist import settings
     from paddlevit_dist.data.loader import DeviceLoader
     from paddlevit_dist.data.sampler import TrainingSampler
     from paddlevit_dist.points.data.samples import collate_samples, compile_loops
     from paddlevit_dist.points.data.scenes import ScanNet
-    from paddlevit_dist.points.instances.batches import collate_scenes, instance_fields
+    from paddlevit_dist.points.instances.batches import instance_fields
     from paddlevit_dist.points.instances.input import InstanceSamples, build_steps, compile_loop
     from paddlevit_dist.points.sparse import build_plan
 
@@ -139,7 +141,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
 
     def collate(scenes: list[Any]) -> dict[str, Any]:
         if not spec:
-            return {name: value for name, value in collate_scenes(scenes).items() if name != "id"}
+            return plain_scenes.merge_ours(scenes)
         fields = {**collate_samples(scenes), **instance_fields(scenes)}
         return {**fields, **build_plan(fields.pop("coordinates"), spec, len(scenes))}
 

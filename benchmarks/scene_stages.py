@@ -34,7 +34,6 @@ def stages(folder: Path) -> list[Stage]:
     from paddlevit_dist.points.data.augment import apply_matrix
     from paddlevit_dist.points.data.elastic import displace, grid_shape
     from paddlevit_dist.points.data.scene_store import read_scene, scene_file
-    from paddlevit_dist.points.instances.batches import collate_scenes
     from paddlevit_dist.points.instances.input import (
         InstanceSamples,
         ShiftToOrigin,
@@ -95,7 +94,7 @@ def stages(folder: Path) -> list[Stage]:
             lambda: plain_scenes.prepare(plain, 10**6, default_rng(4)),
             lambda: samples.build_sample(scene, default_rng(4)),
         ),
-        ("collate, of a batch of 4", lambda: plain_scenes.merge(plain_batch), lambda: collate_scenes(batch)),
+        ("collate, of a batch of 4", lambda: plain_scenes.merge(plain_batch), lambda: plain_scenes.merge_ours(batch)),
     ]
 
 

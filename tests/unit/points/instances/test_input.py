@@ -10,7 +10,7 @@ from paddlevit_dist.points.data.elastic import displace, grid_shape
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.samples import collate_samples
 from paddlevit_dist.points.data.scene import Scene
-from paddlevit_dist.points.instances.batches import collate_scenes, instance_fields
+from paddlevit_dist.points.instances.batches import instance_fields
 from paddlevit_dist.points.instances.input import InstanceSamples, build_steps, crop
 
 DEVIATION, FLIP, COLOR_NOISE = 0.1, 0.5, 0.1  # of the published program
@@ -113,49 +113,39 @@ def test_a_crop_that_would_leave_nothing_keeps_a_random_part_of_what_there_was()
 
 def test_the_fields_of_a_batch():
     scenes = [make_sample(room(i), 20.0, i) for i in range(2)]
-    batch = collate_scenes(scenes)
-    points, voxels = len(batch["locs"]), len(batch["voxel_locs"])
-    instances = sum(len(sample.table.sizes) for sample in scenes)
+    batch = {**collate_samples(scenes), **instance_fields(scenes)}
+    points, voxels = sum(len(sample.voxels) for sample in scenes), len(batch["coordinates"])
     expected = {
-        "locs": (np.int64, (points, 4)),
-        "voxel_locs": (np.int64, (voxels, 4)),
-        "p2v_map": (np.int32, (points,)),
-        "v2p_map": (np.int32, (voxels, 1 + np.bincount(batch["p2v_map"]).max())),
-        "locs_float": (np.float32, (points, 3)),
-        "feats": (np.float32, (points, 3)),
+        "coordinates": (np.int32, (voxels, 4)),
+        "features": (np.float32, (voxels, 6)),
+        "inverse": (np.int64, (points,)),
+        "xyz": (np.float32, (points, 3)),
         "labels": (np.int64, (points,)),
-        "instance_labels": (np.int64, (points,)),
-        "instance_info": (np.float32, (points, 9)),
-        "instance_pointnum": (np.int32, (instances,)),
+        "instance_labels": (np.int32, (points,)),
+        "instance_centers": (np.float32, (points, 3)),
         "offsets": (np.int32, (3,)),
-        "spatial_shape": (np.int64, (3,)),
     }
-    assert set(batch) == {*expected, "id"} and batch["id"] == [sample.scene.name for sample in scenes]
+    assert set(batch) == set(expected)
     for name, (dtype, shape) in expected.items():
         assert (batch[name].dtype, batch[name].shape) == (dtype, shape), name
     assert batch["offsets"].tolist() == [0, len(scenes[0].voxels), points]
-    assert np.array_equal(batch["voxel_locs"][batch["p2v_map"]], batch["locs"])
-    assert (batch["spatial_shape"] >= 128).all() and (batch["spatial_shape"] > batch["locs"][:, 1:].max(axis=0)).all()
-    for number, size in enumerate(batch["instance_pointnum"]):
-        members = np.flatnonzero(batch["instance_labels"] == number)
-        assert len(members) == size and len(set(batch["locs"][members, 0].tolist())) == 1
-        own = batch["locs_float"][members]
-        about = np.concatenate([own.mean(axis=0, dtype=np.float64), own.min(axis=0), own.max(axis=0)])
-        np.testing.assert_allclose(batch["instance_info"][members], np.tile(about, (size, 1)), atol=1e-4)
-    assert (batch["instance_info"][batch["instance_labels"] < 0] == -100).all()
-
-
-def test_the_networks_batch_says_the_same():
-    scenes = [make_sample(room(i), 20.0, i) for i in range(2)]
-    full, batch = collate_scenes(scenes), {**collate_samples(scenes), **instance_fields(scenes)}
-    names = {"p2v_map": "inverse", "locs_float": "xyz", "voxel_locs": "coordinates"}
-    for name in ("p2v_map", "locs_float", "voxel_locs", "labels", "offsets", "instance_labels"):
-        assert np.array_equal(batch[names.get(name, name)], full[name]), name
-    assert np.array_equal(batch["instance_centers"], full["instance_info"][:, :3])
-    shown = np.concatenate([full["feats"], full["locs_float"]], axis=1)
-    for voxel in (0, 17, len(full["voxel_locs"]) - 1):
-        members = full["v2p_map"][voxel, 1 : 1 + full["v2p_map"][voxel, 0]]
+    numbers = np.repeat([0, 1], [len(sample.voxels) for sample in scenes])
+    rows = np.c_[numbers, np.concatenate([sample.voxels for sample in scenes])]
+    assert np.array_equal(batch["coordinates"][batch["inverse"]], rows)
+    assert np.array_equal(batch["xyz"], np.concatenate([sample.scene.xyz for sample in scenes]))
+    assert np.array_equal(batch["labels"], np.concatenate([sample.scene.semantic for sample in scenes]))
+    shown = np.concatenate([np.c_[sample.scene.rgb, sample.scene.xyz] for sample in scenes])
+    for voxel in (0, 17, voxels - 1):
+        members = batch["inverse"] == voxel
         np.testing.assert_allclose(batch["features"][voxel], shown[members].mean(axis=0), atol=1e-5)
+    sizes = np.concatenate([sample.table.sizes for sample in scenes])
+    assert batch["instance_labels"].max() == len(sizes) - 1
+    for number, size in enumerate(sizes):
+        members = np.flatnonzero(batch["instance_labels"] == number)
+        assert len(members) == size and len(set(numbers[members].tolist())) == 1
+        middle = batch["xyz"][members].mean(axis=0, dtype=np.float64)
+        np.testing.assert_allclose(batch["instance_centers"][members], np.tile(middle, (size, 1)), atol=1e-4)
+    assert (batch["instance_centers"][batch["instance_labels"] < 0] == -100).all()
 
 
 def test_a_scene_without_instances_and_an_instance_of_one_point():
@@ -171,5 +161,5 @@ def test_a_scene_without_instances_and_an_instance_of_one_point():
     np.testing.assert_allclose(
         lone.table.gather_for_points(lone.scene.instance)[7], np.tile(lone.scene.xyz[7], 3), atol=1e-6
     )
-    batch = collate_scenes([bare, lone, bare, lone])
-    assert batch["instance_pointnum"].tolist() == [1, 1] and sorted(set(batch["instance_labels"])) == [-100, 0, 1]
+    batch = instance_fields([bare, lone, bare, lone])
+    assert sorted(set(batch["instance_labels"].tolist())) == [-100, 0, 1]

@@ -1,9 +1,11 @@
 """Runs that read their images from a local S3: equal for 1, 2 and 3 processes, and killed and resumed."""
 
+import io
 import os
 import re
 import signal
 import sys
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +87,24 @@ def test_changed_and_missing_objects_are_one_line(bucket, shards, tmp_path):
         TarImages("s3://bucket/small", "train", tmp_path)
     with pytest.raises(UserError, match="s3://bucket/none/? cannot be listed"):
         TarImages("s3://bucket/none", "train", tmp_path)
+
+
+def test_awkward_names_of_classes_are_labeled_as_in_the_folder(bucket, tmp_path):
+    from paddlevit_dist.images.data.tar import TarImages
+
+    for number, name in enumerate(("Zebra", "a#b", "a+b", "a?b", "50%25 off", "red fox", "k&r", "it's", "猫")):
+        write_shards(tmp_path / "packed", "train", range(2 * number, 2 * number + 2))
+        with tarfile.open(tmp_path / "packed" / "train-00000.tar") as shard:
+            png = shard.extractfile(shard.getnames()[0]).read()
+        (tmp_path / "named" / "train").mkdir(parents=True, exist_ok=True)
+        with tarfile.open(tmp_path / "named" / "train" / f"{name}.tar", "w") as tar:
+            member = tarfile.TarInfo("1.png")
+            member.size = len(png)
+            tar.addfile(member, io.BytesIO(png))
+        bucket.upload_file(str(tmp_path / "named" / "train" / f"{name}.tar"), "bucket", f"named/train/{name}.tar")
+    found, expected = (TarImages(where, "train", tmp_path) for where in ("s3://bucket/named", str(tmp_path / "named")))
+    assert found.class_names == expected.class_names and len(found) == 9
+    assert [found.encoded(each) for each in range(9)] == [expected.encoded(each) for each in range(9)]
 
 
 def test_a_run_killed_in_mid_epoch_is_resumed_bit_for_bit(bucket, tmp_path):

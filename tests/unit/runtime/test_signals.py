@@ -37,15 +37,16 @@ def test_a_signal_ends_a_start_once(number, code):
         receive(number)
     assert (signals.exit_code(raised.value), str(raised.value), raised.value.again) == (code, number.name, False)
     receive(HUP)  # an exception is on its way
-    assert signals.stop_reason() == number.name and signals.number() == number
+    assert signals.stop_reason() == number.name and signals.number() == number and signals.is_ending()
     assert signals.exit_code(KeyboardInterrupt()) == 130 and signals.get_name(99) == "signal 99"
     assert signals._IMPORT_POLL_SECONDS == 0.02
 
 
 def test_a_signal_is_only_recorded_while_the_work_polls(state):
-    assert signals.stop_reason() is None and not signals.save_requested()
+    assert signals.stop_reason() is None and not signals.save_requested() and not signals.is_ending()
     signals.record_only()
     receive(SAVE, TERM, HUP)
+    assert not signals.is_ending()  # what the work waits for is needed
     assert (signals.stop_reason(), signals.interrupts(), signals.save_requested()) == ("SIGTERM", 0, True)
     signals.clear_save_request()
     assert not signals.save_requested() and state.sent == []

@@ -142,9 +142,8 @@ class InMemoryImages(InputImages):
         self._images = list(images)
         self.names = [f"image {number}" for number in range(len(self._images))]
         turned = [k for k, each in enumerate(images) if isinstance(each, Image.Image) and orientation(each) != 1]
-        self.notices = list_found(
-            {} if reading.exif_rotate else {TURNED: turned}, f"{len(self):,} images", self.describe
-        )
+        found = {} if reading.exif_rotate else {TURNED: turned}
+        self.notices = list_found(found, f"{len(self):,} images", self.describe)
 
     def image(self, index: int) -> Image.Image:
         """Return image ``index``, converted to the mode."""

@@ -89,7 +89,7 @@ def order_outputs(
     """Return the output of a whole network, such as an exported one, for each of ``classes``, matched by name.
 
     ``names`` are of its first ``outputs`` and of the first classes. The order is None if it stays; the second value
-    tells whether both sides have names, not only numbers. Raises UserError if the network lacks a class.
+    is true if both sides have names, not only numbers. Raises UserError if the network lacks a class.
     """
     theirs, pairs = _match_names(model, names, [outputs])
     is_named = are_names(names.ours) and (are_names(names.theirs or ()) or len(pairs) == len(names.ours))

@@ -1,4 +1,4 @@
-"""Names of files and folders in the listings of web servers: as they are on the server's disk, and all of them."""
+"""Names of files and folders in the listings of web servers: all of them, spelled as on the server's disk."""
 
 import contextlib
 from html.parser import HTMLParser

@@ -1,7 +1,7 @@
 """Files below an address, ``s3://``, ``http://`` or ``https://``: listed, and read by byte ranges.
 
-``fsspec`` and ``s3fs`` find credentials, and sign and list for S3. Listings over HTTP are read here, since names are to
-be those of the server's disk. A range is requested here, since an answer has to carry the range, and the size and the
+``fsspec`` and ``s3fs`` find credentials, and sign and list for S3. Listings over HTTP are read here, since they spell
+names as the server's disk does. A range is requested here, since an answer has to carry the range, and the size and the
 tag (ETag) of the file: a file that was replaced since it was listed is refused, and never mixed with the former one. A
 request that fails is repeated for minutes, unless another attempt cannot help.
 """

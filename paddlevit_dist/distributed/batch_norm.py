@@ -275,7 +275,7 @@ def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
 
 @functools.cache
 def _ask_divisor(rows: int, axes: int, dtype: str) -> bool:
-    """Return whether this device's kernel divides by this number of rows, 2 or more, in an input of so many axes."""
+    """Return whether this device's kernel divides by this number of rows, 2 or more, in an input of ``axes`` axes."""
     values = (np.arange(rows) % 2).astype(dtype)
     mean, variance = (paddle.zeros([1], dtype) for _ in range(2))
     with paddle.amp.auto_cast(enable=False):
@@ -286,7 +286,7 @@ def _ask_divisor(rows: int, axes: int, dtype: str) -> bool:
 
 @functools.cache
 def find_first_rows(axes: int, divides_by_rows: Callable[[int, int, str], bool] = _ask_divisor) -> int:
-    """Return from how many rows on a kernel divides by rows in an input of so many axes; no more than 2^20."""
+    """Return from how many rows on a kernel divides by rows in an input of ``axes`` axes; no more than 2^20."""
     return bisect.bisect_left(range(1 << 20), True, lo=2, key=lambda rows: divides_by_rows(rows, axes, "float64"))
 
 

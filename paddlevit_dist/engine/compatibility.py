@@ -314,8 +314,8 @@ class CheckpointDiff:
             return report_or_raise(self.use, "classes", difference, self.config, "use the same names")
         if theirs and not ours and self.use == "evaluate":
             return [
-                f"note: classes unknown: the data do not name theirs; the score assumes those of {self.source} in "
-                f"order ({show(', '.join(map(str, theirs)))})"
+                f"note: classes unknown: the data do not name theirs; the score assumes the classes of "
+                f"{self.source} in order ({show(', '.join(map(str, theirs)))})"
             ]
         if theirs or not ours:
             return []

@@ -122,7 +122,7 @@ class FeatureCache:
 
 
 def _find_index_key(samples: Any) -> str:
-    """Return the key of the index of images in tar files, which are no files of their own; empty if there is none."""
+    """Return the key of the index of images in tar files, which are not separate files; empty if there is none."""
     while samples is not None and not hasattr(samples, "fingerprint"):
         samples = getattr(samples, "dataset", None)
     return getattr(samples, "fingerprint", "")

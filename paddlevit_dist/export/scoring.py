@@ -54,7 +54,7 @@ class ExportedLayer(paddle.nn.Layer):
         compared_with: ``trained`` as a function of tensors. While ``pairs`` is a list, each forward pass also computes
             its outputs, and appends actual and expected outputs to ``pairs``.
         num_outputs: number of classes or landmarks in the scored output; 0 for boxes.
-        order: the output for each class of the data, matched by name; None: as they are.
+        order: the output for each class of the data, matched by name; None: unchanged.
         gives_probabilities: whether the output is class probabilities; their logarithms replace logits.
 
     Raises:
@@ -285,7 +285,7 @@ def _match_names(model: ExportedLayer, names: Sequence[str] | None, config: RunS
         return []
     shown = f"{show(', '.join(theirs)) or 'unknown'}, the data's {show(', '.join(ours)) or 'unknown'}"
     if theirs and ours and number:
-        with paddle.LazyGuard():  # it only tells which names are equal
+        with paddle.LazyGuard():  # it only compares names
             outline = as_model(task.build_model(1))
         model.order, is_named = order_outputs(outline, ClassNames(theirs, ours), number, number, model.source)
     elif (theirs and ours) or (config.TASK == "classification" and 0 < len(ours) < number):

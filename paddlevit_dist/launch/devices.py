@@ -51,7 +51,7 @@ class ProcessPlan(NamedTuple):
 _NAMES = "MASTER TRAINERS_NUM TRAINER_ENDPOINTS CURRENT_ENDPOINT LOCAL_SIZE LOCAL_RANK GLOBAL_SIZE GLOBAL_RANK NNODES"
 _LAUNCHER = tuple(f"PADDLE_{name}" for name in _NAMES.split())
 # Rank and number of processes by torchrun, mpirun and srun. The script of sbatch has rank 0 of tasks not started yet.
-_OTHER_LAUNCHERS = (
+_OTHER_LAUNCHERS: tuple[str, ...] = (
     *("RANK WORLD_SIZE", "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE", "PMI_RANK PMI_SIZE"),
     *("SLURM_PROCID SLURM_STEP_NUM_TASKS", "SLURM_PROCID SLURM_NTASKS"),
 )
@@ -110,7 +110,7 @@ def _refuse_other_launchers() -> None:
                 f"{name}={number} and {size_name}={size}: each process of torchrun, mpirun or srun would train alone: "
                 f"on one machine run `{program('train')} -ngpus={size}` without it; on several, start `python -m "
                 "paddle.distributed.launch --nnodes N --rank I --master ADDRESS:PORT main_multi_gpu.py` once on each; "
-                f"for a run of its own in each process, `unset {name}`"
+                f"for a separate run in each process, `unset {name}`"
             )
 
 

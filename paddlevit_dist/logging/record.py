@@ -35,7 +35,7 @@ class RunLog:
     """Log lines and metric events of one run in an existing folder; only rank 0 ``writes``.
 
     A run that starts again from an earlier checkpoint keeps its events in ``held`` until a checkpoint replaces later
-    ones: if it is killed before, the folder is as it was.
+    ones: if it is killed before, the folder is unchanged.
     """
 
     def __init__(self, folder: Path, writes: bool) -> None:

@@ -183,7 +183,7 @@ class YamlLoader(yaml.SafeLoader):
 
 
 def _keep_words(node: yaml.Node) -> None:
-    """Keep a value, or those of a list or mapping, as it is written; an empty one, or a null outside, is nothing."""
+    """Keep a value, or each value of a list or mapping, as written; an empty one, or a null outside, is nothing."""
     is_single = isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":null")
     values = [item for _, item in node.value] if isinstance(node, yaml.MappingNode) else node.value
     for value in [node] if is_single else values:

@@ -10,7 +10,7 @@ from ...runtime.files import open_regular
 
 _UNPACK = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28\xb5\x2f\xfd": "unzstd"}
 _NO_FILES = (tarfile.DIRTYPE, b"D", b"V")  # folders, their lists (GNU), and the label of a volume
-_NO_TAR = "parts behind the end mark that are no tar file"
+_NO_TAR = "parts behind the end mark that are not a tar file"
 _LOST_LINK = "links that lead to no file in it (pack what they lead to with tar --dereference --hard-dereference)"
 _SPECIAL = "devices, pipes and other special files"
 _MOST_LINKS = 40  # that a link leads over, as in Linux
@@ -135,7 +135,7 @@ def _expand(shown: str, tar: Any, member: TarMember) -> Iterator[TarMember]:
 def _find_next(shown: str, file: BinaryIO, offset: int, size: int) -> int | None:
     """Return where more than zeros follows the end mark at ``offset``, as in joined archives; None if nothing does.
 
-    tarfile stops at anything that is not a header: a ``UserError`` says that it is no end mark.
+    tarfile stops at anything that is not a header: a ``UserError`` says that it is not an end mark.
     """
     file.seek(offset)
     block = file.read(tarfile.BLOCKSIZE)

@@ -27,7 +27,7 @@ class Scene(NamedTuple):
         channels: other values of the points in the source, by name: float32 (points, 3) for ``NORMAL``, x, y and z of
             a unit vector, (points, 1) for all others. Not to be modified.
         skipped_rows: rows of the source without finite coordinates, ascending; the scene has no points for them.
-        floor: z from which heights are measured, meters: the lowest point before others were left out. None: the lowest
+        floor: z from which heights are measured, meters: the lowest point before others were removed. None: the lowest
             of these points.
     """
 

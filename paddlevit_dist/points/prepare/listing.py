@@ -309,7 +309,7 @@ def _read_colors(
     if not (low >= -_ROUNDING * largest and high <= (1 + _ROUNDING) * largest) or is_unclear:
         raise UserError(
             f"{path} has colors from {low:g} to {high:g}; expected 0 to 255, 0 to 1 as float, or 16 bits as ushort: "
-            + ("clip them to 1, or round them if they are of 255" if is_unclear else "divide those of 16 bits by 257")
+            + ("clip them to 1, or round them if they are of 255" if is_unclear else "divide values of 16 bits by 257")
         )
     return np.clip(np.rint(values * (255.0 / largest)), 0, 255).astype(np.uint8)
 

@@ -369,7 +369,7 @@ def test_members_behind_an_end_mark_are_read_and_other_bytes_told(zeros, folder,
     dataset = TarImages(str(folder), "train", cache)
     [line] = dataset.skipped_files.lines()
     assert len(dataset) == 2 and line.endswith(
-        f"1 parts behind the end mark that are no tar file: byte {len(first) + zeros}"
+        f"1 parts behind the end mark that are not a tar file: byte {len(first) + zeros}"
     )
     path.write_bytes(first + bytes(zeros) + second[:700])
     with pytest.raises(UserError, match="train.tar is (truncated at|damaged before byte)"):

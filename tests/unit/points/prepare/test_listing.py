@@ -334,7 +334,7 @@ def without(*names):
         ({name: column[:0] for name, column in without().items()}, "has no points"),
         (
             {**without(), "red": np.full(5, 65535, np.int32)},
-            "colors from .* to 65535; .* or 16 bits as ushort: divide those of 16 bits by 257",
+            "colors from .* to 65535; .* or 16 bits as ushort: divide values of 16 bits by 257",
         ),
         ({**without(), "red": np.full(5, 1e6, np.float32)}, r"to 1e\+06; expected .* as float"),
         ({**without(), "red": np.full(5, 300, np.int32)}, "has colors from 0|has colors from"),

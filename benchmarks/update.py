@@ -2,8 +2,8 @@
 
     python benchmarks/update.py [--peer-python /path/to/an/interpreter/with/torch]
 
-The parameters of ViT-Ti/16 with given gradients, one thread. Ours is what a training does on a CPU: a compiled pass for
-the norm, Paddle's operation on lists for AdamW, operations on one vector for the average. The peers are Paddle's own
+The parameters of ViT-Ti/16 with given gradients, one thread. Ours is what a training does: operations on
+one vector for the norm and the average, Paddle's operations on lists for clipping and AdamW. The peers are Paddle's own
 functions for the same (``clip_grad_norm_``, AdamW, two operations per average), and torch's (``clip_grad_norm_``, fused
 AdamW, ``_foreach_lerp_``) where there is an interpreter that has it.
 """
@@ -42,7 +42,7 @@ def paddle_contenders() -> dict[str, dict[str, Callable[[], float]]]:
     import paddle
 
     from paddlevit_dist.engine.model_ema import ModelEma
-    from paddlevit_dist.engine.multi_tensor import clipping_factor, collect_gradients
+    from paddlevit_dist.engine.multi_tensor import GradientList, clipping_factor
     from paddlevit_dist.engine.optimizer import build_optimizer, decay_groups
     from paddlevit_dist.settings import load
     from paddlevit_dist.tasks.model_factory import create_model
@@ -67,7 +67,7 @@ def paddle_contenders() -> dict[str, dict[str, Callable[[], float]]]:
             for name, tensor in model.state_dict().items():
                 averages[name].subtract_((averages[name] - tensor).scale(1.0 - DECAY))
 
-        gradients = collect_gradients(parameters)
+        gradients = GradientList(parameters)
 
         def clip_once() -> None:
             gradients.scale(clipping_factor(gradients.norm(), CLIP))

@@ -1,4 +1,4 @@
-"""Faster CPU training: compiled loops around Paddle's matrix product for layers, and for gradients and transforms.
+"""Faster CPU training: compiled loops around Paddle's matrix product for layers, and for transforms.
 
 - ``accelerate.py``: ``accelerate(model)``, which Trainer, ``Predictor`` and ``create_model`` call, replaces the classes
   of layers, if exactly the listed ones, with the fast classes of ``layers.py`` and ``blocks.py``; when they apply
@@ -7,10 +7,9 @@
 - ``sampling.py``: deformable attention's sums over points of maps, with its loops
 - ``row_kernels.py``, ``exponential_kernels.py``, ``image_kernels.py``, ``depthwise_kernels.py``,
   ``upsampling_kernels.py``: their loops, with ``intrinsics.py``; ``memory.py``: addresses and the matrix product
-- ``gradients.py``, ``gradient_kernels.py``: norm and clipping of all gradients in one pass
 - ``transforms.py``, ``operations.py``: training images, with ``resize_kernels.py`` and ``warp_kernels.py``
 
-The plain layers, gradients and transforms are the reference, with which tests compare. They compute in all other cases:
+The plain layers and transforms are the reference, with which tests compare. They compute in all other cases:
 on GPUs, with other dtypes, automatic mixed precision, static graphs or hooks, and without this folder.
 """
 

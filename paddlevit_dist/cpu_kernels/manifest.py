@@ -1,4 +1,4 @@
-"""What compiled loops for CPUs bring: faster layers, losses, transforms and gradient norms of the same results."""
+"""What compiled loops for CPUs bring: faster layers, losses and transforms of the same results."""
 
 from ..registry.manifest import Manifest
 
@@ -8,7 +8,6 @@ MANIFEST = Manifest(
     functions={
         "CompiledTrainingTransform": ".transforms:CompiledTrainingTransform",
         "accelerate": ".accelerate:accelerate",
-        "gradients": ".gradients:gradients",
         "resized_cross_entropy": ".layers:resized_cross_entropy",
     },
 )

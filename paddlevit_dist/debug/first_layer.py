@@ -12,7 +12,7 @@ from ..checkpoint.store import host_values
 from ..data.loader import DeviceLoader
 from ..data.sampler import SampleKey, SampleKeys
 from ..distributed import all_gather, communicates_in_forward, rank, running_statistics, world_size
-from ..engine.multi_tensor import collect_gradients
+from ..engine.multi_tensor import GradientList
 from ..engine.nan_guard import BufferSnapshot, not_finite
 from ..engine.step import COUNTS, CountingCollate, compute_loss, step_seed
 from ..engine.trainer import Trainer
@@ -145,7 +145,7 @@ class FirstLayerFinder:
 
     def _check_norm(self) -> list[str]:
         """Return a line if the norm of the gradients overflows."""
-        if np.isfinite(collect_gradients(self._run.model.parameters()).norm()):
+        if np.isfinite(GradientList(self._run.model.parameters()).norm()):
             return []
         return ["every gradient is finite, but their norm overflows float32"]
 

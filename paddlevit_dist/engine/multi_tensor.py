@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import paddle
 
-from ..registry.features import find_function
 from ..runtime import paddle_versions
 
 Tensors = list[paddle.Tensor]
@@ -49,14 +48,15 @@ class GradientList:
         """Compute the norm of all gradients, which waits for the device once; infinite if float32 overflows."""
         gradients = self.present()
         with np.errstate(over="ignore"):
-            return np.sqrt(self.sum_of_squares(gradients)) if gradients else np.float32(0)
+            return np.sqrt(np.float32(self.squares(gradients).item())) if gradients else np.float32(0)
 
     @paddle.no_grad()
     def scale(self, factor: np.float32) -> None:
         """Multiply the gradients, which must be finite, by a factor above 0, in place."""
-        gradients = self.present()
-        if gradients:
-            self.multiply(gradients, factor)
+        for alike in _by_type(self.present()):
+            dtype = "float64" if alike[0].dtype == paddle.float64 else "float32"
+            # The loss scaler's operation, which divides by its argument.
+            paddle._C_ops.check_finite_and_unscale_(alike, paddle.full([1], 1.0 / float(factor), dtype))
 
     def present(self) -> list[paddle.Tensor]:
         """Return the existing gradients, with contiguous copies of strided views, which a backward pass may return.
@@ -72,28 +72,10 @@ class GradientList:
                 present.append(gradient)
         return present
 
-    def sum_of_squares(self, gradients: Sequence[paddle.Tensor]) -> np.float32:
-        """Compute the sum of squares of all values."""
-        return np.float32(self.squares(gradients).item())
-
     def squares(self, gradients: Sequence[paddle.Tensor]) -> paddle.Tensor:
         """Compute the sum of squares of all values on the device, as a float32 tensor (1,)."""
         parts = [paddle_versions.squared_norm(flatten(alike)).astype("float32") for alike in _by_type(gradients)]
         return parts[0] if len(parts) == 1 else paddle.add_n(parts)
-
-    def multiply(self, gradients: Sequence[paddle.Tensor], factor: np.float32) -> None:
-        """Multiply these gradients, which must be finite, by a factor above 0, in place."""
-        for alike in _by_type(gradients):
-            dtype = "float64" if alike[0].dtype == paddle.float64 else "float32"
-            # The loss scaler's operation, which divides by its argument.
-            paddle._C_ops.check_finite_and_unscale_(alike, paddle.full([1], 1.0 / float(factor), dtype))
-
-
-def collect_gradients(parameters: Sequence[paddle.Tensor]) -> GradientList:
-    """Return the gradients of the parameters, with the compiled kernels of CPUs if they apply."""
-    compiled: Callable[[Sequence[paddle.Tensor]], GradientList | None] | None = find_function("gradients")
-    fast = None if compiled is None else compiled(parameters)
-    return GradientList(parameters) if fast is None else fast
 
 
 def clipping_factor(norm: np.float32, largest: float | None) -> np.float32:

@@ -27,7 +27,7 @@ from ..runtime.transfers import is_on_gpu
 from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
 from .model_ema import ModelEma
-from .multi_tensor import Optimizer, clipping_factor, collect_gradients
+from .multi_tensor import GradientList, Optimizer, clipping_factor
 from .nan_guard import BufferSnapshot, NonFiniteGuard
 from .precision import TrainingPrecision
 from .queued_step import QueuedStep
@@ -132,7 +132,7 @@ class TrainStep:
         self.on_host = not is_on_gpu() if on_host is None else on_host
         self.gradient_clip = gradient_clip
         self.average = average
-        self._gradients = collect_gradients(self.parameters)
+        self._gradients = GradientList(self.parameters)
         self.nan_guard = NonFiniteGuard() if nan_guard is None else nan_guard
         self._forward_communicates = communicates_in_forward(model)
         # A forward pass that reads from a GPU waits for the operations queued before it, such as an all-reduce.

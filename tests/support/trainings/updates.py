@@ -1,12 +1,10 @@
 """One update of a model by the engine's own updater."""
 
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import paddle
 
-from paddlevit_dist.cpu_kernels import gradients as compiled_gradients
 from paddlevit_dist.distributed import data_parallel
 from paddlevit_dist.engine.fused_optimizers import PerParameterStep
 from paddlevit_dist.engine.precision import TrainingPrecision
@@ -51,7 +49,6 @@ def changes_of_an_update(task: Task, model: paddle.nn.Layer, batches: list[dict[
     return {name: after[name] - value for name, value in before.items()}
 
 
-@mock.patch.object(compiled_gradients, "WORTHWHILE", float("inf"))  # there are no such loops on a GPU
 def waits_of_an_update(task: Task, model: paddle.nn.Layer, collated: dict[str, Any], samples: int) -> Waits:
     """For what the host would wait on a GPU in an update by AdamW with one micro-batch, the second of a run.
 

@@ -4,7 +4,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.cpu_kernels import accelerate as accelerate_module
-from paddlevit_dist.cpu_kernels import gradients, memory
+from paddlevit_dist.cpu_kernels import memory
 from paddlevit_dist.cpu_kernels.accelerate import PLAIN_LAYERS, accelerate, can_use_fast_path
 from paddlevit_dist.images.models import layers
 from paddlevit_dist.images.models.layers import Linear, Mlp
@@ -96,18 +96,3 @@ def test_nothing_is_replaced_where_nothing_would_be_fast(available, monkeypatch,
     layer = layers.GELU()
     accelerate(layer)
     assert type(layer) is layers.GELU
-
-
-def test_gradients_of_as_many_numbers_as_pay_are_read_by_loops(monkeypatch):
-    parameters = [paddle.create_parameter([size], "float32") for size in (2, 3)]
-    for worthwhile, expected in ((5, gradients.FastGradients), (6, None), (4, gradients.FastGradients)):
-        monkeypatch.setattr(gradients, "WORTHWHILE", worthwhile)
-        found = gradients.gradients(parameters)
-        assert (found and type(found)) is expected
-
-
-def test_memory_that_a_loop_reads_is_plain():
-    plain = paddle.ones([2, 3])
-    assert gradients._is_plain(plain)
-    for other in (plain.t(), plain.astype("float64")):
-        assert not gradients._is_plain(other)

@@ -132,6 +132,54 @@ def test_gradients_are_copied_only_where_they_are_strided():
         assert multi_tensor.GradientList(make_parameters(paddle.full([2, 3], 1e30))).norm() == np.inf
 
 
+def with_gradients(*values):
+    parameters = [paddle.create_parameter([len(value)], "float32") for value in values]
+    for parameter, value in zip(parameters, values):
+        parameter.grad = paddle.to_tensor(value.astype("float32"))
+    return parameters
+
+
+@pytest.mark.parametrize("largest, scale", [(None, 1.0), (1.5, 1.0), (1e6, 1.0), (1.5, 65536.0), (None, 65536.0)])
+def test_the_norm_and_what_is_clipped_follow_the_formula(largest, scale):
+    """As an update does it, with gradients that a loss scaler has multiplied."""
+    generator = np.random.default_rng(7)
+    values = [generator.standard_normal(size).astype("float32") for size in (1, 16, 1037)]
+    parameters = with_gradients(*(value * np.float32(scale) for value in values))
+    without = paddle.create_parameter([4], "float32")
+    gradients = multi_tensor.GradientList([*parameters, without])
+    norm = gradients.norm() / np.float32(scale)
+    expected = np.sqrt(sum((value.astype(np.float64) ** 2).sum() for value in values))
+    assert norm.dtype == np.float32 and norm == pytest.approx(expected, rel=1e-6)
+    clipping = multi_tensor.clipping_factor(norm, largest)
+    factor = 1.0 if largest is None else min(1.0, largest / (expected + 1e-6))
+    assert (clipping < 1) == (largest == 1.5)
+    gradients.scale(clipping / np.float32(scale))
+    for parameter, value in zip(parameters, values):
+        np.testing.assert_allclose(parameter.grad.numpy(), value * factor, rtol=2e-6)
+
+
+def test_gradients_of_other_types_and_orders_count_and_are_scaled():
+    parameters = with_gradients(np.array([3.0, 4.0]))
+    other = paddle.create_parameter([2, 3], "float64")
+    other.grad = paddle.to_tensor(np.arange(6.0).reshape(3, 2)).t()
+    gradients = multi_tensor.GradientList([*parameters, other])
+    assert gradients.norm() == pytest.approx(np.sqrt(25 + 55), rel=1e-6)
+    gradients.scale(np.float32(0.5))
+    np.testing.assert_array_equal(parameters[0].grad.numpy(), [1.5, 2.0])
+    np.testing.assert_array_equal(other.grad.numpy(), np.arange(6.0).reshape(3, 2).T / 2)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e20])
+def test_a_norm_that_float32_cannot_hold_is_not_finite(bad):
+    assert not np.isfinite(multi_tensor.GradientList(with_gradients(np.array([1.0, bad, 2.0]))).norm())
+
+
+def test_without_gradients_the_norm_is_0():
+    gradients = multi_tensor.GradientList([paddle.create_parameter([4], "float32")])
+    assert gradients.norm() == 0
+    gradients.scale(np.float32(0.5))
+
+
 def test_a_step_accepts_dense_float32_alone():
     model = paddle.nn.Linear(3, 2)
     optimizer = build_optimizer(CfgNode({**SETTINGS, "NAME": "SGD"}), model, None, 0.0)

@@ -60,7 +60,6 @@ CALLED_WITH = {
     "FirstLayerFinder": ["run"],
     "accelerate": ["model"],
     "find_in_training": ["config", "datasets", "folder"],
-    "gradients": ["parameters"],
     "load_comparison_weights": ["run", "model"],
     "load_exported_layer": ["config", "task"],
     "parse_evaluated_argument": ["word"],
@@ -117,7 +116,7 @@ def test_a_folder_needs_its_module_and_its_manifest(monkeypatch):
     assert features._find_manifest("cpu_kernels") is None
     assert features._find_manifest("a_folder_that_was_deleted") is None
     assert features.find_function("a_function_of_it") is None
-    assert [features.has_function(name) for name in ("a_function_of_it", "gradients")] == [False, True]
+    assert [features.has_function(name) for name in ("a_function_of_it", "accelerate")] == [False, True]
 
 
 def test_locations_of_a_manifest_are_relative_to_its_package():

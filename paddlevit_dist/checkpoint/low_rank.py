@@ -17,7 +17,6 @@ from .content import read_weights_info
 
 FACTORS = ("lora_a", "lora_b")  # names of a layer's factors, (in, rank) and (rank, out)
 KEY = "low_rank"  # in about.yaml
-_EARLIER_KEY = "lora"
 
 
 class LowRankBase(NamedTuple):
@@ -92,11 +91,6 @@ def read_record(file: str) -> dict[str, Any]:
     about = read_weights_info(Path(file))
     if KEY in about:
         return dict(about[KEY])
-    if _EARLIER_KEY in about:
-        raise UserError(
-            f"{file} was trained by TRAIN.LORA of an earlier version, whose checkpoints lack running statistics: train "
-            "it again"
-        )
     raise UserError(
         f"{file} has only what TRAIN.LORA changed, and no about.yaml next to it says which weights that belongs to: "
         "name the checkpoint's folder"

@@ -112,7 +112,7 @@ def _with_output(run: configuration.Configuration, is_launched: bool) -> tuple[c
     else:
         return run, False
     if resumes and not is_launched:
-        candidates = [*find_numbered(path), path, path.parent]  # the last held runs of earlier versions
+        candidates = [*find_numbered(path), path]
         path = next((folder for folder in candidates if holds_any(folder / "checkpoints")), path)
     return run.changed("SAVE", str(path), None), not (resumes or is_launched)
 

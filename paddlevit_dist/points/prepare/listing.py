@@ -18,7 +18,6 @@ from .channels import WITHOUT, select_channels
 from .coordinates import StoredPoints, as_given, center, check_resolution
 
 _LISTS = {f"{name}.txt" for name in (*SPLITS, "classes")}
-SKIPPED_POINTS = "points without finite coordinates are skipped"  # of a remark
 _ROUNDING, _MAX_HDR = 1e-3, 16.0  # of colors: the error of a conversion, and the largest likely one of 0 to 1
 VAL_EVERY = 5  # without lists or folders, every fifth scene is held out
 
@@ -170,7 +169,7 @@ class SceneReader:
         path, choices = source.files[0], self.choices
         columns, skipped = drop_nonfinite(columns)
         if len(skipped):
-            self.remarks.append(f"{path}: {len(skipped):,} {SKIPPED_POINTS}")
+            self.remarks.append(f"{path}: {len(skipped):,} points without finite coordinates are skipped")
             parts = (None if values is None else np.delete(values, skipped) for values in (semantic, instance))
             semantic, instance = parts
         xyz, rgb = read_points(path, columns, choices.gray, self.remarks)

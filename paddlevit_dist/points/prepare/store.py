@@ -26,7 +26,7 @@ from ..data.scene_store import (
     write_scene,
 )
 from .coordinates import find_remarks
-from .listing import SKIPPED_POINTS, RawScene, SceneReader
+from .listing import RawScene, SceneReader
 
 _IDENTIFYING_FIELDS = ("version", "kind", "source")  # must match a folder's record to continue in it
 _MAX_REASONS = 20  # of scenes that cannot be read
@@ -54,11 +54,7 @@ def prepare_store(
     start_time, remarks_by_scene = time.time(), _open_output(output, record)
     sources = {source.name: source for members in splits.values() for source in members}
     keys = {scene: _key(reader, source) for scene, source in sources.items()}
-    missing = [
-        scene
-        for scene in sources
-        if not _is_up_to_date(scene_file(output, scene), keys[scene], remarks_by_scene.get(scene, []))
-    ]
+    missing = [scene for scene in sources if not _is_up_to_date(scene_file(output, scene), keys[scene])]
     jobs = [(1, (reader, sources[scene], scene_file(output, scene), keys[scene])) for scene in missing]
     if missing:  # the store is incomplete until all scenes are of the same files and options
         Path(output, CLASSES_FILE).unlink(missing_ok=True)
@@ -157,16 +153,11 @@ def _key(reader: SceneReader, source: RawScene) -> bytes:
     return hashlib.sha256(repr((VERSION, reader.kind, reader.settings, files, source.labeled)).encode()).digest()
 
 
-def _is_up_to_date(path: str, key: bytes, remarks: list[str]) -> bool:
-    if not os.path.exists(path):
-        return False
+def _is_up_to_date(path: str, key: bytes) -> bool:
     try:
-        header = read_header(path)
+        return os.path.exists(path) and read_header(path).key == key
     except UserError:  # truncated, damaged or of another version: it is written again
         return False
-    # Stores of earlier versions do not know which points were skipped.
-    knows_rows = header.num_skipped > 0 or not any(SKIPPED_POINTS in line for line in remarks)
-    return header.key == key and knows_rows
 
 
 def _write(reader: SceneReader, source: RawScene, path: str, key: bytes) -> tuple[str, list[str], str]:

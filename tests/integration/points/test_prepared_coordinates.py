@@ -16,7 +16,7 @@ from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
-from paddlevit_dist.points.data.scene_store import read_header, read_scene, write_scene
+from paddlevit_dist.points.data.scene_store import read_scene
 from paddlevit_dist.points.data.scenes import PreparedScenes
 from paddlevit_dist.points.prepare.formats import PthReader
 from paddlevit_dist.points.prepare.listing import SceneChoices
@@ -101,15 +101,12 @@ def test_a_scene_that_is_cut_off_is_prepared_again(tmp_path):
     assert prepare(tmp_path / "in", tmp_path / "out", {}).kept == 1 and path.read_bytes() == whole
 
 
-def test_a_store_that_does_not_know_its_skipped_rows_is_prepared_again(tmp_path):
+def test_a_scene_of_skipped_points_is_kept_as_prepared(tmp_path):
     points = room(50)[0]
     points[[3, 7]] = np.nan
     assert prepare(tmp_path / "in", tmp_path / "out", {"a": points, "b": room(50, 1)[0]}).kept == 0
-    path = tmp_path / "out" / "scenes" / "a.scene"
-    written, scene = path.read_bytes(), read_scene(path, "a")
+    scene = read_scene(tmp_path / "out" / "scenes" / "a.scene", "a")
     assert scene.skipped_rows.tolist() == [3, 7] and len(scene.xyz) == 48
-    write_scene(path, scene._replace(skipped_rows=()), key=read_header(path).key)
-    assert prepare(tmp_path / "in", tmp_path / "out", {}).kept == 1 and path.read_bytes() == written
     assert prepare(tmp_path / "in", tmp_path / "out", {}).kept == 2
 
 

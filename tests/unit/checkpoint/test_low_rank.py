@@ -263,7 +263,6 @@ def test_a_base_is_named_by_its_whole_path_and_completed_weights_are_in_the_mode
 @pytest.mark.parametrize(
     ("about", "message"),
     [
-        ({"lora": {"source": "base", "digest": "0" * 64, "scale": 1.0}}, "of an earlier version, .*: train it again"),
         ({}, "no about.yaml next to it says which weights that belongs to"),
         ({"low_rank": {"source": "base", "digest": "0" * 64, "scale": 1.0}}, "about.yaml: .*required field"),
     ],

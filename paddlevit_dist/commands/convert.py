@@ -197,17 +197,15 @@ def build_families() -> list[ModelFamily]:
     for (target, _), name in first.items():
         with paddle.LazyGuard():  # shapes only
             model = create_model(name)
-        linear = {f"{layer_name}.weight" for layer_name, layer in model.named_sublayers() if _is_linear(layer)}
+        linear = {
+            f"{layer_name}.weight"
+            for layer_name, layer in model.named_sublayers()
+            if isinstance(layer, paddle.nn.Linear)
+        }
         names = {_pattern(parameter) for parameter in model.state_dict()}
         module = target.partition(":")[0].rpartition(".")[2]
         families.append(ModelFamily(module, model.key_maps, names, {_pattern(key) for key in linear}))
     return families
-
-
-def _is_linear(layer: object) -> bool:
-    import paddle
-
-    return isinstance(layer, paddle.nn.Linear)
 
 
 def _pattern(name: str) -> str:

@@ -97,13 +97,8 @@ def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str]
                 _record_end(group, row, process.returncode, bool(stop_reason), bool(running))
     finally:
         training_commands.kill(child for child, _ in running.values())
-    if stop_reason:
-        _raise_if_unfinished(group, stop_reason)
-
-
-def _raise_if_unfinished(group: SeedGroup, stop_reason: str) -> None:
     left = sum(entry["state"] != FINISHED for entry in group.seeds)
-    if left:
+    if stop_reason and left:
         message = f"{left} of {len(group.seeds)} seeds of {group.run} are unfinished, and their checkpoints are saved"
         raise Stopped(stop_reason, f"{message}; {_REPEAT}")
 

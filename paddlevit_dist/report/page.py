@@ -307,7 +307,7 @@ def _curves(runs: Sequence[ReportedRun]) -> list[Part]:
     names: dict[str, None] = {}
     for _, training, evaluation in series:
         names.update(dict.fromkeys([*evaluation, *training]))
-    shown = [name for name in names if not _is_uninformative(name, series)]
+    shown = [name for name in names if not name.endswith(_COUNTS) and _find_constant(name, series) is None]
     shown.sort(key=_curve_sort_key)
     groups = [run.group for run in runs]
     charts = [
@@ -323,11 +323,6 @@ def _curves(runs: Sequence[ReportedRun]) -> list[Part]:
         parts.append(_note(f"Constant: {', '.join(texts)}."))
     more = charts[_MOST_CURVES:]
     return [*parts, _folded(f"{len(more)} more curves", {"kind": "charts", "charts": more})] if more else parts
-
-
-def _is_uninformative(name: str, series: Sequence[Any]) -> bool:
-    """Return whether a quantity is a count or constant."""
-    return name.endswith(_COUNTS) or _find_constant(name, series) is not None
 
 
 def _find_constant(name: str, series: Sequence[Any]) -> float | None:

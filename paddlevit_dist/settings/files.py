@@ -172,16 +172,13 @@ def _flatten(
         elif isinstance(value, dict):
             yield from _flatten(value, here, file, tables)
         elif value is not None:
-            raise UserError(f"{origin}: {name} is {show(value)}: expected keys below it, such as {_first_key(name)}")
+            example = next(key for key in keys() if key.startswith(f"{name}."))
+            raise UserError(f"{origin}: {name} is {show(value)}: expected keys below it, such as {example}")
 
 
 def _format_origin(path: tuple[str, ...], lines: Lines, label: str) -> str:
     line: int | None = lines.get(path)
     return label if line is None else f"{label}:{line}"
-
-
-def _first_key(section: str) -> str:
-    return next(name for name in keys() if name.startswith(f"{section}."))
 
 
 class RecipeMissing(UserError):

@@ -169,10 +169,9 @@ def list_volumes(folder: str) -> list[str]:
     visible = [place for place in Path(folder).iterdir() if not place.name.startswith(".")]
     files = [str(place) for place in visible if not place.is_dir() and place.name.lower().endswith(tuple(_READERS))]
     names = {case_name(source) for source in files}
-    for path in visible:
-        if path.is_dir() and (
-            dicom.contains_dicom(str(path)) or (path.name not in names and _has_landmarks(str(path)))
-        ):
+    for path in filter(Path.is_dir, visible):
+        has_landmarks = path.name not in names and landmark_files.find_landmark_files(folder, path.name)
+        if has_landmarks or dicom.contains_dicom(str(path)):
             files.append(str(path))
     by_name: dict[str, str] = {}
     for file in sorted(files):
@@ -182,10 +181,6 @@ def list_volumes(folder: str) -> list[str]:
                 f"{file} and {os.path.basename(other)} have the same name, so the same landmark file; rename one"
             )
     return sorted(files)
-
-
-def _has_landmarks(path: str) -> bool:
-    return bool(landmark_files.find_landmark_files(os.path.dirname(path), os.path.basename(path)))
 
 
 def list_parts(path: str) -> list[str]:

@@ -51,7 +51,9 @@ def draw_boxes(
     order = np.arange(len(boxes)) if scores is None else np.argsort(np.asarray(scores), kind="stable")
     if masks is not None:
         for place in order.tolist():
-            _tint(pixels, _as_array(masks[place], image.shape[:2]), factor, colors[place])
+            mask = masks[place]
+            array = mask if isinstance(mask, np.ndarray) else decode(mask, *image.shape[:2])
+            _tint(pixels, array, factor, colors[place])
     canvas = Image.fromarray(pixels)
     pen = _CanvasPen(canvas)
     for place in order.tolist():
@@ -176,11 +178,6 @@ def _is_dark(color: Color) -> bool:
 def _intersect(first: _Plate, second: _Plate) -> bool:
     """Return whether two rectangles overlap."""
     return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
-
-
-def _as_array(mask: object, size: Sequence[int]) -> np.ndarray:
-    """Return a mask as an array."""
-    return np.asarray(mask) if isinstance(mask, np.ndarray) else decode(mask, *size)
 
 
 def _tint(pixels: np.ndarray, mask: np.ndarray, factor: int, color: Color) -> None:

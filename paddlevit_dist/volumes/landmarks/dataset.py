@@ -170,8 +170,9 @@ def _case(
             continue
         point = position[::-1] if space == "ijk" else header.geometry.voxels(convert(position, space))
         if not header.geometry.contains(point):
+            voxel = ", ".join(f"{index:.1f}" for index in point[::-1])
             raise UserError(
-                f"{source}: landmark '{name}' is outside {os.path.basename(file)}: voxel ({_round(point)}) of "
+                f"{source}: landmark '{name}' is outside {os.path.basename(file)}: voxel ({voxel}) of "
                 f"{' x '.join(map(str, header.geometry.shape[::-1]))} (x, y, z)"
                 f"{_advice(position, space, header, is_stated=listed.space is not None)}"
             )
@@ -202,10 +203,6 @@ def _advice(position: np.ndarray, space: str, header: VolumeHeader, is_stated: b
         return f"{guess}; the file specifies its coordinate system: does it belong to this volume?"
     guess = f"; read as {other.upper()} instead of {space.upper()} it would be inside" if other and fits_other else ""
     return f"{guess}; check VOLUMES.LANDMARK_UNITS and VOLUMES.COORDINATE_SYSTEM, or leave its coordinates empty"
-
-
-def _round(point: np.ndarray) -> str:
-    return ", ".join(f"{index:.1f}" for index in point[::-1])
 
 
 def _find_exchanged(folder: str, cases: list[LandmarkCase], names: list[str]) -> list[str]:

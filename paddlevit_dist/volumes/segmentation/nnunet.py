@@ -102,7 +102,7 @@ def _find_root(data_path: str | None) -> str:
         raise UserError(f"dataset nnunet needs -data_path=<folder> in the layout {_LAYOUT}")
     root = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
     if not os.path.isfile(os.path.join(root, DESCRIPTION)):
-        subfolders = [name for name in _names(root) if os.path.isfile(os.path.join(root, name, DESCRIPTION))]
+        subfolders = [file.parent.name for file in sorted(Path(root).glob(f"*/{DESCRIPTION}"))]
         hint = f"; use one of its subfolders: {shorten(', '.join(subfolders), 200)}" if subfolders else ""
         raise UserError(f"data path {root} has no {DESCRIPTION}{hint or f'; expected the layout {_LAYOUT}'}")
     return root
@@ -130,10 +130,6 @@ def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[l
     chosen = choose_cases(os.path.join(root, SPLITS), names, split, fold)
     notices += _note_subjects(os.path.join(root, SPLITS), names, fold)
     return [case for case in cases if case[0] in chosen], notices
-
-
-def _names(folder: str) -> list[str]:
-    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
 def read_description(file: str) -> DatasetDescription:

@@ -169,14 +169,11 @@ def _find_stems(parts: list[VocPart], split: str) -> list[tuple[VocPart, str]]:
     listed = [(part, file) for part, file in listed if os.path.isfile(file)]
     if listed:
         return [(part, stem) for part, file in listed for stem in _read_list(file)]
-    folder_parts = [part for part in parts if not part.lists and _is_of_split(part, split, words)]
+    named = [part for part in parts if part.name.lower() in words or split_in_name(part.name) == split]
+    folder_parts = [part for part in named if not part.lists]
     if not folder_parts and split == "train" and len(parts) == 1 and not parts[0].lists:
         folder_parts = parts  # one folder of images, which DATA.VAL_FRACTION may divide
     return [(part, name[: -len(".xml")]) for part in folder_parts for name in _xml_files(part)]
-
-
-def _is_of_split(part: VocPart, split: str, words: tuple[str, ...]) -> bool:
-    return part.name.lower() in words or split_in_name(part.name) == split
 
 
 def _stems(root: str, split: str) -> list[tuple[VocPart, str]]:

@@ -1,6 +1,7 @@
 """Base class of all image datasets, and the names of classes."""
 
 import os
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -109,28 +110,37 @@ def names_in_file(path: str) -> list[str]:
 def name_folders(root: str, folders: Sequence[str]) -> list[str]:
     """Return class names for the sorted ``folders``: from ``classes.txt`` if it exists, else the folder names.
 
-    Lines that begin with a folder's name, as in ``n01440764 tench``, name that folder, in any order. Folders named by
-    numbers take the lines by number: from 0 if there is a folder 0, also if only some of the classes have a folder.
-    Otherwise lines correspond to the sorted folders one by one. A ``UserError`` says that there are more or fewer of
-    them, or that the file is corrupt.
+    Lines that begin with a folder's name, as in ``n01440764 tench``, name that folder, in any order; further lines are
+    classes without a folder. Folders named by numbers take the lines by number: from 0 if there is a folder 0, also if
+    only some of the classes have a folder. Otherwise lines correspond to the sorted folders one by one. A ``UserError``
+    says that there are more or fewer of them, that one is at the place of another folder, or that the file is corrupt.
     """
     names = read_class_names(root)
     if names is None:
+        return list(folders)
+    name_of_folder = dict((name.split(None, 1) * 2)[:2] for name in names)  # a bare folder name is its own class name
+    if set(folders) <= set(name_of_folder) and len(name_of_folder) == len(names):
+        return [name_of_folder[folder] for folder in folders]
+    if set(folders) <= set(names):
         return list(folders)
     numbers = [int(folder) for folder in folders if folder.isdecimal()]
     are_numbers = len(numbers) == len(folders)
     if are_numbers and len(names) > len(folders) and min(numbers) == 0 and max(numbers) < len(names):
         return [names[number] for number in numbers]
+    path = os.path.join(root, FILE)
     if len(names) != len(folders):
         raise UserError(
-            f"{os.path.join(root, FILE)} has {len(names)} names, but there are {len(folders)} classes "
+            f"{path} has {len(names)} names, but there are {len(folders)} classes "
             f"({folders[0]} … {folders[-1]}); give one line per class or delete it"
         )
-    name_of_folder = dict((name.split(None, 1) * 2)[:2] for name in names)  # a bare folder name is its own class name
-    if sorted(name_of_folder) == sorted(folders):
-        return [name_of_folder[folder] for folder in folders]
-    if set(names) == set(folders):
-        return list(folders)
-    if are_numbers:
-        return [name for _, name in sorted(zip(sorted(range(len(numbers)), key=numbers.__getitem__), names))]
-    return names
+    places = sorted(range(len(numbers)), key=numbers.__getitem__) if are_numbers else range(len(names))
+    named, known = dict(zip(places, names)), {folder.casefold() for folder in folders}
+    for place, name in named.items():
+        words = re.split(r"[\s,;:]+", name.casefold())
+        told = {name.casefold(), words[0], *(word for word in words[-1:] if not word.isdecimal())} & known
+        if told and folders[place].casefold() not in told:
+            raise UserError(
+                f"{path}: '{name}' is at the place of class folder {folders[place]}; write the name of its folder "
+                f"before each class: {folders[place]} NAME"
+            )
+    return [named[place] for place in range(len(names))]

@@ -96,3 +96,34 @@ def test_lines_that_are_not_of_the_numbers_are_refused(tmp_path, folders):
     (tmp_path / "classes.txt").write_text("ant\nbee\ncat\n")
     with pytest.raises(UserError, match="has 3 names, but there are 2 classes"):
         name_folders(str(tmp_path), folders)
+
+
+@pytest.mark.parametrize(
+    ("folders", "lines", "expected"),
+    [
+        (["0", "2"], ["2 dog", "1 cat", "0 bee"], ["bee", "dog"]),
+        (["cat", "dog"], ["elk Elch", "dog Hund", "cat Katze"], ["Katze", "Hund"]),
+        (["big cat", "dog"], ["elk", "dog", "big cat"], ["big cat", "dog"]),
+        (["bear", "cat"], ["brown bear", "wild cat"], ["brown bear", "wild cat"]),
+        (["0", "1"], ["type 1", "type 2"], ["type 1", "type 2"]),
+    ],
+)
+def test_lines_name_their_own_folders_among_more(tmp_path, folders, lines, expected):
+    (tmp_path / "classes.txt").write_text("\n".join(lines))
+    assert name_folders(str(tmp_path), folders) == expected
+
+
+@pytest.mark.parametrize(
+    ("folders", "lines"),
+    [
+        (["bear", "cat", "dog"], ["dog", "cat", "Bear"]),
+        (["cat", "dog"], ["1: dog", "0: cat"]),
+        (["cat", "dog"], ["dog,1", "cat,0"]),
+        (["a b", "c d"], ["c d Hund", "a b"]),
+        (["1", "2"], ["0 cat", "1 dog"]),
+    ],
+)
+def test_lines_at_the_place_of_another_folder_are_refused(tmp_path, folders, lines):
+    (tmp_path / "classes.txt").write_text("\n".join(lines))
+    with pytest.raises(UserError, match="is at the place of class folder"):
+        name_folders(str(tmp_path), folders)

@@ -92,7 +92,10 @@ def order_outputs(
     is true if both sides have names, not only numbers. Raises UserError if the network lacks a class.
     """
     theirs, pairs = _match_names(model, names, [outputs])
-    is_named = are_names(names.ours) and (are_names(names.theirs or ()) or len(pairs) == len(names.ours))
+    own = names.theirs or ()
+    is_named = are_names(names.ours) and (
+        are_names(own) or mean_numbers(names.ours, own) or len(pairs) == len(names.ours)
+    )
     order, missing = [there for there, _ in pairs], set(names.ours) - {names.ours[here] for _, here in pairs}
     if is_named and missing:
         lacking, own = (shorten(", ".join(each), 60) for each in (sorted(missing), theirs))
@@ -191,6 +194,11 @@ def are_names(names: Sequence[str]) -> bool:
     return any(name != str(number) for number, name in enumerate(names))
 
 
+def mean_numbers(names: Sequence[str], numbers: Sequence[str]) -> bool:
+    """Return whether any name at another place is one of the ``numbers`` that name the outputs of another side."""
+    return not set(numbers).isdisjoint(name for number, name in enumerate(names) if name != str(number))
+
+
 def find_class_axis(shape: tuple[int, ...], layout: ClassLayout) -> int | None:
     """Return the axis of the outputs of a parameter of this shape; None if it has none."""
     return _OUTPUT_AXES.get(len(shape)) if layout.axis is None else layout.axis
@@ -255,14 +263,14 @@ def drop_unnamed(names: Sequence[Any]) -> list[str]:
 def read_class_names(source: str) -> tuple[list[str] | None, bool]:
     """Return the class names of the weights at ``source``, and whether a run of this package recorded them.
 
-    Others are from the file of transformers or timm in the same folder; None if there are none. Raises UserError if
-    there are no weights, or their metadata are damaged.
+    A run whose data name no classes has recorded their numbers. Others are from the file of transformers or timm in the
+    same folder; None if there are none. Raises UserError if there are no weights, or their metadata are damaged.
     """
     file = local_file(source).path
     about = read_weights_info(file)
     names = get_class_names(about.get("data") or {}, about.get("input") or {})
     if names:
-        return (names, True) if are_names(names) else (None, True)
+        return names, True
     if find_published(source) is not None:  # timm's weights do not name their classes
         return None, False
     config = find_config(source, file, may_download=True)

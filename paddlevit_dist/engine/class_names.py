@@ -1,6 +1,6 @@
 """Class names of weights that a run starts from or evaluates, and of its data."""
 
-from ..checkpoint.class_rows import ClassNames, get_class_names, read_class_names
+from ..checkpoint.class_rows import ClassNames, are_names, get_class_names, mean_numbers, read_class_names
 from ..checkpoint.load import LoadReport
 from ..distributed import broadcast_object, is_main
 from ..runtime.errors import UserError
@@ -26,7 +26,10 @@ def find_class_names(task: Task, samples: TransformedDataset, source: str) -> Cl
     names, problem = broadcast_object((names, problem))
     if problem is not None:
         raise UserError(problem)
-    return None if names is None or ours is None else ClassNames(names[0], ours, names[1])
+    if names is None or ours is None:
+        return None
+    theirs = names[0] if are_names(names[0] or ()) or mean_numbers(ours, names[0] or ()) else None
+    return ClassNames(theirs, ours, names[1])
 
 
 def compare_classes(
@@ -53,10 +56,12 @@ def compare_classes(
             return []
         theirs = show(", ".join(names.theirs))
         raise UserError(f"{diff.source} has other class names ({theirs}) than the data ({ours}); {_RENAME}")
-    if diff.config.TASK == "classification" and outputs is not None and outputs > len(names.ours):
+    if outputs is not None and outputs > len(names.ours):
+        if not are_names(names.ours):
+            return [f"note: classes of {diff.source} are unknown or numbers: {ours} are its first outputs"]
         raise UserError(
             f"{diff.source} has {outputs:,} classes and names none of the {len(names.ours):,} of the data ({ours}), so "
-            "that it is unknown which of its outputs are meant; name folders as its classes are named (WordNet ids for "
-            "ImageNet)"
+            f"that it is unknown which of its outputs are meant; use data that list all {outputs:,} in its order, or "
+            "name classes as published weights do (WordNet ids for ImageNet)"
         )
     return diff.classes(samples)

@@ -36,11 +36,11 @@ def make_classifier_parts(source: str, name: str, image_size: Size, in_channels:
 
 def find_class_names(source: str, number: int) -> dict[str, Any]:
     """Return "classes", the names of a classifier's outputs if they are known, and perhaps a "note" about them."""
-    from ..checkpoint.class_rows import read_class_names
+    from ..checkpoint.class_rows import are_names, read_class_names
     from ..images.imagenet_classes import names_by_synset
 
     names = read_class_names(source)[0]
-    if names is None and number == len(names_by_synset()):
+    if not are_names(names or ()) and number == len(names_by_synset()):
         note = f"the weights do not name their {number:,} classes; ImageNet's names are used"
         return {"classes": list(names_by_synset().values()), "note": note}
     return {"classes": names} if names is not None and len(names) == number else {}

@@ -147,7 +147,9 @@ def _require_names(weights: str, names: Sequence[str], number: int, own: Sequenc
             f"{weights} has {number:,} classes, and there are {len(names):,} class names: give {number:,}, in the "
             f"order {order}"
         )
-    moved = next((name for label, name in enumerate(names) if name in own and own.index(name) != label), None)
+    places = {name.casefold(): label for label, name in enumerate(own)}
+    new = ((label, name) for label, name in enumerate(names) if name not in own[label : label + 1])
+    moved = next((name for label, name in new if places.get(name.casefold(), label) != label), None)
     if moved is not None and are_names(own):
         raise UserError(
             f"{weights} has the class '{moved}' at another place: give the names in the order {order}, or none"

@@ -1,6 +1,7 @@
 """Rows of classifiers that follow the names of their classes."""
 
 import json
+import re
 
 import numpy as np
 import paddle
@@ -10,7 +11,13 @@ from support.networks import small_detr
 from support.networks.timm_zoo import needs_compat
 from support.trainings import small_segmenters  # noqa: F401  # registers small networks
 
-from paddlevit_dist.checkpoint.class_rows import ClassNames, get_class_names, pair_names, read_class_names
+from paddlevit_dist.checkpoint.class_rows import (
+    ClassNames,
+    get_class_names,
+    order_outputs,
+    pair_names,
+    read_class_names,
+)
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.classification.probes import ProbeModel
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES, Detector
@@ -288,6 +295,27 @@ def test_an_evaluation_of_other_classes_has_a_name_for_each_output():
     names = ClassNames(["a", "b", "c"], ["c", "x"], False, is_evaluated=True)
     report = load_weights(model, source, strict=True, class_names=names)
     assert report.classes_by_name == (1, 2) and report.outputs == ("c", "x", "a")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "order", "is_named"),
+    [
+        (["0", "1", "2"], ["1", "2"], [1, 2], True),
+        (["0", "1", "2"], ["2", "0", "1"], [2, 0, 1], True),
+        (["0", "1", "2"], ["x", "y", "z"], None, False),
+        (None, ["1", "2", "3"], None, False),
+        (["0", "1", "2"], ["1", "2", "3"], "lacks 1 classes (3); its own are 0, 1, 2", None),
+    ],
+)
+def test_outputs_named_by_numbers_follow_classes_named_by_numbers(theirs, ours, order, is_named):
+    def find():
+        return order_outputs(Model(), ClassNames(theirs, ours), 3, len(ours), "the teacher")
+
+    if is_named is None:
+        with pytest.raises(UserError, match=re.escape(order)):
+            find()
+    else:
+        assert find() == (order, is_named)
 
 
 @needs_compat

@@ -31,7 +31,11 @@ UNKNOWN = ClassNames(None, OURS, False)
         (None, {}, ["compared samples"]),
         (UNKNOWN, {}, ["compared samples"]),
         (UNKNOWN, {"classes": None}, ["compared samples"]),
-        (UNKNOWN, {"classes": 9, "task": "detection"}, ["compared samples"]),
+        (
+            ClassNames(None, ["0", "1"]),
+            {"classes": 9},
+            ["note: classes of a.npz are unknown or numbers: 0, 1 are its first outputs"],
+        ),
         (OURS, {}, []),
         (tuple(OURS), {"classes": 9}, []),
         (["a", "b"], {"by_name": (3, 3)}, []),
@@ -69,6 +73,11 @@ def test_classes_that_the_weights_lack_are_refused():
             UNKNOWN,
             {"classes": 1000},
             "a.npz has 1,000 classes and names none of the 3 of the data (owl, tit, wren), so ",
+        ),
+        (
+            UNKNOWN,
+            {"classes": 9, "task": "detection"},
+            "a.npz has 9 classes and names none of the 3 of the data (owl, ",
         ),
     ],
 )
@@ -109,6 +118,15 @@ def test_names_of_weights_are_read_once_if_the_data_have_some(source):
     assert find_class_names(Named(OURS), "samples", "unnamed") == ClassNames(None, OURS, False)
     with pytest.raises(UserError, match="^damaged: expected names$"):
         find_class_names(Named(OURS), "samples", "damaged")
+
+
+@pytest.mark.parametrize(
+    "ours, theirs",
+    [(["0", "2"], ["0", "1", "2"]), (["1", "2", "3"], ["0", "1", "2"]), (OURS, None), (["0", "1"], None)],
+)
+def test_numbers_that_a_run_recorded_are_names_of_classes_named_by_numbers(monkeypatch, ours, theirs):
+    monkeypatch.setattr(class_names, "read_class_names", lambda source: (["0", "1", "2"], True))
+    assert find_class_names(Named(ours), "samples", "run") == ClassNames(theirs, ours, True)
 
 
 @pytest.mark.parametrize("sent, is_raised", [((None, "rank 0 cannot read it"), True), (((OURS, False), None), False)])

@@ -95,6 +95,10 @@ def test_given_names_have_the_number_and_the_order_of_the_weights(classifier, un
             build_trained(make_task(opened.config), opened)
     with pytest.raises(UserError, match="has the class 'bee' at another place: give the names in the order ant"):
         open_source(str(classifier), "predict", class_names=["bee", "x", "cat"])
+    with pytest.raises(UserError, match="has the class 'BEE' at another place"):
+        open_source(str(classifier), "predict", class_names=["BEE", "Ant", "cat"])
+    twins = str(write_weights(tmp_path / "twins", ["a", "A", "b"]))
+    assert open_source(twins, "predict", class_names=["a", "A", "c"]).learned.class_names == ("a", "A", "c")
     more = write_weights(tmp_path / "more", NAMES, "MODEL.NUM_CLASSES=5", num_classes=5)
     for names in (["x", "y", "z"], ["ant", "bee", "cat", "v", "w"]):
         assert open_source(str(more), "predict", class_names=names).learned.class_names == tuple(names)

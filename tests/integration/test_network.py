@@ -16,6 +16,7 @@ _CONNECTS = re.compile(
 )
 FETCHES = "checkpoint/download.py"
 READS = "data/remote_folder.py"  # of images at an address
+NAMES_ERRORS = "data/request_errors.py"  # of its requests
 BUILDS = "images/models/bridges/package_model.py"  # of paddle.vision.models, which fetches for ``pretrained`` alone
 
 
@@ -25,7 +26,9 @@ def test_two_modules_fetch_and_the_ranks_of_a_run_meet():
     found = {name for name, text in sources.items() if _CONNECTS.search(text)}
     others = {name for name in found if not name.startswith(("distributed/", "launch/"))}
     assert sources[BUILDS].count("pretrained=False") == 2 and "pretrained=True" not in sources[BUILDS]
-    assert others == {FETCHES, READS, BUILDS}, "list in the table of docs/guides/installation.md what these contact"
+    assert others == {FETCHES, READS, NAMES_ERRORS, BUILDS}, (
+        "list in the table of docs/guides/installation.md what these contact"
+    )
 
 
 def test_a_mirror_and_a_proxy_are_found_by_their_variables(tmp_path, monkeypatch):

@@ -188,10 +188,10 @@ def _open_index(tars: LocalTars | RemoteTars, split: str, cache_folder: Path) ->
 
 
 def _key(tars: LocalTars | RemoteTars, split: str, shards: list[str]) -> bytes:
-    # Which members are images depends on what Pillow opens here; 4 is the version of the index.
+    # Which members are images depends on what Pillow opens here; 5 is the version of the index.
     # Other tar files may have the same names, sizes and times.
     place = tars.root if is_address(tars.root) else os.path.realpath(tars.root)
-    facts = f"tar 4 {split} {sorted(readable_suffixes())}\n{place}\n"
+    facts = f"tar 5 {split} {sorted(readable_suffixes())}\n{place}\n"
     key = hashlib.sha256(facts.encode("utf-8", "surrogateescape"))
     for shard, stamp in zip(shards, tars.stamps(shards), strict=True):
         key.update(f"{shard}\0{stamp}\n".encode("utf-8", "surrogateescape"))
@@ -223,7 +223,7 @@ def _resolve_classes(
             f"the training tar files of {tars.root} number their classes in label files, the validation files name "
             f"them ('{found.groups[0]}'); pack both in the same way"
         )
-    position = {name: number for number, name in enumerate(dict.fromkeys(map(compose, groups)))}
+    position = {name: number for number, name in enumerate(sorted(set(map(compose, groups))))}
     unknown = sorted(set(map(compose, found.groups)) - set(position))
     if unknown:
         raise UserError(

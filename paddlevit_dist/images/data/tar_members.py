@@ -56,7 +56,7 @@ def read_members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
     command = next((tool for magic, tool in _UNPACK.items() if beginning.startswith(magic)), None)
     if command is not None:
         raise UserError(f"{shown} is compressed, but images are read in place: uncompress it once with {command}")
-    files, links = dict[bytes, TarMember](), dict[bytes, tarfile.TarInfo]()
+    entries = dict[bytes, TarMember | tarfile.TarInfo]()  # files and links, as unpacking would leave them
     start: int | None = 0
     while start is not None:
         file.seek(start)
@@ -71,11 +71,12 @@ def read_members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
                 break
             raise UserError(f"{shown} is not a tar file: {error}") from error
         try:
-            yield from _read_archive(shown, tar, start, size, files, links)
+            yield from _read_archive(shown, tar, start, size, entries)
         except _DAMAGE as error:
             raise UserError(f"{shown} is damaged before byte {tar.offset}: {error}; copy or create it again") from error
         start = _find_next(shown, file, tar.offset, size)
-    found = [(name, _follow(info, files, links)) for name, info in links.items()]
+    links = [name for name, entry in entries.items() if not isinstance(entry, TarMember) or entry.is_link]
+    found = [(name, _follow(entries[name], entries)) for name in links]
     yield from (TarMember(name, 0, 0, _LOST_LINK) for name, target in found if target is None)
     targets = [target._replace(name=name, is_link=True) for name, target in found if target is not None]
     for link in sorted(targets, key=lambda target: target.offset):
@@ -83,9 +84,9 @@ def read_members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
 
 
 def _read_archive(
-    shown: str, tar: Any, end: int, size: int, files: dict[bytes, TarMember], links: dict[bytes, tarfile.TarInfo]
+    shown: str, tar: Any, end: int, size: int, entries: dict[bytes, TarMember | tarfile.TarInfo]
 ) -> Iterator[TarMember]:
-    """Yield the files of the archive that begins at byte ``end``; note them, and the links, by their names."""
+    """Yield the files of the archive that begins at byte ``end``; note them, and the links, by their paths."""
     for info in iter(tar.next, None):
         tar.members.clear()  # it would store a million of them
         if info.offset_data < end or info.size < 0:
@@ -94,29 +95,35 @@ def _read_archive(
         if info.issparse():
             raise UserError(f"{shown} stores {info.name} with holes; pack it again without --sparse")
         name = os.fsencode(info.name).removeprefix(b"./")
+        path = os.path.normpath(name)
+        if info.islnk():  # leads to what has this name so far, even if another file replaces it
+            target = entries.get(os.path.normpath(os.fsencode(info.linkname)))
+            if isinstance(target, TarMember):
+                entries[path] = target._replace(is_link=True)
+                continue
+            if target is not None:  # a symbolic link, which may lead elsewhere from this folder
+                info.type, info.linkname = target.type, target.linkname
         if info.issym() or info.islnk():
-            links[name] = info
+            entries[path] = info
         elif not info.isfile():
             if info.type not in _NO_FILES:
                 yield TarMember(name, 0, 0, _SPECIAL)
         elif end > size:
             raise _explain_truncation(shown, size, f"member {info.name} ends at byte {end}")
         else:
-            links.pop(name, None)  # replaced
-            files[os.path.normpath(name)] = member = TarMember(name, info.offset_data, info.size)
+            entries[path] = member = TarMember(name, info.offset_data, info.size)
             yield from _expand(shown, tar, member)
 
 
 def _follow(
-    info: tarfile.TarInfo, files: dict[bytes, TarMember], links: dict[bytes, tarfile.TarInfo]
+    entry: TarMember | tarfile.TarInfo | None, entries: dict[bytes, TarMember | tarfile.TarInfo]
 ) -> TarMember | None:
     """Return the file to which a link leads, also by other links; None if it is not in the tar file."""
     for _ in range(_MOST_LINKS):
-        base = os.path.dirname(info.name) if info.issym() else ""
-        target = os.path.normpath(os.fsencode(os.path.join(base, info.linkname)))
-        if target in files or target not in links:
-            return files.get(target)
-        info = links[target]
+        if entry is None or isinstance(entry, TarMember):
+            return entry
+        base = os.path.dirname(entry.name) if entry.issym() else ""
+        entry = entries.get(os.path.normpath(os.fsencode(os.path.join(base, entry.linkname))))
     return None
 
 

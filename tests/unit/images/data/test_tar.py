@@ -401,6 +401,60 @@ def test_the_last_file_of_a_name_counts_as_in_unpacking(folder, cache, tmp_path)
     assert sorted(row[1] for row in contents(TarImages(str(folder), "train", cache))) == [4, 6]
 
 
+def hard(name, target):
+    return link(name, target, tarfile.LNKTYPE)
+
+
+def unpack(members, folder):
+    """Create what GNU's tar does, which removes a file before it writes another of its name."""
+    for member in members:
+        is_link = isinstance(member, tarfile.TarInfo)
+        path = folder / (member.name if is_link else member[0])
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        if is_link and member.islnk():
+            os.link(folder / member.linkname, path, follow_symlinks=False)
+        elif is_link:
+            path.symlink_to(member.linkname)
+        else:
+            path.write_bytes(member[1])
+
+
+AS_UNPACKED = {
+    "file replaced behind a hard link": [("a/1.png", image(1)), hard("b/2.png", "a/1.png"), ("a/1.png", image(5))],
+    "file replaced by a hard link": [
+        ("a/1.png", image(1)), ("b/4.png", image(4)), hard("b/5.png", "b/4.png"), hard("b/4.png", "a/1.png"),
+        link("a/6.png", "../b/4.png"),
+    ],
+    "file replaced by a symbolic link": [
+        ("a/1.png", image(1)), ("b/2.png", image(2)), link("a/1.png", "../b/2.png"), link("b/3.png", "../a/1.png"),
+    ],
+    "hard link to a symbolic link": [
+        ("a/1.png", image(1)), ("b/1.png", image(2)), link("a/2.png", "1.png"), hard("b/2.png", "a/2.png"),
+    ],
+    "decomposed names": [("A\u0308/1.png", image(1)), ("B/2.png", image(2)), ("a/3.png", image(3))],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("classes", ["", "first\nsecond\nthird\n"])
+@pytest.mark.parametrize("members", AS_UNPACKED.values(), ids=AS_UNPACKED)
+def test_images_and_labels_are_those_of_the_unpacked_folder(members, classes, folder, cache, tmp_path):
+    (folder / "train.tar").write_bytes(mixed_tar(*members))
+    (tmp_path / "unpacked").mkdir()
+    unpack(members, tmp_path / "unpacked")
+    names = classes.splitlines()[: len(list((tmp_path / "unpacked").iterdir()))]
+    for place in (folder, tmp_path / "unpacked") if names else ():
+        (place / "classes.txt").write_text("\n".join(names))
+    unpacked = ClassFolders.whole(str(tmp_path / "unpacked"), cache)
+    expected = [
+        (unpacked.identity(n), unpacked.read(n)[0].getpixel((0, 0))[0], unpacked.labels[n])
+        for n in range(len(unpacked))
+    ]
+    dataset = TarImages(str(folder), "train", cache)
+    assert sorted((name.removeprefix("train.tar/"), *rest) for name, *rest in contents(dataset)) == sorted(expected)
+    assert dataset.class_names == unpacked.class_names
+
+
 def test_an_index_is_of_one_place_also_if_names_sizes_and_times_are_those_of_another(tmp_path, cache):
     for place, labels in (("first", b"01"), ("second", b"10")):
         files = {f"{n}.png": image(n) for n in range(2)} | {f"{n}.cls": labels[n : n + 1] for n in range(2)}
@@ -413,3 +467,6 @@ def test_an_index_is_of_one_place_also_if_names_sizes_and_times_are_those_of_ano
     (tmp_path / "link").unlink()
     (tmp_path / "link").symlink_to("second")
     assert TarImages(str(tmp_path / "link"), "train", cache).labels.tolist() == [1, 0]
+    (tmp_path / "first").rename(tmp_path / "third")
+    (tmp_path / "second").rename(tmp_path / "first")
+    assert TarImages(str(tmp_path / "first"), "train", cache).labels.tolist() == [1, 0]

@@ -48,7 +48,8 @@ def stamp(kind: str, files: Iterable[str]) -> bytes:
     for file in files:
         try:
             status = os.stat(file)
-            line = f"{os.path.abspath(file)}\0{status.st_size}\0{status.st_mtime_ns}\n"
+            times = f"{status.st_mtime_ns}\0{status.st_ctime_ns}"  # programs set the first, as cp -p and unzip do
+            line = f"{os.path.abspath(file)}\0{status.st_size}\0{times}\n"
         except OSError:
             line = f"{file}\0missing\n"
         key.update(line.encode("utf-8", "surrogateescape"))

@@ -73,7 +73,7 @@ class LocalTars:
         return None
 
     def stamps(self, shards: Sequence[str]) -> list[str]:
-        """Return size and time of change of each tar file; a ``UserError`` if one cannot be read."""
+        """Return size and times of change of each tar file; a ``UserError`` if one cannot be read."""
         stamps = []
         for shard in shards:
             path = os.path.join(self.root, shard)
@@ -82,7 +82,7 @@ class LocalTars:
                 status = os.stat(path)
             except OSError as error:
                 raise UserError(f"{path} cannot be read: {error.strerror}") from error
-            stamps.append(f"{status.st_size}\0{status.st_mtime_ns}")
+            stamps.append(f"{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}")  # mtime may be set
         return stamps
 
     def size(self, shard: str) -> int:

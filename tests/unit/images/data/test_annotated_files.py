@@ -89,3 +89,14 @@ def test_warnings_of_one_kind_are_one_line_with_their_number_and_the_first():
     plain = DataWarnings()
     plain.note("box", "outside", 1)
     assert plain.lines() == ["1 box outside, such as 1"] and count(0, "image") == "0 images"
+
+
+def test_a_stamp_changes_with_files_that_have_the_sizes_and_set_times_of_others(tmp_path):
+    path = write(tmp_path, "a.txt") + "/a.txt"
+    os.utime(path, (10**9, 10**9))
+    first = stamp("kind", [path])
+    assert stamp("kind", [path]) == first != stamp("other", [path])
+    os.unlink(path)
+    (tmp_path / "a.txt").write_text("y")
+    os.utime(path, (10**9, 10**9))
+    assert stamp("kind", [path]) != first

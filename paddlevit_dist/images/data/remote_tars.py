@@ -235,7 +235,13 @@ class RemoteTars:
         return np.frombuffer(self._local.reader.read(size), np.uint8)
 
     def finish(self) -> None:
-        """Write sizes and tags for the processes that read."""
+        """Write sizes and tags for the processes that read, and note tar files without a tag."""
+        bare = next((shard for shard, file in self._files.items() if not file.tag), None)
+        if bare is not None:
+            self.notices.append(
+                f"note: the server sends neither ETag nor date of {bare}: if tar files change, but not in size, name "
+                f"another DATA.CACHE_FOLDER than {self._own_folder.parent}, which keeps their images and labels"
+            )
         content = json.dumps(self._files).encode("ascii")
         path = self._own_folder / f"files-{hashlib.sha256(content).hexdigest()[:16]}.json"
         self._write(path, content)

@@ -245,6 +245,20 @@ def test_tar_files_that_are_newer_than_their_index_are_told(folder, server, cach
     assert "newer" not in " ".join(TarImages(server.address(), "train", cache / "third").notices)
 
 
+def test_tar_files_without_tag_and_date_are_told_with_a_mend_that_works(folder, server, cache):
+    assert "neither" not in " ".join(TarImages(server.address(), "train", cache).notices)
+    server.marks = server.part_marks = ()
+    for _ in range(2):  # also from the index
+        first = TarImages(server.address(), "train", cache)
+        first.encoded(0)
+        [note] = [line for line in first.notices if "neither ETag nor date of train-00000.tar" in line]
+    (folder / "train-00000.tar").rename(folder / "other")
+    (folder / "train-00001.tar").rename(folder / "train-00000.tar")
+    (folder / "other").rename(folder / "train-00001.tar")
+    assert f"another DATA.CACHE_FOLDER than {cache}, which" in note
+    assert_same(TarImages(server.address(), "train", cache / "new"), TarImages(str(folder), "train", cache / "new"))
+
+
 def test_a_copy_at_another_address_has_an_index_of_its_own(folder, server, cache, tmp_path):
     list(publish_index(folder))
     server.marks = server.part_marks = ("Last-Modified",)

@@ -78,11 +78,15 @@ def read_description(root: str) -> YoloDescription | None:
 
 
 def _read_darknet(root: str, file: str) -> dict[str, Any]:
-    """Return the lines ``key = value`` of darknet's obj.data with the keys and values of data.yaml."""
-    pairs = (line.partition("=") for line in read_text(file).splitlines())
-    values: dict[str, Any] = {key.strip(): value.strip() for key, _, value in pairs if value.strip()}
-    values["names"] = names_in_file(_find_place(_with_slashes(values.get("names", "")), root))
-    return {**values, "val": values.get("valid"), "nc": int(values.get("classes", len(values["names"]))), "path": None}
+    """Return the lines ``key = value`` of darknet's obj.data with the keys of data.yaml, also of CVAT's subsets."""
+    values: dict[str, Any] = {}
+    for key, _, value in (line.partition("=") for line in read_text(file).splitlines()):
+        if (split := split_in_name(key)) is not None and value.strip():
+            values.setdefault(split, []).append(value.strip())  # of train and Train
+        else:
+            values[key.strip()] = value.strip()
+    names = names_in_file(_find_place(_with_slashes(values.get("names", "")), root))
+    return {**values, "names": names, "nc": int(values.get("classes") or len(names)), "path": None}
 
 
 def _count_keypoint_values(file: str, content: dict[str, Any]) -> int:

@@ -143,14 +143,21 @@ def test_lists_of_absolute_and_relative_paths(tmp_path, cache, lines):
 
 @pytest.mark.parametrize("prefix", ["data/", "", "./", "/data/"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_obj_data_of_darknet(tmp_path, cache, prefix, end):
-    data = ["classes = 2", f"train = {prefix}train.txt", f"valid={prefix}valid.txt", f"names = {prefix}obj.names"]
+@pytest.mark.parametrize("keys", [("train", "valid"), ("Train", "Validation")])
+def test_obj_data_of_darknet(tmp_path, cache, prefix, end, keys):
+    train, valid = keys
+    data = ["classes = 2", f"{train} = {prefix}train.txt", f"{valid}={prefix}valid.txt", f"names = {prefix}obj.names"]
     write_darknet(tmp_path, [*data, "backup = backup/"], prefix, end, "front/")
     dataset = Yolo(str(tmp_path), "train", cache)
     assert dataset.class_names == ["no", "big dog"] and len(dataset) == 2 and Yolo.has_validation(str(tmp_path))
     np.testing.assert_allclose(dataset.annotations(1).boxes, [[40, 10, 20, 20]])
     assert dataset.annotations(1).labels.tolist() == [1] and len(Yolo(str(tmp_path), "val", cache)) == 1
     assert "has no split 'test' (-split): it has train, val" in refused(tmp_path, cache, "test")
+
+
+def test_subsets_of_one_split_are_read_together(tmp_path, cache):
+    write_darknet(tmp_path, ["train = data/train.txt", "Train = data/valid.txt", "names = data/obj.names"])
+    assert len(Yolo(str(tmp_path), "train", cache)) == 3
 
 
 @pytest.mark.parametrize(

@@ -254,10 +254,14 @@ def get_class_names(data: Mapping[str, Any], described: Mapping[str, Any]) -> li
 
 
 def drop_unnamed(names: Sequence[Any]) -> list[str]:
-    """Return names without the numbers at the end, of outputs up to MODEL.NUM_CLASSES; numbers alone are kept."""
+    """Return names without the numbers at the end, of outputs up to MODEL.NUM_CLASSES; numbers alone are kept.
+
+    Folders 0 to 99 are sorted as text, so that 90 to 99 are at their own places and 10 is not.
+    """
     listed = list(map(str, names))
-    number = next((place for place in range(len(listed), 0, -1) if listed[place - 1] != str(place - 1)), len(listed))
-    return listed[:number]
+    if all(map(str.isdecimal, listed)):
+        return listed
+    return listed[: next(place for place in range(len(listed), 0, -1) if listed[place - 1] != str(place - 1))]
 
 
 def read_class_names(source: str) -> tuple[list[str] | None, bool]:

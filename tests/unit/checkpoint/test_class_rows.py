@@ -214,6 +214,8 @@ def test_the_names_of_a_run_are_those_of_its_outputs():
     assert get_class_names(data, {}) == ["a", "7"]
     for classes, names in ((["a", "b", "2", "3"], ["a", "b"]), (["0", "b"], ["0", "b"]), (["0", "1"], ["0", "1"])):
         assert get_class_names({"val": {"classes": classes}}, {}) == names  # the last outputs may be of no class
+    folders = sorted(map(str, range(100)))  # of which 90 to 99 are at their own places
+    assert get_class_names({"val": {"classes": folders}}, {}) == folders
     assert get_class_names(data, {"landmarks": ["L1"]}) == ["L1"]
     assert get_class_names({}, {}) is None
 

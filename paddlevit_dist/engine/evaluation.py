@@ -1,6 +1,7 @@
 """Evaluation of a split: reads each sample once over all ranks, computes values and their intervals."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -98,24 +99,10 @@ class Evaluator:
         one is asked to stop.
         """
         was_training = self.model.training
-        self.model.eval()
         metrics = self.task.build_metrics()
         step = EvaluationStep(metrics, writer, epoch, any(each.wants_records for each in observers))
-        with (
-            gpu_memory.explain_memory(gpu_memory.advise_evaluation(self.config)),
-            self.precision.patch_forward(self.model),
-        ):
-            leaves = False
-            try:
-                with contextlib.closing(self.batches(label, step)) as batches:
-                    for batch, records in batches:
-                        for observer in observers:
-                            observer.after_batch(batch, records)
-            except StopRequested:
-                leaves = True
-            if stops.any_rank_stopping(leaves):  # waits for all ranks
-                raise StopRequested
-            self.values = values = metrics.compute(reduce_dict(metrics.state, average=False))
+        with gpu_memory.explain_memory(gpu_memory.advise_evaluation(self.config)):
+            self.values = values = metrics.compute(self._evaluate(label, step, observers))
         self.intervals, self.table = {}, None
         if self.keeps_table and self.samples.labeled and isinstance(metrics, PerSampleMetrics):
             indices = self.loader.sampler.indices()
@@ -125,26 +112,42 @@ class Evaluator:
             self.model.train()
         return values, _line(metrics, values, self._facts(self.groups))
 
+    def _evaluate(
+        self, label: str, step: EvaluationStep, observers: Sequence[EvaluationObserver] = (), number: int | None = None
+    ) -> dict[str, Any]:
+        """Evaluate all batches, or each rank's first ``number``, and return the sum of all ranks' states."""
+        self.model.eval()
+        with self.precision.patch_forward(self.model):
+            leaves = False
+            try:
+                with contextlib.closing(self.batches(label, step)) as batches:
+                    for batch, records in itertools.islice(batches, number):
+                        for observer in observers:
+                            observer.after_batch(batch, records)
+            except StopRequested:
+                leaves = True
+            if stops.any_rank_stopping(leaves):  # waits for all ranks
+                raise StopRequested
+        return reduce_dict(step.metrics.state, average=False)
+
     @paddle.no_grad()
-    def check_metrics(self) -> None:
+    def check_metrics(self, epoch: int) -> None:
         """Check, before the first update, that a user's metrics have the values that their task and summary name.
 
-        They are computed for the first batch. Every rank must call this. Raises UserError.
+        They are computed for the first batch, and for all samples if that does not show it: some values need more
+        samples, or those of a class. Every rank must call this. Raises UserError, or StopRequested on every rank.
         """
         if type(self.task).__module__.startswith(f"{__package__.partition('.')[0]}."):
             return
-        metrics = self.task.build_metrics()
-        batches = self.batches("check of the metrics", EvaluationStep(metrics, None, None, False))
-        self.model.eval()
-        with self.precision.patch_forward(self.model), contextlib.suppress(StopRequested), contextlib.closing(batches):
-            next(batches, None)
-        with contextlib.suppress(ArithmeticError, LookupError, RuntimeError, ValueError):  # for so few samples
-            values = metrics.compute(metrics.state)
-            require_value(self.task, values)
-            try:
-                metrics.summary(values)
-            except KeyError as error:
-                raise UserError(f"summary of {type(metrics).__name__}: compute does not return {error}") from error
+        problem: str | None = None
+        for number in (1, None):
+            step = EvaluationStep(self.task.build_metrics(), None, epoch)
+            state = self._evaluate("check of the metrics", step, number=number)
+            problem = _find_problem(self.task, step.metrics, state)
+            if problem is None:
+                return
+        if problem:
+            raise UserError(problem)
 
     def _keep(self, table: PerSampleResults) -> None:
         self.table = table
@@ -208,6 +211,20 @@ def require_value(task: Task, values: dict[str, float]) -> None:
         raise UserError(
             f"best_metric of {type(task).__name__} is '{name}', which compute does not return; it returns {names}"
         )
+
+
+def _find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str | None:
+    """Return which value the metrics lack; None: none; empty: it cannot be told from these samples and weights."""
+    values = None
+    try:
+        values = metrics.compute(state)
+        require_value(task, values)
+        metrics.summary(values)
+    except Exception as error:  # a user's code may raise anything
+        if values is not None and isinstance(error, KeyError) and error.args[0] not in values:
+            return f"summary of {type(metrics).__name__}: compute does not return {error}"
+        return str(error) if values is not None and isinstance(error, UserError) else ""
+    return None
 
 
 def _line(metrics: Metrics, values: dict[str, float], facts: dict[str, Any]) -> str:

@@ -258,7 +258,7 @@ class Trainer:
             self.run_log.log_and_print(f"nothing to do: {nothing_left}")
             return {}
         self._log_start()
-        self.evaluator.check_metrics()
+        self.evaluator.check_metrics(first)
         values: dict[str, float] = {}
         line = ""
         if self.resume_state.evaluation_due:

@@ -152,17 +152,47 @@ def test_names_that_a_users_metrics_lack_are_refused_before_the_first_update(tmp
     assert run.schedule.update == 0 and not (tmp_path / "checkpoints").exists()
 
 
-def test_a_users_metrics_may_not_be_computable_for_few_samples(tmp_path):
-    class FewSamples(Missing):
-        def compute(self, state):
-            if state["correct"].numpy()[2] < 64:
-                raise ZeroDivisionError
-            return super().compute(state)
+class OddMetrics(Missing):
+    """Cannot be computed or summarized for few samples, and has a value for each class that there is."""
 
-    task = make_task("top-1")
-    task.build_metrics = lambda self: FewSamples(self.num_classes)
-    words = ["-epochs=1", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "-batch_size=32"]
-    assert small_runs.build(str(tmp_path / "good"), *words, task_class=task).train()["top-1"] >= 0
-    task.best_metric = ("nothing", True)
+    error: Exception | None = None
+    reads_interval = False
+
+    def compute(self, state):
+        correct, images = state["of classes"].numpy()
+        if self.error is not None and images.sum() < 64:
+            raise self.error
+        classes = {f"class {label}": float(correct[label]) for label in np.flatnonzero(images)}
+        return {**super().compute(state), **classes, "many": 1.0 if images.sum() >= 64 else None}
+
+    def summary(self, values):
+        interval = self.intervals["top-1"] if self.reads_interval else ""
+        return f"{values['class 9']:.1f} {values['many']:.1f} {interval}"
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"error": kind("few")} for kind in (ZeroDivisionError, AssertionError, TypeError, KeyError, UserError)]
+    + [{}, {"reads_interval": True}],
+    ids=str,
+)
+def test_a_users_metrics_may_need_more_than_the_first_batch(tmp_path, attributes):
+    class Own(Classification):
+        best_metric = ("class 9", True)
+
+        def build_metrics(self):
+            return type("Odd", (OddMetrics,), attributes)(self.num_classes)
+
+        def eval_step(self, model, batch, step):
+            epochs.append(f"{step.epoch:03d}")
+            return super().eval_step(model, batch, step)
+
+    Own.__module__, epochs = "own", []
+    words = ["-epochs=1", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "-batch_size=32", "DATA.BATCH_SIZE_EVAL", "2"]
+    assert small_runs.build(str(tmp_path / "good"), *words, task_class=Own).train()["class 9"] >= 0
+    assert {*epochs} == {"001"}
+    Own.best_metric = ("nothing", True)
+    run = small_runs.build(str(tmp_path / "bad"), *words, task_class=Own)
     with pytest.raises(UserError, match="best_metric of Own is 'nothing'"):
-        small_runs.build(str(tmp_path / "bad"), *words, task_class=task).train()
+        run.train()
+    assert run.schedule.update == 0

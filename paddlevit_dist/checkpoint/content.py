@@ -220,8 +220,7 @@ def read(directory: Path) -> RunState:
     # Until the evaluation is recorded, or if its record cannot be read, it is due.
     with contextlib.suppress(DamagedCheckpointError):
         evaluation = _parse(directory / EVALUATION, _EvaluationRecord)
-        scores = evaluation.get("evaluations", [])
-        extra = {**extra, "best": evaluation["best"], "evaluations": scores, "evaluation_due": False}
+        extra = {**extra, **evaluation, "evaluation_due": False}
     return RunState(position, read_npz(directory / OPTIMIZER), extra)
 
 

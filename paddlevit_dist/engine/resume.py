@@ -15,6 +15,7 @@ from ..checkpoint.weights import evaluated_weights, read_state
 from ..distributed import broadcast_object, is_main
 from ..logging.record import FOUND_LATER, RunLog, supersede
 from ..runtime.errors import UserError
+from ..runtime.metrics_file import recorded_events
 from ..settings.every_run import RunSettings
 from ..tasks.task import Task
 from .class_names import find_class_names
@@ -161,7 +162,9 @@ class StateLoader:
         report = load_weights(self._state.model, str(directory), strict=True)
         self._restore(directory, content)
         due, means, best = (content.extra[name] for name in ("evaluation_due", "training_means", "best"))
-        scores = content.extra.get("evaluations", [])
+        scores = content.extra.get("evaluations")
+        if scores is None:  # a checkpoint of an earlier version
+            scores = broadcast_object(_find_scores(directory, content) if is_main() else None)
         found = directory, changes, due, diff.lists, means, best, report.base, scores
         resume_state = ResumeState(content.position, *found)
         log(f"resumed from {directory} after {_place(resume_state.position)}: {report.summary()}")
@@ -264,6 +267,16 @@ class StateLoader:
         )
         position = {"epoch": training.epoch, "consumed": 0, "update": state.schedule.update}
         return ResumeState(position, samples=None, base=report.base)
+
+
+def _find_scores(directory: Path, content: checkpoint_store.RunState) -> list[tuple[int, float]]:
+    """Return epoch and value of each evaluation before a checkpoint, by the record of its run."""
+    best, last = content.extra["best"], content.position["epoch"] - content.extra["evaluation_due"]
+    if best is None:
+        return []
+    rows = [row for row in recorded_events(directory.resolve().parents[1]) if row.get("epoch", last + 1) <= last]
+    rows = [row for row in rows if row["kind"] == "evaluation" and "superseded" not in row and best["name"] in row]
+    return sorted({best["epoch"]: best["value"], **{row["epoch"]: row[best["name"]] for row in rows}}.items())
 
 
 def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[str]:

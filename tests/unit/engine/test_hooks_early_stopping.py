@@ -1,5 +1,6 @@
 """A training ends after TRAIN.PATIENCE evaluations without an improvement, also one that was stopped in between."""
 
+import json
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from support.trainings import small_runs
 from support.trainings.killed_runs import kill_in_evaluation
 from support.trainings.runs import events
 
+from paddlevit_dist.checkpoint.content import fingerprint
 from paddlevit_dist.engine.hooks import EarlyStopping
 from paddlevit_dist.engine.resume import ResumeState
 from paddlevit_dist.intervals import ConfidenceInterval
@@ -100,6 +102,22 @@ def test_the_count_travels_with_the_checkpoint_into_another_folder(tmp_path):
     small_runs.build(second, *words, f"-resume={first}", "-stop_after_epoch=3").train()
     small_runs.build(second, *words, "-resume=auto").train()
     assert [event["epoch"] for event in events(tmp_path / "second") if event["kind"] == "evaluation"] == [3, 4]
+
+
+def test_the_count_of_an_earlier_versions_checkpoint_is_in_the_record(tmp_path):
+    words = [*RUN[:-1], "3", "-epochs=9", "TRAIN.MIN_IMPROVEMENT", "100"]
+    small_runs.build(str(tmp_path), *words, "-stop_after_epoch=2").train()
+    checkpoint = tmp_path / "checkpoints" / "epoch_0002"
+    about = {name: json.loads((checkpoint / f"{name}.json").read_text()) for name in ("state", "evaluation", "manifest")}
+    del about["state"]["extra"]["evaluations"], about["evaluation"]["evaluations"]
+    for name in ("state", "evaluation", "manifest"):
+        (checkpoint / f"{name}.json").write_text(json.dumps(about[name]))
+        about["manifest"]["files"]["state.json"] = fingerprint(checkpoint / "state.json")
+    with open(tmp_path / "metrics.jsonl", "a") as file:  # of a start from epoch 2 that was killed
+        file.write('{"kind": "evaluation", "epoch": 3, "top-1": 99.0}\n')
+    small_runs.build(str(tmp_path), *words, "-resume=auto").train()
+    evaluated = [event for event in events(tmp_path) if event["kind"] == "evaluation" and "superseded" not in event]
+    assert [event["epoch"] for event in evaluated] == [1, 2, 3, 4]
 
 
 def test_an_improvement_within_the_interval_is_told_first_and_where_the_training_goes_on_because_of_it():

@@ -129,6 +129,7 @@ def save(
     averaged: Tensors | None = None,
     about: dict[str, Any] | None = None,
     samples: dict[str, np.ndarray] | None = None,
+    before: Callable[[], None] | None = None,
 ) -> Path:
     """Write the checkpoint ``name`` into ``folder`` and return its directory. Main process only, in any thread.
 
@@ -141,6 +142,7 @@ def save(
         state: position, optimizer and other state.
         averaged: averaged weights by the model's names; None: there are none.
         samples: sample lists, see ``read_samples``; None or empty: there are none.
+        before: called once all files are written, before the checkpoint gets its name.
     """
     final = folder / name
     temporary = folder / _hidden(name)
@@ -152,6 +154,8 @@ def save(
             for path in temporary.iterdir():
                 _flush(path)
             _flush(temporary)
+            if before is not None:
+                before()
             _put(temporary, final)
             _flush(folder)
     finally:

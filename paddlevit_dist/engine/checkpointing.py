@@ -84,6 +84,7 @@ class Checkpointer:
         self._config, self._task, self._datasets = config, task, datasets
         self._state, self._run_log, self._on_saved = state, run_log, on_saved
         self._earlier_samples, self._base = resume_state.samples, resume_state.base
+        self._source = resume_state.directory
         self.folder = Path(config.SAVE) / "checkpoints"
         self.best, self.evaluations = resume_state.best, resume_state.evaluations
         self.sync_point = SyncPoint()
@@ -231,6 +232,8 @@ class Checkpointer:
         if is_main():
             copy = self._copy_state(name, where, evaluation_due, means.state_dict(windows), moments, averages)
             self._background.do(functools.partial(self._write, copy))
+            if self._run_log.held is not None:  # no evaluation before its checkpoint replaces the later ones
+                self._background.wait()
         if not self._config.SAVE_IN_BACKGROUND:
             self._raise_failure()
         self._saved_at = time.monotonic()
@@ -303,15 +306,27 @@ class Checkpointer:
         held, held_averages = copy.weights, copy.averages
         if self._base is not None:
             held, held_averages, about[low_rank.KEY] = self._leave_out(self._base, copy.weights, copy.averages)
-        directory = checkpoint_store.save(self.folder, copy.name, held, saved, held_averages, about, self._samples)
+        before = functools.partial(self._replace_later, copy.state.extra["best"])
+        directory = checkpoint_store.save(
+            self.folder, copy.name, held, saved, held_averages, about, self._samples, before
+        )
         checkpoint_store.link(self.folder, "last", directory)
-        if self._run_log.held is not None:
-            checkpoint_store.link_best(self.folder, copy.state.extra["best"])
         copy.prune()
-        self._run_log.replace_events()
         with printing:
             (self._run_log.log_and_print if self._held is None else self._held.append)(f"saved {directory}")
         self._on_saved(directory)
+
+    def _replace_later(self, best: dict[str, Any] | None) -> None:
+        """Let links and record mean the checkpoint that this run began from, in place of later ones.
+
+        In this order, the folder tells the score of the weights that it gives wherever a kill interrupts it.
+        """
+        if self._run_log.held is None:
+            return
+        if self._source is not None and self._source.resolve().parent == self.folder.resolve():
+            checkpoint_store.link(self.folder, "last", self._source.resolve())
+        checkpoint_store.link_best(self.folder, best)
+        self._run_log.replace_events()
 
     def _leave_out(
         self, base: low_rank.LowRankBase, weights: Tensors, averages: Tensors | None

@@ -293,13 +293,16 @@ def log_resumption(resume_state: ResumeState, run_log: RunLog) -> None:
     if not run_log.writes:
         return
     epoch, update = resume_state.position["epoch"], resume_state.position["update"]
-    is_newest = checkpoint_store.is_newest(resume_state.directory, run_log.folder / "checkpoints")
-    if is_later := not (is_newest or resume_state.evaluation_due):
-        run_log.hold_events(epoch, update)
-    history = supersede(run_log.folder, epoch, update, resume_state.evaluation_due, None if is_later else ())
-    if resume_state.directory is None and not history.last_epoch:
+    folder, source, is_due = run_log.folder / "checkpoints", resume_state.directory, resume_state.evaluation_due
+    is_newest = checkpoint_store.is_newest(source, folder)
+    # An evaluation that is due comes before the first save if the epoch's own checkpoint is resumed.
+    own = (folder / checkpoint_store.epoch_name(epoch)).resolve()
+    if is_later := not (is_newest or (is_due and source is not None and source.resolve() == own)):
+        run_log.hold_events(epoch, update, is_due)
+    history = supersede(run_log.folder, epoch, update, is_due, None if is_later else ())
+    if source is None and not history.last_epoch:
         return
-    is_cut_off = history.last_epoch > epoch or resume_state.evaluation_due
+    is_cut_off = history.last_epoch > epoch or is_due
     if is_cut_off and not history.is_stop_recorded and is_newest:
         values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
         run_log.event("interruption", values)
@@ -313,9 +316,8 @@ def log_resumption(resume_state: ResumeState, run_log: RunLog) -> None:
         run_log.log_and_print(
             f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl{when}"
         )
-    source = None if resume_state.directory is None else str(resume_state.directory)
     changes = {change.name: [change.before, change.now] for change in resume_state.changes}
-    run_log.event("resume", {"epoch": epoch, "update": update, "from": source, "changes": changes})
+    run_log.event("resume", {"epoch": epoch, "update": update, "from": source and str(source), "changes": changes})
 
 
 def _place(position: dict[str, int]) -> str:

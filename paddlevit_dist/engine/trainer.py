@@ -291,8 +291,8 @@ class Trainer:
 
     def _log_start(self) -> None:
         config, run_log = self.config, self.run_log
+        log_resumption(self.resume_state, run_log)  # first: it may hold the files of the next
         start_run_log(config, run_log, self.task, self.datasets)
-        log_resumption(self.resume_state, run_log)
         sizes = config.TRAIN.NUM_EPOCHS, self.updates_per_epoch, self.schedule.update
         self.callbacks.start(RunFacts(run_log.folder, config, True, *sizes))
         for line in format_training(config, self.task, self.state, self.last_epoch * self.updates_per_epoch):

@@ -41,7 +41,7 @@ class RunLog:
     def __init__(self, folder: Path, writes: bool) -> None:
         self.folder = folder
         self.writes = writes
-        self.held: list[str] | None = None
+        self.held: dict[str, list[str]] | None = None  # texts by name of the file
         if writes:
             printing.ignore_broken_pipe()
 
@@ -64,36 +64,41 @@ class RunLog:
         """Add a line to ``metrics.jsonl``: ``{"kind": ..., "time": seconds since 1970, ...values}``."""
         if not self.writes:
             return
-        line = json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n"
-        with _LOG_LOCK:
-            if self.held is None:
-                self._write(METRICS, line, "a")
-            else:
-                self.held.append(line)
+        self._put(METRICS, json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n", "a")
 
-    def hold_events(self, epoch: int, update: int) -> None:
-        """Hold events until ``replace_events``, since the folder has checkpoints after this position."""
-        self.held, self._position = [], (epoch, update)
+    def hold_events(self, epoch: int, update: int, evaluates: bool = False) -> None:
+        """Hold events and files until ``replace_events``, since the folder has checkpoints after this position."""
+        self.held, self._position = {}, (epoch, update, evaluates)
 
     def replace_events(self) -> None:
-        """Supersede what is recorded after the position of ``hold_events``, and write the events since then."""
+        """Supersede what is recorded after the position of ``hold_events``, and write what was held since then."""
         with _LOG_LOCK:
             if self.held is not None:
-                supersede(self.folder, *self._position, more=self.held)
+                events = self.held.pop(METRICS, [])
+                for name, texts in self.held.items():
+                    self._write(name, texts[-1])
+                supersede(self.folder, *self._position, more=events)
                 self.held = None
 
     def file(self, name: str, content: str) -> None:
         """Write a small text file to the run's folder."""
         if self.writes:
-            self._write(name, content)
+            self._put(name, content)
 
     def start(self, config_text: str, facts: dict[str, Any], evaluation: bool) -> None:
         """Write ``config.yaml`` and ``run.json``; ``eval_*`` for an evaluation, to keep the ones of training."""
         if not self.writes:
             return
         prefix = "eval_" if evaluation else ""
-        self._write(f"{prefix}config.yaml", config_text)
-        self._write(f"{prefix}run.json", json.dumps({**facts, **surroundings()}, indent=1) + "\n")
+        self._put(f"{prefix}config.yaml", config_text)
+        self._put(f"{prefix}run.json", json.dumps({**facts, **surroundings()}, indent=1) + "\n")
+
+    def _put(self, name: str, text: str, mode: str = "w") -> None:
+        with _LOG_LOCK:
+            if self.held is None:
+                self._write(name, text, mode)
+            else:
+                self.held.setdefault(name, []).append(text)
 
     def _write(self, name: str, text: str, mode: str = "w") -> None:
         file = self.folder / name

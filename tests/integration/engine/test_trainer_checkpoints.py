@@ -14,6 +14,7 @@ from support.trainings.poisoned_runs import left_and_saved, require_unchanged
 
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.content import fingerprint
+from paddlevit_dist.compare.groups import find_best
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "VALIDATE_FREQ", "1"]  # 10 updates per epoch
@@ -83,6 +84,31 @@ def test_the_newest_updates_stay_beside_the_epochs(tmp_path):
     checkpoint_store.verify(directory)
     assert checkpoint_store.read(directory).position == {"epoch": 1, "consumed": 64, "update": 12}
     assert (directory / "about.yaml").is_file() and link(tmp_path, "last") == "epoch_0002"
+
+
+def kill(*args: Any, **kwargs: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("start", ["epoch_0002", "update_00000020"])  # the evaluation of the second is due
+def test_a_restart_killed_while_it_saves_leaves_the_score_of_the_weights(tmp_path, monkeypatch, start):
+    words = ["-epochs=4", "SAVE_FREQ", "1", "SAVE_EVERY_UPDATES", "10", "KEEP_UPDATES", "9", "TRAIN.WARMUP_STEPS", "0"]
+    words += ["SAVE_IN_BACKGROUND", "False"]
+    build(tmp_path, *words, "TRAIN.BASE_LR", "1e-12").train()  # all scores are equal: the last is the best
+    assert link(tmp_path, "best") == "epoch_0004"
+    again = [*words, "TRAIN.BASE_LR", "0.003", "-allow_changes"]
+    files = {name: (tmp_path / name).read_bytes() for name in ("metrics.jsonl", "config.yaml", "run.json")}
+    for owner, name in ((np, "savez"), (checkpoint_store, "_put")):  # while it writes, and when all is written
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(owner, name, kill)
+            build(tmp_path, *again, f"-resume={tmp_path}/checkpoints/{start}").train()
+        assert find_best(tmp_path, "top-1")["epoch"] == int(link(tmp_path, "best")[-4:])
+        as_before = {name: (tmp_path / name).read_bytes() for name in files} == files
+        assert (link(tmp_path, "last") == "epoch_0004") == as_before == (name == "savez")
+    build(tmp_path, *again, "-resume=auto").train()
+    assert find_best(tmp_path, "top-1")["epoch"] == int(link(tmp_path, "best")[-4:])
+    counted = [event for event in events(tmp_path, "training") if "superseded" not in event and event["epoch"] > 2]
+    assert {event["epoch"] for event in counted} == {3, 4} and min(event["learning_rate"] for event in counted) > 1e-12
 
 
 def test_after_some_minutes_a_checkpoint_is_saved_at_the_next_update(tmp_path):

@@ -188,7 +188,16 @@ def test_a_users_metrics_may_need_more_than_the_first_batch(tmp_path, attributes
             return super().eval_step(model, batch, step)
 
     Own.__module__, epochs = "own", []
-    words = ["-epochs=1", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "-batch_size=32", "DATA.BATCH_SIZE_EVAL", "2"]
+    words = [
+        "-epochs=1",
+        "VALIDATE_FREQ",
+        "1",
+        "TRAIN.WARMUP_EPOCHS",
+        "0",
+        "-batch_size=32",
+        "DATA.BATCH_SIZE_EVAL",
+        "2",
+    ]
     assert small_runs.build(str(tmp_path / "good"), *words, task_class=Own).train()["class 9"] >= 0
     assert {*epochs} == {"001"}
     Own.best_metric = ("nothing", True)

@@ -108,7 +108,9 @@ def test_the_count_of_an_earlier_versions_checkpoint_is_in_the_record(tmp_path):
     words = [*RUN[:-1], "3", "-epochs=9", "TRAIN.MIN_IMPROVEMENT", "100"]
     small_runs.build(str(tmp_path), *words, "-stop_after_epoch=2").train()
     checkpoint = tmp_path / "checkpoints" / "epoch_0002"
-    about = {name: json.loads((checkpoint / f"{name}.json").read_text()) for name in ("state", "evaluation", "manifest")}
+    about = {
+        name: json.loads((checkpoint / f"{name}.json").read_text()) for name in ("state", "evaluation", "manifest")
+    }
     del about["state"]["extra"]["evaluations"], about["evaluation"]["evaluations"]
     for name in ("state", "evaluation", "manifest"):
         (checkpoint / f"{name}.json").write_text(json.dumps(about[name]))

@@ -15,6 +15,7 @@ from paddle import nn
 
 from ...checkpoint.weights import from_torch_names
 from ...metrics.classification import ClassificationMetrics, record_later, require_num_classes
+from ...registry.lookup import resolve
 from ...runtime.errors import UserError
 from ...tasks.model import KeyMap, Model
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
@@ -185,10 +186,10 @@ class ProbeTask(LabeledImageTask):
 
     def create_network(self, num_classes: int) -> ProbeModel:
         """Create the frozen backbone with its heads."""
-        backbone = super().create_network(0)
-        if not hasattr(backbone, "embed_dim"):
-            raise UserError(f"MODEL.NAME {self.config.MODEL.NAME}: a probe needs features: derive it from Classifier")
-        return ProbeModel(backbone, num_classes, self.num_heads)
+        name = self.config.MODEL.NAME
+        if getattr(resolve("model", name), "forward_features", None) is Model.forward_features:
+            raise UserError(f"MODEL.NAME {name}: a probe needs features: derive it from Classifier")
+        return ProbeModel(super().create_network(0), num_classes, self.num_heads)
 
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep

@@ -59,7 +59,6 @@ def test_of_numbered_runs_only_the_refused_one_leaves_no_folder(tmp_path):
             False,
             ("output/vit_digits", False),
         ),
-        ("-resume=auto", ["."], False, ("output", False)),  # of the time when runs had no folders of their own
         ("-eval -resume=auto", ["vit_digits-2"], False, ("output/vit_digits-2", False)),
         ("", ["vit_digits"], True, ("output/vit_digits", False)),  # machines see different folders
         ("-resume=auto", ["vit_digits-2"], True, ("output/vit_digits", False)),

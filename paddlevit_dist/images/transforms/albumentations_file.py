@@ -147,9 +147,8 @@ class AlbumentationsFile:
             before, after = masks[index], np.ascontiguousarray(result["masks"][index])
             if before.any() and np.count_nonzero(after) < count_least_pixels(boxes[row]):
                 if moved is None:
-                    moved = self._apply(np.random.Generator(bits), **arguments, keypoints=_list_points(masks))[
-                        "keypoints"
-                    ]
+                    again = self._apply(np.random.Generator(bits), **arguments, keypoints=_list_points(masks))
+                    moved = np.reshape(again["keypoints"], (-1, 3))  # of two columns without a point
                 columns, rows = np.floor(moved[moved[:, 2] == index, :2] + _ROUNDING_PX).astype(np.int64).T
                 after[np.minimum(rows, after.shape[0] - 1), np.minimum(columns, after.shape[1] - 1)] = 1
             if is_repeated[index]:

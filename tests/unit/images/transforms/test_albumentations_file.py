@@ -230,6 +230,8 @@ def test_a_cut_removes_a_thin_object_whose_box_is_visible(tmp_path):
     boxes = np.array([[101.0, 20, 221, 201], [141, 30, 200, 31]])
     result = file.augment_objects(Image.new("RGB", (256, 256)), boxes, [corner, line], np.random.default_rng(0))
     assert result.objects.tolist() == [1] and np.flatnonzero(result.masks[0].any(axis=1)).tolist() == [7]
+    alone = file.augment_objects(Image.new("RGB", (256, 256)), boxes[:1], [corner], np.random.default_rng(0))
+    assert alone.objects.tolist() == [] and alone.masks == []
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> None:
         "Train with other values of some keys: KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=A|B, also written KEY RANGE or "
         "-flag=RANGE. Optuna chooses them (pip install '.[search]' in a clone). From half of the epochs on, a run is "
         "stopped if the 95 % interval of its difference from the best run of equally many epochs, at that epoch, is on "
-        "the worse side. All other words are passed to train. The same command continues a search.",
+        "the worse side and no epoch of it was better. Other words are passed to train. The same command continues.",
         ("-cfg=vit_digits TRAIN.BASE_LR=1e-4..1e-2:log -trials=20",),
     )
     parser.option("trials", 20, "number of training runs, with the runs of earlier commands", at_least(1))
@@ -247,7 +247,7 @@ def _run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "Fro
     """Train one trial to its end, or until it is worse than the best; record its score. False: it has failed."""
     state, folder = optuna.trial.TrialState, get_folder(plan, trial.number)
     values = format_words(plan, trial.params)
-    ranked = [other.number for other in _complete(optuna, study)]
+    ranked = [other.number for other, _ in _rank(optuna, study, plan)]
     write_line(f"trial {trial.number}: {' '.join(values)}: {folder}")
     _wait_for_other_run(folder)
     if signals.stop_reason():
@@ -271,7 +271,7 @@ def _run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "Fro
         message = f"trial {trial.number} of {plan.folder} is unfinished, and its checkpoint is saved; {_REPEAT}"
         raise Stopped(signals.stop_reason() or f"trial {trial.number} was", message)
     elif process.returncode:
-        if trial.number == 0 and process.returncode > 0:
+        if trial.number == 0 and process.returncode > 0 and not (ranked or Path(folder, "checkpoints").exists()):
             raise UserError(f"trial 0 has failed (see the error above): remove {plan.folder}, and start again")
         write_line(f"trial {trial.number}: failed (exit code {process.returncode})")
         return False
@@ -309,9 +309,13 @@ def explain_stop(plan: SearchPlan, ranked: Sequence[int], folder: str, epoch: in
     ``epoch``.
     """
     epochs = read_epochs(folder)
-    equally_long = [number for number in ranked if read_epochs(get_folder(plan, number)) == epochs]
+    folders = {number: get_folder(plan, number) for number in ranked}
+    equally_long = [n for n, other in folders.items() if os.path.exists(other) and read_epochs(other) == epochs]
     if not equally_long or not _PRUNED_FROM * epochs <= epoch < epochs:  # after the last there is nothing to stop
         return ""
+    best, own = (find_best(Path(name), plan.score) for name in (get_folder(plan, equally_long[0]), folder))
+    if own and (own["value"] > best["value"] if plan.more_is_better else own["value"] < best["value"]):
+        return ""  # an earlier epoch of it is better
     difference = compare_at(get_folder(plan, equally_long[0]), folder, epoch)
     if difference is None or not is_worse(difference, plan.more_is_better):
         return ""
@@ -376,11 +380,16 @@ def require_table(folder: str) -> None:
         )
 
 
-def _complete(optuna: ModuleType, study: "Study") -> list[Any]:
-    """Return the finished trials, the best first."""
+def _rank(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[tuple["FrozenTrial", dict[str, Any]]]:
+    """Return the finished trials, the best first, with value and epoch of their best checkpoints.
+
+    They are of the trials' folders; a trial without its folder has the value that the study has stored.
+    """
     trials: list[Any] = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
-    sign = -1 if study.direction == optuna.study.StudyDirection.MAXIMIZE else 1
-    return sorted(trials, key=lambda trial: (sign * trial.value, trial.number))
+    found = [(trial, find_best(Path(get_folder(plan, trial.number)), plan.score)) for trial in trials]
+    rows = [(trial, best or {"value": trial.value, "epoch": ""}) for trial, best in found]
+    sign = -1 if plan.more_is_better else 1
+    return sorted(rows, key=lambda row: (sign * row[1]["value"], row[0].number))
 
 
 def _read_best_table(folder: str, score: str) -> EvaluationTable:
@@ -396,26 +405,25 @@ def _format_difference(difference: ConfidenceInterval) -> str:
 
 def format_search(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[str]:
     """Format all trials as a table, and what the best is worth against the second."""
-    ranked = _complete(optuna, study)
-    decimals = count_decimals([candidate.value for candidate in ranked])
+    scores = _rank(optuna, study, plan)
+    ranked, decimals = [trial for trial, _ in scores], count_decimals([best["value"] for _, best in scores])
     names = [row.name for row in plan.ranges]
-    others = [candidate for candidate in study.get_trials(deepcopy=False) if candidate not in ranked]
+    others = [(candidate, None) for candidate in study.get_trials(deepcopy=False) if candidate not in ranked]
     rows = [["trial", *names, plan.score, "best epoch"]]
-    for trial in [*ranked, *others]:
+    for trial, best in [*scores, *others]:
         state, epoch = trial.state.name.lower().replace("running", "failed"), ""
-        if trial in ranked:
-            state = format_number(trial.value, decimals)
-            epoch = str(read_score(get_folder(plan, trial.number), plan.score)[1])
+        if best is not None:
+            state, epoch = format_number(best["value"], decimals), str(best["epoch"])
         shown = (trial.params.get(name, "") for name in names)
         rows.append([str(trial.number), *(f"{v:.4g}" if isinstance(v, float) else str(v) for v in shown), state, epoch])
     lines = ["", *map(one_line, align_columns(rows))]
     if len(ranked) < 2:
         return lines
-    best, second = (_read_best_table(get_folder(plan, trial.number), plan.score) for trial in ranked[:2])
-    [found] = add_findings([compare_tables(second, best)])
+    first, second = (_read_best_table(get_folder(plan, trial.number), plan.score) for trial in ranked[:2])
+    [found] = add_findings([compare_tables(second, first)])
     difference = format_interval(found["difference"], decimals, signed=True)
     p = format_p_value(found["p"])
-    of = best.about["of"], second.about["of"]
+    of = first.about["of"], second.about["of"]
     numbers = f"trial {ranked[0].number}, {of[0]}; against the second, trial {ranked[1].number}, {of[1]}"
     lines.append(one_line(f"best: {numbers}: {plan.score} {difference}, p {p}, {found['finding']}"))
     lines.append(

@@ -112,6 +112,9 @@ def test_a_trial_is_stopped_only_by_trials_of_its_own_length(tmp_path):
     told = search.explain_stop(plan._replace(more_is_better=False), [2], str(trials[1]), 5)
     assert told.startswith("epoch 5: +40.00 [+") and told.endswith("] from trial 2")
     assert search.explain_stop(plan, [0, 1], str(trials[2]), 4) == ""  # not yet half of the epochs
+    with (trials[2] / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"kind": "evaluation", "epoch": 1, "top-1": 0.5, "best": "top-1"}) + "\n")
+    assert search.explain_stop(plan, [0, 1], str(trials[2]), 5) == ""  # its first epoch is the best of all
     for folder, wrong in zip(trials[1:], (40, 200), strict=True):
         write_trial(folder, 10, wrong, 0.0)
         search.keep_table(str(folder))

@@ -32,6 +32,11 @@ def make_study(plan, *ended):
     return study, study.get_trials()[-1]
 
 
+def make_folder(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path
+
+
 class Child:
     """A training run that ends with a code when it is looked at for the third time, or once it was terminated."""
 
@@ -147,12 +152,14 @@ def test_a_trial_that_fails_or_is_killed_is_left_to_the_next_command(plan, calls
     assert calls.started[0] == calls.started[1] and study.get_trials()[-1].state == State.COMPLETE
 
 
-def test_a_first_trial_that_fails_by_itself_ends_the_search(plan, calls):
+def test_a_first_trial_that_fails_without_a_checkpoint_ends_the_search(tmp_path, plan, calls):
     calls.child = Child(1)
     study, trial = make_study(plan)
     said = f"trial 0 has failed .see the error above.: remove {plan.folder}, and start again"
     with pytest.raises(UserError, match=f"^{said}$"):
         search._run_trial(optuna, study, plan, trial)
+    make_folder(tmp_path / "trial_0000" / "checkpoints")  # which continues once the disk has room again
+    assert not search._run_trial(optuna, study, plan, trial)
 
 
 def test_no_trial_starts_after_a_stop_was_requested_or_in_the_folder_of_a_running_one(plan, calls):
@@ -232,8 +239,13 @@ def test_a_score_is_that_of_the_best_checkpoint_and_a_study_has_the_best_first(t
     with pytest.raises(UserError, match=f"^{said}$"):
         search.read_score(str(tmp_path), "AP")
     study, _ = make_study(plan, 3.0, 9.0, State.FAIL, 3.0, 5.0)
-    assert [trial.number for trial in search._complete(optuna, study)] == [1, 4, 0, 3]
-    lower = optuna.create_study(direction="minimize")
-    for trial in study.get_trials():
-        lower.add_trial(trial)
-    assert [trial.number for trial in search._complete(optuna, lower)] == [0, 3, 4, 1]
+    assert [trial.number for trial, _ in search._rank(optuna, study, plan)] == [1, 4, 0, 3]
+    assert [trial.number for trial, _ in search._rank(optuna, study, plan._replace(more_is_better=False))] == [
+        0,
+        3,
+        4,
+        1,
+    ]
+    (tmp_path / "metrics.jsonl").rename(make_folder(tmp_path / "trial_0003") / "metrics.jsonl")
+    found = [(trial.number, best["value"], best["epoch"]) for trial, best in search._rank(optuna, study, plan)]
+    assert found == [(3, 60.0, 2), (1, 9.0, ""), (4, 5.0, ""), (0, 3.0, "")]  # what its folder says, if there is one

@@ -76,7 +76,8 @@ def follow_names(
         here = [_classes_in(tuple(targets[key].shape), model.class_layout(key)) for key in parameter_names]
         if here != counts or len(theirs) not in counts:
             return None
-        others = _list_others(len(theirs), len(names.ours), pairs)
+        others = sorted(set(range(len(theirs))) - {label for label, _ in pairs})
+        others = others[: max(len(theirs) - len(names.ours), 0)]  # more are left only if the data have other classes
         pairs = [*pairs, *zip(others, range(len(names.ours), len(theirs)))]
         outputs += [theirs[label] for label in others]
     values = _merge_rows(model, state, targets, parameter_names, pairs) if pairs else {}
@@ -106,12 +107,6 @@ def order_outputs(
         raise UserError(f"{source} has {outputs:,} classes, and {classes:,} are needed: use a model of as many")
     order += [output for output in range(outputs) if output not in order][: classes - len(order)]
     return (order if is_named and order != list(range(outputs)) else None), is_named
-
-
-def _list_others(their_number: int, our_number: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """List the labels of the weights that have no pair; more are left only if the data have other classes."""
-    others = sorted(set(range(their_number)) - {label for label, _ in pairs})
-    return others[: max(their_number - our_number, 0)]
 
 
 def _merge_rows(
@@ -297,10 +292,7 @@ def _parse_labels(labels: object) -> list[str] | None:
     if not isinstance(labels, dict) or not all(name.isascii() and name.isdigit() for name in labels):
         return None
     by_number = {int(number): "" if name is None else str(name) for number, name in labels.items()}
-    if not by_number or max(by_number) > 10 * len(by_number) + 1000 or _are_placeholders(by_number):
+    are_placeholders = all(name in (f"{_UNNAMED}{number}", str(number)) for number, name in by_number.items())
+    if are_placeholders or max(by_number) > 10 * len(by_number) + 1000:
         return None
     return [by_number.get(number, "") for number in range(max(by_number) + 1)]
-
-
-def _are_placeholders(names: Mapping[int, str]) -> bool:
-    return all(name in (f"{_UNNAMED}{number}", str(number)) for number, name in names.items())

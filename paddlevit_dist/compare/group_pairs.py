@@ -37,7 +37,11 @@ def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     single = [_compare_single(run, first) for run in runs if not groups.is_group(run)]
     comparisons = add_findings([_compare(first, other) for other in others])
     decimals = count_decimals(first.scores)
-    lines = [line for seed_group in seed_groups for line in _format_group(seed_group, decimals)]
+    lines = []
+    for group in seed_groups:
+        number, left = len(group.scores), len(group.seeds) - len(group.scores)
+        unfinished, summary = f" ({left} unfinished)" if left else "", groups.format_summary(group.scores, decimals)
+        lines.append(f"{group.run}: {number} seeds{unfinished}, {summary}")
     lines += _format_comparisons(comparisons, decimals) if comparisons else []
     lines += [line for row in single for line in ("", _format_single(row, decimals), *format_settings(row))]
     lines += [f"warning: {one_line(line)}" for other in [*comparisons, *single] for line in other["warnings"]]
@@ -120,12 +124,6 @@ def _compare_single(run: str, group: SeedGroup) -> dict[str, Any]:
 
 
 # ---- lines -----------------------------------------------------------------------------------------------------------
-
-
-def _format_group(group: SeedGroup, decimals: int) -> list[str]:
-    summary = groups.format_summary(group.scores, decimals)
-    left = len(group.seeds) - len(group.scores)
-    return [f"{group.run}: {len(group.scores)} seeds{f' ({left} unfinished)' if left else ''}, {summary}"]
 
 
 def _format_comparisons(comparisons: list[dict[str, Any]], decimals: int) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import open_regular
-from .checked_files import TRAILER_BYTES, ChecksumWriter, DamagedCacheError, checked_file, verify
+from .checked_files import TRAILER_BYTES, DamagedCacheError, checked_file, verify
 
 _MAGIC = b"pathidx\0"
 _VERSION = 4
@@ -68,7 +68,11 @@ def ensure_path_index(
 
 def _build(path: Path, key: bytes, batches: Iterable[PathBatch], class_names: Any) -> None:
     with checked_file(path) as out:
-        lengths, labels = _write_paths(out, batches)
+        parts = [(np.empty(0, np.int64), np.empty(0, np.int32))]
+        for batch in batches:
+            out.write(batch.blob)
+            parts.append((batch.lengths, batch.labels))
+        lengths, labels = map(np.concatenate, zip(*parts))
         blob_bytes = int(lengths.sum())
         out.write(bytes(-blob_bytes % 8))
         offsets = np.zeros(len(lengths) + 1, "<i8")
@@ -78,15 +82,6 @@ def _build(path: Path, key: bytes, batches: Iterable[PathBatch], class_names: An
         names = json.dumps(class_names() if callable(class_names) else class_names).encode("ascii")
         out.write(names)
         out.write(_TABLE.pack(_MAGIC, _VERSION, len(labels), blob_bytes, len(names), key))
-
-
-def _write_paths(out: ChecksumWriter, batches: Iterable[PathBatch]) -> tuple[np.ndarray, np.ndarray]:
-    lengths, labels = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
-    for batch in batches:
-        out.write(batch.blob)
-        lengths.append(batch.lengths)
-        labels.append(batch.labels)
-    return np.concatenate(lengths), np.concatenate(labels)
 
 
 class _MappedArrays(NamedTuple):

@@ -52,8 +52,7 @@ def give_reason(error: BaseException) -> str:
     """Return in one line why a request has failed."""
     status = find_status(error)
     if status is not None:
-        meaning = "it does not exist: " if status == 404 else ""
-        meaning = "it does not exist or may not be read: " if status == 403 else meaning
+        meaning = {403: "it does not exist or may not be read: ", 404: "it does not exist: "}.get(status, "")
         return f"{meaning}the server answers {status} {getattr(error, 'message', '')}".rstrip()
     if isinstance(error, FileNotFoundError):
         return "it does not exist"

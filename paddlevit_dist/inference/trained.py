@@ -113,8 +113,9 @@ def open_source(
     loaded = build_configuration(str(file), settings, recipe, [*own, *words])
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
     if learned.class_names is None:
-        listed = _read_listed_names(weights_source)
-        learned = learned._replace(class_names=None if listed is None else tuple(listed))
+        listed = read_class_names(weights_source)[0]  # in a file next to the weights
+        if listed and not _GAPS.intersection(listed):
+            learned = learned._replace(class_names=tuple(listed))
     if class_names is not None:
         before = learned.class_names or ()
         _require_names(str(file), class_names, learned.num_classes or len(before), before)
@@ -131,12 +132,6 @@ def open_source(
         require_same_network(str(file), stored, loaded.values, learned)
         settings = {**settings, **find_changed_keys(stored, loaded.values)}  # part of the digest
     return TrainedWeights(str(file), loaded.values, settings, learned)
-
-
-def _read_listed_names(source: str) -> list[str] | None:
-    """Read the class names in a file next to the weights; None without one, or with gaps, as of COCO's 91 ids."""
-    names = read_class_names(source)[0]
-    return names if names and not _GAPS.intersection(names) else None
 
 
 def _require_names(weights: str, names: Sequence[str], number: int, own: Sequence[str] = ()) -> None:

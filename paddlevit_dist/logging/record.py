@@ -254,7 +254,8 @@ def supersede(
     for event in events:
         if event.get("kind") not in _REPEATED or not isinstance(event.get("epoch"), int):
             continue
-        is_repeated = event["epoch"] > epoch or (evaluates and event["epoch"] == epoch and _is_evaluation(event))
+        is_due = evaluates and event["epoch"] == epoch and event["kind"].startswith("evaluation")
+        is_repeated = event["epoch"] > epoch or is_due
         is_before = event["kind"] == "training" and event["epoch"] == epoch + 1 and event.get("update", 0) <= update
         if not is_repeated or is_before or event.get("superseded"):
             continue
@@ -268,10 +269,6 @@ def supersede(
     last_epoch = max((entry["epoch"] for entry in events if isinstance(entry.get("epoch"), int)), default=0)
     is_stop_recorded = bool(events) and events[-1].get("kind") == "interruption"
     return RunHistory(sorted(evaluations), max(updates) - update, last_epoch, is_stop_recorded)
-
-
-def _is_evaluation(event: dict[str, Any]) -> bool:
-    return event["kind"].startswith("evaluation")
 
 
 def note_end(folder: Path, began: float, error: BaseException, is_training: bool) -> None:

@@ -52,7 +52,10 @@ def muon(momentum: Callable[[], float]) -> Update:
         parameters: Tensors, gradients: Tensors, rate: Scalar, share: Scalar, decay: float, columns: Columns
     ) -> None:
         kept = momentum()
-        for numbers in _alike(parameters):
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for number, parameter in enumerate(parameters):
+            alike.setdefault(tuple(parameter.shape), []).append(number)
+        for numbers in alike.values():
             own, earlier = [parameters[n] for n in numbers], [columns[0][n] for n in numbers]
             gradient = paddle.stack([gradients[n] for n in numbers])  # (matrices, rows, columns)
             difference = paddle.stack(earlier) - gradient
@@ -76,14 +79,6 @@ def orthogonalize(matrices: paddle.Tensor) -> paddle.Tensor:
         product = paddle.matmul(x, x, transpose_y=True)
         x = a * x + paddle.matmul(b * product + c * paddle.matmul(product, product), x)
     return x.transpose([0, 2, 1]) if is_tall else x
-
-
-def _alike(parameters: Sequence[paddle.Tensor]) -> list[list[int]]:
-    """Return the indices of the parameters of each shape."""
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for number, parameter in enumerate(parameters):
-        alike.setdefault(tuple(parameter.shape), []).append(number)
-    return list(alike.values())
 
 
 class ListOptimizer(FusedStep, paddle.optimizer.Optimizer):

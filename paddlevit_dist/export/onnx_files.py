@@ -16,7 +16,7 @@ from .graph import fix_shapes, simplify
 from .half import to_float16, value_types
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
+    from onnx import ModelProto
 
 OPSET = 17  # the first with LayerNormalization
 _PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")
@@ -138,16 +138,12 @@ def _rename(model: "ModelProto", names: Sequence[str]) -> None:
     """Name the batch dimension "batch", and the outputs ``names``."""
     graph = model.graph
     for output, name in zip(graph.output, names, strict=True):
-        _rename_value(graph, output.name, name)
+        for node in graph.node:
+            node.output[:] = [name if value == output.name else value for value in node.output]
+            node.input[:] = [name if value == output.name else value for value in node.input]
         output.name = name
     for value in (*graph.input, *graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
-
-
-def _rename_value(graph: "GraphProto", old: str, new: str) -> None:
-    for node in graph.node:
-        node.output[:] = [new if name == old else name for name in node.output]
-        node.input[:] = [new if name == old else name for name in node.input]
 
 
 def _find_reason(output: BinaryIO, error: BaseException) -> str:

@@ -168,19 +168,14 @@ def expected_gpus() -> int:
     """
     present = len(glob.glob("/dev/nvidia[0-9]*"))
     if not present:
-        return _count_by_driver() if os.path.exists(_WSL_DEVICE) else 0
+        driver = _load_driver() if os.path.exists(_WSL_DEVICE) else None
+        return 0 if driver is None else _ask_driver(driver.cuDeviceGetCount)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return present
     # CUDA reads numbers, UUIDs and names of MIG instances up to the first that is not of this machine.
     named = itertools.takewhile(lambda name: _is_device(name.strip(), present), visible.split(","))
     return min(present, len(list(named)))
-
-
-def _count_by_driver() -> int:
-    """Return the number of GPUs the driver shows this process, counted without a context; 0 without a driver."""
-    driver = _load_driver()
-    return 0 if driver is None else _ask_driver(driver.cuDeviceGetCount)
 
 
 class GpuCard(NamedTuple):

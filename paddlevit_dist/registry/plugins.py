@@ -158,14 +158,10 @@ def _current_folder() -> str:
         raise UserError("the current folder has been removed: change to another one") from None
 
 
-def _make_importable(folder: str) -> None:
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-        _folders.append(folder)
-
-
 def _import(module: ModuleLocation, source: str) -> None:
-    _make_importable(module.folder)
+    if module.folder not in sys.path:
+        sys.path.insert(0, module.folder)
+        _folders.append(module.folder)
     importlib.invalidate_caches()
     try:
         importlib.import_module(module.name)

@@ -299,17 +299,13 @@ def _parse_text(value: object) -> str:
     return value
 
 
-def _parse_path(value: object) -> str:
-    return os.path.expanduser(_parse_text(value))
-
-
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "int": _parse_int,
     "float": _parse_float,
     "number": _parse_number,
     "bool": _parse_bool,
     "text": _parse_text,
-    "path": _parse_path,
+    "path": lambda value: os.path.expanduser(_parse_text(value)),
     "switch": _parse_switch,
 }
 

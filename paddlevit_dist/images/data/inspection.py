@@ -246,8 +246,11 @@ def compare(train: DecodedSplit, val: DecodedSplit, seconds: float = _COMPARING_
 
     Training images that were not opened are compared by size first, as far as time allows.
     """
-    indices_of_digest = _group_by_digest(val)
-    sizes = {outcome.num_bytes for outcome in val.results if not outcome.error}
+    readable = [result for result in val.results if not result.error]
+    sizes = {result.num_bytes for result in readable}
+    indices_of_digest: dict[bytes, list[int]] = {}
+    for result in readable:
+        indices_of_digest.setdefault(result.digest, []).append(result.index)
     partner: dict[bytes, int] = {}
     for result in train.results:
         if result.digest in indices_of_digest:
@@ -276,14 +279,6 @@ def compare(train: DecodedSplit, val: DecodedSplit, seconds: float = _COMPARING_
     are = "images of val are" if len(pairs) > 1 else "image of val is"
     example = f"{val.dataset.describe(pairs[0][0])} and {train.dataset.describe(pairs[0][1])}"
     return [f"{len(pairs):,} {are} identical to images of train, such as {example}{scope}"]
-
-
-def _group_by_digest(split: DecodedSplit) -> dict[bytes, list[int]]:
-    indices: dict[bytes, list[int]] = {}
-    for result in split.results:
-        if not result.error:
-            indices.setdefault(result.digest, []).append(result.index)
-    return indices
 
 
 def _digest(train: "ImageDataset", index: int) -> tuple[int, bytes]:

@@ -53,7 +53,9 @@ def draw_boxes(
         for place in order.tolist():
             mask = masks[place]
             array = mask if isinstance(mask, np.ndarray) else decode(mask, *image.shape[:2])
-            _tint(pixels, array, factor, colors[place])
+            inside = np.repeat(np.repeat(array.astype(bool), factor, axis=0), factor, axis=1)
+            blended = (1 - _MASK_OPACITY) * pixels[inside] + _MASK_OPACITY * np.array(colors[place])
+            pixels[inside] = np.rint(blended).astype(np.uint8)
     canvas = Image.fromarray(pixels)
     pen = _CanvasPen(canvas)
     for place in order.tolist():
@@ -178,9 +180,3 @@ def _is_dark(color: Color) -> bool:
 def _intersect(first: _Plate, second: _Plate) -> bool:
     """Return whether two rectangles overlap."""
     return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
-
-
-def _tint(pixels: np.ndarray, mask: np.ndarray, factor: int, color: Color) -> None:
-    """Blend a color into the pixels of a mask."""
-    inside = np.repeat(np.repeat(mask.astype(bool), factor, axis=0), factor, axis=1)
-    pixels[inside] = np.rint((1 - _MASK_OPACITY) * pixels[inside] + _MASK_OPACITY * np.array(color)).astype(np.uint8)

@@ -188,17 +188,14 @@ def _prepare_scenes(options: Namespace, kind: str, **chosen: Any) -> None:
     except KeyboardInterrupt as error:
         print("interrupted; finished scenes are kept: run the same command to continue", file=sys.stderr)
         sys.exit(signals.exit_code(error))
-    for remark in [*list_remarks, *_shorten(summary.remarks)]:
+    remarks = [*list_remarks, *summary.remarks[:_MOST_REMARKS]]  # a fault of one scene is often a fault of all
+    if (left := len(summary.remarks) - _MOST_REMARKS) > 0:
+        remarks.append(f"{left} more lines of this kind")
+    for remark in remarks:
         print(one_line(f"note: {remark}"))
     dataset = "scannet" if reader.class_names == CLASS_NAMES else "scenes"
     use = "to train on them:" if "train" in splits else f"to evaluate on them: -eval -split={next(iter(splits))}"
     print(one_line(f"{_describe(summary)} in {output}; {use} -dataset={dataset} -data_path={output}"))
-
-
-def _shorten(remarks: list[str]) -> list[str]:
-    """Keep a few remarks: a fault of one scene is often a fault of all."""
-    left = len(remarks) - _MOST_REMARKS
-    return remarks if left <= 0 else [*remarks[:_MOST_REMARKS], f"{left} more lines of this kind"]
 
 
 def _describe(summary: "StoreSummary") -> str:

@@ -71,7 +71,9 @@ def prepare_store(
     _raise_failures(failures, len(sources))
     _remove_abandoned(output, start_time)
     headers = [read_header(scene_file(output, scene)) for scene in sources]
-    _write_lists(output, _class_names(reader, headers), splits)
+    write_lines(output / CLASSES_FILE, _class_names(reader, headers))
+    for split, members in splits.items():
+        write_lines(Path(list_file(output, split)), [source.name for source in members])
     is_centered = all(header.is_centered for header in headers)
     _write_record(output, {**record, "remarks": remarks_by_scene, "centered": is_centered})
     remarks = [line for scene in sources for line in remarks_by_scene.get(scene, [])]
@@ -82,12 +84,6 @@ def prepare_store(
         len(sources) - len(missing),
         remarks + find_remarks(reader.kind, list(sources), headers),
     )
-
-
-def _write_lists(output: Path, class_names: list[str], splits: dict[str, list[RawScene]]) -> None:
-    write_lines(output / CLASSES_FILE, class_names)
-    for split, scenes in splits.items():
-        write_lines(Path(list_file(output, split)), [source.name for source in scenes])
 
 
 def _remove_abandoned(output: Path, start_time: float) -> None:

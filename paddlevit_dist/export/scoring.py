@@ -289,7 +289,8 @@ def _match_names(model: ExportedLayer, names: Sequence[str] | None, config: RunS
             outline = as_model(task.build_model(1))
         model.order, is_named = order_outputs(outline, ClassNames(theirs, ours), number, number, model.source)
     elif (theirs and ours) or (config.TASK == "classification" and 0 < len(ours) < number):
-        raise UserError(f"{model.source}: its classes are {shown}: use data of these, or export it with their names")
+        remedy = "list the data's so, or evaluate its weights" if theirs else "export it with their names"
+        raise UserError(f"{model.source}: its classes are {shown}: {remedy}")
     if is_named:
         return [f"{model.source}: {len(ours):,} of {number:,} outputs are scored, matched by name"]
     return [f"note: classes of {model.source} are {shown}: the score assumes that both have the same order"]

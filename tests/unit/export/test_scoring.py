@@ -387,7 +387,7 @@ def test_unknown_names_are_told(about, ours, told):
             r"net.onnx lacks 1 classes \(x\); its own are a, b",
         ),
         ({"classes": ["a", "b", "c"]}, ["a", "b", "c", "d"], r"net.onnx lacks 1 classes \(d\)"),
-        ({}, ["a", "b"], r"net.onnx: its classes are unknown, the data's a, b: use data of these, or export it"),
+        ({}, ["a", "b"], r"net.onnx: its classes are unknown, the data's a, b: export it with"),
     ],
 )
 def test_outputs_that_are_not_the_datas_are_refused(about, ours, told, words):

@@ -46,7 +46,9 @@ def compare_classes(
     if report.classes_by_name is not None:
         matched, classes = report.classes_by_name
         if matched == classes:
-            return []
+            others = report.outputs[classes:] if diff.config.TASK.endswith("segmentation") else ()
+            told = f"{diff.source} has {len(others):,} classes that the data lack ({show(', '.join(others))})"
+            return [f"note: {told}: each that is predicted counts in mIoU, as 0"] if others else []
         theirs, ours = (show(", ".join(side)) for side in (names.theirs or report.outputs[classes:], names.ours))
         message = f"{diff.source} has {matched:,} of the data's {classes:,} classes ({ours}); its own are {theirs}"
         return report_or_raise(diff.use, "classes", message, diff.config, "evaluate data of its classes")

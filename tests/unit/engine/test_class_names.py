@@ -39,6 +39,12 @@ UNKNOWN = ClassNames(None, OURS, False)
         (OURS, {}, []),
         (tuple(OURS), {"classes": 9}, []),
         (["a", "b"], {"by_name": (3, 3)}, []),
+        (["a", "b"], {"by_name": (4, 4), "task": "segmentation"}, []),
+        (
+            ["a", "b"],
+            {"by_name": (2, 2), "task": "image_segmentation"},
+            ["note: a.npz has 2 classes that the data lack (y, z): each that is predicted counts in mIoU, as 0"],
+        ),
         (
             ["owl", "kite"],
             {"by_name": (1, 3), "allow": True},

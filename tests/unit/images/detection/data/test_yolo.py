@@ -1,6 +1,7 @@
 """YOLO's text files and what people make of them."""
 
 import functools
+import os
 import pickle
 
 import numpy as np
@@ -11,6 +12,7 @@ from support.files.yolo_writer import LABELS, write_darknet, write_yolo
 
 from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions, find_yolo_outlines
 from paddlevit_dist.images.detection.data import yolo
+from paddlevit_dist.images.detection.data.split_checks import check_files
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.runtime.errors import UserError
 
@@ -119,16 +121,25 @@ def test_what_is_missing_is_named(tmp_path, cache):
 @pytest.mark.parametrize(
     "place", ["/another/machine/images/train/", "C:\\\\data\\\\images\\\\train\\\\", "photos/", "../train/"]
 )
-@pytest.mark.parametrize("present", [[], ["1.png"]])
-def test_a_list_whose_images_are_missing_is_named_with_three_of_them(tmp_path, cache, place, present):
+def test_a_list_whose_images_are_missing_is_named_with_three_of_them(tmp_path, cache, place):
     write_yolo(tmp_path, names="path: /another/machine\nnames: [a, b, c]\n", train="list.txt")
-    lines = [f"images/train/{name}" for name in present] + [f"{place}{name}.png" for name in ("1", "7", "9", "11")]
+    lines = [f"{place}{name}.png" for name in ("1", "7", "9", "11")]
     (tmp_path / "list.txt").write_text("\n".join(lines))
     message = refused(tmp_path, cache)
     folder = place.replace("\\\\", "\\").replace("\\", "/").lstrip("./")
-    number = f"4 of its {len(lines)} images are missing, such as "
-    assert f"{tmp_path}/list.txt: {number}" in message and message.count(folder) == 3
+    assert f"{tmp_path}/list.txt: 4 of its 4 images are missing, such as " in message and message.count(folder) == 3
     assert message.index("1.png") < message.index("7.png") < message.index("9.png") and "11.png" not in message
+
+
+def test_a_run_may_skip_the_images_of_a_list_that_are_missing(tmp_path, cache):
+    write_yolo(tmp_path, names="names: [a, b, c]\n", train="list.txt")
+    (tmp_path / "list.txt").write_text("images/train/1.png\nimages/train/11.png\nimages/train/12.png\n")
+    dataset = Yolo(str(tmp_path), "train", cache)
+    assert [os.path.basename(dataset.describe(index)) for index in dataset.missing()] == ["11.png", "12.png"]
+    message = "2 of 3 images of train are missing, such as .*/11.png, .*/12.png: restore them, remove them"
+    with pytest.raises(UserError, match=message):
+        check_files(dataset, "train", is_replaced=False)
+    assert "the next images replace them" in check_files(dataset, "train", is_replaced=True)[-1]
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def find_interface() -> str:
     Without a name, gloo takes the address that the machine's name resolves to, often 127.0.1.1.
     """
     host = os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0] or os.environ.get("POD_IP", "")
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with contextlib.suppress(OSError, UnicodeError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         address = socket.inet_aton(socket.gethostbyname(host))
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):  # an interface without an address

@@ -136,7 +136,7 @@ def test_gloo_takes_the_interface_of_the_machines_address(monkeypatch):
     assert by_address["127.0.0.1"] == "lo" and set(by_address.values()) <= {name for _, name in socket.if_nameindex()}
     monkeypatch.setenv("PADDLE_CURRENT_ENDPOINT", "localhost:6170")  # it has the process's own port
     assert rendezvous.find_interface() == "lo"
-    for elsewhere in ("203.0.113.7:6170", "no such name:1", "127.0.1.1:6170"):
+    for elsewhere in ("203.0.113.7:6170", "no such name:1", "127.0.1.1:6170", "fd00::1:9", "a..b:1"):
         monkeypatch.setenv("PADDLE_CURRENT_ENDPOINT", elsewhere)
         assert rendezvous.find_interface() == ""
 

@@ -134,20 +134,20 @@ class Evaluator:
     def check_metrics(self, epoch: int) -> None:
         """Check, before the first update, that a user's metrics have the values that their task and summary name.
 
-        They are computed for the first batch, and for all samples if that does not show it: some values need more
-        samples, or those of a class. Every rank must call this. Raises UserError, or StopRequested on every rank.
+        They are computed for the first batch, and for all samples if one is missing there: it may need those of a
+        class. Metrics that a batch is too small for are not checked. Every rank must call this. Raises UserError, or
+        StopRequested on every rank.
         """
         if type(self.task).__module__.startswith(f"{__package__.partition('.')[0]}."):
             return
-        problem: str | None = None
+        problem = ""
         for number in (1, None):
             step = EvaluationStep(self.task.build_metrics(), None, epoch)
             state = self._evaluate("check of the metrics", step, number=number)
             problem = _find_problem(self.task, step.metrics, state)
-            if problem is None:
+            if not problem:
                 return
-        if problem:
-            raise UserError(problem)
+        raise UserError(problem)
 
     def _keep(self, table: PerSampleResults) -> None:
         self.table = table
@@ -213,8 +213,8 @@ def require_value(task: Task, values: dict[str, float]) -> None:
         )
 
 
-def _find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str | None:
-    """Return which value the metrics lack; None: none; empty: it cannot be told from these samples and weights."""
+def _find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str:
+    """Return which value the metrics lack; empty: none, or it cannot be told from these samples and weights."""
     values = None
     try:
         values = metrics.compute(state)
@@ -224,7 +224,7 @@ def _find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str | 
         if values is not None and isinstance(error, KeyError) and error.args[0] not in values:
             return f"summary of {type(metrics).__name__}: compute does not return {error}"
         return str(error) if values is not None and isinstance(error, UserError) else ""
-    return None
+    return ""
 
 
 def _line(metrics: Metrics, values: dict[str, float], facts: dict[str, Any]) -> str:

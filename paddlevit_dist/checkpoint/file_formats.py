@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..runtime.errors import UserError
+from ..runtime.files import readable
 from .torch_files import LEGACY_MAGIC
 
 WeightsFormat = Literal["index", "npz", "paddle", "safetensors", "torch"]
@@ -57,12 +58,10 @@ def choose_format(file: Path) -> WeightsFormat:
 
     Raises UserError if it is an archive of other files, or has a format that is not read.
     """
-    try:
+    with readable(file):
         found = find_format(file)
         with open(file, "rb") as stream:
             start = stream.read(_HEADER_BYTES)
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror or error}") from error
     if found is not None:
         return found
     what = next((words for magic, words in _OTHERS.items() if start.startswith(magic)), None)

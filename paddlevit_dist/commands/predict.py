@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime import signals
 from ..runtime.errors import UserError
+from ..runtime.files import readable
 from ..runtime.printing import cell, one_line, without_credentials
 from ..settings.table import keys
 from .parser import CommandParser, at_least, path
@@ -146,11 +147,8 @@ def _read_class_names(file: str | None) -> list[str] | None:
         return None
     from ..runtime.text_files import read_text
 
-    try:
+    with readable(f"-class_names={file}", "; expected one class name per line"):
         names = read_text(file).rstrip().splitlines()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"-class_names={file} cannot be read: {reason}; expected one class name per line") from error
     if not names:
         raise UserError(f"-class_names={file} is empty: expected one class name per line")
     return [name.strip() for name in names]
@@ -228,10 +226,8 @@ def _compute_digest(file: str | None) -> str | None:
     """Compute the SHA-256 of a file's content; None without a file."""
     from ..checkpoint.content import fingerprint
 
-    try:
+    with readable(f"-annotations={file}"):
         return None if file is None else str(fingerprint(Path(file))["sha256"])
-    except OSError as error:
-        raise UserError(f"-annotations={file} cannot be read: {error.strerror or error}") from error
 
 
 def _write_partial_tables(folder: Path, dataset: "InputSamples") -> None:

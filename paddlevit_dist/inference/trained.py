@@ -18,6 +18,7 @@ from ..checkpoint.weights import evaluated_weights, list_shards, local_file, rea
 from ..engine.compatibility import to_plain_settings
 from ..registry.lookup import find_package
 from ..runtime.errors import UserError
+from ..runtime.files import readable
 from ..runtime.printing import shorten
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
@@ -216,10 +217,8 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
 def _compute_weights_digest(file: str) -> str:
     path = Path(file)
     parts = [path, *(list_shards(path) or ())]
-    try:
+    with readable(file):
         digests = [fingerprint(part)["sha256"] for part in parts]
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror or error}") from error
     return digests[0] if len(digests) == 1 else _compute_digest("".join(digests).encode())
 
 

@@ -68,6 +68,15 @@ def os_errors_as_user_errors(what: object, hint: str = "") -> Iterator[None]:
         raise UserError(f"cannot write {what}: {explain_write_error(error)}{hint}") from error
 
 
+@contextlib.contextmanager
+def readable(what: object, hint: str = "") -> Iterator[None]:
+    """Turn errors about reading a file, or about its content, into a UserError: what, why, and ``hint``."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise UserError(f"{what} cannot be read: {getattr(error, 'strerror', None) or error}{hint}") from error
+
+
 def temporary_name(name: str) -> str:
     """Return a name that is unique on all machines, for a file that is called ``name`` once it is complete."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
@@ -164,11 +173,8 @@ def read_regular(path: AnyPath) -> bytes:
 
 def read_content(path: str | os.PathLike[str], max_bytes: int = -1) -> bytes:
     """Read a file that a user has named, or its first ``max_bytes`` bytes; raises a UserError if it cannot be read."""
-    try:
-        with open_regular(path, "rb") as stream:
-            return stream.read(max_bytes)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    with readable(path), open_regular(path, "rb") as stream:
+        return stream.read(max_bytes)
 
 
 _header_lock = threading.Lock()

@@ -1,9 +1,8 @@
 """Folders of images with annotation files: list the images, and detect changes."""
 
-import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ...runtime.errors import UserError
 from ...runtime.spelling import compose
@@ -30,16 +29,6 @@ def list_image_names(folder: str) -> list[str]:
     """Return the sorted names of the images directly in a folder; a ``UserError`` if it cannot be listed."""
     suffixes = readable_suffixes()
     return [name for name in list_names(folder) if get_suffix(os.fsencode(name)) in suffixes]
-
-
-@contextlib.contextmanager
-def readable(file: str) -> Iterator[None]:
-    """Turn errors about reading ``file``, or about its content, into a ``UserError``."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{file} cannot be read: {reason}") from error
 
 
 def stamp(kind: str, files: Iterable[str]) -> bytes:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.errors import UserError
+from ...runtime.files import readable
 from ...runtime.spelling import compose
 from ...runtime.text_files import read_json, read_text
-from .annotated_files import readable
 from .label_pixels import pack_colors
 
 FILES = (

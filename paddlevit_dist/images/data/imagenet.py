@@ -15,7 +15,7 @@ import numpy as np
 
 from ...data.path_index import PathBatch, PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
-from ...runtime.files import open_regular, read_regular
+from ...runtime.files import open_regular, read_regular, readable
 from ...runtime.text_files import read_bytes
 from ...tasks.dataset import require_split
 from ..imagenet_classes import read_table
@@ -94,15 +94,13 @@ def _index_list(
 ) -> PathIndex:
     """Open the index of ``list_file``, rebuilding it if the file's content has changed."""
     key = hashlib.sha256(f"path list, {num_classes} classes {class_names}\n".encode())
-    try:
+    with readable(list_file):
         with open_regular(list_file, "rb") as stream:
             for chunk in iter(lambda: stream.read(1 << 20), b""):
                 key.update(chunk)
         index = ensure_path_index(
             cache_folder, name, key.digest(), lambda: _batches(list_file, num_classes), class_names
         )
-    except OSError as error:
-        raise UserError(f"{list_file} cannot be read: {error.strerror}") from error
     if len(index) == 0:
         raise UserError(f"{list_file} contains no samples; expected lines of 'path label'")
     return index

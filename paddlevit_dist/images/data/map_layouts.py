@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from ...runtime.errors import UserError
+from ...runtime.files import readable
 from ...runtime.spelling import compose, find_spelling
 from ...runtime.text_files import read_text
 from ...tasks.dataset import require_split
-from .annotated_files import readable
 from .box_layouts import (
     SPLIT_FOLDERS,
     DatasetGuess,

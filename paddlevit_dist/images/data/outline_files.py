@@ -17,10 +17,11 @@ from tqdm import tqdm
 
 from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
+from ...runtime.files import readable
 from ...runtime.spelling import compose, find_spelling
 from ...runtime.text_files import read_bytes, to_utf8
 from ..run_lengths import parse_segmentation
-from .annotated_files import map_images_by_stem, readable
+from .annotated_files import map_images_by_stem
 from .class_lists import FILES
 from .formats import split_in_name
 from .label_pixels import read_label_pixels

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from ...data.path_index import PathBatch, make_batch
 from ...runtime.errors import UserError
-from ...runtime.files import require_regular
+from ...runtime.files import readable, require_regular
 from ...runtime.text_files import parse_json, to_utf8
 from .formats import HEAD_BYTES, PACKED_TARS, SPLIT_WORDS, SkippedFiles, get_suffix, is_hidden_path, readable_suffixes
 from .tar_members import TarMember, iterate_members
@@ -77,11 +77,9 @@ class LocalTars:
         stamps = []
         for shard in shards:
             path = os.path.join(self.root, shard)
-            try:
+            with readable(path):
                 require_regular(path)
                 status = os.stat(path)
-            except OSError as error:
-                raise UserError(f"{path} cannot be read: {error.strerror}") from error
             stamps.append(f"{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}")  # mtime may be set
         return stamps
 

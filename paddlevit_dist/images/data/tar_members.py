@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from ...runtime.errors import UserError
-from ...runtime.files import open_regular
+from ...runtime.files import open_regular, readable
 
 _UNPACK = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28\xb5\x2f\xfd": "unzstd"}
 _NO_FILES = (tarfile.DIRTYPE, b"D", b"V")  # folders, their lists (GNU), and the label of a volume
@@ -38,11 +38,8 @@ def iterate_members(path: str) -> Iterator[TarMember]:
     Files of a tar file inside it have its name as a prefix: ``n01440764.tar/n01440764_18.JPEG``. A ``UserError`` says
     that the file cannot be read, is damaged, truncated or compressed, or stores a member with holes.
     """
-    try:
-        with open_regular(path, "rb") as file:
-            yield from read_members(path, file, os.fstat(file.fileno()).st_size)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    with readable(path), open_regular(path, "rb") as file:
+        yield from read_members(path, file, os.fstat(file.fileno()).st_size)
 
 
 def read_members(shown: str, file: Any, size: int) -> Iterator[TarMember]:

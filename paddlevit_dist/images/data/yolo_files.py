@@ -5,10 +5,11 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
+from ...runtime.files import readable
 from ...runtime.spelling import compose, find_spelling
 from ...runtime.text_files import read_text, read_yaml
 from ...tasks.dataset import require_split
-from .annotated_files import list_image_names, list_images_below, readable
+from .annotated_files import list_image_names, list_images_below
 from .box_layouts import find_yolo_descriptions
 from .formats import SPLIT_WORDS, list_folders, split_in_name
 from .image_dataset import names_in_file, read_class_names

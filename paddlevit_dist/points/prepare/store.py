@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...data.prepare_workers import check_stop, work
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, require_regular
+from ...runtime.files import atomic_file, readable, require_regular
 from ...runtime.text_files import read_json
 from ..data.scene_store import (
     CLASSES_FILE,
@@ -140,10 +140,8 @@ def _write_record(output: Path, record: dict[str, Any]) -> None:
 def _key(reader: SceneReader, source: RawScene) -> bytes:
     """Return the SHA-256 of what a scene depends on: the kind of data, settings, and its files with size and mtime."""
     for file in source.files:
-        try:
+        with readable(file):
             require_regular(file)
-        except OSError as error:
-            raise UserError(f"{file} cannot be read: {error.strerror}") from error
     states = [os.stat(path) for path in source.files]
     files = [(path, state.st_size, state.st_mtime_ns) for path, state in zip(source.files, states)]
     return hashlib.sha256(repr((VERSION, reader.kind, reader.settings, files, source.labeled)).encode()).digest()

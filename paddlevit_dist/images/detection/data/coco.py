@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ....runtime.errors import UserError
-from ....runtime.files import open_regular
+from ....runtime.files import open_regular, readable
 from ....runtime.spelling import compose, find_spelling
 from ....tasks.dataset import require_split
 from ...data.annotated_files import list_image_names
@@ -230,12 +230,9 @@ def _first_names(file: str) -> list[str]:
 def _digest(file: str, *options: object) -> bytes:
     """Return the SHA-256 of a file and of the options that decide its index."""
     key = hashlib.sha256(f"coco {VERSION} {options}\n".encode("utf-8", "surrogateescape"))
-    try:
-        with open_regular(file, "rb") as stream:
-            for chunk in iter(lambda: stream.read(1 << 20), b""):
-                key.update(chunk)
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    with readable(file), open_regular(file, "rb") as stream:
+        for chunk in iter(lambda: stream.read(1 << 20), b""):
+            key.update(chunk)
     return key.digest()
 
 

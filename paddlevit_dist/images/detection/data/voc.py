@@ -11,10 +11,11 @@ import numpy as np
 from tqdm import tqdm
 
 from ....runtime.errors import UserError
+from ....runtime.files import readable
 from ....runtime.spelling import compose
 from ....runtime.text_files import read_bytes, read_text
 from ....tasks.dataset import require_split
-from ...data.annotated_files import list_image_names, map_images_by_stem, readable, stamp
+from ...data.annotated_files import list_image_names, map_images_by_stem, stamp
 from ...data.box_layouts import VOC_ANNOTATIONS, VOC_IMAGES
 from ...data.data_warnings import DataWarnings, count
 from ...data.formats import SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes, split_in_name

@@ -9,8 +9,9 @@ import numpy as np
 from tqdm import tqdm
 
 from ....runtime.errors import UserError
+from ....runtime.files import readable
 from ....runtime.text_files import read_bytes, to_utf8
-from ...data.annotated_files import readable, stamp
+from ...data.annotated_files import stamp
 from ...data.data_warnings import DataWarnings, count
 from ...data.formats import stems
 from ...data.reading import require_folder
@@ -188,7 +189,6 @@ def box_and_area(fractions: list[float], height: int, width: int) -> tuple[tuple
 
 
 def _wrong(file: str, number: int, line: bytes, reason: str) -> UserError:
-    """Build the error for an invalid line."""
     excerpt = line.strip().decode("utf-8", "backslashreplace")
     excerpt = excerpt if len(excerpt) <= 80 else f"{excerpt[:77]}..."
     return UserError(f"{file} line {number}: '{excerpt}': {reason}")

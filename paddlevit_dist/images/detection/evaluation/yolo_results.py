@@ -10,6 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ....runtime.errors import UserError
+from ....runtime.files import readable
 from ....runtime.printing import shorten
 from ....runtime.spelling import compose
 from ....runtime.text_files import read_bytes, to_utf8
@@ -138,10 +139,8 @@ def _require_known(folder: str, files: Mapping[str, str], images: Sequence[str],
 
 def _read(file: str, size: tuple[int, int], label_map: Mapping[int, int], kind: str, rows: _DetectionRows) -> None:
     """Add the detections of an image of this height and width."""
-    try:
+    with readable(file):
         content = to_utf8(read_bytes(file, _LARGEST_BYTES))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     for number, line in enumerate(content.splitlines(), 1):
         words = line.split()
         if not words:

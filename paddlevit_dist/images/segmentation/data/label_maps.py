@@ -13,10 +13,10 @@ from PIL import Image
 
 from ....data.path_index import ensure_path_index, make_batch
 from ....runtime.errors import UserError
-from ....runtime.files import read_regular
+from ....runtime.files import read_regular, readable
 from ....runtime.printing import shorten
 from ....runtime.text_files import to_utf8
-from ...data.annotated_files import readable, stamp
+from ...data.annotated_files import stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
 from ...data.label_pixels import LabelPixels, find_label_numbers, read_label_file, read_label_numbers

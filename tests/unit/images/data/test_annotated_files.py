@@ -9,11 +9,11 @@ from paddlevit_dist.images.data.annotated_files import (
     list_image_names,
     list_images_below,
     map_images_by_stem,
-    readable,
     stamp,
 )
 from paddlevit_dist.images.data.data_warnings import DataWarnings, count
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.runtime.files import readable
 
 
 def write(folder, *names):

@@ -106,7 +106,6 @@ class LabeledImageTask(Task):
         return dataset, [*map(one_line, notes)]
 
     def _open_evaluated(self, split: str, cache_folder: Path) -> ClassificationSamples:
-        """Open a split with the transform of an evaluation."""
         dataset, notices = self._open_labeled(split, cache_folder)
         samples = ClassificationSamples(dataset, evaluation_transform(self.config.DATA, dataset.kind))
         samples.notices = notices

@@ -200,8 +200,6 @@ def _join(
 
 
 class _TarContents:
-    """The contents of one tar file."""
-
     def __init__(self, tars: Any, shard: str) -> None:
         self.path = os.path.join(tars.root, shard)
         self.images: list[TarMember] = []

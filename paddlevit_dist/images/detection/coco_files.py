@@ -366,7 +366,6 @@ def in_order(ids: Iterable[Id]) -> list[Id]:
 
 
 def _is_finite(value: Any) -> bool:
-    """Return whether a value is a finite number."""
     return type(value) in (int, float) and -LARGEST < value < LARGEST
 
 

@@ -178,5 +178,4 @@ def _is_dark(color: Color) -> bool:
 
 
 def _intersect(first: _Plate, second: _Plate) -> bool:
-    """Return whether two rectangles overlap."""
     return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]

@@ -97,7 +97,6 @@ def match_categories(names: Sequence[str], known_names: Sequence[str]) -> list[l
 
 
 def _positions(names: Iterable[str]) -> dict[str, list[int]]:
-    """Return the positions of each name."""
     positions: dict[str, list[int]] = {}
     for position, name in enumerate(names):
         positions.setdefault(name, []).append(position)

@@ -257,7 +257,6 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[K
 
 
 def _check(config: ConfigView[DetectionSettings]) -> list[str]:
-    """Check combinations of keys."""
     values = config.values
     if values.DETECTION.EVAL_BATCHING == PADDED and not values.MODEL.MASK_PADDING:
         raise UserError(
@@ -290,7 +289,6 @@ def _check(config: ConfigView[DetectionSettings]) -> list[str]:
 
 
 def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys]:
-    """Yield the keys that have no effect, and why."""
     dataset = config.values.DATA.DATASET
     if dataset not in ("coco", "voc"):
         yield IgnoredKeys(

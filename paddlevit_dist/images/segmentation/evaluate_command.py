@@ -42,7 +42,6 @@ def run(words: list[str]) -> None:
 
 
 def _parse_ignored(text: str) -> int | None:
-    """Parse a pixel value, or none."""
     if text == "none":
         return None
     if not text.isdecimal() or int(text) > 65_535:

@@ -257,7 +257,6 @@ def _read(
 
 
 def _tree(file: str) -> Element:
-    """Parse an XML file."""
     try:
         return ElementTree.fromstring(read_bytes(file, _LARGEST_BYTES))  # its expat rejects entity expansion attacks
     except OSError as error:

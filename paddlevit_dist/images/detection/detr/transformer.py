@@ -189,7 +189,6 @@ class QueryAttention(MultiHeadAttention):
 
 
 def _add_bias(weights, bias: paddle.Tensor):
-    """Add a bias to attention weights."""
     return weights + bias.astype(weights.dtype)
 
 

@@ -286,7 +286,6 @@ class MaskRCNN(Detector):
         return {**outputs, "mask_targets": mask_samples.masks, "mask_shares": mask_samples.shares}
 
     def _detect(self, maps: Sequence[paddle.Tensor], proposals: list[paddle.Tensor], sizes: paddle.Tensor) -> Outputs:
-        """Return the detections of all images."""
         heads, numbers = self.roi_heads, [len(boxes) for boxes in proposals]
         detections: list[ImageDetections | None] = [None] * len(proposals)
         if sum(numbers):

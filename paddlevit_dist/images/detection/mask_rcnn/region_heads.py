@@ -243,13 +243,11 @@ class RegionHeads(nn.Layer):
         return single_or_double(paddle.gather(logits.reshape([-1, side, side]), rows))
 
     def _pool_regions(self, maps: Sequence[paddle.Tensor], regions: RegionBatch, size: int) -> paddle.Tensor:
-        """Pool the maps of regions."""
         rules = self.rules
         maps = [single_or_double(x) for x in maps[: len(self.strides)]]
         return pool_regions(maps, self.strides, *regions, size, rules.samples_per_bin, rules.aligned)
 
 
 def _convolution(inputs: int, outputs: int) -> nn.Sequential:
-    """Build a convolution with a ReLU."""
     initializer = normal(math.sqrt(2.0 / (9 * outputs)))
     return nn.Sequential(Conv2D(inputs, outputs, 3, padding=1, weight_attr=initializer, bias_attr=zeros()), nn.ReLU())

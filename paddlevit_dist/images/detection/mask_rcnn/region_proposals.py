@@ -132,7 +132,6 @@ class ProposalNetwork(nn.Layer):
         return boxes, self._sample(*together, targets)
 
     def _anchors(self, x: paddle.Tensor, level: int) -> paddle.Tensor:
-        """Return the anchors of a level."""
         rules, (height, width) = self.rules, x.shape[2:]
         size, ratios = rules.anchor_sizes[level], tuple(rules.anchor_ratios)
         grid, stride = (height, width), self.strides[level]

@@ -87,7 +87,6 @@ _NORMS = {"encoder": ("self_attn", "final"), "decoder": ("self_attn", "encoder_a
 
 
 def _norm(match: re.Match[str]) -> str:
-    """Rename a layer norm of the transformer."""
     kinds = _NORMS["decoder" if match[1] == "decoder" else "encoder"]
     return f"model.{match[1]}.layers.{match[2]}.{kinds[int(match[3]) - 1]}_layer_norm."
 
@@ -165,7 +164,6 @@ _OPTIONS = (".decoder.up", ".decoder.reg_scale")  # options that D-FINE's author
 
 
 def _rename_hgnet(name: str, rest: str) -> str:
-    """Rename a parameter of an HGNetV2 backbone."""
     rest = rest.replace(".convolution.", ".conv.").replace(".normalization.", ".bn.")
     return f"backbone.{'stem.' if f'{_BACKBONE}embedder' in name else ''}{rest}"
 

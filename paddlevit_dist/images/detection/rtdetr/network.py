@@ -310,7 +310,6 @@ def _slice_queries(outputs: Outputs, start: int, end: int | None) -> Outputs:
 
 
 def _projection(inputs: int, outputs: int) -> nn.Sequential:
-    """Build a point-wise convolution with a batch norm."""
     return nn.Sequential(
         Conv2D(inputs, outputs, 1, bias_attr=False), nn.BatchNorm2D(outputs, momentum=0.9, epsilon=_EPSILON)
     )

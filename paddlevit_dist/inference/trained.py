@@ -129,7 +129,7 @@ def open_source(
         settings = to_plain_settings(loaded.values)
         settings["MODEL"].pop("PRETRAINED")  # a path must not change the digest
     elif words:
-        stored = build_configuration(str(file), settings, words=own).values
+        stored = build_configuration(str(file), settings, words=own, is_checked=False).values
         require_same_network(str(file), stored, loaded.values, learned)
         settings = {**settings, **find_changed_keys(stored, loaded.values)}  # part of the digest
     return TrainedWeights(str(file), loaded.values, settings, learned)
@@ -153,11 +153,15 @@ def _require_names(weights: str, names: Sequence[str], number: int, own: Sequenc
 
 
 def build_configuration(
-    weights: str, settings: dict[str, Any] | None, recipe: str | None = None, words: Sequence[str] = ()
+    weights: str,
+    settings: dict[str, Any] | None,
+    recipe: str | None = None,
+    words: Sequence[str] = (),
+    is_checked: bool = True,
 ) -> configuration.Configuration:
     """Build the configuration for ``weights``, from the ``settings`` of their ``about.yaml`` or else a ``recipe``.
 
-    ``words``: command-line arguments, which override the settings. Raises UserError if a setting is unknown or wrong.
+    ``words`` override the settings. ``is_checked``: as in ``StoredSettings``. UserError if a setting is unknown or wrong.
     """
     if settings is None:
         arguments = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}", "MODEL.RESUME", "None", *words]
@@ -170,7 +174,7 @@ def build_configuration(
         return loaded
     model = {**_mapping(settings.get("MODEL")), "PRETRAINED": weights, "PRETRAINED_PART": None, "RESUME": None}
     content = {**settings, **_OVERRIDES, "MODEL": model}
-    stored = configuration.StoredSettings(content, f"settings of {weights}")
+    stored = configuration.StoredSettings(content, f"settings of {weights}", is_checked)
     return configuration.load(words, is_trusted=False, stored=stored)
 
 

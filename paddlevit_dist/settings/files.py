@@ -39,6 +39,7 @@ class StoredSettings(NamedTuple):
 
     content: Mapping[str, Any]  # nested plain values
     label: str  # where they are, for messages
+    is_checked: bool = True  # False: values that another version accepted, to compare with, may not fit together
 
 
 def read(path: str, task: str | None = None) -> list[KeySetting]:

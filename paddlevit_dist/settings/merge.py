@@ -109,7 +109,7 @@ def load(
         parsed, cfg, settings = _read(argv, stored)  # again, now that their keys are accepted
         settings = user_modules.merge_imports(settings, imported)
     try:
-        return _load(parsed, cfg, settings, default_recipe)
+        return _load(parsed, cfg, settings, default_recipe, stored is None or stored.is_checked)
     except UserError as error:
         if plugins.load_installed():
             return load(argv, default_recipe, is_trusted, command, stored)
@@ -158,7 +158,11 @@ def _may_be_of_clone(settings: Sequence[KeySetting]) -> bool:
 
 
 def _load(
-    command: command_line.CommandLine, cfg: str | None, settings: list[KeySetting], default_recipe: str | None
+    command: command_line.CommandLine,
+    cfg: str | None,
+    settings: list[KeySetting],
+    default_recipe: str | None,
+    is_checked: bool,
 ) -> Configuration:
     if cfg is None and default_recipe is not None:
         cfg = names.choose_recipe(command.settings, default_recipe)
@@ -195,7 +199,8 @@ def _load(
     view = ConfigView(values, accepted)
     if default_recipe is not None:
         names.check_task_dataset_model(view)
-    notices = [*command.notices, *renamed, *ignored, *_log_implied(implied, before_implied, values), *_check(view)]
+    notices = [*command.notices, *renamed, *ignored, *_log_implied(implied, before_implied, values)]
+    notices += _check(view) if is_checked else ()
     values.freeze()
 
     sources = {name: accepted[name].source if name in accepted else "default" for name in known}

@@ -3,7 +3,9 @@
 from types import SimpleNamespace
 
 import numpy as np
+import paddle
 import pytest
+import yaml
 from support.trainings import small_detections
 from support.trainings.trained import write_weights
 
@@ -69,6 +71,18 @@ def test_what_the_weights_do_not_fit_is_refused_in_one_line(classifier, words, s
     with pytest.raises(UserError) as refusal:
         opened(classifier, *words)
     assert said in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_words_correct_settings_of_earlier_versions_that_are_refused_by_now(tmp_path):
+    points = {"CROP": "block", "FEATURES": ["height"]}
+    stored = {"TASK": "semantic_segmentation", "MODEL": {"NAME": "minkunet_tutorial"}, "POINTS": points}
+    about = {"settings": stored, "data": {"val": {"classes": ["ground", "tree"]}}}
+    (tmp_path / "about.yaml").write_text(yaml.safe_dump(about))
+    paddle.save({"one": paddle.ones([1])}, str(tmp_path / "weights.pdparams"))
+    with pytest.raises(UserError, match="set POINTS.FRAGMENT_SIZE_M 6"):
+        opened(str(tmp_path / "weights.pdparams"))
+    source, _ = opened(str(tmp_path / "weights.pdparams"), "POINTS.FRAGMENT_SIZE_M=6")
+    assert source.config.POINTS.FRAGMENT_SIZE_M == source.settings["POINTS.FRAGMENT_SIZE_M"] == 6
 
 
 def test_another_input_is_allowed_if_it_is_wanted(classifier):

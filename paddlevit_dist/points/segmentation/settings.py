@@ -78,7 +78,7 @@ class SegmentationPointSection(settings.PointSection):
     CROP: Literal["sphere", "block"] | None = key(
         None,
         "training: shape of a crop around a random labeled point; a block is unlimited in height; None: no crop",
-        training_only=True,
+        effect="training",  # but evaluations measure the feature height in blocks, too
     )
     CROP_SIZE_M: float = key(
         6.0, "CROP: diameter of the sphere, or edge of the block, meters", ABOVE_0, training_only=True
@@ -96,7 +96,8 @@ def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
     points = view.values.POINTS
     if points.CLASS_WEIGHTS and not any(points.CLASS_WEIGHTS):
         raise UserError(f"{view['POINTS.CLASS_WEIGHTS']}: expected at least one weight above 0")
-    if points.CROP == "block" and "height" in points.FEATURES and points.FRAGMENT_SIZE_M is None:
+    is_in_blocks = points.CROP == "block" and "height" in points.FEATURES
+    if is_in_blocks and points.FRAGMENT_SIZE_M is None:
         raise UserError(
             f"{view['POINTS.CROP']}: heights are then above the lowest point of a block, in evaluations, too: set "
             f"POINTS.FRAGMENT_SIZE_M {points.CROP_SIZE_M:g}, or leave height out of POINTS.FEATURES"
@@ -106,7 +107,9 @@ def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
             f"{view['POINTS.FRAGMENT_OVERLAP_M']}: expected less than {view['POINTS.FRAGMENT_SIZE_M']}, otherwise "
             "blocks do not advance"
         )
-    return []
+    sizes = view["POINTS.FRAGMENT_SIZE_M"], view["POINTS.CROP_SIZE_M"]
+    note = f"{sizes[0]} differs from {sizes[1]}: on a slope, heights above a block's lowest point are then others"
+    return [note] if is_in_blocks and points.FRAGMENT_SIZE_M != points.CROP_SIZE_M else []
 
 
 def _find_ignored(view: ConfigView[SceneSegmentationSettings]) -> Iterator[IgnoredKeys]:

@@ -51,7 +51,7 @@ _NO_NRRD_PLACE = (
     "and right"
 )
 _NIFTI_UNITS = ("", "meters", "mm", "microns")  # by the code in xyzt_units
-_ITK_UNITS = re.compile(rb"^(?:(space units|units)[ \t]*:|(DistanceUnits)[ \t]*=)([^\r\n]*)", re.I | re.M)
+_ITK_UNITS = re.compile(rb"^(?:(space units|units)[ \t]*:(?!=)|(DistanceUnits)[ \t]*=)([^\r\n]*)", re.I | re.M)
 _PREFIXES = (("", "", 1000.0), ("centi", "c", 10.0), ("milli", "m", 1.0), ("micro", "u", 0.001), ("nano", "n", 1e-6))
 _MILLIMETERS = {
     name: factor for long, short, factor in _PREFIXES for name in (f"{short}m", f"{long}meter", f"{long}metre")
@@ -389,9 +389,9 @@ def _read_itk_units(file: str) -> tuple[str, list[str]]:
     with open(file, "rb") as content:
         header = re.split(rb"\r?\n\r?\n", content.read(_LONGEST_HEADER))[0]
     fields = [(row[1] or row[2], row[3]) for row in _ITK_UNITS.finditer(header)]
-    text = b" ".join(value for _, value in fields).decode("utf-8", "replace")
+    texts = [value.decode("utf-8", "replace") for _, value in fields]
     name = fields[0][0].decode() if fields else ""
-    return name, re.findall(r'"[^"]*"', text) or [text]
+    return name, [unit for text in texts for unit in re.findall(r'"[^"]*"', text)[:3] or [text]]  # a fourth is time's
 
 
 def _detached_voxel_files(header: str) -> list[str]:

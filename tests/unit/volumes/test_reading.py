@@ -240,6 +240,8 @@ UNITS = [
     ("case.nhdr", 'space units: "Micrometers" "micron" "microns"', 0.001),
     ("case.nrrd", 'space units: "m" "m" "m"', 1000.0),
     ("case.nrrd", 'space units: "mm" "" "millimeters"', 1.0),
+    ("case.nrrd", "units:=HU", 1.0),  # what a program has to say of the values
+    ("case.nrrd", "space units:=HU", 1.0),
     ("case.mha", "DistanceUnits = um", 0.001),
     ("case.mhd", "DistanceUnits = cm", 10.0),
     ("case.mha", "DistanceUnits = mm", 1.0),
@@ -280,6 +282,10 @@ def test_lengths_of_an_nrrd_without_a_space_are_converted(tmp_path):
     path = tmp_path / "case.nrrd"
     lines = ["NRRD0004", "type: uchar", "dimension: 3", "sizes: 4 3 2", "spacings: 20 30 40", "encoding: raw"]
     path.write_bytes("\n".join([*lines, 'units: "um" "um" "um"', "", ""]).encode() + bytes(24))
+    np.testing.assert_allclose(read_header(path).geometry.spacing, [0.04, 0.03, 0.02])
+    lines[2:5] = ["dimension: 4", "space: left-posterior-superior-time", "sizes: 4 3 2 1", "space origin: (0,0,0,0)"]
+    lines.append("space directions: (20,0,0,0) (0,30,0,0) (0,0,40,0) (0,0,0,1)")
+    path.write_bytes("\n".join([*lines, 'space units: "um" "um" "um" "s"', "", ""]).encode() + bytes(24))
     np.testing.assert_allclose(read_header(path).geometry.spacing, [0.04, 0.03, 0.02])
 
 

@@ -99,7 +99,7 @@ def sparse_collate(
 
     Raises:
         ValueError: no scenes, lengths or dimensions that do not match, or a ``dtype`` that is not numeric.
-        UserError: coordinates that are not finite or outside int32.
+        UserError: coordinates that are not finite, outside int32, or whole numbers that ``dtype`` cannot hold.
     """
     coords = [np.asarray(scene_voxels) for scene_voxels in coords]
     rows_by_scene = [scene_voxels[:, :0] for scene_voxels in coords] if feats is None else feats
@@ -120,7 +120,11 @@ def sparse_collate(
     for scene, (end, voxels) in enumerate(zip(ends, coords)):
         batch[end - len(voxels) : end, 0] = scene
         places = discretize(voxels)  # also checks them
-        batch[end - len(voxels) : end, 1:] = places if kind.kind == "i" else voxels
+        with np.errstate(over="ignore"):  # rejected below
+            batch[end - len(voxels) : end, 1:] = places if kind.kind == "i" else voxels
+        is_changed = (places == voxels) & (batch[end - len(voxels) : end, 1:] != places)
+        if is_changed.any():
+            raise UserError(f"{kind} cannot hold the voxel coordinate {places[is_changed][0]}; use int32 or float64")
     concatenated = [_concatenate(parts) for parts in (feats, labels) if parts is not None]
     return (batch, *concatenated) if concatenated else batch
 

@@ -42,6 +42,8 @@ class KeySpace:
                 f"coordinates are {coordinates.dtype} of shape {coordinates.shape}, expected integers (voxels, 1 + D) "
                 f"with the scene number in column 0 and D from 1 to {_MAX_AXES}"
             )
+        if coordinates.dtype.kind == "f":  # float64, since half precision has no limits of int32
+            coordinates = coordinates.astype(np.float64)
         if coordinates.dtype.kind == "f" and (coordinates != np.floor(coordinates)).any():  # also NaN
             row = int((coordinates != np.floor(coordinates)).any(axis=1).argmax())
             raise UserError(

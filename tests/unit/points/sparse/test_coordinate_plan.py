@@ -117,8 +117,9 @@ def test_coordinates_between_voxels_are_refused(bad):
     coordinates = np.array([[0, 1, 1, 1], [0, 2, bad, 2]], np.float32)
     with pytest.raises(UserError, match="row 1 of the coordinates is .*expected whole numbers of voxels"):
         CoordinatePlan(coordinates)
-    with pytest.raises(UserError, match="beyond int32"):
-        CoordinatePlan(np.array([[0, np.inf, 0, 0]]))
+    for kind in (np.float16, np.float32, np.float64):
+        with pytest.raises(UserError, match="beyond int32"):
+            CoordinatePlan(np.array([[0, np.inf if kind == np.float16 else 2.0**31, 0, 0]], kind))
 
 
 def test_a_scene_number_beyond_the_batch_is_refused():

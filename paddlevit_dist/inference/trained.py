@@ -161,7 +161,7 @@ def build_configuration(
 ) -> configuration.Configuration:
     """Build the configuration for ``weights``, from the ``settings`` of their ``about.yaml`` or else a ``recipe``.
 
-    ``words`` override the settings. ``is_checked``: as in ``StoredSettings``. UserError if a setting is unknown or wrong.
+    ``words`` override the settings. ``is_checked``: as in ``StoredSettings``. UserError if a setting is wrong.
     """
     if settings is None:
         arguments = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}", "MODEL.RESUME", "None", *words]

@@ -125,7 +125,9 @@ def _add_choices(parser: CommandParser) -> None:
         "instance", None, f"property with the object, or none (default: the first that exists of {instances})"
     )
     parser.option("ignore_label", -100, "class number of unlabeled points", int)
-    parser.option("missing_colors", "stop", "gray: make scenes without colors gray", choices=("stop", "gray"))
+    parser.option(
+        "missing_colors", "stop", "gray: make scenes without colors of a known range gray", choices=("stop", "gray")
+    )
     usual = " and ".join(USUAL)
     parser.option(
         "channels",

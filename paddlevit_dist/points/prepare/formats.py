@@ -14,7 +14,7 @@ from ..data.scene import AS_GIVEN, CENTERED, IGNORED, Scene
 from . import s3dis
 from .channels import ALL, USUAL
 from .coordinates import StoredPoints, as_given
-from .listing import SPLITS, RawScene, SceneChoices, SceneReader, hold_out, split_scenes
+from .listing import ROUNDING, SPLITS, RawScene, SceneChoices, SceneReader, hold_out, split_scenes
 from .numpy_tables import load_array, split_columns
 from .nuscenes import NuScenesReader, is_nuscenes
 from .s3dis import S3disReader
@@ -62,8 +62,15 @@ class PthReader(SceneReader):
             if array.shape != shape or array.dtype.kind not in "iuf":
                 raise UserError(f"{path}: its {field} is {array.dtype} {array.shape}, expected {shape}; write it again")
         columns = dict(zip("xyz", np.asarray(arrays[0]).T))
-        colors = arrays[1] if arrays[1].dtype.kind != "f" else np.rint((arrays[1].astype(np.float64) + 1.0) * 127.5)
-        columns.update(zip(("red", "green", "blue"), np.asarray(colors, np.int64).T))
+        colors = arrays[1]
+        if colors.dtype.kind == "f":
+            low, high = colors.min(initial=0.0), colors.max(initial=0.0)
+            if not (low >= -1 - ROUNDING and high <= 1 + ROUNDING):
+                raise UserError(f"{path} has colors from {low:g} to {high:g}; expected -1 to 1 as float, or 0 to 255")
+            if high > 0 == low:
+                self.remarks.append(f"{path}: its colors are from 0 to {high:g}, taken as parts of -1 to 1")
+            colors = np.clip(np.rint((colors.astype(np.float64) + 1.0) * 127.5), 0, 255).astype(np.uint8)
+        columns.update(zip(("red", "green", "blue"), colors.T))
         return self.build_scene(source, columns, *(arrays[2:] if source.labeled else ()))
 
     def place_points(self, path: str, xyz: np.ndarray) -> StoredPoints:

@@ -18,7 +18,7 @@ from .channels import WITHOUT, select_channels
 from .coordinates import StoredPoints, as_given, center, check_resolution
 
 _LISTS = {f"{name}.txt" for name in (*SPLITS, "classes")}
-_ROUNDING, _MAX_HDR = 1e-3, 16.0  # of colors: the error of a conversion, and the largest likely one of 0 to 1
+ROUNDING, _MAX_HDR = 1e-3, 16.0  # of colors: the error of a conversion, and the largest likely one of 0 to 1
 VAL_EVERY = 5  # without lists or folders, every fifth scene is held out
 
 
@@ -40,7 +40,7 @@ class SceneChoices:
     label: str | None = None
     instance: str | None = None
     ignore_label: int = IGNORED  # a label that means no class, in addition to all negative ones
-    gray: bool = False  # use gray if there are no colors
+    gray: bool = False  # use gray if there are no colors, or their range is unknown
     channels: tuple[str, ...] | None = None  # see ``channels.select_channels``
     columns: tuple[str, ...] | None = None  # names of the columns of files that do not name them
     val_area: int = 5  # for S3DIS, the validation area
@@ -267,7 +267,8 @@ def read_points(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return xyz (points, 3), in the float type of the file, and uint8 rgb (points, 3) from the columns of a file.
 
-    ``gray`` uses mid-gray if there are no colors. ``remarks`` get a line if a file leaves the range of colors open.
+    ``gray`` uses mid-gray if there are no colors, or none of a known range. ``remarks`` get a line if a file leaves the
+    range of colors open.
     UserError if coordinates or colors are missing, or there are no points.
     """
     missing = [name for name in "xyz" if name not in columns]
@@ -283,33 +284,35 @@ def read_points(
 def _read_colors(
     path: str, columns: Mapping[str, np.ndarray], points: int, gray: bool, remarks: list[str]
 ) -> np.ndarray:
+    gray_colors = np.full((points, 3), 128, np.uint8) if gray else None
+    advice = ", or take gray for all such scenes with --missing_colors=gray"
     for names in (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b")):
         if all(name in columns for name in names):
             break
     else:
-        if gray:
-            return np.full((points, 3), 128, np.uint8)
-        raise UserError(
-            f"{path} has no colors (properties red, green and blue); add them, or take gray for all such scenes with "
-            "--missing_colors=gray"
-        )
+        if gray_colors is not None:
+            return gray_colors
+        raise UserError(f"{path} has no colors (properties red, green and blue); add them{advice}")
     values = np.stack([columns[name] for name in names], axis=1)
     if values.dtype == np.uint8:
         return values
     low, high, largest = values.min(), values.max(), 255.0
     if values.dtype == np.uint16 and high > 255:
         largest = 65535.0
-    elif values.dtype.kind == "f" and high <= 1 + _ROUNDING:
+    elif values.dtype.kind == "f" and high <= 1 + ROUNDING:
         largest = 1.0
     is_whole = not (values % 1).any()
     if 0 < high <= 255 and (values.dtype == np.uint16 or (largest == 1 and is_whole)):
         remarks.append(f"{path}: its colors reach {high:g}, in fields of {values.dtype}: taken as parts of {largest:g}")
     is_unclear = largest == 255 and not is_whole and (np.median(values) <= 1 or high <= _MAX_HDR)
-    if not (low >= -_ROUNDING * largest and high <= (1 + _ROUNDING) * largest) or is_unclear:
-        raise UserError(
-            f"{path} has colors from {low:g} to {high:g}; expected 0 to 255, 0 to 1 as float, or 16 bits as ushort: "
-            + ("clip them to 1, or round them if they are of 255" if is_unclear else "divide values of 16 bits by 257")
-        )
+    if not (low >= -ROUNDING * largest and high <= (1 + ROUNDING) * largest) or is_unclear:
+        found = f"{path} has colors from {low:g} to {high:g}"
+        if gray_colors is not None:
+            remarks.append(f"{found}, whose range is unknown: gray instead")
+            return gray_colors
+        mend = "clip them to 1, or round them if they are of 255" if is_unclear else "export it again"
+        mend = "divide values of 16 bits by 257" if high > 255 else mend
+        raise UserError(f"{found}; expected 0 to 255, 0 to 1 as float, or 16 bits as ushort: {mend}{advice}")
     return np.clip(np.rint(values * (255.0 / largest)), 0, 255).astype(np.uint8)
 
 

@@ -30,6 +30,7 @@ from .listing import RawScene, SceneReader
 
 _IDENTIFYING_FIELDS = ("version", "kind", "source")  # must match a folder's record to continue in it
 _MAX_REASONS = 20  # of scenes that cannot be read
+_READING = 1  # version of what is read from the same files, such as the range of colors
 
 
 class StoreSummary(NamedTuple):
@@ -144,7 +145,9 @@ def _key(reader: SceneReader, source: RawScene) -> bytes:
             require_regular(file)
     states = [os.stat(path) for path in source.files]
     files = [(path, state.st_size, state.st_mtime_ns) for path, state in zip(source.files, states)]
-    return hashlib.sha256(repr((VERSION, reader.kind, reader.settings, files, source.labeled)).encode()).digest()
+    return hashlib.sha256(
+        repr((VERSION, _READING, reader.kind, reader.settings, files, source.labeled)).encode()
+    ).digest()
 
 
 def _is_up_to_date(path: str, key: bytes) -> bool:

@@ -1,5 +1,6 @@
 """``prepare scannet``, ``prepare ply`` and ``prepare pth`` as a user runs them."""
 
+import hashlib
 import os
 import signal
 import sys
@@ -12,8 +13,10 @@ from support.trainings.runs import contents, refusal, well
 
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
+from paddlevit_dist.points.data.scene_store import VERSION, read_scene, write_scene
 from paddlevit_dist.points.data.scenes import PreparedScenes, ScanNet
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
+from paddlevit_dist.points.prepare.tables import TableReader
 
 
 def command(kind, *arguments):
@@ -81,6 +84,25 @@ def test_a_second_run_makes_what_is_missing_damaged_or_changed(raw, tmp_path):
     key_moved = "scenes/scene0002_00.scene"
     assert {name for name in before if before[name] != after.get(name)} == {key_moved} and set(before) == set(after)
     assert [file for file in files if file.stat().st_mtime_ns == times[file]] == files[3:]
+
+
+def test_scenes_of_a_version_that_read_files_otherwise_are_made_anew(tmp_path):
+    root, output = tmp_path / "in", tmp_path / "out"
+    root.mkdir()
+    for name in "ab":
+        write_points(root / f"{name}.ply", {**make_points(9), "label": np.arange(9) % 2})
+    well(prepare("ply", root, output, "--workers=1"))
+    before = contents(output)
+    reader = TableReader()
+    for (source,) in reader.sources(str(root), dict.fromkeys(("train", "val", "test"))).values():
+        state, path = os.stat(source.files[0]), output / "scenes" / f"{source.name}.scene"
+        files = [(source.files[0], state.st_size, state.st_mtime_ns)]
+        key = hashlib.sha256(repr((VERSION, "ply", reader.settings, files, True)).encode()).digest()
+        scene = read_scene(path, source.name)
+        write_scene(path, scene._replace(rgb=scene.rgb // 255), True, key)  # as once of colors a hair above 1
+    assert contents(output) != before
+    assert "were prepared before" not in well(prepare("ply", root, output, "--workers=1")).out
+    assert contents(output) == before
 
 
 def test_a_bad_scene_ends_the_preparation_and_the_others_stay(raw, tmp_path):

@@ -305,8 +305,11 @@ def test_the_range_of_colors_is_not_guessed_from_the_largest(tmp_path, name, val
 
 @pytest.mark.parametrize("values", [FLOATS * 3, np.r_[FLOATS, [[90.5, 90, 90]]], FLOATS + 1.5])
 def test_colors_that_may_be_of_1_or_of_255_are_refused(tmp_path, values):
-    with pytest.raises(UserError, match="has colors from .* clip them to 1, or round them if they are of 255"):
-        TableReader(kind="text").read(scene_in(tmp_path / "room.txt", values))
+    source = scene_in(tmp_path / "room.txt", values)
+    with pytest.raises(UserError, match="clip them to 1, or round them if they are of 255, or .*--missing_colors=gray"):
+        TableReader(kind="text").read(source)
+    reader = TableReader(SceneChoices(gray=True), "text")  # as for a network without colors
+    assert np.unique(reader.read(source).rgb).tolist() == [128] and "range is unknown: gray" in reader.remarks[0]
     for repaired in (values.clip(0, 1), values.round()):
         TableReader(kind="text").read(scene_in(tmp_path / "room.txt", repaired))
 
@@ -411,6 +414,28 @@ def test_pointgroups_files_are_read_without_torch(tmp_path, write):
     write(path, arrays[:2])
     test = PthReader().read(RawScene("scene0000_00", (str(path),), False))
     assert np.array_equal(test.xyz, arrays[0]) and set(test.semantic) == {-100}
+
+
+TORCH_COLORS = [  # floats in a file, as bytes, and what is remarked; None: refused
+    (FLOATS * 2 - 1, FLOATS * 255, ""),
+    ((FLOATS * 2 - 1) * 1.0001, FLOATS * 255, ""),
+    (FLOATS * 0, FLOATS * 0 + 127.5, ""),
+    (FLOATS * 0.01 - 1, FLOATS * 1.275, ""),  # dark
+    (FLOATS, FLOATS * 127.5 + 127.5, "from 0 to 1, taken as parts of -1 to 1"),
+    (FLOATS * 255, None, "has colors from 0 to 255; expected -1 to 1 as float, or 0 to 255"),
+]
+
+
+@pytest.mark.parametrize("values, expected, remark", TORCH_COLORS)
+def test_colors_of_a_torch_file_are_of_minus_1_to_1_or_told(tmp_path, values, expected, remark):
+    legacy(tmp_path / "a.pth", (np.eye(3), values))
+    reader, source = PthReader(), RawScene("a", (str(tmp_path / "a.pth"),), False)
+    if expected is None:
+        with pytest.raises(UserError, match=remark):
+            reader.read(source)
+        return
+    assert abs(reader.read(source).rgb - expected).max() <= 0.5
+    assert [remark in line for line in reader.remarks] == [True] * bool(remark)
 
 
 def _two(folder):

@@ -102,8 +102,8 @@ def test_heights_in_blocks_need_blocks_in_evaluation():
 
 @pytest.mark.parametrize("size, features, told", [("9", "height", True), ("7", "height", False), ("9", "xyz", False)])
 def test_heights_in_blocks_of_another_size_are_told_and_evaluations_read_the_crop(size, features, told):
-    words = f"POINTS.FEATURES [{features}] POINTS.CROP block POINTS.CROP_SIZE_M 7 POINTS.FRAGMENT_SIZE_M {size} -eval -pretrained=w"
-    notices = settings.load([*SMALL.split(), *words.split()]).notices
+    words = f"POINTS.FEATURES [{features}] POINTS.CROP block POINTS.CROP_SIZE_M 7 POINTS.FRAGMENT_SIZE_M {size}"
+    notices = settings.load([*SMALL.split(), *words.split(), "-eval", "-pretrained=w"]).notices
     assert any("on a slope, heights above a block's lowest point are then others" in line for line in notices) == told
     assert not any(line.startswith("POINTS.CROP block") for line in notices)  # that it has no effect
 

@@ -8,7 +8,7 @@ from ..tasks.dataset import TransformedDataset
 from ..tasks.task import Task
 from .compatibility import CheckpointDiff, report_or_raise, show
 
-_RENAME = "name the data's classes as the weights do (in class folders: a line 'FOLDER NAME' in classes.txt for each)"
+_RENAME = "name the data's classes as the weights do (often a line for each in classes.txt, 'FOLDER NAME' for folders)"
 
 
 def find_class_names(task: Task, samples: TransformedDataset, source: str) -> ClassNames | None:

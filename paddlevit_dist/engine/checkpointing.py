@@ -162,7 +162,10 @@ class Checkpointer:
         """Format the last evaluation, then the best one, whose line ``evaluate`` prints again."""
         if self.best is None or self.best["epoch"] == last_epoch:
             return [f"{line} (last and best, epoch {last_epoch})"]
-        return [f"{line} (last, epoch {last_epoch})", f"{self.best['line']} (best, epoch {self.best['epoch']})"]
+        epoch = self.best["epoch"]
+        is_here = (self.folder / checkpoint_store.epoch_name(epoch)).exists()
+        where = "" if is_here else ", in the folder of the run that this one continues"
+        return [f"{line} (last, epoch {last_epoch})", f"{self.best['line']} (best, epoch {epoch}{where})"]
 
     def note_scored(self, epoch: int) -> None:
         """Note the weights that the model has now, in an evaluation after ``epoch``, for ``require_scored``."""

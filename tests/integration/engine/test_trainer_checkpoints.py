@@ -177,8 +177,11 @@ def test_the_last_lines_name_the_epochs_of_the_last_and_of_the_best(tmp_path):
     made.best = {"name": "top-1", "value": 50.0, "epoch": 2, "line": "top-1 50.00"}
     assert made.format_results("top-1 50.00", 2) == ["top-1 50.00 (last and best, epoch 2)"]
     made.best = {"name": "top-1", "value": 51.0, "epoch": 1, "line": "top-1 51.00 loss 1.2"}
-    told = ["top-1 50.00 (last, epoch 2)", "top-1 51.00 loss 1.2 (best, epoch 1)"]
-    assert made.format_results("top-1 50.00", 2) == told
+    told = ["top-1 50.00 (last, epoch 2)", "top-1 51.00 loss 1.2 (best, epoch 1"]
+    elsewhere = ", in the folder of the run that this one continues)"
+    assert made.format_results("top-1 50.00", 2) == [told[0], told[1] + elsewhere]
+    (made.folder / "epoch_0001").mkdir(parents=True)
+    assert made.format_results("top-1 50.00", 2) == [told[0], told[1] + ")"]
 
 
 def test_a_training_goes_on_in_mid_epoch_with_a_word_on_means_and_decay_that_it_lacks(tmp_path, capsys):

@@ -52,7 +52,7 @@ def run(words: list[str]) -> None:
         with data_set(options, "detection") as (values, cache, origin):
             dataset = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
             annotations = yolo_results.load_annotations(dataset, str(origin), kind)
-            annotations = annotations._replace(root=os.path.abspath(values.DATA.DATA_PATH or ""))
+            annotations = annotations._replace(root=values.DATA.DATA_PATH or "")
         is_yolo = origin.dataset == "yolo"  # its categories are the class numbers in its files
         labels = {category if is_yolo else index: index for index, category in enumerate(dataset.category_ids)}
         protocol = [_rules(options)]

@@ -313,13 +313,16 @@ def explain_stop(plan: SearchPlan, ranked: Sequence[int], folder: str, epoch: in
     equally_long = [n for n, other in folders.items() if os.path.exists(other) and read_epochs(other) == epochs]
     if not equally_long or not _PRUNED_FROM * epochs <= epoch < epochs:  # after the last there is nothing to stop
         return ""
-    best, own = (find_best(Path(name), plan.score) for name in (get_folder(plan, equally_long[0]), folder))
+    best_folder = folders[equally_long[0]]
+    best, own = (find_best(Path(name), plan.score) for name in (best_folder, folder))
     if own and (own["value"] > best["value"] if plan.more_is_better else own["value"] < best["value"]):
         return ""  # an earlier epoch of it is better
-    difference = compare_at(get_folder(plan, equally_long[0]), folder, epoch)
+    difference = compare_at(best_folder, folder, epoch)
     if difference is None or not is_worse(difference, plan.more_is_better):
         return ""
-    return f"epoch {epoch}: {_format_difference(difference)} from trial {equally_long[0]}"
+    row = difference.plain()
+    shown = format_interval(row, count_decimals([row["low"], row["high"]]), signed=True)
+    return f"epoch {epoch}: {shown} from trial {equally_long[0]}"
 
 
 def read_epochs(folder: str) -> int:
@@ -396,11 +399,6 @@ def _read_best_table(folder: str, score: str) -> EvaluationTable:
     """Read the table of a run's best epoch, or of its last if that one was not copied."""
     file = _table_file(folder, read_score(folder, score)[1])
     return read_table(str(file) if file.exists() else folder)
-
-
-def _format_difference(difference: ConfidenceInterval) -> str:
-    row = difference.plain()
-    return format_interval(row, count_decimals([row["low"], row["high"]]), signed=True)
 
 
 def format_search(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[str]:

@@ -22,6 +22,7 @@ from .formats import (
     get_suffix,
     is_hidden,
     is_hidden_path,
+    is_image_name,
     read_head,
     readable_suffixes,
     walk_files,
@@ -120,11 +121,11 @@ class InputListing:
                 name = path + b"/" + member.name
                 if is_hidden_path(member.name):
                     hidden += 1
-                elif member.problem and get_suffix(os.path.basename(name)) in readable_suffixes():
+                elif member.problem and is_image_name(member.name):
                     self.unreadable.append((os.fsdecode(name), f"one of the {member.problem}"))
                 elif member.problem:
                     skipped.add_unusable(member.name, member.problem)
-                elif get_suffix(os.path.basename(name)) in readable_suffixes():
+                elif is_image_name(member.name):
                     self.images.append(ListedImage(name, number, member.offset, member.size))
                 else:
                     size = min(member.size, HEAD_BYTES)

@@ -35,9 +35,7 @@ def elastic_distortion(
 
 
 def grid_shape(xyz: np.ndarray, granularity: float) -> tuple[int, ...]:
-    """Return the number of nodes along each axis of a grid around the origin that encloses all points."""
-    if not len(xyz):
-        return (3, 3, 3)
+    """Return the number of nodes along each axis of a grid around the origin that encloses one point or more."""
     farthest = [np.float64(max(-column.min(), column.max())) for column in xyz.T]  # ten times as fast as along rows
     return tuple(int(length // granularity) + 3 for length in farthest)
 

@@ -283,7 +283,7 @@ def test_other_ranks_follow_the_main_process(tmp_path, monkeypatch, sent):
 
 
 EXTRA = {"scaler": {"scale": 4.0}, "skipped_updates": {"total": 3}, "best": {"epoch": 2}, "evaluation_due": True}
-EXTRA |= {"training_means": None, "undecayed": ["a", "x"], "global_batch_size": 64}
+EXTRA |= {"training_means": None, "undecayed": ["a", "x"], "global_batch_size": 64, "evaluations": [(2, 5.0)]}
 
 
 @pytest.mark.parametrize("last_epoch, is_told", [(0, False), (3, False), (2, True)])
@@ -313,7 +313,7 @@ def test_a_checkpoint_restores_every_part(tmp_path, loads, monkeypatch, last_epo
         sampler=SimpleNamespace(consumed=consumed, epoch=4),
     )
     state = loader._load_checkpoint(directory)
-    assert state == ResumeState(position, directory, [64], True, "lists", None, {"epoch": 2}, "base")
+    assert state == ResumeState(position, directory, [64], True, "lists", None, {"epoch": 2}, "base", [(2, 5.0)])
     expected = [("moments", BOTH), ("precision", {"scale": 4.0}), ("guard", {"total": 3})]
     assert taken == [*expected, {"epoch": 3, "consumed": consumed}]
     assert loads.calls == [((loader._state.model, str(directory)), {"strict": True})]

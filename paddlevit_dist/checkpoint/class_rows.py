@@ -93,10 +93,8 @@ def order_outputs(
     is true if both sides have names, not only numbers. Raises UserError if the network lacks a class.
     """
     theirs, pairs = _match_names(model, names, [outputs])
-    own = names.theirs or ()
-    is_named = are_names(names.ours) and (
-        are_names(own) or mean_numbers(names.ours, own) or len(pairs) == len(names.ours)
-    )
+    own, is_whole = names.theirs or (), len(pairs) == len(names.ours)
+    is_named = are_names(names.ours) and (are_names(own) or mean_numbers(names.ours, own) or is_whole)
     order, missing = [there for there, _ in pairs], set(names.ours) - {names.ours[here] for _, here in pairs}
     if is_named and missing:
         lacking, own = (shorten(", ".join(each), 60) for each in (sorted(missing), theirs))

@@ -128,8 +128,8 @@ def require_images(
     several = next(((file_name, places) for file_name, places in zip(names, matches) if len(places) > 1), None)
     if several:
         example_ids = " and ".join(short(ids[position]) for position in several[1][:2])
-        message = f"{several[0]} matches several images of {file}, with ids {example_ids}: use paths with folders"
-        raise UserError(one_line(f"{before}{message}"))
+        message = f"{several[0]} matches several images of {file}, with ids {example_ids}"
+        raise UserError(one_line(f"{before}{message}: use paths with folders, or names that differ"))
     first: dict[int, str] = {}
     for name, positions in zip(names, matches):
         other = first.setdefault(positions[0], name)

@@ -249,11 +249,5 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
     if are_numbers and shifted > max(right, len(off) / 2):
         shift = f"{shifted:,} of {len(off):,} would be right, and {right:,} are: does one side count from 1?"
         notices.append(f"{finder.path}: with classes one lower or higher {shift}")
-    return TableAnswers(
-        places,
-        np.full(len(truth.names), np.nan, np.float32),
-        (1, _BEST) if has_top5 else (1,),
-        protocol,
-        notices,
-        are_numbers,
-    )
+    losses, top = np.full(len(truth.names), np.nan, np.float32), (1, _BEST) if has_top5 else (1,)
+    return TableAnswers(places, losses, top, protocol, notices, are_numbers)

@@ -47,9 +47,19 @@ def read_text(path: Place, largest: int = LARGEST_BYTES) -> str:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is too long, or neither UTF-8 nor UTF-16 with a mark.
+        ValueError: it is too long, neither UTF-8 nor UTF-16 with a mark, or has a null byte.
     """
-    return to_utf8(read_bytes(path, largest)).decode()
+    content = to_utf8(read_bytes(path, largest))
+    text = content.decode()
+    refuse_null_bytes(content)
+    return text
+
+
+def refuse_null_bytes(content: bytes) -> None:
+    """Raise ValueError with the line if UTF-8 text has a null byte: no path has one, but UTF-16 without a mark does."""
+    if b"\0" in content:
+        line = content.count(b"\n", 0, content.index(b"\0")) + 1
+        raise ValueError(f"line {line} has a null byte; remove it, or save the file as UTF-8")
 
 
 def read_json(path: Place) -> Any:

@@ -94,16 +94,13 @@ def read(file: str) -> FileLandmarks:
 def read_landmark_text(file: str) -> str:
     """Read the text of a file; UserError if it cannot be read or is not UTF-8."""
     try:
-        text = read_text(file)
+        return read_text(file)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{file} is not UTF-8 text; save it as UTF-8") from error
     except ValueError as error:
         raise UserError(f"{file} cannot be read: {error}") from error
-    if "\0" in text:  # UTF-16 without a mark
-        raise UserError(f"{file} is not UTF-8 text; save it as UTF-8")
-    return text
 
 
 def _rows(file: str, text: str) -> list[LandmarkRow]:

@@ -127,6 +127,8 @@ def _entries(list_file: Path, num_classes: int) -> Iterator[tuple[bytes, int]]:
                 raise UserError(
                     f"{list_file} line {number}: expected 'path label' with an integer label, found '{shown}'"
                 ) from None
+            if b"\0" in path:
+                raise UserError(f"{list_file} line {number}: the path has a null byte; remove it")
             if not 0 <= label < num_classes:
                 raise UserError(
                     f"{list_file} line {number}: label {label} is out of range; "

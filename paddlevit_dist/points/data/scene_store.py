@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, open_regular, read_regular
-from ...runtime.text_files import read_json, to_utf8
+from ...runtime.files import atomic_file, open_regular, read_regular, readable
+from ...runtime.text_files import read_json, refuse_null_bytes, to_utf8
 from .scene import IGNORED, Scene, channel_width
 
 MAGIC = b"pdscene\0"
@@ -354,12 +354,14 @@ def store_is_centered(root: str | Path) -> bool:
 def read_lines(path: str | Path) -> list[str] | None:
     """Return a text file's stripped, non-empty lines, None if there is no such file; UserError if it cannot be read."""
     try:
-        lines = to_utf8(read_regular(path)).splitlines()
-        return [line.strip().decode("utf-8", "surrogateescape") for line in lines if line.strip()]
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        with readable(path):
+            content = to_utf8(read_regular(path))
+            refuse_null_bytes(content)
+    except UserError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+    return [line.strip().decode("utf-8", "surrogateescape") for line in content.splitlines() if line.strip()]
 
 
 def write_lines(path: Path, lines: list[str]) -> None:

@@ -13,8 +13,12 @@ from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions
 from paddlevit_dist.images.data.class_lists import read_class_list
 from paddlevit_dist.images.data.data_warnings import DataWarnings
 from paddlevit_dist.images.data.image_dataset import names_in_file
+from paddlevit_dist.images.data.imagenet import _entries
+from paddlevit_dist.images.data.map_layouts import _read_list as read_stems
+from paddlevit_dist.images.data.map_layouts import _read_pairs
 from paddlevit_dist.images.data.outline_files import YOLO_TEXT, read_drawing, read_labelme
-from paddlevit_dist.images.data.yolo_files import read_description
+from paddlevit_dist.images.data.yolo_files import YoloDescription, list_images, read_description
+from paddlevit_dist.images.detection.data.voc import _read_list as read_voc_list
 from paddlevit_dist.images.detection.data.yolo import _rows
 from paddlevit_dist.images.segmentation.data.label_maps import read_panoptic
 from paddlevit_dist.points.data.ply import read_vertices
@@ -192,6 +196,31 @@ def test_text_that_its_mark_does_not_announce_is_refused_in_a_line(tmp_path):
     (tmp_path / "classes.txt").write_bytes(b"\xff\xfea\0b")  # cut within a character
     with pytest.raises(UserError, match="classes.txt cannot be read: it is not"):
         names_in_file(str(tmp_path / "classes.txt"))
+
+
+LISTS = {  # of paths or names: name of a file, and what reads it
+    "YOLO's images": ("train.txt", lambda file: list_images(str(file.parent), "train", TRAIN)),
+    "YOLO's data of darknet": ("own.data", lambda file: read_description(str(file.parent))),
+    "VOC's images": ("train.txt", lambda file: read_voc_list(str(file))),
+    "names of label maps": ("train.txt", lambda file: read_stems(str(file), {}, {}, ("images", "labels"))),
+    "pairs of images and label maps": ("train.txt", lambda file: _read_pairs(str(file), str(file.parent))),
+    "ImageNet's images": ("train_list.txt", lambda file: list(_entries(file, 9))),
+    "class names": ("classes.txt", lambda file: names_in_file(str(file))),
+    "class list": ("labels.txt", lambda file: read_class_list(str(file))),
+    "names of scenes": ("train.txt", read_lines),
+    "names to predict": ("names.txt", lambda file: _read_class_names(str(file))),
+}
+TRAIN = YoloDescription("data.yaml", {0: "cat"}, {"train": ["train.txt"]}, "", (), 0)
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_null_byte_in_a_list_is_refused_with_file_and_line(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    name, read = LISTS[kind]
+    (tmp_path / name).write_bytes(b"names = a.names 0\ntrain = b\x00.txt 1\nvalid = c.txt 0\n")
+    with pytest.raises(UserError, match=f"{name}.* line 2.* has a null byte; remove it") as refused:
+        read(tmp_path / name)
+    assert "\n" not in str(refused.value) and "\0" not in str(refused.value)
 
 
 WORDS = ["no", "yes", "on", "OFF", "true", "007", "1e3", "1.50", "null", "~", "2001-12-14", "0x10", "1:30", "NaN"]

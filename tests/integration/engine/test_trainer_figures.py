@@ -25,10 +25,18 @@ def build(output: Path, *arguments: str, task: Any = Classification) -> Any:
 
 
 class Falling(Classification):
-    """Its score falls from epoch to epoch, so that the first one is the best."""
+    """Its score falls from epoch to epoch, so that the first one is the best.
+
+    It counts from the first update on: before that, a user's metrics are checked with a batch.
+    """
 
     best_metric = ("score", True)
     evaluations = computed = 0
+
+    def train_step(self, model: Any, batch: Any, step: Any) -> Any:
+        if step.update == 0:
+            self.evaluations = self.computed = 0
+        return super().train_step(model, batch, step)
 
     def build_metrics(self) -> Any:
         metrics = super().build_metrics()

@@ -98,7 +98,6 @@ class Evaluator:
         ``epoch``: see ``EvaluationStep``; ``observers``: called after each batch. Raises StopRequested on every rank if
         one is asked to stop.
         """
-        was_training = self.model.training
         metrics = self.task.build_metrics()
         step = EvaluationStep(metrics, writer, epoch, any(each.wants_records for each in observers))
         with gpu_memory.explain_memory(gpu_memory.advise_evaluation(self.config)):
@@ -108,14 +107,13 @@ class Evaluator:
             indices = self.loader.sampler.indices()
             intervals = compute_intervals(metrics, indices, self.confidence, self._keep, self.groups)
             metrics.intervals = self.intervals = intervals
-        if was_training:
-            self.model.train()
         return values, _line(metrics, values, self._facts(self.groups))
 
     def _evaluate(
         self, label: str, step: EvaluationStep, observers: Sequence[EvaluationObserver] = (), number: int | None = None
     ) -> dict[str, Any]:
         """Evaluate all batches, or each rank's first ``number``, and return the sum of all ranks' states."""
+        was_training = self.model.training
         self.model.eval()
         with self.precision.patch_forward(self.model):
             leaves = False
@@ -128,6 +126,8 @@ class Evaluator:
                 leaves = True
             if stops.any_rank_stopping(leaves):  # waits for all ranks
                 raise StopRequested
+        if was_training:
+            self.model.train()
         return reduce_dict(step.metrics.state, average=False)
 
     @paddle.no_grad()

@@ -152,6 +152,19 @@ def test_names_that_a_users_metrics_lack_are_refused_before_the_first_update(tmp
     assert run.schedule.update == 0 and not (tmp_path / "checkpoints").exists()
 
 
+@pytest.mark.parametrize("is_training", [True, False])
+def test_a_check_of_metrics_leaves_the_mode_of_the_model(tmp_path, is_training):
+    run = small_runs.build(str(tmp_path), "-epochs=1", task_class=make_task("top-1"))
+    (run.model.train if is_training else run.model.eval)()
+    modes = []
+    task = run.task
+    step = task.eval_step
+    task.eval_step = lambda model, *others: modes.append(model.training) or step(model, *others)
+    run.evaluator.check_metrics(1)
+    assert modes == [False]
+    assert {layer.training for layer in run.model.sublayers(include_self=True)} == {is_training}
+
+
 class OddMetrics(Missing):
     """Cannot be computed or summarized for few samples, and has a value for each class that there is."""
 

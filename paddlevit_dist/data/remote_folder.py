@@ -214,16 +214,15 @@ class RemoteFolder:
 
     async def _examine_one(self, name: str) -> RemoteFile:
         address = self._join(name)
+        return await self._with_retries(address, "read", lambda: self._ask_about(address))
 
-        async def ask() -> RemoteFile:
-            if not self._is_s3:
-                return await self._examine_over_http(address)
-            info = await self._system._info(address)
-            if info["type"] != "file":
-                raise FileNotFoundError(address)
-            return RemoteFile(info["size"], info.get("ETag") or str(info.get("LastModified") or ""), _find_time(info))
-
-        return await self._with_retries(address, "read", ask)
+    async def _ask_about(self, address: str) -> RemoteFile:
+        if not self._is_s3:
+            return await self._examine_over_http(address)
+        info = await self._system._info(address)
+        if info["type"] != "file":
+            raise FileNotFoundError(address)
+        return RemoteFile(info["size"], info.get("ETag") or str(info.get("LastModified") or ""), _find_time(info))
 
     async def _read_range(self, request: RangeRequest) -> bytes:
         if not request.size:
@@ -237,7 +236,7 @@ class RemoteFolder:
             file = answer.file
             if file.size == expected.size and expected.tag and _kind(file.tag) != _kind(expected.tag):
                 # Servers may send a date or a tag with whole files only; then that of the whole file decides.
-                file = await self._examine_over_http(address)
+                file = await self._ask_about(address)
             if file.size != expected.size or (expected.tag and file.tag != expected.tag):
                 raise UserError(
                     f"{address} has changed since it was opened: {file.size:,} bytes with tag {file.tag or 'none'}, "

@@ -218,17 +218,33 @@ def test_a_folder_of_s3_is_listed_afresh_with_sizes_and_tags(s3):
         s3(_ls=FileNotFoundError())[0].list_files()
 
 
+class Body(contextlib.AbstractAsyncContextManager):
+    """What S3 sends of a file."""
+
+    async def __aexit__(self, *error):
+        return None
+
+    async def read(self):
+        return b"abc"
+
+
+@pytest.mark.parametrize("now", ['"x"', '"y"'])
+def test_parts_of_s3_without_a_tag_are_of_the_file_with_the_tag_that_s3_tells(s3, now):
+    received = {"Body": Body(), "ContentRange": "bytes 4-6/70", "LastModified": "Mon"}
+    folder, calls = s3(_info={"type": "file", "size": 70, "ETag": now}, _call_s3=received)
+    request = RangeRequest("a", RemoteFile(70, '"x"'), 4, 3)
+    if now == '"x"':
+        assert folder.read_ranges([request]) == [b"abc"]
+    else:
+        with pytest.raises(UserError, match='^S3://bucket/folder/a has changed since it was opened: .* with tag "y"'):
+            folder.read_ranges([request])
+    assert [name for name, _, _ in calls] == ["_call_s3", "_info"]
+
+
 @pytest.mark.parametrize(
     "more, tag", [({"ETag": "x", "LastModified": 5}, "x"), ({"LastModified": 5}, "5"), ({"LastModified": None}, "")]
 )
 def test_a_file_of_s3_is_examined_and_read(s3, more, tag):
-    class Body(contextlib.AbstractAsyncContextManager):
-        async def __aexit__(self, *error):
-            return None
-
-        async def read(self):
-            return b"abc"
-
     received = {"Body": Body(), "ContentRange": "bytes 4-6/70", **more}
     folder, calls = s3(_info={"type": "file", "size": 70, **more}, _cat_file=b"whole", _call_s3=received)
     assert folder.examine(["a b"]) == [RemoteFile(70, tag)] and folder.read("a b") == b"whole"

@@ -417,7 +417,11 @@ def format_search(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[
     lines = ["", *map(one_line, align_columns(rows))]
     if len(ranked) < 2:
         return lines
-    first, second = (_read_best_table(get_folder(plan, trial.number), plan.score) for trial in ranked[:2])
+    folders = [get_folder(plan, trial.number) for trial in ranked[:2]]
+    if removed := [folder for folder in folders if not os.path.isdir(folder)]:
+        numbers = f"best: trial {ranked[0].number}; not compared with the second, trial {ranked[1].number}"
+        return [*lines, one_line(f"{numbers}: there is no {' and no '.join(removed)}")]
+    first, second = (_read_best_table(folder, plan.score) for folder in folders)
     [found] = add_findings([compare_tables(second, first)])
     difference = format_interval(found["difference"], decimals, signed=True)
     p = format_p_value(found["p"])

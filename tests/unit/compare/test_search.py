@@ -1,6 +1,7 @@
 """A search: which trials are stopped, what is printed of a study, and what is refused."""
 
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -80,6 +81,24 @@ def test_the_best_is_told_with_its_difference_from_the_second(tmp_path):
     alone = optuna.create_study(direction="maximize")
     alone.add_trial(study.trials[1])
     assert [line.split()[:1] for line in search.format_search(optuna, alone, plan)] == [[], ["trial"], ["0"]]
+
+
+@pytest.mark.parametrize("removed", [(0,), (1,), (0, 1)])
+def test_trials_whose_folders_were_removed_are_ranked_but_not_compared(tmp_path, removed):
+    plan, study = make_plan(tmp_path), optuna.create_study(direction="maximize")
+    for number, (wrong, score) in enumerate(((40, 90.0), (44, 89.0), (200, 50.0))):
+        study.ask({found.name: found.get_distribution(optuna.distributions) for found in plan.ranges})
+        write_trial(tmp_path / f"trial_{number:04d}", 10, wrong, score)
+        study.tell(number, score)
+    for number in removed:
+        shutil.rmtree(search.get_folder(plan, number))
+    lines = search.format_search(optuna, study, plan)
+    assert [line.split()[0] for line in lines[2:5]] == ["0", "1", "2"]
+    assert [line.split()[2:] for line in lines[2:5]] == [
+        [f"{score:.2f}", *([] if number in removed else ["10"])] for number, score in enumerate((90, 89, 50))
+    ]
+    folders = " and no ".join(search.get_folder(plan, number) for number in removed)
+    assert lines[5:] == [f"best: trial 0; not compared with the second, trial 1: there is no {folders}"]
 
 
 def test_the_best_epochs_of_two_trials_are_compared(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from paddlevit_dist.__main__ import main
 from paddlevit_dist.commands import COMMANDS
 from paddlevit_dist.registry.lookup import TABLES
+from paddlevit_dist.runtime import signals
 from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import DEFAULT_RECIPE, help, load
@@ -270,6 +271,14 @@ def test_help_fits_a_screen_and_has_three_examples_of_its_command(monkeypatch, c
         load([*(["-eval"] if command == "evaluate" else []), *words], DEFAULT_RECIPE)
 
 
+@pytest.fixture
+def own_handlers():
+    """Restore the handlers of signals, which a command replaces for its whole process."""
+    with signals.installed():
+        yield
+
+
+@pytest.mark.usefixtures("own_handlers")
 @pytest.mark.parametrize("entry", ["paddlevit-dist", "/x/paddlevit_dist/__main__.py", "main_multi_gpu.py"])
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_of_every_command_is_at_most_eighty_wide(monkeypatch, capsys, command, entry):

@@ -47,7 +47,9 @@ def bucket(shards, monkeypatch):
     ):
         monkeypatch.setenv(name, value)
     import boto3
+    import s3fs
 
+    s3fs.S3FileSystem.clear_instance_cache()  # those of an earlier test ask its server, which has ended
     client = boto3.client("s3", endpoint_url=f"http://{host}:{port}")
     client.create_bucket(Bucket="bucket")
     for file in shards.iterdir():

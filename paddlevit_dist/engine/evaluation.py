@@ -134,8 +134,8 @@ class Evaluator:
     def check_metrics(self, epoch: int) -> None:
         """Check, before the first update, that a user's metrics have the values that their task and summary name.
 
-        They are computed for the first batch, and for all samples if one is missing there: it may need those of a
-        class. Metrics that a batch is too small for are not checked. Every rank must call this. Raises UserError, or
+        They are computed for the first batch, and for all samples if one is missing there, since it may need samples of
+        a class. Metrics that a batch is too small for are not checked. Every rank must call this. Raises UserError, or
         StopRequested on every rank.
         """
         if type(self.task).__module__.startswith(f"{__package__.partition('.')[0]}."):

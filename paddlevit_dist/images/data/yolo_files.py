@@ -190,7 +190,7 @@ def _images_at(root: str, place: str, description: YoloDescription) -> list[str]
     with readable(path):
         lines = [_with_slashes(line.strip()) for line in read_text(path).splitlines()]
     images = [_find_place(line, os.path.dirname(path), root) for line in lines if line]
-    if images and not any(map(os.path.isfile, images)):  # else the run tells which are missing
+    if images and not any(map(os.path.isfile, images)):  # else the run names the missing ones
         raise UserError(
             f"{path}: {len(images):,} of its {len(images):,} images are missing, such as {', '.join(images[:3])}: "
             "copy them there, or write their paths relative to the folder of the list"

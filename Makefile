@@ -117,4 +117,4 @@ site:
 	@echo "look at it: $(PYTHON) -m http.server -d site 8000, then http://localhost:8000"
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-docs $(GPU_VENV) build dist site *.egg-info
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-dist $(VENV)-docs $(GPU_VENV) build dist site *.egg-info

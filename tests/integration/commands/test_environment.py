@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.processes import ROOT
 
+from paddlevit_dist import __version__
 from paddlevit_dist.runtime.environment import REQUIRED
 
 SCRIPTS = ("run_train_multi.sh", "run_eval_multi.sh")
@@ -158,7 +159,7 @@ def test_versions_are_told_by_both_entries_and_without_paddle(place, bare_python
         stdout=subprocess.PIPE,
         text=True,
     ).stdout.split()
-    expected = f"paddlevit_dist 0.1.0, paddle {paddle[0]}, Python {paddle[1]}\n"
+    expected = f"paddlevit_dist {__version__}, paddle {paddle[0]}, Python {paddle[1]}\n"
     for words in (
         ["main_multi_gpu.py", "--version"],
         ["-m", "paddlevit_dist", "--version"],

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..distributed import all_gather, broadcast_object, is_main
-from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, concat_rank_tables, small_sample_warning
+from ..distributed import broadcast_object, is_main
+from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, small_sample_warning
 from ..settings.every_run import RunSettings
-from ..tasks.metrics import PerSampleMetrics, SampleTable
+from ..tasks.metrics import PerSampleMetrics, SampleTable, TableMetrics, gather_columns
 from ..tasks.sample_groups import SampleGroups
 from ..tasks.score_kind import count_class_samples
 
@@ -95,24 +95,17 @@ def compute_intervals(
         keep: called in the main process with the table of all samples, if there is one.
         groups: groups of all samples, ordered by index.
     """
-    rank_columns: Sequence[np.ndarray] | None = metrics.per_sample()
-    if any(len(column) != len(indices) for column in rank_columns or ()):
-        rank_columns = None  # a user's task did not add exactly one row per sample
-    gathered = all_gather((indices, rank_columns))
-    if any(arrays is None for _, arrays in gathered):
-        return {}
+    if isinstance(metrics, TableMetrics) and metrics.indices is not None:
+        gathered = metrics.gathered  # by ``compute``
+    else:
+        gathered = gather_columns(dict(enumerate(metrics.per_sample())), indices)
     intervals: dict[str, ConfidenceInterval] = {}
-    if is_main():
-        all_indices, *columns = concat_rank_tables(
-            [(part, [np.asarray(part, np.int64), *arrays]) for part, arrays in gathered]
-        )
-        if len(all_indices):
-            table = PerSampleResults(
-                metrics, all_indices, columns, None if groups is None else groups.select(all_indices)
-            )
-            intervals = table.intervals(confidence)
-            if keep is not None:
-                keep(table)
+    if is_main() and gathered is not None and gathered[0] is not None and len(gathered[0]):
+        all_indices, columns = gathered[0], list(gathered[1].values())
+        table = PerSampleResults(metrics, all_indices, columns, None if groups is None else groups.select(all_indices))
+        intervals = table.intervals(confidence)
+        if keep is not None:
+            keep(table)
     return broadcast_object(intervals)
 
 

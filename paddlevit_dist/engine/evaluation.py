@@ -18,7 +18,7 @@ from ..registry.features import find_function
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
-from ..tasks.metrics import Metrics, PerSampleMetrics
+from ..tasks.metrics import Metrics, PerSampleMetrics, TableMetrics
 from ..tasks.protocols import get_sample_check
 from ..tasks.sample_groups import SampleGroups
 from ..tasks.step_types import EvaluationStep
@@ -94,17 +94,22 @@ class Evaluator:
     ) -> tuple[dict[str, float], str]:
         """Evaluate all samples; return values by name, equal on every rank, and their log line. Every rank calls this.
 
-        Ranks may have different numbers of batches: nothing is communicated before all have finished. ``writer`` and
-        ``epoch``: see ``EvaluationStep``; ``observers``: called after each batch. Raises StopRequested on every rank if
-        one is asked to stop.
+        Ranks may have different numbers of batches: nothing is communicated before all have finished. Without labels
+        there are no values and no line. ``writer`` and ``epoch``: see ``EvaluationStep``; ``observers``: called after
+        each batch. Raises StopRequested on every rank if one is asked to stop.
         """
         metrics = self.task.build_metrics()
         step = EvaluationStep(metrics, writer, epoch, any(each.wants_records for each in observers))
+        self.values, self.intervals, self.table = {}, {}, None
         with gpu_memory.explain_memory(gpu_memory.advise_evaluation(self.config)):
-            self.values = values = metrics.compute(self._evaluate(label, step, observers))
-        self.intervals, self.table = {}, None
-        if self.keeps_table and self.samples.labeled and isinstance(metrics, PerSampleMetrics):
-            indices = self.loader.sampler.indices()
+            state = self._evaluate(label, step, observers)
+        if not self.samples.labeled:
+            return {}, ""
+        indices = self.loader.sampler.indices()
+        if isinstance(metrics, TableMetrics):
+            metrics.indices = indices
+        self.values = values = metrics.compute(state)
+        if self.keeps_table and isinstance(metrics, PerSampleMetrics):
             intervals = compute_intervals(metrics, indices, self.confidence, self._keep, self.groups)
             metrics.intervals = self.intervals = intervals
         return values, _line(metrics, values, self._facts(self.groups))

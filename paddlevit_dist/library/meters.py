@@ -167,6 +167,7 @@ class Meter:
         _require_once(np.asarray(all_indices, np.int64), sum(samples for samples, _ in parts))
         before = sum(samples for samples, _ in parts[: rank()])
         indices = self._indices if all_indices else range(before, before + self._samples)
+        self._metrics.indices = indices
         values = self._metrics.compute(reduce_dict(self._metrics.state, average=False))
         intervals = compute_intervals(self._metrics, indices, self._confidence) if self._confidence else {}
         known_values = {name: value for name, value in values.items() if name not in self.unknown}

@@ -4,16 +4,15 @@ Scores are sums and counts. Rows of predictions hold the most probable classes. 
 each sample (48 bytes).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ..intervals import ClassificationCounts, means
 from ..runtime.transfers import read_later
-from ..tasks.metrics import PerSampleMetrics, SampleTable
+from ..tasks.metrics import TableMetrics
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.step_types import EvaluationStep
 from ..tasks.task import Records, Task
@@ -25,34 +24,29 @@ BEST = 5  # classes with the largest scores
 RECORD = np.dtype([("label", "<i4"), ("true", "<f4"), ("classes", "<i4", (BEST,)), ("scores", "<f4", (BEST,))])
 
 
-class ClassificationMetrics(PerSampleMetrics):
-    """Count correct labels among the best 1 and 5, by class for the best 1, and sum the cross-entropy.
+class ClassificationMetrics(TableMetrics):
+    """Collect the true class, its place, the loss and the best class of each sample, and count classes.
 
     Args:
         num_classes: number of classes; top-5 is reported from six up.
         class_names: of all classes or of the first ones; None uses their numbers.
+        kind: registered name of the scores, derived from ``ClassificationScores``.
+
+    Attributes:
+        state: "of classes", int64 (2, classes): correct samples and all samples of each class.
     """
 
-    lists = ("_rows",)
-
-    def __init__(self, num_classes: int, class_names: Sequence[str] | None = None) -> None:
-        super().__init__()
-        self.num_classes = num_classes
+    def __init__(self, num_classes: int, class_names: Sequence[str] | None = None, kind: str = "classes") -> None:
         names = list(class_names or ())[:num_classes]
-        self.class_names = [*names, *map(str, range(len(names), num_classes))]
-        self._rows: list[Callable[[], list[np.ndarray]]] = []  # the columns of ``per_sample``, of each batch
-        self.has_top5 = num_classes >= _FEWEST_CLASSES_OF_TOP5
-        self.state |= {
-            "correct": paddle.zeros([3], dtype="int64"),  # top-1, top-5, all
-            "of classes": paddle.zeros([2, num_classes], dtype="int64"),  # top-1, all
-            "loss": paddle.zeros([], dtype="float64"),
-        }
+        names += map(str, range(len(names), num_classes))
+        self.num_classes, self.has_top5 = num_classes, num_classes >= _FEWEST_CLASSES_OF_TOP5
+        super().__init__(kind, names, {"top": np.array((1, BEST) if self.has_top5 else (1,), np.int32)})
+        self.state["of classes"] = paddle.zeros([2, num_classes], dtype="int64")
 
     def update(self, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
         """Add a batch: logits, float (batch, classes), and labels, int64 (batch,)."""
         logits = logits.astype("float32")
         losses = F.cross_entropy(logits, labels, reduction="none")  # (batch, 1) or (batch,)
-        self.state["loss"] = self.state["loss"] + losses.astype("float64").sum()
         # The rank of the true label: classes of higher score, and earlier ones of equal score, so that ties count once.
         true_score = paddle.take_along_axis(logits, labels.unsqueeze(1), axis=1)  # (batch, 1)
         earlier = paddle.arange(logits.shape[1]) < labels.unsqueeze(1)  # (batch, classes)
@@ -62,74 +56,17 @@ class ClassificationMetrics(PerSampleMetrics):
         finite = (logits - logits == 0).all(axis=1)  # ``isfinite`` would wait for a GPU
         place = paddle.where(finite, position, paddle.full_like(position, self.num_classes))  # (batch,)
         best = paddle.where(finite, logits.argmax(axis=1), paddle.full_like(position, -1))  # (batch,)
-        confidence = F.softmax(logits).max(axis=1)  # (batch,)
-        self._rows.append(read_later(labels, place, losses, best, confidence))
-        hits = [((position < k) & finite).astype("int64").sum() for k in (1, 5)]
-        total = paddle.full([], labels.shape[0], dtype="int64")
-        self.state["correct"] = self.state["correct"] + paddle.stack([*hits, total])
+        self.add_batch(
+            labels=labels.astype("int32"),
+            places=place.astype("int32"),
+            losses=losses.reshape([-1]),
+            predictions=best.astype("int32"),
+            confidences=F.softmax(logits).max(axis=1),
+        )
         membership = (labels.unsqueeze(1) == paddle.arange(self.num_classes)).astype("int64")  # (batch, classes)
-        is_right = ((position < 1) & finite).astype("int64").unsqueeze(1)  # (batch, 1)
+        is_right = (place < 1).astype("int64").unsqueeze(1)  # (batch, 1)
         counted = paddle.stack([(membership * is_right).sum(axis=0), membership.sum(axis=0)])
         self.state["of classes"] = self.state["of classes"] + counted
-
-    def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Compute accuracies in percent, their counts and the mean loss from a state summed over all ranks."""
-        top1, top5, total = state["correct"].numpy().tolist()
-        values = {"top-1": 100.0 * top1 / total, "top-5": 100.0 * top5 / total, "loss": state["loss"].item() / total}
-        right, number = state["of classes"].numpy()
-        values["balanced accuracy"] = 100.0 * float((right[number > 0] / number[number > 0]).mean())
-        values.update({"top-1 count": top1, "top-5 count": top5, "samples": total})
-        return {name: value for name, value in values.items() if self.has_top5 or not name.startswith("top-5")}
-
-    def per_sample(self) -> list[np.ndarray]:
-        """Return the columns that intervals and tables need, (samples,) each: 20 bytes of a sample.
-
-        They are the label (int32), the place of the true class from 0 (int32), the loss (float32), the best class
-        (int32, -1 where scores are not finite) and its probability (float32).
-        """
-        batches = [[column.ravel() for column in read()] for read in self._rows]
-        dtypes = (np.int32, np.int32, np.float32, np.int32, np.float32)
-        return [np.concatenate([np.array([], d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
-
-    def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        """Recompute accuracies, recalls and mean loss for each draw, from ``per_sample``; weights (draws, samples)."""
-        return {**self._classify(table)(weights), **means({"loss": table[2]})(weights)}
-
-    def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
-        """Return the number of samples of each proportion."""
-        return self._classify(table).rates()
-
-    def _classify(self, table: Sequence[np.ndarray]) -> ClassificationCounts:
-        top = (1, BEST) if self.has_top5 else (1,)
-        return ClassificationCounts(table[0], table[1], self.num_classes, self.class_names, top)
-
-    def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
-        """Name the columns for a file that ``compare`` reads."""
-        top = np.array((1, BEST) if self.has_top5 else (1,), np.int32)
-        names = ("labels", "places", "losses", "predictions")
-        return SampleTable("classes", self.class_names, {**dict(zip(names, table)), "top": top})
-
-    def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """Return the columns of a readable table of samples.
-
-        They are the names of the true and of the best class, whether these are equal, the probability of the best
-        class, the place of the true class from 1, and the loss.
-        """
-        labels, places, losses, best, confidences = table
-        is_known = best >= 0
-        return {
-            "truth": [self.class_names[label] for label in labels.tolist()],
-            "prediction": [self.class_names[label] if label >= 0 else None for label in best.tolist()],
-            "correct": places == 0,
-            "confidence": np.where(is_known, confidences, np.nan),
-            "rank": [place + 1 if known else None for place, known in zip(places.tolist(), is_known)],
-            "loss": losses,
-        }
-
-    def summary(self, values: dict[str, float]) -> str:
-        """Format the line that an evaluation ends with."""
-        top5 = f" top-5 {values['top-5']:.2f}" if self.has_top5 else ""
-        return f"top-1 {values['top-1']:.2f}{self.format_interval('top-1', 1)}{top5} loss {values['loss']:.4f}"
 
 
 def require_num_classes(number: int | None) -> int:

@@ -1,26 +1,63 @@
-"""Scores of tables of classified samples, which ``ClassificationMetrics`` writes. Needs no Paddle."""
+"""Scores of classified samples, which have one class each. Needs no Paddle."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from ..intervals import ClassificationCounts, ProportionRecompute, means
-from ..tasks.score_kind import Arrays, ScoreKind, are_below, join_arrays
+from ..intervals import ClassificationCounts, means
+from ..tasks.score_kind import Arrays, FormatInterval, ScoreKind, are_below
 
 
 class ClassificationScores(ScoreKind):
-    """Accuracies, recalls and the mean loss of samples that have one class each."""
+    """Accuracies, recalls and the mean loss of samples that have one class each.
+
+    Arrays have a row for each sample: "labels", int; "places", int, the number of classes ranked above the true one;
+    "losses", float, NaN if unknown; "predictions", int, the best class, -1 for none. "top" are the k of top-k accuracy.
+    """
 
     class_score = "recall {}"
     decimals = 2
     right_rate = "top-1"
+    settings = ("top",)
+    unsaved = ("confidences",)
+    logs_classes = False
 
-    def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> ProportionRecompute:
-        """Return a function that computes accuracies, recalls and the mean loss."""
-        labels, places = join_arrays(parts, "labels"), join_arrays(parts, "places")
-        classified = ClassificationCounts(labels, places, len(classes), classes, parts[0]["top"].tolist())
-        loss = means({"loss": join_arrays(parts, "losses")})
-        return ProportionRecompute(lambda weights: {**classified(weights), **loss(weights)}, classified.rates())
+    def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """Compute accuracies and recalls in percent, and the mean loss."""
+        labels, places, top = arrays["labels"], arrays["places"], arrays["top"].tolist()
+        values = ClassificationCounts(labels, places, len(self.classes), self.classes, top)(weights)
+        loss = means({"loss": arrays["losses"]})(weights)["loss"]
+        if "predictions" in arrays:  # a sample whose scores are not finite has no loss, which must not flatter the mean
+            loss = np.where(weights @ (arrays["predictions"] < 0) > 0, np.nan, loss)
+        accuracies = {f"top-{k}": values.pop(f"top-{k}") for k in top}
+        return {**accuracies, "loss": loss, **values}
+
+    def counts(self, arrays: Arrays) -> dict[str, int]:
+        """Count the samples that are right among the best k, and all samples."""
+        right = {f"top-{k} count": int((arrays["places"] < k).sum()) for k in arrays["top"].tolist()}
+        return {**right, "samples": len(arrays["labels"])}
+
+    def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
+        """Format the line that an evaluation ends with."""
+        top5 = f" top-5 {values['top-5']:.2f}" if "top-5" in values else ""
+        return f"top-1 {values['top-1']:.2f}{format_interval('top-1', 1)}{top5} loss {values.get('loss', np.nan):.4f}"
+
+    def columns(self, arrays: Arrays) -> dict[str, Sequence[Any]]:
+        """Return the names of the true and of the best class, whether they are equal, and the score of the best class.
+
+        The rank of the true class is from 1. Last is the loss.
+        """
+        places, best = arrays["places"], arrays["predictions"]
+        is_known = best >= 0
+        return {
+            "truth": [self.classes[label] for label in arrays["labels"].tolist()],
+            "prediction": [self.classes[label] if label >= 0 else None for label in best.tolist()],
+            "correct": places == 0,
+            "confidence": np.where(is_known, arrays["confidences"], np.nan),
+            "rank": [place + 1 if known else None for place, known in zip(places.tolist(), is_known)],
+            "loss": arrays["losses"],
+        }
 
     def is_valid(self, arrays: Arrays, samples: int, classes: int) -> bool:
         """Return whether there is a label, a place and a loss for each sample."""

@@ -53,6 +53,7 @@ _NAMES = {
     "SampleTable": "metrics",
     "ScoreKind": "score_kind",
     "StepPosition": "step_types",
+    "TableMetrics": "metrics",
     "Task": "task",
     "TaskAspect": "aspects",
     "TaskTraits": "step_types",

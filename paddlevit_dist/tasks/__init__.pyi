@@ -4,7 +4,7 @@ from .aspects import TaskAspect, get_aspect, has_aspect
 from .callback import Callback, RunFacts
 from .dataset import Dataset, TransformedDataset, dataset_class
 from .figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet
-from .metrics import Metrics, PerSampleMetrics, SampleTable
+from .metrics import Metrics, PerSampleMetrics, SampleTable, TableMetrics
 from .model import Model
 from .prediction import CheckpointMeta, InputSamples, PredictionRecord, PredictionWriter
 from .protocols import (
@@ -71,6 +71,7 @@ __all__ = [
     "SampleTable",
     "ScoreKind",
     "StepPosition",
+    "TableMetrics",
     "Task",
     "TaskAspect",
     "TaskTraits",

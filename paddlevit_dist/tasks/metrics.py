@@ -1,13 +1,14 @@
 """A task's scores as the engine uses them: sums that ranks add up, and per-sample results for intervals and tables."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..intervals import ConfidenceInterval
-from .score_kind import Arrays
+from ..intervals import ConfidenceInterval, concat_rank_tables
+from ..runtime.errors import UserError
+from .score_kind import Arrays, find_score_kind
 
 
 class SampleTable(NamedTuple):
@@ -47,7 +48,7 @@ class Metrics:
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Compute the final values by name from the state, summed over all ranks.
 
-        Also called for a split without labels, whose values are not used: a state without samples must not raise.
+        It is not called for a split without labels.
         """
         raise NotImplementedError
 
@@ -126,3 +127,144 @@ class PerSampleMetrics(Metrics, ABC):
         """
         interval = self.intervals.get(name)
         return f" {interval.ends(decimals)}" if interval is not None and interval.has_width() else ""
+
+
+def gather_columns(
+    columns: Mapping[Any, np.ndarray], indices: Sequence[int] | None
+) -> tuple[np.ndarray | None, dict[Any, np.ndarray]]:
+    """Gather the rows of all ranks, ordered by the samples' indices. Every rank must call this.
+
+    Args:
+        columns: arrays (samples of this rank, ...) by name; may be empty without samples.
+        indices: indices of these samples in their data set; None if they are not known.
+
+    Returns:
+        Indices of all samples, int64 (samples,), ascending and unique, and their columns, (samples, ...) each. If a
+        rank has other indices than rows, there are no indices, and the rows of ranks follow one another.
+
+    Raises:
+        ValueError: ranks have other columns.
+    """
+    from ..distributed import all_gather  # needs Paddle
+
+    number = len(next(iter(columns.values()), ()))
+    is_known = indices is not None and all(len(column) == len(indices) for column in columns.values())
+    is_known = is_known and bool(columns or not indices)
+    gathered = all_gather((indices if is_known else None, number, columns))
+    has_indices = all(part is not None for part, _, _ in gathered)
+    ends = np.cumsum([rows for _, rows, _ in gathered])
+    parts = [
+        (part if has_indices else range(end - rows, end), own) for (part, rows, own), end in zip(gathered, ends) if rows
+    ]
+    names = list(parts[0][1]) if parts else []
+    for _, own in parts:
+        if list(own) != names:
+            raise ValueError(f"processes have the columns {list(own)} and {names}: add the same ones for each sample")
+    tables = [(part, [np.asarray(part, np.int64), *own.values()]) for part, own in parts]
+    all_indices, *rows = concat_rank_tables(tables) if tables else [np.zeros(0, np.int64)]
+    return all_indices if has_indices else None, dict(zip(names, rows))
+
+
+class TableMetrics(PerSampleMetrics):
+    """Metrics that are a table with a row for each sample, from which a ``ScoreKind`` computes all values.
+
+    The rows of all ranks are ordered by the samples' indices, so that values are equal on any number of processes.
+
+    Args:
+        kind: registered name of the kind.
+        class_names: names of the classes, or of landmarks.
+        settings: arrays of the table that are not rows, see ``ScoreKind.settings``.
+
+    Raises:
+        UserError: no kind of this name is registered.
+    """
+
+    lists = ("_batches",)
+    #: indices in the data set of the samples that were added, in their order, set before ``compute``; None: unknown
+    indices: Sequence[int] | None = None
+    #: result of ``gather_columns`` after ``compute``, in the main process; None in others
+    gathered: tuple[np.ndarray | None, dict[Any, np.ndarray]] | None = None
+
+    def __init__(self, kind: str, class_names: Sequence[str] = (), settings: Arrays | None = None) -> None:
+        super().__init__()
+        scores = find_score_kind(kind, class_names)
+        if scores is None:
+            raise UserError(f"no kind of scores {kind!r} is registered: call register_score_kind({kind!r}, ...)")
+        self.kind, self.scores, self.class_names = kind, scores, list(class_names)
+        self.settings = dict(settings or {})
+        self.column_names: list[str] = []  # of the columns
+        self._batches: list[tuple[Sequence[str], Callable[[], Sequence[np.ndarray]]]] = []  # names and values
+
+    def add(self, **columns: Any) -> None:
+        """Add a sample: a number or an array for each column, with the same columns and shapes for all samples."""
+        self.add_batch(**{name: np.asarray(value)[None] for name, value in columns.items()})
+
+    def add_batch(self, **columns: Any) -> None:
+        """Add the samples of a batch: columns (batch, ...), all arrays or all tensors. This does not wait for a GPU."""
+        values, self.column_names = list(columns.values()), list(columns)
+        if isinstance(values[0], np.ndarray):
+            self._batches.append((list(columns), lambda: values))
+        else:
+            from ..runtime.transfers import read_later  # needs Paddle
+
+            self._batches.append((list(columns), read_later(*values)))
+
+    def rows(self) -> dict[str, np.ndarray]:
+        """Return the columns of this rank's samples, (samples, ...) each; none without samples."""
+        names = self._batches[0][0] if self._batches else []
+        columns = zip(*(read() for _, read in self._batches))
+        return {name: np.concatenate(column) for name, column in zip(names, columns)}
+
+    def merge(self, other: "TableMetrics") -> None:
+        """Add the samples of other metrics with the same settings, which follow these."""
+        super().merge(other)
+        self.column_names = self.column_names or other.column_names
+
+    def per_sample(self) -> list[np.ndarray]:
+        """Return the columns of ``rows``."""
+        return list(self.rows().values())
+
+    def to_arrays(self, table: Sequence[np.ndarray]) -> Arrays:
+        """Return the arrays that ``scores`` reads, from the columns of all samples in the order of ``column_names``."""
+        return {**dict(zip(self.column_names, table)), **self.settings}
+
+    def compute(self, state: dict[str, Any]) -> dict[str, float]:
+        """Compute the defined values of all ranks' samples, and counts. Every rank must call this."""
+        from ..distributed import is_main  # needs Paddle
+
+        gathered = gather_columns(self.rows(), self.indices)
+        self.column_names, table = list(gathered[1]), list(gathered[1].values())
+        self.gathered = gathered if is_main() else None
+        if not table:
+            return dict.fromkeys(self.scores.zeros, 0.0)
+        arrays = self.to_arrays(table)
+        values = {}
+        hidden = {} if self.scores.logs_classes else {self.scores.class_score.format(name) for name in self.class_names}
+        for name, column in self.scores.compute(arrays, np.ones((1, len(table[0])))).items():
+            value = float(column[0])
+            if name in self.scores.zeros or not np.isnan(value):
+                values[name] = 0.0 if np.isnan(value) else value
+        return {**{name: value for name, value in values.items() if name not in hidden}, **self.scores.counts(arrays)}
+
+    def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
+        """Compute the scores of weighted samples, see ``ScoreKind.compute``."""
+        return self.scores.compute(self.to_arrays(table), weights)
+
+    def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
+        """Return the number of decisions of each rate of ``ScoreKind.hits``."""
+        hits = self.scores.hits(self.to_arrays(table), self.class_names)
+        return {name: len(decisions) for name, decisions in hits.items() if len(decisions)}
+
+    def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
+        """Return the arrays that a file has."""
+        arrays = {name: array for name, array in self.to_arrays(table).items() if name not in self.scores.unsaved}
+        return SampleTable(self.kind, self.class_names, arrays)
+
+    def columns(self, table: Sequence[np.ndarray]) -> Mapping[str, Sequence[Any]]:
+        """Return ``ScoreKind.columns``, by default the values of each sample alone."""
+        columns = self.scores.columns(self.to_arrays(table))
+        return super().columns(table) if columns is None else columns
+
+    def summary(self, values: dict[str, float]) -> str:
+        """Return ``ScoreKind.summary``."""
+        return self.scores.summary(values, self.format_interval)

@@ -1,25 +1,30 @@
-"""Scores of a table of samples: what ``compare``, ``search`` and ``-plan`` compute again without the metrics' state.
+"""Scores of a table of samples: the one place of a formula, for evaluations, intervals, comparisons and searches.
 
-A kind of scores is registered by the name that ``SampleTable.kind`` has. It belongs to the metrics that write such
-tables, and can be imported without Paddle.
+A kind of scores is registered by the name that ``SampleTable.kind`` has. It can be imported without Paddle.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+import copy
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from ..intervals.resampling import Recompute
+from ..intervals.resampling import ProportionRecompute, Recompute
 from ..registry import plugins
 from ..registry.lookup import list_names, require_derived, resolve
 
 Arrays = Mapping[str, np.ndarray]
+FormatInterval = Callable[[str, int], str]  # formats the interval of a value after a space: its name, its decimals
 
 
-class ScoreKind(ABC):
-    """Compute scores again from the arrays of one kind of table, see ``SampleTable``.
+class ScoreKind:
+    """Compute scores from the arrays of one kind of table, see ``SampleTable``.
 
-    Only ``recompute`` is required. Arrays whose length is the number of samples have a row for each.
+    Only ``compute`` is required, or ``recompute``, for a kind that prepares something before the first draw.
+
+    Args:
+        classes: names of the classes, or of landmarks.
     """
 
     #: name of the score of a class, with "{}" for the class; empty: classes have no score of their own
@@ -30,8 +35,37 @@ class ScoreKind(ABC):
     swaps: int = 10_000
     #: the rate in ``hits`` whose decisions say of each sample whether its answer is right; empty: samples have scores
     right_rate: str = ""
+    #: names of arrays that are not rows of samples; they are equal in all tables that are compared
+    settings: Sequence[str] = ()
+    #: names of arrays that only ``columns`` reads; files do not have them
+    unsaved: Sequence[str] = ()
+    #: names of values that are 0 in an evaluation where nothing defines them, so that it can choose a checkpoint
+    zeros: Sequence[str] = ()
+    #: whether an evaluation logs the scores of classes
+    logs_classes: bool = True
 
-    @abstractmethod
+    def __init__(self, classes: Sequence[str] = ()) -> None:
+        self.classes = list(classes)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.compute is ScoreKind.compute and cls.recompute is ScoreKind.recompute:
+            raise TypeError(f"{cls.__name__} needs the method compute(self, arrays, weights)")
+
+    def compute(self, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:
+        """Compute the scores of weighted samples.
+
+        Args:
+            arrays: arrays by name; except ``settings``, they have the rows of the samples.
+            weights: float64 (draws, samples), how often each sample counts in each draw; ones for the samples as they
+                are.
+
+        Returns:
+            Values by name, float (draws,); NaN where a value is not defined. Values of one draw must not depend on the
+            others.
+        """
+        return self.recompute([arrays], self.classes)(weights)
+
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
         """Return a function that computes the scores of weighted samples.
 
@@ -43,6 +77,41 @@ class ScoreKind(ABC):
             A function from float64 (draws, samples of all tables), how often each sample counts in each draw, to values
             by name, float (draws,); NaN where a value is not defined.
         """
+        named, arrays = copy.copy(self), self.join(parts)
+        named.classes = list(classes)
+        rates = {name: len(decisions) for name, decisions in self.hits(arrays, classes).items() if len(decisions)}
+        return ProportionRecompute(functools.partial(named.compute, arrays), rates)
+
+    def join(self, parts: Sequence[Arrays]) -> Arrays:
+        """Join the arrays of tables whose samples follow one another; arrays that one does not have are omitted."""
+        names = [name for name in parts[0] if all(name in part for part in parts)]
+        return {name: parts[0][name] if name in self.settings else join_arrays(parts, name) for name in names}
+
+    def counts(self, arrays: Arrays) -> Mapping[str, int]:
+        """Return whole numbers about all samples by name, which an evaluation logs; they have no intervals."""
+        return {}
+
+    def columns(self, arrays: Arrays) -> Mapping[str, Sequence[Any]] | None:
+        """Return the columns of a readable table of the samples, see ``PerSampleMetrics.columns``.
+
+        None shows the values of each sample alone.
+        """
+        return None
+
+    def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
+        """Format the line that an evaluation ends with; by default all values but those of classes.
+
+        Args:
+            values: all values and ``counts``; for a part of the samples without the counts.
+            format_interval: see ``PerSampleMetrics.format_interval``.
+        """
+        class_scores = {self.class_score.format(name) for name in self.classes}
+        numbers = {name: value for name, value in values.items() if isinstance(value, float)}
+        return " ".join(
+            f"{name} {value:.{self.decimals}f}{format_interval(name, self.decimals)}"
+            for name, value in numbers.items()
+            if name not in class_scores
+        )
 
     def is_valid(self, arrays: Arrays, samples: int, classes: int) -> bool:
         """Return whether arrays of a file have the right shapes and values, before anything is computed from them."""
@@ -58,7 +127,10 @@ class ScoreKind(ABC):
         return None
 
     def hits(self, arrays: Arrays, classes: Sequence[str]) -> Mapping[str, np.ndarray]:
-        """Return the decisions whose share is a rate in percent, bool (decisions,), by name of the rate."""
+        """Return the decisions whose share is a rate in percent, bool (decisions,), by name of the rate.
+
+        Rates have Wilson's intervals.
+        """
         return {}
 
     def predictions(self, arrays: Arrays) -> np.ndarray | None:
@@ -66,8 +138,10 @@ class ScoreKind(ABC):
         return None
 
 
-def find_score_kind(name: str) -> ScoreKind | None:
+def find_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind | None:
     """Return the kind of scores of this name, also one of an installed package; None if none is registered.
+
+    ``classes`` are the names of the classes.
 
     Raises:
         UserError: it is not derived from ``ScoreKind``.
@@ -77,6 +151,7 @@ def find_score_kind(name: str) -> ScoreKind | None:
     if name not in list_names("score_kind"):
         return None
     kind: ScoreKind = require_derived(resolve("score_kind", name), ScoreKind)()
+    kind.classes = list(classes)
     return kind
 
 

@@ -123,12 +123,16 @@ class ProbeMetrics(ClassificationMetrics):
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Compute the values of the best classifier, and each classifier's top-1."""
+        for metrics in self.each:
+            metrics.indices = self.indices
         values = [
             metrics.compute({key: state[f"{key}, {name}"] for key in metrics.state})
             for name, metrics in zip(self.names, self.each)
         ]
         if self._chosen is None:
             self.best = max(range(len(values)), key=lambda k: (values[k]["top-1 count"], -values[k]["loss"]))
+        best = self.each[self.best]
+        self.column_names, self.gathered = best.column_names, best.gathered
         top1 = {self._format_name(name): value["top-1"] for name, value in zip(self.names, values)}
         return {**values[self.best], **(top1 if len(values) > 1 else {})}
 

@@ -259,6 +259,7 @@ def test_fifty_thousand_images_take_less_than_a_megabyte(tmp_path):
     labels = np.sort(generator.integers(0, 1000, 50_000)).astype(np.int32)
     columns = [labels, (generator.random(50_000) ** 8 * 100).astype(np.int32), generator.gamma(1, 1, 50_000)]
     columns[2] = columns[2].astype(np.float32)
+    metrics.column_names = ["labels", "places", "losses"]
     numbers = generator.permutation(50_000)
     names = [f"val/n{1_440_764 + 7919 * label:08d}/ILSVRC2012_val_{n:08d}.JPEG" for label, n in zip(labels, numbers)]
     evaluation = SimpleNamespace(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support.samples.counted_samples import CONFIDENCE, KINDS, SAMPLES, evaluate_share
 
+from paddlevit_dist import distributed
 from paddlevit_dist.engine import confidence
 from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals, to_event, to_json
 from paddlevit_dist.intervals import ConfidenceInterval
@@ -105,8 +106,8 @@ def test_values_that_are_not_defined_are_left_out():
 
 @pytest.mark.parametrize("main", [True, False])
 def test_the_main_process_computes_with_the_rows_of_all_ranks_by_index(monkeypatch, main):
-    other = ([0, 3], [np.array([7.0, 9.0])])
-    monkeypatch.setattr(confidence, "all_gather", lambda own: [own, other])
+    other = ([0, 3], 2, {0: np.array([7.0, 9.0])})
+    monkeypatch.setattr(distributed, "all_gather", lambda own: [own, other])
     monkeypatch.setattr(confidence, "broadcast_object", lambda found: ("from the main process", found))
     monkeypatch.setattr(confidence, "is_main", lambda: main)
     groups = SampleGroups("video", np.array(list("abcde")), "videos.csv")
@@ -118,9 +119,9 @@ def test_the_main_process_computes_with_the_rows_of_all_ranks_by_index(monkeypat
         assert (table.indices.tolist(), table.columns[0].tolist()) == ([0, 1, 3, 4], [7.0, 6.0, 9.0, 8.0])
         assert table.group_names.tolist() == list("abde")
         assert found["mean"].value == 7.5 and 6.0 <= found["mean"].low < 7.5 < found["mean"].high <= 9.0
-    monkeypatch.setattr(confidence, "all_gather", lambda own: [own, ([0], None)])
-    assert compute_intervals(Means([8.0]), [4], CONFIDENCE, kept.append) == {}
-    monkeypatch.setattr(confidence, "all_gather", lambda own: [own])
+    monkeypatch.setattr(distributed, "all_gather", lambda own: [own, (None, 0, {})])
+    assert compute_intervals(Means([8.0]), [4], CONFIDENCE, kept.append)[1] == {}
+    monkeypatch.setattr(distributed, "all_gather", lambda own: [own])
     assert compute_intervals(Means(), [], CONFIDENCE, kept.append) == ("from the main process", {})
     assert len(kept) == main
 

@@ -75,14 +75,11 @@ def test_equal_scores_count_once_and_scores_that_are_no_numbers_as_wrong():
     np.testing.assert_allclose(losses[known], -np.log(shares[known, LABELS[known]]), rtol=1e-5)
     np.testing.assert_allclose(confidences[known], shares[known].max(axis=1), rtol=1e-5)
     assert [column.dtype for column in (labels, places, losses, best, confidences)] == ["i4", "i4", "f4", "i4", "f4"]
-    assert metrics.state["correct"].tolist() == [2, 4, 6]
     assert metrics.state["of classes"].tolist() == [[1, 0, 0, 1], [2, 0, 2, 2]]
     values = metrics.compute(metrics.state)
     assert values["balanced accuracy"] == pytest.approx(100 * (1 / 2 + 0 + 1 / 2) / 3)
-    empty = ClassificationMetrics(4)
-    assert empty.per_sample()[2].shape == (0,)
-    for state in (empty.state, metrics.state):
-        assert [state[name].numpy().dtype for name in ("correct", "of classes", "loss")] == ["i8", "i8", "f8"]
+    assert (values["top-1 count"], values["samples"]) == (2, 6)
+    assert ClassificationMetrics(4).per_sample() == [] and metrics.state["of classes"].numpy().dtype == "i8"
 
 
 def test_columns_name_the_classes_and_leave_empty_what_is_unknown():
@@ -117,7 +114,8 @@ def test_scores_are_recomputed_for_drawn_samples():
 def test_two_ranks_add_their_counts():
     whole, parts = make_metrics(), [make_metrics(batches=(rows,)) for rows in ((4, 1), (0, 5, 3, 2))]
     parts[0].merge(parts[1])
-    assert parts[0].state["correct"].tolist() == whole.state["correct"].tolist()
+    assert parts[0].state["of classes"].tolist() == whole.state["of classes"].tolist()
+    assert parts[0].compute({})["top-1 count"] == whole.compute({})["top-1 count"] == 2
     assert sorted(parts[0].per_sample()[1].tolist()) == sorted(whole.per_sample()[1].tolist())
 
 
@@ -132,7 +130,7 @@ def test_a_record_is_kept_of_each_sample_on_request():
         task.eval_step(lambda rows: 2 * rows, batch, EvaluationStep(metrics, keeps_records=kept))
         for kept in (False, True)
     ]
-    assert asked[0] is None and metrics.state["correct"].tolist()[2] == 6
+    assert asked[0] is None and len(metrics.per_sample()[0]) == 6
     indices, rows = join_records(list(zip((7, 3, 5), asked[1]())))
     assert indices.tolist() == [7, 3, 5] and rows["label"].tolist() == LABELS[[0, 2, 4]].tolist()
     shares = np.exp(2.0 * LOGITS[[0, 2, 4]]) / np.exp(2.0 * LOGITS[[0, 2, 4]]).sum(axis=1, keepdims=True)

@@ -99,7 +99,7 @@ class ScoreKind:
         return None
 
     def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
-        """Format the line that an evaluation ends with; by default all values but those of classes.
+        """Format the line that an evaluation ends with; by default all values but the scores of classes.
 
         Args:
             values: all values and ``counts``; for a part of the samples without the counts.

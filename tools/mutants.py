@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coverage.numbits import num_in_numbits, numbits_union
-from mutations import Mutant, draw
+from mutations import Mutant, draw, list_files
 
 ROOT, PACKAGE = Path(__file__).resolve().parents[1], "paddlevit_dist"
 sys.path.append(str(ROOT / "tests"))
@@ -262,7 +262,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="*", help="folders or files of the package (default: all)")
     parser.add_argument("-measure", nargs="+", choices=KINDS, help="measure tests of these kinds only; draw no mutant")
-    parser.add_argument("-count", type=int, default=30, help="mutants in all, equally of each path")
+    parser.add_argument("-count", type=int, default=30, help="mutants in all, of each path by its lines of code")
     parser.add_argument("-seed", type=int, help="default: from the clock")
     parser.add_argument("-jobs", type=int, default=os.cpu_count(), help="mutants at once")
     parser.add_argument("-limit", type=float, default=180, help="seconds of a stage")
@@ -280,7 +280,7 @@ def main() -> None:
     )
     paths = [path for path in paths if not path.startswith("__")]
     generator.shuffle(paths)
-    mutants = draw_equally(paths, options.count, generator)
+    mutants = draw_by_lines(paths, options.count, generator)
     measured = {kind: find_map() / kind / COMPLETE for kind in KINDS}
     tests = {kind: read_tests(path, mutants) for kind, path in measured.items() if path.exists()}
     deadline, rows = time.monotonic() + 60 * options.minutes, []
@@ -304,9 +304,13 @@ def main() -> None:
     report(rows, seed)
 
 
-def draw_equally(paths: list[str], count: int, generator: random.Random) -> list[Mutant]:
-    """Draw mutants of each path in turn."""
-    shares = collections.Counter(paths[number % len(paths)] for number in range(count))
+def draw_by_lines(paths: list[str], count: int, generator: random.Random) -> list[Mutant]:
+    """Draw mutants of each path in proportion to its lines; remainders go to the largest ones."""
+    lines = {path: sum(file.read_bytes().count(b"\n") for file in list_files(ROOT / PACKAGE / path)) for path in paths}
+    exact = {path: count * number / max(1, sum(lines.values())) for path, number in lines.items()}
+    shares = {path: int(share) for path, share in exact.items()}
+    for path in sorted(paths, key=lambda name: shares[name] - exact[name])[: count - sum(shares.values())]:
+        shares[path] += 1
     drawn = [mutant for path in paths for mutant in draw(ROOT, ROOT / PACKAGE / path, shares[path], generator)]
     generator.shuffle(drawn)
     return drawn
@@ -317,10 +321,10 @@ def report(rows: list[dict[str, Any]], seed: int) -> None:
     for row in rows:
         if not row["killed"]:
             print(f"\n{row['file']}:{row['line']} {row['kind']}\n- {row['before']}\n+ {row['after']}")
-    totals = collections.Counter(Path(row["file"]).parts[1] for row in rows)
-    killed = collections.Counter(Path(row["file"]).parts[1] for row in rows if row["killed"])
-    for name, total in sorted(totals.items()):
-        print(f"{name}: {killed[name]} of {total}")
+    for of in (lambda row: Path(row["file"]).parts[1], lambda row: row["kind"]):
+        totals = collections.Counter(map(of, rows))
+        killed = collections.Counter(of(row) for row in rows if row["killed"])
+        print(*(f"{name}: {killed[name]} of {total}" for name, total in sorted(totals.items())), sep="\n")
     print(f"{killed.total()} of {totals.total()} mutants are noticed, seed {seed}")
 
 

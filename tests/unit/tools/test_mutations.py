@@ -3,6 +3,7 @@
 import ast
 import random
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from support.processes import ROOT
 sys.path.insert(0, str(ROOT / "tools"))
 import mutants  # noqa: E402
 import mutations  # noqa: E402
+import mutations_in_context as in_context  # noqa: E402
 
 
 def list_changes(code: str) -> dict[str, str]:
@@ -43,6 +45,27 @@ def list_changes(code: str) -> dict[str, str]:
         ("x = np.clip(a, b)", "clip dropped", "x = a"),
         ("x = f(a, b=c)", "keyword dropped", "x = f(a)"),
         ("x = a if b else c", "condition negated", "x = a if not b else c"),
+        ("x = a if b else c", "branches swapped", "x = c if b else a"),
+        ("x = a - b", "left side only", "x = a"),
+        ("x = a - b", "sides swapped", "x = b - a"),
+        ("x = a | b", "sides swapped", "x = b | a"),
+        ("x = a and b", "part of a condition dropped", "x = a"),
+        ("x = np.float64", "dtype", "x = np.float32"),
+        ("x = 'int64'", "dtype", "x = 'int32'"),
+        ("x = a.astype(b)", "astype dropped", "x = a"),
+        ("x = default_rng(a)", "seed fixed", "x = default_rng(0)"),
+        ("x = len(a)", "one less", "x = len(a) - 1"),
+        ("x = range(a, b)", "one less", "x = range(a, b - 1)"),
+        ("x = f(a, axis=1)", "axis", "x = f(a, axis=0)"),
+        ("x = a[::-1]", "step dropped", "x = a[::1]"),
+        ("x = f(a.b, c.d, e.f)", "arguments swapped", "x = f(a.b, e.f, c.d)"),
+        ("if a: b = 1", "if never", "if False: b = 1"),
+        ("if a < 1: raise b", "if always", "if True: raise b"),
+        ("raise ValueError(1)", "statement dropped", "pass"),
+        ("x = x + a", "statement dropped", "pass"),
+        ("x[a] = b", "statement dropped", "pass"),
+        ("x += a", "sum becomes its last part", "x = a"),
+        ("a, b = c", "unpacking swapped", "b, a = c"),
     ],
 )
 def test_each_kind_of_change(code, kind, changed):
@@ -51,10 +74,49 @@ def test_each_kind_of_change(code, kind, changed):
 
 @pytest.mark.parametrize(
     "code",
-    ["raise ValueError(1)", "import a", "def f(x: int = None) -> int: pass", "x = 'a' + b", "x = zip(a, strict=True)"],
+    ["x = ValueError(1, a)", "import a", "def f(x: int = None) -> int: pass", "x = 'a' + b", "x = zip(a, strict=True)"],
 )
 def test_texts_errors_imports_annotations_and_strictness_stay(code):
     assert list_changes(code) == {}
+
+
+METHOD = """
+class Crop:
+    def __init__(self, rows, columns):
+        self.row_start, self.row_end, self.other = rows, columns, 0
+
+    def take(self, height, weight):
+        right = f(height)
+        return right["left"], self.row_start, right["right"], right[1]
+"""
+
+
+def test_names_are_replaced_by_others_of_the_same_function_and_class():
+    found = [
+        (kind, ast.unparse(old), ast.unparse(new))
+        for kind, old, new in in_context.list_changes(ast.parse(METHOD), bool)
+    ]
+    assert found == []  # all nodes are skipped
+    changes = in_context.list_changes(ast.parse(METHOD), lambda node: False)
+    found = [(kind, ast.unparse(old), ast.unparse(new)) for kind, old, new in changes]
+    assert found == [
+        ("wrong variable", "height", "weight"),
+        ("wrong key", "'left'", "'right'"),
+        ("wrong variable", "right", "height"),
+        ("wrong field", "self.row_start", "self.row_end"),
+        ("wrong key", "'right'", "'left'"),
+        ("wrong index", "1", "0"),
+    ]
+
+
+def test_folders_are_drawn_from_by_their_lines(tmp_path, monkeypatch):
+    for name, lines in (("large", 60), ("small", 25), ("tiny", 15)):
+        (tmp_path / "package" / name).mkdir(parents=True)
+        (tmp_path / "package" / name / "code.py").write_text("x = a - 3\n" * lines)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    monkeypatch.setattr(mutants, "PACKAGE", "package")
+    drawn = mutants.draw_by_lines(["large", "small", "tiny"], 10, random.Random(0))
+    assert Counter(Path(mutant.file).parts[1] for mutant in drawn) == {"large": 6, "small": 3, "tiny": 1}
 
 
 def test_a_seed_draws_the_same_mutants_of_different_lines(tmp_path):

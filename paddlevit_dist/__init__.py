@@ -59,6 +59,7 @@ _NAMES = {
     "register_dataset": "registry.register",
     "register_feature": "registry.register",
     "register_model": "registry.register",
+    "register_scene_format": "registry.register",
     "register_score_kind": "registry.register",
     "register_task": "registry.register",
     "register_transform": "registry.register",

@@ -24,7 +24,14 @@ from typing import Any, NamedTuple
 
 from ..registry import plugins
 from ..registry.lookup import REGISTRATIONS, list_names
-from ..registry.register import register_dataset, register_model, register_score_kind, register_task, register_transform
+from ..registry.register import (
+    register_dataset,
+    register_model,
+    register_scene_format,
+    register_score_kind,
+    register_task,
+    register_transform,
+)
 from ..runtime import printing, process_exit, signals
 from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
 from . import failures, secret, stale_resources, status, tuning
@@ -387,13 +394,12 @@ def _register(entry: _RegisteredName) -> None:
         return
     if entry.kind == "task":
         register_task(entry.name, registration.target, registration.tables, registration.keys or None)
-    elif entry.kind == "transform":
-        register_transform(entry.name, registration.target)
-    elif entry.kind == "score_kind":
-        register_score_kind(entry.name, registration.target)
-    else:
+    elif entry.kind in ("model", "dataset"):
         register = {"model": register_model, "dataset": register_dataset}[entry.kind]
         register(entry.name, registration.target, registration.keys or None)
+    else:
+        registers = {"score_kind": register_score_kind, "scene_format": register_scene_format}
+        registers.get(entry.kind, register_transform)(entry.name, registration.target)
 
 
 def _explain_undefined(what: str, program: str) -> str:

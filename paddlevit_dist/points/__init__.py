@@ -11,9 +11,11 @@ from ..runtime.lazy_names import lazy_names
 _NAMES = {
     "Scene": "data.scene",
     "SceneDataset": "data.scenes",
+    "SceneReader": "prepare.listing",
     "SceneTask": "scene_task",
     "ShapeDataset": "shapes.data",
     "SparseTensor": "sparse",
+    "TableReader": "prepare.tables",
     "sparse_collate": "data.voxels",
     "sparse_quantize": "data.voxels",
 }

@@ -14,20 +14,12 @@ from .data.scene import CENTERED, IGNORED, Scene
 from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, build_header, read_scene
 from .data.scenes import SceneDataset
 from .prepare.coordinates import find_remarks
-from .prepare.formats import FORMATS, identify_file
+from .prepare.formats import get_format, identify_file, list_readers
 from .prepare.listing import RawScene, SceneChoices
-from .prepare.nuscenes import SCAN_SUFFIX
 from .prepare.scannet import LABELS
 from .prepare.semantic_kitti import BIN, get_scan_name
-from .prepare.tables import TABLES
 
 KITTI, LAS, _PREPARED = "semantic_kitti", "las", "prepared"
-_EXPECTED = (
-    f"expected {', '.join(suffix for table in TABLES.values() for suffix in table.suffixes)}, ScanNet's "
-    "_vh_clean_2.ply, PointGroup's .pth, Pointcept's coord.npy, SemanticKITTI's .bin, nuScenes's .pcd.bin, a prepared "
-    ".scene, or a folder of these"
-)
-
 _CHECK_SECONDS = 10.0  # time limit for checking scenes before a prediction
 
 
@@ -41,16 +33,18 @@ class SceneFile(NamedTuple):
 
 def find_scenes(inputs: Sequence[str]) -> tuple[list[SceneFile], list[tuple[str, str]]]:
     """Return the scenes in paths, sorted within folders, and the paths without scenes, with reasons."""
-    return find_inputs(inputs, _find_in_folder, _find_kind, what="scene", expected=_EXPECTED)
+    suffixes = dict.fromkeys(suffix for reader in list_readers().values() for suffix in reader.suffixes)
+    expected = f"expected {', '.join(suffixes)}, a prepared {SUFFIX}, or a folder of these"
+    return find_inputs(inputs, _find_in_folder, _find_kind, what="scene", expected=expected)
 
 
 def _find_kind(path: str) -> SceneFile | None:
     name = os.path.basename(path)
     if name.endswith(SUFFIX):
         return SceneFile(path, _PREPARED, name.removesuffix(SUFFIX))
-    if name.endswith(BIN) and not name.endswith(SCAN_SUFFIX):  # in any folder
-        return SceneFile(path, KITTI, get_scan_name(os.path.abspath(path)))
     kind, scene = identify_file(os.path.abspath(path)) or (None, "")
+    if kind is None and name.endswith(BIN):  # in any folder
+        return SceneFile(path, KITTI, get_scan_name(os.path.abspath(path)))
     if kind is None or name.endswith(LABELS):
         return None
     if kind == "s3dis":  # a single object of a room
@@ -69,7 +63,9 @@ def _find_in_folder(folder: str) -> Iterator[SceneFile]:
         candidates += [_find_kind(os.path.join(place, name)) for name in sorted(names) if not name.startswith(".")]
     scenes = [candidate for candidate in candidates if candidate is not None]
     # Only the first kind counts: ScanNet's download has further meshes, and text files, the last kind, may be notes.
-    kind = next((option for option in (_PREPARED, *FORMATS) if any(scene.kind == option for scene in scenes)), None)
+    kind = next(
+        (option for option in (_PREPARED, *list_readers()) if any(scene.kind == option for scene in scenes)), None
+    )
     yield from (scene for scene in scenes if scene.kind == kind)
 
 
@@ -137,7 +133,7 @@ class InputScenes(SceneDataset):
             scene = read_scene(path, self.names[index])
             unlabeled = np.full(len(scene.xyz), IGNORED, np.int16)
             return scene._replace(semantic=unlabeled, instance=unlabeled), []
-        reader = FORMATS[kind].reader(
+        reader = get_format(kind)(
             SceneChoices(gray=not self.needs_colors, channels=self.required_channels, coordinates=self.coordinates),
             kind,
         )

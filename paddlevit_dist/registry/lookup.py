@@ -28,6 +28,7 @@ TASKS: dict[str, Target] = {}
 CALLBACKS: dict[str, Target] = {}
 TRANSFORMS: dict[str, Target] = {}
 _SCORE_KINDS: dict[str, Target] = {}  # kind of a table of samples -> what computes its scores again
+_SCENE_FORMATS: dict[str, Target] = {}  # of files of points -> their reader
 KINDS: dict[str, MutableMapping[str, Target]] = {
     "model": MODELS,
     "dataset": DATASETS,
@@ -35,6 +36,7 @@ KINDS: dict[str, MutableMapping[str, Target]] = {
     "callback": CALLBACKS,
     "transform": TRANSFORMS,
     "score_kind": _SCORE_KINDS,
+    "scene_format": _SCENE_FORMATS,
 }
 MODEL_FAMILIES: list[str] = []  # classes with variants: run `make reference` after a change of one
 SPELLINGS: dict[str, str] = {}  # other common spelling of a model's name, which is listed like it -> name
@@ -137,7 +139,7 @@ def find_name(kind: str, name: str) -> str:
     if kind == "model" and (absent := model_sources.explain_unsupported(name)):
         raise UserError(f"model '{name}': {absent}; {valid}")
     near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), cutoff=0.0)]
-    hint = f"{kind} '{name}' is not known: "
+    hint = f"{kind.replace('_', ' ')} '{name}' is not known: "
     suggestions = " or ".join(part for part in (", ".join(near[:-1]), *near[-1:]) if part)
     hint += f"did you mean {suggestions}?" if suggestions else "none is registered:"
     if kind != "model":

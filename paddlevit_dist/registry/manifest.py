@@ -34,6 +34,7 @@ class Manifest(NamedTuple):
         callbacks: name for -log_to -> class derived from ``Callback``.
         transforms: name for ``DATA.TRANSFORMS`` -> transform of images and label maps.
         score_kinds: kind of a table of samples -> class derived from ``tasks.ScoreKind``.
+        scene_formats: format of files of points, for ``prepare scenes`` and ``predict`` -> ``points.SceneReader``.
         spellings: "model", "dataset", "task" or "callback" -> other name, in lower case with underscores -> name.
         commands: command -> function of its words, and help text.
         jobs: key -> function of the ``Configuration`` that runs instead of training or evaluation if the key is set.
@@ -59,6 +60,7 @@ class Manifest(NamedTuple):
     callbacks: Targets = _NONE
     transforms: Targets = _NONE
     score_kinds: Targets = _NONE
+    scene_formats: Targets = _NONE
     spellings: Mapping[str, Mapping[str, str]] = _NONE
     commands: Mapping[str, tuple[Target, str]] = _NONE
     jobs: Targets = _NONE

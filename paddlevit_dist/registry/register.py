@@ -100,6 +100,16 @@ def register_score_kind(name: str, target: Target, replace: bool = False) -> Non
     _register("score_kind", name, target, None, replace)
 
 
+def register_scene_format(name: str, target: Target, replace: bool = False) -> None:
+    """Register a format of files of points, so that ``prepare scenes`` and ``predict`` find and read them.
+
+    ``target`` is a class derived from ``points.SceneReader`` or ``points.TableReader``, or its location,
+    "module:attribute". Its files are looked for first. Raises UserError: the name is in
+    use, and ``replace`` was not given.
+    """
+    _register("scene_format", name, target, None, replace)
+
+
 def register_feature(manifest: Manifest) -> None:
     """Register all that a ``Manifest`` names; a second call with the same manifest changes nothing.
 

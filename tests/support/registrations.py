@@ -7,7 +7,7 @@ from typing import Any
 from paddlevit_dist.registry import features, lookup, register
 
 _NAMES = ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TRANSFORMS", "_SCORE_KINDS", "TABLES", "REGISTRATIONS")
-_NAMES += ("SPELLINGS", "RECIPES", "_KEY_TABLES")
+_NAMES += ("_SCENE_FORMATS", "SPELLINGS", "RECIPES", "_KEY_TABLES")
 _ROWS = ("MANIFESTS", "COMMANDS", "JOBS", "HOOKS", "OBSERVERS", "BRIDGES", "_FUNCTIONS")
 
 

@@ -1,8 +1,8 @@
 """Implementation of ``prepare scenes``, ``scannet``, ``ply`` and ``pth``.
 
-- ``formats``: the formats of scenes, each with a reader; readers of PointGroup's and Pointcept's files
+- ``formats``: the registered formats of scenes, each with a reader, and which one a file has
 - ``listing``: base class of readers, which finds scenes and splits
-- ``scannet``, ``s3dis``, ``semantic_kitti``, ``nuscenes``: readers of these datasets
+- ``scannet``, ``s3dis``, ``semantic_kitti``, ``nuscenes``, ``pointgroup``, ``pointcept``: readers of their files
 - ``tables``: reader of files with columns (PLY, ``las``, ``pcd``, ``text_tables``, ``numpy_tables``); ``channels``
 - ``coordinates``: centers scenes and checks for stray points and wrong units; ``store`` writes scenes
 """

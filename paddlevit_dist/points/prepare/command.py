@@ -40,7 +40,7 @@ def run_scannet(words: list[str]) -> None:
 
 def run_scenes(words: list[str]) -> None:
     """Run ``prepare scenes IN OUT``."""
-    from .formats import FORMATS, detect_format
+    from .formats import describe_formats, detect_format, get_format
     from .listing import SceneChoices
     from .s3dis import NUM_AREAS
 
@@ -48,12 +48,12 @@ def run_scenes(words: list[str]) -> None:
         "scenes",
         "IN",
         "Write scenes in any of these formats for -dataset=scenes -data_path=OUT: "
-        f"{'; '.join(f'{name}: {each.meaning}' for name, each in FORMATS.items())}. The format is detected. "
+        f"{describe_formats()}. The format is detected. "
         "The splits come from the dataset, else from the folders train, val and test in IN, or lists train.txt, "
         "val.txt and test.txt there; else every fifth scene is for validation.",
+        imports=True,
     )
-    meaning = "one of the formats above (default: detected)"
-    parser.option("format", None, meaning, choices=tuple(FORMATS), metavar="FORMAT")
+    parser.option("format", None, "one of the formats above (default: detected)", metavar="FORMAT")
     _add_choices(parser)
     parser.option(
         "columns", None, "columns of text and unnamed arrays, such as x,y,z,intensity,-; a dash skips a column"
@@ -68,7 +68,7 @@ def run_scenes(words: list[str]) -> None:
     root = _folder(options)
     kind = options.format or detect_format(root)
     if options.format is None:
-        print(one_line(f"{root} contains scenes of format {kind}: {FORMATS[kind].meaning}"))
+        print(one_line(f"{root} contains scenes of format {kind}: {get_format(kind).meaning}"))
     _prepare_scenes(options, kind, **_choose(options), columns=_split_names(options.columns), val_area=options.val_area)
 
 
@@ -98,10 +98,10 @@ def run_pth(words: list[str]) -> None:
     _prepare_scenes(options, "pth", class_names=_class_names(options))
 
 
-def _scene_parser(kind: str, source: str, description: str) -> CommandParser:
+def _scene_parser(kind: str, source: str, description: str, imports: bool = False) -> CommandParser:
     from ..data.scene_store import SPLITS
 
-    parser = CommandParser(f"prepare {kind}", description, (f"raw_{kind} prepared -workers=4",))
+    parser = CommandParser(f"prepare {kind}", description, (f"raw_{kind} prepared -workers=4",), imports)
     parser.add_argument("input", metavar=source, type=path, help="folder of the raw scenes")
     parser.add_argument(
         "output", metavar="OUT", type=path, help="folder for the prepared scenes; a second run resumes in it"

@@ -49,9 +49,13 @@ class SceneChoices:
 
 
 class SceneReader:
-    """Reads raw scenes of one kind; sent to worker processes. ``kind`` is a key of ``FORMATS``."""
+    """Reads raw scenes of one format; sent to worker processes. ``kind`` is its name in the registry."""
 
-    kind: str
+    kind = ""
+    #: a short description, for the help
+    meaning = ""
+    #: names of the ``SceneChoices`` that apply to it
+    options: tuple[str, ...] = ()
     #: of its files' names, in lower case
     suffixes: tuple[str, ...] = ()
     #: example of a file, if a suffix is not enough

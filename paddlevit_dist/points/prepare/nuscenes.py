@@ -123,6 +123,8 @@ class NuScenesReader(SceneReader):
     """
 
     kind = "nuscenes"
+    meaning = "nuScenes-lidarseg: v1.0-*/, samples/LIDAR_TOP, lidarseg"
+    options = ("channels", "label")
     default_classes = CLASS_NAMES
     fixed_coordinates = AS_GIVEN
     suffixes = (SCAN_SUFFIX,)

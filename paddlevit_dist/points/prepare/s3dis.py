@@ -48,6 +48,8 @@ class S3disReader(SceneReader):
     """Reads rooms; each file of an object is an instance, also walls and floors. All splits have labels."""
 
     kind = "s3dis"
+    meaning = "S3DIS: Area_1/office_1/Annotations/chair_1.txt"
+    options = ("val_area",)
     example = f"Area_1/office_1/{_ANNOTATIONS}/chair_1.txt"
     default_classes = CLASS_NAMES
     unlabeled_split = ""

@@ -41,6 +41,8 @@ class ScanNetReader(SceneReader):
     """Reads raw ScanNet scenes, centered on their mean like PointGroup's; walls and floors are not instances."""
 
     kind = "scannet"
+    meaning = "ScanNet v2 as downloaded"
+    options = ("two_hundred",)
     suffixes = (POINTS,)
     class_names: tuple[str, ...]
     fixed_coordinates = CENTERED

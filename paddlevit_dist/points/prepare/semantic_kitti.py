@@ -50,6 +50,9 @@ class SemanticKittiReader(SceneReader):
     """Reads scans; their channel ``intensity`` is between 0 and 1, and they have no colors: all points are gray."""
 
     kind = "semantic_kitti"
+    meaning = "SemanticKITTI: sequences/00/velodyne and labels"
+    options = ("channels",)
+    suffixes = (BIN,)
     example = f"scan such as sequences/00/{_POINTS}/000000{BIN}"
     default_classes = CLASS_NAMES
 

@@ -11,7 +11,7 @@ from ..data.ply import read_vertices
 from ..data.scene import Scene
 from .channels import WITHOUT, normalize_name
 from .las import read_las
-from .listing import RawScene, SceneChoices, SceneReader
+from .listing import RawScene, SceneReader
 from .numpy_tables import read_arrays
 from .pcd import read_pcd
 from .text_tables import read_text
@@ -72,14 +72,14 @@ def read_table(
 
 
 class TableReader(SceneReader):
-    """Reads scenes of one format of ``TABLES``, each centered on its mean unless coordinates are AS_GIVEN."""
+    """Reads scenes in files with tables, each centered on its mean unless coordinates are AS_GIVEN."""
 
-    kind = "ply"
+    options: tuple[str, ...] = ("class_names", "label", "instance", "ignore_label", "gray", "channels")
     unique_instances = False
 
-    def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
-        super().__init__(choices, kind)
-        self.suffixes = TABLES[self.kind].suffixes
+    def read_columns(self, path: str) -> Columns:
+        """Read the columns of a file, (points,) each, by name; UserError if it is damaged."""
+        raise NotImplementedError
 
     def find(self, root: str) -> dict[str, str]:
         """Return the path of each scene below ``root``, by name; add a remark on other files."""
@@ -93,7 +93,7 @@ class TableReader(SceneReader):
     def read(self, source: RawScene) -> Scene:
         """Read a scene, with labels if ``source`` has them."""
         path, choices = source.files[0], self.choices
-        columns = read_table(path, self.kind, choices.columns)
+        columns = self.read_columns(path)
         label = self._column(path, columns, "label", choices.label, LABEL_NAMES) if source.labeled else None
         name = self._column(path, columns, "instance", choices.instance, INSTANCE_NAMES) if source.labeled else None
         if source.labeled and label is None:
@@ -126,3 +126,48 @@ class TableReader(SceneReader):
                 "choose another with --label"
             )
         return matches[0] if matches else None
+
+
+class KnownTableReader(TableReader):
+    """Reads files of one format of ``TABLES``, by its ``kind``."""
+
+    def read_columns(self, path: str) -> Columns:
+        """Read the columns of a file as ``read_table`` does."""
+        return read_table(path, self.kind, self.choices.columns)
+
+
+class PlyReader(KnownTableReader):
+    """Reads PLY."""
+
+    kind, suffixes = "ply", TABLES["ply"].suffixes
+    meaning = "PLY"
+
+
+class LasReader(KnownTableReader):
+    """Reads LAS and LAZ."""
+
+    kind, suffixes = "las", TABLES["las"].suffixes
+    meaning = "LAS and LAZ, through laspy"
+
+
+class PcdReader(KnownTableReader):
+    """Reads PCD."""
+
+    kind, suffixes = "pcd", TABLES["pcd"].suffixes
+    meaning = "PCD"
+
+
+class NumpyReader(KnownTableReader):
+    """Reads arrays of NumPy."""
+
+    kind, suffixes = "numpy", TABLES["numpy"].suffixes
+    meaning = " and ".join(suffixes)
+    options = (*TableReader.options, "columns")
+
+
+class TextReader(KnownTableReader):
+    """Reads tables as text."""
+
+    kind, suffixes = "text", TABLES["text"].suffixes
+    meaning = " and ".join((", ".join(suffixes[:-1]), suffixes[-1]))
+    options = (*TableReader.options, "columns")

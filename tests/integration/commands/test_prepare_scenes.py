@@ -16,7 +16,7 @@ from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scene_store import VERSION, read_scene, write_scene
 from paddlevit_dist.points.data.scenes import PreparedScenes, ScanNet
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
-from paddlevit_dist.points.prepare.tables import TableReader
+from paddlevit_dist.points.prepare.tables import PlyReader
 
 
 def command(kind, *arguments):
@@ -93,7 +93,7 @@ def test_scenes_of_a_version_that_read_files_otherwise_are_made_anew(tmp_path):
         write_points(root / f"{name}.ply", {**make_points(9), "label": np.arange(9) % 2})
     well(prepare("ply", root, output, "--workers=1"))
     before = contents(output)
-    reader = TableReader()
+    reader = PlyReader()
     for (source,) in reader.sources(str(root), dict.fromkeys(("train", "val", "test"))).values():
         state, path = os.stat(source.files[0]), output / "scenes" / f"{source.name}.scene"
         files = [(source.files[0], state.st_size, state.st_mtime_ns)]

@@ -10,7 +10,7 @@ from paddlevit_dist.points.data.scenes import ScanNet
 from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.store import prepare_store
-from paddlevit_dist.points.prepare.tables import TableReader
+from paddlevit_dist.points.prepare.tables import PlyReader
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Predictable
@@ -39,7 +39,7 @@ def test_what_a_preparation_says_of_scenes_a_prediction_says_too(tmp_path):
     write_points(raw / "fine.ply", columns)
     write_points(raw / "millimeters.ply", {**columns, **{axis: 1000 * columns[axis] for axis in "xyz"}})
     write_points(raw / "georeferenced.ply", {**columns, "y": columns["y"] + np.float32(5.4e6)})
-    reader = TableReader(SceneChoices(CLASS_NAMES, label="none"))
+    reader = PlyReader(SceneChoices(CLASS_NAMES, label="none"))
     prepared = prepare_store(reader, reader.sources(str(raw), {}), str(raw), tmp_path / "store", 1).remarks
     inputs = get_aspect(recalled(SemanticSegmentation, SEMANTIC), Predictable).open_inputs([str(raw)], tmp_path)
     said = [line.removeprefix("note: ") for line in inputs.notices]

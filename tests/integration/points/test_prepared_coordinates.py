@@ -18,10 +18,10 @@ from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
 from paddlevit_dist.points.data.scene_store import read_scene
 from paddlevit_dist.points.data.scenes import PreparedScenes
-from paddlevit_dist.points.prepare.formats import PthReader
 from paddlevit_dist.points.prepare.listing import SceneChoices
+from paddlevit_dist.points.prepare.pointgroup import PthReader
 from paddlevit_dist.points.prepare.store import prepare_store
-from paddlevit_dist.points.prepare.tables import TableReader
+from paddlevit_dist.points.prepare.tables import PlyReader
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
@@ -60,7 +60,7 @@ def test_predictions_have_the_coordinates_of_the_source(tmp_path, name, written)
             np.testing.assert_allclose(found, xyz[letter], rtol=0, atol=1e-6)
 
 
-def prepare(folder, output, scenes, reader=TableReader):
+def prepare(folder, output, scenes, reader=PlyReader):
     """A store of these scenes: arrays (P, 3) by name."""
     folder.mkdir(exist_ok=True)
     for name, xyz in scenes.items():
@@ -137,7 +137,7 @@ def test_scenes_without_any_class_are_told_and_not_left_as_a_store_without_class
     xyz, rgb = room(6)
     for name in "ab":
         write_ply(tmp_path / f"{name}.ply", xyz, rgb, label=np.full(6, np.nan, np.float32))
-    for reader in (TableReader(), TableReader(SceneChoices(label="none"))):
+    for reader in (PlyReader(), PlyReader(SceneChoices(label="none"))):
         splits = reader.sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))
         with pytest.raises(UserError, match="no point of any scene has a class: choose the property .* --label"):
             prepare_store(reader, splits, str(tmp_path), tmp_path / "out", workers=1)
@@ -204,7 +204,7 @@ def test_scenes_in_other_formats_are_counted(tmp_path):
     (tmp_path / "in").mkdir()
     for name in ("a.las", "b.las", "c.obj", "notes.txt"):
         (tmp_path / "in" / name).write_bytes(b"1")
-    reader = TableReader()
+    reader = PlyReader()
     with pytest.raises(UserError, match=r"contains no file that ends in .ply, but 2 .las, 1 .obj; give"):
         reader.sources(str(tmp_path / "in"), {})
     prepare(tmp_path / "in", tmp_path / "out", {"a": room(50)[0], "b": room(50)[0]})

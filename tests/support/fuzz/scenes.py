@@ -5,10 +5,11 @@ import numpy as np
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
 from paddlevit_dist.points.data.scenes import PreparedScenes
-from paddlevit_dist.points.prepare.formats import PthReader, detect_format, get_reader
+from paddlevit_dist.points.prepare.formats import detect_format, get_reader
 from paddlevit_dist.points.prepare.listing import SceneChoices
+from paddlevit_dist.points.prepare.pointgroup import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
-from paddlevit_dist.points.prepare.tables import TableReader
+from paddlevit_dist.points.prepare.tables import PlyReader
 from paddlevit_dist.points.shapes.data import ModelNet40
 from support.files.nuscenes import nuscenes
 from support.files.other_scenes import las, pcd, pointcept, s3dis, semantic_kitti
@@ -63,7 +64,7 @@ def _read_all(reader, folder):
 
 
 def read_ply(folder):
-    _read_all(TableReader(), folder)
+    _read_all(PlyReader(), folder)
 
 
 def make_las(folder):

@@ -205,6 +205,7 @@ KINDS = {
     "model": register.register_model,
     "transform": register.register_transform,
     "score_kind": register.register_score_kind,
+    "scene_format": register.register_scene_format,
 }
 
 

@@ -23,7 +23,8 @@ def own_names():
     with forgotten():
         yield
         lookup.TRANSFORMS.clear()
-        lookup.KINDS["score_kind"].pop("mine", None)
+        for kind in ("score_kind", "scene_format"):
+            lookup.KINDS[kind].pop("mine", None)
 
 
 KINDS = {
@@ -32,6 +33,7 @@ KINDS = {
     "task": register.register_task,
     "transform": register.register_transform,
     "score_kind": register.register_score_kind,
+    "scene_format": register.register_scene_format,
 }
 
 

@@ -19,7 +19,7 @@ from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.scenes import PreparedScenes
-from paddlevit_dist.points.prepare.formats import load_arrays
+from paddlevit_dist.points.prepare.pointgroup import load_arrays
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.runtime.files import open_regular, read_regular, require_regular
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset

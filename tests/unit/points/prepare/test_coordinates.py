@@ -12,15 +12,15 @@ from paddlevit_dist.points.data.ply import read_vertices, write_colored_ply, wri
 from paddlevit_dist.points.data.scene_store import SceneHeader, read_header, read_scene, write_scene
 from paddlevit_dist.points.data.voxels import sparse_quantize
 from paddlevit_dist.points.prepare import coordinates
-from paddlevit_dist.points.prepare.formats import PthReader
 from paddlevit_dist.points.prepare.listing import RawScene
+from paddlevit_dist.points.prepare.pointgroup import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
-from paddlevit_dist.points.prepare.tables import TableReader
+from paddlevit_dist.points.prepare.tables import PlyReader
 from paddlevit_dist.runtime.errors import UserError
 
 
 def read_ply(path, xyz, rgb, **more):
-    return TableReader().read(write_ply(path, xyz, rgb, **more))
+    return PlyReader().read(write_ply(path, xyz, rgb, **more))
 
 
 def number_of_voxels(scene, size=0.05):
@@ -65,7 +65,7 @@ def test_georeferenced_scenes_keep_their_voxels_and_their_coordinates(tmp_path, 
         header = ["ply", "format ascii 1.0", f"element vertex {len(xyz)}", *names, "property uchar label", "end_header"]
         rows = [" ".join(map(repr, (*p, *c, 0))) for p, c in zip(there.tolist(), rgb.tolist())]
         (tmp_path / "far.ply").write_text("\n".join([*header, *rows]) + "\n")
-        far = TableReader().read(RawScene("far", (str(tmp_path / "far.ply"),), True))
+        far = PlyReader().read(RawScene("far", (str(tmp_path / "far.ply"),), True))
     assert far.xyz.dtype == np.float32 and number_of_voxels(far) == number_of_voxels(near) > 3000
     np.testing.assert_allclose(far.xyz, near.xyz, atol=1e-6)
     np.testing.assert_allclose(far.xyz + np.array(far.offset), there, rtol=0, atol=1e-6)

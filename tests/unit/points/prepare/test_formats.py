@@ -8,13 +8,18 @@ from support.files.nuscenes import nuscenes
 from support.files.other_scenes import PCD_HEADER, las, lzf, pcd, pointcept, s3dis, semantic_kitti
 from support.files.prepared_scenes import prepared
 from support.files.raw_scenes import write_labeled_ply
+from support.registrations import forgotten
 
+from paddlevit_dist.points.inputs import find_scenes
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
-from paddlevit_dist.points.prepare.formats import FORMATS, detect_format
+from paddlevit_dist.points.prepare.formats import detect_format, get_reader, identify_file, list_readers
 from paddlevit_dist.points.prepare.las import read_las, write_classified
+from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.pcd import read_pcd
+from paddlevit_dist.points.prepare.pointcept import PointceptReader
 from paddlevit_dist.points.prepare.s3dis import split_by_area
-from paddlevit_dist.points.prepare.tables import read_table
+from paddlevit_dist.points.prepare.tables import TableReader, read_table
+from paddlevit_dist.registry.register import register_scene_format
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -246,13 +251,48 @@ def test_formats_are_found_by_what_a_folder_holds(tmp_path):
         (tmp_path / kind / "weights.bin").write_bytes(bytes(16))
         make(tmp_path / kind)
         assert detect_format(str(tmp_path / kind)) == kind
-    assert set(FORMATS) == {*makers, "scannet", "pth"}
+    assert set(list_readers()) == {*makers, "scannet", "pth"}
     pcd(tmp_path / "las" / "b.pcd", "ascii")
     with pytest.raises(UserError, match=r"scenes of several formats, .*a.LAZ \(las\), .*b.pcd \(pcd\): select one"):
         detect_format(str(tmp_path / "las"))
     (tmp_path / "nothing").mkdir()
     with pytest.raises(UserError, match="contains no scenes of a known format"):
         detect_format(str(tmp_path / "nothing"))
+
+
+class TriplesReader(TableReader):
+    """A user's format: x, y and z of each point as text, in files that are of the package's "text", too."""
+
+    meaning, suffixes = "triples", (".xyz", ".bin")
+
+    def read_columns(self, path):
+        return dict(zip("xyz", np.loadtxt(path, ndmin=2).T))
+
+
+def test_a_format_from_outside_is_found_first_detected_read_and_predicted(tmp_path):
+    for name in ("a.xyz", "b.bin"):
+        (tmp_path / name).write_text("1 2 3\n3 2 1\n")
+    write_labeled_ply(tmp_path / "c.ply")
+    with forgotten():
+        register_scene_format("triples", TriplesReader)
+        assert detect_format(str(tmp_path)) == "triples"
+        reader = get_reader("triples", SceneChoices(gray=True, label="none"))
+        sources = reader.sources(str(tmp_path), {})
+        assert {name: [source.name for source in split] for name, split in sources.items()} == {
+            "train": ["a"],
+            "val": ["b"],
+        }
+        assert reader.kind == "triples" and reader.read(sources["val"][0]).xyz.tolist() == [[-1, 0, 1], [1, 0, -1]]
+        with pytest.raises(UserError, match=r"^--columns is not for scenes of format triples \(triples\); drop"):
+            get_reader("triples", SceneChoices(columns=("x",)))
+        scenes, _ = find_scenes([str(tmp_path)])
+        assert [(scene.kind, scene.name) for scene in scenes] == [("triples", "a"), ("triples", "b")]
+        register_scene_format("wrong", dict)
+        with pytest.raises(UserError, match="^dict is not derived from SceneReader: derive it"):
+            identify_file(str(tmp_path / "a.xyz"))
+    assert identify_file(str(tmp_path / "a.xyz")) == ("text", "a")
+    with pytest.raises(UserError, match="^scene format 'triples' is not known: did you mean"):
+        get_reader("triples", SceneChoices())
 
 
 def test_options_that_a_format_does_not_know_are_told(tmp_path, capsys):
@@ -265,7 +305,7 @@ def test_options_that_a_format_does_not_know_are_told(tmp_path, capsys):
 
 def test_folders_of_arrays_are_named_read_and_refused(tmp_path):
     pointcept(tmp_path, splits=("train",))
-    reader = FORMATS["pointcept"].reader()
+    reader = PointceptReader()
     sources = reader.sources(str(tmp_path), {})["train"]
     folder = Path(sources[0].files[0]).parent
     (folder / "strange.npy").write_bytes((folder / "segment20.npy").read_bytes())

@@ -12,10 +12,10 @@ from support.files.raw_scenes import legacy, make_points, pointgroup_arrays, wri
 
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, from_nyu40
-from paddlevit_dist.points.prepare.formats import PthReader, load_arrays
 from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices
+from paddlevit_dist.points.prepare.pointgroup import PthReader, load_arrays
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
-from paddlevit_dist.points.prepare.tables import TableReader
+from paddlevit_dist.points.prepare.tables import NumpyReader, PlyReader, TextReader
 from paddlevit_dist.runtime.errors import UserError
 
 BENCHMARK = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 24, 28, 33, 34, 36, 39]  # of NYU's forty, in class order
@@ -214,32 +214,32 @@ def test_a_ply_scene_with_label_and_instance_under_any_name(tmp_path):
     columns = make_points(6)
     classes, objects = np.array([0, 2, -1, 7, 2, 1], np.float32), np.array([50, 9, -1, 9, 50, 7], np.int32)
     write_points(path, {**columns, "kind": classes, "thing": objects})
-    scene = TableReader(SceneChoices(label="kind", instance="thing", ignore_label=7)).read(ply_source(path))
+    scene = PlyReader(SceneChoices(label="kind", instance="thing", ignore_label=7)).read(ply_source(path))
     assert scene.semantic.tolist() == [0, 2, -100, -100, 2, 1]
     assert scene.instance.tolist() == [2, 1, -100, 1, 3, 0]  # number 50 has two classes
     write_points(path, {**columns, "scalar_label": classes, "object_id": objects})
-    known = TableReader().read(ply_source(path))
+    known = PlyReader().read(ply_source(path))
     assert known.semantic.tolist() == [0, 2, -100, 7, 2, 1]
     assert known.instance.tolist() == [1, 2, -100, 4, 3, 0]  # and number 9, where 7 is a class
-    bare = TableReader(SceneChoices(instance="none")).read(ply_source(path))
+    bare = PlyReader(SceneChoices(instance="none")).read(ply_source(path))
     assert set(bare.instance) == {-100} and bare.semantic.tolist() == known.semantic.tolist()
 
 
 @pytest.mark.parametrize("name", ("scalar_Classification", "scalar_classification", "Classification", "classification"))
 def test_classes_as_lidar_programs_name_them(tmp_path, name):
     write_points(tmp_path / "room.ply", {**make_points(3), name: np.array([2, 5, 1], np.uint8)})
-    reader = TableReader()
+    reader = PlyReader()
     assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [2, 5, 1] and reader.remarks == []
 
 
 def test_which_of_several_label_properties_was_taken_is_told(tmp_path):
     labels = {"classification": np.array([2, 5, 1], np.uint8), "label": np.array([0, 1, 1], np.uint8)}
     write_points(tmp_path / "room.ply", {**make_points(3), **labels})
-    reader = TableReader()
+    reader = PlyReader()
     assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [0, 1, 1]
     (line,) = reader.remarks
     assert "(label, classification): 'label' is used; choose another with --label" in line
-    reader = TableReader(SceneChoices(label="classification"))
+    reader = PlyReader(SceneChoices(label="classification"))
     assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [2, 5, 1] and reader.remarks == []
 
 
@@ -256,9 +256,9 @@ def test_colors_of_other_names_and_types(tmp_path):
         (("red", "green", "blue"), [color.astype(np.float32) for color in colors]),
     ):
         write_points(path, {**columns, **dict(zip(names, values))})
-        assert np.array_equal(TableReader().read(ply_source(path)).rgb, bytes_)
+        assert np.array_equal(PlyReader().read(ply_source(path)).rgb, bytes_)
     write_points(path, columns)
-    assert np.unique(TableReader(SceneChoices(gray=True)).read(ply_source(path)).rgb).tolist() == [128]
+    assert np.unique(PlyReader(SceneChoices(gray=True)).read(ply_source(path)).rgb).tolist() == [128]
 
 
 FLOATS = np.array([[0, 0.25, 1], [0.5, 1, 0.75], [0.1, 0, 0.2]])
@@ -297,8 +297,7 @@ def scene_in(path, values):
 def test_the_range_of_colors_is_not_guessed_from_the_largest(tmp_path, name, values, expected, remark):
     if name.endswith("txt") and values.dtype == np.uint16:
         pytest.skip("text has no types")
-    kind = {"ply": "ply", "npz": "numpy", "txt": "text"}[name[-3:]]
-    reader = TableReader(kind=kind)
+    reader = {"ply": PlyReader, "npz": NumpyReader, "txt": TextReader}[name[-3:]]()
     assert abs(reader.read(scene_in(tmp_path / name, values)).rgb.astype(float) - expected).max() <= 0.5
     assert [remark in line for line in reader.remarks] == [True] * bool(remark)
 
@@ -307,11 +306,11 @@ def test_the_range_of_colors_is_not_guessed_from_the_largest(tmp_path, name, val
 def test_colors_that_may_be_of_1_or_of_255_are_refused(tmp_path, values):
     source = scene_in(tmp_path / "room.txt", values)
     with pytest.raises(UserError, match="clip them to 1, or round them if they are of 255, or .*--missing_colors=gray"):
-        TableReader(kind="text").read(source)
-    reader = TableReader(SceneChoices(gray=True), "text")  # as for a network without colors
+        TextReader().read(source)
+    reader = TextReader(SceneChoices(gray=True))  # as for a network without colors
     assert np.unique(reader.read(source).rgb).tolist() == [128] and "range is unknown: gray" in reader.remarks[0]
     for repaired in (values.clip(0, 1), values.round()):
-        TableReader(kind="text").read(scene_in(tmp_path / "room.txt", repaired))
+        TextReader().read(scene_in(tmp_path / "room.txt", repaired))
 
 
 def with_value(name, position, value):
@@ -349,7 +348,7 @@ def test_what_is_wrong_with_a_ply_scene_is_told_in_one_line(tmp_path, columns, m
     path = tmp_path / "room.ply"
     write_points(path, columns)
     with pytest.raises(UserError, match=message) as error:
-        TableReader(SceneChoices(("a", "b", "c"))).read(ply_source(path))
+        PlyReader(SceneChoices(("a", "b", "c"))).read(ply_source(path))
     assert "\n" not in str(error.value) and str(path) in str(error.value)
 
 
@@ -357,7 +356,7 @@ def test_points_that_are_not_finite_are_left_out_with_their_labels_and_counted(t
     columns = {**with_value("z", 3, np.inf), "label": np.array([0, 1, 2, 7, 1], np.int32)}
     columns["x"][1] = np.nan
     write_points(tmp_path / "room.ply", columns)
-    reader = TableReader(SceneChoices(("a", "b", "c")))
+    reader = PlyReader(SceneChoices(("a", "b", "c")))
     scene = reader.read(ply_source(tmp_path / "room.ply"))
     assert scene.semantic.tolist() == [0, 2, 1] and scene.skipped_rows == (1, 3)
     assert np.isfinite(scene.xyz).all() and len(scene.rgb) == 3
@@ -368,9 +367,9 @@ def test_scenes_without_labels_can_be_prepared_and_test_scenes_need_none(tmp_pat
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
         write_points(tmp_path / split / f"{split}_room.ply", make_points(3))
-    splits = TableReader(SceneChoices(label="none")).sources(str(tmp_path), no_lists())
-    assert not splits["train"][0].labeled and set(TableReader().read(splits["train"][0]).semantic) == {-100}
-    splits = TableReader().sources(str(tmp_path), no_lists())
+    splits = PlyReader(SceneChoices(label="none")).sources(str(tmp_path), no_lists())
+    assert not splits["train"][0].labeled and set(PlyReader().read(splits["train"][0]).semantic) == {-100}
+    splits = PlyReader().sources(str(tmp_path), no_lists())
     assert splits["train"][0].labeled and not splits["test"][0].labeled
 
 
@@ -378,7 +377,7 @@ def test_hidden_files_and_folders_are_no_scenes(tmp_path):
     for name in ("a.ply", "b.ply", "._a.ply", ".trash/c.ply"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write_points(tmp_path / name, make_points(1))
-    assert list(TableReader().find(str(tmp_path))) == ["a", "b"]
+    assert list(PlyReader().find(str(tmp_path))) == ["a", "b"]
 
 
 def test_scenes_that_are_tested_and_validated_keep_their_labels(tmp_path):
@@ -386,19 +385,19 @@ def test_scenes_that_are_tested_and_validated_keep_their_labels(tmp_path):
         write_points(tmp_path / f"{name}.ply", {**make_points(3), "label": np.zeros(3, np.uint8)})
     for split, names in (("train", "a\n"), ("val", "b\n"), ("test", "b\nc\n")):
         (tmp_path / f"{split}.txt").write_text(names)
-    splits = TableReader().sources(str(tmp_path), no_lists())
+    splits = PlyReader().sources(str(tmp_path), no_lists())
     assert [source.labeled for split in splits.values() for source in split] == [True, True, True, False]
 
 
 def test_without_lists_and_folders_every_fifth_scene_is_held_out(tmp_path):
     for number in range(11):
         write_points(tmp_path / f"room{number:02d}.ply", make_points(1))
-    splits = TableReader().sources(str(tmp_path), no_lists())
+    splits = PlyReader().sources(str(tmp_path), no_lists())
     assert [source.name for source in splits["val"]] == ["room04", "room09"] and len(splits["train"]) == 9
     for number in range(1, 11):
         (tmp_path / f"room{number:02d}.ply").unlink()
     with pytest.raises(UserError, match="is the only one"):
-        TableReader().sources(str(tmp_path), no_lists())
+        PlyReader().sources(str(tmp_path), no_lists())
 
 
 @pytest.mark.parametrize("write", (legacy, zipped))

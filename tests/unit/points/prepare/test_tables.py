@@ -3,7 +3,7 @@
 import pytest
 
 from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices
-from paddlevit_dist.points.prepare.tables import TableReader, read_table
+from paddlevit_dist.points.prepare.tables import PlyReader, TextReader, read_table
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -15,7 +15,7 @@ def write(folder, name, *lines):
 
 def read(path, **choices):
     """The scene of a file, and the remarks."""
-    reader = TableReader(SceneChoices(gray=True, **choices), "text")
+    reader = TextReader(SceneChoices(gray=True, **choices))
     return reader.read(RawScene("a", (str(path),), True)), reader.remarks
 
 
@@ -66,7 +66,7 @@ def test_class_and_object_are_the_first_known_names_or_those_of_the_caller(tmp_p
 
 
 def test_files_of_other_formats_are_told(tmp_path):
-    path, reader = write(tmp_path, "a.txt", "x y z label", "1 2 3 1"), TableReader(kind="text")
+    path, reader = write(tmp_path, "a.txt", "x y z label", "1 2 3 1"), TextReader()
     assert reader.find(str(tmp_path)) == {"a": path} and reader.remarks == []
     for name in ("b.ply", "c.ply"):
         (tmp_path / name).touch()
@@ -89,5 +89,5 @@ def test_files_of_other_formats_are_told(tmp_path):
     ids=lambda choice: next(iter(choice)),
 )
 def test_scenes_are_prepared_again_with_another_choice(choice):
-    settings = [TableReader(SceneChoices(**choices)).settings for choices in ({}, choice, dict(choice))]
+    settings = [PlyReader(SceneChoices(**choices)).settings for choices in ({}, choice, dict(choice))]
     assert settings[0] != settings[1] == settings[2]

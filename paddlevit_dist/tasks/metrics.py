@@ -261,9 +261,8 @@ class TableMetrics(PerSampleMetrics):
         return SampleTable(self.kind, self.class_names, arrays)
 
     def columns(self, table: Sequence[np.ndarray]) -> Mapping[str, Sequence[Any]]:
-        """Return ``ScoreKind.columns``, by default the values of each sample alone."""
-        columns = self.scores.columns(self.to_arrays(table))
-        return super().columns(table) if columns is None else columns
+        """Return ``ScoreKind.columns``."""
+        return self.scores.columns(self.to_arrays(table))
 
     def summary(self, values: dict[str, float]) -> str:
         """Return ``ScoreKind.summary``."""

@@ -91,12 +91,17 @@ class ScoreKind:
         """Return whole numbers about all samples by name, which an evaluation logs; they have no intervals."""
         return {}
 
-    def columns(self, arrays: Arrays) -> Mapping[str, Sequence[Any]] | None:
+    def columns(self, arrays: Arrays) -> Mapping[str, Sequence[Any]]:
         """Return the columns of a readable table of the samples, see ``PerSampleMetrics.columns``.
 
-        None shows the values of each sample alone.
+        By default they are the values of each sample alone.
         """
-        return None
+        rows = {name: array for name, array in arrays.items() if name not in self.settings}
+        values = [
+            self.compute({**arrays, **{name: rows[name][row : row + 1] for name in rows}}, np.ones((1, 1)))
+            for row in range(len(next(iter(rows.values()))))
+        ]
+        return {name: [float(row[name][0]) for row in values] for name in values[0]}
 
     def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
         """Format the line that an evaluation ends with; by default all values but the scores of classes.

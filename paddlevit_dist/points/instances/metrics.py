@@ -229,7 +229,6 @@ class InstanceMetrics(PerSampleMetrics):
         self.class_names = class_names
         self.instance_classes = list(instance_classes)
         self.semantic = SemanticMetrics(class_names)
-        self.state = self.semantic.state
         self.tables: list[InstanceMatchTable] = [InstanceMatchTable.empty(len(self.instance_classes))]
 
     def update_instances(
@@ -254,12 +253,10 @@ class InstanceMetrics(PerSampleMetrics):
     ) -> None:
         """Add points, see ``SemanticMetrics.update``."""
         self.semantic.update(predictions, labels, loss, offsets)
-        self.state = self.semantic.state
 
     def merge(self, other: "InstanceMetrics") -> None:
         """Add the scenes of other metrics."""
         self.semantic.merge(other.semantic)
-        self.state = self.semantic.state
         self.tables += other.tables[1:]
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
@@ -271,7 +268,7 @@ class InstanceMetrics(PerSampleMetrics):
         precisions = average_precisions(InstanceMatchTable.concat(gathered))  # (instance classes, thresholds)
         kinds = _by_kind(precisions)
         values = {key: mean_over_classes(class_values) for key, class_values in kinds.items()}
-        values.update(self.semantic.compute(state))
+        values.update(self.semantic.compute({}))
         for index, number in enumerate(self.instance_classes):
             for kind, per_class in kinds.items():
                 if not np.isnan(per_class[index]):  # a class without true instances has no value
@@ -286,7 +283,8 @@ class InstanceMetrics(PerSampleMetrics):
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         """Return the value of each metric in each bootstrap draw, (draws,)."""
-        values = self.semantic.bootstrap_values(table[:2], weights)
+        points = {"statistics": table[0], "losses": table[1]}
+        values = dict(self.semantic.scores.compute(points, weights))
         for kind, per_class in _by_kind(resample_precisions(table[2], weights)).items():  # (draws, classes) each
             values[kind] = np.nan_to_num(nanmean(per_class))  # 0 without any true instance, as in ``compute``
             for index, number in enumerate(self.instance_classes):
@@ -313,7 +311,7 @@ class InstanceMetrics(PerSampleMetrics):
         AP of a scene is NaN if it has no true instances.
         """
         tables = table[2]
-        values = {**self.semantic.columns(table[:2]), **super().columns(table)}
+        values = {"points": table[0][:, 1].sum(axis=1), **super().columns(table)}
         number = np.array([scene.num_true.sum() for scene in tables])
         at_50 = [scene.is_right[scene.thresholds == _AT_50] for scene in tables]
         return {
@@ -329,7 +327,7 @@ class InstanceMetrics(PerSampleMetrics):
         """Return the main metrics as one line for the log."""
         text = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("AP50", "AP25", "mIoU"))
         text = f"AP {values['AP']:.4f}{self.format_interval('AP', 3)} {text}"
-        return f"{text} loss {values['loss']:.4f}"
+        return f"{text} loss {values.get('loss', np.nan):.4f}"
 
 
 def _by_kind(precisions: np.ndarray) -> dict[str, np.ndarray]:

@@ -1,31 +1,15 @@
 """Loss terms of points, which may be unlabeled, and intersection over union per class."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
 import paddle
 
 from ...losses import summed_cross_entropy
-from ...metrics.confusion import CONFUSION, ConfusionMetrics
-from ...runtime.transfers import read_later
+from ...metrics.confusion import ConfusionMetrics
 from ...tasks.step_types import LossTerm
 from ..data.scene import IGNORED
 
 
 class SemanticMetrics(ConfusionMetrics):
-    """Counts of (label, prediction) pairs over points, and the summed cross-entropy, without ``IGNORED`` points."""
-
-    lists = ("_scenes",)
-
-    def __init__(self, class_names: Sequence[str]) -> None:
-        super().__init__(class_names)
-        number = len(class_names)
-        self.state = {
-            CONFUSION: paddle.zeros([number, number], dtype="int64"),
-            "loss": paddle.zeros([], dtype="float64"),
-        }
-        self._scenes: list[Callable[[], list[np.ndarray]]] = []  # functions that return a batch's statistics by scene
+    """Counts of points and the summed cross-entropy of each scene, without ``IGNORED`` points."""
 
     def update(
         self,
@@ -56,29 +40,13 @@ class SemanticMetrics(ConfusionMetrics):
         if pairs.shape[0]:  # Paddle can neither count nor sum empty input
             counts = paddle.bincount(pairs, minlength=bins + 1)[:bins]
             confusions = counts.astype("int64").reshape([scenes, number, number])
-            self.state[CONFUSION] = self.state[CONFUSION] + confusions.sum(axis=0)
             losses = losses.sum(axis=1)  # (scenes,)
         else:
             confusions = paddle.zeros([scenes, number, number], dtype="int64")
             losses = paddle.zeros([scenes], dtype="float64")
         right = paddle.diagonal(confusions, axis1=1, axis2=2)  # (scenes, classes), like the two sums
         statistics = paddle.stack([right, confusions.sum(axis=2), confusions.sum(axis=1)], axis=1)
-        self.state["loss"] = self.state["loss"] + losses.sum()
-        self._scenes.append(read_later(statistics, losses))
-
-    def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Return the metrics of ``ConfusionMetrics``, the mean loss, and the number of points."""
-        total = int(state[CONFUSION].sum())
-        return {**super().compute(state), "loss": state["loss"].item() / max(total, 1), "points": total}
-
-    def per_sample(self) -> list[np.ndarray]:
-        """Return int64 (scenes, 3, classes), see ``intervals.confusion_scores``, and the summed loss (scenes,)."""
-        empty = [np.zeros((0, 3, len(self.class_names)), np.int64), np.zeros(0)]
-        return [np.concatenate(parts) for parts in zip(empty, *(read() for read in self._scenes))]
-
-    def summary(self, values: dict[str, float]) -> str:
-        """Return the main metrics as one line for the log."""
-        return f"{super().summary(values)} loss {values['loss']:.4f}"
+        self.add_batch(statistics=statistics, losses=losses)
 
 
 def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor) -> tuple[LossTerm, LossTerm]:

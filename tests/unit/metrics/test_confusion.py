@@ -4,18 +4,23 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.intervals import ConfidenceInterval
-from paddlevit_dist.metrics.confusion import CONFUSION, ConfusionMetrics, ConfusionScores
+from paddlevit_dist.metrics import ConfusionMetrics
+from paddlevit_dist.metrics.confusion import ConfusionScores
 from paddlevit_dist.metrics.counts import pack_counts, reduce_confusions, unpack_counts
 from paddlevit_dist.tasks.score_kind import find_score_kind
 
 NAMES = ["sky", "tree", "road"]
 SAMPLES = np.array([[[5, 2, 0], [1, 3, 0], [0, 0, 0]], [[1, 0, 0], [2, 2, 0], [0, 0, 0]]])
 STATISTICS = reduce_confusions(SAMPLES)
+POINTS = {"statistics": STATISTICS, "losses": np.array([0.5, 1.5])}
+PIXELS = {"statistics": STATISTICS, "boundaries": STATISTICS[::-1], "losses": np.full(2, np.nan)}
 
 
-class Counted(ConfusionMetrics):
-    def per_sample(self):
-        return [STATISTICS, np.array([0.5, 1.5])]
+def counted(columns, names=NAMES):
+    metrics = ConfusionMetrics(names)
+    for row in range(len(columns["losses"])):
+        metrics.add(**{name: column[row] for name, column in columns.items()})
+    return metrics
 
 
 def shares(confusion):
@@ -25,50 +30,73 @@ def shares(confusion):
 
 
 def test_counts_of_all_samples_are_summed_before_they_are_divided():
-    metrics = Counted(tuple(NAMES))
-    values = metrics.compute({CONFUSION: SAMPLES.sum(axis=0).astype(np.float64)})
+    metrics = counted(POINTS, tuple(NAMES))
+    values = metrics.compute({})
     ious, recalls = shares(SAMPLES.sum(axis=0))
     assert values["mIoU"] == pytest.approx(ious[:2].mean()) and values["accuracy"] == pytest.approx(11 / 16)
     assert values["mean class accuracy"] == pytest.approx(recalls[:2].mean())
     assert [values.get(f"IoU {name}") for name in NAMES] == [*map(pytest.approx, ious[:2]), None]
+    assert values["points"] == 16 and values["loss"] == pytest.approx(2 / 16)
     drawn = metrics.bootstrap_values(metrics.per_sample(), np.array([[1.0, 1.0], [0.0, 3.0]]))
     assert drawn["mIoU"] == pytest.approx([ious[:2].mean(), shares(SAMPLES[1])[0][:2].mean()])
     assert drawn["loss"] == pytest.approx([2 / 16, 1.5 / 5])
     assert metrics.state == {} and "boundary IoU" not in values
-    bounded = metrics.scores(STATISTICS[:1], STATISTICS[1:])
-    assert bounded["boundary IoU"] == pytest.approx(shares(SAMPLES[1])[0][:2].mean())
-    assert bounded["mIoU"] == pytest.approx(shares(SAMPLES[0])[0][:2].mean())
-    nothing = metrics.compute({CONFUSION: np.zeros((3, 3))})
-    assert nothing["mIoU"] == 0 and not any(name.startswith("IoU") for name in nothing)
+
+
+def test_pixels_have_scores_near_boundaries_and_no_loss():
+    first = counted({name: column[:1] for name, column in PIXELS.items()}).compute({})
+    assert first["boundary IoU"] == pytest.approx(shares(SAMPLES[1])[0][:2].mean())
+    assert first["mIoU"] == pytest.approx(shares(SAMPLES[0])[0][:2].mean())
+    assert first["pixels"] == 11 and "loss" not in first and "points" not in first
+
+
+def test_without_labels_means_are_0_and_classes_have_no_value():
+    nothing = counted({name: 0 * column[:1] for name, column in PIXELS.items()}).compute({})
+    means = ("mIoU", "accuracy", "mean class accuracy", "mean Dice", "boundary IoU")
+    assert nothing == {**dict.fromkeys(means, 0.0), "pixels": 0}
+
+
+def test_a_loss_that_is_not_finite_is_no_loss_of_0():
+    values = counted({**POINTS, "losses": np.array([0.5, np.nan])}).compute({})
+    assert "loss" not in values and ConfusionMetrics(NAMES).summary(values).endswith(" loss nan")
 
 
 def test_lines_and_columns_of_an_evaluation():
-    metrics = Counted(NAMES)
-    values = {"mIoU": 0.45678, "accuracy": 0.6875, "mean class accuracy": 0.5, "IoU sky": 0.6, "IoU tree": np.nan}
-    text = "mIoU 0.4568{} accuracy 0.6875 mean class accuracy 0.5000"
-    assert metrics.summary(values) == text.format("")
+    metrics = counted(POINTS)
+    values = {"mIoU": 0.45678, "accuracy": 0.6875, "mean class accuracy": 0.5, "IoU sky": 0.6, "loss": 0.25}
+    text = "mIoU 0.4568{} accuracy 0.6875 mean class accuracy 0.5000 "
+    assert metrics.summary(values) == text.format("") + "loss 0.2500"
     metrics.intervals = {"mIoU": ConfidenceInterval(0.45, 0.4, 0.5)}
-    assert metrics.summary(values) == text.format(" [0.400, 0.500]")
-    assert metrics.absent(values) == " (2 of 3 classes neither labeled nor predicted: tree, road)"
-    assert metrics.absent(dict.fromkeys((f"IoU {name}" for name in NAMES), 0.0)) == ""
-    for names, shown in ((["a" * 29, "b" * 29], f"{'a' * 29}, {'b' * 29}"), (["a" * 61], "a" * 57 + "...")):
-        told = f"{len(names)} of {len(names)} classes neither labeled nor predicted"
-        assert Counted(names).absent({}) == f" ({told}: {shown})"
+    assert metrics.summary(values) == text.format(" [0.400, 0.500]") + "loss 0.2500"
     columns = metrics.columns(metrics.per_sample())
     assert list(columns)[0] == "points" and columns["points"].tolist() == [11, 5]
     assert columns["mIoU"] == pytest.approx([shares(sample)[0][:2].mean() for sample in SAMPLES])
+    assert columns["loss"] == pytest.approx([0.5 / 11, 1.5 / 5])
+    pixels = counted(PIXELS)
+    columns = pixels.columns(pixels.per_sample())
+    assert list(columns)[0] == "pixels" and "loss" not in columns
+    assert columns["boundary IoU"] == columns["mIoU"][::-1]
 
 
-class Bounded(Counted):
-    elements, second_array = "pixels", "boundaries"
+def test_lines_of_pixels_name_the_classes_that_occur_nowhere():
+    shown = {"mIoU": 0.5, "accuracy": 0.5, "mean class accuracy": 0.5, "mean Dice": 0.25, "boundary IoU": 0.125}
+    text = "mIoU 0.5000 accuracy 0.5000 mean class accuracy 0.5000 mean Dice 0.2500 boundary IoU 0.1250"
+    line = ConfusionMetrics(NAMES).summary({**shown, "IoU sky": 0.6})
+    assert line == text + " (2 of 3 classes neither labeled nor predicted: tree, road)"
+    assert ConfusionMetrics(NAMES).summary({**shown, **dict.fromkeys((f"IoU {name}" for name in NAMES), 0.0)}) == text
+    for names, shortened in ((["a" * 29, "b" * 29], f"{'a' * 29}, {'b' * 29}"), (["a" * 61], "a" * 57 + "...")):
+        told = f"{len(names)} of {len(names)} classes neither labeled nor predicted"
+        assert ConfusionMetrics(names).summary(shown) == f"{text} ({told}: {shortened})"
 
 
-def test_tables_have_the_second_array_of_their_class_and_losses():
-    table = Counted(NAMES).to_sample_table([STATISTICS, np.array([0.5, 1.5])])
-    assert (table.kind, list(table.classes)) == ("confusions", NAMES)
-    assert table.arrays["losses"].tolist() == [0.5, 1.5] and table.arrays["statistics"] is STATISTICS
-    bounded = Bounded(NAMES).to_sample_table([STATISTICS, STATISTICS // 2])
-    assert np.isnan(bounded.arrays["losses"]).tolist() == [True, True] and (bounded.arrays["boundaries"] * 2).any()
+def test_tables_have_the_columns_of_their_samples():
+    for columns in (POINTS, PIXELS):
+        metrics = counted(columns)
+        table = metrics.to_sample_table(metrics.per_sample())
+        assert (table.kind, list(table.classes)) == ("confusions", NAMES)
+        assert list(table.arrays) == list(columns)
+        for name, column in columns.items():
+            np.testing.assert_array_equal(table.arrays[name], column)
 
 
 def test_stored_tables_are_scored_as_one_and_need_all_boundaries():

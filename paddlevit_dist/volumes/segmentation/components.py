@@ -122,8 +122,9 @@ def decide_components(pairs: LabelPairs) -> list[ComponentDecision]:
 
 
 def _score(pairs: LabelPairs, groups: Mapping[str, Labels], names: Sequence[str]) -> dict[str, float]:
-    """Compute the metrics of all pairs after the removals of ``names``."""
+    """Compute the defined scores of all pairs after the removals of ``names``."""
     metrics = VolumeMetrics(list(groups), False, list(groups.values())[1:])
     for predicted, true in pairs:
         metrics.update(keep_largest(predicted, find_labels(names, groups)), true, np.ones(3))
-    return metrics.compute(metrics.state)
+    values = metrics.scores.compute(metrics.rows(), np.ones((1, len(pairs))))
+    return {name: float(column[0]) for name, column in values.items() if not np.isnan(column[0])}

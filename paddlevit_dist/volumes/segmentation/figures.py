@@ -16,7 +16,7 @@ from ..geometry import step_lengths
 from ..images import orthogonal_slices
 from .dataset import IGNORED
 from .fingerprint import fingerprint
-from .metrics import COLUMNS, VolumeMetrics
+from .metrics import VolumeScores, select
 from .regions import group_labels, name_labels
 from .samples import SegmentedSamples, SegmentedVolume
 from .task import VolumeSegmentation
@@ -100,26 +100,20 @@ def segmentation_figures(
         label_names: names of the labels in predicted label maps.
         segment: predicts a volume again; returns a ``SegmentedVolume`` and its labels.
     """
-    sums = np.stack([record for _, record in records])  # (volumes, classes - 1, columns)
-    metrics = VolumeMetrics(class_names)
-    totals = metrics.compute({"sums": sums.sum(axis=0)})
+    arrays = {"sums": np.stack([record for _, record in records])}  # (volumes, classes - 1, columns)
+    scores = VolumeScores(class_names[1:])
+    totals = scores.compute(arrays, np.ones((1, len(records))))
+    numbers = [select(arrays["sums"], what).sum(axis=0).astype(int).tolist() for what in ("labeled", "missed")]
     rows = []
-    for index, name in enumerate(class_names[1:]):
-        values = [totals.get(f"{what} {name}") for what in _CLASS_VALUES]
-        numbers = [int(sums[:, index, COLUMNS.index(what)].sum()) for what in ("labeled", "missed")]
-        rows.append((name, *(None if value is None else round(value, 4) for value in values), *numbers))
+    for name, *class_numbers in zip(class_names[1:], *numbers):
+        values = [_round(totals.get(f"{what} {name}", [np.nan])[0]) for what in _CLASS_VALUES]
+        rows.append((name, *values, *class_numbers))
     note = "Dice: mean over volumes; pooled: over the voxels of all volumes. Missed: only labeled, or only predicted."
     classes = FigureTable("Classes of voxels", ["class", *_CLASS_VALUES, "volumes with it", "missed in"], rows, note)
-    columns = metrics.columns([sums])
+    columns = scores.columns(arrays)
     order = np.argsort(np.nan_to_num(columns["Dice"], nan=2.0), kind="stable").tolist()
     names = [samples.dataset.case(i) for i, _ in records]
-    rows = [
-        (
-            names[at],
-            *(round(float(column[at]), 4) if np.isfinite(column[at]) else None for column in columns.values()),
-        )
-        for at in order[:_MOST_ROWS]
-    ]
+    rows = [(names[at], *(_round(column[at]) for column in columns.values())) for at in order[:_MOST_ROWS]]
     note = f"The {_MOST_ROWS:,} worst of {len(order):,}." if len(order) > _MOST_ROWS else ""
     volumes = FigureTable("Volumes", ("volume", *columns), rows, note)
     images = []
@@ -135,6 +129,10 @@ def segmentation_figures(
         images.append((np.concatenate(views), f"Dice {columns['Dice'][place]:.3f}\n{names[place]}"))
     note = "Volumes with the lowest mean Dice: truth above, prediction below; slices with the most errors."
     return [classes, volumes, *([Gallery("Hardest volumes", images, note)] if images else [])]
+
+
+def _round(value: float) -> float | None:
+    return round(float(value), 4) if np.isfinite(value) else None
 
 
 def class_slices(

@@ -1,16 +1,14 @@
-"""Metrics of segmented volumes: sums over all volumes, at the stored size of their labels."""
+"""Metrics of segmented volumes: sums of each volume, at the stored size of its labels."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ...intervals import nanmean, quotient, weighted_sums
-from ...intervals.resampling import Recompute
 from ...metrics.counts import count_confusion
 from ...runtime.errors import UserError
-from ...tasks.metrics import PerSampleMetrics, SampleTable
-from ...tasks.score_kind import Arrays, ScoreKind, join_arrays
+from ...tasks.metrics import TableMetrics
+from ...tasks.score_kind import Arrays, FormatInterval, ScoreKind
 from ..geometry import step_lengths
 from .dataset import IGNORED
 
@@ -27,16 +25,8 @@ _DISTANCES = ("assd_mm", "hd95_mm")
 _RIGHT_ANGLE = 1e-5  # cosine: last digits differ between formats
 
 
-class VolumeMetrics(PerSampleMetrics):
-    """Dice coefficients and surface distances of the classes other than the background.
-
-    - "Dice": mean over classes of the mean over volumes in which the class is labeled or predicted, as in nnU-Net.
-    - "labeled Dice": only volumes in which the class is labeled, as MONAI's ``DiceMetric(reduction="mean_batch")``;
-      MONAI's "mean" averages over the classes of each volume first.
-    - "pooled Dice": Dice of the voxels of all volumes together.
-
-    A distance exists if the class is labeled and predicted. If only one is true, MONAI's distance is infinite; here the
-    volume is counted as "missed".
+class VolumeMetrics(TableMetrics):
+    """Collect the sums of each volume, from which ``VolumeScores`` computes Dice coefficients and surface distances.
 
     Args:
         class_names: the background first.
@@ -44,19 +34,12 @@ class VolumeMetrics(PerSampleMetrics):
         labels: labels of each class but the background, which may share labels; None: labels 1, 2 and so on.
     """
 
-    lists = ("_volumes",)
-
     def __init__(
-        self,
-        class_names: Sequence[str],
-        has_distances: bool = True,
-        labels: Sequence[tuple[int, ...]] | None = None,
+        self, class_names: Sequence[str], has_distances: bool = True, labels: Sequence[tuple[int, ...]] | None = None
     ) -> None:
-        super().__init__()
-        self.names, self.has_distances = list(class_names[1:]), has_distances
+        super().__init__("volume classes", class_names[1:])
+        self.has_distances = has_distances
         self._labels = [(label,) for label in range(1, len(class_names))] if labels is None else list(labels)
-        self.state = {"sums": np.zeros((len(self.names), len(COLUMNS)))}
-        self._volumes: list[np.ndarray] = []
 
     def update(self, predicted: np.ndarray, labels: np.ndarray, spacing: np.ndarray) -> np.ndarray:
         """Add a volume and return its sums, float64 (classes - 1, columns); UserError if a voxel has no prediction.
@@ -69,17 +52,13 @@ class VolumeMetrics(PerSampleMetrics):
         num_labels = 1 + max(label for each in self._labels for label in each)
         confusion = count_confusion(labels, predicted, num_labels, IGNORED)
         counts = [
-            (
-                confusion[np.ix_(each, each)].sum(),
-                confusion[list(each)].sum(),
-                confusion[:, list(each)].sum(),
-            )
+            (confusion[np.ix_(each, each)].sum(), confusion[list(each)].sum(), confusion[:, list(each)].sum())
             for each in self._labels
         ]
         right, true, selected = np.array(counts, np.float64).T
         dice = quotient(2 * right, true + selected)
         is_defined, is_true = np.isfinite(dice), true > 0
-        distances = np.full((len(self.names), 2), np.nan)
+        distances = np.full((len(self._labels), 2), np.nan)
         if self.has_distances:
             for number in np.flatnonzero(is_true & (selected > 0)).tolist():
                 group = self._labels[number]
@@ -89,74 +68,65 @@ class VolumeMetrics(PerSampleMetrics):
         columns = [dice, is_defined, np.where(is_true, dice, 0), is_true, right, true, selected, *distances.T, close]
         columns.append((true > 0) != (selected > 0))
         sums = np.nan_to_num(np.stack(columns, axis=1).astype(np.float64))
-        self.state["sums"] += sums
-        self._volumes.append(sums)
+        self.add(sums=sums)
         return sums
-
-    def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Compute the values from summed counts."""
-        values = {name: float(column[0]) for name, column in self._values(state["sums"][None]).items()}
-        defined = {name: value for name, value in values.items() if np.isfinite(value)}
-        missed = state["sums"][:, -1].astype(int).tolist()
-        by_class = {f"missed {name}": number for name, number in zip(self.names, missed)}
-        return {"Dice": 0.0, "pooled Dice": 0.0, **defined, "missed": sum(missed), **by_class}
-
-    def _values(self, sums: np.ndarray) -> dict[str, np.ndarray]:
-        """Compute the values by name, (draws,), from sums (draws, classes - 1, columns); NaN where undefined."""
-        column = {column_name: sums[..., i] for i, column_name in enumerate(COLUMNS)}
-        class_values = {score: quotient(column[total], column[divisor]) for score, (total, divisor) in _MEANS.items()}
-        class_values["pooled Dice"] = quotient(2 * column["right"], column["true"] + column["taken"])
-        if not self.has_distances:
-            class_values = {
-                score: values_by_class for score, values_by_class in class_values.items() if score not in _DISTANCES
-            }
-        values = {score: nanmean(values_by_class) for score, values_by_class in class_values.items()}
-        for index, name in enumerate(self.names):
-            values.update(
-                {f"{what} {name}": values_by_class[:, index] for what, values_by_class in class_values.items()}
-            )
-        return values
-
-    def per_sample(self) -> list[np.ndarray]:
-        """Return the sums of each volume, float64 (volumes, classes - 1, columns)."""
-        return [np.array(self._volumes).reshape(-1, *self.state["sums"].shape)]
-
-    def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        """Compute the values of resampled volumes, one for each row of ``weights``."""
-        flat = table[0].reshape(len(table[0]), -1)
-        return self._values(weighted_sums(weights, flat).reshape(len(weights), *table[0].shape[1:]))
-
-    def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
-        """Return the sums of each volume for comparisons of runs."""
-        return SampleTable("volume classes", self.names, {"sums": table[0]})
-
-    def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """Return Dice and distances of each volume; for a single volume the three kinds of Dice are equal."""
-        values = self._values(table[0])
-        return {name: column for name, column in values.items() if not name.startswith(("pooled", "labeled"))}
-
-    def summary(self, values: dict[str, float]) -> str:
-        """Format the main values as one log line."""
-        text = f"Dice {values['Dice']:.4f}{self.format_interval('Dice', 3)} pooled Dice {values['pooled Dice']:.4f}"
-        if any(name in values for name in _DISTANCES):
-            text += f" assd {values.get('assd_mm', np.nan):.3f} mm hd95 {values.get('hd95_mm', np.nan):.3f} mm"
-        counts = {name: values.get(f"missed {name}", 0) for name in self.names}
-        missed = ", ".join(f"{name} {number}" for name, number in counts.items() if number)
-        absent = [name for name in self.names if f"Dice {name}" not in values]
-        text += f"; volumes where a class is only labeled or only predicted: {missed}" if missed else ""
-        return text + (f"; neither labeled nor predicted: {', '.join(absent)}" if absent else "")
 
 
 class VolumeScores(ScoreKind):
-    """Scores of tables that ``VolumeMetrics`` writes; classes are without the background."""
+    """Dice coefficients and surface distances of the classes, which are without the background.
+
+    - "Dice": mean over classes of the mean over volumes in which the class is labeled or predicted, as in nnU-Net.
+    - "labeled Dice": only volumes in which the class is labeled, as MONAI's ``DiceMetric(reduction="mean_batch")``;
+      MONAI's "mean" averages over the classes of each volume first.
+    - "pooled Dice": Dice of the voxels of all volumes together.
+
+    A distance exists if the class is labeled and predicted. If only one is true, MONAI's distance is infinite; here the
+    volume is counted as "missed". Tables without any distance have no values of them.
+
+    The array "sums" is float64 (volumes, classes, columns), see ``COLUMNS``.
+    """
 
     class_score = "Dice {}"
+    zeros = ("Dice", "pooled Dice")
 
-    def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
-        """Return ``VolumeMetrics.bootstrap_values`` of the volumes, without distances if none has any."""
-        sums = join_arrays(parts, "sums")
-        metrics = VolumeMetrics(["background", *classes], bool(sums[..., COLUMNS.index("close")].any()))
-        return lambda weights: metrics.bootstrap_values([sums], weights)
+    def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """Compute the values of weighted volumes."""
+        sums = arrays["sums"]
+        drawn = weighted_sums(weights, sums.reshape(len(sums), -1))
+        return self._divide(arrays, drawn.reshape(len(weights), *sums.shape[1:]))
+
+    def _divide(self, arrays: Arrays, sums: np.ndarray) -> dict[str, np.ndarray]:
+        """Compute the values by name, (draws,), from sums (draws, classes, columns); NaN where undefined."""
+        column = dict(zip(COLUMNS, np.moveaxis(sums, -1, 0)))  # (draws, classes) each
+        class_values = {score: quotient(column[total], column[divisor]) for score, (total, divisor) in _MEANS.items()}
+        class_values["pooled Dice"] = quotient(2 * column["right"], column["true"] + column["taken"])
+        if not select(arrays["sums"], "close").any():
+            class_values = {score: by_class for score, by_class in class_values.items() if score not in _DISTANCES}
+        values = {score: nanmean(by_class) for score, by_class in class_values.items()}
+        for index, name in enumerate(self.classes):
+            values.update({f"{score} {name}": by_class[:, index] for score, by_class in class_values.items()})
+        return values
+
+    def counts(self, arrays: Arrays) -> dict[str, int]:
+        """Count the volumes in which a class is only labeled or only predicted, of all classes and of each."""
+        missed = select(arrays["sums"], "missed").sum(axis=0).astype(int).tolist()
+        return {"missed": sum(missed), **{f"missed {name}": number for name, number in zip(self.classes, missed)}}
+
+    def columns(self, arrays: Arrays) -> dict[str, np.ndarray]:
+        """Return Dice and distances of each volume; for a single volume the three kinds of Dice are equal."""
+        values = self._divide(arrays, arrays["sums"])
+        return {name: column for name, column in values.items() if not name.startswith(("pooled", "labeled"))}
+
+    def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
+        """Format the main values as one log line."""
+        text = f"Dice {values['Dice']:.4f}{format_interval('Dice', 3)} pooled Dice {values['pooled Dice']:.4f}"
+        if any(name in values for name in _DISTANCES):
+            text += f" assd {values.get('assd_mm', np.nan):.3f} mm hd95 {values.get('hd95_mm', np.nan):.3f} mm"
+        counts = {name: values.get(f"missed {name}", 0) for name in self.classes}
+        missed = ", ".join(f"{name} {number}" for name, number in counts.items() if number)
+        absent = [name for name in self.classes if f"Dice {name}" not in values]
+        text += f"; volumes where a class is only labeled or only predicted: {missed}" if missed else ""
+        return text + (f"; neither labeled nor predicted: {', '.join(absent)}" if absent else "")
 
     def is_valid(self, arrays: Arrays, samples: int, classes: int) -> bool:
         """Return whether there are sums of each volume and class."""
@@ -164,7 +134,12 @@ class VolumeScores(ScoreKind):
 
     def truth(self, arrays: Arrays) -> np.ndarray:
         """Return the number of labeled voxels of each volume and class."""
-        return arrays["sums"][..., COLUMNS.index("true")]
+        return select(arrays["sums"], "true")
+
+
+def select(sums: np.ndarray, column: str) -> np.ndarray:
+    """Return one of the ``COLUMNS`` of sums (..., columns)."""
+    return sums[..., COLUMNS.index(column)]
 
 
 def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarray) -> tuple[float, float]:

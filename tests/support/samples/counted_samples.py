@@ -13,8 +13,10 @@ from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
+from paddlevit_dist.tasks.metrics import TableMetrics
 from paddlevit_dist.tasks.sample_groups import SampleGroups
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
+from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics
 from support.samples.instance_scenes import NAMES, scene
 
 SAMPLES, BATCH = 11, 2
@@ -60,12 +62,19 @@ def add_label_maps(metrics: SegmentationMetrics, indices: list) -> None:
         metrics.update(found, np.where(generator.random(true.shape) < 0.1, 255, true).astype(np.uint8))
 
 
+def add_organs(metrics: VolumeMetrics, indices: list) -> None:
+    for index in indices:
+        true = np.random.default_rng(index).integers(0, 4 if index % 2 else 3, (4, 5, 6)).astype(np.uint8)
+        metrics.update(np.roll(true, 1 + index % 3, axis=2), true, np.array([2.0, 1.0, 0.7]))
+
+
 KINDS = {
     "pictures": (lambda: ClassificationMetrics(7, ["a", "b"]), add_images),
     "boxes": (lambda: DetectionMetrics(["a", "b"], SAMPLES), add_boxes),
     "scenes": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_scenes),
     "label maps": (lambda: SegmentationMetrics(list("abcde")), add_label_maps),
     "volumes": (lambda: LandmarkMetrics(list("abcde")), add_volumes),
+    "organs": (lambda: VolumeMetrics(["background", *"abc"]), add_organs),
 }
 
 
@@ -77,14 +86,20 @@ def plain(table: PerSampleResults) -> list:
 
 
 def evaluate_share() -> dict:
-    """Intervals of all samples of each kind, and what is kept of them; this rank has seen its share."""
+    """Intervals of all samples of each kind, and what is kept of them; this rank has seen its share.
+
+    Also the values of tables, which are to be equal to the last bit.
+    """
     found = {}
     for kind, (make, add) in KINDS.items():
         metrics = make()
         sampler = EvaluationSampler(range(SAMPLES), BATCH, rank=rank(), world_size=world_size())
         for keys in sampler:
             add(metrics, [key.index for key in keys])
+        metrics.indices = sampler.indices()
         values = metrics.compute(reduce_dict(metrics.state, average=False))
+        if isinstance(metrics, TableMetrics):
+            found[f"values of {kind}"] = values
         kept: list = []
         found[kind] = compute_intervals(metrics, sampler.indices(), CONFIDENCE, kept.append)
         found[f"{kind} in groups"] = compute_intervals(metrics, sampler.indices(), CONFIDENCE, None, GROUPS)

@@ -24,6 +24,7 @@ from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.dataset import TransformedDataset
 from paddlevit_dist.volumes.landmarks.metrics import RADII_MM, LandmarkMetrics, rate_name
+from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics
 
 SAMPLES = 12
 
@@ -66,12 +67,19 @@ def add_volume(metrics, index: int, model: int) -> None:
     metrics.update(np.random.default_rng([index, model]).gamma(2.0, 1.0, 3))
 
 
+def add_organs(metrics, index: int, model: int) -> None:
+    true = np.random.default_rng(index).integers(0, 3, (4, 5, 6)).astype(np.uint8)
+    is_kept = np.random.default_rng([index, model]).random(true.shape) < 0.8 - 0.1 * model
+    metrics.update(np.where(is_kept, true, (true + 1) % 3).astype(np.uint8), true, np.array([2.0, 1.0, 0.7]))
+
+
 KINDS = {
     "images": (lambda: ClassificationMetrics(7, list("abcdefg")), add_image, ("top-1", True)),
     "boxes": (lambda: DetectionMetrics(["a", "b"]), add_boxes, ("AP", True)),
     "scenes": (lambda: SemanticMetrics(NAMES), add_scene, ("mIoU", True)),
     "instances": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_instances, ("AP", True)),
     "volumes": (lambda: LandmarkMetrics(list("abc")), add_volume, ("mre_mm", False)),
+    "organs": (lambda: VolumeMetrics(["background", "a", "b"]), add_organs, ("Dice", True)),
 }
 
 

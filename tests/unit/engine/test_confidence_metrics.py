@@ -23,6 +23,7 @@ def of_one_process() -> dict:
 
 def test_intervals_are_of_the_main_numbers_and_their_parts(of_one_process):
     main = {"pictures": "top-1", "boxes": "AP", "scenes": "AP", "label maps": "mIoU", "volumes": "mre_mm"}
+    main["organs"] = "Dice"
     for kind, name in main.items():
         interval = of_one_process[kind][name]
         assert interval.low < interval.value < interval.high, kind
@@ -32,6 +33,7 @@ def test_intervals_are_of_the_main_numbers_and_their_parts(of_one_process):
     assert {"AP25", "mIoU", "IoU chair", "AP chair"} <= set(of_one_process["scenes"])
     assert {"mIoU", "mean Dice", "boundary IoU", "IoU a"} <= set(of_one_process["label maps"])
     assert {"sdr_2mm", "sd_mm", "c mre_mm"} <= set(of_one_process["volumes"])
+    assert {"pooled Dice", "hd95_mm", "assd_mm a", "labeled Dice c"} <= set(of_one_process["organs"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,8 +54,9 @@ def test_the_score_without_some_samples_is_that_of_an_evaluation_of_the_others(k
     found = table.values()
     assert set(values) - set(found) <= {
         "top-1 count", "top-5 count", "samples", "images", "detections", "not finite", "points", "landmarks",
-        "pixels",
+        "pixels", "missed",
         *(f"{name} landmarks" for name in "abcde"),
+        *(f"missed {name}" for name in "abc"),
     }  # fmt: skip
     shared = set(found) & set(values)
     assert {name: found[name] for name in shared} == pytest.approx({name: values[name] for name in shared}, rel=1e-6)

@@ -79,6 +79,8 @@ def test_an_evaluation_tells_its_own_batch(ranks, eval_size, number, batch):
 def test_what_has_no_effect_on_a_cpu_is_told(monkeypatch):
     told = "DETERMINISTIC has no effect on a CPU: a run repeats with the same processes and threads"
     assert told in first_lines("DETERMINISTIC", "True") and told not in first_lines("DETERMINISTIC", "False")
+    monkeypatch.setattr(startup_log, "has_numba", lambda: True)
+    assert not any("numba" in line for line in first_lines())
     monkeypatch.setattr(startup_log, "has_numba", lambda: False)
     monkeypatch.setattr(startup_log.paddle_versions, "notes", lambda: ["a note", "another"])
     *_, numba, first, second = first_lines()

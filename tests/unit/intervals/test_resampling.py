@@ -289,6 +289,9 @@ def test_joined_tables_are_ordered_and_padding_counts_once():
     numbers, rows = concat_rank_tables(parts)
     assert numbers.tolist() == [0, 10, 20, 30, 40] and (rows == np.eye(5)).all()
     assert all((one == other).all() for one, other in zip(concat_rank_tables(parts[::-1]), (numbers, rows)))
+    unpadded = [([30, 10, 50], [np.array([3.0, 1.0, 5.0])]), ([20, 0], [np.array([2.0, 0.0])])]
+    (rows,) = concat_rank_tables(unpadded)  # nothing is there twice
+    assert rows.tolist() == [0.0, 1.0, 2.0, 3.0, 5.0]
     with pytest.raises(ValueError, match="2 rows for 3 samples"):
         concat_rank_tables([([0, 1, 2], [np.zeros(2)])])
 

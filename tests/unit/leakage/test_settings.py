@@ -36,4 +36,6 @@ def test_a_training_set_without_a_search_has_no_effect():
 
     assert told("TRAIN_DATA=there") == ["TRAIN_DATA there (command line): no effect without EXCLUDE_LEAKED"]
     assert told("TRAIN_DATA=there", "-exclude_leaked") == told() == []
+    (line,) = [line for line in settings.load(["-cfg=vit_digits", "TRAIN_DATA=there"]).notices if "TRAIN_DATA" in line]
+    assert line.endswith(": no effect without EXCLUDE_LEAKED")
     assert settings.load([*EVAL, "DATA.SPLIT=train"]).values.EXCLUDE_LEAKED is False

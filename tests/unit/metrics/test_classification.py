@@ -111,6 +111,17 @@ def test_scores_are_recomputed_for_drawn_samples():
     assert wide.bootstrap_values(table, np.ones((1, 2)))["top-5"].tolist() == [50.0]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_outputs_are_scored_in_single_precision(dtype):
+    generator = np.random.default_rng(5)
+    labels = paddle.to_tensor(generator.integers(0, 7, 40))
+    half = paddle.to_tensor(generator.normal(size=(40, 7)).astype("float32") * 4).astype(dtype)
+    found, expected = ClassificationMetrics(7), ClassificationMetrics(7)
+    found.update(half, labels)
+    expected.update(half.astype("float32"), labels)
+    assert found.compute({}) == expected.compute({}) and found.per_sample()[2].dtype == "f4"
+
+
 def test_two_ranks_add_their_counts():
     whole, parts = make_metrics(), [make_metrics(batches=(rows,)) for rows in ((4, 1), (0, 5, 3, 2))]
     parts[0].merge(parts[1])

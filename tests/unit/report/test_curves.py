@@ -110,6 +110,12 @@ def test_lines_of_runs_have_a_color_each_and_one_of_a_single_run_by_kind():
     assert mean == CurveLine("g evaluation, mean of 2", [(1, 3.5), (2, 6.0)], 0, "dots")
 
 
+def test_a_mean_goes_from_left_to_right_where_runs_have_other_epochs():
+    runs = [("a", {}, {"loss": [(2, 1.0), (6, 2.0)]}), ("b", {}, {"loss": [(1, 3.0), (4, 5.0), (6, 8.0)]})]
+    *_, mean = curves.build_lines(runs, "loss", ["g", "g"])
+    assert mean.points == [(1, 3.0), (2, 1.0), (4, 5.0), (6, 5.0)]
+
+
 def test_a_long_line_is_drawn_with_fewer_points_and_keeps_its_peaks():
     points = [(x, float(x % 7)) for x in range(3000)]
     points[1234], points[2345] = (1234, 99.0), (2345, -99.0)

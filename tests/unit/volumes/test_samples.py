@@ -214,6 +214,18 @@ def test_a_share_of_the_crops_is_blurred_coarsened_and_given_another_gamma(monke
     assert generators[0].random() == generators[1].random()  # what is off draws nothing
 
 
+def test_centers_of_crops_reach_from_border_to_border():
+    """Of crops with an odd and an even side, and of one that is larger than the volume."""
+    low, high = samples_module.center_range((9, 20, 6), np.array([4, 5, 10]))
+    assert low.tolist() == [1.5, 2.0, 2.5] and high.tolist() == [6.5, 17.0, 2.5]
+    reader = samples((4, 5, 6), OneVolume((9, 20, 34), np.full((3, 3), np.nan)))
+    centers = np.array(
+        [reader._draw_center((9, 20, 34), np.full((1, 3), np.nan), np.random.default_rng(seed)) for seed in range(400)]
+    )
+    np.testing.assert_allclose(centers.min(axis=0), [1.5, 2.0, 2.5], atol=0.3)
+    np.testing.assert_allclose(centers.max(axis=0), [6.5, 17.0, 30.5], atol=0.3)
+
+
 def test_even_volumes_and_crops_beside_a_volume():
     even = np.full((2, 2, 2), 3.0, np.float32)
     assert apply_gamma(even, 1.4, True) is even

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.volumes.store import DecodedStore, read_decoded
+from paddlevit_dist.volumes.store import DecodedStore, moments, percentile_window, read_decoded
 
 nibabel = pytest.importorskip("nibabel")
 
@@ -17,3 +17,21 @@ def test_extremes_are_of_the_voxels_before_resampling(tmp_path):
     for decoded in (read_decoded(file, [1.7, 1.7, 1.7], 10_000), store.get(file), store.get(file)):
         assert decoded.array.shape != voxels.shape and decoded.array.max() < 100
         assert decoded.extremes == (-50, 100)
+
+
+@pytest.mark.parametrize("number, every", [(5 * 7 * 11, 1), (3 * 700_000, 2)])
+def test_a_window_encloses_the_voxels_without_the_darkest_and_brightest(number, every):
+    voxels = np.random.default_rng(0).permutation(number).astype(np.float32) * 0.5 - 40
+    ranks = np.sort(voxels.reshape(-1)[::every])
+    low, high = percentile_window(voxels.reshape(-1, 5, 7) if number == 385 else voxels.reshape(3, -1, 7))
+    for found, share in ((low, 0.005), (high, 0.995)):
+        place = share * (len(ranks) - 1)
+        below, above = ranks[int(np.floor(place))], ranks[int(np.ceil(place))]
+        assert found == pytest.approx(below + (place % 1) * (above - below), rel=1e-9)
+
+
+def test_a_plain_volume_has_a_window_and_a_deviation_that_can_be_divided_by():
+    plain = np.full((3, 4, 5), 7, np.int16)
+    assert percentile_window(plain) == (7.0, 8.0) and moments(plain) == (7.0, 1.0)
+    uneven = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
+    assert moments(uneven) == pytest.approx((29.5, np.sqrt((60**2 - 1) / 12)))

@@ -11,10 +11,12 @@ from paddlevit_dist.images.segmentation.transforms import (
     SegmentationTrainingTransform,
     apply_user_transform,
     distort_colors,
+    training_transform,
 )
 from paddlevit_dist.images.transforms.resizing import find_nearest_pixels, fitted_scale, resize_image, scaled_size
 from paddlevit_dist.registry.lookup import TRANSFORMS
 from paddlevit_dist.registry.register import register_transform
+from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.sample_checks import BadSample
 
 PADDING = (1, 2, 3)
@@ -46,6 +48,35 @@ def blocks(height=30, width=40):
     """An image whose gray levels are 10 times its labels, which change every few pixels."""
     labels = (np.arange(height)[:, None] // 7 + np.arange(width)[None] // 9).astype(np.uint8)
     return Image.fromarray(np.repeat(10 * labels[:, :, None], 3, axis=2)), labels
+
+
+# ---- what keys say ---
+
+
+@pytest.mark.parametrize("height, width", [(16, 28), (40, 12)])
+def test_the_crop_of_the_keys_is_height_by_width(height, width):
+    config = load(["-cfg=segformer_b0_shapes", "DATA.CROP_SIZE", f"[{height}, {width}]"]).values
+    image, labels = blocks(60, 70)
+    pixels, found = training_transform(config.DATA)(image, labels, np.random.default_rng(0))
+    assert pixels.shape == (3, height, width) and found.shape == (height, width)
+
+
+def test_a_crop_is_drawn_again_until_its_own_labels_have_no_class_that_fills_it():
+    """Against drawing by a loop, with the labels of the crop itself."""
+    labels = np.repeat(np.arange(9, dtype=np.uint8) // 3, 10)[:, None] + np.zeros((1, 70), np.uint8)  # bands of 30 rows
+    image, tries = Image.fromarray(np.repeat(10 * labels[:, :, None], 3, axis=2)), [0] * 40
+    for seed in range(40):
+        found = transform(crop=(12, 44), largest_share=0.7)(image, labels, np.random.default_rng(seed))[1]
+        generator = np.random.default_rng(seed)
+        generator.uniform(1.0, 1.0)
+        for _ in range(11):
+            tries[seed] += 1
+            top, left = (int(generator.integers(0, room, endpoint=True)) for room in (90 - 12, 70 - 44))
+            crop = labels[top : top + 12, left : left + 44]
+            if np.bincount(crop.ravel()).max() < 0.7 * crop.size:
+                break
+        np.testing.assert_array_equal(found, crop)
+    assert max(tries) > 3 and min(tries) == 1
 
 
 # ---- where pixels go -----------------------------------------------------------------------------------------------

@@ -176,6 +176,19 @@ def test_pasted_objects_cover_others_which_keep_what_is_visible():
     assert pasted_number > 12 and covered_number > 3
 
 
+def test_a_box_that_is_covered_in_part_is_the_one_of_the_visible_pixels():
+    changed = 0
+    for seed in range(30):
+        before = painted(0)
+        found = paste_objects(before, painted(1), np.random.default_rng(seed))
+        for box, label, mask in zip(found.boxes, found.labels.tolist(), found.masks):
+            if label in before.labels:
+                own = before.masks[before.labels.tolist().index(label)]
+                changed += not np.array_equal(mask, own)
+                assert box.tolist() == list(edges(mask))
+    assert changed > 5
+
+
 def test_an_object_that_is_covered_whole_is_removed():
     small = painted(0)
     whole = ImageObjects(Image.new("RGB", (80, 60), color_of(6)), np.array([[0.0, 0, 80, 60]]), np.array([6]), None)

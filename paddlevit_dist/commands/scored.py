@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, small_sample_warning
-from ..intervals.resampling import Recompute
 from ..registry.features import find_function
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
@@ -144,24 +143,29 @@ def find_sample_groups(
     return read_groups(options.group, names, "the truth", offered, tables)
 
 
-def compute_intervals(
-    recompute: Recompute, number: int, percent: str, groups: SampleGroups | None
-) -> dict[str, ConfidenceInterval]:
+def compute_intervals(scored: ScoreReport, percent: str, groups: SampleGroups | None) -> dict[str, ConfidenceInterval]:
     """Compute confidence intervals by score name; empty if ``percent`` is "off"."""
     if percent == "off":
         return {}
-    return bootstrap(recompute, number, float(percent), groups=None if groups is None else groups.names)
+    group_names = None if groups is None else groups.names
+    return bootstrap(scored.recompute, len(scored.names), float(percent), groups=group_names)
 
 
 def find_small_sample_warning(
     scored: ScoreReport, intervals: Mapping[str, ConfidenceInterval], groups: SampleGroups | None, shown: Iterable[str]
 ) -> str | None:
     """Return the warning of ``intervals.small_sample_warning`` for these scores, if any."""
-    rates = scored.recompute.rates if isinstance(scored.recompute, ProportionRecompute) else {}
+    if not intervals:
+        return None
     group_names = None if groups is None else groups.names
     of_class = count_class_samples(scored.kind, scored.arrays, scored.classes, group_names)
     units = (len(scored.names), scored.sample) if groups is None else groups.units()
-    return small_sample_warning(*units, intervals, rates, of_class, shown)
+    return small_sample_warning(*units, intervals, _count_decisions(scored), of_class, shown)
+
+
+def _count_decisions(scored: ScoreReport) -> Mapping[str, int]:
+    """Return the number of decisions of each rate."""
+    return scored.recompute.rates if isinstance(scored.recompute, ProportionRecompute) else {}
 
 
 def print_scores(scored: ScoreReport, options: Namespace, offered: Mapping[str, str] | None = None) -> None:
@@ -173,7 +177,7 @@ def print_scores(scored: ScoreReport, options: Namespace, offered: Mapping[str, 
     whole = {name: float(column[0]) for name, column in scored.recompute(np.ones((1, number))).items()}
     values = {name: value for name, value in whole.items() if not np.isnan(value)}
     groups = find_sample_groups(options, scored.names, offered)
-    intervals = compute_intervals(scored.recompute, number, options.interval, groups)
+    intervals = compute_intervals(scored, options.interval, groups)
     warning = find_small_sample_warning(scored, intervals, groups, scored.shown)
     notes = [*scored.notices, *([warning] if warning else [])]
     scores = to_json(values, intervals, options.interval, number, scored.protocol, notes, groups)
@@ -234,7 +238,7 @@ def _main_lines(
         ends = f" {intervals[name].ends(decimals)}" if wide else ""
         yield f"{name} {values[name]:.{decimals}f}{ends}" if name in values else f"{name} is not defined"
     if intervals:
-        method = ", Wilson's of rates" if isinstance(scored.recompute, ProportionRecompute) else ""
+        method = ", Wilson's of rates" if _count_decisions(scored) else ""
         yield f"{percent} % intervals: bootstrap over {scored.sample}s{f' {groups}' if groups else ''}{method}"
 
 

@@ -42,7 +42,7 @@ def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]
         lines.append(f"DETERMINISTIC has no effect on {where}: a run repeats with the same processes and threads")
     if not has_numba():
         lines.append(
-            "numba is not installed: layers and transforms run without compiled kernels, slower on "
+            "numba is not installed: layers, norms of gradients and transforms run without compiled kernels, slower on "
             "CPUs: pip install numba"
         )
     lines.extend(paddle_versions.notes())

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..intervals import confusion_scores
 from ..metrics.counts import boundary_statistics
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
@@ -76,7 +75,6 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
         counted=f"{len(pairs):,} images of {len(classes):,} classes: {results}, ground truth: {truth}",
         names=list(true_files),
         sample="image",
-        recompute=confusion_scores(statistics, classes, boundaries=boundaries),
         shown=dict.fromkeys(("mIoU", "accuracy", "mean class accuracy", "mean Dice", "boundary IoU"), 4),
         of_class=("IoU {}", 4),
         classes=classes,

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ..intervals import confusion_scores
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.score_report import UNKNOWN, ResultSource, ScoreReport
@@ -85,7 +84,6 @@ def _score_classes(
         counted=f"{len(rows):,} scenes of {number:,} classes: {files.path}, truth of {truth.source}",
         names=truth.identities,
         sample="scene",
-        recompute=confusion_scores(statistics, truth.class_names),
         shown={"mIoU": 4, "accuracy": 4, "mean class accuracy": 4},
         of_class=("IoU {}", 4),
         classes=truth.class_names,
@@ -161,7 +159,6 @@ def _score_instances(
         counted=f"{num_found:,} instances in {len(true):,} scenes: {files.path}, truth of {truth.source}",
         names=truth.identities,
         sample="scene",
-        recompute=lambda weights: metrics.bootstrap_values(table, weights),
         shown={"AP": 4, "AP50": 4, "AP25": 4},
         of_class=("AP {}", 4),
         classes=truth.class_names,

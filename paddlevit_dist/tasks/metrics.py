@@ -7,8 +7,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from ..intervals import ConfidenceInterval, concat_rank_tables
-from ..runtime.errors import UserError
-from .score_kind import Arrays, find_score_kind
+from .score_kind import Arrays, require_score_kind
 
 
 class SampleTable(NamedTuple):
@@ -187,10 +186,7 @@ class TableMetrics(PerSampleMetrics):
 
     def __init__(self, kind: str, class_names: Sequence[str] = (), settings: Arrays | None = None) -> None:
         super().__init__()
-        scores = find_score_kind(kind, class_names)
-        if scores is None:
-            raise UserError(f"no kind of scores {kind!r} is registered: call register_score_kind({kind!r}, ...)")
-        self.kind, self.scores, self.class_names = kind, scores, list(class_names)
+        self.kind, self.scores, self.class_names = kind, require_score_kind(kind, class_names), list(class_names)
         self.settings = dict(settings or {})
         self.column_names: list[str] = []  # of the columns
         self._batches: list[tuple[Sequence[str], Callable[[], Sequence[np.ndarray]]]] = []  # names and values

@@ -13,6 +13,7 @@ import numpy as np
 from ..intervals.resampling import ProportionRecompute, Recompute
 from ..registry import plugins
 from ..registry.lookup import list_names, require_derived, resolve
+from ..runtime.errors import UserError
 
 Arrays = Mapping[str, np.ndarray]
 FormatInterval = Callable[[str, int], str]  # formats the interval of a value after a space: its name, its decimals
@@ -157,6 +158,14 @@ def find_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind | None:
         return None
     kind: ScoreKind = require_derived(resolve("score_kind", name), ScoreKind)()
     kind.classes = list(classes)
+    return kind
+
+
+def require_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind:
+    """Return ``find_score_kind``; raise UserError if none of this name is registered."""
+    kind = find_score_kind(name, classes)
+    if kind is None:
+        raise UserError(f"no kind of scores {name!r} is registered: call register_score_kind({name!r}, ...)")
     return kind
 
 

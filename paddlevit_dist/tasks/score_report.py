@@ -1,11 +1,12 @@
 """Scores of results from other programs, which ``evaluate KIND`` computes and prints. Needs no Paddle."""
 
+import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from ..intervals.resampling import Recompute
+from .score_kind import Arrays, require_score_kind
 
 
 class ResultSource(NamedTuple):
@@ -21,13 +22,13 @@ class ResultSource(NamedTuple):
 UNKNOWN = ResultSource()
 
 
-class ScoreReport(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ScoreReport:
     """Results compared with the ground truth."""
 
     counted: str  # what was compared, one line
     names: Sequence[str]  # names of the samples, as in a run's table
     sample: str  # singular noun for a sample, such as "image"
-    recompute: Recompute  # computes all values by name from weights of the samples, see ``intervals``
     shown: Mapping[str, int]  # names of the values that are printed with their number of decimals; the main one first
     of_class: tuple[str, int] | None  # name of a class's value, "{}" being the class, and its decimals; None: no value
     classes: Sequence[str]  # names of classes, or of landmarks
@@ -35,6 +36,11 @@ class ScoreReport(NamedTuple):
     notices: list[str]  # unusual properties of the results, one line each
     task: str  # name of the task whose table this is: a registered task, or one of this command
     kind: str  # see ``metrics.SampleTable``
-    arrays: Mapping[str, np.ndarray]  # see ``metrics.SampleTable``
+    arrays: Arrays  # see ``metrics.SampleTable``
     more_is_better: bool = True  # whether larger main values are better
     origin: ResultSource = UNKNOWN  # dataset of the ground truth
+
+    @functools.cached_property
+    def recompute(self) -> Recompute:
+        """What computes all values by name from weights of the samples, see ``ScoreKind.recompute``."""
+        return require_score_kind(self.kind).recompute([self.arrays], self.classes)

@@ -16,7 +16,10 @@ def test_without_numba_images_train_and_points_say_what_is_missing(tmp_path):
     assert not (packages / "numba").exists()
     words = ["-cfg=vit_digits", "-epochs=1", "-num_workers=0", "TRAIN.WARMUP_EPOCHS", "0", "-output=run"]
     trained = succeeded(run_with(packages, tmp_path, "train", *words))
-    assert "\nnumba is not installed: layers and transforms run without compiled kernels" in trained.out
+    assert (
+        "\nnumba is not installed: layers, norms of gradients and transforms run without compiled kernels"
+        in trained.out
+    )
     assert trained.out.splitlines()[-1].startswith("top-1 ")
     refused = run_with(packages, tmp_path, "train", "-cfg=minkunet14_synthetic_rooms", "-output=rooms")
     assert refused.code == 2 and refused.err.splitlines()[-1].startswith("error: not installed for "), refused.err

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...intervals import ClassificationCounts, ProportionRecompute, means
 from ...runtime.errors import UserError
 from ...runtime.printing import shorten
 from ...tasks.sample_names import SampleNames
@@ -59,14 +58,11 @@ def score(
         first = ", ".join(f"{number} is {name}" for number, name in enumerate(truth.classes[:3]))
         answers.notices.append(f"{path} numbers the classes: {shorten(first, 80)}, in the order of {truth.source}")
     finder.require_all()
-    classified = ClassificationCounts(truth.labels, answers.places, len(truth.classes), truth.classes, answers.top)
-    loss = means({"loss": answers.losses})
     has_loss = bool(np.isfinite(answers.losses).any())
     return ScoreReport(
         counted=f"{len(truth.names):,} images of {len(truth.classes):,} classes: {path}, ground truth: {truth.source}",
         names=truth.names,
         sample="image",
-        recompute=ProportionRecompute(lambda weights: {**classified(weights), **loss(weights)}, classified.rates()),
         shown={**{f"top-{k}": 2 for k in answers.top}, "balanced accuracy": 2, **({"loss": 4} if has_loss else {})},
         of_class=("recall {}", 2),
         classes=truth.classes,

@@ -1,13 +1,12 @@
 """``paddlevit-dist evaluate detections [TRUTH] RESULTS``: COCO's twelve numbers of any results, without Paddle."""
 
-import functools
 import json
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -86,9 +85,8 @@ def _print_and_write(
     accumulated = accumulate(table, limits)
     scored = _score(annotations, table, origin, kind, limits)
     groups = find_sample_groups(options, scored.names, FOLDER)
-    intervals: dict[str, Any] = {}
-    if scored.names:
-        intervals = compute_intervals(scored.recompute, len(table.image_ids), options.interval, groups)
+    intervals = compute_intervals(scored, options.interval, groups) if scored.names else {}
+    intervals = {name: interval for name, interval in intervals.items() if name in stat_names(limits)}
     warning = find_small_sample_warning(scored, intervals, groups, stat_names(limits))
     notices += [warning] if warning else []
     for notice in notices:
@@ -162,19 +160,11 @@ def _score(
     annotations: "AnnotationFile", table: "MatchTable", origin: ResultSource, kind: str, limits: Sequence[int]
 ) -> ScoreReport:
     """Collect the matches in the form that intervals and ``compare`` need."""
-    from .evaluation.resampling import DetectionCurves
-
-    curves = functools.cache(lambda: DetectionCurves.from_table(table, limits))
-
-    def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
-        return dict(zip(curves().names(), curves().scores(weights)[0].T))
-
     names = [name or f"image {image_id}" for name, image_id in zip(annotations.file_names, annotations.image_ids)]
     return ScoreReport(
         counted="",
         names=names,
         sample="image",
-        recompute=recompute,
         shown={"AP": 4},
         of_class=None,
         classes=annotations.names,

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...intervals import ProportionRecompute
 from ...runtime.errors import UserError
 from ...runtime.printing import parse_cell, shorten
 from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
@@ -148,9 +147,6 @@ def score(
         counted=f"{len(truth):,} volumes with {int(sums[..., 0].sum()):,} landmarks: {folder}, truth from {source}",
         names=[volume.case for volume in truth] if identities is None else list(identities),
         sample="volume",
-        recompute=ProportionRecompute(
-            lambda weights: metrics.bootstrap_values([sums], weights), metrics.proportions([sums])
-        ),
         shown={"mre_mm": 4, "sd_mm": 4, **{rate_name(radius): 2 for radius in RADII_MM}},
         of_class=("{} mre_mm", 4),
         classes=names,

@@ -2,6 +2,7 @@
 
 import json
 from argparse import Namespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,30 +11,37 @@ from paddlevit_dist.commands import scored
 from paddlevit_dist.commands.parser import CommandParser
 from paddlevit_dist.registry import lookup
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.score_kind import ScoreKind
 from paddlevit_dist.tasks.score_report import ResultSource, ScoreReport
 
 RIGHT = np.array([1.0] * 30 + [0.0] * 18 + [1.0] * 12)
 CLASSES = ["bird", "cat", "a dog"]
 
 
-def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
-    share = 100.0 * (weights @ RIGHT) / weights.sum(axis=1)
-    return {"top-1": share, "recall bird": share / 2, "recall a dog": share / 4, "none": np.full(len(weights), np.nan)}
+class Shares(ScoreKind):
+    def compute(self, arrays, weights):
+        share = 100.0 * (weights @ arrays["right"]) / weights.sum(axis=1)
+        recalls = {"recall bird": share / 2, f"recall {self.classes[2]}": share / 4}
+        return {"top-1": share, **recalls, "none": np.full(len(weights), np.nan)}
+
+
+class Rates(Shares):
+    def hits(self, arrays, classes):
+        return {"top-1": arrays["right"] > 0}
 
 
 REPORT = ScoreReport(
     counted="60 images,\n3 classes",
     names=[f"video{number // 6}/{number}.png" for number in range(60)],
     sample="image",
-    recompute=recompute,
     shown={"top-1": 2, "none": 1},
     of_class=("recall {}", 1),
     classes=CLASSES,
     protocol=["largest score", "ties:\nfirst"],
     notices=["two images are equal"],
     task="classification",
-    kind="classes",
-    arrays={},
+    kind="shares",
+    arrays={"right": RIGHT},
 )
 
 
@@ -44,8 +52,10 @@ def read(*words: str, data: bool = True) -> Namespace:
 
 
 @pytest.fixture(autouse=True)
-def no_warning(monkeypatch):
-    monkeypatch.setattr(scored, "find_small_sample_warning", lambda *words: None)
+def registered(monkeypatch):
+    for name, kind in {"shares": Shares, "rates": Rates}.items():
+        monkeypatch.setitem(lookup.KINDS["score_kind"], name, kind)
+        monkeypatch.setitem(lookup.REGISTRATIONS, ("score_kind", name), lookup.Registration(kind, None, [], "here"))
 
 
 def test_scores_are_printed_with_intervals_protocol_and_a_row_for_each_class(capsys):
@@ -67,7 +77,7 @@ def test_scores_are_printed_with_intervals_protocol_and_a_row_for_each_class(cap
 
 
 def test_without_intervals_nothing_is_drawn_and_nothing_said_of_them(capsys):
-    scored.print_scores(REPORT._replace(of_class=None), read("truth", "results", "-interval=off"))
+    scored.print_scores(replace(REPORT, of_class=None), read("truth", "results", "-interval=off"))
     assert capsys.readouterr().out.splitlines()[1:] == [
         *("top-1 70.00", "none is not defined", "largest score", "ties:\\nfirst"),
     ]
@@ -92,17 +102,34 @@ def test_groups_are_drawn_together(capsys):
     options = read("truth", "results", "-group=folder", "-json")
     scored.print_scores(REPORT, options, {"folder": r"(.+)/[^/]+"})
     printed = json.loads(capsys.readouterr().out)
-    alone = scored.compute_intervals(recompute, 60, "95", None)["top-1"].plain()
+    alone = scored.compute_intervals(REPORT, "95", None)["top-1"].plain()
     assert printed["intervals"]["top-1"] != alone and printed["groups"]
     assert scored.find_sample_groups(read("truth", "results"), REPORT.names, {}) is None
-    assert scored.compute_intervals(recompute, 60, "off", None) == {}
+    assert scored.compute_intervals(REPORT, "off", None) == {}
+
+
+def test_rates_have_wilsons_intervals_and_their_errors_are_counted(capsys):
+    scored.print_scores(replace(REPORT, kind="rates"), read("truth", "results"))
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1] == "top-1 70.00 [57.49, 80.10]"
+    assert out.splitlines()[3] == "95 % intervals: bootstrap over images, Wilson's of rates"
+    few = replace(REPORT, kind="rates", arrays={"right": np.arange(60) > 8})
+    scored.print_scores(few, read("truth", "results"))
+    assert "note: the interval is rough: 9 wrong (below 10)" in capsys.readouterr().err
+    scored.print_scores(few, read("truth", "results", "-interval=off"))
+    assert capsys.readouterr().err == "note: two images are equal\n"
+
+
+def test_a_kind_that_is_not_registered_is_named():
+    with pytest.raises(UserError, match="no kind of scores 'gone' is registered"):
+        replace(REPORT, kind="gone").recompute(np.ones((1, 60)))
 
 
 def test_many_classes_are_counted_and_long_names_shortened(capsys):
-    many = REPORT._replace(classes=[f"class {number}" for number in range(101)])
+    many = replace(REPORT, classes=[f"class {number}" for number in range(101)])
     scored.print_scores(many, read("truth", "results", "-interval=off"))
     assert capsys.readouterr().out.splitlines()[-1] == "101 classes: add -json to print the value of each"
-    scored.print_scores(REPORT._replace(classes=["b" * 99] * 100), read("truth", "results", "-interval=off"))
+    scored.print_scores(replace(REPORT, classes=["b" * 99] * 100), read("truth", "results", "-interval=off"))
     assert len(capsys.readouterr().out.splitlines()[-1]) < 70
 
 

@@ -9,13 +9,3 @@
 - ``unpickling`` (Paddle's files) with ``pickle_instructions``, ``torch_files`` (PyTorch's), ``array_files`` (numpy's,
   safetensors): the formats
 """
-
-from ..runtime.lazy_names import lazy_names
-
-_NAMES = {
-    "LoadReport": "load",
-    "load_weights": "load",
-    "read_weights": "weights",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -13,5 +13,3 @@ This is an extension: the folder can be deleted (see ``registry.features``).
 - ``command``: the command ``compare``; ``formatting``: its lines; ``page`` and ``page.html.j2``: its page, with
   ``images`` of samples; ``settings``: keys
 """
-
-__all__: list[str] = []

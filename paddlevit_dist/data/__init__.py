@@ -6,13 +6,3 @@
 - ``path_index``, ``shared_arrays``: lists and batches that processes share without copies
 - ``prepare_workers``: processes that prepare a dataset once
 """
-
-from ..runtime.lazy_names import lazy_names
-
-_NAMES = {
-    "EvaluationSampler": "sampler",
-    "SampleKey": "sampler",
-    "TrainingSampler": "sampler",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)

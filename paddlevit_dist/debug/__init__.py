@@ -7,5 +7,3 @@ This is an extension: the folder can be deleted (see ``registry.features``).
 - ``first_layer``: finds the layer whose values are not finite after a run has diverged, with ``layer_watch``
 - ``profile``: records some updates with Paddle's profiler; ``settings``: keys
 """
-
-__all__: list[str] = []

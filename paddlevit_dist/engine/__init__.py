@@ -12,11 +12,3 @@
 - ``batch_size``: the largest batch that fits; ``startup_log``: the first log lines of a run; ``feature_cache``:
   features of frozen layers; ``gpu_memory``
 """
-
-from ..runtime.lazy_names import lazy_names
-
-_NAMES = {
-    "Trainer": "trainer",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -12,5 +12,3 @@ This extension can be deleted (see ``registry.features``).
 - ``settings``, ``files``: keys and file lookup of ``evaluate MODEL.onnx``
 - ``functions``: compute exported models; ``scoring``: evaluate them, with the difference to the trained weights
 """
-
-__all__: list[str] = []

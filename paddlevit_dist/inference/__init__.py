@@ -7,11 +7,3 @@
 - ``ensemble``: prediction by several models
 - ``rows``: saved predictions and their tables
 """
-
-from ..runtime.lazy_names import lazy_names
-
-_NAMES = {
-    "Predictor": "predictor",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)

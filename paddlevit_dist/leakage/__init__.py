@@ -8,5 +8,3 @@ This is an extension: the folder can be deleted (see ``registry.features``).
 - ``formatting``: the command ``inspect leaks``, and the lines that ``inspect data`` adds
 - ``evaluation``: ``evaluate -exclude_leaked``; ``settings``: keys
 """
-
-__all__: list[str] = []

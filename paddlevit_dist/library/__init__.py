@@ -9,19 +9,8 @@
 from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
-    "Accuracy": "meters",
-    "FeatureMaps": "models",
-    "MeanIoU": "meters",
     "Meter": "meters",
     "MeterScores": "meters",
-    "OpenedSamples": "data",
-    "TrainedRun": "runs",
-    "create_model": "models",
-    "evaluate": "runs",
-    "load_config": "runs",
-    "open_dataset": "data",
-    "predict": "runs",
-    "train": "runs",
 }
 __all__ = list(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

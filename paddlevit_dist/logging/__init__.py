@@ -5,14 +5,3 @@
 - ``progress``: the progress bar, the values below it, and lines while nothing else is printed
 - ``callbacks``: calls the users' callbacks; ``event_logs``: TensorBoard and VisualDL; ``services``: network services
 """
-
-from ..runtime.lazy_names import lazy_names
-
-_NAMES = {
-    "MlflowLog": "services",
-    "TensorBoardLog": "event_logs",
-    "VisualDlLog": "event_logs",
-    "WandbLog": "services",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -9,5 +9,3 @@ This is an extension: the folder can be deleted (see ``registry.features``).
 - ``report.html.j2``: the page; ``parts.html.j2``: a macro for each kind of figure and part
 - ``report.css``, ``report.js``, ``matrix.js``, ``viewer.js``: styles and scripts
 """
-
-__all__: list[str] = []

@@ -6,5 +6,3 @@
 - ``limits``, ``environment``, ``paddle_versions``: the system, the interpreter and Paddle
 - ``autocast``, ``transfers``, ``compiled``, ``lazy_names``: precision, copies to a device, numba, late imports
 """
-
-__all__: list[str] = []  # UserError and Stopped are exported by the package

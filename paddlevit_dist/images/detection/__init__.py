@@ -10,15 +10,3 @@
 - ``prediction``, ``drawing``, ``figures``, ``export``: outputs made of detections; ``records``: source of figures
 - ``checks``, ``drawn_samples``: log lines, checks and images of samples
 """
-
-from ...runtime.lazy_names import lazy_names
-
-_NAMES = {
-    "DetectedObjects": "detections",
-    "Detection": "task",
-    "DetectionCriterion": "detector",
-    "DetectionTargets": "detector",
-    "Detector": "detector",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)

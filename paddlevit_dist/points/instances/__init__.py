@@ -6,12 +6,3 @@
 - ``metrics``: average precision; ``panoptic``: panoptic quality; ``writer``: predictions as files and figures
 - ``prediction``, ``figures``: aspects of the task
 """
-
-from ...runtime.lazy_names import lazy_names
-
-_NAMES = {
-    "InstanceSegmentation": "task",
-    "PointGroup": "pointgroup",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)

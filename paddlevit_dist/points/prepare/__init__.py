@@ -6,5 +6,3 @@
 - ``tables``: reader of files with columns (PLY, ``las``, ``pcd``, ``text_tables``, ``numpy_tables``); ``channels``
 - ``coordinates``: centers scenes and checks for stray points and wrong units; ``store`` writes scenes
 """
-
-__all__: list[str] = []  # the commands prepare scenes, scannet, ply and pth

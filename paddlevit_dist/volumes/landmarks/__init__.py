@@ -5,12 +5,3 @@
 - ``results``: predicted and true landmarks; ``scored``: scores of existing results
 - ``prediction`` (with output files), ``figures``, ``export``, ``checks``: aspects of the task
 """
-
-from ...runtime.lazy_names import lazy_names
-
-_NAMES = {
-    "LandmarkDataset": "dataset",
-    "LandmarkDetection": "task",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)

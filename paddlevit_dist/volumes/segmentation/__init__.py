@@ -7,13 +7,3 @@
   largest components
 - ``samples``: training crops and whole volumes; ``metrics``: scores; ``figures``: figures of the report
 """
-
-from ...runtime.lazy_names import lazy_names
-
-_NAMES = {
-    "NnUNet": "nnunet",
-    "SegmentedVolumes": "dataset",
-    "VolumeSegmentation": "task",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -9,7 +9,7 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks import EnsembleMember, Ensembling
 from paddlevit_dist.tasks.aspects import has_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.volumes.segmentation import VolumeSegmentation
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 
 INPUT = {"spacing_mm": [2.0, 1.0, 1.0], "channels": ["CT"], "label_numbers": [0, 1]}
 

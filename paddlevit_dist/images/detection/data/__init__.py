@@ -10,16 +10,3 @@
 - ``split_checks``: notices on missing files and crowded images.
 - ``samples``: builds the samples of a split from the keys, and collates batches.
 """
-
-from ....runtime.lazy_names import lazy_names
-
-_NAMES = {
-    "Coco": "coco",
-    "DetectionDataset": "detection_dataset",
-    "ImageAnnotations": "detection_dataset",
-    "SyntheticShapes": "synthetic_shapes",
-    "Voc": "voc",
-    "Yolo": "yolo",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)

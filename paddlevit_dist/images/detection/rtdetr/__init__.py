@@ -4,11 +4,3 @@
 - ``encoder``, ``decoder``, ``deformable``: its parts
 - ``criterion``: RT-DETR's losses; ``fine_criterion``: D-FINE's; ``distributions``: its sides of boxes as distributions
 """
-
-from ....runtime.lazy_names import lazy_names
-
-_NAMES = {
-    "RtDetr": "network",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -2,5 +2,3 @@
 
 A name with a prefix chooses the source, such as ``timm:efficientnet_b0``. No model is written anew here.
 """
-
-__all__: list[str] = []  # create_model builds these models by name

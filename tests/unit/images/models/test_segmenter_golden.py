@@ -7,7 +7,8 @@ import pytest
 from support.networks.golden import arrays, description, recipe, weights
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.images.models import SegFormer, UPerNet
+from paddlevit_dist.images.models.segformer import SegFormer
+from paddlevit_dist.images.models.upernet import UPerNet
 from paddlevit_dist.tasks.model_factory import create_model
 
 GOLDEN, ARRAYS = description("segmentation"), arrays("segmentation")

@@ -6,9 +6,9 @@ import paddle
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.models import VisionTransformer
 from paddlevit_dist.images.models.layers import DropPath
 from paddlevit_dist.images.models.resampling import resize_position_embedding
+from paddlevit_dist.images.models.vit import VisionTransformer
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model, variant_options
 

@@ -13,7 +13,7 @@ from ...tasks.protocols import Drawable, Reportable
 from ..geometry import VolumeGeometry, require_spacing
 from ..images import orthogonal_slices
 from ..samples import VolumeSamples
-from .metrics import RADII_MM
+from .metrics import RADII_MM, describe, sum_errors, sum_volumes
 from .results import LandmarkRecord
 from .task import LandmarkDetection
 
@@ -72,25 +72,17 @@ class LandmarkDrawing(TaskAspect, Drawable):
 
 def _landmarks(errors: np.ndarray, names: Sequence[str]) -> FigureTable:
     rows: list[tuple[Any, ...]] = []
-    for name, landmark_errors in [*zip(names, errors.T), ("all", errors.reshape(-1))]:
+    scores = zip(*describe(sum_volumes(sum_errors(errors))).values())
+    for name, landmark_errors, (mean, deviation, *rates) in zip([*names, "all"], [*errors.T, errors], scores):
         finite = landmark_errors[np.isfinite(landmark_errors)]
         if not len(finite):
             rows.append((name, *[None] * (5 + len(RADII_MM)), 0))
             continue
-        figures = (finite.mean(), finite.std(), np.median(finite), np.percentile(finite, 95), finite.max())
-        rates = [100 * float((finite <= radius).mean()) for radius in RADII_MM]
-        rows.append((name, *(round(float(value), 3) for value in (*figures, *rates)), len(finite)))
-    radius_columns = [f"% within {radius:g} mm" for radius in RADII_MM]
-    columns = (
-        "landmark",
-        "mean mm",
-        "deviation mm",
-        "median mm",
-        "95 % below mm",
-        "largest mm",
-        *radius_columns,
-        "volumes",
-    )
+        figures = (mean, deviation, np.median(finite), np.percentile(finite, 95), finite.max(), *rates)
+        rows.append((name, *(round(float(value), 3) for value in figures), len(finite)))
+    statistics = ("mean mm", "deviation mm", "median mm", "95 % below mm", "largest mm")
+    radii = [f"% within {radius:g} mm" for radius in RADII_MM]
+    columns = ("landmark", *statistics, *radii, "volumes")
     return FigureTable("Radial errors", columns, rows)
 
 

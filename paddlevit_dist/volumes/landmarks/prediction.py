@@ -24,7 +24,7 @@ from ..intensities import IntensityConfig
 from ..nonzero import regions_per_channel
 from ..samples import AugmentationConfig, VolumeSamples
 from ..slicer_files import LandmarkPoint, format_fcsv, format_markups
-from .metrics import RADII_MM, LandmarkMetrics, build_rows, rate_name
+from .metrics import RADII_MM, build_rows, rate_name, sum_errors
 from .results import LandmarkGroundTruth, LandmarkPrediction
 from .task import LandmarkDetection, list_cases
 
@@ -131,15 +131,13 @@ class LandmarkWriter(PredictionWriter):
         if not self.cases:
             return []
         lines = [f"point lists for Slicer (.fcsv, .mrk.json) and an image of each volume are in {self.folder}"]
-        metrics, rows = LandmarkMetrics(self.names), []
-        for entry in entries:
-            if entry.summary is not None:
-                rows += entry.summary
-                metrics.update(np.array([float(row[6] or "nan") for row in entry.summary]))
+        summaries = [entry.summary for entry in entries if entry.summary is not None]
+        rows = [row for summary in summaries for row in summary]
         if rows:
             _write_csv(self.folder / "landmarks.csv", _COLUMNS, sorted(rows))
             header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]
-            landmark_rows = build_rows(metrics.state, list(map(cell, self.names)))
+            errors = np.array([[float(row[6] or "nan") for row in summary] for summary in summaries])
+            landmark_rows = build_rows(sum_errors(errors), list(map(cell, self.names)))
             _write_csv(self.folder / "per_landmark.csv", header, landmark_rows)
             worlds = " and ".join(sorted({row[7] for row in rows}))
             lines.insert(0, f"wrote {len(rows)} positions in world millimeters ({worlds}) to {self.folder}")

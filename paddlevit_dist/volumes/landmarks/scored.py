@@ -132,14 +132,11 @@ def score(
     names of the volumes in a run's table, by default their own. UserError if a volume or a landmark has no position, or
     a coordinate system is unknown.
     """
-    from .metrics import RADII_MM, LandmarkMetrics, rate_name
+    from .metrics import RADII_MM, rate_name, sum_errors
 
     names = list(names or dict.fromkeys(name for volume in truth for name in volume.positions))
     compared = _compare(folder, truth, source, names, coordinate_system)
-    metrics = LandmarkMetrics(names)
-    for errors in compared.errors:
-        metrics.update(errors)
-    sums = metrics.per_sample()[0]
+    sums = sum_errors(compared.errors)
     if not sums[..., 0].any():
         raise UserError(f"{source}: no landmark has a position: there is nothing to compare with")
     coordinates = ", ".join(sorted(compared.spaces)) or "coordinate systems from the files"

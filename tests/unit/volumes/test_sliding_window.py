@@ -55,7 +55,7 @@ def test_errors_become_means_rates_and_deviations():
     assert metrics.summary(values).startswith("mre 2.5833 mm sd 1.0") and "sdr 2 mm 33.33 2.5 mm" in metrics.summary(
         values
     )
-    assert [row[0] for row in build_rows(metrics.state, ["a", "b", "c"])] == ["a", "b", "c", "all"]
+    assert [row[0] for row in build_rows(metrics.rows()["sums"], ["a", "b", "c"])] == ["a", "b", "c", "all"]
 
 
 def test_a_landmark_that_no_volume_has_is_left_out():

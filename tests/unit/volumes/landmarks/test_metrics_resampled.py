@@ -36,6 +36,7 @@ def test_tables_of_volumes_and_landmarks():
     metrics.update(np.array([np.nan, 3.25]))
     table = metrics.per_sample()
     columns = metrics.columns(table)
+    assert list(metrics.to_sample_table(table).arrays) == ["sums"]  # positions are in the table for people only
     expected = {"mre_mm": [1.625, 3.25], "sd_mm": [0.625, 0]}
     expected |= {
         f"sdr_{radius}mm": [share, end]
@@ -51,11 +52,23 @@ def test_tables_of_volumes_and_landmarks():
     rates = [f"sdr_{radius}mm" for radius in (2, 2.5, 3, 4)]
     counts = {"": 3, "a ": 1, "b ": 2}
     assert metrics.proportions(table) == {f"{name}{rate}": n for name, n in counts.items() for rate in rates}
-    assert build_rows(metrics.state, ["a", "b"]) == [
+    assert build_rows(metrics.rows()["sums"], ["a", "b"]) == [
         ["a", "1", "0", "100", "100", "100", "100", "1"],
         ["b", "2.75", "0.5", "0", "50", "50", "100", "2"],
         ["all", "2.16667", "0.920447", "33.3333", "66.6667", "66.6667", "100", "3"],
     ]
+
+
+def test_an_evaluation_without_any_landmark_has_zeros_and_its_draws_nothing():
+    metrics = LandmarkMetrics(["a", "b"])
+    metrics.update(np.full(2, np.nan))
+    values, table = metrics.compute({}), metrics.per_sample()
+    rates = dict.fromkeys((f"sdr_{radius}mm" for radius in (2, 2.5, 3, 4)), 0.0)
+    assert values == {"mre_mm": 0.0, "sd_mm": 0.0, **rates, "landmarks": 0}
+    assert metrics.summary(values) == "mre 0.0000 mm sd 0.0000 mm sdr 2 mm 0.00 2.5 mm 0.00 3 mm 0.00 4 mm 0.00"
+    drawn = metrics.bootstrap_values(table, np.ones((3, 1)))
+    assert np.isnan(list(drawn.values())).all() and drawn["b mre_mm"].shape == (3,)
+    assert metrics.proportions(table) == {} and build_rows(metrics.rows()["sums"], ["a", "b"]) == []
 
 
 def test_written_pictures_and_lines(tmp_path, monkeypatch):

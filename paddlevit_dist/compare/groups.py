@@ -14,7 +14,7 @@ from ..checkpoint.content import find_best_epoch
 from ..logging.record import SEEDS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
-from ..runtime.metrics_file import recorded_events
+from ..runtime.metrics_file import find_best_evaluation, get_interval, recorded_events
 from ..runtime.text_files import read_json
 
 FINISHED, FAILED, UNFINISHED = "finished", "failed", "unfinished"
@@ -82,21 +82,15 @@ def find_best(folder: Path, score: str) -> dict[str, Any]:
     Raises:
         UserError: if the record cannot be read.
     """
-    best: dict[str, Any] = {}
-    linked = find_best_epoch(folder)  # a later one is not linked yet
+    linked = find_best_epoch(folder)
     try:
-        for event in recorded_events(folder):
-            is_best = event["kind"] == "evaluation" and event.get("best") == score and "superseded" not in event
-            if is_best and isinstance(event.get(score), int | float) and isinstance(event.get("epoch"), int):
-                about = event.get("interval")
-                ends = about.get(score) if isinstance(about, dict) else None
-                ends = ends if isinstance(ends, list) and all(isinstance(end, int | float) for end in ends) else ()
-                best = {"value": event[score], "epoch": event["epoch"], **dict(zip(("low", "high"), ends))}
-                if event["epoch"] == linked:
-                    break
+        best = find_best_evaluation((row for row in recorded_events(folder) if row.get("best") == score), linked)
     except OSError as error:
         raise UserError(f"{folder}: its record cannot be read: {error.strerror}") from error
-    return best
+    if best is None:
+        return {}
+    ends = get_interval(best, score).get("interval", ())
+    return {"value": best[score], "epoch": best["epoch"], **dict(zip(("low", "high"), ends))}
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ from urllib.parse import quote
 from .. import __version__
 from ..logging.record import COMPARED, RunLog
 from ..runtime.files import atomic_file
-from ..runtime.metrics_file import METRICS
+from ..runtime.metrics_file import METRICS, get_interval, is_number
 from ..runtime.printing import one_line
 from . import curves
-from .runs import ReportedRun, find_measured, flatten, get_interval, is_number, read_runs
+from .runs import ReportedRun, find_measured, flatten, read_runs
 
 PAGE = "report.html"
 _TITLES = {
@@ -239,7 +239,7 @@ def _format_best(run: ReportedRun) -> str | None:
 
 
 def _format_interval(values: Mapping[str, Any]) -> str:
-    """Format the interval of ``runs.get_interval``, to follow its value."""
+    """Format the interval of ``get_interval``, to follow its value."""
     if "interval" not in values:
         return ""
     low, high = values["interval"]

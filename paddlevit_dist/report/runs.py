@@ -1,19 +1,18 @@
 """Read the folder of a run as far as possible: the run may be active or killed, and its files may be damaged."""
 
-import math
 import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from ..checkpoint.content import find_best_epoch
 from ..launch.lock import is_running
 from ..logging.record import FOUND_LATER
 from ..runtime.errors import UserError
-from ..runtime.metrics_file import METRICS, recorded_events
+from ..runtime.metrics_file import METRICS, find_best_evaluation, get_interval, is_number, recorded_events
 from ..runtime.printing import one_line
 from ..runtime.text_files import read_json, read_yaml
 from ..settings.table import leaves
@@ -242,18 +241,15 @@ class RunMetrics:
         events: interruptions, resumptions, superseded evaluations and unreadable lines, in order.
         omitted: number of events that are not in the list.
         last: the last event of training; None if there is none.
-        best: "name", "value" and "epoch" of the best evaluation in training, and its "interval" and "percent", if any;
-            None if unknown.
     """
 
     def __init__(self, best_epoch: int | None = None) -> None:
-        self._best_epoch = best_epoch  # of the linked checkpoint: a later best is not linked yet
+        self._best_epoch = best_epoch  # of the linked checkpoint
         self.training: dict[str, Points] = {}
         self.evaluations: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self.omitted = 0
         self.last: dict[str, Any] | None = None
-        self.best: dict[str, Any] | None = None
         self._epoch_evaluations: list[dict[str, Any]] = []
         self._sessions: list[list[float]] = []  # first and last time of each session
         self._last_updates: dict[int, float] = {}  # of each epoch
@@ -277,10 +273,6 @@ class RunMetrics:
                     self.training.setdefault(name, []).append((update, value))
         elif kind == "evaluation" and is_number(event.get("epoch")):
             self._epoch_evaluations.append(event)
-            best = event.get("best")
-            is_found = self.best is not None and self.best["epoch"] == self._best_epoch
-            if isinstance(best, str) and is_number(event.get(best)) and not is_found:
-                self.best = {"name": best, "value": event[best], "epoch": event["epoch"], **get_interval(event, best)}
         elif kind == "evaluation":
             self.evaluations.append(event)
         elif kind not in ("epoch", "evaluation_without_average"):
@@ -316,6 +308,15 @@ class RunMetrics:
         return sum(last - first for first, last in sessions)
 
     @property
+    def best(self) -> dict[str, Any] | None:
+        """Name, value and epoch of the best evaluation in training, and what ``get_interval`` says; None: unknown."""
+        event = find_best_evaluation(self._epoch_evaluations, self._best_epoch)
+        if event is None:
+            return None
+        name = event["best"]
+        return {"name": name, "value": event[name], "epoch": event["epoch"], **get_interval(event, name)}
+
+    @property
     def evaluation(self) -> dict[str, Points]:
         """Points of evaluations by name, at the last update of their epochs if it is known."""
         points: dict[str, Points] = {}
@@ -339,20 +340,3 @@ def find_measured(event: dict[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in event.items():
         if name not in _NOT_MEASURED and is_number(value):
             yield one_line(name), float(value)
-
-
-def get_interval(event: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return "interval", the two ends, and "percent" of an evaluation's value; empty if it has no interval."""
-    about = event.get("interval")
-    about = about if isinstance(about, dict) else {}
-    ends = about.get(name)
-    if not (isinstance(ends, list) and len(ends) == 2 and all(map(is_number, [*ends, about.get("percent")]))):
-        return {}
-    return {"interval": tuple(ends), "percent": about["percent"]}
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a finite number that can be drawn."""
-    return (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and abs(value) < 1e300
-    )

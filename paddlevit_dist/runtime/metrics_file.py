@@ -1,9 +1,10 @@
 """Read ``metrics.jsonl``, the events of a run."""
 
 import contextlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from .text_files import parse_json
 
@@ -20,6 +21,38 @@ def recorded_events(folder: Path) -> Iterator[dict[str, Any]]:
         while line := file.readline(_LONGEST_EVENT):
             if line.strip():
                 yield _parse(line)
+
+
+def find_best_evaluation(events: Iterable[dict[str, Any]], linked: int | None) -> dict[str, Any] | None:
+    """Return the event of a run's best evaluation in training, whose "best" names its score; None if there is none.
+
+    It is that of the epoch ``linked``, the best checkpoint's, as a later best may not be linked yet; else the last.
+    """
+    found = None
+    for event in events:
+        is_current = event["kind"] == "evaluation" and is_number(event.get("epoch")) and not event.get("superseded")
+        if is_current and isinstance(event.get("best"), str) and is_number(event.get(event["best"])):
+            found = event
+            if event["epoch"] == linked:
+                break
+    return found
+
+
+def get_interval(event: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return "interval", the two ends, and "percent" of an evaluation's value; empty if it has no interval."""
+    about = event.get("interval")
+    about = about if isinstance(about, dict) else {}
+    ends = about.get(name)
+    if not (isinstance(ends, list) and len(ends) == 2 and all(map(is_number, [*ends, about.get("percent")]))):
+        return {}
+    return {"interval": tuple(ends), "percent": about["percent"]}
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a finite number that can be drawn."""
+    return (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and abs(value) < 1e300
+    )
 
 
 def _parse(line: bytes) -> dict[str, Any]:

@@ -212,7 +212,7 @@ def test_the_best_score_is_of_the_last_best_evaluation_that_counts(tmp_path):
     rows = [
         (1, 80.0, {}),
         (2, 95.0, {"superseded": True}),
-        (2, 85.0, {"interval": {"top-1": [83, 87]}}),
+        (2, 85.0, {"interval": {"percent": 95, "top-1": [83, 87]}}),
         (3, 70.0, None),
     ]
     events = [

@@ -28,7 +28,7 @@ def write_seed(
         {"kind": "evaluation", "epoch": epoch} | ({"superseded": True} if superseded else {}) for epoch in epochs
     ]
     if value is not None:
-        events[-1] |= {"best": "top-1", "top-1": value, "interval": {"top-1": [value - 1, value + 1]}}
+        events[-1] |= {"best": "top-1", "top-1": value, "interval": {"percent": 95, "top-1": [value - 1, value + 1]}}
     (folder / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     return folder
 

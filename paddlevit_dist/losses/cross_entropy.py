@@ -52,7 +52,8 @@ def cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, 
     instead at its start (``choose_cross_entropy``).
     """
     wide = logits if logits.dtype == paddle.float64 else as_dtype(logits, paddle.float32)
-    return _in_use[0](wide, labels, ignored, axis % logits.ndim)
+    compute = _in_use.get(paddle.get_device(), _by_paddle)
+    return compute(wide, labels, ignored, axis % logits.ndim)
 
 
 def _by_paddle(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int) -> paddle.Tensor:
@@ -83,12 +84,12 @@ CANDIDATES: Mapping[str, CrossEntropy] = {
     "plain operations": _by_plain_operations,
     "Paddle's cross-entropy over the last axis": _over_last_axis,
 }
-_in_use: list[CrossEntropy] = [_by_paddle]
+_in_use: dict[str, CrossEntropy] = {}  # by Paddle's name of the device, as it and its libraries decide what is right
 
 
 def use(candidate: CrossEntropy) -> None:
-    """Compute cross-entropies of this process in this way from now on."""
-    _in_use[0] = candidate
+    """Compute cross-entropies on this process's present device in this way from now on."""
+    _in_use[paddle.get_device()] = candidate
 
 
 def adjusted_losses(

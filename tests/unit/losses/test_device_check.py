@@ -46,3 +46,15 @@ def test_a_run_on_a_gpu_asks_the_device_once_if_its_task_needs_the_answer(
         cross_entropy.use(next(iter(cross_entropy.CANDIDATES.values())))
     np.testing.assert_allclose(losses, [np.log(5)] * 2 if is_asked else [1, 3], rtol=1e-6)
     assert len(calls) == (not is_asked)
+
+
+def test_what_is_in_use_is_of_its_device(monkeypatch):
+    logits, labels = paddle.zeros([2, 5]), paddle.to_tensor([1, 3])
+    try:
+        with monkeypatch.context() as other:
+            other.setattr(paddle, "get_device", lambda: "gpu:0")
+            cross_entropy.use(lambda logits, labels, *rest: labels.astype("float32"))
+            assert cross_entropies(logits, labels, -1).tolist() == [1, 3]
+        np.testing.assert_allclose(cross_entropies(logits, labels, -1).numpy(), [np.log(5)] * 2, rtol=1e-6)
+    finally:
+        cross_entropy._in_use.clear()

@@ -127,11 +127,6 @@ class Checkpointer:
         """
         self._save(checkpoint_store.epoch_name(epoch), f"epoch {epoch}", evaluation_due, means)
 
-    def is_own(self, epoch: int, directory: Path | None) -> bool:
-        """Return whether ``directory`` is the checkpoint that this run wrote after that epoch."""
-        checkpoint = self.folder / checkpoint_store.epoch_name(epoch)
-        return directory is not None and checkpoint.resolve() == directory.resolve()
-
     def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool, line: str) -> bool:
         """Count the evaluation of ``epoch``, and return whether it is the best so far."""
         best = self.best

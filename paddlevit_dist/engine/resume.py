@@ -69,6 +69,11 @@ class ResumeState(NamedTuple):
     base: LowRankBase | None = None
     evaluations: list[tuple[int, float]] = []
 
+    def is_of_epoch(self, folder: Path) -> bool:
+        """Return whether ``directory`` is the one in ``folder`` that was saved at the end of the last epoch."""
+        own = folder / checkpoint_store.epoch_name(self.position["epoch"])
+        return self.directory is not None and own.resolve() == self.directory.resolve()
+
 
 class StateLoader:
     """Loads weights, optimizer state and position that -resume and -pretrained name. Every rank has one."""
@@ -296,8 +301,7 @@ def log_resumption(resume_state: ResumeState, run_log: RunLog) -> None:
     folder, source, is_due = run_log.folder / "checkpoints", resume_state.directory, resume_state.evaluation_due
     is_newest = checkpoint_store.is_newest(source, folder)
     # An evaluation that is due comes before the first save if the epoch's own checkpoint is resumed.
-    own = (folder / checkpoint_store.epoch_name(epoch)).resolve()
-    if is_later := not (is_newest or (is_due and source is not None and source.resolve() == own)):
+    if is_later := not (is_newest or (is_due and resume_state.is_of_epoch(folder))):
         run_log.hold_events(epoch, update, is_due)
     history = supersede(run_log.folder, epoch, update, is_due, None if is_later else ())
     if source is None and not history.last_epoch:

@@ -262,7 +262,7 @@ class Trainer:
         values: dict[str, float] = {}
         line = ""
         if self.resume_state.evaluation_due:
-            if not self.checkpointer.is_own(first - 1, self.resume_state.directory):
+            if not self.resume_state.is_of_epoch(self.checkpointer.folder):
                 self.save(evaluation_due=True, epoch=first - 1)
             values, line = self.evaluate(first - 1)
         # Close the loader before an exception propagates: its threads must not run when the process exits.

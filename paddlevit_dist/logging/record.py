@@ -42,6 +42,7 @@ class RunLog:
         self.folder = folder
         self.writes = writes
         self.held: dict[str, list[str]] | None = None  # texts by name of the file
+        self._position = 0, 0, False  # of ``hold_events``
         if writes:
             printing.ignore_broken_pipe()
 

@@ -87,7 +87,7 @@ class FeatureCache:
         config, task = self._config, self._task
         model = sorted((key, value) for key, value in config.MODEL.items() if key not in _WEIGHT_KEYS)
         files = stamps(map(samples.describe, range(len(samples))))
-        facts = config.DATA.DATASET, model, task.signature(), samples.listed_digests(), files, _find_index_key(samples)
+        facts = config.DATA.DATASET, model, task.signature(), samples.listed_digests(), files, samples.content_key
         rounded = is_on_gpu() and gpu.rounds_to_tf32()
         digest.update(repr((*facts, precision.facts, rounded)).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()[:16]
@@ -119,13 +119,6 @@ class FeatureCache:
                     file.write(np.ascontiguousarray(rows, "<f4"))
                 bar.step()
         bar.close()
-
-
-def _find_index_key(samples: Any) -> str:
-    """Return the key of the index of images in tar files, which are not separate files; empty if there is none."""
-    while samples is not None and not hasattr(samples, "fingerprint"):
-        samples = getattr(samples, "dataset", None)
-    return getattr(samples, "fingerprint", "")
 
 
 def _open_rows(path: Path, number: int) -> tuple[np.ndarray | None, bool]:

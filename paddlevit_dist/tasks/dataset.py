@@ -35,6 +35,8 @@ class Dataset:
     labeled: bool = True
     #: whether samples are at an address, so that ``prefetch`` is worth its call
     is_remote: bool = False
+    #: text that depends on the content of samples that are no files of their own; empty: their files tell
+    content_key: str = ""
     #: log lines for the run that opens the dataset
     notices: Sequence[str] = ()
     #: values of -group, by which intervals resample samples together: word -> regular expression whose first group
@@ -170,6 +172,12 @@ class TransformedDataset:
         dataset = self._dataset()
         patterns = {} if dataset is None else dataset.groups_by
         return read_groups(grouping, list(map(self.name, range(len(self)))), "the dataset", patterns)
+
+    @property
+    def content_key(self) -> str:
+        """The dataset's; empty if it has none."""
+        dataset = self._dataset()
+        return "" if dataset is None else dataset.content_key
 
     def listed_digests(self) -> dict[str, bytes]:
         """Return a digest of each buffer of ``Dataset.listed``, by name."""

@@ -264,11 +264,11 @@ class IndexedClassImages(ImageDataset):
         return self._index.class_names
 
     def listed(self) -> dict[str, Iterable[Any]]:
-        """Return what the fingerprint of the dataset covers: paths and labels."""
+        """Return what ``content_key`` covers: paths and labels."""
         return {"names": self._index.buffers(), "labels": [self._index.labels]}
 
     @property
-    def fingerprint(self) -> str:
+    def content_key(self) -> str:  # type: ignore[override] # stored in the index
         """Hash of the list of images and labels, independent of their location."""
         return self._index.key.hex()
 

@@ -55,7 +55,7 @@ class DatasetPart(ImageDataset):
         self.dataset.prefetch([int(self.rows[index]) for index in indices])
 
     def listed(self) -> dict[str, Iterable[Any]]:
-        """Return what the fingerprint covers: the whole dataset and the rows."""
+        """Return what is listed: the whole dataset and the rows."""
         return {**self.dataset.listed(), "choice": [self.rows]}
 
     def describe_groups(self) -> str:
@@ -73,6 +73,7 @@ class DatasetPart(ImageDataset):
     reading = property(lambda part: part.dataset.reading)
     reads_parts = property(lambda part: part.dataset.reads_parts)
     class_names = property(lambda part: part.dataset.class_names)
+    content_key = property(lambda part: part.dataset.content_key)
 
     @property
     def labels(self) -> np.ndarray | None:  # type: ignore[override] # the whole dataset has them

@@ -33,7 +33,7 @@ def publish_index(folder: Path) -> Iterator[tuple[str, int, int]]:
             dataset = TarImages(str(folder), split, Path(cache))
             names = [os.path.basename(file) for file in dataset.index_files]
             sizes = {shard: os.path.getsize(folder / shard) for shard in shards}
-            splits[split] = SplitFiles(names[0], names[1], dataset.fingerprint, sizes)
+            splits[split] = SplitFiles(names[0], names[1], dataset.content_key, sizes)
             yield split, len(dataset), len(shards)
         written = {file for files in splits.values() for file in (files.index, files.locations)}
         for name in sorted(written):

@@ -55,7 +55,7 @@ def prepare_shards(
         quality=settings.quality,
         shard_size=settings.shard_size,
         num_classes=num_classes,
-        fingerprints={subset: data.fingerprint for subset, data in datasets.items()},
+        fingerprints={subset: data.content_key for subset, data in datasets.items()},
         stored=settings.stored,
     )
     start_time = time.time()

@@ -18,7 +18,7 @@ from paddlevit_dist.tasks.step_types import TaskTraits
 class NumberSamples:
     """Five rows of three numbers."""
 
-    replacements = None
+    replacements, content_key = None, ""
 
     def __init__(self, rows):
         self.rows = rows
@@ -97,7 +97,7 @@ class Elsewhere(NumberSamples):
 
 
 class InTars(NumberSamples):
-    dataset = SimpleNamespace(dataset=SimpleNamespace(fingerprint="of the tar files"))  # a part of a dataset
+    content_key = "of the tar files"
 
 
 def change(config, name, value):

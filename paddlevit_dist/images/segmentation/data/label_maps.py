@@ -122,7 +122,7 @@ class LabelMaps(SegmentationDataset):
         return os.path.join(self.root, self._index.path(3 * index))
 
     def listed(self) -> dict[str, Iterable[Any]]:
-        """Return what the fingerprint covers: the names of the files."""
+        """Return what is listed: the names of the files."""
         return {"names": self._index.buffers()}
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:

@@ -8,6 +8,7 @@ import pytest
 from support.trainings.runs import write_single_folder
 
 from paddlevit_dist.images.classification.opening import open_images
+from paddlevit_dist.images.classification.samples import ClassificationSamples
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.held_out import choose_held_out, hold_out
 from paddlevit_dist.images.data.imagenet import ImageNet2012
@@ -118,6 +119,8 @@ def test_the_parts_share_out_the_whole(tmp_path):
             assert label == expected_label == part.labels[index] and image.tobytes() == expected.tobytes()
             assert part.describe(index) == whole.describe(int(part.rows[index]))
         assert (part.kind, part.image_mode, part.num_classes) == ("glyph", "L", 10)
+        whole.content_key = "of its tar files"
+        assert part.content_key == ClassificationSamples(part, None).content_key == whole.content_key
         copy = pickle.loads(pickle.dumps(part))
         assert len(pickle.dumps(part)) <= 1000 and len(copy) == len(part) and copy.describe(5) == part.describe(5)
 

@@ -33,7 +33,7 @@ class Encoded:
     def __init__(self, images, names=None, skipped=0):
         self.images, self.class_names, self.reading = images, names, ReadConfig()
         self.labels, self.num_classes = np.arange(len(images)) % 3, 3 + len(images)
-        self.fingerprint = f"of {len(images)}"
+        self.content_key = f"of {len(images)}"
         self.skipped_files = SimpleNamespace(num_images=skipped) if skipped else None
 
     def __len__(self):

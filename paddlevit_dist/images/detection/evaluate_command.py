@@ -29,9 +29,11 @@ from ...tasks.sample_groups import FOLDER
 from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 
 if TYPE_CHECKING:
-    from .evaluation.accumulation import AccumulatedResults, MatchTable
+    from .evaluation.accumulation import MatchTable
     from .evaluation.matching import AnnotationFile
     from .evaluation.scored_files import ResultFile
+
+_UNDEFINED = -1.0  # a score where nothing is annotated, as in COCO's tools
 
 
 def run(words: list[str]) -> None:
@@ -70,19 +72,15 @@ def _print_and_write(
 ) -> None:
     """Match results with annotations, print scores, and write them with ``protocol`` to the folder of -output."""
     from .evaluation import scored_files
-    from .evaluation.accumulation import (
-        MAX_DETECTIONS,
-        UNDEFINED,
-        accumulate,
-        resolve_detection_limits,
-        stat_names,
-    )
+    from .evaluation.accumulation import MAX_DETECTIONS, resolve_detection_limits, stat_names
+    from .evaluation.resampling import DetectionCurves
 
     kind, limits = options.iou_type, resolve_detection_limits(options.max_detections)
     notices, matched = [*annotations.notices, *results.notices], [results.matched] if results.matched else []
     table = scored_files.build_match_table(annotations, results, kind, limits)
     notices += _crowded(table, limits)
-    accumulated = accumulate(table, limits)
+    all_stats, all_class_ap = DetectionCurves.from_table(table, limits).scores(np.ones((1, len(table.image_ids))))
+    stats, class_ap = np.nan_to_num(all_stats[0], nan=_UNDEFINED), np.nan_to_num(all_class_ap[0], nan=_UNDEFINED)
     scored = _score(annotations, table, origin, kind, limits)
     groups = find_sample_groups(options, scored.names, FOLDER)
     intervals = compute_intervals(scored, options.interval, groups) if scored.names else {}
@@ -91,11 +89,10 @@ def _print_and_write(
     notices += [warning] if warning else []
     for notice in notices:
         print(one_line(f"note: {notice}"), file=sys.stderr)
-    per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
-    stats = accumulated.stats().tolist()
-    values = {**dict(zip(stat_names(limits), stats)), **{f"AP {name}": ap for name, ap in per_class.items()}}
+    per_class = dict(zip(annotations.names, class_ap[:, 0].tolist()))
+    values = {**dict(zip(stat_names(limits), stats.tolist())), **{f"AP {name}": ap for name, ap in per_class.items()}}
     scores = to_json(
-        {name: value for name, value in values.items() if value > UNDEFINED},
+        {name: value for name, value in values.items() if value != _UNDEFINED},
         intervals,
         options.interval,
         len(table.image_ids),
@@ -103,7 +100,7 @@ def _print_and_write(
         notices,
         groups,
     )
-    scores.update(stats=stats, per_category=per_class)  # in COCO's order, -1 for undefined values
+    scores.update(stats=stats.tolist(), per_category=per_class)  # in COCO's order, -1 for undefined values
     if options.output:
         write_scores(scored, scores, Path(options.output), options.results, groups)
     if options.json:
@@ -119,7 +116,7 @@ def _print_and_write(
     over_images = [f" {', '.join(shown)}: {over}"] if shown else []
     rules = protocol or [_rules(options)] * (limits != MAX_DETECTIONS)
     rules = [f" {text}" for text in map(one_line, [*rules, *matched])]
-    for line in format_summary(accumulated) + over_images + rules + _per_category(annotations, accumulated):
+    for line in format_summary(stats, limits) + over_images + rules + _per_category(annotations, class_ap):
         print(line)
 
 
@@ -197,29 +194,29 @@ def _crowded(table: "MatchTable", limits: Sequence[int]) -> list[str]:
     ]
 
 
-def format_summary(accumulated: "AccumulatedResults") -> list[str]:
-    """Format the twelve lines in the layout of pycocotools."""
-    last = accumulated.max_detections[-1]
+def format_summary(stats: np.ndarray, limits: Sequence[int]) -> list[str]:
+    """Format COCO's numbers, (12,), as lines in the layout of pycocotools."""
+    last = limits[-1]
     rows = [("Precision", "AP", "0.50:0.95", "all", last), ("Precision", "AP", "0.50", "all", last)]
     rows += [("Precision", "AP", "0.75", "all", last)]
     rows += [("Precision", "AP", "0.50:0.95", size_range, last) for size_range in ("small", "medium", "large")]
-    rows += [("Recall", "AR", "0.50:0.95", "all", limit) for limit in accumulated.max_detections]
+    rows += [("Recall", "AR", "0.50:0.95", "all", limit) for limit in limits]
     rows += [("Recall", "AR", "0.50:0.95", size_range, last) for size_range in ("small", "medium", "large")]
     lines = []
-    for (what, short, iou, area, most), value in zip(rows, accumulated.stats().tolist()):
+    for (what, short, iou, area, most), value in zip(rows, stats.tolist()):
         name = f"Average {what}"
         lines.append(f" {name:<18} ({short}) @[ IoU={iou:<9} | area={area:>6s} | maxDets={most:>3d} ] = {value:0.3f}")
     return lines
 
 
-def _per_category(annotations: "AnnotationFile", accumulated: "AccumulatedResults") -> list[str]:
-    """Format AP and AP50 of each category, or name the option that prints them."""
+def _per_category(annotations: "AnnotationFile", class_ap: np.ndarray) -> list[str]:
+    """Format AP and AP50 of each category from (categories, 3), or name the option that prints them."""
     if len(annotations.names) > MOST_SHOWN:
         return [f"{len(annotations.names):,} categories: add -json to print the AP of each"]
     names = [one_line(class_name) for class_name in annotations.names]
     width = max([len(class_name) for class_name in names] + [len("category")])
     lines = [f"{'category':{width}}     AP   AP50"]
-    for name, (ap, ap50, _) in zip(names, accumulated.class_ap().tolist()):
+    for name, (ap, ap50, _) in zip(names, class_ap.tolist()):
         shown = [f"{value:6.3f}" if value >= 0 else "     -" for value in (ap, ap50)]
         lines.append(f"{name:{width}} {shown[0]} {shown[1]}")
     return lines

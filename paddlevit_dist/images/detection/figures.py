@@ -18,18 +18,10 @@ from .data.detection_dataset import ImageAnnotations
 from .data.samples import DetectionSamples
 from .detections import DetectedObjects, boxes_to_corners
 from .drawing import fit_in_cell
-from .evaluation.accumulation import (
-    AREA_RANGES,
-    MAX_DETECTIONS,
-    RECALLS,
-    UNDEFINED,
-    AccumulatedResults,
-    MatchTable,
-    accumulate,
-    resolve_detection_limits,
-)
+from .evaluation.accumulation import AREA_RANGES, MAX_DETECTIONS, RECALLS, MatchTable, resolve_detection_limits
 from .evaluation.images import ImageQuality, compute_image_quality
-from .evaluation.operating_points import NO_WISHES, WishedRates, find_thresholds, split_by_class
+from .evaluation.operating_points import NO_WISHES, ClassDetections, WishedRates, find_thresholds, split_by_class
+from .evaluation.resampling import DetectionCurves
 from .records import DetectionRecord
 from .suspicious_labels import (
     build_suspect_table,
@@ -73,16 +65,19 @@ class BoxFigures(TaskAspect, Reportable):
 
 
 def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTable:
-    """Return the table of all images over all areas, without ``annotated``; image ids are positions in ``records``."""
+    """Return the table of all images, over all areas only; image ids are positions in ``records``."""
     columns = list(zip(*records))[:5]
     labels, scores, true_positives, ignored, true_labels = (np.concatenate(column) for column in columns)
     totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
-    totals[:, 0] = np.bincount(true_labels, minlength=num_classes)[:num_classes]
+    totals[:, 0] = np.bincount(true_labels, minlength=num_classes)
     counts = np.array([len(record.labels) for record in records], np.int32)
     num_true = np.array([len(record.true_labels) for record in records], np.int32)
     bits = (true_positives.astype(np.uint64), ignored.astype(np.uint64))
-    no_annotated = MatchTable.empty(num_classes).annotated
-    return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals, no_annotated)
+    images = np.repeat(np.arange(len(records)), num_true)
+    keys, numbers = np.unique(images * num_classes + true_labels, return_counts=True)
+    annotated = np.zeros((len(keys), 2 + len(AREA_RANGES)), np.int32)
+    annotated[:, :3] = np.column_stack([*np.divmod(keys, num_classes), numbers])
+    return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals, annotated)
 
 
 def detection_figures(
@@ -104,10 +99,10 @@ def detection_figures(
         wished: precision and recall for which thresholds are listed.
     """
     table = join_tables([record for _, record in records], len(names))
-    accumulated = accumulate(table, max_detections)
+    _, class_ap = DetectionCurves.from_table(table, max_detections).scores(np.ones((1, len(records))))
     quality = compute_image_quality(table, least_score)
     matrix = build_confusion_matrix([record.pairs for _, record in records], len(names))
-    indices = [index for index, _ in records]
+    classes, indices = split_by_class(table), [index for index, _ in records]
     return [
         *_hardest(
             dataset,
@@ -117,10 +112,10 @@ def detection_figures(
             least_score,
             predict,
         ),
-        *_curves(accumulated, table, names),
-        _categories(accumulated, table, matrix, names, least_score),
+        *_curves(classes, names),
+        _categories(class_ap[0], table, matrix, names, least_score),
         *_confusion(matrix, names, least_score),
-        *_thresholds(table, [record for _, record in records], names, wished),
+        *_thresholds(classes, len(records), names, wished),
         *_choice(table, least_score),
     ]
 
@@ -149,26 +144,26 @@ def _hardest(
     return build_gallery(dataset, [(index, caption) for (index, _), caption in zip(chosen, captions)], draw, note)
 
 
-def _curves(accumulated: AccumulatedResults, table: MatchTable, names: Sequence[str]) -> list[Figure]:
-    numbers = table.totals[:, 0]
-    if not numbers.any():
+def _curves(classes: Sequence[ClassDetections], names: Sequence[str]) -> list[Figure]:
+    numbers = np.array([detections.annotated.sum() for detections in classes])
+    curves = {label: classes[label].sample_precision() for label in np.flatnonzero(numbers).tolist()}
+    if not curves:
         return []
-    annotated = np.flatnonzero(numbers)
-    lines = {"all categories": (RECALLS, accumulated.curve(annotated))}
+    lines = {"all categories": (RECALLS, np.mean([*curves.values()], axis=0))}
     for label in np.argsort(-numbers, kind="stable")[:_MOST_CURVES].tolist():
-        if numbers[label] and len(annotated) > 1:
-            lines[names[label]] = (RECALLS, accumulated.curve([label]))
-    more = f"; the {_MOST_CURVES} most frequent categories" if len(annotated) > _MOST_CURVES else ""
+        if label in curves and len(curves) > 1:
+            lines[names[label]] = (RECALLS, curves[label])
+    more = f"; the {_MOST_CURVES} most frequent categories" if len(curves) > _MOST_CURVES else ""
     return [Chart("Precision and recall", "recall", "precision", lines, note=f"At an IoU of 0.5{more}.")]
 
 
 def _categories(
-    accumulated: AccumulatedResults, table: MatchTable, matrix: np.ndarray, names: Sequence[str], least_score: float
+    class_ap: np.ndarray, table: MatchTable, matrix: np.ndarray, names: Sequence[str], least_score: float
 ) -> Figure:
     rows = []
     num_found = matrix[:, :-1].sum(axis=0)  # with a sufficient score
-    for label, (name, scores) in enumerate(zip(names, accumulated.class_ap().tolist())):
-        percent: list[float | None] = [None if score == UNDEFINED else round(100 * score, 2) for score in scores]
+    for label, (name, scores) in enumerate(zip(names, class_ap.tolist())):
+        percent: list[float | None] = [None if np.isnan(score) else round(100 * score, 2) for score in scores]
         confused = matrix[label].copy()
         confused[label] = 0
         other = None if not confused.any() else [*names, _NOTHING][int(confused.argmax())]
@@ -194,14 +189,12 @@ def _confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> 
 
 
 def _thresholds(
-    table: MatchTable, records: Sequence[DetectionRecord], names: Sequence[str], wished: WishedRates
+    classes: Sequence[ClassDetections], images: int, names: Sequence[str], wished: WishedRates
 ) -> list[Figure]:
     """Return a table of the score threshold of each category for the wished precision and recall."""
     if not any(wished):
         return []
-    annotated = np.array([np.bincount(record.true_labels, minlength=len(names))[: len(names)] for record in records])
-    classes = split_by_class(table, annotated.reshape(-1, len(names)))
-    intervals = bootstrap(functools.partial(find_thresholds, classes, names, wished), len(records))
+    intervals = bootstrap(functools.partial(find_thresholds, classes, names, wished), images)
     rows = []
     for name in names:
         row: list[Any] = [name]

@@ -12,11 +12,8 @@ from ..run_lengths import compress_runs
 from .detections import DetectedObjects
 from .evaluation.accumulation import (
     MAX_DETECTIONS,
-    UNDEFINED,
-    AccumulatedResults,
     GrowingTable,
     MatchTable,
-    accumulate,
     resolve_detection_limits,
 )
 from .evaluation.images import build_image_columns
@@ -25,7 +22,6 @@ from .evaluation.operating_points import (
     NO_WISHES,
     ClassDetections,
     WishedRates,
-    count_annotated,
     find_thresholds,
     split_by_class,
 )
@@ -109,33 +105,25 @@ class DetectionMetrics(PerSampleMetrics):
         Names of numbers of masks begin with "mask". Undefined numbers are omitted, except AP and AP50, which are 0
         then; the summary mentions it.
         """
-        values = self._values(self._accumulated(self._boxes, ""), "")
+        self._gather(self._boxes, "")
         if self._masks is not None:
-            values.update(self._values(self._accumulated(self._masks, _MASK_PREFIX), _MASK_PREFIX))
-        table = self.joined_tables[""]
-        if any(self.wished):
-            self._classes = split_by_class(table, count_annotated(table))
-            thresholds = self._thresholds(np.ones((1, len(table.image_ids))))
-            values.update({name: float(drawn[0]) for name, drawn in thresholds.items() if not np.isnan(drawn[0])})
-        values.update({name: int(number) for name, number in state.items()})
-        return values
+            self._gather(self._masks, _MASK_PREFIX)
+        image_ids = self.joined_tables[""].image_ids
+        self._classes = split_by_class(self.joined_tables[""]) if any(self.wished) else []
+        zeros = [f"{prefix}{name}" for prefix in self.joined_tables for name in ("AP", "AP50")]
+        values = {}
+        for name, value in self.bootstrap_values([image_ids], np.ones((1, len(image_ids)))).items():
+            if name in zeros or not np.isnan(value[0]):
+                values[name] = float(np.nan_to_num(value[0]))
+        return {**values, **{name: int(number) for name, number in state.items()}}
 
-    def _accumulated(self, tables: GrowingTable, prefix: str) -> AccumulatedResults:
+    def _gather(self, tables: GrowingTable, prefix: str) -> None:
         gathered = all_gather(tables.joined().pack())
         table = MatchTable.joined([MatchTable.unpack(packed) for packed in gathered])
         if self.images is not None and len(table.image_ids) != self.images:
             raise RuntimeError(f"{len(table.image_ids):,} images were evaluated of {self.images:,}")
         self.joined_tables[prefix] = table
         self._curves.pop(prefix, None)  # built from fewer images
-        return accumulate(table, self.limits)
-
-    def _values(self, results: AccumulatedResults, prefix: str) -> dict[str, float]:
-        values = {f"{prefix}{key}": number for key, number in results.named().items() if number != UNDEFINED}
-        values = {f"{prefix}AP": 0.0, f"{prefix}AP50": 0.0, **values}
-        for name, (ap, *_) in zip(self.class_names, results.class_ap().tolist()):
-            if ap != UNDEFINED:
-                values[f"{prefix}AP {name}"] = ap
-        return values
 
     def per_sample(self) -> list[np.ndarray]:
         """Return the id of each image, int64 (images,); ``compute`` has gathered their matches."""

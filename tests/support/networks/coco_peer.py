@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from paddlevit_dist.images.detection.evaluation import matching
-from paddlevit_dist.images.detection.evaluation.accumulation import AccumulatedResults, MatchTable, accumulate
+from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
+from paddlevit_dist.images.detection.evaluation.resampling import DetectionCurves
 from paddlevit_dist.images.run_lengths import compress_runs
 
 
@@ -74,9 +75,26 @@ def make_table(
     return MatchTable.joined(tables), category_ids
 
 
-def accumulated(dataset: dict, results: list[dict], **options: Any) -> AccumulatedResults:
+def score(table: MatchTable, max_detections: Sequence[int] = (1, 10, 100)) -> tuple[np.ndarray, np.ndarray]:
+    """Our twelve numbers, and AP, AP50 and AP75 of each category (categories, 3); -1 where undefined."""
+    stats, class_ap = DetectionCurves.from_table(table, max_detections).scores(np.ones((1, len(table.image_ids))))
+    return np.nan_to_num(stats[0], nan=-1), np.nan_to_num(class_ap[0], nan=-1)
+
+
+def scored(dataset: dict, results: list[dict], **options: Any) -> tuple[np.ndarray, np.ndarray]:
     table, _ = make_table(dataset, results, **options)
-    return accumulate(table, options.get("max_detections", (1, 10, 100)))
+    return score(table, options.get("max_detections", (1, 10, 100)))
+
+
+def class_ap(evaluation: Any) -> np.ndarray:
+    """AP, AP50 and AP75 of each category as pycocotools' precision gives them, (categories, 3); -1 where undefined."""
+    precision = np.moveaxis(evaluation.eval["precision"][..., 0, -1], 2, 0)  # (categories, 10, 101)
+    return np.stack([part.mean(axis=(1, 2)) for part in (precision, precision[:, :1], precision[:, 5:6])], axis=1)
+
+
+def assert_equal(ours: tuple[np.ndarray, np.ndarray], theirs: Any) -> None:
+    np.testing.assert_allclose(ours[0], theirs.stats, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(ours[1], class_ap(theirs), rtol=0, atol=1e-12)
 
 
 def rows_of_results(dataset: dict, results: list[dict], kind: str) -> np.ndarray:

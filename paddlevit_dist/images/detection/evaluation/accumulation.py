@@ -1,8 +1,4 @@
-"""Precision and recall of matched images, and the twelve numbers that COCO reports.
-
-Tables of matched images are small enough to gather from all ranks. Each number is computed with the operations of
-pycocotools in the same order, so that results agree to the last digit.
-"""
+"""Tables of matched images, which are small enough to gather from all ranks."""
 
 import io
 from collections.abc import Sequence
@@ -10,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....runtime.compiled import compiled
 from ....runtime.errors import UserError
 
 IOU_THRESHOLDS = np.linspace(0.5, 0.95, 10)
@@ -115,8 +110,6 @@ def _find_rows(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 RECALLS = np.linspace(0.0, 1.0, 101)
-UNDEFINED = -1.0  # where there is nothing to find
-_AT_50, _AT_75 = 0, 5
 
 
 def resolve_detection_limits(most: int | None) -> tuple[int, ...]:
@@ -125,77 +118,9 @@ def resolve_detection_limits(most: int | None) -> tuple[int, ...]:
 
 
 def stat_names(max_detections: Sequence[int] = MAX_DETECTIONS) -> list[str]:
-    """Return the names of the numbers that ``AccumulatedResults.stats`` returns, in their order."""
+    """Return the names of COCO's twelve numbers, in pycocotools' order."""
     recalls = [f"AR_{most}" for most in max_detections]
     return ["AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", *recalls, "AR_small", "AR_medium", "AR_large"]
-
-
-class AccumulatedResults(NamedTuple):
-    """Precision and recall; -1 where there are no annotations."""
-
-    precision: np.ndarray  # float64 (IoU thresholds 10, recalls 101, classes, areas 4, numbers of detections 3)
-    recall: np.ndarray  # float64 (10, classes, 4, 3), the largest that is reached
-    max_detections: Sequence[int]  # the numbers of detections
-
-    def stats(self) -> np.ndarray:
-        """Return the twelve numbers in pycocotools' order, float64 (12,); -1 where undefined.
-
-        They are AP, AP at IoU 0.5 and 0.75, AP of small, medium and large areas, the recalls at each number of
-        detections, and the recalls of small, medium and large areas.
-        """
-        areas = range(1, len(AREA_NAMES))
-        last = len(self.max_detections) - 1
-        precisions = [self.precision[..., 0, last]]
-        precisions += [self.precision[[at], ..., 0, last] for at in (_AT_50, _AT_75)]
-        precisions += [self.precision[..., area, last] for area in areas]
-        recalls = [self.recall[..., 0, number] for number in range(len(self.max_detections))]
-        recalls += [self.recall[..., area, last] for area in areas]
-        return np.array([_mean(values) for values in precisions + recalls])
-
-    def class_ap(self) -> np.ndarray:
-        """Return AP, AP50 and AP75 of each class over all areas, float64 (classes, 3); -1 without annotations."""
-        per_class = np.moveaxis(self.precision[..., 0, -1], 2, 0)  # (classes, thresholds, recalls)
-        columns = [per_class, per_class[:, [_AT_50]], per_class[:, [_AT_75]]]
-        return np.array([[_mean(column[k]) for column in columns] for k in range(len(per_class))]).reshape(-1, 3)
-
-    def curve(self, labels: Sequence[int]) -> np.ndarray:
-        """Return the precision at each of ``RECALLS``, float64 (101,), averaged over these classes.
-
-        It is taken over all areas at an IoU of 0.5, and is 0 where a recall is not reached. Each class needs
-        annotations.
-        """
-        return self.precision[_AT_50, :, labels, 0, -1].mean(axis=0)
-
-    def named(self) -> dict[str, float]:
-        """Return the twelve numbers by name."""
-        return dict(zip(stat_names(self.max_detections), self.stats().tolist()))
-
-
-def _mean(values: np.ndarray) -> float:
-    """Return the mean of the defined values; -1 if all are undefined."""
-    defined = values[values > UNDEFINED]
-    return float(np.mean(defined)) if len(defined) else UNDEFINED
-
-
-def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> AccumulatedResults:
-    """Compute precision and recall of a table; detections of equal score are ranked by image id."""
-    num_classes = len(table.totals)
-    num_limits = len(max_detections)
-    shape = (len(IOU_THRESHOLDS), num_classes, len(AREA_RANGES), num_limits)
-    recall = np.full(shape, UNDEFINED)
-    precision = np.full(shape[:1] + RECALLS.shape + shape[1:], UNDEFINED)
-    order = np.argsort(table.labels, kind="stable")  # images stay in ascending order within a class
-    bounds = np.searchsorted(table.labels[order], np.arange(num_classes + 1))
-    ranks = compute_ranks(table)
-    limits = np.asarray(max_detections, np.int64)
-    for label in range(num_classes):
-        rows = order[bounds[label] : bounds[label + 1]]
-        rows = rows[np.argsort(-table.scores[rows].astype(np.float64), kind="stable")]
-        _sample(
-            table.true_positives[rows], table.ignored[rows], ranks[rows], limits, table.totals[label], RECALLS,
-            precision[:, :, label], recall[:, label],
-        )  # fmt: skip
-    return AccumulatedResults(precision, recall, tuple(max_detections))
 
 
 def compute_ranks(table: MatchTable) -> np.ndarray:
@@ -205,36 +130,3 @@ def compute_ranks(table: MatchTable) -> np.ndarray:
     is_first[1:] = (images[1:] != images[:-1]) | (labels[1:] != labels[:-1])
     first = np.flatnonzero(is_first)
     return np.arange(len(labels)) - np.repeat(first, np.diff(np.append(first, len(labels))))
-
-
-@compiled(needs_numba=False, error_model="numpy")
-def _sample(true_positives, ignored, ranks, limits, totals, recalls, precision, recall):
-    """Sample the precision of one class at each recall, into (thresholds, recalls, areas, limits)."""
-    steps, _, areas, _ = precision.shape
-    tiny = np.spacing(1.0)
-    reached, precise = np.empty(len(true_positives)), np.empty(len(true_positives))
-    for area in range(areas):
-        if totals[area] == 0:
-            continue
-        for step in range(steps):
-            bit = np.uint64(1) << np.uint64(area * steps + step)
-            for limit in range(len(limits)):
-                right, wrong, number = 0.0, 0.0, 0
-                for row in range(len(true_positives)):
-                    if ranks[row] >= limits[limit]:
-                        continue
-                    if true_positives[row] & bit:
-                        right += 1.0
-                    elif not ignored[row] & bit:
-                        wrong += 1.0
-                    reached[number] = right / totals[area]
-                    precise[number] = right / (wrong + right + tiny)
-                    number += 1
-                recall[step, area, limit] = reached[number - 1] if number else 0.0
-                for place in range(number - 1, 0, -1):  # precision does not rise with recall
-                    precise[place - 1] = max(precise[place - 1], precise[place])
-                place = 0
-                for point in range(len(recalls)):
-                    while place < number and reached[place] < recalls[point]:
-                        place += 1
-                    precision[step, point, area, limit] = precise[place] if place < number else 0.0

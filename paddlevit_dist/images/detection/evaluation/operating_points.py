@@ -1,4 +1,4 @@
-"""Score thresholds for a wished precision or recall of each class, also for bootstrap draws of the images.
+"""Precision and recall of each class, and score thresholds that reach a wished one, also for bootstrap draws.
 
 All numbers are at an IoU of 0.5, over all areas. Thresholds are scores of detections: boxes with at least this score
 are kept.
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .accumulation import MatchTable
+from .accumulation import RECALLS, MatchTable
 
 _AT_50 = np.uint64(1)  # bit of an IoU of 0.5 over all areas
 _ROUNDING = 1e-12
@@ -35,27 +35,32 @@ class ClassDetections(NamedTuple):
     scores: np.ndarray  # float64 (n,)
     images: np.ndarray  # int64 (n,), position of the image
     is_right: np.ndarray  # bool (n,)
-    annotated: np.ndarray  # int64 (images,), annotations that count in each image
+    true_images: np.ndarray  # int32 (k,), position of each image with annotations
+    annotated: np.ndarray  # int32 (k,), annotations that count in each of these images
+
+    def sample_precision(self) -> np.ndarray:
+        """Return the precision at each of ``RECALLS``, float64 (101,), 0 where a recall is not reached.
+
+        It is the precision of pycocotools. The class needs annotations.
+        """
+        right = np.cumsum(self.is_right)
+        precision = right / (np.arange(1, len(right) + 1) + np.spacing(1.0))
+        precision = np.maximum.accumulate(precision[::-1])[::-1]  # it does not rise with recall
+        return np.append(precision, 0.0)[np.searchsorted(right / self.annotated.sum(), RECALLS)]
 
 
-def split_by_class(table: MatchTable, annotated: np.ndarray) -> list[ClassDetections]:
-    """Return the detections of each class, without ignored ones; ``annotated`` is int64 (images, classes)."""
-    is_counted = (table.ignored & _AT_50) == 0
-    images, labels = table.image_positions()[is_counted], table.labels[is_counted]
-    scores, is_right = table.scores[is_counted].astype(np.float64), (table.true_positives[is_counted] & _AT_50) != 0
-    classes = []
-    for label in range(annotated.shape[1]):
-        rows = np.flatnonzero(labels == label)
-        rows = rows[np.argsort(-scores[rows], kind="stable")]
-        classes.append(ClassDetections(scores[rows], images[rows], is_right[rows], annotated[:, label]))
-    return classes
-
-
-def count_annotated(table: MatchTable) -> np.ndarray:
-    """Return the annotations of each image and class that count over all areas, int64 (images, classes)."""
-    counts = np.zeros((len(table.image_ids), len(table.totals)), np.int64)
-    np.add.at(counts, (table.annotated[:, 0], table.annotated[:, 1]), table.annotated[:, 2])
-    return counts
+def split_by_class(table: MatchTable) -> list[ClassDetections]:
+    """Return the detections of each class, without ignored ones, and its annotations."""
+    counted = np.flatnonzero((table.ignored & _AT_50) == 0)
+    labels, scores = table.labels[counted], table.scores[counted].astype(np.float64)
+    order = np.lexsort((-scores, labels))  # stable: ties by image
+    rows = counted[order]
+    columns = scores[order], table.image_positions()[rows], (table.true_positives[rows] & _AT_50) != 0
+    true_images, true_labels, annotated = table.annotated[np.argsort(table.annotated[:, 1], kind="stable"), :3].T
+    edges = np.arange(1, len(table.totals))
+    found = [np.split(column, np.searchsorted(labels[order], edges)) for column in columns]
+    true = [np.split(column, np.searchsorted(true_labels, edges)) for column in (true_images, annotated)]
+    return [ClassDetections(*arrays) for arrays in zip(*found, *true)]
 
 
 def find_thresholds(
@@ -78,7 +83,7 @@ def _find(detections: ClassDetections, wished: WishedRates, weights: np.ndarray)
     number, right = np.cumsum(own)[is_last], np.cumsum(own * detections.is_right)[is_last]
     is_present = np.diff(number, prepend=0.0) > 0  # a score of an image that is not drawn cannot be one
     scores, number, right = (column[is_present] for column in (scores[is_last], number, right))
-    total = float(np.dot(detections.annotated.astype(np.float64), weights))
+    total = float(np.dot(detections.annotated.astype(np.float64), weights[detections.true_images]))
     precise = found = np.nan
     if wished.precision is not None:
         reached = np.flatnonzero(right >= wished.precision * number * (1 - _ROUNDING))

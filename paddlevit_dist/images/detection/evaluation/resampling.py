@@ -1,7 +1,7 @@
-"""COCO's numbers for bootstrap draws of the images.
+"""COCO's numbers, of all images or of bootstrap draws of them.
 
-A draw may contain an image several times or not at all. The numbers are exact: each equals what an annotation file with
-that many copies of each image would give.
+They are pycocotools' numbers up to rounding (1e-15). A draw may contain an image several times or not at all. The
+numbers are exact: each equals what an annotation file with that many copies of each image would give.
 
 A draw changes how often a detection counts, but neither the matches nor the order of the scores, so rows are sorted
 once. Precision is computed at true positives only: they are few, and it falls between two of them. Copies of a
@@ -57,11 +57,16 @@ class DetectionCurves(NamedTuple):
         return stat_names(self.max_detections)
 
     def scores(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return COCO's numbers, float64 (draws, 12), and the AP of each class, (draws, classes); NaN: undefined.
+        """Compute the numbers of draws; NaN where nothing is annotated.
 
-        ``weights`` (draws, images) are how often each image occurs in a draw.
+        Args:
+            weights: (draws, images), how often each image occurs in a draw.
+
+        Returns:
+            COCO's twelve numbers in pycocotools' order, float64 (draws, 12), and AP, AP50 and AP75 of each class over
+            all areas, float64 (draws, classes, 3).
         """
-        stats, class_ap = np.empty((len(weights), len(self.names()))), np.empty((len(weights), self.num_classes))
+        stats, class_ap = np.empty((len(weights), len(self.names()))), np.empty((len(weights), self.num_classes, 3))
         lengths = int(np.diff(self.groups).max(initial=0)), int(np.diff(self.curves).max(initial=0))
         for draw, image_weights in enumerate(weights):
             _score(
@@ -87,7 +92,7 @@ def named_scores(
         image_weights[:, places] = weights
         stats, class_ap = group_curves.scores(image_weights)
         values.update({f"{prefix}{name}": column for name, column in zip(group_curves.names(), stats.T)})
-        values.update({f"{prefix}AP {name}": column for name, column in zip(class_names, class_ap.T)})
+        values.update({f"{prefix}AP {name}": column for name, column in zip(class_names, class_ap[..., 0].T)})
     return values
 
 
@@ -210,6 +215,7 @@ def _score(
                     counts[0] += 1
                     if step == 0 or step == 5:
                         column = 1 if step == 0 else 2
+                        class_ap[label, column] = ap
                         sums[column] += ap
                         counts[column] += 1
                     num_right = 0.0
@@ -223,6 +229,6 @@ def _score(
                     sums[6 + limits + area - 1] += num_found / totals[label, area]
                     counts[6 + limits + area - 1] += 1
             if area == 0:
-                class_ap[label] = ap_sum / steps
+                class_ap[label, 0] = ap_sum / steps
     for limit in range(len(stats)):
         stats[limit] = sums[limit] / counts[limit] if counts[limit] else np.nan

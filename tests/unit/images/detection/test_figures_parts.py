@@ -7,9 +7,9 @@ import pytest
 
 from paddlevit_dist.images.detection import figures
 from paddlevit_dist.images.detection.detections import DetectedObjects
-from paddlevit_dist.images.detection.evaluation.accumulation import accumulate
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
-from paddlevit_dist.images.detection.evaluation.operating_points import NO_WISHES, WishedRates
+from paddlevit_dist.images.detection.evaluation.operating_points import NO_WISHES, WishedRates, split_by_class
+from paddlevit_dist.images.detection.evaluation.resampling import DetectionCurves
 from paddlevit_dist.images.detection.records import DetectionRecord
 
 NAMES = ["ant", "bee", "cat", "dog"]
@@ -66,6 +66,8 @@ def matrix(records) -> np.ndarray:
 
 def test_the_table_of_all_images_counts_annotations_without_crowds(table):
     assert table.totals[:, 0].tolist() == [2, 3, 0, 1] and not table.totals[:, 1:].any()
+    assert table.annotated[:, :3].tolist() == [[0, 0, 2], [0, 1, 1], [2, 1, 2], [2, 3, 1]]
+    assert not table.annotated[:, 3:].any()
     assert table.image_ids.tolist() == [0, 1, 2] and table.num_true.tolist() == [3, 0, 3]
     counts = np.bincount(table.image_positions(), minlength=3)
     assert counts.tolist() == [4, 1, 3] and len(table.labels) == len(table.scores) == 8
@@ -73,7 +75,8 @@ def test_the_table_of_all_images_counts_annotations_without_crowds(table):
 
 def test_each_category_has_its_scores_and_what_it_was_taken_for(table, matrix):
     assert matrix.tolist() == [[1, 1, 0, 0, 0], [0, 2, 0, 0, 1], [0] * 5, [0, 0, 0, 0, 1], [0, 0, 0, 2, 0]]
-    figure = figures._categories(accumulate(table, (1, 10, 100)), table, matrix, NAMES, 0.5)
+    _, class_ap = DetectionCurves.from_table(table).scores(np.ones((1, 3)))
+    figure = figures._categories(class_ap[0], table, matrix, NAMES, 0.5)
     assert figure.title == "Categories" and figure.columns == (
         *("category", "AP %", "AP50 %", "AP75 %", "annotated", "found", "correct", "most often taken for"),
     )
@@ -97,22 +100,22 @@ def test_a_confusion_has_a_class_of_nothing_unless_there_are_too_many(matrix):
 
 
 def test_curves_are_of_all_and_of_the_most_frequent(table, monkeypatch):
-    accumulated = accumulate(table, (1, 10, 100))
-    (chart,) = figures._curves(accumulated, table, NAMES)
+    classes = split_by_class(table)
+    (chart,) = figures._curves(classes, NAMES)
     assert list(chart.lines) == ["all categories", "bee", "ant", "dog"] and chart.note == "At an IoU of 0.5."
     assert (chart.title, chart.x_label, chart.y_label) == ("Precision and recall", "recall", "precision")
     for name, labels in (("all categories", [0, 1, 3]), ("bee", [1]), ("ant", [0]), ("dog", [3])):
         recalls, precisions = chart.lines[name]
-        np.testing.assert_array_equal(precisions, accumulated.curve(labels))
+        np.testing.assert_array_equal(precisions, np.mean([classes[k].sample_precision() for k in labels], axis=0))
         assert len(recalls) == 101 and recalls[-1] == 1
     monkeypatch.setattr(figures, "_MOST_CURVES", 2)
-    (chart,) = figures._curves(accumulated, table, NAMES)
+    (chart,) = figures._curves(classes, NAMES)
     assert list(chart.lines) == ["all categories", "bee", "ant"]
     assert chart.note == "At an IoU of 0.5; the 2 most frequent categories."
-    only_ants = np.where(np.arange(4)[:, None] == 0, table.totals, 0)
-    (chart,) = figures._curves(accumulated, table._replace(totals=only_ants), NAMES)
+    only_ants = table._replace(annotated=table.annotated[table.annotated[:, 1] == 0])
+    (chart,) = figures._curves(split_by_class(only_ants), NAMES)
     assert list(chart.lines) == ["all categories"]
-    assert figures._curves(accumulated, table._replace(totals=0 * table.totals), NAMES) == []
+    assert figures._curves(split_by_class(table._replace(annotated=table.annotated[:0])), NAMES) == []
 
 
 def test_a_threshold_is_chosen_by_f1(table):
@@ -138,7 +141,7 @@ def test_a_threshold_is_chosen_by_f1(table):
     assert figures._choice(nothing, 0.5) == []
 
 
-def test_thresholds_are_listed_for_what_is_wished(table, records, monkeypatch):
+def test_thresholds_are_listed_for_what_is_wished(table, monkeypatch):
     calls = []
 
     def draw(recompute, number):
@@ -148,16 +151,16 @@ def test_thresholds_are_listed_for_what_is_wished(table, records, monkeypatch):
         return {wished.name(kind, "bee"): (0.12345, 0.1, 0.2) for kind in wished._fields if getattr(wished, kind)}
 
     monkeypatch.setattr(figures, "bootstrap", draw)
-    (figure,) = figures._thresholds(table, records, NAMES, WishedRates(0.9, 0.8))
+    (figure,) = figures._thresholds(split_by_class(table), 3, NAMES, WishedRates(0.9, 0.8))
     assert figure.columns == [
         *("category", "precision 0.9", "precision: low", "precision: high"),
         *("recall 0.8", "recall: low", "recall: high"),
     ]
     bee = ["bee", 0.1235, 0.1, 0.2, 0.1235, 0.1, 0.2]
     assert figure.rows == [[name, *[None] * 6] if name != "bee" else bee for name in NAMES] and calls == [3]
-    (figure,) = figures._thresholds(table, records, NAMES, WishedRates(recall=0.75))
+    (figure,) = figures._thresholds(split_by_class(table), 3, NAMES, WishedRates(recall=0.75))
     assert figure.columns == ["category", "recall 0.75", "recall: low", "recall: high"]
-    assert figures._thresholds(table, records, NAMES, NO_WISHES) == []
+    assert figures._thresholds(split_by_class(table), 3, NAMES, NO_WISHES) == []
 
 
 def test_the_hardest_images_are_drawn_with_the_boxes_that_count(records, monkeypatch):

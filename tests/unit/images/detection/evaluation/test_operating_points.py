@@ -21,7 +21,7 @@ def brute_thresholds(detections, wished, weights):
         for score, image, right in zip(detections.scores, detections.images, detections.is_right)
         for _ in range(int(weights[image]))
     ]
-    total = int((detections.annotated * weights).sum())
+    total = int((detections.annotated * weights[detections.true_images]).sum())
     precise = found = np.nan
     for score in sorted({score for score, _ in rows}):  # ascending
         kept = [right for own, right in rows if own >= score]
@@ -41,6 +41,7 @@ def test_each_draw_has_the_thresholds_of_copies_of_its_images(seed):
         scores,
         random.integers(0, images, number),
         random.random(number) < 0.3 + 0.6 * scores,
+        np.arange(images),
         random.integers(0, 8, images),
     )
     wished = WishedRates(0.8, 0.5)
@@ -70,7 +71,7 @@ def test_metrics_have_the_thresholds_of_each_class_and_their_intervals():
     for label, name in enumerate(("cat", "dog")):
         own = sorted(rows[label], reverse=True)
         annotated = np.array([int(image % 2 == label) for image in range(30)])
-        detections = ClassDetections(*(np.array(column) for column in zip(*own)), annotated)
+        detections = ClassDetections(*(np.array(column) for column in zip(*own)), np.arange(30), annotated)
         expected = brute_thresholds(detections, wished, np.ones(30))
         for kind, value in zip(WishedRates._fields, expected):
             key = wished.name(kind, name)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..metrics.counts import boundary_statistics
+from ..metrics.counts import boundary_statistics, count_statistics
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.sample_names import SampleNames
@@ -151,8 +151,7 @@ def _compare_maps(truth: str, result: str, rules: LabelMapRules, number: int) ->
     no_class = -2  # replaces all other values of the result
     is_class = (predicted >= 0) & (predicted < number) & (predicted != (-1 if rules.ignored is None else rules.ignored))
     predicted = np.where(is_class, predicted, no_class)
-    statistics = [labels[is_known & (labels == predicted)], labels[is_known], predicted[is_known & is_class]]
-    counted = np.stack([np.bincount(values, minlength=number) for values in statistics])
+    counted = count_statistics(labels[is_known], predicted[is_known], number)
     tables = np.stack([counted, boundary_statistics(labels, predicted, number, is_known)])
     return tables, int(is_ignored.sum()), int((is_known & ~is_class).sum())
 

@@ -15,13 +15,14 @@ from .resampling import (
     weighted_sums,
     wilson,
 )
-from .scores import ClassificationCounts, confusion_scores, means, nanmean, panoptic_scores, quotient
+from .scores import ClassificationCounts, class_shares, confusion_scores, means, nanmean, panoptic_scores, quotient
 
 __all__ = [
     "ClassificationCounts",
     "ConfidenceInterval",
     "ProportionRecompute",
     "bootstrap",
+    "class_shares",
     "concat_rank_tables",
     "confusion_scores",
     "means",

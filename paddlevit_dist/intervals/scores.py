@@ -95,22 +95,35 @@ def confusion_scores(
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
         sums = weighted_sums(weights, flat).reshape(len(weights), len(tables), 3, number)
-        right, true, predicted = np.moveaxis(sums[:, 0], 1, 0)  # (draws, classes) each
-        ious = quotient(right, true + predicted - right)
+        right, labeled = np.moveaxis(sums[:, 0, :2].sum(axis=2), 1, 0)  # (draws,) each
+        by_class = class_shares(sums[:, 0])
         values = {
-            "mIoU": nanmean(ious),
-            "accuracy": quotient(right.sum(axis=1), true.sum(axis=1)),
-            "mean class accuracy": nanmean(quotient(right, true)),
-            "mean Dice": nanmean(quotient(2 * right, true + predicted)),
+            "mIoU": nanmean(by_class["IoU"]),
+            "accuracy": quotient(right, labeled),
+            "mean class accuracy": nanmean(by_class["recall"]),
+            "mean Dice": nanmean(by_class["Dice"]),
         }
         if boundaries is not None:
-            right, near, predicted = np.moveaxis(sums[:, 1], 1, 0)
-            values["boundary IoU"] = nanmean(quotient(right, near + predicted - right))
+            values["boundary IoU"] = nanmean(class_shares(sums[:, 1])["IoU"])
         if losses is not None:
-            values["loss"] = quotient(weighted_sums(weights, losses[:, None])[:, 0], true.sum(axis=1))
-        return {**values, **{f"IoU {name}": column for name, column in zip(class_names, ious.T)}}
+            values["loss"] = quotient(weighted_sums(weights, losses[:, None])[:, 0], labeled)
+        return {**values, **{f"IoU {name}": column for name, column in zip(class_names, by_class["IoU"].T)}}
 
     return recompute
+
+
+def class_shares(counts: np.ndarray) -> dict[str, np.ndarray]:
+    """Compute IoU, recall, precision and the Dice coefficient of classes, float (..., classes) each; NaN: undefined.
+
+    Counts are numbers (..., 3, classes), see ``confusion_scores``.
+    """
+    right, true, predicted = np.moveaxis(counts, -2, 0)
+    return {
+        "IoU": quotient(right, true + predicted - right),
+        "recall": quotient(right, true),
+        "precision": quotient(right, predicted),
+        "Dice": quotient(2 * right, true + predicted),
+    }
 
 
 def panoptic_scores(
@@ -134,11 +147,11 @@ def panoptic_scores(
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
         sums = weighted_sums(weights, flat).reshape(len(weights), 7, len(class_names))
-        matched, false, missed, right, true, predicted, iou = np.moveaxis(sums, 1, 0)  # (draws, classes) each
+        matched, false, missed, *_, iou = np.moveaxis(sums, 1, 0)  # (draws, classes) each
         rq = quotient(matched, matched + (false + missed) / 2)
         sq = np.where(np.isnan(rq), np.nan, iou / matched.clip(1))
         pq = sq * rq
-        dagger = np.where(is_thing, pq, quotient(right, true + predicted - right))
+        dagger = np.where(is_thing, pq, class_shares(sums[:, 3:6])["IoU"])
         means = {"PQ": pq, "SQ": sq, "RQ": rq, "PQ dagger": dagger}
         means |= {"PQ things": pq[:, is_thing], "PQ stuff": pq[:, ~is_thing]}
         values = {name: nanmean(per_class) for name, per_class in means.items()}

@@ -13,7 +13,6 @@ from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
     "ClassificationMetrics": "classification",
-    "ClassificationScores": "classification_scores",
     "ClassifierTask": "classification",
     "ConfusionMetrics": "confusion",
 }

@@ -5,7 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from ..intervals import class_shares, nanmean, quotient
 from ..tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery
+from .counts import reduce_confusions
+from .tables import percent
 
 _BINS = 15  # of confidence, as in Guo et al.
 _MOST_PAIRS = 40
@@ -68,9 +71,8 @@ def tables(evaluated: EvaluatedPredictions) -> list[Figure]:
 
 def _accuracy_note(counts: np.ndarray, evaluated: EvaluatedPredictions) -> str:
     total, right = len(evaluated.labels), int(evaluated.is_right.sum())
-    numbers = counts.sum(axis=1)
-    recalls = np.bincount(evaluated.labels, evaluated.is_right, evaluated.num_classes)[numbers > 0]
-    macro = float((recalls / numbers[numbers > 0]).mean()) if total else 0.0
+    right_of_class = np.bincount(evaluated.labels, evaluated.is_right, evaluated.num_classes)
+    macro = float(nanmean(quotient(right_of_class, counts.sum(axis=1)))) if total else 0.0
     text = f"{right:,} of {total:,} {evaluated.sample_name} ({right / max(total, 1):.2%}) are classified correctly"
     return f"{text}; the average over classes is {macro:.2%} (macro accuracy)."
 
@@ -94,18 +96,15 @@ def _pairs(counts: np.ndarray, evaluated: EvaluatedPredictions) -> list[Figure]:
 
 
 def _classes(counts: np.ndarray, evaluated: EvaluatedPredictions) -> Figure:
-    right, numbers, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
+    statistics = reduce_confusions(counts)
+    shares, (_, numbers, predicted) = class_shares(statistics), statistics.tolist()
     wrong, names = counts.copy(), evaluated.names
     np.fill_diagonal(wrong, 0)
     rows = []
     for label, name in enumerate(names):
-        recall = 100 * right[label] / numbers[label] if numbers[label] else None
-        precision = 100 * right[label] / predicted[label] if predicted[label] else None
-        both = int(numbers[label] + predicted[label])
-        f1 = 200 * right[label] / both if both else None
         other = names[int(wrong[label].argmax())] if wrong[label].any() else None
-        scores = (None if value is None else round(float(value), 2) for value in (recall, precision, f1))
-        rows.append((name, int(numbers[label]), int(predicted[label]), *scores, other))
+        scores = (percent(shares[score][label]) for score in ("recall", "precision", "Dice"))  # Dice of samples is F1
+        rows.append((name, numbers[label], predicted[label], *scores, other))
     columns = ("class", evaluated.sample_name, "predicted", "recall %", "precision %", "F1 %", "most often taken for")
     return FigureTable("Classes", columns, rows)
 

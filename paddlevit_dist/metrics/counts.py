@@ -34,6 +34,21 @@ def reduce_confusions(confusions: np.ndarray) -> np.ndarray:
     return np.stack([right, confusions.sum(axis=-1), confusions.sum(axis=-2)], axis=-2)
 
 
+def count_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
+    """Count elements whose prediction may be no class, as ``reduce_confusions`` does for others.
+
+    Args:
+        true: int (elements,), classes.
+        predicted: int (elements,), classes, or a negative number for none, which is wrong.
+        num_classes: the number of classes.
+
+    Returns:
+        int64 (3, classes).
+    """
+    counted = true[true == predicted], true, predicted[predicted >= 0]
+    return np.stack([np.bincount(labels, minlength=num_classes) for labels in counted])
+
+
 def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: int, labeled: np.ndarray) -> np.ndarray:
     """Count the pixels of one image near a boundary of their class, as ``reduce_confusions`` does for all pixels.
 

@@ -1,10 +1,10 @@
 """Tables of a report: scores of each class and each sample, and the confusion matrix."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from ..intervals import class_shares, nanmean, quotient
 from ..runtime.printing import shorten
 from ..tasks.figures import ConfusionMatrix, FigureTable
 from .counts import reduce_confusions
@@ -24,17 +24,17 @@ def class_tables(
         elements: name of the labeled elements, such as "points".
         boundaries: int (3, classes), of all samples; see ``boundary_statistics``. None: there are none.
     """
-    rows = []
-    occurring = confusion.any(axis=0) | confusion.any(axis=1)
-    for number in np.flatnonzero(occurring).tolist():
-        right, true, predicted = reduce_confusions(confusion)[:, number]
-        shares = [percent(right, total) for total in (true + predicted - right, true, predicted)]
-        if boundaries is not None:
-            near_right, near, near_predicted = boundaries[:, number]
-            shares += [percent(2 * right, true + predicted), percent(near_right, near + near_predicted - near_right)]
-        rows.append((class_names[number], *shares, int(true)))
-    columns = ["class", "IoU %", "recall %", "precision %", f"labeled {elements}"]
-    columns[4:4] = [] if boundaries is None else ["Dice %", "boundary IoU %"]
+    shares = class_shares(reduce_confusions(confusion))
+    if boundaries is None:
+        del shares["Dice"]
+    else:
+        shares["boundary IoU"] = class_shares(boundaries)["IoU"]
+    occurring, labeled = confusion.any(axis=0) | confusion.any(axis=1), confusion.sum(axis=1).tolist()
+    rows = [
+        (class_names[number], *(percent(column[number]) for column in shares.values()), labeled[number])
+        for number in np.flatnonzero(occurring).tolist()
+    ]
+    columns = ["class", *(f"{name} %" for name in shares), f"labeled {elements}"]
     absent = [name for name, occurs in zip(class_names, occurring) if not occurs]
     note = f"Neither labeled nor predicted: {shorten(', '.join(absent), _LONGEST_LIST)}." if absent else ""
     table = FigureTable(f"Classes of {elements}", columns, rows, note)
@@ -51,17 +51,14 @@ def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.n
         statistics: int (samples, 3, classes); see ``reduce_confusions``.
         elements: name of the labeled elements, such as "points".
     """
-    rows = []
-    for name, (right, true, predicted) in zip(names, statistics):
-        union = true + predicted - right
-        mean = 100 * float(np.mean(right[union > 0] / union[union > 0])) if union.any() else None
-        shown = None if mean is None else round(mean, 2)
-        rows.append((name, shown, percent(right.sum(), true.sum()), int(true.sum())))
+    right, labeled = np.moveaxis(statistics[:, :2].sum(axis=2), 1, 0)  # (samples,) each
+    ious, accuracies = nanmean(class_shares(statistics)["IoU"]), quotient(right, labeled)
+    rows = list(zip(names, map(percent, ious), map(percent, accuracies), labeled.tolist()))
     rows.sort(key=lambda row: -np.inf if row[1] is None else row[1])
     note = f"The {_MOST_ROWS:,} worst of {len(rows):,}." if len(rows) > _MOST_ROWS else ""
     return FigureTable(title, (sample, "mIoU %", "accuracy %", f"labeled {elements}"), rows[:_MOST_ROWS], note)
 
 
-def percent(part: Any, whole: Any) -> Any:
-    """Compute a percentage with two decimals; None if ``whole`` is 0."""
-    return round(100 * float(part) / float(whole), 2) if whole else None
+def percent(share: float) -> float | None:
+    """Return a share in percent with two decimals; None for NaN."""
+    return None if np.isnan(share) else round(100 * float(share), 2)

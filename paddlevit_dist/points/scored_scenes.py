@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from ..metrics.counts import count_statistics
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.score_report import UNKNOWN, ResultSource, ScoreReport
@@ -75,9 +76,7 @@ def _score_classes(
         predicted = _read_labels(files, f"{scene.name}.txt", scene, label_by_number, unknown)
         true = scene.semantic.astype(np.int64)
         labeled = (true >= 0) & (true < number)
-        true, predicted = true[labeled], predicted[labeled]
-        counted = true[true == predicted], true, predicted[predicted >= 0]
-        rows.append(np.stack([np.bincount(values, minlength=number) for values in counted]))
+        rows.append(count_statistics(true[labeled], predicted[labeled], number))
     statistics = np.stack(rows)
     _require_labels(statistics[:, 1], truth)
     return ScoreReport(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...intervals import nanmean, quotient
+from ...intervals import class_shares, nanmean
 from ...metrics.counts import reduce_confusions, unpack_counts
 from ...metrics.tables import class_tables, sample_table
 from ...tasks.aspects import TaskAspect
@@ -38,8 +38,7 @@ class LabelMapFigures(TaskAspect, Reportable):
         statistics = np.stack(
             [reduce_confusions(unpack_counts(counts)[0]) for _, counts in records]
         )  # (images, 3, classes)
-        right, true, predicted = np.moveaxis(statistics, 1, 0)
-        ious = nanmean(quotient(right, true + predicted - right))
+        ious = nanmean(class_shares(statistics)["IoU"])
         hardest = [place for place in np.argsort(ious, kind="stable")[:_SHOWN].tolist() if ious[place] < 1]
         palette = get_palette(dataset.dataset, len(class_names))
 

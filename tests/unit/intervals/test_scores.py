@@ -5,6 +5,7 @@ import pytest
 
 from paddlevit_dist.intervals.scores import (
     ClassificationCounts,
+    class_shares,
     confusion_scores,
     means,
     nanmean,
@@ -109,3 +110,18 @@ def test_panoptic_quality_is_that_of_summed_segments():
 def test_quotients_and_means_of_nothing_are_no_numbers():
     np.testing.assert_array_equal(quotient(np.array([1.0, 4, 3]), np.array([2.0, 0, -1])), [0.5, np.nan, np.nan])
     np.testing.assert_array_equal(nanmean(np.array([[[1, np.nan, 3], [np.nan] * 3]])), [[2, np.nan]])
+
+
+def test_shares_of_classes_are_quotients_of_their_counts():
+    counts = np.array([[[3, 0, 0], [4, 2, 0], [5, 0, 0]], [[1, 1, 1], [1, 1, 2], [1, 2, 1]]])  # (samples, 3, classes)
+    nan = np.nan
+    expected = {
+        "IoU": [[0.5, 0.0, nan], [1.0, 0.5, 0.5]],
+        "recall": [[0.75, 0.0, nan], [1.0, 1.0, 0.5]],
+        "precision": [[0.6, nan, nan], [1.0, 0.5, 1.0]],
+        "Dice": [[2 / 3, 0.0, nan], [1.0, 2 / 3, 2 / 3]],
+    }
+    shares = class_shares(counts)
+    assert list(shares) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(shares[name], values, rtol=1e-15)

@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.intervals import confusion_scores
-from paddlevit_dist.metrics.counts import boundary_statistics, count_confusion, near_boundary, reduce_confusions
+from paddlevit_dist.metrics.counts import (
+    boundary_statistics,
+    count_confusion,
+    count_statistics,
+    near_boundary,
+    reduce_confusions,
+)
 
 
 def blocks(rng, height, width, classes):
@@ -60,4 +66,8 @@ def test_pairs_are_counted_without_those_that_have_no_label():
     confusion = count_confusion(true, found, 3, 255)
     assert confusion.tolist() == [[1, 0, 1], [1, 2, 0], [0, 0, 0]] and confusion.dtype == np.int64
     assert reduce_confusions(confusion).tolist() == [[1, 2, 0], [2, 3, 0], [2, 2, 1]]
+    known = true != 255
+    assert count_statistics(true[known], found[known], 3).tolist() == [[1, 2, 0], [2, 3, 0], [2, 2, 1]]
+    some = np.where(found == 1, -2, found.astype(int))[known]  # predictions of class 1 become no class
+    assert count_statistics(true[known], some, 3).tolist() == [[1, 0, 0], [2, 3, 0], [2, 0, 1]]
     assert np.array_equal(count_confusion(np.where(true == 255, -100, true.astype(int)), found, 3), confusion)

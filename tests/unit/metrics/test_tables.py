@@ -67,6 +67,6 @@ def test_a_table_shows_the_thousand_worst_samples(number, note):
     assert (len(table.rows), table.note) == (1000, note)
 
 
-@pytest.mark.parametrize("part, whole, expected", [(1, 3, 33.33), (2, 3, 66.67), (0, 4, 0.0), (0, 0, None)])
-def test_a_percentage_has_two_decimals_or_is_unknown(part, whole, expected):
-    assert percent(part, whole) == expected
+@pytest.mark.parametrize("share, expected", [(1 / 3, 33.33), (2 / 3, 66.67), (0.0, 0.0), (np.nan, None)])
+def test_a_percentage_has_two_decimals_or_is_unknown(share, expected):
+    assert percent(share) == expected

@@ -35,7 +35,7 @@ class Dataset:
     labeled: bool = True
     #: whether samples are at an address, so that ``prefetch`` is worth its call
     is_remote: bool = False
-    #: text that depends on the content of samples that are no files of their own; empty: their files tell
+    #: text that depends on the content of samples without files of their own; empty: their files tell
     content_key: str = ""
     #: log lines for the run that opens the dataset
     notices: Sequence[str] = ()

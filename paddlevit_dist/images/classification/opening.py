@@ -6,10 +6,9 @@ from typing import Any
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...runtime.printing import one_line
-from ...tasks.dataset import dataset_class
-from ..data.held_out import DatasetPart, hold_out
+from ..data.held_out import DatasetPart
 from ..data.image_dataset import ImageDataset
-from ..data.reading import SPLITS, ReadConfig
+from ..data.image_samples import open_share
 from .settings import ClassificationSettings
 
 VAL_FILES = "val_files.txt"
@@ -20,23 +19,10 @@ def open_images(config: ClassificationSettings, split: str, cache_folder: Path) 
 
     A ``UserError`` says that the data are missing or corrupt.
     """
-    data = config.DATA
-    kind = dataset_class(config, ImageDataset)
-    fraction = data.VAL_FRACTION
-    if fraction is None and split in SPLITS and data.DATA_PATH and not kind.has_validation(data.DATA_PATH):
-        fraction = data.VAL_FRACTION_IF_MISSING
-    open_whole = getattr(kind, "whole", None)  # of class folders, which need no training folder then
-    if fraction is not None and open_whole is not None:
-        dataset: Any = open_whole(data.DATA_PATH, cache_folder)
-    else:
-        dataset = kind.open(config, split if fraction is None else "train", cache_folder)
-    dataset.read_with(ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS))
-    dataset.limit_cache(data.REMOTE_CACHE_GIGABYTES)
+    dataset, share = open_share(config, ImageDataset, split, cache_folder)
     notes = list(dataset.notices)
-    if fraction is not None:
-        dataset = hold_out(dataset, split, fraction, data.VAL_SEED, cache_folder)
-        if split == "val":
-            notes.append(_list_part(config, dataset, fraction))
+    if share and split == "val":
+        notes.append(_list_part(config, dataset, share))
     return dataset, notes
 
 
@@ -57,13 +43,12 @@ def choose_num_classes(config: ClassificationSettings, dataset: Any, num_classes
     return found if num_classes is None else num_classes
 
 
-def _list_part(config: ClassificationSettings, part: DatasetPart, fraction: float) -> str:
-    data = config.DATA
+def _list_part(config: ClassificationSettings, part: DatasetPart, share: str) -> str:
     file = Path(config.SAVE, VAL_FILES)
     with atomic_file(file) as out:
         for index in range(len(part)):
             out.write(f"{part.identity(index)}\n".encode("utf-8", "surrogateescape"))
     return (
         f"note: {len(part):,} of {len(part.dataset):,} training images are held out for validation "
-        f"(DATA.VAL_FRACTION {fraction:g}, VAL_SEED {data.VAL_SEED}), listed in {file}{part.describe_groups()}"
+        f"({share}, VAL_SEED {config.DATA.VAL_SEED}), listed in {file}{part.describe_groups()}"
     )

@@ -40,25 +40,45 @@ class ImageSamples(TransformedDataset):
         raise NotImplementedError
 
 
-def open_dataset(
-    config: ImageSettings, base: type[ImageDataset], part: type[DatasetPart], split: str, cache_folder: Path
-) -> tuple[Any, list[str]]:
-    """Open the dataset of ``split``, which DATA.VAL_FRACTION may take from the training set; also return log lines.
+def open_share(
+    config: ImageSettings,
+    base: type[ImageDataset],
+    split: str,
+    cache_folder: Path,
+    part: type[DatasetPart] = DatasetPart,
+) -> tuple[Any, str]:
+    """Open the dataset of ``split``, which DATA.VAL_FRACTION may take from the training set.
 
-    ``base`` is the class of the dataset, ``part`` of a part of it; indexes go to ``cache_folder``. A ``UserError`` says
-    that the data are missing, damaged or of another kind.
+    ``base`` is the class of the dataset, ``part`` of a part of it; indexes go to ``cache_folder``. Also return the key
+    that holds out a share, with its value; empty if none does. A ``UserError`` says that the data are missing, damaged
+    or of another kind.
     """
     data, fraction, key = config.DATA, config.DATA.VAL_FRACTION, "VAL_FRACTION"
     kind = dataset_class(config, base)
-    if_missing, can_split = data.get("VAL_FRACTION_IF_MISSING"), fraction is None and split in SPLITS
-    if can_split and if_missing and not data.get("VAL_ANNOTATIONS") and not kind.has_validation(data.DATA_PATH):
-        fraction, key = if_missing, "VAL_FRACTION_IF_MISSING"
-    whole = kind.open(config, split if fraction is None else "train", cache_folder)
-    is_turned = whole.reading is not None and whole.reading.exif_rotate
-    whole.read_with(ReadConfig(is_turned if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))
+    can_split = fraction is None and split in SPLITS and data.VAL_FRACTION_IF_MISSING and data.DATA_PATH
+    if can_split and not data.get("VAL_ANNOTATIONS") and not kind.has_validation(data.DATA_PATH):
+        fraction, key = data.VAL_FRACTION_IF_MISSING, "VAL_FRACTION_IF_MISSING"
+    open_whole = getattr(kind, "whole", None)  # of class folders, which need no training folder then
+    if fraction is not None and open_whole is not None:
+        dataset = open_whole(data.DATA_PATH, cache_folder)
+    else:
+        dataset = kind.open(config, split if fraction is None else "train", cache_folder)
+    is_turned = dataset.reading is not None and dataset.reading.exif_rotate
+    dataset.read_with(ReadConfig(is_turned if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))
+    if (gigabytes := data.get("REMOTE_CACHE_GIGABYTES")) is not None:
+        dataset.limit_cache(gigabytes)
     if fraction is None:
-        return whole, list(whole.notices)
-    dataset = hold_out(whole, split, fraction, data.VAL_SEED, cache_folder, part)
-    line = f"{split}: {count(len(dataset), 'image')} of the {len(whole):,} training images; DATA.{key} "
-    line += f"{fraction:g} holds out some for validation (VAL_SEED {data.VAL_SEED}){dataset.describe_groups()}"
-    return dataset, [*whole.notices, line]
+        return dataset, ""
+    return hold_out(dataset, split, fraction, data.VAL_SEED, cache_folder, part), f"DATA.{key} {fraction:g}"
+
+
+def open_dataset(
+    config: ImageSettings, base: type[ImageDataset], part: type[DatasetPart], split: str, cache_folder: Path
+) -> tuple[Any, list[str]]:
+    """Open the dataset of ``split`` as ``open_share`` does; also return log lines."""
+    dataset, share = open_share(config, base, split, cache_folder, part)
+    if not share:
+        return dataset, list(dataset.notices)
+    line = f"{split}: {count(len(dataset), 'image')} of the {len(dataset.dataset):,} training images; {share} "
+    line += f"holds out some for validation (VAL_SEED {config.DATA.VAL_SEED}){dataset.describe_groups()}"
+    return dataset, [*dataset.notices, line]

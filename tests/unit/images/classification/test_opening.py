@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from paddlevit_dist.images.classification import opening
 from paddlevit_dist.images.classification.opening import choose_num_classes, open_images
+from paddlevit_dist.images.data import image_samples
+from paddlevit_dist.images.data.held_out import DatasetPart
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.settings import load
 
@@ -13,7 +14,7 @@ from paddlevit_dist.settings import load
 class Part(SimpleNamespace):
     """Names are not all UTF-8."""
 
-    notices = ("of the data",)
+    notices, reading = ("of the data",), None
 
     def __len__(self):
         return self.number
@@ -45,9 +46,9 @@ def opened(monkeypatch, tmp_path):
         kind = SimpleNamespace(
             has_validation=note("asked", has_validation), open=note("open", whole), whole=note("whole", whole)
         )
-        monkeypatch.setattr(opening, "dataset_class", lambda config, base: kind)
+        monkeypatch.setattr(image_samples, "dataset_class", lambda config, base: kind)
         part = Part(number=3, dataset=whole, calls=calls)
-        monkeypatch.setattr(opening, "hold_out", note("held out", part))
+        monkeypatch.setattr(image_samples, "hold_out", note("held out", part))
         config = load(["-dataset=folder", "-data_path=data", f"-output={tmp_path}", *words]).values
         found, notes = open_images(config, split, tmp_path / "cache")
         return found, notes, calls, config, whole, part
@@ -76,9 +77,10 @@ def test_a_part_of_the_training_images_is_held_out(opened, tmp_path, words, has_
     words = (*words, "DATA.VAL_FRACTION_IF_MISSING=0.25", "DATA.VAL_SEED=5")
     found, notes, calls, config, whole, part = opened("val", *words, has_validation=has_validation)
     assert found is part and ("whole", "data", tmp_path / "cache") in calls
-    assert calls[-1] == ("held out", whole, "val", 0.25, 5, tmp_path / "cache")
+    assert calls[-1] == ("held out", whole, "val", 0.25, 5, tmp_path / "cache", DatasetPart)
     listed = tmp_path / "val_files.txt"
-    said = "note: 3 of 1,200 training images are held out for validation (DATA.VAL_FRACTION 0.25, VAL_SEED 5)"
+    key = "VAL_FRACTION" if has_validation else "VAL_FRACTION_IF_MISSING"
+    said = f"note: 3 of 1,200 training images are held out for validation (DATA.{key} 0.25, VAL_SEED 5)"
     assert notes == ["of the data", f"{said}, listed in {listed}, by patient"]
     assert listed.read_bytes() == b"0\xe9.png\n1\xe9.png\n2\xe9.png\n"
     found, notes, *_, part = opened("train", *words, has_validation=has_validation)

@@ -57,7 +57,9 @@ def opened(monkeypatch, tmp_path):
 
 
 def test_a_dataset_with_validation_images_is_opened_as_it_is(opened, tmp_path):
-    found, notes, calls, config, whole, _ = opened("val", "DATA.EXIF_ROTATE=true", "DATA.MAX_PIXELS=77")
+    found, notes, calls, config, whole, _ = opened(
+        "val", "DATA.EXIF_ROTATE=true", "DATA.MAX_PIXELS=77", "DATA.VAL_FRACTION_IF_MISSING=0.2"
+    )
     assert (
         found is whole
         and notes == ["of the data"]
@@ -69,7 +71,9 @@ def test_a_dataset_with_validation_images_is_opened_as_it_is(opened, tmp_path):
             ("cache", config.DATA.REMOTE_CACHE_GIGABYTES),
         ]
     )
-    assert opened("test", has_validation=False)[2][0][0] == "open"  # a split that is never held out
+    assert (
+        opened("test", "DATA.VAL_FRACTION_IF_MISSING=0.2", has_validation=False)[2][0][0] == "open"
+    )  # a split that is never held out
 
 
 @pytest.mark.parametrize("words, has_validation", [((), False), (("DATA.VAL_FRACTION=0.25",), True)])

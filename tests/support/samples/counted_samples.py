@@ -13,6 +13,7 @@ from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
+from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.tasks.metrics import TableMetrics
 from paddlevit_dist.tasks.sample_groups import SampleGroups
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
@@ -49,6 +50,13 @@ def add_scenes(metrics: InstanceMetrics, indices: list) -> None:
         metrics.update_semantic((labels + index) % 3, labels, paddle.to_tensor(1.0))
 
 
+def add_points(metrics: SemanticMetrics, indices: list) -> None:
+    for index in indices:
+        labels = paddle.to_tensor(scene(index)[0])
+        losses = np.random.default_rng(index).gamma(1.0, 1.0, len(labels))
+        metrics.update((labels + index) % 3, labels, paddle.to_tensor(losses))
+
+
 def add_volumes(metrics: LandmarkMetrics, indices: list) -> None:
     for index in indices:
         metrics.update(np.random.default_rng(index).gamma(2.0, 1.0, 5))
@@ -72,6 +80,7 @@ KINDS = {
     "pictures": (lambda: ClassificationMetrics(7, ["a", "b"]), add_images),
     "boxes": (lambda: DetectionMetrics(["a", "b"], SAMPLES), add_boxes),
     "scenes": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_scenes),
+    "points": (lambda: SemanticMetrics(NAMES), add_points),
     "label maps": (lambda: SegmentationMetrics(list("abcde")), add_label_maps),
     "volumes": (lambda: LandmarkMetrics(list("abcde")), add_volumes),
     "organs": (lambda: VolumeMetrics(["background", *"abc"]), add_organs),

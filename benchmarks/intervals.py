@@ -45,7 +45,9 @@ def classification() -> tuple[Any, list[np.ndarray]]:
     rng = np.random.default_rng(0)
     places = rng.geometric(0.8, 50_000) - 1
     labels, losses = rng.permutation(50_000) % 1000, rng.gamma(0.5, 1.6, 50_000)
-    return ClassificationMetrics(1000), [labels.astype("i4"), places.astype("i4"), losses.astype("f4")]
+    metrics = ClassificationMetrics(1000)
+    metrics.add_batch(labels=labels.astype("i4"), places=places.astype("i4"), losses=losses.astype("f4"))
+    return metrics, metrics.per_sample()
 
 
 def detection(images: int) -> tuple[Any, list[np.ndarray]]:
@@ -64,23 +66,22 @@ def detection(images: int) -> tuple[Any, list[np.ndarray]]:
 
 
 def scenes() -> tuple[Any, list[np.ndarray]]:
-    from paddlevit_dist.points.instances.metrics import InstanceMatchTable, InstanceMetrics
+    from paddlevit_dist.points.instances.matching import InstanceMatchTable
+    from paddlevit_dist.points.instances.metrics import InstanceMetrics
 
     rng, classes = np.random.default_rng(0), 18
-    tables = np.empty(312, object)
-    for number in range(len(tables)):
+    metrics = InstanceMetrics(list(map(str, range(20))), list(range(2, 20)))
+    for _ in range(312):
         size = 10 * 60  # 60 decisions at each threshold
         num_true = rng.poisson(1.0, classes)
         columns = rng.integers(0, classes, size), np.arange(size) % 10, rng.random(size), rng.random(size) < 0.4
         kinds = [column.astype(kind) for column, kind in zip(columns, (np.int16, np.int8, float, bool))]
-        tables[number] = InstanceMatchTable(*kinds, rng.binomial(num_true[:, None], 0.4, (classes, 10)), num_true)
+        missed = rng.binomial(num_true[:, None], 0.4, (classes, 10))
+        metrics.tables.append(InstanceMatchTable(*kinds, missed, num_true))
     statistics = rng.poisson(500, (312, 3, 20))
     statistics[:, 1:] += statistics[:, :1]
-    return InstanceMetrics(list(map(str, range(20))), list(range(2, 20))), [
-        statistics,
-        rng.gamma(2.0, 0.2, 312),
-        tables,
-    ]
+    metrics.add_batch(statistics=statistics, losses=rng.gamma(2.0, 0.2, 312))
+    return metrics, metrics.per_sample()
 
 
 def landmarks() -> tuple[Any, list[np.ndarray]]:

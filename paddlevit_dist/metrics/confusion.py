@@ -25,7 +25,7 @@ class ConfusionScores(ScoreKind):
     """
 
     class_score = "IoU {}"
-    zeros = ("mIoU", "accuracy", "mean class accuracy", "mean Dice", "boundary IoU")
+    zeros: Sequence[str] = ("mIoU", "accuracy", "mean class accuracy", "mean Dice", "boundary IoU")
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Compute ``intervals.confusion_scores``."""
@@ -70,8 +70,8 @@ class ConfusionScores(ScoreKind):
 class ConfusionMetrics(TableMetrics):
     """Collect the counts of each sample, which ``ConfusionScores`` reads."""
 
-    def __init__(self, class_names: Sequence[str]) -> None:
-        super().__init__("confusions", class_names)
+    def __init__(self, class_names: Sequence[str], kind: str = "confusions", settings: Arrays | None = None) -> None:
+        super().__init__(kind, class_names, settings)
 
 
 def _name_elements(arrays: Arrays) -> str:

@@ -136,11 +136,12 @@ def _score_instances(
     label_by_number: dict[int, int],
     unknown: Counter[int],
 ) -> ScoreReport:
-    from .instances.metrics import IOU_THRESHOLDS, MIN_INSTANCE_POINTS, InstanceMetrics, InstancePrediction
+    from .instances.matching import IOU_THRESHOLDS, MIN_INSTANCE_POINTS, InstancePrediction
+    from .instances.metrics import InstanceMetrics
 
     instance_classes, number = truth.find_instance_classes(), len(truth.class_names)
     metrics = InstanceMetrics(truth.class_names, instance_classes)
-    true, num_found = [], 0
+    num_found = 0
     for scene in scenes:
         predictions = [
             InstancePrediction(label, confidence, points)
@@ -148,14 +149,13 @@ def _score_instances(
         ]
         num_found += len(predictions)
         metrics.update_instances(scene.semantic, scene.instance, predictions)
-        labels = scene.semantic[(scene.semantic >= 0) & (scene.semantic < number)]
-        true.append(np.bincount(labels, minlength=number))
-    _require_labels(np.stack(true), truth)
-    statistics = np.full((len(true), 3, number), np.nan)  # predicted classes of vertices are unknown
-    statistics[:, 1] = true
-    table = [statistics, np.full(len(true), np.nan), metrics.per_sample()[-1]]  # losses are unknown
+        statistics = np.full((3, number), np.nan)  # predicted classes of vertices are unknown
+        statistics[1] = np.bincount(scene.semantic[(scene.semantic >= 0) & (scene.semantic < number)], minlength=number)
+        metrics.add(statistics=statistics, losses=np.nan)
+    arrays = metrics.to_sample_table(metrics.per_sample()).arrays
+    _require_labels(arrays["statistics"][:, 1], truth)
     return ScoreReport(
-        counted=f"{num_found:,} instances in {len(true):,} scenes: {files.path}, truth of {truth.source}",
+        counted=f"{num_found:,} instances in {len(metrics.tables):,} scenes: {files.path}, truth of {truth.source}",
         names=truth.identities,
         sample="scene",
         shown={"AP": 4, "AP50": 4, "AP25": 4},
@@ -169,7 +169,7 @@ def _score_instances(
         notices=[] if num_found else [f"{files.path}: no instance in any file: every AP is 0"],
         task="pointgroup",
         kind="instances",
-        arrays=dict(metrics.to_sample_table(table).arrays),
+        arrays=arrays,
         origin=truth.origin,
     )
 

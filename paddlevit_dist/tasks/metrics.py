@@ -178,7 +178,7 @@ class TableMetrics(PerSampleMetrics):
         UserError: no kind of this name is registered.
     """
 
-    lists = ("_batches",)
+    lists: ClassVar[Sequence[str]] = ("_batches",)
     #: indices in the data set of the samples that were added, in their order, set before ``compute``; None: unknown
     indices: Sequence[int] | None = None
     #: result of ``gather_columns`` after ``compute``, in the main process; None in others
@@ -218,7 +218,9 @@ class TableMetrics(PerSampleMetrics):
 
     def per_sample(self) -> list[np.ndarray]:
         """Return the columns of ``rows``."""
-        return list(self.rows().values())
+        rows = self.rows()
+        self.column_names = list(rows) or self.column_names
+        return list(rows.values())
 
     def to_arrays(self, table: Sequence[np.ndarray]) -> Arrays:
         """Return the arrays that ``scores`` reads, from the columns of all samples in the order of ``column_names``."""

@@ -92,16 +92,17 @@ class ScoreKind:
         """Return whole numbers about all samples by name, which an evaluation logs; they have no intervals."""
         return {}
 
+    def select(self, arrays: Arrays, row: int) -> Arrays:
+        """Return the arrays of one sample."""
+        return {name: array if name in self.settings else array[row : row + 1] for name, array in arrays.items()}
+
     def columns(self, arrays: Arrays) -> Mapping[str, Sequence[Any]]:
         """Return the columns of a readable table of the samples, see ``PerSampleMetrics.columns``.
 
         By default they are the values of each sample alone.
         """
-        rows = {name: array for name, array in arrays.items() if name not in self.settings}
-        values = [
-            self.compute({**arrays, **{name: rows[name][row : row + 1] for name in rows}}, np.ones((1, 1)))
-            for row in range(len(next(iter(rows.values()))))
-        ]
+        samples = len(next(array for name, array in arrays.items() if name not in self.settings))
+        values = [self.compute(self.select(arrays, row), np.ones((1, 1))) for row in range(samples)]
         return {name: [float(row[name][0]) for row in values] for name in values[0]}
 
     def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:

@@ -13,7 +13,7 @@ from ..data.scene import Scene
 from ..scene_figures import Layers, SceneDrawing, SceneFigures, semantic_layers
 from ..scene_task import get_slices
 from .input import InstanceSamples
-from .metrics import InstancePrediction
+from .matching import InstancePrediction
 from .stuff_classes import find_instance_classes
 from .task import InstanceSegmentation
 from .writer import draw_instances, instance_layers, precision_table

@@ -32,7 +32,7 @@ class ScanNetAP(Meter):
         return InstanceMetrics(names, chosen)
 
     def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
-        from .metrics import InstancePrediction
+        from .matching import InstancePrediction
 
         for side, record in (("output", output), ("target", target)):
             require_parts(record, side, ["classes", "instances"])

@@ -10,7 +10,7 @@ from ...tasks.dataset import TransformedDataset
 from ...tasks.prediction import Row
 from ..scene_prediction import ScenePrediction
 from ..scene_task import get_slices
-from .metrics import InstancePrediction
+from .matching import InstancePrediction
 from .stuff_classes import find_instance_classes
 from .task import CENTERED, HostPoints, InstanceSegmentation
 from .writer import InstanceWriter

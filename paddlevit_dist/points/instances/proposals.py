@@ -9,7 +9,7 @@ import numpy as np
 
 from ..data.voxels import first_occurrences
 from .grouping import PointClusters
-from .metrics import InstancePrediction
+from .matching import InstancePrediction
 
 _MARGIN = 0.001  # in voxels, between a cluster and the border of its grid
 

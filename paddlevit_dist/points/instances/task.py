@@ -28,8 +28,8 @@ from ..sparse import Plan, SparseTensor
 from .batches import instance_fields
 from .grouping import PointClusters, proposal_ious
 from .input import InstanceSample, InstanceSamples, build_steps, compile_loop
-from .metrics import InstanceMetrics, InstancePrediction, InstanceRecord
-from .panoptic import InstanceAndPanopticMetrics
+from .matching import InstancePrediction
+from .metrics import InstanceMetrics, InstanceRecord
 from .pointgroup import GroupingInput, PointGroupOutput, offset_losses, score_loss
 from .proposals import score_targets, select_predictions
 from .settings import InstanceSettings
@@ -180,7 +180,7 @@ class InstanceSegmentation(SceneTask):
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         """Add a batch to the metrics, and write its predictions if requested."""
-        metrics = step.metrics
+        metrics, min_points = step.metrics, self.keys.PANOPTIC_MIN_POINTS
         points = HostPoints(batch)
         output = self.forward(model, batch, points, CENTERED, step.epoch)
         labels = batch["labels"]
@@ -191,8 +191,8 @@ class InstanceSegmentation(SceneTask):
         parts, predictions_by_scene = get_slices(batch), self.select_instances(output, classes, batch)
         for part, predictions in zip(parts, predictions_by_scene):
             metrics.update_instances(true_class[part], true_instance[part], predictions)
-            if isinstance(metrics, InstanceAndPanopticMetrics):
-                metrics.update_panoptic(true_class[part], true_instance[part], classes[part], predictions)
+            if min_points is not None:
+                metrics.update_panoptic(true_class[part], true_instance[part], classes[part], predictions, min_points)
         if step.writer is not None:
             # The truth is known if any point has a class, even if there are no instances.
             truth = [true_instance[piece] if (true_class[piece] >= 0).any() else None for piece in parts]
@@ -225,10 +225,7 @@ class InstanceSegmentation(SceneTask):
 
     def build_metrics(self) -> InstanceMetrics:
         """Return empty metrics."""
-        min_points = self.keys.PANOPTIC_MIN_POINTS
-        if min_points is None:
-            return InstanceMetrics(self.class_names, self._instance_classes)
-        return InstanceAndPanopticMetrics(self.class_names, self._instance_classes, min_points)
+        return InstanceMetrics(self.class_names, self._instance_classes)
 
 
 class HostPoints:

@@ -14,8 +14,9 @@ from ..data.ply import write_colored_ply
 from ..data.scene import IGNORED, Scene
 from ..outputs import SceneWriter
 from ..scene_figures import Layers
-from .metrics import InstanceMatchTable, InstancePrediction, ap, ap25, ap50, average_precisions
+from .matching import InstanceMatchTable, InstancePrediction, flatten_tables
 from .panoptic import combine_segments
+from .score_kind import class_precisions
 
 MASKS_FOLDER = "predicted_masks"
 _MAX_LEGEND_ENTRIES = 60  # predictions in an image's legend
@@ -161,11 +162,10 @@ def _find_most_overlapped(truth: np.ndarray, points: np.ndarray, default: int) -
 
 def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[str]) -> FigureTable:
     """Return a table of the average precision of each class that has instances, from the match tables of all scenes."""
-    match_table = InstanceMatchTable.concat(tables)
-    precisions = average_precisions(match_table)  # (classes, thresholds)
-    kinds = [kind(precisions) for kind in (ap, ap50, ap25)]
+    matches = flatten_tables(tables)
+    precisions = class_precisions(matches, np.ones((1, len(tables)))).values()  # (1, classes) each
     rows: list[tuple[Any, ...]] = [
-        (name, *(_percent(kind[number]) for kind in kinds), int(match_table.num_true[number]))
+        (name, *(_percent(kind[0, number]) for kind in precisions), int(matches["num_true"][:, number].sum()))
         for number, name in enumerate(class_names)
     ]
     columns = ("class", "AP %", "AP50 %", "AP25 %", "true instances")

@@ -8,17 +8,21 @@ from support.samples import counted_samples
 from support.samples.instance_scenes import NAMES, scene
 
 from paddlevit_dist.distributed import rank, reduce_dict, world_size
-from paddlevit_dist.points.instances.metrics import InstanceMetrics, InstancePrediction
+from paddlevit_dist.points.instances.matching import InstancePrediction
+from paddlevit_dist.points.instances.metrics import InstanceMetrics
 
 
 def evaluate_share(scenes: int) -> dict:
     """Values of all scenes, of which this rank has seen its share."""
     metrics = InstanceMetrics(NAMES, [1, 2, 3])
-    for number in range(rank(), scenes, world_size()):
+    metrics.indices = range(rank(), scenes, world_size())
+    for number in metrics.indices:
         true_class, true_instance, predictions = scene(number)
         metrics.update_instances(true_class, true_instance, predictions)
         labels = paddle.to_tensor(true_class)
-        metrics.update_semantic((labels + 1) % 3, labels, paddle.to_tensor(1.0))
+        losses = np.random.default_rng(number).random(len(true_class))
+        metrics.update_semantic((labels + 1) % 3, labels, paddle.to_tensor(losses))
+        metrics.update_panoptic(true_class, true_instance, np.roll(true_class, 40), predictions, 30)
     return metrics.compute(reduce_dict(metrics.state, average=False))
 
 
@@ -37,6 +41,7 @@ def groups() -> dict[int, dict[str, list]]:
 def test_all_ranks_get_the_values_of_one_process(groups, processes):
     expected = evaluate_share(5)
     assert 0.0 < expected["AP"] < expected["AP25"] < 1.0
+    assert 0.0 < expected["PQ"] < 1.0 and "loss" in expected
     assert "AP chair" in expected and "AP lamp" not in expected and "AP wall" not in expected
     assert groups[processes]["5 scenes"] == [expected] * processes
 
@@ -48,8 +53,9 @@ def test_all_ranks_get_the_intervals_of_one_process(groups, processes):
 
 def test_a_rank_without_scenes_and_an_evaluation_without_instances(groups):
     assert groups[2]["1 scene"] == 2 * [evaluate_share(1)]
-    metrics = InstanceMetrics(NAMES, [1, 2, 3])
-    metrics.update_instances(np.zeros(10, int), np.full(10, -100), [])
+    metrics, classes = InstanceMetrics(NAMES, [1, 2, 3]), np.zeros(10, int)
+    metrics.update_instances(classes, np.full(10, -100), [])
+    metrics.update_semantic(paddle.to_tensor(classes), paddle.to_tensor(classes), None)
     values = metrics.compute(metrics.state)
     assert values["AP"] == 0.0 and np.isfinite(list(values.values())).all()
     assert metrics.summary(values).startswith("AP 0.0000 AP50 0.0000 AP25 0.0000 mIoU")
@@ -59,5 +65,6 @@ def test_an_instance_counts_for_the_class_of_its_first_point():
     metrics = InstanceMetrics(NAMES, [1, 2])
     true_class = np.r_[np.full(120, 1), np.full(80, 2)]
     metrics.update_instances(true_class, np.zeros(200, int), [InstancePrediction(1, 0.5, np.arange(200))])
+    metrics.update_semantic(paddle.to_tensor(true_class), paddle.to_tensor(true_class), None)
     values = metrics.compute(metrics.state)
     assert values["AP chair"] == 1.0 and "AP table" not in values

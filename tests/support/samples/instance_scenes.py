@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paddlevit_dist.points.instances.metrics import InstancePrediction
+from paddlevit_dist.points.instances.matching import InstancePrediction
 
 NAMES = ["wall", "chair", "table", "lamp"]
 

@@ -13,7 +13,7 @@ from paddlevit_dist.points.data.ply import read_vertices, write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
 from paddlevit_dist.points.inputs import find_scenes
-from paddlevit_dist.points.instances.metrics import InstancePrediction
+from paddlevit_dist.points.instances.matching import InstancePrediction
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation

@@ -20,7 +20,8 @@ from paddlevit_dist.points.data.scannet_classes import (
     submitted_numbers,
 )
 from paddlevit_dist.points.data.scene import Scene
-from paddlevit_dist.points.instances.metrics import InstanceMetrics, InstancePrediction
+from paddlevit_dist.points.instances.matching import InstancePrediction
+from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.scored_scenes import SceneGroundTruth, _read_masks, score
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.points.submission import INSTANCES, SEMANTIC, SubmissionFiles, find_kind

@@ -4,17 +4,9 @@ import numpy as np
 import pytest
 from support.networks.golden import arrays, description
 
-from paddlevit_dist.points.instances.metrics import (
-    IOU_THRESHOLDS,
-    InstanceMatchTable,
-    InstancePrediction,
-    ap,
-    ap25,
-    ap50,
-    average_precisions,
-    match_scene,
-    mean_over_classes,
-)
+from paddlevit_dist.intervals import nanmean
+from paddlevit_dist.points.instances.matching import IOU_THRESHOLDS, InstancePrediction, flatten_tables, match_scene
+from paddlevit_dist.points.instances.score_kind import average_precisions, class_precisions
 
 ABOUT = description("scannet_instance_ap")
 
@@ -41,11 +33,13 @@ def test_golden_average_precisions(order):
     scenes = list(range(int(golden["num_scenes"])))
     assert len(scenes) == ABOUT["scenes"]
     scenes = scenes[::-1] if order == "reversed" else scenes  # of scenes; within one the order counts
-    precisions = average_precisions(InstanceMatchTable.concat([make_table(golden, scene) for scene in scenes]))
+    matches, ones = flatten_tables([make_table(golden, scene) for scene in scenes]), np.ones((1, len(scenes)))
     assert np.array_equal(IOU_THRESHOLDS, golden["overlaps"])
-    np.testing.assert_allclose(precisions, golden["ap_table"], atol=1e-9)  # NaN at the same places
-    for function, name in ((ap, "ap"), (ap50, "ap50"), (ap25, "ap25")):
-        np.testing.assert_allclose(function(precisions), golden[name], atol=1e-9)
-    means = [mean_over_classes(function(precisions)) for function in (ap, ap50, ap25)]
-    np.testing.assert_allclose(means, [golden[f"mean_{name}"] for name in ("ap", "ap50", "ap25")], atol=1e-9)
+    # NaN at the same places
+    np.testing.assert_allclose(average_precisions(matches, ones)[0], golden["ap_table"], rtol=0, atol=1e-12)
+    means = []
+    for name, per_class in class_precisions(matches, ones).items():
+        np.testing.assert_allclose(per_class[0], golden[name.lower()], rtol=0, atol=1e-12)
+        means.append(nanmean(per_class)[0])
+    np.testing.assert_allclose(means, [golden[f"mean_{name}"] for name in ("ap", "ap50", "ap25")], rtol=0, atol=1e-12)
     np.testing.assert_allclose(means, ABOUT["expected_means"], atol=1e-9)

@@ -4,35 +4,43 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.golden import description
+from support.samples.instance_scenes import NAMES as SCENE_NAMES
 from support.samples.instance_scenes import scene
 from support.samples.panoptic_scenes import NAMES, THINGS, draw_scene
 
-from paddlevit_dist.points.instances.metrics import InstancePrediction
-from paddlevit_dist.points.instances.panoptic import (
-    InstanceAndPanopticMetrics,
-    PanopticMetrics,
-    combine_segments,
-    count_segments,
-)
+from paddlevit_dist.intervals import panoptic_scores
+from paddlevit_dist.points.instances.matching import InstancePrediction
+from paddlevit_dist.points.instances.metrics import InstanceMetrics
+from paddlevit_dist.points.instances.panoptic import combine_segments, count_segments
 from paddlevit_dist.tasks.score_kind import find_score_kind
 
 CASES = description("panoptic_quality")["cases"]
 IS_THING = np.isin(np.arange(len(NAMES)), THINGS)
 
 
-def scored(scenes, min_points=50):
-    metrics = PanopticMetrics(NAMES, THINGS, min_points)
-    for number in scenes:
-        metrics.update(*draw_scene(number))
+def add_scene(metrics, number, true_class, true_instance, classes, predictions, min_points=30):
+    losses = np.random.default_rng(number).random(len(true_class))
+    metrics.update_semantic(*map(paddle.to_tensor, (classes, true_class, np.where(true_class >= 0, losses, 0))))
+    metrics.update_instances(true_class, true_instance, predictions)
+    metrics.update_panoptic(true_class, true_instance, classes, predictions, min_points)
+
+
+def scored(numbers):
+    metrics = InstanceMetrics(SCENE_NAMES, [1, 2, 3])
+    for number in numbers:
+        true_class, true_instance, predictions = scene(number)
+        add_scene(metrics, number, true_class, true_instance, np.roll(true_class, 40), predictions)
     return metrics
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['min_points']} points")
 def test_quality_is_the_apis(case):
-    metrics = scored(case["scenes"], case["min_points"])
-    counts, _ = metrics.per_sample()
+    scenes = [count_segments(*draw_scene(number), IS_THING, case["min_points"]) for number in case["scenes"]]
+    counts, ious = map(np.stack, zip(*scenes))
     assert counts.sum(axis=0)[:3].tolist() == [case["matched"], case["false"], case["missed"]]
-    values, has_segments = metrics.compute({}), counts[:, :3].sum(axis=(0, 1)) > 0
+    columns = panoptic_scores(counts, ious, NAMES, IS_THING)(np.ones((1, len(counts))))
+    values = {name: column[0] for name, column in columns.items() if not np.isnan(column[0])}
+    has_segments = counts[:, :3].sum(axis=(0, 1)) > 0
     per_class = dict(zip(NAMES, case["PQ of classes"]))
     assert {name for name in NAMES if f"PQ {name}" in values} == set(np.array(NAMES)[has_segments])
     for name in np.array(NAMES)[has_segments]:
@@ -93,60 +101,55 @@ def test_instances_take_free_points_and_stuff_the_rest():
 
 
 def test_the_order_of_scenes_changes_no_bit():
-    expected = scored(range(12)).compute({})
-    for first in (1, 5):
-        parts = scored(range(first)), scored(range(11, first - 1, -1))
-        parts[1].merge(parts[0])
-        assert parts[1].compute({}) == expected
+    orders = range(12), [3, *range(11, 3, -1), 1, 0, 2]
+    found = []
+    for order in orders:
+        metrics, other = scored(order[:5]), scored(order[5:])
+        metrics.merge(other)
+        metrics.indices = order
+        found.append(metrics.compute({}))
+    assert found[0] == found[1] and {"PQ", "AP", "loss"} < set(found[0])
 
 
 def test_means_without_a_segment_are_omitted_except_the_scores_of_a_run():
     means = {"PQ": 0.0, "SQ": 0.0, "RQ": 0.0, "PQ dagger": 0.0}
-    assert PanopticMetrics(NAMES, THINGS, 50).compute({}) == means
-    metrics = PanopticMetrics(["car", "person"], [0, 1], 1)
-    metrics.update(*np.array([[0, 0], [4, 4], [0, 0], [2, 2]]))
-    assert metrics.compute({}) == {**dict.fromkeys(means, 1.0), "PQ things": 1.0, "PQ car": 1.0}
+    metrics, unlabeled = InstanceMetrics(SCENE_NAMES, [1, 2, 3]), np.full(2000, -100)
+    add_scene(metrics, 0, unlabeled, unlabeled, np.zeros(2000, int), [])
+    values = metrics.compute({})
+    assert {name: value for name, value in values.items() if "Q" in name} == means
+    assert metrics.summary(values).startswith("PQ 0.0000 SQ 0.0000 RQ 0.0000 PQ dagger 0.0000 AP 0.0000 ")
+    metrics = InstanceMetrics(["car", "person"], [0, 1])
+    add_scene(metrics, 0, *np.array([[0, 0], [4, 4], [0, 0]]), [InstancePrediction(0, 0.9, np.arange(2))], min_points=1)
+    values = {name: value for name, value in metrics.compute({}).items() if "Q" in name}
+    assert values == {**dict.fromkeys(means, 1.0), "PQ things": 1.0, "PQ car": 1.0}
 
 
 def test_scores_of_a_draw_are_those_of_repeated_scenes():
-    def both(numbers):
-        metrics = InstanceAndPanopticMetrics(NAMES, [1, 2, 3], 30)
-        for number in numbers:
-            true_class, true_instance, predictions = scene(number)
-            metrics.update_semantic(*map(paddle.to_tensor, (true_class, true_class, np.zeros(2000))))
-            metrics.update_instances(true_class, true_instance, predictions)
-            metrics.update_panoptic(true_class, true_instance, np.roll(true_class, 40), predictions)
-        return metrics
-
-    metrics = both(range(4))
-    weights = np.array([[1.0, 1, 1, 1], [0, 2, 1, 0]])
+    metrics = scored(range(4))
+    weights = np.array([[1.0, 1, 1, 1], [0, 2, 1, 0], [3, 0, 1, 2]])
     table = metrics.per_sample()
     found = metrics.bootstrap_values(table, weights)
     for draw, counts in enumerate(weights.astype(int)):
-        again = both(np.repeat(np.arange(4), counts))
-        expected = again.compute(again.state)
+        expected = scored(np.repeat(np.arange(4), counts)).compute({})
         names = {name for name in found if not np.isnan(found[name][draw])}
-        assert names >= {"PQ", "SQ", "RQ", "PQ dagger", "PQ things", "PQ stuff", "PQ person", "AP"}
+        assert names >= {"PQ", "SQ", "RQ", "PQ dagger", "PQ things", "PQ stuff", "PQ table", "AP"}
         assert {name: found[name][draw] for name in names} == pytest.approx({name: expected[name] for name in names})
     columns = metrics.columns(table)
     assert [len(columns[name]) for name in ("PQ", "AP", "instances")] == [4, 4, 4]
-    assert "PQ 0." in metrics.summary(metrics.compute(metrics.state))
+    assert "PQ 0." in metrics.summary(metrics.compute({}))
     saved = metrics.to_sample_table(table)
     kind = find_score_kind("instances")
-    assert kind.is_valid(saved.arrays, 4, len(NAMES))
-    assert not kind.is_valid({**saved.arrays, "segment_ious": table[4][:3]}, 4, len(NAMES))
-    recomputed = kind.recompute([saved.arrays], NAMES)(weights)
-    assert recomputed["PQ"].tolist() == found["PQ"].tolist()
+    assert kind.is_valid(saved.arrays, 4, len(SCENE_NAMES))
+    for name in ("segment_ious", "missed", "thresholds"):
+        assert not kind.is_valid({**saved.arrays, name: saved.arrays[name][..., :-1]}, 4, len(SCENE_NAMES))
+    recomputed = kind.recompute([saved.arrays], SCENE_NAMES)(weights)
+    for name, column in found.items():
+        np.testing.assert_array_equal(recomputed[name], column)
 
 
 def test_scenes_of_other_metrics_are_merged_with_both_kinds_of_scores():
-    whole, *parts = (InstanceAndPanopticMetrics(NAMES, THINGS, 50) for _ in range(3))
-    for number in range(4):
-        true_class, true_instance, classes, _ = draw_scene(number)
-        for metrics in (whole, parts[number // 2]):
-            metrics.update_instances(true_class, true_instance, [])
-            metrics.update_panoptic(true_class, true_instance, np.maximum(classes, 0), [])
+    whole, *parts = scored(range(4)), scored(range(2)), scored(range(2, 4))
     parts[0].merge(parts[1])
-    expected, found = whole.compute(whole.state), parts[0].compute(parts[0].state)
+    expected, found = whole.compute({}), parts[0].compute({})
     assert list(found) == list(expected)
     np.testing.assert_equal(found, expected)

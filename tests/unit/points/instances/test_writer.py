@@ -9,7 +9,7 @@ from PIL import Image
 from paddlevit_dist.points.data.samples import SceneSamples
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.instances import writer
-from paddlevit_dist.points.instances.metrics import InstancePrediction
+from paddlevit_dist.points.instances.matching import InstancePrediction
 from paddlevit_dist.points.instances.writer import (
     InstanceWriter,
     color_instances,

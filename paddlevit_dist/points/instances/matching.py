@@ -1,0 +1,148 @@
+"""Matches of predicted and true instances of a scene, by the rules of ScanNet's benchmark. Needs no Paddle."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...tasks.score_kind import Arrays
+
+IOU_THRESHOLDS = np.append(np.arange(0.5, 0.95, 0.05), 0.25)
+MIN_INSTANCE_POINTS = 100  # smaller predictions are dropped, smaller true instances are not counted
+
+
+class InstancePrediction(NamedTuple):
+    """One predicted instance."""
+
+    class_number: int  # from 0; predictions outside the evaluated classes are ignored
+    confidence: float  # higher is more confident
+    points: np.ndarray  # int64 (n,), unique indices of its points within the scene
+
+
+class InstanceMatchTable(NamedTuple):
+    """Contribution of a scene to average precision."""
+
+    class_numbers: np.ndarray  # int16 (M,), class of each decision, a true or false positive
+    thresholds: np.ndarray  # int8 (M,), index into ``IOU_THRESHOLDS``
+    scores: np.ndarray  # float64 (M,), confidence
+    is_right: np.ndarray  # bool (M,), true for a true positive
+    missed: np.ndarray  # int64 (classes, thresholds), true instances that were not found
+    num_true: np.ndarray  # int64 (classes,), sufficiently large true instances
+
+
+_DECISION = np.dtype([("class_numbers", "i2"), ("thresholds", "i1"), ("scores", "f8"), ("is_right", "?")])
+DECISIONS = InstanceMatchTable._fields[:4]  #: names of the arrays with a row for each decision, not for each scene
+
+
+def match_scene(
+    true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[InstancePrediction], num_classes: int
+) -> InstanceMatchTable:
+    """Match the predictions of one scene with its true instances. Predictions are processed in the given order.
+
+    If several overlap a true instance sufficiently, the first one finds it and the others are false positives (the
+    instance keeps the highest of their scores, the false positive gets the lower one). A prediction without sufficient
+    overlap is also a false positive, unless the fraction of its points on void or on true instances of its class that
+    are too small exceeds the threshold.
+
+    ``true_class`` (N,) is the evaluated class of each point; anything outside 0 .. num_classes - 1 is void. Points of
+    the same class and number in ``true_instance`` (N,) form one instance.
+    """
+    truth = _InstanceGroundTruth(true_class, true_instance, num_classes)
+    candidates: list[list[_CandidateMatch]] = [[] for _ in range(num_classes)]
+    for prediction in predictions:
+        if len(prediction.points) >= MIN_INSTANCE_POINTS and 0 <= prediction.class_number < num_classes:
+            candidates[prediction.class_number].append(truth.compare(prediction))
+    decisions: list[tuple] = []
+    missed, num_true = np.zeros((num_classes, len(IOU_THRESHOLDS)), np.int64), np.zeros(num_classes, np.int64)
+    for number, matches in enumerate(candidates):
+        sizes = truth.get_sizes(number)
+        num_true[number] = np.count_nonzero(sizes >= MIN_INSTANCE_POINTS)
+        for position, threshold in enumerate(IOU_THRESHOLDS):
+            scored, missed[number, position] = _match_at_threshold(matches, sizes, threshold)
+            decisions += [(number, position, *decision) for decision in scored]
+    rows = np.array(decisions, _DECISION)
+    return InstanceMatchTable._make([*(rows[name].copy() for name in DECISIONS), missed, num_true])
+
+
+class _CandidateMatch(NamedTuple):
+    """A prediction compared with the true instances of its class."""
+
+    confidence: float
+    iou: np.ndarray  # float64 (instances of the class,)
+    ignored: float  # fraction of its points on void or on instances of its class that are too small
+
+
+class _InstanceGroundTruth:
+    """The true instances of a scene, sorted by class, then by number."""
+
+    def __init__(self, true_class: np.ndarray, true_instance: np.ndarray, num_classes: int) -> None:
+        true_class = np.asarray(true_class, np.int64)
+        self.is_void = (true_class < 0) | (true_class >= num_classes)
+        valid = np.flatnonzero(~self.is_void)
+        pairs = np.stack([true_class[valid], np.asarray(true_instance, np.int64)[valid]], axis=1)
+        instances, number, self.sizes = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+        self.instance_rows = np.full(len(true_class), -1, np.int64)
+        self.instance_rows[valid] = number.reshape(-1)
+        self.class_starts = np.searchsorted(instances[:, 0], np.arange(num_classes + 1))  # (classes + 1,)
+
+    def get_sizes(self, class_number: int) -> np.ndarray:
+        """Return the number of points of each instance of a class."""
+        return self.sizes[self.class_starts[class_number] : self.class_starts[class_number + 1]]
+
+    def compare(self, prediction: InstancePrediction) -> _CandidateMatch:
+        """Compute the overlap of a prediction with the instances of its class."""
+        first, end = self.class_starts[prediction.class_number : prediction.class_number + 2]
+        numbers = self.instance_rows[prediction.points]
+        inside = numbers[(numbers >= first) & (numbers < end)]
+        shared = np.bincount(inside - first, minlength=end - first)  # (instances of the class,)
+        sizes, total = self.sizes[first:end], len(prediction.points)
+        void = np.count_nonzero(self.is_void[prediction.points]) + shared[sizes < MIN_INSTANCE_POINTS].sum()
+        return _CandidateMatch(float(prediction.confidence), shared / (sizes + total - shared), float(void / total))
+
+
+def _match_at_threshold(candidates: Sequence[_CandidateMatch], sizes: np.ndarray, threshold: float) -> tuple[list, int]:
+    """Return (score, is right) of each decision for one class and threshold, and the number of missed instances."""
+    decisions = []
+    missed = 0
+    is_matched = [False] * len(candidates)
+    for instance in np.flatnonzero(sizes >= MIN_INSTANCE_POINTS):
+        best_confidence = None
+        for number, candidate in enumerate(candidates):
+            if is_matched[number] or not candidate.iou[instance] > threshold:
+                continue
+            if best_confidence is None:
+                best_confidence = candidate.confidence
+                is_matched[number] = True  # it cannot match a later instance; it may still be a false positive
+            else:
+                decisions.append((min(best_confidence, candidate.confidence), False))
+                best_confidence = max(best_confidence, candidate.confidence)
+        if best_confidence is None:
+            missed += 1
+        else:
+            decisions.append((best_confidence, True))
+    for candidate in candidates:
+        if not (candidate.iou > threshold).any() and candidate.ignored <= threshold:
+            decisions.append((candidate.confidence, False))
+    return decisions, missed
+
+
+def map_instance_classes(true_class: np.ndarray, true_instance: np.ndarray, position: dict[int, int]) -> np.ndarray:
+    """Return the index of each point's class among the instance classes, -1 for void; int64 (N,)."""
+    indices = np.full(len(true_class), -1, np.int64)
+    members = np.flatnonzero(true_instance >= 0)
+    if len(members):
+        _, first, inverse = np.unique(true_instance[members], return_index=True, return_inverse=True)
+        class_positions = [position.get(int(number), -1) for number in true_class[members[first]]]
+        indices[members] = np.array(class_positions)[inverse.reshape(-1)]
+    return indices
+
+
+def flatten_tables(tables: Sequence[InstanceMatchTable]) -> Arrays:
+    """Flatten the tables of one or more scenes to arrays by name, which ``InstanceScores`` reads.
+
+    "rows", int (scenes,), is the number of decisions of each scene. The arrays of decisions follow one another in the
+    order of scenes; "missed" and "num_true" are stacked.
+    """
+    decisions = {name: np.concatenate([table[column] for table in tables]) for column, name in enumerate(DECISIONS)}
+    counts = {name: np.stack([getattr(table, name) for table in tables]) for name in InstanceMatchTable._fields[4:]}
+    return {"rows": np.array([len(table.scores) for table in tables]), **decisions, **counts}

@@ -50,6 +50,14 @@ def add_scenes(metrics: InstanceMetrics, indices: list) -> None:
         metrics.update_semantic((labels + index) % 3, labels, paddle.to_tensor(1.0))
 
 
+def add_segments(metrics: InstanceMetrics, indices: list) -> None:
+    for index in indices:
+        add_scenes(metrics, [index])
+        true_class, true_instance, predictions = scene(index)
+        classes = (true_class + (np.random.default_rng(index).random(len(true_class)) < 0.2)) % 3
+        metrics.update_panoptic(true_class, true_instance, classes, predictions, 50)
+
+
 def add_points(metrics: SemanticMetrics, indices: list) -> None:
     for index in indices:
         labels = paddle.to_tensor(scene(index)[0])
@@ -80,6 +88,7 @@ KINDS = {
     "pictures": (lambda: ClassificationMetrics(7, ["a", "b"]), add_images),
     "boxes": (lambda: DetectionMetrics(["a", "b"], SAMPLES), add_boxes),
     "scenes": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_scenes),
+    "segments": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_segments),
     "points": (lambda: SemanticMetrics(NAMES), add_points),
     "label maps": (lambda: SegmentationMetrics(list("abcde")), add_label_maps),
     "volumes": (lambda: LandmarkMetrics(list("abcde")), add_volumes),

@@ -16,6 +16,19 @@ PAGE_OF_OTHERS = "docs/demo/multigpu.md"
 # Names of PyTorch that files of timm import from the bridge.
 SHARED = {"LayerNorm", "Linear"}
 
+# Files that compute scores, with the tables that scores are computed from.
+SCORE_FILES = (
+    "tasks/metrics.py tasks/score_kind.py intervals/scores.py metrics/counts.py metrics/tables.py metrics/confusion.py "
+    "metrics/classification.py metrics/classification_scores.py images/segmentation/metrics.py "
+    "images/detection/metrics.py images/detection/evaluation/score_kind.py "
+    "images/detection/evaluation/accumulation.py images/detection/evaluation/resampling.py "
+    "points/segmentation/metrics.py points/instances/metrics.py points/instances/matching.py "
+    "points/instances/panoptic.py points/instances/score_kind.py volumes/landmarks/metrics.py "
+    "volumes/segmentation/metrics.py"
+).split()
+MOST_SCORE_LINES = 2_672  # the aim is 2,400
+_DEFINES_SCORES = re.compile(r"^class \w+\((ScoreKind|\w+Scores|TableMetrics|PerSampleMetrics|Metrics)\b", re.MULTILINE)
+
 
 def is_named_after_a_module(path) -> bool:
     """Whether ``unit/x/test_name.py`` or ``unit/x/test_name_aspect.py`` tests a module ``name`` of the folder ``x``."""
@@ -76,6 +89,20 @@ def test_text_is_read_and_written_with_its_encoding():
             if is_guessed:
                 guessed.append(f"{file.relative_to(ROOT)}:{call.lineno}")
     assert guessed == []
+
+
+def test_files_that_compute_scores_do_not_grow():
+    """A score is written once: at bd7b4b1e, where up to three places computed each, these files had 2,870 lines.
+
+    That is the list of files with a class of metrics or a kind of scores, and what they alone compute from: counts,
+    curves, formulas, tables of classes. It has no files that only ask for scores (the engine, ``compare``, results of
+    other programs), that match objects with the ground truth, or that draw samples. Where a part moves to another file,
+    name this file here, too.
+    """
+    package = ROOT / "paddlevit_dist"
+    texts = {str(path.relative_to(package)): path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    assert [name for name in texts if _DEFINES_SCORES.search(texts[name]) and name not in SCORE_FILES] == []
+    assert sum(texts[name].count("\n") for name in SCORE_FILES) <= MOST_SCORE_LINES
 
 
 @pytest.mark.parametrize("page", ("README.md", "README_cn.md"))

@@ -59,5 +59,5 @@ class ScanNetAP(Meter):
 
     def _add(self, number: int, *sample: Any) -> None:
         classes, true_classes, instances, predictions = sample
-        self._metrics.update_semantic(*to_host_tensors(classes, true_classes), None)
+        self._metrics.update(*to_host_tensors(classes, true_classes), None)
         self._metrics.update_instances(true_classes, instances, predictions)

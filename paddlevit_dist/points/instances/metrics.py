@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import paddle
 
 from ...tasks.score_kind import Arrays
 from ..segmentation.metrics import SemanticMetrics
@@ -22,8 +21,8 @@ class InstanceRecord(NamedTuple):
 class InstanceMetrics(SemanticMetrics):
     """Collect the matches, the counts of points and, for panoptic quality, the counts of segments of each scene.
 
-    Each scene has to be added once by ``update_semantic`` and by ``update_instances``, and either all or none by
-    ``update_panoptic``, in the same order.
+    Add the points of each scene by ``update``, in the same order each scene by ``update_instances``, and either all
+    or none by ``update_panoptic``.
 
     Args:
         class_names: names of the classes.
@@ -39,16 +38,6 @@ class InstanceMetrics(SemanticMetrics):
         self.is_thing = np.isin(np.arange(len(self.class_names)), self.instance_classes)
         self.tables: list[InstanceMatchTable] = []
         self.segments: list[tuple[np.ndarray, np.ndarray]] = []  # results of ``count_segments``
-
-    def update_semantic(
-        self,
-        predictions: paddle.Tensor,
-        labels: paddle.Tensor,
-        loss: paddle.Tensor | None,
-        offsets: paddle.Tensor | None = None,
-    ) -> None:
-        """Add points, see ``SemanticMetrics.update``."""
-        self.update(predictions, labels, loss, offsets)
 
     def update_instances(
         self, true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[InstancePrediction]

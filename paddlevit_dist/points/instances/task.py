@@ -186,7 +186,7 @@ class InstanceSegmentation(SceneTask):
         labels = batch["labels"]
         predicted = output.semantic_scores.argmax(axis=-1)
         losses = cross_entropies(output.semantic_scores, labels, IGNORED)
-        metrics.update_semantic(predicted, labels, losses, batch["offsets"])
+        metrics.update(predicted, labels, losses, batch["offsets"])
         true_class, true_instance, classes = labels.numpy(), points.instances, predicted.numpy()
         parts, predictions_by_scene = get_slices(batch), self.select_instances(output, classes, batch)
         for part, predictions in zip(parts, predictions_by_scene):

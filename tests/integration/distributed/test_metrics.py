@@ -21,7 +21,7 @@ def evaluate_share(scenes: int) -> dict:
         metrics.update_instances(true_class, true_instance, predictions)
         labels = paddle.to_tensor(true_class)
         losses = np.random.default_rng(number).random(len(true_class))
-        metrics.update_semantic((labels + 1) % 3, labels, paddle.to_tensor(losses))
+        metrics.update((labels + 1) % 3, labels, paddle.to_tensor(losses))
         metrics.update_panoptic(true_class, true_instance, np.roll(true_class, 40), predictions, 30)
     return metrics.compute(reduce_dict(metrics.state, average=False))
 
@@ -55,7 +55,7 @@ def test_a_rank_without_scenes_and_an_evaluation_without_instances(groups):
     assert groups[2]["1 scene"] == 2 * [evaluate_share(1)]
     metrics, classes = InstanceMetrics(NAMES, [1, 2, 3]), np.zeros(10, int)
     metrics.update_instances(classes, np.full(10, -100), [])
-    metrics.update_semantic(paddle.to_tensor(classes), paddle.to_tensor(classes), None)
+    metrics.update(paddle.to_tensor(classes), paddle.to_tensor(classes), None)
     values = metrics.compute(metrics.state)
     assert values["AP"] == 0.0 and np.isfinite(list(values.values())).all()
     assert metrics.summary(values).startswith("AP 0.0000 AP50 0.0000 AP25 0.0000 mIoU")
@@ -65,6 +65,6 @@ def test_an_instance_counts_for_the_class_of_its_first_point():
     metrics = InstanceMetrics(NAMES, [1, 2])
     true_class = np.r_[np.full(120, 1), np.full(80, 2)]
     metrics.update_instances(true_class, np.zeros(200, int), [InstancePrediction(1, 0.5, np.arange(200))])
-    metrics.update_semantic(paddle.to_tensor(true_class), paddle.to_tensor(true_class), None)
+    metrics.update(paddle.to_tensor(true_class), paddle.to_tensor(true_class), None)
     values = metrics.compute(metrics.state)
     assert values["AP chair"] == 1.0 and "AP table" not in values

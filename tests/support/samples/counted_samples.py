@@ -47,7 +47,7 @@ def add_scenes(metrics: InstanceMetrics, indices: list) -> None:
         true_class, true_instance, predictions = scene(index)
         metrics.update_instances(true_class, true_instance, predictions)
         labels = paddle.to_tensor(true_class)
-        metrics.update_semantic((labels + index) % 3, labels, paddle.to_tensor(1.0))
+        metrics.update((labels + index) % 3, labels, paddle.to_tensor(1.0))
 
 
 def add_segments(metrics: InstanceMetrics, indices: list) -> None:

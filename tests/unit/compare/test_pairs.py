@@ -60,7 +60,7 @@ def add_instances(metrics, index: int, model: int) -> None:
     true_class, true_instance, predictions = scene(index)
     metrics.update_instances(true_class, true_instance, predictions[: 12 - 4 * model])
     labels = paddle.to_tensor(true_class)
-    metrics.update_semantic((labels + model) % 3, labels, paddle.to_tensor(1.0))
+    metrics.update((labels + model) % 3, labels, paddle.to_tensor(1.0))
 
 
 def add_volume(metrics, index: int, model: int) -> None:

@@ -162,11 +162,11 @@ def test_the_ap_of_a_scene_is_that_of_an_evaluation_of_it_alone():
         one = InstanceMetrics(NAMES, [1, 2, 3])
         for metrics in (together, one):
             metrics.update_instances(*scene(number))
-            metrics.update_semantic((labels + 1) % 3, labels, paddle.full([2000], 0.25))
+            metrics.update((labels + 1) % 3, labels, paddle.full([2000], 0.25))
         alone.append(one.compute(one.state))
     empty = np.zeros(2000, int), np.full(2000, -100), scene(0)[2]
     together.update_instances(*empty)
-    together.update_semantic(paddle.to_tensor(empty[0]), paddle.to_tensor(empty[0]), paddle.zeros([2000]))
+    together.update(paddle.to_tensor(empty[0]), paddle.to_tensor(empty[0]), paddle.zeros([2000]))
     found = make_columns(together)
     for number, values in enumerate(alone):
         for name in ("AP", "AP50", "AP25", "mIoU", "accuracy", *(n for n in values if n.startswith("AP "))):

@@ -117,7 +117,7 @@ def test_instances_score_as_in_an_evaluation_and_compare_with_it(scenes, found, 
     for scene, own in zip(scenes[0], instances):
         metrics.update_instances(scene.semantic, scene.instance, own)
         labels = paddle.to_tensor(scene.semantic.astype("int64"))
-        metrics.update_semantic(labels.clip(0), labels, paddle.zeros([1], dtype="float64"))
+        metrics.update(labels.clip(0), labels, paddle.zeros([1], dtype="float64"))
     values = metrics.compute(metrics.state)
     said, _ = evaluate(capsys, folder / "instances", recipe, f"-output={tmp_path}")
     assert said["scores"] == pytest.approx({name: values[name] for name in said["scores"]}, abs=1e-12)

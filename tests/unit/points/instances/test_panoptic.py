@@ -20,7 +20,7 @@ IS_THING = np.isin(np.arange(len(NAMES)), THINGS)
 
 def add_scene(metrics, number, true_class, true_instance, classes, predictions, min_points=30):
     losses = np.random.default_rng(number).random(len(true_class))
-    metrics.update_semantic(*map(paddle.to_tensor, (classes, true_class, np.where(true_class >= 0, losses, 0))))
+    metrics.update(*map(paddle.to_tensor, (classes, true_class, np.where(true_class >= 0, losses, 0))))
     metrics.update_instances(true_class, true_instance, predictions)
     metrics.update_panoptic(true_class, true_instance, classes, predictions, min_points)
 

@@ -49,6 +49,7 @@ class ScanNetAP(Meter):
             require(len(instance) == 3, "an instance of the output has to be (class, confidence, points)")
             label, confidence, points = int(instance[0]), float(instance[1]), host(instance[2])
             require_classes(np.array(label), len(self._names), "an instance")
+            require(bool(np.isfinite(confidence)), f"an instance has the confidence {confidence}: expected a number")
             points = np.flatnonzero(points) if points.dtype == bool and points.shape == classes.shape else points
             is_inside = not points.size or (
                 points.dtype.kind in "iu" and points.min() >= 0 and points.max() < len(classes)

@@ -154,6 +154,7 @@ WRONG = [  # what would be an error of somebody else's, or a wrong number withou
     (pv.CocoAP, 2, ([FOUND], [{**TRUE, "boxes": [[9, 9, 2, 2]]}]), "corners x0, y0, x1, y1, not x, y, width, height"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [9])]}], [SCENE]), "have to be indices below 9"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, [1])]}], [SCENE]), r"to be \(class, confidence, points\)"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, np.nan, [1])]}], [SCENE]), "has the confidence nan: expected"),
     (pv.RadialError, 2, (np.zeros((1, 3, 3)), np.zeros((1, 3, 3))), r"sample 0: .*expected \(2, 3\) for both"),
     (
         pv.RadialError,

@@ -13,6 +13,7 @@ from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
     "ClassificationMetrics": "classification",
+    "ClassificationScores": "classification_scores",
     "ClassifierTask": "classification",
     "ConfusionMetrics": "confusion",
 }

@@ -224,7 +224,8 @@ def test_custom_code_trains_and_evaluates(tmp_path):
         "counting.yaml",
         "dot_files.py",
         "focal.py",
-        "worst_class.py",
+        "macro_f1.py",
+        "several_labels.py",
         "paired.py",
         "alarm.py",
         "shadows.py",
@@ -235,7 +236,16 @@ def test_custom_code_trains_and_evaluates(tmp_path):
     assert len(errors) >= 2 and errors[-1] < 1.0  # guessing the mean number of dots is wrong by 2.5
     everything = "\n".join(printed)
     assert "output/focal/checkpoints" in everything
-    assert re.search(r"^top-1 .* worst class [\d.]+ \(last and best, epoch 1\)$", everything, re.MULTILINE)
+    interval = r"\[[\d.]+, [\d.]+\]"
+    assert re.search(rf"^top-1 .* macro F1 [\d.]+ {interval} \(last and best, epoch 1\)$", everything, re.MULTILINE)
+    assert re.search(r"^macro F1 to \+-2 .*: [\d,]+ samples$", everything, re.MULTILINE)
+    best = re.search(rf"^(mAP [\d.]+ {interval}) \(.*best, epoch \d\)$", everything, re.MULTILINE)[1]
+    assert re.search(rf"^{re.escape(best)}$", everything, re.MULTILINE)  # two processes, and one
+    with open(tmp_path / "labels.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 100 and {row["labels odd"] for row in rows} == {"0.0", "1.0"}
+    for pattern in (rf"^output/others  [\d.]+ {interval}  [-+]", r"^  many +[\d.]+", r"^mAP to \+-0.05 "):
+        assert re.search(pattern, everything, re.MULTILINE), pattern
     (compared,) = (out for out in printed if re.search(r"^output/two  [\d.]+ \[", out, re.MULTILINE))
     assert "fixed " in compared
     assert "100 samples give +-" in everything

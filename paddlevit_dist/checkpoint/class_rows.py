@@ -9,9 +9,10 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..runtime.spelling import compose
+from ..runtime.text_files import read_json_facts
 from ..tasks.model import ClassLayout, Model
 from .content import read_weights_info
-from .network_facts import find_config, read_config
+from .network_facts import find_config
 from .published import find_published
 from .weights import local_file
 
@@ -276,7 +277,7 @@ def read_class_names(source: str) -> tuple[list[str] | None, bool]:
 
 def _labels_in(file: Path) -> list[str] | None:
     """Read the class names in a ``config.json``: transformers' ``id2label``, or timm's ``label_names``."""
-    content = read_config(file)
+    content = read_json_facts(file)
     of_timm = content.get("pretrained_cfg")
     places = [content, *([of_timm] if isinstance(of_timm, dict) else [])]
     listed = [place[key] for key in _LABELS for place in places if place.get(key)]

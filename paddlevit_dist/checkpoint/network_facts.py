@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..runtime.errors import UserError
-from ..runtime.text_files import read_json
+from ..runtime.text_files import read_json_facts
 from ..tasks.model import Model
 from .published import find_sibling_file, is_fetched
 
@@ -48,15 +47,6 @@ def find_config(source: str, file: Path, may_download: bool) -> Path | None:
     return config if config is not None and config.is_file() else None
 
 
-def read_config(file: Path) -> dict[str, Any]:
-    """Read a ``config.json``; empty if it is not a mapping. Raises UserError if it is damaged."""
-    try:
-        content = read_json(file)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {error}; restore or remove it") from error
-    return content if isinstance(content, dict) else {}
-
-
 def list_network_differences(model: Model, source: str, file: Path, state: Mapping[str, Any]) -> list[str]:
     """List how the network of the weights ``state``, under its own names, differs from the model beyond shapes.
 
@@ -69,7 +59,7 @@ def list_network_differences(model: Model, source: str, file: Path, state: Mappi
         if expected is not None and not _is_same(float(value.reshape(-1)[0]), expected):
             stored.append(f"{name} is {float(value.reshape(-1)[0]):g} there, {expected:g} here")
     config = find_config(source, file, may_download=False) if facts else None
-    content = {} if config is None else read_config(config)
+    content = {} if config is None else read_json_facts(config)
     if content.get("model_type") not in facts.get("model_type", ()):
         return stored
     return [*stored, *_compare(content, facts)]

@@ -12,7 +12,7 @@ from ..checkpoint.published import PUBLISHED, PublishedWeights, find_published, 
 from ..registry.lookup import SPELLINGS, find_name
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
-from ..runtime.text_files import parse_yaml, read_bytes, read_json
+from ..runtime.text_files import parse_yaml, read_bytes, read_json_facts
 from .described_input import (
     describes_images,
     is_of_timms_training,
@@ -159,12 +159,12 @@ def _read_config(
     source = values.MODEL.PRETRAINED
     file = _find_config(source, _TIMM, is_hub_asked)
     if file is not None:
-        content = _read(file)
+        content = read_json_facts(file)
         if describes_images(content) and _belongs_to(content.get("architecture"), model):
             return parse_timm_file(content, file, defaults, values.EVAL), file
     file = _find_config(source, _HUGGING_FACE, is_hub_asked)
     if file is not None:
-        return parse_processor(_read(file), file, defaults), file
+        return parse_processor(read_json_facts(file), file, defaults), file
     arguments, origin = _find_arguments(source)
     if is_of_timms_training(arguments) and _belongs_to(str(arguments["model"]).partition(".")[0], model):
         return parse_timm_arguments(arguments, origin, defaults), origin
@@ -224,7 +224,7 @@ def find_object_input(values: CfgNode, is_hub_asked: bool) -> ObjectInput:
     file = _find_config(values.MODEL.PRETRAINED, _HUGGING_FACE, is_hub_asked)
     if file is None:
         return usual
-    mean, std, sides = parse_object_processor(_read(file), file, usual.mean, usual.std)
+    mean, std, sides = parse_object_processor(read_json_facts(file), file, usual.mean, usual.std)
     return ObjectInput(mean, std, file, tuple(sides))
 
 
@@ -268,14 +268,6 @@ def _is_alone(folder: str) -> bool:
     from ..checkpoint.file_formats import may_be_weights  # it needs NumPy
 
     return sum(map(may_be_weights, Path(folder or ".").iterdir())) == 1
-
-
-def _read(file: str) -> Mapping[str, Any]:
-    try:
-        content = read_json(file)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {error}; restore it or remove it") from error
-    return content if isinstance(content, Mapping) else {}
 
 
 def _belongs_to(architecture: str | None, model: str) -> bool:

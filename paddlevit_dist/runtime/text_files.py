@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from .errors import UserError
 from .files import open_regular, read_regular
 
 LARGEST_BYTES = 1 << 28  # of a text or JSON file; regular ones list a segment for each of some million points
@@ -70,6 +71,15 @@ def read_json(path: Place) -> Any:
         ValueError: not Unicode, not JSON, too long, too deeply nested, or a number has too many digits; one line.
     """
     return parse_json(read_bytes(path))
+
+
+def read_json_facts(file: Place) -> dict[str, Any]:
+    """Read what a JSON file says about weights; empty if it is not a mapping. Raises UserError if it is damaged."""
+    try:
+        content = read_json(file)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {error}; restore it or remove it") from error
+    return content if isinstance(content, dict) else {}
 
 
 def parse_json(content: str | bytes, pairs: Callable[[Any], Any] | None = None) -> Any:

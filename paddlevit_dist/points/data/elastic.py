@@ -31,7 +31,7 @@ def elastic_distortion(
     def draw(first: int, last: int) -> np.ndarray:
         return np.moveaxis(generator.standard_normal((last - first, 3, *nodes[1:]), dtype=np.float32), 1, 0)
 
-    return _displace_in_slabs(centered, nodes, draw, granularity, magnitude) + middle
+    return displace_in_slabs(centered, nodes, draw, granularity, magnitude) + middle
 
 
 def grid_shape(xyz: np.ndarray, granularity: float) -> tuple[int, ...]:
@@ -40,19 +40,7 @@ def grid_shape(xyz: np.ndarray, granularity: float) -> tuple[int, ...]:
     return tuple(int(length // granularity) + 3 for length in farthest)
 
 
-def displace(xyz: np.ndarray, noise: np.ndarray, granularity: float, magnitude: float) -> np.ndarray:
-    """Displace points (N, 3) by the given noise, see ``elastic_distortion``; ValueError if its grid is too small.
-
-    ``noise`` is float32 (3, x nodes, y nodes, z nodes), one displacement for each axis, on a grid around the origin, of
-    ``grid_shape`` or larger.
-    """
-    required = grid_shape(xyz, granularity)
-    if noise.shape[0] != 3 or any(nodes < minimum for nodes, minimum in zip(noise.shape[1:], required)):
-        raise ValueError(f"noise has shape {noise.shape}, expected at least {(3, *required)} for these points")
-    return _displace_in_slabs(xyz, noise.shape[1:], lambda first, last: noise[:, first:last], granularity, magnitude)
-
-
-def _displace_in_slabs(
+def displace_in_slabs(
     xyz: np.ndarray, nodes: tuple[int, ...], draw: _Draw, granularity: float, magnitude: float
 ) -> np.ndarray:
     """Displace points by the noise that ``draw`` returns, (3, planes, y nodes, z nodes), for planes first to last."""

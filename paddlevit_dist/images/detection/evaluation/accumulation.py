@@ -9,7 +9,7 @@ import numpy as np
 from ....runtime.errors import UserError
 
 IOU_THRESHOLDS = np.linspace(0.5, 0.95, 10)
-AREA_NAMES = ("all", "small", "medium", "large")
+# Of all, small, medium and large objects.
 AREA_RANGES = np.array([[0, 1e5**2], [0, 32**2], [32**2, 96**2], [96**2, 1e5**2]], np.float64)  # pixels, ends included
 MAX_DETECTIONS = (1, 10, 100)  # of one image and class; the last can be set
 _JOINED_AFTER = 256  # images

@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from support.samples.displaced import displace
 
 from paddlevit_dist import settings
 from paddlevit_dist.points.data.augment import (
@@ -28,7 +29,7 @@ from paddlevit_dist.points.data.augment import (
     rotation,
     select,
 )
-from paddlevit_dist.points.data.elastic import blur, displace, elastic_distortion, grid_shape
+from paddlevit_dist.points.data.elastic import blur, elastic_distortion, grid_shape
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.segmentation.task import training_steps
 from paddlevit_dist.runtime.errors import UserError

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 from support.networks.golden import arrays, description
+from support.samples.displaced import displace
 
 from paddlevit_dist.points.data.augment import AffineMap, MatrixDistortion, RandomFlip, RandomRotation
-from paddlevit_dist.points.data.elastic import displace, grid_shape
+from paddlevit_dist.points.data.elastic import grid_shape
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from support.samples.displaced import displace
 
 from paddlevit_dist import settings
-from paddlevit_dist.points.data.elastic import displace, grid_shape
+from paddlevit_dist.points.data.elastic import grid_shape
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.samples import collate_samples
 from paddlevit_dist.points.data.scene import Scene

@@ -51,7 +51,7 @@ def silent(line: str) -> None:
     """Ignore a log line."""
 
 
-def local_copy(address: str, sha256: str | None = None, log: Callable[[str], None] = silent) -> CachedCopy:
+def local_copy(address: str, log: Callable[[str], None] = silent) -> CachedCopy:
     """Return the content of ``address`` as a local file, downloaded once.
 
     A ``file://`` address is read in place. The checksum is verified each time, not only after the download; a copy that
@@ -61,19 +61,18 @@ def local_copy(address: str, sha256: str | None = None, log: Callable[[str], Non
 
     Args:
         address: ``http://``, ``https://`` or ``file://``, which may end in ``#sha256=<64 hexadecimal digits>``.
-        sha256: the checksum, if it is not in the address.
         log: receives a line before a download.
     """
     try:
-        return _local_copy(address, sha256, log)
+        return _local_copy(address, log)
     except UserError as error:
         raise UserError(without_credentials(str(error))) from None
 
 
-def _local_copy(address: str, sha256: str | None, log: Callable[[str], None]) -> CachedCopy:
+def _local_copy(address: str, log: Callable[[str], None]) -> CachedCopy:
     from .content import fingerprint  # imported late: listing names of weights needs no numpy
 
-    address, expected = _split(address, sha256)
+    address, expected = _split(address)
     try:
         parts = urllib.parse.urlsplit(address)
         scheme, _ = parts.scheme.lower(), parts.port
@@ -90,7 +89,7 @@ def _local_copy(address: str, sha256: str | None, log: Callable[[str], None]) ->
     note = path.with_name(f"{path.name}.sha256")  # checksum of the first copy, used if the user gives none
     is_given = expected is not None
     if not is_given and note.is_file():
-        _, expected = _split(address, note.read_text(encoding="utf-8").strip())
+        _, expected = _split(f"{address}#{_FRAGMENT}{note.read_text(encoding='utf-8').strip()}")
     digest = fingerprint(path)["sha256"] if path.is_file() else None
     if digest is None or expected not in (None, digest):
         log(f"fetching {without_credentials(address)} to {path}")
@@ -120,23 +119,20 @@ def find_local_copy(address: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def download_from_hub(
-    repository: str, file: str, endpoint: str, sha256: str | None = None, log: Callable[[str], None] = silent
-) -> CachedCopy:
+def download_from_hub(repository: str, file: str, endpoint: str, log: Callable[[str], None] = silent) -> CachedCopy:
     """Return a file of a repository at Hugging Face, in the cache that its library shares with timm and transformers.
 
     Raises UserError if the file cannot be downloaded or stored, or its checksum differs.
 
     Args:
         repository: OWNER/NAME.
-        file: name of the file, which may end in ``#sha256=...``.
+        file: name of the file, which may end in ``#sha256=...``; a copy that differs is downloaded again.
         endpoint: address of Hugging Face or of a mirror.
-        sha256: the checksum, if it is not in the name; a copy that differs is downloaded again.
         log: receives a line before a download.
     """
     from .content import fingerprint
 
-    address, expected = _split(f"{endpoint}/{repository}/resolve/main/{file}", sha256)
+    address, expected = _split(f"{endpoint}/{repository}/resolve/main/{file}")
     path = _ask_hub(repository, file.partition("#")[0], endpoint, expected, log)
     return CachedCopy(path, _compare(fingerprint(path)["sha256"], address, expected))
 
@@ -229,11 +225,11 @@ def _one_line(address: str) -> Iterator[None]:
         raise UserError(f"{address} cannot be fetched: {reason}; {advice}") from error
 
 
-def _split(address: str, sha256: str | None) -> tuple[str, str | None]:
+def _split(address: str) -> tuple[str, str | None]:
     address, _, fragment = address.partition("#")
     if fragment and not fragment.startswith(_FRAGMENT):
         raise UserError(f"{address}#{fragment}: expected #{_FRAGMENT} and 64 hexadecimal digits after the address")
-    expected = sha256 or fragment[len(_FRAGMENT) :] or None
+    expected = fragment[len(_FRAGMENT) :] or None
     if expected is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", expected):
         raise UserError(f"{address}: sha256 '{expected}' is not a SHA-256, which has 64 hexadecimal digits")
     return address, expected.lower() if expected else None

@@ -155,7 +155,6 @@ def load_weights(
     strict: bool = False,
     allow_unused: bool = False,
     part: str | None = None,
-    sha256: str | None = None,
     class_names: ClassNames | None = None,
 ) -> LoadReport:
     """Copy weights into ``model``, in the model's dtype. If an error is raised, the model is unchanged.
@@ -174,7 +173,6 @@ def load_weights(
             used.
         allow_unused: with ``strict``, entries of the source may be unused.
         part: the entry to use in a source with several, such as "model_ema".
-        sha256: hexadecimal digest of the content of an address; the same as ``#sha256=...`` after the address.
         class_names: names by which the classifier's rows are matched; None: rows are copied in order.
 
     Returns:
@@ -184,7 +182,7 @@ def load_weights(
         UserError: the source cannot be read, does not fit well enough, or has a batch norm's weights without its
             running statistics.
     """
-    weights, base = _get_weights(source, part, sha256), None
+    weights, base = _get_weights(source, part), None
     has_factors = low_rank.has_factors(model.state_dict())
     if low_rank.has_factors(weights.state):
         weights, base = _complete(model, weights, keep=strict and has_factors)
@@ -224,7 +222,7 @@ def _compare_networks(
 
 def _complete(model: paddle.nn.Layer, weights: SourceWeights, keep: bool) -> tuple[SourceWeights, LowRankBase]:
     def read(source: str, part: str | None) -> tuple[SourceWeights, Mapping[str, np.ndarray]]:
-        own = _get_weights(source, part, None)
+        own = _get_weights(source, part)
         return own, _in_our_names_and_layout(model, own)[0]
 
     return complete(model, weights, read, keep)
@@ -260,12 +258,10 @@ def rename_for(model: paddle.nn.Layer, weights: SourceWeights) -> dict[str, np.n
     return {name: state[name] for name in model.state_dict() if name in state}
 
 
-def _get_weights(
-    source: str | os.PathLike | Mapping[str, Any] | SourceWeights, part: str | None, sha256: str | None
-) -> SourceWeights:
+def _get_weights(source: str | os.PathLike | Mapping[str, Any] | SourceWeights, part: str | None) -> SourceWeights:
     if isinstance(source, SourceWeights):
         return source
-    return weights_from_mapping(source, part) if isinstance(source, Mapping) else read_weights(source, part, sha256)
+    return weights_from_mapping(source, part) if isinstance(source, Mapping) else read_weights(source, part)
 
 
 def _in_our_names_and_layout(

@@ -228,7 +228,7 @@ def _at_modelscope(source: object, file: str) -> str | None:
     return f"{endpoint}/models/{match[1]}/resolve/master/{file}" if match else None
 
 
-def local_weights(source: Any, sha256: str | None = None, log: Callable[[str], None] = silent) -> CachedCopy | None:
+def local_weights(source: Any, log: Callable[[str], None] = silent) -> CachedCopy | None:
     """Return the local file of an address or a name, downloaded once after a log line; None for anything else.
 
     Raises UserError if it cannot be downloaded or stored, or its checksum differs.
@@ -236,9 +236,9 @@ def local_weights(source: Any, sha256: str | None = None, log: Callable[[str], N
     repository = _repository(source)
     if repository is None:
         address = _resolve_address(source)
-        return None if address is None else local_copy(address, sha256, log=log)
+        return None if address is None else local_copy(address, log)
     _, mark, checksum = source.partition("#")
-    return download_from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), sha256, log)
+    return download_from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), log)
 
 
 def find_sibling_file(source: object, name: str, may_download: bool) -> tuple[Path | None, str]:

@@ -59,7 +59,7 @@ class SourceWeights(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-def read_weights(source: str | os.PathLike, part: str | None = None, sha256: str | None = None) -> SourceWeights:
+def read_weights(source: str | os.PathLike, part: str | None = None) -> SourceWeights:
     """Read the weights in a file or at an address, in any supported format.
 
     Raises UserError if the source does not exist, has another format, is damaged or rejected, or has no arrays.
@@ -69,9 +69,8 @@ def read_weights(source: str | os.PathLike, part: str | None = None, sha256: str
             the JSON index of several; a directory with one of them; an ``http(s)://`` or ``file://`` address of a file,
             optionally with ``#sha256=...`` after it; or a name in ``published``.
         part: the entry to use in a file with several, such as "model_ema".
-        sha256: hexadecimal digest of the content of an address.
     """
-    file, notices = local_file(source, sha256)
+    file, notices = local_file(source)
     shards = list_shards(file)
     if shards is not None:
         return _read_shards(file, shards, part)._replace(notices=notices)
@@ -162,15 +161,12 @@ def _weights(
     return SourceWeights(name, _arrays(state, name), in_paddle_layout, notices)
 
 
-def local_file(source: str | os.PathLike, sha256: str | None = None, log: Callable[[str], None] = silent) -> CachedCopy:
+def local_file(source: str | os.PathLike, log: Callable[[str], None] = silent) -> CachedCopy:
     """Return the local file that ``source`` means, as in ``read_weights``; used by every command.
 
     A line is logged before a download. Raises UserError if there is none, or it cannot be downloaded.
     """
-    copy = local_weights(source, sha256, log)
-    if copy is None and sha256 is not None:
-        raise UserError(f"sha256 was given for {source}: it is only checked for http(s):// and file:// addresses")
-    return copy or CachedCopy(find_weights_file(source), ())
+    return local_weights(source, log) or CachedCopy(find_weights_file(source), ())
 
 
 def find_weights_file(path: str | os.PathLike) -> Path:

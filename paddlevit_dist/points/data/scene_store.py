@@ -3,12 +3,11 @@
 Reading a scene involves no copying or parsing. A store also has ``classes.txt`` and a list of scene names for each
 split.
 
-Layout, little-endian: header of 128 bytes | xyz float32 (points, 3) | instance int16 (points) | semantic int8 or int16
-(points) | rgb uint8 (points, 3). A scene without labels has neither instance nor semantic. A scene with channels has
-version 3: after the header it has the length of their names, uint32, the names as UTF-8, each with a newline, and zeros
-up to a multiple of four bytes; after xyz it has each channel, float32 (points, columns). A scene whose source has
-points without finite coordinates has version 4: the same with any number of channels, but after the header first the
-number of these points, uint32, and before xyz their rows in the source, int64.
+Layout, little-endian: header of 128 bytes | number of skipped rows and length of the channels' names, uint32 | these
+names as UTF-8, each with a newline, and zeros up to a multiple of four bytes | skipped rows int64 | xyz float32
+(points, 3) | each channel float32 (points, columns) | instance int16 (points) | semantic int8 or int16 (points) | rgb
+uint8 (points, 3). Skipped rows are rows of the source without finite coordinates. A scene without labels has
+neither instance nor semantic.
 
 The header has magic, version, bytes of a semantic label (0: no labels), number of points, of labeled points and of
 instances, the highest class, whether the mean of the points is the origin, the bounds of xyz, the offset subtracted
@@ -31,9 +30,7 @@ from ...runtime.text_files import read_json, refuse_null_bytes, to_utf8
 from .scene import IGNORED, Scene, channel_width
 
 MAGIC = b"pdscene\0"
-VERSION = 2  # of scenes without channels
-VERSION_WITH_CHANNELS = 3
-VERSION_WITH_SKIPPED_ROWS = 4
+VERSION = 5
 HEADER = struct.Struct("<8sIIQIIiI6f3d32sI")
 HEADER_BYTES = 128
 SUFFIX = ".scene"
@@ -43,9 +40,9 @@ RECORD_FILE = "prepared.json"
 SPLITS = ("train", "val", "test")
 NO_KEY = bytes(32)
 _CHECKSUM = struct.Struct("<I")  # of the header, in its last four bytes
-_LENGTH = struct.Struct("<I")  # of the names of channels, and the number of skipped rows
+_LENGTHS = struct.Struct("<II")  # the number of skipped rows, and the length of the names of channels
 _MAX_NAME_BYTES = 1 << 14
-_START_BYTES = HEADER_BYTES + 2 * _LENGTH.size + _MAX_NAME_BYTES
+_START_BYTES = HEADER_BYTES + _LENGTHS.size + _MAX_NAME_BYTES
 _CENTER_TOLERANCE = 0.01, 0.05  # fraction of the extent, and meters: float32 means can be off by this much
 _MIN_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and point spacing rarely found together in scenes in meters
 _MAX_HEIGHT_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with room-like proportions
@@ -237,26 +234,16 @@ def _check(path: Path, scene: Scene) -> None:
 
 
 def _pack_names(channels: tuple[str, ...], num_skipped: int) -> bytes:
-    """Pack the data between header and skipped rows, empty without channels and without such rows."""
-    if not channels and not num_skipped:
-        return b""
+    """Pack the data between header and skipped rows."""
     names = "".join(f"{name}\n" for name in channels).encode("utf-8", "surrogateescape")
-    count = _LENGTH.pack(num_skipped) if num_skipped else b""
-    return count + _LENGTH.pack(len(names)) + names + bytes(-len(names) % 4)
+    return _LENGTHS.pack(num_skipped, len(names)) + names + bytes(-len(names) % 4)
 
 
-def _parse_names(content: bytes, path: str, version: int) -> tuple[tuple[str, ...], int]:
+def _parse_names(content: bytes, path: str) -> tuple[tuple[str, ...], int]:
     """Return the channels of a scene and the number of its skipped rows from the beginning of its file."""
-    if version == VERSION:
-        return (), 0
-    content, start, num_skipped = content.ljust(_START_BYTES, b"\0"), HEADER_BYTES, 0
-    if version == VERSION_WITH_SKIPPED_ROWS:
-        num_skipped, start = _LENGTH.unpack_from(content, start)[0], start + _LENGTH.size
-    length = _LENGTH.unpack_from(content, start)[0]
-    names = content[start + _LENGTH.size :][:length]
-    if num_skipped and not length:
-        return (), num_skipped
-    if not 0 < length <= _MAX_NAME_BYTES or len(names) < length or not names.endswith(b"\n"):
+    num_skipped, length = _LENGTHS.unpack_from(content.ljust(_START_BYTES, b"\0"), HEADER_BYTES)
+    names = content[HEADER_BYTES + _LENGTHS.size :][:length]
+    if length > _MAX_NAME_BYTES or len(names) < length or not (b"\n" + names).endswith(b"\n"):
         raise UserError(f"scene {path} is damaged: the names of its channels are incomplete; {_ADVICE}")
     return tuple(names.decode("utf-8", "surrogateescape").split("\n")[:-1]), num_skipped
 
@@ -264,9 +251,7 @@ def _parse_names(content: bytes, path: str, version: int) -> tuple[tuple[str, ..
 def _pack(header: SceneHeader) -> bytes:
     counts = header[:6]  # in the order of the file
     places = *header.low, *header.high, *header.offset
-    version = VERSION_WITH_CHANNELS if header.channels else VERSION
-    version = VERSION_WITH_SKIPPED_ROWS if header.num_skipped else version
-    fields = HEADER.pack(MAGIC, version, *counts, *places, header.key, header.checksum)
+    fields = HEADER.pack(MAGIC, VERSION, *counts, *places, header.key, header.checksum)
     padded = fields.ljust(HEADER_BYTES - _CHECKSUM.size, b"\0")
     return padded + _CHECKSUM.pack(zlib.crc32(padded))
 
@@ -281,13 +266,12 @@ def _parse(content: bytes, file_bytes: int, path: str) -> SceneHeader:
     version = struct.unpack_from("<I", content, len(MAGIC))[0]
     body = content[: HEADER_BYTES - _CHECKSUM.size]
     checksum = _CHECKSUM.unpack_from(content, len(body))[0]
-    if not VERSION <= version <= VERSION_WITH_SKIPPED_ROWS:  # first: others may store the checksum elsewhere
-        supported = f"versions {VERSION} to {VERSION_WITH_SKIPPED_ROWS}"
-        raise UserError(f"scene {path} has version {version}, this program reads {supported}; {_ADVICE}")
+    if version != VERSION:  # first: others may store the checksum elsewhere
+        raise UserError(f"scene {path} has version {version}, this program reads version {VERSION}; {_ADVICE}")
     if zlib.crc32(body) != checksum:
         raise UserError(f"scene {path} is damaged: the checksum of its header does not match; {_ADVICE}")
     fields = HEADER.unpack_from(content)
-    names, num_skipped = _parse_names(content, path, version)
+    names, num_skipped = _parse_names(content, path)
     label_bytes, num_points, num_labeled, num_instances, highest_class, is_centered = fields[2:8]
     header = SceneHeader(
         label_bytes,

@@ -44,7 +44,7 @@ def raw(tmp_path):
 def test_scannet_becomes_a_store_that_the_data_set_reads(raw, tmp_path):
     output = tmp_path / "out"
     ended = well(prepare("scannet", raw, output, "--workers=2"))
-    size = 4 * (128 + 18 * 400) + 128 + 15 * 400
+    size = 4 * (136 + 18 * 400) + 136 + 15 * 400
     assert ended.out == (
         f"prepared 3 train, 1 val, 1 test scenes of 2,000 points ({size / 1e6:,.1f} MB) in {output}; "
         f"to train on them: -dataset=scannet -data_path={output}\n"

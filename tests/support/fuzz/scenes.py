@@ -179,7 +179,7 @@ def make_store(folder):
         write_scene(folder / "scenes" / f"{name}.scene", scene)
     write_lines(folder / "classes.txt", ["wall", "chair"])
     write_lines(folder / "train.txt", ["a", "b"])
-    (folder / "prepared.json").write_text('{"version": 2, "kind": "ply", "centered": true, "remarks": {}}')
+    (folder / "prepared.json").write_text('{"version": 5, "kind": "ply", "centered": true, "remarks": {}}')
     return [folder / "scenes" / "a.scene"]
 
 

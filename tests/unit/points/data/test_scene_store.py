@@ -47,7 +47,7 @@ def test_a_scene_comes_back_as_it_was_in_18_bytes_a_point(tmp_path, points):
     path, scene = tmp_path / "a.scene", make_scene(points)
     written = write_scene(path, scene, key=bytes(range(32)))
     assert same(read_scene(path, "room"), scene) and read_scene(path, "room").name == "room"
-    assert path.stat().st_size == 128 + 18 * points
+    assert path.stat().st_size == 136 + 18 * points
     header = read_header(path)
     assert header == written and header.key == bytes(range(32))
     assert header.num_points == points and header.num_labeled == (scene.semantic >= 0).sum()
@@ -60,11 +60,11 @@ def test_many_classes_take_two_bytes_and_no_labels_take_none(tmp_path):
     path = tmp_path / "a.scene"
     scene = make_scene(classes=300)
     write_scene(path, scene)
-    assert same(read_scene(path, "room"), scene) and path.stat().st_size == 128 + 19 * 1000
+    assert same(read_scene(path, "room"), scene) and path.stat().st_size == 136 + 19 * 1000
     write_scene(path, scene, labeled=False)
     bare = read_scene(path, "room")
     assert np.array_equal(bare.xyz, scene.xyz) and np.array_equal(bare.rgb, scene.rgb)
-    assert set(bare.semantic) == set(bare.instance) == {-100} and path.stat().st_size == 128 + 15 * 1000
+    assert set(bare.semantic) == set(bare.instance) == {-100} and path.stat().st_size == 136 + 15 * 1000
     assert read_header(path).highest_class == -1
 
 
@@ -72,12 +72,13 @@ def test_the_layout_is_the_documented_one(tmp_path):
     path, scene = tmp_path / "a.scene", make_scene(7)
     write_scene(path, scene)
     content = path.read_bytes()
-    assert content[:8] == b"pdscene\0" and struct.unpack_from("<II", content, 8) == (2, 1)
+    assert content[:8] == b"pdscene\0" and struct.unpack_from("<II", content, 8) == (5, 1)
     assert struct.unpack_from("<Q", content, 16) == (7,)
-    assert content[128 : 128 + 84] == scene.xyz.tobytes()
-    assert content[212:226] == scene.instance.tobytes()
-    assert content[226:233] == scene.semantic.astype(np.int8).tobytes()
-    assert content[233:] == scene.rgb.tobytes()
+    assert struct.unpack_from("<II", content, 128) == (0, 0)
+    assert content[136 : 136 + 84] == scene.xyz.tobytes()
+    assert content[220:234] == scene.instance.tobytes()
+    assert content[234:241] == scene.semantic.astype(np.int8).tobytes()
+    assert content[241:] == scene.rgb.tobytes()
     assert struct.unpack_from("<I", content, 124)[0] == zlib.crc32(content[:124])
 
 
@@ -91,7 +92,7 @@ def test_skipped_rows_of_the_source_are_kept(tmp_path, names):
     assert same(read, scene) and read.skipped_rows.tolist() == [0, 3, 9] and list(read.channels) == names
     assert read.to_source_rows(np.arange(7)).tolist() == [-100, 0, 1, -100, 2, 3, 4, 5, 6, -100]
     content = path.read_bytes()
-    assert struct.unpack_from("<I", content, 8) == (4,) and struct.unpack_from("<I", content, 128) == (3,)
+    assert struct.unpack_from("<I", content, 128) == (3,)
     start = content.index(scene.xyz.tobytes()) - 24
     assert content[start : start + 24] == np.array([0, 3, 9], "<i8").tobytes()
     for rows in ([0, 9, 3], [-1, 3, 9], [0, 3, 10], [0, 3, 3], [2**63 - 1, -(2**63), 9]):
@@ -129,7 +130,7 @@ def test_every_flipped_bit_is_found(tmp_path):
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("length", (0, 5, 8, 100, 127, 128, 500, 847))
+@pytest.mark.parametrize("length", (0, 5, 8, 100, 127, 128, 500, 855))
 def test_a_scene_that_is_cut_off_is_told(tmp_path, length):
     path = tmp_path / "a.scene"
     write_scene(path, make_scene(40))
@@ -138,7 +139,7 @@ def test_a_scene_that_is_cut_off_is_told(tmp_path, length):
         with pytest.raises(UserError, match=r"a\.scene is (truncated|not a prepared scene)"):
             read(path)
     if length >= 128:
-        with pytest.raises(UserError, match=f"truncated: expected 848 bytes, found {length}"):
+        with pytest.raises(UserError, match=f"truncated: expected 856 bytes, found {length}"):
             read_header(path)
 
 
@@ -148,7 +149,7 @@ def test_another_version_another_file_and_no_file_are_told(tmp_path):
     content = bytearray(path.read_bytes())
     struct.pack_into("<I", content, 8, 0)
     path.write_bytes(content)
-    with pytest.raises(UserError, match="has version 0, this program reads versions 2 to 4; delete it"):
+    with pytest.raises(UserError, match="has version 0, this program reads version 5; delete it"):
         read_header(path)
     path.write_bytes(b"something else" * 20)
     with pytest.raises(UserError, match="is not a prepared scene"):
@@ -271,14 +272,14 @@ def test_the_extent_is_the_longest_side(tmp_path):
 
 @pytest.mark.parametrize(
     "length, names",
-    [(0, b"a\n"), (3, b"a\n"), (2, b"ab"), (1 << 14, b"a\n"), ((1 << 14) + 1, b"x" * (1 << 14) + b"\n")],
+    [(3, b"a\n"), (2, b"ab"), (1 << 14, b"a\n"), ((1 << 14) + 1, b"x" * (1 << 14) + b"\n")],
 )
 def test_incomplete_names_of_channels_are_told(length, names):
-    content = bytes(HEADER_BYTES) + struct.pack("<I", length) + names
+    content = bytes(HEADER_BYTES) + struct.pack("<II", 0, length) + names
     with pytest.raises(UserError, match="^scene a is damaged: the names of its channels are incomplete; delete it"):
-        _parse_names(content, "a", 3)
-    good = bytes(HEADER_BYTES) + struct.pack("<I", 4) + b"a\nb\n and more"
-    assert _parse_names(good, "a", 3) == (("a", "b"), 0)
+        _parse_names(content, "a")
+    good = bytes(HEADER_BYTES) + struct.pack("<II", 7, 4) + b"a\nb\n and more"
+    assert _parse_names(good, "a") == (("a", "b"), 7)
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,7 @@ from ...runtime.lazy_names import lazy_names
 _NAMES = {
     "AveragePooling": "pooling",
     "BatchNorm": "layers",
-    "Broadcast": "per_scene",
     "Convolution": "layers",
-    "CoordinatePlan": "coordinate_plan",
     "DepthwiseConvolution": "depthwise",
     "Dropout": "layers",
     "GenerativeConvolution": "layers",
@@ -63,7 +61,6 @@ _NAMES = {
     "from_spconv": "weights",
     "from_torchsparse": "weights",
     "intersection": "tensor",
-    "kernel_offsets": "coordinate_levels",
     "on_all_voxels": "tensor",
     "prune": "tensor",
     "to_dense": "fields",

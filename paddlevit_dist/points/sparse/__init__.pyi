@@ -1,7 +1,6 @@
 """The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
 
-from .coordinate_levels import kernel_offsets
-from .coordinate_plan import CoordinatePlan, MapKey, PlanSpec, build_plan
+from .coordinate_plan import MapKey, PlanSpec, build_plan
 from .depthwise import DepthwiseConvolution
 from .device_plan import Plan
 from .fields import PointFeatures, features_at, from_dense, to_dense
@@ -20,7 +19,7 @@ from .layers import (
     TransposedConvolution,
 )
 from .padded import PaddedConvolution, PaddedInverseConvolution, PaddedMaxPooling
-from .per_scene import Broadcast, InstanceNorm, broadcast
+from .per_scene import InstanceNorm, broadcast
 from .pooling import AveragePooling, GlobalPooling, MaxPooling, SumPooling, Unpooling
 from .tensor import SparseTensor, cat, intersection, on_all_voxels, prune, union
 from .weights import from_spconv, from_torchsparse
@@ -28,9 +27,7 @@ from .weights import from_spconv, from_torchsparse
 __all__ = [
     "AveragePooling",
     "BatchNorm",
-    "Broadcast",
     "Convolution",
-    "CoordinatePlan",
     "DepthwiseConvolution",
     "Dropout",
     "GenerativeConvolution",
@@ -63,7 +60,6 @@ __all__ = [
     "from_spconv",
     "from_torchsparse",
     "intersection",
-    "kernel_offsets",
     "on_all_voxels",
     "prune",
     "to_dense",

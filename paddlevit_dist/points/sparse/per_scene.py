@@ -31,22 +31,6 @@ def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> Spa
     return x.with_features(modes[mode](x.features, paddle.gather(vectors, x.plan.scenes(x.stride).numbers)))
 
 
-class Broadcast(nn.Layer):
-    """``broadcast`` as a layer; ``mode`` is "add", "multiply" or "concatenate"."""
-
-    def __init__(self, mode: str = "add") -> None:
-        super().__init__()
-        self.mode = mode
-
-    def forward(self, x: SparseTensor, vectors: paddle.Tensor) -> SparseTensor:
-        """Return ``broadcast(x, vectors, mode)``."""
-        return broadcast(x, vectors, self.mode)
-
-    def extra_repr(self) -> str:
-        """Return the arguments that ``print(layer)`` shows."""
-        return f"mode={self.mode}"
-
-
 class InstanceNorm(nn.Layer):
     """Normalization of each channel over the voxels of each scene, to mean 0 and variance 1.
 

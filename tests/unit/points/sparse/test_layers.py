@@ -297,7 +297,6 @@ def test_lists_are_taken_as_arrays_are():
         ),
         (lambda: SumPooling(3, 2), "kernel_size=3, stride=2, dilation=1"),
         (lambda: GlobalPooling("max"), "mode=max"),
-        (lambda: sparse.Broadcast("multiply"), "mode=multiply"),
         (lambda: InstanceNorm(5, 1e-3), "5, epsilon=0.001"),
     ],
 )

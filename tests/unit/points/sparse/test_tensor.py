@@ -390,7 +390,7 @@ def test_vectors_of_scenes_and_normalization_over_them():
     own = vectors.numpy()[x.coordinates[:, 0]]
     assert np.array_equal(sparse.broadcast(x, vectors).F.numpy(), x.F.numpy() + own)
     assert np.array_equal(sparse.broadcast(x, vectors, "multiply").F.numpy(), x.F.numpy() * own)
-    assert np.array_equal(sparse.Broadcast("concatenate")(x, vectors).F.numpy(), np.concatenate([x.F.numpy(), own], 1))
+    assert np.array_equal(sparse.broadcast(x, vectors, "concatenate").F.numpy(), np.concatenate([x.F.numpy(), own], 1))
     norm = sparse.InstanceNorm(2)
     norm.weight.set_value(paddle.to_tensor([[2.0, 3.0]]))
     y = norm(x)

@@ -151,12 +151,6 @@ def div(x: Tensor, other: Tensor | float, *, rounding_mode: str | None = None) -
     return x // other if rounding_mode == "floor" else paddle.trunc(x / other)
 
 
-def full(size: Sequence[int], fill_value: float, *, dtype: object = None, **unused: object) -> Any:
-    """Make a tensor of one value."""
-    kinds = {bool: "bool", int: "int64"}
-    return paddle.full(size, fill_value, kinds.get(type(fill_value)) if dtype is None else dtype)
-
-
 def addcmul(x: Tensor, first: Tensor, second: Tensor, *, value: float = 1) -> Any:
     """Compute x + value * first * second."""
     return x + value * first * second
@@ -165,11 +159,6 @@ def addcmul(x: Tensor, first: Tensor, second: Tensor, *, value: float = 1) -> An
 def var_mean(x: Tensor, dim: Axes = None, unbiased: bool = True, keepdim: bool = False) -> Any:
     """Compute variance and mean."""
     return paddle.var(x, dim, unbiased, keepdim), paddle.mean(x, dim, keepdim)
-
-
-def std(x: Tensor, dim: Axes = None, unbiased: bool = True, keepdim: bool = False) -> Any:
-    """Compute the standard deviation."""
-    return paddle.std(x, dim, unbiased, keepdim)
 
 
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> Any:
@@ -345,8 +334,6 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "sub": sub,
     "mul": operator.mul,
     "div": div,
-    "floor_divide": operator.floordiv,
-    "std": std,
     "chunk": chunk,
     "numel": lambda x: math.prod(sizes_of(x)),
     "norm": norm,

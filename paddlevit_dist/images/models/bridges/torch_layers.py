@@ -221,10 +221,6 @@ class BatchNorm2d(_TorchBatchNorm):
     """A batch norm over (batch, channels, height, width)."""
 
 
-class BatchNorm3d(_TorchBatchNorm):
-    """A batch norm over (batch, channels, depth, height, width)."""
-
-
 class LayerNorm(_Scaled, nn.LayerNorm):
     """A layer norm over the last axes."""
 

@@ -238,7 +238,7 @@ class TableMetrics(PerSampleMetrics):
         arrays = self.to_arrays(table)
         values = {}
         hidden = {} if self.scores.logs_classes else {self.scores.class_score.format(name) for name in self.class_names}
-        for name, column in self.scores.compute(arrays, np.ones((1, len(table[0])))).items():
+        for name, column in self.bootstrap_values(table, np.ones((1, len(table[0])))).items():
             value = float(column[0])
             if name in self.scores.zeros or not np.isnan(value):
                 values[name] = 0.0 if np.isnan(value) else value

@@ -169,7 +169,7 @@ def _score(
         notices=[],
         task="detection" if kind == "bbox" else "detection by masks",  # a run's main score is the AP of boxes
         kind="boxes",
-        arrays={"ids": table.image_ids, "limits": np.array(limits), **table._asdict()},
+        arrays={"ids": table.image_ids, "limits": np.array(limits), **table.to_arrays()},
         origin=origin,
     )
 

@@ -68,8 +68,6 @@ def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTa
     """Return the table of all images, over all areas only; image ids are positions in ``records``."""
     columns = list(zip(*records))[:5]
     labels, scores, true_positives, ignored, true_labels = (np.concatenate(column) for column in columns)
-    totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
-    totals[:, 0] = np.bincount(true_labels, minlength=num_classes)
     counts = np.array([len(record.labels) for record in records], np.int32)
     num_true = np.array([len(record.true_labels) for record in records], np.int32)
     bits = (true_positives.astype(np.uint64), ignored.astype(np.uint64))
@@ -77,7 +75,7 @@ def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTa
     keys, numbers = np.unique(images * num_classes + true_labels, return_counts=True)
     annotated = np.zeros((len(keys), 2 + len(AREA_RANGES)), np.int32)
     annotated[:, :3] = np.column_stack([*np.divmod(keys, num_classes), numbers])
-    return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals, annotated)
+    return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, annotated, num_classes)
 
 
 def detection_figures(
@@ -113,7 +111,7 @@ def detection_figures(
             predict,
         ),
         *_curves(classes, names),
-        _categories(class_ap[0], table, matrix, names, least_score),
+        _categories(class_ap[0], classes, matrix, names, least_score),
         *_confusion(matrix, names, least_score),
         *_thresholds(classes, len(records), names, wished),
         *_choice(table, least_score),
@@ -158,7 +156,11 @@ def _curves(classes: Sequence[ClassDetections], names: Sequence[str]) -> list[Fi
 
 
 def _categories(
-    class_ap: np.ndarray, table: MatchTable, matrix: np.ndarray, names: Sequence[str], least_score: float
+    class_ap: np.ndarray,
+    classes: Sequence[ClassDetections],
+    matrix: np.ndarray,
+    names: Sequence[str],
+    least_score: float,
 ) -> Figure:
     rows = []
     num_found = matrix[:, :-1].sum(axis=0)  # with a sufficient score
@@ -167,9 +169,8 @@ def _categories(
         confused = matrix[label].copy()
         confused[label] = 0
         other = None if not confused.any() else [*names, _NOTHING][int(confused.argmax())]
-        rows.append(
-            (name, *percent, int(table.totals[label, 0]), int(num_found[label]), int(matrix[label, label]), other)
-        )
+        annotated = int(classes[label].annotated.sum())
+        rows.append((name, *percent, annotated, int(num_found[label]), int(matrix[label, label]), other))
     columns = ("category", "AP %", "AP50 %", "AP75 %", "annotated", "found", "correct", "most often taken for")
     note = (
         f"Empty: no annotations. Found: with a score of at least {least_score:g}; correct: at an IoU of 0.5 with the "

@@ -35,7 +35,7 @@ class DetectionRecord(NamedTuple):
             (bits & _IN_ALL_AREAS).astype(np.uint16) for bits in (table.true_positives, table.ignored)
         )
         true_labels = truth.labels[~truth.is_crowd].astype(np.uint16)
-        matched_pairs = match_across_classes(truth, detections, len(table.totals), least_score)
+        matched_pairs = match_across_classes(truth, detections, table.num_classes, least_score)
         columns = table.labels, table.scores.astype(np.float32), true_positives, ignored, true_labels, matched_pairs
         return cls(*columns, find_suspects(truth, detections, least_score))
 

@@ -85,7 +85,7 @@ def make_archived_weights(folder):
 
 def make_samples(folder):
     """Of images and of boxes, written as an evaluation writes them."""
-    boxes = MatchTable.empty(2)._asdict()
+    boxes = MatchTable.empty(2).to_arrays()
     boxes.update(
         image_ids=np.arange(3),
         counts=np.array([1, 0, 2], np.int32),

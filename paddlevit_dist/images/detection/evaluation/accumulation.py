@@ -1,18 +1,17 @@
 """Tables of matched images, which are small enough to gather from all ranks."""
 
-import io
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ....runtime.errors import UserError
+from ....tasks.score_kind import Arrays
 
 IOU_THRESHOLDS = np.linspace(0.5, 0.95, 10)
 # Of all, small, medium and large objects.
 AREA_RANGES = np.array([[0, 1e5**2], [0, 32**2], [32**2, 96**2], [96**2, 1e5**2]], np.float64)  # pixels, ends included
 MAX_DETECTIONS = (1, 10, 100)  # of one image and class; the last can be set
-_JOINED_AFTER = 256  # images
 
 
 class MatchTable(NamedTuple):
@@ -30,8 +29,8 @@ class MatchTable(NamedTuple):
     scores: np.ndarray  # float32 or float64 (rows,)
     true_positives: np.ndarray  # uint64 (rows,), bits of true positives
     ignored: np.ndarray  # uint64 (rows,), bits of detections that count as neither true nor false
-    totals: np.ndarray  # int64 (classes, areas), annotations that count, over all these images
     annotated: np.ndarray  # int32 (n, 2 + areas): image, class, annotations by area
+    num_classes: int
 
     @classmethod
     def empty(cls, num_classes: int) -> "MatchTable":
@@ -44,16 +43,25 @@ class MatchTable(NamedTuple):
             scores=np.zeros(0, np.float32),
             true_positives=np.zeros(0, np.uint64),
             ignored=np.zeros(0, np.uint64),
-            totals=np.zeros((num_classes, len(AREA_RANGES)), np.int64),
             annotated=np.zeros((0, 2 + len(AREA_RANGES)), np.int32),
+            num_classes=num_classes,
         )
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, prefix: str = "") -> "MatchTable":
+        """Restore a table from the arrays that ``to_arrays`` returned."""
+        return cls._make([*(arrays[f"{prefix}{name}"] for name in cls._fields[:-1]), len(arrays[f"{prefix}totals"])])
+
+    def to_arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
+        """Return the columns for a file by name, and "totals", int64 (classes, areas), the sums of ``annotated``."""
+        totals = np.zeros((self.num_classes, len(AREA_RANGES)), np.int64)
+        np.add.at(totals, self.annotated[:, 1], self.annotated[:, 2:])
+        return {f"{prefix}{name}": column for name, column in zip((*self._fields[:-1], "totals"), (*self[:-1], totals))}
 
     @classmethod
     def joined(cls, tables: "Sequence[MatchTable]") -> "MatchTable":
         """Concatenate tables, at least one, ordered by image; raise UserError if an image is in two."""
-        columns = [np.concatenate(column) for name, column in zip(cls._fields, zip(*tables)) if name != "totals"]
-        image_ids, counts, num_true, *rows, annotated = columns
-        totals = np.sum([table.totals for table in tables], axis=0)
+        image_ids, counts, num_true, *rows, annotated = map(np.concatenate, list(zip(*tables))[:-1])
         sizes = [len(table.image_ids) for table in tables]
         before = np.cumsum(sizes) - sizes  # images of the tables before each
         annotated[:, 0] += np.repeat(before, [len(table.annotated) for table in tables]).astype(np.int32)
@@ -65,41 +73,12 @@ class MatchTable(NamedTuple):
             rows = [column[_find_rows(order, counts)] for column in rows]
             annotated[:, 0] = np.argsort(order)[annotated[:, 0]]
             annotated = annotated[np.argsort(annotated[:, 0], kind="stable")]
-        columns = [image_ids[order], counts[order], num_true[order], *rows, totals, annotated]
-        return cls(*columns)
+        images = image_ids[order], counts[order], num_true[order]
+        return cls._make([*images, *rows, annotated, tables[0].num_classes])
 
     def image_positions(self) -> np.ndarray:
         """Return the position in ``image_ids`` of each row's image, int64 (rows,)."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
-
-    def pack(self) -> bytes:
-        """Serialize the table for other processes; it compresses well because few combinations of bits occur."""
-        content = io.BytesIO()
-        np.savez_compressed(content, *self)
-        return content.getvalue()
-
-    @classmethod
-    def unpack(cls, packed: bytes) -> "MatchTable":
-        """Restore a table from the bytes that ``pack`` returned."""
-        with np.load(io.BytesIO(packed), allow_pickle=False) as columns:
-            return cls(*columns.values())
-
-
-class GrowingTable:
-    """Collects the tables of images; joining them from time to time takes less memory than many tables."""
-
-    def __init__(self, num_classes: int) -> None:
-        self._tables = [MatchTable.empty(num_classes)]
-
-    def add(self, table: MatchTable) -> None:
-        """Add the table of one or more images."""
-        self._tables.append(table)
-        if len(self._tables) > _JOINED_AFTER:
-            self._tables = [self.joined()]
-
-    def joined(self) -> MatchTable:
-        """Return the table of all images so far."""
-        return MatchTable.joined(self._tables)
 
 
 def _find_rows(order: np.ndarray, counts: np.ndarray) -> np.ndarray:

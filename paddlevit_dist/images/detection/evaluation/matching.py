@@ -149,8 +149,8 @@ def match_detections(
         scores[rows],
         right,
         ignored,
-        totals,
         annotated,
+        num_classes,
     )
 
 

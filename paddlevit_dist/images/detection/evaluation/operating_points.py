@@ -57,7 +57,7 @@ def split_by_class(table: MatchTable) -> list[ClassDetections]:
     rows = counted[order]
     columns = scores[order], table.image_positions()[rows], (table.true_positives[rows] & _AT_50) != 0
     true_images, true_labels, annotated = table.annotated[np.argsort(table.annotated[:, 1], kind="stable"), :3].T
-    edges = np.arange(1, len(table.totals))
+    edges = np.arange(1, table.num_classes)
     found = [np.split(column, np.searchsorted(labels[order], edges)) for column in columns]
     true = [np.split(column, np.searchsorted(true_labels, edges)) for column in (true_images, annotated)]
     return [ClassDetections(*arrays) for arrays in zip(*found, *true)]

@@ -8,7 +8,7 @@ once. Precision is computed at true positives only: they are few, and it falls b
 detection are consecutive.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,14 +29,13 @@ class DetectionCurves(NamedTuple):
     kinds: np.ndarray  # int8 (m,), -1: ignored; else index of the first of ``max_detections`` that includes it
     curves: np.ndarray  # int64 (curves + 1,), bounds of each curve in ``places`` and ``kinds``
     annotated: np.ndarray  # int32 (t, 6), see ``MatchTable``
-    num_images: int  # number of images
     num_classes: int  # number of classes
     max_detections: tuple[int, ...]  # limits on the detections per image and class
 
     @classmethod
     def from_table(cls, table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> "DetectionCurves":
         """Build the curves of all images of a table that was matched with these ``max_detections``."""
-        num_classes, areas, steps = len(table.totals), len(AREA_RANGES), len(IOU_THRESHOLDS)
+        num_classes, areas, steps = table.num_classes, len(AREA_RANGES), len(IOU_THRESHOLDS)
         order = np.lexsort((-table.scores.astype(np.float64), table.labels))  # stable: ties by image
         bounds = np.searchsorted(table.labels[order], np.arange(num_classes + 1))
         images = table.image_positions()[order].astype(np.int32)
@@ -49,8 +48,7 @@ class DetectionCurves(NamedTuple):
         places, kinds = np.empty(curves[-1], np.int32), np.empty(curves[-1], np.int8)
         _fill(true_positives, ignored, limit, bounds, areas, steps, groups, curves, chosen, places, kinds)
         annotated = table.annotated.astype(np.int32)
-        numbers = len(table.image_ids), num_classes
-        return cls(images[chosen], groups, places, kinds, curves, annotated, *numbers, tuple(max_detections))
+        return cls(images[chosen], groups, places, kinds, curves, annotated, num_classes, tuple(max_detections))
 
     def names(self) -> list[str]:
         """Name the columns of ``scores``."""
@@ -75,25 +73,6 @@ class DetectionCurves(NamedTuple):
                 np.empty(lengths[0]), np.empty(lengths[1]), np.empty(lengths[1]), stats[draw], class_ap[draw],
             )  # fmt: skip
         return stats, class_ap
-
-
-def named_scores(
-    curves: Mapping[str, tuple[DetectionCurves, np.ndarray]], class_names: Sequence[str], weights: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Return ``DetectionCurves.scores`` by name, (draws,) each: COCO's numbers and the AP of each class.
-
-    Args:
-        curves: prefix of the names -> the curves and the index in them of each sample's image, int (samples,).
-        weights: (draws, samples), how often each sample occurs in a draw.
-    """
-    values: dict[str, np.ndarray] = {}
-    for prefix, (group_curves, places) in curves.items():
-        image_weights = np.zeros((len(weights), group_curves.num_images))
-        image_weights[:, places] = weights
-        stats, class_ap = group_curves.scores(image_weights)
-        values.update({f"{prefix}{name}": column for name, column in zip(group_curves.names(), stats.T)})
-        values.update({f"{prefix}AP {name}": column for name, column in zip(class_names, class_ap[..., 0].T)})
-    return values
 
 
 @compiled(needs_numba=False)

@@ -1,7 +1,7 @@
 """Scores of tables of detections, which ``DetectionMetrics`` writes."""
 
-import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -9,20 +9,29 @@ from ....intervals.resampling import Recompute
 from ....runtime.errors import UserError
 from ....tasks.score_kind import Arrays, ScoreKind, are_below
 from .accumulation import AREA_RANGES, MAX_DETECTIONS, MatchTable
-from .resampling import DetectionCurves, named_scores
+from .images import build_image_columns
+from .operating_points import WishedRates, find_thresholds, split_by_class
+from .resampling import DetectionCurves
 
-_PREFIXES = ("", "mask ")
+PREFIXES = ("", "mask ")  # of the names of arrays and scores, of boxes and of masks
 
 
 class BoxScores(ScoreKind):
-    """COCO's scores of boxes, and of masks if there are some."""
+    """COCO's scores of boxes, and of masks if there are some.
+
+    Arrays are a ``MatchTable`` of all images; "ids", int64 (samples,), the id of each sample's image; and "limits",
+    COCO's maxDets. An evaluation also has "wished", ``WishedRates`` of boxes, NaN for none, and
+    "least_score", the lowest score of the detections that ``columns`` counts.
+    """
 
     class_score = "AP {}"
     swaps = 1_000
+    settings = ("limits", "wished", "least_score")
+    unsaved = ("wished", "least_score")
+    zeros = tuple(f"{prefix}{name}" for prefix in PREFIXES for name in ("AP", "AP50"))
 
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
         """Return a function that computes COCO's scores; raise UserError if detections' limits differ in the tables."""
-        curves = {}
         limits = [tuple(piece.get("limits", MAX_DETECTIONS)) for piece in parts]
         if len(set(limits)) > 1:
             numbers = " and ".join(str(most) for most in sorted({table_limits[-1] for table_limits in limits}))
@@ -30,28 +39,48 @@ class BoxScores(ScoreKind):
                 f"results with {numbers} detections per image and category cannot be compared: evaluate all with one "
                 "number"
             )
-        for prefix in _PREFIXES:
-            if all(f"{prefix}image_ids" in piece for piece in parts):
-                tables, places, before = [], [], 0
-                for part in parts:
-                    table = MatchTable(*(part[f"{prefix}{name}"] for name in MatchTable._fields))
-                    places.append(before + np.searchsorted(table.image_ids, part["ids"]))
-                    tables.append(table._replace(image_ids=np.arange(before, before + len(table.image_ids))))
-                    before += len(table.image_ids)
-                joined = DetectionCurves.from_table(MatchTable.joined(tables), limits[0])
-                curves[prefix] = joined, np.concatenate(places)
-        return functools.partial(named_scores, curves, classes)
+        sizes = [len(piece["ids"]) for piece in parts]
+        starts = np.cumsum(sizes) - sizes
+        samples = np.concatenate([start + np.argsort(piece["ids"]) for start, piece in zip(starts, parts)])  # of images
+        prefixes = [prefix for prefix in PREFIXES if all(f"{prefix}image_ids" in piece for piece in parts)]
+        tables = {prefix: _join_tables(parts, prefix, starts) for prefix in prefixes}
+        curves = {prefix: DetectionCurves.from_table(table, limits[0]) for prefix, table in tables.items()}
+        wished = WishedRates(*(None if np.isnan(rate) else rate for rate in parts[0].get("wished", ())))
+        detections = split_by_class(tables[""]) if any(wished) else []
+
+        def compute_scores(weights: np.ndarray) -> dict[str, np.ndarray]:
+            image_weights, values = weights[:, samples], dict[str, np.ndarray]()
+            for prefix, own in curves.items():
+                stats, class_ap = own.scores(image_weights)
+                values.update({f"{prefix}{name}": column for name, column in zip(own.names(), stats.T)})
+                values.update({f"{prefix}AP {name}": column for name, column in zip(classes, class_ap[..., 0].T)})
+            return {**values, **find_thresholds(detections, classes, wished, image_weights)}
+
+        return compute_scores
+
+    def counts(self, arrays: Arrays) -> dict[str, int]:
+        """Count the images."""
+        return {"images": len(arrays["ids"])}
+
+    def columns(self, arrays: Arrays) -> dict[str, Sequence[Any]]:
+        """Return the columns of a table with one row per image, see ``build_image_columns``."""
+        values: dict[str, Sequence[Any]] = {}
+        for prefix in PREFIXES:
+            if f"{prefix}image_ids" in arrays:
+                table = MatchTable.from_arrays(arrays, prefix)
+                curves = DetectionCurves.from_table(table, arrays["limits"])
+                columns = build_image_columns(table, curves, self.classes, float(arrays["least_score"]))
+                places = np.searchsorted(table.image_ids, arrays["ids"])
+                values.update({f"{prefix}{name}": [column[at] for at in places] for name, column in columns.items()})
+        return values
 
     def is_valid(self, arrays: Arrays, samples: int, classes: int) -> bool:
         """Return whether the matches fit the images; compiled loops do not check bounds."""
         limits = arrays.get("limits", np.array(MAX_DETECTIONS))
         has_limits = limits.shape == (3,) and are_below(limits, 1 << 31) and bool((np.diff(limits) >= 0).all())
         return has_limits and all(
-            _is_valid_match_table(
-                {name: arrays[f"{prefix}{name}"] for name in MatchTable._fields}, arrays["ids"], classes
-            )
-            and len(arrays["ids"]) == samples
-            for prefix in _PREFIXES
+            _is_valid_match_table(arrays, prefix, classes) and len(arrays["ids"]) == samples
+            for prefix in PREFIXES
             if f"{prefix}image_ids" in arrays or not prefix
         )
 
@@ -63,7 +92,15 @@ class BoxScores(ScoreKind):
         return counts[np.searchsorted(arrays["image_ids"], arrays["ids"])]
 
 
-def _is_valid_match_table(table: Arrays, ids: np.ndarray, classes: int) -> bool:
+def _join_tables(parts: Sequence[Arrays], prefix: str, starts: Sequence[int]) -> MatchTable:
+    tables = [MatchTable.from_arrays(part, prefix) for part in parts]
+    return MatchTable.joined(
+        [table._replace(image_ids=start + np.arange(len(table.counts))) for start, table in zip(starts, tables)]
+    )
+
+
+def _is_valid_match_table(arrays: Arrays, prefix: str, classes: int) -> bool:
+    ids, table = arrays["ids"], {name: arrays[f"{prefix}{name}"] for name in (*MatchTable._fields[:-1], "totals")}
     counts, rows = table["counts"], [table[name] for name in ("labels", "scores", "true_positives", "ignored")]
     annotated, areas = table["annotated"], len(AREA_RANGES)
     return (

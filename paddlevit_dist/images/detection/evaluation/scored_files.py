@@ -28,7 +28,7 @@ from ..coco_files import (
     short,
 )
 from ..detections import BOXES, MASKS
-from .accumulation import MAX_DETECTIONS, GrowingTable, MatchTable
+from .accumulation import MAX_DETECTIONS, MatchTable
 from .matching import AnnotationFile, BoxGroundTruth, CandidateDetections, ImageMasks, make_size_error, match_detections
 from .named_results import NamedResult, match_names
 
@@ -282,7 +282,7 @@ def build_match_table(
 ) -> MatchTable:
     """Match all images of the annotations; ``image_ids`` of the table are positions in ``annotations.image_ids``."""
     num_classes = len(annotations.category_ids)
-    tables = GrowingTable(num_classes)
+    tables = [MatchTable.empty(num_classes)]
     images = range(len(annotations.image_ids))
     for image in tqdm(images, desc="matching", unit="image", delay=1.0, disable=None, leave=False):
         truth, rows = annotations.get_truth(image), results.find_rows(image)
@@ -292,5 +292,5 @@ def build_match_table(
             height = int(annotations.sizes[image, 0])
             shapes = ImageMasks(results.get_masks(image), annotations.get_masks(image), height)
         candidates = CandidateDetections(shapes, scores, labels, results.areas[rows])
-        tables.add(match_detections(image, truth, candidates, num_classes, max_detections))
-    return tables.joined()
+        tables.append(match_detections(image, truth, candidates, num_classes, max_detections))
+    return MatchTable.joined(tables)

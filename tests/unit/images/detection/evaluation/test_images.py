@@ -51,7 +51,7 @@ def test_scores_of_each_image_are_those_of_the_image_alone(monkeypatch, at_once)
             assert columns[name][place] == pytest.approx(values[name] if len(truth.labels) else np.nan, nan_ok=True)
         for name, labels in (
             ("truth", truth.labels),
-            ("prediction", found.labels[found.scores >= metrics.least_score]),
+            ("prediction", found.labels),
         ):
             counts = sorted(Counter(labels.tolist()).items())
             assert columns[name][place] == ", ".join(f"{NAMES[label]} {number}" for label, number in counts)

@@ -1,5 +1,7 @@
 """Thresholds are as defined, in each draw those of a data set with that many copies of each image."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -65,8 +67,7 @@ def test_metrics_have_the_thresholds_of_each_class_and_their_intervals():
         metrics.update(image, truth, found)
         rows[label].append((score, image, is_right))
     values = metrics.compute(metrics.state)
-    draw = lambda weights: metrics.bootstrap_values([np.arange(30)], weights)  # noqa: E731
-    intervals = bootstrap(draw, 30, resamples=200)
+    intervals = bootstrap(functools.partial(metrics.bootstrap_values, metrics.per_sample()), 30, resamples=200)
     checked = 0
     for label, name in enumerate(("cat", "dog")):
         own = sorted(rows[label], reverse=True)
@@ -82,4 +83,4 @@ def test_metrics_have_the_thresholds_of_each_class_and_their_intervals():
             assert values[key] == pytest.approx(value) == intervals[key].value
             assert intervals[key].low <= value <= intervals[key].high and intervals[key].low < intervals[key].high
     assert checked >= 3
-    assert not any(name.startswith("score for") for name in DetectionMetrics(["cat"]).compute({}))
+    assert not any(name.startswith("score for") for name in DetectionMetrics(["cat"]).compute({"images": 0}))

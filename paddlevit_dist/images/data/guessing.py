@@ -173,10 +173,10 @@ def _detect_cifar(root: str, shown: str) -> DatasetGuess | None:
     guesses: list[DatasetGuess] = []
     for dataset in (Cifar10, Cifar100):
         try:
-            source, publication = find_cifar(Path(root), dataset.publications)
+            source, published = find_cifar(Path(root), dataset.published), dataset.published
         except UserError:  # it does not exist
             continue
-        name = publication.archive if source.is_file() else publication.folder
+        name = published.archive if source.is_file() else published.folder
         guesses.append(DatasetGuess(dataset.name, f"{shown} is or has CIFAR's published {name}"))
     _refuse_several(guesses)
     return guesses[0] if guesses else None

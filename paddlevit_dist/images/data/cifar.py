@@ -26,45 +26,53 @@ _DAMAGE = (gzip.BadGzipFile, tarfile.TarError, EOFError, zlib.error, ValueError,
 
 
 class CifarVersion(NamedTuple):
-    """CIFAR as published for Python: names of archive and folder in it, files of each split in order."""
+    """One of the two published forms of CIFAR: names of archive and folder in it, files of each split in order.
+
+    ``label_bytes`` is the number of labels before each image, the last one is used; 0: the files are pickles.
+    """
 
     archive: str
     folder: str
     files: dict[str, list[str]]
+    label_bytes: int = 0
 
 
-def find_cifar(data_path: Path, published: CifarVersion) -> Path:
+def find_cifar(data_path: Path, publications: tuple[CifarVersion, ...]) -> tuple[Path, CifarVersion]:
     """Find the archive, or the folder of extracted files, at or in ``data_path``; a ``UserError`` if there is none."""
-    if data_path.is_file() and data_path.name == published.archive:
-        return data_path
-    for folder in (data_path, data_path / published.folder):
-        if (folder / published.files["train"][0]).is_file():
-            return folder
-    if (data_path / published.archive).is_file():
-        return data_path / published.archive
-    raise UserError(f"{data_path} has no {published.archive} (or its folder {published.folder})")
+    for publication in publications:
+        first = publication.files["train"][0]
+        if data_path.is_file() and data_path.name == publication.archive:
+            return data_path, publication
+        for folder in (data_path, data_path / publication.folder):
+            if (folder / first).is_file():
+                return folder, publication
+        if (data_path / publication.archive).is_file():
+            return data_path / publication.archive, publication
+    expected = " or ".join(f"{each.archive} (or its folder {each.folder})" for each in publications)
+    raise UserError(f"{data_path} has no {expected}")
 
 
 class _Cifar(ConvertedSet):
     """32 x 32 color images."""
 
     label_key: str
-    published: CifarVersion
+    publications: tuple[CifarVersion, ...]
 
     def describe(self, index: int) -> str:
         """Return the position of image ``index`` in its split, and the source."""
         return f"sample {index} of the {'test' if self.split == 'val' else 'training'} set in {self.source}"
 
     def _find(self, data_path: str | None) -> Sequence[Path]:
-        archive, folder, files = self.published
-        expected = f"a folder with {archive} or its extracted {folder}; get it from {_HOME}"
+        first = self.publications[0]
+        expected = f"a folder with {first.archive} or its extracted {first.folder}; get it from {_HOME}"
         if data_path is None:
             raise UserError(f"dataset {self.name} needs -data_path=<folder>, {expected}")
         path = Path(os.path.abspath(os.path.expanduser(os.fspath(data_path))))
         if not path.exists():
             raise UserError(f"data path {path} does not exist; dataset {self.name} expects a folder: {expected}")
-        source = find_cifar(path, self.published)
-        self.source, self._names = str(source), files[self.split]
+        source, publication = find_cifar(path, self.publications)
+        self.source, self._label_bytes = str(source), publication.label_bytes
+        self._names = publication.files[self.split]
         return [source / name for name in self._names] if source.is_dir() else [source]
 
     def _convert(self) -> np.ndarray:
@@ -73,7 +81,7 @@ class _Cifar(ConvertedSet):
         try:
             for name, content in batches(self.source, self._names):
                 where = f"{self.source}{os.sep}{name}"
-                pixels, labels = _parse(content, self.label_key, where)
+                pixels, labels = _parse(content, self._label_bytes, self.label_key, where)
                 parts.append(parse_records(pixels.reshape(-1, 3, _SIDE, _SIDE).transpose(0, 2, 3, 1), labels))
         except _DAMAGE as error:
             raise UserError(f"{self.source} is damaged or truncated: {error}; get it again from {_HOME}") from error
@@ -145,8 +153,14 @@ def _too_large() -> ValueError:
     return ValueError(f"it unpacks to more than {_LARGEST_ARCHIVE_BYTES:,} bytes, which the published one does not")
 
 
-def _parse(content: bytes, label_key: str, where: str) -> tuple[np.ndarray, Any]:
+def _parse(content: bytes, label_bytes: int, label_key: str, where: str) -> tuple[np.ndarray, Any]:
     """Parse a batch to pixels, uint8 (samples, 3072), and labels."""
+    if label_bytes:
+        record_bytes = label_bytes + _IMAGE_BYTES
+        if not content or len(content) % record_bytes:
+            raise _not_published(where, f"its {len(content)} bytes are not records of {record_bytes}")
+        records = np.frombuffer(content, np.uint8).reshape(-1, record_bytes)
+        return records[:, label_bytes:], records[:, label_bytes - 1]
     try:
         batch = restricted_load(io.BytesIO(content))
     except UserError as error:
@@ -175,10 +189,18 @@ class Cifar10(_Cifar):
     name = "cifar10"
     label_key = "labels"
     class_names = "airplane automobile bird cat deer dog frog horse ship truck".split()
-    published = CifarVersion(
-        "cifar-10-python.tar.gz",
-        "cifar-10-batches-py",
-        {"train": [f"data_batch_{number}" for number in range(1, 6)], "val": ["test_batch"]},
+    publications = (
+        CifarVersion(
+            "cifar-10-python.tar.gz",
+            "cifar-10-batches-py",
+            {"train": [f"data_batch_{number}" for number in range(1, 6)], "val": ["test_batch"]},
+        ),
+        CifarVersion(
+            "cifar-10-binary.tar.gz",
+            "cifar-10-batches-bin",
+            {"train": [f"data_batch_{number}.bin" for number in range(1, 6)], "val": ["test_batch.bin"]},
+            label_bytes=1,
+        ),
     )
 
 
@@ -199,4 +221,12 @@ class Cifar100(_Cifar):
         skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger
         tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
     """.split()
-    published = CifarVersion("cifar-100-python.tar.gz", "cifar-100-python", {"train": ["train"], "val": ["test"]})
+    publications = (
+        CifarVersion("cifar-100-python.tar.gz", "cifar-100-python", {"train": ["train"], "val": ["test"]}),
+        CifarVersion(
+            "cifar-100-binary.tar.gz",
+            "cifar-100-binary",
+            {"train": ["train.bin"], "val": ["test.bin"]},
+            label_bytes=2,
+        ),
+    )

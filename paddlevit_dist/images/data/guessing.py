@@ -173,10 +173,10 @@ def _detect_cifar(root: str, shown: str) -> DatasetGuess | None:
     guesses: list[DatasetGuess] = []
     for dataset in (Cifar10, Cifar100):
         try:
-            source, published = find_cifar(Path(root), dataset.published), dataset.published
+            source, publication = find_cifar(Path(root), dataset.publications)
         except UserError:  # it does not exist
             continue
-        name = published.archive if source.is_file() else published.folder
+        name = publication.archive if source.is_file() else publication.folder
         guesses.append(DatasetGuess(dataset.name, f"{shown} is or has CIFAR's published {name}"))
     _refuse_several(guesses)
     return guesses[0] if guesses else None

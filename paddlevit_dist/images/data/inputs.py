@@ -20,7 +20,7 @@ from .formats import stems
 from .inspection import TURNED, list_found, note_pixels
 from .listing import NO_ARCHIVE, InputListing, VideoFile, is_video
 from .reading import ReadConfig, UnreadableImage, convert, decode_image, orientation, read_file
-from .tar_files import read_range
+from .tar_files import OpenFiles
 
 IMAGES = "pictures"  # folder
 _QUALITY = 92  # of JPEG
@@ -78,6 +78,7 @@ class ImageInputs(InputImages):
         self.names = IndexedNames(self._index)
         self.unreadable, self._archives = listing.unreadable, listing.archives
         self._locations: np.ndarray | None = None
+        self._files = OpenFiles()
         self._videos: dict[tuple[int, int], VideoFile] = {}
         notes = note_pixels(len(self.names), self._encode, self.names.__getitem__, reading.exif_rotate)
         self.notices = [*listing.notices, *notes]
@@ -120,7 +121,7 @@ class ImageInputs(InputImages):
             return b""
         offset, size = self._location(index)
         try:
-            content = read_range(archive, offset, size)
+            content = self._files.read(archive, offset, size)
         except OSError as error:
             raise UnreadableImage(name, error.strerror or str(error)) from error
         if len(content) != size:

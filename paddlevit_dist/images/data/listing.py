@@ -28,7 +28,7 @@ from .formats import (
     walk_files,
 )
 from .reading import UnreadableImage
-from .tar_files import keep_last, read_range
+from .tar_files import OpenFiles, keep_last
 from .tar_members import iterate_members
 
 NO_ARCHIVE = -1
@@ -113,7 +113,7 @@ class InputListing:
 
     def _add_archive(self, path: bytes) -> None:
         shown = os.fsdecode(path)
-        number, skipped = len(self.archives), SkippedFiles(shown)
+        number, skipped, files = len(self.archives), SkippedFiles(shown), OpenFiles()
         hidden, first, before = 0, len(self.images), len(self.images) + len(self.unreadable)
         self.archives.append(os.path.abspath(shown))
         try:
@@ -129,7 +129,7 @@ class InputListing:
                     self.images.append(ListedImage(name, number, member.offset, member.size))
                 else:
                     size = min(member.size, HEAD_BYTES)
-                    head = lambda offset=member.offset, size=size: read_range(shown, offset, size).tobytes()  # noqa: E731
+                    head = lambda offset=member.offset, size=size: files.read(shown, offset, size).tobytes()  # noqa: E731
                     self._skip(name, skipped, head)
         except (UserError, OSError) as error:
             self.unreadable.append((shown, str(error)))

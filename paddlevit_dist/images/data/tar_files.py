@@ -3,9 +3,10 @@
 import functools
 import os
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -17,18 +18,36 @@ from ...runtime.text_files import parse_json, to_utf8
 from .formats import HEAD_BYTES, PACKED_TARS, SPLIT_WORDS, SkippedFiles, get_suffix, is_hidden_path, readable_suffixes
 from .tar_members import TarMember, iterate_members
 
+_MOST_OPEN = 64
 _REPLACED = "files that later ones of the same name replace, as in unpacking"
+
+
+class OpenFiles:
+    """Reads byte ranges of files; the last few files stay open.
+
+    A forked process may share them, since each read passes an offset; a pickled copy opens its own.
+    """
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[str, BinaryIO] = OrderedDict()
+
+    def __getstate__(self) -> Any:
+        return {"_files": OrderedDict()}
+
+    def read(self, path: str, offset: int, size: int) -> np.ndarray:
+        """Read ``size`` bytes into new memory, uint8, fewer if the file ends; an ``OSError`` if it cannot be read."""
+        if path in self._files:
+            self._files.move_to_end(path)
+        else:
+            while len(self._files) >= _MOST_OPEN:
+                self._files.popitem(last=False)[1].close()
+            self._files[path] = open(path, "rb", buffering=0)  # noqa: SIM115 - stays open
+        content = np.empty(size, dtype=np.uint8)
+        return content[: os.preadv(self._files[path].fileno(), [content], offset)]
 
 
 _LARGEST_LABEL_BYTES = 1 << 20
 _SUFFIX = re.compile(r"\.(tar(\.\w+)?|tgz|tbz|txz)$", re.IGNORECASE)
-
-
-def read_range(path: str, offset: int, size: int) -> np.ndarray:
-    """Read ``size`` bytes into new memory, uint8, fewer if the file ends; an ``OSError`` if it cannot be read."""
-    content = np.empty(size, dtype=np.uint8)
-    with open(path, "rb", buffering=0) as file:
-        return content[: os.preadv(file.fileno(), [content], offset)]
 
 
 class LocalTars:
@@ -43,6 +62,7 @@ class LocalTars:
 
     def __init__(self, root: str) -> None:
         self.root = self.folder = root
+        self._open_files = OpenFiles()
 
     def find(self, split: str) -> list[str]:
         """Return the tar files of ``split``; see ``find_shards``."""
@@ -81,7 +101,7 @@ class LocalTars:
         ``offset`` and ``size`` are the member's. Returns new memory, uint8; shorter if the tar file ends.
         """
         length = size - start if length is None else length
-        return read_range(os.path.join(self.root, shard), offset + start, length)
+        return self._open_files.read(os.path.join(self.root, shard), offset + start, length)
 
 
 class TarScan(NamedTuple):

@@ -61,11 +61,11 @@ def ply_errors_as_user_errors(path: str | Path, kind: str) -> Iterator[None]:
 
 
 class PlyProperty(NamedTuple):
-    """A property of an element; ``dtype`` is that of a scalar, or of the items of a list."""
+    """A scalar property of an element, or a list property if ``count_type`` is given."""
 
     name: str
     dtype: str
-    is_list: bool
+    count_type: str | None
 
 
 class PlyElement(NamedTuple):
@@ -77,26 +77,18 @@ class PlyElement(NamedTuple):
 
 
 def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
-    """Return the values of all vertices, (vertices,) for each property, in the machine's byte order.
+    """Return the values of all vertices, (vertices,) for each property but lists, in the machine's byte order.
 
-    ASCII and binary files of both byte orders are supported. UserError if the file cannot be read, is damaged, has no
-    vertices, or has lists among them, or before them in a binary file.
+    ASCII and binary files of both byte orders are supported. UserError if the file cannot be read, is damaged, or has
+    no vertices.
     """
     content = read_content(path).removeprefix(BOM_UTF8)
     with ply_errors_as_user_errors(path, "PLY"):
         order, elements, position = _read_header(content)
         for element in elements:
-            is_vertex = element.name == "vertex"
-            if (order or is_vertex) and any(item.is_list for item in element.properties):
-                raise DamagedPlyError(
-                    f"its element '{element.name}' has a list property, which only elements after the vertices may have"
-                )
-            if is_vertex:
-                return (
-                    _read_binary(content, position, element, order)[0]
-                    if order
-                    else _read_ascii(content, position, element)
-                )
+            if element.name == "vertex":
+                read_element = _read_ascii if not order else _read_binary
+                return read_element(content, position, element, order)[0]
             position = _skip(content, position, element, order)
     raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
 
@@ -178,28 +170,60 @@ def _read_header(content: bytes) -> tuple[str, list[PlyElement], int]:
 
 def _property(words: list[str]) -> PlyProperty:
     if words[0] == "list":
-        return PlyProperty(words[3], _TYPES[words[2]], is_list=True)
-    return PlyProperty(words[1], _TYPES[words[0]], is_list=False)
+        return PlyProperty(words[3], _TYPES[words[2]], _TYPES[words[1]])
+    return PlyProperty(words[1], _TYPES[words[0]], None)
 
 
 def _read_binary(content: bytes, position: int, element: PlyElement, order: str) -> tuple[dict[str, np.ndarray], int]:
-    """Return the element's properties, and the position of the next element."""
-    if len({item.name for item in element.properties}) < len(element.properties):
+    """Return the element's scalar properties, and the position of the next element."""
+    scalars = [item for item in element.properties if item.count_type is None]
+    if len({item.name for item in scalars}) < len(scalars):
         raise DamagedPlyError("two properties of its vertices have the same name")
-    row = np.dtype([(item.name, order + item.dtype) for item in element.properties])
+    if len(scalars) < len(element.properties):
+        return _read_variable_length(content, position, element, order)
+    row = np.dtype([(item.name, order + item.dtype) for item in scalars])
     end = position + element.count * row.itemsize
     if end > len(content):
         available = (len(content) - position) // row.itemsize
         raise DamagedPlyError(f"it ends after {available:,} of {element.count:,} records of '{element.name}'")
     table = np.frombuffer(content, row, element.count, position)
-    return {item.name: table[item.name].astype(item.dtype) for item in element.properties}, end
+    columns = {item.name: table[item.name].astype(item.dtype) for item in scalars}
+    return columns, end
 
 
-def _read_ascii(content: bytes, position: int, element: PlyElement) -> dict[str, np.ndarray]:
-    number, text = len(element.properties), content[position:]
+def _read_variable_length(
+    content: bytes, position: int, element: PlyElement, order: str
+) -> tuple[dict[str, np.ndarray], int]:
+    values = {field.name: bytearray() for field in element.properties if field.count_type is None}
+    types = [
+        (field, np.dtype(order + field.dtype), np.dtype(order + (field.count_type or "u1")))
+        for field in element.properties
+    ]
+    try:
+        for _ in range(element.count):
+            for item, dtype, count_type in types:
+                if item.count_type is None:
+                    values[item.name] += content[position : position + dtype.itemsize]
+                    position += dtype.itemsize
+                    continue
+                length = int(np.frombuffer(content, count_type, 1, position)[0])
+                position += count_type.itemsize + max(length, 0) * dtype.itemsize
+            if position > len(content):
+                raise DamagedPlyError(f"it ends within the records of '{element.name}'")
+    except (ValueError, OverflowError) as error:
+        raise DamagedPlyError(f"it ends within the records of '{element.name}'") from error
+    columns = {field.name: field.dtype for field in element.properties if field.count_type is None}
+    return {name: np.frombuffer(values[name], order + kind).astype(kind) for name, kind in columns.items()}, position
+
+
+def _read_ascii(content: bytes, position: int, element: PlyElement, order: str) -> tuple[dict[str, np.ndarray], int]:
+    scalars = [item for item in element.properties if item.count_type is None]
+    if len(scalars) < len(element.properties):
+        raise DamagedPlyError("its vertices have a list property, which is supported in binary files only")
     if not element.count:
-        return {item.name: np.empty(0, item.dtype) for item in element.properties}
-    if element.count > len(text) // (2 * number) + 1:  # numpy allocates all rows before it reads one
+        return {item.name: np.empty(0, item.dtype) for item in scalars}, position
+    text = content[position:]
+    if element.count > len(text) // (2 * len(scalars)) + 1:  # numpy allocates all rows before it reads one
         raise DamagedPlyError(
             f"its {len(text):,} bytes of text cannot hold {element.count:,} records of '{element.name}'"
         )
@@ -211,13 +235,15 @@ def _read_ascii(content: bytes, position: int, element: PlyElement) -> dict[str,
             rows = np.loadtxt(io.BytesIO(text), np.float64, max_rows=element.count, ndmin=2)
     except (ValueError, IndexError) as error:
         raise DamagedPlyError(
-            f"its vertices are not rows of {number} numbers ({' '.join(str(error).split())})"
+            f"its vertices are not rows of {len(scalars)} numbers ({' '.join(str(error).split())})"
         ) from error
     if rows.shape[0] < element.count:
         raise DamagedPlyError(f"it ends after {rows.shape[0]:,} of {element.count:,} records of '{element.name}'")
-    if rows.shape[1] != number:
-        raise DamagedPlyError(f"its vertices have {rows.shape[1]} numbers each, its header says {number}")
-    return {item.name: parse_typed(column, item.name, item.dtype) for item, column in zip(element.properties, rows.T)}
+    if rows.shape[1] != len(scalars):
+        raise DamagedPlyError(f"its vertices have {rows.shape[1]} numbers each, its header says {len(scalars)}")
+    return {
+        item.name: parse_typed(rows[:, column], item.name, item.dtype) for column, item in enumerate(scalars)
+    }, position
 
 
 def parse_typed(values: np.ndarray, name: str, dtype: str) -> np.ndarray:

@@ -36,11 +36,16 @@ _ROW = np.dtype([*((axis, "<f4") for axis in "xyz"), *((name, "u1") for name in 
 
 
 def make_ply(folder):
-    """As we write it, and in the other byte order with another element before the points."""
+    """As we write it, with lists before the points, and with lists among them in the other byte order."""
     write_labeled_ply(folder / "plain.ply", 20)
-    header = _HEADER.replace("property list uchar int vertex_indices\n", "").format(form="binary_big_endian")
-    points = np.array(_POINTS, _ROW).astype(_ROW.newbyteorder(">"))
-    (folder / "turned.ply").write_bytes(header.encode() + b"\x01\x01" + points.tobytes())
+    faces = b"".join(b"\x03" + np.array(face, "<i4").tobytes() + b"\x01" for face in ((0, 1, 2), (2, 1, 0)))
+    points = np.array(_POINTS, _ROW)
+    (folder / "faces.ply").write_bytes(_HEADER.format(form="binary_little_endian").encode() + faces + points.tobytes())
+    header = _HEADER.replace("property uchar label\n", "property uchar label\nproperty list uchar float more\n")
+    turned = points.astype(_ROW.newbyteorder(">"))
+    rows = b"".join(row.tobytes() + b"\x01" + np.array(1, ">f4").tobytes() for row in turned)
+    faces = b"".join(b"\x03" + np.array(face, ">i4").tobytes() + b"\x01" for face in ((0, 1, 2), (2, 1, 0)))
+    (folder / "lists.ply").write_bytes(header.format(form="binary_big_endian").encode() + faces + rows)
     return sorted(folder.iterdir())
 
 

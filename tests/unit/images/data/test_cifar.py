@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.files.cifar_writer import (
     TEN,
+    binary,
     make_batches,
     pickled,
     python2_pickle,
@@ -78,6 +79,15 @@ def test_an_archive_that_a_browser_has_unpacked(folder, cache):
     batches, file = write_cifar10(folder), folder / "cifar-10-python.tar.gz"
     file.write_bytes(gzip.decompress(file.read_bytes()))
     assert_holds(Cifar10(str(folder), "train", cache), batches, TEN[:5])
+
+
+def test_binary_versions(folder, cache):
+    batches = make_batches(TEN, 3, 10)
+    write_archive(folder / "cifar-10-binary.tar.gz", "cifar-10-batches-bin", binary(batches))
+    assert_holds(Cifar10(str(folder), "train", cache), batches, TEN[:5])
+    batches = make_batches(["train", "test"], 3, 100)
+    write_archive(folder / "cifar-100-binary.tar.gz", "cifar-100-binary", binary(batches, coarse=True))
+    assert_holds(Cifar100(str(folder), "val", cache), batches, ["test"])
 
 
 def test_converted_once_and_again_when_the_archive_changes(folder, cache):

@@ -226,7 +226,7 @@ def test_pickle_is_small_with_many_archives_and_reads_elsewhere(folder, cache):
     assert contents(pickle.loads(pickle.dumps(dataset))) == expected
     opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
     archives = [path for path in opened if path.startswith(os.path.realpath(folder)) and path.endswith(".tar")]
-    assert archives == []  # many might exceed what a process may open
+    assert len(archives) == 64  # of 100: more might exceed what a process may open
 
 
 @pytest.mark.parametrize(

@@ -67,22 +67,21 @@ def test_properties_in_any_order_and_of_any_type(tmp_path):
 
 def test_elements_before_the_vertices_are_passed_over(tmp_path):
     path = tmp_path / "a.ply"
-    camera = ["element camera 1", "property float view"]
-    path.write_bytes(header("binary_little_endian", before=camera) + struct.pack("<f", 1.0) + body("<"))
+    camera = ["element camera 1", "property float view", "element strip 2", "property list int short items"]
+    strips = struct.pack("<ihhh", 3, 1, 2, 3) + struct.pack("<i", 0)
+    path.write_bytes(header("binary_little_endian", before=camera) + struct.pack("<f", 1.0) + strips + body("<"))
     check(read_vertices(path))
-    camera += ["element strip 2", "property list int short items"]
     path.write_bytes(header("ascii", before=camera) + b"1.0\n3 1 2 3\n0\n" + text())
     check(read_vertices(path))
 
 
-@pytest.mark.parametrize("before", [(), FACES])
-def test_binary_lists_up_to_the_vertices_are_refused(tmp_path, before):
+def test_lists_of_a_vertex_are_left_out(tmp_path):
     path = tmp_path / "a.ply"
-    properties = PROPERTIES if before else [*PROPERTIES, "list uchar float weights"]
-    path.write_bytes(header("binary_little_endian", properties, before=before, after=()) + faces("<") + body("<"))
-    name = "face" if before else "vertex"
-    with pytest.raises(UserError, match=f"a.ply is not a complete PLY file: its element '{name}' has a list property"):
-        read_vertices(path)
+    properties = ["float x", "list uchar float weights", "short label"]
+    rows = struct.pack("<fBffh", 1.0, 2, 0.5, 0.5, 3) + struct.pack("<fBh", 2.0, 0, 4)
+    path.write_bytes(header("binary_little_endian", properties, 2, after=()) + rows)
+    columns = read_vertices(path)
+    assert columns["x"].tolist() == [1.0, 2.0] and columns["label"].tolist() == [3, 4] and len(columns) == 2
 
 
 def test_no_vertex_at_all(tmp_path):
@@ -125,6 +124,7 @@ def test_what_windows_writes_for_nan_is_nan(tmp_path, word):
         (header("ascii", ["color x"]), "line 'property color x'"),
         (header("binary_little_endian") + body("<")[:-1], "ends after 1 of 2 records of 'vertex'"),
         (header("binary_little_endian", count=10**15) + body("<"), "ends after"),
+        (header("binary_little_endian", before=FACES[:2]) + faces("<")[:-1], "ends within the records of 'face'"),
         (header("ascii") + text()[:-40], "vertices are not rows|ends after 1 of 2"),
         (header("ascii") + text(ROWS[:1]), "ends after 1 of 2 records"),
         (header("ascii", PROPERTIES[:6]) + text(), "have 7 numbers each, its header says 6"),

@@ -276,47 +276,15 @@ def fans(tensor: Tensor) -> tuple[int, int]:
     return tensor.shape[1] * area, tensor.shape[0] * area
 
 
-def _draw(tensor: Tensor, std: float, is_uniform: bool) -> Any:
-    with paddle.no_grad():
-        return tensor.uniform_(-math.sqrt(3) * std, math.sqrt(3) * std) if is_uniform else tensor.normal_(0.0, std)
-
-
-def xavier(is_uniform: bool) -> Callable[..., Any]:
-    """Glorot and Bengio (2010): a deviation of gain * sqrt(2 / (fan in + fan out))."""
-    return lambda tensor, gain=1.0: _draw(tensor, gain * math.sqrt(2 / sum(fans(tensor))), is_uniform)
-
-
 def kaiming(is_uniform: bool) -> Callable[..., Any]:
     """He et al. (2015), arXiv 1502.01852: a deviation of gain / sqrt(fan)."""
 
     def fill(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Any:
-        gain = nn.initializer.calculate_gain(nonlinearity, a)
-        return _draw(tensor, gain / math.sqrt(fans(tensor)[mode == "fan_out"]), is_uniform)
-
-    return fill
-
-
-def in_place(name: str) -> Callable[..., Any]:
-    """Make a function that fills a tensor by its method, such as ``normal_``, without a gradient."""
-
-    def fill(tensor: Tensor, *args: object, **options: object) -> Any:
+        std = nn.initializer.calculate_gain(nonlinearity, a) / math.sqrt(fans(tensor)[mode == "fan_out"])
         with paddle.no_grad():
-            return getattr(tensor, name)(*args, **options)
+            return tensor.uniform_(-math.sqrt(3) * std, math.sqrt(3) * std) if is_uniform else tensor.normal_(0.0, std)
 
     return fill
-
-
-def trunc_normal(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Any:
-    """Fill a tensor from a truncated normal distribution."""
-    low, high = (math.erf((bound - mean) / std / math.sqrt(2)) for bound in (a, b))
-    with paddle.no_grad():
-        drawn = tensor.uniform_(low, high).erfinv_()
-        return tensor.copy_((drawn * (std * math.sqrt(2)) + mean).clip(a, b))
-
-
-def fill(value: float) -> Callable[..., Any]:
-    """Make a function that fills a tensor with a value."""
-    return lambda tensor: in_place("fill_")(tensor, value)
 
 
 # ---- methods of a tensor ------------------------------------------------------------------------------------------

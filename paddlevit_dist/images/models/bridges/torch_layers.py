@@ -268,29 +268,6 @@ class MaxPool2d(nn.Layer):
         return max_pool2d(x, self.kernel_size, self.stride, self.padding, ceil_mode=self.ceil_mode)
 
 
-class AvgPool2d(nn.Layer):
-    """The mean of each window of (batch, channels, height, width)."""
-
-    def __init__(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: float | None = None,
-    ) -> None:
-        super().__init__()
-        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
-        self.padding, self.ceil_mode = padding, ceil_mode
-        self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Pool (batch, channels, height, width)."""
-        windows = (self.kernel_size, self.stride, self.padding, self.ceil_mode)
-        return avg_pool2d(x, *windows, self.count_include_pad, self.divisor_override)
-
-
 class LSTM(nn.LSTM):
     """A long short-term memory over (batch, length, features) or (length, batch, features)."""
 

@@ -69,20 +69,8 @@ def _functional() -> Namespace:
 
 
 def _init() -> Namespace:
-    names = {
-        "xavier_uniform_": functions.xavier(True),
-        "xavier_normal_": functions.xavier(False),
-        "kaiming_uniform_": functions.kaiming(True),
-        "kaiming_normal_": functions.kaiming(False),
-        "trunc_normal_": functions.trunc_normal,
-        "normal_": functions.in_place("normal_"),
-        "uniform_": lambda tensor, a=0.0, b=1.0: functions.in_place("uniform_")(tensor, a, b),
-        "constant_": functions.in_place("fill_"),
-        "zeros_": functions.fill(0.0),
-        "ones_": functions.fill(1.0),
-        "_calculate_fan_in_and_fan_out": functions.fans,
-    }
-    return Namespace("torch.nn.init", names)
+    names = {"kaiming_uniform_": functions.kaiming(True), "kaiming_normal_": functions.kaiming(False)}
+    return Namespace("torch.nn.init", {**names, "_calculate_fan_in_and_fan_out": functions.fans}, nn.init)
 
 
 _ACTIVATIONS = ("ReLU", "ReLU6", "GELU", "Hardswish", "Hardsigmoid", "LeakyReLU", "Mish", "Sigmoid", "Tanh", "ELU")

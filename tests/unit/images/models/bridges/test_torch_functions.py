@@ -22,6 +22,14 @@ def functions():
 
 
 @pytest.fixture(scope="module")
+def initial():
+    """``torch.nn.init`` as timm's files see it."""
+    from paddlevit_dist.images.models.bridges import torch_names
+
+    return torch_names._modules()["torch.nn.init"]
+
+
+@pytest.fixture(scope="module")
 def layers():
     from paddlevit_dist.images.models.bridges import torch_layers
 
@@ -180,13 +188,13 @@ def test_functions_compute_what_pytorch_documents(functions, name, arguments, op
         np.testing.assert_allclose(one.numpy(), other, rtol=1e-5, atol=1e-6)
 
 
-def test_grids_and_initial_values_have_pytorch_s_arguments(functions):
+def test_grids_and_initial_values_have_pytorch_s_arguments(functions, initial):
     grid = functions.affine_grid(paddle.to_tensor([[[1.0, 0, 0], [0, 1, 0]]]), [1, 1, 1, 4]).numpy()
     np.testing.assert_allclose(grid[0, 0, :, 0], [-0.75, -0.25, 0.25, 0.75], atol=1e-6)
     weights = paddle.zeros([400, 50])
     functions.kaiming(False)(weights, 1.0, "fan_out")
     assert float(weights.std()) == pytest.approx(1 / 20, rel=0.03)  # the gain of a slope of 1 is 1
-    functions.xavier(True)(weights, 2.0)
+    initial.xavier_uniform_(weights, 2.0)
     assert float(weights.abs().max()) == pytest.approx(2 * np.sqrt(6 / 450), rel=0.01)
     assert functions.fans(paddle.zeros([2, 3, 4, 5])) == (60, 40)
     with pytest.raises(ValueError, match="fewer than two axes"):
@@ -286,20 +294,31 @@ def test_one_hot_numbers_are_whole(functions):
     ("name", "deviation"),
     [("xavier", np.sqrt(2 / 450)), ("kaiming", np.sqrt(2 / 50))],
 )
-@pytest.mark.parametrize("is_uniform", [True, False])
-def test_initial_values_count_inputs_on_the_second_axis(functions, name, deviation, is_uniform):
+@pytest.mark.parametrize("kind", ["uniform", "normal"])
+def test_initial_values_count_inputs_on_the_second_axis(initial, name, deviation, kind):
     """Weights (out, in) of 50 inputs and 400 outputs; He's with the gain sqrt(2) of a ReLU."""
     weights = paddle.zeros([400, 50])
-    fill = getattr(functions, name)(is_uniform)
+    fill = getattr(initial, f"{name}_{kind}_")
     fill(weights) if name == "xavier" else fill(weights, nonlinearity="relu")
     assert float(weights.std()) == pytest.approx(deviation, rel=0.03)
 
 
-def test_truncated_values_stay_between_their_bounds(functions):
+def test_truncated_values_stay_between_their_bounds(initial):
     weights = paddle.zeros([20000])
-    functions.trunc_normal(weights, std=0.5, a=-1.0, b=1.0)
+    initial.trunc_normal_(weights, std=0.5, a=-1.0, b=1.0)
     assert float(weights.abs().max()) <= 1.0
     assert float(weights.std()) == pytest.approx(0.4398, rel=0.02)  # of a normal cut at two deviations, 0.8796
+
+
+def test_values_are_filled_without_a_gradient(initial):
+    weights = paddle.create_parameter([2000], "float32")
+    initial.uniform_(weights)
+    assert 0 <= float(weights.min()) < 0.01 and 0.99 < float(weights.max()) <= 1
+    initial.normal_(weights, 3.0, std=0.1)
+    assert float(weights.mean()) == pytest.approx(3, abs=0.02) and float(weights.std()) == pytest.approx(0.1, rel=0.1)
+    for fill, value in ((initial.ones_, 1), (initial.zeros_, 0), (lambda tensor: initial.constant_(tensor, 0.5), 0.5)):
+        fill(weights)
+        assert weights.unique().tolist() == [value] and not weights.stop_gradient and weights.is_leaf
 
 
 @pytest.mark.parametrize("is_inplace", [False, True])

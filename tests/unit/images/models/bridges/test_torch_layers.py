@@ -27,7 +27,7 @@ def windows(size, stride, padding, fill):
 
 def test_windows_are_pooled_with_pytorch_s_defaults(layers):
     x = paddle.to_tensor(X)
-    for function, layer in ((layers.max_pool2d, layers.MaxPool2d), (layers.avg_pool2d, layers.AvgPool2d)):
+    for function, layer in ((layers.max_pool2d, layers.MaxPool2d), (layers.avg_pool2d, paddle.compat.nn.AvgPool2d)):
         reduce = np.max if function is layers.max_pool2d else np.mean
         for given in ((2,), (2, 1), (3, 2, 1)):
             size, stride, padding = (*given, given[0], 0)[:2] + (given[2] if len(given) > 2 else 0,)
@@ -35,20 +35,20 @@ def test_windows_are_pooled_with_pytorch_s_defaults(layers):
             expected = reduce(windows(size, stride, padding, fill), axis=(-1, -2))
             for found in (function(x, *given), layer(*given)(x)):
                 np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
-    ends = layers.AvgPool2d(2, 2, 0, True)(x).numpy()
+    ends = paddle.compat.nn.AvgPool2d(2, 2, 0, True)(x).numpy()
     assert ends.shape == (2, 4, 3, 3)
     np.testing.assert_allclose(ends[:, :, :, 2], X[:, :, :, 4].reshape(2, 4, 3, 2).mean(-1), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(
-        layers.AvgPool2d(2, None, 0, False, True, 8)(x).numpy(),
+        paddle.compat.nn.AvgPool2d(2, None, 0, False, True, 8)(x).numpy(),
         windows(2, 2, 0, 0).sum((-1, -2)) / 8,
         rtol=1e-5,
         atol=1e-6,
     )
-    corner = layers.AvgPool2d(3, 2, 1, count_include_pad=False)(x).numpy()[:, :, 0, 0]
+    corner = paddle.compat.nn.AvgPool2d(3, 2, 1, count_include_pad=False)(x).numpy()[:, :, 0, 0]
     np.testing.assert_allclose(corner, X[:, :, :2, :2].mean((-1, -2)), rtol=1e-5, atol=1e-6)
     pool = layers.MaxPool2d(3, None, 1, ceil_mode=True)
     assert (pool.kernel_size, pool.stride, pool.padding, pool.dilation, pool.ceil_mode) == (3, 3, 1, 1, True)
-    other = layers.AvgPool2d(3, 2, 1, True, False, 5)
+    other = paddle.compat.nn.AvgPool2d(3, 2, 1, True, False, 5)
     assert (other.stride, other.padding, other.ceil_mode, other.count_include_pad, other.divisor_override) == (
         2,
         1,

@@ -5,8 +5,8 @@
 
 Of sets as large as those that people evaluate on: ImageNet's 50,000 images of 1,000 classes, COCO's 5,000 with 100
 detections each (those of coco_evaluation.py), ScanNet's 312 scenes, and 150 volumes with 19 landmarks. COCO's numbers
-are all twelve and the AP of each of 80 classes, exact in each resample: the goal is 30 s. The megabytes are what all
-ranks together send for the intervals; of COCO, matches are sent for its scores in any case. Seconds are of processor
+are all twelve and the AP of each of 80 classes, exact in each resample: the goal is 30 s. The megabytes are the table
+that all ranks together send, once for scores and intervals. Seconds are of processor
 time, because a process that waits for others on a shared machine is not slow.
 
 ``--coverage``: the share of intervals of 95 % that hold the score of the population, by score and number of samples.
@@ -61,8 +61,9 @@ def detection(images: int) -> tuple[Any, list[np.ndarray]]:
         results = scored_files.read_results(folder / "results.json", annotations)
     matched = scored_files.build_match_table(annotations, results, "bbox")
     metrics = DetectionMetrics(annotations.names)
-    metrics.joined_tables = {"": matched}
-    return metrics, [matched.image_ids]
+    tables = np.empty(1, object)
+    tables[0] = matched  # of all images
+    return metrics, [matched.image_ids, tables]
 
 
 def scenes() -> tuple[Any, list[np.ndarray]]:
@@ -159,15 +160,14 @@ def population_of_boxes(quality: float) -> list[Any]:
 def coverage_of_ap(quality: float, number: int, sets: int, resamples: int) -> tuple[float, float]:
     """The population's AP and the share of sets whose interval holds it, in percent."""
     from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
-    from paddlevit_dist.images.detection.evaluation.resampling import DetectionCurves, named_scores
+    from paddlevit_dist.images.detection.evaluation.resampling import DetectionCurves
 
-    names = [str(label) for label in range(CLASSES)]
     tables = population_of_boxes(quality)
 
     def scores_of(chosen: list[Any]) -> Callable[[np.ndarray], Any]:
         renamed = [one._replace(image_ids=np.array([place], np.int64)) for place, one in enumerate(chosen)]
-        found = {"": (DetectionCurves.from_table(MatchTable.joined(renamed)), np.arange(len(chosen)))}
-        return lambda weights: {"AP": named_scores(found, names, weights)["AP"]}
+        curves = DetectionCurves.from_table(MatchTable.joined(renamed))
+        return lambda weights: {"AP": curves.scores(weights)[0][:, 0]}
 
     truth = float(scores_of(tables)(np.ones((1, POPULATION)))["AP"][0])
     rng, held = np.random.default_rng(number), 0

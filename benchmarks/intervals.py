@@ -159,8 +159,8 @@ def population_of_boxes(quality: float) -> list[Any]:
 
 def coverage_of_ap(quality: float, number: int, sets: int, resamples: int) -> tuple[float, float]:
     """The population's AP and the share of sets whose interval holds it, in percent."""
-    from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
-    from paddlevit_dist.images.detection.evaluation.resampling import DetectionCurves
+    from paddlevit_dist.images.detection.evaluation.curves import DetectionCurves
+    from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
 
     tables = population_of_boxes(quality)
 

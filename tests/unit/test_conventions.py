@@ -21,7 +21,7 @@ SCORE_FILES = (
     "tasks/metrics.py tasks/score_kind.py intervals/scores.py metrics/counts.py metrics/tables.py metrics/confusion.py "
     "metrics/classification.py metrics/classification_scores.py images/segmentation/metrics.py "
     "images/detection/metrics.py images/detection/evaluation/score_kind.py "
-    "images/detection/evaluation/accumulation.py images/detection/evaluation/resampling.py "
+    "images/detection/evaluation/match_tables.py images/detection/evaluation/curves.py "
     "points/segmentation/metrics.py points/instances/metrics.py points/instances/matching.py "
     "points/instances/panoptic.py points/instances/score_kind.py volumes/landmarks/metrics.py "
     "volumes/segmentation/metrics.py"

@@ -29,7 +29,7 @@ from ...tasks.sample_groups import FOLDER
 from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 
 if TYPE_CHECKING:
-    from .evaluation.accumulation import MatchTable
+    from .evaluation.match_tables import MatchTable
     from .evaluation.matching import AnnotationFile
     from .evaluation.scored_files import ResultFile
 
@@ -72,8 +72,8 @@ def _print_and_write(
 ) -> None:
     """Match results with annotations, print scores, and write them with ``protocol`` to the folder of -output."""
     from .evaluation import scored_files
-    from .evaluation.accumulation import MAX_DETECTIONS, resolve_detection_limits, stat_names
-    from .evaluation.resampling import DetectionCurves
+    from .evaluation.curves import DetectionCurves, stat_names
+    from .evaluation.match_tables import MAX_DETECTIONS, resolve_detection_limits
 
     kind, limits = options.iou_type, resolve_detection_limits(options.max_detections)
     notices, matched = [*annotations.notices, *results.notices], [results.matched] if results.matched else []

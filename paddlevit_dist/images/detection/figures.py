@@ -18,10 +18,10 @@ from .data.detection_dataset import ImageAnnotations
 from .data.samples import DetectionSamples
 from .detections import DetectedObjects, boxes_to_corners
 from .drawing import fit_in_cell
-from .evaluation.accumulation import AREA_RANGES, MAX_DETECTIONS, RECALLS, MatchTable, resolve_detection_limits
+from .evaluation.curves import RECALLS, DetectionCurves
 from .evaluation.images import ImageQuality, compute_image_quality
+from .evaluation.match_tables import AREA_RANGES, MAX_DETECTIONS, MatchTable, resolve_detection_limits
 from .evaluation.operating_points import NO_WISHES, ClassDetections, WishedRates, find_thresholds, split_by_class
-from .evaluation.resampling import DetectionCurves
 from .records import DetectionRecord
 from .suspicious_labels import (
     build_suspect_table,

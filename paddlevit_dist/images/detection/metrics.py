@@ -12,7 +12,7 @@ from ...tasks.score_kind import Arrays
 from ..data.data_warnings import count
 from ..run_lengths import compress_runs
 from .detections import DetectedObjects
-from .evaluation.accumulation import MAX_DETECTIONS, MatchTable, resolve_detection_limits
+from .evaluation.match_tables import MAX_DETECTIONS, MatchTable, resolve_detection_limits
 from .evaluation.matching import CandidateDetections, ImageMasks, match, match_detections
 from .evaluation.operating_points import NO_WISHES, WishedRates
 from .evaluation.score_kind import PREFIXES

@@ -7,7 +7,7 @@ from ...runtime.errors import UserError
 from ...tasks.model_factory import model_options
 from .data.transforms import export_size
 from .detector import Detector
-from .evaluation.accumulation import MAX_DETECTIONS
+from .evaluation.match_tables import MAX_DETECTIONS
 from .settings import ONE_SIZE, OPTIONS, DetectionSettings
 
 

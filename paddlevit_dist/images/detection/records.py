@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .detections import DetectedObjects, corners_to_boxes
-from .evaluation.accumulation import IOU_THRESHOLDS, MatchTable
+from .evaluation.match_tables import IOU_THRESHOLDS, MatchTable
 from .suspicious_labels import compute_overlaps, find_suspects
 
 if TYPE_CHECKING:

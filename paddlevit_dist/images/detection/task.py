@@ -33,7 +33,7 @@ from .data.transforms import batch_side
 from .denoising import DenoisingQueries
 from .detections import SpeedMeter
 from .detector import COCO_CATEGORIES, DetectionCriterion, DetectionTargets, zero_padding
-from .evaluation.accumulation import resolve_detection_limits
+from .evaluation.match_tables import resolve_detection_limits
 from .evaluation.operating_points import WishedRates
 from .inference import detect_objects
 from .model_options import list_fixed_sizes, read_model_options

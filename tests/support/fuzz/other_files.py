@@ -19,7 +19,7 @@ from paddlevit_dist.compare.formatting import add_findings, format_lines
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table as read_samples
 from paddlevit_dist.compare.tables import write_evaluated
-from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
+from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
 from paddlevit_dist.logging.record import supersede
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import SampleTable

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from paddlevit_dist.images.detection.evaluation import matching
-from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
-from paddlevit_dist.images.detection.evaluation.resampling import DetectionCurves
+from paddlevit_dist.images.detection.evaluation.curves import DetectionCurves
+from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
 from paddlevit_dist.images.run_lengths import compress_runs
 
 

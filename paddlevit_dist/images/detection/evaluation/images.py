@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .accumulation import MatchTable
-from .resampling import DetectionCurves
+from .curves import DetectionCurves
+from .match_tables import MatchTable
 
 _AT_50 = 0
 _IMAGE_STATS = ("AP", "AP50", "AP75")

@@ -21,7 +21,7 @@ from ....runtime.errors import UserError
 from ...run_lengths import ManyRuns
 from ..coco_files import Id
 from ..detections import DetectedObjects, corners_to_boxes
-from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
+from .match_tables import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 
 if TYPE_CHECKING:
     from ..data.detection_dataset import ImageAnnotations

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .accumulation import RECALLS, MatchTable
+from .curves import RECALLS
+from .match_tables import MatchTable
 
 _AT_50 = np.uint64(1)  # bit of an IoU of 0.5 over all areas
 _ROUNDING = 1e-12

@@ -8,10 +8,10 @@ import numpy as np
 from ....intervals.resampling import Recompute
 from ....runtime.errors import UserError
 from ....tasks.score_kind import Arrays, ScoreKind, are_below
-from .accumulation import AREA_RANGES, MAX_DETECTIONS, MatchTable
+from .curves import DetectionCurves
 from .images import build_image_columns
+from .match_tables import AREA_RANGES, MAX_DETECTIONS, MatchTable
 from .operating_points import WishedRates, find_thresholds, split_by_class
-from .resampling import DetectionCurves
 
 PREFIXES = ("", "mask ")  # of the names of arrays and scores, of boxes and of masks
 

@@ -28,7 +28,7 @@ from ..coco_files import (
     short,
 )
 from ..detections import BOXES, MASKS
-from .accumulation import MAX_DETECTIONS, MatchTable
+from .match_tables import MAX_DETECTIONS, MatchTable
 from .matching import AnnotationFile, BoxGroundTruth, CandidateDetections, ImageMasks, make_size_error, match_detections
 from .named_results import NamedResult, match_names
 

@@ -6,7 +6,7 @@ from support.samples.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.images.detection import figures, records
 from paddlevit_dist.images.detection.detections import DetectedObjects
-from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
+from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
 from paddlevit_dist.images.detection.evaluation.operating_points import split_by_class
 

@@ -7,9 +7,9 @@ import pytest
 
 from paddlevit_dist.images.detection import figures
 from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.images.detection.evaluation.curves import DetectionCurves
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
 from paddlevit_dist.images.detection.evaluation.operating_points import NO_WISHES, WishedRates, split_by_class
-from paddlevit_dist.images.detection.evaluation.resampling import DetectionCurves
 from paddlevit_dist.images.detection.records import DetectionRecord
 
 NAMES = ["ant", "bee", "cat", "dog"]

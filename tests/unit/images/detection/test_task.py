@@ -20,7 +20,7 @@ from paddlevit_dist.images.detection.data.transforms import build_evaluation_tra
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.detector import zero_padding
 from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement_factor
-from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
+from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
 from paddlevit_dist.images.detection.evaluation.operating_points import split_by_class
 from paddlevit_dist.images.detection.figures import detection_figures, join_tables
 from paddlevit_dist.images.detection.metrics import DetectionMetrics

@@ -1,15 +1,71 @@
-"""COCO's numbers of drawn images are those of an annotation file that has each image so often."""
+"""COCO's numbers against pycocotools on random cases.
+
+Numbers of drawn images are those of an annotation file that has each image so often.
+"""
 
 import numpy as np
 import pytest
 from support.networks import coco_peer
+from support.samples.drawn_detections import NOTHING_FOUND
 
-from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
-from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, CandidateDetections, match_detections
-from paddlevit_dist.images.detection.evaluation.resampling import DetectionCurves
+from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.images.detection.evaluation.curves import DetectionCurves
+from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
+from paddlevit_dist.images.detection.evaluation.matching import (
+    BoxGroundTruth,
+    CandidateDetections,
+    match,
+    match_detections,
+)
 from paddlevit_dist.intervals import bootstrap
 
 CLASSES = 5
+
+
+@pytest.mark.parametrize("seed", range(14))
+def test_equal_to_pycocotools(seed):
+    dataset, results = coco_peer.random_case(seed)
+    coco_peer.assert_equal(coco_peer.scored(dataset, results), coco_peer.evaluated(dataset, results))
+
+
+def test_with_all_classes_as_one_equal_to_pycocotools():
+    dataset, results = coco_peer.random_case(31, most=40)
+    theirs = coco_peer.evaluated(dataset, results, useCats=0)
+    coco_peer.assert_equal(coco_peer.scored(dataset, results, use_classes=False), theirs)
+
+
+def test_more_detections_than_are_looked_at():
+    dataset, results = coco_peer.random_case(4, num_images=2, categories=2, most=400)
+    theirs = coco_peer.evaluated(dataset, results)
+    coco_peer.assert_equal(coco_peer.scored(dataset, results), theirs)
+
+
+def test_nothing_found_and_nothing_to_find():
+    none = BoxGroundTruth(np.zeros((0, 4)), np.zeros(0, int), np.zeros(0), np.zeros(0, bool))
+    one = BoxGroundTruth(np.array([[1.0, 2, 50, 40]]), np.array([1]), np.array([2000.0]), np.array([False]))
+    tables = [match(5, none, NOTHING_FOUND, 2), match(3, one, NOTHING_FOUND, 2)]
+    _, class_ap = coco_peer.score(MatchTable.joined(tables))
+    assert class_ap.tolist() == [[-1, -1, -1], [0, 0, 0]]
+    stats, class_ap = coco_peer.score(MatchTable.empty(2))
+    assert (stats == -1).all() and (class_ap == -1).all()
+
+
+def test_detections_of_a_network_score_as_the_file_written_of_them_does():
+    truth = BoxGroundTruth(np.array([[10.1, 20.2, 50.0, 40.0]]), np.array([0]), np.array([2000.0]), np.array([False]))
+    corners = np.array([[10.3, 20.1, 60.4, 60.5]], np.float32)
+    found = DetectedObjects(corners, np.array([0.3], np.float32), np.array([0]))
+    x, y, right, bottom = corners[0].tolist()
+    results = [
+        {"image_id": 1, "category_id": 1, "bbox": [x, y, right - x, bottom - y], "score": float(found.scores[0])}
+    ]
+    dataset = {
+        "images": [{"id": 1}],
+        "categories": [{"id": 1, "name": "a"}],
+        "annotations": [
+            {"id": 1, "image_id": 1, "category_id": 1, "bbox": truth.boxes[0].tolist(), "area": 2000.0, "iscrowd": 0}
+        ],
+    }
+    coco_peer.assert_equal(coco_peer.score(match(1, truth, found, 1)), coco_peer.evaluated(dataset, results))
 
 
 def make_tables(images: int, seed: int, decimals: int | None = None) -> list[MatchTable]:

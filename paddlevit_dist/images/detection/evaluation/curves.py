@@ -14,7 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ....runtime.compiled import compiled
-from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, RECALLS, MatchTable, compute_ranks, stat_names
+from .match_tables import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
+
+RECALLS = np.linspace(0.0, 1.0, 101)
 
 
 class DetectionCurves(NamedTuple):
@@ -73,6 +75,21 @@ class DetectionCurves(NamedTuple):
                 np.empty(lengths[0]), np.empty(lengths[1]), np.empty(lengths[1]), stats[draw], class_ap[draw],
             )  # fmt: skip
         return stats, class_ap
+
+
+def stat_names(max_detections: Sequence[int] = MAX_DETECTIONS) -> list[str]:
+    """Return the names of COCO's twelve numbers, in pycocotools' order."""
+    recalls = [f"AR_{most}" for most in max_detections]
+    return ["AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", *recalls, "AR_small", "AR_medium", "AR_large"]
+
+
+def compute_ranks(table: MatchTable) -> np.ndarray:
+    """Return the rank of each row among the rows of its image and class, from 0: int64 (rows,)."""
+    images, labels = table.image_positions(), table.labels
+    is_first = np.ones(len(labels), bool)
+    is_first[1:] = (images[1:] != images[:-1]) | (labels[1:] != labels[:-1])
+    first = np.flatnonzero(is_first)
+    return np.arange(len(labels)) - np.repeat(first, np.diff(np.append(first, len(labels))))
 
 
 @compiled(needs_numba=False)

@@ -88,24 +88,6 @@ def _find_rows(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.arange(int(counts.sum())) + np.repeat(shift, counts[order])
 
 
-RECALLS = np.linspace(0.0, 1.0, 101)
-
-
 def resolve_detection_limits(most: int | None) -> tuple[int, ...]:
     """Return the numbers of detections per image and class, up to ``most`` or 100, for COCO's recalls."""
     return MAX_DETECTIONS if most is None else (*MAX_DETECTIONS[:-1], most)
-
-
-def stat_names(max_detections: Sequence[int] = MAX_DETECTIONS) -> list[str]:
-    """Return the names of COCO's twelve numbers, in pycocotools' order."""
-    recalls = [f"AR_{most}" for most in max_detections]
-    return ["AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", *recalls, "AR_small", "AR_medium", "AR_large"]
-
-
-def compute_ranks(table: MatchTable) -> np.ndarray:
-    """Return the rank of each row among the rows of its image and class, from 0: int64 (rows,)."""
-    images, labels = table.image_positions(), table.labels
-    is_first = np.ones(len(labels), bool)
-    is_first[1:] = (images[1:] != images[:-1]) | (labels[1:] != labels[:-1])
-    first = np.flatnonzero(is_first)
-    return np.arange(len(labels)) - np.repeat(first, np.diff(np.append(first, len(labels))))

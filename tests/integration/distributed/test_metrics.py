@@ -47,7 +47,7 @@ def test_all_ranks_get_the_values_of_one_process(groups, processes):
 
 
 @pytest.mark.parametrize("processes", [2, 3])
-def test_all_ranks_get_the_intervals_of_one_process(groups, processes):
+def test_all_ranks_get_values_and_intervals_of_one_process_to_the_last_bit(groups, processes):
     assert groups[processes]["intervals"] == [counted_samples.evaluate_share()] * processes
 
 

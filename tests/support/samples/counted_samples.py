@@ -14,7 +14,6 @@ from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
-from paddlevit_dist.tasks.metrics import TableMetrics
 from paddlevit_dist.tasks.sample_groups import SampleGroups
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics
@@ -104,10 +103,7 @@ def plain(table: PerSampleResults) -> list:
 
 
 def evaluate_share() -> dict:
-    """Intervals of all samples of each kind, and what is kept of them; this rank has seen its share.
-
-    Also the values of tables, which are to be equal to the last bit.
-    """
+    """Values and intervals of all samples of each kind, and what is kept of them; this rank has seen its share."""
     found = {}
     for kind, (make, add) in KINDS.items():
         metrics = make()
@@ -116,8 +112,7 @@ def evaluate_share() -> dict:
             add(metrics, [key.index for key in keys])
         metrics.indices = sampler.indices()
         values = metrics.compute(reduce_dict(metrics.state, average=False))
-        if isinstance(metrics, TableMetrics):
-            found[f"values of {kind}"] = values
+        found[f"values of {kind}"] = values
         kept: list = []
         found[kind] = compute_intervals(metrics, sampler.indices(), CONFIDENCE, kept.append)
         found[f"{kind} in groups"] = compute_intervals(metrics, sampler.indices(), CONFIDENCE, None, GROUPS)

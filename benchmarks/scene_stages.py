@@ -32,7 +32,7 @@ def stages(folder: Path) -> list[Stage]:
     """Each step with what the step before has given, plain and ours."""
     from paddlevit_dist import settings
     from paddlevit_dist.points.data.augment import apply_matrix
-    from paddlevit_dist.points.data.elastic import displace, grid_shape
+    from paddlevit_dist.points.data.elastic import displace_in_slabs, grid_shape
     from paddlevit_dist.points.data.scene_store import read_scene, scene_file
     from paddlevit_dist.points.instances.input import (
         InstanceSamples,
@@ -58,6 +58,9 @@ def stages(folder: Path) -> list[Stage]:
         for (step, magnitude), given in zip(ELASTIC, noise):
             moved = displaced(moved, given, step, magnitude)
         return moved
+
+    def displace(points: np.ndarray, given: np.ndarray, step: float, magnitude: float) -> np.ndarray:
+        return displace_in_slabs(points, given.shape[1:], lambda first, last: given[:, first:last], step, magnitude)
 
     moved = distorted(displace)
     moved = moved - moved.min(axis=0)

@@ -243,9 +243,9 @@ def _main_lines(
 
 
 def _class_lines(scored: ScoreReport, values: Mapping[str, float]) -> list[str]:
-    if scored.of_class is None:
+    pattern, decimals = scored.scores.class_score, scored.scores.decimals
+    if not pattern:
         return []
-    pattern, decimals = scored.of_class
     if len(scored.classes) > MOST_SHOWN:
         return [f"{len(scored.classes):,} classes: add -json to print the value of each"]
     names = [shorten(name, _LONGEST_NAME) for name in scored.classes]

@@ -76,7 +76,6 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
         names=list(true_files),
         sample="image",
         shown=dict.fromkeys(("mIoU", "accuracy", "mean class accuracy", "mean Dice", "boundary IoU"), 4),
-        of_class=("IoU {}", 4),
         classes=classes,
         protocol=[
             f"IoU: over the pixels of all images together{without}{shift}",

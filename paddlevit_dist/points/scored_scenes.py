@@ -84,7 +84,6 @@ def _score_classes(
         names=truth.identities,
         sample="scene",
         shown={"mIoU": 4, "accuracy": 4, "mean class accuracy": 4},
-        of_class=("IoU {}", 4),
         classes=truth.class_names,
         protocol=[
             "IoU: ScanNet's, over the vertices of all scenes together, without unlabeled vertices",
@@ -159,7 +158,6 @@ def _score_instances(
         names=truth.identities,
         sample="scene",
         shown={"AP": 4, "AP50": 4, "AP25": 4},
-        of_class=("AP {}", 4),
         classes=truth.class_names,
         protocol=[
             f"AP: ScanNet's, mean of IoU {IOU_THRESHOLDS[:-1].min():.2f} to {IOU_THRESHOLDS[:-1].max():.2f} and of the "

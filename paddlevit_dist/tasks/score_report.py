@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..intervals.resampling import Recompute
-from .score_kind import Arrays, require_score_kind
+from .score_kind import Arrays, ScoreKind, require_score_kind
 
 
 class ResultSource(NamedTuple):
@@ -30,7 +30,6 @@ class ScoreReport:
     names: Sequence[str]  # names of the samples, as in a run's table
     sample: str  # singular noun for a sample, such as "image"
     shown: Mapping[str, int]  # names of the values that are printed with their number of decimals; the main one first
-    of_class: tuple[str, int] | None  # name of a class's value, "{}" being the class, and its decimals; None: no value
     classes: Sequence[str]  # names of classes, or of landmarks
     protocol: Sequence[str]  # settings that scores depend on, one line each
     notices: list[str]  # unusual properties of the results, one line each
@@ -40,7 +39,12 @@ class ScoreReport:
     more_is_better: bool = True  # whether larger main values are better
     origin: ResultSource = UNKNOWN  # dataset of the ground truth
 
+    @property
+    def scores(self) -> ScoreKind:
+        """What computes scores from the arrays; raises UserError if none of this kind is registered."""
+        return require_score_kind(self.kind, self.classes)
+
     @functools.cached_property
     def recompute(self) -> Recompute:
         """What computes all values by name from weights of the samples, see ``ScoreKind.recompute``."""
-        return require_score_kind(self.kind).recompute([self.arrays], self.classes)
+        return self.scores.recompute([self.arrays], self.classes)

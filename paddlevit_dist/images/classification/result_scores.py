@@ -64,7 +64,6 @@ def score(
         names=truth.names,
         sample="image",
         shown={**{f"top-{k}": 2 for k in answers.top}, "balanced accuracy": 2, **({"loss": 4} if has_loss else {})},
-        of_class=("recall {}", 2),
         classes=truth.classes,
         protocol=answers.protocol,
         notices=[*truth.notices, *answers.notices],

@@ -163,7 +163,6 @@ def _score(
         names=names,
         sample="image",
         shown={"AP": 4},
-        of_class=None,
         classes=annotations.names,
         protocol=[],
         notices=[],

@@ -145,7 +145,6 @@ def score(
         names=[volume.case for volume in truth] if identities is None else list(identities),
         sample="volume",
         shown={"mre_mm": 4, "sd_mm": 4, **{rate_name(radius): 2 for radius in RADII_MM}},
-        of_class=("{} mre_mm", 4),
         classes=names,
         protocol=[
             f"mre_mm: mean distance in millimeters over all landmarks and volumes; {coordinates}",

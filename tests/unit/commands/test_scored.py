@@ -19,6 +19,8 @@ CLASSES = ["bird", "cat", "a dog"]
 
 
 class Shares(ScoreKind):
+    class_score, decimals = "recall {}", 1
+
     def compute(self, arrays, weights):
         share = 100.0 * (weights @ arrays["right"]) / weights.sum(axis=1)
         recalls = {"recall bird": share / 2, f"recall {self.classes[2]}": share / 4}
@@ -26,6 +28,8 @@ class Shares(ScoreKind):
 
 
 class Rates(Shares):
+    class_score = ""
+
     def hits(self, arrays, classes):
         return {"top-1": arrays["right"] > 0}
 
@@ -35,7 +39,6 @@ REPORT = ScoreReport(
     names=[f"video{number // 6}/{number}.png" for number in range(60)],
     sample="image",
     shown={"top-1": 2, "none": 1},
-    of_class=("recall {}", 1),
     classes=CLASSES,
     protocol=["largest score", "ties:\nfirst"],
     notices=["two images are equal"],
@@ -77,7 +80,7 @@ def test_scores_are_printed_with_intervals_protocol_and_a_row_for_each_class(cap
 
 
 def test_without_intervals_nothing_is_drawn_and_nothing_said_of_them(capsys):
-    scored.print_scores(replace(REPORT, of_class=None), read("truth", "results", "-interval=off"))
+    scored.print_scores(replace(REPORT, kind="rates"), read("truth", "results", "-interval=off"))
     assert capsys.readouterr().out.splitlines()[1:] == [
         *("top-1 70.00", "none is not defined", "largest score", "ties:\\nfirst"),
     ]

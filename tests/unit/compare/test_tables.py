@@ -69,7 +69,7 @@ def test_a_file_has_all_that_scores_depend_on(tmp_path):
 def test_results_of_another_program_have_the_same_form(tmp_path):
     shown, origin = {"top-1": 2, "loss": 1}, ResultSource(split="test", dataset="labels")
     facts = {"task": "classification", "kind": "classes", "arrays": ARRAYS, "more_is_better": False, "origin": origin}
-    report = ScoreReport("", ["x", "y", "z"], "image", shown, None, ("a", "b", "c"), ["p"], [], **facts)
+    report = ScoreReport("", ["x", "y", "z"], "image", shown, ("a", "b", "c"), ["p"], [], **facts)
     tables.write_scored(tmp_path / "t.npz", report, "r.csv", SampleGroups("video", np.array(["v", "w", "v"]), "file"))
     about = read_about(tmp_path / "t.npz")
     assert about.pop("time") > 1.7e9 and about == {

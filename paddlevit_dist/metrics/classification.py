@@ -16,9 +16,7 @@ from ..tasks.metrics import TableMetrics
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.step_types import EvaluationStep
 from ..tasks.task import Records, Task
-
-_FEWEST_CLASSES_OF_TOP5 = 6  # the best five of five classes are all of them
-BEST = 5  # classes with the largest scores
+from .classification_scores import BEST, list_tops
 
 #: the true class and its score (a probability), and the best classes with their scores; -1 and 0 if there are fewer
 RECORD = np.dtype([("label", "<i4"), ("true", "<f4"), ("classes", "<i4", (BEST,)), ("scores", "<f4", (BEST,))])
@@ -39,8 +37,8 @@ class ClassificationMetrics(TableMetrics):
     def __init__(self, num_classes: int, class_names: Sequence[str] | None = None, kind: str = "classes") -> None:
         names = list(class_names or ())[:num_classes]
         names += map(str, range(len(names), num_classes))
-        self.num_classes, self.has_top5 = num_classes, num_classes >= _FEWEST_CLASSES_OF_TOP5
-        super().__init__(kind, names, {"top": np.array((1, BEST) if self.has_top5 else (1,), np.int32)})
+        self.num_classes = num_classes
+        super().__init__(kind, names, {"top": np.array(list_tops(num_classes), np.int32)})
         self.state["of classes"] = paddle.zeros([2, num_classes], dtype="int64")
 
     def update(self, logits: paddle.Tensor, labels: paddle.Tensor) -> None:

@@ -8,6 +8,13 @@ import numpy as np
 from ..intervals import ClassificationCounts, means
 from ..tasks.score_kind import Arrays, FormatInterval, ScoreKind, are_below
 
+BEST = 5  # classes with the largest scores
+
+
+def list_tops(num_classes: int) -> tuple[int, ...]:
+    """Return the k of top-k accuracy: the best five of five classes are all of them."""
+    return (1, BEST) if num_classes > BEST else (1,)
+
 
 class ClassificationScores(ScoreKind):
     """Accuracies, recalls and the mean loss of samples that have one class each.

@@ -10,7 +10,8 @@ from ..tasks.aspects import TaskAspect
 from ..tasks.prediction import Row
 from ..tasks.protocols import EnsembleMember, Ensembling
 from ..tasks.sample_checks import BadSample
-from .classification import BEST, ClassifierTask
+from .classification import ClassifierTask
+from .classification_scores import BEST
 
 _DIGITS = 7  # of a score; float32 has no more
 

@@ -6,14 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...metrics.classification_scores import list_tops
 from ...runtime.errors import UserError
 from ...runtime.printing import shorten
 from ...tasks.sample_names import SampleNames
 from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .result_tables import ClassGroundTruth, ResultTableLayout, TableRow, find_layout, parse_scores, read_listed_classes
 
-_BEST = 5
-_FEWEST_CLASSES_OF_TOP5 = 6  # with five classes, top-5 is always 100 %
 _MOST_NUMBERS = 1 << 18  # parsed at a time: as text they take twenty times their 2 MiB
 _ROUNDED = 0.01  # tolerance of the sum of a thousand probabilities with four digits
 _SMALLEST = 1e-15  # smaller probabilities are replaced by it, or one confident mistake would make the mean infinite
@@ -194,7 +193,7 @@ def _from_scores(finder: _ImageFinder, softmax: bool) -> TableAnswers:
             losses[chosen] = -np.log(np.maximum(true[:, 0], _SMALLEST))
         smallest += int((true < _SMALLEST).sum())
     has_loss = (softmax or are_probabilities) and not not_finite
-    top = (1, _BEST) if len(classes) >= _FEWEST_CLASSES_OF_TOP5 else (1,)
+    top = list_tops(len(classes))
     protocol = ["top-k: among classes with equal scores, the first comes first; a row that is not finite is wrong"]
     notices = []
     if not_finite:
@@ -236,7 +235,6 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
         off[place] = labels[0] - truth.labels[place]
         are_numbers &= names[0].isdecimal()
         places[place] = labels.index(truth.labels[place]) if truth.labels[place] in labels else len(columns)
-    has_top5 = len(columns) >= _BEST and len(truth.classes) >= _FEWEST_CLASSES_OF_TOP5
     ranked = f"the first {len(columns)} classes" if len(columns) > 1 else "one class"
     protocol = [f"top-k: {ranked} of each row, in their order; no loss, since there are no scores"]
     right, shifted = int((off == 0).sum()), max(int((off == 1).sum()), int((off == -1).sum()))
@@ -244,5 +242,6 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
     if are_numbers and shifted > max(right, len(off) / 2):
         shift = f"{shifted:,} of {len(off):,} would be right, and {right:,} are: does one side count from 1?"
         notices.append(f"{finder.path}: with classes one lower or higher {shift}")
-    losses, top = np.full(len(truth.names), np.nan, np.float32), (1, _BEST) if has_top5 else (1,)
+    losses = np.full(len(truth.names), np.nan, np.float32)
+    top = tuple(k for k in list_tops(len(truth.classes)) if k <= len(columns))
     return TableAnswers(places, losses, top, protocol, notices, are_numbers)

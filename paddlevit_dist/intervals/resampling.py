@@ -268,11 +268,12 @@ def _draws(num_samples: int, resamples: int, numbers: np.ndarray | None = None) 
 
 
 def weighted_sums(weights: np.ndarray, statistics: np.ndarray) -> np.ndarray:
-    """Compute ``weights @ statistics``, float64 (draws, k), with the same bits for any number of threads.
+    """Sum statistics (samples, ...) with weights (draws, samples): float64 (draws, ...).
 
-    Weights are (draws, samples), statistics (samples, k).
+    The sums have the same bits for any number of threads.
     """
-    return np.einsum("ds,sk->dk", weights, statistics, dtype=np.float64)
+    flat = statistics.reshape(len(statistics), -1)
+    return np.einsum("ds,sk->dk", weights, flat, dtype=np.float64).reshape(len(weights), *statistics.shape[1:])
 
 
 def concat_rank_tables(parts: Sequence[tuple[Sequence[int], Sequence[np.ndarray]]]) -> list[np.ndarray]:

@@ -89,14 +89,11 @@ def confusion_scores(
         losses: float (samples,), each summed over the sample's points; None: there is no loss.
         boundaries: like ``statistics``, for pixels near boundaries; None: there are none.
     """
-    number = len(class_names)
-    tables = [statistics] if boundaries is None else [statistics, boundaries]
-    flat = np.concatenate([table.reshape(len(table), -1) for table in tables], axis=1)
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
-        sums = weighted_sums(weights, flat).reshape(len(weights), len(tables), 3, number)
-        right, labeled = np.moveaxis(sums[:, 0, :2].sum(axis=2), 1, 0)  # (draws,) each
-        by_class = class_shares(sums[:, 0])
+        counts = weighted_sums(weights, statistics)  # (draws, 3, classes)
+        right, labeled, _ = counts.sum(axis=2).T  # (draws,) each
+        by_class = class_shares(counts)
         values = {
             "mIoU": nanmean(by_class["IoU"]),
             "accuracy": quotient(right, labeled),
@@ -104,9 +101,9 @@ def confusion_scores(
             "mean Dice": nanmean(by_class["Dice"]),
         }
         if boundaries is not None:
-            values["boundary IoU"] = nanmean(class_shares(sums[:, 1])["IoU"])
+            values["boundary IoU"] = nanmean(class_shares(weighted_sums(weights, boundaries))["IoU"])
         if losses is not None:
-            values["loss"] = quotient(weighted_sums(weights, losses[:, None])[:, 0], labeled)
+            values["loss"] = quotient(weighted_sums(weights, losses), labeled)
         return {**values, **{f"IoU {name}": column for name, column in zip(class_names, by_class["IoU"].T)}}
 
     return recompute
@@ -143,15 +140,17 @@ def panoptic_scores(
         class_names: the name of each class.
         is_thing: bool (classes,), classes with instances.
     """
-    flat = np.concatenate([counts.reshape(len(counts), -1), ious], axis=1)
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
-        sums = weighted_sums(weights, flat).reshape(len(weights), 7, len(class_names))
-        matched, false, missed, *_, iou = np.moveaxis(sums, 1, 0)  # (draws, classes) each
+        sums, iou = (
+            weighted_sums(weights, counts),
+            weighted_sums(weights, ious),
+        )  # (draws, 6, classes), (draws, classes)
+        matched, false, missed = np.moveaxis(sums[:, :3], 1, 0)  # (draws, classes) each
         rq = quotient(matched, matched + (false + missed) / 2)
         sq = np.where(np.isnan(rq), np.nan, iou / matched.clip(1))
         pq = sq * rq
-        dagger = np.where(is_thing, pq, class_shares(sums[:, 3:6])["IoU"])
+        dagger = np.where(is_thing, pq, class_shares(sums[:, 3:])["IoU"])
         means = {"PQ": pq, "SQ": sq, "RQ": rq, "PQ dagger": dagger}
         means |= {"PQ things": pq[:, is_thing], "PQ stuff": pq[:, ~is_thing]}
         values = {name: nanmean(per_class) for name, per_class in means.items()}

@@ -124,7 +124,7 @@ def average_precisions(arrays: Arrays, weights: np.ndarray) -> np.ndarray:
     is_last = np.ones(len(order), bool)
     is_last[:-1] = (curves[1:] != curves[:-1]) | (scores[1:] != scores[:-1])
     bounds = np.searchsorted(curves, np.arange(classes * thresholds + 1))
-    missed = weighted_sums(weights, arrays["missed"].reshape(scenes, -1))  # (draws, curves)
+    missed = weighted_sums(weights, arrays["missed"]).reshape(len(weights), -1)  # (draws, curves)
     areas = np.empty(missed.shape)
     _areas(weights, scene_rows[order], arrays["is_right"][order], is_last, bounds, missed, areas)
     areas = areas.reshape(-1, classes, thresholds)

@@ -32,9 +32,8 @@ class SemanticMetrics(ConfusionMetrics):
             scene = paddle.searchsorted(offsets[1:].astype("int64"), paddle.arange(pairs.shape[0]), right=True)
             pairs = pairs + scene * number * number
             is_in_scene = scene.unsqueeze(0) == paddle.arange(scenes).unsqueeze(1)  # (scenes, points)
-            losses = paddle.where(
-                is_in_scene, losses.reshape(no_losses.shape), no_losses
-            )  # ``cumsum`` would wait for a GPU
+            # ``cumsum`` would wait for a GPU.
+            losses = paddle.where(is_in_scene, losses.reshape(no_losses.shape), no_losses)
         bins = scenes * number * number
         pairs = paddle.where(labels == IGNORED, paddle.full_like(labels, bins), pairs)
         if pairs.shape[0]:  # Paddle can neither count nor sum empty input

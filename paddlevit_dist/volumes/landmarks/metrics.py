@@ -49,8 +49,7 @@ class LandmarkScores(ScoreKind):
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the values of weighted volumes, of all landmarks and of each."""
-        sums = arrays["sums"]
-        drawn = weighted_sums(weights, sums.reshape(len(sums), -1)).reshape(len(weights), *sums.shape[1:])
+        drawn = weighted_sums(weights, arrays["sums"])
         values, by_landmark = describe(drawn.sum(axis=1)), describe(drawn)
         for index, name in enumerate(self.classes):
             values.update({f"{name} {key}": column[:, index] for key, column in by_landmark.items()})

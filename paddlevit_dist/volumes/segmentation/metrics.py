@@ -91,9 +91,7 @@ class VolumeScores(ScoreKind):
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the values of weighted volumes."""
-        sums = arrays["sums"]
-        drawn = weighted_sums(weights, sums.reshape(len(sums), -1))
-        return self._divide(arrays, drawn.reshape(len(weights), *sums.shape[1:]))
+        return self._divide(arrays, weighted_sums(weights, arrays["sums"]))
 
     def _divide(self, arrays: Arrays, sums: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the values by name, (draws,), from sums (draws, classes, columns); NaN where undefined."""

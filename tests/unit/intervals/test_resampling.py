@@ -336,3 +336,11 @@ def test_how_many_groups_are_counted_at_a_time_changes_nothing(monkeypatch):
         monkeypatch.setattr("paddlevit_dist.intervals.resampling._MOST_WEIGHTS", most)
         assert bootstrap(recompute, 300, resamples=50, groups=groups) == whole
         assert resampling._count_groups(recompute, resampling.number_groups(groups)) == defined
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3)])
+def test_sums_have_the_axes_of_a_samples_numbers(shape):
+    generator = np.random.default_rng(0)
+    weights, numbers = generator.integers(0, 3, (5, 6)).astype(float), generator.integers(0, 100, (6, *shape))
+    found = weighted_sums(weights, numbers)
+    assert found.dtype == np.float64 and np.array_equal(found, np.tensordot(weights, numbers, 1))

@@ -48,6 +48,7 @@ class DetectionMetrics(TableMetrics):
         settings = {"limits": limits, "wished": wished_rates, "least_score": np.array(least_score)}
         super().__init__("boxes", class_names, settings)
         self.images, self.with_masks = images, with_masks
+        self.scores.zeros = [f"{prefix}{name}" for prefix in PREFIXES[: 1 + with_masks] for name in ("AP", "AP50")]
         self.state = {"images": 0, "detections": 0, "not finite": 0}
         self._prepared: tuple[np.ndarray, Arrays, Recompute] | None = None  # by ``_prepare``
 

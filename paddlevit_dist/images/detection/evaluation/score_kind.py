@@ -28,7 +28,6 @@ class BoxScores(ScoreKind):
     swaps = 1_000
     settings = ("limits", "wished", "least_score")
     unsaved = ("wished", "least_score")
-    zeros = tuple(f"{prefix}{name}" for prefix in PREFIXES for name in ("AP", "AP50"))
 
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
         """Return a function that computes COCO's scores; raise UserError if detections' limits differ in the tables."""

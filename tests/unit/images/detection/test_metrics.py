@@ -94,6 +94,14 @@ def test_without_any_annotation_the_score_is_zero_and_the_line_says_why():
     assert metrics.summary(values).startswith("AP 0.0000 AP50 0.0000 (no annotations: ")
 
 
+@pytest.mark.parametrize("with_masks", [False, True])
+def test_without_any_image_only_the_scores_that_choose_a_checkpoint_are_defined(with_masks):
+    metrics = DetectionMetrics(NAMES, 0, with_masks)
+    of_masks = {"mask AP": 0.0, "mask AP50": 0.0} if with_masks else {}
+    counts = {"images": 0, "detections": 0, "not finite": 0}
+    assert metrics.compute(metrics.state) == {"AP": 0.0, "AP50": 0.0, **of_masks, **counts}
+
+
 def test_an_image_that_is_missing_or_evaluated_twice_is_no_score():
     with pytest.raises(RuntimeError, match="3 images were evaluated of 4"):
         scored(3, DetectionMetrics(NAMES, 4))

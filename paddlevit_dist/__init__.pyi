@@ -1,4 +1,4 @@
-"""The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
+"""The public names: ``__init__`` imports each on first use, and type checkers read it here."""
 
 from .checkpoint.load import load_weights
 from .data.sampler import EvaluationSampler, TrainingSampler

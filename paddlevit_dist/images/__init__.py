@@ -9,18 +9,4 @@
 
 from ..runtime.lazy_names import lazy_names
 
-_NAMES = {
-    "Classification": "classification.task",
-    "Classifier": "models.classifier",
-    "Detection": "detection.task",
-    "DetectionCriterion": "detection.detector",
-    "DetectionDataset": "detection.data.detection_dataset",
-    "Detector": "detection.detector",
-    "ImageClassPrediction": "classification.prediction",
-    "ImageDataset": "data.image_dataset",
-    "ImageSegmentation": "segmentation.task",
-    "SegmentationDataset": "segmentation.data.segmentation_dataset",
-    "Segmenter": "models.segmenter",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -12,10 +12,4 @@ Importing this package does not import Paddle; each name below loads its module 
 
 from ..runtime.lazy_names import lazy_names
 
-_NAMES = {
-    "ProcessPlan": "devices",
-    "launch_workers": "spawn",
-    "plan_processes": "devices",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -8,9 +8,4 @@
 
 from ..runtime.lazy_names import lazy_names
 
-_NAMES = {
-    "Meter": "meters",
-    "MeterScores": "meters",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -11,11 +11,4 @@ The package ``losses`` has the losses that such tasks are trained with.
 
 from ..runtime.lazy_names import lazy_names
 
-_NAMES = {
-    "ClassificationMetrics": "classification",
-    "ClassificationScores": "classification_scores",
-    "ClassifierTask": "classification",
-    "ConfusionMetrics": "confusion",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -8,16 +8,4 @@ The tasks ``segmentation`` and ``instances`` share ``scene_task``, ``settings``,
 
 from ..runtime.lazy_names import lazy_names
 
-_NAMES = {
-    "Scene": "data.scene",
-    "SceneDataset": "data.scenes",
-    "SceneReader": "prepare.listing",
-    "SceneTask": "scene_task",
-    "ShapeDataset": "shapes.data",
-    "SparseTensor": "sparse",
-    "TableReader": "prepare.tables",
-    "sparse_collate": "data.voxels",
-    "sparse_quantize": "data.voxels",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

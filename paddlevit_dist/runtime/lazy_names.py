@@ -1,14 +1,23 @@
 """Names that are imported on first use, so that importing a package does not load Paddle."""
 
+import ast
 import contextlib
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the ``__getattr__`` and ``__dir__`` (PEP 562) of a package, from name -> submodule that defines it."""
+def lazy_names(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the ``__all__``, ``__getattr__`` and ``__dir__`` (PEP 562) of a package from its stub.
+
+    The stub ``__init__.pyi``, beside ``file``, imports each public name from the submodule that defines it. Type
+    checkers read the same stub.
+    """
+    statements = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body
+    imports = [statement for statement in statements if isinstance(statement, ast.ImportFrom)]
+    modules = {alias.name: statement.module for statement in imports for alias in statement.names}
 
     def get(name: str) -> Any:
         if name not in modules:
@@ -16,7 +25,7 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
         with needing_paddle(f"{package}.{name}"):
             return getattr(importlib.import_module(f".{modules[name]}", package), name)
 
-    return get, lambda: sorted(modules)
+    return sorted(modules), get, lambda: sorted(modules)
 
 
 _mode_contexts: list[Any] = []  # keep Paddle in its dynamic mode

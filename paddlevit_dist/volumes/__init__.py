@@ -10,15 +10,4 @@
 
 from ..runtime.lazy_names import lazy_names
 
-_NAMES = {
-    "SegmentedVolumes": "segmentation.dataset",
-    "UNet3D": "unet3d",
-    "VolumeDataset": "dataset",
-    "VolumeGeometry": "geometry",
-    "decode": "landmarks.heatmaps",
-    "gaussian_heatmaps": "landmarks.heatmaps",
-    "radius_heatmaps": "landmarks.heatmaps",
-    "read_volume": "reading",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -15,7 +15,7 @@ EXTENDING = ROOT / "docs" / "guides" / "extending.md"
 PACKAGES = sorted(
     ".".join(path.parent.relative_to(ROOT).parts)
     for path in PACKAGE.rglob("__init__.py")
-    if "\n__all__" in path.read_text(encoding="utf-8")
+    if path.with_suffix(".pyi").is_file()
 )
 
 
@@ -37,12 +37,11 @@ def test_a_stub_has_the_names_of_its_package_from_the_modules_that_define_them(s
             imported.update((one.name, line.module) for one in line.names)
         elif isinstance(line, ast.Assign):
             exported = ast.literal_eval(line.value)
-    assert imported == package._NAMES
-    assert exported == package.__all__ == dir(package)
+    assert exported == sorted(imported) == package.__all__ == dir(package)
 
 
 def test_a_package_with_lazy_names_has_a_stub_and_the_wheel_has_it():
-    lazy = [path for path in PACKAGE.rglob("__init__.py") if "\n_NAMES = {" in path.read_text(encoding="utf-8")]
+    lazy = [path for path in PACKAGE.rglob("__init__.py") if "lazy_names(" in path.read_text(encoding="utf-8")]
     assert len(lazy) > 8 and [path for path in lazy if not path.with_suffix(".pyi").is_file()] == []
     assert '"": ["*.pyi"]' in (ROOT / "setup.py").read_text(encoding="utf-8")
     assert (PACKAGE / "py.typed").is_file()

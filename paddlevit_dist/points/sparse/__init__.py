@@ -25,46 +25,4 @@ For experiments, ``SparseTensor(features, coordinates)`` builds the plan on dema
 
 from ...runtime.lazy_names import lazy_names
 
-_NAMES = {
-    "AveragePooling": "pooling",
-    "BatchNorm": "layers",
-    "Convolution": "layers",
-    "DepthwiseConvolution": "depthwise",
-    "Dropout": "layers",
-    "GenerativeConvolution": "layers",
-    "GlobalPooling": "pooling",
-    "InstanceNorm": "per_scene",
-    "InverseConv3D": "layers",
-    "MapKey": "coordinate_plan",
-    "MaxPooling": "pooling",
-    "NestedBatchNorm": "layers",
-    "PaddedConvolution": "padded",
-    "PaddedInverseConvolution": "padded",
-    "PaddedMaxPooling": "padded",
-    "Plan": "device_plan",
-    "PlanSpec": "coordinate_plan",
-    "PointFeatures": "fields",
-    "Pointwise": "layers",
-    "ReLU": "layers",
-    "SparseNetwork": "layers",
-    "SparseTensor": "tensor",
-    "StridedConv3D": "layers",
-    "SubmanifoldConv3D": "layers",
-    "SumPooling": "pooling",
-    "TransposedConvolution": "layers",
-    "Unpooling": "pooling",
-    "broadcast": "per_scene",
-    "build_plan": "coordinate_plan",
-    "cat": "tensor",
-    "features_at": "fields",
-    "from_dense": "fields",
-    "from_spconv": "weights",
-    "from_torchsparse": "weights",
-    "intersection": "tensor",
-    "on_all_voxels": "tensor",
-    "prune": "tensor",
-    "to_dense": "fields",
-    "union": "tensor",
-}
-__all__ = list(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -7,9 +7,12 @@ import pytest
 from paddlevit_dist.runtime import lazy_names, printing
 
 
-def test_a_package_has_the_names_of_its_modules():
-    get, list_all = lazy_names.lazy_names("paddlevit_dist.runtime", {"shorten": "printing", "compose": "spelling"})
-    assert get("shorten") is printing.shorten and list_all() == ["compose", "shorten"]
+def test_a_package_has_the_names_of_its_stub(tmp_path):
+    (tmp_path / "__init__.pyi").write_text(
+        '"""Text."""\nfrom .printing import shorten\nfrom .spelling import compose\n'
+    )
+    names, get, list_all = lazy_names.lazy_names("paddlevit_dist.runtime", str(tmp_path / "__init__.py"))
+    assert get("shorten") is printing.shorten and names == list_all() == ["compose", "shorten"]
     with pytest.raises(AttributeError, match=r"^module 'paddlevit_dist.runtime' has no attribute 'other'$"):
         get("other")
 

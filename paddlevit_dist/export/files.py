@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
+from ..runtime.files import readable
 from ..runtime.text_files import parse_yaml, read_yaml
 
 ONNX, PARAMETERS = ".onnx", ".pdiparams"
@@ -61,10 +62,8 @@ def find_exported(source: str) -> ExportedModel:
     if file.suffix == PARAMETERS and not any(file.with_suffix(ending).is_file() for ending in _PROGRAMS):
         raise UserError(f"EXPORTED {source}: the .json or .pdmodel of {file} is missing; {_EXPECTED}")
     description = file.with_name(f"{file.stem}.about.yaml")
-    try:
+    with readable(description, "; export the model again or remove the file"):
         return ExportedModel(file, as_mapping(read_yaml(description, ("classes",)) if description.is_file() else None))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{description}: cannot be read: {error}; export the model again or remove the file") from error
 
 
 def as_mapping(value: object) -> dict[str, Any]:

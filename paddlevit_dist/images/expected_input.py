@@ -11,6 +11,7 @@ from yacs.config import CfgNode
 from ..checkpoint.published import PUBLISHED, PublishedWeights, find_published, find_published_for, find_sibling_file
 from ..registry.lookup import SPELLINGS, find_name
 from ..runtime.errors import UserError
+from ..runtime.files import readable
 from ..runtime.lazy_names import import_object
 from ..runtime.text_files import parse_yaml, read_bytes, read_json_facts
 from .described_input import (
@@ -183,10 +184,8 @@ def _find_arguments(source: object) -> tuple[Any, str]:
     folder = source if os.path.isdir(source) else os.path.dirname(source)
     file = os.path.join(folder, _TIMM_RUN)
     if os.path.isfile(file):
-        try:
+        with readable(file, "; restore it or remove it"):
             return parse_yaml(read_bytes(file)), file
-        except (OSError, ValueError) as error:
-            raise UserError(f"{file} cannot be read: {error}; restore it or remove it") from error
     if folder == source and not _is_alone(folder):
         return None, ""
     weights = find_weights_file(source) if folder == source else Path(source)

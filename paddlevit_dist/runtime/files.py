@@ -73,6 +73,8 @@ def readable(what: object, hint: str = "") -> Iterator[None]:
     """Turn errors about reading a file, or about its content, into a UserError: what, why, and ``hint``."""
     try:
         yield
+    except UnicodeError as error:
+        raise UserError(f"{what} is not UTF-8 text; save it as UTF-8") from error
     except (OSError, ValueError) as error:
         raise UserError(f"{what} cannot be read: {getattr(error, 'strerror', None) or error}{hint}") from error
 

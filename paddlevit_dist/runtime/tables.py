@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, TextIO
 
 from .errors import UserError
-from .files import open_regular
+from .files import open_regular, readable
 from .spelling import compose
 
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb": "utf-8-sig"}
@@ -42,16 +42,13 @@ def iterate_rows(path: str, separator: str) -> Iterator[TableRow]:
 def _open(path: str) -> Iterator[TextIO]:
     """Open a text file in the encoding of its BOM, else as UTF-8; errors, also of the block, are UserErrors."""
     try:
-        with open_regular(path, "rb") as head:
-            encoding = _BOMS.get(head.read(2), "utf-8")
-        with open_regular(path, encoding=encoding, newline="") as stream:
-            yield stream
-    except UnicodeError as error:
-        raise UserError(f"{path} is not UTF-8 text; save it as UTF-8") from error
+        with readable(path):
+            with open_regular(path, "rb") as head:
+                encoding = _BOMS.get(head.read(2), "utf-8")
+            with open_regular(path, encoding=encoding, newline="") as stream:
+                yield stream
     except csv.Error as error:
         raise UserError(f"{path} is not a table: {error}") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def find_separator(path: str) -> str:

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from .errors import UserError
-from .files import open_regular, read_regular
+from .files import open_regular, read_regular, readable
 
 LARGEST_BYTES = 1 << 28  # of a text or JSON file; regular ones list a segment for each of some million points
 LARGEST_YAML_BYTES = 1 << 23  # takes half a minute; 20,000 class names take 1 MB
@@ -75,10 +74,8 @@ def read_json(path: Place) -> Any:
 
 def read_json_facts(file: Place) -> dict[str, Any]:
     """Read what a JSON file says about weights; empty if it is not a mapping. Raises UserError if it is damaged."""
-    try:
+    with readable(file, "; restore it or remove it"):
         content = read_json(file)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {error}; restore it or remove it") from error
     return content if isinstance(content, dict) else {}
 
 

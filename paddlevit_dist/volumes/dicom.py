@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..runtime.errors import UserError
-from ..runtime.files import is_folder, open_regular
+from ..runtime.files import is_folder, open_regular, readable
 from .geometry import PACKED, check_fits
 
 _SUFFIXES = (".dcm", ".dicom", ".ima")
@@ -131,11 +131,8 @@ def _tag(reader: Any, tag: str) -> str:
 
 
 def _has_preamble(file: str) -> bool:
-    try:
-        with open_regular(file, "rb") as content:
-            return content.read(132)[128:] == b"DICM"
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}; repair or remove it") from error
+    with readable(file, "; repair or remove it"), open_regular(file, "rb") as content:
+        return content.read(132)[128:] == b"DICM"
 
 
 def _check_one_series(folder: str, slices: list[_DicomSlice]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..runtime.errors import UserError
+from ..runtime.files import readable
 from ..runtime.text_files import parse_json, read_text
 from .geometry import convert
 from .slicer_files import LandmarkRow, parse_fcsv, parse_markups
@@ -93,14 +94,8 @@ def read(file: str) -> FileLandmarks:
 
 def read_landmark_text(file: str) -> str:
     """Read the text of a file; UserError if it cannot be read or is not UTF-8."""
-    try:
+    with readable(file):
         return read_text(file)
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file} is not UTF-8 text; save it as UTF-8") from error
-    except ValueError as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
 
 
 def _rows(file: str, text: str) -> list[LandmarkRow]:

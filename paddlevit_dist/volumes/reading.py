@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..runtime.errors import UserError
-from ..runtime.files import require_regular
+from ..runtime.files import readable, require_regular
 from . import dicom, landmark_files
 from .geometry import (
     PACKED,
@@ -209,12 +209,8 @@ def _open(file: str) -> _OpenedVolume:
     if os.path.isdir(file):
         return _read_or_raise(file, lambda: _open_folder(file))
     reader = _READERS[_suffix(file)]
-    try:
+    with readable(file):
         require_regular(file)
-    except FileNotFoundError:
-        raise UserError(f"{file}: no such file") from None
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}") from error
     return _read_or_raise(file, lambda: reader(file))
 
 

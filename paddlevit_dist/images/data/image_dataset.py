@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...runtime.errors import UserError
+from ...runtime.files import readable
 from ...runtime.spelling import compose, find_spelling
 from ...runtime.text_files import read_text
 from ...tasks.dataset import Dataset
@@ -87,12 +88,8 @@ def names_in_file(path: str) -> list[str]:
 
     A ``UserError`` says that it cannot be read, is empty, or has a blank line or a duplicate name.
     """
-    try:
+    with readable(path):
         names = [compose(line.strip()) for line in read_text(path).rstrip().splitlines()]
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} cannot be read: it is not UTF-8") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not names:
         raise UserError(f"{path} is empty; expected one class name per line, or delete it")
     line_of_name: dict[str, int] = {}

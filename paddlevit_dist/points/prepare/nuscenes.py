@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import read_content
+from ...runtime.files import read_content, readable
 from ...runtime.text_files import iterate_rows
 from ..data.scene import AS_GIVEN, IGNORED, Scene
 from .channels import WITHOUT
@@ -289,9 +289,5 @@ def _read_table(folder: str, name: str, row: type[_Table]) -> Iterator[_Table]:
     advice = "the archive of metadata"
     if name in (LIDARSEG, PANOPTIC, "category"):
         advice = f"the archive of {'Panoptic nuScenes' if name == PANOPTIC else 'nuScenes-lidarseg'}"
-    try:
+    with readable(path, f"; extract {advice} again"):
         yield from iterate_rows(path, row)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}; extract {advice}") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not a table of nuScenes: {error}; extract {advice} again") from error

@@ -15,6 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ...runtime.errors import UserError
+from ...runtime.files import readable
 from ...runtime.printing import shorten
 from ...runtime.text_files import read_json
 from ...tasks.dataset import require_split
@@ -134,10 +135,8 @@ def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[l
 
 def read_description(file: str) -> DatasetDescription:
     """Read a ``dataset.json``; UserError if it cannot be read or is not in nnU-Net's format."""
-    try:
+    with readable(file, "; copy it again"):
         content = read_json(Path(file))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read ({error}); copy it again") from error
     content = content if isinstance(content, dict) else {}
     channels, labels = content.get("channel_names", content.get("modality")), content.get("labels")
     if not isinstance(channels, dict) or sorted(channels) != sorted(map(str, range(len(channels)))) or not channels:

@@ -46,7 +46,7 @@ def test_what_is_no_single_model_is_refused_with_what_was_expected(tmp_path):
             find_exported(f"{tmp_path}/{name}")
     assert find_exported(f"{tmp_path}/two/a").file.name == "a.onnx"
     (tmp_path / "two" / "a.about.yaml").write_text("a: [")
-    with pytest.raises(UserError, match=r"a\.about\.yaml: cannot be read: .*export the model again or remove the file"):
+    with pytest.raises(UserError, match=r"a\.about\.yaml cannot be read: .*export the model again or remove the file"):
         find_exported(f"{tmp_path}/two/a")
 
 

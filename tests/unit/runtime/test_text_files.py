@@ -194,7 +194,7 @@ def test_a_byte_order_mark_before_the_header_of_points_is_skipped(tmp_path, text
 
 def test_text_that_its_mark_does_not_announce_is_refused_in_a_line(tmp_path):
     (tmp_path / "classes.txt").write_bytes(b"\xff\xfea\0b")  # cut within a character
-    with pytest.raises(UserError, match="classes.txt cannot be read: it is not"):
+    with pytest.raises(UserError, match="classes.txt is not UTF-8"):
         names_in_file(str(tmp_path / "classes.txt"))
 
 

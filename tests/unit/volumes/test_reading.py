@@ -61,7 +61,7 @@ def test_colors_unknown_suffixes_and_missing_files_are_told(tmp_path):
     np.savez(tmp_path / "other.npz", scan=np.zeros((3, 3, 3)))
     assert "no array named 'volume'" in told(read_volume, tmp_path / "other.npz")
     assert "unknown volume format; expected one of .nii.gz" in told(read_volume, tmp_path / "case.dcm")
-    assert "no such file" in told(read_volume, tmp_path / "none.nii")
+    assert "cannot be read: No such file" in told(read_volume, tmp_path / "none.nii")
 
 
 def test_names_and_lists_of_volumes(tmp_path):

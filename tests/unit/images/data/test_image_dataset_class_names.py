@@ -39,7 +39,7 @@ def test_names_by_position_or_by_folder(text, names, write, tmp_path):
         (b"", "classes.txt is empty"),
         (b"a\n\nb\nc\n", "classes.txt line 2 is blank"),
         (b"a\nb\na\n", "classes.txt lines 1 and 3 are both 'a'"),
-        (b"\xff\xfea", "classes.txt cannot be read: it is not UTF-8"),
+        (b"\xff\xfea", "classes.txt is not UTF-8 text"),
     ],
 )
 def test_mistakes_are_named(text, message, write, tmp_path):

@@ -126,12 +126,12 @@ def edit(path, old, new):
         (lambda tables: edit(tables / "category.json", "vehicle.car", "vehicle.cat"), "category 'vehicle.cat' with"),
         (
             lambda tables: edit(tables / "category.json", '"index"', '"number"'),
-            "category.json is not a table .*`index`",
+            "category.json cannot be read: .*`index`",
         ),
         (lambda tables: (tables / "lidarseg.json").unlink(), "lidarseg.json cannot be read: .*nuScenes-lidarseg"),
         (lambda tables: (tables / "lidarseg.json").write_text("[]"), "lidarseg.json has no labels of .*pcd.bin"),
-        (lambda tables: edit(tables / "sample.json", "[", "{"), "sample.json is not a table .*archive of metadata"),
-        (lambda tables: (tables / "sample.json").write_text("[" * 99_999), "sample.json is not a table"),
+        (lambda tables: edit(tables / "sample.json", "[", "{"), "sample.json cannot be read: .*archive of metadata"),
+        (lambda tables: (tables / "sample.json").write_text("[" * 99_999), "sample.json cannot be read"),
     ),
 )
 def test_damaged_tables_are_told(tmp_path, damage, message):

@@ -1,7 +1,6 @@
 """Score samples that have one class each, images or shapes; common parts of the tasks that do so.
 
-Scores are sums and counts. Rows of predictions hold the most probable classes. The figures of a report get a record of
-each sample (48 bytes).
+Rows of predictions hold the most probable classes. The figures of a report get a record of each sample (48 bytes).
 """
 
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import Any
 def lazy_names(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return the ``__all__``, ``__getattr__`` and ``__dir__`` (PEP 562) of a package from its stub.
 
-    The stub ``__init__.pyi``, beside ``file``, imports each public name from the submodule that defines it. Type
+    The stub ``__init__.pyi``, next to ``file``, imports each public name from the submodule that defines it. Type
     checkers read the same stub.
     """
     statements = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body

@@ -188,22 +188,30 @@ class TableMetrics(PerSampleMetrics):
         super().__init__()
         self.kind, self.scores, self.class_names = kind, require_score_kind(kind, class_names), list(class_names)
         self.settings = dict(settings or {})
-        self.column_names: list[str] = []  # of the columns
+        self.column_names: list[str] = []  # of ``per_sample``, once it was called, or ``compute``
         self._batches: list[tuple[Sequence[str], Callable[[], Sequence[np.ndarray]]]] = []  # names and values
 
     def add(self, **columns: Any) -> None:
         """Add a sample: a number or an array for each column, with the same columns and shapes for all samples."""
-        self.add_batch(**{name: np.asarray(value)[None] for name, value in columns.items()})
+        self.add_batch(**{name: np.array(value)[None] for name, value in columns.items()})
 
     def add_batch(self, **columns: Any) -> None:
-        """Add the samples of a batch: columns (batch, ...), all arrays or all tensors. This does not wait for a GPU."""
-        values, self.column_names = list(columns.values()), list(columns)
+        """Add the samples of a batch: columns (batch, ...), all arrays or all tensors. This does not wait for a GPU.
+
+        Arrays may not be changed afterwards.
+
+        Raises:
+            ValueError: the columns are not those of the samples before.
+        """
+        names, values = list(columns), list(columns.values())
+        if self._batches and names != self._batches[0][0]:
+            raise ValueError(f"columns {names} after {self._batches[0][0]}: add the same ones for each sample")
         if isinstance(values[0], np.ndarray):
-            self._batches.append((list(columns), lambda: values))
+            self._batches.append((names, lambda: values))
         else:
             from ..runtime.transfers import read_later  # needs Paddle
 
-            self._batches.append((list(columns), read_later(*values)))
+            self._batches.append((names, read_later(*values)))
 
     def rows(self) -> dict[str, np.ndarray]:
         """Return the columns of this rank's samples, (samples, ...) each; none without samples."""
@@ -211,15 +219,10 @@ class TableMetrics(PerSampleMetrics):
         columns = zip(*(read() for _, read in self._batches))
         return {name: np.concatenate(column) for name, column in zip(names, columns)}
 
-    def merge(self, other: "TableMetrics") -> None:
-        """Add the samples of other metrics with the same settings, which follow these."""
-        super().merge(other)
-        self.column_names = self.column_names or other.column_names
-
     def per_sample(self) -> list[np.ndarray]:
         """Return the columns of ``rows``."""
         rows = self.rows()
-        self.column_names = list(rows) or self.column_names
+        self.column_names = list(rows)
         return list(rows.values())
 
     def to_arrays(self, table: Sequence[np.ndarray]) -> Arrays:
@@ -236,13 +239,14 @@ class TableMetrics(PerSampleMetrics):
         if not table:
             return dict.fromkeys(self.scores.zeros, 0.0)
         arrays = self.to_arrays(table)
-        values = {}
-        hidden = {} if self.scores.logs_classes else {self.scores.class_score.format(name) for name in self.class_names}
-        for name, column in self.bootstrap_values(table, np.ones((1, len(table[0])))).items():
-            value = float(column[0])
-            if name in self.scores.zeros or not np.isnan(value):
-                values[name] = 0.0 if np.isnan(value) else value
-        return {**{name: value for name, value in values.items() if name not in hidden}, **self.scores.counts(arrays)}
+        class_scores = {self.scores.class_score.format(name) for name in self.class_names}
+        hidden = set() if self.scores.logs_classes else class_scores
+        columns = self.bootstrap_values(table, np.ones((1, len(table[0]))))
+        zeros = {name: 0.0 for name in self.scores.zeros if name in columns}
+        defined = {name: float(column[0]) for name, column in columns.items() if not np.isnan(column[0])}
+        known = {**zeros, **defined}
+        logged = {name: known[name] for name in columns if name in known and name not in hidden}
+        return {**logged, **self.scores.counts(arrays)}
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Compute the scores of weighted samples, see ``ScoreKind.compute``."""

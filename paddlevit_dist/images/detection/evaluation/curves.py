@@ -52,6 +52,12 @@ class DetectionCurves(NamedTuple):
         annotated = table.annotated.astype(np.int32)
         return cls(images[chosen], groups, places, kinds, curves, annotated, num_classes, tuple(max_detections))
 
+    def renumbered(self, positions: np.ndarray) -> "DetectionCurves":
+        """Return the curves for weights that have image k at ``positions[k]``, int (images,)."""
+        annotated = self.annotated.copy()
+        annotated[:, 0] = positions[annotated[:, 0]]
+        return self._replace(images=positions[self.images].astype(np.int32), annotated=annotated)
+
     def names(self) -> list[str]:
         """Name the columns of ``scores``."""
         return stat_names(self.max_detections)

@@ -35,17 +35,9 @@ class MatchTable(NamedTuple):
     @classmethod
     def empty(cls, num_classes: int) -> "MatchTable":
         """Return a table without images."""
-        return cls(
-            image_ids=np.zeros(0, np.int64),
-            counts=np.zeros(0, np.int32),
-            num_true=np.zeros(0, np.int32),
-            labels=np.zeros(0, np.uint16),
-            scores=np.zeros(0, np.float32),
-            true_positives=np.zeros(0, np.uint64),
-            ignored=np.zeros(0, np.uint64),
-            annotated=np.zeros((0, 2 + len(AREA_RANGES)), np.int32),
-            num_classes=num_classes,
-        )
+        dtypes = (np.int64, np.int32, np.int32, np.uint16, np.float32, np.uint64, np.uint64)  # of the first columns
+        annotated = np.zeros((0, 2 + len(AREA_RANGES)), np.int32)
+        return cls._make([*(np.zeros(0, dtype) for dtype in dtypes), annotated, num_classes])
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, prefix: str = "") -> "MatchTable":
@@ -61,6 +53,8 @@ class MatchTable(NamedTuple):
     @classmethod
     def joined(cls, tables: "Sequence[MatchTable]") -> "MatchTable":
         """Concatenate tables, at least one, ordered by image; raise UserError if an image is in two."""
+        if len(tables) == 1:
+            return tables[0]
         image_ids, counts, num_true, *rows, annotated = map(np.concatenate, list(zip(*tables))[:-1])
         sizes = [len(table.image_ids) for table in tables]
         before = np.cumsum(sizes) - sizes  # images of the tables before each
@@ -70,7 +64,9 @@ class MatchTable(NamedTuple):
             duplicates = image_ids[order][1:][np.diff(image_ids[order]) == 0]
             raise UserError(f"image {int(duplicates[0])} was evaluated twice: give each image a unique id")
         if (np.diff(order) != 1).any():
-            rows = [column[_find_rows(order, counts)] for column in rows]
+            first, first_after = np.cumsum(counts) - counts, np.cumsum(counts[order]) - counts[order]  # rows of images
+            places = np.arange(int(counts.sum())) + np.repeat(first[order] - first_after, counts[order])
+            rows = [column[places] for column in rows]
             annotated[:, 0] = np.argsort(order)[annotated[:, 0]]
             annotated = annotated[np.argsort(annotated[:, 0], kind="stable")]
         images = image_ids[order], counts[order], num_true[order]
@@ -79,13 +75,6 @@ class MatchTable(NamedTuple):
     def image_positions(self) -> np.ndarray:
         """Return the position in ``image_ids`` of each row's image, int64 (rows,)."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
-
-
-def _find_rows(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the positions of the rows of images taken in this order."""
-    first = np.cumsum(counts) - counts
-    shift = first[order] - (np.cumsum(counts[order]) - counts[order])  # by how much each image's rows move
-    return np.arange(int(counts.sum())) + np.repeat(shift, counts[order])
 
 
 def resolve_detection_limits(most: int | None) -> tuple[int, ...]:

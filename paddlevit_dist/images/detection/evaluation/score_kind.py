@@ -43,17 +43,21 @@ class BoxScores(ScoreKind):
         samples = np.concatenate([start + np.argsort(piece["ids"]) for start, piece in zip(starts, parts)])  # of images
         prefixes = [prefix for prefix in PREFIXES if all(f"{prefix}image_ids" in piece for piece in parts)]
         tables = {prefix: _join_tables(parts, prefix, starts) for prefix in prefixes}
-        curves = {prefix: DetectionCurves.from_table(table, limits[0]) for prefix, table in tables.items()}
+        curves = {
+            prefix: DetectionCurves.from_table(table, limits[0]).renumbered(samples) for prefix, table in tables.items()
+        }
         wished = WishedRates(*(None if np.isnan(rate) else rate for rate in parts[0].get("wished", ())))
         detections = split_by_class(tables[""]) if any(wished) else []
 
         def compute_scores(weights: np.ndarray) -> dict[str, np.ndarray]:
-            image_weights, values = weights[:, samples], dict[str, np.ndarray]()
+            values: dict[str, np.ndarray] = {}
             for prefix, own in curves.items():
-                stats, class_ap = own.scores(image_weights)
+                stats, class_ap = own.scores(weights)
                 values.update({f"{prefix}{name}": column for name, column in zip(own.names(), stats.T)})
                 values.update({f"{prefix}AP {name}": column for name, column in zip(classes, class_ap[..., 0].T)})
-            return {**values, **find_thresholds(detections, classes, wished, image_weights)}
+            if detections:
+                values.update(find_thresholds(detections, classes, wished, weights[:, samples]))
+            return values
 
         return compute_scores
 
@@ -93,9 +97,8 @@ class BoxScores(ScoreKind):
 
 def _join_tables(parts: Sequence[Arrays], prefix: str, starts: Sequence[int]) -> MatchTable:
     tables = [MatchTable.from_arrays(part, prefix) for part in parts]
-    return MatchTable.joined(
-        [table._replace(image_ids=start + np.arange(len(table.counts))) for start, table in zip(starts, tables)]
-    )
+    numbered = [table._replace(image_ids=start + np.arange(len(table.counts))) for start, table in zip(starts, tables)]
+    return MatchTable.joined(numbered)
 
 
 def _is_valid_match_table(arrays: Arrays, prefix: str, classes: int) -> bool:

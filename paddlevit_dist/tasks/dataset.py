@@ -280,6 +280,20 @@ def _placeless(name: str) -> bytes:
     return f"{os.path.basename(name) if os.path.isabs(name) else name}\0".encode("utf-8", "surrogateescape")
 
 
+def require_folder(data_path: str | None, dataset: str, layout: str) -> str:
+    """Return the absolute path of the folder that ``-data_path`` names; messages have ``dataset`` and ``layout``.
+
+    A ``UserError`` says that no path is given, it is not found, or not a folder.
+    """
+    if data_path is None:
+        raise UserError(f"dataset {dataset} needs -data_path=<folder>, {layout}")
+    folder = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
+    if not os.path.isdir(folder):
+        wrong = "is not a folder" if os.path.exists(folder) else "does not exist"
+        raise UserError(f"data path {folder} {wrong}; dataset {dataset} expects a folder {layout}")
+    return folder
+
+
 def require_split(split: str, existing: Sequence[str], dataset: str, remark: str = "") -> str:
     """Return ``split`` if it exists, else raise a UserError that lists the ``existing`` ones.
 

@@ -14,6 +14,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from ...runtime.errors import UserError
 from ...runtime.files import NotAFile, read_regular
 from ...runtime.spelling import find_spelling
+from ...tasks import dataset as dataset_base
 from .formats import HEAD_BYTES, HEIF_HINT, detect_image_type, readable_formats
 
 # Pillow warns on stderr, once per process, about odd but readable files; unreadable ones raise an error here.
@@ -183,16 +184,8 @@ _IMAGENET = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # below the unpa
 
 
 def require_folder(data_path: str | None, dataset: str, layout: str) -> str:
-    """Return the absolute path of the folder that ``-data_path`` names; messages have ``dataset`` and ``layout``.
-
-    A ``UserError`` says that no path is given, it is not found, or not a folder.
-    """
-    if data_path is None:
-        raise UserError(f"dataset {dataset} needs -data_path=<folder>, {layout}")
-    folder = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
-    if not os.path.isdir(folder):
-        wrong = "is not a folder" if os.path.exists(folder) else "does not exist"
-        raise UserError(f"data path {folder} {wrong}; dataset {dataset} expects a folder {layout}")
+    """Return what ``tasks.dataset.require_folder`` does; a ``UserError`` also says if ImageNet is in a folder below."""
+    folder = dataset_base.require_folder(data_path, dataset, layout)
     for subfolder in _IMAGENET:
         if os.path.isdir(os.path.join(folder, subfolder, "train")):
             raise UserError(f"{folder} contains ImageNet in {subfolder}: give that folder as -data_path")

@@ -12,7 +12,7 @@ from typing import Any
 from ...data.path_index import PathIndex, ensure_path_index, make_batch
 from ...runtime.environment import program
 from ...runtime.errors import UserError
-from ...tasks.dataset import Dataset
+from ...tasks.dataset import Dataset, require_folder
 from .scannet_classes import CLASS_NAMES
 from .scene import AS_GIVEN, CENTERED, Scene
 from .scene_store import (
@@ -127,15 +127,8 @@ class PreparedScenes(SceneDataset):
         )
 
     def _folder(self, data_path: str | None) -> str:
-        description = f"written by '{program('prepare')}' (scenes, scannet, ply or pth)"
-        if data_path is None:
-            raise UserError(f"dataset {self.dataset_name} needs -data_path=<folder>, one {description}")
-        folder = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
-        if not os.path.isdir(folder):
-            raise UserError(
-                f"data path {folder} is not a folder; dataset {self.dataset_name} expects one {description}"
-            )
-        return folder
+        layout = f"written by '{program('prepare')}' (scenes, scannet, ply or pth)"
+        return require_folder(data_path, self.dataset_name, layout)
 
     def _class_names(self) -> tuple[str, ...]:
         names = read_lines(os.path.join(self.root, CLASSES_FILE))

@@ -10,7 +10,7 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...runtime.files import read_content
 from ...runtime.text_files import to_utf8
-from ...tasks.dataset import Dataset, require_split
+from ...tasks.dataset import Dataset, require_folder, require_split
 from ..data.scene_store import read_lines
 from ..prepare.tables import TABLES, read_table
 
@@ -50,10 +50,8 @@ class ModelNet40(ShapeDataset):
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path | None) -> None:
         """Open ``split``; UserError if ``data_path`` has neither layout, or lists a shape that does not exist."""
-        if data_path is None or not os.path.isdir(os.path.expanduser(data_path)):
-            message = "needs -data_path=<folder>" if data_path is None else f"expects a folder, but got {data_path}"
-            raise UserError(f"dataset {self.dataset_name} {message}: modelnet40_normal_resampled, or CLASS/train/*.off")
-        self.root = os.path.abspath(os.path.expanduser(data_path))
+        layout = "such as modelnet40_normal_resampled, or with CLASS/train/*.off"
+        self.root = require_folder(data_path, self.dataset_name, layout)
         require_split(split, _SPLITS, f"{self.dataset_name} at {self.root}")
         split = "train" if split == "train" else "test"
         lists = os.path.join(self.root, f"{self.dataset_name}_")

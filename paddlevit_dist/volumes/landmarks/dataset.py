@@ -9,7 +9,7 @@ import numpy as np
 
 from ...runtime.errors import UserError
 from ...runtime.files import count_by_suffix
-from ...tasks.dataset import require_split
+from ...tasks.dataset import require_folder, require_split
 from .. import dicom, landmark_files
 from ..dataset import DEFAULT_OPTIONS, VolumeDataset, VolumeOptions
 from ..geometry import VolumeGeometry, convert
@@ -125,17 +125,13 @@ def _read_case(folder: str, file: str) -> landmark_files.FileLandmarks:
 
 
 def _find_split(data_path: str | None, split: str) -> str:
-    if data_path is None:
-        raise UserError(f"dataset landmarks needs -data_path=<folder>, {_LAYOUT}")
-    root = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
+    root = require_folder(data_path, "landmarks", _LAYOUT)
     folder = os.path.join(root, split)
-    if split not in _TRAINED and os.path.isdir(root) and not os.path.isdir(folder):
+    if split not in _TRAINED and not os.path.isdir(folder):
         require_split(
             split, [name for name in sorted(os.listdir(root)) if os.path.isdir(os.path.join(root, name))], root
         )
-    if not os.path.isdir(folder):
-        raise UserError(f"data path {folder} is not a folder; dataset landmarks expects a folder {_LAYOUT}")
-    return folder
+    return require_folder(folder, "landmarks", _LAYOUT)
 
 
 def _collect_names(data_path: Any, split: str, listed: Iterable[landmark_files.FileLandmarks]) -> list[str]:

@@ -18,7 +18,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import readable
 from ...runtime.printing import shorten
 from ...runtime.text_files import read_json
-from ...tasks.dataset import require_split
+from ...tasks.dataset import require_folder, require_split
 from ...tasks.sample_groups import SUBJECT, find_groups
 from ..nonzero import VOLUME
 from ..reading import VolumeHeader, case_name, common_spacing, format_remarks, list_volumes, read_aligned_headers
@@ -99,9 +99,7 @@ class NnUNet(VolumeFiles):
 
 
 def _find_root(data_path: str | None) -> str:
-    if data_path is None:
-        raise UserError(f"dataset nnunet needs -data_path=<folder> in the layout {_LAYOUT}")
-    root = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
+    root = require_folder(data_path, "nnunet", f"in the layout {_LAYOUT}")
     if not os.path.isfile(os.path.join(root, DESCRIPTION)):
         subfolders = [file.parent.name for file in sorted(Path(root).glob(f"*/{DESCRIPTION}"))]
         hint = f"; use one of its subfolders: {shorten(', '.join(subfolders), 200)}" if subfolders else ""

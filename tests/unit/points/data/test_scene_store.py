@@ -229,7 +229,7 @@ def test_a_store_with_a_part_missing_is_told(store, change, message):
 def test_a_path_that_is_no_store_is_told(tmp_path):
     with pytest.raises(UserError, match="dataset scenes needs -data_path"):
         PreparedScenes(None, "train", tmp_path)
-    with pytest.raises(UserError, match="is not a folder"):
+    with pytest.raises(UserError, match="nothing does not exist; dataset scenes expects a folder"):
         PreparedScenes(str(tmp_path / "nothing"), "train", tmp_path)
 
 

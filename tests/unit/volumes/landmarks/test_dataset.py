@@ -88,7 +88,7 @@ def test_bad_folders_are_told(tmp_path):
         "needs -data_path"
         in pytest.raises(UserError, LandmarkDataset, None, "train", tmp_path, VolumeOptions()).value.args[0]
     )
-    assert "is not a folder" in told(tmp_path)
+    assert "train does not exist; dataset landmarks expects a folder" in told(tmp_path)
     (tmp_path / "train").mkdir()
     assert "contains no volumes" in told(tmp_path)
     write_volume(tmp_path / "train" / "case.nii.gz")

@@ -201,7 +201,7 @@ class TableMetrics(PerSampleMetrics):
         Arrays may not be changed afterwards.
 
         Raises:
-            ValueError: the columns are not those of the samples before.
+            ValueError: the columns differ from the columns of earlier samples.
         """
         names, values = list(columns), list(columns.values())
         if self._batches and names != self._batches[0][0]:

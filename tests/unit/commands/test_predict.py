@@ -70,7 +70,7 @@ def test_class_names_are_the_lines_of_a_file(tmp_path):
     line = refuse(predict._read_class_names, str(tmp_path / "none"))
     assert line.endswith("none cannot be read: No such file or directory; expected one class name per line")
     names.write_bytes(b"\xff")
-    assert "cannot be read: " in refuse(predict._read_class_names, str(names))
+    assert "is not UTF-8 text" in refuse(predict._read_class_names, str(names))
 
 
 @pytest.mark.parametrize(

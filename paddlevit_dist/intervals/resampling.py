@@ -151,8 +151,8 @@ def bootstrap(
     groups_by_name = {} if numbers is None or not rates else _count_groups(recompute, numbers)
     for name, value in values.items():
         drawn = np.concatenate([part[name] for part in resampled])
-        drawn = drawn[~np.isnan(drawn)]
-        if len(drawn) and not np.isnan(value[0]):
+        drawn = drawn[np.isfinite(drawn)]
+        if len(drawn) and np.isfinite(value[0]):
             count, mean = rates.get(name), float(value[0])
             if count is None:
                 intervals[name] = _interval(mean, drawn, tail)

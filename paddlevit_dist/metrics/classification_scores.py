@@ -35,8 +35,8 @@ class ClassificationScores(ScoreKind):
         labels, places, top = arrays["labels"], arrays["places"], arrays["top"].tolist()
         values = ClassificationCounts(labels, places, len(self.classes), self.classes, top)(weights)
         loss = means({"loss": arrays["losses"]})(weights)["loss"]
-        if "predictions" in arrays:  # a sample whose scores are not finite has no loss, which must not flatter the mean
-            loss = np.where(weights @ (arrays["predictions"] < 0) > 0, np.nan, loss)
+        if "predictions" in arrays:  # -1: scores that are not finite have an infinite loss, which ends a training run
+            loss = np.where(weights @ (arrays["predictions"] < 0) > 0, np.inf, loss)
         accuracies = {f"top-{k}": values.pop(f"top-{k}") for k in top}
         return {**accuracies, "loss": loss, **values}
 

@@ -230,7 +230,10 @@ class TableMetrics(PerSampleMetrics):
         return {**dict(zip(self.column_names, table)), **self.settings}
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Compute the defined values of all ranks' samples, and counts. Every rank must call this."""
+        """Compute the defined values of all ranks' samples, and counts. Every rank must call this.
+
+        A value that the kind computes as infinite is NaN here, which ends a training run.
+        """
         from ..distributed import is_main  # needs Paddle
 
         gathered = gather_columns(self.rows(), self.indices)
@@ -244,6 +247,7 @@ class TableMetrics(PerSampleMetrics):
         columns = self.bootstrap_values(table, np.ones((1, len(table[0]))))
         zeros = {name: 0.0 for name in self.scores.zeros if name in columns}
         defined = {name: float(column[0]) for name, column in columns.items() if not np.isnan(column[0])}
+        defined = {name: value if np.isfinite(value) else np.nan for name, value in defined.items()}
         known = {**zeros, **defined}
         logged = {name: known[name] for name in columns if name in known and name not in hidden}
         return {**logged, **self.scores.counts(arrays)}

@@ -45,6 +45,8 @@ class SemanticMetrics(ConfusionMetrics):
             losses = paddle.zeros([scenes], dtype="float64")
         right = paddle.diagonal(confusions, axis1=1, axis2=2)  # (scenes, classes), like the two sums
         statistics = paddle.stack([right, confusions.sum(axis=2), confusions.sum(axis=1)], axis=1)
+        # Infinite instead of NaN, which means that losses are not known.
+        losses = paddle.where(losses == losses, losses, paddle.full_like(losses, float("inf")))
         self.add_batch(statistics=statistics, losses=losses)
 
 

@@ -51,6 +51,11 @@ def test_defined_values_are_those_of_the_kind_and_what_best_needs_is_zero(monkey
     assert make().compute({}) == {"share": 0.0} and make().per_sample() == []
 
 
+def test_an_infinite_value_is_nan_and_stays_where_an_undefined_one_is_omitted():
+    values = make((np.inf, 2), (4.0, 2)).compute({})
+    assert np.isnan([values["width"], values["width bee"]]).all() and "width ant" not in values
+
+
 def test_tensors_and_arrays_of_a_batch_are_rows_in_their_order():
     rows = [(1.5, 2), (4.0, 0), (2.5, 2)]
     batches = make(rows[0])

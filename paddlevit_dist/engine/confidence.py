@@ -58,9 +58,9 @@ class PerSampleResults(NamedTuple):
         return PerSampleResults(self.metrics, self.indices[stays], [column[stays] for column in self.columns], groups)
 
     def values(self) -> dict[str, float]:
-        """Compute the defined ``bootstrap_values`` of the metrics for these samples; there must be at least one."""
+        """Compute the finite ``bootstrap_values`` of the metrics for these samples; there must be at least one."""
         values = self.metrics.bootstrap_values(self.columns, np.ones((1, len(self.indices))))
-        return {name: float(value[0]) for name, value in values.items() if not np.isnan(value[0])}
+        return {name: float(value[0]) for name, value in values.items() if np.isfinite(value[0])}
 
     def intervals(self, confidence: IntervalConfig | None) -> dict[str, ConfidenceInterval]:
         """Compute the intervals by name; empty if ``confidence`` is None."""

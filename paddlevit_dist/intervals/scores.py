@@ -142,10 +142,8 @@ def panoptic_scores(
     """
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
-        sums, iou = (
-            weighted_sums(weights, counts),
-            weighted_sums(weights, ious),
-        )  # (draws, 6, classes), (draws, classes)
+        sums = weighted_sums(weights, counts)  # (draws, 6, classes)
+        iou = weighted_sums(weights, ious)  # (draws, classes)
         matched, false, missed = np.moveaxis(sums[:, :3], 1, 0)  # (draws, classes) each
         rq = quotient(matched, matched + (false + missed) / 2)
         sq = np.where(np.isnan(rq), np.nan, iou / matched.clip(1))

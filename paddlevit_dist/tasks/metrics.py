@@ -257,9 +257,8 @@ class TableMetrics(PerSampleMetrics):
         return self.scores.compute(self.to_arrays(table), weights)
 
     def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
-        """Return the number of decisions of each rate of ``ScoreKind.hits``."""
-        hits = self.scores.hits(self.to_arrays(table), self.class_names)
-        return {name: len(decisions) for name, decisions in hits.items() if len(decisions)}
+        """Return ``ScoreKind.count_decisions``."""
+        return self.scores.count_decisions(self.to_arrays(table))
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         """Return the arrays that a file has."""

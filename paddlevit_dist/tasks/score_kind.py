@@ -80,8 +80,7 @@ class ScoreKind:
         """
         named, arrays = copy.copy(self), self.join(parts)
         named.classes = list(classes)
-        rates = {name: len(decisions) for name, decisions in self.hits(arrays, classes).items() if len(decisions)}
-        return ProportionRecompute(functools.partial(named.compute, arrays), rates)
+        return ProportionRecompute(functools.partial(named.compute, arrays), named.count_decisions(arrays))
 
     def join(self, parts: Sequence[Arrays]) -> Arrays:
         """Join the arrays of tables whose samples follow one another; arrays that one does not have are omitted."""
@@ -139,6 +138,10 @@ class ScoreKind:
         Rates have Wilson's intervals.
         """
         return {}
+
+    def count_decisions(self, arrays: Arrays) -> dict[str, int]:
+        """Return the number of decisions of each rate of ``hits`` that has any."""
+        return {name: len(decisions) for name, decisions in self.hits(arrays, self.classes).items() if len(decisions)}
 
     def predictions(self, arrays: Arrays) -> np.ndarray | None:
         """Return the predicted class of each sample, int (samples,), -1 for none; None if it is not known."""

@@ -97,7 +97,7 @@ class Means(PerSampleMetrics):
 
     def bootstrap_values(self, table, weights):
         mean = (weights * table[0]).sum(axis=1) / weights.sum(axis=1)
-        return {"mean": mean, "unknown": np.full(len(weights), np.nan)}
+        return {"mean": mean, "unknown": np.full(len(weights), np.nan), "diverged": np.full(len(weights), np.inf)}
 
 
 def test_values_that_are_not_defined_are_left_out():

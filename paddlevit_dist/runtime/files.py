@@ -74,7 +74,7 @@ def readable(what: object, hint: str = "") -> Iterator[None]:
     try:
         yield
     except UnicodeError as error:
-        raise UserError(f"{what} is not UTF-8 text; save it as UTF-8") from error
+        raise UserError(f"{what} is not UTF-8 text; save it as UTF-8{hint}") from error
     except (OSError, ValueError) as error:
         raise UserError(f"{what} cannot be read: {getattr(error, 'strerror', None) or error}{hint}") from error
 

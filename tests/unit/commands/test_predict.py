@@ -70,7 +70,8 @@ def test_class_names_are_the_lines_of_a_file(tmp_path):
     line = refuse(predict._read_class_names, str(tmp_path / "none"))
     assert line.endswith("none cannot be read: No such file or directory; expected one class name per line")
     names.write_bytes(b"\xff")
-    assert "is not UTF-8 text" in refuse(predict._read_class_names, str(names))
+    line = refuse(predict._read_class_names, str(names))
+    assert line.endswith("names.txt is not UTF-8 text; save it as UTF-8; expected one class name per line")
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,26 @@ def test_of_shards_only_this_rank_s_and_what_is_no_float32_are_averaged():
     assert list(averaged.state_dict()) == ["steps", "norm.bias"]
 
 
+def test_with_shards_the_other_ranks_averages_come_from_them_inside_and_their_weights_afterwards():
+    """The shares of another rank, which sends its averages, then its weights."""
+    model, sent = Counted(), []
+    values = {"norm.weight": iter([7.0, 3.0])}
+
+    def exchange_state():
+        sent.append({name: tensor.numpy().copy() for name, tensor in model.state_dict().items()})
+        for name, numbers in values.items():
+            model.state_dict()[name].set_value(np.full(2, next(numbers), np.float32))
+
+    averaged = ModelEma(model, DECAY, shards=SimpleNamespace(owned={"norm.bias"}, exchange_state=exchange_state))
+    model.norm.bias.set_value(np.array([1.0, 2.0], np.float32))
+    averaged.update()
+    with averaged.in_place():
+        assert model.norm.weight.tolist() == [7.0, 7.0]
+        np.testing.assert_allclose(model.norm.bias.numpy(), (1 - DECAY) * np.array([1.0, 2.0]), rtol=1e-5)
+    assert model.norm.weight.tolist() == [3.0, 3.0] and model.norm.bias.tolist() == [1.0, 2.0]
+    assert [state["norm.bias"].tolist() == [1.0, 2.0] for state in sent] == [False, True]  # what this rank sends
+
+
 def test_the_state_of_a_model_is_read_once_and_then_its_own_tables():
     model = Replacing()
     averaged = ModelEma(model, DECAY)

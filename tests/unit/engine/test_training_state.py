@@ -192,7 +192,10 @@ def test_a_line_of_the_device_or_the_compiler_is_logged(monkeypatch):
 def test_low_rank_terms_are_added_with_their_settings(monkeypatch):
     calls = []
     monkeypatch.setattr(training_state, "add_low_rank_terms", lambda *words: calls.append(words))
-    words = ["TRAIN.LORA.RANK", "3", "TRAIN.LORA.ALPHA", "7.0", "TRAIN.LORA.TARGETS", "['first']", "-pretrained=x"]
+    words = ["TRAIN.LORA.RANK", "3", "TRAIN.LORA.ALPHA", "7.0", "TRAIN.LORA.TARGETS"]
+    words += ["['second', 'first']", "-pretrained=x"]
     state, printed = build(*words)
     ((model, rank, alpha, targets, log),) = calls
-    assert model is state.model and (rank, alpha, list(targets)) == (3, 7.0, ["first"]) and log == printed.append
+    assert (
+        model is state.model and (rank, alpha, list(targets)) == (3, 7.0, ["second", "first"]) and log == printed.append
+    )

@@ -172,6 +172,13 @@ def test_a_row_has_the_five_best_classes_and_the_first_of_equal_ones_first():
     np.testing.assert_allclose(large, [[1 / (1 + np.exp(-1)), 1 / (1 + np.e)], [0.5, 0.5]], rtol=1e-12)
 
 
+def test_a_predicted_class_has_the_name_at_its_place():
+    task = Linear()
+    task.class_names = ["wasp", "ant", "cow"]
+    (row,) = Prediction(task).prediction_rows(np.array([0.2, 0.7, 0.1]))
+    assert [row[name] for name in ("class", "class_2", "class_3")] == ["ant", "wasp", "cow"]
+
+
 class Prediction(ClassifierPrediction):
     """Of inputs that are open."""
 

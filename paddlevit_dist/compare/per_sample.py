@@ -55,8 +55,8 @@ class PerSampleWriter(EvaluationObserver):
 
     def _format_unsupported(self) -> str:
         return (
-            f"-per_sample: the metrics of task {self._run.config.TASK} have no results for each sample: derive "
-            "them from PerSampleMetrics (docs/explanation/scoring_and_confidence_intervals.md), or remove -per_sample"
+            f"-per_sample: the metrics of task {self._run.config.TASK} have no results for each sample: return "
+            "TableMetrics from build_metrics (docs/guides/extending.md), or remove -per_sample"
         )
 
 

@@ -378,8 +378,8 @@ def require_table(folder: str) -> None:
     """Check that a run has left a table of samples; a UserError says that the metrics of a user's task write none."""
     if not Path(folder, _TABLE).exists():
         raise UserError(
-            f"{folder} has no {_TABLE}, from which search compares runs: the metrics need to_sample_table of "
-            "PerSampleMetrics (docs/guides/extending.md)"
+            f"{folder} has no {_TABLE}, from which search compares runs: return TableMetrics from build_metrics "
+            "(docs/guides/extending.md)"
         )
 
 

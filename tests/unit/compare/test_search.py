@@ -283,7 +283,7 @@ def test_wrong_commands_are_refused_before_anything_is_written(words, message, t
 
 
 def test_a_run_without_a_table_of_samples_is_refused_in_a_line(tmp_path):
-    with pytest.raises(UserError, match="has no scored_samples.npz, .* need to_sample_table of PerSampleMetrics"):
+    with pytest.raises(UserError, match="has no scored_samples.npz, .* return TableMetrics"):
         search.require_table(str(tmp_path))
     (tmp_path / "scored_samples.npz").touch()
     search.require_table(str(tmp_path))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .campaign import Campaign
 from .features import TASKS
-from .runs import Materials
+from .materials import Materials
 
 
 def main() -> int:
@@ -27,7 +27,7 @@ def main() -> int:
     with Materials(work) as materials:
         deadline = time.monotonic() + 60 * options.minutes
         result = Campaign(options.task, work, materials, seed, deadline, fixed).run(options.jobs)
-    print(f"{result.combinations} combinations, {result.covered} of {result.pairs} pairs, seed {seed}")
+    print(f"{options.task}: {result.format()}, seed {seed}")
     for failure in result.failures:
         print(f"| {failure.check} | {failure.settings} | {failure.found} | {failure.command} |")
     return int(bool(result.failures))

@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from .covering import Pair, draw, list_all_pairs, list_pairs
-from .features import REFUSED, Combination
+from .covering import NIGHTLY, Pair, draw, list_all_pairs, list_pairs, skip_earlier
+from .features import list_refused
 from .invariants import CHECKS, NEEDS, check
-from .runs import BaseRunError, Bench, Materials
+from .materials import Materials
+from .runs import BaseRunError, Bench
+from .values import Combination
 
 _SHRINK_SECONDS = 120.0
 
@@ -27,12 +29,25 @@ class Failure(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a campaign did."""
+    """What a campaign did.
+
+    Attributes:
+        covered, pairs: pairs of values that a combination had, and all pairs of the task.
+        new: pairs that no earlier seed of the series had; ``earlier``: pairs that one had.
+    """
 
     combinations: int
     covered: int
     pairs: int
+    new: int
+    earlier: int
     failures: list[Failure]
+
+    def format(self) -> str:
+        return (
+            f"{self.combinations} combinations, {self.covered} of {self.pairs} pairs, {self.new} of them new after "
+            f"{self.earlier} of earlier nights"
+        )
 
 
 class Campaign:
@@ -45,8 +60,7 @@ class Campaign:
 
     def __init__(self, task: str, work: Path, materials: Materials, seed: int, deadline: float, fixed: Combination):
         self.task, self.work, self.materials = task, work, materials
-        self.deadline, self.fixed = deadline, fixed
-        self.generator = random.Random(seed)
+        self.seed, self.deadline, self.fixed = seed, deadline, fixed
         self.covered: set[Pair] = set()
         self.failures: list[Failure] = []
         self.count = 0
@@ -58,20 +72,39 @@ class Campaign:
         benches = [
             Bench(self.task, self.work, self.work / self.task / f"job{job}", self.materials) for job in range(jobs)
         ]
-        self.targets = list_all_pairs(benches[0].features, REFUSED)
+        self._failed_bases = benches[0].failed_bases
+        for bench in benches:
+            bench.failed_bases = self._failed_bases
+        self.targets = list_all_pairs(benches[0].features, list_refused(self.task))
+        self.earlier, self.generator = skip_earlier(
+            benches[0].features, list_refused(self.task), self.targets, self.seed, self.task
+        )
         with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(self._work, benches))
-        return Result(self.count, len(self.covered & self.targets), len(self.targets), self.failures)
+        covered, earlier = self.covered & self.targets, self.earlier & self.targets
+        new = len(covered - earlier)
+        return Result(self.count, len(covered), len(self.targets), new, len(earlier), self.failures)
+
+    def _draw(self, bench: Bench) -> tuple[int, Combination] | None:
+        """Draw a combination and its number; None if none is left. A network whose base run failed is not drawn."""
+        models = {name: value for name, value in bench.features["model"].items() if name not in self._failed_bases}
+        with self._lock:
+            missing = self.targets - self.covered
+            if not models or not missing:
+                return None
+            if self.count == NIGHTLY:  # the next of the series are the next seed's
+                self.generator = random.Random(self.seed)
+            features = bench.features | {"model": models}
+            combination = draw(
+                features, list_refused(self.task), [missing - self.earlier, missing], self.fixed, self.generator
+            )
+            self.covered |= list_pairs(combination)
+            self.count += 1
+            return self.count, combination
 
     def _work(self, bench: Bench) -> None:
-        while time.monotonic() < self.deadline:
-            with self._lock:
-                if self.targets <= self.covered:
-                    return
-                combination = draw(bench.features, self.covered, self.fixed, self.generator)
-                self.covered |= list_pairs(combination)
-                self.count += 1
-                number = self.count
+        while time.monotonic() < self.deadline and (drawn := self._draw(bench)) is not None:
+            number, combination = drawn
             started = time.monotonic()
             found = self._check_all(bench, combination)
             seconds, share = time.monotonic() - started, f"{len(self.covered & self.targets)} of {len(self.targets)}"

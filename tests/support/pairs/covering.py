@@ -3,9 +3,11 @@
 import itertools
 import random
 
-from .features import REFUSED, Combination, Features, Rule, matches
+from .values import Combination, Features, Rule, matches
 
 Pair = tuple[tuple[str, str], tuple[str, str]]
+NIGHTS = 30  # seeds in a row, such as nights, that share one sequence of combinations
+NIGHTLY = 4  # combinations of the sequence that are of each seed: 120 have nearly all pairs of any task
 _CANDIDATES = 60
 _REFUSED_SHARE = 0.03  # combinations that are to be refused: a few are enough, and they hide the others' pairs
 
@@ -15,7 +17,7 @@ def list_pairs(combination: Combination) -> set[Pair]:
     return set(itertools.combinations(sorted(combination.items()), 2))
 
 
-def list_all_pairs(features: Features, avoided: list[Rule]) -> set[Pair]:
+def list_all_pairs(features: Features, avoided: tuple[Rule, ...]) -> set[Pair]:
     """List all pairs of values but those that a rule excludes whatever the other features are."""
     pairs = set()
     for (first, first_values), (second, second_values) in itertools.combinations(sorted(features.items()), 2):
@@ -25,10 +27,36 @@ def list_all_pairs(features: Features, avoided: list[Rule]) -> set[Pair]:
     return pairs
 
 
-def draw(features: Features, covered: set[Pair], fixed: Combination, generator: random.Random) -> Combination:
-    """Draw the combination with the most new pairs among many candidates.
+def skip_earlier(
+    features: Features, avoided: tuple[Rule, ...], targets: set[Pair], seed: int, name: str
+) -> tuple[set[Pair], random.Random]:
+    """Draw the combinations of earlier seeds of the same ``NIGHTS`` again.
+
+    Returns:
+        Their pairs, and the generator that draws the first ``NIGHTLY`` combinations of this seed.
+    """
+    series, night = divmod(seed, NIGHTS)
+    generator, covered = random.Random(f"{name} {series}"), set()
+    for _ in range(night * NIGHTLY):
+        covered |= list_pairs(draw(features, avoided, [targets - covered], {}, generator))
+    return covered, generator
+
+
+def draw(
+    features: Features,
+    avoided: tuple[Rule, ...],
+    missing: list[set[Pair]],
+    fixed: Combination,
+    generator: random.Random,
+) -> Combination:
+    """Draw the combination with the most missing pairs among many candidates.
 
     A third of the features keep their default in each candidate, because a fault can need that others are off.
+
+    Args:
+        avoided: a combination that matches one of these rules is rarely drawn.
+        missing: sets of pairs that no combination has had; those of an earlier set come first.
+        fixed: settings of all combinations.
     """
 
     def make_candidate() -> Combination:
@@ -38,14 +66,13 @@ def draw(features: Features, covered: set[Pair], fixed: Combination, generator: 
                 if name != "model":
                     combination[name] = next(iter(features[name]))
             combination |= fixed
-            if not matches(combination, REFUSED) or generator.random() < _REFUSED_SHARE:
+            if not matches(combination, avoided) or generator.random() < _REFUSED_SHARE:
                 return combination
 
     candidates = [make_candidate() for _ in range(_CANDIDATES)]
-    missing = sorted(list_all_pairs(features, REFUSED) - covered)
-    if missing:  # late in a campaign a random candidate rarely has a new pair
-        for pair in generator.sample(missing, min(len(missing), _CANDIDATES // 2)):
-            candidate = {**generator.choice(candidates), **dict(pair), **fixed}
-            if not matches(candidate, REFUSED):
-                candidates.append(candidate)
-    return max(candidates, key=lambda candidate: len(list_pairs(candidate) - covered))
+    wanted = sorted(next(filter(None, missing), set()))
+    for pair in generator.sample(wanted, min(len(wanted), _CANDIDATES // 2)):  # late, a random candidate rarely has one
+        candidate = {**generator.choice(candidates), **dict(pair), **fixed}
+        if not matches(candidate, avoided):
+            candidates.append(candidate)
+    return max(candidates, key=lambda candidate: [len(pairs & list_pairs(candidate)) for pairs in missing])

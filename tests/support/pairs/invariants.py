@@ -13,8 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from .features import MAY_BE_REFUSED, REFUSED, TASKS, Combination, matches
-from .runs import Bench, execute, get_last_line, read_printed, read_state, succeed
+from .averages import check_averages
+from .command_checks import check_command, check_export
+from .commands import execute, get_last_line, read_printed, read_state, succeed
+from .features import TASKS, list_may_be_refused, list_refused
+from .runs import Bench
+from .scored import are_near, compare_rows, compare_tables, read_rows
+from .values import Combination, matches
 
 Check = Callable[[Bench, Combination], str | None]
 
@@ -28,8 +33,8 @@ def check_training(bench: Bench, combination: Combination) -> str | None:
     """A run ends well; a combination that the guides exclude is refused in one line, before anything is trained."""
     run = bench.train(combination)
     last = (run.text.strip().splitlines() or [""])[-1][:250]
-    if not matches(combination, REFUSED):
-        is_refused = run.code == 2 and matches(combination, MAY_BE_REFUSED)
+    if not matches(combination, list_refused(bench.task)):
+        is_refused = run.code == 2 and matches(combination, list_may_be_refused(bench.task))
         return None if run.code == 0 or is_refused else f"exit code {run.code}: {last}"
     if run.code != 2 or "Traceback" in run.text or not last.startswith("error: "):
         return f"should be refused: exit code {run.code}: {last}"
@@ -37,84 +42,91 @@ def check_training(bench: Bench, combination: Combination) -> str | None:
 
 
 def check_evaluation(bench: Bench, combination: Combination) -> str | None:
-    """``evaluate`` prints what training printed: of the last and best checkpoint, and of weights without averages."""
+    """``evaluate`` prints what training printed: of the last weights, of the run, and of weights without averages.
+
+    The last weights are evaluated on another number of processes than in training, and the run's folder means its best
+    weights. The tables of samples are the same, too.
+    """
     folder = bench.train(combination).folder
     lines, raw = read_printed(folder), read_printed(folder, "evaluation without averaging")
     evaluation = json.loads((folder / "checkpoints/best/evaluation.json").read_text())
-    expected = {"last": lines[max(lines)], "best": lines[evaluation["best"]["epoch"]]}
+    other, has_rows = 3 - int(combination["processes"]), TASKS[bench.task].models[combination["model"]].has_rows
+    parts = {
+        "last": ("/checkpoints/last", lines[max(lines)], other),
+        "best": ("", lines[evaluation["best"]["epoch"]], 1),
+    }
     if raw:
-        expected["last/model.pdparams"] = raw[max(raw)]
+        parts["raw"] = ("/checkpoints/last/model.pdparams", raw[max(raw)], 1)
     wrong = []
-    for part, line in expected.items():
-        weights = f"-pretrained={folder}/checkpoints/{part}"
-        found = succeed(*_evaluate(folder, weights), f"-per_sample={folder}/rows_{part.replace('/', '_')}.csv")
+    for name, (place, line, processes) in parts.items():
+        words = [f"-cfg={folder}/config.yaml", f"-pretrained={folder}{place}", f"-output={folder}/evaluated_{name}"]
+        rows = [f"-per_sample={folder}/rows_{name}.csv"] if has_rows else []
+        found = succeed("evaluate", *words, *rows, f"-ngpus={processes}")
         if found != line:
-            wrong.append(f"{part}: training printed '{line}', evaluate '{found}'")
-    return "; ".join(wrong) or None
+            wrong.append(f"{name}: training printed '{line}', evaluate '{found}'")
+    table = folder / "scored_samples.npz"
+    if table.exists():
+        wrong.append(compare_tables(table, folder / "evaluated_last/eval_scored_samples.npz") or "")
+    return "; ".join(filter(None, wrong)) or None
 
 
-def _evaluate(folder: Path, *words: str) -> list[str]:
-    return ["evaluate", f"-cfg={folder}/config.yaml", f"-output={folder}/evaluated", "-ngpus=1", *words]
+# Of classification: where the images of the validation split are.
+_INPUTS = {"folder": "folder/val", "lists": "lists/images/val", "pages": "pages", "http": "pages", "jpeg": "jpeg"}
 
 
 def check_rows(bench: Bench, combination: Combination) -> str | None:
-    """The line is the mean of ``-per_sample``, and ``predict`` and the exported model give the same rows."""
+    """The line is the mean of ``-per_sample``, and ``predict`` gives the same rows."""
     if bench.task != "classification":
         return None
     folder = bench.train(combination).folder
-    rows, lines = _read_rows(folder / "rows_last.csv"), read_printed(folder)
+    rows, lines = read_rows(folder / "rows_last.csv"), read_printed(folder)
     top1 = np.mean([100.0 * (row["correct"] == "True") for row in rows.values()])
     loss = np.mean([float(row["loss"]) for row in rows.values()])
-    if not np.allclose([top1, loss], _read_numbers(lines[max(lines)]), rtol=0, atol=0.006):
+    printed = [float(number) for number in re.findall(r"(?:top-1|loss) ([\d.]+)", lines[max(lines)])]
+    if not np.allclose([top1, loss], printed, rtol=0, atol=0.006):
         return f"rows give top-1 {top1} and loss {loss}, the line says {lines[max(lines)]}"
-    data = combination["data"]
-    store = bench.materials.folder / ("pages" if data == "http" else data)
-    inputs = [store / "val"] if data == "folder" else sorted(store.glob("val*.tar"))
+    if combination["data"] not in _INPUTS:
+        return None
+    place = bench.materials.folder / _INPUTS[combination["data"]]
+    inputs = sorted(place.glob("val*.tar")) or [place]
     succeed("predict", folder / "checkpoints/last", *inputs, f"-output={folder}/predicted", "-restart")
     with (folder / "predicted/predictions.csv").open(newline="") as file:
         predicted = {Path(row[0]).stem: row[1:3] for row in list(csv.reader(file))[1:]}
-    return _compare_rows("predict", rows, predicted)
-
-
-def _compare_rows(name: str, rows: dict[str, dict], found: dict[str, list[str]]) -> str | None:
-    if rows.keys() != found.keys():
-        return f"{name} has {len(found)} rows, evaluate {len(rows)}"
-    others = [key for key, (label, _) in found.items() if label != rows[key]["prediction"]]
-    worst = max(abs(float(score) - float(rows[key]["confidence"])) for key, (_, score) in found.items())
-    if worst > 2e-4 or len(others) > (worst > 0):  # equal logits may fall either way
-        return f"{name} differs from evaluate: other classes for {others[:3]}, confidence by {worst:.1e}"
-    return None
-
-
-def _read_rows(path: Path) -> dict[str, dict]:
-    with path.open(newline="") as file:
-        return {Path(row["name"]).stem: row for row in csv.DictReader(file)}
-
-
-def _read_numbers(line: str) -> list[float]:
-    return [float(number) for number in re.findall(r"(?:top-1|loss) ([\d.]+)", line)]
+    return compare_rows("predict", rows, predicted)
 
 
 _NAMES_IN_FILES = {"mre": "mre_mm"}
+# Task -> what scores the files of its predictions, and where they are.
+_SCORED = {
+    "detection": ("detections", "results.json"),
+    "segmentation": ("masks", "masks"),
+    "scenes": ("scenes", ""),
+    "instances": ("scenes", ""),
+    "landmarks": ("landmarks", ""),
+}
+# Data with label maps -> their folder, and how they are read.
+_LABEL_MAPS = {
+    "label_maps": ("label_maps/labels/val", ""),
+    "background": ("label_maps/labels/val", "-reduce_zero_label"),
+    "ade20k": ("ade20k/annotations/validation", "-reduce_zero_label"),
+}
 
 
 def check_files(bench: Bench, combination: Combination) -> str | None:
     """Predictions that an evaluation writes give the printed score when they are scored from their files."""
-    scored = {
-        "detection": ["detections", "results.json"],
-        "rooms": ["scenes", ""],
-        "instances": ["scenes", ""],
-        "heads": ["landmarks", ""],
-    }
-    kind = scored.get(bench.task) or scored.get(combination["model"])
-    if kind is None:
+    if bench.task not in _SCORED or (bench.task == "segmentation" and combination["data"] not in _LABEL_MAPS):
         return None
+    kind, place = _SCORED[bench.task]
     folder = bench.train(combination).folder
     out = folder / "written"
     shutil.rmtree(out, ignore_errors=True)
     words = [f"-cfg={folder}/config.yaml", f"-pretrained={folder}/checkpoints/last", f"-output={out}", "-ngpus=1"]
     line = succeed("evaluate", *words, "SAVE_PREDICTIONS", "True")
-    scoring = execute("evaluate", kind[0], out / "predictions" / kind[1], f"-cfg={folder}/config.yaml", "-json")
+    truth = [f"-cfg={folder}/config.yaml"]
+    if bench.task == "segmentation":
+        maps, option = _LABEL_MAPS[combination["data"]]
+        truth = [str(bench.materials.folder / maps), *option.split()]
+    scoring = execute("evaluate", kind, truth[0], out / "predictions" / place, *truth[1:], "-json")
     assert scoring.code == 0, get_last_line(scoring)
     scores = json.loads(scoring.out)["scores"]
     printed = dict(re.findall(r"(?<!mask )\b(AP\w*|mIoU|mre) ([\d.]+)", line))
@@ -217,7 +229,9 @@ def check_frozen(bench: Bench, combination: Combination) -> str | None:
     wrong = []
     for key, value in end.items():
         name = key.split("/", 1)[1]
-        begin = start[f"model/{name}"]
+        begin = start.get(f"model/{name}")
+        if begin is None or begin.shape != value.shape:  # of another input or number of classes: drawn anew
+            continue
         is_frozen = fnmatch.fnmatch(name, "*.0.*")
         if is_frozen and not np.array_equal(begin, value):
             wrong.append(f"{key} is frozen and changed")
@@ -234,39 +248,14 @@ def check_zero_rate(bench: Bench, combination: Combination) -> str | None:
     start = f"-pretrained={folder}/checkpoints/last"
     if combination["model"] == "instances":  # in its first epochs PointGroup has no instances
         words += ["POINTS.INSTANCES.PREPARE_EPOCHS", "0"]
-    still = "TRAIN.BASE_LR 1e-30 TRAIN.WARMUP_STEPS 0 TRAIN.BATCH_NORM_MOMENTUM 1.0".split()
+    still = "TRAIN.BASE_LR 1e-30 TRAIN.END_LR 0 TRAIN.WARMUP_STEPS 0 TRAIN.BATCH_NORM_MOMENTUM 1.0".split()
     if not TASKS[bench.task].models[combination["model"]].has_batch_norm:
         still = still[:-2]
     succeed(*words, start, "-epochs=1", *still)
     before, after = read_printed(folder), read_printed(other)[1]
     last = before[max(before)]
-    pairs = zip(re.findall(r"[\d.]*\d", last), re.findall(r"[\d.]*\d", after))
-    is_same = all(abs(float(one) - float(two)) < 2e-4 for one, two in pairs)  # the last printed digit
+    is_same = are_near(after, last, 2e-4)  # the last printed digit
     return None if is_same else f"'{after}' after an epoch without a rate, '{last}' before"
-
-
-def check_export(bench: Bench, combination: Combination) -> str | None:
-    """The exported model exists, and for classes scores and predicts as the checkpoint does."""
-    if bench.task in ("points", "volumes"):
-        return None
-    folder = bench.train(combination).folder
-    form, suffix = ("paddle", "") if combination["workers"] == "1" else ("onnx", ".onnx")
-    words = ["export", folder / "checkpoints/last", folder / "exported/model", f"-format={form}"]
-    if combination["model"] == "mask_rcnn":  # which selects regions on the host
-        ended = execute(*words)
-        return None if ended.code == 2 else f"export should be refused: exit code {ended.code}: {get_last_line(ended)}"
-    succeed(*words)
-    if bench.task != "classification":
-        return None
-    words = ["-pretrained=none", f"-output={folder}/evaluated_export", f"-per_sample={folder}/rows_export.csv"]
-    words = [folder / f"exported/model{suffix}", f"-cfg={folder}/config.yaml", *words, "-ngpus=1"]
-    found, lines = succeed("evaluate", *words), read_printed(folder)
-    if not np.allclose(_read_numbers(lines[max(lines)]), _read_numbers(found), atol=2e-4, rtol=0):
-        return f"exported ({form}): '{found}' instead of '{lines[max(lines)]}'"
-    rows = {
-        name: [row["prediction"], row["confidence"]] for name, row in _read_rows(folder / "rows_export.csv").items()
-    }
-    return _compare_rows(f"the export ({form})", _read_rows(folder / "rows_last.csv"), rows)
 
 
 CHECKS: dict[str, Check] = {  # in this order: some read files that an earlier one wrote
@@ -278,9 +267,11 @@ CHECKS: dict[str, Check] = {  # in this order: some read files that an earlier o
     "twin": check_twin,
     "frozen": check_frozen,
     "zero_rate": check_zero_rate,
+    "averages": check_averages,
     "export": check_export,
+    "command": check_command,
 }
-NEEDS = {"rows": ("evaluation",), "export": ("evaluation",)}
+NEEDS = {"rows": ("evaluation",), "export": ("evaluation",), "command": ("evaluation",)}
 
 
 def check(name: str, bench: Bench, combination: Combination) -> str | None:

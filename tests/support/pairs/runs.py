@@ -1,31 +1,26 @@
-"""Starts the tiny runs of a campaign: base weights, training runs, interrupted ones, and other commands on them."""
+"""Starts the tiny runs of a campaign: base weights, training runs, and interrupted ones."""
 
-import itertools
 import re
 import shutil
 import signal
-import sys
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from PIL import Image
+from support.processes import start_command, wait_until
 
-from paddlevit_dist.checkpoint.unpickling import restricted_load
-from support.hosts.range_server import RangeServer
-from support.processes import Finished, run_command, start_command, wait_until
-
-from .features import TASKS, Combination, list_features
+from .commands import LIMIT_SECONDS, TOOL, execute, succeed
+from .features import TASKS, list_features
+from .materials import Materials
+from .values import Combination
 
 EPOCHS = 2
-LIMIT_SECONDS = 400.0
-_TOOL = [sys.executable, "-m", "paddlevit_dist"]
-_QUIET = "REPORT False EVALUATION.INTERVAL off VALIDATE_FREQ 1"
+BASE_SECONDS = 240.0  # one takes 3 to 30 s alone on a core; a slower one leaves a night no time for combinations
+_USUAL = "VALIDATE_FREQ 1"
 
 
 class BaseRunError(AssertionError):
-    """The run whose weights all combinations of a network start from failed or hung.
+    """The run whose weights all combinations of a network start from failed, or took too long.
 
     Args:
         words: its command, without the name of the program.
@@ -45,88 +40,22 @@ class Run(NamedTuple):
     text: str
 
 
-def execute(*words: object) -> Finished:
-    """Run a command of the package; a hang or a process that it leaves behind raises AssertionError."""
-    return run_command([*_TOOL, *map(str, words)], timeout=LIMIT_SECONDS)
-
-
-def get_last_line(ended: Finished) -> str:
-    return ((ended.out + ended.err).strip().splitlines() or [""])[-1][:250]
-
-
-def succeed(*words: object) -> str:
-    """Run a command that must end well; return its last line."""
-    ended = execute(*words)
-    assert ended.code == 0, f"{words[0]}: exit code {ended.code}: {get_last_line(ended)}"
-    return get_last_line(ended)
-
-
-def read_printed(folder: Path, kind: str = "evaluation") -> dict[int, str]:
-    """Read the lines that a training run printed after its epochs: epoch -> scores."""
-    pattern = rf"epoch (\d+) {kind}: (.*?)(?: \(best .*\))?$"
-    found = re.findall(pattern, (folder / "log.txt").read_text(encoding="utf-8"), re.MULTILINE)
-    return {int(epoch): line for epoch, line in found}
-
-
-def read_state(folder: Path, with_optimizer: bool = False) -> dict[str, np.ndarray]:
-    """Read weights, averages and statistics of a checkpoint: "model/name" or "model_ema/name" -> array."""
-    found = {}
-    for part in ("model.pdparams", "model_ema.pdparams"):
-        if (folder / part).exists():
-            values = restricted_load(str(folder / part))
-            arrays = {name: np.asarray(value) for name, value in values.items() if hasattr(value, "dtype")}
-            found |= {f"{part.split('.')[0]}/{name}": array for name, array in arrays.items()}
-    if with_optimizer:
-        with np.load(folder / "optimizer.npz") as state:
-            found |= {f"optimizer/{name}": state[name] for name in state.files}
-    return found
-
-
-class Materials:
-    """The data of all runs: four unequal classes of images as folders, tar files and on a server; a context."""
-
-    def __init__(self, work: Path) -> None:
-        self.folder = work / "data"
-        if not (self.folder / "complete").exists():
-            shutil.rmtree(self.folder, ignore_errors=True)
-            _draw_images(self.folder / "folder")
-            for store in ("pages", "jpeg"):
-                succeed("prepare", "images", self.folder / "folder", self.folder / store, f"-store={store}")
-            succeed("prepare", "index", self.folder / "pages")
-            (self.folder / "complete").touch()
-        self.server = RangeServer(self.folder)
-
-    def __enter__(self) -> "Materials":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.__exit__()
-
-
-def _draw_images(folder: Path) -> None:
-    for split, label in itertools.product(("train", "val"), range(4)):
-        count = (33 - 6 * label) // (3 if split == "val" else 1)
-        for number in range(count):
-            generator = np.random.default_rng([label, number, split == "val"])
-            pixels = generator.integers(0, 120, (40 + number % 9, 44, 3), np.uint8)
-            pixels[6 + label : 12 + 5 * label, 5 : 30 - 4 * label] = generator.integers(90, 255, 3)
-            path = folder / split / f"class{label}" / f"{split}_{label}_{number}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels).save(path)
-
-
 class Bench:
-    """Runs of one task in one folder; what a combination has trained is kept until ``forget``."""
+    """Runs of one task in one folder; what a combination has trained is kept until ``forget``.
 
-    _base_lock = threading.Lock()
+    Attributes:
+        failed_bases: network -> how its base run failed.
+    """
+
+    _base_lock = threading.RLock()
 
     def __init__(self, task: str, work: Path, folder: Path, materials: Materials) -> None:
         self.task, self.about = task, TASKS[task]
         self.work, self.folder, self.materials = work, folder, materials
         self.features = list_features(task)
         self.default = {name: next(iter(values)) for name, values in self.features.items()}
+        self.failed_bases: dict[str, BaseRunError] = {}
         self._runs: dict[tuple, Run] = {}
-        self._failed_bases: dict[str, BaseRunError] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def list_changes(self, combination: Combination) -> Combination:
@@ -137,8 +66,9 @@ class Bench:
         """Make the words of ``train``; the effective batch is the same for any split of it."""
         batch = self.about.batch // int(combination["processes"]) // int(combination["accumulation"])
         values = [self.features[name][value].words for name, value in combination.items()]
-        text = f"{' '.join(values)} {_QUIET} DATA.BATCH_SIZE {batch}"
-        text = text.replace("{work}", str(self.materials.folder)).replace("{address}", self.materials.server.address())
+        text = f"{_USUAL} {' '.join(values)} DATA.BATCH_SIZE {batch}"
+        text = re.sub(r"{data:(\w+)}", lambda found: str(self.materials.get(found[1])), text)
+        text = re.sub(r"{address:(\w+)}", lambda found: self.materials.address(found[1]), text)
         return re.sub(r"{base:(\w+)}", lambda found: f"{self.get_base(found[1])}/model.pdparams", text).split()
 
     def make_train_words(self, combination: Combination, folder: Path) -> list[str]:
@@ -147,25 +77,27 @@ class Bench:
         return ["train", *self.make_words(combination), f"-epochs={EPOCHS}", start, f"-output={folder}"]
 
     def get_base(self, model: str) -> Path:
-        """Return the weights of one epoch with the default settings, from which all runs of a network start.
+        """Return the weights of a short run with the default settings, from which all runs of a network start.
 
         A base run that failed is not tried again: each combination that needs it raises its BaseRunError.
         """
-        if model in self._failed_bases:
-            raise self._failed_bases[model]
+        if model in self.failed_bases:
+            raise self.failed_bases[model]
         folder = self.work / self.task / f"base_{model.replace(':', '_')}"
         with self._base_lock:
-            if not (folder / "checkpoints/last/model.pdparams").exists():
-                words = self.make_words(self.default | {"model": model})
+            if not (folder / "complete").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                words = self.make_words(self.default | {"model": model, "interval": "off"})
                 start = TASKS[self.task].models[model].start.split()
                 options = [word for word in start if word.startswith("-")]
                 keys = [word for word in start if not word.startswith("-")]
                 command = ["train", *options, *words, *keys, f"-output={folder}"]
                 try:
-                    succeed(*command)
+                    succeed(*command, limit_seconds=BASE_SECONDS)
                 except AssertionError as error:
-                    self._failed_bases[model] = BaseRunError(command, error)
-                    raise self._failed_bases[model] from error
+                    self.failed_bases[model] = BaseRunError(command, str(error)[:400])
+                    raise self.failed_bases[model] from error
+                (folder / "complete").touch()
         return folder / "checkpoints/last"
 
     def train(self, combination: Combination) -> Run:
@@ -189,7 +121,7 @@ class Bench:
         if how == "stop":
             succeed(*words, "-stop_after_epoch=1")
         else:
-            process = start_command([*_TOOL, *words], is_copy=True)
+            process = start_command([*TOOL, *words], is_copy=True)
             wait_until(
                 lambda: process.poll() is not None or any((folder / "checkpoints").glob("[eu]*_*/manifest.json")),
                 "no checkpoint was written",

@@ -1,0 +1,215 @@
+"""Settings of tasks on images: networks of seconds, layouts of data, sizes, augmentation, losses and protocols."""
+
+from .values import NONE, Model, Task, Value
+
+_DISTILLATION = "TRAIN.TEACHER_MODEL resnet18 TRAIN.TEACHER_WEIGHTS {base:resnet18} TRAIN.DISTILLATION_TYPE"
+_IMAGE = "-cfg=vit_digits DATA.IMAGE_SIZE 32 TRAIN.SMOOTHING 0.0 TRAIN.WARMUP_EPOCHS 0"
+_VIT = "MODEL.EMBED_DIM 24 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8 MODEL.MLP_RATIO 2.0"
+_CONVNEXT = "MODEL.NAME convnext_tiny MODEL.DIMS [8,12,16,24] MODEL.DEPTHS [1,1,2,1]"
+_SWIN = "MODEL.NAME swin_tiny_patch4_window7_224 MODEL.EMBED_DIM 12 MODEL.DEPTHS [1,1,2,1] MODEL.NUM_HEADS [1,2,3,4]"
+_DRAWN = "DATA.SHAPES.TRAIN 40 DATA.SHAPES.VAL 7"
+_READING = {  # no image is turned or unreadable
+    "plain": Value(),
+    "careful": Value("DATA.ON_INVALID_SAMPLE skip DATA.EXIF_ROTATE True DATA.MAX_PIXELS 100000", "plain"),
+}
+_ALBUMENTATIONS = "DATA.ALBUMENTATIONS {data:transforms}/transforms.yaml"
+
+CLASSIFICATION = Task(
+    16,
+    {
+        "vit": Model(f"{_IMAGE} {_VIT}", has_blocks=True),
+        "scaled_vit": Model(f"{_IMAGE} {_VIT} MODEL.QKV_BIAS False MODEL.INIT_VALUES 0.1", has_blocks=True),
+        "timm:test_vit": Model(f"{_IMAGE} MODEL.NAME timm:test_vit", has_blocks=True),
+        "swin": Model(f"{_IMAGE} {_SWIN} MODEL.WINDOW_SIZE 4 MODEL.DROPPATH 0.0", has_blocks=True),
+        "convnext": Model(f"{_IMAGE} {_CONVNEXT} MODEL.DROPPATH 0.0", has_blocks=True),
+    }
+    | {
+        name: Model(f"{_IMAGE} MODEL.NAME {name}", has_batch_norm=True)
+        for name in ("timm:test_resnet", "timm:test_efficientnet", "resnet18")
+    },
+    {
+        "data": {
+            "folder": Value("-dataset=folder -data_path={data:folder}"),
+            "pages": Value("-dataset=tar -data_path={data:pages}"),
+            "jpeg": Value("-dataset=tar -data_path={data:jpeg}"),
+            "http": Value("-dataset=tar -data_path={address:pages} DATA.REMOTE_CACHE_GIGABYTES 1", "pages"),
+            "lists": Value("-dataset=imagenet2012 -data_path={data:lists}"),
+            "held_out": Value("-dataset=folder -data_path={data:unsplit} DATA.VAL_FRACTION 0.25 DATA.VAL_SEED 3"),
+        },
+        "lora": NONE
+        | {
+            "rank2": Value("TRAIN.LORA.RANK 2"),
+            "mlp": Value("TRAIN.LORA.RANK 2 TRAIN.LORA.TARGETS [mlp] TRAIN.LORA.ALPHA 4"),
+        },
+        "mix": NONE
+        | {
+            "mixup": Value("TRAIN.MIXUP_ALPHA 0.8 TRAIN.MIXUP_PROB 0.7"),
+            "both": Value(
+                "TRAIN.MIXUP_ALPHA 0.8 TRAIN.CUTMIX_ALPHA 1.0 TRAIN.MIXUP_MODE elem TRAIN.MIXUP_SWITCH_PROB 0.3"
+            ),
+            "boxes": Value("TRAIN.CUTMIX_MINMAX [0.2,0.6] TRAIN.MIXUP_MODE pair"),
+        },
+        "smoothing": NONE | {"0.1": Value("TRAIN.SMOOTHING 0.1")},
+        "teacher": NONE
+        | {"soft": Value(f"{_DISTILLATION} soft"), "hard": Value(f"{_DISTILLATION} hard TRAIN.DISTILLATION_ALPHA 0.3")},
+        "classes": NONE
+        | {
+            "weights": Value("TRAIN.CLASS_WEIGHTS balanced"),
+            "list": Value("TRAIN.CLASS_WEIGHTS [1.0,2.0,0.5,3.0]"),
+            "sampling": Value("DATA.CLASS_BALANCED True"),
+        },
+        "dropout": NONE
+        | {
+            "path": Value("MODEL.DROPPATH 0.2"),
+            "dense": Value("MODEL.DROPOUT 0.2"),
+            "attention": Value("MODEL.ATTENTION_DROPOUT 0.2"),
+        },
+        "augment": NONE
+        | {
+            "rand": Value("TRAIN.RAND_AUGMENT True TRAIN.RANDOM_ERASE_PROB 0.5"),
+            "auto": Value(
+                "TRAIN.AUTO_AUGMENT True TRAIN.RANDOM_ERASE_PROB 0.5 TRAIN.RANDOM_ERASE_MODE const "
+                "TRAIN.RANDOM_ERASE_COUNT 2"
+            ),
+            "few": Value("TRAIN.RAND_AUGMENT True TRAIN.RAND_AUGMENT_LAYERS 1 TRAIN.RAND_AUGMENT_MAGNITUDE 5"),
+            "color": Value("TRAIN.COLOR_JITTER 0.4 DATA.DECODER fast"),
+            "file": Value(_ALBUMENTATIONS),
+        },
+        "input": {
+            "color": Value("DATA.IMAGE_CHANNELS 3"),
+            "gray": Value("DATA.IMAGE_CHANNELS 1"),
+            "large": Value("DATA.IMAGE_CHANNELS 3 DATA.IMAGE_SIZE 48 DATA.CROP_SCALE [0.3,0.6]"),
+            "squash": Value("DATA.IMAGE_CHANNELS 3 DATA.CROP_MODE squash DATA.INTERPOLATION bilinear"),
+            "crop": Value("DATA.IMAGE_CHANNELS 3 DATA.CROP_PCT 0.7 DATA.CROP_RATIO [0.5,0.8]"),
+            "scaled": Value(
+                "DATA.IMAGE_CHANNELS 3 DATA.IMAGENET_MEAN [0.2,0.4,0.6] DATA.IMAGENET_STD [0.3,0.2,0.1] "
+                "DATA.HORIZONTAL_FLIP 0.1"
+            ),
+        },
+        "reading": _READING,
+        "command": {name: Value() for name in ("probe", "neighbors")},
+    },
+    may_be_refused=(
+        {"input": ("gray",), "teacher": ("soft", "hard")},
+        {"model": ("timm:test_vit", "timm:test_resnet", "timm:test_efficientnet"), "dropout": ("attention", "path")},
+        {"model": ("swin",), "input": ("large",)},
+    ),
+)
+
+_LONGER = "DATA.SHAPES.TRAIN 240 -epochs=5 VALIDATE_FREQ 5 TRAIN.WARMUP_STEPS 5"
+_CROPPED = "DATA.CROP_PROBABILITY 1.0 DATA.CROP_SHORTEST_SIDES [40] DATA.CROP_SIDES [24,40] DATA.RESIZE_TO_SQUARE True"
+DETECTION = Task(
+    8,
+    {
+        name: Model(
+            f"-cfg={name}_shapes {_DRAWN}",
+            has_batch_norm=True,
+            draws=True,
+            start=_LONGER,
+            exports=name != "mask_rcnn",  # which selects regions on the host
+        )
+        for name in ("dfine", "rtdetr", "mask_rcnn", "detr")
+    },
+    {
+        "data": {
+            "drawn": Value(),
+            "unequal": Value("DATA.SHAPES.SIDES [40,72] DATA.SHAPES.OBJECTS_PER_IMAGE [0,3]"),
+            "coco": Value("-dataset=coco -data_path={data:coco}"),
+            "voc": Value("-dataset=voc -data_path={data:voc}"),
+            "yolo": Value("-dataset=yolo -data_path={data:yolo}"),
+        },
+        "crops": NONE
+        | {
+            "crop": Value(_CROPPED),
+            "ssd": Value("DATA.SSD_AUGMENT True DATA.RESIZE_TO_SQUARE True"),
+            "mosaic": Value("DATA.MOSAIC 0.7"),
+            "quiet": Value("DATA.MOSAIC 0.7 DATA.NO_AUGMENT_EPOCHS 1"),
+            "paste": Value("DATA.COPY_PASTE 0.7"),
+            "file": Value(_ALBUMENTATIONS),
+        },
+        "windows": NONE
+        | {
+            "windows": Value("DETECTION.WINDOW [40,32] DETECTION.WINDOW_OVERLAP 0.3", "none"),
+            "flip": Value("DETECTION.FLIP True DETECTION.MERGE_IOU 0.6", "none"),
+        },
+        "shapes": NONE | {"grouped": Value("DATA.GROUP_BY_SHAPE 32")},
+        "sizes": NONE
+        | {
+            "several": Value("DATA.SHORTEST_SIDES [40,56] DATA.LONGEST_SIDE 64"),
+            "batch": Value("DATA.SHORTEST_SIDES [48] DATA.RESIZE_TO_SQUARE True DATA.BATCH_SIDES [32,64]"),
+            "padded": Value("DETECTION.PAD_TO_BATCH_MAX False"),
+        },
+        "scored": NONE
+        | {
+            "limits": Value("DETECTION.MAX_DETECTIONS 12 DETECTION.SCORE_THRESHOLD 0.3", "none"),
+            "wishes": Value("DETECTION.WISHED_PRECISION 0.5 DETECTION.WISHED_RECALL 0.5", "none"),
+            "torchvision": Value("DATA.EVAL_RESIZE torchvision DATA.EVAL_SHORTEST_SIDE 64 DATA.EVAL_LONGEST_SIDE 96"),
+        },
+        "losses": NONE
+        | {
+            "reference": Value("TRAIN.DETECTION_NORMALIZER reference"),
+            "classes": Value("TRAIN.CLASS_LOSS_WEIGHT 2.0 TRAIN.DECAY_ALL_PARAMETERS False"),
+        },
+        "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1 DATA.COLOR_JITTER 0.3")},
+        "empty": NONE | {"without": Value("DATA.KEEP_EMPTY_IMAGES False")},
+        "reading": _READING,
+    },
+    refused=({"model": ("mask_rcnn",), "data": ("voc", "yolo")},),
+    may_be_refused=(
+        {"data": ("voc", "yolo"), "crops": ("paste",)},
+        {"scored": ("torchvision",), "model": ("dfine", "rtdetr")},
+        {"sizes": ("batch",), "model": ("mask_rcnn", "detr")},
+    ),
+)
+
+SEGMENTATION = Task(
+    8,
+    {
+        "segformer": Model(
+            f"-cfg=segformer_b0_shapes {_DRAWN} MODEL.DROPOUT 0.0",
+            has_batch_norm=True,
+            draws=True,
+            start="DATA.SHAPES.TRAIN 80 -epochs=2 TRAIN.WARMUP_STEPS 2",
+        )
+    },
+    {
+        "data": {
+            "drawn": Value(),
+            "unequal": Value("DATA.SHAPES.SIDES [40,72]"),
+            "label_maps": Value("-dataset=label_maps -data_path={data:label_maps}"),
+            "background": Value("-dataset=label_maps -data_path={data:label_maps} DATA.REDUCE_ZERO_LABEL True"),
+            "ade20k": Value("-dataset=ade20k -data_path={data:ade20k}"),
+        },
+        "windows": NONE
+        | {
+            "windows": Value(
+                "SEGMENTATION.PROTOCOL slide SEGMENTATION.CROP [48,32] SEGMENTATION.STRIDE [24,30]", "none"
+            ),
+            "flip": Value("SEGMENTATION.FLIP True", "none"),
+            "scales": Value("SEGMENTATION.SCALES [0.75,1.25]", "none"),
+        },
+        "loss": NONE
+        | {
+            "dice": Value("SEGMENTATION.DICE_WEIGHT 1.0"),
+            "ohem": Value("SEGMENTATION.OHEM_THRESHOLD 0.9 SEGMENTATION.OHEM_MIN_KEPT 500"),
+            "entropy": Value("SEGMENTATION.LOVASZ_WEIGHT 0.0"),
+        },
+        "dropout": NONE | {"dense": Value("MODEL.DROPOUT 0.1")},
+        "photometric": NONE | {"yes": Value("DATA.PHOTOMETRIC True"), "file": Value(_ALBUMENTATIONS)},
+        "crop": NONE
+        | {
+            "wide": Value("DATA.CROP_SIZE [40,56]"),
+            "scaled": Value(
+                "DATA.CROP_SIZE [64,48] DATA.BASE_SHORTEST_SIDE 50 DATA.BASE_LONGEST_SIDE 90 DATA.SCALE_RANGE [0.6,1.1]"
+            ),
+            "opencv": Value("DATA.RESIZE opencv DATA.MAX_CLASS_FRACTION 0.8"),
+        },
+        "sizes": NONE
+        | {
+            "short": Value("DATA.EVAL_SHORTEST_SIDE 48 DATA.EVAL_LONGEST_SIDE 70 DATA.EVAL_DIVISOR 32"),
+            "stored": Value("SEGMENTATION.RESIZE_LOGITS_VIA stored", "none"),
+        },
+        "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1")},
+        "reading": {"plain": Value(), "careful": Value("DATA.ON_INVALID_SAMPLE skip DATA.MAX_PIXELS 100000", "plain")},
+    },
+)

@@ -1,0 +1,324 @@
+"""Writes the data of a campaign's runs, each set when a run first names it.
+
+Heights, widths and depths differ, splits and classes have unequal sizes, and no names are in alphabetical order.
+"""
+
+import itertools
+import json
+import re
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
+from paddlevit_dist.images.segmentation.data.segmentation_dataset import SegmentationShapes
+from paddlevit_dist.points.data.rooms import SyntheticRooms
+from paddlevit_dist.points.shapes.solids import SyntheticSolids
+from support.files.voc_writer import an_object, write_xml
+from support.files.volume_files import write_landmarks, write_volume
+from support.hosts.range_server import RangeServer
+from support.processes import ROOT
+
+from .commands import succeed
+
+CLASS_NAMES = ("walrus", "ant", "moth", "bee")
+_SHAPES = ("circle", "square", "triangle")
+_CATEGORIES = [{"id": 9, "name": "square"}, {"id": 2, "name": "triangle"}, {"id": 5, "name": "circle"}]
+_SIDES = (44, 72)  # of drawn images, px
+_COUNTS = {"train": 24, "val": 7}
+_SPACINGS_MM = ((3.0, 2.0, 2.5), (2.0, 2.5, 3.0))  # depth, height, width
+
+
+class Materials:
+    """The data sets in a folder, and a server of that folder; a context that ends the server."""
+
+    def __init__(self, work: Path) -> None:
+        self.folder = work / "data"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.server = RangeServer(self.folder)
+        self._lock = threading.RLock()
+
+    def get(self, name: str) -> Path:
+        """Return the folder of a data set; write it if it is not there."""
+        folder, mark = self.folder / name, self.folder / f"{name}.complete"
+        with self._lock:
+            if not mark.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                MAKERS[name](folder, self)
+                mark.touch()
+        return folder
+
+    def address(self, name: str) -> str:
+        """Return the address of a data set on the server."""
+        self.get(name)
+        return f"{self.server.address()}{name}"
+
+    def __enter__(self) -> "Materials":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.__exit__()
+
+
+def _draw_class_images() -> Iterator[tuple[str, int, str, Image.Image]]:
+    """Yield split, class, name and image of 96 training and 30 validation images of four unequal classes."""
+    for split, label in itertools.product(("train", "val"), range(4)):
+        count = (33 - 6 * label) // (3 if split == "val" else 1)
+        for number in range(count):
+            generator = np.random.default_rng([label, number, split == "val"])
+            pixels = generator.integers(0, 120, (40 + number % 9, 44, 3), np.uint8)
+            pixels[6 + label : 12 + 5 * label, 5 : 30 - 4 * label] = generator.integers(90, 255, 3)
+            yield split, label, f"{split}_{label}_{number}.png", Image.fromarray(pixels)
+
+
+def _save(image: Image.Image, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.save(path)
+
+
+def _write_lines(path: Path, lines: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _write_class_folders(folder: Path, materials: Materials) -> None:
+    for split, label, name, image in _draw_class_images():
+        _save(image, folder / split / f"k{label}" / name)
+    _write_lines(folder / "classes.txt", [f"k{label} {CLASS_NAMES[label]}" for label in (2, 0, 3, 1)])
+
+
+def _write_class_lists(folder: Path, materials: Materials) -> None:
+    lines: dict[str, list[str]] = {"train": [], "val": []}
+    for split, label, name, image in _draw_class_images():
+        _save(image, folder / "images" / split / name)
+        lines[split].append(f"images/{split}/{name} {label}")
+    for split, rows in lines.items():
+        _write_lines(folder / f"{split}_list.txt", rows[::-1])
+    _write_lines(folder / "classes.txt", list(CLASS_NAMES))
+
+
+def _write_unsplit_folders(folder: Path, materials: Materials) -> None:
+    for _, label, name, image in _draw_class_images():
+        _save(image, folder / f"{CLASS_NAMES[label]}" / name)
+
+
+def _write_tars(store: str) -> Callable[[Path, Materials], None]:
+    def write(folder: Path, materials: Materials) -> None:
+        succeed("prepare", "images", materials.get("folder"), folder, f"-store={store}", "-shard_size=17", "-workers=1")
+        succeed("prepare", "index", folder)
+
+    return write
+
+
+def _list_images(split: str) -> Iterator[tuple[int, Image.Image, ImageAnnotations]]:
+    drawn = SyntheticShapes(None, split, None, _COUNTS["train"], _COUNTS["val"], _SIDES)
+    for index in range(len(drawn)):
+        yield index, *drawn.read(index)
+
+
+def _write_coco(folder: Path, materials: Materials) -> None:
+    ids = {category["name"]: category["id"] for category in _CATEGORIES}
+    for split in _COUNTS:
+        images, annotations = [], []
+        for index, image, truth in _list_images(split):
+            number = 1000 - 3 * index
+            _save(image, folder / split / f"{number}.png")
+            images.append({"id": number, "file_name": f"{number}.png", "width": image.width, "height": image.height})
+            for place, label in enumerate(truth.labels if index != 2 else []):  # one image has no objects
+                assert truth.masks is not None
+                annotations.append(
+                    {
+                        "id": int(truth.ids[place]),
+                        "image_id": number,
+                        "category_id": ids[_SHAPES[label]],
+                        "bbox": truth.boxes[place].tolist(),
+                        "area": float(truth.areas[place]),
+                        "segmentation": truth.masks[place],
+                        "iscrowd": int(index == 1 and place == 0),
+                    }
+                )
+        content = {"images": images, "annotations": annotations[::-1], "categories": _CATEGORIES}
+        _write_lines(folder / "annotations" / f"{split}.json", [json.dumps(content)])
+
+
+def _write_voc(folder: Path, materials: Materials) -> None:
+    for split in _COUNTS:
+        names = []
+        for index, image, truth in _list_images(split):
+            name = f"{split}_{index:03d}"
+            _save(image, folder / "JPEGImages" / f"{name}.png")
+            objects = [
+                an_object(_SHAPES[label], (x + 1, y + 1, x + w, y + h))
+                for label, (x, y, w, h) in zip(truth.labels, truth.boxes.astype(int))
+            ]
+            write_xml(folder / "Annotations" / f"{name}.xml", *objects, size=(image.height, image.width))
+            names.append(name)
+        _write_lines(folder / "ImageSets" / "Main" / f"{split}.txt", names[::-1])
+
+
+def _write_yolo(folder: Path, materials: Materials) -> None:
+    order = ("triangle", "circle", "square")
+    for split in _COUNTS:
+        for index, image, truth in _list_images(split):
+            _save(image, folder / "images" / split / f"{index:03d}.png")
+            shares = truth.boxes / (*image.size, *image.size)
+            lines = [
+                f"{order.index(_SHAPES[label])} {x + w / 2} {y + h / 2} {w} {h}"
+                for label, (x, y, w, h) in zip(truth.labels, shares)
+            ]
+            _write_lines(folder / "labels" / split / f"{index:03d}.txt", lines)
+    _write_lines(folder / "data.yaml", ["train: images/train", "val: images/val", f"names: [{', '.join(order)}]"])
+
+
+def _write_label_maps(folder: Path, materials: Materials) -> None:
+    for split in _COUNTS:
+        drawn = SegmentationShapes(None, split, None, _COUNTS["train"], _COUNTS["val"], _SIDES)
+        for index in range(len(drawn)):
+            image, labels = drawn.read(index)
+            labels[:2] = 255  # unlabeled
+            _save(image, folder / "images" / split / f"{index:03d}.png")
+            _save(Image.fromarray(labels), folder / "labels" / split / f"{index:03d}.png")
+    _write_lines(folder / "classes.txt", ["nothing", "round", "edgy", "pointed"])
+
+
+def _write_ade20k(folder: Path, materials: Materials) -> None:
+    """The layout of ADE20K, whose 0 is unlabeled, with the first four of its 150 classes."""
+    for split, part in (("train", "training"), ("val", "validation")):
+        drawn = SegmentationShapes(None, split, None, _COUNTS["train"], _COUNTS["val"], _SIDES)
+        for index in range(len(drawn)):
+            image, labels = drawn.read(index)
+            _save(image, folder / "images" / part / f"ADE_{split}_{index:08d}.jpg")
+            _save(Image.fromarray(labels + 1), folder / "annotations" / part / f"ADE_{split}_{index:08d}.png")
+    _write_lines(folder / "objectInfo150.txt", ["Idx\tRatio"])
+
+
+def _write_scenes(folder: Path, materials: Materials) -> None:
+    """Rooms as files with an intensity and normals, one far from its origin, prepared as a store."""
+    raw = folder.with_name(f"{folder.name}_raw")
+    for split, count in (("train", 9), ("val", 3)):
+        rooms = SyntheticRooms(None, split, None, count, count, 0.1)
+        for index in range(count):
+            room, generator = rooms.read(index), np.random.default_rng(index)
+            normals = generator.normal(size=room.xyz.shape)
+            place = raw / split / f"room{9 - index}.npz"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            np.savez(
+                place,
+                points=room.xyz + np.array([500_000.0, 0.0, -3.0]) * (index % 2),
+                colors=room.rgb,
+                normals=normals / np.linalg.norm(normals, axis=1, keepdims=True),
+                intensity=generator.integers(0, 256, len(room.xyz)).astype(np.float32),
+                label=room.semantic,
+                instance=room.instance,
+            )
+    _write_lines(raw / "names.txt", SyntheticRooms.class_names)
+    succeed("prepare", "scenes", raw, folder, f"-classes={raw / 'names.txt'}", "-workers=1")
+
+
+def _write_shapes(folder: Path, materials: Materials) -> None:
+    """ModelNet's resampled layout: points with normals, names in a list that is not sorted."""
+    names = SyntheticSolids.class_names
+    for split, count in (("train", 33), ("test", 10)):
+        solids, rows = SyntheticSolids(count, "train" if split == "train" else "val"), []
+        for index in range(count):
+            shape = solids.read(index)
+            name = f"{names[shape.label]}_{index:04d}"
+            rows.append(name)
+            lines = [",".join(f"{value:.6f}" for value in row) for row in np.c_[shape.xyz, shape.normals]]
+            _write_lines(folder / names[shape.label] / f"{name}.txt", lines[:600])
+        _write_lines(folder / f"modelnet40_{split}.txt", rows[::-1])
+    _write_lines(folder / "modelnet40_shape_names.txt", names[::-1])
+
+
+def _make_affine(number: int) -> np.ndarray:
+    """An affine in RAS, x, y, z, with another spacing for every other volume."""
+    affine = np.diag([*_SPACINGS_MM[number % 2][::-1], 1.0])
+    affine[:3, 3] = -20.0 - number, 5.0, 11.0
+    return affine
+
+
+def _write_volumes(folder: Path, materials: Materials) -> None:
+    """nnU-Net's layout with two channels, uneven spacing, an ignored label and numbers that are not in order."""
+    for number in range(11):
+        generator = np.random.default_rng(number)
+        shape = (20 + number % 3, 26 - number % 2, 24)
+        labels = np.zeros(shape, np.uint8)
+        labels[4:14, 6:18, 5 + number % 4 : 17] = 5
+        labels[9:16, 2:9, 3:11] = 2
+        labels[0, 0, :] = 9
+        for channel, scale in enumerate((200.0, 3.0)):
+            voxels = generator.normal(scale * labels, scale / 3, shape).astype(np.float32)
+            write_volume(folder / "imagesTr" / f"v{9 - number}_{channel:04d}.nii.gz", voxels, _make_affine(number))
+        write_volume(folder / "labelsTr" / f"v{9 - number}.nii.gz", labels, _make_affine(number))
+    description = {
+        "channel_names": {"0": "CT", "1": "PET"},
+        "labels": {"background": 0, "spleen": 2, "liver": 5, "ignore": 9},
+        "file_ending": ".nii.gz",
+        "numTraining": 11,
+    }
+    _write_lines(folder / "dataset.json", [json.dumps(description)])
+
+
+def _write_regions(folder: Path, materials: Materials) -> None:
+    shutil.copytree(materials.get("volumes"), folder)
+    content = json.loads((folder / "dataset.json").read_text())
+    content["labels"] = {"background": 0, "organs": [2, 5], "liver": 5, "ignore": 9}
+    _write_lines(folder / "dataset.json", [json.dumps({**content, "regions_class_order": [2, 5]})])
+
+
+def _write_landmark_folders(folder: Path, materials: Materials) -> None:
+    for split, count in (("train", 9), ("val", 4)):
+        for number in range(count):
+            generator = np.random.default_rng([number, split == "val"])
+            shape, affine = (20 + number % 3, 26 - number % 2, 24), _make_affine(number)
+            voxels = generator.normal(0, 40, shape)
+            positions: dict[str, list[float] | None] = {}
+            for name, base in {"nose": (6, 9, 12), "ear_right": (13, 17, 6), "ear_left": (13, 17, 18)}.items():
+                z, y, x = np.array(base) + generator.integers(-2, 3, 3)
+                voxels[z - 1 : z + 2, y - 1 : y + 2, x - 1 : x + 2] += 500 + 200 * len(positions)
+                positions[name] = (affine @ [x, y, z, 1.0])[:3].tolist()
+            if number == 2:
+                positions["nose"] = None
+            write_volume(folder / split / f"h{9 - number}.nii.gz", voxels.astype(np.int16), affine)
+            write_landmarks(folder / split / f"h{9 - number}.csv", positions)
+
+
+def _write_transforms(folder: Path, materials: Materials) -> None:
+    transforms = "{__class_fullname__: Rotate, limit: [-10, 10], fill_mask: 255, p: 0.5}"
+    lines = ["transform:", "  __class_fullname__: Compose", "  transforms:", f"    - {transforms}"]
+    _write_lines(folder / "transforms.yaml", lines)
+
+
+def _write_programs(folder: Path, materials: Materials) -> None:
+    """The programs and files of the guide to extensions, and tasks of them on fewer images."""
+    page = (ROOT / "docs/guides/extending.md").read_text(encoding="utf-8")
+    for name, content in re.findall(r"`(\w+\.(?:py|yaml))`:\n\n```\w+\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        _write_lines(folder / name, [content])
+    shutil.copy(Path(__file__).with_name("few_dots.py"), folder)
+    _write_lines(folder / "few_dots.yaml", ["BASE: counting.yaml", "DATA:", "  DATASET: few_dots"])
+
+
+MAKERS: dict[str, Callable[[Path, Materials], None]] = {
+    "folder": _write_class_folders,
+    "lists": _write_class_lists,
+    "unsplit": _write_unsplit_folders,
+    "pages": _write_tars("pages"),
+    "jpeg": _write_tars("jpeg"),
+    "coco": _write_coco,
+    "voc": _write_voc,
+    "yolo": _write_yolo,
+    "label_maps": _write_label_maps,
+    "ade20k": _write_ade20k,
+    "scenes": _write_scenes,
+    "shapes": _write_shapes,
+    "volumes": _write_volumes,
+    "regions": _write_regions,
+    "heads": _write_landmark_folders,
+    "transforms": _write_transforms,
+    "programs": _write_programs,
+}

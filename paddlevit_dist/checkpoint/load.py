@@ -1,6 +1,5 @@
 """Loads weights from any source into a model and reports every parameter."""
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ import paddle
 
 from ..registry.lookup import MODELS
 from ..runtime.errors import UserError
+from ..runtime.json_format import format_json
 from ..runtime.printing import shorten
 from ..tasks.model import Model, as_model
 from . import low_rank
@@ -144,7 +144,7 @@ class LoadReport:
         kinds = ("resized", "reinitialized", "missing", "unexpected")
         names = ("source", "origin", "loaded_fraction", "loaded", "classes_by_name", *kinds, "notices")
         content = {name: entries(vars(self)[name]) if name in kinds else vars(self)[name] for name in names}
-        return json.dumps(content, indent=1)
+        return format_json(content, indent=1)
 
 
 def load_weights(

@@ -17,7 +17,6 @@ deletes what a killed process has left of them; only the owner of the output fol
 
 import contextlib
 import functools
-import json
 import math
 import os
 import pickle
@@ -32,6 +31,7 @@ import yaml
 
 from ..runtime import paddle_versions
 from ..runtime.files import atomic_file, is_temporary, os_errors_as_user_errors, temporary_name
+from ..runtime.json_format import format_json
 from .content import (
     ABOUT,
     AVERAGED,
@@ -182,9 +182,9 @@ def _write_files(
     if about is not None:
         (directory / ABOUT).write_text(yaml.safe_dump(about, sort_keys=False), encoding="utf-8")
     content = {"position": state.position, "extra": state.extra}
-    (directory / STATE).write_text(json.dumps(content, indent=1), encoding="utf-8")
+    (directory / STATE).write_text(format_json(content, indent=1), encoding="utf-8")
     files = {path.name: fingerprint(path) for path in sorted(directory.iterdir())}
-    (directory / MANIFEST).write_text(json.dumps({"format": 1, "files": files}, indent=1), encoding="utf-8")
+    (directory / MANIFEST).write_text(format_json({"format": 1, "files": files}, indent=1), encoding="utf-8")
 
 
 def _put(temporary: Path, final: Path) -> None:
@@ -288,7 +288,7 @@ def write_evaluation(directory: Path, best: dict[str, Any], evaluations: Sequenc
     UserError if the file system refuses.
     """
     with atomic_file(directory / EVALUATION) as file:
-        file.write(json.dumps({"best": best, "evaluations": evaluations}).encode())
+        file.write(format_json({"best": best, "evaluations": evaluations}).encode())
 
 
 def discard(directory: Path) -> None:

@@ -1,9 +1,9 @@
 """``paddlevit-dist schema``: print the keys as a JSON schema, for completion and checks of YAML files in editors."""
 
-import json
 from typing import Any
 
 from ..registry.lookup import key_tables
+from ..runtime.json_format import format_json
 from ..settings.key import Key
 from ..settings.table import keys
 from .parser import CommandParser
@@ -29,7 +29,7 @@ def run(words: list[str]) -> None:
         imports=True,
     )
     parser.parse_args(words)
-    print(json.dumps(schema(), indent=1))
+    print(format_json(schema(), indent=1))
 
 
 def schema() -> dict[str, Any]:

@@ -4,7 +4,6 @@ They take ground truth from a dataset, and print and write scores.
 """
 
 import contextlib
-import json
 import os
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, smal
 from ..registry.features import find_function
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
+from ..runtime.json_format import format_json
 from ..runtime.printing import one_line, shorten
 from ..tasks.sample_groups import SampleGroups, read_groups
 from ..tasks.score_kind import count_class_samples
@@ -186,7 +186,7 @@ def print_scores(scored: ScoreReport, options: Namespace, offered: Mapping[str, 
     if options.output:
         write_scores(scored, scores, Path(options.output), options.results, groups)
     if options.json:
-        print(json.dumps(scores))
+        print(format_json(scores))
         return
     print(one_line(scored.counted))
     for line in [*_main_lines(scored, values, intervals, options.interval, groups), *map(one_line, scored.protocol)]:
@@ -272,7 +272,7 @@ def write_scores(
     with os_errors_as_user_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "scores.json") as file:
-        file.write((json.dumps(scores, indent=1) + "\n").encode())
+        file.write((format_json(scores, indent=1) + "\n").encode())
     write_table: Callable[[Path, ScoreReport, str, SampleGroups | None], None] | None = find_function("write_scored")
     if scored is not None and write_table is not None:
         write_table(folder / TABLE, scored, results, groups)

@@ -4,7 +4,6 @@ It needs Paddle only for instances, for kinds of scores of users whose modules i
 """
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from ..logging.record import COMPARED, SEEDS
 from ..runtime import printing
 from ..runtime.errors import UserError
 from ..runtime.files import explain_write_error
+from ..runtime.json_format import format_json
 from ..tasks.sample_groups import read_groups
 from . import images
 from .formatting import CHANGES, add_findings, format_lines
@@ -77,7 +77,7 @@ def run(arguments: list[str]) -> None:
     comparisons = add_findings([compare_tables(first, other) for other in others])
     decimals = first.kind.decimals
     if options.json:
-        sys.stdout.write(json.dumps({"comparisons": comparisons}, indent=1) + "\n")
+        sys.stdout.write(format_json({"comparisons": comparisons}, indent=1) + "\n")
     else:
         print("\n".join(format_lines(tables, comparisons, decimals)), flush=True)
     if options.output:
@@ -101,7 +101,7 @@ def _plan(parser: CommandParser, options: argparse.Namespace) -> None:
     else:
         first, *others = (_with_groups(read_table(folder), options.group) for folder in names)
         plan = plan_pair(first, others[0], options.plan) if others else plan_single(first, options.plan)
-    print(json.dumps(plan, indent=1) if options.json else "\n".join(format_plan(plan)))
+    print(format_json(plan, indent=1) if options.json else "\n".join(format_plan(plan)))
 
 
 def _with_groups(table: EvaluationTable, file: str | None) -> EvaluationTable:
@@ -129,4 +129,4 @@ def _compare_groups(parser: CommandParser, options: argparse.Namespace) -> None:
     if options.group:
         parser.error("-group does not apply to groups of seeds, which are compared by their scores: drop -group")
     result, lines = compare_groups(options.runs)
-    print(json.dumps(result, indent=1) if options.json else "\n".join(lines))
+    print(format_json(result, indent=1) if options.json else "\n".join(lines))

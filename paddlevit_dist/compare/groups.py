@@ -1,7 +1,6 @@
 """Groups of training runs that differ only by their seed: their file ``seeds.json``, and statistics of their scores."""
 
 import itertools
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from ..checkpoint.content import find_best_epoch
 from ..logging.record import SEEDS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
+from ..runtime.json_format import format_json
 from ..runtime.metrics_file import find_best_evaluation, get_interval, recorded_events
 from ..runtime.text_files import read_json
 
@@ -45,7 +45,7 @@ class SeedGroup(NamedTuple):
         summary = summarize(self.scores) if self.scores else {}
         content = {"format": _FORMAT, **self.about, "seeds": self.seeds, **summary}
         with atomic_file(Path(self.run, SEEDS)) as file:
-            file.write((json.dumps(content, indent=1) + "\n").encode())
+            file.write((format_json(content, indent=1) + "\n").encode())
 
 
 def is_group(folder: str) -> bool:

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from ..registry.lookup import find_package
 from ..registry.plugins import find_missing
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
+from ..runtime.json_format import format_json
 from ..runtime.printing import shorten
 from ..runtime.text_files import parse_json
 from ..tasks.sample_groups import GROUP, SampleGroups
@@ -139,7 +139,7 @@ def _write(
     texts = {_NAMES: joined}
     if groups is not None:
         facts[GROUP], texts[_GROUPS] = groups.by, _encode_names(groups.names.tolist())
-    texts[_ABOUT] = json.dumps({**facts, **about}, default=str).encode()
+    texts[_ABOUT] = format_json({**facts, **about}, default=str).encode()
     with atomic_file(file) as out:
         np.savez_compressed(out, **{name: np.frombuffer(text, np.uint8) for name, text in texts.items()}, **arrays)
 

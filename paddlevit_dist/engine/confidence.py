@@ -1,7 +1,6 @@
 """Confidence intervals of an evaluation, computed once from the per-sample results of all ranks."""
 
 import functools
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from ..distributed import broadcast_object, is_main
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, small_sample_warning
+from ..runtime.json_format import format_json
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import PerSampleMetrics, SampleTable, TableMetrics, gather_columns
 from ..tasks.sample_groups import SampleGroups
@@ -129,4 +129,4 @@ def to_json(
     """Format the content of ``intervals.json``: all intervals with the facts that describe the evaluation."""
     rows = {name: interval.plain() for name, interval in intervals.items()}
     about = {} if confidence is None else confidence._asdict()
-    return json.dumps({**facts, **about, "values": rows}, indent=1) + "\n"
+    return format_json({**facts, **about, "values": rows}, indent=1) + "\n"

@@ -7,7 +7,6 @@ inputs if ``about.json`` shows that it is the same prediction. At the end, only 
 import codecs
 import contextlib
 import csv
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
+from ..runtime.json_format import format_json
 from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import cell, one_line
 from ..runtime.text_files import read_json
@@ -54,7 +54,7 @@ def begin(folder: Path, identity: dict[str, Any], restart: bool) -> np.ndarray |
         with os_errors_as_user_errors(folder):
             (folder / UNFINISHED).mkdir(exist_ok=True)
         with os_errors_as_user_errors(folder), atomic_file(folder / ABOUT) as file:
-            file.write(json.dumps(identity, indent=1).encode() + b"\n")
+            file.write(format_json(identity, indent=1).encode() + b"\n")
     else:
         other = [name[:-7] for name in identity if name.endswith("_sha256") and before.get(name) != identity[name]]
         if other:
@@ -126,7 +126,7 @@ def write_tables(folder: Path, samples: InputSamples) -> PredictionCounts:
                     columns = ["input", *row]
                     rows.writerow(map(cell, columns))
                 rows.writerow(map(cell, [name, *(row.get(column, "") for column in columns[1:])]))
-                lines.write(json.dumps({"input": name, **row}) + "\n")
+                lines.write(format_json({"input": name, **row}) + "\n")
         if columns is None:
             rows.writerow(["input"])
     return PredictionCounts(predicted, missing)

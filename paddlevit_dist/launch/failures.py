@@ -12,6 +12,7 @@ from typing import Any
 from ..runtime import limits, printing
 from ..runtime.errors import Stopped, UserError
 from ..runtime.files import atomic_file
+from ..runtime.json_format import format_json
 from ..runtime.signals import ProcessInterrupted, get_name
 
 FINISHED = "finished"
@@ -103,7 +104,7 @@ def _record(kind: str, message: str, **more: object) -> None:
     folder, rank = _own_records
     record = {"kind": kind, "message": message, "rank": rank, "time": time.time(), **more}
     with atomic_file(folder / f"rank_{rank}.json") as out:
-        out.write(json.dumps(record).encode())
+        out.write(format_json(record).encode())
 
 
 def read(folder: Path, rank: int) -> dict[str, Any] | None:

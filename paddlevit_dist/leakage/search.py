@@ -10,6 +10,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
+from ..runtime.json_format import format_json
 from ..runtime.printing import one_line
 from ..tasks.dataset import Dataset
 from . import perceptual
@@ -156,7 +157,7 @@ def write_leaks(file: Path, search: SearchResult, val: Any, train: Any) -> None:
     ]
     content = {"pairs": rows, "compared": search.compared, "samples": search.totals, "unreadable": search.unreadable}
     with atomic_file(file) as out:
-        out.write(json.dumps(content, indent=1).encode())
+        out.write(format_json(content, indent=1).encode())
 
 
 def read_leaks(file: Path) -> list[int]:

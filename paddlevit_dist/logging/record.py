@@ -3,7 +3,6 @@
 import contextlib
 import glob
 import itertools
-import json
 import os
 import platform
 import shlex
@@ -20,6 +19,7 @@ from ..launch.lock import FILE as LOCK
 from ..runtime import printing
 from ..runtime.errors import Stopped, UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
+from ..runtime.json_format import format_json
 from ..runtime.metrics_file import METRICS, recorded_events
 from ..settings.every_run import RunSettings
 from .progress import write_line
@@ -65,7 +65,7 @@ class RunLog:
         """Add a line to ``metrics.jsonl``: ``{"kind": ..., "time": seconds since 1970, ...values}``."""
         if not self.writes:
             return
-        self._put(METRICS, json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n", "a")
+        self._put(METRICS, format_json({"kind": kind, "time": round(time.time(), 3), **values}) + "\n", "a")
 
     def hold_events(self, epoch: int, update: int, evaluates: bool = False) -> None:
         """Hold events and files until ``replace_events``, since the folder has checkpoints after this position."""
@@ -92,7 +92,7 @@ class RunLog:
             return
         prefix = "eval_" if evaluation else ""
         self._put(f"{prefix}config.yaml", config_text)
-        self._put(f"{prefix}run.json", json.dumps({**facts, **surroundings()}, indent=1) + "\n")
+        self._put(f"{prefix}run.json", format_json({**facts, **surroundings()}, indent=1) + "\n")
 
     def _put(self, name: str, text: str, mode: str = "w") -> None:
         with _LOG_LOCK:
@@ -266,7 +266,7 @@ def supersede(
         updates.append(event.get("update", update))
     if more is not None:
         with atomic_file(folder / METRICS) as out:
-            out.write("".join([*(json.dumps(entry) + "\n" for entry in events), *more]).encode())
+            out.write("".join([*(format_json(entry) + "\n" for entry in events), *more]).encode())
     last_epoch = max((entry["epoch"] for entry in events if isinstance(entry.get("epoch"), int)), default=0)
     is_stop_recorded = bool(events) and events[-1].get("kind") == "interruption"
     return RunHistory(sorted(evaluations), max(updates) - update, last_epoch, is_stop_recorded)

@@ -3,12 +3,12 @@
 Source: eval/lidarseg/README.md and eval/panoptic/README.md of nuscenes-devkit.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
 
 from ..runtime.files import atomic_file
+from ..runtime.json_format import format_json
 from .prepare.nuscenes import CLASS_NAMES, LIDARSEG, PANOPTIC, SCENE_NAME, get_token
 
 
@@ -58,5 +58,5 @@ def write_submission_meta(folder: Path, split: str, has_instances: bool = False)
         meta["task"] = "segmentation"
     (folder / split).mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / split / "submission.json") as file:
-        file.write(json.dumps({"meta": meta}).encode())
+        file.write(format_json({"meta": meta}).encode())
     return PANOPTIC if has_instances else LIDARSEG

@@ -7,7 +7,6 @@ packed data are a zlib stream of planes with one byte per point: the low and the
 coordinate as its difference (modulo 2^16) from the preceding point's; then red, green and blue of each layer.
 """
 
-import json
 import math
 import zipfile
 import zlib
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..runtime.files import atomic_file, open_regular
+from ..runtime.json_format import format_json
 from ..runtime.printing import one_line
 from ..runtime.text_files import parse_json
 from ..runtime.thumbnails import encode
@@ -57,7 +57,7 @@ def save(path: Path, figures: Sequence[Figure], about: dict[str, Any]) -> list[s
             problems.append(one_line(f"figure '{title}' was skipped: {type(error).__name__}: {error}"))
     index = {"about": _to_plain(about), "figures": entries, "problems": problems}
     with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(_INDEX, json.dumps(index), zipfile.ZIP_DEFLATED)
+        archive.writestr(_INDEX, format_json(index), zipfile.ZIP_DEFLATED)
         for name, content in members.content.items():
             archive.writestr(name, content, zipfile.ZIP_STORED)  # compressed already
     return problems

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from .files import os_errors_as_user_errors
+from .json_format import format_json
 
 
 class LineWriter:
@@ -39,7 +40,7 @@ class LineWriter:
 
 def format_entry(entry: Sequence[Any]) -> bytes:
     """Format an entry as a line of a file."""
-    return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+    return format_json(entry, separators=(",", ":")).encode() + b"\n"
 
 
 def merge(files: Iterable[Path]) -> Iterator[list[Any]]:

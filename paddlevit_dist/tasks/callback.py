@@ -41,7 +41,8 @@ class RunFacts(NamedTuple):
     def history(self) -> Iterator[dict[str, Any]]:
         """Yield the earlier reports and evaluations of a resumed run, except for those that it repeats.
 
-        They are the lines of ``metrics.jsonl`` of the kinds "training" and "evaluation", all with their ``update``.
+        They are the lines of ``metrics.jsonl`` of the kinds "training" and "evaluation", all with their ``update``. A
+        number that was not finite is None.
         """
         for event in recorded_events(self.folder) if self.update else ():
             is_reported = event.get("kind") in ("training", "evaluation") and "epoch" in event

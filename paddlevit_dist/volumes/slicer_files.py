@@ -2,12 +2,12 @@
 
 import csv
 import io
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
+from ..runtime.json_format import format_json
 
 COLUMNS = "id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID"
 _SCHEMA = (
@@ -141,4 +141,4 @@ def format_markups(points: Sequence[LandmarkPoint], convention: str) -> str:
         "coordinateUnits": "mm",
         "controlPoints": controls,
     }
-    return json.dumps({"@schema": _SCHEMA, "markups": [markup]}, indent=1, ensure_ascii=False) + "\n"
+    return format_json({"@schema": _SCHEMA, "markups": [markup]}, indent=1, ensure_ascii=False) + "\n"

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..data.checked_files import DamagedCacheError, checked_file, read_checked, verify, write_array
 from ..runtime.errors import UserError
+from ..runtime.json_format import format_json
 from .geometry import VolumeGeometry, check_voxels, resample, resampled_shape, to_canonical
 from .nonzero import BOX, MASK, VOLUME, compute_box, nonzero_mask
 from .reading import list_parts, read_header, read_volume
@@ -89,7 +90,7 @@ class DecodedStore:
         checksum = write_array(target, voxels)
         stored = {"file": os.path.abspath(file), "affine": affine.tolist(), **extra, "checksum": checksum}
         with checked_file(facts) as out:
-            out.write(json.dumps(stored).encode("utf-8"))
+            out.write(format_json(stored).encode("utf-8"))
 
     def _read(self, file: str, *within: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Read voxels and affine, see ``read_upright``, and further facts to store."""

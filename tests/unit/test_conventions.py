@@ -27,6 +27,19 @@ SCORE_FILES = (
     "volumes/segmentation/metrics.py"
 ).split()
 MOST_SCORE_LINES = 2_600
+
+# What calls ``json.dumps`` itself: everything else that is written has null for NaN, see ``format_json``.
+OTHER_JSON = {
+    "runtime/json_format.py": "defines format_json",
+    "images/described_input.py": "messages show what a file has",
+    "checkpoint/network_facts.py": "messages show what a file has",
+    "debug/doctor_checks.py": "its own processes exchange losses, which may be NaN",
+    "distributed/exchange.py": "messages between processes",
+    "launch/rendezvous.py": "messages between processes",
+    "inference/trained.py": "hashed",
+    "volumes/store.py": "hashed",
+    "data/path_index.py": "class names",
+}
 _DEFINES_SCORES = re.compile(r"^class \w+\((ScoreKind|\w+Scores|TableMetrics|PerSampleMetrics|Metrics)\b", re.MULTILINE)
 
 
@@ -89,6 +102,14 @@ def test_text_is_read_and_written_with_its_encoding():
             if is_guessed:
                 guessed.append(f"{file.relative_to(ROOT)}:{call.lineno}")
     assert guessed == []
+
+
+def test_json_files_have_null_where_a_number_is_not_finite():
+    """Python writes NaN, which browsers, jq and msgspec refuse."""
+    files = sorted((ROOT / "paddlevit_dist").rglob("*.py"))
+    found = [path for path in files if re.search(r"\bjson\.dumps?\b|from json", path.read_text(encoding="utf-8"))]
+    names = {path.relative_to(ROOT / "paddlevit_dist").as_posix() for path in found}
+    assert names == OTHER_JSON.keys(), "write JSON with runtime.json_format.format_json"
 
 
 def test_files_that_compute_scores_do_not_grow():

@@ -1,6 +1,5 @@
 """The record of tar files written by ``prepare images``."""
 
-import json
 import os
 from pathlib import Path
 from typing import Literal
@@ -9,6 +8,7 @@ import msgspec
 
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
+from ...runtime.json_format import format_json
 from ...runtime.text_files import read_json
 
 FILE = "prepared.json"
@@ -74,4 +74,4 @@ def read_preparation(root: str, unfinished: bool = False) -> Preparation | None:
 def write_preparation(root: Path, preparation: Preparation) -> None:
     """Write the record to ``root``, replacing an older one."""
     with atomic_file(root / FILE) as out:
-        out.write((json.dumps(msgspec.structs.asdict(preparation), indent=1) + "\n").encode("ascii"))
+        out.write((format_json(msgspec.structs.asdict(preparation), indent=1) + "\n").encode("ascii"))

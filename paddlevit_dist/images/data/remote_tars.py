@@ -6,7 +6,6 @@ and the two files of each split that ``tar`` otherwise builds. Without it, the h
 
 import hashlib
 import io
-import json
 import os
 import tarfile
 import threading
@@ -23,6 +22,7 @@ from ...data.range_cache import RangeCache
 from ...data.remote_folder import RangeRequest, RemoteFile, RemoteFolder, RemoteReader
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, os_errors_as_user_errors
+from ...runtime.json_format import format_json
 from ...runtime.text_files import parse_json, read_json
 from .formats import is_image_name
 from .image_dataset import FILE as CLASSES_FILE
@@ -178,7 +178,7 @@ class RemoteTars:
         """Require that the tags are those with which this index was first read, or note them in the file ``path``."""
         tags = {tar: self._files[tar].tag for tar in shards}
         if not path.exists():
-            self._write(path, json.dumps(tags).encode("ascii"))
+            self._write(path, format_json(tags).encode("ascii"))
             return
         known = read_json(path)
         for shard, tag in tags.items():
@@ -242,7 +242,7 @@ class RemoteTars:
                 f"note: the server sends neither ETag nor date of {bare}: if tar files change, but not in size, name "
                 f"another DATA.CACHE_FOLDER than {self._own_folder.parent}, which keeps their images and labels"
             )
-        content = json.dumps(self._files).encode("ascii")
+        content = format_json(self._files).encode("ascii")
         path = self._own_folder / f"files-{hashlib.sha256(content).hexdigest()[:16]}.json"
         self._write(path, content)
         self._versions_file = str(path)

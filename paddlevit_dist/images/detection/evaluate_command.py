@@ -1,6 +1,5 @@
 """``paddlevit-dist evaluate detections [TRUTH] RESULTS``: COCO's twelve numbers of any results, without Paddle."""
 
-import json
 import os
 import sys
 from argparse import Namespace
@@ -24,6 +23,7 @@ from ...commands.scored import (
     to_json,
     write_scores,
 )
+from ...runtime.json_format import format_json
 from ...runtime.printing import one_line
 from ...tasks.sample_groups import FOLDER
 from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
@@ -104,7 +104,7 @@ def _print_and_write(
     if options.output:
         write_scores(scored, scores, Path(options.output), options.results, groups)
     if options.json:
-        print(json.dumps(scores))
+        print(format_json(scores))
         return
     counts = f"{len(annotations.image_ids):,} images, {len(annotations.truth.labels):,} annotations"
     print(

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from ...runtime.files import atomic_file
+from ...runtime.json_format import format_json
 from ..data.data_warnings import count
 from ..data.inputs import ImageInputs, InputImages
 from ..data.reading import orientation
@@ -74,7 +75,7 @@ class PredictedDataset:
                 entry["segmentation"] = shown.masks[number]
                 entry["area"] = compute_area(compress_runs(shown.masks[number], image["height"], image["width"]))
             objects.append({**entry, "score": round(float(shown.scores[number]), 4)})
-        return json.dumps({**image, "objects": objects})
+        return format_json({**image, "objects": objects})
 
     def finish(self, described: Iterable[str]) -> list[str]:
         """Write the lists of images and classes, and return a line for the user."""
@@ -89,10 +90,10 @@ class PredictedDataset:
             pairs = zip(self.category_ids, self.class_names)
             categories = [{"id": id_, "name": name} for id_, name in pairs]
             content = {"images": images, "annotations": annotations, "categories": categories}
-            self._write("annotations/instances_train.json", json.dumps(content).encode())
+            self._write("annotations/instances_train.json", format_json(content).encode())
         elif self.layout == YOLO:
             # Without a path, programs search the images from the folder of this file, wherever they run.
-            names = "".join(f"  {label}: {json.dumps(name)}\n" for label, name in enumerate(self.class_names))
+            names = "".join(f"  {label}: {format_json(name)}\n" for label, name in enumerate(self.class_names))
             self._write("data.yaml", f"train: images/train\nval: images/train\nnames:\n{names}".encode())
         else:
             self._write("classes.txt", "".join(f"{name}\n" for name in self.class_names).encode())

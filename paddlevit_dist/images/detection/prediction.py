@@ -1,7 +1,6 @@
 """Predictions of a detector for images: tables, drawn images and files in COCO's format."""
 
 import contextlib
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -12,6 +11,7 @@ from PIL import Image
 
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
+from ...runtime.json_format import format_json
 from ...runtime.printing import shorten
 from ...tasks.dataset import TransformedDataset
 from ...tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
@@ -186,7 +186,7 @@ class DetectionWriter(PredictionWriter):
             kind: build_coco_results(image_id, prediction, self.category_ids, kind, name, self._result_names)
             for kind in kinds
         }
-        lines = {_FILES[kind]: ",\n".join(map(json.dumps, entries)) for kind, entries in results.items()}
+        lines = {_FILES[kind]: ",\n".join(map(format_json, entries)) for kind, entries in results.items()}
         return lines if self.dataset is None else {**lines, FOLDER: self.dataset.describe(index, prediction)}
 
     def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:

@@ -1,6 +1,5 @@
 """The index in a folder of tar files, for runs that read them from an address (``prepare index``)."""
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ import msgspec
 
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, os_errors_as_user_errors
+from ...runtime.json_format import format_json
 from ..data.formats import SPLIT_WORDS
 from ..data.remote_tars import INDEX_FILE, PublishedIndex, SplitFiles
 from ..data.tar import TarImages
@@ -38,7 +38,7 @@ def publish_index(folder: Path) -> Iterator[tuple[str, int, int]]:
         written = {file for files in splits.values() for file in (files.index, files.locations)}
         for name in sorted(written):
             os.replace(Path(cache, name), folder / name)
-        content = json.dumps(msgspec.to_builtins(PublishedIndex(1, splits)), indent=1) + "\n"
+        content = format_json(msgspec.to_builtins(PublishedIndex(1, splits)), indent=1) + "\n"
         with atomic_file(folder / INDEX_FILE) as out:
             out.write(content.encode("ascii"))
         for path in (*folder.glob("tar-*.index"), *folder.glob("tar-*.npy")):

@@ -7,7 +7,6 @@ label and the path of its source. A page is a PPM or PGM file; a crop reads only
 
 import contextlib
 import io
-import json
 import os
 import tarfile
 import time
@@ -20,6 +19,7 @@ from PIL import Image
 from ...data.prepare_workers import check_stop, spans, work
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, is_temporary
+from ...runtime.json_format import format_json
 from ..data.image_dataset import FILE as CLASSES_FILE
 from ..data.prepared import FILE as RECORD_FILE
 from ..data.prepared import Preparation, read_preparation, write_preparation
@@ -124,7 +124,7 @@ def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, set
                     continue
                 facts = {"label": int(dataset.labels[index]), "source": os.path.relpath(path, source)}
                 _add(tar, f"{index:09d}{suffix}", content)
-                _add(tar, f"{index:09d}.json", json.dumps(facts).encode("ascii"))
+                _add(tar, f"{index:09d}.json", format_json(facts).encode("ascii"))
         if bad:  # before the tar file exists, which marks the work as done
             write_quarantine(Path(f"{base}.unreadable"), bad)
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import os
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 from ...data.prepare_workers import check_stop, work
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, readable, require_regular
+from ...runtime.json_format import format_json
 from ...runtime.text_files import read_json
 from ..data.scene_store import (
     CLASSES_FILE,
@@ -135,7 +135,7 @@ def _open_output(output: Path, record: dict[str, Any]) -> dict[str, list[str]]:
 
 def _write_record(output: Path, record: dict[str, Any]) -> None:
     with atomic_file(output / RECORD_FILE) as out:
-        out.write((json.dumps(record, indent=1) + "\n").encode("ascii"))
+        out.write((format_json(record, indent=1) + "\n").encode("ascii"))
 
 
 def _key(reader: SceneReader, source: RawScene) -> bytes:

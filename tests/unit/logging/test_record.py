@@ -16,7 +16,7 @@ from paddlevit_dist.launch import tuning
 from paddlevit_dist.logging import record
 from paddlevit_dist.logging.record import RunLog, find_numbered, make_folder, note_end, output_folder, supersede
 from paddlevit_dist.runtime.errors import Stopped, UserError
-from paddlevit_dist.runtime.metrics_file import recorded_events
+from paddlevit_dist.runtime.metrics_file import METRICS, recorded_events
 
 RECORDED = [
     ("training", 1, 2),
@@ -166,6 +166,16 @@ def test_a_refused_run_leaves_no_folder_without_records(tmp_path, records, stays
         (folder / "mine").touch()
         raise UserError("no")
     assert (tmp_path / "c" / "run" / "mine").exists()
+
+
+def test_a_number_that_is_not_finite_is_null_also_where_an_earlier_version_wrote_nan(tmp_path):
+    log = RunLog(tmp_path, writes=True)
+    (tmp_path / METRICS).write_text('{"kind": "epoch", "epoch": 1, "loss": NaN}\n')
+    log.event("evaluation", {"epoch": 2, "loss": np.float64("inf"), "top-1": 12.5})
+    supersede(tmp_path, 1, 9)
+    first, second = (tmp_path / METRICS).read_text().splitlines()
+    assert first == '{"kind": "epoch", "epoch": 1, "loss": null}'
+    assert '"loss": null, "top-1": 12.5, "superseded": true' in second
 
 
 def test_numbered_folders_are_sorted_by_number(tmp_path):

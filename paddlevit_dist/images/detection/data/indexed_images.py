@@ -19,6 +19,7 @@ from ....data.checked_files import DamagedCacheError, checked_file, map_verified
 from ....data.path_index import PathIndex, ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.files import map_array
+from ....runtime.json_format import format_json
 from ....runtime.spelling import compose, find_spelling
 from ...data.data_warnings import DataWarnings
 from ...data.inspection import run_in_threads
@@ -152,7 +153,7 @@ def _build(stem: str, folder: Path, name: str, key: bytes, source: AnnotationSou
     write_array(Path(f"{stem}-images.npy"), images)
     write_array(Path(f"{stem}-objects.npy"), source.objects[order])
     with checked_file(Path(f"{stem}-about.json")) as out:
-        out.write(json.dumps(source.about._asdict()).encode("ascii"))
+        out.write(format_json(source.about._asdict()).encode("ascii"))
     ensure_path_index(folder, name, key, lambda: [make_batch(source.paths, 0)])
 
 

@@ -1,6 +1,6 @@
 """Damaged files are read one after another in a forked child with little memory.
 
-``python -m support.fuzz.run COUNT FOLDER READER ...`` in tests/.
+``python -m support.fuzz.run COUNT SEED FOLDER READER ...`` in tests/.
 
 A child that is ended by a signal is replaced by another, which goes on with the next case. A line of JSON for each
 reader says how many cases were read, how many were refused, and each failure with the number of its case.
@@ -29,7 +29,7 @@ SECONDS, WALL_SECONDS = 10, 120  # of the processor, and in all: for the machine
 _ENDS = {signal.SIGPROF: f"ran for {SECONDS} s", signal.SIGALRM: f"waited for {WALL_SECONDS} s"}
 
 
-def run(reader: Reader, count: int, folder: Path) -> dict[str, Any]:
+def run(reader: Reader, count: int, seed: int, folder: Path) -> dict[str, Any]:
     """Outcomes of the cases 0 to ``count - 1``, after case -1: the files as they were made, which have to be read."""
     original, place = folder / "original", folder / "case"
     place.mkdir(parents=True)
@@ -42,7 +42,7 @@ def run(reader: Reader, count: int, folder: Path) -> dict[str, Any]:
     while struct.unpack_from("<q", now)[0] < count - 1:
         pid = os.fork()
         if pid == 0:
-            _child(reader, files, original, folder, now, count, reports)
+            _child(reader, files, original, folder, now, count, seed, reports)
         _, status = os.waitpid(pid, 0)
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
@@ -55,12 +55,12 @@ def run(reader: Reader, count: int, folder: Path) -> dict[str, Any]:
     return {"read": read, "refused": refused, "failures": sorted(failures, key=lambda failure: failure["case"])}
 
 
-def damaged(reader: Reader, case: int, original: Path, folder: Path, files: list[str]) -> Path:
-    """A folder with the files of ``reader``, one of them damaged as in ``case``."""
+def damaged(reader: Reader, seed: int, case: int, original: Path, folder: Path, files: list[str]) -> Path:
+    """A folder with the files of ``reader``, one of them damaged as in ``case`` of a seed."""
     place = _copy(original, folder)
     if case < 0:
         return place
-    rng = np.random.default_rng([case, zlib.crc32(reader.name.encode())])
+    rng = np.random.default_rng([seed, case, zlib.crc32(reader.name.encode())])
     file = place / files[int(rng.integers(len(files)))]
     file.write_bytes(mutated(file.read_bytes(), rng, reader.is_text, reader.packing))
     return place
@@ -74,7 +74,14 @@ def _copy(original: Path, folder: Path) -> Path:
 
 
 def _child(
-    reader: Reader, files: list[str], original: Path, folder: Path, now: mmap.mmap, count: int, reports: Path
+    reader: Reader,
+    files: list[str],
+    original: Path,
+    folder: Path,
+    now: mmap.mmap,
+    count: int,
+    seed: int,
+    reports: Path,
 ) -> None:
     code = 1
     try:
@@ -86,7 +93,7 @@ def _child(
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         for case in range(struct.unpack_from("<q", now)[0] + 1, count):
             struct.pack_into("<q", now, 0, case)
-            place = damaged(reader, case, original, folder, files)
+            place = damaged(reader, seed, case, original, folder, files)
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
             outcome, how = _read(reader, place)
@@ -122,6 +129,6 @@ def _read(reader: Reader, place: Path) -> Any:
 
 
 if __name__ == "__main__":
-    count, where, *names = sys.argv[1:]
+    count, seed, where, *names = sys.argv[1:]
     for number, name in enumerate(names):
-        print(json.dumps([name, run(READERS[name], int(count), Path(where, str(number)))]), flush=True)
+        print(json.dumps([name, run(READERS[name], int(count), int(seed), Path(where, str(number)))]), flush=True)

@@ -17,6 +17,7 @@ from support.processes import ROOT, Finished, run_command, run_main
 from support.trainings.runs import DIGITS, contents, last_line, refused, well
 from support.trainings.untrained import write_untrained_run
 
+from paddlevit_dist.images.data.small_sets import DIGITS_FILE
 from paddlevit_dist.points.data.ply import write_points
 
 TRAIN = [
@@ -66,9 +67,16 @@ def test_training_learns(trained):
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_the_score_does_not_depend_on_the_number_of_processes(trained, processes):
-    words = [*DIGITS, "-eval", f"-pretrained={trained.output}", f"-ngpus={processes}"]
-    evaluated = well(run_main(*words, f"-output={trained.output.parent / str(processes)}"))
+    """In four batches: processes have different numbers of them, and their rows do not come in the order of samples."""
+    output = trained.output.parent / str(processes)
+    words = [*DIGITS, "-eval", f"-pretrained={trained.output}", f"-ngpus={processes}", "-batch_size_eval=100"]
+    evaluated = well(run_main(*words, f"-output={output}"))
     assert last_line(evaluated) == last_line(trained.ended).split(" (")[0]
+    table, before = np.load(output / "eval_scored_samples.npz"), np.load(trained.output / "scored_samples.npz")
+    np.testing.assert_array_equal(table["indices"], range(360))
+    np.testing.assert_array_equal(table["labels"], np.load(DIGITS_FILE)["labels"][::5])
+    np.testing.assert_array_equal(table["places"], before["places"])
+    np.testing.assert_allclose(table["losses"], before["losses"], atol=1e-4)
 
 
 def test_an_exported_model_gives_the_outputs_of_the_trained_one(trained, tmp_path):

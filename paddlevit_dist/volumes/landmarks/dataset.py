@@ -156,7 +156,10 @@ def _case(
     source = landmark_files.find(folder, case_name(file)) if listed.positions else file
     unknown = [landmark for landmark in listed.positions if landmark not in names]
     if unknown:
-        raise UserError(f"{source}: landmark '{unknown[0]}' is not among VOLUMES.LANDMARKS ({', '.join(names)})")
+        raise UserError(
+            f"{source}: landmark '{unknown[0]}' is not among VOLUMES.LANDMARKS ({', '.join(names)}): add it to "
+            "the key, or remove it from the files"
+        )
     convention = header.convention if options.coordinate_system == "file" else options.coordinate_system
     space = _space(source, listed.space, convention, options)
     world = np.full((len(names), 3), np.nan)

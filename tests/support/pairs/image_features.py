@@ -135,8 +135,8 @@ DETECTION = Task(
         "shapes": NONE | {"grouped": Value("DATA.GROUP_BY_SHAPE 32")},
         "sizes": NONE
         | {
-            "several": Value("DATA.SHORTEST_SIDES [40,56] DATA.LONGEST_SIDE 64"),
-            "batch": Value("DATA.SHORTEST_SIDES [48] DATA.RESIZE_TO_SQUARE True DATA.BATCH_SIDES [32,64]"),
+            "several": Value("DATA.SHORTEST_SIDES [48,64] DATA.LONGEST_SIDE 80"),
+            "batch": Value("DATA.SHORTEST_SIDES [48] DATA.RESIZE_TO_SQUARE True DATA.BATCH_SIDES [64,96]"),
             "padded": Value("DETECTION.PAD_TO_BATCH_MAX False"),
         },
         "scored": NONE

@@ -146,9 +146,8 @@ def check_resume(bench: Bench, combination: Combination) -> str | None:
     names = first.keys() | second.keys()
     wrong = [name for name in sorted(names) if _to_bytes(first, name) != _to_bytes(second, name)]
     lines = read_printed(folder)
-    wrong += [
-        f"line of epoch {epoch}" for epoch, line in read_printed(other.folder).items() if lines.get(epoch) != line
-    ]
+    others = read_printed(other.folder)  # a run that is stopped evaluates, also where no evaluation is due
+    wrong += [f"line of epoch {epoch}" for epoch, line in lines.items() if others.get(epoch, line) != line]
     return f"{len(wrong)} of {len(names)} arrays and lines differ, such as {wrong[:3]}" if wrong else None
 
 
@@ -219,20 +218,27 @@ def _get_group(key: str) -> str:
     return f"{key.split('/')[0]} {'statistics' if is_statistic else 'weights'}"
 
 
+_ADAPTED = {"rank2": r"blocks\..*(qkv|proj|mlp).*weight$", "mlp": r"blocks\..*mlp.*weight$"}  # by LORA.TARGETS
+_HEADS = r"^(head|fc|classifier)\b"
+
+
 def check_frozen(bench: Bench, combination: Combination) -> str | None:
-    """What FREEZE names keeps all of its values and statistics, and everything else moves."""
-    if combination["freeze"] == "none" or combination.get("lora", "none") != "none":
+    """What FREEZE names, or LoRA does not adapt, keeps all values and statistics, and everything else moves."""
+    adapted = _ADAPTED.get(combination.get("lora", "none"))
+    if combination["freeze"] == "none" and adapted is None:
         return None
     start, end = read_state(bench.get_base(combination["model"])), read_state(bench.get_checkpoint(combination))
     # SGD's steps from small gradients can be lost in rounding, and PointGroup's deepest levels have one voxel a scene.
-    moves = combination["optimizer"] != "SGD" and combination["model"] != "instances"
+    moves = combination["optimizer"] not in ("SGD", "damped") and combination["model"] != "instances"
     wrong = []
     for key, value in end.items():
         name = key.split("/", 1)[1]
         begin = start.get(f"model/{name}")
         if begin is None or begin.shape != value.shape:  # of another input or number of classes: drawn anew
             continue
-        is_frozen = fnmatch.fnmatch(name, "*.0.*")
+        is_frozen = combination["freeze"] != "none" and fnmatch.fnmatch(name, "*.0.*")
+        if adapted is not None and not is_frozen:
+            is_frozen = re.search(adapted, name) is None and re.search(_HEADS, name) is None
         if is_frozen and not np.array_equal(begin, value):
             wrong.append(f"{key} is frozen and changed")
         if moves and not is_frozen and begin.any() and np.array_equal(begin, value):

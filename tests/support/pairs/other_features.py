@@ -5,6 +5,7 @@ from pathlib import Path
 from .values import NONE, Model, Task, Value
 
 _ROOMS = "POINTS.ROOMS.TRAIN 16 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.12 DATA.VOXEL_SIZE_M 0.3"
+_OTHER = "-allow_changes"  # where the first weights lack a layer of this input or of these outputs
 _STORE = "-dataset=scenes -data_path={data:scenes}"
 # The Lovasz loss sorts the points of each rank.
 _SEMANTIC = f"-cfg=minkunet14_synthetic_rooms {_ROOMS} POINTS.LOVASZ_WEIGHT 0.0"
@@ -23,9 +24,9 @@ SCENES = Task(
         },
         "inputs": NONE
         | {
-            "positions": Value("POINTS.FEATURES [xyz,ones] POINTS.VOXEL_FEATURES mean"),
-            "colors": Value("POINTS.COLOR_RANGE [-0.5,0.5] POINTS.VOXEL_FEATURES mean"),
-            "channels": Value("POINTS.FEATURES [rgb,normal,intensity/255,height]"),
+            "positions": Value(f"{_OTHER} POINTS.FEATURES [xyz,ones] POINTS.VOXEL_FEATURES mean"),
+            "colors": Value(f"{_OTHER} POINTS.COLOR_RANGE [-0.5,0.5] POINTS.VOXEL_FEATURES mean"),
+            "channels": Value(f"{_OTHER} POINTS.FEATURES [rgb,normal,intensity/255,height]"),
         },
         "crop": NONE
         | {
@@ -92,7 +93,7 @@ INSTANCES = Task(
             ),
             "panoptic": Value("POINTS.INSTANCES.PANOPTIC_MIN_POINTS 15", "none"),
         },
-        "inputs": NONE | {"positions": Value("POINTS.FEATURES [rgb,xyz] POINTS.VOXEL_FEATURES first")},
+        "inputs": NONE | {"positions": Value(f"{_OTHER} POINTS.FEATURES [rgb,xyz] POINTS.VOXEL_FEATURES first")},
     },
 )
 SHAPES = Task(
@@ -114,8 +115,8 @@ SHAPES = Task(
         },
         "inputs": NONE
         | {
-            "ones": Value("SHAPES.FEATURES [ones]"),
-            "normals": Value("SHAPES.FEATURES [xyz,normals]"),
+            "ones": Value(f"{_OTHER} SHAPES.FEATURES [ones]"),
+            "normals": Value(f"{_OTHER} SHAPES.FEATURES [xyz,normals]"),
             "coarse": Value("SHAPES.VOXEL_SIZE 0.2"),
         },
         "smoothing": NONE | {"0.1": Value("SHAPES.LABEL_SMOOTHING 0.1")},
@@ -126,7 +127,7 @@ SHAPES = Task(
 _FEW = f"-import={Path(__file__).with_name('few_volumes.py')} VOLUMES.UNET_WIDTH 4 VOLUMES.UNET_DEPTH 2"
 _ORGANS = f"-cfg=volume_unet3d_phantoms -dataset=few_organs {_FEW}"
 _HEADS = f"-cfg=landmark_unet3d -dataset=few_heads {_FEW}"
-_UNEVEN = "VOLUMES.SPACING_MM [3.0,2.2,2.6] VOLUMES.CROP_SIZE [16,24,20]"
+_UNEVEN = f"{_OTHER} VOLUMES.SPACING_MM [3.0,2.2,2.6] VOLUMES.CROP_SIZE [16,24,20]"
 _TWO = "VOLUMES.INTENSITY_WINDOW [-100,1200,-5,20]"
 _NNUNET = f"-dataset=nnunet -data_path={{data:volumes}} {_UNEVEN}"
 _DISTURBED = {
@@ -192,8 +193,8 @@ LANDMARKS = Task(
             "files": Value(
                 f"-dataset=landmarks -data_path={{data:heads}} {_UNEVEN} VOLUMES.MIRROR_PAIRS [ear_left:ear_right]"
             ),
-            "chosen": Value(
-                f"-dataset=landmarks -data_path={{data:heads}} {_UNEVEN} VOLUMES.LANDMARKS [nose,ear_left] "
+            "ordered": Value(
+                f"-dataset=landmarks -data_path={{data:heads}} {_UNEVEN} VOLUMES.LANDMARKS [nose,ear_right,ear_left] "
                 "VOLUMES.MIRROR_PAIRS none VOLUMES.FLIP 0.0 VOLUMES.COORDINATE_SYSTEM ras"
             ),
         },

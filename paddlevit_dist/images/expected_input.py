@@ -30,6 +30,7 @@ _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors
 _TIMM_INPUT = "paddlevit_dist.images.models.bridges.timm_model:get_expected_input"
 _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
 _TIMM_RUN = "args.yaml"  # of timm's train.py
+_CROP_WORDS = {"squash": " of a square", "border": " with borders"}
 
 
 def find_starting_weights(values: CfgNode) -> PublishedWeights | None:
@@ -132,7 +133,7 @@ def _format_settings(expected: ExpectedInput) -> dict[str, str]:
     mean, std = (", ".join(f"{value:g}" for value in part) for part in (expected.mean, expected.std))
     return {
         "size": f"{expected.image_size} pixels",
-        "crop": f"crop {expected.crop_pct:g}" + (" of a square" if expected.crop_mode == "squash" else ""),
+        "crop": f"crop {expected.crop_pct:g}{_CROP_WORDS.get(expected.crop_mode, '')}",
         "interpolation": expected.interpolation,
         "mean": f"mean {mean}",
         "std": f"deviation {std}",

@@ -1,6 +1,5 @@
 """What an exported classifier needs without this package: preprocessing, an example, and PaddleX's description."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -9,11 +8,15 @@ from PIL import Image
 from ...tasks.aspects import TaskAspect
 from ...tasks.protocols import Exportable
 from ...tasks.step_types import ExportParts
+from ..image_size import as_pair
+from ..settings import RGB
+from ..transforms.crops import BORDER, CENTER, SQUASH, EvaluationTransform, GlyphTransform
 from .samples import evaluation_transform, find_dataset_class
 from .settings import ClassificationDataSection
 from .task import Classification
 
 _TOP = 5
+_NAMES_IN_PADDLEX = {"lanczos": "LANCZOS4"}  # where they are not Pillow's
 
 
 class ImageClassExport(TaskAspect, Exportable):
@@ -25,23 +28,12 @@ class ImageClassExport(TaskAspect, Exportable):
         """Return what an export contains in addition to the model."""
         config, num_classes = self.task.config, self.task.num_classes
         data, kind = config.DATA, find_dataset_class(config).kind
-        channels, size = data.IMAGE_CHANNELS, data.IMAGE_SIZE
         mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
-        shorter = None if kind == "glyph" else math.floor(size / data.CROP_PCT)
-        steps: dict[str, Any] = {"mode": "RGB" if channels == 3 else "L"}
+        transform = evaluation_transform(data, kind)
+        steps: dict[str, Any] = {"mode": "RGB" if data.IMAGE_CHANNELS == RGB else "L"}
         if data.EXIF_ROTATE:
             steps["upright"] = "turned as its EXIF orientation says"
-        is_square = data.CROP_MODE == "squash"
-        if shorter is None:
-            steps["resize"] = [size, size]
-        elif is_square:
-            steps["resize"] = [shorter, shorter]
-        else:
-            steps["resize_shorter_side"] = shorter
-            steps["longer_side"] = "int(resize_shorter_side * longer / shorter)"
-        if shorter is not None:
-            steps["center_crop"] = [size, size]
-            steps["crop_starts_at"] = "round((side - crop) / 2), halves to the even number"
+        steps.update(_describe_resize(transform))
         interpolation = "bicubic" if kind == "glyph" else data.INTERPOLATION
         steps.update(interpolation=f"{interpolation}, as PIL's {interpolation.upper()}", divide_by=255)
         steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
@@ -52,36 +44,74 @@ class ImageClassExport(TaskAspect, Exportable):
             "preprocessing": steps,
             "output": "logits of the classes; their softmax is the probability of each",
         }
-        paddlex = _paddlex(size, shorter, is_square, mean, deviation, interpolation) if channels == 3 else None
+        paddlex = _describe_for_paddlex(transform, mean, deviation) if data.IMAGE_CHANNELS == RGB else None
         outputs = None if num_classes is None else (num_classes,)
-        return ExportParts(channels, meta, example=_example(data, kind), paddlex=paddlex, output_shape=outputs)
+        example = _example(data, transform)
+        return ExportParts(data.IMAGE_CHANNELS, meta, example=example, paddlex=paddlex, output_shape=outputs)
 
 
-def _example(data: ClassificationDataSection, kind: str) -> dict[str, np.ndarray]:
-    """Return a drawn image, uint8 (90, 120[, 3]), and its model input, float32 (1, channels, size, size)."""
+def _describe_resize(transform: EvaluationTransform | GlyphTransform) -> dict[str, Any]:
+    """Describe resize, borders and crop; sizes are (height, width)."""
+    crop = list(as_pair(transform.image_size))
+    if isinstance(transform, GlyphTransform):
+        return {"resize": crop}
+    resized = list(transform.target)
+    steps: dict[str, Any] = {}
+    if transform.crop_mode == SQUASH:
+        steps["resize"] = resized
+    elif transform.crop_mode == BORDER:
+        steps["resize_to_fit"] = resized
+        steps["sides"] = "round(side / the larger of height and width, each divided by resize_to_fit's)"
+        steps["pad_to"] = crop
+        steps["pad_with"] = list(transform.fill) if isinstance(transform.fill, tuple) else transform.fill
+        steps["padding_starts_at"] = "(crop - side) // 2 where the side is shorter than the crop"
+    elif resized[0] == resized[1]:
+        steps["resize_shorter_side"] = resized[0]
+        steps["longer_side"] = "int(resize_shorter_side * longer / shorter)"
+    else:
+        steps["resize_to_cover"] = resized
+        steps["sides"] = "round(side / the smaller of height and width, each divided by resize_to_cover's)"
+    return {**steps, "center_crop": crop, "crop_starts_at": "round((side - crop) / 2), halves to the even number"}
+
+
+def _example(data: ClassificationDataSection, transform: EvaluationTransform | GlyphTransform) -> dict[str, np.ndarray]:
+    """Return a drawn image, uint8 (90, 120[, 3]), and its model input, float32 (1, channels, height, width)."""
     rows, columns = np.mgrid[0:90, 0:120]
     planes = [rows * 2, columns * 2, ((rows - 45) ** 2 + (columns - 60) ** 2 < 900) * 220]
     image = np.stack(planes, axis=-1).astype(np.uint8)
-    image = image if data.IMAGE_CHANNELS == 3 else image[..., 2]
-    transform = evaluation_transform(data, kind)
+    image = image if data.IMAGE_CHANNELS == RGB else image[..., 2]
     pixels = transform(Image.fromarray(image), np.random.default_rng(0)).astype(np.float32)
     mean, deviation = (np.asarray(values, dtype=np.float32) for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
     prepared = (pixels / 255 - mean.reshape(-1, 1, 1)) / deviation.reshape(-1, 1, 1)
     return {"picture": image, "input": prepared[None].astype(np.float32)}
 
 
-def _paddlex(
-    size: int, shorter: int | None, is_square: bool, mean: list[float], deviation: list[float], interpolation: str
-) -> dict[str, Any]:
-    """Return ``inference.yml`` for PaddleX's classification predictor 3, without names of classes and model."""
-    resize: dict[str, Any] = {"resize_short": shorter}
-    if shorter is None or is_square:
-        resize = {"size": shorter or size}
+def _describe_for_paddlex(
+    transform: EvaluationTransform | GlyphTransform, mean: list[float], deviation: list[float]
+) -> dict[str, Any] | None:
+    """Return ``inference.yml`` for PaddleX's classification predictor 3, without names of classes and model.
+
+    None: PaddleX lacks the resize. Its sizes are one number or [width, height], and it calls Pillow's filter LANCZOS4.
+    """
+    interpolation, crop = "BICUBIC", _in_paddlex_order(as_pair(transform.image_size))
+    resize: dict[str, Any] = {"size": crop}
+    if isinstance(transform, EvaluationTransform):
+        interpolation = _NAMES_IN_PADDLEX.get(transform.interpolation, transform.interpolation.upper())
+        resize = {"size": _in_paddlex_order(transform.target)}
+        if transform.crop_mode == CENTER:
+            resize = {"resize_short": resize["size"]}
+        if transform.crop_mode == BORDER or not isinstance(resize.get("resize_short", 0), int):
+            return None
     operations: list[dict[str, dict[str, Any] | None]] = [
-        {"ResizeImage": {**resize, "backend": "pil", "interpolation": interpolation.upper()}}
+        {"ResizeImage": {**resize, "backend": "pil", "interpolation": interpolation}}
     ]
-    if shorter is not None:
-        operations.append({"CropImage": {"size": size}})
+    if isinstance(transform, EvaluationTransform):
+        operations.append({"CropImage": {"size": crop}})
     scaling = {"channel_num": 3, "mean": mean, "std": deviation, "scale": 1 / 255, "order": ""}
     operations += [{"NormalizeImage": scaling}, {"ToCHWImage": None}]
     return {"PreProcess": {"transform_ops": operations}, "PostProcess": {"Topk": {"topk": _TOP}}}
+
+
+def _in_paddlex_order(size: tuple[int, int]) -> int | list[int]:
+    height, width = size
+    return height if height == width else [width, height]

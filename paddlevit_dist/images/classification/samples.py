@@ -16,6 +16,7 @@ from ..data.reading import count_labels, label_parts
 from ..transforms.albumentations_file import AlbumentationsFile
 from ..transforms.crops import EvaluationTransform, GlyphTransform
 from ..transforms.on_device import RandomErasing
+from ..transforms.policies import get_fill
 from .class_balance import draw_balanced_order
 from .settings import ClassificationDataSection, ClassificationSettings
 
@@ -100,7 +101,7 @@ def evaluation_transform(data: ClassificationDataSection, kind: str) -> Evaluati
     """Build the transform of an evaluation of images of a kind, "photo" or "glyph"."""
     if kind == "glyph":
         return GlyphTransform(data.IMAGE_SIZE, train=False, channels=data.IMAGE_CHANNELS)
-    resize = data.INTERPOLATION, data.CROP_MODE
+    resize = data.INTERPOLATION, data.CROP_MODE, get_fill(data.IMAGENET_MEAN)
     return EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS, *resize)
 
 

@@ -48,11 +48,13 @@ class ClassificationDataSection(settings.ImageDataSection):
     )
     IMAGE_CHANNELS: Literal[1, 3] = key(3, "3 for color, 1 for gray")
     CROP_PCT: float = key(0.875, "evaluation: share of the resized image that the center crop keeps", SHARE_ABOVE_0)
-    INTERPOLATION: Literal["bicubic", "bilinear"] = key(
+    INTERPOLATION: Literal["bicubic", "bilinear", "lanczos"] = key(
         "bicubic", "evaluation: filter for resizing; torchvision's own weights expect bilinear"
     )
-    CROP_MODE: Literal["center", "squash"] = key(
-        "center", "evaluation: resize with the image's aspect ratio (center) or to a square (squash)"
+    CROP_MODE: Literal["center", "squash", "border"] = key(
+        "center",
+        "evaluation: resize with the image's aspect ratio to fill the crop (center) or to fit into it, with borders of "
+        "the color IMAGENET_MEAN (border), or change the aspect ratio to the crop's (squash)",
     )
     DECODER: Literal["exact", "fast"] = key(
         "exact",

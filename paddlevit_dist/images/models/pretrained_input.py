@@ -14,9 +14,8 @@ class ExpectedInput(NamedTuple):
     """The input that weights of a classifier were trained and evaluated on.
 
     ``mean`` and ``std`` are per channel, of pixels from 0 to 1; ``crop_pct`` is the share of the resized image that is
-    kept, after a resize with ``interpolation``, "bicubic" or "bilinear", that keeps the proportions if ``crop_mode`` is
-    "center" and makes a square if it is "squash". ``image_size`` is in pixels. A file may state others, such as
-    "lanczos", or "64 x 96": a run is refused unless its keys set a value.
+    kept, after a resize with ``interpolation`` and in the ``crop_mode`` of ``EvaluationTransform``. ``image_size`` is
+    in pixels. A file may state others, such as "random", or "64 x 96": a run is refused unless its keys set a value.
     """
 
     mean: tuple[float, ...] = IMAGENET_MEAN

@@ -1,8 +1,9 @@
 """Transforms from an image to the uint8 array for the device, which normalizes whole batches.
 
 Every transform is called as ``transform(image, generator)``, draws all random numbers from ``generator`` and returns
-(channels, size, size) uint8, C-contiguous. The ``augment`` of ``TrainingTransform`` changes the image after it is
-scaled to the image size and before it becomes an array (``policies.py``).
+(channels, height, width) uint8, C-contiguous. ``image_size`` is one number of pixels, or (height, width). The
+``augment`` of ``TrainingTransform`` changes the image after it is scaled to the image size and before it becomes an
+array (``policies.py``).
 """
 
 import math
@@ -14,6 +15,8 @@ import numpy as np
 from PIL import Image
 
 from ..data.parts import Box, UndecodedImage
+from ..image_size import ImageSize, as_pair
+from .operations import Fill
 from .policies import Augmentation
 
 Transform = Callable[[Image.Image, np.random.Generator], np.ndarray]
@@ -21,20 +24,26 @@ Transform = Callable[[Image.Image, np.random.Generator], np.ndarray]
 _CROP_ATTEMPTS = 10
 
 
+CENTER, SQUASH, BORDER = "center", "squash", "border"
+
+
 @dataclass(frozen=True)
 class EvaluationTransform:
     """Resize by the crop fraction, then center crop, as torchvision and timm do for evaluation.
 
-    The shorter side becomes ``floor(image_size / crop_pct)`` and the longer one ``int(shorter * long / short)``,
-    truncated as in torchvision; with the crop mode "squash", both sides become the shorter length. The crop starts at
-    ``round((side - image_size) / 2)``, halves to the even number.
+    Each side of the crop, ``image_size``, is divided by ``crop_pct`` and rounded down. To this size, "squash" resizes,
+    "center" scales the image until it covers it, "border" until it fits into it. The longer side of an image that
+    covers a square is ``int(shorter * long / short)``, truncated as in torchvision; other scaled sides are rounded as
+    in timm. The crop starts at ``round((side - crop) / 2)``, halves to the even number. With "border", an image smaller
+    than the crop gets borders of the color ``fill``. The left and upper ones are not wider than the others.
     """
 
-    image_size: int
+    image_size: ImageSize
     crop_pct: float
     channels: int = 3
     interpolation: str = "bicubic"
-    crop_mode: str = "center"
+    crop_mode: str = CENTER
+    fill: Fill = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.crop_pct <= 1:
@@ -43,21 +52,43 @@ class EvaluationTransform:
             )
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
-        """Return (channels, size, size) uint8; the generator is not used."""
+        """Return (channels, height, width) uint8; the generator is not used."""
+        height, width = as_pair(self.image_size)
+        image = self.resize(image)
+        left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+        return to_array(image.crop((left, top, left + width, top + height)), self.channels)
+
+    def resize(self, image: Image.Image) -> Image.Image:
+        """Resize an image, and pad it if the crop mode is "border"."""
         image = as_mode(image, self.channels)
         image = image.resize(self.resized(image.size), Image.Resampling[self.interpolation.upper()])
-        left, top = (round((side - self.image_size) / 2) for side in image.size)
-        return to_array(image.crop((left, top, left + self.image_size, top + self.image_size)), self.channels)
+        height, width = as_pair(self.image_size)
+        across, down = max(0, width - image.width), max(0, height - image.height)
+        if self.crop_mode != BORDER or not (across or down):
+            return image
+        image = in_color(image, self.channels)
+        padded = Image.new(image.mode, (image.width + across, image.height + down), self.fill)
+        padded.paste(image, (across // 2, down // 2))
+        return padded
+
+    @property
+    def target(self) -> tuple[int, int]:
+        """Height and width that images are resized to, or scaled to cover or to fit into."""
+        height, width = as_pair(self.image_size)
+        return math.floor(height / self.crop_pct), math.floor(width / self.crop_pct)
 
     def resized(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Return (width, height) after the resize of an image of ``size``."""
-        width, height = size
-        shorter = math.floor(self.image_size / self.crop_pct)
-        if self.crop_mode == "squash":
-            return shorter, shorter
-        if width <= height:
-            return shorter, int(shorter * height / width)
-        return int(shorter * width / height), shorter
+        """Return (width, height) after the resize of an image of ``size``, both (width, height)."""
+        (width, height), (rows, columns) = size, self.target
+        if self.crop_mode == SQUASH:
+            return columns, rows
+        if self.crop_mode == CENTER and rows == columns:
+            if width <= height:
+                return columns, int(columns * height / width)
+            return int(rows * width / height), rows
+        ratios = width / columns, height / rows
+        ratio = max(ratios) if self.crop_mode == BORDER else min(ratios)
+        return max(1, round(width / ratio)), max(1, round(height / ratio))
 
 
 @dataclass(frozen=True)
@@ -68,7 +99,7 @@ class TrainingTransform:
     the ratio is drawn log-uniformly, as is usual since.
     """
 
-    image_size: int
+    image_size: ImageSize
     crop_scale: tuple[float, float] = (0.08, 1.0)
     crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip_probability: float = 0.5
@@ -76,22 +107,22 @@ class TrainingTransform:
     augment: Augmentation | None = None
 
     def __call__(self, image: Image.Image | UndecodedImage, generator: np.random.Generator) -> np.ndarray:
-        """Return (channels, size, size) uint8."""
+        """Return (channels, height, width) uint8."""
         box = self.draw_box(image.size, generator)
         if isinstance(image, UndecodedImage):
             image, box = image.around(box)
         return self.finish(self.cut(image, box), generator)
 
     def cut(self, image: Image.Image | np.ndarray, box: Box) -> Image.Image | np.ndarray:
-        """Crop ``box`` from an image or pixels uint8 (rows, columns, 1 or 3), and scale it bicubically to a square.
+        """Crop ``box`` from an image or pixels uint8 (rows, columns, 1 or 3), and scale it bicubically.
 
-        The result is a Pillow image, or planes uint8 (channels, size, size).
+        The result is a Pillow image, or planes uint8 (channels, height, width).
         """
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0])
         # Crop first: resize(box=...) would let the filter use pixels outside the crop.
-        part = as_mode(image, self.channels).crop(box)
-        return part.resize((self.image_size, self.image_size), Image.Resampling.BICUBIC)
+        height, width = as_pair(self.image_size)
+        return as_mode(image, self.channels).crop(box).resize((width, height), Image.Resampling.BICUBIC)
 
     def finish(self, image: Image.Image | np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Finish the resized crop, an image or planes: draw the flip, apply ``augment``, make the array."""
@@ -144,7 +175,7 @@ class GlyphTransform:
     larger than ``image_size``: the affine map interpolates and does not average.
     """
 
-    image_size: int
+    image_size: ImageSize
     train: bool
     channels: int = 1
     largest_rotation_degrees: float = 12.0
@@ -155,9 +186,9 @@ class GlyphTransform:
     augment: Augmentation | None = None
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
-        """Return (channels, size, size) uint8."""
+        """Return (channels, height, width) uint8."""
         image = as_mode(image, self.channels)
-        target = (self.image_size, self.image_size)
+        target = self._target
         if self.train:
             inverse = self.draw_inverse_map(image.size, generator)
             image = image.transform(target, Image.Transform.AFFINE, inverse, Image.Resampling.BICUBIC)
@@ -165,6 +196,12 @@ class GlyphTransform:
         else:
             image = image.resize(target, Image.Resampling.BICUBIC)
         return to_array(image, self.channels)
+
+    @property
+    def _target(self) -> tuple[int, int]:
+        """Width and height of the result."""
+        height, width = as_pair(self.image_size)
+        return width, height
 
     def draw_inverse_map(self, size: tuple[int, int], generator: np.random.Generator) -> tuple[float, ...]:
         """Draw the affine map as Pillow's six numbers: the first two rows of the map from target to source.
@@ -175,14 +212,14 @@ class GlyphTransform:
         angle = share * math.radians(generator.uniform(-self.largest_rotation_degrees, self.largest_rotation_degrees))
         scale = 1.0 + share * (generator.uniform(*self.scale) - 1.0)
         shear = share * generator.uniform(-self.largest_shear, self.largest_shear)
-        shift = share * generator.uniform(-self.largest_shift, self.largest_shift, size=2) * self.image_size
+        target = np.array(self._target)
+        shift = share * generator.uniform(-self.largest_shift, self.largest_shift, size=2) * target
 
         cos, sin = math.cos(angle), math.sin(angle)
         rotation = np.array([[cos, -sin], [sin, cos]])
-        forward = scale * rotation @ np.array([[1.0, shear], [0.0, 1.0]]) @ np.diag(self.image_size / np.array(size))
+        forward = scale * rotation @ np.array([[1.0, shear], [0.0, 1.0]]) @ np.diag(target / np.array(size))
         inverse = np.linalg.inv(forward)  # (2, 2)
-        center = np.full(2, self.image_size / 2)
-        offset = np.array(size) / 2 - inverse @ (center + shift)
+        offset = np.array(size) / 2 - inverse @ (target / 2 + shift)
         return (*inverse[0].tolist(), float(offset[0]), *inverse[1].tolist(), float(offset[1]))
 
 

@@ -61,8 +61,8 @@ def test_sizes_of_transformers_mean_what_its_processors_make(tmp_path, about, ex
     [
         ({"size": {"height": 224, "width": 448}}, "a size of 224 x 448: expected a square"),
         (
-            {"size": SQUARE, "resample": 1},
-            "lanczos: set DATA.INTERPOLATION to one of",
+            {"size": SQUARE, "resample": 4},
+            "box: set DATA.INTERPOLATION to one of",
         ),
     ],
 )
@@ -76,8 +76,10 @@ TIMMS = {"mean": [0.5] * 3, "std": [0.5] * 3, "input_size": [3, 224, 224], "crop
 
 def test_timms_crop_mode_is_read(tmp_path):
     assert load_with(tmp_path, "config.json", TIMMS).values.DATA.CROP_MODE == "squash"
-    with pytest.raises(UserError, match="crop_mode border: set DATA.CROP_MODE to one of center"):
-        load_with(tmp_path, "config.json", {**TIMMS, "crop_mode": "border"})
+    data = load_with(tmp_path, "config.json", {**TIMMS, "crop_mode": "border", "interpolation": "lanczos"}).values.DATA
+    assert (data.CROP_MODE, data.INTERPOLATION) == ("border", "lanczos")
+    with pytest.raises(UserError, match="crop_mode tight: set DATA.CROP_MODE to one of center"):
+        load_with(tmp_path, "config.json", {**TIMMS, "crop_mode": "tight"})
 
 
 def test_a_crop_of_the_command_line_leaves_the_rest_to_the_weights(tmp_path):
@@ -161,6 +163,10 @@ IMAGENET_MEAN, IMAGENET_STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 
         (
             {"image_processor_type": "MobileNetV2ImageProcessor", "size": {"shortest_edge": 40}, "crop_size": 32},
             ((40, 56), 32, BILINEAR, 127.5, 127.5),
+        ),
+        (
+            {"image_processor_type": "ViTImageProcessor", "size": 32, "resample": 1},
+            ((32, 32), 32, Image.Resampling.LANCZOS, 127.5, 127.5),
         ),
         (
             {"image_processor_type": "SegformerImageProcessor", "size": 32},
@@ -369,9 +375,9 @@ def test_arguments_that_make_another_network_are_refused_by_name(tmp_path, chang
 @pytest.mark.parametrize(
     "argument, value, key, chosen",
     [
-        ("interpolation", "lanczos", "INTERPOLATION", "bicubic"),
+        ("interpolation", "hamming", "INTERPOLATION", "lanczos"),
         ("interpolation", "random", "INTERPOLATION", "bilinear"),
-        ("crop_mode", "border", "CROP_MODE", "squash"),
+        ("crop_mode", "tight", "CROP_MODE", "border"),
         ("input_size", [3, 64, 96], "IMAGE_SIZE", "64"),
     ],
 )

@@ -99,7 +99,7 @@ def parse(argv: Sequence[str]) -> CommandLine:
             last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
             command.notices.append(f"-{name} is given {len(values)} times{last}")
         if flag.argument == SIZE:
-            values = [_expand_size(name, item) for item in values]
+            values = [_expand_size(flag, item) for item in values]
         if name == "batch_size" and values[-1] == "auto":
             command.settings.append(KeySetting("DATA.FIND_BATCH_SIZE", True, COMMAND_LINE, "-batch_size=auto"))
         elif flag.key:
@@ -205,11 +205,11 @@ def format_words(options: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _expand_size(name: str, text: str) -> str:
+def _expand_size(flag: Flag, text: str) -> str:
     """Return the list [height, width] for pixels such as 512 or 480x640; lists and None are for the key to parse."""
     match = _SIZE.fullmatch(text)
     if match is None and "," not in text and text.strip().lower() not in NONE_WORDS:
-        raise UserError(f"-{name} is {show(text)}: expected pixels such as 224, or HEIGHTxWIDTH such as 224x320")
+        raise UserError(f"-{flag.name} is {show(text)}: expected pixels such as 224, or HEIGHTxWIDTH such as 224x320")
     return f"[{match[1]}, {match[2] or match[1]}]" if match else text
 
 

@@ -136,7 +136,8 @@ class Key:
         many: the value is a sequence; ``length`` items if that is not None.
         optional: None is allowed and means "not set".
         words: texts allowed in place of a sequence.
-        or_many: the value is one item or a list of them, such as a number for each stage.
+        or_many: the value is one item or a list of them, such as a number for each stage; with ``length``, a list of
+            equal items becomes one item.
         training_only: an evaluation does not read the key.
         effect: what another value changes, one of ``EFFECTS``. Empty: "training" with ``training_only``, else the
             effect of its section: MODEL "network", TRAIN and DATA "training", all others "score".
@@ -175,7 +176,8 @@ class Key:
             words = ", ".join([*self.words, words])
         else:
             words = f"{singular} {self.within}" if self.within else singular
-            words += " or a list of them" if self.or_many else ""
+            number = f"{self.length} of " if self.length else ""
+            words += f" or a list of {number}them" if self.or_many else ""
         return words + (", or None" if self.optional else "")
 
     def parse(self, value: object) -> Any:
@@ -188,16 +190,17 @@ class Key:
             if self.optional:
                 return None
             raise InvalidValue("a value is needed")
-        if self.or_many and (isinstance(value, (list, tuple)) or re.search(r"[,\[(]", str(value))):
-            return [self._parse_one(item) for item in self._items(value)]
-        if not self.many:
+        is_list = self.or_many and (isinstance(value, (list, tuple)) or re.search(r"[,\[(]", str(value)))
+        if not (self.many or is_list):
             return self._parse_one(value)
         if isinstance(value, str) and value.strip().lower() in self.words:
             return value.strip().lower()
         items = [self._parse_one(item) for item in self._items(value)]
         if self.length is not None and len(items) != self.length:
             raise InvalidValue(f"{len(items)} items")
-        return (list if self.default is None else type(self.default))(items)
+        if is_list and self.length is not None and len(set(items)) == 1:
+            return items[0]
+        return (type(self.default) if self.many and self.default is not None else list)(items)
 
     def _items(self, value: object) -> list[Any]:
         if isinstance(value, str):

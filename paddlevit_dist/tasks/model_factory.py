@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..registry.features import find_function
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def create_model(
     name: str,
     num_classes: int | None = None,
-    image_size: int | tuple[int, int] | None = None,
+    image_size: int | Sequence[int] | None = None,
     **options: Any,
 ):
     """Build a model with fresh weights: a ``tasks.model.Model``, or the result of a registered function.
@@ -43,6 +43,7 @@ def create_model(
     chosen = {key: value for key, value in options.items() if value is not None}
     name = _canonical_name(name)
     classes = default_classes(name) if num_classes is None else num_classes
+    image_size = tuple(image_size) if isinstance(image_size, Sequence) else image_size
     model = prepare(_family(name).build(name, num_classes=classes, image_size=image_size, **chosen))
     if not hasattr(model, "num_classes"):
         model.num_classes = classes  # ``load_weights`` knows the classifier of a user's network by it

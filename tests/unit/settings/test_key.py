@@ -44,6 +44,7 @@ class Every(Section):
     TRIPLE: Triple[float] | None = key(None, "spacing")
     TUPLE: tuple[float, float] = key((0.9, 0.999), "moments")
     ONE_OR_LIST: int | list[int] | None = key(None, "blocks")
+    ONE_OR_PAIR: int | Pair[int] = key(9, "side, or height and width", AT_LEAST_1)
     LIST_OR_WORD: list[float] | Literal["balanced"] | None = key(None, "weights")
     INNER: Inner
     LAST: bool = key(True, "after a section")
@@ -77,6 +78,10 @@ def test_what_a_user_writes_becomes_what_the_annotation_says(monkeypatch):
         ("TUPLE", [0, 1], (0.0, 1.0)),
         ("ONE_OR_LIST", "3", 3),
         ("ONE_OR_LIST", "3, 4", [3, 4]),
+        ("ONE_OR_LIST", "3, 3", [3, 3]),
+        ("ONE_OR_PAIR", "3", 3),
+        ("ONE_OR_PAIR", "[3, 4]", [3, 4]),
+        ("ONE_OR_PAIR", (3, 3), 3),
         ("LIST_OR_WORD", "Balanced", "balanced"),
         ("LIST_OR_WORD", "1, 2", [1.0, 2.0]),
         ("INNER.WORD", "b", "b"),
@@ -121,6 +126,14 @@ def test_words_in_quotes_switch_as_those_without(words, value):
         if not value:
             assert ROWS["LEVEL"].parse(word) is False
     assert ROWS["LEVEL"].parse("95") == 95 and ROWS["CHOICE"].parse("None") is None
+
+
+@pytest.mark.parametrize("written", ["3, 4, 5", "[3]", [], "[3, 0]", "3x4"])
+def test_a_pair_has_two_items(written):
+    with pytest.raises(InvalidValue):
+        ROWS["ONE_OR_PAIR"].parse(written)
+    assert ROWS["ONE_OR_PAIR"].expected() == "a whole number >= 1 or a list of 2 of them"
+    assert ROWS["ONE_OR_LIST"].expected() == "a whole number or a list of them, or None"
 
 
 def test_every_key_takes_its_default_in_quotes():

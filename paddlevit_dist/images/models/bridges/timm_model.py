@@ -198,7 +198,7 @@ class TimmModel(BridgedModel):
         convert = getattr(sys.modules[type(self.network).__module__], "checkpoint_filter_fn", None)
         if convert is not None and any(getattr(state.get(name), "shape", None) != shapes[name] for name in shapes):
             tensors = {name: paddle.to_tensor(np.ascontiguousarray(value)) for name, value in state.items()}
-            with paddle.no_grad():
+            with paddle.no_grad(), one_line_for("these weights cannot be converted to this image size or model"):
                 state = {name: tensor.numpy() for name, tensor in convert(tensors, self.network).items()}
         return from_torch_names(state)
 

@@ -193,24 +193,27 @@ def along_columns(
     return result
 
 
-def resize_crop(pixels: np.ndarray, box: tuple[int, int, int, int], size: int, columns_first: bool) -> np.ndarray:
-    """Scale a crop to a square like ``image.crop(...).resize((size, size), BICUBIC)``: uint8 (channels, size, size).
+def resize_crop(
+    pixels: np.ndarray, box: tuple[int, int, int, int], size: tuple[int, int], columns_first: bool
+) -> np.ndarray:
+    """Scale a crop like ``image.crop(...).resize((columns, rows), BICUBIC)``: uint8 (channels, rows, columns).
 
     Args:
         pixels: uint8 (rows, columns, channels), C-contiguous.
         box: left, top, width and height of the crop, inside the image, at least 1 wide and high.
+        size: rows and columns of the result.
         columns_first: whether to scale along the columns first; Pillow's order depends on its version and the sizes.
     """
-    left, top, width, height = box
+    (left, top, width, height), (rows, columns) = box, size
     channels = pixels.shape[2]
-    across, down = coefficients(width, size), coefficients(height, size)
+    across, down = coefficients(width, columns), coefficients(height, rows)
     lines = pixels.reshape(1, len(pixels), -1)  # (1, rows, columns * channels)
     begin, length = left * channels, width * channels
     if columns_first:
-        low = along_columns(lines, top, height, begin, length, *down)  # (1, size, length)
-        scaled = along_rows(transpose(low, 0, size, 0, length)[0], channels, *across, width - 1)
-        return transpose(scaled, 0, size, 0, size)[:, :size, :size]
-    columns = transpose(lines, top, height, begin, length)[0]  # (length, height), or more
-    narrow = along_rows(columns, channels, *across, width - 1)  # (channels, size, height)
-    upright = transpose(narrow, 0, size, 0, height)  # (channels, height, size)
-    return along_columns(upright, 0, height, 0, size, *down)
+        low = along_columns(lines, top, height, begin, length, *down)  # (1, rows, length)
+        scaled = along_rows(transpose(low, 0, rows, 0, length)[0], channels, *across, width - 1)
+        return transpose(scaled, 0, columns, 0, rows)[:, :rows, :columns]
+    lying = transpose(lines, top, height, begin, length)[0]  # (length, height), or more
+    narrow = along_rows(lying, channels, *across, width - 1)  # (channels, columns, height)
+    upright = transpose(narrow, 0, columns, 0, height)  # (channels, height, columns)
+    return along_columns(upright, 0, height, 0, columns, *down)

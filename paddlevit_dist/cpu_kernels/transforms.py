@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from PIL import Image
 
+from ..images.image_size import ImageSize, as_pair
 from ..images.transforms.crops import Box, TrainingTransform, as_mode
 from ..images.transforms.policies import JITTERED, AutoAugment, ColorJitter, RandAugment, TransformChain
 from .operations import ImagePlanes, has_equal_operation, trial_image
@@ -66,16 +67,16 @@ def can_resize(box: Box) -> bool:
     return find_pass_order() is not None and bottom - top <= _TALL * (right - left)
 
 
-def resize_box(pixels: np.ndarray, box: Box, size: int) -> np.ndarray:
-    """Scale ``box``, left, top, right and bottom, bicubically to a square: uint8 (channels, size, size), C-contiguous.
+def resize_box(pixels: np.ndarray, box: Box, size: ImageSize) -> np.ndarray:
+    """Scale ``box``, left, top, right and bottom, bicubically: uint8 (channels, rows, columns), C-contiguous.
 
     ``pixels``: uint8 (rows, columns, channels), C-contiguous; numba compiles a second version for read-only arrays.
     """
-    left, top, right, bottom = box
+    (left, top, right, bottom), sides = box, as_pair(size)
     width, height = right - left, bottom - top
     order = find_pass_order()
-    columns_first = order is not None and order(width, height, size)
-    return np.ascontiguousarray(_resize_crop(pixels, (left, top, width, height), size, columns_first))
+    columns_first = order is not None and order(width, height, sides)
+    return np.ascontiguousarray(_resize_crop(pixels, (left, top, width, height), sides, columns_first))
 
 
 def _resize_crop(*arguments: Any) -> np.ndarray:
@@ -84,9 +85,10 @@ def _resize_crop(*arguments: Any) -> np.ndarray:
     return resize_crop(*arguments)
 
 
-def _columns_first_by_size(width: int, height: int, size: int) -> bool:
+def _columns_first_by_size(width: int, height: int, size: tuple[int, int]) -> bool:
     """Return whether columns are scaled first: if the height shrinks by more than twice as many pixels as the width."""
-    return height - size > max(0, 2 * (width - size))
+    rows, columns = size
+    return height - rows > max(0, 2 * (width - columns))
 
 
 _TRIAL_BOXES = (
@@ -98,10 +100,11 @@ _TRIAL_BOXES = (
     (0, 5, 88, 9),
     (2, 0, 34, 70),
 )
+_TRIAL_SIZES = ((32, 32), (24, 40), (40, 16))  # rows, columns
 
 
 @functools.cache
-def find_pass_order() -> Callable[[int, int, int], bool] | None:
+def find_pass_order() -> Callable[[int, int, tuple[int, int]], bool] | None:
     """Find the rule by which the installed Pillow scales columns first; None if no known rule fits its results."""
     image = trial_image()
     for order in (_columns_first_by_size, lambda width, height, size: False):
@@ -110,8 +113,12 @@ def find_pass_order() -> Callable[[int, int, int], bool] | None:
     return None
 
 
-def _resizes_equally(image: Image.Image, box: Box, order: Callable[[int, int, int], bool], size: int = 32) -> bool:
+def _resizes_equally(image: Image.Image, box: Box, order: Callable[[int, int, tuple[int, int]], bool]) -> bool:
     crop = image.crop(box)
     pixels = np.array(crop).reshape(crop.height, crop.width, -1)
-    ours = _resize_crop(pixels, (0, 0, *crop.size), size, order(*crop.size, size))
-    return np.array_equal(ours, ImagePlanes.from_image(crop.resize((size, size), Image.Resampling.BICUBIC)).pixels)
+    for rows, columns in _TRIAL_SIZES:
+        ours = _resize_crop(pixels, (0, 0, *crop.size), (rows, columns), order(*crop.size, (rows, columns)))
+        theirs = ImagePlanes.from_image(crop.resize((columns, rows), Image.Resampling.BICUBIC)).pixels
+        if not np.array_equal(ours, theirs):
+            return False
+    return True

@@ -183,13 +183,13 @@ def load_trained_model(
 
 
 def _parse_size(key: str, size: "Size") -> Any:
-    """Return the value of the key that sets the input's size; UserError for (height, width) of square images."""
+    """Return the value of the key that sets the input's size; UserError for (height, width) of cubes."""
     from ..settings.table import keys
 
-    if keys()[key].many:
+    if keys()[key].many or keys()[key].or_many:
         return list(size) if isinstance(size, tuple) else [size, size]
     if isinstance(size, tuple):
-        raise UserError("export: the images of this run are square: give -image_size as one number")
+        raise UserError(f"export: {key} is one number: give -image_size as one number")
     return size
 
 

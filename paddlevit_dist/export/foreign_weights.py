@@ -14,18 +14,19 @@ Size = int | tuple[int, int] | None  # pixels of a side, or (height, width)
 def make_classifier_parts(source: str, name: str, image_size: Size, in_channels: int | None) -> tuple[Any, Any]:
     """Return the ``Exportable`` of a classifier without a run and its ``ExportParts``, and the size of its images.
 
-    Both are None, and the size is unchanged, if it is unknown what the weights expect of images, or if these are
-    neither square nor of one or three channels.
+    Both are None, and the size is unchanged, if it is unknown what the weights expect of images, or if these do not
+    have three channels.
     """
     from .. import settings
     from ..images.expected_input import find_expected_input
     from ..registry.lookup import SPELLINGS
+    from ..settings.command_line import format_words
     from ..tasks.task_factory import make_task
 
-    if isinstance(image_size, tuple) or in_channels not in (None, 3):
+    if in_channels not in (None, 3):
         return None, image_size
     words = ["TASK", "classification", "MODEL.NAME", name, "-dataset=folder", "-eval", f"-pretrained={source}"]
-    size = ["DATA.IMAGE_SIZE", str(image_size)] if image_size else []
+    size = format_words({"DATA.IMAGE_SIZE": image_size}) if image_size else []
     values = cast("ClassificationSettings", settings.load([*words, *size]).values)
     match, model = find_expected_input(values), SPELLINGS.get(name, name)
     if match is None or (match[1] == model != source.partition("#")[0]):  # known of the model, not of these weights

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
+from .image_size import ImageSize, as_pair, as_setting
 from .models.pretrained_input import HALF, IMAGENET_MEAN, IMAGENET_STD, ExpectedInput
 
 _RGB = 3  # channels
@@ -200,16 +201,15 @@ def parse_timm_config(
 ) -> ExpectedInput:
     """Parse timm's ``pretrained_cfg`` as ``parse_timm_file``; source: timm/data/config.py, ``resolve_data_config``."""
     tested = {name: config.get(f"test_{name}") if is_evaluated else None for name in ("input_size", "crop_pct")}
-    size = tested["input_size"] or config.get("input_size") or (_RGB, defaults.image_size, defaults.image_size)
+    size = tested["input_size"] or config.get("input_size") or (_RGB, *as_pair(defaults.image_size))
     if not isinstance(size, (list, tuple)) or len(size) != 3 or size[0] != _RGB:
         raise UserError(
-            f"{file}: input_size {json.dumps(size)}: expected [3, SIDE, SIDE]; gray ones: DATA.IMAGE_CHANNELS 1"
+            f"{file}: input_size {json.dumps(size)}: expected [3, HEIGHT, WIDTH]; gray ones: DATA.IMAGE_CHANNELS 1"
         )
-    side = size[2] if size[1] == size[2] else f"{size[1]} x {size[2]}"
     interpolation, mode = (config.get(name) or getattr(defaults, name) for name in ("interpolation", "crop_mode"))
     crop = tested["crop_pct"] or config.get("crop_pct") or defaults.crop_pct
     mean, std = (_parse_channels(config.get(name) or getattr(defaults, name), name, file) for name in ("mean", "std"))
-    return _check(file, mean, std, crop, interpolation, side, mode)
+    return _check(file, mean, std, crop, interpolation, size[1:], mode)
 
 
 def parse_processor(config: Mapping[str, Any], file: str, defaults: ExpectedInput) -> ExpectedInput:
@@ -226,15 +226,15 @@ def parse_processor(config: Mapping[str, Any], file: str, defaults: ExpectedInpu
     if given.get("do_resize") is False:
         raise UserError(f"{file}: do_resize is false: images of any size are not supported; edit the file")
     crop_pct = given.get("crop_pct", kind.crop_pct)
-    resized, is_square = _parse_size(given.get("size", kind.size), kind.is_square and crop_pct is None, file)
+    resized, is_exact = _parse_size(given.get("size", kind.size), kind.is_square and crop_pct is None, file)
     cropped = _find_crop(given, kind, file)
-    mode = "squash" if is_square else "center"
-    if name == "ConvNext":
-        if (resized or 0) >= _CONVNEXT_SQUARE:
+    mode = "squash" if is_exact else "center"
+    if name == "ConvNext" and isinstance(resized, int):
+        if resized >= _CONVNEXT_SQUARE:
             crop_pct, mode = 1.0, "squash"
     elif crop_pct is None and resized and cropped:
-        crop_pct = _share(cropped, resized, file)
-    elif crop_pct is None and is_square:
+        crop_pct = _share(cropped, resized, is_exact, file)
+    elif crop_pct is None and is_exact:
         crop_pct = 1.0
     elif crop_pct is None and resized:
         raise UserError(f"{file}: a shortest edge without a center crop: images of any shape are not supported")
@@ -302,8 +302,8 @@ def _find_kind(config: Mapping[str, Any], file: str) -> tuple[str, ProcessorKind
     return name, _KINDS[name]
 
 
-def _find_crop(given: Mapping[str, Any], kind: ProcessorKind, file: str) -> int | None:
-    """Return the side of the center crop; None without one."""
+def _find_crop(given: Mapping[str, Any], kind: ProcessorKind, file: str) -> ImageSize | None:
+    """Return the size of the center crop; None without one."""
     is_cropped = given.get("do_center_crop", kind.crop is not None or (kind is _UNKNOWN_KIND and "crop_size" in given))
     return _parse_size(given.get("crop_size", kind.crop or 224), True, file)[0] if is_cropped else None
 
@@ -368,49 +368,55 @@ def _parse_channels(values: object, name: str, file: str) -> list[float]:
     return list(map(float, listed))
 
 
-def _parse_size(size: object, is_square: bool, file: str) -> tuple[int | None, bool]:
-    """Return a side in pixels, and whether it is that of a square: else it is the shortest edge.
+def _parse_size(size: object, is_exact: bool, file: str) -> tuple[Any, bool]:
+    """Return a size in pixels, and whether it is height and width: else it is the shortest edge.
 
-    ``size`` is ``{"height": 224, "width": 224}``, ``{"shortest_edge": 256}``, 224 (of a square?), or None.
+    ``size`` is ``{"height": 224, "width": 320}``, ``{"shortest_edge": 256}``, 224 (of a square?), or None.
     """
     if size is None:
         return None, False
     if isinstance(size, list) and len(size) == 2:
         size = {"height": size[0], "width": size[1]}
+    sides: list[Any] = [size, size]
     if isinstance(size, Mapping):
         stated = {name: side for name, side in size.items() if side is not None}
         if stated.keys() == {"height", "width"}:
-            if stated["height"] != stated["width"]:
-                shown = f"{stated['height']} x {stated['width']}"
-                raise UserError(f"{file}: a size of {shown}: expected a square; other shapes are not supported")
-            size, is_square = stated["height"], True
+            sides, is_exact = [stated["height"], stated["width"]], True
         elif stated.keys() == {"shortest_edge"}:
-            size, is_square = stated["shortest_edge"], False
-    if type(size) is not int or size < 1:
+            sides, is_exact = [stated["shortest_edge"]] * 2, False
+    if not all(type(side) is int and side > 0 for side in sides):
         raise UserError(
             f"{file}: size {json.dumps(size)} is not supported: expected height and width, or shortest_edge; use other "
             "weights, or edit the file"
         )
-    return size, is_square
+    return as_setting(sides), is_exact
 
 
-def _share(cropped: int, resized: int, file: str) -> float:
-    """Return the share for which ``EvaluationTransform`` computes exactly this resized side."""
-    if cropped > resized:
+def _share(cropped: ImageSize, resized: ImageSize, is_exact: bool, file: str) -> float:
+    """Return the share for which ``EvaluationTransform`` computes exactly this resized size; UserError if none does."""
+    crops, sizes = as_pair(cropped), as_pair(resized)
+    if crops[0] > sizes[0] or crops[1] > sizes[1]:
         raise UserError(
             f"{file}: crop_size {cropped} is larger than size {resized}: images with a margin are not supported; edit "
             "the file"
         )
-    share = cropped / resized
-    return share if math.floor(cropped / share) == resized else math.nextafter(share, 0.0)
+    share = min(crop / size for crop, size in zip(crops, sizes))
+    for rounded in (share, math.nextafter(share, 0.0)):
+        is_equal = all(math.floor(crop / rounded) == size for crop, size in zip(crops, sizes))
+        if is_equal and (is_exact or crops[0] == crops[1]):
+            return rounded
+    edge = "size" if is_exact else "the shortest edge"
+    raise UserError(
+        f"{file}: crop_size {cropped} of {edge} {resized}: expected one share of both sides; use other weights"
+    )
 
 
 def _check(
-    file: str, mean: Sequence[float], std: Sequence[float], crop: float, interpolation: str, size: int | str, mode: str
+    file: str, mean: Sequence[float], std: Sequence[float], crop: float, interpolation: str, size: ImageSize, mode: str
 ) -> ExpectedInput:
     try:
-        colors, side = (tuple(map(float, mean)), tuple(map(float, std))), size if isinstance(size, str) else int(size)
-        expected = ExpectedInput(*colors, float(crop), interpolation, side, mode)
+        colors = tuple(map(float, mean)), tuple(map(float, std))
+        expected = ExpectedInput(*colors, float(crop), interpolation, as_setting(size), mode)
     except (TypeError, ValueError) as error:
         raise UserError(f"{file}: not in timm's or Hugging Face's format: {error}; restore it or remove it") from error
     if not (len(expected.mean) == len(expected.std) == _RGB and min(expected.std) > 0 and 0 < expected.crop_pct <= 1):

@@ -23,6 +23,7 @@ from .described_input import (
     parse_timm_config,
     parse_timm_file,
 )
+from .image_size import format_size
 from .models.pretrained_input import IMAGENET_MEAN, IMAGENET_STD, ExpectedInput, find_variant_input
 
 # Names of weights that the files of their folder describe, even if it contains other weights, too.
@@ -132,7 +133,7 @@ def _format_settings(expected: ExpectedInput) -> dict[str, str]:
     """Format each setting of an input, by name."""
     mean, std = (", ".join(f"{value:g}" for value in part) for part in (expected.mean, expected.std))
     return {
-        "size": f"{expected.image_size} pixels",
+        "size": format_size(expected.image_size),
         "crop": f"crop {expected.crop_pct:g}{_CROP_WORDS.get(expected.crop_mode, '')}",
         "interpolation": expected.interpolation,
         "mean": f"mean {mean}",

@@ -161,9 +161,5 @@ def _build_settings(name: str, source: str | None, model: nn.Layer) -> RunSettin
     words += [f"-pretrained={source}"] if source else []
     sides = getattr(model, "image_size", None)
     if isinstance(sides, tuple):
-        if sides[0] != sides[1]:
-            raise UserError(
-                f"create_transform supports square images only, and {name} takes {sides[0]} x {sides[1]} pixels"
-            )
-        words.append(f"-image_size={sides[0]}")
+        words.append(f"-image_size={sides[0]}x{sides[1]}")
     return configuration.load(words).values

@@ -6,6 +6,7 @@ Source: H. Touvron et al., "Training data-efficient image transformers & distill
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import paddle
 import paddle.nn.functional as F
@@ -19,6 +20,7 @@ from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...tasks.model import Model
 from ...tasks.model_factory import accelerate, create_model
+from ..image_size import ImageSize, as_pair
 from ..settings import RGB
 from ..transforms.on_device import PixelNormalizer
 from .settings import ClassificationDataSection, ClassificationTrainSection
@@ -37,7 +39,9 @@ class TeacherModel:
     it does not fit the student.
     """
 
-    def __init__(self, name: str, weights: str | None, num_classes: int, image_size: int, in_channels: int) -> None:
+    def __init__(
+        self, name: str, weights: str | None, num_classes: int, image_size: ImageSize, in_channels: int
+    ) -> None:
         self.name, self._classes = name, num_classes
         self._order: paddle.Tensor | None = None  # int64 (classes,), the output of each of the student's classes
         self._renormalize: PixelNormalizer | None = None
@@ -70,7 +74,7 @@ class TeacherModel:
         if {len(self.input.mean), len(self.input.deviation)} != {self._channels}:
             self.input = TeacherInput()  # it describes weights for other images, such as published ones
         if not is_registered:
-            self._classes = self._count_classes((2, in_channels, image_size, image_size))
+            self._classes = self._count_classes((2, in_channels, *as_pair(image_size)))
 
     def _count_classes(self, shape: tuple[int, ...]) -> int:
         """Compute logits of an exported model, and return their number; a ``UserError`` if that fails."""
@@ -123,10 +127,10 @@ class TeacherModel:
 
 
 def _load_registered(
-    name: str, weights: str, num_classes: int, image_size: int, in_channels: int
+    name: str, weights: str, num_classes: int, image_size: ImageSize, in_channels: int
 ) -> tuple[paddle.nn.Layer, LoadReport]:
     """Build a registered teacher with its weights; weights for colors get a network for colors."""
-    options = {"image_size": image_size, "in_channels": in_channels}
+    options: dict[str, Any] = {"image_size": image_size, "in_channels": in_channels}
     with paddle.LazyGuard():  # names and shapes only
         outline = create_model(name, num_classes=1, **options)
     state = read_weights(weights)

@@ -14,6 +14,7 @@ from ...runtime.errors import UserError
 from ...tasks.task_factory import make_task
 from ..data.inputs import InMemoryImages
 from ..data.reading import ReadConfig, decode_image, read_file
+from ..image_size import ImageSize
 from .samples import ClassificationInput, evaluation_transform, find_dataset_class
 from .task import Classification
 from .training_samples import build_training_transform
@@ -56,7 +57,7 @@ class ImageTransform:
         if not isinstance(task, Classification):
             raise UserError(f"create_transform is for image classifiers, not for TASK {config.TASK}: use Predictor")
         data, dataset = task.config.DATA, find_dataset_class(task.config)
-        self.image_size: int = data.IMAGE_SIZE
+        self.image_size: ImageSize = data.IMAGE_SIZE  # one number, or [height, width]
         self.mean, self.std = tuple(data.IMAGENET_MEAN), tuple(data.IMAGENET_STD)
         self._normalizer, self._mode = task.normalizer, dataset.image_mode
         self._reading = ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS)

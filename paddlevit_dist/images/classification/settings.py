@@ -17,6 +17,7 @@ from ...settings.key import (
     SHARE,
     SHARE_ABOVE_0,
     SHARE_BELOW_1,
+    SIZE,
     Flag,
     InvalidValue,
     Pair,
@@ -29,6 +30,7 @@ from ...settings.key import (
 )
 from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, index_keys
 from .. import settings
+from ..image_size import format_size
 from ..settings import IMAGES, RGB, get_channels
 
 _GLYPHS = ("digits", "mnist", "fashion_mnist")  # datasets of whole glyphs
@@ -40,11 +42,11 @@ class ClassificationDataSection(settings.ImageDataSection):
     """Keys of DATA for image classification."""
 
     # The defaults of size, crop and resize are what the weights expect, if that is known (``expected_input``).
-    IMAGE_SIZE: int = key(
+    IMAGE_SIZE: int | Pair[int] = key(
         224,
-        "height and width of the model's input in pixels",
+        "model's input in pixels: one number for a square, or [height, width]",
         Range(low=1, high=10_000),
-        flag=Flag("image_size", "PIXELS", "data", 6),
+        flag=Flag("image_size", SIZE, "data", 6, "model's input: pixels or HEIGHTxWIDTH"),
     )
     IMAGE_CHANNELS: Literal[1, 3] = key(3, "3 for color, 1 for gray")
     CROP_PCT: float = key(0.875, "evaluation: share of the resized image that the center crop keeps", SHARE_ABOVE_0)
@@ -319,7 +321,7 @@ def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequ
             if (section, name) == ("MODEL", "NAME"):
                 refuse_clone_model(stored[section][name], str(source))
             values[section][name] = stored[section][name]
-    size = f"{values.DATA.IMAGE_SIZE} pixels"
+    size = format_size(values.DATA.IMAGE_SIZE)
     return [f"MODEL.NAME {values.MODEL.NAME}, {size}: network and input of the run of {source}"]
 
 

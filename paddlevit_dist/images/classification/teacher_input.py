@@ -13,6 +13,7 @@ from ...checkpoint.published import is_fetched
 from ...checkpoint.weights import local_file
 from ...runtime.errors import UserError
 from ..expected_input import find_expected_input
+from ..image_size import ImageSize, as_pair, as_setting, format_size
 from .settings import ClassificationDataSection
 
 
@@ -22,14 +23,14 @@ class TeacherInput(NamedTuple):
     Attributes:
         source: what says so, for the log; empty: nothing, and nothing else is known.
         mean, deviation: per channel, of pixels from 0 to 1; empty: not known.
-        image_size: height and width in pixels; None: not known.
+        image_size: one number of pixels, or [height, width]; None: not known.
         interpolation: of the resize in evaluation; None: not known.
     """
 
     source: str = ""
     mean: tuple[float, ...] = ()
     deviation: tuple[float, ...] = ()
-    image_size: int | None = None
+    image_size: ImageSize | None = None
     interpolation: str | None = None
 
     def format_for(self, data: ClassificationDataSection) -> str:
@@ -42,9 +43,9 @@ class TeacherInput(NamedTuple):
         text = f"it gets images with {_format(self.mean, self.deviation)} ({self.source})"
         text += ", as the student" if is_equal else ", unlike the student"
         expected, given = [], []
-        if self.image_size not in (None, data.IMAGE_SIZE):
-            expected.append(f"{self.image_size} pixels")
-            given.append(f"{data.IMAGE_SIZE} pixels")
+        if self.image_size is not None and as_pair(self.image_size) != as_pair(data.IMAGE_SIZE):
+            expected.append(format_size(self.image_size))
+            given.append(format_size(data.IMAGE_SIZE))
         if self.interpolation not in (None, data.INTERPOLATION):
             expected.append(str(self.interpolation))
             given.append(data.INTERPOLATION)
@@ -66,13 +67,13 @@ def find_exported_input(name: str) -> tuple[TeacherInput, Mapping[str, Any]]:
             "without -input=uint8"
         )
     shape, steps = about.get("input_shape"), about.get("preprocessing")
-    size = shape[-1] if isinstance(shape, list) and shape else None
+    sides = shape[-2:] if isinstance(shape, list) else []
     interpolation = str(steps.get("interpolation", "")) if isinstance(steps, Mapping) else ""
     found = TeacherInput(
         str(file),
         _parse_numbers(about.get("mean"), file),
         _parse_numbers(about.get("standard_deviation"), file),
-        size if isinstance(size, int) else None,
+        as_setting(sides) if [type(side) for side in sides] == [int, int] else None,
         interpolation.partition(",")[0] or None,
     )
     return found, about

@@ -10,6 +10,7 @@ from typing import Any
 from paddle import nn
 
 from ...tasks.model import KeyMap, Variants
+from ..image_size import as_pair
 from .classifier import USUAL_EPSILONS, PyramidClassifier
 from .key_names import rename
 from .layers import (
@@ -18,7 +19,6 @@ from .layers import (
     DropPath,
     LayerNorm,
     Mlp,
-    as_pair,
     rates_of_stages,
     starting_values,
 )

@@ -15,9 +15,9 @@ from ...checkpoint.weights import from_torch_names
 from ...distributed import has_batch_norm
 from ...runtime.errors import UserError
 from ...tasks.model import KeyMap, Variants
+from ..image_size import as_pair
 from .classifier import Classifier
 from .key_names import rename
-from .layers import as_pair
 from .pretrained_input import ExpectedInput, list_inputs
 from .resnet import FrozenBatchNorm
 

@@ -9,6 +9,7 @@ from paddle import nn
 from ...runtime import autocast
 from ...runtime.autocast import like_products
 from ...runtime.errors import UserError
+from ..image_size import ImageSize, as_pair
 
 
 class Linear(nn.Linear):
@@ -92,14 +93,6 @@ def _is_scaled_apart(norm: nn.LayerNorm, x: paddle.Tensor) -> bool:
     if not paddle.in_dynamic_mode() or x.stop_gradient or not x.place.is_cpu_place():
         return False
     return norm.weight is not None and norm.weight.stop_gradient and norm.bias is not None
-
-
-def as_pair(size: int | tuple[int, int]) -> tuple[int, int]:
-    """``(height, width)`` of a size given as one number or as a pair."""
-    if isinstance(size, int):
-        return size, size
-    height, width = size
-    return int(height), int(width)
 
 
 class TruncatedNormal(nn.initializer.Initializer):
@@ -219,7 +212,7 @@ class PatchEmbedding(nn.Layer):
 
     def __init__(
         self,
-        image_size: int | tuple[int, int],
+        image_size: ImageSize,
         patch_size: int,
         in_channels: int,
         embed_dim: int,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...registry.model_names import find_input_fields
+from ..image_size import ImageSize
 from .bridges.package_files import get_expected_input
 
 HALF = (0.5, 0.5, 0.5)
@@ -15,14 +16,15 @@ class ExpectedInput(NamedTuple):
 
     ``mean`` and ``std`` are per channel, of pixels from 0 to 1; ``crop_pct`` is the share of the resized image that is
     kept, after a resize with ``interpolation`` and in the ``crop_mode`` of ``EvaluationTransform``. ``image_size`` is
-    in pixels. A file may state others, such as "random", or "64 x 96": a run is refused unless its keys set a value.
+    one number of pixels, or [height, width]. A file may state another filter, such as "random": a run is refused unless
+    its key sets a value.
     """
 
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
     crop_pct: float = 0.875
     interpolation: str = "bicubic"
-    image_size: Any = 224
+    image_size: ImageSize = 224
     crop_mode: str = "center"
 
 

@@ -13,6 +13,7 @@ import paddle
 from paddle import nn
 
 from ...tasks.model import KeyMap, Variants, group_by_layers
+from ..image_size import as_pair
 from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import PyramidClassifier
 from .key_names import rename
@@ -22,7 +23,6 @@ from .layers import (
     ChannelsLastDepthwiseConv,
     DropPath,
     LayerNorm,
-    as_pair,
     linear,
     rates_of_stages,
     starting_values,

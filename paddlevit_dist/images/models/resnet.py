@@ -18,9 +18,10 @@ from ...checkpoint.weights import from_torch_names
 from ...distributed import has_batch_norm
 from ...runtime.errors import UserError
 from ...tasks.model import KeyMap, Variants
+from ..image_size import as_pair
 from .classifier import Classifier
 from .key_names import rename
-from .layers import DropPath, Linear, as_pair, rates_of_stages
+from .layers import DropPath, Linear, rates_of_stages
 from .pretrained_input import ExpectedInput, list_inputs
 
 _EPSILON = 1e-5

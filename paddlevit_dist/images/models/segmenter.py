@@ -13,8 +13,9 @@ from paddle.nn import functional as F
 from ...runtime.autocast import as_dtype
 from ...tasks.model import Model
 from ...tasks.model_factory import create_model, fit_backbone_options, variant_options
+from ..image_size import as_pair
 from .key_names import BACKBONE
-from .layers import Conv2D, as_pair
+from .layers import Conv2D
 
 _DEVIATION = 0.01  # of the first weights of a layer that classifies pixels, as in mmsegmentation
 

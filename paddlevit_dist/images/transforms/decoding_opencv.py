@@ -15,6 +15,7 @@ from PIL import Image
 from ...runtime.errors import UserError
 from ..data.parts import ImagePage
 from ..data.reading import decode_image, open_image, orientation
+from ..image_size import ImageSize, as_pair
 from .crops import TrainingTransform
 
 _END_OF_JPEG = b"\xff\xd9"
@@ -83,7 +84,7 @@ class FastTransform:
     exact: TrainingTransform
 
     def __call__(self, image: Image.Image | np.ndarray | ImagePage, generator: np.random.Generator) -> np.ndarray:
-        """Return (channels, size, size) uint8."""
+        """Return (channels, height, width) uint8."""
         if isinstance(image, ImagePage):
             image, box = image.around(self.exact.draw_box(image.size, generator))
             image = image if image.shape[2] == 3 else image[:, :, 0]
@@ -100,10 +101,10 @@ class FastTransform:
         return self.exact.finish(planes, generator)
 
 
-def _resize(pixels: np.ndarray, size: int) -> np.ndarray:
-    cv2 = require_opencv()
-    shrinking = min(pixels.shape[:2]) / size
+def _resize(pixels: np.ndarray, size: ImageSize) -> np.ndarray:
+    cv2, (height, width) = require_opencv(), as_pair(size)
+    shrinking = min(pixels.shape[0] / height, pixels.shape[1] / width)
     kind = cv2.INTER_LINEAR if shrinking >= 1 else cv2.INTER_CUBIC
     if shrinking >= 2:
         kind = cv2.INTER_AREA  # three times as slow as the others, so only where they would alias
-    return cv2.resize(pixels, (size, size), interpolation=kind)
+    return cv2.resize(pixels, (width, height), interpolation=kind)

@@ -32,15 +32,15 @@ def assert_is_pillows(name, image, parameter, fill):
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
-@pytest.mark.parametrize("size", [16, 23, 64])
+@pytest.mark.parametrize("size", [(16, 16), (23, 23), (64, 64), (17, 40), (50, 21)])
 def test_crops_equal_pillows_in_all_proportions(size, mode):
     image = drawn_image(140, 130, mode)
-    draw = np.random.default_rng(size)
+    draw = np.random.default_rng(size[0])
     for number in range(60):
         width, height = (int(side) for side in draw.integers(2, 130, size=2))
         box = (3, 1, 3 + width, 1 + height) if number % 2 else (0, 0, width, height)
         assert can_resize(box)
-        expected = ImagePlanes.from_image(image.crop(box).resize((size, size), Image.Resampling.BICUBIC)).pixels
+        expected = ImagePlanes.from_image(image.crop(box).resize(size[::-1], Image.Resampling.BICUBIC)).pixels
         np.testing.assert_array_equal(resize_box(np.atleast_3d(np.array(image)), box, size), expected)
 
 

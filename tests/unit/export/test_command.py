@@ -180,12 +180,14 @@ def test_a_sparse_network_is_refused_before_its_weights_are_read():
         command.load_trained_model("weights", "pointgroup")
 
 
-def test_a_size_is_that_of_all_axes_or_of_square_images():
-    assert command._parse_size("DATA.IMAGE_SIZE", 64) == 64
+def test_a_size_is_that_of_all_axes():
+    assert command._parse_size("DATA.IMAGE_SIZE", 64) == [64, 64]
+    assert command._parse_size("DATA.IMAGE_SIZE", (32, 64)) == [32, 64]
     assert command._parse_size("DETECTION.EXPORT_SIZE", 64) == [64, 64]
     assert command._parse_size("DETECTION.EXPORT_SIZE", (32, 64)) == [32, 64]
-    with pytest.raises(UserError, match="the images of this run are square: give -image_size as one number"):
-        command._parse_size("DATA.IMAGE_SIZE", (32, 64))
+    with pytest.raises(UserError, match="DATA.BATCH_SIZE is one number: give -image_size as one number"):
+        command._parse_size("DATA.BATCH_SIZE", (32, 64))
+    assert command._parse_size("DATA.BATCH_SIZE", 64) == 64
 
 
 def test_the_shape_of_the_input_is_what_the_task_exports_or_else_the_models():

@@ -35,7 +35,9 @@ def test_a_classifier_has_the_input_of_the_file_next_to_it(weights):
     assert parts.about["standard_deviation"] == [0.5, 0.6, 0.7]
     (_, parts), found = make_classifier_parts(str(weights), "resnet18", 64, 3)
     assert found == 64 and parts.about["mean"] == [0.1, 0.2, 0.3]
-    for image_size, channels in (((40, 48), None), (40, 1), (None, 4)):
+    (_, parts), found = make_classifier_parts(str(weights), "resnet18", (48, 56), 3)
+    assert found == [48, 56] and parts.about["preprocessing"]["resize"] == [48, 56]
+    for image_size, channels in ((40, 1), (None, 4)):
         assert make_classifier_parts(str(weights), "resnet18", image_size, channels) == (None, image_size)
 
 

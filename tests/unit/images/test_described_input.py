@@ -73,7 +73,16 @@ def test_the_share_of_a_crop_gives_back_the_resized_side(resized):
         ({"image_mean": [0.5, True, 0.5]}, "f: not in timm's or Hugging Face's format: image_mean is [0.5, true, 0.5]"),
         ({"size": True}, "f: size true is not supported: expected height and width, or shortest_edge"),
         ({"size": 0}, "f: size 0 is not supported: expected height and width, or shortest_edge"),
-        ({"size": [3, 4]}, "f: a size of 3 x 4: expected a square; other shapes are not supported"),
+        ({"size": [3, "4"]}, 'f: size {"height": 3, "width": "4"} is not supported: expected height and width'),
+        (
+            {"size": {"height": 40, "width": 60}, "crop_size": {"height": 30, "width": 50}},
+            "f: crop_size [30, 50] of size [40, 60]: expected one share of both sides",
+        ),
+        (
+            {"size": {"shortest_edge": 40}, "crop_size": {"height": 30, "width": 40}},
+            "f: crop_size [30, 40] of the shortest edge 40: expected one share of both sides",
+        ),
+        ({"size": [40, 60], "crop_size": {"height": 30, "width": 70}}, "f: crop_size [30, 70] is larger than size"),
         ({"resample": 6}, "f: resample 6: expected Pillow's number, from 0 to 5; edit the file"),
         ({"resample": True}, "f: resample true: expected Pillow's number, from 0 to 5; edit the file"),
         ({"image_std": [0.5, 0.0, 0.5]}, "f: mean [0.1, 0.2, 0.3], std [0.5, 0.0, 0.5], crop 0.75: expected three"),
@@ -101,9 +110,11 @@ def test_timm_s_fields_take_turns_with_those_of_tests_and_the_model():
     assert parse_timm_config(config, "f", OURS, True) == expected._replace(image_size=80, crop_pct=0.25)
     content = {"pretrained_cfg": config, "model_args": {"img_size": [48, 48]}}
     assert parse_timm_file(content, "f", OURS, True) == expected._replace(image_size=48, crop_pct=0.25)
+    content["model_args"]["img_size"] = [48, 32]
+    assert parse_timm_file(content, "f", OURS, True) == expected._replace(image_size=[48, 32], crop_pct=0.25)
     assert parse_timm_file(config, "f", OURS, False) == expected
     for wrong in ([1, 4, 4], [3, 4], 4):
-        with pytest.raises(UserError, match=r"^f: input_size .*: expected \[3, SIDE, SIDE\]; gray ones: DATA"):
+        with pytest.raises(UserError, match=r"^f: input_size .*: expected \[3, HEIGHT, WIDTH\]; gray ones: DATA"):
             parse_timm_config({"input_size": wrong}, "f", OURS, False)
     with pytest.raises(UserError, match="^f: input_size .1, 48, 48.: expected"):
         parse_timm_file({"model_args": {"img_size": 48, "in_chans": 1}}, "f", OURS, False)

@@ -59,7 +59,7 @@ def test_sizes_of_transformers_mean_what_its_processors_make(tmp_path, about, ex
 @pytest.mark.parametrize(
     "about, said",
     [
-        ({"size": {"height": 224, "width": 448}}, "a size of 224 x 448: expected a square"),
+        ({"size": {"height": 224, "width": True}}, "size .* is not supported"),
         (
             {"size": SQUARE, "resample": 4},
             "box: set DATA.INTERPOLATION to one of",
@@ -80,6 +80,14 @@ def test_timms_crop_mode_is_read(tmp_path):
     assert (data.CROP_MODE, data.INTERPOLATION) == ("border", "lanczos")
     with pytest.raises(UserError, match="crop_mode tight: set DATA.CROP_MODE to one of center"):
         load_with(tmp_path, "config.json", {**TIMMS, "crop_mode": "tight"})
+
+
+def test_a_rectangle_and_its_borders_are_read_and_told(tmp_path):
+    about = {**TIMMS, "input_size": [3, 64, 96], "crop_mode": "border"}
+    values = load_with(tmp_path, "config.json", about).values
+    assert values.DATA.IMAGE_SIZE == [64, 96]
+    line = "input: 64 x 96 pixels, crop 0.9 with borders, bicubic, mean 0.5, 0.5, 0.5, deviation 0.5, 0.5, 0.5"
+    assert Classification(values).notices == [f"{line} ({tmp_path}/config.json)"]
 
 
 def test_a_crop_of_the_command_line_leaves_the_rest_to_the_weights(tmp_path):
@@ -103,8 +111,9 @@ MEAN, STD = [0.1, 0.2, 0.3], [0.4, 0.5, 0.6]
 def process(size, crop, resample, mean, std):
     """Compute a processor's output for the noise: resize to (width, height), crop from the middle, normalize."""
     resized = Image.fromarray(NOISE).resize(size, resample)
-    left, top = ((side - crop) // 2 for side in size)
-    pixels = np.asarray(resized.crop((left, top, left + crop, top + crop)), np.float64)
+    width, height = (crop, crop) if isinstance(crop, int) else crop
+    left, top = (size[0] - width) // 2, (size[1] - height) // 2
+    pixels = np.asarray(resized.crop((left, top, left + width, top + height)), np.float64)
     return ((pixels - mean) / std).transpose(2, 0, 1)
 
 
@@ -163,6 +172,18 @@ IMAGENET_MEAN, IMAGENET_STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 
         (
             {"image_processor_type": "MobileNetV2ImageProcessor", "size": {"shortest_edge": 40}, "crop_size": 32},
             ((40, 56), 32, BILINEAR, 127.5, 127.5),
+        ),
+        (
+            {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 48}},
+            ((48, 32), (48, 32), BILINEAR, 127.5, 127.5),
+        ),
+        (
+            {
+                "image_processor_type": "DeiTImageProcessor",
+                "size": {"height": 40, "width": 60},
+                "crop_size": {"height": 32, "width": 48},
+            },
+            ((60, 40), (48, 32), BICUBIC, 127.5, 127.5),
         ),
         (
             {"image_processor_type": "ViTImageProcessor", "size": 32, "resample": 1},
@@ -253,7 +274,7 @@ def test_an_evaluation_has_timms_size_and_crop_of_tests(tmp_path, words, size, c
 @pytest.mark.parametrize(
     "content, said",
     [
-        ({"input_size": [3, 224, 320]}, "image_size 224 x 320: set DATA.IMAGE_SIZE to a whole number"),
+        ({"input_size": [3, 224, 0]}, r"image_size \[224, 0\]: set DATA.IMAGE_SIZE to a whole number"),
         ({"input_size": [1, 224, 224]}, r"input_size \[1, 224, 224\]"),
         ({"label_offset": 1}, "label_offset is 1"),
         ({"new_field": 3}, "new_field is 3"),
@@ -363,7 +384,7 @@ def test_arguments_of_timms_training_give_the_input(tmp_path, name, is_in_checkp
         ({"gp": "max"}, 'gp is "max"'),
         ({"model_kwargs": {"a": 1}}, "model_kwargs is "),
         ({"bn_eps": 0.1}, "bn_eps is 0.1"),
-        ({"input_size": [3, 96, 128]}, "image_size 96 x 128: set DATA.IMAGE_SIZE"),
+        ({"input_size": [3, 96, 12800]}, r"image_size \[96, 12800\]: set DATA.IMAGE_SIZE"),
     ],
 )
 def test_arguments_that_make_another_network_are_refused_by_name(tmp_path, changed, said):
@@ -378,7 +399,7 @@ def test_arguments_that_make_another_network_are_refused_by_name(tmp_path, chang
         ("interpolation", "hamming", "INTERPOLATION", "lanczos"),
         ("interpolation", "random", "INTERPOLATION", "bilinear"),
         ("crop_mode", "tight", "CROP_MODE", "border"),
-        ("input_size", [3, 64, 96], "IMAGE_SIZE", "64"),
+        ("input_size", [3, 64, 19200], "IMAGE_SIZE", "64"),
     ],
 )
 @pytest.mark.parametrize("is_in_checkpoint", [True, False])
@@ -393,7 +414,7 @@ def test_a_key_replaces_what_timm_has_and_this_package_has_not(
         load_timms(tmp_path, "/model_best.pth.tar")
     values = load_timms(tmp_path, "/model_best.pth.tar", f"DATA.{key}", chosen).values
     assert str(values.DATA[key]) == chosen and values.DATA.CROP_PCT == 0.8
-    stated = "64 x 96 pixels" if key == "IMAGE_SIZE" else "" if key == "CROP_MODE" else value
+    stated = "64 x 19200 pixels" if key == "IMAGE_SIZE" else "" if key == "CROP_MODE" else value
     assert stated in Classification(values).notices[0].partition(" expects ")[2]
 
 

@@ -31,7 +31,7 @@ def iterate_rows(path: str, separator: str) -> Iterator[TableRow]:
     Raises:
         UserError: the file cannot be read, or is not a table.
     """
-    with _open(path) as stream:
+    with open_table(path) as stream:
         reader = csv.reader(stream, delimiter=separator)
         for cells in reader:
             if any(cells):
@@ -39,8 +39,8 @@ def iterate_rows(path: str, separator: str) -> Iterator[TableRow]:
 
 
 @contextlib.contextmanager
-def _open(path: str) -> Iterator[TextIO]:
-    """Open a text file in the encoding of its BOM, else as UTF-8; errors, also of the block, are UserErrors."""
+def open_table(path: str) -> Iterator[TextIO]:
+    """Open a text table in the encoding of its BOM, else as UTF-8; errors, also of the block, are UserErrors."""
     try:
         with readable(path):
             with open_regular(path, "rb") as head:
@@ -53,7 +53,7 @@ def _open(path: str) -> Iterator[TextIO]:
 
 def find_separator(path: str) -> str:
     """Return the most frequent separator in the first line, outside of quotes; a space if there is none."""
-    with _open(path) as stream:
+    with open_table(path) as stream:
         line = next((text for text in stream if text.strip()), "")
     if "\0" in line:  # UTF-16 without a BOM
         raise UserError(f"{path} is not UTF-8 text; save it as UTF-8")

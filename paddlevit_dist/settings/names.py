@@ -105,8 +105,8 @@ def guess_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dic
         raise UserError(
             f"DATA.DATA_PATH {path} ({accepted['DATA.DATA_PATH'].origin}): no dataset is named, and the files there "
             "are not recognized (class folders below train and val, train_list.txt, annotations of COCO, VOC "
-            "or YOLO, label maps, IDX files, tars, prepared scenes, volumes below train): name one with -dataset=NAME: "
-            + ", ".join(sorted(lookup.DATASETS))
+            "or YOLO, label maps, a table of labels, IDX files, tars, prepared scenes, volumes below train): name one "
+            "with -dataset=NAME: " + ", ".join(sorted(lookup.DATASETS))
         )
     values.DATA.DATASET = guess.dataset
     setting = KeySetting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")

@@ -17,6 +17,7 @@ MANIFEST = Manifest(
         "imagenet2012": "..data.imagenet:ImageNet2012",
         "folder": "..data.class_folders:ClassFolders",
         "tar": "..data.tar:TarImages",
+        "table": "..data.table_images:TableImages",
     },
     bundled=("digits",),
     tasks={
@@ -30,6 +31,7 @@ MANIFEST = Manifest(
         "fashion_mnist": "vit_mnist",
         "digits": "vit_digits",
         "folder": "finetune_folder",
+        "table": "finetune_folder",
         CLASS_LABELS: "vit_tiny_patch16_224",
     },
     spellings={
@@ -40,6 +42,7 @@ MANIFEST = Manifest(
             "ilsvrc2012": "imagenet2012",
             "imagefolder": "folder",
             "image_folder": "folder",
+            "csv": "table",
             "cifar_10": "cifar10",
             "cifar_100": "cifar100",
             "fashionmnist": "fashion_mnist",

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ...runtime.printing import shorten
+
 
 class DataWarnings:
     """Collects warnings; ``source``, if given, begins each line."""
@@ -32,3 +34,9 @@ def count(number: int, noun: str) -> str:
     """Format a number and a noun: ``1 image``, ``2,000 images``, ``2 boxes``, ``3 categories``."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("x") else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"
+
+
+def first_names(names: Sequence[str], number: int | None = None) -> str:
+    """Return the first three of ``names``, followed by ... if there are more; ``number`` counts all of them."""
+    shown = ", ".join(shorten(name, 80) for name in names[:3])
+    return shown + ", ..." * ((len(names) if number is None else number) > 3)

@@ -21,6 +21,8 @@ from .imagenet import FIRST_OF_KIT, LISTS
 from .map_layouts import find_label_maps
 from .reading import SPLITS
 from .small_sets import find_idx_file
+from .table_columns import SUFFIXES as TABLE_SUFFIXES
+from .table_files import find_tables
 from .tar_files import find_shards
 
 _DEEPEST = 4  # levels below a class folder that are searched for an image
@@ -75,7 +77,7 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
         return guesses[0]._replace(reason=one_line(guesses[0].reason))
     _refuse_point_clouds(root, shown)
     refuse_labelme(root)
-    return None
+    return _detect_table(root, shown)
 
 
 def _detect_file(file: str, shown: str) -> DatasetGuess | None:
@@ -89,6 +91,8 @@ def _detect_file(file: str, shown: str) -> DatasetGuess | None:
         raise UserError(
             f"data path {shown} is a file; give the folder with this file and the images: {os.path.dirname(file)}"
         )
+    if file.lower().endswith(TABLE_SUFFIXES):
+        return DatasetGuess("table", one_line(f"{shown} is a table, read as one of labels"))
     return _detect_cifar(file, shown)
 
 
@@ -205,6 +209,18 @@ def _read_first_labels(file: Path) -> bytes:
             return stream.read(18)[8:]
     except (OSError, EOFError, zlib.error):  # the dataset reports the damage
         return b""
+
+
+def _detect_table(root: str, shown: str) -> DatasetGuess | None:
+    """Detect a table of labels with images below its folder; None if there is none, or several that may be meant."""
+    try:
+        tables = find_tables(root)
+    except UserError:
+        return None
+    if not _has_image(root, _DEEPEST):
+        return None
+    names = [os.path.relpath(path, root) for path in tables.values()]
+    return DatasetGuess("table", one_line(f"{shown} has {' and '.join(names[:2])}, read as labels of the images there"))
 
 
 def _detect_scenes(root: str, shown: str) -> DatasetGuess | None:

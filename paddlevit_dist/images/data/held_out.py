@@ -35,13 +35,14 @@ class DatasetPart(ImageDataset):
         self.rows_file = str(rows_file)
         self._rows: np.ndarray | None = None
         self._labels: np.ndarray | None = None
+        self._label_matrix: np.ndarray | None = None
         self.kind, self.image_mode, self.is_remote = dataset.kind, dataset.image_mode, dataset.is_remote
         self.num_classes, self.notices, self.skipped_files = dataset.num_classes, dataset.notices, dataset.skipped_files
         self.groups_by = dataset.groups_by
         self.divided = ""  # how samples were kept together, for the log
 
     def __getstate__(self) -> Any:
-        return {**self.__dict__, "_rows": None, "_labels": None, "skipped_files": None}
+        return {**self.__dict__, "_rows": None, "_labels": None, "_label_matrix": None, "skipped_files": None}
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -81,6 +82,13 @@ class DatasetPart(ImageDataset):
         if self._labels is None and self.dataset.labels is not None:
             self._labels = self.dataset.labels[self.rows]
         return self._labels
+
+    @property
+    def label_matrix(self) -> np.ndarray | None:  # type: ignore[override] # the whole dataset has them
+        """Labels of the selected samples, if they have several each."""
+        if self._label_matrix is None and self.dataset.label_matrix is not None:
+            self._label_matrix = self.dataset.label_matrix[self.rows]
+        return self._label_matrix
 
 
 def hold_out(

@@ -27,6 +27,8 @@ class ImageDataset(Dataset):
     kind: str = "photo"
     #: Pillow's mode of the images
     image_mode: str = "RGB"
+    #: labels of images that have several, int8 (samples, classes): 1, 0, or -1 for not known; None: they have one each
+    label_matrix: np.ndarray | None = None
     #: how image files are decoded; None: the images are not files, and were all checked when the dataset was opened
     reading: ReadConfig | None = None
     #: ``read`` only decodes the ``encoded`` bytes, so the part that a crop needs may be decoded instead

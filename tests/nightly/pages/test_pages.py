@@ -77,6 +77,10 @@ def bring_data(folder: Path) -> None:
     """What the pages take for granted: a reader's own images, scenes and volumes."""
     write_images(folder / "my_data", train=36, val=4)
     shutil.copytree(folder / "my_data" / "val", folder / "new_images")
+    shutil.copytree(folder / "my_data" / "train", folder / "my_table")
+    images = sorted(path.relative_to(folder / "my_table") for path in (folder / "my_table").rglob("*.*"))
+    rows = "".join(f"{path},{path.parent}\n" for path in images)
+    (folder / "my_table" / "labels.csv").write_text(f"image,label\n{rows}", encoding="utf-8")
     # In the place of published weights, as if they had been fetched: of the model that _SMALL makes.
     fetched = folder / CACHE / "hub" / "models--timm--vit_small_patch16_224.augreg_in21k_ft_in1k"
     weights = fetched / "snapshots" / COMMIT / "model.safetensors"

@@ -12,7 +12,7 @@ from support.files.cifar_writer import write_cifar10, write_cifar100
 from paddlevit_dist.registry.lookup import DATASETS, resolve
 from paddlevit_dist.runtime.errors import UserError
 
-NAMES = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet2012", "folder", "tar")
+NAMES = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet2012", "folder", "tar", "table")
 
 
 def write_idx(folder):
@@ -38,6 +38,13 @@ def write_lists(folder):
         (folder / f"{split}_list.txt").write_text(f"{split} 1.png 3\n")
 
 
+def write_table(folder):
+    Image.new("P", (7, 5)).save(folder / "1.png")
+    Image.new("LA", (5, 7)).save(folder / "2.png")
+    rows = "image,label,split\n1.png,bee,train\n2.png,ant,train\n2.png,ant,val\n"
+    (folder / "labels.csv").write_text(rows, encoding="utf-8")
+
+
 def write_class_tars(folder):
     write_class_folders(folder)
     for split in ("train", "val"):
@@ -54,6 +61,7 @@ WRITERS = {
     "imagenet2012": write_lists,
     "folder": write_class_folders,
     "tar": write_class_tars,
+    "table": write_table,
 }
 
 

@@ -1,0 +1,208 @@
+"""What the columns of a table of labels mean: images, labels, splits and folds, by headings and first rows."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ...runtime.errors import UserError
+from ...runtime.printing import shorten
+from ...runtime.tables import NAME_HEADINGS
+from .formats import get_suffix, readable_suffixes, split_in_name
+from .table_columns import Column, LabelColumns
+
+LABEL, LABELS, COLUMNS, ROWS = "label", "labels", "columns", "rows"  # kinds of layouts
+_IMAGE = (*NAME_HEADINGS, "image_index", "imageid", "image_path", "images", "img_name", "id_code")
+_LABEL = (
+    *("label", "class", "class_name", "label_name", "labelname", "category", "category_name", "target", "y"),
+    *("class_label", "class_id", "label_id", "category_id"),
+)
+_LABELS = ("labels", "tags", "classes", "finding_labels", "attributes", "categories")
+_SPLIT = ("split", "subset", "partition", "set", "phase")
+_FOLD = ("fold", "folds", "kfold", "cv_fold", "fold_id")
+_LABEL_OF_ROWS, _CONFIDENCE = "labelname", "confidence"  # Open Images: ImageID,Source,LabelName,Confidence
+_ROW_NUMBERS = re.compile(r"|index|unnamed_\d+|level_\d+")  # headings of pandas
+_CLASS_SHARE = 0.9  # of the cells that the column of a class may have
+_LOOKED_AT = 20  # cells that show whether a column has paths of images
+
+
+class TableChoices(NamedTuple):
+    """What the user says about a table, DATA.TABLE: headings of the columns with images and labels, fold, empty cells.
+
+    Attributes:
+        image: None: found by its heading and content.
+        labels: one column of labels, or one of each class; empty: found.
+        fold: value of the column of folds that is validation; None: the first one.
+        is_empty_absent: an empty cell in the column of a class means that the image does not have it.
+    """
+
+    image: str | None = None
+    labels: tuple[str, ...] = ()
+    fold: str | None = None
+    is_empty_absent: bool = False
+
+
+class LabelLayout(NamedTuple):
+    """The columns of a table.
+
+    Attributes:
+        kind: LABEL (one in each cell), LABELS (a list in each cell), COLUMNS (one of each class), or ROWS (one label of
+            an image in each row, with its confidence).
+        image, split, fold, confidence: columns; None: there is none.
+        labels: the column of labels, or the column of each class.
+        unused: headings of the others.
+    """
+
+    kind: str
+    image: int
+    labels: list[int]
+    split: int | None
+    fold: int | None
+    confidence: int | None
+    unused: list[str]
+
+
+class ClassValues(dict[Any, int]):
+    """Converts a cell in the column of a class: 1 (has it), 0 (does not) or -1 (not known); a ValueError for others."""
+
+    def __init__(self, is_empty_absent: bool = False) -> None:
+        super().__init__()
+        self._empty = 0 if is_empty_absent else -1
+
+    def __missing__(self, cell: Any) -> int:
+        text = "" if cell is None else str(cell).strip().lower()
+        if text in ("", "nan"):
+            value = self._empty
+        elif text in ("true", "false"):
+            value = int(text == "true")
+        else:
+            value = {0.0: 0, 1.0: 1, -1.0: -1}.get(float(text), -2)
+        if value == -2:
+            raise ValueError(text)
+        self[cell] = value
+        return value
+
+    def accepts(self, cell: Any) -> bool:
+        """Return whether a cell is one of these values."""
+        try:
+            return self[cell] >= -1
+        except (TypeError, ValueError):  # a list, or another text
+            return False
+
+
+def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -> LabelLayout:
+    """Find what the columns of a table mean.
+
+    Args:
+        table: whose first rows are read.
+        has_several: the task reads several labels of an image.
+        choices: the user's, before anything that is found.
+
+    Raises:
+        UserError: a chosen column does not exist, or there are no images or no labels; with the headings.
+    """
+    names = _normalize(table.headings)
+    image = _find_image(table, names, choices.image)
+    split, fold = find_split_columns(table)
+    others = [column for column in range(len(names)) if column not in (image, split, fold)]
+    chosen = [_require_column(table, heading, "DATA.TABLE.LABELS") for heading in choices.labels]
+    found = _chosen_labels(table, chosen, has_several) if chosen else _find_labels(table, names, others, has_several)
+    if found is None:
+        raise UserError(
+            f"{table.path}: no column of labels among {shorten(', '.join(table.headings), 120)}: name it label, or set "
+            "DATA.TABLE.LABELS to the column of labels, or to the columns of the classes"
+        )
+    kind, labels = found
+    confidence = names.index(_CONFIDENCE) if kind == ROWS and _CONFIDENCE in names else None
+    unused = [table.headings[column] for column in others if column not in (*labels, confidence)]
+    return LabelLayout(kind, image, labels, split, fold, confidence, unused)
+
+
+def find_split_columns(table: LabelColumns) -> tuple[int | None, int | None]:
+    """Return the columns of splits and of folds; None for one that does not exist."""
+    names = _normalize(table.headings)
+    split = next((names.index(word) for word in _SPLIT if word in names and _is_split(word, table, names)), None)
+    return split, next((names.index(word) for word in _FOLD if word in names), None)
+
+
+def _normalize(headings: Sequence[str]) -> list[str]:
+    return [re.sub(r"[^a-z0-9]+", "_", heading.lower()).strip("_") for heading in headings]
+
+
+def _require_column(table: LabelColumns, heading: str, key: str) -> int:
+    if heading not in table.headings:
+        raise UserError(
+            f"{table.path} has no column {shorten(heading, 60)} ({key}), only {shorten(', '.join(table.headings), 120)}"
+        )
+    return table.headings.index(heading)
+
+
+def _find_image(table: LabelColumns, names: Sequence[str], chosen: str | None) -> int:
+    """Return the column of images: chosen, of a known heading with paths of images, of paths, or of a known heading."""
+    if chosen is not None:
+        return _require_column(table, chosen, "DATA.TABLE.IMAGE")
+    known = [names.index(word) for word in _IMAGE if word in names]
+    paths = [column for column, cells in enumerate(table.head) if _has_image_paths(cells)]
+    column = next(iter([*(column for column in known if column in paths), *paths, *known]), None)
+    if column is None:
+        raise UserError(
+            f"{table.path}: no column of images among {shorten(', '.join(table.headings), 120)}: name it image, or set "
+            "DATA.TABLE.IMAGE"
+        )
+    return column
+
+
+def _has_image_paths(cells: Column) -> bool:
+    given = [cell for cell in cells[:_LOOKED_AT] if cell]
+    return bool(given) and all(
+        isinstance(cell, str) and get_suffix(os.fsencode(cell.strip())) in readable_suffixes() for cell in given
+    )
+
+
+def _is_split(word: str, table: LabelColumns, names: Sequence[str]) -> bool:
+    """Return whether a column contains words for splits: always if it is called "split"."""
+    cells = table.head[names.index(word)]
+    return word == _SPLIT[0] or any(isinstance(cell, str) and split_in_name(cell) for cell in cells)
+
+
+def _chosen_labels(table: LabelColumns, chosen: list[int], has_several: bool) -> tuple[str, list[int]]:
+    is_class = [_has_class_values(table.head[column]) for column in chosen]
+    if len(chosen) > 1 or (has_several and all(is_class)):
+        return COLUMNS, chosen
+    return (LABELS if has_several else LABEL), chosen
+
+
+def _find_labels(
+    table: LabelColumns, names: Sequence[str], others: Sequence[int], has_several: bool
+) -> tuple[str, list[int]] | None:
+    """Return kind and columns of the labels; None if none are found."""
+    classes = [
+        column
+        for column in others
+        if not _ROW_NUMBERS.fullmatch(names[column]) and _has_class_values(table.head[column])
+    ]
+    for kind, columns in _candidates(names, others, classes if len(classes) > 1 else [], has_several):
+        if columns:
+            return kind, columns
+    if len(others) == 1:
+        return (LABELS if has_several else LABEL), list(others)
+    return (COLUMNS, classes) if classes and has_several else None
+
+
+def _candidates(
+    names: Sequence[str], others: Sequence[int], classes: list[int], has_several: bool
+) -> Iterator[tuple[str, list[int]]]:
+    """Yield kinds of layouts with their columns, none if there are none, the most likely first."""
+
+    def of(words: Sequence[str]) -> list[int]:
+        return [column for word in words for column in others if names[column] == word][:1]
+
+    if _LABEL_OF_ROWS in names and _CONFIDENCE in names:
+        yield ROWS, of([_LABEL_OF_ROWS])
+    single, lists = (LABELS if has_several else LABEL, of(_LABEL)), (LABELS, of(_LABELS))
+    yield from (lists, (COLUMNS, classes), single) if has_several else (single, lists, (COLUMNS, classes))
+
+
+def _has_class_values(cells: Column) -> bool:
+    """Return whether nearly all cells are ones that the column of a class may have; others are reported later."""
+    return bool(cells) and sum(map(ClassValues().accepts, cells)) >= _CLASS_SHARE * len(cells)

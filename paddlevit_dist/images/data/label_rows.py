@@ -1,0 +1,281 @@
+"""Reads the rows of a table of labels: image, labels and split of each, in any of the usual layouts."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...runtime.errors import UserError
+from ...runtime.printing import shorten
+from ...runtime.spelling import compose
+from ...runtime.text_files import parse_json
+from .data_warnings import count, first_names
+from .formats import SPLIT_WORDS, split_in_name
+from .label_layouts import (
+    COLUMNS,
+    LABEL,
+    ROWS,
+    ClassValues,
+    LabelLayout,
+    TableChoices,
+    find_layout,
+    find_split_columns,
+)
+from .table_columns import Column, LabelColumns, open_columns
+
+UNKNOWN = -1  # label of a class that is not known
+_NO_LABEL = "no finding"  # what NIH's lists have for an image without a label
+_MOST_LABELS = 1 << 33  # images x classes: 8 GiB
+
+
+class LabelRows(NamedTuple):
+    """The rows of a table, all splits together.
+
+    Attributes:
+        path: of the table.
+        names: image of each row, as written.
+        codes: int32 (rows,), place of each row's labels in ``sets``; None: there is a matrix.
+        sets: distinct labels of a row.
+        matrix: int8 (rows, classes): 1, 0 or UNKNOWN; None: there are codes.
+        classes: of the matrix.
+        splits: split of each row, texts (rows,), "" if it has none; None: the table has no such column.
+        has_folds: training and validation rows are folds.
+        notices: log lines.
+    """
+
+    path: str
+    names: list[str]
+    codes: np.ndarray | None
+    sets: list[tuple[str, ...]]
+    matrix: np.ndarray | None
+    classes: list[str]
+    splits: np.ndarray | None
+    has_folds: bool
+    notices: list[str]
+
+
+class _DistinctValues(dict[Any, int]):
+    """The distinct values of a column, numbered in the order of their first use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[np.ndarray] = []
+
+    def __missing__(self, value: Any) -> int:
+        number = self[value] = len(self)
+        return number
+
+    def add(self, column: Column) -> None:
+        """Add the next rows; lists of Parquet count as tuples."""
+        if any(isinstance(cell, list) for cell in column):
+            column = [tuple(cell) if isinstance(cell, list) else cell for cell in column]
+        self._parts.append(np.fromiter(map(self.__getitem__, column), np.int32, len(column)))
+
+    @property
+    def codes(self) -> np.ndarray:
+        """The number of each row's value, int32 (rows,)."""
+        return np.concatenate(self._parts)
+
+    def texts(self) -> list[str]:
+        """Return the distinct values as texts."""
+        return ["" if value is None else str(value).strip() for value in self]
+
+
+def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
+    """Read images, labels and splits of all rows of a table.
+
+    Args:
+        path: of the table.
+        has_several: whether an image may have several labels.
+        choices: what the user says about the table.
+
+    Raises:
+        UserError: the table is damaged, its columns are not found, or a cell is not what its column has.
+    """
+    table = open_columns(path)
+    layout = find_layout(table, has_several, choices)
+    if layout.kind == ROWS and not has_several:
+        raise UserError(f"{path}: its rows of LabelName and Confidence give an image several labels; one is expected")
+    classes = layout.labels if layout.kind == COLUMNS else []
+    single = [] if classes else layout.labels
+    marks = [column for column in (layout.split, layout.fold, layout.confidence, *single) if column is not None]
+    distinct: dict[int | None, _DistinctValues] = {column: _DistinctValues() for column in marks}
+    names, matrices, values = list[str](), list[np.ndarray](), ClassValues(choices.is_empty_absent)
+    for batch in table.batches([layout.image, *marks, *classes]):
+        if classes:
+            matrices.append(_convert(table, len(names), values, classes, batch[1 + len(marks) :]))
+        for column, cells in zip(distinct.values(), batch[1:]):
+            column.add(cells)
+        names += _image_names(table, len(names), batch[0])
+    if not names:
+        raise UserError(f"{path} has headings, but no rows")
+    headings = [table.headings[column] for column in classes]
+    notices = [f"{path}: {count(len(names), 'row')}, {_describe(table, layout)}"]
+    splits = None if layout.split is None else _find_splits(path, names, distinct[layout.split], notices)
+    has_folds = layout.fold is not None and (splits is None or "val" not in splits)
+    if has_folds:
+        splits = _divide(path, splits, distinct[layout.fold], choices.fold, notices)
+    rows = LabelRows(path, names, None, [], None, headings, splits, has_folds, notices)
+    if classes:
+        return rows._replace(matrix=np.concatenate(matrices))
+    labels = distinct[single[0]]
+    is_list = layout.kind != LABEL and layout.kind != ROWS
+    rows = rows._replace(codes=labels.codes, sets=[_parse_cell(cell, is_list, path) for cell in labels])
+    return _join_rows(rows, distinct.get(layout.confidence)) if layout.kind == ROWS else rows
+
+
+def read_split_words(path: str) -> set[str]:
+    """Return the splits that the columns of splits and folds of a table have; "train" without such columns."""
+    table = open_columns(path)
+    split, fold = find_split_columns(table)
+    given = {column: _DistinctValues() for column in (split, fold) if column is not None}
+    for batch in table.batches(list(given)) if given else ():
+        for distinct, cells in zip(given.values(), batch):
+            distinct.add(cells)
+    words = {"train"} if split is None else {split_in_name(text) or text for text in given[split].texts()}
+    return words | {"val"} if fold is not None and "train" in words else words
+
+
+def _describe(table: LabelColumns, layout: LabelLayout) -> str:
+    """Return what the columns mean, for the log."""
+    headings = [table.headings[column] for column in layout.labels]
+    labels = (
+        f"{count(len(headings), 'column')} of classes" if layout.kind == COLUMNS else f"labels in column {headings[0]}"
+    )
+    unused = f"; not used: {shorten(', '.join(layout.unused), 120)}" if layout.unused else ""
+    return f"images in column {table.headings[layout.image]}, {labels}{unused}"
+
+
+def _image_names(table: LabelColumns, first: int, cells: Column) -> list[str]:
+    """Return the names of images in the next rows, from row ``first``."""
+    names = ["" if cell is None else str(cell).strip() for cell in cells]
+    if not all(names) or any(isinstance(cell, (dict, bytes, list)) for cell in cells[:1]):
+        wrong = names.index("") if not all(names) else 0
+        shown = "no image is named" if not names[wrong] else "expected the path of an image, found its content"
+        raise UserError(f"{table.locate(first + wrong)}: {shown}; correct or remove the row")
+    return names
+
+
+def _convert(
+    table: LabelColumns, first: int, values: ClassValues, classes: Sequence[int], columns: Sequence[Column]
+) -> np.ndarray:
+    """Convert the columns of classes in the next rows, from row ``first``: int8 (rows, classes)."""
+    matrix = np.empty((len(columns), len(columns[0])), np.int8)
+    for number, (cells, row) in enumerate(zip(columns, matrix)):
+        try:
+            row[:] = np.fromiter(map(values.__getitem__, cells), np.int8, len(cells))
+        except (TypeError, ValueError):
+            wrong = next(at for at, cell in enumerate(cells) if not values.accepts(cell))
+            raise UserError(
+                f"{table.locate(first + wrong)}, column {table.headings[classes[number]]}: "
+                f"{shorten(repr(cells[wrong]), 60)}: expected 1, 0, or for not known -1 or nothing; name the "
+                "columns of classes with DATA.TABLE.LABELS if it is another column"
+            ) from None
+    return matrix.T
+
+
+def _find_splits(path: str, names: Sequence[str], split: _DistinctValues, notices: list[str]) -> np.ndarray:
+    """Return the split of each row, texts (rows,), from the column of splits."""
+    words = [split_in_name(text) or text for text in split.texts()]
+    if not set(words) & set(SPLIT_WORDS):
+        raise UserError(f"{path}: the column of splits has {shorten(', '.join(words), 80)}: expected train and val")
+    splits = np.array(words)[split.codes]
+    without = np.flatnonzero(splits == "")
+    if len(without):
+        images = first_names([names[row] for row in without[:4].tolist()], len(without))
+        notices.append(f"{path}: {count(len(without), 'row')} without a split, not used: {images}")
+    return splits
+
+
+def _divide(
+    path: str, splits: np.ndarray | None, fold: _DistinctValues, chosen: str | None, notices: list[str]
+) -> np.ndarray:
+    """Return the split of each row, texts (rows,), where training rows are divided by the column of folds."""
+    folds = sorted(set(filter(None, fold.texts())), key=lambda text: (float(text) if _is_number(text) else 0.0, text))
+    held_out = folds[0] if chosen is None and folds else chosen
+    if held_out not in folds:
+        raise UserError(f"{path}: DATA.TABLE.FOLD {held_out}: its folds are {shorten(', '.join(folds), 80)}")
+    words = ["val" if text == held_out else "train" if text else "" for text in fold.texts()]
+    notices.append(f"{path}: fold {held_out} of {', '.join(folds)} is validation (DATA.TABLE.FOLD)")
+    divided = np.array(words)[fold.codes]
+    return divided if splits is None else np.where(splits == "train", divided, splits)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return float(text) == float(text)
+    except ValueError:
+        return False
+
+
+def _parse_cell(cell: Any, is_list: bool, path: str) -> tuple[str, ...]:
+    """Return the distinct labels in a cell: one, or a list as ``a;b``, ``a|b``, JSON or Parquet's."""
+    if isinstance(cell, tuple):
+        labels: Sequence[object] = cell
+    else:
+        text = "" if cell is None or cell != cell else str(cell).strip()
+        labels = _split(text, path) if is_list else [text]
+    texts = dict.fromkeys(compose(str(label).strip()) for label in labels if label is not None)
+    return tuple(text for text in texts if text and not (is_list and text.lower() == _NO_LABEL))
+
+
+def _split(text: str, path: str) -> Sequence[object]:
+    if not text.startswith("["):
+        return text.replace("|", ";").split(";")
+    try:
+        labels = parse_json(text)
+    except ValueError:
+        labels = None
+    if not isinstance(labels, list) or not all(isinstance(label, (str, int)) for label in labels):
+        raise UserError(f'{path}: labels {shorten(text, 80)}: expected a;b, a|b or a JSON list such as ["a", "b"]')
+    return labels
+
+
+def _join_rows(rows: LabelRows, confidence: _DistinctValues | None) -> LabelRows:
+    """Join rows of one label each, as Open Images has them: labels that are not named are not known."""
+    values = ClassValues()
+    if confidence is None:
+        given = np.ones(len(rows.names), np.int8)
+    else:
+        wrong = next((text for text in confidence.texts() if not values.accepts(text) or values[text] < 0), None)
+        if wrong is not None:
+            raise UserError(f"{rows.path}: confidence {shorten(repr(wrong), 40)}: expected 1 or 0; choose a threshold")
+        given = np.array([values[text] for text in confidence.texts()], np.int8)[confidence.codes]
+    if not all(map(len, rows.sets)):
+        raise UserError(f"{rows.path}: a row has no label; correct or remove it")
+    assert rows.codes is not None
+    numbers = {label: number for number, label in enumerate(sorted({labels[0] for labels in rows.sets}))}
+    label_of_row = np.array([numbers[labels[0]] for labels in rows.sets])[rows.codes]
+    images = _DistinctValues()
+    images.add(rows.names)
+    require_size(len(images), len(numbers), rows.path)
+    matrix = np.full((len(images), len(numbers)), UNKNOWN, np.int8)
+    matrix[images.codes, label_of_row] = given
+    wrong_rows = np.flatnonzero(matrix[images.codes, label_of_row] != given)
+    if len(wrong_rows):
+        shown = first_names(list(dict.fromkeys(rows.names[row] for row in wrong_rows.tolist())))
+        raise UserError(f"{rows.path} says of one label that it is and is not in an image: {shown}; keep one row")
+    first_rows = np.unique(images.codes, return_index=True)[1]
+    splits = None if rows.splits is None else rows.splits[first_rows]
+    return rows._replace(names=list(images), codes=None, sets=[], matrix=matrix, classes=list(numbers), splits=splits)
+
+
+def require_size(images: int, classes: int, path: str) -> None:
+    """Raise a UserError if a matrix of labels would fill the memory."""
+    if images * classes > _MOST_LABELS:
+        raise UserError(
+            f"{path}: {count(images, 'image')} of {classes:,} classes each; expected at most 8 GiB of labels: is it "
+            "the column of labels (DATA.TABLE.LABELS)?"
+        )
+
+
+def group_by_split(tables: Mapping[str, LabelRows]) -> dict[str, tuple[LabelRows, np.ndarray]]:
+    """Return table and rows of each split, int64 (rows,).
+
+    ``tables`` are one for each split, or one for all under "": by its splits, or all of its rows are "train".
+    """
+    if "" not in tables:
+        return {split: (rows, np.arange(len(rows.names))) for split, rows in tables.items()}
+    rows = tables[""]
+    splits = np.full(len(rows.names), "train") if rows.splits is None else rows.splits
+    return {word: (rows, np.flatnonzero(splits == word)) for word in np.unique(splits).tolist() if word}

@@ -1,0 +1,171 @@
+"""The images and labels of a split from a user's tables: each image exists, is there once, and has its labels."""
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...runtime.errors import UserError
+from ...tasks.dataset import require_split
+from .data_warnings import count, first_names
+from .formats import SkippedFiles
+from .label_classes import describe_unknown, find_classes, number_label_sets, number_labels
+from .label_layouts import TableChoices
+from .label_rows import group_by_split, read_rows, read_split_words
+from .reading import require_folder
+from .table_files import ImageFinder, find_tables
+
+LAYOUT = "with a table such as labels.csv (columns image,label), or the table itself"
+_MISSING = "missing images"
+
+
+class TableOptions(NamedTuple):
+    """How tables are read.
+
+    Attributes:
+        choices: their columns.
+        images: folder of the images; None: that of the table.
+        allows_missing: images that do not exist are skipped, instead of an error.
+    """
+
+    choices: TableChoices = TableChoices()
+    images: str | None = None
+    allows_missing: bool = False
+
+
+class LabeledImages(NamedTuple):
+    """The images and labels of a split.
+
+    Attributes:
+        root: folder that ``paths`` are relative to.
+        paths: of the images that exist, each once, in the order of the table.
+        labels: int32 (images,), or of several int8 (images, classes): 1, 0, or -1 for not known.
+        class_names: in the order of the labels.
+        notices: log lines.
+        skipped_files: missing images.
+    """
+
+    root: str
+    paths: list[str]
+    labels: np.ndarray
+    class_names: list[str]
+    notices: list[str]
+    skipped_files: SkippedFiles
+
+
+def read_table(data_path: str | None, split: str, options: TableOptions, has_several: bool) -> LabeledImages:
+    """Read the images and labels of ``split``; "test" replaces a missing "val".
+
+    Args:
+        data_path: a table, or a folder with one for all splits or for each.
+        split: "train", "val", or another word in the column of splits or the name of a table.
+        options: what the user says about the tables.
+        has_several: whether an image may have several labels.
+
+    Raises:
+        UserError: there is no table or split, or images are missing, are named twice with different labels, or have no
+            label; with their number and the first names.
+    """
+    place, tables = _find(data_path)
+    base = place if os.path.isdir(place) else os.path.dirname(place)
+    root = base if options.images is None else require_folder(options.images, "table", "of images (DATA.TABLE.IMAGES)")
+    parts = group_by_split({word: read_rows(path, has_several, options.choices) for word, path in tables.items()})
+    used = "test" if split == "val" and "val" not in parts and "test" in parts else split
+    remark = ": add a column split or a table val.csv, or set DATA.VAL_FRACTION 0.2" if split == "val" else ""
+    require_split(used, list(parts), f"table ({place})", remark)
+    rows, selected = parts[used]
+    classes = find_classes(parts, used, base)
+    labels = (number_label_sets if has_several else number_labels)(parts[used], classes)
+    finder, paths = ImageFinder(root), dict[str, list[str]]()
+    for word, (table, indices) in parts.items():
+        folder = os.path.relpath(os.path.dirname(table.path), root)
+        folder = "" if folder.startswith("..") or folder == "." else folder
+        paths[word] = finder.find([table.names[index] for index in indices.tolist()], folder, word)
+    is_first = used == "train" or "train" not in parts
+    notices = list(rows.notices) if is_first or "" not in tables else []
+    if used != split:
+        notices.append(f"note: the {split} images are the {used} images of {rows.path}")
+    skipped = _check_missing(rows.path, rows.names, selected, paths[used], root, options.allows_missing)
+    kept = _drop_repeated(rows.path, paths[used], labels, notices)
+    found = [paths[used][index] for index in kept]
+    if has_several:
+        notices += describe_unknown(labels[kept], found, rows.path)
+    notices += _describe_others(finder, paths, rows.path) if is_first else _describe_shared(found, paths, rows.path)
+    return LabeledImages(root, found, labels[kept], classes.names, notices, skipped)
+
+
+def list_splits(data_path: str) -> set[str]:
+    """Return the words of the splits that the tables of a data path have."""
+    _, tables = _find(data_path)
+    return read_split_words(tables[""]) if "" in tables else set(tables)
+
+
+def _find(data_path: str | None) -> tuple[str, dict[str, str]]:
+    """Return the absolute data path, and its tables by split."""
+    if data_path is None:
+        raise UserError(f"dataset table needs -data_path=<folder>, {LAYOUT}")
+    place = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
+    if not os.path.exists(place):
+        raise UserError(f"data path {place} does not exist; dataset table expects a folder {LAYOUT}")
+    return place, find_tables(place)
+
+
+def _check_missing(
+    path: str, names: Sequence[str], selected: np.ndarray, paths: Sequence[str], root: str, allows_missing: bool
+) -> SkippedFiles:
+    """Return the missing images as skipped files, or raise a UserError if they are not allowed, or all are missing."""
+    skipped = SkippedFiles(path)
+    missing = [names[row] for row, found in zip(selected.tolist(), paths) if not found]
+    if not missing:
+        return skipped
+    number = len(missing)
+    if not allows_missing or number == len(paths):
+        skip = "" if number == len(paths) else ", or skip them with DATA.ALLOW_SKIPPED_FILES True"
+        raise UserError(
+            f"{path}: {number:,} of {count(len(paths), 'image')} {'is' if number == 1 else 'are'} missing below "
+            f"{root}: {first_names(missing)}; correct their paths, set DATA.TABLE.IMAGES to their folder{skip}"
+        )
+    skipped.counts[_MISSING] = skipped.images[_MISSING] = number
+    skipped.unusable[_MISSING], skipped.example = missing[:3], missing[0]
+    return skipped
+
+
+def _drop_repeated(path: str, paths: Sequence[str], labels: np.ndarray, notices: list[str]) -> list[int]:
+    """Return the indices of the images that exist, each once; a UserError if one is named again with other labels."""
+    firsts: dict[str, int] = {}
+    repeated = []
+    for index, image in enumerate(paths):
+        if image and firsts.setdefault(image, index) != index:
+            repeated.append(index)
+    differing = [index for index in repeated if np.any(labels[index] != labels[firsts[paths[index]]])]
+    if differing:
+        images = list(dict.fromkeys(paths[index] for index in differing))
+        raise UserError(
+            f"{path} names {count(len(images), 'image')} again with other labels: {first_names(images)}; keep one row "
+            "for each image"
+        )
+    if repeated:
+        images = list(dict.fromkeys(paths[index] for index in repeated))
+        notices.append(f"{path} names {count(len(images), 'image')} again, read once: {first_names(images)}")
+    return list(firsts.values())
+
+
+def _describe_others(finder: ImageFinder, paths: dict[str, list[str]], table: str) -> list[str]:
+    """Return a line about images that no table names, in folders with images that one does."""
+    named = {path for found in paths.values() for path in found if path}
+    number, others = finder.count_others(named)
+    if not number:
+        return []
+    are = "is" if number == 1 else "are"
+    return [f"{count(number, 'image')} next to these {are} not in {table}, and not used: {first_names(others, number)}"]
+
+
+def _describe_shared(found: Sequence[str], paths: dict[str, list[str]], table: str) -> list[str]:
+    """Return a line about evaluated images that are also training images."""
+    trained = set(paths["train"])
+    shared = [path for path in found if path in trained]
+    if not shared:
+        return []
+    are = "is" if len(shared) == 1 else "are"
+    return [f"{table}: {count(len(shared), 'image')} {are} also named as a training image: {first_names(shared)}"]

@@ -1,0 +1,168 @@
+"""Tables of a user's labels as columns: text with any separator, or Parquet through pyarrow.
+
+A table is read in batches of rows, so that one of a million rows and 80 columns is never in memory as text.
+"""
+
+import contextlib
+import csv
+import functools
+import itertools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...runtime.errors import UserError
+from ...runtime.files import readable
+from ...runtime.printing import shorten
+from ...runtime.tables import find_separator, open_table
+from .formats import get_suffix, readable_suffixes
+
+SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
+HEAD_ROWS = 1000  # from which the meaning of columns is found
+_PARQUET = (".parquet", ".pq")
+_BATCH_ROWS = 1 << 15
+_OTHER_SEPARATORS = "|:^~# "  # where the first line has no comma, semicolon or tab
+_SNIFFED = 1 << 16  # characters
+
+Column = Sequence[Any]  # values of consecutive rows: texts; of Parquet also numbers, None, and lists
+
+
+class LabelColumns:
+    """The columns of a table: ``headings`` in their order, and batches of the rows.
+
+    Attributes:
+        path: of the file.
+        headings: without spaces around them; ["image", "label"] if the file has two columns and no headings.
+    """
+
+    path: str
+    headings: list[str]
+
+    def batches(self, columns: Sequence[int]) -> Iterator[list[Column]]:
+        """Yield the values of some columns for the next rows; a ``UserError`` if the table is damaged."""
+        raise NotImplementedError
+
+    def locate(self, row: int) -> str:
+        """Return the place of a row, from 0, for messages."""
+        return f"{self.path}, row {row + 1}"
+
+    @functools.cached_property
+    def head(self) -> list[Column]:
+        """All columns of the first rows; empty columns if there are none."""
+        columns = next(self.batches(range(len(self.headings))), [()] * len(self.headings))
+        return [column[:HEAD_ROWS] for column in columns]
+
+
+def open_columns(path: str) -> LabelColumns:
+    """Open a table by its suffix.
+
+    Raises:
+        UserError: it cannot be read, has no columns, has two with one heading, or needs pyarrow, which is missing.
+    """
+    table = ParquetColumns(path) if path.lower().endswith(_PARQUET) else TextColumns(path)
+    named = [heading for heading in table.headings if heading]
+    twice = next((heading for at, heading in enumerate(named) if heading in named[:at]), None)
+    if twice is not None:
+        raise UserError(f"{path}: two columns are named {shorten(twice, 60)}; rename or remove one")
+    return table
+
+
+class TextColumns(LabelColumns):
+    """A text table."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._separator = _find_separator(path)
+        _, first = next(self._rows(), (1, []))
+        cells = [cell.strip() for cell in first]
+        if len(cells) < 2:
+            raise UserError(f"{path}: {len(cells)} column; expected headings such as image,label in its first line")
+        self._has_headings = not any(map(_is_image_path, cells))
+        if not self._has_headings and len(cells) > 2:
+            raise UserError(f"{path}: line 1 has no headings; add a first line that names its {len(cells)} columns")
+        self.headings = cells if self._has_headings else ["image", "label"]
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the number of the line and the cells of each row that is not empty."""
+        with open_table(self.path) as stream:
+            reader = csv.reader(stream, delimiter=self._separator)
+            for cells in reader:
+                if any(cells):
+                    yield reader.line_num, cells
+
+    def batches(self, columns: Sequence[int]) -> Iterator[list[Column]]:
+        """Yield the texts of some columns for the next rows; a ``UserError`` if a row has other columns."""
+        width = len(self.headings)
+        with open_table(self.path) as stream:
+            reader = filter(any, csv.reader(stream, delimiter=self._separator))
+            rows = itertools.islice(reader, int(self._has_headings), None)
+            for first in itertools.count(0, _BATCH_ROWS):
+                batch = list(itertools.islice(rows, _BATCH_ROWS))
+                if not batch:
+                    return
+                if set(map(len, batch)) != {width}:
+                    wrong = next(at for at, cells in enumerate(batch) if len(cells) != width)
+                    place = self.locate(first + wrong)
+                    raise UserError(
+                        f"{place}: {len(batch[wrong]):,} columns, but {width:,} in the first line; quote cells that "
+                        "contain the separator"
+                    )
+                whole = list(zip(*batch))
+                yield [whole[column] for column in columns]
+
+    def locate(self, row: int) -> str:
+        """Return the line of a row, from 0, for messages."""
+        line, _ = next(itertools.islice(self._rows(), row + int(self._has_headings), None), (0, []))
+        return f"{self.path}, line {line}"
+
+
+class ParquetColumns(LabelColumns):
+    """A Parquet file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            import pyarrow.parquet
+        except ImportError as error:
+            raise UserError(
+                f"{path}: Parquet is read with pyarrow: python -m pip install pyarrow, or save the table as CSV"
+            ) from error
+        with self._readable():
+            self._file = pyarrow.parquet.ParquetFile(path, memory_map=True)
+            self.headings = [str(name).strip() for name in self._file.schema_arrow.names]
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        import pyarrow
+
+        try:
+            with readable(self.path):
+                yield
+        except pyarrow.ArrowException as error:
+            raise UserError(f"{self.path} cannot be read: {shorten(error)}") from error
+
+    def batches(self, columns: Sequence[int]) -> Iterator[list[Column]]:
+        """Yield the values of some columns for the next rows."""
+        names = [self._file.schema_arrow.names[column] for column in columns]
+        with self._readable():
+            for batch in self._file.iter_batches(_BATCH_ROWS, columns=names):
+                yield [batch.column(name).to_pylist() for name in names]
+
+
+def _find_separator(path: str) -> str:
+    """Return the separator: comma, semicolon or tab if the first line has one, else what Python's sniffer finds."""
+    separator = find_separator(path)
+    if separator != " ":
+        return separator
+    with open_table(path) as stream:
+        text = stream.read(_SNIFFED)
+    try:
+        return csv.Sniffer().sniff(text, _OTHER_SEPARATORS).delimiter
+    except csv.Error:  # one column, which is reported
+        return separator
+
+
+def _is_image_path(cell: str) -> bool:
+    """Return whether a cell of the first line is a path of an image, and so not a heading."""
+    return get_suffix(os.fsencode(re.split(r"[/\\]", cell)[-1])) in readable_suffixes()

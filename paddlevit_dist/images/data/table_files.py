@@ -1,0 +1,191 @@
+"""Where the tables of labels are, and the image files that they name, found by listing folders."""
+
+import os
+from collections.abc import Sequence
+
+from ...runtime.errors import UserError
+from ...runtime.spelling import compose
+from .class_lists import FILES as CLASS_LISTS
+from .data_warnings import first_names
+from .formats import (
+    SPLIT_FOLDERS,
+    get_suffix,
+    is_hidden,
+    list_folders,
+    list_names,
+    readable_suffixes,
+    split_in_name,
+    walk_files,
+)
+from .table_columns import SUFFIXES
+
+_LABEL_TABLES = ("labels.csv", "_classes.csv")  # names that lists of classes have, too
+
+
+def find_tables(data_path: str) -> dict[str, str]:
+    """Return the tables of a data path: split -> file, or "" -> the one file of all splits.
+
+    That is the file itself; of a folder a table for each split, such as train.csv, in it or alone in a folder such as
+    train; or its only table. Other tables in a folder with tables of splits are not used.
+
+    Raises:
+        UserError: there are none, or several that may be meant.
+    """
+    if os.path.isfile(data_path):
+        return {"": data_path}
+    tables = [os.path.join(data_path, name) for name in list_names(data_path) if _is_table(name)]
+    by_split: dict[str, list[str]] = {}
+    for path in tables:
+        split = split_in_name(os.path.splitext(os.path.basename(path))[0], is_whole=False)
+        if split is not None:
+            by_split.setdefault(split, []).append(path)
+    for folder in list_folders(data_path):
+        split = split_in_name(os.path.basename(folder))
+        if os.path.basename(folder).lower() in SPLIT_FOLDERS and split is not None and split not in by_split:
+            inner = [os.path.join(folder, name) for name in list_names(folder) if _is_table(name)]
+            by_split.update({split: inner} if inner and not tables else {})
+    found = by_split or ({"": tables} if tables else {})
+    if not found:
+        raise UserError(f"{data_path} has no table of labels, such as labels.csv, train.csv or train.parquet")
+    for paths in found.values():
+        if len(paths) > 1:
+            shown = ", ".join(os.path.basename(path) for path in paths)
+            raise UserError(f"{data_path} has several tables, {shown}: name one with -data_path=FILE, or move others")
+    return {split: paths[0] for split, paths in found.items()}
+
+
+def _is_table(name: str) -> bool:
+    lowered = name.lower()
+    is_list = lowered in CLASS_LISTS and lowered not in _LABEL_TABLES
+    return lowered.endswith(SUFFIXES) and not is_list and not lowered.startswith("class-descriptions")
+
+
+class ImageFinder:
+    """Finds the images that tables name, below ``root``; each folder is listed once."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root.rstrip("/")
+        self._folders: dict[str, dict[str, str]] = {}  # folder below the root -> composed name -> name
+        self._stems: dict[str, dict[str, list[str]]] = {}  # folder -> name of an image without ending -> names
+        self._ends: dict[str, list[str]] | None = None  # name, with and without ending -> paths of all images
+        self._split_folders: set[str] = set()  # splits that have a folder with images
+
+    def find(self, names: Sequence[str], folder: str, split: str) -> list[str]:
+        """Return the path of each image below the root; "" if it is missing.
+
+        Args:
+            names: paths relative to ``folder``, the root or the folder above it, or the end of a path; the ending of
+                the name may be missing.
+            folder: of the table, below the root; "" if it is the root.
+            split: of the images; among several of one name, the one in a folder of this name is found.
+
+        Raises:
+            UserError: a name is the end of several paths, or a folder cannot be listed.
+        """
+        found, prefix = [], f"{folder}/" if folder else ""
+        for name in names:
+            path = prefix + name
+            head, _, tail = path.rpartition("/")
+            entries = self._folders.get(head)
+            if entries is None:
+                entries = self._list(head)
+            is_plain = entries.get(tail) == tail and "." in tail and "./" not in path and "//" not in path
+            found.append(path if is_plain and path[0] != "/" else self._search(name, folder, split))
+        return found
+
+    def count_others(self, named: set[str]) -> tuple[int, list[str]]:
+        """Return number and first paths of the images that are not ``named``, in folders with images that are."""
+        others, suffixes = list[str](), readable_suffixes()
+        for folder in {os.path.dirname(path) for path in named}:
+            before = f"{folder}/" if folder else ""
+            paths = (before + name for name in self._list(folder).values() if not is_hidden(os.fsencode(name)))
+            others += [path for path in paths if path not in named and get_suffix(os.fsencode(path)) in suffixes]
+        return len(others), sorted(others)[:4]
+
+    def _list(self, folder: str) -> dict[str, str]:
+        """Return the names in a folder below the root, by their composed form; none if there is no such folder."""
+        names = self._folders.get(folder)
+        if names is None:
+            path = os.path.join(self._root, folder)
+            try:
+                listed = os.listdir(path)
+            except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null byte
+                listed = []
+            except OSError as error:
+                raise UserError(f"folder {path} cannot be listed: {error.strerror}") from error
+            names = self._folders[folder] = {compose(name): name for name in listed}
+        return names
+
+    def _search(self, name: str, folder: str, split: str) -> str:
+        """Find an image that is not where its name says at once; "" if there is none."""
+        above = f"{os.path.basename(self._root)}/"
+        for spelled in dict.fromkeys((name, name.replace("\\", "/"))):
+            places = [os.path.join(folder, spelled), spelled]
+            places += [spelled.removeprefix(above)] if spelled.startswith(above) else []
+            for place in dict.fromkeys(map(os.path.normpath, places)):
+                path = self._look_up(place)
+                if path:
+                    return path
+        return self._find_by_end(compose(os.path.normpath(name.replace("\\", "/"))), split)
+
+    def _look_up(self, path: str) -> str:
+        """Return the path of an image as the file system spells it, with its ending; "" if there is none."""
+        head, tail = os.path.split(path.removeprefix(f"{self._root}/"))
+        name = self._list(head).get(compose(tail))
+        if name is None or get_suffix(os.fsencode(tail)) not in readable_suffixes():
+            images = self._without_endings(head).get(compose(tail), [])
+            if len(images) > 1:
+                raise UserError(
+                    f"{path} may be each of {first_names(sorted(images))} in {os.path.join(self._root, head)}: write "
+                    "the ending in the table"
+                )
+            name = images[0] if images else name
+        return "" if name is None else os.path.join(head, name)
+
+    def _without_endings(self, folder: str) -> dict[str, list[str]]:
+        stems = self._stems.get(folder)
+        if stems is None:
+            stems = self._stems[folder] = {}
+            for composed, name in self._list(folder).items():
+                if get_suffix(os.fsencode(name)) in readable_suffixes():
+                    stems.setdefault(os.path.splitext(composed)[0], []).append(name)
+        return stems
+
+    def _find_by_end(self, end: str, split: str) -> str:
+        """Return the image whose path ends in ``end``, with or without ending; "" if there is none."""
+        paths = []
+        for path in self._all_images().get(os.path.basename(end), []):
+            whole = f"/{compose(path)}"
+            if whole.endswith(f"/{end}") or os.path.splitext(whole)[0].endswith(f"/{end}"):
+                paths.append(path)
+        if split in self._split_folders:  # not the image of the same name in another split's folder
+            paths = [path for path in paths if _split_of(path) in ("", split)]
+        paths = [path for path in paths if _split_of(path) == split] or paths
+        if len(paths) > 1:
+            raise UserError(
+                f"{end} may be each of {first_names(sorted(paths))} in {self._root}: name its folder in the table"
+            )
+        return paths[0] if paths else ""
+
+    def _all_images(self) -> dict[str, list[str]]:
+        """Return the paths of all images below the root, by their names with and without ending."""
+        if self._ends is None:
+            self._ends = {}
+            start = len(os.fsencode(self._root)) + 1
+            for entry in walk_files(os.fsencode(self._root), _refuse):
+                if get_suffix(entry.name) in readable_suffixes() and not is_hidden(entry.name):
+                    path = os.fsdecode(entry.path[start:])
+                    self._split_folders.add(_split_of(path))
+                    name = compose(os.path.basename(path))
+                    for known in (name, os.path.splitext(name)[0]):
+                        self._ends.setdefault(known, []).append(path)
+        return self._ends
+
+
+def _split_of(path: str) -> str:
+    """Return the split that a folder of a path names; "" if none does."""
+    return next((split for part in path.split("/")[:-1] if (split := split_in_name(part))), "")
+
+
+def _refuse(folder: bytes, reason: str) -> None:
+    raise UserError(f"folder {os.fsdecode(folder)}: {reason}")

@@ -1,0 +1,375 @@
+"""Tables of labels in the layouts that users have, with odd and wrong files."""
+
+import csv
+import io
+import json
+import os
+
+import pytest
+from PIL import Image
+
+from paddlevit_dist.images.data.label_layouts import TableChoices
+from paddlevit_dist.images.data.label_tables import TableOptions, list_splits, read_table
+from paddlevit_dist.runtime.errors import UserError
+
+
+def save_image(path, size=(9, 7)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, (10, 200, 30)).save(path)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Five images in two folders, whose names are not in the order of their classes."""
+    folder = tmp_path / "pets"
+    for name in ("b/1.png", "b/2.png", "b/3.jpg", "a/4.png", "a/5.png"):
+        save_image(folder / name)
+    return folder
+
+
+@pytest.fixture
+def read(root):
+    """Write a table and read a split of it: paths, labels and classes."""
+
+    def run(text, split="train", has_several=False, name="labels.csv", **options):
+        content = text if isinstance(text, bytes) else text.encode()
+        (root / name).write_bytes(content)
+        choices = TableChoices(**{key: options.pop(key) for key in list(options) if key in TableChoices._fields})
+        found = read_table(str(root), split, TableOptions(choices, **options), has_several)
+        assert found.root == str(root)
+        return found
+
+    return run
+
+
+def pairs(found):
+    return [(path, found.class_names[label]) for path, label in zip(found.paths, found.labels)]
+
+
+WANTED = [("b/2.png", "big, dog"), ("a/4.png", "cat"), ("b/3.jpg", 'say "no"')]
+
+
+def write_csv(separator, quoting=csv.QUOTE_MINIMAL):
+    out = io.StringIO()
+    rows = csv.writer(out, delimiter=separator, quoting=quoting, lineterminator="\r\n")
+    rows.writerows([("image", "label"), *WANTED])
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|", ":"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_separator_quotes_and_byte_order_mark_are_found(read, separator, encoding):
+    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
+        found = read(write_csv(separator, quoting).encode(encoding))
+        assert pairs(found) == WANTED and found.class_names == ["big, dog", "cat", 'say "no"']
+
+
+def test_a_table_without_headings_has_two_columns(read):
+    assert pairs(read("b/2.png;dog\na/4.png;cat\n")) == [("b/2.png", "dog"), ("a/4.png", "cat")]
+    with pytest.raises(UserError, match=r"labels.csv: line 1 has no headings; .* its 3 columns"):
+        read("b/2.png,dog,7\na/4.png,cat,8\n")
+
+
+@pytest.mark.parametrize(
+    "names, options",
+    [
+        (("b/2.png", "a/4.png"), {}),
+        (("b/2", "a/4"), {}),
+        (("2.png", "4.png"), {}),  # the end of a path
+        (("2", "4"), {}),
+        (("b\\2.png", "a\\4.png"), {}),
+        (("./b/2.png", "b/../a/4.png"), {}),
+        (("pets/b/2.png", "pets/a/4.png"), {}),  # relative to the folder above, as in CheXpert
+    ],
+)
+def test_images_are_named_relative_to_the_table_or_by_their_end_with_or_without_ending(read, names, options):
+    found = read(f"image,label\n{names[0]},dog\n{names[1]},cat\n", **options)
+    assert pairs(found) == [("b/2.png", "dog"), ("a/4.png", "cat")]
+
+
+def test_images_are_elsewhere_or_named_absolutely(root, tmp_path, read):
+    (tmp_path / "lists").mkdir()
+    table = tmp_path / "lists" / "mine.csv"
+    table.write_text(f"file,class\n{root}/b/2.png,dog\na/4.png,cat\n")
+    with pytest.raises(UserError, match="1 of 2 images is missing below .*lists: a/4.png; .*set DATA.TABLE.IMAGES"):
+        read_table(str(table), "train", TableOptions(), False)
+    found = read_table(str(table), "train", TableOptions(images=str(root)), False)
+    assert found.root == str(root) and pairs(found) == [("b/2.png", "dog"), ("a/4.png", "cat")]
+
+
+def test_composed_and_decomposed_names_are_one(root, read):
+    save_image(root / "a" / "e\u0301te\u0301.png")
+    found = read("image,label\na/\u00e9t\u00e9.png,\u00e9\na/4.png,e\u0301\nb/2.png,z\n")
+    assert found.paths[0] == "a/e\u0301te\u0301.png"
+    assert found.class_names == ["z", "\u00e9"] and found.labels.tolist() == [1, 1, 0]
+
+
+def test_an_end_that_several_images_have_is_refused_unless_their_split_is_known(root, read):
+    for name in ("train/9.png", "val/9.png"):
+        save_image(root / name)
+    table = "image,label,split\n9,dog,train\na/4.png,cat,train\n9.png,cat,val\n"
+    assert read(table).paths == ["train/9.png", "a/4.png"]
+    assert pairs(read(table, "val")) == [("val/9.png", "cat")]
+    save_image(root / "b" / "5.png")
+    with pytest.raises(UserError, match=r"5.png may be each of a/5.png, b/5.png in .*pets: name its folder"):
+        read("image,label\n5.png,dog\n")
+    save_image(root / "b" / "1.jpg")
+    with pytest.raises(UserError, match=r"b/1 may be each of 1.jpg, 1.png in .*b: write the ending"):
+        read("image,label\nb/1,dog\n")
+
+
+def test_missing_images_are_counted_with_the_first_three_names(read):
+    rows = "".join(f"b/{number}.png,{'dog' if number % 2 else 'cat'}\n" for number in (1, 8, 2, 6, 9, 7))
+    with pytest.raises(UserError, match=r"4 of 6 images are missing below .*pets: b/8.png, b/6.png, b/9.png, \.\.\.;"):
+        read(f"image,label\n{rows}")
+    found = read(f"image,label\n{rows}", allows_missing=True)
+    assert found.paths == ["b/1.png", "b/2.png"] and found.skipped_files.num_images == 4
+    assert found.skipped_files.lines() == [
+        f"skipped below {found.root}/labels.csv: 4 missing images: b/8.png, b/6.png, b/9.png ..."
+    ]
+    with pytest.raises(UserError, match=r"1 of 1 image is missing .* DATA.TABLE.IMAGES to their folder$"):
+        read("image,label\nb/8.png,dog\n", allows_missing=True)
+
+
+def test_an_image_that_is_named_again_is_read_once_and_refused_with_another_label(read):
+    found = read("image,label\nb/1.png,dog\na/4.png,cat\nb/1,dog\n1.png,dog\n")
+    assert found.paths == ["b/1.png", "a/4.png"]
+    assert any(line.endswith("labels.csv names 1 image again, read once: b/1.png") for line in found.notices)
+    with pytest.raises(UserError, match=r"names 2 images again with other labels: a/4.png, b/1.png; keep one row"):
+        read("image,label\nb/1.png,dog\na/4.png,cat\n4,dog\nb/2.png,dog\nb/1,cat\na/4.png,cat\n")
+    with pytest.raises(UserError, match=r"names 1 image again with other labels: b/1.png"):
+        read("image,labels\nb/1.png,a;b\nb/2.png,b\nb/1.png,b\n", has_several=True)
+    assert len(read("image,labels\nb/1.png,a;b\nb/2.png,b\nb/1.png,b|a\n", has_several=True).paths) == 2
+
+
+def test_images_next_to_named_ones_are_counted(read):
+    found = read("image,label\nb/1.png,dog\nb/3.jpg,cat\n")
+    assert found.notices[-1].startswith("1 image next to these is not in ") and found.notices[-1].endswith(": b/2.png")
+    table = "image,label,split\nb/1.png,dog,train\nb/3.jpg,cat,train\nb/2.png,cat,val\n"
+    assert "next to" not in " ".join(read(table).notices)
+
+
+def test_rows_without_label_are_refused_with_their_number(read):
+    with pytest.raises(UserError, match=r"2 images have no label: b/1.png, a/5.png; add them, or remove the rows"):
+        read("image,label\nb/1.png,\nb/2.png,dog\na/5.png, \n")
+    with pytest.raises(UserError, match=r"line 3: no image is named"):
+        read("image,label\nb/1.png,cat\n,dog\n")
+    with pytest.raises(UserError, match=r"has headings, but no rows"):
+        read("image,label\n")
+    with pytest.raises(UserError, match=r"line 4: 3 columns, but 2 in the first line; quote cells"):
+        read("image,label\nb/1.png,cat\n\nb/2.png,cat,dog\n")
+
+
+def test_classes_are_sorted_numbers_by_value_and_named_by_a_list(root, read):
+    rows = "image,label\nb/1.png,10\nb/2.png,9\na/4.png,10\na/5.png,0\n"
+    assert read(rows).class_names == ["0", "9", "10"] and read(rows).labels.tolist() == [2, 1, 2, 0]
+    (root / "classes.txt").write_text("zero\nnine\nten\n")
+    assert read(rows).class_names == ["zero", "nine", "ten"]
+    (root / "classes.txt").write_text("n2 big dog\nn1 cat\n")
+    found = read("image,label\nb/1.png,n2\nb/2.png,n1\n")
+    assert pairs(found) == [("b/1.png", "big dog"), ("b/2.png", "cat")]
+    (root / "classes.txt").write_text("dog\nape\ncat\n")  # their order, and one without an image
+    found = read("image,label\nb/1.png,cat\nb/2.png,dog\n")
+    assert found.class_names == ["dog", "ape", "cat"] and found.labels.tolist() == [2, 0]
+
+
+SPLITS = "image,label,{}\nb/1.png,dog,{}\nb/2.png,cat,{}\nb/3.jpg,dog,{}\na/4.png,cat,{}\na/5.png,dog,{}\n"
+
+
+def test_a_column_names_the_split(root, read):
+    table = SPLITS.format("Split", "Training", "train", "VALIDATION", "test", "")
+    assert read(table).paths == ["b/1.png", "b/2.png"]
+    assert pairs(read(table, "val")) == [("b/3.jpg", "dog")] and read(table, "test").paths == ["a/4.png"]
+    assert any(line.endswith("1 row without a split, not used: a/5.png") for line in read(table).notices)
+    assert list_splits(str(root)) >= {"train", "val", "test"}
+    with pytest.raises(UserError, match=r"no split 'extra' .*test, train, val"):
+        read(table, "extra")
+    with pytest.raises(UserError, match=r"the column of splits has 0, 1: expected train and val"):
+        read(SPLITS.format("split", 0, 0, 1, 1, 0))
+
+
+def test_the_test_split_replaces_a_missing_validation_split(read):
+    table = SPLITS.format("subset", "train", "train", "train", "test", "test")
+    found = read(table, "val")
+    assert found.paths == ["a/4.png", "a/5.png"] and "the val images are the test images of" in " ".join(found.notices)
+    with pytest.raises(UserError, match=r"has no split 'val' .*train: add a column split or a table val.csv"):
+        read("image,label\nb/1.png,dog\nb/2.png,cat\n", "val")
+
+
+def test_a_fold_is_validation(root, read):
+    table = SPLITS.format("fold", 10, 2, 10, 9, 2)
+    assert read(table, "val").paths == ["b/2.png", "a/5.png"]  # 2 is the first
+    assert read(table, "val", fold="10").paths == ["b/1.png", "b/3.jpg"]
+    assert read(table, fold="10").paths == ["b/2.png", "a/4.png", "a/5.png"]
+    assert list_splits(str(root)) == {"train", "val"}
+    with pytest.raises(UserError, match=r"DATA.TABLE.FOLD 3: its folds are 2, 9, 10"):
+        read(table, fold="3")
+
+
+def test_folds_divide_the_training_rows_of_a_column_of_splits(read):
+    rows = ["image,label,split,fold", "b/1.png,dog,train,0", "b/2.png,cat,train,1", "b/3.jpg,dog,train,0"]
+    rows += ["a/4.png,cat,test,", "a/5.png,dog,test,"]
+    assert read("\n".join(rows), fold="1").class_names == ["cat", "dog"]  # also the class that no training image has
+    found = {split: read("\n".join(rows), split, fold="1").paths for split in ("train", "val", "test")}
+    assert found == {"train": ["b/1.png", "b/3.jpg"], "val": ["b/2.png"], "test": ["a/4.png", "a/5.png"]}
+
+
+def test_each_split_may_have_a_table(root, read):
+    (root / "other.csv").write_text("anything\n")
+    read("image,label\nb/1.png,dog\nb/2.png,cat\n", name="train_labels.csv")
+    found = read("label;image\ncat;a/4.png\ncat;b/1.png\n", "val", name="Valid.csv")
+    assert pairs(found) == [("a/4.png", "cat"), ("b/1.png", "cat")]
+    assert found.notices[-1].endswith("Valid.csv: 1 image is also named as a training image: b/1.png")
+    assert list_splits(str(root)) == {"train", "val"}
+    with pytest.raises(UserError, match=r"Valid.csv: 1 label that no training image has: ape; correct them, or list"):
+        read("image,label\na/4.png,ape\n", "val", name="Valid.csv")
+    with pytest.raises(UserError, match=r"several tables, train.tsv, train_labels.csv: name one with -data_path=FILE"):
+        read("image\tlabel\nb/1.png\tdog\n", name="train.tsv")
+
+
+def test_folders_of_splits_may_have_tables_with_a_column_of_each_class(root):
+    for split, label in (("train", (0, 1)), ("valid", (1, 0))):
+        for name in "xy":
+            save_image(root / split / f"{name}.jpg")
+        rows = f"filename, sick, fine\nx.jpg, {label[0]}, {label[1]}\ny.jpg, 1, 0\n"
+        (root / split / "_classes.csv").write_text(rows)
+    found = read_table(str(root), "val", TableOptions(), False)
+    assert pairs(found) == [("valid/x.jpg", "sick"), ("valid/y.jpg", "sick")] and found.class_names == ["sick", "fine"]
+
+
+ONE_HOT = "image_id,NV,MEL\nb/1,1.0,0.0\nb/2,0.0,1.0\na/4,0,1\n"
+
+
+def test_one_column_of_each_class_gives_one_label(root, read):
+    assert pairs(read(ONE_HOT)) == [("b/1.png", "NV"), ("b/2.png", "MEL"), ("a/4.png", "MEL")]
+    (root / "classes.txt").write_text("MEL melanoma\nNV nevus\n")
+    assert read(ONE_HOT).class_names == ["nevus", "melanoma"]
+    with pytest.raises(UserError, match=r"2 images have several labels: b/1, a/5; expected one"):
+        read(ONE_HOT.replace("b/1,1.0,0.0", "b/1,1,1") + "a/5,1,1\n")
+    with pytest.raises(UserError, match=r"1 image has no label: a/5;"):
+        read(ONE_HOT + "a/5,0,0\n")
+
+
+def test_lists_of_labels_are_refused_where_one_is_read(read):
+    with pytest.raises(UserError, match=r"1 image has several labels: b/1.png"):
+        read("image,labels\nb/1.png,cat;dog\nb/2.png,cat\n")
+    assert read("image,label\nb/1.png,cat;dog\nb/2.png,cat\n").class_names == ["cat", "cat;dog"]
+
+
+@pytest.mark.parametrize(
+    "text", ["big, dog;cat", "cat|big, dog", " cat ; big, dog; cat;", json.dumps(["cat", "big, dog"])]
+)
+def test_a_cell_lists_labels(read, text):
+    found = read(
+        f'image,labels\nb/1.png,"{text.replace(chr(34), chr(34) * 2)}"\nb/2.png,\na/4.png,cat\n', has_several=True
+    )
+    assert found.class_names == ["big, dog", "cat"]
+    assert found.labels.tolist() == [[1, 1], [0, 0], [0, 1]] and found.labels.dtype == "int8"
+
+
+@pytest.mark.parametrize("text", ["['a', 'b']", "[1", "[[]]", '[{""a"": 1}]'])
+def test_a_list_that_is_not_json_is_refused(read, text):
+    with pytest.raises(UserError, match=r'labels .*: expected a;b, a\|b or a JSON list such as \["a", "b"\]'):
+        read(f'image,labels\nb/1.png,"{text}"\n', has_several=True)
+
+
+def test_the_form_of_nih_has_lists_and_no_finding(root, read):
+    headings = "Image Index,Finding Labels,Follow-up #,Patient Age,Patient Gender,OriginalImage[Width,Height],"
+    rows = ["1.png,Hernia|Mass,0,58,M,2682,2749,", "2.png,No Finding,1,7,F,2500,2048,", "4.png,Mass,0,40,M,10,20,"]
+    found = read("\n".join([headings, *rows]), has_several=True)
+    assert found.class_names == ["Hernia", "Mass"] and found.labels.tolist() == [[1, 1], [0, 0], [0, 1]]
+
+
+CHEXPERT = (
+    "Path,Sex,Age,Frontal/Lateral,AP/PA,No Finding,Edema,Fracture\n"
+    "pets/b/1.png,Male,68,Frontal,AP,,1.0,0.0\n"
+    "pets/a/5.png,Female,1,Lateral,,1.0,-1.0,\n"
+    "pets/b/2.png,Female,0,Frontal,PA,,,\n"
+)
+
+
+def test_the_form_of_chexpert_has_labels_that_are_not_known(read):
+    found = read(CHEXPERT, has_several=True)
+    assert found.class_names == ["No Finding", "Edema", "Fracture"]
+    assert found.labels.tolist() == [[-1, 1, 0], [1, -1, -1], [-1, -1, -1]]
+    assert any(line.endswith("not used: Sex, Age, Frontal/Lateral, AP/PA") for line in found.notices)
+    assert any(line.endswith("1 image without a known label: b/2.png") for line in found.notices)
+    found = read(CHEXPERT, has_several=True, is_empty_absent=True)
+    assert found.labels.tolist() == [[0, 1, 0], [1, -1, 0], [0, 0, 0]]
+
+
+def test_the_form_of_open_images_has_a_row_for_each_label(read):
+    rows = "ImageID,Source,LabelName,Confidence\n4,v,/m/02,1\n1,v,/m/01,0\n4,v,/m/01,0\n1,v,/m/03,1.0\n1,v,/m/03,1\n"
+    found = read(rows, has_several=True)
+    assert found.paths == ["a/4.png", "b/1.png"] and found.class_names == ["/m/01", "/m/02", "/m/03"]
+    assert found.labels.tolist() == [[0, 1, -1], [0, -1, 1]]
+    with pytest.raises(UserError, match=r"says of one label that it is and is not in an image: 4; keep one row"):
+        read(rows + "4,v,/m/02,0\n", has_several=True)
+    with pytest.raises(UserError, match=r"confidence '0.7': expected 1 or 0; choose a threshold"):
+        read(rows + "2,v,/m/02,0.7\n", has_several=True)
+    with pytest.raises(UserError, match=r"rows of LabelName and Confidence give an image several labels; one is"):
+        read(rows)
+
+
+def test_columns_of_another_order_are_matched_by_name(read):
+    read("image,cat,dog\nb/1.png,1,0\nb/2.png,0,1\n", has_several=True, name="train.csv")
+    found = read("dog,image,cat\n1,a/4.png,-1\n", "val", has_several=True, name="val.csv")
+    assert found.class_names == ["cat", "dog"] and found.labels.tolist() == [[-1, 1]]
+    with pytest.raises(UserError, match=r"val.csv: class ape, dog is not in both the training and this table"):
+        read("image,cat,ape\na/4.png,1,0\n", "val", has_several=True, name="val.csv")
+
+
+def test_a_bad_value_among_labels_of_classes_is_located(read):
+    rows = "".join(f"b/{1 + number % 2}.png,{number % 2},1\n" for number in range(40))
+    with pytest.raises(UserError, match=r"labels.csv, line 42, column cat: '2': expected 1, 0, or for not known -1"):
+        read(f"image,cat,dog\n{rows}b/1.png,2,0\n", has_several=True)
+
+
+def test_columns_are_chosen(read):
+    table = "photo,mask,a,b,kind\nb/1.png,b/2.png,1,0,x\na/4.png,b/3.jpg,0,1,y\n"
+    assert pairs(read(table, labels=("kind",))) == [("b/1.png", "x"), ("a/4.png", "y")]
+    assert read(table, image="mask", labels=("kind",)).paths == ["b/2.png", "b/3.jpg"]
+    assert read(table, has_several=True, labels=("b", "a")).class_names == ["b", "a"]
+    with pytest.raises(UserError, match=r"labels.csv has no column kinds \(DATA.TABLE.LABELS\), only photo, mask"):
+        read(table, labels=("kinds",))
+    with pytest.raises(UserError, match=r"no column of labels among photo, kind, note: name it label, or set"):
+        read("photo,kind,note\nb/1.png,x,1 y\n")
+    with pytest.raises(UserError, match=r"no column of images among colour, label: name it image, or set"):
+        read("colour,label\nred,x\n")
+    with pytest.raises(UserError, match=r"two columns are named label; rename or remove one"):
+        read("image,label,label\nb/1.png,x,y\n")
+
+
+def test_parquet_is_read_with_pyarrow(root, read):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    names = ["b/1.png", "a/4.png", "b/2"]
+
+    def write(columns):
+        out = io.BytesIO()
+        parquet.write_table(pyarrow.table(columns), out)
+        return out.getvalue()
+
+    found = read(write({"image": names, "label": [10, 9, 10]}), name="labels.parquet")
+    assert found.paths == ["b/1.png", "a/4.png", "b/2.png"] and found.class_names == ["9", "10"]
+    found = read(write({"image": names, "labels": [["b"], [], ["a", "b"]]}), has_several=True, name="labels.parquet")
+    assert found.class_names == ["a", "b"] and found.labels.tolist() == [[0, 1], [0, 0], [1, 1]]
+    columns = {"image": names, "No. Finding": [1.0, None, float("nan")], "b": [True, False, True], "c": [0, -1, 1]}
+    found = read(write(columns), has_several=True, name="labels.parquet")
+    assert found.class_names == ["No. Finding", "b", "c"]
+    assert found.labels.tolist() == [[1, 1, 0], [-1, 0, -1], [-1, 1, 1]]
+    with pytest.raises(UserError, match=r"row 1: expected the path of an image, found its content"):
+        read(write({"image": [{"bytes": b"1"}], "label": ["x"]}), name="labels.parquet")
+    content = write({"image": names, "label": [1, 2, 3]})
+    with pytest.raises(UserError, match=r"labels.parquet cannot be read"):
+        read(content[:-20], name="labels.parquet")
+
+
+def test_where_there_is_no_table_or_split_one_line_says_so(root):
+    for place, message in (
+        (None, r"dataset table needs -data_path=<folder>, with a table such as labels.csv"),
+        (str(root), r"has no table of labels, such as labels.csv, train.csv or train.parquet"),
+        (os.path.join(root, "nowhere"), r"nowhere does not exist; dataset table expects"),
+    ):
+        with pytest.raises(UserError, match=message):
+            read_table(place, "train", TableOptions(), False)

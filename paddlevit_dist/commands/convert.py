@@ -63,7 +63,8 @@ def run(words: list[str]) -> None:
     """Run the command."""
     parser = CommandParser(
         "convert",
-        "Write weights under timm's names: .pdparams with Linear weights (in, out), Paddle's layout, or "
+        "Write weights of a classifier or segmentation network under timm's names: .pdparams with Linear weights "
+        "(in, out), Paddle's layout, or "
         ".safetensors with (out, in), the layout of timm and PyTorch. The origin of IN is detected. "
         "OUT.about.yaml keeps the known settings, preprocessing and class names, for evaluate, predict and export.",
         ("vit.npz vit.safetensors", "output/vit_digits digits.pdparams", "timm/vit_small_patch16_224 vit.pdparams"),
@@ -161,7 +162,7 @@ def with_our_names(weights: SourceWeights) -> ConvertedWeights:
     if share < _MIN_KNOWN_NAMES:
         raise UserError(
             f"convert: the model family of {weights.name} is unknown: only {100 * share:.0f} % of its names are "
-            f"names of {family.name}, the closest"
+            f"names of {family.name}, the closest; classifiers and segmentation networks of images are known"
         )
     linear = {name for name in state if _pattern(name) in family.linear and state[name].ndim == 2}
     is_paddle_layout = _is_paddle_layout(state, linear, is_in_paddle_layout(naming, weights))

@@ -19,8 +19,8 @@ def check_averages(bench: Bench, combination: Combination) -> str | None:
 
     Source: docstring of ``ModelEma``; share is 1 - decay, with a warm-up 1 - decay * (1 - exp(-update / warm-up)).
     """
-    if combination["average"] == "none" or combination["save"] != "update" or combination.get("lora", "none") != "none":
-        return None  # LoRA's weights are merged in checkpoints
+    if combination["average"] == "none" or combination["save"] != "update":
+        return None
     decay, warmup = _DECAYS[combination["average"]]
     places = _list_checkpoints(bench.train(combination).folder)
     updates = sorted(places)

@@ -134,10 +134,11 @@ class Campaign:
             return
         small = shrink(bench, name, combination, complaint)
         try:
-            words = bench.make_train_words(small, Path("output/shown"))
+            command = shlex.join(["paddlevit-dist", *bench.make_train_words(small, Path("output/shown"))])
         except BaseRunError as error:
-            words = error.words
-        command = shlex.join(["paddlevit-dist", *words])
+            command = shlex.join(["paddlevit-dist", *error.words])
+        except AssertionError as error:  # its data could not be written
+            command = str(error)
         failure = Failure(name, bench.list_changes(small), complaint, command)
         print(f"FAILS {failure.check}: {failure.settings}\n  {failure.found}\n  {failure.command}", flush=True)
         self.failures.append(failure)

@@ -78,10 +78,13 @@ def _check_report(bench: Bench, combination: Combination) -> str | None:
 
 
 def _check_convert(bench: Bench, combination: Combination) -> str | None:
-    """Converted weights score as the checkpoint does."""
+    """Converted weights score as the checkpoint does; networks of other families, and LoRA's factors, are refused."""
     folder = bench.train(combination).folder
     file = folder / f"converted.{'pdparams' if combination['clip'] == 'none' else 'safetensors'}"
-    succeed("convert", folder / "checkpoints/last", file)
+    ended = execute("convert", folder / "checkpoints/last", file)
+    if bench.task not in ("classification", "segmentation") or combination.get("lora", "none") != "none":
+        return None if ended.code == 2 else f"convert should be refused: exit code {ended.code}"
+    assert ended.code == 0, f"convert: exit code {ended.code}: {get_last_line(ended)}"
     lines = read_printed(folder)
     words = [f"-cfg={folder}/config.yaml", f"-pretrained={file}", f"-output={folder}/evaluated_file", "-ngpus=1"]
     found = succeed("evaluate", *words)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from paddlevit_dist.checkpoint.low_rank import list_layers
+
 from .averages import check_averages
 from .command_checks import check_command, check_export
 from .commands import execute, get_last_line, read_printed, read_state, succeed
@@ -218,14 +220,19 @@ def _get_group(key: str) -> str:
     return f"{key.split('/')[0]} {'statistics' if is_statistic else 'weights'}"
 
 
-_ADAPTED = {"rank2": r"blocks\..*(qkv|proj|mlp).*weight$", "mlp": r"blocks\..*mlp.*weight$"}  # by LORA.TARGETS
-_HEADS = r"^(head|fc|classifier)\b"
+_ADAPTED = {"rank2": {"qkv", "proj", "mlp"}, "mlp": {"mlp"}}  # parts of layers' names, by TRAIN.LORA.TARGETS
 
 
 def check_frozen(bench: Bench, combination: Combination) -> str | None:
-    """What FREEZE names, or LoRA does not adapt, keeps all values and statistics, and everything else moves."""
+    """What FREEZE names keeps all values and statistics, and everything else moves; LoRA adapts what it is told."""
     adapted = _ADAPTED.get(combination.get("lora", "none"))
-    if combination["freeze"] == "none" and adapted is None:
+    if adapted is not None:
+        first = [name for name in read_state(bench.get_base(combination["model"])) if "blocks." in name]
+        adapted = {part for part in adapted if any(part in name for name in first)}
+        layers = list_layers(name.split("/", 1)[1] for name in read_state(bench.get_checkpoint(combination)))
+        found = {part for part in _ADAPTED["rank2"] if any(part in name for name in layers)}
+        return None if found == adapted else f"LoRA adapts {layers[:3]} ...: {found} instead of {adapted}"
+    if combination["freeze"] == "none":
         return None
     start, end = read_state(bench.get_base(combination["model"])), read_state(bench.get_checkpoint(combination))
     # SGD's steps from small gradients can be lost in rounding, and PointGroup's deepest levels have one voxel a scene.
@@ -236,9 +243,7 @@ def check_frozen(bench: Bench, combination: Combination) -> str | None:
         begin = start.get(f"model/{name}")
         if begin is None or begin.shape != value.shape:  # of another input or number of classes: drawn anew
             continue
-        is_frozen = combination["freeze"] != "none" and fnmatch.fnmatch(name, "*.0.*")
-        if adapted is not None and not is_frozen:
-            is_frozen = re.search(adapted, name) is None and re.search(_HEADS, name) is None
+        is_frozen = fnmatch.fnmatch(name, "*.0.*")
         if is_frozen and not np.array_equal(begin, value):
             wrong.append(f"{key} is frozen and changed")
         if moves and not is_frozen and begin.any() and np.array_equal(begin, value):

@@ -205,7 +205,7 @@ def _write_scenes(folder: Path, materials: Materials) -> None:
         for index in range(count):
             room, generator = rooms.read(index), np.random.default_rng(index)
             normals = generator.normal(size=room.xyz.shape)
-            place = raw / split / f"room{9 - index}.npz"
+            place = raw / split / f"{split}_room{9 - index}.npz"
             place.parent.mkdir(parents=True, exist_ok=True)
             np.savez(
                 place,

@@ -18,6 +18,7 @@ from .every_run import DEFAULT_TASK, RunSettings
 from .key import InvalidValue, Key, OutOfRange, show
 from .table import (
     COMMAND_LINE,
+    DERIVED,
     ConfigView,
     KeySetting,
     KeyTable,
@@ -37,7 +38,6 @@ from .table import (
 
 _MAX_LISTED = 5  # keys of another task in a message
 _SAVED_SHARE = 0.8  # of the engine's keys: a file with more of them was saved by a run
-_DERIVED = "follows from other keys"  # source of a derived value: neither set nor the default
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Configuration:
         """Check the values again after ``changed``; raises a UserError if two contradict each other."""
         _check(ConfigView(self.values, self.settings))
 
-    def changed(self, name: str, value: object, notice: str | None, source: str = _DERIVED) -> "Configuration":
+    def changed(self, name: str, value: object, notice: str | None, source: str = DERIVED) -> "Configuration":
         """Return a copy with another value of one key, and a notice that says why, if one is needed."""
         values = self.values.clone()
         values.defrost()
@@ -204,7 +204,7 @@ def _load(
     values.freeze()
 
     sources = {name: accepted[name].source if name in accepted else "default" for name in known}
-    sources.update((name, _DERIVED) for name, value in leaves(values) if value != chosen[name])
+    sources.update((name, DERIVED) for name, value in leaves(values) if value != chosen[name])
     recipe = Path(cfg).stem if cfg else values.DATA.DATASET
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs, accepted)
 

@@ -19,6 +19,7 @@ from ..runtime.printing import without_credentials
 from .key import Flag, Key, Section
 
 COMMAND_LINE = "command line"
+DERIVED = "follows from other keys"  # source of a derived value: neither set nor the default
 SettingsT = TypeVar("SettingsT")  # a class of settings, see ``key.Section``
 
 
@@ -45,8 +46,9 @@ class ConfigView(Generic[SettingsT]):
         self.settings = settings
 
     def __getitem__(self, name: str) -> str:
-        setting = self.settings.get(name)
-        return f"{name} {get_value(self.values, name)} ({setting.origin if setting else 'default'})"
+        setting, key = self.settings.get(name), find_key(name, self.values.TASK)
+        value, chosen = get_value(self.values, name), setting.value if setting else key and key.default
+        return f"{name} {value} ({DERIVED if value != chosen else setting.origin if setting else 'default'})"
 
     def __contains__(self, name: str) -> bool:
         return name in self.settings

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import Configuration, dump_yaml, load, recipe_folder
+from paddlevit_dist.settings.command_line import parse_value
 from paddlevit_dist.settings.key import Key
-from paddlevit_dist.settings.table import COMMAND_LINE, find_keys, get_value, leaves
+from paddlevit_dist.settings.table import COMMAND_LINE, DERIVED, find_keys, get_value, leaves
 
 # A recipe of each task, and of each kind of its networks.
 RECIPES = (
@@ -82,7 +83,7 @@ def try_words(words: list[str], folder: Path) -> Outcome:
         loaded = load(words)
     except UserError as error:
         message = str(error)
-        is_named = any(part in message for name in words[1::2] for part in _find_parts(name))
+        is_named = DERIVED in message or any(part in message for name in words[1::2] for part in _find_parts(name))
         fault = "several lines" if "\n" in message else "" if is_named else "names no key"
         return Outcome(words, False, fault and f"{fault}: {message}")
     except BaseException:
@@ -101,7 +102,7 @@ def _find_fault(loaded: Configuration, words: list[str], folder: Path) -> str:
     known, values = find_keys(loaded.values), loaded.values
     for name, text in zip(words[1::2], words[2::2]):
         value = get_value(values, name)
-        if loaded.sources[name] == COMMAND_LINE and value != known[name].parse(text):
+        if loaded.sources[name] == COMMAND_LINE and value != known[name].parse(parse_value(name, text, None)):
             return f"{name} {text} became {value}"
     pairs = list(zip(words[1::2], words[2::2]))
     turned = [words[0], *(word for pair in reversed(pairs) for word in pair)]

@@ -82,6 +82,11 @@ def test_a_pair_of_sides_may_be_given_on_the_command_line(load_text):
             "TRAIN.MIXUP_ALPHA 0.8 (x.yaml:1): images are mixed with others of their batch, "
             "but DATA.BATCH_SIZE 1 (x.yaml:2)",
         ),
+        (
+            "TRAIN: {MIXUP_ALPHA: 0.8}\nDATA: {BATCH_SIZE: 64, GLOBAL_BATCH_SIZE: 1}",
+            "TRAIN.MIXUP_ALPHA 0.8 (x.yaml:1): images are mixed with others of their batch, "
+            "but DATA.BATCH_SIZE 1 (follows from other keys)",
+        ),
     ],
 )
 def test_contradictions_are_refused_in_training_alone(refuse, load_text, text, message):

@@ -19,26 +19,9 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, read_content
 
-_TYPES = {
-    "char": "i1",
-    "uchar": "u1",
-    "short": "i2",
-    "ushort": "u2",
-    "int": "i4",
-    "uint": "u4",
-    "float": "f4",
-    "double": "f8",
-    "int8": "i1",
-    "uint8": "u1",
-    "int16": "i2",
-    "uint16": "u2",
-    "int32": "i4",
-    "uint32": "u4",
-    "int64": "i8",
-    "uint64": "u8",
-    "float32": "f4",
-    "float64": "f8",
-}
+_TYPES = dict(zip("char uchar short ushort int uint float double".split(), "i1 u1 i2 u2 i4 u4 f4 f8".split()))
+_TYPES |= {name: np.dtype(name).str[1:] for name in "int8 uint8 int16 uint16 int32 uint32 int64 uint64".split()}
+_TYPES |= {"float32": "f4", "float64": "f8"}
 _NAMES = {dtype: name for name, dtype in reversed(list(_TYPES.items()))}
 _BYTE_ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _MAX_HEADER_BYTES = 1 << 16

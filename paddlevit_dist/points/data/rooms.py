@@ -27,7 +27,7 @@ _GAP_M, _FRONT_M = 0.08, 0.25  # between things, and in front of furniture at a 
 _HIDDEN, _MISSED = 0.8, 0.85  # fraction of points that a scanner misses behind furniture, and in blind spots
 _NOISE_M, _COLOR_NOISE = 0.006, 7.0  # standard deviations of a coordinate, and of a color out of 255
 
-Range = tuple[float, float]
+Range = tuple[float, ...]  # low and high
 Boxes = tuple[tuple[float, ...], ...]  # low and high of width, depth and height, each as a fraction of the whole
 
 
@@ -42,134 +42,17 @@ class FurnitureSpec(NamedTuple):
     is_free: bool = False  # placed anywhere; else with its back at a wall
 
 
-def _boxes(text: str) -> Boxes:
-    """Parse boxes separated by semicolons."""
-    return tuple(tuple(map(float, box.split())) for box in text.split(";"))
+def _parse_thing(line: str) -> tuple[str, FurnitureSpec]:
+    """Parse a line of ``furniture.txt``."""
+    name, *ranges, place, boxes = line.split(" | ")
+    width, depth, height, lowest = (tuple(map(float, limits.split())) for limits in ranges)
+    parts = tuple(tuple(map(float, box.split())) for box in boxes.split("; "))
+    return name, FurnitureSpec(width, depth, height, parts, lowest, place == "free")
 
 
-def _legs(top: float, thickness: float = 0.1) -> Boxes:
-    ends = (0.0, 1.0 - thickness)
-    return tuple((x, x + thickness, y, y + thickness, 0.0, top) for x in ends for y in ends)
-
-
-def _frame(side: float, top: float, bottom: float) -> Boxes:
-    """Return two posts, a lintel and a sill, around a recess."""
-    posts = ((0.0, side, 0.0, 1.0, 0.0, 1.0), (1.0 - side, 1.0, 0.0, 1.0, 0.0, 1.0))
-    return (*posts, (side, 1.0 - side, 0.0, 1.0, 1.0 - top, 1.0), (side, 1.0 - side, 0.0, 1.0, 0.0, bottom))
-
-
-def _folds(count: int, first: float = 0.0, last: float = 1.0) -> Boxes:
-    """Return a cloth of upright strips, alternating between back and front."""
-    edges = np.linspace(first, last, count + 1).tolist()
-    return tuple(
-        (low, high, n % 2 / 2, n % 2 / 2 + 0.5, 0.0, 1.0) for n, (low, high) in enumerate(zip(edges, edges[1:]))
-    )
-
-
-FURNITURE = {
-    "cabinet": FurnitureSpec(
-        (0.6, 1.2),
-        (0.4, 0.55),
-        (0.6, 1.8),
-        _boxes("0 1 0 0.88 0 1; 0.03 0.48 0.88 1 0.06 0.95; 0.52 0.97 0.88 1 0.06 0.95"),
-    ),
-    "bed": FurnitureSpec(
-        (0.95, 1.7), (1.95, 2.1), (0.85, 1.1), _boxes("0 1 0 0.04 0 1; 0 1 0.04 1 0.1 0.5; 0.1 0.9 0.06 0.24 0.5 0.63")
-    ),
-    "chair": FurnitureSpec(
-        (0.42, 0.52),
-        (0.42, 0.52),
-        (0.8, 1.02),
-        (*_boxes("0 1 0 1 0.44 0.5; 0 1 0 0.12 0.58 1"), *_legs(0.44, 0.12)),
-        is_free=True,
-    ),
-    "sofa": FurnitureSpec(
-        (1.4, 2.2),
-        (0.8, 0.95),
-        (0.75, 0.92),
-        _boxes(
-            "0 1 0 0.28 0.05 1; 0 0.1 0.28 1 0.05 0.72; 0.9 1 0.28 1 0.05 0.72; 0.1 0.49 0.28 1 0.1 0.52; "
-            "0.51 0.9 0.28 1 0.1 0.52"
-        ),
-    ),
-    "table": FurnitureSpec(
-        (0.8, 1.5), (0.6, 0.95), (0.42, 0.78), (*_boxes("0 1 0 1 0.93 1"), *_legs(0.93, 0.08)), is_free=True
-    ),
-    "door": FurnitureSpec(
-        (0.85, 1.0), (0.1, 0.16), (2.0, 2.12), (*_frame(0.1, 0.05, 0.0), *_boxes("0.1 0.9 0 0.2 0 0.95"))
-    ),
-    "window": FurnitureSpec(
-        (0.9, 1.5),
-        (0.12, 0.18),
-        (0.95, 1.2),
-        (*_frame(0.08, 0.08, 0.08), *_boxes("0.46 0.54 0 0.6 0.08 0.92; 0.08 0.92 0 0.1 0.08 0.92")),
-        lowest=(0.8, 1.0),
-    ),
-    "bookshelf": FurnitureSpec(
-        (0.7, 1.2),
-        (0.26, 0.34),
-        (1.2, 2.0),
-        (
-            *_boxes("0 1 0 0.08 0 1; 0 0.05 0.08 1 0 1; 0.95 1 0.08 1 0 1"),
-            *((0.05, 0.95, 0.08, 1, z, z + 0.03) for z in (0.04, 0.28, 0.52, 0.76, 0.97)),
-            *((x, x + 0.35, 0.08, 0.8, z, z + 0.15) for x, z in ((0.1, 0.07), (0.5, 0.31), (0.15, 0.55), (0.45, 0.79))),
-        ),
-    ),
-    "picture": FurnitureSpec((0.4, 1.0), (0.05, 0.08), (0.4, 0.8), _boxes("0 1 0 1 0 1"), lowest=(1.2, 1.4)),
-    "counter": FurnitureSpec(
-        (1.3, 2.3), (0.6, 0.66), (0.86, 0.94), _boxes("0 1 0 1 0.95 1; 0 1 0 0.8 0.1 0.95; 0 1 0 0.04 1 1.12")
-    ),
-    "desk": FurnitureSpec(
-        (1.1, 1.6),
-        (0.6, 0.75),
-        (0.7, 0.77),
-        _boxes("0 1 0 1 0.94 1; 0 0.03 0 1 0 0.94; 0.97 1 0 1 0 0.94; 0.6 0.97 0.1 0.95 0.1 0.94"),
-    ),
-    "curtain": FurnitureSpec(
-        (1.5, 2.2), (0.1, 0.14), (1.5, 2.0), (*_folds(4, 0, 0.4), *_folds(4, 0.6, 1)), lowest=(0.1, 0.2)
-    ),
-    "refrigerator": FurnitureSpec(
-        (0.62, 0.78),
-        (0.64, 0.74),
-        (1.55, 1.88),
-        _boxes(
-            "0 1 0 0.88 0.02 1; 0 1 0.88 0.95 0.03 0.58; 0 1 0.88 0.95 0.6 1; 0.08 0.14 0.95 1 0.3 0.56; "
-            "0.08 0.14 0.95 1 0.63 0.85"
-        ),
-    ),
-    "shower curtain": FurnitureSpec(
-        (0.8, 1.4), (0.06, 0.1), (1.75, 1.85), (*_folds(10, 0, 0.7), *_boxes("0 1 0.3 0.7 0.98 1")), lowest=(0.15, 0.25)
-    ),
-    "toilet": FurnitureSpec(
-        (0.38, 0.44),
-        (0.66, 0.74),
-        (0.74, 0.84),
-        _boxes("0 1 0 0.28 0.4 1; 0.2 0.8 0.1 0.85 0 0.45; 0.05 0.95 0.3 1 0.45 0.54"),
-    ),
-    "sink": FurnitureSpec(
-        (0.48, 0.62),
-        (0.4, 0.48),
-        (0.98, 1.06),
-        _boxes(
-            "0 1 0 1 0.65 0.72; 0 1 0 0.15 0.72 0.82; 0 1 0.85 1 0.72 0.82; 0 0.12 0.15 0.85 0.72 0.82; "
-            "0.88 1 0.15 0.85 0.72 0.82; 0.35 0.65 0.1 0.5 0 0.65; 0.46 0.54 0 0.3 0.82 1"
-        ),
-    ),
-    "bathtub": FurnitureSpec(
-        (1.5, 1.7),
-        (0.7, 0.8),
-        (0.48, 0.6),
-        _boxes("0.06 0.94 0.1 0.9 0.15 0.2; 0 1 0 0.1 0 1; 0 1 0.9 1 0 1; 0 0.06 0.1 0.9 0 1; 0.94 1 0.1 0.9 0 1"),
-    ),
-    "otherfurniture": FurnitureSpec(
-        (0.34, 0.48),
-        (0.34, 0.48),
-        (1.4, 1.75),
-        _boxes("0.2 0.8 0.2 0.8 0 0.03; 0.45 0.55 0.45 0.55 0.03 0.8; 0 1 0 1 0.8 1"),
-        is_free=True,
-    ),
-}
-_CLUTTER = FurnitureSpec((0.15, 0.4), (0.12, 0.3), (0.1, 0.35), _boxes("0 1 0 1 0 1"), is_free=True)  # has no label
+_LINES = Path(__file__).with_name("furniture.txt").read_text(encoding="ascii").splitlines()
+FURNITURE = dict(_parse_thing(line) for line in _LINES if not line.startswith("#"))
+_CLUTTER = FURNITURE.pop("clutter")  # has no label
 
 # Size of the floor in x and y, meters, and the furniture of the room, the largest first.
 _ROOMS = (

@@ -12,32 +12,18 @@ import numpy as np
 
 from .scene import IGNORED
 
-_NYU40_NUMBERS_AND_COLORS = {
-    "wall": (1, (174, 199, 232)),
-    "floor": (2, (152, 223, 138)),
-    "cabinet": (3, (31, 119, 180)),
-    "bed": (4, (255, 187, 120)),
-    "chair": (5, (188, 189, 34)),
-    "sofa": (6, (140, 86, 75)),
-    "table": (7, (255, 152, 150)),
-    "door": (8, (214, 39, 40)),
-    "window": (9, (197, 176, 213)),
-    "bookshelf": (10, (148, 103, 189)),
-    "picture": (11, (196, 156, 148)),
-    "counter": (12, (23, 190, 207)),
-    "desk": (14, (247, 182, 210)),
-    "curtain": (16, (219, 219, 141)),
-    "refrigerator": (24, (255, 127, 14)),
-    "shower curtain": (28, (158, 218, 229)),
-    "toilet": (33, (44, 160, 44)),
-    "sink": (34, (112, 128, 144)),
-    "bathtub": (36, (227, 119, 194)),
-    "otherfurniture": (39, (82, 84, 163)),
-}
-CLASS_NAMES = tuple(_NYU40_NUMBERS_AND_COLORS)
+
+def _read_lines(name: str) -> list[str]:
+    return Path(__file__).with_name(name).read_text(encoding="ascii").splitlines()
+
+
+_ROWS = [
+    (name, int(number), (int(red), int(green), int(blue)))
+    for number, red, green, blue, name in (line.split(" ", 4) for line in _read_lines("scannet_classes.txt"))
+]
+# For each class, its name, its number in ScanNet's submission files (NYU40), and its color in ScanNet's scripts.
+CLASS_NAMES, NYU40_NUMBERS, COLORS = zip(*_ROWS)
 STUFF_CLASSES = ("wall", "floor")  # classes without instances
-# For each class, its number in ScanNet's submission files, and its color in ScanNet's scripts.
-NYU40_NUMBERS, COLORS = zip(*_NYU40_NUMBERS_AND_COLORS.values())
 # The benchmark's hidden test set, which the download keeps in a separate folder.
 TEST_FOLDER = "scans_test"
 TEST_SCENES = tuple(f"scene{number:04d}_00" for number in range(707, 807))
@@ -64,8 +50,8 @@ def load_scannet200_classes() -> dict[str, int]:
     Source: D. Rozenberszki et al., "Language-Grounded Indoor 3D Semantic Segmentation in the Wild", ECCV 2022, arXiv
     2204.07761, and its benchmark's table of classes.
     """
-    lines = Path(__file__).with_name("scannet200_classes.txt").read_text(encoding="ascii").splitlines()
-    return {name: int(number) for number, _, name in (line.partition(" ") for line in lines)}
+    rows = (line.partition(" ") for line in _read_lines("scannet200_classes.txt"))
+    return {name: int(number) for number, _, name in rows}
 
 
 def from_nyu40(numbers: np.ndarray) -> np.ndarray:

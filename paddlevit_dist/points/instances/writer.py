@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...metrics.tables import percent
 from ...runtime.files import atomic_file
 from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import FigureTable
@@ -165,7 +166,7 @@ def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[
     matches = flatten_tables(tables)
     precisions = class_precisions(matches, np.ones((1, len(tables)))).values()  # (1, classes) each
     rows: list[tuple[Any, ...]] = [
-        (name, *(_percent(kind[0, number]) for kind in precisions), int(matches["num_true"][:, number].sum()))
+        (name, *(percent(kind[0, number]) for kind in precisions), int(matches["num_true"][:, number].sum()))
         for number, name in enumerate(class_names)
     ]
     columns = ("class", "AP %", "AP50 %", "AP25 %", "true instances")
@@ -192,7 +193,3 @@ def instance_layers(scene: Scene, predictions: list[InstancePrediction], class_n
     return dict(zip(names, colored.colors)), dict(
         zip(names, (true_legend, _build_legend(predictions, colored.palette, class_names)))
     )
-
-
-def _percent(value: float) -> Any:
-    return None if np.isnan(value) else round(100 * float(value), 2)

@@ -10,23 +10,7 @@ from ..data.scene import NORMAL
 ALL, WITHOUT = "all", "none"
 USUAL = (NORMAL, "intensity")  # default: kept if a file has them
 _NORMALS = (("nx", "ny", "nz"), ("normal_x", "normal_y", "normal_z"), ("normalx", "normaly", "normalz"))
-_RESERVED_NAMES = {
-    "x",
-    "y",
-    "z",
-    "rgb",
-    "xyz",
-    "red",
-    "green",
-    "blue",
-    "r",
-    "g",
-    "b",
-    "alpha",
-    "height",
-    "ones",
-    NORMAL,
-}
+_RESERVED_NAMES = {NORMAL, *"x y z rgb xyz red green blue r g b alpha height ones".split()}
 _RESERVED_NAMES |= {"diffuse_red", "diffuse_green", "diffuse_blue"}
 
 

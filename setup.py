@@ -158,6 +158,7 @@ setup(
         "paddlevit_dist.images": ["imagenet_classes.txt"],
         "paddlevit_dist.images.data": ["digits.npz", "label_map_classes.txt"],
         "paddlevit_dist.points.data": ["*.txt"],
+        "paddlevit_dist.points.prepare": ["*.txt"],
         "paddlevit_dist.compare": ["*.j2"],
         "paddlevit_dist.report": ["*.css", "*.j2", "*.js"],
     },

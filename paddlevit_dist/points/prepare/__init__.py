@@ -2,7 +2,7 @@
 
 - ``formats``: the registered formats of scenes, each with a reader, and which one a file has
 - ``listing``: base class of readers, which finds scenes and splits
-- ``scannet``, ``s3dis``, ``semantic_kitti``, ``nuscenes``, ``pointgroup``, ``pointcept``: readers of their files
+- ``scannet``, ``s3dis``, ``pointgroup``, ``pointcept``: readers of their files; ``semantic_kitti``, ``nuscenes``: ``scans``
 - ``tables``: reader of files with columns (PLY, ``las``, ``pcd``, ``text_tables``, ``numpy_tables``); ``channels``
 - ``coordinates``: centers scenes and checks for stray points and wrong units; ``store`` writes scenes
 """

@@ -12,64 +12,28 @@ eval/lidarseg/README.md).
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import read_content, readable
+from ...runtime.files import readable
 from ...runtime.text_files import iterate_rows
-from ..data.scene import AS_GIVEN, IGNORED, Scene
+from ..data.scene import AS_GIVEN, IGNORED
 from .channels import WITHOUT
-from .listing import RawScene, SceneChoices, SceneReader, split_scenes
+from .listing import SceneChoices, split_scenes
 from .numpy_tables import read_arrays
+from .scans import UNKNOWN, ScanReader, map_classes, read_numbers
 
-# The categories of each class; a class's number in predictions is its position, counted from 1.
-_CLASSES = {
-    "barrier": ("movable_object.barrier",),
-    "bicycle": ("vehicle.bicycle",),
-    "bus": ("vehicle.bus.bendy", "vehicle.bus.rigid"),
-    "car": ("vehicle.car",),
-    "construction_vehicle": ("vehicle.construction",),
-    "motorcycle": ("vehicle.motorcycle",),
-    "pedestrian": (
-        "human.pedestrian.adult",
-        "human.pedestrian.child",
-        "human.pedestrian.construction_worker",
-        "human.pedestrian.police_officer",
-    ),
-    "traffic_cone": ("movable_object.trafficcone",),
-    "trailer": ("vehicle.trailer",),
-    "truck": ("vehicle.truck",),
-    "driveable_surface": ("flat.driveable_surface",),
-    "other_flat": ("flat.other",),
-    "sidewalk": ("flat.sidewalk",),
-    "terrain": ("flat.terrain",),
-    "manmade": ("static.manmade",),
-    "vegetation": ("static.vegetation",),
-}
-CLASS_NAMES = tuple(_CLASSES)
+_LINES = Path(__file__).with_name("nuscenes_classes.txt").read_text(encoding="ascii").splitlines()
+# The categories of each class, and of no class; a class's number in predictions is its position, counted from 1.
+_CATEGORIES = {name: categories for name, *categories in map(str.split, _LINES)}
+_CLASS_OF_CATEGORY = dict.fromkeys(_CATEGORIES.pop("-"), IGNORED)
+_CLASS_OF_CATEGORY |= {name: label for label, names in enumerate(_CATEGORIES.values()) for name in names}
+CLASS_NAMES = tuple(_CATEGORIES)
 STUFF_CLASSES = CLASS_NAMES[CLASS_NAMES.index("driveable_surface") :]  # classes without instances
-_NO_CLASS = (
-    "animal",
-    "human.pedestrian.personal_mobility",
-    "human.pedestrian.stroller",
-    "human.pedestrian.wheelchair",
-    "movable_object.debris",
-    "movable_object.pushable_pullable",
-    "noise",
-    "static.other",
-    "static_object.bicycle_rack",
-    "vehicle.ego",
-    "vehicle.emergency.ambulance",
-    "vehicle.emergency.police",
-)
-_CLASS_OF_CATEGORY = {
-    **{category: label for label, categories in enumerate(_CLASSES.values()) for category in categories},
-    **dict.fromkeys(_NO_CLASS, IGNORED),
-}
 # The 150 drives for validation; the other 700 of v1.0-trainval are for training, the 150 of v1.0-test for testing.
 _VAL_DRIVES = (
     *(3, *range(12, 19), 35, 36, 38, 39, *range(92, 111), 221, *range(268, 279), *range(329, 333), 344, 345, 346),
@@ -81,8 +45,6 @@ _VAL_DRIVES_BY_VERSION = {"v1.0-trainval": _VAL_DRIVES, "v1.0-mini": (103, 916)}
 _TEST_VERSION = "v1.0-test"
 _SCANS = "samples/LIDAR_TOP/"  # in file names of sample_data.json; the other scans, sweeps, have no labels
 SCAN_SUFFIX = ".pcd.bin"
-_COLUMNS = ("x", "y", "z", "intensity", "ring")
-_UNKNOWN = IGNORED - 1
 LIDARSEG, PANOPTIC = "lidarseg", "panoptic"  # tables of labels, and their folders
 SCENE_NAME = re.compile(r"scene-\d{4}_[0-9a-f]{32}")
 _Table = TypeVar("_Table", bound=msgspec.Struct)
@@ -115,11 +77,11 @@ class _CategoryRow(msgspec.Struct):
     index: int
 
 
-class NuScenesReader(SceneReader):
+class NuScenesReader(ScanReader):
     """Reads keyframes of the LIDAR_TOP scanner, in its coordinates.
 
     A scan is named by its drive and its token, such as scene-0061_9d9bf11fb0e144c8b446d54a8a00184f. Its channels are
-    ``intensity`` (0 to 255) and ``ring``; it has no colors: all points are gray.
+    ``intensity`` (0 to 255) and ``ring``.
     """
 
     kind = "nuscenes"
@@ -128,9 +90,10 @@ class NuScenesReader(SceneReader):
     default_classes = CLASS_NAMES
     fixed_coordinates = AS_GIVEN
     suffixes = (SCAN_SUFFIX,)
+    columns = ("x", "y", "z", "intensity", "ring")
 
     def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
-        super().__init__(replace(choices or SceneChoices(), gray=True), kind)
+        super().__init__(choices, kind)
         self.label = self.choices.label or LIDARSEG
         if self.label not in (LIDARSEG, PANOPTIC, WITHOUT):
             raise UserError(f"--label={self.label}: expected {LIDARSEG}, {PANOPTIC} or {WITHOUT}")
@@ -193,7 +156,7 @@ class NuScenesReader(SceneReader):
         for row in _read_table(tables, self.label, _LabelRow):
             if row.sample_data_token in paths:
                 self._label_files[paths[row.sample_data_token]] = os.path.join(root, row.filename)
-        classes = [_UNKNOWN] * 256
+        classes = [UNKNOWN] * 256
         for category in _read_table(tables, "category", _CategoryRow):
             if category.name not in _CLASS_OF_CATEGORY or not 0 <= category.index < len(classes):
                 raise UserError(
@@ -222,45 +185,17 @@ class NuScenesReader(SceneReader):
                 )
         return files
 
-    def read(self, source: RawScene) -> Scene:
-        """Read a scan, with labels if ``source`` has them."""
-        path = source.files[0]
-        content = read_content(path)
-        if len(content) % (4 * len(_COLUMNS)):
-            raise UserError(f"{path} has {len(content):,} bytes, not a multiple of 20; copy it again")
-        table = np.frombuffer(content, "<f4").reshape(-1, len(_COLUMNS))
-        columns = dict(zip(_COLUMNS, table.T))
-        if not source.labeled:
-            return self.build_scene(source, columns)
-        labels = self._read_numbers(source.files[1])
-        if len(labels) != len(table):
-            raise UserError(
-                f"{source.files[1]} has {len(labels):,} labels, its scan {len(table):,} points; extract both again"
-            )
+    def read_labels(self, path: str) -> tuple[np.ndarray, np.ndarray | None]:
+        """Read the class of each point and, if they are panoptic, the number of its object."""
+        classes, known = np.array(self.class_by_number, np.int16), "in category.json"
         if self.label == LIDARSEG:
-            return self.build_scene(source, columns, self._map_classes(source.files[1], labels))
-        semantic = self._map_classes(source.files[1], labels // 1000)
-        is_object = (labels % 1000 > 0) & (semantic >= 0)
-        return self.build_scene(source, columns, semantic, np.where(is_object, labels.astype(np.int64), IGNORED))
-
-    def _read_numbers(self, path: str) -> np.ndarray:
-        """Read a file of labels, unsigned integers (points,)."""
-        if self.label == LIDARSEG:
-            return np.frombuffer(read_content(path), np.uint8)
+            return map_classes(path, read_numbers(path, "u1"), classes, known), None
         arrays = read_arrays(path)
         labels = arrays.get("data") if isinstance(arrays, dict) else None
         if labels is None or labels.dtype != np.uint16 or labels.ndim != 1:
             raise UserError(f"{path}: expected an array 'data' of uint16, a number for each point; extract it again")
-        return labels
-
-    def _map_classes(self, path: str, numbers: np.ndarray) -> np.ndarray:
-        """Return the class of each number in a file of labels, int16 (points,)."""
-        classes = np.array(self.class_by_number, np.int16)[numbers]
-        wrong = classes == _UNKNOWN
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise UserError(f"{path}: point {row} has the number {numbers[row]}, which is not in category.json")
-        return classes
+        semantic = map_classes(path, labels // 1000, classes, known)
+        return semantic, np.where((labels % 1000 > 0) & (semantic >= 0), labels.astype(np.int64), IGNORED)
 
 
 def is_nuscenes(root: str) -> bool:

@@ -6,48 +6,29 @@ of its classes are from the authors' configuration (semantic-kitti.yaml).
 """
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, read_content
-from ..data.scene import IGNORED, Scene
-from .listing import RawScene, SceneChoices, SceneReader, split_scenes
+from ...runtime.files import atomic_file
+from ..data.scene import IGNORED
+from .listing import split_scenes
+from .scans import UNKNOWN, ScanReader, map_classes, read_numbers
 
+_LINES = Path(__file__).with_name("semantic_kitti_classes.txt").read_text(encoding="ascii").splitlines()
 # Numbers of each class in the files; predictions are written with the first one.
-_CLASSES = {
-    "car": (10, 252),
-    "bicycle": (11,),
-    "motorcycle": (15,),
-    "truck": (18, 258),
-    "other-vehicle": (20, 13, 16, 256, 257, 259),
-    "person": (30, 254),
-    "bicyclist": (31, 253),
-    "motorcyclist": (32, 255),
-    "road": (40, 60),
-    "parking": (44,),
-    "sidewalk": (48,),
-    "other-ground": (49,),
-    "building": (50,),
-    "fence": (51,),
-    "vegetation": (70,),
-    "trunk": (71,),
-    "terrain": (72,),
-    "pole": (80,),
-    "traffic-sign": (81,),
-}
+_CLASSES = {name: list(map(int, numbers)) for name, *numbers in map(str.split, _LINES)}
+_UNLABELED_NUMBERS = _CLASSES.pop("-")  # unlabeled, outlier, other structure, other object
 CLASS_NAMES = tuple(_CLASSES)
 STUFF_CLASSES = CLASS_NAMES[CLASS_NAMES.index("road") :]  # classes without instances
-_UNLABELED_NUMBERS = (0, 1, 52, 99)  # unlabeled, outlier, other structure, other object
 _SEQUENCES = {"train": (*range(8), 9, 10), "val": (8,), "test": range(11, 22)}
 _POINTS, _LABELS = "velodyne", "labels"
 BIN, LABEL = ".bin", ".label"
 
 
-class SemanticKittiReader(SceneReader):
-    """Reads scans; their channel ``intensity`` is between 0 and 1, and they have no colors: all points are gray."""
+class SemanticKittiReader(ScanReader):
+    """Reads scans; their channel ``intensity`` is between 0 and 1."""
 
     kind = "semantic_kitti"
     meaning = "SemanticKITTI: sequences/00/velodyne and labels"
@@ -55,9 +36,7 @@ class SemanticKittiReader(SceneReader):
     suffixes = (BIN,)
     example = f"scan such as sequences/00/{_POINTS}/000000{BIN}"
     default_classes = CLASS_NAMES
-
-    def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
-        super().__init__(replace(choices or SceneChoices(), gray=True), kind)
+    columns = ("x", "y", "z", "intensity")
 
     def identify(self, path: str) -> tuple[str, str] | None:
         """Return the name of a scan by sequence and number, such as 08_000000, and its path."""
@@ -80,20 +59,15 @@ class SemanticKittiReader(SceneReader):
             )
         return (path, str(label)) if labeled else (path,)
 
-    def read(self, source: RawScene) -> Scene:
-        """Read a scan, with labels if ``source`` has them."""
-        table = _read_numbers(source.files[0], "<f4", 4).reshape(-1, 4)
-        columns = dict(zip(("x", "y", "z", "intensity"), table.T))
-        if not source.labeled:
-            return self.build_scene(source, columns)
-        labels = _read_numbers(source.files[1], "<u4", 1)
-        if len(labels) != len(table):
-            raise UserError(
-                f"{source.files[1]} has {len(labels):,} labels, its scan {len(table):,} points; extract both again"
-            )
-        semantic = _map_classes(source.files[1], labels & 0xFFFF)
-        is_object = (labels >> 16 > 0) & (semantic >= 0)
-        return self.build_scene(source, columns, semantic, np.where(is_object, labels.astype(np.int64), IGNORED))
+    def read_labels(self, path: str) -> tuple[np.ndarray, np.ndarray]:
+        """Read the class and the number of the object of each point."""
+        labels = read_numbers(path, "<u4")
+        classes = np.full(1 << 16, UNKNOWN, np.int16)
+        classes[_UNLABELED_NUMBERS] = IGNORED
+        for label, numbers in enumerate(_CLASSES.values()):
+            classes[numbers] = label
+        semantic = map_classes(path, labels & 0xFFFF, classes, "a class of SemanticKITTI")
+        return semantic, np.where((labels >> 16 > 0) & (semantic >= 0), labels.astype(np.int64), IGNORED)
 
 
 def get_scan_name(path: str) -> str:
@@ -118,26 +92,3 @@ def write_labels(path: Path, classes: np.ndarray, instances: np.ndarray | None =
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
         file.write(labels.tobytes())
-
-
-def _read_numbers(path: str, dtype: str, values_per_point: int) -> np.ndarray:
-    content = read_content(path)
-    item_bytes = 4 * values_per_point
-    if len(content) % item_bytes:
-        raise UserError(f"{path} has {len(content):,} bytes, not a multiple of {item_bytes}; copy it again")
-    return np.frombuffer(content, dtype)
-
-
-def _map_classes(path: str, numbers: np.ndarray) -> np.ndarray:
-    """Return the class of each number in the files, int16 (points,)."""
-    unknown = IGNORED - 1
-    table = np.full(1 << 16, unknown, np.int16)
-    table[list(_UNLABELED_NUMBERS)] = IGNORED
-    for label, class_numbers in enumerate(_CLASSES.values()):
-        table[list(class_numbers)] = label
-    classes = table[numbers]
-    wrong = classes == unknown
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise UserError(f"{path}: point {row} has the number {numbers[row]}, which is not a class of SemanticKITTI")
-    return classes

@@ -157,6 +157,7 @@ setup(
         "paddlevit_dist.registry": ["model_names.json"],
         "paddlevit_dist.images": ["imagenet_classes.txt"],
         "paddlevit_dist.images.data": ["digits.npz", "label_map_classes.txt"],
+        "paddlevit_dist.images.transforms": ["policies.txt"],
         "paddlevit_dist.points.data": ["*.txt"],
         "paddlevit_dist.points.prepare": ["*.txt"],
         "paddlevit_dist.compare": ["*.j2"],

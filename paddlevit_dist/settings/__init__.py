@@ -13,23 +13,6 @@ others for one kind.
 against one another, and freezes. It imports the keys of the chosen task only. Nothing here imports paddle.
 """
 
-from .files import RecipeMissing, StoredSettings, recipe_folder, recipe_title
-from .key import Key, Range
-from .merge import Configuration, load
-from .table import default_config, dump_yaml
+from ..runtime.lazy_names import lazy_names
 
-DEFAULT_RECIPE = str(recipe_folder() / "vit_digits.yaml")
-
-__all__ = [
-    "Configuration",
-    "DEFAULT_RECIPE",
-    "Key",
-    "Range",
-    "RecipeMissing",
-    "StoredSettings",
-    "default_config",
-    "dump_yaml",
-    "load",
-    "recipe_folder",
-    "recipe_title",
-]
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

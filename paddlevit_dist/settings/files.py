@@ -202,6 +202,9 @@ def recipe_folder() -> Path:
     return installed if installed.is_dir() else _PACKAGE.parent / "configs"
 
 
+DEFAULT_RECIPE = str(recipe_folder() / "vit_digits.yaml")
+
+
 def is_recipe_file(path: str) -> bool:
     """Return whether a file is one of the package's recipes or BASE files."""
     return Path(path).resolve().is_relative_to(recipe_folder().resolve())

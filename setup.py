@@ -155,7 +155,9 @@ setup(
         "": ["*.pyi"],  # the public names of each package
         "paddlevit_dist": ["py.typed"],
         "paddlevit_dist.registry": ["model_names.json"],
+        "paddlevit_dist.checkpoint": ["*.txt"],
         "paddlevit_dist.images": ["imagenet_classes.txt"],
+        "paddlevit_dist.images.classification": ["paddlevit_defaults.json"],
         "paddlevit_dist.images.data": ["digits.npz", "label_map_classes.txt"],
         "paddlevit_dist.images.transforms": ["policies.txt"],
         "paddlevit_dist.points.data": ["*.txt"],

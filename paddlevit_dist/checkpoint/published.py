@@ -34,8 +34,13 @@ _MODELSCOPE_VARIABLE = "MODELSCOPE_ENDPOINT"  # ModelScope's variable
 _MODELSCOPE = "https://www.modelscope.cn"
 _MODELSCOPE_REPOSITORY = re.compile(r"ms:([\w.\-]+/[\w.\-]+)")
 
-_HALF = (0.5, 0.5, 0.5)
-_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# Mean and deviation of colors by their names in the table.
+_COLORS = {
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+    "satellite": ((0.430, 0.411, 0.296), (0.213, 0.156, 0.143)),
+}
 
 
 class PublishedWeights(NamedTuple):
@@ -53,11 +58,11 @@ class PublishedWeights(NamedTuple):
     name: str
     top1: float | None
     license: str
-    mean: tuple[float, ...] = _IMAGENET_MEAN
-    std: tuple[float, ...] = _IMAGENET_STD
-    crop_pct: float = 0.9
-    interpolation: str = "bicubic"
-    crop_mode: str = "center"
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    crop_pct: float
+    interpolation: str
+    crop_mode: str
 
     @property
     def model(self) -> str:
@@ -65,95 +70,22 @@ class PublishedWeights(NamedTuple):
         return self.name.partition(".")[0]
 
 
+def _read_lines(name: str) -> list[str]:
+    return Path(__file__).with_name(name).read_text(encoding="ascii").splitlines()
+
+
+def _parse_row(line: str) -> PublishedWeights:
+    name, top1, license_name, colors, crop_pct, interpolation, crop_mode = line.split()
+    accuracy = None if top1 == "-" else float(top1)
+    return PublishedWeights(name, accuracy, license_name, *_COLORS[colors], float(crop_pct), interpolation, crop_mode)
+
+
 # Source: github.com/huggingface/pytorch-image-models, results/results-imagenet.csv of 2026-08-08, and the ``_cfg`` of
-# each model's file.
-_ROWS = (
-    PublishedWeights("vit_tiny_patch16_224.augreg_in21k_ft_in1k", 75.452, "Apache-2.0", _HALF, _HALF),
-    PublishedWeights("vit_small_patch16_224.augreg_in21k_ft_in1k", 81.402, "Apache-2.0", _HALF, _HALF),
-    PublishedWeights("vit_base_patch16_224.augreg_in21k_ft_in1k", 84.534, "Apache-2.0", _HALF, _HALF),
-    PublishedWeights("deit_tiny_patch16_224.fb_in1k", 72.190, "Apache-2.0"),
-    PublishedWeights("deit_small_patch16_224.fb_in1k", 79.856, "Apache-2.0"),
-    PublishedWeights("deit_base_patch16_224.fb_in1k", 81.980, "Apache-2.0"),
-    PublishedWeights("swin_tiny_patch4_window7_224.ms_in1k", 81.388, "MIT"),
-    PublishedWeights("swin_base_patch4_window7_224.ms_in22k_ft_in1k", 85.276, "MIT"),
-    PublishedWeights("convnext_tiny.fb_in22k_ft_in1k", 82.900, "Apache-2.0", crop_pct=0.875),
-    PublishedWeights("convnext_tiny.fb_in1k", 82.066, "Apache-2.0", crop_pct=0.875),
-    PublishedWeights("convnext_small.fb_in22k_ft_in1k", 84.582, "Apache-2.0", crop_pct=0.875),
-    PublishedWeights("convnext_base.fb_in22k_ft_in1k", 85.814, "Apache-2.0", crop_pct=0.875),
-    PublishedWeights("pvt_v2_b0.in1k", 70.654, "Apache-2.0"),
-    PublishedWeights("pvt_v2_b1.in1k", 78.698, "Apache-2.0"),
-    PublishedWeights("pvt_v2_b2.in1k", 82.062, "Apache-2.0"),
-    PublishedWeights("resnet18.a1_in1k", 71.504, "Apache-2.0", crop_pct=0.95),
-    PublishedWeights("resnet18.tv_in1k", 69.752, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
-    PublishedWeights("resnet34.a1_in1k", 76.420, "Apache-2.0", crop_pct=0.95),
-    PublishedWeights("resnet34.tv_in1k", 73.298, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
-    PublishedWeights("resnet50.a1_in1k", 80.382, "Apache-2.0", crop_pct=0.95),
-    PublishedWeights("resnet50.tv_in1k", 76.156, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
-    PublishedWeights("resnet101.a1_in1k", 81.494, "Apache-2.0", crop_pct=0.95),
-    PublishedWeights("resnet101.tv_in1k", 77.404, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
-)
-_CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-_SATELLITE_MEAN, _SATELLITE_STD = (0.430, 0.411, 0.296), (0.213, 0.156, 0.143)
-# Meta's DINOv3 license restricts the use of the weights; timm's copies are open, the ones of facebook/* are gated.
-DINOV3_LICENSE = "DINOv3-License"
-
-
-def _foundation() -> list[PublishedWeights]:
-    """Return backbones without a classifier, and EVA-02. Source: each one's ``pretrained_cfg`` in timm 1.0.31."""
-    rows = []
-    for size in ("small", "base", "large", "giant"):
-        for registers in ("", "_reg4"):
-            rows.append(
-                PublishedWeights(f"vit_{size}_patch14{registers}_dinov2.lvd142m", None, "Apache-2.0", crop_pct=1.0)
-            )
-    for size in ("small", "small_plus", "base", "large", "huge_plus", "7b"):
-        rows.append(PublishedWeights(f"vit_{size}_patch16_dinov3.lvd1689m", None, DINOV3_LICENSE, crop_pct=1.0))
-    for size in ("large", "7b"):
-        satellite = _SATELLITE_MEAN, _SATELLITE_STD, 1.0
-        rows.append(PublishedWeights(f"vit_{size}_patch16_dinov3.sat493m", None, DINOV3_LICENSE, *satellite))
-    for size in ("tiny", "small", "base", "large"):
-        rows.append(PublishedWeights(f"convnext_{size}.dinov3_lvd1689m", None, DINOV3_LICENSE, crop_pct=1.0))
-    siglip = {"base_patch16": (224, 256, 384, 512), "base_patch32": (256,), "large_patch16": (256, 384, 512)}
-    siglip |= {"so400m_patch14": (224, 378), "so400m_patch16": (256, 384, 512), "giantopt_patch16": (256, 384)}
-    for size, sides in siglip.items():
-        for pool, side in ((ending, edge) for edge in sides for ending in ("", "_gap")):
-            rows.append(PublishedWeights(f"vit_{size}_siglip{pool}_{side}.v2_webli", None, "Apache-2.0", _HALF, _HALF))
-    for name, top1 in (
-        ("tiny_patch14_336.mim_in22k_ft_in1k", 80.630),
-        ("small_patch14_336.mim_in22k_ft_in1k", 85.718),
-        ("base_patch14_448.mim_in22k_ft_in22k_in1k", 88.692),
-        ("large_patch14_448.mim_m38m_ft_in22k_in1k", 90.052),
-        *((f"{word}_patch14_224.mim_in22k", None) for word in ("tiny", "small", "base", "large")),
-    ):
-        crop = 0.9 if top1 is None else 1.0
-        mode = "squash" if "_448." in name else "center"
-        rows.append(PublishedWeights(f"eva02_{name}", top1, "MIT", _CLIP_MEAN, _CLIP_STD, crop, crop_mode=mode))
-    rows.append(PublishedWeights("vit_base_patch16_clip_224.laion2b", None, "Apache-2.0", _CLIP_MEAN, _CLIP_STD, 1.0))
-    rows.append(PublishedWeights("vit_large_patch14_clip_224.laion2b", None, "Apache-2.0", _HALF, _HALF, 1.0))
-    return rows
-
-
-def _authors() -> dict[str, str]:
-    """Return the authors' weights at Hugging Face by registered model, with license and whether they are gated."""
-    weights = {}
-    for size in ("small", "base", "large", "giant"):
-        weights[f"vit_{size}_patch14_dinov2"] = f"hf:facebook/dinov2-{size} (Apache-2.0)"
-        weights[f"vit_{size}_patch14_reg4_dinov2"] = f"hf:facebook/dinov2-with-registers-{size} (Apache-2.0)"
-    kinds = {"small": "s16", "small_plus": "s16plus", "base": "b16", "large": "l16"}
-    kinds.update({"huge_plus": "h16plus", "7b": "7b16"})
-    for size, kind in kinds.items():
-        gated = f"{DINOV3_LICENSE}, gated: accept it there and set HF_TOKEN"
-        weights[f"vit_{size}_patch16_dinov3"] = f"hf:facebook/dinov3-vit{kind}-pretrain-lvd1689m ({gated})"
-    for size in ("base", "large", "so400m"):
-        for side in (224, 256, 384, 512):
-            name = f"vit_{size}_patch16_siglip_{side}"
-            if f"{name}.v2_webli" in PUBLISHED:
-                weights[name] = f"hf:google/siglip2-{size}-patch16-{side} (Apache-2.0)"
-    return weights
-
-
-PUBLISHED: dict[str, PublishedWeights] = {row.name: row for row in [*_ROWS, *_foundation()]}
-_AUTHOR_WEIGHTS = _authors()
+# each model's file; of backbones without a classifier and of EVA-02 the ``pretrained_cfg`` in timm 1.0.31.
+PUBLISHED = {row.name: row for row in map(_parse_row, _read_lines("published_weights.txt"))}
+# The authors' weights at Hugging Face by registered model, with license and whether they are gated. Meta's DINOv3
+# license restricts the use of the weights; timm's copies are open, the ones of facebook/* are gated.
+_AUTHOR_WEIGHTS = dict(line.split(" ", 1) for line in _read_lines("author_weights.txt"))
 _DFINE = {"n": "nano", "s": "small", "m": "medium", "l": "large", "x": "xlarge"}
 
 

@@ -10,62 +10,16 @@ import os
 import re
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ...registry.lookup import key_tables
 from ...runtime.errors import UserError
+from ...runtime.text_files import read_json
 from ..models.bridges.paddlevit_files import find_family, is_taken, read_defaults
 
-_RECIPE = {
-    "TRAIN.LINEAR_SCALED_LR": 512,
-    "TRAIN.SMOOTHING": 0.1,
-    "TRAIN.RAND_AUGMENT": True,
-    "TRAIN.COLOR_JITTER": 0.4,
-    "TRAIN.MIXUP_ALPHA": 0.8,
-    "TRAIN.CUTMIX_ALPHA": 1.0,
-    "TRAIN.RANDOM_ERASE_PROB": 0.25,
-}
-_RATES = {"TRAIN.BASE_LR": 5e-4, "TRAIN.WARMUP_EPOCHS": 5, **_RECIPE}
 # MODEL.TYPE in small letters -> the folder of that config.py, and its values.
-_FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "vit": ("ViT", {"TRAIN.BASE_LR": 3e-3, "TRAIN.WARMUP_EPOCHS": 32, "TRAIN.WEIGHT_DECAY": 0.3}),
-    "deit": ("DeiT", {**_RATES, "TRAIN.MODEL_EMA": True}),
-    "cait": ("CaiT", {**_RATES, "MODEL.DROPPATH": 0.1, "TRAIN.MODEL_EMA": True}),
-    "pvtv2": ("PVTv2", {**_RATES, "MODEL.DROPPATH": 0.1, "TRAIN.END_LR": 1e-5}),
-    "swin": (
-        "SwinTransformer",
-        {
-            **_RATES,
-            "DATA.CROP_PCT": 0.9,
-            "MODEL.DROPPATH": 0.1,
-            "TRAIN.WARMUP_EPOCHS": 20,
-            "TRAIN.WARMUP_START_LR": 5e-7,
-            "TRAIN.END_LR": 5e-6,
-            "TRAIN.GRAD_CLIP": 5.0,
-        },
-    ),
-    "convnext": (
-        "ConvNeXt",
-        {
-            **_RECIPE,
-            "TRAIN.BASE_LR": 4e-3,
-            "TRAIN.WARMUP_EPOCHS": 20,
-            "TRAIN.END_LR": 1e-5,
-            "TRAIN.MODEL_EMA": True,
-            "TRAIN.MODEL_EMA_DECAY": 0.9999,
-        },
-    ),
-    "mixer": (
-        "MLP-Mixer",
-        {
-            **_RECIPE,
-            "MODEL.DROPPATH": 0.1,
-            "TRAIN.WARMUP_EPOCHS": 20,
-            "TRAIN.WEIGHT_DECAY": 0.1,
-            "TRAIN.END_LR": 1e-5,
-        },
-    ),
-}
+_FAMILIES: dict[str, tuple[str, dict[str, Any]]] = read_json(Path(__file__).with_suffix(".json"))
 # Keys that all of PaddleViT's YAML files set, and keys that none of them sets: a run's ``config.yaml`` has its task,
 # and copies of recipes for digits have their gray images.
 _REQUIRED = ("MODEL.NAME", "DATA.IMAGE_SIZE", "DATA.CROP_PCT")

@@ -43,12 +43,13 @@ class DetectionCurves(NamedTuple):
         images = table.image_positions()[order].astype(np.int32)
         limit = np.searchsorted(max_detections, compute_ranks(table)[order], side="right").astype(np.int8)
         true_positives, ignored = table.true_positives[order], table.ignored[order]
-        groups = np.zeros(num_classes * areas + 1, np.int64)
-        curves = np.zeros(num_classes * areas * steps + 1, np.int64)
-        _count(true_positives, ignored, bounds, areas, steps, groups, curves)
+        rows = true_positives, ignored, limit, bounds, areas, steps
+        counts = np.zeros(num_classes * areas, np.int64), np.zeros(num_classes * areas * steps, np.int64)
+        _add_rows(*rows, *counts, np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int8))
+        groups, curves = (np.append(0, np.cumsum(numbers)) for numbers in counts)
         chosen = np.empty(groups[-1], np.int64)
         places, kinds = np.empty(curves[-1], np.int32), np.empty(curves[-1], np.int8)
-        _fill(true_positives, ignored, limit, bounds, areas, steps, groups, curves, chosen, places, kinds)
+        _add_rows(*rows, groups[:-1].copy(), curves[:-1].copy(), chosen, places, kinds)
         annotated = table.annotated.astype(np.int32)
         return cls(images[chosen], groups, places, kinds, curves, annotated, num_classes, tuple(max_detections))
 
@@ -99,50 +100,28 @@ def compute_ranks(table: MatchTable) -> np.ndarray:
 
 
 @compiled(needs_numba=False)
-def _count(true_positives, ignored, bounds, areas, steps, groups, curves):
-    """Count the rows of each group and curve, and turn the counts into bounds."""
+def _add_rows(true_positives, ignored, limit, bounds, areas, steps, group_ends, curve_ends, chosen, places, kinds):
+    """Write the rows of each group and curve at their ends, which move on; without ``chosen`` the ends only count."""
     bit_one = np.uint64(1)
     for label in range(len(bounds) - 1):
         for area in range(areas):
             group = label * areas + area
+            first = group_ends[group]
             all_bits = ((bit_one << np.uint64(steps)) - bit_one) << np.uint64(area * steps)
-            number = 0
             for row in range(bounds[label], bounds[label + 1]):
                 if ignored[row] & all_bits == all_bits:
                     continue
-                number += 1
-                for step in range(steps):
-                    if (true_positives[row] | ignored[row]) & (bit_one << np.uint64(area * steps + step)):
-                        curves[group * steps + step + 1] += 1
-            groups[group + 1] = number
-    for group in range(len(groups) - 1):
-        groups[group + 1] += groups[group]
-    for curve in range(len(curves) - 1):
-        curves[curve + 1] += curves[curve]
-
-
-@compiled(needs_numba=False)
-def _fill(true_positives, ignored, limit, bounds, areas, steps, groups, curves, chosen, places, kinds):
-    """Fill in the rows of each group, and the places and kinds of each curve."""
-    bit_one = np.uint64(1)
-    ends = curves[:-1].copy()
-    for label in range(len(bounds) - 1):
-        for area in range(areas):
-            group = label * areas + area
-            all_bits = ((bit_one << np.uint64(steps)) - bit_one) << np.uint64(area * steps)
-            place = 0
-            for row in range(bounds[label], bounds[label + 1]):
-                if ignored[row] & all_bits == all_bits:
-                    continue
-                chosen[groups[group] + place] = row
+                if len(chosen):
+                    chosen[group_ends[group]] = row
                 for step in range(steps):
                     bit = bit_one << np.uint64(area * steps + step)
                     if (true_positives[row] | ignored[row]) & bit:
                         curve = group * steps + step
-                        places[ends[curve]] = place
-                        kinds[ends[curve]] = limit[row] if true_positives[row] & bit else -1
-                        ends[curve] += 1
-                place += 1
+                        if len(chosen):
+                            places[curve_ends[curve]] = group_ends[group] - first
+                            kinds[curve_ends[curve]] = limit[row] if true_positives[row] & bit else -1
+                        curve_ends[curve] += 1
+                group_ends[group] += 1
 
 
 @compiled(needs_numba=False, error_model="numpy")

@@ -8,16 +8,10 @@ _SHARE_OF_DIAGONAL = 0.02  # of an image, how far a boundary reaches into its cl
 def count_confusion(
     true: np.ndarray, predicted: np.ndarray, num_classes: int, ignored: int | None = None
 ) -> np.ndarray:
-    """Count the labeled elements of each class (rows) that are predicted to be of each class (columns).
+    """Count the labeled elements of each class (rows) that are predicted to be of each class (columns), int64.
 
-    Args:
-        true: integers of any shape, negative or ``ignored`` for missing labels.
-        predicted: integers of that shape, below ``num_classes`` for labeled elements.
-        num_classes: the number of classes.
-        ignored: the value of missing labels; None: any negative number.
-
-    Returns:
-        int64 (classes, classes).
+    Both are integers of one shape; predictions of labeled elements are below ``num_classes``. The value of missing
+    labels is ``ignored``, or any negative number if that is None.
     """
     labeled = true >= 0 if ignored is None else true != ignored
     pairs = true[labeled].astype(np.int64) * num_classes + predicted[labeled]
@@ -25,25 +19,15 @@ def count_confusion(
 
 
 def reduce_confusions(confusions: np.ndarray) -> np.ndarray:
-    """Reduce confusion matrices (..., classes, classes) to the statistics of ``intervals.confusion_scores``.
-
-    Returns:
-        (..., 3, classes): correct, true and predicted elements of each class.
-    """
+    """Reduce confusion matrices (..., classes, classes) to counts (..., 3, classes), see ``confusion_scores``."""
     right = np.diagonal(confusions, axis1=-2, axis2=-1)
     return np.stack([right, confusions.sum(axis=-1), confusions.sum(axis=-2)], axis=-2)
 
 
 def count_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
-    """Count elements whose prediction may be no class, as ``reduce_confusions`` does for others.
+    """Count elements, int64 (3, classes), as ``reduce_confusions`` does for confusions.
 
-    Args:
-        true: int (elements,), classes.
-        predicted: int (elements,), classes, or a negative number for none, which is wrong.
-        num_classes: the number of classes.
-
-    Returns:
-        int64 (3, classes).
+    Classes are int (elements,). A prediction may be negative for no class, which is wrong.
     """
     counted = true[true == predicted], true, predicted[predicted >= 0]
     return np.stack([np.bincount(labels, minlength=num_classes) for labels in counted])
@@ -61,14 +45,8 @@ def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: in
     2103.16562, equation 2, with the dilation of section 5 and the authors' code; there for single objects, here for all
     pixels of a class.
 
-    Args:
-        true: integers (height, width).
-        predicted: integers (height, width).
-        num_classes: the number of classes.
-        labeled: bool (height, width), labeled pixels; there ``true`` is a class.
-
-    Returns:
-        int64 (3, classes).
+    The maps are integers (height, width), where ``labeled``, bool, marks the pixels whose truth is a class; the counts
+    are int64 (3, classes).
     """
     distance = max(1, round(_SHARE_OF_DIAGONAL * float(np.hypot(*true.shape))))
     maps = [

@@ -18,11 +18,8 @@ def class_tables(
 ) -> tuple[FigureTable, ConfusionMatrix]:
     """Return the table of the classes' scores and the confusion matrix.
 
-    Args:
-        confusion: int (classes, classes), of all samples; see ``count_confusion``.
-        class_names: the name of each class.
-        elements: name of the labeled elements, such as "points".
-        boundaries: int (3, classes), of all samples; see ``boundary_statistics``. None: there are none.
+    The counts of all samples are ``count_confusion``'s and ``boundary_statistics``'s, which only pixels have;
+    ``elements`` are what is labeled, such as "points".
     """
     shares = class_shares(reduce_confusions(confusion))
     if boundaries is None:
@@ -42,14 +39,9 @@ def class_tables(
 
 
 def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.ndarray, elements: str) -> FigureTable:
-    """Return the table of the samples' scores, worst first.
+    """Return the table of the samples' scores, worst first, from int (samples, 3, classes), see ``reduce_confusions``.
 
-    Args:
-        title: of the table.
-        sample: name of one sample, such as "scene".
-        names: of the samples.
-        statistics: int (samples, 3, classes); see ``reduce_confusions``.
-        elements: name of the labeled elements, such as "points".
+    ``sample`` is what a sample is called, such as "scene", ``elements`` what is labeled in it, such as "points".
     """
     right, labeled = np.moveaxis(statistics[:, :2].sum(axis=2), 1, 0)  # (samples,) each
     ious, accuracies = nanmean(class_shares(statistics)["IoU"]), quotient(right, labeled)

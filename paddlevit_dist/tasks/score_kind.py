@@ -68,16 +68,7 @@ class ScoreKind:
         return self.recompute([arrays], self.classes)(weights)
 
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
-        """Return a function that computes the scores of weighted samples.
-
-        Args:
-            parts: arrays of one or more tables. Their samples follow one another.
-            classes: names of the classes.
-
-        Returns:
-            A function from float64 (draws, samples of all tables), how often each sample counts in each draw, to values
-            by name, float (draws,); NaN where a value is not defined.
-        """
+        """Return a function from weights of the samples of all tables, in their order, to values as in ``compute``."""
         named, arrays = copy.copy(self), self.join(parts)
         named.classes = list(classes)
         return ProportionRecompute(functools.partial(named.compute, arrays), named.count_decisions(arrays))

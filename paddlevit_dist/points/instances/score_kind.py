@@ -108,11 +108,8 @@ def class_precisions(arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarra
 def average_precisions(arrays: Arrays, weights: np.ndarray) -> np.ndarray:
     """Compute the average precision of each class and IoU, float64 (draws, classes, thresholds).
 
-    It is NaN for a class without a sufficiently large true instance, and 0 for one without predictions.
-
-    Args:
-        arrays: see ``InstanceScores``.
-        weights: float64 (draws, scenes), how often each scene, of at least one, counts in each draw.
+    It is NaN for a class without a sufficiently large true instance, and 0 for one without predictions. There is at
+    least one scene.
     """
     scenes, classes, thresholds = arrays["missed"].shape
     scene_rows = np.repeat(np.arange(scenes), arrays["rows"])

@@ -59,10 +59,6 @@ class DetectionCurves(NamedTuple):
         annotated[:, 0] = positions[annotated[:, 0]]
         return self._replace(images=positions[self.images].astype(np.int32), annotated=annotated)
 
-    def names(self) -> list[str]:
-        """Name the columns of ``scores``."""
-        return stat_names(self.max_detections)
-
     def scores(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Compute the numbers of draws; NaN where nothing is annotated.
 
@@ -73,7 +69,10 @@ class DetectionCurves(NamedTuple):
             COCO's twelve numbers in pycocotools' order, float64 (draws, 12), and AP, AP50 and AP75 of each class over
             all areas, float64 (draws, classes, 3).
         """
-        stats, class_ap = np.empty((len(weights), len(self.names()))), np.empty((len(weights), self.num_classes, 3))
+        stats, class_ap = (
+            np.empty((len(weights), len(stat_names(self.max_detections)))),
+            np.empty((len(weights), self.num_classes, 3)),
+        )
         lengths = int(np.diff(self.groups).max(initial=0)), int(np.diff(self.curves).max(initial=0))
         for draw, image_weights in enumerate(weights):
             _score(
@@ -126,19 +125,7 @@ def _add_rows(true_positives, ignored, limit, bounds, areas, steps, group_ends, 
 
 @compiled(needs_numba=False, error_model="numpy")
 def _score(
-    weights,
-    images,
-    groups,
-    places,
-    kinds,
-    curves,
-    annotated,
-    recalls,
-    reached_rows,
-    reached,
-    precise,
-    stats,
-    class_ap,
+    weights, images, groups, places, kinds, curves, annotated, recalls, reached_rows, reached, precise, stats, class_ap
 ):
     """Compute the numbers of one draw and write them to ``stats`` and ``class_ap``."""
     num_classes, areas = len(class_ap), (len(groups) - 1) // len(class_ap)

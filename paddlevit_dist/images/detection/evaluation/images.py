@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .curves import DetectionCurves
+from .curves import DetectionCurves, stat_names
 from .match_tables import MatchTable
 
 _AT_50 = 0
@@ -63,7 +63,7 @@ def build_image_columns(
             for first in range(0, num_images, _CHUNK)
         ]
     )
-    names = curves.names()
+    names = stat_names(curves.max_detections)
     return {
         "truth": _list_classes(num_images, class_names, *table.annotated[:, :3].T),
         "prediction": _list_classes(

@@ -8,7 +8,7 @@ import numpy as np
 from ....intervals.resampling import Recompute
 from ....runtime.errors import UserError
 from ....tasks.score_kind import Arrays, ScoreKind, are_below
-from .curves import DetectionCurves
+from .curves import DetectionCurves, stat_names
 from .images import build_image_columns
 from .match_tables import AREA_RANGES, MAX_DETECTIONS, MatchTable
 from .operating_points import WishedRates, find_thresholds, split_by_class
@@ -53,7 +53,9 @@ class BoxScores(ScoreKind):
             values: dict[str, np.ndarray] = {}
             for prefix, own in curves.items():
                 stats, class_ap = own.scores(weights)
-                values.update({f"{prefix}{name}": column for name, column in zip(own.names(), stats.T)})
+                values.update(
+                    {f"{prefix}{name}": column for name, column in zip(stat_names(own.max_detections), stats.T)}
+                )
                 values.update({f"{prefix}AP {name}": column for name, column in zip(classes, class_ap[..., 0].T)})
             if detections:
                 values.update(find_thresholds(detections, classes, wished, weights[:, samples]))

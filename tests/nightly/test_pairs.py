@@ -48,7 +48,7 @@ def test_the_nights_of_a_series_draw_all_pairs_and_first_those_that_none_has_dra
     targets = list_all_pairs(features, refused)
     last = NIGHTS * 1_000 + NIGHTS - 1
     earlier, generator = skip_earlier(features, refused, targets, last, task)
-    assert len(targets - earlier) <= 0.001 * len(targets)
+    assert len(targets - earlier) <= 0.015 * len(targets)
     before, _ = skip_earlier(features, refused, targets, last - NIGHTS + 3, task)
     assert 0.2 < len(before & targets) / len(targets) < 0.8 and before <= earlier
     assert skip_earlier(features, refused, targets, last + 1, task)[0] == set()
@@ -63,7 +63,7 @@ def test_most_keys_have_a_row():
         for value in values.values()
         for word in value.words.split()
     }
-    assert len(known & words) >= 244, f"no row of tests/support/pairs sets {sorted(known - words)}"
+    assert len(known & words) >= 272, f"no row of tests/support/pairs sets {sorted(known - words)}"
 
 
 def test_a_night_draws_a_pair_that_no_earlier_night_drew():

@@ -74,7 +74,7 @@ def _check_report(bench: Bench, combination: Combination) -> str | None:
     succeed("report", folder, f"-output={folder}/told.html")
     lines = read_printed(folder)
     page, score = (folder / "told.html").read_text(encoding="utf-8"), re.findall(r"\d+\.\d+", lines[max(lines)])[0]
-    return None if score in page else f"the report does not have the score {score}"
+    return None if not float(score) or score in page else f"the report does not have the score {score}"
 
 
 def _check_convert(bench: Bench, combination: Combination) -> str | None:

@@ -21,6 +21,7 @@ COMMON: Features = {
         "default": Value(),
         "sync": Value("TRAIN.BATCH_NORM sync"),
         "local": Value("TRAIN.BATCH_NORM local"),
+        "quick": Value("TRAIN.BATCH_NORM_MOMENTUM 0.5"),
     },
     "average": NONE | {"half": Value(f"{_AVERAGE} 0.5"), "warmup": Value(f"{_AVERAGE} 0.9 TRAIN.MODEL_EMA_WARMUP 3")},
     "sharding": NONE | {"optimizer": Value("TRAIN.SHARDING optimizer", "none", "near")},
@@ -33,6 +34,7 @@ COMMON: Features = {
         "Muon": Value(f"{_OPTIMIZER} Muon {_SMOOTH}"),
         "LAMB": Value(f"{_OPTIMIZER} LAMB {_SMOOTH}"),
     },
+    "seed": {"0": Value(), "5": Value("SEED 5")},
     "repeats": {"1": Value(), "2": Value("TRAIN.REPEATED_AUGMENT 2")},
     "freeze": NONE | {"part": Value("TRAIN.FREEZE [*.0.*]")},
     "layer_decay": NONE | {"0.7": Value("TRAIN.LAYER_DECAY 0.7")},
@@ -40,7 +42,7 @@ COMMON: Features = {
     "workers": {
         "0": Value("DATA.NUM_WORKERS 0"),
         "1": Value("DATA.NUM_WORKERS 1", "0"),
-        "eager": Value("DATA.NUM_WORKERS 2 DATA.PREFETCH 1", "0"),
+        "eager": Value("DATA.NUM_WORKERS 2 DATA.PREFETCH 1 DATA.LOADER_TIMEOUT_SECONDS 300", "0"),
     },
     "compile": NONE
     | {
@@ -49,8 +51,8 @@ COMMON: Features = {
     },
     "save": {
         "epoch": Value(),
-        "update": Value("SAVE_EVERY_UPDATES 1 KEEP_UPDATES 99 KEEP_EPOCHS 9", "epoch"),
-        "foreground": Value("SAVE_IN_BACKGROUND False SAVE_FREQ 1", "epoch"),
+        "update": Value("SAVE_EVERY_UPDATES 1 KEEP_UPDATES 99 KEEP_EPOCHS 9 TRAIN.MAX_SKIPPED_UPDATES 2", "epoch"),
+        "foreground": Value("SAVE_IN_BACKGROUND False SAVE_FREQ 1 SAVE_EVERY_MINUTES 0", "epoch"),
     },
     "interruption": {"stop": Value(), "term": Value(), "kill": Value()},
     "exchange": {
@@ -63,13 +65,15 @@ COMMON: Features = {
         "onecycle": Value(f"{_SCHEDULE} onecycle"),
         "warmup": Value(f"{_SCHEDULE} cosine TRAIN.WARMUP_STEPS 3 TRAIN.WARMUP_START_LR 1e-5"),
         "step": Value(f"{_SCHEDULE} step TRAIN.LR_SCHEDULER.MILESTONES [1] TRAIN.LR_SCHEDULER.GAMMA 0.3"),
+        "scaled": Value(f"{_SCHEDULE} constant TRAIN.LINEAR_SCALED_LR 32"),
         "poly": Value(f"{_SCHEDULE} poly TRAIN.LR_SCHEDULER.POWER 0.7"),
     },
     "evaluation": {
-        "all": Value(),
-        "batch3": Value("DATA.BATCH_SIZE_EVAL 3", "all"),
+        "single": Value("DATA.BATCH_SIZE_EVAL 1"),  # so that processes do not read all samples of one before the next's
+        "batch3": Value("DATA.BATCH_SIZE_EVAL 3", "single"),
+        "whole": Value("", "single"),
         "patience": Value("TRAIN.PATIENCE 1 TRAIN.MIN_IMPROVEMENT 0.1"),
-        "end": Value("VALIDATE_FREQ 2", "all"),
+        "end": Value("VALIDATE_FREQ 2", "single"),
     },
     "interval": {
         "95": Value("EVALUATION.RESAMPLES 150"),
@@ -115,6 +119,7 @@ _REFUSED: tuple[Rule, ...] = (
 _MAY_BE_REFUSED: tuple[Rule, ...] = (
     {"layer_decay": ("0.7",), "model": _WITHOUT_BLOCKS},
     {"optimizer": ("Muon",), "model": _WITHOUT_BLOCKS},
+    {"batch_norm": ("quick",), "model": tuple(name for name in _MODELS if name not in _NORMED)},
 )
 
 

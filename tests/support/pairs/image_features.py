@@ -6,8 +6,10 @@ _DISTILLATION = "TRAIN.TEACHER_MODEL resnet18 TRAIN.TEACHER_WEIGHTS {base:resnet
 _IMAGE = "-cfg=vit_digits DATA.IMAGE_SIZE 32 TRAIN.SMOOTHING 0.0 TRAIN.WARMUP_EPOCHS 0"
 _VIT = "MODEL.EMBED_DIM 24 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8 MODEL.MLP_RATIO 2.0"
 _CONVNEXT = "MODEL.NAME convnext_tiny MODEL.DIMS [8,12,16,24] MODEL.DEPTHS [1,1,2,1]"
+_PVT = "MODEL.NAME pvtv2_b0 MODEL.EMBED_DIM [8,12,16,24] MODEL.DEPTHS [1,1,1,1] MODEL.SR_RATIO [4,2,1,1]"
 _SWIN = "MODEL.NAME swin_tiny_patch4_window7_224 MODEL.EMBED_DIM 12 MODEL.DEPTHS [1,1,2,1] MODEL.NUM_HEADS [1,2,3,4]"
 _DRAWN = "DATA.SHAPES.TRAIN 40 DATA.SHAPES.VAL 7"
+_TABLE = "-dataset=table -data_path={data:table}/labels.csv DATA.TABLE.IMAGE photo DATA.TABLE.LABELS [kind]"
 _READING = {  # no image is turned or unreadable
     "plain": Value(),
     "careful": Value("DATA.ON_INVALID_SAMPLE skip DATA.EXIF_ROTATE True DATA.MAX_PIXELS 100000", "plain"),
@@ -18,9 +20,12 @@ CLASSIFICATION = Task(
     16,
     {
         "vit": Model(f"{_IMAGE} {_VIT}", has_blocks=True),
-        "scaled_vit": Model(f"{_IMAGE} {_VIT} MODEL.QKV_BIAS False MODEL.INIT_VALUES 0.1", has_blocks=True),
+        "scaled_vit": Model(
+            f"{_IMAGE} {_VIT} MODEL.QKV_BIAS False MODEL.INIT_VALUES 0.1 MODEL.ATTN_HEAD_SIZE 8", has_blocks=True
+        ),
         "timm:test_vit": Model(f"{_IMAGE} MODEL.NAME timm:test_vit", has_blocks=True),
         "swin": Model(f"{_IMAGE} {_SWIN} MODEL.WINDOW_SIZE 4 MODEL.DROPPATH 0.0", has_blocks=True),
+        "pvt": Model(f"{_IMAGE} {_PVT} MODEL.DROPPATH 0.0", has_blocks=True),
         "convnext": Model(f"{_IMAGE} {_CONVNEXT} MODEL.DROPPATH 0.0", has_blocks=True),
     }
     | {
@@ -34,6 +39,8 @@ CLASSIFICATION = Task(
             "jpeg": Value("-dataset=tar -data_path={data:jpeg}"),
             "http": Value("-dataset=tar -data_path={address:pages} DATA.REMOTE_CACHE_GIGABYTES 1", "pages"),
             "lists": Value("-dataset=imagenet2012 -data_path={data:lists}"),
+            "table": Value(f"{_TABLE} DATA.TABLE.IMAGES {{data:table}}/pictures"),
+            "fold": Value(f"{_TABLE} DATA.TABLE.IMAGES {{data:table}}/pictures DATA.TABLE.FOLD 2"),
             "held_out": Value("-dataset=folder -data_path={data:unsplit} DATA.VAL_FRACTION 0.25 DATA.VAL_SEED 3"),
         },
         "lora": NONE
@@ -79,6 +86,10 @@ CLASSIFICATION = Task(
             "color": Value("DATA.IMAGE_CHANNELS 3"),
             "gray": Value("DATA.IMAGE_CHANNELS 1"),
             "large": Value("DATA.IMAGE_CHANNELS 3 DATA.IMAGE_SIZE 48 DATA.CROP_SCALE [0.3,0.6]"),
+            "wide": Value("DATA.IMAGE_CHANNELS 3 DATA.IMAGE_SIZE [32,48]"),
+            "border": Value(
+                "DATA.IMAGE_CHANNELS 3 DATA.IMAGE_SIZE [48,32] DATA.CROP_MODE border DATA.INTERPOLATION lanczos"
+            ),
             "squash": Value("DATA.IMAGE_CHANNELS 3 DATA.CROP_MODE squash DATA.INTERPOLATION bilinear"),
             "crop": Value("DATA.IMAGE_CHANNELS 3 DATA.CROP_PCT 0.7 DATA.CROP_RATIO [0.5,0.8]"),
             "scaled": Value(
@@ -94,30 +105,49 @@ CLASSIFICATION = Task(
     may_be_refused=(
         {"input": ("gray",), "teacher": ("soft", "hard")},
         {"model": ("timm:test_vit", "timm:test_resnet", "timm:test_efficientnet"), "dropout": ("attention", "path")},
-        {"model": ("swin",), "input": ("large",)},
+        {"model": ("swin",), "input": ("large", "wide", "border")},
     ),
 )
 
 _LONGER = "DATA.SHAPES.TRAIN 240 -epochs=5 VALIDATE_FREQ 5 TRAIN.WARMUP_STEPS 5"
 _CROPPED = "DATA.CROP_PROBABILITY 1.0 DATA.CROP_SHORTEST_SIDES [40] DATA.CROP_SIDES [24,40] DATA.RESIZE_TO_SQUARE True"
+_SMALL = "-cfg=mask_rcnn_shapes DATA.SHORTEST_SIDES [48] DATA.EVAL_SHORTEST_SIDE 48"
 DETECTION = Task(
     8,
     {
-        name: Model(
-            f"-cfg={name}_shapes {_DRAWN}",
+        name: Model(f"-cfg={name}_shapes {_DRAWN}", has_batch_norm=True, draws=True, start=_LONGER)
+        for name in ("dfine", "rtdetr")
+    }
+    | {
+        "detr": Model(
+            f"-cfg=detr_shapes {_DRAWN} MODEL.ENCODER_LAYERS 1 MODEL.DECODER_LAYERS 2 MODEL.NUM_QUERIES 9",
             has_batch_norm=True,
             draws=True,
             start=_LONGER,
-            exports=name != "mask_rcnn",  # which selects regions on the host
         )
-        for name in ("dfine", "rtdetr", "mask_rcnn", "detr")
+    }
+    | {  # which selects regions on the host
+        "mask_rcnn": Model(
+            f"{_SMALL} {_DRAWN}",
+            has_batch_norm=True,
+            draws=True,
+            start="DATA.SHAPES.TRAIN 160 -epochs=3",
+            exports=False,
+        )
     },
     {
         "data": {
             "drawn": Value(),
-            "unequal": Value("DATA.SHAPES.SIDES [40,72] DATA.SHAPES.OBJECTS_PER_IMAGE [0,3]"),
+            "unequal": Value(
+                "DATA.SHAPES.SIDES [40,72] DATA.SHAPES.OBJECTS_PER_IMAGE [0,3] "
+                "DATA.SHAPES.CATEGORIES [triangle,cross,circle]"
+            ),
             "coco": Value("-dataset=coco -data_path={data:coco}"),
-            "voc": Value("-dataset=voc -data_path={data:voc}"),
+            "named": Value(
+                "-dataset=coco -data_path={data:coco} DATA.TRAIN_ANNOTATIONS annotations/train.json "
+                "DATA.VAL_ANNOTATIONS annotations/val.json DATA.TRAIN_IMAGES train DATA.VAL_IMAGES val"
+            ),
+            "voc": Value("-dataset=voc -data_path={data:voc} DATA.VOC_CORNERS edges"),
             "yolo": Value("-dataset=yolo -data_path={data:yolo}"),
         },
         "crops": NONE
@@ -140,6 +170,7 @@ DETECTION = Task(
             "several": Value("DATA.SHORTEST_SIDES [48,64] DATA.LONGEST_SIDE 80"),
             "batch": Value("DATA.SHORTEST_SIDES [48] DATA.RESIZE_TO_SQUARE True DATA.BATCH_SIDES [64,96]"),
             "padded": Value("DETECTION.PAD_TO_BATCH_MAX False"),
+            "masked": Value("MODEL.MASK_PADDING True"),
         },
         "scored": NONE
         | {
@@ -151,6 +182,12 @@ DETECTION = Task(
         | {
             "reference": Value("TRAIN.DETECTION_NORMALIZER reference"),
             "classes": Value("TRAIN.CLASS_LOSS_WEIGHT 2.0 TRAIN.DECAY_ALL_PARAMETERS False"),
+            "determined": Value("TRAIN.RANDOM_SAMPLING False"),
+        },
+        "batching": NONE
+        | {
+            "single": Value("DETECTION.EVAL_BATCHING single", "none"),
+            "equal": Value("DETECTION.EVAL_BATCHING equal_shapes", "none"),
         },
         "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1 DATA.COLOR_JITTER 0.3")},
         "empty": NONE | {"without": Value("DATA.KEEP_EMPTY_IMAGES False")},
@@ -161,6 +198,8 @@ DETECTION = Task(
         {"data": ("voc", "yolo"), "crops": ("paste",)},
         {"scored": ("torchvision",), "model": ("dfine", "rtdetr")},
         {"sizes": ("batch",), "model": ("mask_rcnn", "detr")},
+        {"sizes": ("masked",), "model": ("dfine", "rtdetr", "mask_rcnn")},
+        {"losses": ("determined",), "model": ("dfine", "rtdetr", "detr")},
     ),
 )
 
@@ -178,7 +217,7 @@ SEGMENTATION = Task(
         "data": {
             "drawn": Value(),
             "unequal": Value("DATA.SHAPES.SIDES [40,72]"),
-            "label_maps": Value("-dataset=label_maps -data_path={data:label_maps}"),
+            "label_maps": Value("-dataset=label_maps -data_path={data:label_maps} DATA.CLASS_LIST classes.txt"),
             "background": Value("-dataset=label_maps -data_path={data:label_maps} DATA.REDUCE_ZERO_LABEL True"),
             "ade20k": Value("-dataset=ade20k -data_path={data:ade20k}"),
         },
@@ -195,9 +234,15 @@ SEGMENTATION = Task(
             "dice": Value("SEGMENTATION.DICE_WEIGHT 1.0"),
             "ohem": Value("SEGMENTATION.OHEM_THRESHOLD 0.9 SEGMENTATION.OHEM_MIN_KEPT 500"),
             "entropy": Value("SEGMENTATION.LOVASZ_WEIGHT 0.0"),
+            "weights": Value("SEGMENTATION.CLASS_WEIGHTS [0.5,1.0,2.0,1.5]"),
         },
         "dropout": NONE | {"dense": Value("MODEL.DROPOUT 0.1")},
-        "photometric": NONE | {"yes": Value("DATA.PHOTOMETRIC True"), "file": Value(_ALBUMENTATIONS)},
+        "photometric": NONE
+        | {
+            "yes": Value("DATA.PHOTOMETRIC True"),
+            "file": Value(_ALBUMENTATIONS),
+            "own": Value("-import={data:programs}/shadows.py DATA.TRANSFORMS [shadow]"),
+        },
         "crop": NONE
         | {
             "wide": Value("DATA.CROP_SIZE [40,56]"),
@@ -214,4 +259,5 @@ SEGMENTATION = Task(
         "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1")},
         "reading": {"plain": Value(), "careful": Value("DATA.ON_INVALID_SAMPLE skip DATA.MAX_PIXELS 100000", "plain")},
     },
+    may_be_refused=({"loss": ("weights",), "data": ("ade20k", "background")},),
 )

@@ -73,7 +73,14 @@ def check_evaluation(bench: Bench, combination: Combination) -> str | None:
 
 
 # Of classification: where the images of the validation split are.
-_INPUTS = {"folder": "folder/val", "lists": "lists/images/val", "pages": "pages", "http": "pages", "jpeg": "jpeg"}
+_INPUTS = {
+    "folder": "folder/val",
+    "lists": "lists/images/val",
+    "fold": "table/pictures/val",
+    "pages": "pages",
+    "http": "pages",
+    "jpeg": "jpeg",
+}
 
 
 def check_rows(bench: Bench, combination: Combination) -> str | None:

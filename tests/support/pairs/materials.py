@@ -107,6 +107,17 @@ def _write_unsplit_folders(folder: Path, materials: Materials) -> None:
         _save(image, folder / f"{CLASS_NAMES[label]}" / name)
 
 
+def _write_table(folder: Path, materials: Materials) -> None:
+    """A table with columns that are not used, numbers of folds, and names of labels in another file."""
+    lines = []
+    for split, label, name, image in _draw_class_images():
+        _save(image, folder / "pictures" / split / name)
+        fold = 2 if split == "val" else len(lines) % 2
+        lines.append(f"{len(lines)};{split}/{name};k{label};{fold}")
+    _write_lines(folder / "labels.csv", ["number;photo;kind;fold", *lines[::-1]])
+    _write_lines(folder / "classes.txt", [f"k{label} {CLASS_NAMES[label]}" for label in (2, 0, 3, 1)])
+
+
 def _write_tars(store: str) -> Callable[[Path, Materials], None]:
     def write(folder: Path, materials: Materials) -> None:
         succeed("prepare", "images", materials.get("folder"), folder, f"-store={store}", "-shard_size=17", "-workers=1")
@@ -306,6 +317,7 @@ def _write_programs(folder: Path, materials: Materials) -> None:
 MAKERS: dict[str, Callable[[Path, Materials], None]] = {
     "folder": _write_class_folders,
     "lists": _write_class_lists,
+    "table": _write_table,
     "unsplit": _write_unsplit_folders,
     "pages": _write_tars("pages"),
     "jpeg": _write_tars("jpeg"),

@@ -65,6 +65,7 @@ INSTANCES = Task(
     {
         "instances": Model(
             f"-cfg=pointgroup_synthetic_rooms {_ROOMS} POINTS.INSTANCES.WIDTH 8 POINTS.INSTANCES.PREPARE_EPOCHS 1 "
+            "POINTS.INSTANCES.BLOCKS 1 "
             "POINTS.INSTANCES.RADIUS_M 0.6",
             has_batch_norm=True,
             draws=True,
@@ -127,8 +128,8 @@ SHAPES = Task(
 _FEW = f"-import={Path(__file__).with_name('few_volumes.py')} VOLUMES.UNET_WIDTH 4 VOLUMES.UNET_DEPTH 2"
 _ORGANS = f"-cfg=volume_unet3d_phantoms -dataset=few_organs {_FEW}"
 _HEADS = f"-cfg=landmark_unet3d -dataset=few_heads {_FEW}"
-_UNEVEN = f"{_OTHER} VOLUMES.SPACING_MM [3.0,2.2,2.6] VOLUMES.CROP_SIZE [16,24,20]"
-_TWO = "VOLUMES.INTENSITY_WINDOW [-100,1200,-5,20]"
+_UNEVEN = f"{_OTHER} VOLUMES.MAX_VOXELS 200000 VOLUMES.SPACING_MM [3.0,2.2,2.6] VOLUMES.CROP_SIZE [16,24,20]"
+_TWO = "VOLUMES.INTENSITY_WINDOW [-100,1200,-5,20] VOLUMES.INTENSITY_MEAN_STD [300,400,5,3]"
 _NNUNET = f"-dataset=nnunet -data_path={{data:volumes}} {_UNEVEN}"
 _DISTURBED = {
     "noise": NONE
@@ -223,5 +224,10 @@ OUTSIDE = Task(
         "rows": Model(f"{_OWN} few_paired_counting", start="-epochs=4", exports=False),
         "labels": Model(f"{_OWN} few_labels", start="-epochs=4"),
     },
-    {"dots": {"9": Value(), "5": Value("DATA.DOTS.MAX 5")}, "command": {"groups": Value()}},
+    {
+        "interval": {"tens": Value("EVALUATION.RESAMPLES 100 EVALUATION.GROUP tens")},
+        "dots": {"9": Value(), "5": Value("DATA.DOTS.MAX 5")},
+        "command": {"groups": Value()},
+    },
+    may_be_refused=({"model": ("sums",), "interval": ("tens",)},),
 )

@@ -95,7 +95,9 @@ class Bench:
                 try:
                     succeed(*command, limit_seconds=BASE_SECONDS)
                 except AssertionError as error:
-                    self.failed_bases[model] = BaseRunError(command, str(error)[:400])
+                    is_slow = f"ran longer than {BASE_SECONDS}" in str(error)
+                    reason = f"longer than {BASE_SECONDS:.0f} s" if is_slow else error
+                    self.failed_bases[model] = BaseRunError(command, reason)
                     raise self.failed_bases[model] from error
                 (folder / "complete").touch()
         return folder / "checkpoints/last"

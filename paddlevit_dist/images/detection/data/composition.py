@@ -122,10 +122,14 @@ def join_images(images: Sequence[ImageObjects], side: int, generator: np.random.
         size = min(height, room[0]), min(width, room[1])
         corner = (0 if is_low else height - size[0]), (0 if is_right else width - size[1])
         view = crop(view, *corner, size)
-        shares[view.objects] *= _sides(view.boxes)
+        visible = np.zeros_like(shares)
+        visible[view.objects] = _sides(view.boxes)
+        shares *= visible
         view = view.only(shares[view.objects].prod(axis=1) > _VISIBLE_SHARE)
         part = stored._replace(labels=np.arange(len(shares))).seen(view)
-        is_sliver = (shares[part.labels] < 1 - 1e-6) & (_sides(part.boxes) <= _VISIBLE_PIXELS * scale)
+        # The box of a mask has whole pixels, which may be several stored ones.
+        sides = np.minimum(visible[part.labels], _sides(part.boxes))
+        is_sliver = (shares[part.labels] < 1 - 1e-6) & (sides <= _VISIBLE_PIXELS * scale)
         part = part._replace(labels=stored.labels[part.labels]).only(~is_sliver.any(axis=1))
         top, left = (row if is_low else row - size[0]), (column if is_right else column - size[1])
         canvas.paste(view.image, (left, top))

@@ -76,11 +76,11 @@ def test_a_mosaic_has_the_visible_objects_of_four_images_at_their_places():
 
 
 def wires(left: int, with_masks: bool) -> ImageObjects:
-    """An image of 400 pixels with an upright and a level object of 3 pixels in its middle."""
-    masks = [np.zeros((400, 400), np.uint8) for _ in range(2)]
-    masks[0][150:250, left : left + 3] = masks[1][left : left + 3, 150:250] = 1
-    boxes = np.array([[left, 150, left + 3, 250], [150, left, 250, left + 3]], float)
-    return ImageObjects(Image.new("RGB", (400, 400)), boxes, np.array([0, 1]), masks if with_masks else None)
+    """An image of 400 x 320 pixels (height x width) with an upright and a level object of 3 pixels in its middle."""
+    masks = [np.zeros((400, 320), np.uint8) for _ in range(2)]
+    masks[0][150:250, left - 40 : left - 37] = masks[1][left : left + 3, 110:210] = 1
+    boxes = np.array([[left - 40, 150, left - 37, 250], [110, left, 210, left + 3]], float)
+    return ImageObjects(Image.new("RGB", (320, 400)), boxes, np.array([0, 1]), masks if with_masks else None)
 
 
 @pytest.mark.parametrize("with_masks", [False, True])
@@ -96,14 +96,14 @@ def test_a_mosaic_removes_what_it_cuts_and_not_what_it_shrinks(with_masks):
 
 
 def test_thin_objects_are_pasted():
-    empty = ImageObjects(Image.new("RGB", (100, 100)), np.zeros((0, 4)), np.zeros(0, int), [])
+    empty = ImageObjects(Image.new("RGB", (100, 80)), np.zeros((0, 4)), np.zeros(0, int), [])
     numbers = [
         len(paste_objects(empty, wires(196 + seed % 8, True), np.random.default_rng(seed)).boxes) for seed in range(60)
     ]
     assert np.mean(numbers) > 0.75  # each of two in half of the cases
 
 
-def bent(size=(100, 100)) -> ImageObjects:
+def bent(size=(100, 120)) -> ImageObjects:
     """A gray image with an object in the shape of an L, of which a part of the box may show nothing."""
     mask = np.zeros(size, np.uint8)
     mask[10:90, 10:14] = mask[86:90, 10:90] = 1

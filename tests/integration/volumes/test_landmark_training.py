@@ -46,7 +46,7 @@ def train(output: str, *arguments: str) -> dict[str, Any]:
 
 
 def evaluate(output: str) -> dict[str, float]:
-    trainer = build(output, "-epochs=1", "-batch_size=2", "VOLUMES.CROP_SIZE", "[40,48,48]", val_size=5)
+    trainer = build(output, "-epochs=1", "-batch_size=2", "VOLUMES.CROP_SIZE", "[40,48,56]", val_size=5)
     return trainer.evaluator("evaluation")[0]
 
 

@@ -14,7 +14,7 @@ from support.trainings.runs import last_line
 PHANTOMS = "configs/volume_unet3d_phantoms.yaml"
 PLANNED = ["VOLUMES.UNET_WIDTH", "2", "VALIDATE_FREQ", "1", "SAVE_FREQ", "1", "DATA.NUM_WORKERS", "0"]
 TINY = [
-    *("VOLUMES.CROP_SIZE", "[8, 8, 8]", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "2", "VALIDATE_FREQ", "1"),
+    *("VOLUMES.CROP_SIZE", "[8, 12, 10]", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "2", "VALIDATE_FREQ", "1"),
     *("VOLUMES.NORMALIZE", "[percentiles, z_score]", "VOLUMES.SPACING_MM", "[2.0, 2.0, 2.0]", "SAVE_FREQ", "1"),
     *("VOLUMES.INTENSITY_WINDOW", "None", "VOLUMES.TEST_MIRROR", "true", "DATA.NUM_WORKERS", "0"),
 ]

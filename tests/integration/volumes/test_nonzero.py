@@ -15,7 +15,7 @@ def test_a_run_is_evaluated_and_continued_as_its_weights_were_trained(tmp_path):
     """Weights of a training within masks: an evaluation on volumes without zeros around keeps to it, and inspect data
     says what would be decided."""
     data, other = make_dataset(tmp_path / "raw", 2.5, 1), make_dataset(tmp_path / "other", -0.2, 1)
-    tiny = ("VOLUMES.CROP_SIZE", "[8,8,8]", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "2", "SAVE_FREQ", "1")
+    tiny = ("VOLUMES.CROP_SIZE", "[6,10,8]", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "2", "SAVE_FREQ", "1")
     keys = (*tiny, "VOLUMES.NORMALIZE", "z_score", "VOLUMES.INTENSITY_WINDOW", "None", "DATA.NUM_WORKERS", "0")
     recipe = [f"-cfg={ROOT}/configs/volume_unet3d_phantoms.yaml", "-ngpus=1", "-batch_size=1", *keys]
     words = [*recipe, f"-data_path={data}", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", f"-output={tmp_path / 'run'}"]

@@ -22,7 +22,7 @@ SEMANTIC = [
 INSTANCES = [f"-cfg={ROOT}/configs/pointgroup_synthetic_rooms.yaml", "POINTS.INSTANCES.WIDTH", "4"]
 INSTANCES += ["POINTS.INSTANCES.BLOCKS", "1", "DATA.VOXEL_SIZE_M", "0.1"]
 LANDMARKS = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
-LANDMARKS += ["VOLUMES.CROP_SIZE", "[8,8,8]"]
+LANDMARKS += ["VOLUMES.CROP_SIZE", "[8,12,10]"]
 
 
 def tool(*words):

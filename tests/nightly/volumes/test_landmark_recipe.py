@@ -8,7 +8,7 @@ from support.processes import ROOT, run_main, succeeded
 def test_the_recipe_learns_within_an_epoch(tmp_path):
     """The short form of the scored training."""
     recipe = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "-dataset=synthetic_landmarks", "-ngpus=2", "-epochs=1"]
-    smaller = ["VOLUMES.CROP_SIZE", "[24,32,32]", "VOLUMES.OVERLAP", "0.1", "VOLUMES.UNET_DEPTH", "2"]
+    smaller = ["VOLUMES.CROP_SIZE", "[24,32,40]", "VOLUMES.OVERLAP", "0.1", "VOLUMES.UNET_DEPTH", "2"]
     succeeded(run_main(*recipe, *smaller, f"-output={tmp_path}"))
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     windows = [line["heatmap"] for line in lines if line["kind"] == "training"]

@@ -23,9 +23,9 @@ from support.files.volume_files import voxels, write_landmarks, write_volume
 
 def write_folder(root: Path) -> None:
     generator = np.random.default_rng(0)
-    for name in ("ant", "bee", "cat"):
+    for name, images in (("cow", 3), ("ant", 4), ("bee", 2)):
         (root / "train" / name).mkdir(parents=True)
-        for number in range(3):
+        for number in range(images):
             pixels = generator.integers(0, 256, (6, 5, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(root / "train" / name / f"{number}.png")
 
@@ -49,12 +49,13 @@ def write_mnist(root: Path) -> None:
 def write_scenes(root: Path) -> None:
     generator = np.random.default_rng(0)
     (root / "scenes").mkdir()
-    for name in ("a", "b"):
-        labels = generator.integers(0, 3, 20).astype(np.int16)
-        xyz, rgb = generator.normal(size=(20, 3)).astype(np.float32), generator.integers(0, 256, (20, 3), np.uint8)
+    for name, points in (("b", 20), ("a", 13)):
+        labels = generator.integers(0, 3, points).astype(np.int16)
+        xyz = generator.normal(0, (3, 2, 1), (points, 3)).astype(np.float32)
+        rgb = generator.integers(0, 256, (points, 3), np.uint8)
         write_scene(Path(scene_file(root, name)), Scene(xyz, rgb, labels, labels, name))
-    (root / "train.txt").write_text("a\nb\n")
-    (root / "classes.txt").write_text("x\ny\nz\n")
+    (root / "train.txt").write_text("b\na\n")
+    (root / "classes.txt").write_text("y\nz\nx\n")
 
 
 def write_volumes(root: Path) -> None:

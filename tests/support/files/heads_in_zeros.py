@@ -7,7 +7,7 @@ import numpy as np
 from support.files.volume_files import write_volume
 
 SHAPE = (12, 14, 16)
-AFFINE = np.diag([1.0, 1.0, 2.0, 1.0])
+AFFINE = np.diag([0.9, 1.2, 2.0, 1.0])
 
 
 def head(seed, margin, channel=0):

@@ -6,7 +6,7 @@ import numpy as np
 
 from support.files.volume_files import world, write_landmarks, write_volume
 
-TINY = "VOLUMES.UNET_WIDTH 4 VOLUMES.UNET_DEPTH 2 VOLUMES.CROP_SIZE [16,16,16] VOLUMES.OVERLAP 0.1".split()
+TINY = "VOLUMES.UNET_WIDTH 4 VOLUMES.UNET_DEPTH 2 VOLUMES.CROP_SIZE [12,20,16] VOLUMES.OVERLAP 0.1".split()
 TINY += ["DATA.NUM_WORKERS", "0"]
 
 

@@ -22,7 +22,7 @@ def token(*parts):
 def draw_scan(generator, points):
     """Points (P, 5) around a scanner, and categories (P,) that mostly follow the place."""
     cloud = np.zeros((points, 5), "<f4")
-    cloud[:, :3] = generator.uniform((-8, -8, -2), (8, 8, 2), (points, 3))
+    cloud[:, :3] = generator.uniform((-8, -6, -2), (8, 6, 2), (points, 3))
     cloud[:, 3:] = generator.integers(0, (256, 32), (points, 2))
     quadrant = 2 * (cloud[:, 0] > 0) + (cloud[:, 1] > 0)
     usual = np.array([24, 28, 17, 30])[quadrant]

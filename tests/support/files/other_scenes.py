@@ -11,7 +11,10 @@ def s3dis(root, areas=(1, 5), points=60, seed=0):
             folder = root / f"Area_{area}" / room / "Annotations"
             folder.mkdir(parents=True)
             for name in ("chair_1", "stairs_1", "wall_2"):
-                rows = np.c_[generator.uniform(-5, 5, (points, 3)).round(3), generator.integers(0, 256, (points, 3))]
+                rows = np.c_[
+                    generator.uniform((-5, -3, 0), (5, 4, 2.5), (points, 3)).round(3),
+                    generator.integers(0, 256, (points, 3)),
+                ]
                 lines = [
                     " ".join([*(f"{value:.3f}" for value in row[:3]), *map(str, row[3:].astype(int))]) for row in rows
                 ]
@@ -30,8 +33,7 @@ def semantic_kitti(root, sequences=("00", "08"), points=80, seed=0, labeled=True
         for part in ("velodyne", "labels") if labeled else ("velodyne",):
             (root / "sequences" / sequence / part).mkdir(parents=True)
         for scan in ("000000", "000001"):
-            cloud = generator.uniform(-20, 20, (points, 4)).astype("<f4")
-            cloud[:, 3] = generator.uniform(0, 1, points)
+            cloud = generator.uniform((-20, -15, -3, 0), (20, 16, 2, 1), (points, 4)).astype("<f4")
             labels = (
                 generator.choice(numbers, points).astype("<u4") | generator.integers(0, 3, points).astype("<u4") << 16
             )
@@ -50,7 +52,7 @@ def pointcept(root, splits=("train", "val"), points=70, seed=0, label="segment20
         folder.mkdir(parents=True)
         normal = generator.normal(size=(points, 3))
         arrays = {
-            "coord": generator.uniform(0, 6, (points, 3)).astype(np.float32),
+            "coord": generator.uniform(0, (6, 5, 3), (points, 3)).astype(np.float32),
             "color": generator.integers(0, 256, (points, 3)).astype(np.uint8),
             "normal": (normal / np.linalg.norm(normal, axis=1, keepdims=True)).astype(np.float32),
             label: generator.integers(-1, classes, points).astype(np.int16),
@@ -71,7 +73,7 @@ def las(path, points=90, seed=0, point_format=7, version="1.4", origin=(500_000.
     header = laspy.LasHeader(point_format=point_format, version=version)
     header.offsets, header.scales = np.array(origin), np.full(3, 0.001)
     cloud = laspy.LasData(header)
-    xyz = (np.array(origin) + generator.uniform(0, 8, (points, 3))).round(3)
+    xyz = (np.array(origin) + generator.uniform(0, (8, 6, 3), (points, 3))).round(3)
     cloud.x, cloud.y, cloud.z = xyz.T
     rgb = generator.integers(0, 256, (points, 3))
     rgb[0] = 255
@@ -103,7 +105,7 @@ def pcd(path, kind, points=50, seed=0):
     """Returns xyz, rgb, intensity and label."""
     path.parent.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(seed)
-    xyz = generator.uniform(0, 4, (points, 3)).astype("<f4")
+    xyz = generator.uniform(0, (4, 3, 2), (points, 3)).astype("<f4")
     rgb = generator.integers(0, 256, (points, 3)).astype(np.uint32)
     packed = (rgb[:, 0] << 16 | rgb[:, 1] << 8 | rgb[:, 2]).astype("<u4").view("<f4")
     intensity = generator.integers(0, 8, points).astype("<f4")

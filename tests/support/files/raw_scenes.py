@@ -11,7 +11,8 @@ from paddlevit_dist.points.data.ply import write_points
 
 def make_points(points, seed=0):
     generator = np.random.default_rng(seed)
-    columns = {name: generator.normal(size=points).astype(np.float32) for name in "xyz"}
+    extents = {"x": 1.2, "y": 0.9, "z": 0.6}
+    columns = {name: generator.normal(0, extent, points).astype(np.float32) for name, extent in extents.items()}
     columns.update({name: generator.integers(0, 256, points, dtype=np.uint8) for name in ("red", "green", "blue")})
     return columns
 
@@ -61,7 +62,7 @@ def pointgroup_arrays(points=300, seed=0):
     semantic = generator.integers(-1, 20, points).astype(np.float64)
     instance = generator.integers(-1, 6, points).astype(np.float64)
     arrays = (
-        generator.normal(size=(points, 3)).astype(np.float32),
+        generator.normal(0, (1.2, 0.9, 0.6), (points, 3)).astype(np.float32),
         (rgb / 127.5 - 1).astype(np.float32),
         np.where(semantic < 0, -100.0, semantic),
         np.where(instance < 0, -100.0, instance),

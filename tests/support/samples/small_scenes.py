@@ -12,7 +12,7 @@ def make_scene(points=1000, classes=5, seed=0, name="room"):
     semantic = generator.integers(-1, classes, points).astype(np.int16)
     instance = generator.integers(-1, 9, points).astype(np.int16)
     return Scene(
-        generator.normal(0, 3, (points, 3)).astype(np.float32),
+        generator.normal(0, (4, 3, 1), (points, 3)).astype(np.float32),
         generator.integers(0, 256, (points, 3), dtype=np.uint8),
         np.where(semantic < 0, np.int16(-100), semantic),
         np.where(instance < 0, np.int16(-100), instance),
@@ -29,7 +29,7 @@ def scene(points=200, seed=0, name="a") -> Scene:
     labels = generator.integers(-1, 20, points).astype(np.int16)
     labels[labels == -1] = -100
     return Scene(
-        generator.uniform(-1, 1, (points, 3)).astype(np.float32),
+        generator.uniform((-1.2, -0.7, -0.5), (1, 0.8, 0.6), (points, 3)).astype(np.float32),
         generator.integers(0, 256, (points, 3), dtype=np.uint8),
         labels,
         np.full(points, -100, np.int16),

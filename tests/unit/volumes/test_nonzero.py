@@ -40,7 +40,7 @@ def test_masks_are_those_of_all_channels_without_holes():
 def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, within):
     """Also of several channels, of which the one with another kind stays as it is; and at another spacing."""
     data = make_dataset(tmp_path / "raw", margin)
-    task = make_task(data, "VOLUMES.NORMALIZE", "[none,z_score]", "VOLUMES.SPACING_MM", "[2.0,1.0,1.0]")
+    task = make_task(data, "VOLUMES.NORMALIZE", "[none,z_score]", "VOLUMES.SPACING_MM", "[2.0,1.2,0.9]")
     samples = task.build_dataset("train", tmp_path / "cache")
     assert (
         sum(
@@ -65,7 +65,7 @@ def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, w
     np.testing.assert_array_equal(volume[0], one)
     np.testing.assert_allclose(volume[1], expected, atol=1e-4)
 
-    finer = make_task(data, "VOLUMES.NORMALIZE", "[none,z_score]", "VOLUMES.SPACING_MM", "[1.0,1.0,1.0]")
+    finer = make_task(data, "VOLUMES.NORMALIZE", "[none,z_score]", "VOLUMES.SPACING_MM", "[1.0,1.2,0.9]")
     finer.build_dataset("train", tmp_path / "cache")
     between = finer.build_dataset("val", tmp_path / "cache").sample(0, np.random.default_rng(0))["volume"][1]
     np.testing.assert_allclose(between[::2], expected, atol=1e-4)  # each second plane is a stored one

@@ -31,7 +31,7 @@ def scene(points=2000, extent=6.0, seed=0) -> Scene:
     labels = generator.integers(0, 20, points).astype(np.int16)
     labels[generator.random(points) < 0.3] = -100
     return Scene(
-        generator.uniform(-extent, extent, (points, 3)).astype(np.float32),
+        (generator.uniform(-extent, extent, (points, 3)) * (1, 0.8, 0.6)).astype(np.float32),
         generator.integers(0, 256, (points, 3), dtype=np.uint8),
         labels,
         np.full(points, -100, np.int16),

@@ -13,7 +13,7 @@ from paddlevit_dist.volumes.landmarks.results import LandmarkRecord
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
 TINY = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
-TINY += ["-dataset=synthetic_landmarks", "VOLUMES.CROP_SIZE", "[48,48,48]", "VOLUMES.OVERLAP", "0"]
+TINY += ["-dataset=synthetic_landmarks", "VOLUMES.CROP_SIZE", "[40,48,56]", "VOLUMES.OVERLAP", "0"]
 
 
 def test_figures_are_of_the_errors_that_the_metrics_count():

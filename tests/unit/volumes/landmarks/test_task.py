@@ -26,7 +26,7 @@ def test_a_batch_carries_coordinates_not_heatmaps():
     task = make_task()
     samples = task.build_dataset("train", Path("unused"))
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(3)])
-    assert batch["volume"].shape == (3, 1, 16, 16, 16)
+    assert batch["volume"].shape == (3, 1, 12, 20, 16)
     label_bytes = sum(array.nbytes for name, array in batch.items() if name != "volume") / 3
     assert label_bytes <= 1024
     assert task.loss_normalizers(batch)["heatmap"] == int(np.isfinite(batch["points"]).all(axis=-1).sum()) <= 24
@@ -45,10 +45,10 @@ def test_whole_volumes_of_different_sizes_share_a_batch(tmp_path):
 def test_a_map_of_zeros_costs_one_per_landmark():
     import paddle
 
-    task = make_task("VOLUMES.CROP_SIZE", "[40,48,48]")
+    task = make_task("VOLUMES.CROP_SIZE", "[40,48,56]")
     task.build_dataset("val", Path("unused"))
     points = paddle.to_tensor([[[20.0, 24.0, 24.0]] * 8])
-    terms = task.train_step(lambda volume: paddle.zeros([1, 8, 40, 48, 48]), {"points": points, "volume": points}, None)
+    terms = task.train_step(lambda volume: paddle.zeros([1, 8, 40, 48, 56]), {"points": points, "volume": points}, None)
     assert (terms["heatmap"].sum / terms["heatmap"].count).item() == pytest.approx(1.0, rel=1e-3)
 
 

@@ -17,8 +17,8 @@ def test_a_step_waits_for_nothing():
     task = VolumeSegmentation(load(["-cfg=configs/volume_unet3d_phantoms.yaml", *SMALL]).values)
     task.class_names, task.numbers = ["whole", "core"], [0, 1, 2]
     task.regions = [LabelRegion((1, 2), 1), LabelRegion((2,), 2)]
-    model, labels = task.build_model(), np.random.default_rng(0).integers(0, 3, (2, 4, 8, 8)).astype(np.uint8)
-    batch = {"volume": paddle.ones([2, 1, 4, 8, 8]), "labels": paddle.to_tensor(labels)}
+    model, labels = task.build_model(), np.random.default_rng(0).integers(0, 3, (2, 4, 8, 12)).astype(np.uint8)
+    batch = {"volume": paddle.ones([2, 1, 4, 8, 12]), "labels": paddle.to_tensor(labels)}
     for first in (True, False):  # the first step makes what all share
         with counted_waits() as waits:
             terms = task.train_step(model, batch, StepPosition(1, 0, 10))

@@ -149,7 +149,7 @@ def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
 def test_channels_are_planned_as_nnunet_names_them(tmp_path, monkeypatch):
     """Two channels of CT have a window each; the intensities of their classes are at 100 and 300, 1000 and 3000."""
     monkeypatch.setattr("paddlevit_dist.volumes.segmentation.fingerprint._SAMPLED", 20_000)
-    labels = np.zeros((6, 20, 20), np.uint8)
+    labels = np.zeros((6, 20, 16), np.uint8)
     labels[2:4, 2:12, 2:12], labels[2:4, 12:18, 2:12] = 1, 2
     names = ["CT", "noNorm", "ct", "rescale_to_0_1", "MRI"]
     for number in range(3):
@@ -196,7 +196,7 @@ def test_intensities_are_of_stored_voxels_and_every_volume_counts_alike(tmp_path
     affine = np.diag([1.0, 1.0, 5.0, 1.0])
     description = {"channel_names": {"0": "CT"}, "labels": {"background": 0, "liver": 1}}
     for number, (count, value) in enumerate(((200, 100), (20, 300), (5, 7))):
-        labels = np.zeros((6, 20, 20), np.uint8)
+        labels = np.zeros((6, 20, 16), np.uint8)
         labels.reshape(-1)[np.random.default_rng(number).permutation(labels.size)[:count]] = 1
         voxels = np.where(labels, value, -1000).astype(np.int16)
         write_volume(tmp_path / "labelsTr" / f"case_{number}.nii.gz", labels, affine)

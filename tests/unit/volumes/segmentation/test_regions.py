@@ -37,7 +37,7 @@ WHOLE, CORE, ENHANCING = [LabelRegion((1, 2, 3), 1), LabelRegion((2, 3), 2), Lab
 
 
 def make_task(*words):
-    task = VolumeSegmentation(load([f"-cfg={PHANTOMS}", "VOLUMES.CROP_SIZE", "[4, 4, 4]", *words]).values)
+    task = VolumeSegmentation(load([f"-cfg={PHANTOMS}", "VOLUMES.CROP_SIZE", "[4, 6, 5]", *words]).values)
     task.class_names, task.numbers = ["whole", "core", "enhancing"], [0, 1, 2, 3]
     task.regions = [WHOLE, CORE, ENHANCING]
     return task
@@ -115,8 +115,9 @@ def test_only_orders_that_give_every_label_its_regions_back_are_read():
 def test_losses_are_nnunets_dice_and_binary_cross_entropy():
     """Of two levels, by loops over crops, regions and voxels; some voxels are ignored, and one region is absent."""
     task, generator = make_task(), np.random.default_rng(0)
-    logits = [generator.standard_normal((2, 3, n, n, n)).astype("float32") for n in (4, 2)]
-    labels = generator.integers(0, 4, (2, 4, 4, 4)).astype(np.uint8)
+    sizes = ((4, 6, 5), (2, 3, 3))
+    logits = [generator.standard_normal((2, 3, *size)).astype("float32") for size in sizes]
+    labels = generator.integers(0, 4, (2, 4, 6, 5)).astype(np.uint8)
     labels[0, 0], labels[1][labels[1] == 3] = IGNORED, 2
     batch = {"volume": paddle.zeros([1]), "labels": paddle.to_tensor(labels)}
     terms = task.train_step(lambda volume: [paddle.to_tensor(own) for own in logits], batch, StepPosition(1, 0, 1))
@@ -151,11 +152,11 @@ def test_losses_stay_finite_and_have_gradients_where_they_should():
 def test_regions_are_painted_in_order_over_each_other():
     """As nnU-Net's convert_logits_to_segmentation, voxel by voxel, at twice the depth; an infinite output is marked."""
     task = make_task()
-    maps = np.random.default_rng(1).standard_normal((1, 3, 4, 4, 4)).astype("float32")
-    maps[0, 1, 3, 3, 3] = np.inf
-    record = VolumeRecord(0, (7, 4, 4), ((1.0, 0, 0), (0, 2.0, 0), (0, 0, 2.0)), (2.0, 2.0, 2.0))
-    found = task.class_map(lambda windows: paddle.to_tensor(maps), paddle.zeros([1, 4, 4, 4]), record).numpy()
-    expected = np.zeros((7, 4, 4), np.uint8)
+    maps = np.random.default_rng(1).standard_normal((1, 3, 4, 6, 5)).astype("float32")
+    maps[0, 1, 3, 5, 4] = np.inf
+    record = VolumeRecord(0, (7, 6, 5), ((1.0, 0, 0), (0, 2.0, 0), (0, 0, 3.0)), (2.0, 2.0, 3.0))
+    found = task.class_map(lambda windows: paddle.to_tensor(maps), paddle.zeros([1, 4, 6, 5]), record).numpy()
+    expected = np.zeros((7, 6, 5), np.uint8)
     for place in np.ndindex(expected.shape):
         lines = maps[0, :, :, place[1], place[2]].astype(np.float64)
         with np.errstate(invalid="ignore"):
@@ -163,7 +164,7 @@ def test_regions_are_painted_in_order_over_each_other():
         for output, painted in zip(outputs, (1, 2, 3)):
             if 1 / (1 + np.exp(-output)) > 0.5:
                 expected[place] = painted
-    expected[4:, 3, 3] = IGNORED  # also where an infinite output has the weight 0
+    expected[4:, 5, 4] = IGNORED  # also where an infinite output has the weight 0
     np.testing.assert_array_equal(found, expected)
 
 

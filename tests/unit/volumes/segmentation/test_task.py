@@ -169,8 +169,8 @@ def test_labels_of_a_turned_crop_are_those_of_the_nearest_voxels():
 
 def test_a_third_of_the_crops_hold_a_rare_class():
     dataset = SyntheticOrgans(None, "train", None)
-    samples = SegmentedSamples(dataset, IntensityConfig(("none",)), (6, 6, 6), AugmentationConfig(), 1.0, [2])
-    plain = SegmentedSamples(dataset, IntensityConfig(("none",)), (6, 6, 6))
+    samples = SegmentedSamples(dataset, IntensityConfig(("none",)), (5, 6, 7), AugmentationConfig(), 1.0, [2])
+    plain = SegmentedSamples(dataset, IntensityConfig(("none",)), (5, 6, 7))
     held = [
         np.mean([4 in one.sample(0, np.random.default_rng(seed))["labels"] for seed in range(100)])
         for one in (samples, plain)
@@ -178,7 +178,7 @@ def test_a_third_of_the_crops_hold_a_rare_class():
     assert held[0] > 0.2 > 0.1 > held[1]
     crop = samples.sample(0, np.random.default_rng(5))
     decoded, labels = dataset.read(0)
-    assert crop["volume"].shape == (1, 6, 6, 6) and crop["labels"].dtype == np.uint8
+    assert crop["volume"].shape == (1, 5, 6, 7) and crop["labels"].dtype == np.uint8
     bone = decoded[0].array[labels.array == 2].mean()
     assert bone > 500 > decoded[0].array[labels.array == 3].mean()
 
@@ -231,8 +231,9 @@ def test_losses_are_weighted_means_of_levels(tmp_path):
     task = VolumeSegmentation(config)
     task.class_names = ["background", "a", "b"]
     generator = np.random.default_rng(0)
-    logits = [generator.standard_normal((2, 3, n, n, n)).astype("float32") for n in (4, 2)]
-    labels = generator.integers(0, 3, (2, 4, 4, 4)).astype(np.uint8)
+    sizes = ((4, 6, 5), (2, 3, 3))
+    logits = [generator.standard_normal((2, 3, *size)).astype("float32") for size in sizes]
+    labels = generator.integers(0, 3, (2, 4, 6, 5)).astype(np.uint8)
     labels[0, 0] = IGNORED
     labels[1][labels[1] == 2] = 1
     batch = {"volume": paddle.zeros([1]), "labels": paddle.to_tensor(labels)}

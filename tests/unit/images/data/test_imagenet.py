@@ -13,7 +13,8 @@ from paddlevit_dist.settings import load
 
 
 @pytest.fixture
-def root(tmp_path):
+def root(tmp_path, monkeypatch):
+    monkeypatch.setattr("paddlevit_dist.images.data.imagenet._LINES_PER_BATCH", 2)  # lists have several batches
     folder = tmp_path / "imagenet"
     folder.mkdir()
     return folder

@@ -24,3 +24,21 @@ def test_no_scan_is_opened_with_the_decompressor_that_allocates_what_a_header_an
     assert len(backends) == 2 and [mode for mode, _ in told] == ["r", "r", "w"]
     for given in backends:
         assert given and set(given) <= {laspy.LazBackend.Lazrs, laspy.LazBackend.Laszip}
+
+
+@pytest.mark.parametrize("suffix", [".las", ".laz"])
+def test_points_of_several_chunks_keep_their_places(tmp_path, monkeypatch, suffix):
+    """90 points, 40 at a time, against the file as laspy reads it at once."""
+    monkeypatch.setattr("paddlevit_dist.points.prepare.las._CHUNK_POINTS", 40)
+    written = las(tmp_path / f"a{suffix}", time=np.arange(90.0))
+    columns = read_las(str(tmp_path / f"a{suffix}"))
+    np.testing.assert_allclose(np.stack([columns[axis] for axis in "xyz"], axis=1), written["xyz"], atol=1e-9)
+    for name, field in (("intensity", "intensity"), ("label", "classification"), ("time", "time")):
+        expected = np.arange(90.0) if name == "time" else written[name]
+        np.testing.assert_array_equal(columns[field], expected)
+    classes, instances = np.arange(90) % 7, np.where(np.arange(90) % 4 == 0, -5, np.arange(90) // 3)
+    write_classified(str(tmp_path / f"a{suffix}"), tmp_path / f"b{suffix}", classes, instances)
+    whole = laspy.read(tmp_path / f"b{suffix}")
+    np.testing.assert_array_equal(whole.classification, classes)
+    np.testing.assert_array_equal(whole["predicted_instance"], np.maximum(instances, -1))
+    np.testing.assert_array_equal(whole["time"], np.arange(90.0))

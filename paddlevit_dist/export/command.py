@@ -163,6 +163,7 @@ def load_trained_model(
         opened = open_source(source, "export", words=words, options=options, advice=advice)
         task = make_task(opened.config)
     exportable = require_exportable(task)
+    exportable.check_export()
     load_meta(task, opened.learned)
     parts = exportable.export_parts()
     model, report = build_trained(task, opened, part)

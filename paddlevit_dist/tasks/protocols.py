@@ -280,6 +280,9 @@ class Exportable(ABC):
     def export_parts(self) -> ExportParts:
         """Describe an exported model; called after ``load_meta``. Raises a UserError if it cannot be exported."""
 
+    def check_export(self) -> None:  # noqa: B027 (optional)
+        """Raise a UserError if the settings ask for what an exported model does not compute; by default, do nothing."""
+
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
         """Return a trained model as a function from tensors to one or several tensors; by default, the model itself."""
         return model

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ...runtime.errors import UserError
 from ...tasks.aspects import TaskAspect
 from ...tasks.protocols import Exportable
 from ...tasks.step_types import ExportParts
@@ -12,7 +13,7 @@ from ..image_size import as_pair
 from ..settings import RGB
 from ..transforms.crops import BORDER, CENTER, SQUASH, EvaluationTransform, GlyphTransform
 from .samples import evaluation_transform, find_dataset_class
-from .settings import ClassificationDataSection
+from .settings import ClassificationDataSection, has_test_views
 from .task import Classification
 
 _TOP = 5
@@ -23,6 +24,15 @@ class ImageClassExport(TaskAspect, Exportable):
     """Describes an exported classifier."""
 
     task: Classification
+
+    def check_export(self) -> None:
+        """Raise a UserError if a test image has several views."""
+        data = self.task.config.DATA
+        if has_test_views(data):
+            raise UserError(
+                f"export: DATA.TEST_VIEWS {data.TEST_VIEWS}, DATA.TEST_SCALES {data.TEST_SCALES}: an exported model "
+                "computes one view of an image: add DATA.TEST_VIEWS [] DATA.TEST_SCALES [1.0]"
+            )
 
     def export_parts(self) -> ExportParts:
         """Return what an export contains in addition to the model."""

@@ -138,7 +138,8 @@ def report_figures(
     @functools.cache
     def read_image(index: int) -> np.ndarray | None:
         try:
-            return dataset.sample(index, np.random.default_rng(0))[0]  # uint8 (channels, height, width)
+            image = dataset.sample(index, np.random.default_rng(0))[0]  # uint8 ([views, ]channels, height, width)
+            return image if image.ndim == 3 else image[0]
         except (UserError, OSError):
             return None
 

@@ -15,7 +15,7 @@ from ..data.image_dataset import ImageDataset
 from ..data.inputs import IMAGES, AnnotatedImages, open_image_inputs
 from ..data.reading import ReadConfig
 from ..imagenet_classes import names_by_synset
-from .samples import ClassificationInput, evaluation_transform, find_dataset_class
+from .samples import ClassificationInput, build_view_transform, evaluation_transform, find_dataset_class
 from .task import Classification
 
 _MOST_IMAGES = 500  # that are drawn: each takes as long as some predictions
@@ -31,12 +31,15 @@ class ImageClassPrediction(ClassifierPrediction):
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         """Open images at paths, or in memory, with the transform of an evaluation; a ``UserError`` if mixed."""
         data, dataset = self.task.config.DATA, find_dataset_class(self.task.config)
-        transform = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
+        views = build_view_transform(data, dataset.kind)
+        transform = ClassificationInput(views or evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
         reading = ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
         samples = open_image_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
         if dataset is ImageDataset:
             note = f"note: dataset {data.DATASET} is not registered here; its images are treated as photographs"
             samples.notices = [note, *samples.notices]
+        if views is not None:
+            samples.notices = [*samples.notices, f"probabilities are the {views.describe()}"]
         return samples
 
     def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> "ImageClassWriter":

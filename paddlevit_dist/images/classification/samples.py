@@ -17,8 +17,9 @@ from ..transforms.albumentations_file import AlbumentationsFile
 from ..transforms.crops import EvaluationTransform, GlyphTransform
 from ..transforms.on_device import RandomErasing
 from ..transforms.policies import get_fill
+from ..transforms.views import ViewsTransform
 from .class_balance import draw_balanced_order
-from .settings import ClassificationDataSection, ClassificationSettings
+from .settings import ClassificationDataSection, ClassificationSettings, has_test_views
 
 _MOST_CLASSES_SHOWN = 20
 
@@ -105,6 +106,15 @@ def evaluation_transform(data: ClassificationDataSection, kind: str) -> Evaluati
     return EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS, *resize)
 
 
+def build_view_transform(data: ClassificationDataSection, kind: str) -> ViewsTransform | None:
+    """Build the transform of DATA.TEST_VIEWS and TEST_SCALES; None: one view, as ``evaluation_transform`` makes it."""
+    if not has_test_views(data) or kind == "glyph":
+        return None
+    plain = evaluation_transform(data, kind)
+    assert isinstance(plain, EvaluationTransform)
+    return ViewsTransform.build(plain, data.TEST_VIEWS, data.TEST_SCALES)
+
+
 class ClassificationInput(NamedTuple):
     """The input transform of predictions.
 
@@ -116,7 +126,7 @@ class ClassificationInput(NamedTuple):
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> tuple[np.ndarray, int]:
         """Transform an image; return it with the unused label 0; a ``BadSample`` if it would be too large."""
-        if isinstance(self.transform, EvaluationTransform):
+        if isinstance(self.transform, (EvaluationTransform, ViewsTransform)):
             width, height = self.transform.resized(image.size)
             if width * height > self.largest:
                 size = "{} x {}".format(*image.size)

@@ -34,7 +34,8 @@ from ..image_size import format_size
 from ..settings import IMAGES, RGB, get_channels
 
 _GLYPHS = ("digits", "mnist", "fashion_mnist")  # datasets of whole glyphs
-_OF_PHOTOS = ("DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.CROP_MODE", "DATA.INTERPOLATION")
+_VIEWS = ("DATA.TEST_VIEWS", "DATA.TEST_SCALES")
+_OF_PHOTOS = ("DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.CROP_MODE", "DATA.INTERPOLATION", *_VIEWS)
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each turns mixing on
 
 
@@ -69,6 +70,18 @@ class ClassificationDataSection(settings.ImageDataSection):
         "center",
         "evaluation: resize with the image's aspect ratio to fill the crop (center) or to fit into it, with borders of "
         "the color IMAGENET_MEAN (border), or change the aspect ratio to the crop's (squash)",
+    )
+    TEST_VIEWS: list[Literal["mirrored", "five_crops"]] = key(
+        [],
+        "evaluation and prediction: average probabilities of an image and its mirror image (mirrored), and of crops at "
+        "the center and the four corners (five_crops)",
+        effect="score",
+    )
+    TEST_SCALES: list[float] = key(
+        [1.0],
+        "evaluation and prediction: average the probabilities of images resized to these factors of their usual size",
+        Range(low=0.25, high=4),
+        effect="score",
     )
     DECODER: Literal["exact", "fast"] = key(
         "exact",
@@ -210,6 +223,15 @@ def _check(view: ConfigView[ClassificationSettings]) -> list[str]:
         low, high = data[name]
         if low > high:
             raise UserError(f"{view[f'DATA.{name}']}: expected the smaller number first")
+    for name in ("TEST_VIEWS", "TEST_SCALES"):
+        if len(set(data[name])) < len(data[name]):
+            raise UserError(f"{view[f'DATA.{name}']}: expected each only once")
+    smallest = min(data.TEST_SCALES, default=0)
+    if smallest < data.CROP_PCT and not (data.CROP_MODE == "border" and data.TEST_SCALES):
+        raise UserError(
+            f"{view['DATA.TEST_SCALES']}: expected at least one number, each at least DATA.CROP_PCT {data.CROP_PCT:g}, "
+            "as a crop cannot exceed its image (with DATA.CROP_MODE border it can)"
+        )
     if view.values.EVAL:
         return []
     if train.CUTMIX_MINMAX is not None and train.CUTMIX_MINMAX[0] > train.CUTMIX_MINMAX[1]:
@@ -270,6 +292,11 @@ def _find_unused(view: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKe
     elif data.DATASET not in _GLYPHS and find_package("dataset", data.DATASET) is not None:
         yield IgnoredKeys(("DATA.GLYPH_DISTORTION",), "DATA.DATASET", f"it is for {', '.join(_GLYPHS)}, and {{}}")
     yield from _find_unused_mixing(view)
+
+
+def has_test_views(data: ClassificationDataSection) -> bool:
+    """Return whether a test image has several views, or one at another scale."""
+    return bool(data.TEST_VIEWS) or list(data.TEST_SCALES) != [1.0]
 
 
 def _select_set_apart(view: ConfigView[Any], names: Sequence[str], switches: Sequence[str]) -> tuple[str, ...]:
@@ -351,7 +378,7 @@ def _check_probe(view: ConfigView[ProbeSettings]) -> list[str]:
 
 
 def _find_unused_probe_keys(view: ConfigView[ProbeSettings]) -> Iterator[IgnoredKeys]:
-    shared = ("DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE", "DATA.ALBUMENTATIONS")
+    shared = ("DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE", "DATA.ALBUMENTATIONS", *_VIEWS)
     names = (*TABLE.training_names() - {"TRAIN.DISTILLATION_TYPE"}, *shared)
     other = ("KNN_K",) if view.values.TASK == "linear_probe" else ("LEARNING_RATES", "LEARNING_RATE")
     yield IgnoredKeys(tuple(f"PROBE.{name}" for name in other), "TASK", "it is for the other probe, and {}")

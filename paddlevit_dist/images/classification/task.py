@@ -37,11 +37,12 @@ from ..transforms.on_device import (
     smooth_targets,
     soft_cross_entropy,
 )
+from ..views import compute_logits, join_softmax
 from .augmentation import build_mixing
 from .class_balance import weighted_cross_entropy
 from .distillation import TeacherModel, build_teacher, distillation_loss
 from .opening import choose_num_classes, open_images
-from .samples import ClassificationSamples, evaluation_transform
+from .samples import ClassificationSamples, build_view_transform, evaluation_transform
 from .settings import ClassificationSettings
 from .training_samples import build_training_samples, build_training_transform
 
@@ -106,6 +107,7 @@ class LabeledImageTask(Task):
         return dataset, [*map(one_line, notes)]
 
     def _open_evaluated(self, split: str, cache_folder: Path) -> ClassificationSamples:
+        """Open a split with the transform of one view."""
         dataset, notices = self._open_labeled(split, cache_folder)
         samples = ClassificationSamples(dataset, evaluation_transform(self.config.DATA, dataset.kind))
         samples.notices = notices
@@ -159,6 +161,7 @@ class Classification(LabeledImageTask, ClassifierTask):
         "Recomputable": ".checks:ClassifierRecomputation",
     }
 
+    _join_views = staticmethod(join_softmax)  # of several views: logits of the mean of their probabilities
     traits = replace(
         LabeledImageTask.traits,
         normalizers_per_sample={"loss": 1, "distillation": 1},
@@ -184,7 +187,11 @@ class Classification(LabeledImageTask, ClassifierTask):
     def build_dataset(self, split: str, cache_folder: Path) -> ClassificationSamples:
         """Open a split with its transform, check it, and log what was found."""
         if not is_training_split(self.config, split):
-            return self._open_evaluated(split, cache_folder)
+            samples = self._open_evaluated(split, cache_folder)
+            views = build_view_transform(self.config.DATA, samples.dataset.kind)
+            if views is not None:
+                samples.transform, samples.eval_protocol = views, views.describe()
+            return samples
         dataset, notices = self._open_labeled(split, cache_folder)
         transform = build_training_transform(self.config, dataset.kind)
         self._train_transform = transform if isinstance(transform, TrainingTransform) else None
@@ -295,8 +302,8 @@ class Classification(LabeledImageTask, ClassifierTask):
     # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
-        """Compute logits (batch, classes)."""
-        return model(self.normalizer(batch["images"]))
+        """Compute logits (batch, classes); if there are several views, of their mean probability."""
+        return compute_logits(lambda images: model(self.normalizer(images)), batch["images"], self._join_views)
 
     def build_metrics(self) -> ClassificationMetrics:
         """Return the metrics of an evaluation."""

@@ -46,17 +46,25 @@ class EvaluationTransform:
     fill: Fill = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.crop_pct <= 1:
+        if not (0 < self.crop_pct and (self.crop_pct <= 1 or self.crop_mode == BORDER)):
             raise ValueError(
                 f"crop_pct is {self.crop_pct}, expected above 0 and at most 1: a crop cannot exceed its image"
             )
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
         """Return (channels, height, width) uint8; the generator is not used."""
+        return self.crops(image)[0]
+
+    def crops(self, image: Image.Image, has_corners: bool = False) -> list[np.ndarray]:
+        """Return the center crop, (channels, height, width) uint8, and perhaps a crop at each of the four corners."""
         height, width = as_pair(self.image_size)
         image = self.resize(image)
-        left, top = round((image.width - width) / 2), round((image.height - height) / 2)
-        return to_array(image.crop((left, top, left + width, top + height)), self.channels)
+        right, lower = image.width - width, image.height - height
+        places = [(round(right / 2), round(lower / 2))]
+        if has_corners:
+            places += [(0, 0), (right, 0), (0, lower), (right, lower)]
+        boxes = [(left, top, left + width, top + height) for left, top in places]
+        return [to_array(image.crop(box), self.channels) for box in boxes]
 
     def resize(self, image: Image.Image) -> Image.Image:
         """Resize an image, and pad it if the crop mode is "border"."""
@@ -75,7 +83,7 @@ class EvaluationTransform:
     def target(self) -> tuple[int, int]:
         """Height and width that images are resized to, or scaled to cover or to fit into."""
         height, width = as_pair(self.image_size)
-        return math.floor(height / self.crop_pct), math.floor(width / self.crop_pct)
+        return max(1, math.floor(height / self.crop_pct)), max(1, math.floor(width / self.crop_pct))
 
     def resized(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return (width, height) after the resize of an image of ``size``, both (width, height)."""

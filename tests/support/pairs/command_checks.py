@@ -37,6 +37,11 @@ def check_export(bench: Bench, combination: Combination) -> str | None:
     words = ["export", folder / "checkpoints/last", folder / "exported/model", f"-format={form}", *imports, *keys]
     if bench.task in _OF_IMAGES and combination["clip"] != "none":
         words.insert(4, "-input=uint8")
+    if combination.get("views", "none") != "none":
+        ended = execute(*words)
+        if ended.code != 2:
+            return f"an export of several views should be refused: exit code {ended.code}: {get_last_line(ended)}"
+        words += "DATA.TEST_VIEWS [] DATA.TEST_SCALES [1.0]".split()
     if not TASKS[bench.task].models[combination["model"]].exports:
         ended = execute(*words)
         return None if ended.code == 2 else f"export should be refused: exit code {ended.code}: {get_last_line(ended)}"

@@ -96,8 +96,11 @@ CLASSIFICATION = Task(
                 "DATA.IMAGE_CHANNELS 3 DATA.IMAGENET_MEAN [0.2,0.4,0.6] DATA.IMAGENET_STD [0.3,0.2,0.1] "
                 "DATA.HORIZONTAL_FLIP 0.1"
             ),
-            "rectangle": Value("DATA.IMAGE_CHANNELS 3 DATA.IMAGE_SIZE [32,48] DATA.CROP_MODE squash"),
-            "borders": Value("DATA.IMAGE_CHANNELS 3 DATA.CROP_MODE border DATA.INTERPOLATION lanczos"),
+        },
+        "views": NONE
+        | {
+            "mirrored": Value("DATA.TEST_VIEWS [mirrored]", "none"),
+            "scales": Value("DATA.TEST_VIEWS [five_crops] DATA.TEST_SCALES [1.0,1.2]", "none"),
         },
         "reading": _READING,
         "command": {name: Value() for name in ("probe", "neighbors")},

@@ -158,7 +158,7 @@ setup(
         "paddlevit_dist.checkpoint": ["*.txt"],
         "paddlevit_dist.images": ["imagenet_classes.txt"],
         "paddlevit_dist.images.classification": ["paddlevit_defaults.json"],
-        "paddlevit_dist.images.data": ["digits.npz", "label_map_classes.txt"],
+        "paddlevit_dist.images.data": ["*.json", "*.npz", "*.txt"],
         "paddlevit_dist.images.transforms": ["policies.txt"],
         "paddlevit_dist.points.data": ["*.txt"],
         "paddlevit_dist.points.prepare": ["*.txt"],

@@ -13,7 +13,7 @@ from typing import NamedTuple, NoReturn
 from ...runtime.errors import UserError
 from ...runtime.files import readable
 from ...runtime.spelling import compose, find_spelling
-from ...runtime.text_files import read_text
+from ...runtime.text_files import read_json, read_text
 from ...tasks.dataset import require_split
 from .box_layouts import (
     SPLIT_FOLDERS,
@@ -51,7 +51,7 @@ class LabelMapLayout(NamedTuple):
         classes: section of the table of published classes; "": the folder's own list.
         first: number of class 0 in label maps, followed by the others; None: the published numbers, plus ``offset``.
         ignored: numbers of pixels without a class in addition to 255.
-        split_words: words for splits, where they differ from the usual ones.
+        split_words: words for splits, where they are others; CVAT calls a task without splits "default".
         published: number of images in each split.
         kind: MAPS, or another of these constants.
     """
@@ -73,120 +73,8 @@ class LabelMapLayout(NamedTuple):
     kind: str = MAPS
 
 
-_CITYSCAPES = LabelMapLayout(
-    "cityscapes",
-    "Cityscapes' train ids",
-    "leftImg8bit/{split}",
-    "gtFine/{split}",
-    "_gtFine_labelTrainIds.png",
-    image_end="_leftImg8bit",
-    classes="cityscapes",
-    published={"train": 2975, "val": 500},
-)
-_VOC = LabelMapLayout(
-    "voc_segmentation",
-    "Pascal VOC's label maps",
-    "JPEGImages",
-    "SegmentationClass",
-    ".png",
-    lists="ImageSets/Segmentation/{split}.txt",
-    classes="voc",
-    published={"train": 1464, "val": 1449},
-)
-_PANOPTIC = LabelMapLayout(
-    "coco_panoptic",
-    "COCO's panoptic label maps",
-    "{split}",
-    "annotations/panoptic_{split}",
-    ".png",
-    published={"train": 118_287, "val": 5000},
-    kind=PANOPTIC,
-)
-_STUFF = LabelMapLayout(
-    "coco_stuff",
-    "COCO-Stuff's label maps",
-    "{split}",
-    "stuffthingmaps/{split}",
-    ".png",
-    classes="coco_stuff",
-    first=None,
-    published={"train": 118_287, "val": 5000},
-)
-_STUFF_10K = _STUFF._replace(
-    words="COCO-Stuff 10k's label maps",
-    images="images",
-    labels="annotations",
-    end=".mat",
-    lists="imageLists/{split}.txt",
-    offset=1,
-    ignored=(0,),
-    split_words={"val": ("test",)},  # it has no validation split
-    published={"train": 9000, "val": 1000},
-)
-
-
-def _with_train_ids(layout: LabelMapLayout) -> LabelMapLayout:
-    return layout._replace(labels="annotations/{split}", end="_labelTrainIds.png", lists="", offset=0)
-
-
-def _in_images(layout: LabelMapLayout) -> tuple[LabelMapLayout, LabelMapLayout]:
-    """Return two layouts: split folders at the top, and split folders in the folder "images"."""
-    return layout, layout._replace(images="images/{split}")
-
-
 # One row for each arrangement of a dataset; the first that fits is used.
-LAYOUTS = (
-    LabelMapLayout(
-        "ade20k",
-        "ADE20K's label maps",
-        "images/{split}",
-        "annotations/{split}",
-        ".png",
-        marks=("objectInfo150.txt",),
-        classes="ade20k",
-        first=1,
-        ignored=(0,),
-        published={"train": 20_210, "val": 2000},
-    ),
-    _CITYSCAPES,
-    _CITYSCAPES._replace(
-        words="Cityscapes' label ids", end="_gtFine_labelIds.png", first=None, ignored=tuple(range(34))
-    ),
-    _VOC._replace(
-        dataset="pascal_context",
-        words="Pascal Context's label maps",
-        labels="SegmentationClassContext",
-        lists="ImageSets/SegmentationContext/{split}.txt",
-        classes="pascal_context",
-        ignored=(0,),
-        published={"train": 4998, "val": 5105},
-    ),
-    _VOC._replace(
-        words="Pascal VOC's label maps with SBD's",
-        labels="SegmentationClassAug",
-        marks=("ImageSets/Segmentation/trainaug.txt",),
-        split_words={"train": ("trainaug",)},
-        published={"train": 10_582, "val": 1449},
-    ),
-    *(
-        _VOC._replace(
-            dataset="label_maps",
-            words="custom label maps in Pascal VOC's folders",
-            marks=(listed,),
-            classes="",
-            split_words={"train": ("train", "default")},  # CVAT calls a task without splits "default"
-            published={},
-        )
-        for listed in ("classes.txt", "labelmap.txt")
-    ),
-    _VOC,
-    *_in_images(_PANOPTIC),
-    *_in_images(_PANOPTIC._replace(labels="panoptic_{split}")),
-    *_in_images(_STUFF),
-    _with_train_ids(_STUFF_10K)._replace(images="images/{split}", first=1, marks=("imageLists/train.txt",)),
-    *_in_images(_with_train_ids(_STUFF)._replace(first=0)),
-    _STUFF_10K._replace(marks=("imageLists/train.txt",)),
-)
+LAYOUTS = tuple(LabelMapLayout(**row) for row in read_json(Path(__file__).with_name("label_map_layouts.json")))
 LABELME_LAYOUT = LabelMapLayout("labelme", "Labelme outlines", kind=LABELME_JSON)
 YOLO_LAYOUT = LabelMapLayout("yolo_outlines", "YOLO outlines", kind=YOLO_TEXT)
 

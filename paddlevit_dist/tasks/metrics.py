@@ -242,15 +242,14 @@ class TableMetrics(PerSampleMetrics):
         if not table:
             return dict.fromkeys(self.scores.zeros, 0.0)
         arrays = self.to_arrays(table)
-        class_scores = {self.scores.class_score.format(name) for name in self.class_names}
-        hidden = set() if self.scores.logs_classes else class_scores
         columns = self.bootstrap_values(table, np.ones((1, len(table[0]))))
-        zeros = {name: 0.0 for name in self.scores.zeros if name in columns}
-        defined = {name: float(column[0]) for name, column in columns.items() if not np.isnan(column[0])}
-        defined = {name: value if np.isfinite(value) else np.nan for name, value in defined.items()}
-        known = {**zeros, **defined}
-        logged = {name: known[name] for name in columns if name in known and name not in hidden}
-        return {**logged, **self.scores.counts(arrays)}
+        hidden = () if self.scores.logs_classes else {self.scores.class_score.format(name) for name in self.class_names}
+        known = {name: float(column[0]) for name, column in columns.items() if name not in hidden}
+        defined = {name: value for name, value in known.items() if not np.isnan(value) or name in self.scores.zeros}
+        values = {
+            n: 0.0 if np.isnan(value) else value if np.isfinite(value) else np.nan for n, value in defined.items()
+        }
+        return {**values, **self.scores.counts(arrays)}
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Compute the scores of weighted samples, see ``ScoreKind.compute``."""

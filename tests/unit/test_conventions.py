@@ -26,7 +26,7 @@ SCORE_FILES = (
     "points/instances/panoptic.py points/instances/score_kind.py volumes/landmarks/metrics.py "
     "volumes/segmentation/metrics.py"
 ).split()
-MOST_SCORE_LINES = 2_525
+MOST_SCORE_LINES = 2_506
 
 # What calls ``json.dumps`` itself: everything else that is written has null for NaN, see ``format_json``.
 OTHER_JSON = {

@@ -47,18 +47,28 @@ def match_scene(
     ``true_class`` (N,) is the evaluated class of each point; anything outside 0 .. num_classes - 1 is void. Points of
     the same class and number in ``true_instance`` (N,) form one instance.
     """
-    truth = _InstanceGroundTruth(true_class, true_instance, num_classes)
-    candidates: list[list[_CandidateMatch]] = [[] for _ in range(num_classes)]
-    for prediction in predictions:
-        if len(prediction.points) >= MIN_INSTANCE_POINTS and 0 <= prediction.class_number < num_classes:
-            candidates[prediction.class_number].append(truth.compare(prediction))
+    true_class = np.asarray(true_class, np.int64)
+    valid = np.flatnonzero((true_class >= 0) & (true_class < num_classes))
+    pairs = np.stack([true_class[valid], np.asarray(true_instance, np.int64)[valid]], axis=1)
+    instances, indices, sizes = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)  # ordered by class
+    point_instances = np.full(len(true_class), len(sizes), np.int64)  # the last number is void
+    point_instances[valid] = indices.reshape(-1)
+    starts = np.searchsorted(instances[:, 0], np.arange(num_classes + 1))
     decisions: list[tuple] = []
     missed, num_true = np.zeros((num_classes, len(IOU_THRESHOLDS)), np.int64), np.zeros(num_classes, np.int64)
-    for number, matches in enumerate(candidates):
-        sizes = truth.get_sizes(number)
-        num_true[number] = np.count_nonzero(sizes >= MIN_INSTANCE_POINTS)
+    for number, (first, end) in enumerate(zip(starts[:-1], starts[1:])):
+        class_sizes, candidates = sizes[first:end], []
+        for prediction in predictions:
+            total = len(prediction.points)
+            if prediction.class_number == number and total >= MIN_INSTANCE_POINTS:
+                counts = np.bincount(point_instances[prediction.points], minlength=len(sizes) + 1)
+                shared = counts[first:end]
+                void = counts[-1] + shared[class_sizes < MIN_INSTANCE_POINTS].sum()
+                iou = shared / (class_sizes + total - shared)
+                candidates.append(_CandidateMatch(float(prediction.confidence), iou, float(void / total)))
+        num_true[number] = np.count_nonzero(class_sizes >= MIN_INSTANCE_POINTS)
         for position, threshold in enumerate(IOU_THRESHOLDS):
-            scored, missed[number, position] = _match_at_threshold(matches, sizes, threshold)
+            scored, missed[number, position] = _match_at_threshold(candidates, class_sizes, threshold)
             decisions += [(number, position, *decision) for decision in scored]
     rows = np.array(decisions, _DECISION)
     return InstanceMatchTable._make([*(rows[name].copy() for name in DECISIONS), missed, num_true])
@@ -70,34 +80,6 @@ class _CandidateMatch(NamedTuple):
     confidence: float
     iou: np.ndarray  # float64 (instances of the class,)
     ignored: float  # fraction of its points on void or on instances of its class that are too small
-
-
-class _InstanceGroundTruth:
-    """The true instances of a scene, sorted by class, then by number."""
-
-    def __init__(self, true_class: np.ndarray, true_instance: np.ndarray, num_classes: int) -> None:
-        true_class = np.asarray(true_class, np.int64)
-        self.is_void = (true_class < 0) | (true_class >= num_classes)
-        valid = np.flatnonzero(~self.is_void)
-        pairs = np.stack([true_class[valid], np.asarray(true_instance, np.int64)[valid]], axis=1)
-        instances, number, self.sizes = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
-        self.instance_rows = np.full(len(true_class), -1, np.int64)
-        self.instance_rows[valid] = number.reshape(-1)
-        self.class_starts = np.searchsorted(instances[:, 0], np.arange(num_classes + 1))  # (classes + 1,)
-
-    def get_sizes(self, class_number: int) -> np.ndarray:
-        """Return the number of points of each instance of a class."""
-        return self.sizes[self.class_starts[class_number] : self.class_starts[class_number + 1]]
-
-    def compare(self, prediction: InstancePrediction) -> _CandidateMatch:
-        """Compute the overlap of a prediction with the instances of its class."""
-        first, end = self.class_starts[prediction.class_number : prediction.class_number + 2]
-        numbers = self.instance_rows[prediction.points]
-        inside = numbers[(numbers >= first) & (numbers < end)]
-        shared = np.bincount(inside - first, minlength=end - first)  # (instances of the class,)
-        sizes, total = self.sizes[first:end], len(prediction.points)
-        void = np.count_nonzero(self.is_void[prediction.points]) + shared[sizes < MIN_INSTANCE_POINTS].sum()
-        return _CandidateMatch(float(prediction.confidence), shared / (sizes + total - shared), float(void / total))
 
 
 def _match_at_threshold(candidates: Sequence[_CandidateMatch], sizes: np.ndarray, threshold: float) -> tuple[list, int]:

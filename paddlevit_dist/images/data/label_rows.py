@@ -66,9 +66,7 @@ class _DistinctValues(dict[Any, int]):
         return number
 
     def add(self, column: Column) -> None:
-        """Add the next rows; lists of Parquet count as tuples."""
-        if any(isinstance(cell, list) for cell in column):
-            column = [tuple(cell) if isinstance(cell, list) else cell for cell in column]
+        """Add the next rows."""
         self._parts.append(np.fromiter(map(self.__getitem__, column), np.int32, len(column)))
 
     @property
@@ -148,8 +146,8 @@ def _describe(table: LabelColumns, layout: LabelLayout) -> str:
 
 def _image_names(table: LabelColumns, first: int, cells: Column) -> list[str]:
     """Return the names of images in the next rows, from row ``first``."""
-    names = ["" if cell is None else str(cell).strip() for cell in cells]
-    if not all(names) or any(isinstance(cell, (dict, bytes, list)) for cell in cells[:1]):
+    names = [cell.strip() if isinstance(cell, str) else "" if cell is None else str(cell) for cell in cells]
+    if not all(names) or isinstance(cells[0], (dict, bytes, tuple)):
         wrong = names.index("") if not all(names) else 0
         shown = "no image is named" if not names[wrong] else "expected the path of an image, found its content"
         raise UserError(f"{table.locate(first + wrong)}: {shown}; correct or remove the row")

@@ -81,7 +81,8 @@ def read_table(data_path: str | None, split: str, options: TableOptions, has_sev
     for word, (table, indices) in parts.items():
         folder = os.path.relpath(os.path.dirname(table.path), root)
         folder = "" if folder.startswith("..") or folder == "." else folder
-        paths[word] = finder.find([table.names[index] for index in indices.tolist()], folder, word)
+        known = "" if "" in tables and table.splits is None else word
+        paths[word] = finder.find([table.names[index] for index in indices.tolist()], folder, known)
     is_first = used == "train" or "train" not in parts
     notices = list(rows.notices) if is_first or "" not in tables else []
     if used != split:

@@ -21,11 +21,12 @@ from .formats import get_suffix, readable_suffixes
 SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
 HEAD_ROWS = 1000  # from which the meaning of columns is found
 _PARQUET = (".parquet", ".pq")
-_BATCH_ROWS = 1 << 15
+_BATCH_ROWS = 256  # fewer lists than start Python's garbage collector, which takes longer than reading
+_PARQUET_ROWS = 1 << 15
 _OTHER_SEPARATORS = "|:^~# "  # where the first line has no comma, semicolon or tab
 _SNIFFED = 1 << 16  # characters
 
-Column = Sequence[Any]  # values of consecutive rows: texts; of Parquet also numbers, None, and lists
+Column = Sequence[Any]  # values of consecutive rows: texts; of Parquet also numbers, None, and tuples
 
 
 class LabelColumns:
@@ -50,7 +51,12 @@ class LabelColumns:
     @functools.cached_property
     def head(self) -> list[Column]:
         """All columns of the first rows; empty columns if there are none."""
-        columns = next(self.batches(range(len(self.headings))), [()] * len(self.headings))
+        columns: list[list[Any]] = [[] for _ in self.headings]
+        for batch in self.batches(range(len(self.headings))):
+            for column, cells in zip(columns, batch):
+                column += cells
+            if len(columns[0]) >= HEAD_ROWS:
+                break
         return [column[:HEAD_ROWS] for column in columns]
 
 
@@ -146,8 +152,15 @@ class ParquetColumns(LabelColumns):
         """Yield the values of some columns for the next rows."""
         names = [self._file.schema_arrow.names[column] for column in columns]
         with self._readable():
-            for batch in self._file.iter_batches(_BATCH_ROWS, columns=names):
-                yield [batch.column(name).to_pylist() for name in names]
+            for batch in self._file.iter_batches(_PARQUET_ROWS, columns=names):
+                yield [_as_values(batch.column(name).to_pylist()) for name in names]
+
+
+def _as_values(cells: list[Any]) -> Column:
+    """Return cells with lists as tuples, which can be counted."""
+    if not any(isinstance(cell, list) for cell in cells):
+        return cells
+    return [tuple(cell) if isinstance(cell, list) else cell for cell in cells]
 
 
 def _find_separator(path: str) -> str:

@@ -1,7 +1,7 @@
 """Where the tables of labels are, and the image files that they name, found by listing folders."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ...runtime.errors import UserError
 from ...runtime.spelling import compose
@@ -67,8 +67,6 @@ class ImageFinder:
         self._root = root.rstrip("/")
         self._folders: dict[str, dict[str, str]] = {}  # folder below the root -> composed name -> name
         self._stems: dict[str, dict[str, list[str]]] = {}  # folder -> name of an image without ending -> names
-        self._ends: dict[str, list[str]] | None = None  # name, with and without ending -> paths of all images
-        self._split_folders: set[str] = set()  # splits that have a folder with images
 
     def find(self, names: Sequence[str], folder: str, split: str) -> list[str]:
         """Return the path of each image below the root; "" if it is missing.
@@ -77,20 +75,26 @@ class ImageFinder:
             names: paths relative to ``folder``, the root or the folder above it, or the end of a path; the ending of
                 the name may be missing.
             folder: of the table, below the root; "" if it is the root.
-            split: of the images; among several of one name, the one in a folder of this name is found.
+            split: of the images; among several of one name, the one in a folder of this name is found. "": not known.
 
         Raises:
             UserError: a name is the end of several paths, or a folder cannot be listed.
         """
-        found, prefix = [], f"{folder}/" if folder else ""
-        for name in names:
+        found, missing = list[str](), dict[str, list[int]]()
+        prefix = f"{folder}/" if folder else ""
+        for index, name in enumerate(names):
             path = prefix + name
             head, _, tail = path.rpartition("/")
             entries = self._folders.get(head)
             if entries is None:
                 entries = self._list(head)
             is_plain = entries.get(tail) == tail and "." in tail and "./" not in path and "//" not in path
-            found.append(path if is_plain and path[0] != "/" else self._search(name, folder, split))
+            found.append(path if is_plain and path[0] != "/" else self._search(name, folder))
+            if not found[-1]:
+                missing.setdefault(compose(os.path.normpath(name.replace("\\", "/"))), []).append(index)
+        for end, path in self._find_ends(missing, split).items():
+            for index in missing[end]:
+                found[index] = path
         return found
 
     def count_others(self, named: set[str]) -> tuple[int, list[str]]:
@@ -116,8 +120,8 @@ class ImageFinder:
             names = self._folders[folder] = {compose(name): name for name in listed}
         return names
 
-    def _search(self, name: str, folder: str, split: str) -> str:
-        """Find an image that is not where its name says at once; "" if there is none."""
+    def _search(self, name: str, folder: str) -> str:
+        """Find an image that is not where its name says at once; "" if it is not near."""
         above = f"{os.path.basename(self._root)}/"
         for spelled in dict.fromkeys((name, name.replace("\\", "/"))):
             places = [os.path.join(folder, spelled), spelled]
@@ -126,7 +130,7 @@ class ImageFinder:
                 path = self._look_up(place)
                 if path:
                     return path
-        return self._find_by_end(compose(os.path.normpath(name.replace("\\", "/"))), split)
+        return ""
 
     def _look_up(self, path: str) -> str:
         """Return the path of an image as the file system spells it, with its ending; "" if there is none."""
@@ -151,35 +155,41 @@ class ImageFinder:
                     stems.setdefault(os.path.splitext(composed)[0], []).append(name)
         return stems
 
-    def _find_by_end(self, end: str, split: str) -> str:
-        """Return the image whose path ends in ``end``, with or without ending; "" if there is none."""
-        paths = []
-        for path in self._all_images().get(os.path.basename(end), []):
+    def _find_ends(self, ends: Collection[str], split: str) -> dict[str, str]:
+        """Return the images whose paths end in one of ``ends``, with or without the ending of the name, by this end."""
+        if not ends:
+            return {}
+        by_name: dict[str, list[str]] = {}
+        for end in ends:
+            by_name.setdefault(os.path.basename(end), []).append(end)
+        paths, folders = dict[str, list[str]](), set[bytes]()
+        top, suffixes = os.fsencode(self._root), readable_suffixes()
+        for entry in walk_files(top, _refuse):
+            folders.add(entry.path[: -len(entry.name)])
+            name = os.fsdecode(entry.name)
+            name = name if name.isascii() else compose(name)
+            stem = name.rpartition(".")[0]
+            if not (name in by_name or stem in by_name) or get_suffix(entry.name) not in suffixes:
+                continue
+            path = os.fsdecode(entry.path[len(top) + 1 :])
             whole = f"/{compose(path)}"
-            if whole.endswith(f"/{end}") or os.path.splitext(whole)[0].endswith(f"/{end}"):
-                paths.append(path)
-        if split in self._split_folders:  # not the image of the same name in another split's folder
+            for known, place in ((name, whole), (stem, whole.rpartition(".")[0])):
+                for end in by_name.get(known, ()):
+                    if place.endswith(f"/{end}") and not is_hidden(entry.name):
+                        paths.setdefault(end, []).append(path)
+        has_folder = any(_split_of(os.fsdecode(folder[len(top) + 1 :])) == split for folder in folders)
+        return {end: self._choose(end, found, split if has_folder else "") for end, found in paths.items()}
+
+    def _choose(self, end: str, paths: list[str], split: str) -> str:
+        """Return the one of ``paths`` that a name means; "" if all are in folders of other splits than ``split``."""
+        if split:
             paths = [path for path in paths if _split_of(path) in ("", split)]
-        paths = [path for path in paths if _split_of(path) == split] or paths
+            paths = [path for path in paths if _split_of(path) == split] or paths
         if len(paths) > 1:
             raise UserError(
                 f"{end} may be each of {first_names(sorted(paths))} in {self._root}: name its folder in the table"
             )
         return paths[0] if paths else ""
-
-    def _all_images(self) -> dict[str, list[str]]:
-        """Return the paths of all images below the root, by their names with and without ending."""
-        if self._ends is None:
-            self._ends = {}
-            start = len(os.fsencode(self._root)) + 1
-            for entry in walk_files(os.fsencode(self._root), _refuse):
-                if get_suffix(entry.name) in readable_suffixes() and not is_hidden(entry.name):
-                    path = os.fsdecode(entry.path[start:])
-                    self._split_folders.add(_split_of(path))
-                    name = compose(os.path.basename(path))
-                    for known in (name, os.path.splitext(name)[0]):
-                        self._ends.setdefault(known, []).append(path)
-        return self._ends
 
 
 def _split_of(path: str) -> str:

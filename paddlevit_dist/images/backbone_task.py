@@ -58,6 +58,7 @@ class BackboneTask(Task):
             config.EVAL, config.DATA.ON_INVALID_SAMPLE == "skip", config.DATA.ALLOW_SKIPPED_FILES
         )
         self._learned: CheckpointMeta | None = None
+        self._opened_turned: bool | None = None  # whether images of the last opened split are turned
         self.model_options, notices = configured_options(config.MODEL)
         if config.MODEL.BACKBONE is not None:
             if "backbone" not in model_options(config.MODEL.NAME).defaults:
@@ -101,11 +102,11 @@ class BackboneTask(Task):
 
     @property
     def turns(self) -> bool:
-        """Whether images to predict are turned by their EXIF orientation; by default, as in training."""
-        configured = self.config.DATA.EXIF_ROTATE
-        if configured is None and self._learned is not None:
-            return bool(self._learned.data.get(TURNED))
-        return bool(configured)
+        """Whether images are turned by their EXIF orientation; by default, as in the opened data, else in training."""
+        for known in (self.config.DATA.EXIF_ROTATE, self._opened_turned):
+            if known is not None:
+                return known
+        return self._learned is not None and bool(self._learned.data.get(TURNED))
 
     def _replace_unreadable(self, dataset: "ImageSamples") -> None:
         """Replace unreadable training images by the next readable ones, if DATA.ON_INVALID_SAMPLE is "skip"."""

@@ -94,7 +94,7 @@ class Detection(BackboneTask):
             by_shape=not is_training and self.config.DETECTION.EVAL_BATCHING == EQUAL_SHAPES,
         )
         self._check_classes(samples.dataset)
-        self.turned[f"{split} {TURNED}"] = is_turned(samples.dataset)
+        self.turned[f"{split} {TURNED}"] = self._opened_turned = is_turned(samples.dataset)
         if not is_training:
             self.evaluated = samples.dataset
             samples.notices += self._note_crowded(
@@ -164,12 +164,6 @@ class Detection(BackboneTask):
             facts["category ids"] = list(map(int, dataset.dataset.category_ids))
             facts[TURNED] = is_turned(dataset.dataset)
         return facts
-
-    @property
-    def turns(self) -> bool:
-        """Whether images are rotated by their EXIF orientation."""
-        opened = list(self.turned.values())
-        return opened[-1] if opened else super().turns
 
     def _name_classes(self, number: int, learned: CheckpointMeta) -> None:
         """Take names and ids of classes from the weights; 80 classes without names are COCO's."""

@@ -95,6 +95,7 @@ class ImageSegmentation(BackboneTask):
         dataset, notices = open_dataset(self.config, SegmentationDataset, LabelMapsPart, split, cache_folder)
         if not len(dataset):
             raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")
+        self._opened_turned = is_turned(dataset)
         if self._inspection is not None:
             notices += self._inspection.inspect(dataset, split, dataset.num_classes)
             notices += summarize_labels(dataset, split)

@@ -5,8 +5,11 @@ from types import SimpleNamespace
 import paddle
 import pytest
 from paddle import nn
+from support.files.label_map_layouts import yolo_outlines
+from support.processes import ROOT
 
 from paddlevit_dist.images import backbone_task
+from paddlevit_dist.images.detection.task import Detection
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
@@ -59,6 +62,20 @@ def test_images_are_turned_as_in_training_unless_set(word, data, turns):
     if data is not None:
         task.load_meta(CheckpointMeta(None, None, {}, data))
     assert task.turns is turns
+
+
+def test_images_are_turned_as_in_opened_data_unless_set(tmp_path):
+    yolo_outlines(tmp_path / "data")
+    for word, turns in (("None", True), ("false", False)):
+        words = [*WORDS[:4], "-dataset=yolo_outlines", f"-data_path={tmp_path / 'data'}", f"DATA.EXIF_ROTATE={word}"]
+        task = ImageSegmentation(load(words).values)
+        assert task.turns is False
+        task.build_dataset("val", tmp_path)
+        assert task.turns is turns
+    for word in ("true", "None"):
+        task = Detection(load([f"-cfg={ROOT}/configs/detr_shapes.yaml", f"DATA.EXIF_ROTATE={word}"]).values)
+        task.build_dataset("val", tmp_path)  # drawn images, which nobody turns
+        assert task.turns is (word == "true")
 
 
 def test_another_backbone_is_taken_by_networks_that_have_one(refuse, monkeypatch):

@@ -12,7 +12,7 @@ import time
 import pytest
 from support.pairs.campaign import Campaign
 from support.pairs.covering import NIGHTLY, NIGHTS, draw, list_all_pairs, list_pairs, skip_earlier
-from support.pairs.features import TASKS, list_features, list_refused
+from support.pairs.features import TASKS, list_avoided, list_features
 from support.pairs.materials import Materials
 from support.processes import ROOT
 
@@ -44,14 +44,14 @@ def test_settings_of_a_combination_do_not_disturb_each_other(task, tmp_path):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_nights_of_a_series_draw_all_pairs_and_first_those_that_none_has_drawn(task):
-    features, refused = list_features(task), list_refused(task)
-    targets = list_all_pairs(features, refused)
+    features, avoided = list_features(task), list_avoided(task)
+    targets = list_all_pairs(features, avoided)
     last = NIGHTS * 1_000 + NIGHTS - 1
-    earlier, generator = skip_earlier(features, refused, targets, last, task)
+    earlier, generator = skip_earlier(features, avoided, targets, last, task)
     assert len(targets - earlier) <= 0.015 * len(targets)
-    before, _ = skip_earlier(features, refused, targets, last - NIGHTS + 3, task)
+    before, _ = skip_earlier(features, avoided, targets, last - NIGHTS + 3, task)
     assert 0.2 < len(before & targets) / len(targets) < 0.8 and before <= earlier
-    assert skip_earlier(features, refused, targets, last + 1, task)[0] == set()
+    assert skip_earlier(features, avoided, targets, last + 1, task)[0] == set()
 
 
 def test_most_keys_have_a_row():
@@ -67,11 +67,11 @@ def test_most_keys_have_a_row():
 
 
 def test_a_night_draws_a_pair_that_no_earlier_night_drew():
-    features, refused = list_features("shapes"), list_refused("shapes")
-    targets = list_all_pairs(features, refused)
+    features, avoided = list_features("shapes"), list_avoided("shapes")
+    targets = list_all_pairs(features, avoided)
     rare = (("model", "solids"), ("turned", "turned"))
     assert rare in targets
-    combination = draw(features, refused, [{rare}, targets], {}, random.Random(0))
+    combination = draw(features, avoided, [{rare}, targets], {}, random.Random(0))
     assert rare in list_pairs(combination)
 
 

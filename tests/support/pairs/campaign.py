@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .covering import NIGHTLY, Pair, draw, list_all_pairs, list_pairs, skip_earlier
-from .features import list_refused
+from .features import list_avoided
 from .invariants import CHECKS, NEEDS, check
 from .materials import Materials
 from .runs import BaseRunError, Bench
@@ -75,9 +75,9 @@ class Campaign:
         self._failed_bases = benches[0].failed_bases
         for bench in benches:
             bench.failed_bases = self._failed_bases
-        self.targets = list_all_pairs(benches[0].features, list_refused(self.task))
+        self.targets = list_all_pairs(benches[0].features, list_avoided(self.task))
         self.earlier, self.generator = skip_earlier(
-            benches[0].features, list_refused(self.task), self.targets, self.seed, self.task
+            benches[0].features, list_avoided(self.task), self.targets, self.seed, self.task
         )
         with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(self._work, benches))
@@ -96,7 +96,7 @@ class Campaign:
                 self.generator = random.Random(self.seed)
             features = bench.features | {"model": models}
             combination = draw(
-                features, list_refused(self.task), [missing - self.earlier, missing], self.fixed, self.generator
+                features, list_avoided(self.task), [missing - self.earlier, missing], self.fixed, self.generator
             )
             self.covered |= list_pairs(combination)
             self.count += 1

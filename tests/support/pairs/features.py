@@ -138,3 +138,8 @@ def list_refused(task: str) -> tuple[Rule, ...]:
 def list_may_be_refused(task: str) -> tuple[Rule, ...]:
     """List what some networks refuse and others do not."""
     return _MAY_BE_REFUSED + TASKS[task].may_be_refused
+
+
+def list_avoided(task: str) -> tuple[Rule, ...]:
+    """List what is rarely drawn, since nothing may be trained."""
+    return list_refused(task) + list_may_be_refused(task)

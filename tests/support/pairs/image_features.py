@@ -7,6 +7,7 @@ _IMAGE = "-cfg=vit_digits DATA.IMAGE_SIZE 32 TRAIN.SMOOTHING 0.0 TRAIN.WARMUP_EP
 _VIT = "MODEL.EMBED_DIM 24 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8 MODEL.MLP_RATIO 2.0"
 _CONVNEXT = "MODEL.NAME convnext_tiny MODEL.DIMS [8,12,16,24] MODEL.DEPTHS [1,1,2,1]"
 _PVT = "MODEL.NAME pvtv2_b0 MODEL.EMBED_DIM [8,12,16,24] MODEL.DEPTHS [1,1,1,1] MODEL.SR_RATIO [4,2,1,1]"
+_PVT += " MODEL.NUM_HEADS [1,1,2,2] MODEL.MLP_RATIO [4,4,2,2]"
 _SWIN = "MODEL.NAME swin_tiny_patch4_window7_224 MODEL.EMBED_DIM 12 MODEL.DEPTHS [1,1,2,1] MODEL.NUM_HEADS [1,2,3,4]"
 _DRAWN = "DATA.SHAPES.TRAIN 40 DATA.SHAPES.VAL 7"
 _TABLE = "-dataset=table -data_path={data:table}/labels.csv DATA.TABLE.IMAGE photo DATA.TABLE.LABELS [kind]"
@@ -222,6 +223,7 @@ SEGMENTATION = Task(
             "unequal": Value("DATA.SHAPES.SIDES [40,72]"),
             "label_maps": Value("-dataset=label_maps -data_path={data:label_maps} DATA.CLASS_LIST classes.txt"),
             "background": Value("-dataset=label_maps -data_path={data:label_maps} DATA.REDUCE_ZERO_LABEL True"),
+            "outlines": Value("-dataset=yolo_outlines -data_path={data:outlines} DATA.UNLABELED_PIXELS background"),
             "ade20k": Value("-dataset=ade20k -data_path={data:ade20k}"),
         },
         "windows": NONE

@@ -197,6 +197,25 @@ def _write_label_maps(folder: Path, materials: Materials) -> None:
     _write_lines(folder / "classes.txt", ["nothing", "round", "edgy", "pointed"])
 
 
+def _write_outlines(folder: Path, materials: Materials) -> None:
+    """YOLO's outlines, four corners each; images that Pillow turns."""
+    order = ("triangle", "circle", "square")
+    for split in _COUNTS:
+        for index, image, truth in _list_images(split):
+            path = folder / "images" / split / f"{index:03d}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            exif = Image.Exif()
+            exif[0x0112] = 6 if index % 2 else 1  # stored as if turned by a quarter
+            (image.rotate(90, expand=True) if index % 2 else image).save(path, exif=exif)
+            shares = truth.boxes / (*image.size, *image.size)
+            lines = [
+                f"{order.index(_SHAPES[label])} {x} {y} {x + w} {y} {x + w} {y + h} {x} {y + h}"
+                for label, (x, y, w, h) in zip(truth.labels, shares)
+            ]
+            _write_lines(folder / "labels" / split / f"{index:03d}.txt", lines)
+    _write_lines(folder / "data.yaml", ["train: images/train", "val: images/val", f"names: [{', '.join(order)}]"])
+
+
 def _write_ade20k(folder: Path, materials: Materials) -> None:
     """The layout of ADE20K, whose 0 is unlabeled, with the first four of its 150 classes."""
     for split, part in (("train", "training"), ("val", "validation")):
@@ -325,6 +344,7 @@ MAKERS: dict[str, Callable[[Path, Materials], None]] = {
     "voc": _write_voc,
     "yolo": _write_yolo,
     "label_maps": _write_label_maps,
+    "outlines": _write_outlines,
     "ade20k": _write_ade20k,
     "scenes": _write_scenes,
     "shapes": _write_shapes,

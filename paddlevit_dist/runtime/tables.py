@@ -41,12 +41,18 @@ def iterate_rows(path: str, separator: str) -> Iterator[TableRow]:
 @contextlib.contextmanager
 def open_table(path: str) -> Iterator[TextIO]:
     """Open a text table in the encoding of its BOM, else as UTF-8; errors, also of the block, are UserErrors."""
+    with csv_errors_as_user_errors(path), readable(path):
+        with open_regular(path, "rb") as head:
+            encoding = _BOMS.get(head.read(2), "utf-8")
+        with open_regular(path, encoding=encoding, newline="") as stream:
+            yield stream
+
+
+@contextlib.contextmanager
+def csv_errors_as_user_errors(path: str) -> Iterator[None]:
+    """Raise a UserError where the block meets cells that Python's ``csv`` cannot read, such as a very long one."""
     try:
-        with readable(path):
-            with open_regular(path, "rb") as head:
-                encoding = _BOMS.get(head.read(2), "utf-8")
-            with open_regular(path, encoding=encoding, newline="") as stream:
-                yield stream
+        yield
     except csv.Error as error:
         raise UserError(f"{path} is not a table: {error}") from error
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import readable
+from ..runtime.tables import csv_errors_as_user_errors
 from ..runtime.text_files import parse_json, read_text
 from .geometry import convert
 from .slicer_files import LandmarkRow, parse_fcsv, parse_markups
@@ -72,10 +73,8 @@ def read(file: str) -> FileLandmarks:
     UserError if the file is damaged, a name is repeated, a coordinate is not a number, or no landmark has a position.
     """
     text = read_landmark_text(file)
-    try:
+    with csv_errors_as_user_errors(file):
         rows = _rows(file, text)
-    except csv.Error as error:
-        raise UserError(f"{file} is not a table: {error}") from error
     positions: Positions = {}
     for row in rows:
         if not row.name:

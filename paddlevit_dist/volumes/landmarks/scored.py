@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.errors import UserError
 from ...runtime.printing import parse_cell, shorten
+from ...runtime.tables import csv_errors_as_user_errors
 from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .. import landmark_files
 from ..dataset import VolumeDataset
@@ -81,7 +82,8 @@ def _read_table(file: str) -> dict[str, VolumeLandmarks]:
     an evaluation.
     """
     reader = csv.DictReader(io.StringIO(landmark_files.read_landmark_text(file), newline=""), skipinitialspace=True)
-    columns = [heading.strip().lower().removesuffix("_mm") for heading in reader.fieldnames or []]
+    with csv_errors_as_user_errors(file):
+        columns = [heading.strip().lower().removesuffix("_mm") for heading in reader.fieldnames or []]
     missing = [heading for heading in ("case", "landmark", "x", "y", "z") if heading not in columns]
     if missing:
         raise UserError(f"{file}, line 1: no column {', '.join(missing)}; expected case,landmark,x,y,z with commas")
@@ -105,15 +107,13 @@ def _read_table(file: str) -> dict[str, VolumeLandmarks]:
 
 
 def _rows(file: str, reader: csv.DictReader) -> Iterator[dict[str, Any]]:
-    try:
+    with csv_errors_as_user_errors(file):
         for row in reader:
             if None in row:
                 problem = "more values than the header has columns; write decimals with a point"
                 raise UserError(f"{file}, line {reader.line_num}: {problem}")
             if any(map(str.strip, filter(None, row.values()))):
                 yield row
-    except csv.Error as error:
-        raise UserError(f"{file} is not a table: {error}") from error
 
 
 def score(

@@ -138,6 +138,12 @@ def test_one_table_of_all_volumes(tmp_path, capsys, world):
             "case0,nose,1,",
             "line 2: more values than the header has columns; write decimals with a point",
         ),
+        (
+            "case,landmark",
+            f"case,{'a' * 131_073},landmark",
+            "landmarks.csv is not a table: field larger than field limit",
+        ),
+        ("case0,chin", f"case0,{'a' * 131_073}", "landmarks.csv is not a table: field larger than field limit"),
         ("case0,chin", "case0,Chin", "has no position of chin, but .* has one; its landmarks are nose, Chin, ear"),
         ("case0,nose,", "case0,nose,a", "line 2: x of landmark 'nose' is .*, expected a number"),
     ],

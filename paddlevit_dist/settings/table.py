@@ -46,7 +46,7 @@ class ConfigView(Generic[SettingsT]):
         self.settings = settings
 
     def __getitem__(self, name: str) -> str:
-        setting, key = self.settings.get(name), find_key(name, self.values.TASK)
+        setting, key = self.settings.get(name), find_key(name, get_value(self.values, "TASK"))
         value, chosen = get_value(self.values, name), setting.value if setting else key and key.default
         return f"{name} {value} ({DERIVED if value != chosen else setting.origin if setting else 'default'})"
 

@@ -264,6 +264,15 @@ def read_weights_info(file: Path) -> dict[str, Any]:
     return read_about_file(about_file) if about_file else {}
 
 
+def find_trained_size(file: Path) -> tuple[int, int] | None:
+    """Return height and width of the images that the weights in ``file`` were trained on; None: unknown."""
+    settings = read_weights_info(file).get("settings") if file.is_file() else None
+    data = settings.get("DATA") if isinstance(settings, dict) else None
+    size = data.get("IMAGE_SIZE") if isinstance(data, dict) else None
+    sides = size if isinstance(size, list) else [size, size]
+    return (sides[0], sides[1]) if [type(side) for side in sides] == [int, int] else None
+
+
 def read_samples(source: str) -> dict[str, np.ndarray] | None:
     """Read the sample lists of the checkpoint at ``source``; None if it is not a run's, or has no lists.
 

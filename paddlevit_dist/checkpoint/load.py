@@ -18,7 +18,7 @@ from ..tasks.model import Model, as_model
 from . import low_rank
 from .class_rows import ClassNames, find_class_axis, follow_names
 from .completion import complete, describe_base
-from .content import is_run_checkpoint, read_weights_info
+from .content import find_trained_size, is_run_checkpoint, read_weights_info
 from .finding import find_run_settings
 from .low_rank import LowRankBase
 from .network_facts import list_network_differences
@@ -74,6 +74,7 @@ class LoadReport:
         loaded_fraction: share of the model's elements that were loaded, without re-initialized parameters.
         notices: unusual properties of the source, such as values that are not finite.
         base: for a model with matrices of low rank, the whole weights that its checkpoints leave out; else None.
+        trained_size: height and width of the images of the run that the source is from; None: unknown.
     """
 
     source: str
@@ -89,6 +90,7 @@ class LoadReport:
     loaded_fraction: float = 0.0
     notices: list[str] = field(default_factory=list)
     base: LowRankBase | None = None
+    trained_size: tuple[int, int] | None = None
 
     def summary(self) -> str:
         """Format the report in one line for the log."""
@@ -191,6 +193,7 @@ def load_weights(
         place = str(source) if is_fetched(source) else os.path.abspath(weights.name)
         base = describe_base(place, part, weights, state, _list_targets(model, state).keys() & state)
     report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices])
+    report.trained_size = find_trained_size(Path(weights.name))
     report.base = base if has_factors else None  # checkpoints of other models are whole
     values = _plan(model, state, report, class_names)
     _compare_networks(model, source, weights, report, must_match=strict and not allow_unused)
@@ -319,8 +322,10 @@ def _plan(
             report.reinitialized += names  # weight and bias together
     fitting = {key: item for key, item in fitting.items() if key not in report.reinitialized}
     report.loaded = list(fitting)
-    report.resized = [
-        key for key, item in fitting.items() if item.shape != state[key].shape and key not in matched_names
+    report.resized += [
+        key
+        for key, item in fitting.items()
+        if item.shape != state[key].shape and key not in (*matched_names, *report.resized)
     ]
     report.notices += interface.list_resize_notices(report.resized)
     _report_rest(targets, state, fitting, report)
@@ -344,6 +349,12 @@ def _fit(
         report.shapes[name] = (None if value is None else value.shape, shape)
         if name in matched_names:
             continue
+        if value is not None and report.trained_size not in (None, interface.image_size):
+            resampled = interface.resample_parameter(name, value, report.trained_size)
+            if resampled is not None and resampled.shape == shape:
+                fitting[name] = resampled
+                report.resized.append(name)
+                continue
         if value is not None and value.shape != shape:
             resized = interface.resize_parameter(name, value)
             value = _fit_channels(value, shape, interface) if resized is None else resized

@@ -142,6 +142,20 @@ class Model(nn.Layer):
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
         """Resize the ``value`` of parameter ``name``, which is loaded with another shape; None if impossible."""
+        return self.resample_parameter(name, value, None)
+
+    def resample_parameter(
+        self, name: str, value: np.ndarray, trained_size: tuple[int, int] | None
+    ) -> np.ndarray | None:
+        """Resize the ``value`` of a parameter with numbers for each place of an image; None for other parameters.
+
+        Also called where the shapes are equal, as 4 x 6 places of one size may be 6 x 4 of another.
+
+        Args:
+            name: of the parameter.
+            value: of weights for images of another size.
+            trained_size: height and width of these images in pixels; None: unknown.
+        """
         return None
 
     def outputs_to_classes(self, outputs: int) -> int:

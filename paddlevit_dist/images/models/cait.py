@@ -195,8 +195,8 @@ class CaiT(Classifier):
             groups[max(last + 1 - len(self.blocks_token_only) + number, 0)].append(name)
         return groups
 
-    def resize_parameter(self, name: str, value):
+    def resample_parameter(self, name: str, value, trained_size):
         """Resample the position embedding, which has no part for the class token, to this model's grid."""
         if name != "pos_embed":
             return None
-        return resize_position_embedding(value, self.patch_embed.grid, num_prefix_tokens=0)
+        return resize_position_embedding(value, self.patch_embed.grid, 0, self.patch_embed.find_grid(trained_size))

@@ -227,6 +227,10 @@ class PatchEmbedding(nn.Layer):
         start = {**starting_values(math.sqrt(1.0 / fan_in)), **({} if bias else {"bias_attr": False})}
         self.proj = nn.Conv2D(in_channels, embed_dim, patch_size, stride=patch_size, **start)
 
+    def find_grid(self, image_size: tuple[int, int] | None) -> tuple[int, int] | None:
+        """Return the patches down and across images of a size; None if that is None."""
+        return None if image_size is None else (image_size[0] // self.patch_size, image_size[1] // self.patch_size)
+
     def forward(self, x):
         """Map images (batch, channels, height, width) to tokens (batch, patches, dim)."""
         if tuple(x.shape[-2:]) != self.image_size:

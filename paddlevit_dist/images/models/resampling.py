@@ -8,24 +8,26 @@ _OTHER_PREFIX = {1: 2, 2: 1}  # prefix tokens without and with a distillation to
 
 
 def resize_position_embedding(
-    embedding: np.ndarray, grid: tuple[int, int], num_prefix_tokens: int
+    embedding: np.ndarray, grid: tuple[int, int], num_prefix_tokens: int, old_grid: tuple[int, int] | None = None
 ) -> np.ndarray | None:
     """Resample the patches of a position embedding to another grid: bicubic, with Pillow's widening filter, as in timm.
 
-    The old grid is a square or has the proportions of the new one. A square with one prefix token more or less is of a
-    model with or without a distillation token: its position is dropped, or begins as the class token's.
+    An unknown old grid is taken for a square, or for one with the proportions of the new one. A known one, or a square,
+    with one prefix token more or less is of a model with or without a distillation token: its position is dropped, or
+    begins as the class token's.
 
     Args:
         embedding: (1, prefix tokens + patches, channels).
         grid: new (height, width) in patches.
         num_prefix_tokens: class and distillation tokens in front.
+        old_grid: (height, width) in patches before; None: unknown.
 
     Returns:
         float32 (1, prefix tokens + height * width, channels), or None if the patches form no such grid.
     """
     if embedding.ndim != 3:
         return None
-    old_prefix, old_grid = _prefix_and_grid(embedding.shape[1], num_prefix_tokens, grid)
+    old_prefix, old_grid = _prefix_and_grid(embedding.shape[1], num_prefix_tokens, grid, old_grid)
     if old_grid is None:
         return None
     prefix, patches = embedding[:, :old_prefix], embedding[:, old_prefix:]
@@ -40,19 +42,23 @@ def resize_position_embedding(
     return np.concatenate([prefix, patches], axis=1).astype(np.float32)
 
 
-def resize_relative_position_bias(table: np.ndarray, window: tuple[int, int]) -> np.ndarray | None:
+def resize_relative_position_bias(
+    table: np.ndarray, window: tuple[int, int], old_window: tuple[int, int] | None = None
+) -> np.ndarray | None:
     """Resample a Swin Transformer's biases of relative positions to another window, as ``resize_position_embedding``.
 
-    A square window's (offsets down * offsets across, heads), with 2 * side - 1 offsets each way, become float32 ((2 *
-    height - 1) * (2 * width - 1), heads) of ``window`` in tokens; None if the table is another one's.
+    The biases of the old window, a square if it is unknown, are (offsets down * offsets across, heads), with 2 * side -
+    1 offsets each way. They become float32 ((2 * height - 1) * (2 * width - 1), heads) of ``window`` in tokens; None if
+    the table is another one's.
     """
     if table.ndim != 2:
         return None
     side = math.isqrt(table.shape[0])
-    if side * side != table.shape[0] or side % 2 == 0:
+    rows, columns = (side, side) if old_window is None else (2 * length - 1 for length in old_window)
+    if rows * columns != table.shape[0] or rows % 2 == 0:
         return None
-    down, across = (bicubic_matrix(side, 2 * length - 1) for length in window)
-    biases = table.astype(np.float64).reshape(side, side, -1)
+    down, across = (bicubic_matrix(old, 2 * length - 1) for old, length in zip((rows, columns), window))
+    biases = table.astype(np.float64).reshape(rows, columns, -1)
     biases = np.einsum("yh,xw,hwc->yxc", down, across, biases, optimize=True)
     return biases.reshape(-1, table.shape[1]).astype(np.float32)
 
@@ -107,9 +113,13 @@ def resampling_matrix(kind: str, old_size: int, new_size: int, dtype: str) -> np
 
 
 def _prefix_and_grid(
-    num_tokens: int, num_prefix_tokens: int, new_grid: tuple[int, int]
+    num_tokens: int, num_prefix_tokens: int, new_grid: tuple[int, int], old_grid: tuple[int, int] | None
 ) -> tuple[int, tuple[int, int] | None]:
     """Return how many of the tokens are not patches, and the grid of the others; no grid if there is none."""
+    if old_grid is not None:
+        num_prefix = num_tokens - old_grid[0] * old_grid[1]
+        if num_prefix in (num_prefix_tokens, _OTHER_PREFIX.get(num_prefix_tokens)):
+            return num_prefix, old_grid
     grid = _get_grid(num_tokens - num_prefix_tokens, new_grid)
     other_prefix = _OTHER_PREFIX.get(num_prefix_tokens)
     if grid is None and other_prefix is not None:

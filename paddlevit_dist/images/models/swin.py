@@ -361,7 +361,7 @@ class SwinTransformer(PyramidClassifier):
         super().__init__()
         self.patch_embed = NormalizedPatches(image_size, patch_size, in_channels, embed_dim, any_size)
         self.image_size, self.in_channels = self.patch_embed.image_size, in_channels
-        self.pos_drop = nn.Dropout(dropout)
+        self.pos_drop, self.window_size = nn.Dropout(dropout), window_size
         self.layers = nn.LayerList()
         grid = None if any_size else self.patch_embed.grid
         for index, (rates, heads) in enumerate(zip(rates_of_stages(drop_path, tuple(depths)), num_heads)):
@@ -404,9 +404,14 @@ class SwinTransformer(PyramidClassifier):
         """Return the parameters with several axes that are not decayed, as in the authors' code."""
         return tuple(name for name, _ in self.named_parameters() if name.endswith("relative_position_bias_table"))
 
-    def resize_parameter(self, name: str, value):
+    def resample_parameter(self, name: str, value, trained_size):
         """Resample tables of relative position biases to this model's windows."""
         if not name.endswith(".relative_position_bias_table"):
             return None
         _, stage, _, block, *_ = name.split(".")
-        return resize_relative_position_bias(value, self.layers[int(stage)].blocks[int(block)].window)
+        grid, old_window = self.patch_embed.find_grid(trained_size), None
+        if grid is not None and not self.patch_embed.any_size:
+            for _ in range(int(stage)):
+                grid = (grid[0] + 1) // 2, (grid[1] + 1) // 2
+            old_window = min(grid[0], self.window_size), min(grid[1], self.window_size)
+        return resize_relative_position_bias(value, self.layers[int(stage)].blocks[int(block)].window, old_window)

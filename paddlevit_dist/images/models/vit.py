@@ -435,11 +435,12 @@ class VisionTransformer(Classifier):
         names = {name for name, _ in self.named_parameters()}
         return tuple(name for name in exempt if name in names)
 
-    def resize_parameter(self, name: str, value):
+    def resample_parameter(self, name: str, value, trained_size):
         """Resample the position embedding to the grid of this model's image size."""
         if name != "pos_embed":
             return None
-        return resize_position_embedding(value, self.patch_embed.grid, self._placed_tokens)
+        old_grid = self.patch_embed.find_grid(trained_size)
+        return resize_position_embedding(value, self.patch_embed.grid, self._placed_tokens, old_grid)
 
 
 def _head_dim(embed_dim: int, num_heads: int, attn_head_size: int | None) -> int:

@@ -68,6 +68,34 @@ def test_prefix_tokens_are_kept_and_patches_resampled(tokens, prefix, grid, old_
     np.testing.assert_allclose(new[0, prefix:].reshape(*grid, 3), expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "tokens, prefix, grid, old_grid, first_patch",
+    [
+        (2 + 12, 2, (4, 3), (3, 4), 2),  # as many patches
+        (1 + 36, 1, (6, 6), (4, 9), 1),  # a square number of patches that are no square
+        (24, 0, (4, 8), (6, 4), 0),  # other proportions
+        (2 + 12, 1, (2, 5), (4, 3), 2),  # with a distillation token, which is dropped
+    ],
+)
+def test_a_known_grid_is_not_guessed(tokens, prefix, grid, old_grid, first_patch):
+    old = embedding(tokens)
+    new = resize_position_embedding(old, grid, prefix, old_grid)
+    patches = old[0, first_patch:].reshape(*old_grid, 3)
+    down, across = bicubic_matrix(old_grid[0], grid[0]), bicubic_matrix(old_grid[1], grid[1])
+    expected = np.einsum("yh,xw,hwc->yxc", down, across, patches)
+    np.testing.assert_allclose(new[0, prefix:].reshape(*grid, 3), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(new[0, :prefix], old[0, :prefix], rtol=1e-6)
+
+
+def test_biases_of_a_known_window_are_not_taken_for_a_square():
+    table = np.random.default_rng(0).normal(size=(5, 9, 2))  # of 3 x 5 tokens, and 45 is not a square number
+    new = resize_relative_position_bias(table.reshape(45, 2), (2, 3), (3, 5))
+    expected = np.einsum("yh,xw,hwc->yxc", bicubic_matrix(5, 3), bicubic_matrix(9, 5), table)
+    np.testing.assert_allclose(new.reshape(3, 5, 2), expected, rtol=1e-5, atol=1e-6)
+    assert resize_relative_position_bias(table.reshape(45, 2), (2, 3), (3, 4)) is None
+    assert resize_relative_position_bias(table.reshape(45, 2), (2, 3)) is None
+
+
 def test_what_has_no_grid_is_none():
     assert resize_position_embedding(embedding(1 + 7), (4, 4), 1) is None
     assert resize_position_embedding(embedding(1), (4, 4), 1) is None

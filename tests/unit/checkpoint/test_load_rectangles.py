@@ -1,0 +1,70 @@
+"""Weights of a run on images of another size, also of another one with as many patches."""
+
+import numpy as np
+import paddle
+import pytest
+import yaml
+
+from paddlevit_dist import create_model, load_weights
+from paddlevit_dist.images.models.resampling import bicubic_matrix
+
+NETWORKS = {
+    "vit": ({"patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}, "pos_embed"),
+    "cait_xxs24_224": (
+        {"patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2, "class_depth": 1},
+        "pos_embed",
+    ),
+    "swin_tiny_patch4_window7_224": (
+        {"patch_size": 4, "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2]},
+        "layers.1.blocks.0.attn.relative_position_bias_table",
+    ),
+}
+
+
+def save(folder, name, size, settings):
+    """Weights of a network for images of a size, with the metadata of a run."""
+    paddle.seed(1)
+    model = create_model(name, 3, size, **NETWORKS[name][0])
+    paddle.save(model.state_dict(), str(folder / "model.pdparams"))
+    (folder / "about.yaml").write_text(yaml.safe_dump({"settings": settings}))
+    return model.state_dict()[NETWORKS[name][1]].numpy()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_positions_follow_the_size_that_the_run_says(name, tmp_path):
+    """From 16 x 24 pixels to 24 x 16: 2 x 3 patches of 8, or windows of 2 x 3 tokens after one merge of 4 pixels."""
+    before = save(tmp_path, name, (16, 24), {"DATA": {"IMAGE_SIZE": [16, 24]}})
+    options, parameter = NETWORKS[name]
+    model = create_model(name, 3, (24, 16), **options)
+    report = load_weights(model, tmp_path / "model.pdparams", strict=True)
+    found = model.state_dict()[parameter].numpy()
+    assert found.shape == before.shape and parameter in report.resized and "resized" in report.summary()
+    old, new = ((3, 5), (5, 3)) if "swin" in name else ((2, 3), (3, 2))
+    down, across = bicubic_matrix(old[0], new[0]), bicubic_matrix(old[1], new[1])
+    places = old[0] * old[1]
+    table = before.reshape(-1, before.shape[-1])
+    expected = np.einsum("yh,xw,hwc->yxc", down, across, table[len(table) - places :].reshape(*old, -1))
+    after = found.reshape(-1, before.shape[-1])
+    np.testing.assert_allclose(after[len(table) - places :].reshape(*new, -1), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(after[: len(table) - places], table[: len(table) - places])
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"DATA": {"IMAGE_SIZE": [16, 24]}}, {"DATA": 3}, {"DATA": {"IMAGE_SIZE": "x"}}]
+)
+def test_weights_of_the_same_or_an_unknown_size_are_copied(settings, tmp_path):
+    before = save(tmp_path, "vit", (16, 24), settings)
+    model = create_model("vit", 3, (16, 24), **NETWORKS["vit"][0])
+    report = load_weights(model, tmp_path / "model.pdparams", strict=True)
+    assert not report.resized
+    np.testing.assert_array_equal(model.pos_embed.numpy(), before)
+
+
+def test_a_square_run_is_resized_as_before(tmp_path):
+    save(tmp_path, "vit", (24, 24), {"DATA": {"IMAGE_SIZE": 24}})
+    positions = []
+    for source in (str(tmp_path / "model.pdparams"), dict(paddle.load(str(tmp_path / "model.pdparams")))):
+        model = create_model("vit", 3, (16, 40), **NETWORKS["vit"][0])
+        assert load_weights(model, source).resized == ["pos_embed"]
+        positions.append(model.pos_embed.numpy())
+    np.testing.assert_array_equal(*positions)

@@ -29,7 +29,7 @@ SHARES = {
 }
 SEED = int(os.environ.get("PAIRS_SEED") or datetime.date.today().toordinal())
 MINUTES = float(os.environ.get("PAIRS_MINUTES") or 20.0)
-LEAST_COVERED = 0.2  # of a task's pairs in a night of 20 minutes: 4 combinations have 0.27 to 0.38, 3 at least 0.2
+LEAST_COVERED = 0.15  # of the pairs of a task: 4 combinations have 0.2 to 0.38
 
 
 @pytest.mark.parametrize("task", SHARES)

@@ -27,6 +27,7 @@ def check_averages(bench: Bench, combination: Combination) -> str | None:
     if updates != list(range(1, len(updates) + 1)):
         return f"checkpoints of updates {updates}: expected one of each"
     averages = {key.split("/")[1]: value for key, value in read_state(bench.get_base(combination["model"])).items()}
+    reorders = bench.task in ("detection", "segmentation") and combination["data"] != "drawn"
     for update in updates:
         state = read_state(places[update])
         share = 1.0 - decay * (-math.expm1(-update / warmup) if warmup else 1.0)
@@ -37,6 +38,9 @@ def check_averages(bench: Bench, combination: Combination) -> str | None:
                 averages[key] = found
                 continue
             averages[key] = begin + share * (value.astype(np.float64) - begin)
+            if update == 1 and reorders:  # the run begins with rows of classes in another order
+                averages[key] = found
+                continue
             worst = np.abs(averages[key] - found).max(initial=0.0)
             if worst > _TOLERANCE * np.abs(found).max(initial=1e-3):
                 return f"average of {key} after update {update}: off by {worst:.1e} from its formula"

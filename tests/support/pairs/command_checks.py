@@ -141,6 +141,7 @@ def _check_probe(bench: Bench, combination: Combination) -> str | None:
     folder = bench.train(combination).folder
     shutil.rmtree(folder / "probe", ignore_errors=True)
     words = [f"-cfg={folder}/config.yaml", "TASK", "linear_probe", "PROBE.LEARNING_RATES", "[0.01,0.1]"]
+    words += ["TRAIN.LORA.RANK", "0"]  # a probe trains no layer of the network
     weights = f"-pretrained={folder}/checkpoints/last"
     ended = execute("train", *words, weights, f"-output={folder}/probe", "-epochs=2")
     if ended.code:

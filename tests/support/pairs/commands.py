@@ -15,7 +15,11 @@ TOOL = [sys.executable, "-m", "paddlevit_dist"]
 
 def execute(*words: object, limit_seconds: float = LIMIT_SECONDS) -> Finished:
     """Run a command of the package; a hang or a process that it leaves behind raises AssertionError."""
-    return run_command([*TOOL, *map(str, words)], timeout=limit_seconds)
+    command = [*TOOL, *map(str, words)]
+    try:
+        return run_command(command, timeout=limit_seconds)
+    except AssertionError as error:
+        raise AssertionError(str(error).replace(str(command), str(words[0]), 1)) from None
 
 
 def get_last_line(ended: Finished) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...runtime.errors import UserError
-from ...runtime.files import readable
 from ...runtime.printing import shorten
 from ...runtime.tables import find_separator, open_table
 from .formats import get_suffix, readable_suffixes
@@ -143,10 +142,10 @@ class ParquetColumns(LabelColumns):
         import pyarrow
 
         try:
-            with readable(self.path):
-                yield
-        except pyarrow.ArrowException as error:
-            raise UserError(f"{self.path} cannot be read: {shorten(error)}") from error
+            yield
+        except (OSError, ValueError, pyarrow.ArrowException) as error:  # their messages may have several lines
+            reason = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
+            raise UserError(f"{self.path} cannot be read: {shorten(reason)}") from error
 
     def batches(self, columns: Sequence[int]) -> Iterator[list[Column]]:
         """Yield the values of some columns for the next rows."""

@@ -100,10 +100,11 @@ class ImageFinder:
     def count_others(self, named: set[str]) -> tuple[int, list[str]]:
         """Return number and first paths of the images that are not ``named``, in folders with images that are."""
         others, suffixes = list[str](), readable_suffixes()
-        for folder in {os.path.dirname(path) for path in named}:
+        for folder in {path.rpartition("/")[0] for path in named}:
             before = f"{folder}/" if folder else ""
-            paths = (before + name for name in self._list(folder).values() if not is_hidden(os.fsencode(name)))
-            others += [path for path in paths if path not in named and get_suffix(os.fsencode(path)) in suffixes]
+            unnamed = [name for name in self._list(folder).values() if before + name not in named]
+            images = (name for name in unnamed if get_suffix(os.fsencode(name)) in suffixes)
+            others += [before + name for name in images if not is_hidden(os.fsencode(name))]
         return len(others), sorted(others)[:4]
 
     def _list(self, folder: str) -> dict[str, str]:
@@ -166,8 +167,7 @@ class ImageFinder:
         top, suffixes = os.fsencode(self._root), readable_suffixes()
         for entry in walk_files(top, _refuse):
             folders.add(entry.path[: -len(entry.name)])
-            name = os.fsdecode(entry.name)
-            name = name if name.isascii() else compose(name)
+            name = compose(os.fsdecode(entry.name))
             stem = name.rpartition(".")[0]
             if not (name in by_name or stem in by_name) or get_suffix(entry.name) not in suffixes:
                 continue

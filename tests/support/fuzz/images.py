@@ -12,6 +12,8 @@ from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.image_dataset import name_folders
 from paddlevit_dist.images.data.imagenet import ImageNet2012, read_kit_labels, read_listed_labels
+from paddlevit_dist.images.data.label_layouts import TableChoices
+from paddlevit_dist.images.data.label_tables import TableOptions, read_table
 from paddlevit_dist.images.data.prepared import Preparation, read_preparation, write_preparation
 from paddlevit_dist.images.data.reading import ReadConfig, decode_image, examine_image
 from paddlevit_dist.images.data.remote_tars import INDEX_FILE, parse_index
@@ -59,6 +61,46 @@ def read_list(folder):
     dataset = ImageNet2012(str(folder), "train", folder / "cache")
     assert {int(label) for label in dataset.labels} <= {0, 1, 2}
     assert all(dataset.describe(index) for index in range(len(dataset)))
+
+
+_TABLE_ROWS = [
+    (f"{number}.png", f"{'ox' if number % 3 else 'ant'};{number % 2}", 1 - number % 3) for number in range(9)
+]
+
+
+def _write_table_images(folder):
+    for name, _, _ in _TABLE_ROWS:
+        Image.fromarray(_pixels()).save(folder / name)
+
+
+def make_label_table(folder):
+    _write_table_images(folder)
+    headings = "image;label;labels;ox;fold\r\n"
+    rows = (f'{name};"{labels}";{labels.replace(";", "|")};{known};{known}\r\n' for name, labels, known in _TABLE_ROWS)
+    (folder / "labels.csv").write_text(headings + "".join(rows), encoding="utf-8-sig", newline="")
+    return [folder / "labels.csv"]
+
+
+def make_parquet_table(folder):
+    import pyarrow
+    from pyarrow import parquet
+
+    _write_table_images(folder)
+    names, labels, known = map(list, zip(*_TABLE_ROWS))
+    lists = [text.split(";") for text in labels]
+    table = pyarrow.table({"image": names, "label": labels, "labels": lists, "ox": known, "fold": known})
+    parquet.write_table(table, folder / "labels.parquet")
+    return [folder / "labels.parquet"]
+
+
+def read_label_table(folder):
+    (path,) = (*folder.glob("labels.csv"), *folder.glob("labels.parquet"))
+    for choices, has_several in ((("label",), False), (("labels",), True), (("ox",), True)):
+        options = TableOptions(TableChoices("image", choices))
+        for split in ("train", "val"):
+            found = read_table(str(path), split, options, has_several)
+            assert len(found.paths) == len(found.labels) and all((folder / path).is_file() for path in found.paths)
+            assert found.labels.max() <= (1 if has_several else len(found.class_names) - 1)
 
 
 def _idx(array):

@@ -9,7 +9,7 @@ import pytest
 from paddlevit_dist.export.command import export, load_trained_model, run
 from paddlevit_dist.export.pixels import convert_to_pixel_input
 from paddlevit_dist.images.detection.export import compare_detections
-from support.networks.rtdetr_networks import CLASSES, SIDE, make_network
+from support.networks.rtdetr_networks import CLASSES, SIZE, make_network
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
 MISSING += [] if not paddle.__version__.startswith("2.") else ["Paddle 3, which paddle2onnx needs"]
@@ -34,10 +34,10 @@ def make_images(given, name):
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2).astype(np.float32))
 
 
-def make_inputs(number, name, side=SIDE):
+def make_inputs(number, name, size=SIZE):
     """Pixels, the images that they become, and widths and heights of the pictures they are from."""
     random = np.random.default_rng(number)
-    pixels = random.integers(0, 256, (number, side, side, 3)).astype(np.uint8)
+    pixels = random.integers(0, 256, (number, *size, 3)).astype(np.uint8)
     return pixels, make_images(pixels, name), random.integers(50, 2000, (number, 2))
 
 
@@ -77,8 +77,8 @@ def require_paddle_files(name, kind, tmp_path):
     for number in (1, 3):  # Paddle 2.6 cannot compute with a network that it has traced
         pixels, images, sizes = make_inputs(number, name)
         expected[number] = found_by(network, images, sizes)
-    trained = load_trained_model(file, name, image_size=(SIDE, SIDE))
-    assert trained.about["num_classes"] == CLASSES and trained.about["preprocessing"]["resize"] == [SIDE, SIDE]
+    trained = load_trained_model(file, name, image_size=SIZE)
+    assert trained.about["num_classes"] == CLASSES and trained.about["preprocessing"]["resize"] == list(SIZE)
     export(trained if kind == "float" else convert_to_pixel_input(trained), str(tmp_path / "out"))
     loaded = paddle.jit.load(str(tmp_path / "out"))
     for number in (1, 3):
@@ -91,7 +91,7 @@ def require_paddle_files(name, kind, tmp_path):
     require_same([example[part] for part in ("labels", "boxes", "scores")], again, sizes)
 
 
-def require_graph(name, kind, precision, tmp_path, side=SIDE):
+def require_graph(name, kind, precision, tmp_path, size=SIZE):
     """Bare weights become one ONNX graph that finds what the network finds."""
     import onnx
     import onnxruntime
@@ -101,19 +101,25 @@ def require_graph(name, kind, precision, tmp_path, side=SIDE):
         tmp_path / "out",
         1e-4 if precision == "float32" else 1e-2,
     )
-    words = [f"-model={name}", f"-image_size={side}", "-format=onnx", f"-input={kind}", f"-precision={precision}"]
+    words = [
+        f"-model={name}",
+        f"-image_size={size[0]}x{size[1]}",
+        "-format=onnx",
+        f"-input={kind}",
+        f"-precision={precision}",
+    ]
     run([file, str(out), *words])
     graph = onnx.load(f"{out}.onnx").graph
     assert not HOST_DECISIONS & {node.op_type for node in graph.node}
     session = onnxruntime.InferenceSession(f"{out}.onnx", providers=["CPUExecutionProvider"])
-    of_images = {"float": [3, side, side], "uint8": [side, side, 3]}[kind]
+    of_images = {"float": [3, *size], "uint8": [*size, 3]}[kind]
     assert [(one.name, one.shape) for one in session.get_inputs()] == [
         ("images", ["batch", *of_images]),
         ("orig_target_sizes", ["batch", 2]),
     ]
     assert [one.name for one in session.get_outputs()] == ["labels", "boxes", "scores"]
     for number in (1, 3):
-        pixels, images, sizes = make_inputs(number, name, side)
+        pixels, images, sizes = make_inputs(number, name, size)
         given = {"float": images.astype(precision), "uint8": pixels}[kind]
         found = session.run(None, {"images": given, "orig_target_sizes": sizes})
         expected = found_by(network, images, sizes)

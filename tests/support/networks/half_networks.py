@@ -39,7 +39,7 @@ def _classifier(name: str, **options: Any) -> Callable:
 def _segmenter(name: str, **options: Any) -> Callable:
     def run(start: Callable) -> list[paddle.Tensor]:
         model = create_model(name, num_classes=3, channels=16, **options)
-        images = paddle.randint(0, 256, [2, 3, 32, 32]).astype("uint8")
+        images = paddle.randint(0, 256, [2, 3, 32, 64]).astype("uint8")
         start()
         outputs = model(PixelNormalizer([0.5, 0.4, 0.3], [0.2, 0.2, 0.2])(images))
         return list(outputs) if isinstance(outputs, tuple) else [outputs]
@@ -63,7 +63,7 @@ def _fused(start: Callable) -> list[paddle.Tensor]:
 
 
 def _detr(start: Callable) -> list[paddle.Tensor]:
-    model, sizes = small_detr.small_detr(), [(64, 64), (64, 64)]
+    model, sizes = small_detr.small_detr(), [(64, 48), (40, 64)]
     images, targets = small_detr.make_images(sizes)[0], small_detr.make_targets((1, 2), sizes)
     criterion = small_detr.make_criterion(model)
     start()
@@ -76,7 +76,7 @@ def _real_time(name: str) -> Callable:
         model = create_model(name, num_classes=rtdetr_batches.CLASSES)
         targets = rtdetr_batches.make_targets(rtdetr_batches.make_batch((1, 2)))
         start()
-        found = model(paddle.randn([2, 3, 64, 64]), targets.sizes, targets)
+        found = model(paddle.randn([2, 3, 64, 96]), targets.sizes, targets)
         return [found["layer_boxes"], found["denoising_layer_boxes"], found["encoder_boxes"]]
 
     return run
@@ -93,7 +93,7 @@ def _mask_rcnn(start: Callable) -> list[paddle.Tensor]:
 def _on_voxels(name: str, **options: Any) -> Callable:
     def run(start: Callable) -> list[paddle.Tensor]:
         model = create_model(name, num_classes=4, **options)
-        coordinates = np.argwhere(np.random.default_rng(0).random((1, 12, 12, 12)) < 0.1).astype(np.int32)
+        coordinates = np.argwhere(np.random.default_rng(0).random((1, 10, 12, 14)) < 0.1).astype(np.int32)
         features = paddle.randn([len(coordinates), model.in_channels])
         start()
         with batch_products(True):
@@ -107,14 +107,14 @@ def _landmarks(start: Callable) -> list[paddle.Tensor]:
     model = create_model("unet3d", num_classes=2, width=4, depth=1)
     points = paddle.to_tensor([[[3.0, 3.0, 3.0], [4.0, 2.0, 5.0]]])
     start()
-    maps = model(paddle.randn([1, 1, 8, 8, 8])).astype("float32")
-    return [focal_loss(maps, gaussian_factors(points, [8, 8, 8], [1.0, 1.0, 1.0]), points)]
+    maps = model(paddle.randn([1, 1, 8, 6, 10])).astype("float32")
+    return [focal_loss(maps, gaussian_factors(points, [8, 6, 10], [1.0, 1.5, 0.8]), points)]
 
 
 def _over_all_ranks(start: Callable) -> list[paddle.Tensor]:
     model = convert_batch_norm(create_model("resnet18", num_classes=3, dims=(4, 8, 8, 8)))
     start()
-    return [model(paddle.randn([2, 3, 32, 32]))]
+    return [model(paddle.randn([2, 3, 32, 64]))]
 
 
 NETWORKS: dict[str, Callable] = {

@@ -9,7 +9,7 @@ from paddlevit_dist.tasks.model_factory import create_model
 from support.networks.small_detr import default_dtype, make_objects
 
 SMALL = ["rtdetr_small", "dfine_small"]
-CLASSES, SIDE = 3, 64
+CLASSES, SIZE = 3, (64, 96)  # height and width of images
 
 
 def make_network(name, dtype="float64"):
@@ -28,11 +28,11 @@ def make_network(name, dtype="float64"):
 
 def make_images(number, dtype="float64"):
     random = np.random.default_rng(1)
-    return paddle.to_tensor(random.standard_normal((number, 3, SIDE, SIDE)).astype(dtype))
+    return paddle.to_tensor(random.standard_normal((number, 3, *SIZE)).astype(dtype))
 
 
 def make_targets(numbers, change=None):
-    sizes = [(SIDE, SIDE)] * len(numbers)
+    sizes = [SIZE] * len(numbers)
     boxes, labels = make_objects(numbers, sizes, classes=CLASSES)
     noise = ContrastiveNoise(CLASSES, queries=6)
     drawn = [

@@ -18,12 +18,13 @@ FAMILIES = {
 }
 
 
-IMAGES = np.random.default_rng(0).standard_normal((4, 3, 64, 64)).astype("float32")
+SIZE = (64, 96)  # height and width
+IMAGES = np.random.default_rng(0).standard_normal((4, 3, *SIZE)).astype("float32")
 
 
 def build(name, **options):
     paddle.seed(1)
-    model = create_model(name, num_classes=5, image_size=64, drop_path=0.5, **{**FAMILIES[name], **options})
+    model = create_model(name, num_classes=5, image_size=SIZE, drop_path=0.5, **{**FAMILIES[name], **options})
     model.train()
     return model
 

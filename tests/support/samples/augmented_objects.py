@@ -15,7 +15,7 @@ TASKS = {
     "digits": ["-cfg=vit_digits", "DATA.IMAGE_SIZE", "16"],
     "boxes": ["-cfg=rtdetr_shapes", "DATA.SHAPES.TRAIN", "24", "DATA.MOSAIC", "0.5", "DATA.NO_AUGMENT_EPOCHS", "1"],
     "masks": ["-cfg=mask_rcnn_shapes", "DATA.SHAPES.TRAIN", "24", "DATA.MOSAIC", "0.5", "DATA.COPY_PASTE", "0.5"],
-    "maps": ["-cfg=segformer_b0_shapes", "DATA.SHAPES.TRAIN", "24", "DATA.CROP_SIZE", "[48, 48]"],
+    "maps": ["-cfg=segformer_b0_shapes", "DATA.SHAPES.TRAIN", "24", "DATA.CROP_SIZE", "[40, 56]"],
 }
 _STEPS = [
     {"__class_fullname__": "Rotate", "limit": [-20, 20], "p": 0.7},

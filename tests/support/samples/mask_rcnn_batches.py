@@ -20,27 +20,28 @@ def model(dtype: str = "float64", seed: int = 0, **rules: Any) -> MaskRCNN:
 
 
 def images(
-    counts: Sequence[int], side: int = 64, seed: int = 0
+    counts: Sequence[int], height: int = 64, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Images (N, 3, side, side), boxes (N, M, 4), labels (N, M), masks (N, M, side, side)."""
-    rng = np.random.default_rng(seed)
+    """Images (N, 3, height, width), three quarters as wide as high, boxes (N, M, 4), labels (N, M), and masks
+    (N, M, height, width)."""
+    rng, width = np.random.default_rng(seed), height * 3 // 4
     number, most = len(counts), max(*counts, 1)
-    images = rng.normal(size=(number, 3, side, side))
+    images = rng.normal(size=(number, 3, height, width))
     boxes = np.zeros((number, most, 4))
     labels = np.full((number, most), -1)
-    masks = np.zeros((number, most, side, side), np.uint8)
+    masks = np.zeros((number, most, height, width), np.uint8)
     for image, count in enumerate(counts):
         for which in range(count):
-            x, y, width, height = (int(value) for value in rng.integers(6, side // 2, 4))
-            boxes[image, which] = x, y, x + width, y + height
+            (x, y), (across, down) = rng.integers(6, [width // 2, height // 2], (2, 2)).tolist()
+            boxes[image, which] = x, y, x + across, y + down
             labels[image, which] = rng.integers(0, CLASSES)
-            masks[image, which, y : y + height, x : x + width] = 1
+            masks[image, which, y : y + down, x : x + across] = 1
     return images, boxes, labels, masks
 
 
 def batch(arrays: tuple, rows: slice = slice(None), dtype: str = "float64") -> tuple[paddle.Tensor, DetectionTargets]:
     images, boxes, labels, masks = (array[rows] for array in arrays)
-    sizes = np.full((len(images), 2), images.shape[-1], np.int64)
+    sizes = np.tile(np.array(images.shape[2:], np.int64), (len(images), 1))
     tensors = [paddle.to_tensor(array) for array in (boxes, labels, sizes)]
     counts = (labels >= 0).sum(axis=1)
     return paddle.to_tensor(images.astype(dtype)), DetectionTargets(*tensors, counts, paddle.to_tensor(masks))

@@ -15,7 +15,7 @@ from paddlevit_dist.images.classification.figures import attention_rollout
 from paddlevit_dist.tasks.model_factory import create_model
 from support.networks import small_classifiers
 from support.networks.plain_layers import plain_layers
-from support.networks.small_classifiers import IMAGES, gradients
+from support.networks.small_classifiers import IMAGES, SIZE, gradients
 from support.trainings import small_runs
 
 WITH_DROPOUT = ("vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224")
@@ -27,7 +27,7 @@ FAMILIES = {**small_classifiers.FAMILIES, "deit_tiny_patch16_224": {"depth": 1, 
 def build(name: str, **options: Any) -> paddle.nn.Layer:
     live = {"frozen_batch_norm": False} if name == "resnet18" else {}
     paddle.seed(1)
-    chosen = {"num_classes": 5, "image_size": 64, "drop_path": 0.5, **FAMILIES[name], **live, **options}
+    chosen = {"num_classes": 5, "image_size": SIZE, "drop_path": 0.5, **FAMILIES[name], **live, **options}
     model = create_model(name, **chosen)
     accelerate(model)
     model.train()

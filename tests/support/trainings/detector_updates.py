@@ -173,7 +173,7 @@ SMALL_DETR = {
     "num_queries": 4,
 }
 OBJECTS_OF_DETR = (0, 3, 0, 0, 1, 6, 0, 2)  # of each image: some halves and quarters have many, some none
-DETR_SIDE = 24
+SIZE_OF_DETR = (24, 40)  # height and width
 
 
 class OnlyLosses(Task):
@@ -193,10 +193,11 @@ def drawn_images() -> dict:
     random, number = np.random.default_rng(0), len(OBJECTS_OF_DETR)
     boxes, labels = np.zeros((number, max(OBJECTS_OF_DETR), 4), np.float32), np.full((number, max(OBJECTS_OF_DETR)), -1)
     for image, objects in enumerate(OBJECTS_OF_DETR):
-        boxes[image, :objects] = np.sort(random.random((objects, 2, 2)), axis=1).reshape(objects, 4) * DETR_SIDE
+        boxes[image, :objects] = np.sort(random.random((objects, 2, 2)), axis=1).reshape(objects, 4)
         labels[image, :objects] = random.integers(3, size=objects)
-    images = random.standard_normal((number, 3, DETR_SIDE, DETR_SIDE)).astype(np.float32)
-    return {"images": images, "boxes": boxes, "labels": labels, "sizes": np.full((number, 2), DETR_SIDE)}
+    boxes *= np.tile(SIZE_OF_DETR[::-1], 2).astype(np.float32)
+    images = random.standard_normal((number, 3, *SIZE_OF_DETR)).astype(np.float32)
+    return {"images": images, "boxes": boxes, "labels": labels, "sizes": np.tile(SIZE_OF_DETR, (number, 1))}
 
 
 def make_batch(part: slice, task: OnlyLosses) -> dict:

@@ -78,7 +78,7 @@ def run_all(recipes: list[str], images: str, output: str, teacher: list[str]) ->
 def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
     """The same of recipes that find objects, on drawn shapes."""
     data = (
-        "-dataset=synthetic_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [64,64] -batch_size=1 "
+        "-dataset=synthetic_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [48,64] -batch_size=1 "
         "DATA.SHORTEST_SIDES [64] DATA.CROP_SHORTEST_SIDES [64] DATA.CROP_SIDES [48,64] DATA.EVAL_SHORTEST_SIDE 64 "
         "MODEL.BACKBONE_PRETRAINED None"
     ).split()
@@ -100,9 +100,9 @@ def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
 def run_segmenters(recipes: list[str], output: str) -> dict[str, Any]:
     """The same of recipes that label pixels, on drawn shapes."""
     data = (
-        "-dataset=segmentation_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [64,64] -batch_size=1 "
-        "DATA.CROP_SIZE [64,64] DATA.BASE_SHORTEST_SIDE 64 DATA.EVAL_SHORTEST_SIDE 64 SEGMENTATION.CROP [64,48] "
-        "SEGMENTATION.STRIDE [32,32] MODEL.BACKBONE_PRETRAINED None"
+        "-dataset=segmentation_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [48,64] -batch_size=1 "
+        "DATA.CROP_SIZE [48,64] DATA.BASE_SHORTEST_SIDE 64 DATA.EVAL_SHORTEST_SIDE 64 SEGMENTATION.CROP [64,48] "
+        "SEGMENTATION.STRIDE [32,24] MODEL.BACKBONE_PRETRAINED None"
     ).split()
     return {Path(recipe).stem: run(recipe, output, data) for recipe in recipes}
 

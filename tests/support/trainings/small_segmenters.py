@@ -17,7 +17,7 @@ from support.processes import ROOT
 from support.trainings.small_runs import make_weights
 
 SHAPES = [f"-cfg={ROOT / 'configs' / 'segformer_b0_shapes.yaml'}", "-epochs=1", "REPORT", "False"]
-SHAPES += ["DATA.NUM_WORKERS", "0", "DATA.SHAPES.SIDES", "[24, 40]", "DATA.CROP_SIZE", "[32, 32]", "SAVE_FREQ", "1"]
+SHAPES += ["DATA.NUM_WORKERS", "0", "DATA.SHAPES.SIDES", "[24, 40]", "DATA.CROP_SIZE", "[24, 40]", "SAVE_FREQ", "1"]
 SHAPES += ["DATA.SHAPES.TRAIN", "24", "DATA.SHAPES.VAL", "9", "VALIDATE_FREQ", "1", "MODEL.NAME", "segformer_of_tests"]
 SHAPES += ["TRAIN.WARMUP_STEPS", "None", "TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.02"]
 SHAPES += ["TRAIN.LR_SCHEDULER.NAME", "constant", "MODEL.DROPOUT", "0"]  # which each rank would draw for itself

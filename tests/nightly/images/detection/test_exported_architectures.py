@@ -24,4 +24,4 @@ def test_one_graph_finds_what_the_network_finds(name, kind, precision, tmp_path)
 
 @needs_onnx
 def test_a_detector_of_published_dimensions_is_one_graph(tmp_path):
-    require_graph("dfine_s", "float", "float32", tmp_path, side=320)
+    require_graph("dfine_s", "float", "float32", tmp_path, size=(320, 256))

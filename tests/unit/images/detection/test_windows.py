@@ -43,27 +43,27 @@ def see(parts, boxes, labels, scores=None, with_masks=False):
     return results
 
 
-@pytest.mark.parametrize("size", [(100, 130), (64, 64), (40, 200), (33, 50), (65, 64)])
+@pytest.mark.parametrize("size", [(100, 130), (64, 56), (40, 200), (33, 50), (65, 56), (64, 57)])
 @pytest.mark.parametrize("overlap", [0.0, 0.25, 0.5])
 def test_windows_cover_every_pixel_and_overlap_enough(size, overlap):
-    whole, *windows = WindowPlan((64, 64), overlap, False).find_parts(size)
+    whole, *windows = WindowPlan((64, 56), overlap, False).find_parts(size)
     assert whole == (0, 0, *size, False)
-    assert bool(windows) == (max(size) > 64)
+    assert bool(windows) == (size[0] > 64 or size[1] > 56)
     covered = np.zeros(size, int)
     for top, left, height, width, _ in windows:
-        assert (height, width) == (min(64, size[0]), min(64, size[1]))
+        assert (height, width) == (min(64, size[0]), min(56, size[1]))
         assert 0 <= top <= size[0] - height and 0 <= left <= size[1] - width
         covered[top : top + height, left : left + width] += 1
     assert not windows or covered.min() >= 1
-    lefts = sorted({part.left for part in windows})
-    assert all(after - before <= 64 * (1 - overlap) for before, after in itertools.pairwise(lefts))
-    mirrored = WindowPlan((64, 64), overlap, True).find_parts(size)
+    for starts, side in (({part.top for part in windows}, 64), ({part.left for part in windows}, 56)):
+        assert all(after - before <= side * (1 - overlap) for before, after in itertools.pairwise(sorted(starts)))
+    mirrored = WindowPlan((64, 56), overlap, True).find_parts(size)
     assert mirrored[::2] == [whole, *windows] and all(part.is_mirrored for part in mirrored[1::2])
 
 
 @pytest.mark.parametrize("mirrors", [False, True])
 def test_an_object_at_any_corner_or_border_of_a_window_is_found_once_at_its_place(mirrors):
-    size, plan = (110, 160), WindowPlan((64, 64), 0.25, mirrors)
+    size, plan = (110, 160), WindowPlan((64, 80), 0.25, mirrors)
     parts, rows, columns = plan.find_parts(size), set(), set()
     for part in parts[1:]:
         rows |= {part.top, part.top + part.height}
@@ -87,7 +87,7 @@ def test_objects_of_different_classes_or_of_one_pass_are_no_duplicates():
 
 
 def test_an_object_larger_than_a_window_is_the_whole_images():
-    size, plan = (64, 200), WindowPlan((64, 64), 0.25, False)
+    size, plan = (64, 200), WindowPlan((64, 48), 0.25, False)
     parts = plan.find_parts(size)
     results = see(parts, [[5, 5, 195, 60]], [0], scores=[0.9])
     results[0] = results[0]._replace(scores=np.array([0.5], np.float32))  # it is seen worse, but whole
@@ -118,8 +118,8 @@ def brute_suppress(items, limit):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_suppression_is_as_defined(seed):
-    random, size = np.random.default_rng(seed), (100, 100)
-    parts = WindowPlan((60, 60), 0.3, True).find_parts(size)
+    random, size = np.random.default_rng(seed), (100, 90)
+    parts = WindowPlan((60, 52), 0.3, True).find_parts(size)
     results, items = [], []
     for number, part in enumerate(parts):
         low = random.integers(0, 40, (25, 2))
@@ -130,10 +130,10 @@ def test_suppression_is_as_defined(seed):
             left, top, right, below = box
             if part.is_mirrored:
                 left, right = part.width - right, part.width - left
-            near = 1.2 if part.width == 60 else 2.0
-            is_cut = (part.left > 0 and left < near) or (part.top > 0 and top < near)
-            is_cut |= part.left + part.width < 100 and right > part.width - near
-            is_cut |= part.top + part.height < 100 and below > part.height - near
+            across, down = 0.02 * part.width, 0.02 * part.height
+            is_cut = (part.left > 0 and left < across) or (part.top > 0 and top < down)
+            is_cut |= part.left + part.width < 90 and right > part.width - across
+            is_cut |= part.top + part.height < 100 and below > part.height - down
             placed = [left + part.left, top + part.top, right + part.left, below + part.top]
             items.append((placed, score, label, number, is_cut))
     merged = merge_parts(results, parts, size, 0.4)
@@ -147,7 +147,7 @@ def test_suppression_is_as_defined(seed):
 
 
 def test_masks_move_with_their_windows_and_images_of_a_batch_stay_apart():
-    plan, sizes = WindowPlan((40, 40), 0.25, True), [(60, 70), (30, 30)]
+    plan, sizes = WindowPlan((40, 32), 0.25, True), [(60, 70), (30, 30)]
     boxes = [[[45, 33, 57, 49]], [[3, 4, 20, 22]]]
     results, rows = [], []
     for image, size in enumerate(sizes):

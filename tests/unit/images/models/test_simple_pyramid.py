@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.networks.rtdetr_networks import CLASSES, SIDE, make_images, make_targets
+from support.networks.rtdetr_networks import CLASSES, make_images, make_targets
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
@@ -64,7 +64,6 @@ def test_every_parameter_of_a_detector_on_it_learns():
     for name, parameter in model.named_parameters():
         if not parameter.stop_gradient:
             assert parameter.grad is not None, name
-    assert SIDE % 32 == 0
 
 
 def test_mask_rcnn_reads_it():
@@ -76,7 +75,7 @@ def test_mask_rcnn_reads_it():
         pyramid_channels=8,
     )
     model.eval()
-    maps = model.backbone(paddle.randn([1, 3, 64, 64]))
-    assert [tuple(one.shape[2:]) for one in maps] == [(16, 16), (8, 8), (4, 4), (2, 2), (1, 1)]
+    maps = model.backbone(paddle.randn([1, 3, 64, 96]))
+    assert [tuple(one.shape[2:]) for one in maps] == [(16, 24), (8, 12), (4, 6), (2, 3), (1, 2)]
     fixed = [name for name, parameter in model.backbone.body.named_parameters() if parameter.stop_gradient]
     assert fixed == []

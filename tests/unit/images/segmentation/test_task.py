@@ -135,7 +135,7 @@ def test_hard_pixels_alone_have_gradients():
     words = ["SEGMENTATION.OHEM_MIN_KEPT", "10", "SEGMENTATION.OHEM_THRESHOLD", "1e-6"]
     task, samples = build_task(*words)
     batch = as_tensors(training_batch(task, samples))
-    logits = paddle.randn([3, 4, 32, 32])
+    logits = paddle.randn([3, 4, 24, 40])
     logits.stop_gradient = False
     term = task.train_step(lambda images: logits, batch, StepPosition(1, 0, 1))["loss"]
     term.sum.backward()
@@ -210,7 +210,7 @@ def test_images_show_labels_in_the_colors_of_the_legend():
     shown = get_aspect(task, Drawable).visualize_batch(samples["train"], batch, 1)
     assert len(shown) == 3 and all(image.dtype == np.uint8 and image.ndim == 3 for image, _ in shown)
     share = np.count_nonzero(batch["labels"][0] != IGNORED) / batch["labels"][0].size
-    assert shown[0][1] == f"32 x 32, {share:.0%} labeled"
+    assert shown[0][1] == f"40 x 24, {share:.0%} labeled"
     names, colors = zip(*get_aspect(task, Drawable).image_legend())
     assert list(names) == task.class_names and len(set(colors)) == 4
     (image, caption), *_ = get_aspect(task, Drawable).visualize_eval_samples(samples["val"], [2])

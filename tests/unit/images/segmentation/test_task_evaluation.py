@@ -63,7 +63,7 @@ def evaluated(task, samples, model, size=3, **step):
     return metrics, records
 
 
-@pytest.mark.parametrize("words", [[], SIZED, ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.CROP", "[32, 32]"]])
+@pytest.mark.parametrize("words", [[], SIZED, ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.CROP", "[32, 24]"]])
 def test_each_pixel_counts_once_at_its_stored_size_whatever_the_batches(words):
     task, samples, model = opened(*words)
     metrics = {size: evaluated(task, samples, model, size)[0] for size in (1, 3, 7)}
@@ -220,13 +220,13 @@ def test_figures_have_the_numbers_of_the_metrics():
 
 
 def test_an_exported_network_is_told_its_input_and_refuses_another_size():
-    task, samples, model = opened("SEGMENTATION.CROP", "[32, 32]", "SEGMENTATION.PROTOCOL", "slide")
+    task, samples, model = opened("SEGMENTATION.CROP", "[32, 24]", "SEGMENTATION.PROTOCOL", "slide")
     parts = get_aspect(task, Exportable).export_parts()
-    assert parts.size == (32, 32) and parts.about["evaluated"] == samples.eval_protocol
+    assert parts.size == (32, 24) and parts.about["evaluated"] == samples.eval_protocol
     pixels = paddle.to_tensor(parts.example["picture"].transpose(2, 0, 1)[None].copy())
     np.testing.assert_allclose(parts.example["input"], task.normalizer(pixels).numpy(), atol=1e-5)
     metrics, _ = evaluated(task, samples, get_aspect(task, Exportable).evaluated_model(model))
     assert np.array_equal(metrics.per_sample()[0], evaluated(task, samples, model)[0].per_sample()[0])
-    task, samples, model = opened("SEGMENTATION.CROP", "[32, 32]")
-    with pytest.raises(UserError, match="takes 32x32 pixels .* SEGMENTATION.PROTOCOL slide"):
+    task, samples, model = opened("SEGMENTATION.CROP", "[32, 24]")
+    with pytest.raises(UserError, match="takes 32x24 pixels .* SEGMENTATION.PROTOCOL slide"):
         evaluated(task, samples, get_aspect(task, Exportable).evaluated_model(model))

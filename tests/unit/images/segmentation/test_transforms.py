@@ -156,25 +156,25 @@ def test_a_part_is_that_of_the_whole_resized_image(size):
 
 
 def test_a_crop_of_one_class_is_drawn_again_and_at_most_ten_times():
-    labels = np.zeros((40, 40), np.uint8)
-    labels[:12, :12] = 1
-    drawn_image = Image.fromarray(np.zeros((40, 40, 3), np.uint8))
+    labels = np.zeros((40, 48), np.uint8)
+    labels[:12, :14] = 1
+    drawn_image = Image.fromarray(np.zeros((40, 48, 3), np.uint8))
 
     def mixed(share, seed):
-        found = transform(crop=(16, 16), largest_share=share)(drawn_image, labels, np.random.default_rng(seed))[1]
+        found = transform(crop=(14, 18), largest_share=share)(drawn_image, labels, np.random.default_rng(seed))[1]
         return 0.25 < found.mean() < 0.75
 
     free, limited = (np.mean([mixed(share, seed) for seed in range(150)]) for share in (1.0, 0.75))
     assert free < 0.2 and limited > 3 * free
-    uniform = np.zeros((40, 40), np.uint8)  # nothing to be found: the last one is taken
-    assert not transform(crop=(16, 16), largest_share=0.75)(drawn_image, uniform, np.random.default_rng(0))[1].any()
+    uniform = np.zeros((40, 48), np.uint8)  # nothing to be found: the last one is taken
+    assert not transform(crop=(14, 18), largest_share=0.75)(drawn_image, uniform, np.random.default_rng(0))[1].any()
 
 
 def test_unlabeled_pixels_do_not_count_in_the_share():
-    labels = np.full((16, 16), IGNORED, np.uint8)
+    labels = np.full((14, 18), IGNORED, np.uint8)
     labels[0, :2], labels[1, :2] = 1, 2
     draws = np.random.default_rng(0)
-    transform(crop=(16, 16), largest_share=0.75)(Image.new("RGB", (16, 16)), labels, draws)
+    transform(crop=(14, 18), largest_share=0.75)(Image.new("RGB", (18, 14)), labels, draws)
     once = np.random.default_rng(0)
     once.uniform(1.0, 1.0), once.integers(0, 0, endpoint=True), once.integers(0, 0, endpoint=True), once.random()
     assert draws.random() == once.random()  # the first crop was taken

@@ -142,17 +142,17 @@ def drawn_boxes(count, size, **options):
 
 
 def test_area_ratio_and_place_of_crops_are_distributed_as_stated():
-    side, count = 4000, 4000
+    size, count = (4000, 3000), 4000
     low, high = 0.1, 0.5  # with these a crop always fits, so the closed forms are exact
-    left, top, right, bottom = drawn_boxes(count, (side, side), crop_scale=(low, high), crop_ratio=(3 / 4, 4 / 3)).T
+    left, top, right, bottom = drawn_boxes(count, size, crop_scale=(low, high), crop_ratio=(3 / 4, 4 / 3)).T
     width, height = right - left, bottom - top
-    area, log_ratio = width * height / side**2, np.log(width / height)
+    area, log_ratio = width * height / math.prod(size), np.log(width / height)
     limit = math.log(4 / 3)
 
     assert low - 1e-3 < area.min() and area.max() < high + 1e-3
     assert np.abs(log_ratio).max() < limit + 1e-2
     uniform = {"area": (area - low) / (high - low), "ratio": (log_ratio + limit) / (2 * limit)}
-    uniform.update(x=left / (side - width), y=top / (side - height))
+    uniform.update(x=left / (size[0] - width), y=top / (size[1] - height))
     for name, values in uniform.items():  # each uniform on 0..1: mean 1/2, variance 1/12
         assert abs(values.mean() - 0.5) < 4 * math.sqrt(1 / 12 / count), name
         assert abs(values.var() - 1 / 12) < 4 * math.sqrt(1 / 180 / count), name

@@ -125,8 +125,8 @@ def test_shifts_move_whole_pixels_and_fill_the_rest():
 
 
 def blob_centers(name, parameter):
-    """Where a bright blob at (40, 30) of an image of 64 x 64 goes."""
-    y, x = np.mgrid[:64, :64] + 0.5
+    """Where a bright blob at (40, 30) of an image of 80 x 64 goes."""
+    y, x = np.mgrid[:64, :80] + 0.5
     blob = Image.fromarray((250 * np.exp(-((x - 40) ** 2 + (y - 30) ** 2) / 18)).astype(np.uint8))
     weights = applied(name, blob, parameter, 0).astype(float)
     return np.array([(weights * x).sum(), (weights * y).sum()]) / weights.sum()
@@ -138,7 +138,7 @@ def test_shears_and_rotations_follow_their_equations():
     np.testing.assert_allclose(blob_centers("ShearY", 0.2), [40, 30 - 0.2 * 40], atol=0.2)
     cos, sin = np.cos(np.radians(30)), np.sin(np.radians(30))
     np.testing.assert_allclose(  # counter-clockwise, y points down
-        blob_centers("Rotate", 30), [32 + cos * 8 + sin * -2, 32 - sin * 8 + cos * -2], atol=0.2
+        blob_centers("Rotate", 30), [40 + sin * -2, 32 + cos * -2], atol=0.2
     )
 
 

@@ -55,7 +55,7 @@ def test_a_damaged_label_map_ends_a_training_or_the_next_one_takes_its_place(roo
     with pytest.raises(UserError, match="0.png cannot be read as an image.*repair or remove it"):
         make_samples(root, "train")
     (root.parent / "run").mkdir()
-    samples = make_samples(root, "train", "DATA.ON_INVALID_SAMPLE", "skip", "DATA.CROP_SIZE", "[4, 4]")
+    samples = make_samples(root, "train", "DATA.ON_INVALID_SAMPLE", "skip", "DATA.CROP_SIZE", "[4, 6]")
     assert any("one of them cannot be read and is replaced by the next" in notice for notice in samples.notices)
     assert (samples.sample(0, np.random.default_rng(0)).labels == 1).any()
 

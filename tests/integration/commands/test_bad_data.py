@@ -139,7 +139,7 @@ def test_an_unreadable_image_in_an_evaluation_of_a_checkpoint(images, output, tm
     from paddlevit_dist import create_model
 
     paddle.seed(0)
-    model = create_model("vit", 2, 16, patch_size=8, embed_dim=16, depth=1, num_heads=2)
+    model = create_model("vit", 3, 16, patch_size=8, embed_dim=16, depth=1, num_heads=2)
     paddle.save(model.state_dict(), str(tmp_path / "weights.pdparams"))
     Image.new("RGB", (9, 9)).save(images / "val" / "ant" / "tiny.png")
     damage(images / "val" / "ant" / "00.jpg")

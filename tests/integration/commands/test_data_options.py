@@ -66,10 +66,10 @@ def test_a_split_folder_trains_and_evaluates_on_the_same_images(images, output, 
     trained = well(run_main(f"-output={output}", *arguments))
     assert "note: 4 of 16 training images are held out for validation (DATA.VAL_FRACTION 0.25" in trained.out
     data = json.loads((output / "run.json").read_text())["data"]
-    assert data["val"]["holds"] == "4 images: ant 2, bee 2" and data["train"]["classes"] == 2
+    assert data["val"]["holds"] == "4 images: ant 1, bee 2, cow 1" and data["train"]["classes"] == 3
     assert any("4 of 16 training images are held out" in note for split in data.values() for note in split["notes"])
     names = (output / "val_files.txt").read_text().splitlines()
-    assert sorted(name.partition("/")[0] for name in names) == ["ant", "ant", "bee", "bee"]
+    assert sorted(name.partition("/")[0] for name in names) == ["ant", "bee", "bee", "cow"]
     weights = f"-pretrained={output / 'checkpoints' / 'last'}"
     evaluated = well(run_main(f"-output={tmp_path / 'evaluation'}", *arguments, "-eval", weights, "-seed=9"))
     assert last_line(trained) == f"{last_line(evaluated)} (last and best, epoch 1)"
@@ -103,7 +103,8 @@ def test_a_run_on_prepared_images_says_so(images, output, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options", [["DATA.CLASS_BALANCED", "true"], ["TRAIN.CLASS_WEIGHTS", "balanced"], ["TRAIN.CLASS_WEIGHTS", "[1, 4]"]]
+    "options",
+    [["DATA.CLASS_BALANCED", "true"], ["TRAIN.CLASS_WEIGHTS", "balanced"], ["TRAIN.CLASS_WEIGHTS", "[1, 4, 2]"]],
 )
 def test_rare_classes_give_the_same_for_any_processes(options, images, tmp_path):
     for number in range(2, 8):
@@ -121,6 +122,6 @@ def test_options_that_contradict_or_do_not_fit(images, output):
     arguments = [f"-output={output}", *IMAGES, f"-data_path={images}"]
     both = ["DATA.CLASS_BALANCED", "true", "TRAIN.CLASS_WEIGHTS", "balanced"]
     assert "both correct for rare classes; keep one" in refused(*arguments, *both)
-    assert "TRAIN.CLASS_WEIGHTS has 3 weights, expected 2" in refused(*arguments, "TRAIN.CLASS_WEIGHTS", "[1,2,3]")
+    assert "TRAIN.CLASS_WEIGHTS has 2 weights, expected 3" in refused(*arguments, "TRAIN.CLASS_WEIGHTS", "[1,2]")
     assert "expected balanced, a list of numbers" in refused(*arguments, "TRAIN.CLASS_WEIGHTS", "rare")
     assert "DATA.VAL_FRACTION" in refused(*arguments, "DATA.VAL_FRACTION", "1")

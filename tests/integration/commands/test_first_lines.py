@@ -27,8 +27,8 @@ def test_a_data_set_that_nothing_names_is_recognized_and_told(tmp_path):
     ended = well(run_main(f"-output={tmp_path / 'output'}", *arguments))
     assert ended.out.splitlines()[:3] == [
         f"data: folder ({images})",
-        "  train 16 images: ant 8, bee 8",
-        "  val 8 images: ant 4, bee 4",
+        "  train 16 images: ant 5, bee 8, cow 3",
+        "  val 8 images: ant 3, bee 4, cow 1",
     ]
     assert "dataset: folder, since " in ended.out
 

@@ -78,8 +78,8 @@ def test_other_data_alter_a_run_and_an_evaluation_has_the_classes(tmp_path):
     evaluation = [word for word in arguments if not word.startswith(("-epochs", "-output"))]
     evaluation += [f"-data_path={moved}", "-eval", f"-pretrained={tmp_path / 'run'}", f"-output={tmp_path / 'eval'}"]
     message = refused(*evaluation)
-    assert "has 1 of the data's 2 classes (bee, cat); its own are ant, bee" in message
-    assert "1 of 2 classes by name" in well(run_main(*evaluation, "-allow_changes")).out
+    assert "has 2 of the data's 3 classes (bee, cat, cow); its own are ant, bee, cow" in message
+    assert "2 of 3 classes by name" in well(run_main(*evaluation, "-allow_changes")).out
 
 
 def test_a_training_that_begins_again_marks_what_was_there(stopped):

@@ -14,7 +14,7 @@ from paddlevit_dist.runtime.errors import UserError
 
 def test_two_processes_train_with_a_teacher(tmp_path):
     paddle.seed(1)
-    teacher = create_model("vit_tiny_patch16_224", num_classes=2, image_size=16)
+    teacher = create_model("vit_tiny_patch16_224", num_classes=3, image_size=16)
     paddle.save(teacher.state_dict(), str(tmp_path / "teacher.pdparams"))
     words = f"-output={tmp_path}/out -dataset=folder -data_path={write_images(tmp_path / 'images')} -image_size=16"
     words += " -ngpus=2 -batch_size=4 -num_workers=0 -epochs=1 TRAIN.WARMUP_EPOCHS 0 REPORT False"

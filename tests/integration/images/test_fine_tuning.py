@@ -98,7 +98,7 @@ def test_every_format_ends_with_the_same_weights(folder, results, name):
     assert [entry["name"] for entry in report["reinitialized"]] == ["head.weight", "head.bias"]
     assert not report["missing"] and report["loaded_fraction"] == 1.0
     state = make_state(output)
-    assert state["head.weight"].shape == (48, 2) and state["pos_embed"].shape == (1, 1 + 36, 48)
+    assert state["head.weight"].shape == (48, 3) and state["pos_embed"].shape == (1, 1 + 36, 48)
     expected_line, expected = results.setdefault("first", (last_line(ended), state))
     assert last_line(ended) == expected_line
     for key, value in expected.items():
@@ -126,7 +126,7 @@ def test_a_resumed_run_and_its_exported_model_are_those_of_an_unbroken_one(folde
     command = [sys.executable, "-m", "paddlevit_dist", "export", str(resumed / "checkpoints" / "last"), str(exported)]
     said = run_command(command, timeout=600)
     assert said.code == 0, said.err
-    model = create_model("vit", num_classes=2, image_size=48, **SMALL)
+    model = create_model("vit", num_classes=3, image_size=48, **SMALL)
     load_weights(model, unbroken / "checkpoints" / "last", strict=True)
     model.eval()
     images = paddle.to_tensor(np.random.default_rng(0).standard_normal((3, 3, 48, 48)).astype("float32"))

@@ -45,7 +45,7 @@ def reduced(name: str) -> list[str]:
 
 def pictures_and_teacher(folder: Path) -> tuple[str, list[str]]:
     """Class folders, and the words by which ``run_all`` gives a recipe that needs one its teacher."""
-    teacher = create_model("vit", num_classes=2, image_size=64, embed_dim=192, depth=12, num_heads=3)
+    teacher = create_model("vit", num_classes=3, image_size=64, embed_dim=192, depth=12, num_heads=3)
     paddle.save(teacher.state_dict(), str(folder / "teacher.pdparams"))
     words = ["TRAIN.TEACHER_MODEL", "vit_tiny_patch16_224", "TRAIN.TEACHER_WEIGHTS", f"{folder}/teacher.pdparams"]
     return str(write_images(folder / "pictures")), words

@@ -74,13 +74,14 @@ def last_line(ended: Finished) -> str:
 
 
 def write_images(root: Path, train: int = 8, val: int = 4) -> Path:
-    """A folder with ``train`` and ``val`` images in each of two classes."""
+    """A folder with ``train`` and ``val`` images of one class, and as many of two others together, where these are
+    more than two."""
     generator = np.random.default_rng(0)
     for split, number in (("train", train), ("val", val)):
-        for name in ("ant", "bee"):
+        for name, images in (("bee", number), ("ant", number // 2 + 1), ("cow", max(1, number - number // 2 - 1))):
             folder = root / split / name
             folder.mkdir(parents=True)
-            for position in range(number):
+            for position in range(images):
                 pixels = generator.integers(0, 255, (20, 24, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(folder / f"{position:02d}.jpg")
     return root

@@ -36,7 +36,7 @@ def test_the_training_set_is_the_configured_one_or_the_one_that_is_named(tmp_pat
     (data / "train" / "bee" / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")  # has no copies to search for
     for path in (write_images(other) / "train").rglob("*.jpg"):
         Image.open(path).rotate(90, expand=True).save(path)  # other images than those of the first folder
-    (other / "train" / "ant" / "07.jpg").unlink()
+    (other / "train" / "ant" / "04.jpg").unlink()
     for words, pairs, size in (([], 3, 17), (["TRAIN_DATA", str(other)], 0, 15)):
         config = load(data, tmp_path, *words)
         val = make_task(config).build_dataset("val", tmp_path)

@@ -97,7 +97,7 @@ def test_operators_of_onnxruntime_take_the_place_of_their_parts_and_give_the_sam
 )
 def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(mode, words, tmp_path):
     """The program of docs/guides/exporting.md, as it stands, against ``Predictor`` on the weights."""
-    weights = write_weights(tmp_path / "run", ["ant", "bee", "cat"], *words)
+    weights = write_weights(tmp_path / "run", ["cat", "ant", "bee"], *words)
     grid = np.mgrid[0:47, 0:71]
     colors = np.stack([grid[0] * 5, grid[1] * 3, (grid[0] * grid[1]) % 256], axis=-1).astype(np.uint8)
     exif = Image.Exif()
@@ -119,7 +119,7 @@ def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(mo
 
 
 def test_the_example_and_the_description_fit_the_model(tmp_path):
-    weights = write_weights(tmp_path / "run", ["ant", "bee", "cat"])
+    weights = write_weights(tmp_path / "run", ["cat", "ant", "bee"])
     run([str(weights), str(tmp_path / "exported" / "inference"), "-outputs=probabilities"])
     about = yaml.safe_load((tmp_path / "exported" / "inference.about.yaml").read_text(encoding="utf-8"))
     example = np.load(tmp_path / "exported" / "inference.example.npz")
@@ -131,7 +131,7 @@ def test_the_example_and_the_description_fit_the_model(tmp_path):
     assert about["classes"][int(example["output"].argmax())] == row["class"]
     assert row["score"] == pytest.approx(float(example["output"].max()), abs=1e-4)
     paddlex = yaml.safe_load((tmp_path / "exported" / "inference.yml").read_text(encoding="utf-8"))
-    assert paddlex["PostProcess"]["Topk"] == {"topk": 3, "label_list": ["ant", "bee", "cat"]}
+    assert paddlex["PostProcess"]["Topk"] == {"topk": 3, "label_list": ["cat", "ant", "bee"]}
     steps = [next(iter(step.items())) for step in paddlex["PreProcess"]["transform_ops"]]
     assert [name for name, _ in steps] == ["ResizeImage", "CropImage", "NormalizeImage", "ToCHWImage"]
     assert steps[0][1] == {"resize_short": 18, "backend": "pil", "interpolation": "BICUBIC"}

@@ -11,7 +11,7 @@ from PIL import Image
 from paddlevit_dist.runtime.errors import UserError
 
 BOX = [2.0, 3.0, 10.0, 8.0]
-CATEGORIES = [{"id": 7, "name": "cat"}, {"id": 3, "name": "dog"}]
+CATEGORIES = [{"id": 7, "name": "cat"}, {"id": 3, "name": "dog"}, {"id": 5, "name": "ant"}]
 
 
 def write_image(path: Path, height: int, width: int, seed: int = 0, **options: Any) -> None:

@@ -10,7 +10,7 @@ from paddlevit_dist.tasks.protocols import Exportable
 from paddlevit_dist.tasks.task_factory import make_task
 
 SIZE = (12, 10, 14)  # no multiple of what the network halves
-NAMES = ("chin", "nose")
+NAMES = ("nose", "chin")
 RECIPE = ["-cfg=./configs/landmark_unet3d.yaml", "VOLUMES.CROP_SIZE", str(SIZE), "VOLUMES.UNET_WIDTH", "2"]
 RECIPE += ["VOLUMES.UNET_DEPTH", "2"]
 

@@ -35,9 +35,9 @@ def add_boxes(metrics: DetectionMetrics, indices: list) -> None:
         generator = np.random.default_rng(index)
         corners = generator.uniform(0, 50, (4, 2))
         boxes = np.concatenate([corners, generator.uniform(20, 60, (4, 2))], axis=1)
-        truth = BoxGroundTruth(boxes, np.arange(4) % 2, boxes[:, 2:].prod(axis=1), np.zeros(4, bool))
+        truth = BoxGroundTruth(boxes, np.arange(4) % 3, boxes[:, 2:].prod(axis=1), np.zeros(4, bool))
         moved = np.concatenate([corners, corners + boxes[:, 2:]], axis=1) + generator.normal(0, 3, (4, 4))
-        found = DetectedObjects(moved.astype(np.float32), generator.random(4).astype(np.float32), np.arange(4) % 2)
+        found = DetectedObjects(moved.astype(np.float32), generator.random(4).astype(np.float32), np.arange(4) % 3)
         metrics.update(1000 - index, truth, found)
 
 
@@ -84,14 +84,14 @@ def add_organs(metrics: VolumeMetrics, indices: list) -> None:
 
 
 KINDS = {
-    "pictures": (lambda: ClassificationMetrics(7, ["a", "b"]), add_images),
-    "boxes": (lambda: DetectionMetrics(["a", "b"], SAMPLES), add_boxes),
+    "pictures": (lambda: ClassificationMetrics(7, ["b", "a"]), add_images),
+    "boxes": (lambda: DetectionMetrics(["c", "a", "b"], SAMPLES), add_boxes),
     "scenes": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_scenes),
     "segments": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_segments),
     "points": (lambda: SemanticMetrics(NAMES), add_points),
-    "label maps": (lambda: SegmentationMetrics(list("abcde")), add_label_maps),
-    "volumes": (lambda: LandmarkMetrics(list("abcde")), add_volumes),
-    "organs": (lambda: VolumeMetrics(["background", *"abc"]), add_organs),
+    "label maps": (lambda: SegmentationMetrics(list("dbeac")), add_label_maps),
+    "volumes": (lambda: LandmarkMetrics(list("dbeac")), add_volumes),
+    "organs": (lambda: VolumeMetrics(["background", *"cab"]), add_organs),
 }
 
 

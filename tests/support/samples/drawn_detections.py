@@ -7,7 +7,7 @@ import numpy as np
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.detection.detections import DetectedObjects, boxes_to_corners
 
-NAMES = ["cat", "dog", "owl", "yak"]  # nothing is ever annotated as a yak
+NAMES = ["owl", "cat", "dog", "yak"]  # nothing is ever annotated as a yak
 CATEGORY_IDS = [3, 7, 8, 90]
 NOTHING_FOUND = DetectedObjects(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64))
 
@@ -49,7 +49,7 @@ def as_coco(images: int) -> dict[str, list[dict[str, Any]]]:
                 }
             )
     return {
-        "images": [{"id": number + 1, "height": 100, "width": 100} for number in range(images)],
+        "images": [{"id": number + 1, "height": 100, "width": 130} for number in range(images)],
         "annotations": annotations,
         "categories": [{"id": own, "name": name} for own, name in zip(CATEGORY_IDS, NAMES)],
     }

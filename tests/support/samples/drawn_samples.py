@@ -42,7 +42,7 @@ def drawn_confusions(generator):
     true = generator.poisson(generator.gamma(2.0, 50.0, (150, 1)), (150, 2))
     right = generator.binomial(true, generator.beta(8, 2, (150, 2)))
     wrong = true - right
-    return confusion_scores(np.stack([right, true, right + wrong[:, ::-1]], axis=1), ["a", "b"]), 150
+    return confusion_scores(np.stack([right, true, right + wrong[:, ::-1]], axis=1), ["b", "a"]), 150
 
 
 OF_LABELS = {"top-1": 100 * (0.36 + 0.24 + 0.14 + 0.06), "balanced accuracy": 75.0, "recall 1": 80.0}

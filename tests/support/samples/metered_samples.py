@@ -20,12 +20,12 @@ def boxes(index: int) -> tuple:
     true = np.concatenate([corners, corners + generator.integers(20, 60, (4, 2))], axis=1)
     found = true + generator.integers(-3, 4, (4, 4))
     scores = generator.permutation(4 * SAMPLES)[:4] / 64 + index / 4096  # none twice
-    return {"boxes": found, "scores": scores, "labels": np.arange(4) % 2}, {"boxes": true, "labels": np.arange(4) % 2}
+    return {"boxes": found, "scores": scores, "labels": np.arange(4) % 3}, {"boxes": true, "labels": np.arange(4) % 3}
 
 
 def label_maps(index: int) -> tuple:
     generator = np.random.default_rng(index)
-    true = np.kron(generator.integers(0, 3, (5, 4 + index)), np.ones((6, 6), int))
+    true = np.kron(generator.integers(0, 3, (5, 4 + index)), np.ones((6, 5), int))
     return np.roll(true, 1 + index % 3, axis=1), np.where(generator.random(true.shape) < 0.1, 255, true)
 
 
@@ -46,25 +46,25 @@ def scenes(index: int) -> tuple:
 
 def landmarks(index: int) -> tuple:
     generator = np.random.default_rng(index)
-    true = generator.normal(0, 40, (4, 3))
+    true = generator.normal(0, (40, 30, 20), (4, 3))
     true[index % 4] = np.nan if index % 3 == 0 else 1.0
     return true + generator.normal(0, 1.5, (4, 3)), true
 
 
 def volumes(index: int) -> tuple:
     generator = np.random.default_rng(index)
-    true = np.kron(generator.integers(0, 3, (2, 2, 3)), np.ones((4, 4, 4), int))
+    true = np.kron(generator.integers(0, 3, (2, 2, 3)), np.ones((4, 5, 3), int))
     return np.roll(true, index % 3, axis=2), true
 
 
 KINDS = {
     "images": (lambda: pv.Accuracy(7), images),
-    "boxes": (lambda: pv.CocoAP(["cup", "hat"]), boxes),
+    "boxes": (lambda: pv.CocoAP(["hat", "cup", "bat"]), boxes),
     "label maps": (lambda: pv.MeanIoU(NAMES), label_maps),
     "points": (lambda: pv.MeanIoU(NAMES, of="points"), points),
     "scenes": (lambda: pv.ScanNetAP(NAMES, instance_classes=[1, 2]), scenes),
     "landmarks": (lambda: pv.RadialError(4), landmarks),
-    "volumes": (lambda: pv.VolumeDice(3, spacing_mm=(2.0, 1.0, 1.0)), volumes),
+    "volumes": (lambda: pv.VolumeDice(3, spacing_mm=(2.0, 1.0, 0.7)), volumes),
 }
 
 

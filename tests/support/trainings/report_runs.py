@@ -51,14 +51,14 @@ def write_run(
     return folder
 
 
-def one_of_each(names: Sequence[str] = ("cat", "dog"), points: int = 2000) -> list[Figure]:
+def one_of_each(names: Sequence[str] = ("dog", "ant", "cow"), points: int = 2000) -> list[Figure]:
     """A figure of every kind."""
     generator = np.random.default_rng(0)
     size = len(names)
-    xyz = generator.uniform(-2, 3, (points, 3)).astype(np.float32)
+    xyz = generator.uniform(-2, (3, 2, 1), (points, 3)).astype(np.float32)
     height = np.clip((xyz[:, 2:] + 2) * 50, 0, 255).astype(np.uint8)
     colors = {"truth": np.repeat(height, 3, axis=1), "prediction": generator.integers(0, 256, (points, 3), np.uint8)}
-    small, large = generator.integers(0, 256, (16, 16), np.uint8), generator.integers(0, 256, (90, 120, 3), np.uint8)
+    small, large = generator.integers(0, 256, (12, 18), np.uint8), generator.integers(0, 256, (90, 120, 3), np.uint8)
     return [
         FigureTable(
             "A table", ("class", "pictures", "share"), [(name, 12, 0.5) for name in names] + [("none", None, None)]

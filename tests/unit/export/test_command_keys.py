@@ -11,7 +11,7 @@ from paddlevit_dist.runtime.errors import UserError
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    return str(write_weights(tmp_path_factory.mktemp("weights"), ["ant", "bee"]))
+    return str(write_weights(tmp_path_factory.mktemp("weights"), ["bee", "ant"]))
 
 
 def test_a_key_of_the_input_is_in_the_description(source):
@@ -65,9 +65,9 @@ def test_weights_of_a_run_are_described_with_the_classes_that_they_name(source, 
     assert "note" not in about
     monkeypatch.setattr("paddlevit_dist.tasks.model.Model.merge_branches", lambda model: "branches are merged")
     assert load_trained_model(source).about == {**about, "note": "branches are merged"}
-    more = str(write_weights(tmp_path / "more", ["ant", "bee"], "MODEL.NUM_CLASSES=3", num_classes=3))
+    more = str(write_weights(tmp_path / "more", ["bee", "ant"], "MODEL.NUM_CLASSES=3", num_classes=3))
     described = load_trained_model(more).about
-    assert described["num_classes"] == 3 and described["classes"] == ["ant", "bee", "2"]
+    assert described["num_classes"] == 3 and described["classes"] == ["bee", "ant", "2"]
 
 
 def test_weights_of_others_are_described_without_a_run(source, tmp_path):

@@ -23,11 +23,11 @@ def test_a_classifier_can_be_exported():
 
 def test_paddlex_reads_its_own_name_of_the_network_and_the_classes():
     processing = {"PreProcess": {"transform_ops": [1]}, "PostProcess": {"Topk": {"topk": 5, "other": 2}}}
-    found = build_paddlex_description(processing, "resnet50", 3, ["ant", "bee", "cow"])
+    found = build_paddlex_description(processing, "resnet50", 3, ["cow", "ant", "bee"])
     assert found == {
         "Global": {"model_name": "ResNet50"},
         "PreProcess": {"transform_ops": [1]},
-        "PostProcess": {"Topk": {"topk": 3, "other": 2, "label_list": ["ant", "bee", "cow"]}},
+        "PostProcess": {"Topk": {"topk": 3, "other": 2, "label_list": ["cow", "ant", "bee"]}},
     }
     other = build_paddlex_description(processing, "vit", 7, None)
     assert other["Global"] == {"model_name": "CLIP_vit_base_patch16_224"}

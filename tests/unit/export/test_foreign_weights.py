@@ -22,8 +22,8 @@ def test_names_of_classes_fit_the_number_of_outputs(weights):
     imagenet = find_class_names(str(weights), 1000)
     assert imagenet["classes"] == list(names_by_synset().values()) and "their 1,000 classes;" in imagenet["note"]
     assert find_class_names(str(weights), 3) == {}
-    (weights / "config.json").write_text(json.dumps({"id2label": {"0": "ant", "1": "bee", "2": "cat"}}))
-    assert find_class_names(str(weights), 3) == {"classes": ["ant", "bee", "cat"]}
+    (weights / "config.json").write_text(json.dumps({"id2label": {"2": "bee", "0": "cat", "1": "ant"}}))
+    assert find_class_names(str(weights), 3) == {"classes": ["cat", "ant", "bee"]}
     assert find_class_names(str(weights), 4) == find_class_names(str(weights), 1000) == {}
 
 

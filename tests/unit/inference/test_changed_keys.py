@@ -20,7 +20,7 @@ from paddlevit_dist.tasks.protocols import Restorable
 
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
-    return str(write_weights(tmp_path_factory.mktemp("classifier"), ["ant", "bee", "cat"]))
+    return str(write_weights(tmp_path_factory.mktemp("classifier"), ["cat", "ant", "bee"]))
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ def test_each_input_of_a_batch_has_a_record_in_ascending_order():
 
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
-    return str(write_weights(tmp_path_factory.mktemp("classifier"), ["ant", "bee", "cat"]))
+    return str(write_weights(tmp_path_factory.mktemp("classifier"), ["cat", "ant", "bee"]))
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_one_input_is_not_a_list_and_images_in_memory_are_inputs(classifier, ima
     assert predict(os.path.dirname(images[0])) == predict(images) and len(predict.unreadable) == 1
     assert predict([images[0] + ".gone"]) == []
     assert predict.unreadable == [(images[0] + ".gone", "No such file or directory")]
-    assert predict.class_names == ("ant", "bee", "cat") and not predict.model.training
+    assert predict.class_names == ("cat", "ant", "bee") and not predict.model.training
 
 
 def test_what_is_odd_in_inputs_is_told_once(classifier, tmp_path, capsys):
@@ -358,7 +358,7 @@ def test_each_model_of_several_runs_in_the_precision_and_a_stop_ends_the_process
 
 
 def test_models_of_several_runs_are_built_with_their_own_tasks(classifier, tmp_path, capsys, monkeypatch):
-    other = str(write_weights(tmp_path / "other", ["ant", "bee", "cat"], seed=1))
+    other = str(write_weights(tmp_path / "other", ["cat", "ant", "bee"], seed=1))
     sources = [open_source(path, "predict") for path in (classifier, other)]
     task = prepare_task(sources[0])
     first, second = predictor._build_models(task, sources)

@@ -17,7 +17,7 @@ from paddlevit_dist.inference.trained import build_configuration, build_trained,
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task_factory import make_task
 
-NAMES = ["ant", "bee", "cat"]
+NAMES = ["cat", "ant", "bee"]
 
 
 @pytest.fixture(scope="module")
@@ -87,20 +87,20 @@ def test_names_come_from_the_caller_else_the_run_else_files_without_gaps(classif
 def test_given_names_have_the_number_and_the_order_of_the_weights(classifier, unnamed, tmp_path):
     weights, recipe = unnamed
     for names in (["background", *NAMES], NAMES[:2]):
-        told = f"has 3 classes, and there are {len(names)} class names: give 3, in the order ant,"
+        told = f"has 3 classes, and there are {len(names)} class names: give 3, in the order cat,"
         with pytest.raises(UserError, match=told):
             open_source(str(classifier), "predict", class_names=names)
         opened = open_source(weights, "predict", recipe=recipe, class_names=names)
         with pytest.raises(UserError, match=f"{len(names)} class names: give 3, in the order of its outputs"):
             build_trained(make_task(opened.config), opened)
-    with pytest.raises(UserError, match="has the class 'bee' at another place: give the names in the order ant"):
-        open_source(str(classifier), "predict", class_names=["bee", "x", "cat"])
+    with pytest.raises(UserError, match="has the class 'bee' at another place: give the names in the order cat"):
+        open_source(str(classifier), "predict", class_names=["x", "bee", "y"])
     with pytest.raises(UserError, match="has the class 'BEE' at another place"):
-        open_source(str(classifier), "predict", class_names=["BEE", "Ant", "cat"])
+        open_source(str(classifier), "predict", class_names=["Cat", "BEE", "x"])
     twins = str(write_weights(tmp_path / "twins", ["a", "A", "b"]))
     assert open_source(twins, "predict", class_names=["a", "A", "c"]).learned.class_names == ("a", "A", "c")
     more = write_weights(tmp_path / "more", NAMES, "MODEL.NUM_CLASSES=5", num_classes=5)
-    for names in (["x", "y", "z"], ["ant", "bee", "cat", "v", "w"]):
+    for names in (["x", "y", "z"], ["cat", "ant", "bee", "v", "w"]):
         assert open_source(str(more), "predict", class_names=names).learned.class_names == tuple(names)
     with pytest.raises(UserError, match="has 5 classes, and there are 4 class names"):
         open_source(str(more), "predict", class_names=[*NAMES, "v"])
@@ -110,7 +110,7 @@ def test_members_of_other_classes_are_refused_though_the_same_names_are_given(cl
     other, given = write_weights(tmp_path / "other", ["bee", "cat", "dog"]), ["x", "y", "z"]
     sources = [open_source(str(weights), "predict", class_names=given) for weights in (classifier, other)]
     assert sources[0].learned.class_names == sources[1].learned.class_names
-    with pytest.raises(UserError, match=r"its list of classes is \['bee', 'cat', 'dog'\], not \['ant', 'bee', 'cat'\]"):
+    with pytest.raises(UserError, match=r"its list of classes is \['bee', 'cat', 'dog'\], not \['cat', 'ant', 'bee'\]"):
         require_ensemble(make_task(sources[0].config), sources)
 
 
@@ -143,7 +143,7 @@ def test_digests_change_with_weights_settings_names_and_input_alone(classifier, 
         found = source.digests()
         return {name.removesuffix("_sha256") for name in found if found[name] != plain[name]}
 
-    assert differing(open_source(str(copied), "predict", class_names=["ant", "bee", "dog"])) == {"settings"}
+    assert differing(open_source(str(copied), "predict", class_names=["cat", "ant", "dog"])) == {"settings"}
     about = yaml.safe_load((tmp_path / "copy" / "about.yaml").read_text(encoding="utf-8"))
     (tmp_path / "copy" / "about.yaml").write_text(yaml.safe_dump({**about, "input": {"mean": 3}}))
     assert differing(open_source(str(copied), "predict")) == {"settings"}

@@ -80,8 +80,8 @@ def test_coco_ap_is_that_of_evaluate_detections(tmp_path, capsys):
         for corners, score, label in zip(*found.values()):
             box = [*corners[:2].tolist(), *(corners[2:] - corners[:2]).tolist()]
             results.append({"image_id": index, "category_id": int(label), "bbox": box, "score": float(score)})
-    categories = [{"id": 0, "name": "cup"}, {"id": 1, "name": "hat"}]
-    of_images = [{"id": index, "width": 200, "height": 200} for index in range(SAMPLES)]
+    categories = [{"id": number, "name": name} for number, name in enumerate(("hat", "cup", "bat"))]
+    of_images = [{"id": index, "width": 200, "height": 180} for index in range(SAMPLES)]
     truth = {"images": of_images, "categories": categories, "annotations": annotations}
     for name, content in (("truth", truth), ("results", results)):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
@@ -198,7 +198,7 @@ def test_tensors_of_any_kind_are_counted_as_arrays_are():
     found, true = boxes(0)
     tensors = {name: paddle.to_tensor(value) for name, value in found.items()}
     tensors["scores"] = tensors["scores"].astype("bfloat16")
-    plain_boxes, of_tensors = pv.CocoAP(2), pv.CocoAP(2)
+    plain_boxes, of_tensors = pv.CocoAP(3), pv.CocoAP(3)
     plain_boxes.update([{**found, "scores": tensors["scores"].astype("float32").numpy()}], [true])
     of_tensors.update([tensors], [true])
     close(plain(of_tensors.compute()), plain(plain_boxes.compute()))

@@ -177,7 +177,7 @@ def test_weights_that_miss_a_part_say_what_helps(loading, tmp_path):
 
 @pytest.fixture(scope="module")
 def run_weights(tmp_path_factory):
-    return str(write_weights(tmp_path_factory.mktemp("run"), ["ant", "bee", "cat"]))
+    return str(write_weights(tmp_path_factory.mktemp("run"), ["cat", "ant", "bee"]))
 
 
 def test_weights_with_settings_build_their_model_with_as_many_classes_as_wanted(run_weights):

@@ -66,7 +66,7 @@ def make_metrics(*names, batches=((0, 1), (2, 3, 4, 5))):
 
 
 def test_equal_scores_count_once_and_scores_that_are_no_numbers_as_wrong():
-    metrics = make_metrics("ant", "bee")
+    metrics = make_metrics("bee", "ant")
     labels, places, losses, best, confidences = metrics.per_sample()
     assert labels.tolist() == LABELS.tolist() and places.tolist() == [1, 0, 3, 4, 0, 4]
     assert best.tolist() == [1, 0, 0, -1, 3, -1]
@@ -83,14 +83,14 @@ def test_equal_scores_count_once_and_scores_that_are_no_numbers_as_wrong():
 
 
 def test_columns_name_the_classes_and_leave_empty_what_is_unknown():
-    metrics = make_metrics("ant", "bee")
+    metrics = make_metrics("bee", "ant")
     columns = metrics.columns(metrics.per_sample())
-    assert columns["truth"] == ["2", "ant", "3", "2", "3", "ant"]
-    assert columns["prediction"] == ["bee", "ant", "ant", None, "3", None]
+    assert columns["truth"] == ["2", "bee", "3", "2", "3", "bee"]
+    assert columns["prediction"] == ["ant", "bee", "bee", None, "3", None]
     assert columns["correct"].tolist() == [False, True, False, False, True, False]
     assert columns["rank"] == [2, 1, 4, None, 1, None]
     assert np.isnan(columns["confidence"]).tolist() == [False, False, False, True, False, True]
-    assert len(columns["loss"]) == 6 and metrics.class_names == ["ant", "bee", "2", "3"]
+    assert len(columns["loss"]) == 6 and metrics.class_names == ["bee", "ant", "2", "3"]
     assert ClassificationMetrics(2, list("abc")).class_names == ["a", "b"]
 
 

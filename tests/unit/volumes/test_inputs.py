@@ -18,8 +18,8 @@ from paddlevit_dist.volumes.inputs import find_volumes
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
 TINY = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
-TINY += ["VOLUMES.CROP_SIZE", "[8,8,8]", "-dataset=landmarks", "-eval", "-pretrained=x"]
-NAMES = ("chin", "nose")
+TINY += ["VOLUMES.CROP_SIZE", "[8,12,10]", "-dataset=landmarks", "-eval", "-pretrained=x"]
+NAMES = ("nose", "chin")
 
 
 def recalled(*arguments, spacing=(2.0, 1.5, 1.0)):

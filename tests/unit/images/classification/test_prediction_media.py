@@ -15,7 +15,7 @@ from paddlevit_dist.images.data.inputs import InMemoryImages
 from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage
 from paddlevit_dist.images.imagenet_classes import names_by_synset
 
-NAMES = ["ant", "bee", "cat"]
+NAMES = ["cat", "ant", "bee"]
 FRAMES = 7
 
 

@@ -159,7 +159,9 @@ def test_objects_are_counted_as_a_loop_over_annotations_counts_them(full_image, 
     dataset = Coco(str(full_image), "train", cache)
     assert dataset.object_counts().tolist() == DetectionDataset.object_counts(dataset).tolist()
     assert dataset.object_counts().tolist() == [[1, 1], [123, 115], [0, 0]]
-    assert dataset.class_counts().tolist() == DetectionDataset.class_counts(dataset).tolist() == [[9, 1], [117, 2]]
+    assert (
+        dataset.class_counts().tolist() == DetectionDataset.class_counts(dataset).tolist() == [[9, 1], [0, 0], [117, 2]]
+    )
     rows = np.array([0, 2])
     assert dataset.class_counts(rows).tolist() == DetectionDataset.class_counts(dataset, rows).tolist()
 
@@ -185,6 +187,7 @@ def test_a_line_says_how_many_images_have_too_many_objects(full_image, tmp_path)
     assert [*get_aspect(task, Drawable).summarize_samples(train)] == [
         "category   objects    images",
         "dog              9         1",
+        "ant              0         0",
         "cat            117         2",
     ]
 

@@ -223,8 +223,8 @@ FOUND = DetectedObjects(
 
 def test_a_row_for_each_box_from_the_least_score_on_and_one_without_values():
     assert build_rows(FOUND, NAMES, 0.5) == [
-        {"category": "owl", "score": 0.9, "x": 1.0, "y": 2.0, "width": 4.0, "height": 7.0},
-        {"category": "cat", "score": 0.6, "x": 0.0, "y": 0.0, "width": 3.0, "height": 3.0},
+        {"category": "dog", "score": 0.9, "x": 1.0, "y": 2.0, "width": 4.0, "height": 7.0},
+        {"category": "owl", "score": 0.6, "x": 0.0, "y": 0.0, "width": 3.0, "height": 3.0},
     ]
     assert build_rows(FOUND, NAMES, 0.95) == [dict.fromkeys(("category", "score", "x", "y", "width", "height"))]
     with pytest.raises(BadSample, match="not finite"):

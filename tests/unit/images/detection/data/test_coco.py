@@ -51,7 +51,7 @@ def test_everything_is_as_coco_s_own_tools_have_it(tmp_path, cache):
     theirs = COCO(str(path))
     ours = pickle.loads(pickle.dumps(Coco(str(tmp_path), "train", cache)))
     assert len(pickle.dumps(ours)) <= 1200
-    assert ours.category_ids == tuple(sorted(theirs.getCatIds())) and ours.class_names == ["dog", "cat"]
+    assert ours.category_ids == tuple(sorted(theirs.getCatIds())) and ours.class_names == ["dog", "ant", "cat"]
     assert len(ours) == 40 and ours.has_masks and ours.labeled
     assert ours.image_ids.tolist() == [image["id"] for image in images]
     for index in range(40):
@@ -76,7 +76,7 @@ def test_images_and_boxes_are_read_and_counted(tmp_path, cache):
     image, found = dataset.read(2)
     assert image.size == (30, 20) and image.mode == "RGB" and found.ids.tolist() == [1, 3]
     assert found.is_learnable.tolist() == [True, False] and found.masks is None and not dataset.has_masks
-    assert dataset.summary() == "3 images, 3 boxes: cat 2, dog 1; 1 of them a crowd; 1 image without boxes"
+    assert dataset.summary() == "3 images, 3 boxes: cat 2, dog 1, ant 0; 1 of them a crowd; 1 image without boxes"
     assert dataset.object_counts().tolist() == [[1, 1], [0, 0], [1, 1]]
     assert dataset.sizes.tolist() == [[20, 30]] * 3
     assert dataset.notices == [
@@ -91,7 +91,7 @@ ODD = {
         "1 object of an image that the file lacks, skipped, such as 1",
         0,
     ),
-    "unknown category": ([annotation(4, 11, BOX, 5)], "1 object of a category that the file lacks", 0),
+    "unknown category": ([annotation(4, 11, BOX, 4)], "1 object of a category that the file lacks", 0),
     "no box": (
         [annotation(1, 11, None), annotation(2, 11, [])],
         "2 objects without a box: never learned or matched",
@@ -239,7 +239,7 @@ def test_other_files_are_named(tmp_path, cache, text, message):
 def test_a_category_that_no_image_has_and_names_that_occur_twice_are_kept(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 11, BOX)], categories=[*CATEGORIES, {"id": 9, "name": "cat"}])
     dataset = Coco(str(tmp_path), "train", cache)
-    assert dataset.class_names == ["dog", "cat", "cat"] and dataset.category_ids == (3, 7, 9)
+    assert dataset.class_names == ["dog", "ant", "cat", "cat"] and dataset.category_ids == (3, 5, 7, 9)
     assert any("1 category with the name of another category ('cat'), such as 9" in line for line in dataset.notices)
 
 
@@ -451,7 +451,7 @@ def test_empty_images_are_left_out_and_part_of_the_training_set_is_held_out_wher
     assert not set(parts[0].identities()) & set(parts[1].identities())
     assert parts[1].identity(0) == parts[1].describe(0).removeprefix(f"{tmp_path}/")  # "train2017/...": not of val2017
     part = pickle.loads(pickle.dumps(parts[0]))
-    assert len(pickle.dumps(parts[0])) <= 1200 and part.class_names == ["dog", "cat"] and part.labeled
+    assert len(pickle.dumps(parts[0])) <= 1200 and part.class_names == ["dog", "ant", "cat"] and part.labeled
     whole = Coco(str(tmp_path), "train", cache)
     for index in range(len(part)):
         position = whole.image_ids.tolist().index(part.image_id(index))

@@ -10,7 +10,7 @@ from paddlevit_dist.images.detection.evaluation import images
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 
-NAMES = ["ant", "bee", "cow", "dog"]
+NAMES = ["cow", "ant", "dog", "bee"]
 IDS = [1007, 3, 512, 88, 9]  # not in order
 
 

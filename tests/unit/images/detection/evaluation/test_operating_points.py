@@ -56,7 +56,7 @@ def test_each_draw_has_the_thresholds_of_copies_of_its_images(seed):
 
 def test_metrics_have_the_thresholds_of_each_class_and_their_intervals():
     """Images with one object each; the box of every third is wrong; the scores of right ones are higher."""
-    metrics, wished = DetectionMetrics(["cat", "dog"], wished=WishedRates(0.9, 0.5)), WishedRates(0.9, 0.5)
+    metrics, wished = DetectionMetrics(["dog", "cat"], wished=WishedRates(0.9, 0.5)), WishedRates(0.9, 0.5)
     random, rows = np.random.default_rng(3), {0: [], 1: []}
     for image in range(30):
         label, is_right, score = image % 2, image % 3 > 0, float(np.float32(random.uniform(0.2, 0.8)))
@@ -69,7 +69,7 @@ def test_metrics_have_the_thresholds_of_each_class_and_their_intervals():
     values = metrics.compute(metrics.state)
     intervals = bootstrap(functools.partial(metrics.bootstrap_values, metrics.per_sample()), 30, resamples=200)
     checked = 0
-    for label, name in enumerate(("cat", "dog")):
+    for label, name in enumerate(("dog", "cat")):
         own = sorted(rows[label], reverse=True)
         annotated = np.array([int(image % 2 == label) for image in range(30)])
         detections = ClassDetections(*(np.array(column) for column in zip(*own)), np.arange(30), annotated)

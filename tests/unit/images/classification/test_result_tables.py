@@ -45,6 +45,13 @@ def test_scores_are_taken_in_the_order_of_the_classes(read):
     assert rows == [[2.0, 3.0, 1.0], [5.0, 6.0, 4.0]]
 
 
+@pytest.mark.parametrize("headings, scores", [("shot,1,0", [2, 1]), ("shot,dog,cat", [1, 2])])
+def test_the_smallest_table_of_scores_has_two_classes(read, headings, scores):
+    layout, _ = read(f"{headings}\nb.png,2,3\n")
+    assert layout.has_header and layout.scores == scores
+    assert layout.classes == [headings.split(",")[column] for column in scores]
+
+
 def test_places_of_classes_are_columns_in_their_order(read):
     layout, _ = read("class_3,class,image,class_2\na,b,1.png,c\n")
     assert (layout.name, layout.best, layout.scores) == (2, [1, 3, 0], [])

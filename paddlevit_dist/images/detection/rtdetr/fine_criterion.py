@@ -53,12 +53,13 @@ class FineCriterion(VarifocalCriterion):
         normalizer: str = "global",
         fine_weight: float = 0.15,
         distill_weight: float = 1.5,
-        bins: DistanceBins | None = None,
+        *,
+        bins: DistanceBins,
         **options: Any,
     ):
         super().__init__(num_classes, queries, layers, normalizer, **options)
         self.weights.update(fine=fine_weight, distill=distill_weight)
-        self.bins = bins or DistanceBins()
+        self.bins = bins
         denoising_terms = [f"{name}{DENOISING}" for name in self.parts if name != "class"] if self.noise else []
         self.normalizer_names = (*(f"class{suffix}" for suffix in self.suffixes), *denoising_terms)
 

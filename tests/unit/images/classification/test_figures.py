@@ -164,11 +164,16 @@ def test_models_without_global_attention_have_no_attention_rollout():
     assert attention_rollout(model, paddle.randn([1, 3, 32, 32])) is None
 
 
-def test_what_is_looked_at_stays_bright():
-    image = np.full((16, 16), 200, np.uint8)
-    shown = overlay_shares(image, np.array([[1.0, 0.0], [0.0, 0.0]], np.float32))
-    assert shown.shape == (16, 32, 3) and (shown[:, :16] == 200).all()
-    assert shown[2, 18].sum() > 3 * shown[13, 29].sum()
+@pytest.mark.parametrize("channels", [(), (3,)])
+def test_what_is_looked_at_stays_bright_and_becomes_warm(channels):
+    """At the left half of 4 x 6 patches; in the closed form far from the middle, where the mask is even."""
+    image = np.full((24, 36, *channels), 200, np.uint8)
+    shares = np.zeros((4, 6), np.float32)
+    shares[:, :3] = 0.5
+    shown = overlay_shares(image, shares)
+    assert shown.shape == (24, 72, 3) and (shown[:, :36] == 200).all()
+    looked_at = np.clip(200 * 0.8 + np.array([255, 150, 30]) * 0.85 * 0.3, 0, 255).astype(np.uint8)
+    assert (shown[:, 36:42] == looked_at).all() and (np.abs(shown[:, -6:] - 200 * 0.15 * 0.8) <= 1).all()
 
 
 def test_an_evaluation_keeps_records_of_what_it_predicts(tmp_path):

@@ -45,7 +45,7 @@ BUNDLED: list[str] = []  # datasets that ship with the package and need no path
 RECIPES: dict[str, str] = {}  # dataset, else annotations of images, else package -> recipe that messages suggest
 TABLES: dict[str, Sequence[Any]] = {}  # task -> its own key tables; any other task reads all keys
 _KEY_TABLES: list[Any] = []  # of every run
-_ANNOTATIONS: dict[str, str] = {}  # location of a model, dataset or task of images -> annotations
+_ANNOTATIONS: dict[str, list[str]] = {}  # location of a model, dataset or task of images -> annotations
 
 
 def add(manifest: Manifest) -> None:
@@ -61,7 +61,8 @@ def add(manifest: Manifest) -> None:
     SPELLINGS.update(manifest.aliases)
     if manifest.annotations is not None:
         located = rows["model"], rows["dataset"], rows["task"], locate_all(manifest, manifest.bridges)
-        _ANNOTATIONS.update({target: manifest.annotations for table in located for target in table.values()})
+        for target in {target for table in located for target in table.values()}:
+            _ANNOTATIONS.setdefault(target, []).append(manifest.annotations)
     BUNDLED.extend(manifest.bundled)
     RECIPES.update(manifest.recipes)
     for task, tables in manifest.task_tables.items():
@@ -209,12 +210,18 @@ def find_package(kind: str, name: str) -> str | None:
 
 
 def annotation_type(kind: str, name: str) -> str | None:
-    """Return the annotations of images that a built-in name is for; None for any other name.
+    """Return the annotations of images that a built-in name is for, the first of several; None for any other name.
 
-    It is one of CLASS_LABELS, BOX_LABELS and MASK_LABELS. A model for CLASS_LABELS may be part of another model.
+    It is one of CLASS_LABELS, BOX_LABELS, MASK_LABELS and TAG_LABELS. A model for CLASS_LABELS may be part of another
+    model.
     """
+    return next(iter(annotation_types(kind, name)), None)
+
+
+def annotation_types(kind: str, name: str) -> Sequence[str]:
+    """Return all annotations of images that a built-in name is for; none for any other name."""
     target = KINDS[kind].get(name)
-    return _ANNOTATIONS.get(target) if isinstance(target, str) else None
+    return _ANNOTATIONS.get(target, ()) if isinstance(target, str) else ()
 
 
 def guess_dataset(path: str, task: str | None = None) -> Any:

@@ -6,7 +6,7 @@ import os
 from yacs.config import CfgNode
 
 from ..registry import lookup
-from ..registry.lookup import RECIPES, annotation_type, find_package, is_weights_name, list_names
+from ..registry.lookup import RECIPES, annotation_type, annotation_types, find_package, is_weights_name, list_names
 from ..registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS
 from ..runtime.environment import program
 from ..runtime.errors import UserError
@@ -141,8 +141,8 @@ def _check_annotation_types(config: ConfigView[RunSettings]) -> None:
     reads = annotation_type("task", config.values.TASK)
     dataset, model = config.values.DATA.DATASET, config.values.MODEL.NAME
     holds = annotation_type("dataset", dataset)
-    if holds is not None and holds != reads:
-        fitting = ", ".join(name for name in list_names("dataset") if annotation_type("dataset", name) == reads)
+    if holds is not None and reads not in annotation_types("dataset", dataset):
+        fitting = ", ".join(name for name in list_names("dataset") if reads in annotation_types("dataset", name))
         recipe = RECIPES.get(dataset, RECIPES.get(holds, RECIPES[CLASS_LABELS]))
         raise UserError(
             f"{config['DATA.DATASET']} contains {holds}, but {config['TASK']} reads {reads}: choose a recipe for "

@@ -9,6 +9,7 @@ from support.registrations import forgotten
 
 from paddlevit_dist.registry import features, lookup, model_sources, plugins
 from paddlevit_dist.registry.lookup import as_source, list_models
+from paddlevit_dist.registry.manifest import Manifest
 from paddlevit_dist.registry.register import register_dataset, register_model, register_task, register_transform
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings.key import Key
@@ -118,8 +119,18 @@ def test_each_built_in_name_has_its_package_and_annotations():
     assert [lookup.annotation_type("dataset", name) for name in ("coco", "ade20k", "scannet", "nobody")] == [
         *("images with boxes", "images with label maps", None, None),
     ]
+    assert lookup.annotation_types("dataset", "coco") == ["images with boxes"]
     register_dataset("mine", Mine)
     assert lookup.find_package("dataset", "mine") is lookup.annotation_type("dataset", "mine") is None
+
+
+def test_a_data_set_in_two_manifests_has_the_annotations_of_each(monkeypatch):
+    monkeypatch.setattr(lookup, "_ANNOTATIONS", {})
+    with forgotten():
+        for annotations in ("images", "images with several labels"):
+            lookup.add(Manifest("acme", datasets={"acme_table": ".tables:Table"}, annotations=annotations))
+        assert lookup.annotation_types("dataset", "acme_table") == ["images", "images with several labels"]
+        assert lookup.annotation_type("dataset", "acme_table") == "images"
 
 
 def test_a_data_set_is_guessed_for_what_the_task_reads(monkeypatch):

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +51,10 @@ class ImageDataset(Dataset):
 
     def limit_cache(self, gigabytes: float) -> None:
         """Set the size of the cache of images at an address; no effect on images of this machine."""
+
+    def label_at(self, index: int) -> Any:
+        """Return the class of image ``index``, or its row of ``label_matrix``, without reading it."""
+        return int(self.labels[index]) if self.label_matrix is None else self.label_matrix[index]  # type: ignore[index]
 
     def encoded(self, index: int) -> bytes:
         """Read the file of image ``index``, for datasets of image files.

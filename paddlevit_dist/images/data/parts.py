@@ -89,12 +89,12 @@ class PartReader:
     """Reads training images of a dataset of image files for transforms that take ``UndecodedImage``."""
 
     def __init__(self, dataset: Any) -> None:
-        """``dataset`` has ``encoded``, ``part``, ``num_bytes``, ``describe``, ``labels`` and ``reading``."""
+        """``dataset`` has ``encoded``, ``part``, ``num_bytes``, ``describe``, ``label_at`` and ``reading``."""
         self.dataset = dataset
 
-    def __call__(self, index: int) -> tuple[Image.Image | UndecodedImage, int]:
+    def __call__(self, index: int) -> tuple[Image.Image | UndecodedImage, Any]:
         """Return ``(image, label)``, undecoded if parts can be decoded; an ``UnreadableImage`` if it is damaged."""
-        dataset, label = self.dataset, int(self.dataset.labels[index])
+        dataset, label = self.dataset, self.dataset.label_at(index)
         page = ImagePage.open(dataset, index)
         if page is not None:
             return page, label

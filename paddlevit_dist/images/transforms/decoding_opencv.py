@@ -35,7 +35,7 @@ def require_opencv() -> Any:
 
 @dataclass(frozen=True)
 class FastReader:
-    """Reads training images of a dataset with ``encoded(index)``, ``describe(index)``, ``labels`` and ``reading``.
+    """Reads training images of a dataset with ``encoded(index)``, ``describe(index)``, ``label_at`` and ``reading``.
 
     ``channels`` are 3 for RGB, 1 for gray.
     """
@@ -43,13 +43,13 @@ class FastReader:
     dataset: Any
     channels: int
 
-    def __call__(self, index: int) -> tuple[Image.Image | np.ndarray | ImagePage, int]:
+    def __call__(self, index: int) -> tuple[Image.Image | np.ndarray | ImagePage, Any]:
         """Return ``(image, label)``; an ``UnreadableImage`` if the file is missing or cannot be decoded.
 
         The image is pixels (height, width[, 3]) uint8, a page that needs no decoding, or a Pillow image if OpenCV
         cannot handle the file.
         """
-        label = int(self.dataset.labels[index])
+        label = self.dataset.label_at(index)
         page = ImagePage.open(self.dataset, index)
         if page is not None and page.channels <= self.channels:
             return page, label

@@ -125,6 +125,22 @@ def test_the_parts_share_out_the_whole(tmp_path):
         assert len(pickle.dumps(part)) <= 1000 and len(copy) == len(part) and copy.describe(5) == part.describe(5)
 
 
+class TaggedFolders(ClassFolders):
+    labels = None
+    label_matrix = np.random.default_rng(0).integers(-1, 2, (11, 3), np.int8)
+
+
+def test_a_part_has_the_rows_of_a_label_matrix_and_no_single_labels(tmp_path):
+    whole = ClassFolders.whole(str(write_single_folder(tmp_path / "data", {"ant": 7, "bee": 4})), tmp_path)
+    assert [whole.label_at(6), whole.label_at(7)] == [0, 1]
+    whole = TaggedFolders.whole(str(tmp_path / "data"), tmp_path)
+    parts = [hold_out(whole, split, 0.3, 0, tmp_path) for split in ("train", "val")]
+    assert [len(part) for part in parts] == [8, 3] and parts[0].labels is None
+    for part in map(pickle.loads, map(pickle.dumps, parts)):
+        np.testing.assert_array_equal(part.label_matrix, whole.label_matrix[part.rows])
+        np.testing.assert_array_equal(part.label_at(2), whole.label_matrix[part.rows[2]])
+
+
 def test_nothing_to_hold_out_and_no_split_are_told(tmp_path):
     write_single_folder(tmp_path / "data", {"a": 1, "b": 1})
     with pytest.raises(UserError, match="VAL_FRACTION 0.5 holds nothing out: no class has two images"):

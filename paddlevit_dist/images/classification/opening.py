@@ -26,10 +26,13 @@ def open_images(config: ClassificationSettings, split: str, cache_folder: Path) 
     return dataset, notes
 
 
-def choose_num_classes(config: ClassificationSettings, dataset: Any, num_classes: int | None) -> int:
-    """Return ``num_classes``, or the dataset's if that is None; a ``UserError`` if the dataset has more or only one."""
+def choose_num_classes(config: ClassificationSettings, dataset: Any, num_classes: int | None, fewest: int = 2) -> int:
+    """Return ``num_classes``, or the dataset's if that is None.
+
+    A ``UserError`` says that the dataset has more classes, or fewer than ``fewest``.
+    """
     data, found = config.DATA, int(dataset.num_classes)
-    if num_classes is None and found < 2:
+    if num_classes is None and found < fewest:
         name = f", {one_line(dataset.class_names[0])}" if dataset.class_names else ""
         raise UserError(
             f"dataset {data.DATASET} at {data.DATA_PATH} has only one class{name}: a classifier needs two or more, one "

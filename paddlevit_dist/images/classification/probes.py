@@ -6,7 +6,7 @@ Caron et al., DINO, arXiv 2104.14294, appendix F.1 (votes of neighbors).
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import paddle
@@ -170,6 +170,7 @@ class ProbeTask(LabeledImageTask):
         "Reportable": ".probe_figures:ProbeFigures",
     }
     config: ProbeSettings
+    _samples_type = FeatureSamples
     num_heads: int
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
@@ -178,14 +179,12 @@ class ProbeTask(LabeledImageTask):
 
     def build_dataset(self, split: str, cache_folder: Path) -> FeatureSamples:
         """Open a split, which must have labels, with the transform of an evaluation."""
-        opened = self._open_evaluated(split, cache_folder)
-        if opened.dataset.labels is None:
+        samples = cast(FeatureSamples, self._open_evaluated(split, cache_folder))
+        if samples.dataset.labels is None:
             raise UserError(
                 f"dataset {self.config.DATA.DATASET} does not expose its labels, which a probe needs: give it an "
                 "attribute 'labels'"
             )
-        samples = FeatureSamples(opened.dataset, opened.transform)
-        samples.notices = opened.notices
         return samples
 
     def collate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:

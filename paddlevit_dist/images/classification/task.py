@@ -67,6 +67,10 @@ class LabeledImageTask(Task):
         normalizers_per_sample={"loss": 1},
         selftest_overrides=dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
     )
+    #: class of the samples of a split
+    _samples_type: type[ClassificationSamples] = ClassificationSamples
+    #: number of classes that a dataset needs
+    _fewest_classes = 2
     num_classes: int | None
     class_names: Sequence[str] | None
     evaluated_classes: Sequence[str] | None
@@ -95,7 +99,7 @@ class LabeledImageTask(Task):
     def _open_labeled(self, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
         """Open the images of a split, check their labels and some of their files, and return notices about them."""
         dataset, notes = open_images(self.config, split, cache_folder)
-        self.num_classes = choose_num_classes(self.config, dataset, self.num_classes)
+        self.num_classes = choose_num_classes(self.config, dataset, self.num_classes, self._fewest_classes)
         class_names = list(map(str, dataset.class_names or ()))
         resolve_class_names(self.config, class_names, before=self.evaluated_classes or ())
         self.evaluated_classes = class_names or None
@@ -109,7 +113,7 @@ class LabeledImageTask(Task):
     def _open_evaluated(self, split: str, cache_folder: Path) -> ClassificationSamples:
         """Open a split with the transform of one view."""
         dataset, notices = self._open_labeled(split, cache_folder)
-        samples = ClassificationSamples(dataset, evaluation_transform(self.config.DATA, dataset.kind))
+        samples = self._samples_type(dataset, evaluation_transform(self.config.DATA, dataset.kind))
         samples.notices = notices
         return samples
 
@@ -196,7 +200,7 @@ class Classification(LabeledImageTask, ClassifierTask):
         transform = build_training_transform(self.config, dataset.kind)
         self._train_transform = transform if isinstance(transform, TrainingTransform) else None
         samples, self.class_weights = build_training_samples(
-            self.config, dataset, transform, self.erasing, require_num_classes(self.num_classes)
+            self.config, self._samples_type(dataset, transform, self.erasing), require_num_classes(self.num_classes)
         )
         samples.notices = [*notices, *samples.notices]
         self.replacements = samples.replacements

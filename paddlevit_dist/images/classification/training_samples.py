@@ -8,13 +8,11 @@ from ...registry.features import find_function
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
-from ..data.image_dataset import ImageDataset
 from ..data.parts import PartReader
 from ..data.quarantine import ReplacementReader
 from ..transforms.albumentations_file import AlbumentationsFile
 from ..transforms.crops import GlyphTransform, TrainingTransform
 from ..transforms.decoding_opencv import FastReader, FastTransform, require_opencv
-from ..transforms.on_device import RandomErasing
 from .augmentation import build_augmentation
 from .class_balance import compute_class_weights, format_imbalance
 from .samples import ClassificationSamples
@@ -34,18 +32,14 @@ def build_training_transform(config: ClassificationSettings, kind: str) -> Train
 
 
 def build_training_samples(
-    config: ClassificationSettings,
-    dataset: ImageDataset,
-    transform: TrainingTransform | GlyphTransform,
-    erasing: RandomErasing | None,
-    num_classes: int,
+    config: ClassificationSettings, samples: ClassificationSamples, num_classes: int
 ) -> tuple[ClassificationSamples, np.ndarray | None]:
-    """Combine images and transform as the configuration says; a ``UserError`` if a key needs what the dataset lacks.
+    """Prepare samples as the configuration says; a ``UserError`` if a key needs what their dataset lacks.
 
     Returns the samples with notices on them, and the weight of each class, (classes,), if there are weights.
     """
-    data, labels = config.DATA, dataset.labels
-    samples = ClassificationSamples(dataset, transform, erasing)
+    data, dataset = config.DATA, samples.dataset
+    labels = dataset.labels
     if labels is None and (data.CLASS_BALANCED or config.TRAIN.CLASS_WEIGHTS is not None):
         raise UserError(
             f"dataset {data.DATASET} does not expose its labels: give it an attribute 'labels', or remove "

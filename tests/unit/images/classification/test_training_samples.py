@@ -88,7 +88,7 @@ def images(tmp_path_factory):
 def build(dataset, *words):
     config = load(*words)
     transform = build_training_transform(config, "photo")
-    return build_training_samples(config, dataset, transform, "erasing", 3)
+    return build_training_samples(config, ClassificationSamples(dataset, transform, "erasing"), 3)
 
 
 def test_samples_are_read_weighted_and_replaced_as_the_keys_say(images, tmp_path):

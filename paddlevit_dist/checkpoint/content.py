@@ -221,6 +221,7 @@ def read(directory: Path) -> RunState:
     with contextlib.suppress(DamagedCheckpointError):
         evaluation = _parse(directory / EVALUATION, _EvaluationRecord)
         extra = {**extra, **evaluation, "evaluation_due": False}
+        del extra["values"]
     return RunState(position, read_npz(directory / OPTIMIZER), extra)
 
 
@@ -286,6 +287,21 @@ def read_samples(source: str) -> dict[str, np.ndarray] | None:
         return read_npz(file)
 
 
+def read_evaluated_values(source: str) -> dict[str, float]:
+    """Read the values by name that a run's evaluation gave for the checkpoint at ``source``; empty if there are none.
+
+    Raises UserError if the record is damaged.
+    """
+    file = find_directory(source) / EVALUATION
+    if not file.is_file():
+        return {}
+    try:
+        values: dict[str, float] = _parse(file, _EvaluationRecord)["values"]
+    except DamagedCheckpointError as error:
+        raise UserError(f"{error}; restore the file, or remove it") from error
+    return values
+
+
 def read_about_file(file: Path) -> dict[str, Any]:
     """Read an ``about.yaml``: plain values, with mappings where expected. Raises UserError for any other content."""
     advice = "remove the file to continue without it"
@@ -333,6 +349,7 @@ class _BestRecord(msgspec.Struct):
 class _EvaluationRecord(msgspec.Struct):
     best: _BestRecord
     evaluations: list[tuple[_Count, float]] = []  # epoch and value of each
+    values: dict[str, float] = {}  # of this checkpoint
 
 
 class _SkippedSteps(msgspec.Struct):

@@ -23,6 +23,7 @@ import pickle
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -281,14 +282,19 @@ def _is_good(directory: Path) -> bool:
     return True
 
 
-def write_evaluation(directory: Path, best: dict[str, Any], evaluations: Sequence[tuple[int, float]] = ()) -> None:
+def write_evaluation(
+    directory: Path,
+    best: dict[str, Any],
+    evaluations: Sequence[tuple[int, float]] = (),
+    values: Mapping[str, float] = MappingProxyType({}),
+) -> None:
     """Record in a checkpoint that its evaluation is done, and the best one so far. Main process only.
 
-    ``best``: name, value, epoch and line of the best evaluation; ``evaluations``: epoch and value of each. Raises
-    UserError if the file system refuses.
+    ``best``: name, value, epoch and line of the best evaluation; ``evaluations``: epoch and value of each; ``values``:
+    of this one, by name. Raises UserError if the file system refuses.
     """
     with atomic_file(directory / EVALUATION) as file:
-        file.write(format_json({"best": best, "evaluations": evaluations}).encode())
+        file.write(format_json({"best": best, "evaluations": evaluations, "values": dict(values)}).encode())
 
 
 def discard(directory: Path) -> None:

@@ -138,15 +138,15 @@ class Checkpointer:
         is_best, self.best = best is not self.best, best
         return is_best
 
-    def record_evaluation(self, epoch: int, is_best: bool) -> None:
-        """Record in its checkpoint that ``epoch`` is evaluated, after ``metrics.jsonl`` has it; link it if best."""
+    def record_evaluation(self, epoch: int, is_best: bool, values: dict[str, float]) -> None:
+        """Record the evaluation of ``epoch`` in its checkpoint, after ``metrics.jsonl`` has it; link it if best."""
         best, evaluations = self.best, self.evaluations
         assert best is not None, "call note_evaluation first"
         directory = self.folder / checkpoint_store.epoch_name(epoch)
         prune = self._pruning(directory)
 
         def write() -> None:
-            checkpoint_store.write_evaluation(directory, best, evaluations)
+            checkpoint_store.write_evaluation(directory, best, evaluations, values)
             if is_best:
                 checkpoint_store.link(self.folder, "best", directory)
             prune()

@@ -423,7 +423,7 @@ class Trainer:
             is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
             for hook in self.hooks:
                 hook.after_evaluate(epoch, values, line, is_best)
-            self.checkpointer.record_evaluation(epoch, is_best)
+            self.checkpointer.record_evaluation(epoch, is_best, values)
             self.checkpointer.log_held_back()
         if self._stop_reason:
             self.last_epoch = epoch

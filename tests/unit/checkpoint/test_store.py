@@ -11,7 +11,7 @@ import pytest
 from support.trainings.runs import STATE
 
 from paddlevit_dist.checkpoint import store as checkpoint_store
-from paddlevit_dist.checkpoint.content import resolve_checkpoint
+from paddlevit_dist.checkpoint.content import read_evaluated_values, resolve_checkpoint
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.runtime.errors import UserError
 
@@ -192,9 +192,14 @@ def test_an_evaluation_is_due_until_it_is_noted_with_the_best_one(tmp_path, mode
     directory = save(tmp_path, 1, model)
     assert checkpoint_store.read(directory).extra == {**STATE, "evaluation_due": True}
     best = {"name": "loss", "value": 0.5, "epoch": 1, "line": "loss 0.5"}
-    checkpoint_store.write_evaluation(directory, best, [(1, 0.5)])
+    assert read_evaluated_values(str(directory)) == {}
+    checkpoint_store.write_evaluation(directory, best, [(1, 0.5)], {"loss": 0.5, "boxes": 3})
     checkpoint_store.verify(directory)
     assert checkpoint_store.read(directory).extra == {**STATE, "best": best, "evaluations": [[1, 0.5]]}
+    assert read_evaluated_values(f"{directory}/model.pdparams") == {"loss": 0.5, "boxes": 3}
+    (directory / "evaluation.json").write_text('{"best": 3}')
+    with pytest.raises(UserError, match="evaluation.json.*; restore the file, or remove it"):
+        read_evaluated_values(str(directory))
 
 
 @pytest.mark.parametrize("name", STATE)

@@ -165,14 +165,8 @@ class MixParameters:
 
     def images(self, images: paddle.Tensor) -> paddle.Tensor:
         """Mix images (batch, channels, height, width) float; the shape does not change."""
-        # A selection, because Paddle's flip takes four times as long on the CPU.
-        partners = paddle.index_select(images, paddle.arange(images.shape[0] - 1, -1, -1), axis=0)
-        if (self.weight < 1.0).any():
-            others = self._on_device[:, 1].reshape([-1, 1, 1, 1])
-            images = paddle.lerp(images, partners, others)  # exactly the image where the partner's weight is 0
-        if self.boxes.any():
-            images = replace(images, box_masks(self._on_device[:, 2:], *images.shape[-2:]), partners)
-        return images
+        others = self._on_device[:, 1] if (self.weight < 1.0).any() else None
+        return mix_images(images, others, self._on_device[:, 2:] if self.boxes.any() else None)
 
     def targets(self, targets: paddle.Tensor) -> paddle.Tensor:
         """Mix label distributions (batch, classes)."""
@@ -188,6 +182,19 @@ class MixParameters:
     def _on_device(self) -> paddle.Tensor:
         """The own share, the partner's weight and the box, float32 (rows, 6) in one transfer; the box is exact."""
         return to_device(np.column_stack([self.share, 1.0 - self.weight, self.boxes]).astype(np.float32))
+
+
+def mix_images(images: paddle.Tensor, others: paddle.Tensor | None, boxes: paddle.Tensor | None) -> paddle.Tensor:
+    """Mix images (batch, channels, height, width) float with the batch in reverse order.
+
+    ``others``, float (rows,), are the weights of the partners, ``boxes``, (rows, 4), what is theirs alone, as in
+    ``MixParameters``; None: nothing is.
+    """
+    # A selection, because Paddle's flip takes four times as long on the CPU.
+    partners = paddle.index_select(images, paddle.arange(images.shape[0] - 1, -1, -1), axis=0)
+    if others is not None:  # exactly the image where the partner's weight is 0
+        images = paddle.lerp(images, partners, others.reshape([-1, 1, 1, 1]))
+    return images if boxes is None else replace(images, box_masks(boxes, *images.shape[-2:]), partners)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from ..intervals import ConfidenceInterval, concat_rank_tables
+from ..intervals.resampling import Recompute
 from .score_kind import Arrays, require_score_kind
 
 
@@ -190,6 +191,7 @@ class TableMetrics(PerSampleMetrics):
         self.settings = dict(settings or {})
         self.column_names: list[str] = []  # of ``per_sample``, once it was called, or ``compute``
         self._batches: list[tuple[Sequence[str], Callable[[], Sequence[np.ndarray]]]] = []  # names and values
+        self._prepared: tuple[Any, Recompute] | None = None  # the table that ``bootstrap_values`` had last, its scores
 
     def add(self, **columns: Any) -> None:
         """Add a sample: a number or an array for each column, with the same columns and shapes for all samples."""
@@ -252,8 +254,10 @@ class TableMetrics(PerSampleMetrics):
         return {**values, **self.scores.counts(arrays)}
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Compute the scores of weighted samples, see ``ScoreKind.compute``."""
-        return self.scores.compute(self.to_arrays(table), weights)
+        """Compute the scores of weighted samples by ``ScoreKind.recompute``, which prepares a table once."""
+        if self._prepared is None or self._prepared[0] is not table[0]:
+            self._prepared = table[0], self.scores.recompute([self.to_arrays(table)], self.class_names)
+        return self._prepared[1](weights)
 
     def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
         """Return ``ScoreKind.count_decisions``."""

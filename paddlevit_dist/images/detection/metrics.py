@@ -1,11 +1,10 @@
 """COCO's scores over the processes of a run: each process matches its images, and scores are computed once of all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...intervals.resampling import Recompute
 from ...runtime.errors import UserError
 from ...tasks.metrics import TableMetrics
 from ...tasks.score_kind import Arrays
@@ -50,7 +49,7 @@ class DetectionMetrics(TableMetrics):
         self.images, self.with_masks = images, with_masks
         self.scores.zeros = [f"{prefix}{name}" for prefix in PREFIXES[: 1 + with_masks] for name in ("AP", "AP50")]
         self.state = {"images": 0, "detections": 0, "not finite": 0}
-        self._prepared: tuple[np.ndarray, Arrays, Recompute] | None = None  # by ``_prepare``
+        self._joined: tuple[np.ndarray, Arrays] | None = None  # by ``to_arrays``
 
     def update(
         self, image_id: int, truth: "ImageAnnotations", detections: DetectedObjects, size: tuple[int, int] | None = None
@@ -89,23 +88,14 @@ class DetectionMetrics(TableMetrics):
             raise UserError(f"{repeated} of {images:,} evaluated twice: give each image to one process")
         return {**values, **{name: int(number) for name, number in state.items()}}
 
-    def _prepare(self, table: Sequence[np.ndarray]) -> tuple[np.ndarray, Arrays, Recompute]:
-        """Join the matches of all images and prepare their scores, once for many draws."""
-        if self._prepared is None or self._prepared[0] is not table[0]:
+    def to_arrays(self, table: Sequence[np.ndarray]) -> Arrays:
+        """Return the ids of the images, and their matches as arrays; raise UserError if an image is in two rows."""
+        if self._joined is None or self._joined[0] is not table[0]:
             matches: dict[str, np.ndarray] = {}
             for prefix, tables in zip(PREFIXES, table[1:]):
                 matches.update(MatchTable.joined(list(tables)).to_arrays(prefix))
-            arrays = {"ids": table[0], **self.settings, **matches}
-            self._prepared = table[0], arrays, self.scores.recompute([arrays], self.class_names)
-        return self._prepared
-
-    def to_arrays(self, table: Sequence[np.ndarray]) -> Arrays:
-        """Return the ids of the images, and their matches as arrays; raise UserError if an image is in two rows."""
-        return self._prepare(table)[1]
-
-    def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Return the scores of bootstrap draws by name."""
-        return self._prepare(table)[2](weights)
+            self._joined = table[0], {"ids": table[0], **self.settings, **matches}
+        return self._joined[1]
 
     def summary(self, values: dict[str, float]) -> str:
         """Format the most important scores."""

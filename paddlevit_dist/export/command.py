@@ -286,8 +286,8 @@ def export(
     parts = trained.parts or ExportParts(shape[1], {})
     model, about = trained.model, {**trained.about, "format": kind, "precision": precision, "outputs": outputs}
     if outputs == "probabilities":
-        if parts.input_name != "images" or parts.output_names:
-            raise UserError("export: -outputs=probabilities is for classifiers: remove it")
+        if parts.input_name != "images" or parts.output_names or not parts.is_exclusive:
+            raise UserError("export: -outputs=probabilities is for classifiers of one class: remove it")
         model, about["output"] = _with_softmax(model), "probabilities of the classes"
     names = parts.output_names or (outputs,)
     about["input_name"], about["outputs"] = parts.input_name, names[0] if len(names) == 1 else list(names)

@@ -356,7 +356,11 @@ class ExportComparison(EvaluationObserver):
         self._totals = [paddle.maximum(largest, distance.max()), paddle.maximum(output, expected.abs().max()), changed]
         if actual.ndim == 2:
             self._has_class_scores = True
-            self._totals[2] = changed + (actual.argmax(axis=-1) != expected.argmax(axis=-1)).astype("int64").sum()
+            if self._exported.parts.is_exclusive:
+                is_other = actual.argmax(axis=-1) != expected.argmax(axis=-1)
+            else:
+                is_other = ((actual > 0) != (expected > 0)).any(axis=-1)
+            self._totals[2] = changed + is_other.astype("int64").sum()
 
     def after_evaluate(self, facts: dict[str, Any]) -> None:
         """Log the difference between both models over all ranks."""

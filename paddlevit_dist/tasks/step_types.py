@@ -115,6 +115,7 @@ class ExportParts(NamedTuple):
         output_shape: shape of the only output without the batch axis, with None for any length; None: unknown.
         sizes_name: name of a second input, int64 (batch, 2), width and height of the images as stored; None: there is
             none.
+        is_exclusive: whether classes exclude one another, so that the softmax of the only output are probabilities.
         difference: compares expected with computed outputs, both in the order of ``output_names``; returns the relative
             difference and a text that says what it is relative to. None: the largest absolute difference.
     """
@@ -128,4 +129,5 @@ class ExportParts(NamedTuple):
     output_names: tuple[str, ...] = ()
     output_shape: tuple[int | None, ...] | None = None
     sizes_name: str | None = None
+    is_exclusive: bool = True
     difference: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], tuple[float, str]] | None = None

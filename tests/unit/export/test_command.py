@@ -89,7 +89,7 @@ def test_a_detector_has_two_inputs_and_its_own_comparison(tmp_path):
         assert example["sums"] == example["input"].sum() and (example["boxes"] == example["sizes"] / 2).all()
     assert not (tmp_path / "net.yml").exists()
     for parts in (trained.parts, ExportParts(2, {}, input_name="pixels"), ExportParts(2, {}, output_names=("a", "b"))):
-        with pytest.raises(UserError, match="-outputs=probabilities is for classifiers: remove it"):
+        with pytest.raises(UserError, match="-outputs=probabilities is for classifiers of one class: remove it"):
             export(trained._replace(parts=parts), str(tmp_path / "other"), outputs="probabilities")
 
 

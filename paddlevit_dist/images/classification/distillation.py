@@ -45,7 +45,7 @@ class TeacherModel:
         self.name, self._classes = name, num_classes
         self._order: paddle.Tensor | None = None  # int64 (classes,), the output of each of the student's classes
         self._renormalize: PixelNormalizer | None = None
-        self._gives_probabilities = False
+        self.gives_probabilities = False
         is_registered = name in MODELS or find_bridged(name) is not None
         if is_registered:
             if weights is None:
@@ -63,7 +63,7 @@ class TeacherModel:
                     f"({name}.json or {name}.pdmodel)"
                 )
             self.input, about = find_exported_input(name)
-            self._gives_probabilities = str(about.get("output")).startswith("probabilities")
+            self.gives_probabilities = str(about.get("output")).startswith("probabilities")
             classes = about.get("classes")
             self._class_names = list(map(str, classes)) if isinstance(classes, list) else None
             self.model, self.summary = paddle.jit.load(name), "exported model"
@@ -123,7 +123,7 @@ class TeacherModel:
         outputs = self.model(images).astype("float32")
         if self._order is not None:
             outputs = paddle.index_select(outputs, self._order, axis=1)
-        return paddle.log(paddle.clip(outputs, min=_SMALLEST)) if self._gives_probabilities else outputs
+        return paddle.log(paddle.clip(outputs, min=_SMALLEST)) if self.gives_probabilities else outputs
 
 
 def _load_registered(

@@ -108,6 +108,7 @@ EXTRAS = {
         "flask-cors>=4,<7",  # moto's server
         "onnxruntime>=1.19,<2; python_version < '3.13'",  # for tests
         "pycocotools>=2.0.7,<3",  # the reference that tests compare COCO's scores with
+        "scikit-learn>=1.3,<2",  # the reference that tests compare scores of several labels with
         "jsonschema>=4.17,<5",  # checks recipes against the schema of the keys in a test
         "setuptools>=70.1,<81",  # builds the wheel in a test; from 70.1 without the package wheel
         "pyarrow>=14,<30",  # writes in a test what evaluate -per_sample writes where it is installed

@@ -146,6 +146,15 @@ HEADLINES = (
         150,
     ),
     Headline(
+        "scores of 100,000 images x 80 labels with intervals, s",
+        "label_scores.py",
+        "label_scores.py",
+        "seconds",
+        "<= 20",
+        None,
+        150,
+    ),
+    Headline(
         "landmark U-Net, a training step: torch / ours",
         f"networks.py --only landmarks --rounds 7 {PEER}",
         f"networks.py {PEER}",

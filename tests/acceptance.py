@@ -103,6 +103,14 @@ SMALL_VIT = (
 ROWS = [
     Row("digits, 2 processes", ["-cfg=configs/vit_digits.yaml"], 96.0, 120.0, nothing),
     Row(
+        "several digits in an image, 2 processes",
+        ["-cfg=configs/multi_digits.yaml"],
+        0.99,
+        180.0,
+        nothing,
+        metric="mAP",
+    ),
+    Row(
         "digits written as MNIST files, 1 epoch, 2 processes",
         ["-cfg=configs/vit_mnist.yaml", "-data_path=DATA"],
         95.0,

@@ -25,6 +25,7 @@ NEEDS = {
     "exported_detector": [["onnxruntime"], ["paddle2onnx"]],
     "exported_onnx": [["onnxruntime"], ["timm"], ["torch"], ["a GPU"]],
     "image_pipeline": [["skimage", "sklearn"]],
+    "label_scores": [["sklearn"]],
     "scene_memory": [["scipy"]],
     "scene_stages": [["scipy"]],
     "worth": [["skimage", "sklearn"]],

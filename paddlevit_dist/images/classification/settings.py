@@ -33,7 +33,7 @@ from .. import settings
 from ..image_size import format_size
 from ..settings import IMAGES, RGB, get_channels
 
-_GLYPHS = ("digits", "mnist", "fashion_mnist")  # datasets of whole glyphs
+_GLYPHS = ("digits", "mnist", "fashion_mnist", "multi_digits")  # datasets of whole glyphs
 _VIEWS = ("DATA.TEST_VIEWS", "DATA.TEST_SCALES")
 _OF_PHOTOS = ("DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.CROP_MODE", "DATA.INTERPOLATION", *_VIEWS)
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each turns mixing on

@@ -22,6 +22,7 @@ PAGES = [
                 "image_data",
                 "models",
                 "detection",
+                "several_labels",
                 "segmentation",
             ),
             *(

@@ -37,7 +37,7 @@ def refuse(kind: str, name: str) -> str:
 
 def test_sets_that_need_no_path_are_those_that_are_drawn_and_the_digits():
     assert sorted(lookup.BUNDLED) == [
-        *("digits", "segmentation_shapes", "synthetic_landmarks", "synthetic_organs"),
+        *("digits", "multi_digits", "segmentation_shapes", "synthetic_landmarks", "synthetic_organs"),
         *("synthetic_rooms", "synthetic_shapes", "synthetic_solids"),
     ]
 

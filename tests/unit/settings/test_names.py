@@ -217,10 +217,12 @@ def test_task_data_set_and_model_are_for_the_same_kind_of_data():
         ("coco", "images with boxes", "finetune_detector", "classification", "images"),
         ("cifar10", "images", "vit_tiny_patch16_224", "detection", "images with boxes"),
         ("digits", "images", "vit_digits", "image_segmentation", "images with label maps"),
+        ("digits", "images", "vit_digits", "multi_label", "images with several labels"),
+        ("multi_digits", "images with several labels", "multi_digits", "classification", "images"),
     ],
 )
 def test_annotations_are_those_that_the_task_reads(dataset, holds, recipe, task, reads):
-    fitting = [name for name in sorted(lookup.DATASETS) if lookup.annotation_type("dataset", name) == reads]
+    fitting = [name for name in sorted(lookup.DATASETS) if reads in lookup.annotation_types("dataset", name)]
     assert check(dataset=dataset, task=task) == (
         f"DATA.DATASET {dataset} (-dataset) contains {holds}, but TASK {task} (-task) reads {reads}: choose a recipe "
         f"for {holds}, such as -cfg={recipe}, or one of {', '.join(fitting)}"

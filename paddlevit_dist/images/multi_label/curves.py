@@ -1,0 +1,205 @@
+"""Average precision, area under the ROC curve, counts and thresholds of labels, for weighted draws of images.
+
+A draw changes how often an image counts, but not the order of the scores, so labels are sorted once. Images of equal
+scores are found together, as in scikit-learn. Needs no Paddle.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...intervals import quotient
+from ...runtime.compiled import compiled
+
+# Marks of a place in the order of scores.
+_POSITIVE, _CHOSEN = 1, 2  # the image has the label; the label is chosen for it
+_FIRST, _LAST = 4, 8  # of a group of equal scores with a positive
+_CUT = 16  # the last of a group of equal probabilities with a positive: a threshold can follow it
+_MOST_BYTE = 255
+#: what a threshold has to reach, in the order of the numbers that the compiled loop takes
+GOALS = ("none", "precision", "recall", "f1")
+_ROUNDING = 1e-12
+
+
+class DrawnCounts(NamedTuple):
+    """What a draw gives for a class, float64 (draws,) each.
+
+    ``ap`` and ``auc`` are fractions, NaN without a positive, or for the latter without a negative. ``known`` labels are
+    counted, ``positives`` among them, labels that are ``chosen``, and ``hits``, chosen positives. ``threshold`` is the
+    probability above which labels reach the goal, NaN if none does.
+    """
+
+    ap: np.ndarray
+    auc: np.ndarray
+    known: np.ndarray
+    positives: np.ndarray
+    chosen: np.ndarray
+    hits: np.ndarray
+    threshold: np.ndarray
+
+
+class LabelCurve(NamedTuple):
+    """The known labels of a class, or of all classes together, by falling score."""
+
+    images: np.ndarray  # int32 (labels,), position of the image
+    marks: np.ndarray  # uint8 (labels,)
+    cuts: np.ndarray  # float64 (cuts,), threshold after each place with the mark of a cut
+
+    @classmethod
+    def from_sorted(cls, scores: np.ndarray, truth: np.ndarray, chosen: np.ndarray, images: np.ndarray) -> "LabelCurve":
+        """Build the curve of labels, (labels,) each.
+
+        Args:
+            scores: float, logits, falling.
+            truth: bool, whether the image has the label.
+            chosen: bool, whether the label is chosen.
+            images: int32, position of the image.
+        """
+        is_last = np.append(scores[1:] != scores[:-1], np.ones(min(len(scores), 1), bool))
+        marks = truth * np.uint8(_POSITIVE) | chosen * np.uint8(_CHOSEN)
+        first, last = _find_groups(is_last, truth)
+        marks[first] |= _FIRST
+        marks[last] |= _LAST
+        return cls(images, marks, np.zeros(0))
+
+    def with_cuts(self, scores: np.ndarray) -> "LabelCurve":
+        """Return the curve with a threshold after each group of equal probabilities with a positive.
+
+        ``scores`` as for ``from_sorted``.
+        """
+        probabilities = sigmoid(scores)
+        is_last = np.append(probabilities[1:] != probabilities[:-1], np.ones(min(len(scores), 1), bool))
+        _, ends = _find_groups(is_last, (self.marks & _POSITIVE) > 0)
+        marks = self.marks.copy()
+        marks[ends] |= _CUT
+        here, below = probabilities[ends], np.append(probabilities, 0.0)[ends + 1]
+        middle = (here + below) / 2  # of neighboring numbers it may be the upper one
+        return self._replace(marks=marks, cuts=np.where(middle < here, middle, below))
+
+    def count_draws(self, weights: np.ndarray, goal: str = "none", wished: float = 0.0) -> DrawnCounts:
+        """Compute what each draw gives; ``weights`` (images, draws) are how often each image counts in it.
+
+        ``wished`` is the least precision or recall for that ``goal``.
+        """
+        sums = np.zeros((11, weights.shape[1]))
+        _walk(self.images, self.marks, self.cuts, weights, GOALS.index(goal), wished * (1 - _ROUNDING), sums)
+        ap, auc, known, positives, chosen, hits, threshold = sums[:7]
+        is_reached = threshold >= 0
+        return DrawnCounts(
+            quotient(ap, positives),
+            1 - quotient(auc, positives * (known - positives)),
+            *(known, positives, chosen, hits),
+            np.where(is_reached, threshold, np.nan),
+        )
+
+
+def sort_labels(
+    labels: np.ndarray, logits: np.ndarray, chosen: np.ndarray, has_cuts: bool = False
+) -> tuple[LabelCurve, list[LabelCurve]]:
+    """Return the curve of all known labels together, and the curve of each class.
+
+    Args:
+        labels: int8 (images, classes), 1 or 0, and -1 where not known.
+        logits: float (images, classes); NaN comes last.
+        chosen: bool (images, classes).
+        has_cuts: whether the curves of classes have thresholds.
+    """
+    images, columns = np.nonzero(labels >= 0)
+    scores = logits[images, columns]
+    scores[np.isnan(scores)] = -np.inf
+    order = np.argsort(-scores, kind="stable")
+    images, columns, scores = (
+        images[order].astype(np.int32),
+        columns[order].astype(np.min_scalar_type(labels.shape[1])),
+        scores[order],
+    )
+    arrays = scores, labels[images, columns] == 1, chosen[images, columns], images
+    together = LabelCurve.from_sorted(*arrays)
+    by_class = np.argsort(columns, kind="stable")
+    places = np.split(by_class, np.cumsum(np.bincount(columns, minlength=labels.shape[1]))[:-1])
+    each = [LabelCurve.from_sorted(*(array[rows] for array in arrays)) for rows in places]
+    return together, [curve.with_cuts(scores[rows]) for curve, rows in zip(each, places)] if has_cuts else each
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Compute the probabilities of logits in float64, without overflow."""
+    logits = logits.astype(np.float64)
+    small = np.exp(-np.abs(logits))
+    return np.where(logits >= 0, 1.0, small) / (1.0 + small)
+
+
+def transpose_weights(weights: np.ndarray) -> np.ndarray:
+    """Return weights (draws, images) as (images, draws), in bytes if all of them are small whole numbers."""
+    columns = np.ascontiguousarray(weights.T)
+    if columns.max(initial=0) > _MOST_BYTE:
+        return columns
+    as_bytes = columns.astype(np.uint8)
+    return as_bytes if (as_bytes == columns).all() else columns
+
+
+def _find_groups(is_last: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and the last place of each group with a positive, int64 (groups,)."""
+    ends = np.flatnonzero(is_last)
+    starts = np.append(0, ends[:-1] + 1)[: len(ends)]
+    found = np.cumsum(truth)[ends]
+    has_positive = np.diff(found, prepend=0) > 0
+    return starts[has_positive], ends[has_positive]
+
+
+@compiled(needs_numba=False, error_model="numpy")
+def _walk(images, marks, cuts, weights, goal, wished, sums):
+    """Add up what ``LabelCurve.count_draws`` returns, from the highest score down, for all draws at once.
+
+    Rows of ``sums``, zeros (11, draws): precision times positives, pairs of a positive below a negative, known labels,
+    positives, chosen labels, chosen positives, threshold (-1: not reached); then positives and negatives before the
+    group, positives at the last cut, and the best F1.
+    """
+    draws = weights.shape[1]
+    totals = np.zeros(draws)
+    sums[6] = -1.0
+    if goal >= 2:
+        for place in range(len(images)):
+            if marks[place] & 1:
+                for draw in range(draws):
+                    totals[draw] += weights[images[place], draw]
+    cut = 0
+    for place in range(len(images)):
+        image, mark = images[place], marks[place]
+        if mark & 4:
+            for draw in range(draws):
+                sums[7, draw] = sums[3, draw]
+                sums[8, draw] = sums[2, draw] - sums[3, draw]
+        for draw in range(draws):
+            sums[2, draw] += weights[image, draw]
+        if mark & 1:
+            for draw in range(draws):
+                sums[3, draw] += weights[image, draw]
+        if mark & 2:
+            for draw in range(draws):
+                sums[4, draw] += weights[image, draw]
+            if mark & 1:
+                for draw in range(draws):
+                    sums[5, draw] += weights[image, draw]
+        if mark & 8:
+            for draw in range(draws):
+                gained = sums[3, draw] - sums[7, draw]
+                if gained > 0:
+                    sums[0, draw] += gained * sums[3, draw] / sums[2, draw]
+                    sums[1, draw] += gained * (sums[8, draw] + sums[2, draw] - sums[3, draw]) / 2
+        if mark & 16:
+            if goal:
+                for draw in range(draws):
+                    right = sums[3, draw]
+                    if right <= sums[9, draw]:
+                        continue
+                    sums[9, draw] = right
+                    if goal == 1:
+                        if right >= wished * sums[2, draw]:
+                            sums[6, draw] = cuts[cut]
+                    elif goal == 2:
+                        if sums[6, draw] < 0 and right >= wished * totals[draw]:
+                            sums[6, draw] = cuts[cut]
+                    elif 2 * right / (sums[2, draw] + totals[draw]) > sums[10, draw]:
+                        sums[10, draw] = 2 * right / (sums[2, draw] + totals[draw])
+                        sums[6, draw] = cuts[cut]
+            cut += 1

@@ -1,0 +1,20 @@
+"""What an exported network of several labels needs without this package, in addition to what a classifier needs."""
+
+from ...tasks.step_types import ExportParts
+from ..classification.export import ImageClassExport
+from .task import MultiLabel
+
+
+class LabelExport(ImageClassExport):
+    """Describes an exported network of several labels."""
+
+    task: MultiLabel
+
+    def export_parts(self) -> ExportParts:
+        """Return what an export contains in addition to the model; PaddleX's predictors know one class an image."""
+        parts, thresholds = super().export_parts(), self.task.outputs.thresholds
+        output = "logits of the labels; their sigmoid is the probability of each"
+        about = {**parts.about, "output": output, "threshold": thresholds.fixed}
+        if thresholds.chosen:
+            about["thresholds"], about["thresholds_source"] = dict(thresholds.chosen), thresholds.source
+        return parts._replace(about=about, paddlex=None, is_exclusive=False)

@@ -1,0 +1,78 @@
+"""Predictions of several labels for new images: a row with the chosen labels, and the probability of each."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ...tasks.dataset import TransformedDataset
+from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
+from ...tasks.protocols import EnsembleMember
+from ...tasks.sample_checks import BadSample
+from ..classification.prediction import ImageClassPrediction, draw_classes
+from ..data.inputs import IMAGES, AnnotatedImages
+from .curves import sigmoid
+from .scores import join_names
+from .task import MultiLabel
+
+_COLUMNS = ("input", "labels")  # that do not stand for a class
+_MOST_IMAGES = 500  # that are drawn: each takes as long as some predictions
+_MOST_NAMES = 5
+_DIGITS = 7  # of a probability; float32 has no more
+
+
+class LabelPrediction(ImageClassPrediction):
+    """Predicts several labels of images, with one or several networks."""
+
+    task: MultiLabel
+
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[np.ndarray]:
+        """Compute the probability of each label, float64 (classes,), for each image."""
+        return list(_compute_probabilities(self.task, model, batch))
+
+    def predict_mean(self, members: Iterable[EnsembleMember], batch: dict[str, Any]) -> list[np.ndarray]:
+        """Compute the mean over the networks of the probability of each label, float64 (classes,), for each image."""
+        return list(np.mean([_compute_probabilities(task, model, dict(batch)) for task, model in members], axis=0))
+
+    def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
+        """Return the row of an image: its chosen labels, and the probability of each class."""
+        if not np.isfinite(prediction).all():
+            raise BadSample("the model's outputs for it are not finite")
+        names, chosen = self.task.outputs.names, prediction > self.task.outputs.levels
+        columns = [f"probability {name}" if name in _COLUMNS else name for name in names]
+        shown = {name: float(f"{share:.{_DIGITS}g}") for name, share in zip(columns, prediction.tolist())}
+        return [{"labels": join_names(names, chosen), **shown}]
+
+    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> "ChosenLabelWriter":
+        """Return the writer that draws the most probable labels."""
+        return ChosenLabelWriter(folder, dataset, self.task.outputs.names, self.task.outputs.levels)
+
+
+class ChosenLabelWriter(PredictionWriter):
+    """Draws the most probable labels next to the first images; a star marks the chosen ones."""
+
+    def __init__(self, folder: Path, samples: TransformedDataset, names: Sequence[str], thresholds: np.ndarray) -> None:
+        self._folder, self._number, self._names, self._thresholds = folder, len(samples), names, thresholds
+        self._images = AnnotatedImages(folder, samples)
+
+    def write(self, index: int, prediction: np.ndarray, truth: Any = None) -> Row:
+        """Draw the most probable labels of one of the first images."""
+        if index < _MOST_IMAGES:
+            best = np.argsort(-prediction, kind="stable")[:_MOST_NAMES].tolist()
+            marks = ("* " if prediction[label] > self._thresholds[label] else "" for label in best)
+            names = [f"{mark}{self._names[label]}" for mark, label in zip(marks, best)]
+            self._images.write(index, lambda image: draw_classes(image, names, prediction[best].tolist()))
+        return {}
+
+    def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
+        """Return a line with the folder of the drawings."""
+        if not (self._folder / IMAGES).is_dir():
+            return []
+        which = "the images" if self._number <= _MOST_IMAGES else f"the first {_MOST_IMAGES} images"
+        return [f"the labels are drawn next to {which} in {self._folder / IMAGES}; * marks the chosen ones"]
+
+
+def _compute_probabilities(task: MultiLabel, model: paddle.nn.Layer, batch: dict[str, Any]) -> np.ndarray:
+    return sigmoid(task.logits(model, batch).astype("float32").numpy())

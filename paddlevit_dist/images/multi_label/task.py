@@ -1,0 +1,192 @@
+"""Images with several labels, with any registered classifier: binary cross-entropy, or the asymmetric loss."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ...metrics.classification import require_num_classes
+from ...runtime import autocast
+from ...runtime.errors import UserError
+from ...runtime.printing import one_line
+from ...runtime.transfers import constant
+from ...tasks.dataset import is_training_split
+from ...tasks.prediction import CheckpointMeta
+from ...tasks.sample_checks import BadSample, require_finite
+from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ...tasks.task import Records
+from ..classification.task import Classification
+from ..data.image_dataset import ImageDataset
+from ..views import join_sigmoid
+from .losses import asymmetric_loss, binary_cross_entropy, smooth_labels, teacher_loss
+from .metrics import LabelMetrics, record_later
+from .mixing import KNOWN, TARGETS, apply_mix, draw_mix
+from .samples import MultiLabelSamples, balance_positives, find_missing_labels
+from .settings import MultiLabelSettings
+from .thresholds import LabelOutputs
+
+
+class MultiLabel(Classification):
+    """Trains and evaluates a classifier whose images have several labels each; unknown labels count nowhere."""
+
+    aspects = {
+        "Checkable": ".checks:LabelChecks",
+        "Drawable": ".figures:LabelDrawing",
+        "Ensembling": ".prediction:LabelPrediction",
+        "Exportable": ".export:LabelExport",
+        "Predictable": ".prediction:LabelPrediction",
+        "Reportable": ".figures:LabelFigures",
+    }
+    config: MultiLabelSettings
+    best_metric = ("mAP", True)
+    _samples_type = MultiLabelSamples
+    _fewest_classes = 1
+    _join_views = staticmethod(join_sigmoid)
+    traits = replace(Classification.traits, normalizers_per_sample=None, normalizer_names=("loss", "distillation"))
+
+    def __init__(self, config: MultiLabelSettings) -> None:
+        super().__init__(config)
+        self._positive_weights: tuple[float, ...] | None = None
+        self.outputs = LabelOutputs(self)
+
+    # ---- data ----------------------------------------------------------------------------------------------------
+
+    def _open_labeled(self, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
+        dataset, notices = super()._open_labeled(split, cache_folder)
+        if dataset.label_matrix is None:
+            raise UserError(
+                f"dataset {self.config.DATA.DATASET} has one class for each image, but TASK {self.config.TASK} reads "
+                "several labels: give it an attribute 'label_matrix', or set TASK classification"
+            )
+        return dataset, notices
+
+    def build_dataset(self, split: str, cache_folder: Path) -> MultiLabelSamples:
+        """Open a split with its transform, check it, and log what was found."""
+        samples = super().build_dataset(split, cache_folder)
+        assert isinstance(samples, MultiLabelSamples)
+        samples.notices += map(one_line, find_missing_labels(samples, split))
+        if is_training_split(self.config, split):
+            samples.is_training = True
+            self._positive_weights = self._weigh_positives(samples.label_matrix)
+        else:
+            texts = samples.eval_protocol, self.outputs.thresholds.describe(samples)
+            samples.eval_protocol = ", ".join(filter(None, texts))
+        return samples
+
+    def _weigh_positives(self, labels: np.ndarray) -> tuple[float, ...] | None:
+        """Return the factor of each class's positives, from the labels int8 (samples, classes); None: 1."""
+        weights, number = self.config.MULTI_LABEL.POSITIVE_WEIGHTS, require_num_classes(self.num_classes)
+        if weights is None or self.config.MULTI_LABEL.LOSS != "bce":
+            return None
+        listed = balance_positives(labels).tolist() if weights == "balanced" else list(weights)
+        if weights == "balanced":
+            listed += [1.0] * (number - len(listed))
+        if len(listed) != number:
+            raise UserError(f"MULTI_LABEL.POSITIVE_WEIGHTS has {len(listed)} numbers, expected {number}, one per class")
+        return tuple(listed)
+
+    def check_sample(self, sample: Any) -> None:
+        """Check the values of an image and its labels."""
+        require_finite(sample[0], "image")
+        labels = np.asarray(sample[1])
+        if labels.ndim and not np.isin(labels, (-1, 0, 1)).all():
+            raise BadSample(f"its labels are {labels.tolist()}, expected 1, 0, or -1 where it is not known")
+
+    def collate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Stack images and labels to a batch; in training also draw the mix of its images."""
+        images, labels, *drawn = zip(*samples)
+        # images uint8 (batch, channels, size, size); labels int8 (batch, classes), or zeros (batch,) of new images
+        batch = {"images": np.stack(images), "labels": self._pad(np.stack(labels).astype(np.int8))}
+        if drawn and self.mixing is not None:
+            batch.update(draw_mix(self.mixing, drawn[0][0], batch))
+        if self.erasing is not None:
+            for erased in drawn[1:]:
+                batch.update(self.erasing.collate(erased))
+        return batch
+
+    def _pad(self, labels: np.ndarray) -> np.ndarray:
+        """Add unknown labels of outputs that the dataset has no class for (MODEL.NUM_CLASSES)."""
+        more = (self.num_classes or 0) - labels.shape[-1]
+        return labels if labels.ndim == 1 or more <= 0 else np.pad(labels, ((0, 0), (0, more)), constant_values=-1)
+
+    # ---- model ---------------------------------------------------------------------------------------------------
+
+    def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
+        """Build the model, and in training its teacher, whose outputs have to be logits."""
+        model = super().build_model(num_classes)
+        if self.teacher is not None and self.teacher.gives_probabilities:
+            raise UserError(
+                f"TRAIN.TEACHER_MODEL {self.config.TRAIN.TEACHER_MODEL} gives probabilities of one class: export "
+                "it without -outputs=probabilities"
+            )
+        return model
+
+    # ---- training ------------------------------------------------------------------------------------------------
+
+    def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, int]:
+        """Count the known labels of a batch, and all labels, for which a teacher has an opinion."""
+        known = batch[KNOWN] if KNOWN in batch else batch["labels"] >= 0
+        return {"loss": int(known.sum()), "distillation": batch["labels"].size}
+
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
+        """Compute the losses of a batch."""
+        images = self.normalizer(batch["images"])
+        if self.erasing is not None:
+            images = self.erasing.fill(images, batch)
+        images = apply_mix(images, batch)
+        outputs = model(images)
+        # A distilled model has two heads, for the labels and for the teacher; each (batch, classes).
+        heads = outputs if isinstance(outputs, tuple) else (outputs, outputs)
+        with autocast.off():
+            logits, teacher_logits = (head.astype("float32") for head in heads)
+            targets, known = read_targets(batch)
+            loss = LossTerm(self._label_loss(logits, targets, known), known.sum())
+            if self.teacher is None:
+                return {"loss": loss}
+            train, size = self.config.TRAIN, logits.shape[0] * logits.shape[1]
+            distillation = teacher_loss(train.DISTILLATION_TYPE, teacher_logits, self.teacher(images))
+            share = train.DISTILLATION_ALPHA
+            return {
+                "loss": loss._replace(weight=1.0 - share),
+                "distillation": LossTerm(distillation, size, weight=share),
+            }
+
+    def _label_loss(self, logits: paddle.Tensor, targets: paddle.Tensor, known: paddle.Tensor) -> paddle.Tensor:
+        keys = self.config.MULTI_LABEL
+        targets = smooth_labels(targets, self.config.TRAIN.SMOOTHING)
+        if keys.LOSS == "asymmetric":
+            return asymmetric_loss(logits, targets, known, keys.GAMMA_NEGATIVE, keys.GAMMA_POSITIVE, keys.MARGIN)
+        weights = self._positive_weights and constant(np.array, self._positive_weights, "float32")
+        return binary_cross_entropy(logits, targets, known, weights)
+
+    # ---- evaluation ----------------------------------------------------------------------------------------------
+
+    def build_metrics(self) -> LabelMetrics:  # type: ignore[override] # of several labels
+        """Return the metrics of an evaluation."""
+        return LabelMetrics(self.outputs.names, self.outputs.levels, *self.outputs.thresholds.goal)
+
+    def eval_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
+    ) -> Records | None:
+        """Add a batch to the metrics, and return its records if the step keeps them."""
+        logits = self.logits(model, batch)
+        step.metrics.update(logits, batch["labels"])
+        return record_later(logits, batch["labels"]) if step.keeps_records else None
+
+    def load_meta(self, meta: CheckpointMeta) -> None:
+        """Take the number and the names of the classes from a checkpoint."""
+        super().load_meta(meta)
+        self.outputs.trained_names = dict(zip(meta.class_names or (), map(str, meta.data.get("classes") or ())))
+
+
+def read_targets(batch: dict[str, paddle.Tensor]) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """Return the shares of labels in a training batch and whether they count, float32 (batch, classes) each."""
+    if TARGETS in batch:
+        return batch[TARGETS], batch[KNOWN]
+    labels = batch["labels"].astype("float32")
+    return (labels > 0).astype("float32"), (labels >= 0).astype("float32")

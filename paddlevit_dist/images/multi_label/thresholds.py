@@ -1,0 +1,180 @@
+"""The probability above which each label is chosen: one number, or what a training run chose on validation images."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...checkpoint.content import (
+    ABOUT,
+    read_about_file,
+    read_evaluated_values,
+    read_samples,
+    read_weights_info,
+)
+from ...checkpoint.published import is_fetched
+from ...checkpoint.weights import evaluated_weights, find_weights_file
+from ...metrics.classification import require_num_classes
+from ...runtime.errors import UserError
+from ...runtime.text_files import read_json_facts
+from .curves import GOALS
+from .samples import MultiLabelSamples
+from .scores import THRESHOLD
+from .settings import MultiLabelSettings, goal_text
+
+_INTERVALS = "eval_intervals.json"  # of an evaluation that does not train
+_LAST = "checkpoints/last"  # of a run that -resume=auto continues
+_PREFIX = THRESHOLD.format("")
+
+
+class LabelThresholds(NamedTuple):
+    """Thresholds of classes by name.
+
+    Attributes:
+        fixed: threshold of classes without their own.
+        chosen: thresholds of classes.
+        source: what the chosen ones are from, in words; empty without any.
+        goal: goal of ``GOALS`` and wished rate, for which an evaluation computes thresholds.
+        images: identities of the images on which they were chosen, uint64 (images,); None: not known.
+    """
+
+    fixed: float
+    chosen: Mapping[str, float] = {}
+    source: str = ""
+    goal: tuple[str, float] = (GOALS[0], 0.0)
+    images: np.ndarray | None = None
+
+    def levels(self, names: Sequence[str]) -> np.ndarray:
+        """Return the threshold of each class, float64 (classes,)."""
+        return np.array([self.chosen.get(name, self.fixed) for name in names], np.float64)
+
+    def renamed(self, trained_names: Mapping[str, str]) -> "LabelThresholds":
+        """Return them for classes with other names, each with the name that it has in ``chosen``."""
+        pairs = {name: self.chosen[own] for name, own in trained_names.items() if own in self.chosen}
+        return self._replace(chosen=pairs) if trained_names else self
+
+    def describe(self, samples: MultiLabelSamples) -> str:
+        """Describe the thresholds after a score of these samples: it is too good where they were chosen on them."""
+        if not self.source:
+            return f"threshold {self.fixed:g}"
+        without = [name for name in samples.class_names or () if name not in self.chosen]
+        text = f"thresholds {self.source}" + (f", {self.fixed:g} for {', '.join(without)}" if without else "")
+        own = samples.identities()
+        if own is None or self.images is None:
+            return f"{text}; whether they were chosen on these images is not known"
+        number = int(np.isin(own, self.images).sum())
+        if not number:
+            return text
+        return f"{text}, chosen on {'these' if number == len(own) else f'{number:,} of these'} images"
+
+
+class LabelOutputs:
+    """The outputs of a task's network: their names, and the thresholds above which their labels are chosen.
+
+    Attributes:
+        trained_names: name of each class here -> its name in the data of the weights; empty: they are the same.
+    """
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+        self.trained_names: Mapping[str, str] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a worker process, without the long list of images that only the parent reads."""
+        found = {"thresholds": self.thresholds._replace(images=None)} if "thresholds" in self.__dict__ else {}
+        return {**self.__dict__, **found}
+
+    @property
+    def names(self) -> list[str]:
+        """Name of each output; outputs without a class have their number."""
+        number = require_num_classes(self._task.num_classes)
+        names = list(map(str, self._task.evaluated_classes or self._task.class_names or ()))[:number]
+        return [*names, *map(str, range(len(names), number))]
+
+    @functools.cached_property
+    def thresholds(self) -> LabelThresholds:
+        """The thresholds of this run."""
+        return find_thresholds(self._task.config).renamed(self.trained_names)
+
+    @property
+    def levels(self) -> np.ndarray:
+        """Threshold of each output, float64 (outputs,)."""
+        return self.thresholds.levels(self.names)
+
+
+def find_thresholds(config: MultiLabelSettings) -> LabelThresholds:
+    """Find the thresholds of a run: of the weights that it evaluates, or of MULTI_LABEL.THRESHOLDS_OF.
+
+    An exported file has what its description lists. A training run chooses thresholds in its evaluations, whose own
+    scores are at MULTI_LABEL.THRESHOLD. So does an evaluation whose weights have no thresholds for its goal.
+    """
+    keys = config.MULTI_LABEL
+    if keys.THRESHOLDS == "fixed" and keys.THRESHOLDS_OF is None:
+        return LabelThresholds(keys.THRESHOLD)
+    found = None
+    if config.EVAL:
+        found = (
+            _read_evaluation(keys) if keys.THRESHOLDS_OF is not None else _read_weights(config) or _read_export(config)
+        )
+    return found or LabelThresholds(keys.THRESHOLD, goal=(keys.THRESHOLDS, keys.WISHED))
+
+
+def _read_weights(config: MultiLabelSettings) -> LabelThresholds | None:
+    """Return the thresholds that the run of the evaluated weights chose for the configured goal; None: it did not."""
+    source = config.MODEL.PRETRAINED or config.MODEL.RESUME
+    if source is None or is_fetched(source):
+        return None
+    source = str(Path(config.SAVE, _LAST)) if source == "auto" else source
+    file = find_weights_file(evaluated_weights(source))
+    trained = (read_weights_info(file).get("settings") or {}).get("MULTI_LABEL")
+    chosen = _parse(read_evaluated_values(str(file)))
+    if not chosen or not isinstance(trained, Mapping) or goal_text(trained) != goal_text(config.MULTI_LABEL):
+        return None
+    lists = read_samples(str(file)) or {}
+    source = f"for {goal_text(trained)} of the weights' run"
+    return LabelThresholds(config.MULTI_LABEL.THRESHOLD, chosen, source, images=lists.get("val"))
+
+
+def _read_export(config: MultiLabelSettings) -> LabelThresholds | None:
+    """Return the thresholds in the description of the exported file that is evaluated; None if it has none."""
+    exported = config.get("EXPORTED")
+    if exported is None:
+        return None
+    path = Path(exported).expanduser()
+    files = (path.with_name(f"{name}.{ABOUT}") for name in (path.name, path.stem))
+    file = next(filter(Path.is_file, files), None)
+    listed = read_about_file(file).get("thresholds") if file else None
+    if not isinstance(listed, Mapping):
+        return None
+    chosen = _parse({THRESHOLD.format(name): value for name, value in listed.items()})
+    return LabelThresholds(config.MULTI_LABEL.THRESHOLD, chosen, f"of {file}")
+
+
+def _read_evaluation(keys: Any) -> LabelThresholds:
+    """Return the thresholds of MULTI_LABEL.THRESHOLDS_OF; a ``UserError`` if there are none."""
+    folder = Path(keys.THRESHOLDS_OF).expanduser()
+    file = folder / _INTERVALS
+    if not file.is_file():
+        raise UserError(
+            f"MULTI_LABEL.THRESHOLDS_OF {folder}: it has no {_INTERVALS}: name the -output of an evaluation with "
+            "MULTI_LABEL.THRESHOLDS"
+        )
+    content = read_json_facts(file).get("values")
+    values = {name: row.get("value") for name, row in (content or {}).items() if isinstance(row, Mapping)}
+    chosen = _parse(values)
+    if not chosen:
+        raise UserError(
+            f"MULTI_LABEL.THRESHOLDS_OF {folder}: {file} has no thresholds: set MULTI_LABEL.THRESHOLDS in it"
+        )
+    return LabelThresholds(keys.THRESHOLD, chosen, f"of {folder}")
+
+
+def _parse(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return thresholds by class from an evaluation's values by name."""
+    return {
+        name.removeprefix(_PREFIX): float(value)
+        for name, value in values.items()
+        if name.startswith(_PREFIX) and isinstance(value, (int, float)) and 0 <= value <= 1
+    }

@@ -1,0 +1,132 @@
+"""Rows of new images, exports and figures of several labels."""
+
+import csv
+
+import numpy as np
+import paddle
+import pytest
+from PIL import Image
+from support.samples.tagged_images import NAMES, make_task
+
+from paddlevit_dist.images.multi_label.curves import sigmoid
+from paddlevit_dist.images.multi_label.figures import EvaluatedLabels, format_shares
+from paddlevit_dist.images.multi_label.metrics import read_records, record_later
+from paddlevit_dist.images.multi_label.thresholds import LabelThresholds
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.figures import Chart, ConfusionMatrix, FigureTable, Gallery
+from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import Checkable, Drawable, Ensembling, Exportable, Predictable, Reportable
+from paddlevit_dist.tasks.sample_checks import BadSample
+from paddlevit_dist.tasks.step_types import EvaluationStep
+
+LEVELS = {"wing": 0.9, "hull": 0.2}
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A task of trained weights with thresholds of two classes."""
+    task, _ = make_task("-eval", "-pretrained=x", folder=tmp_path)
+    task.load_meta(CheckpointMeta(3, tuple(NAMES)))
+    task.outputs.thresholds = LabelThresholds(0.5, LEVELS, "for recall 0.8 of the weights' run")
+    return task
+
+
+def test_a_row_has_the_chosen_labels_and_a_column_a_class(trained):
+    aspect = get_aspect(trained, Predictable)
+    assert aspect.prediction_rows(np.array([0.9, 0.21, 0.6])) == [
+        {"labels": "hull;antenna", "wing": 0.9, "hull": 0.21, "antenna": 0.6}
+    ]
+    assert aspect.prediction_rows(np.array([0.1, 0.2, 0.5]))[0]["labels"] == ""
+    trained.evaluated_classes = ("labels", "hull", "antenna")
+    assert list(aspect.prediction_rows(np.zeros(3))[0]) == ["labels", "probability labels", "hull", "antenna"]
+    with pytest.raises(BadSample, match="not finite"):
+        aspect.prediction_rows(np.array([0.1, np.nan, 0.5]))
+
+
+def test_probabilities_of_several_networks_are_averaged(trained):
+    logits = [np.array([[40.0, -1.0, 0.0]], np.float32), np.array([[41.0, 3.0, 0.5]], np.float32)]
+    models = [lambda images, own=own: paddle.to_tensor(own) for own in logits]
+    batch = {"images": paddle.zeros([1, 3, 16, 16], "uint8")}
+    (found,) = get_aspect(trained, Ensembling).predict_mean([(trained, model) for model in models], batch)
+    np.testing.assert_allclose(found, (sigmoid(logits[0]) + sigmoid(logits[1]))[0] / 2, rtol=1e-12)
+
+
+def test_new_images_are_read_and_drawn_without_labels(trained, tmp_path):
+    aspect = get_aspect(trained, Predictable)
+    Image.new("RGB", (20, 30), "navy").save(tmp_path / "new.png")
+    samples = aspect.open_inputs([str(tmp_path / "new.png")], tmp_path)
+    batch = trained.collate([samples.sample(0, np.random.default_rng(0))])
+    assert batch["images"].shape == (1, 3, 16, 16)
+    writer = aspect.prediction_writer(tmp_path / "out", samples)
+    (tmp_path / "out").mkdir()
+    assert writer.write(0, np.array([0.1, 0.9, 0.3])) == {}
+    (line,) = writer.finish([])
+    assert (
+        "the labels are drawn next to the images" in line and len(list((tmp_path / "out" / "pictures").iterdir())) == 1
+    )
+
+
+def test_an_export_says_what_its_outputs_mean_and_where_labels_are_chosen(trained):
+    parts = get_aspect(trained, Exportable).export_parts()
+    assert parts.about["output"] == "logits of the labels; their sigmoid is the probability of each"
+    assert parts.about["threshold"] == 0.5 and parts.about["thresholds"] == LEVELS and parts.paddlex is None
+    assert parts.output_shape == (3,)
+
+
+def test_a_first_loss_is_that_of_even_odds(tmp_path):
+    task, splits = make_task(folder=tmp_path)
+    assert get_aspect(task, Checkable).expected_losses() == {"loss": pytest.approx(np.log(2))}
+    sample = splits["val"].sample(0, np.random.default_rng(0))
+    assert get_aspect(task, Checkable).labels_in(sample).tolist() == np.flatnonzero(sample[1] == 1).tolist()
+    task, _ = make_task("MULTI_LABEL.LOSS", "asymmetric", folder=tmp_path)
+    assert get_aspect(task, Checkable).expected_losses() == {}
+
+
+def test_images_are_drawn_with_their_labels_and_shares(tmp_path):
+    task, splits = make_task("TRAIN.MIXUP_ALPHA", "0.8", folder=tmp_path)
+    drawable, samples = get_aspect(task, Drawable), splits["train"]
+    batch = task.collate([samples.sample(row, np.random.default_rng(row)) for row in range(5)])
+    drawn = drawable.visualize_batch(samples, batch, 1)
+    assert len(drawn) == 5 and drawn[0][0].shape == (16, 16, 3) and any("%" in caption for _, caption in drawn)
+    (_, caption), (_, unknown) = drawable.visualize_eval_samples(splits["val"], [0, 2])
+    matrix = splits["val"].label_matrix
+    assert caption == format_shares(matrix[0].astype(float), NAMES) and unknown == "no label; 3 not known"
+    assert format_shares(np.array([1.0, 0.3, -1.0]), NAMES) == "wing, hull 30%; 1 not known"
+
+
+def test_the_report_shows_scores_pairs_and_contradicted_labels(tmp_path):
+    task, splits = make_task(folder=tmp_path)
+    logits = paddle.to_tensor(np.random.default_rng(0).normal(size=(11, 3)).astype(np.float32))
+    labels = splits["val"].label_matrix
+    metrics = task.build_metrics()
+    batch = {"images": paddle.zeros([11, 3, 16, 16], "uint8"), "labels": paddle.to_tensor(labels)}
+    records = task.eval_step(lambda images: logits, batch, EvaluationStep(metrics, keeps_records=True))()
+    figures = get_aspect(task, Reportable).figures(splits["val"], list(enumerate(records)), None)
+    kinds = [type(figure) for figure in figures]
+    assert kinds == [FigureTable, FigureTable, Gallery, Chart, ConfusionMatrix]
+    classes, contradicted, hardest, _, pairs = figures
+    values = metrics.compute({})
+    assert [row[1] for row in classes.rows] == [round(100 * values[f"AP {name}"], 2) for name in NAMES]
+    true = (labels == 1).astype(int)
+    np.testing.assert_array_equal(pairs.values, true.T @ true)
+    probabilities = sigmoid(logits.numpy())
+    wrong = [
+        (abs(float(probabilities[row, column]) - labels[row, column]), row, column)
+        for row, column in np.ndindex(labels.shape)
+        if labels[row, column] >= 0 and (probabilities[row, column] > 0.5) != labels[row, column]
+    ]
+    expected = [(splits["val"].name(row), NAMES[column]) for _, row, column in sorted(wrong, reverse=True)]
+    assert [row[:2] for row in contradicted.rows] == expected
+    with (tmp_path / "contradicted_labels.csv").open(newline="") as file:
+        assert [tuple(row[:2]) for row in list(csv.reader(file))[1:]] == expected
+    assert len(hardest.images) == 11
+
+
+def test_records_hold_labels_and_logits():
+    labels, logits = np.array([[1, -1, 0], [0, 0, 1]], np.int8), np.arange(6, dtype=np.float32).reshape(2, 3)
+    records = record_later(paddle.to_tensor(logits), paddle.to_tensor(labels))()
+    found = read_records(records, 3)
+    np.testing.assert_array_equal(found[0], labels)
+    np.testing.assert_array_equal(found[1], logits)
+    evaluated = EvaluatedLabels([0, 1], labels, sigmoid(logits), np.full(3, 0.5), NAMES)
+    assert evaluated.caption(0, "a.png") == "missed: wing (50%)\nwrong: antenna (88%)\na.png"

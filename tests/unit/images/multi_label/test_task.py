@@ -1,0 +1,191 @@
+"""The task of several labels: what its batches hold, which labels count, and what it refuses."""
+
+import numpy as np
+import paddle
+import pytest
+from support.registrations import forgotten
+from support.samples.tagged_images import NAMES, make_task
+from support.trainings.updates import waits_of_an_update
+from support.waits import counted_waits
+
+from paddlevit_dist import register_dataset
+from paddlevit_dist.images import ImageDataset
+from paddlevit_dist.images.multi_label.mixing import BOXES, KNOWN, TARGETS, WEIGHTS, apply_mix, mix_labels
+from paddlevit_dist.images.transforms.on_device import BatchMixing
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.dataset import reading_generator
+from paddlevit_dist.tasks.sample_checks import BadSample
+from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.tasks.task_factory import make_task as make_any_task
+
+MIXED = "TRAIN.MIXUP_ALPHA 0.8 TRAIN.CUTMIX_ALPHA 1.0".split()
+STEP = StepPosition(1, 0, 1)
+
+
+def collate(task, samples, rows):
+    return task.collate([samples.sample(row, reading_generator(0, 1, row, 0)) for row in rows])
+
+
+def tensors(batch):
+    return {name: paddle.to_tensor(array) for name, array in batch.items()}
+
+
+def test_a_batch_has_the_labels_that_the_data_have(tmp_path):
+    task, splits = make_task(folder=tmp_path)
+    matrix = splits["train"].dataset.label_matrix
+    batch = collate(task, splits["train"], range(8))
+    assert batch["images"].shape == (8, 3, 16, 16) and batch["labels"].dtype == np.int8
+    np.testing.assert_array_equal(batch["labels"], matrix[:8])
+    assert task.loss_normalizers(batch) == {"loss": (matrix[:8] >= 0).sum(), "distillation": 24}
+    assert "not known" in splits["train"].describe_classes() and splits["val"].eval_protocol == "threshold 0.5"
+    facts = splits["train"].identify()
+    assert facts["classes"] == NAMES and facts["labels"] != splits["val"].identify()["labels"]
+
+
+@pytest.mark.parametrize("mode", ["batch", "pair", "elem"])
+def test_a_mixed_label_counts_only_where_both_are_known(mode):
+    labels = np.random.default_rng(0).integers(-1, 2, (7, 5), np.int8)
+    mixing = BatchMixing(mixup_alpha=0.8, probability=0.6, mode=mode)
+    kinds = set()
+    for seed in range(20):
+        mix = mixing.draw(np.random.default_rng(seed), (7, 3, 8, 8))
+        if mix is None:
+            continue
+        entries, shares = mix_labels(mix, labels), np.broadcast_to(mix.share, 7)
+        for row, share in enumerate(shares):
+            own, other = labels[row], labels[6 - row]
+            known = (own >= 0) & (other >= 0) if share < 1 else own >= 0
+            kinds.add(bool(share < 1))
+            np.testing.assert_array_equal(entries[KNOWN][row] > 0, known)
+            expected = share * (own == 1) + (1 - share) * (other == 1)
+            np.testing.assert_allclose(entries[TARGETS][row][known], expected[known], rtol=1e-6)
+    assert kinds == ({True} if mode == "batch" else {True, False})
+
+
+@pytest.mark.parametrize("words", [MIXED[:2], MIXED[2:], [*MIXED, "TRAIN.MIXUP_MODE", "elem"]])
+def test_images_are_mixed_as_their_labels(words, tmp_path):
+    """Without labels that are not known, the mean of an image of one value follows the share of its label."""
+    task, splits = make_task(*words, folder=tmp_path)
+    labels = np.array([[1, 0, 0]] * 3 + [[0, 1, 0]] * 3, np.int8)
+    values = np.where(labels[:, 0], 240, 20).astype(np.uint8)
+    images = np.broadcast_to(values[:, None, None, None], (6, 3, 16, 16))
+    batch = tensors(task.collate([(image, own, seed) for seed, (image, own) in enumerate(zip(images, labels))]))
+    assert {WEIGHTS, BOXES} & batch.keys() and TARGETS in batch
+    mixed = apply_mix(batch["images"].astype("float32"), batch).numpy().mean(axis=(1, 2, 3))
+    np.testing.assert_allclose((mixed - 20) / 220, batch[TARGETS].numpy()[:, 0], atol=1e-4)
+
+
+def test_the_mix_depends_on_the_first_sample_of_the_batch_alone(tmp_path):
+    task, splits = make_task(*MIXED, folder=tmp_path)
+    first, again = (collate(task, splits["train"], range(6)) for _ in range(2))
+    assert first.keys() == again.keys() and all(np.array_equal(first[name], again[name]) for name in first)
+    other = collate(task, splits["train"], range(6, 12))
+    assert not np.array_equal(first[TARGETS], other[TARGETS])
+    assert "targets" not in collate(task, splits["val"], range(6))  # an evaluation is not mixed
+
+
+def test_a_batch_that_is_not_mixed_has_its_labels_alone(tmp_path):
+    task, splits = make_task(*MIXED, "TRAIN.MIXUP_PROB", "1e-9", folder=tmp_path)
+    assert set(collate(task, splits["train"], range(6))) == {"images", "labels"}
+
+
+def test_unknown_labels_change_no_gradient(tmp_path):
+    task, splits = make_task("TRAIN.SMOOTHING", "0.1", folder=tmp_path)
+    model, batch = task.build_model(), collate(task, splits["train"], range(8))
+    logits = paddle.to_tensor(np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32), stop_gradient=False)
+    for loss in ("bce", "asymmetric"):
+        task, _ = make_task("MULTI_LABEL.LOSS", loss, "TRAIN.SMOOTHING", "0.1", folder=tmp_path)
+        term = task.train_step(lambda images: logits * 1.0, tensors(batch), STEP)["loss"]
+        term.sum.backward()
+        known = batch["labels"] >= 0
+        assert float(term.count) == known.sum() and (logits.grad.numpy()[~known] == 0).all()
+        assert (logits.grad.numpy()[known] != 0).mean() > 0.5
+        logits.clear_grad()
+    assert model.num_classes == 3
+
+
+def test_positive_weights_are_counted_or_given(tmp_path):
+    task, splits = make_task("MULTI_LABEL.POSITIVE_WEIGHTS", "balanced", folder=tmp_path)
+    matrix = splits["train"].dataset.label_matrix
+    np.testing.assert_allclose(task._positive_weights, (matrix == 0).sum(axis=0) / (matrix == 1).sum(axis=0))
+    batch, logits = tensors(collate(task, splits["train"], range(8))), paddle.full([8, 3], 0.3)
+    loss = float(task.train_step(lambda images: logits, batch, STEP)["loss"].sum)
+    given, _ = make_task("MULTI_LABEL.POSITIVE_WEIGHTS", str(list(task._positive_weights)), folder=tmp_path)
+    assert loss == pytest.approx(float(given.train_step(lambda images: logits, batch, STEP)["loss"].sum), rel=1e-6)
+    with pytest.raises(UserError, match="POSITIVE_WEIGHTS has 2 numbers, expected 3, one per class"):
+        make_task("MULTI_LABEL.POSITIVE_WEIGHTS", "[1.0,2.0]", folder=tmp_path)
+
+
+def test_more_outputs_than_classes_have_no_known_labels(tmp_path):
+    task, splits = make_task("-num_classes=5", folder=tmp_path)
+    batch = collate(task, splits["val"], range(4))
+    assert (batch["labels"][:, 3:] == -1).all() and task.outputs.names == [*NAMES, "3", "4"]
+    metrics = task.build_metrics()
+    task.eval_step(lambda images: paddle.zeros([4, 5]), tensors(batch), EvaluationStep(metrics))
+    values = metrics.compute({})
+    assert "AP wing" in values and "AP 3" not in values and values["known labels"] == (batch["labels"] >= 0).sum()
+
+
+def test_a_teacher_teaches_all_labels(tmp_path):
+    task, splits = make_task("TRAIN.DISTILLATION_ALPHA", "0.3", "TRAIN.DISTILLATION_TYPE", "soft", folder=tmp_path)
+    batch, logits = tensors(collate(task, splits["train"], range(6))), paddle.full([6, 3], 0.4)
+    task.teacher = lambda images: paddle.full([6, 3], 0.4)
+    terms = task.train_step(lambda images: (logits, logits), batch, STEP)
+    assert [terms[name].weight for name in ("loss", "distillation")] == [0.7, 0.3]
+    assert float(terms["distillation"].sum) == pytest.approx(0.0, abs=1e-5) and terms["distillation"].count == 18
+
+
+def test_labels_out_of_range_and_data_of_one_class_are_refused(tmp_path):
+    task, _ = make_task(folder=tmp_path)
+    image = np.zeros((3, 4, 4), np.uint8)
+    task.check_sample((image, np.array([1, 0, -1])))
+    with pytest.raises(BadSample, match=r"its labels are \[2, 0, 1\], expected 1, 0, or -1"):
+        task.check_sample((image, np.array([2, 0, 1])))
+
+    class OneClass(ImageDataset):
+        num_classes, class_names, labels = 3, NAMES, np.array([0, 1, 2])
+
+        def __init__(self, *where):
+            pass
+
+        def __len__(self):
+            return 3
+
+    with forgotten():
+        register_dataset("one_class", OneClass)
+        task = make_any_task(load(["-cfg=multi_digits", "-dataset=one_class", f"-output={tmp_path}"]).values)
+        with pytest.raises(UserError, match="one_class has one class for each image, but TASK multi_label reads"):
+            task.build_dataset("val", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("TRAIN.CLASS_WEIGHTS balanced", "it is for images of one class"),
+        ("MULTI_LABEL.MARGIN 0.1", "it is for the other loss"),
+        ("MULTI_LABEL.LOSS asymmetric MULTI_LABEL.POSITIVE_WEIGHTS balanced", "it is for the other loss"),
+        ("MULTI_LABEL.WISHED 0.8", "nothing has to be reached"),
+    ],
+)
+def test_keys_that_nothing_reads_are_told(words, reason):
+    notices = load(["-cfg=multi_digits", *words.split()]).notices
+    assert [notice for notice in notices if f"no effect: {reason}" in notice], notices
+
+
+@pytest.mark.parametrize(
+    "words", [[], [*MIXED, "TRAIN.RANDOM_ERASE_PROB", "0.9"], ["MULTI_LABEL.POSITIVE_WEIGHTS", "balanced"]]
+)
+def test_an_update_waits_for_the_counts_and_the_norm_alone(words, tmp_path):
+    task, splits = make_task(*words, folder=tmp_path)
+    batch = collate(task, splits["train"], range(6))
+    waits = waits_of_an_update(task, task.build_model(), batch, 6)
+    assert len(waits) == 1 and waits.transfers == 0, str(waits)
+
+
+def test_an_evaluated_batch_waits_for_nothing(tmp_path):
+    task, splits = make_task(folder=tmp_path)
+    model, metrics, batch = task.build_model(), task.build_metrics(), tensors(collate(task, splits["val"], range(6)))
+    with paddle.no_grad(), counted_waits() as waits:
+        task.eval_step(model, batch, EvaluationStep(metrics, keeps_records=True))
+    assert not len(waits), str(waits)

@@ -1,0 +1,115 @@
+"""Thresholds of a run: where they are from, and what a score says of them."""
+
+import json
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import yaml
+
+from paddlevit_dist.checkpoint import store as checkpoint_store
+from paddlevit_dist.images.multi_label.metrics import LabelMetrics
+from paddlevit_dist.images.multi_label.thresholds import LabelOutputs, LabelThresholds, find_thresholds
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+
+BEST = {"name": "mAP", "value": 0.5, "epoch": 1, "line": "mAP 0.5"}
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """A checkpoint whose evaluation chose thresholds of two of three classes for a recall of 0.8."""
+    folder = tmp_path / "run" / "checkpoints" / "epoch_0001"
+    folder.mkdir(parents=True)
+    for name in ("model.pdparams", "state.json"):
+        (folder / name).write_bytes(b"x")
+    settings = {"MULTI_LABEL": {"THRESHOLDS": "recall", "WISHED": 0.8}}
+    (folder / "about.yaml").write_text(yaml.safe_dump({"settings": settings}))
+    np.savez(folder / "samples.npz", val=np.array([3, 4, 5], np.uint64))
+    values = {"mAP": 0.5, "threshold hull": 0.25, "threshold wing": 0.75}
+    checkpoint_store.write_evaluation(folder, BEST, [(1, 0.5)], values)
+    return folder
+
+
+def find(*words):
+    return find_thresholds(load(["-cfg=multi_digits", "MULTI_LABEL.THRESHOLD", "0.4", *words]).values)
+
+
+RECALL = ("MULTI_LABEL.THRESHOLDS", "recall", "MULTI_LABEL.WISHED", "0.8")
+
+
+def samples(*identities):
+    own = None if not identities else np.array(identities, np.uint64)
+    return SimpleNamespace(identities=lambda: own, class_names=["wing", "hull", "antenna"])
+
+
+def test_a_fixed_threshold_is_for_all_classes():
+    found = find()
+    assert found.levels(["a", "b"]).tolist() == [0.4, 0.4] and found.goal == ("none", 0.0)
+    assert found.describe(samples(1)) == "threshold 0.4"
+
+
+def test_a_training_run_computes_thresholds_and_scores_at_the_fixed_one():
+    found = find(*RECALL)
+    assert found == LabelThresholds(0.4, goal=("recall", 0.8)) and found.describe(samples(1)) == "threshold 0.4"
+
+
+def test_an_evaluation_uses_the_thresholds_of_its_weights(weights):
+    found = find("-eval", f"-pretrained={weights}", *RECALL)
+    assert found.levels(["wing", "antenna", "hull"]).tolist() == [0.75, 0.4, 0.25] and found.goal == ("none", 0.0)
+    text = "thresholds for recall 0.8 of the weights' run, 0.4 for antenna"
+    assert found.describe(samples(6, 7)) == text
+    assert found.describe(samples(3, 4, 5)) == f"{text}, chosen on these images"
+    assert found.describe(samples(3, 9, 8)) == f"{text}, chosen on 1 of these images"
+    assert found.describe(samples()) == f"{text}; whether they were chosen on these images is not known"
+
+
+def test_workers_get_thresholds_without_the_list_of_images(weights):
+    task = SimpleNamespace(config=load(["-cfg=multi_digits", "-eval", f"-pretrained={weights}", *RECALL]).values)
+    outputs = LabelOutputs(task)
+    assert outputs.thresholds.images is not None
+    copy = pickle.loads(pickle.dumps(outputs))
+    assert copy.thresholds == outputs.thresholds._replace(images=None)
+
+
+def test_thresholds_for_another_goal_are_not_used(weights):
+    found = find("-eval", f"-pretrained={weights}", *RECALL[:3], "0.9")
+    assert not found.chosen and found.goal == ("recall", 0.9)
+    (weights / "evaluation.json").unlink()
+    assert find("-eval", f"-pretrained={weights}", *RECALL).goal == ("recall", 0.8)
+
+
+def test_the_thresholds_of_another_evaluation_can_be_used(weights, tmp_path):
+    content = {"values": {"threshold wing": {"value": 0.6, "low": 0.5, "high": 0.7}, "mAP": {"value": 0.5}}}
+    file = tmp_path / "chosen" / "eval_intervals.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(content))
+    found = find("-eval", f"-pretrained={weights}", *RECALL, "MULTI_LABEL.THRESHOLDS_OF", str(file.parent))
+    assert found.chosen == {"wing": 0.6} and found.source == f"of {file.parent}"
+    file.write_text(json.dumps({"values": {"mAP": {"value": 0.5}}}))
+    with pytest.raises(UserError, match="eval_intervals.json has no thresholds: set MULTI_LABEL.THRESHOLDS in it"):
+        find("-eval", f"-pretrained={weights}", "MULTI_LABEL.THRESHOLDS_OF", str(file.parent))
+    with pytest.raises(UserError, match="it has no eval_intervals.json: name the -output of an evaluation"):
+        find("-eval", f"-pretrained={weights}", "MULTI_LABEL.THRESHOLDS_OF", str(tmp_path))
+
+
+def test_an_export_is_evaluated_at_the_thresholds_of_its_description(tmp_path):
+    (tmp_path / "tags.about.yaml").write_text(yaml.safe_dump({"thresholds": {"wing": 0.7, "hull": "much"}}))
+    for name in ("tags.onnx", "other.onnx"):
+        (tmp_path / name).touch()
+    found = find("-eval", "-pretrained=none", *RECALL, "EXPORTED", str(tmp_path / "tags.onnx"))
+    assert found.chosen == {"wing": 0.7} and found.source == f"of {tmp_path}/tags.about.yaml"
+    assert not find("-eval", "-pretrained=none", *RECALL, "EXPORTED", str(tmp_path / "other.onnx")).chosen
+
+
+def test_renamed_classes_keep_their_thresholds(weights):
+    found = find("-eval", f"-pretrained={weights}", *RECALL).renamed({"Flügel": "wing", "Antenne": "antenna"})
+    assert found.levels(["Flügel", "Antenne"]).tolist() == [0.75, 0.4]
+
+
+def test_labels_above_their_thresholds_are_chosen():
+    metrics = LabelMetrics(["wing", "hull"], np.array([0.5, 0.9]))
+    metrics.add_batch(labels=np.zeros((2, 2), np.int8), logits=np.array([[0.0, 2.0], [0.1, 3.0]], np.float32))
+    assert metrics.rows()["chosen"].tolist() == [[False, False], [True, True]]
+    assert LabelMetrics(["wing"], np.array([0.5])).rows() == {}

@@ -15,7 +15,7 @@ _PROTOCOLS = {
     "detection": "DETECTION.EVAL_BATCHING one_size DETECTION.EXPORT_SIZE [48,48]",
     "segmentation": "SEGMENTATION.PROTOCOL slide SEGMENTATION.CROP [32,32] SEGMENTATION.STRIDE None",
 }
-_OF_IMAGES = ("classification", "detection", "segmentation")
+_OF_IMAGES = ("classification", "multi_label", "detection", "segmentation")
 _NOT_SCORED = ("organs",)  # no command scores their exported files
 
 
@@ -89,7 +89,7 @@ def _check_convert(bench: Bench, combination: Combination) -> str | None:
     folder = bench.train(combination).folder
     file = folder / f"converted.{'pdparams' if combination['clip'] == 'none' else 'safetensors'}"
     ended = execute("convert", folder / "checkpoints/last", file)
-    if bench.task not in ("classification", "segmentation") or combination.get("lora", "none") != "none":
+    if bench.task not in ("classification", "multi_label", "segmentation") or combination.get("lora", "none") != "none":
         return None if ended.code == 2 else f"convert should be refused: exit code {ended.code}"
     assert ended.code == 0, f"convert: exit code {ended.code}: {get_last_line(ended)}"
     lines = read_printed(folder)

@@ -5,7 +5,7 @@ The first value of a feature is its default. A new feature of the product gets a
 same weights, averages and statistics.
 """
 
-from .image_features import CLASSIFICATION, DETECTION, SEGMENTATION
+from .image_features import CLASSIFICATION, DETECTION, MULTI_LABEL, SEGMENTATION
 from .other_features import INSTANCES, LANDMARKS, ORGANS, OUTSIDE, SCENES, SHAPES
 from .values import NONE, Features, Rule, Task, Value
 
@@ -89,6 +89,7 @@ COMMON: Features = {
 }
 TASKS: dict[str, Task] = {
     "classification": CLASSIFICATION,
+    "multi_label": MULTI_LABEL,
     "detection": DETECTION,
     "segmentation": SEGMENTATION,
     "scenes": SCENES,
@@ -101,7 +102,8 @@ TASKS: dict[str, Task] = {
 _MODELS = {name: model for task in TASKS.values() for name, model in task.models.items()}
 _NORMED = tuple(name for name, model in _MODELS.items() if model.has_batch_norm)
 _WITHOUT_BLOCKS = tuple(name for name, model in _MODELS.items() if not model.has_blocks)
-_NOT_STATIC = tuple(name for task in TASKS if task != "classification" for name in TASKS[task].models)
+_STATIC = ("classification", "multi_label")
+_NOT_STATIC = tuple(name for task in TASKS if task not in _STATIC for name in TASKS[task].models)
 # Recomputed layers have batch norms, or the task has none.
 _NOT_RECOMPUTED = ("timm:test_resnet", "timm:test_efficientnet", "resnet18", "mask_rcnn")
 _NOT_RECOMPUTED += tuple(

@@ -113,6 +113,42 @@ CLASSIFICATION = Task(
     ),
 )
 
+_SHARED = ("lora", "mix", "smoothing", "teacher", "dropout", "augment", "reading")
+_TAGS = f"{_IMAGE} TASK multi_label DATA.IMAGE_CHANNELS 3"
+MULTI_LABEL = Task(
+    16,
+    {
+        "vit": Model(f"{_TAGS} {_VIT}", has_blocks=True),
+        "convnext": Model(f"{_TAGS} {_CONVNEXT} MODEL.DROPPATH 0.0", has_blocks=True),
+        "timm:test_resnet": Model(f"{_TAGS} MODEL.NAME timm:test_resnet", has_batch_norm=True),
+        "resnet18": Model(f"{_TAGS} MODEL.NAME resnet18", has_batch_norm=True),
+    },
+    {
+        "data": {
+            "columns": Value("-dataset=table -data_path={data:tags}/columns.csv"),  # with unknown labels
+            "lists": Value("-dataset=table -data_path={data:tags}/lists.csv"),
+            "absent": Value("-dataset=table -data_path={data:tags}/columns.csv DATA.TABLE.EMPTY absent"),
+        },
+        "loss": NONE
+        | {
+            "balanced": Value("MULTI_LABEL.POSITIVE_WEIGHTS balanced"),
+            "list": Value("MULTI_LABEL.POSITIVE_WEIGHTS [0.5,2.0,1.0]"),
+            "asymmetric": Value("MULTI_LABEL.LOSS asymmetric"),
+            "focused": Value("MULTI_LABEL.LOSS asymmetric MULTI_LABEL.GAMMA_POSITIVE 2 MULTI_LABEL.MARGIN 0"),
+        },
+        "thresholds": NONE
+        | {
+            "lower": Value("MULTI_LABEL.THRESHOLD 0.3", "none"),
+            "f1": Value("MULTI_LABEL.THRESHOLDS f1", "none"),
+            "recall": Value("MULTI_LABEL.THRESHOLDS recall MULTI_LABEL.WISHED 0.8", "none"),
+            "precision": Value("MULTI_LABEL.THRESHOLDS precision MULTI_LABEL.WISHED 0.6", "none"),
+        },
+        **{name: CLASSIFICATION.features[name] for name in _SHARED},
+        "input": {name: CLASSIFICATION.features["input"][name] for name in ("color", "squash", "crop", "rectangle")},
+    },
+    may_be_refused=({"model": ("timm:test_resnet",), "dropout": ("attention", "path")},),
+)
+
 _LONGER = "DATA.SHAPES.TRAIN 240 -epochs=5 VALIDATE_FREQ 5 TRAIN.WARMUP_STEPS 5"
 _CROPPED = "DATA.CROP_PROBABILITY 1.0 DATA.CROP_SHORTEST_SIDES [40] DATA.CROP_SIDES [24,40] DATA.RESIZE_TO_SQUARE True"
 _SMALL = "-cfg=mask_rcnn_shapes DATA.SHORTEST_SIDES [48] DATA.EVAL_SHORTEST_SIDE 48"

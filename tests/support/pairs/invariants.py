@@ -43,6 +43,12 @@ def check_training(bench: Bench, combination: Combination) -> str | None:
     return "refused after it has begun to train" if (run.folder / "checkpoints").exists() else None
 
 
+def _fix_thresholds(combination: Combination) -> list[str]:
+    """List the keys with which an evaluation has the thresholds of training, which chooses others for later."""
+    is_chosen = combination.get("thresholds", "none") not in ("none", "lower")
+    return ["MULTI_LABEL.THRESHOLDS", "fixed"] if is_chosen else []
+
+
 def check_evaluation(bench: Bench, combination: Combination) -> str | None:
     """``evaluate`` prints what training printed: of the last weights, of the run, and of weights without averages.
 
@@ -52,6 +58,7 @@ def check_evaluation(bench: Bench, combination: Combination) -> str | None:
     folder = bench.train(combination).folder
     lines, raw = read_printed(folder), read_printed(folder, "evaluation without averaging")
     evaluation = json.loads((folder / "checkpoints/best/evaluation.json").read_text())
+    keys = _fix_thresholds(combination)
     other, has_rows = 3 - int(combination["processes"]), TASKS[bench.task].models[combination["model"]].has_rows
     parts = {
         "last": ("/checkpoints/last", lines[max(lines)], other),
@@ -63,7 +70,7 @@ def check_evaluation(bench: Bench, combination: Combination) -> str | None:
     for name, (place, line, processes) in parts.items():
         words = [f"-cfg={folder}/config.yaml", f"-pretrained={folder}{place}", f"-output={folder}/evaluated_{name}"]
         rows = [f"-per_sample={folder}/rows_{name}.csv"] if has_rows else []
-        found = succeed("evaluate", *words, *rows, f"-ngpus={processes}")
+        found = succeed("evaluate", *words, *rows, f"-ngpus={processes}", *keys)
         if found != line:
             wrong.append(f"{name}: training printed '{line}', evaluate '{found}'")
     table = folder / "scored_samples.npz"
@@ -85,6 +92,8 @@ _INPUTS = {
 
 def check_rows(bench: Bench, combination: Combination) -> str | None:
     """The line is the mean of ``-per_sample``, and ``predict`` gives the same rows."""
+    if bench.task == "multi_label":
+        return _check_label_rows(bench, combination)
     if bench.task != "classification":
         return None
     folder = bench.train(combination).folder
@@ -102,6 +111,26 @@ def check_rows(bench: Bench, combination: Combination) -> str | None:
     with (folder / "predicted/predictions.csv").open(newline="") as file:
         predicted = {Path(row[0]).stem: row[1:3] for row in list(csv.reader(file))[1:]}
     return compare_rows("predict", rows, predicted)
+
+
+def _check_label_rows(bench: Bench, combination: Combination) -> str | None:
+    folder = bench.train(combination).folder
+    last = folder / "checkpoints/last"
+    rows, line = read_rows(folder / "rows_last.csv"), (folder / "evaluated_last/log.txt").read_text().splitlines()[-1]
+    some = [row["correct"] == "True" for row in rows.values() if row["unknown"].count(";") < 2]
+    printed = re.findall(r"exact match ([\d.]+)%", line)
+    if printed and abs(100 * np.mean(some) - float(printed[0])) > 0.006:
+        return f"rows have {100 * np.mean(some)} % exact matches, the line says {line}"
+    images = [path for path in (bench.materials.folder / "tags/images").iterdir() if path.stem in rows]
+    succeed("predict", last, *sorted(images), f"-output={folder}/predicted", "-restart", *_fix_thresholds(combination))
+    with (folder / "predicted/predictions.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            own = rows[Path(row["input"]).stem]
+            names = [name for name in row if name not in ("input", "labels")]
+            worst = max(abs(float(row[name]) - float(own[f"probability {name}"])) for name in names)
+            if worst > 2e-4 or (row["labels"] != own["prediction"] and not worst):
+                return f"predict differs for {row['input']} by {worst:.1e}: {row['labels']}, not {own['prediction']}"
+    return None
 
 
 _NAMES_IN_FILES = {"mre": "mre_mm"}
@@ -192,7 +221,7 @@ def _list_promised(bench: Bench, combination: Combination) -> list[str]:
     draws = model.draws or combination.get("mix", "none") != "none" or combination.get("dropout", "none") != "none"
     draws = draws or combination.get("augment") == "rand"  # the noise of erased boxes
     is_split = model.has_batch_norm and (combination["batch_norm"] == "local" or combination["accumulation"] != "1")
-    if bench.task == "classification" and combination["batch_norm"] == "default":
+    if bench.task in ("classification", "multi_label") and combination["batch_norm"] == "default":
         is_split = model.has_batch_norm
     unpromised = {
         "processes": draws or is_split,

@@ -145,6 +145,12 @@ class TimmModel(BridgedModel):
         with one_line_for(f"model '{name}' cannot be built on Paddle"), outside_lazy_mode():
             network = _create(timm, model_name, {**arguments, **(_DYNAMIC_SIZE if backbone["any_size"] else {})})
         built = cls(network, num_classes, tuple(size), channels, is_dilated=bool(backbone["dilation"]))
+        if size[0] != size[1]:  # a few networks are built for squares without saying so
+            shown = " x ".join(map(str, size))
+            with one_line_for(f"model '{name}' does not take images of {shown}"), outside_lazy_mode(), paddle.no_grad():
+                built.eval()
+                built(paddle.zeros([1, channels, *size]))
+            built.train()
         built.norm_features = backbone["norm_features"]
         built.freeze(backbone["frozen_batch_norm"], backbone["frozen_stages"])
         return built

@@ -11,6 +11,7 @@ from support.networks.timm_zoo import needs_compat
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.checkpoint.weights import to_torch_names
+from paddlevit_dist.runtime.errors import UserError
 
 NAMES = {
     "vit_tiny_patch16_224": ((96, 64), 224),
@@ -45,3 +46,10 @@ def test_logits_of_rectangles_are_timms(name):
         model.eval()
         logits.append(model(images).numpy())
     assert np.abs(logits[0] - logits[1]).max() < 1e-5 * np.abs(logits[1]).max() < 1e-4
+
+
+@needs_compat
+def test_a_network_of_timm_that_takes_squares_alone_is_refused_in_one_line():
+    with pytest.raises(UserError, match="model 'timm:convit_tiny' does not take images of 96 x 64: its files raise"):
+        create_model("timm:convit_tiny", 5, (96, 64))
+    assert create_model("timm:levit_128s", 5, (96, 64)).training

@@ -144,7 +144,7 @@ MULTI_LABEL = Task(
             "precision": Value("MULTI_LABEL.THRESHOLDS precision MULTI_LABEL.WISHED 0.6", "none"),
         },
         **{name: CLASSIFICATION.features[name] for name in _SHARED},
-        "input": {name: CLASSIFICATION.features["input"][name] for name in ("color", "squash", "crop", "rectangle")},
+        "input": {name: CLASSIFICATION.features["input"][name] for name in ("color", "squash", "crop", "wide")},
     },
     may_be_refused=({"model": ("timm:test_resnet",), "dropout": ("attention", "path")},),
 )

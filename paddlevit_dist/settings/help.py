@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..registry.lookup import REGISTRATIONS, TASKS, common_tables, custom_tables, find_name, find_package
+from ..registry.lookup import (
+    REGISTRATIONS,
+    TASKS,
+    annotation_type,
+    common_tables,
+    custom_tables,
+    find_name,
+    find_package,
+)
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page, row
@@ -144,11 +152,9 @@ def _find_task(words: Sequence[str]) -> str:
         settings.update(overrides)
         if "TASK" in settings:
             return find_name("task", settings["TASK"])
-        package = (
-            find_package("dataset", find_name("dataset", settings["DATA.DATASET"]))
-            if "DATA.DATASET" in settings
-            else None
-        )
+        dataset_name = find_name("dataset", settings["DATA.DATASET"]) if "DATA.DATASET" in settings else ""
     except UserError:
-        package = None
-    return next((task for task in TASKS if package and find_package("task", task) == package), keys()["TASK"].default)
+        dataset_name = ""
+    holds = find_package("dataset", dataset_name), annotation_type("dataset", dataset_name)
+    fitting = (task for task in TASKS if (find_package("task", task), annotation_type("task", task)) == holds)
+    return next(fitting, keys()["TASK"].default) if holds[0] else keys()["TASK"].default

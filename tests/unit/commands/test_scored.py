@@ -79,6 +79,13 @@ def test_scores_are_printed_with_intervals_protocol_and_a_row_for_each_class(cap
     assert err == "note: two images are equal\n"
 
 
+def test_an_interval_without_width_is_not_shown(capsys):
+    alike = replace(REPORT, arrays={"right": np.ones(60)})  # every draw has the same value
+    scored.print_scores(alike, read("truth", "results"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "top-1 100.00" and "95 % intervals: bootstrap over images" in lines
+
+
 def test_without_intervals_nothing_is_drawn_and_nothing_said_of_them(capsys):
     scored.print_scores(replace(REPORT, kind="rates"), read("truth", "results", "-interval=off"))
     assert capsys.readouterr().out.splitlines()[1:] == [

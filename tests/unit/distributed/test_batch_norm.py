@@ -12,6 +12,7 @@ from paddlevit_dist.distributed import (
     convert_batch_norm,
     has_batch_norm,
     running_statistics,
+    unbias_running_variance,
 )
 from paddlevit_dist.tasks.model_factory import create_model
 
@@ -59,6 +60,15 @@ def test_own_operations_agree_with_paddles_layer(shape, dtype, tolerance):
     np.testing.assert_allclose(ours.pop("variance").numpy(), unbiased, rtol=tolerance)
     for name, value in theirs.items():
         np.testing.assert_allclose(ours[name].numpy(), value.numpy(), rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+def test_a_layer_of_one_device_counts_its_own_rows_on_any_number_of_devices(monkeypatch):
+    """Not of all devices: otherwise its running variance would hardly be corrected."""
+    monkeypatch.setattr(batch_norm.world, "world_size", lambda: 3)
+    layer = unbias_running_variance(paddle.nn.BatchNorm1D(3, momentum=0.75))
+    values = rows((4, 3))
+    layer(paddle.to_tensor(values, dtype="float32"))
+    np.testing.assert_allclose(layer._variance.numpy(), 0.75 + 0.25 * values.var(axis=0, ddof=1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

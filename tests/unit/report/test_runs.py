@@ -166,3 +166,15 @@ def test_what_is_not_text_is_cut_and_shown_and_numbers_too_large_to_draw_are_non
     assert [len(line["text"]) for line in run.metrics.events] == [200] and run.unreadable == [r"\xff.png: cut"]
     numbers = [0, -2.5, 1e299, -1e299, 1e300, -1e300, float("nan"), True, "1", None]
     assert [runs.is_number(number) for number in numbers] == [True] * 4 + [False] * 6
+
+
+def test_paths_are_relative_to_folder_data_and_package(tmp_path):
+    folder = write_run(tmp_path / "run")
+    root = runs.Path(runs.__file__).parents[2]  # of the package
+    config = {"DATA": {"DATA_PATH": "/mnt/data"}, "BASE": [f"{root}/configs/a.yaml"], "LABELS": "/mnt/data/labels.csv"}
+    config |= {"SAVE": f"{tmp_path}/work/out", "OTHER": f"/x{root}/configs/a.yaml"}
+    (folder / "config.yaml").write_text(json.dumps(config))  # JSON is YAML
+    (folder / "run.json").write_text(json.dumps({"folder": f"{tmp_path}/work"}))
+    settings = read_run(folder, "run").settings
+    assert (settings["SAVE"], settings["LABELS"], settings["BASE"]) == ("out", "labels.csv", "['configs/a.yaml']")
+    assert settings["OTHER"] == config["OTHER"]

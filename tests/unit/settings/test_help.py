@@ -26,3 +26,20 @@ def test_meanings_of_a_section_stand_in_a_column():
         "LONG.NAME second (default [1, 2])".split(),
     ]
     assert lines[0].index("first") == lines[1].index("second") > len("LONG.NAME")
+
+
+@pytest.mark.parametrize(
+    "words, task",
+    [
+        ([], "classification"),
+        (["-dataset=coco"], "detection"),
+        (["-dataset=ade20k"], "image_segmentation"),
+        (["-dataset=synthetic_rooms"], "semantic_segmentation"),
+        (["-dataset=folder"], "classification"),
+        (["-dataset=coco", "TASK", "linear_probe"], "linear_probe"),
+        (["-dataset=nobody_has_it"], "classification"),
+    ],
+)
+def test_the_keys_are_those_of_the_task_of_the_data(words, task):
+    lines = help_text(["-h", "keys", *words]).splitlines()
+    assert f"keys of TASK {task}:" in lines

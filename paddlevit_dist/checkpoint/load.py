@@ -224,6 +224,10 @@ def _compare_networks(
 
 
 def _complete(model: paddle.nn.Layer, weights: SourceWeights, keep: bool) -> tuple[SourceWeights, LowRankBase]:
+    layers = {name for name, _ in model.named_sublayers()}
+    if not layers.issuperset(low_rank.list_layers(weights.state)):  # the model contains the one that was trained
+        model = getattr(model, "pretrained_part", model)
+
     def read(source: str, part: str | None) -> tuple[SourceWeights, Mapping[str, np.ndarray]]:
         own = _get_weights(source, part)
         return own, _in_our_names_and_layout(model, own)[0]

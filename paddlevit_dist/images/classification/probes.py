@@ -62,6 +62,11 @@ class ProbeModel(Model):
         classifiers = tuple(f"{layer}." for layer in backbone.classifier_layers)
         self.key_maps = {owner: _prefix_backbone(key_map, classifiers) for owner, key_map in plain.items()}
 
+    @property
+    def pretrained_part(self) -> Model:
+        """The network whose layers have the names of a classifier's weights."""
+        return self.backbone
+
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Compute logits (heads, batch, classes) of images (batch, channels, rows, columns) or features (batch, n)."""
         features = self.backbone(x) if x.ndim == 4 else x

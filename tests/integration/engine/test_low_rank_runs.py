@@ -7,6 +7,7 @@ from support.trainings import small_runs, small_segmenters
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.checkpoint.low_rank import is_factor
 from paddlevit_dist.checkpoint.weights import read_state
+from paddlevit_dist.images.classification.probes import ProbeModel
 
 RUN = ["-batch_size=16", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", "TRAIN.BASE_LR", "1e-2", "VALIDATE_FREQ", "9"]
 SIZE = {"embed_dim": 32, "depth": 2, "num_heads": 2, "patch_size": 4}
@@ -60,6 +61,25 @@ def test_a_run_from_a_run_with_fewer_targets_and_another_alpha_resumes_bit_equal
         assert expected.keys() == found.keys()
         for name, value in expected.items():
             assert np.array_equal(value, found[name]), name
+
+
+def test_a_probe_has_the_features_of_the_run(tmp_path):
+    """Its network contains the one that was trained, whose layers have other names there."""
+    small_runs.build(str(tmp_path / "base"), *RUN, train_size=64).train()
+    words = [*RUN, "TRAIN.LORA.RANK", "4", "TRAIN.LORA.TARGETS", "[mlp]", f"-pretrained={tmp_path / 'base'}"]
+    run = small_runs.build(str(tmp_path / "run"), *words, train_size=64)
+    run.train()
+    images = paddle.to_tensor(np.random.default_rng(1).standard_normal((2, 1, 16, 16)).astype("float32"))
+    found = []
+    for source in ("base", "run"):
+        backbone = create_model("vit", image_size=16, in_channels=1, num_classes=0, **SIZE)
+        probe = ProbeModel(backbone, num_classes=10, heads=2)
+        load_weights(probe, str(tmp_path / source))
+        probe.eval()
+        found.append(probe.backbone.forward_features(images).numpy())
+    run.model.eval()
+    np.testing.assert_allclose(found[1], run.model.forward_features(images).numpy(), rtol=1e-4, atol=1e-5)
+    assert not np.allclose(found[0], found[1], rtol=1e-3, atol=1e-4)
 
 
 def test_statistics_of_a_head_are_saved_with_it(tmp_path):

@@ -88,7 +88,7 @@ CLASSIFICATION = Task(
             "gray": Value("DATA.IMAGE_CHANNELS 1"),
             "large": Value("DATA.IMAGE_CHANNELS 3 DATA.IMAGE_SIZE 48 DATA.CROP_SCALE [0.3,0.6]"),
             "wide": Value("DATA.IMAGE_CHANNELS 3 DATA.IMAGE_SIZE [32,48]"),
-            "border": Value(
+            "tall": Value(
                 "DATA.IMAGE_CHANNELS 3 DATA.IMAGE_SIZE [48,32] DATA.CROP_MODE border DATA.INTERPOLATION lanczos"
             ),
             "squash": Value("DATA.IMAGE_CHANNELS 3 DATA.CROP_MODE squash DATA.INTERPOLATION bilinear"),
@@ -109,7 +109,7 @@ CLASSIFICATION = Task(
     may_be_refused=(
         {"input": ("gray",), "teacher": ("soft", "hard")},
         {"model": ("timm:test_vit", "timm:test_resnet", "timm:test_efficientnet"), "dropout": ("attention", "path")},
-        {"model": ("swin",), "input": ("large", "wide", "border")},
+        {"model": ("swin",), "input": ("large", "wide", "tall")},
     ),
 )
 
@@ -155,7 +155,9 @@ _SMALL = "-cfg=mask_rcnn_shapes DATA.SHORTEST_SIDES [48] DATA.EVAL_SHORTEST_SIDE
 DETECTION = Task(
     8,
     {
-        name: Model(f"-cfg={name}_shapes {_DRAWN}", has_batch_norm=True, draws=True, start=_LONGER)
+        name: Model(
+            f"-cfg={name}_shapes {_DRAWN} DATA.RESIZE_TO_SQUARE True", has_batch_norm=True, draws=True, start=_LONGER
+        )
         for name in ("dfine", "rtdetr")
     }
     | {
@@ -238,6 +240,7 @@ DETECTION = Task(
         {"data": ("voc", "yolo"), "crops": ("paste",)},
         {"scored": ("torchvision",), "model": ("dfine", "rtdetr")},
         {"sizes": ("batch",), "model": ("mask_rcnn", "detr")},
+        {"sizes": ("several", "padded"), "model": ("dfine", "rtdetr")},
         {"sizes": ("masked",), "model": ("dfine", "rtdetr", "mask_rcnn")},
         {"losses": ("determined",), "model": ("dfine", "rtdetr", "detr")},
     ),

@@ -74,3 +74,25 @@ def test_a_dataset_counts_what_is_marked_and_sends_no_voxels():
     assert len(content) < 10_000
     np.testing.assert_array_equal(pickle.loads(content).volume(5).array, volume.array)
     assert (dataset.case(5), dataset.convention(5)) == ("phantom_val_005", "ras")
+
+
+def test_the_anatomy_and_the_poses_are_frozen():
+    """Scores were measured on them: whoever changes a number measures these scores again."""
+    heads = [draw_head(create_generator("train", index)) for index in range(4)]
+    parts = [part for head in heads for part in head.parts]
+    order = np.arange(1, len(parts) + 1) / len(parts)  # no two parts count alike
+    for values, expected in (
+        ([part.center for part in parts], [-7.84296, 508.06152, -195.02166]),
+        ([part.radii for part in parts], [554.625, 555.125, 506.4375]),
+        ([[part.intensity] for part in parts], [1611.875]),
+    ):
+        np.testing.assert_allclose(order @ np.array(values), expected, atol=1e-4)
+    poses = [[1.001324, -0.006675, -0.026814], [0.011134, 0.999517, 0.01073], [0.027847, -0.006112, 0.99591]]
+    np.testing.assert_allclose(np.mean([head.pose for head in heads], axis=0), poses, atol=1e-5)
+    np.testing.assert_allclose(
+        np.mean([head.shift for head in heads], axis=0), [-1.58956, -1.58328, -1.1877], atol=1e-4
+    )
+    middle = np.nanmean([head.world for head in heads], axis=(0, 1))
+    np.testing.assert_allclose(middle, [56.9187, 131.1263, 96.0804], atol=1e-3)
+    voxels = np.bincount(render_phantom(heads[0])[1].ravel())
+    np.testing.assert_allclose(voxels, [70273, 7272, 4153, 10153, 309], atol=3)  # float32 on the border of an organ

@@ -98,6 +98,7 @@ def test_biases_of_a_known_window_are_not_taken_for_a_square():
 
 def test_what_has_no_grid_is_none():
     assert resize_position_embedding(embedding(1 + 7), (4, 4), 1) is None
+    assert resize_position_embedding(embedding(1 + 3), (1, 40), 1) is None  # a row of which is less than one of these
     assert resize_position_embedding(embedding(1), (4, 4), 1) is None
     assert resize_position_embedding(embedding(17)[0], (4, 4), 1) is None
     for shape in ((16, 2), (24, 2), (5, 5, 2)):

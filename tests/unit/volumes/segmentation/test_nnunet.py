@@ -27,6 +27,11 @@ from paddlevit_dist.volumes.segmentation.prediction import write_labels
 FIRST = {"modality": {"0": "CT", "1": "PET"}, "labels": {"0": "background", "2": "spleen", "5": "liver", "9": "ignore"}}
 
 
+@pytest.fixture(autouse=True)
+def fewer_drawn_voxels(monkeypatch):
+    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.fingerprint._SAMPLED", 400_000)  # of ten millions
+
+
 def opened(root, split="train", **options) -> NnUNet:
     return NnUNet(str(root), split, root / "cache", SegmentationOptions(**options))
 

@@ -91,9 +91,10 @@ def test_operators_of_onnxruntime_take_the_place_of_their_parts_and_give_the_sam
         ("RGB", ("DATA.CROP_PCT", "0.8", "DATA.EXIF_ROTATE", "true", "DATA.INTERPOLATION", "bilinear")),
         ("RGB", ("DATA.CROP_PCT", "0.9", "DATA.CROP_MODE", "squash", "DATA.INTERPOLATION", "bilinear")),
         ("RGB", ("DATA.CROP_PCT", "0.9", "DATA.CROP_MODE", "border", "DATA.INTERPOLATION", "lanczos")),
+        ("RGB", ("DATA.CROP_PCT", "0.8", "DATA.IMAGE_SIZE", "[16,24]", "DATA.INTERPOLATION", "lanczos")),
         ("L", ("DATA.DATASET", "digits")),
     ],
-    ids=["crop", "turned", "square", "borders", "gray"],
+    ids=["crop", "turned", "square", "borders", "rectangle", "gray"],
 )
 def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(mode, words, tmp_path):
     """The program of docs/guides/exporting.md, as it stands, against ``Predictor`` on the weights."""

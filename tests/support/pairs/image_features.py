@@ -113,7 +113,7 @@ CLASSIFICATION = Task(
     ),
 )
 
-_SHARED = ("lora", "mix", "smoothing", "teacher", "dropout", "augment", "reading")
+_SHARED = ("lora", "mix", "smoothing", "teacher", "dropout", "augment", "views", "reading")
 _TAGS = f"{_IMAGE} TASK multi_label DATA.IMAGE_CHANNELS 3"
 MULTI_LABEL = Task(
     16,

@@ -16,6 +16,7 @@ from .data.scenes import SceneDataset
 from .prepare.coordinates import find_remarks
 from .prepare.formats import get_format, identify_file, list_readers
 from .prepare.listing import RawScene, SceneChoices
+from .prepare.nuscenes import LABEL_ENDING
 from .prepare.scannet import LABELS
 from .prepare.semantic_kitti import BIN, get_scan_name
 
@@ -42,10 +43,12 @@ def _find_kind(path: str) -> SceneFile | None:
     name = os.path.basename(path)
     if name.endswith(SUFFIX):
         return SceneFile(path, _PREPARED, name.removesuffix(SUFFIX))
+    if name.endswith((LABELS, LABEL_ENDING)):  # of ScanNet and of nuScenes
+        return None
     kind, scene = identify_file(os.path.abspath(path)) or (None, "")
     if kind is None and name.endswith(BIN):  # in any folder
         return SceneFile(path, KITTI, get_scan_name(os.path.abspath(path)))
-    if kind is None or name.endswith(LABELS):
+    if kind is None:
         return None
     if kind == "s3dis":  # a single object of a room
         kind, scene = "text", os.path.splitext(name)[0]

@@ -45,6 +45,7 @@ _VAL_DRIVES_BY_VERSION = {"v1.0-trainval": _VAL_DRIVES, "v1.0-mini": (103, 916)}
 _TEST_VERSION = "v1.0-test"
 _SCANS = "samples/LIDAR_TOP/"  # in file names of sample_data.json; the other scans, sweeps, have no labels
 SCAN_SUFFIX = ".pcd.bin"
+LABEL_ENDING = "_lidarseg.bin"
 LIDARSEG, PANOPTIC = "lidarseg", "panoptic"  # tables of labels, and their folders
 SCENE_NAME = re.compile(r"scene-\d{4}_[0-9a-f]{32}")
 _Table = TypeVar("_Table", bound=msgspec.Struct)

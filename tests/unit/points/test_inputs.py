@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.files.nuscenes import nuscenes
 from support.files.other_scenes import las, pcd, pointcept, semantic_kitti
 from support.files.raw_scenes import make_points, pointgroup_arrays, write_pointgroup, write_scannet, zipped
 from support.files.scene_inputs import SEMANTIC, make_inputs, recalled
@@ -153,6 +154,15 @@ def test_scans_of_semantic_kitti_become_its_labels(tmp_path):
         assert writer.write(index, predictions[index])["as_source"] == name
         expected = [numbers[number] for number in predictions[index]]
         assert np.fromfile(tmp_path / "out" / name, "<u4").tolist() == expected
+
+
+def test_labels_of_nuscenes_are_not_scans(tmp_path):
+    nuscenes(tmp_path / "in")
+    scenes, unreadable = find_scenes([str(tmp_path / "in")])
+    files = sorted((tmp_path / "in").glob("*/LIDAR_TOP/*.pcd.bin"))
+    assert [(scene.path, scene.kind) for scene in scenes] == [(str(file), "nuscenes") for file in files] and files
+    assert unreadable == []
+    assert find_scenes([str(next((tmp_path / "in").glob("lidarseg/*/*.bin")))])[0] == []
 
 
 def test_points_without_finite_coordinates_are_left_out_and_files_keep_their_rows(tmp_path):

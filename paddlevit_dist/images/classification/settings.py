@@ -339,6 +339,7 @@ TABLE = KeyTable(
 )
 
 
+_LINEAR = "linear_probe"  # a task whose runs have weights; probes by neighbors have none
 _INPUT = (
     *("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "INTERPOLATION", "CROP_MODE"),
     *("IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE"),
@@ -346,7 +347,7 @@ _INPUT = (
 
 
 def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
-    """Set network and input of the run that the weights are from, unless the command line sets them."""
+    """Set network and input of the run that the weights are from, also a probe's, unless the command line sets them."""
     from ...checkpoint.content import read_about, resolve_checkpoint  # they need NumPy, which other commands do not
     from ...checkpoint.published import is_fetched
 
@@ -354,7 +355,7 @@ def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequ
     if source is None or is_fetched(source):
         return []
     stored = (read_about(str(resolve_checkpoint(source))) or {}).get("settings")
-    if not isinstance(stored, Mapping) or stored.get("TASK") != "classification":
+    if not isinstance(stored, Mapping) or stored.get("TASK") not in ("classification", _LINEAR):
         return []
     names = ["MODEL.NAME", "MODEL.TYPE", *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
     for section, name in (option.split(".") for option in [*names, *(f"DATA.{entry}" for entry in _INPUT)]):
@@ -380,7 +381,7 @@ def _check_probe(view: ConfigView[ProbeSettings]) -> list[str]:
 def _find_unused_probe_keys(view: ConfigView[ProbeSettings]) -> Iterator[IgnoredKeys]:
     shared = ("DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE", "DATA.ALBUMENTATIONS", *_VIEWS)
     names = (*TABLE.training_names() - {"TRAIN.DISTILLATION_TYPE"}, *shared)
-    other = ("KNN_K",) if view.values.TASK == "linear_probe" else ("LEARNING_RATES", "LEARNING_RATE")
+    other = ("KNN_K",) if view.values.TASK == _LINEAR else ("LEARNING_RATES", "LEARNING_RATE")
     yield IgnoredKeys(tuple(f"PROBE.{name}" for name in other), "TASK", "it is for the other probe, and {}")
     yield IgnoredKeys(tuple(sorted(names)), "TASK", "features are computed once, with the evaluation transform: {}")
 

@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from support.trainings.trained import write_weights
 
 from paddlevit_dist.export.descriptions import require_exportable
 from paddlevit_dist.images.classification import probes
@@ -95,3 +96,12 @@ def test_a_rate_of_the_list_can_be_chosen():
     words = ["PROBE.LEARNING_RATES", "[1, 2]", "PROBE.LEARNING_RATE", "2", "PROBE.KNN_K", "[7]"]
     probe = load(["TASK", "linear_probe", *WORDS, *words]).values.PROBE
     assert (probe.LEARNING_RATES, probe.LEARNING_RATE, probe.KNN_K) == ([1, 2], 2, [7])
+
+
+@pytest.mark.parametrize("task", ["classification", "linear_probe"])
+def test_a_run_brings_its_network_and_input_to_a_probe_or_to_the_evaluation_of_its_own(task, tmp_path):
+    weights = write_weights(tmp_path, ["bee", "ant", "wasp"], "DATA.CROP_PCT", "0.75", "TASK", task)
+    (tmp_path / "state.json").write_text("{}")  # of a run
+    values = load(["-cfg=probe_linear", "-dataset=folder", "-eval", f"-pretrained={weights}"]).values
+    assert (values.MODEL.NAME, values.MODEL.PATCH_SIZE, values.MODEL.EMBED_DIM) == ("vit", 8, 16)
+    assert (values.DATA.IMAGE_SIZE, values.DATA.CROP_PCT) == (16, 0.75)

@@ -48,12 +48,12 @@ def cityscapes(root, kind="labelIds"):
     known = [0, 1, 7, 8, 26, 33] if kind == "labelIds" else [0, 1, 13, 18, 255]
     classes = {0: 255, 1: 255, 7: 0, 8: 1, 26: 13, 33: 18} if kind == "labelIds" else {n: n for n in known}
     truth = {}
-    for split in ("train", "val"):
-        name = f"aachen_00000{len(split)}_000019"
-        photo(root / "leftImg8bit" / split / "aachen" / f"{name}_leftImg8bit.png")
-        values = numbers(len(split), known)
-        save(root / "gtFine" / split / "aachen" / f"{name}_gtFine_{kind}.png", values)
-        photo(root / "gtFine" / split / "aachen" / f"{name}_gtFine_color.png")
+    for number, (split, city) in enumerate((("train", "zurich"), ("train", "aachen"), ("val", "munster"))):
+        name = f"{city}_00000{number}_000019"
+        photo(root / "leftImg8bit" / split / city / f"{name}_leftImg8bit.png")
+        values = numbers(number, known)
+        save(root / "gtFine" / split / city / f"{name}_gtFine_{kind}.png", values)
+        photo(root / "gtFine" / split / city / f"{name}_gtFine_color.png")
         truth[split, f"{name}_leftImg8bit"] = np.vectorize(classes.get)(values)
     return truth
 
@@ -169,9 +169,12 @@ def labelme(root):
     content = {"version": "5.5", "shapes": shapes, "imagePath": "a.jpg", "imageData": None}
     (root / "a.json").write_text(json.dumps({**content, "imageHeight": SIZE[0], "imageWidth": SIZE[1]}))
     photo(root / "unlabeled.jpg")
+    photo(root / "b.jpg")
+    content = {"version": "5.5", "shapes": [{**shapes[0], "label": "cat"}], "imagePath": "b.jpg", "imageData": None}
+    (root / "b.json").write_text(json.dumps({**content, "imageHeight": SIZE[0], "imageWidth": SIZE[1]}))
     truth = box_map(2)
     truth[2, 3] = truth[3, 4] = 1
-    return {("train", "a"): truth}
+    return {("train", "a"): truth, ("train", "b"): box_map(1)}
 
 
 def yolo_outlines(root):

@@ -4,16 +4,18 @@ import numpy as np
 
 
 def s3dis(root, areas=(1, 5), points=60, seed=0):
-    """Two rooms an area, each of three objects; returns the rows of each object, by area, room and file."""
+    """Two rooms an area, each of three objects of ``points``, 7 and 13 more; returns the rows of each object, by area,
+    room and file."""
     generator, written = np.random.default_rng(seed), {}
     for area in areas:
         for room in ("office_1", "hallway_2"):
             folder = root / f"Area_{area}" / room / "Annotations"
             folder.mkdir(parents=True)
-            for name in ("chair_1", "stairs_1", "wall_2"):
+            for name, more in (("chair_1", 0), ("stairs_1", 7), ("wall_2", 13)):
+                number = points + more
                 rows = np.c_[
-                    generator.uniform((-5, -3, 0), (5, 4, 2.5), (points, 3)).round(3),
-                    generator.integers(0, 256, (points, 3)),
+                    generator.uniform((-5, -3, 0), (5, 4, 2.5), (number, 3)).round(3),
+                    generator.integers(0, 256, (number, 3)),
                 ]
                 lines = [
                     " ".join([*(f"{value:.3f}" for value in row[:3]), *map(str, row[3:].astype(int))]) for row in rows

@@ -18,13 +18,17 @@ def make_points(points, seed=0):
 
 
 def write_scannet(folder, name, points=400, seed=0, labeled=True):
-    """A scene as ScanNet is downloaded: segments of one class each, objects of several segments."""
+    """A scene as ScanNet is downloaded: segments of one class each, objects of several segments.
+
+    Returns:
+        NYU's number of each point, uint16 (points,); None without labels.
+    """
     generator = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
     columns = {**make_points(points, seed), "alpha": np.full(points, 255, np.uint8)}
     write_points(folder / f"{name}_vh_clean_2.ply", columns)
     if not labeled:
-        return
+        return None
     segments = generator.choice([3, 7, 11, 12, 20, 41, 58, 77, 90, 95], points)
     classes = {3: 1, 7: 1, 11: 2, 12: 5, 20: 5, 41: 7, 58: 40, 77: 39, 90: 0, 95: 13}
     numbers = np.array([classes[segment] for segment in segments.tolist()], np.uint16)
@@ -39,6 +43,7 @@ def write_scannet(folder, name, points=400, seed=0, labeled=True):
     ]
     (folder / f"{name}.aggregation.json").write_text(json.dumps({"sceneId": name, "segGroups": groups}))
     (folder / f"{name}_vh_clean_2.0.010000.segs.json").write_text(json.dumps({"segIndices": segments.tolist()}))
+    return numbers
 
 
 def legacy(path, value):

@@ -20,47 +20,61 @@ COARSE = "DATA.VOXEL_SIZE_M 0.5 POINTS.MAX_POINTS 60".split()  # each scene has 
 PAGE = "docs/tutorials/point_clouds.md"
 
 
-def scannet(root: Path) -> None:
-    """Four training scenes and two of validation."""
+def scannet(root: Path) -> dict[str, list[np.ndarray]]:
+    """Four training scenes and two of validation; returns NYU's numbers of the points of each, by split."""
+    written: dict[str, list[np.ndarray]] = {}
     for split, numbers in (("train", range(4)), ("val", range(4, 6))):
         names = [f"scene{number:04}_00" for number in numbers]
         for number, name in zip(numbers, names):
-            write_scannet(root / "scans" / name, name, points=120, seed=number)
+            labels = write_scannet(root / "scans" / name, name, points=120 + 9 * number, seed=number)
+            written.setdefault(split, []).append(labels)
         (root / f"scannetv2_{split}.txt").write_text("\n".join(names) + "\n")
+    return written
 
 
 def pointgroup(root: Path) -> None:
     """The files of PointGroup's preparation."""
     for split, numbers in (("train", range(4)), ("val", range(4, 6))):
         for number in numbers:
-            write_pointgroup(root / split, f"scene{number:04}_00_inst_nostuff.pth", seed=number)
+            write_pointgroup(root / split, f"scene{number:04}_00", seed=number)
 
 
-def clouds(root: Path, suffix: str = ".pcd") -> None:
-    """Clouds with points that the sensor did not measure, which a store skips."""
+def clouds(root: Path, suffix: str = ".pcd") -> dict[str, list[np.ndarray]]:
+    """Clouds, of PLY with points that the sensor did not measure, which a store skips; and names of their classes.
+
+    Returns:
+        The class of each measured point of each cloud, by split.
+    """
+    written: dict[str, list[np.ndarray]] = {"train": [], "val": []}
+    root.mkdir(exist_ok=True)
+    (root / "classes.txt").write_text("tree\nground\ncar\nroof\n")
     for split, numbers in (("train", range(4)), ("val", range(4, 6))):
         for number in numbers:
             path = root / split / f"{split}{number}{suffix}"
             if suffix == ".pcd":
-                pcd(path, "binary", points=120, seed=number)
+                written[split].append(pcd(path, "binary", points=120, seed=number)["label"])
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             columns = make_points(120, number)
             columns["x"][::7] = np.nan
-            write_points(path, {**columns, "label": (columns["z"] > 0).astype(np.uint8)})
+            labels = (columns["z"] > 0).astype(np.uint8)
+            write_points(path, {**columns, "label": labels})
+            written[split].append(labels[np.isfinite(columns["x"])])
+    return written
 
 
 def shapes(root: Path) -> None:
-    """ModelNet as resampled: points and normals of two classes."""
-    for split, numbers in (("train", range(2)), ("test", range(2, 4))):
-        names = [f"{kind}_{number:04}" for number in numbers for kind in ("ball", "cube")]
+    """ModelNet as resampled: points and normals of three classes."""
+    kinds = {"plant": (2, 1), "bed": (1, 4), "night_stand": (1, 2)}
+    for place, split in enumerate(("train", "test")):
+        names = [f"{kind}_{place}{number:03}" for kind, numbers in kinds.items() for number in range(numbers[place])]
         for seed, name in enumerate(names):
-            folder = root / name[:4]
+            folder = root / name.rpartition("_")[0]
             folder.mkdir(exist_ok=True)
             rows = np.random.default_rng(seed).normal(size=(60, 6))
             np.savetxt(folder / f"{name}.txt", rows, "%.5f", delimiter=",")
         (root / f"modelnet40_{split}.txt").write_text("\n".join(names) + "\n")
-    (root / "modelnet40_shape_names.txt").write_text("ball\ncube\n")
+    (root / "modelnet40_shape_names.txt").write_text("\n".join(kinds) + "\n")
 
 
 def of_large_scenes() -> list[str]:

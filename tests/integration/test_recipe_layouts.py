@@ -1,0 +1,16 @@
+"""Every recipe that ``inspect recipes`` lists has a tiny set in a published layout, on which it trains at night."""
+
+import sys
+
+from support.processes import run_command
+from support.trainings.published_names import KNOWN
+from support.trainings.published_recipes import CANNOT, LAYOUTS, SMALL, find_layout, list_recipes
+from support.trainings.runs import well
+
+
+def test_every_recipe_has_a_layout_and_every_layout_a_class_whose_name_is_followed():
+    listed = well(run_command([sys.executable, "-m", "paddlevit_dist", "inspect", "recipes"])).out
+    recipes = [line.split()[0] for line in listed.splitlines()[:-2]]
+    assert recipes == list_recipes() and len(recipes) > 100
+    assert {find_layout(recipe) for recipe in recipes} | set(SMALL) == set(LAYOUTS) == {*KNOWN, "landmarks"}
+    assert CANNOT == {}, "a recipe needs a tiny set; if it cannot have one, say why here, too"

@@ -1,0 +1,294 @@
+"""Each recipe by the command of its header, on a tiny set in the layout that it reads; what is cut are sizes."""
+
+import contextlib
+import functools
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from paddlevit_dist import settings
+from support.files import label_map_layouts
+from support.files.nnunet_folders import raw_data
+from support.processes import ROOT, run_command, run_main
+from support.samples import published_images as images
+from support.samples.published_extras import write_extras
+from support.samples.published_volumes import write_landmark_folders
+from support.trainings.recipe_steps import reduced
+from support.trainings.runs import events, well
+from support.trainings.scene_recipes import CLUSTERS
+from support.trainings.store_recipes import COARSE
+from support.trainings.store_recipes import LAYOUTS as SCENES
+
+_TOOL = [sys.executable, "-m", "paddlevit_dist"]
+
+
+class Layout(NamedTuple):
+    """A tiny set as it is published.
+
+    Attributes:
+        write: writes it into a folder.
+        dataset: its names; the first is given to recipes of other data.
+        prepare: words of ``prepare`` that make a store of it, if a page says so.
+        words: further words of a recipe.
+    """
+
+    write: Callable[[Path], Any]
+    dataset: tuple[str, ...]
+    prepare: str = ""
+    words: tuple[str, ...] = ()
+
+
+_ONE_SPLIT = ("label_maps", "labelme")  # exports of labeling tools
+_PREPARED_AS = {"pth": "pth", "ply": "ply --classes={raw}/classes.txt", "pcd": "scenes --classes={raw}/classes.txt"}
+LAYOUTS = {
+    "synsets": Layout(images.write_synsets, ("folder", "imagenet2012")),
+    "lists": Layout(images.write_lists, ("imagenet2012",)),
+    "kit": Layout(images.write_kit, ("imagenet2012",)),
+    "class tars": Layout(images.write_class_tars, ("tar",), "images {raw} {store} --shorter_side=32"),
+    "clothes": Layout(images.write_clothes, ("fashion_mnist", "mnist")),
+    "chexpert": Layout(images.write_chexpert, ("table",)),
+    "coco": Layout(images.write_coco_2017, ("coco",)),
+    "voc": Layout(images.write_voc_2007, ("voc",)),
+    "yolo": Layout(images.write_yolo_labels, ("yolo",)),
+    **{
+        name: Layout(write, (name,), words=("DATA.VAL_FRACTION", "0.5") if name in _ONE_SPLIT else ())
+        for name, (write, *_) in label_map_layouts.LAYOUTS.items()
+    },
+    **{
+        name: Layout(write, ("scenes",), f"{_PREPARED_AS.get(name, 'scenes')} {{raw}} {{store}}")
+        for name, (write, prepare) in SCENES.items()
+        if prepare is not None
+    },
+    "scannet": Layout(SCENES["scannet"][0], ("scannet",), "scannet {raw} {store}"),
+    "modelnet40": Layout(SCENES["modelnet40"][0], ("modelnet40",)),
+    "nnunet": Layout(raw_data, ("nnunet",)),
+    "landmarks": Layout(write_landmark_folders, ("landmarks",)),
+}
+#: the layout of each data set that recipes name
+_OF_DATASET = {"imagenet2012": "synsets", "folder": "synsets", "fashion_mnist": "clothes", "mnist": "clothes"}
+#: recipes of data that the package has or draws, on the layout of somebody's own data; and further layouts of ImageNet
+_OF_RECIPE = {
+    "vit_digits": "synsets",
+    "multi_digits": "chexpert",
+    "detr_shapes": "voc",
+    "dfine_shapes": "coco",
+    "rtdetr_shapes": "yolo",
+    "mask_rcnn_shapes": "coco",
+    "segformer_b0_shapes": "voc_segmentation",
+    "mink_classifier_solids": "modelnet40",
+    "minkunet14_synthetic_rooms": "semantic_kitti",
+    "minkunet_tutorial": "s3dis",
+    "minkunet_tutorial_original": "pcd",
+    "minkunet34c_nuscenes": "nuscenes",
+    "pointgroup_synthetic_rooms": "pth",
+    "landmark_unet3d": "landmarks",
+    "volume_unet3d_phantoms": "nnunet",
+    "probe_knn": "synsets",
+    "probe_linear": "synsets",
+    "resnet18": "lists",
+    "resnet34": "class tars",
+    "resnet50": "kit",
+}
+#: a small recipe for each layout that none names, or only large ones
+SMALL = {
+    "coco": "dfine_shapes",
+    "ade20k": "segformer_b0_ade20k",
+    **dict.fromkeys(
+        ("pascal_context", "coco_stuff", "coco_panoptic", "label_maps", "labelme", "yolo_outlines"),
+        "segformer_b0_shapes",
+    ),
+    **dict.fromkeys(("scannet", "nuscenes", "semantic_kitti", "ply"), "minkunet_tutorial"),
+}
+
+
+#: recipes that no tiny set can show, each with the reason
+CANNOT: dict[str, str] = {}
+
+
+def list_recipes() -> list[str]:
+    """The names of all recipes, as ``inspect recipes`` lists them."""
+    return sorted(path.stem for path in (ROOT / "configs").glob("*.yaml"))
+
+
+@functools.cache
+def load(recipe: str) -> Any:
+    return settings.load([f"-cfg={ROOT / 'configs' / recipe}.yaml"]).values
+
+
+def find_layout(recipe: str) -> str:
+    """The layout that a recipe reads."""
+    if recipe in _OF_RECIPE:
+        return _OF_RECIPE[recipe]
+    dataset = load(recipe).DATA.DATASET
+    return _OF_DATASET.get(dataset, dataset)
+
+
+def read_header_command(recipe: str) -> list[str]:
+    """The words after ``main_multi_gpu.py`` in the header of a recipe."""
+    text = (ROOT / "configs" / f"{recipe}.yaml").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^# command: ((?:.*\\\n#)*.*)$", text, re.MULTILINE)
+    program, entry, *words = shlex.split(command.replace("\\\n#", " "))
+    assert (program, entry) == ("python", "main_multi_gpu.py")
+    return words
+
+
+# ---- what is cut -------------------------------------------------------------------------------------------------
+
+_SHORT = (
+    "-ngpus=1 -accum_iter=1 -num_workers=0 -epochs=1 VALIDATE_FREQ 1 REPORT False REPORT_FREQ 1 "
+    "TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0"
+).split()
+_SIDES = (
+    "-batch_size=2 DATA.SHORTEST_SIDES [64] DATA.CROP_SHORTEST_SIDES [64] DATA.CROP_SIDES [48,64] "
+    "DATA.EVAL_SHORTEST_SIDE 64 MODEL.BACKBONE_PRETRAINED None"
+).split()
+_MAPS = (
+    "-batch_size=1 DATA.CROP_SIZE [64,96] DATA.BASE_SHORTEST_SIDE 64 DATA.EVAL_SHORTEST_SIDE 64 "
+    "SEGMENTATION.CROP [64,48] SEGMENTATION.STRIDE [32,32] MODEL.BACKBONE_PRETRAINED None"
+).split()
+_VOLUMES = (
+    "-batch_size=1 VOLUMES.CROP_SIZE [8,10,12] VOLUMES.UNET_WIDTH 2 VOLUMES.UNET_DEPTH 2 VOLUMES.SPACING_MM [2,1.5,1] "
+    "VOLUMES.INTENSITY_WINDOW None"
+).split()
+_FEW_POINTS = (
+    "POINTS.INSTANCES.CLUSTER_POINTS 3 POINTS.INSTANCES.MIN_PREDICTION_POINTS 3 POINTS.INSTANCES.SCORE_THRESHOLD 0"
+).split()
+
+
+def _cut_classifier(recipe: str) -> list[str]:
+    if load(recipe).DATA.IMAGE_SIZE < 100:
+        return ["-batch_size=4"]
+    _, size, *words = reduced(load(recipe).MODEL.NAME)
+    if load(recipe).DATA.IMAGE_SIZE == 384:  # fine-tuned from 224 pixels: positions are resized here, too
+        size = str(int(size) * 7 // 4 if size != "64" or "patch16" in recipe else 96)
+    return [f"-batch_size={4 if recipe != 'resnet50' else 500}", "-image_size", size, *words]
+
+
+def _cut_detector(recipe: str) -> list[str]:
+    values = load(recipe)
+    words = list(_SIDES)
+    if values.MODEL.TYPE == "detr":
+        words += ["MODEL.ENCODER_LAYERS", "1"]
+    if values.MODEL.TYPE != "mask_rcnn":
+        words += ["MODEL.DECODER_LAYERS", "2", "MODEL.NUM_QUERIES", "10"]
+    if values.DATA.BATCH_SIDES:
+        words += ["DATA.BATCH_SIDES", "[96]", "DATA.NO_AUGMENT_EPOCHS", "0"]
+    if recipe == "rfdetr_base_coco":  # sides are multiples of 56
+        words = [re.sub(r"\b(64|96)\b", "112", word) for word in words]
+    return words
+
+
+_CUTS: dict[str, Callable[[str], list[str]]] = {
+    "classification": _cut_classifier,
+    "linear_probe": _cut_classifier,
+    "multi_label": _cut_classifier,
+    "knn_probe": lambda recipe: [*_cut_classifier(recipe), "PROBE.KNN_K", "3"],
+    "detection": _cut_detector,
+    "image_segmentation": lambda recipe: _MAPS,
+    "semantic_segmentation": lambda recipe: ["-batch_size=2", *COARSE],
+    "pointgroup": lambda recipe: ["-batch_size=2", *COARSE, *CLUSTERS, *_FEW_POINTS],
+    "shape_classification": lambda recipe: ["-batch_size=2", "SHAPES.VOXEL_SIZE", "0.25"],
+    "landmarks": lambda recipe: [*_VOLUMES, "VOLUMES.MIRROR_PAIRS", "[eye_left:eye_right]"],
+    "volume_segmentation": lambda recipe: [*_VOLUMES, "VOLUMES.NORMALIZE", "[percentiles, z_score]"],
+}
+
+
+def cut(recipe: str) -> list[str]:
+    """Words that make a recipe small."""
+    return [*_SHORT, *_CUTS[load(recipe).TASK](recipe)]
+
+
+# ---- commands ----------------------------------------------------------------------------------------------------
+
+
+class Bench:
+    """Layouts and runs in one folder, each made once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.truth: dict[str, Any] = {}  # what writing each layout returned
+
+    def make_data(self, layout: str) -> tuple[Path, Path]:
+        """The set as published, and what a recipe reads: the same, or the store that ``prepare`` made of it."""
+        raw, store = self.folder / "raw" / layout, self.folder / "stores" / layout
+        if not raw.exists():
+            raw.mkdir(parents=True)
+            self.truth[layout] = LAYOUTS[layout].write(raw)
+            write_extras(layout, raw)
+        if not LAYOUTS[layout].prepare:
+            return raw, raw
+        if not store.exists():
+            store.parent.mkdir(exist_ok=True)
+            words = [word.format(raw=raw, store=store) for word in LAYOUTS[layout].prepare.split()]
+            well(run_command([*_TOOL, "prepare", *words, "--workers=1"]))
+        return raw, store
+
+    def train(self, recipe: str, layout: str, *words: str) -> Path:
+        """Train by the command of the recipe's header; returns the output folder."""
+        output = self.folder / "runs" / f"{recipe} {layout}{' start' if words else ''}"
+        if not output.exists():
+            command = [*self.make_words(recipe, layout, with_start=not words), *words, f"-output={output}"]
+            well(run_main(*command))
+        return output
+
+    @contextlib.contextmanager
+    def trained(self, recipe: str, layout: str) -> Iterator[Path]:
+        """Train a recipe, and remove the output folder in the end: networks that cannot be cut have gigabytes."""
+        output = self.train(recipe, layout)
+        yield output
+        shutil.rmtree(output)
+
+    def evaluate(self, recipe: str, layout: str, weights: Path, *words: str) -> dict[str, Any]:
+        """Evaluate weights with the recipe's settings; returns the values of the last line."""
+        output = self.find_evaluation(recipe, layout, weights, *words)
+        command = [*self.make_words(recipe, layout, with_start=False), f"-pretrained={weights}", *words]
+        well(run_command([*_TOOL, "evaluate", *command, f"-output={output}"]))
+        return events(output)[-1]
+
+    def find_evaluation(self, recipe: str, layout: str, weights: Path, *words: str) -> Path:
+        """The output folder of an evaluation."""
+        return self.folder / "evaluations" / "_".join((recipe, layout, weights.name, *words))
+
+    def make_words(self, recipe: str, layout: str, with_start: bool = True) -> list[str]:
+        """The words of the header on a layout, cut; with the weights that they or the recipe name, of runs of ours."""
+        words = read_header_command(recipe)
+        kept = [word for word in words if word == "-amp" or word.startswith("-dataset=")]
+        named = [word.partition("=")[2] for word in words if word.startswith("-pretrained=")]
+        values = load(recipe)
+        if with_start and (named or values.MODEL.PRETRAINED_REQUIRED):
+            kept += [f"-pretrained={self._make_start(recipe, layout, (*named, '')[0])}"]
+        if with_start and values.TRAIN.get("DISTILLATION_TYPE", "none") != "none":
+            kept += ["TRAIN.TEACHER_MODEL", str(self._make_teacher(layout)), "TRAIN.TEACHER_WEIGHTS", "None"]
+        kept += [f"-cfg={ROOT / 'configs' / recipe}.yaml", f"-data_path={self.make_data(layout)[1]}"]
+        opened = (*(word.partition("=")[2] for word in kept if word.startswith("-dataset=")), values.DATA.DATASET)[0]
+        if opened not in LAYOUTS[layout].dataset:
+            kept = [word for word in kept if not word.startswith("-dataset=")]
+            kept.append(f"-dataset={LAYOUTS[layout].dataset[0]}")
+        return [*kept, *cut(recipe), *LAYOUTS[layout].words]
+
+    def _make_start(self, recipe: str, layout: str, named: str) -> Path:
+        """Weights to begin with: of the recipe that the header names, else of the network from scratch."""
+        other = Path(named).stem
+        if other in list_recipes():
+            return self.train(other, layout)
+        if load(recipe).TASK.endswith("_probe"):
+            recipe = "vit_small_patch14_dinov2_finetune"
+        return self.train(recipe, layout, "MODEL.PRETRAINED", "None", "MODEL.PRETRAINED_REQUIRED", "false")
+
+    def _make_teacher(self, layout: str) -> Path:
+        """An exported teacher, of the recipe that distilling recipes name."""
+        exported = self.folder / "teacher"
+        if not exported.with_suffix(".json").exists():
+            well(run_command([*_TOOL, "export", str(self.train("convnext_base", layout)), str(exported)]))
+        return exported
+
+
+def losses(output: Path) -> list[float]:
+    """The loss of the classes after each update, which is called differently by each family."""
+    names = ("loss", "class", "classes", "semantic", "heatmap", "cross_entropy")
+    lines = [line for line in events(output) if line["kind"] == "training"]
+    return [next(line[name] for name in names if name in line) for line in lines]

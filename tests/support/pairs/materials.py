@@ -27,6 +27,7 @@ from support.processes import ROOT
 from .commands import succeed
 
 CLASS_NAMES = ("walrus", "ant", "moth", "bee")
+_COLORS = ((250, 80, 60), (60, 240, 90), (90, 70, 250), (240, 230, 80))
 _SHAPES = ("circle", "square", "triangle")
 _CATEGORIES = [{"id": 9, "name": "square"}, {"id": 2, "name": "triangle"}, {"id": 5, "name": "circle"}]
 _SIDES = (44, 72)  # of drawn images, px
@@ -72,7 +73,8 @@ def _draw_class_images() -> Iterator[tuple[str, int, str, Image.Image]]:
         for number in range(count):
             generator = np.random.default_rng([label, number, split == "val"])
             pixels = generator.integers(0, 120, (40 + number % 9, 44, 3), np.uint8)
-            pixels[6 + label : 12 + 5 * label, 5 : 30 - 4 * label] = generator.integers(90, 255, 3)
+            color = generator.integers(60, 255, 3) if number % 5 == 4 else _COLORS[label]  # a fifth is hard to tell
+            pixels[6 + label : 20 + 5 * label, 5 : 38 - 4 * label] = color
             yield split, label, f"{split}_{label}_{number}.png", Image.fromarray(pixels)
 
 

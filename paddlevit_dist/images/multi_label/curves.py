@@ -16,6 +16,7 @@ _POSITIVE, _CHOSEN = 1, 2  # the image has the label; the label is chosen for it
 _FIRST, _LAST = 4, 8  # of a group of equal scores with a positive
 _CUT = 16  # the last of a group of equal probabilities with a positive: a threshold can follow it
 _MOST_BYTE = 255
+_MOST_BYTES = 1 << 24  # whose sum fits uint32
 #: what a threshold has to reach, in the order of the numbers that the compiled loop takes
 GOALS = ("none", "precision", "recall", "f1")
 _ROUNDING = 1e-12
@@ -81,9 +82,12 @@ class LabelCurve(NamedTuple):
 
         ``wished`` is the least precision or recall for that ``goal``.
         """
-        sums = np.zeros((11, weights.shape[1]))
-        _walk(self.images, self.marks, self.cuts, weights, GOALS.index(goal), wished * (1 - _ROUNDING), sums)
-        ap, auc, known, positives, chosen, hits, threshold = sums[:7]
+        is_small = weights.dtype == np.uint8 and len(self.images) < _MOST_BYTES
+        counts = np.zeros((8, weights.shape[1]), np.uint32 if is_small else np.float64)
+        values = np.zeros((4, weights.shape[1]))
+        _walk(self.images, self.marks, self.cuts, weights, GOALS.index(goal), wished * (1 - _ROUNDING), counts, values)
+        ap, auc, threshold = values[:3]
+        known, positives, chosen, hits = counts[:4].astype(np.float64)
         is_reached = threshold >= 0
         return DrawnCounts(
             quotient(ap, positives),
@@ -147,59 +151,61 @@ def _find_groups(is_last: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np
 
 
 @compiled(needs_numba=False, error_model="numpy")
-def _walk(images, marks, cuts, weights, goal, wished, sums):
+def _walk(images, marks, cuts, weights, goal, wished, counts, values):
     """Add up what ``LabelCurve.count_draws`` returns, from the highest score down, for all draws at once.
 
-    Rows of ``sums``, zeros (11, draws): precision times positives, pairs of a positive below a negative, known labels,
-    positives, chosen labels, chosen positives, threshold (-1: not reached); then positives and negatives before the
-    group, positives at the last cut, and the best F1.
+    Rows of ``counts``, zeros (8, draws): known labels, positives, chosen labels, chosen positives; then positives and
+    negatives before the group, positives at the last cut, and all positives. Rows of ``values``, zeros (4, draws):
+    precision times positives, pairs of a positive below a negative, threshold (-1: not reached), best F1.
     """
     draws = weights.shape[1]
-    totals = np.zeros(draws)
-    sums[6] = -1.0
+    values[2] = -1.0
     if goal >= 2:
         for place in range(len(images)):
             if marks[place] & 1:
                 for draw in range(draws):
-                    totals[draw] += weights[images[place], draw]
+                    counts[7, draw] += weights[images[place], draw]
     cut = 0
     for place in range(len(images)):
         image, mark = images[place], marks[place]
         if mark & 4:
             for draw in range(draws):
-                sums[7, draw] = sums[3, draw]
-                sums[8, draw] = sums[2, draw] - sums[3, draw]
+                counts[4, draw] = counts[1, draw]
+                counts[5, draw] = counts[0, draw] - counts[1, draw]
         for draw in range(draws):
-            sums[2, draw] += weights[image, draw]
+            counts[0, draw] += weights[image, draw]
         if mark & 1:
             for draw in range(draws):
-                sums[3, draw] += weights[image, draw]
+                counts[1, draw] += weights[image, draw]
         if mark & 2:
             for draw in range(draws):
-                sums[4, draw] += weights[image, draw]
+                counts[2, draw] += weights[image, draw]
             if mark & 1:
                 for draw in range(draws):
-                    sums[5, draw] += weights[image, draw]
+                    counts[3, draw] += weights[image, draw]
         if mark & 8:
             for draw in range(draws):
-                gained = sums[3, draw] - sums[7, draw]
+                right = counts[1, draw]
+                gained = float(right - counts[4, draw])
                 if gained > 0:
-                    sums[0, draw] += gained * sums[3, draw] / sums[2, draw]
-                    sums[1, draw] += gained * (sums[8, draw] + sums[2, draw] - sums[3, draw]) / 2
+                    values[0, draw] += gained * (right / counts[0, draw])
+                    values[1, draw] += gained * 0.5 * (float(counts[5, draw]) + float(counts[0, draw] - right))
         if mark & 16:
             if goal:
                 for draw in range(draws):
-                    right = sums[3, draw]
-                    if right <= sums[9, draw]:
+                    right = counts[1, draw]
+                    if right <= counts[6, draw]:
                         continue
-                    sums[9, draw] = right
+                    counts[6, draw] = right
                     if goal == 1:
-                        if right >= wished * sums[2, draw]:
-                            sums[6, draw] = cuts[cut]
+                        if right >= wished * counts[0, draw]:
+                            values[2, draw] = cuts[cut]
                     elif goal == 2:
-                        if sums[6, draw] < 0 and right >= wished * totals[draw]:
-                            sums[6, draw] = cuts[cut]
-                    elif 2 * right / (sums[2, draw] + totals[draw]) > sums[10, draw]:
-                        sums[10, draw] = 2 * right / (sums[2, draw] + totals[draw])
-                        sums[6, draw] = cuts[cut]
+                        if values[2, draw] < 0 and right >= wished * counts[7, draw]:
+                            values[2, draw] = cuts[cut]
+                    else:
+                        f1 = 2.0 * right / (float(counts[0, draw]) + float(counts[7, draw]))
+                        if f1 > values[3, draw]:
+                            values[3, draw] = f1
+                            values[2, draw] = cuts[cut]
             cut += 1

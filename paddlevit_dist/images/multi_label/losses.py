@@ -4,15 +4,25 @@ Sources: T. Ridnik et al., "Asymmetric Loss For Multi-Label Classification", arX
 smoothing: C. Szegedy et al., arXiv 1512.00567, section 7, for the two classes of each label.
 """
 
+import numpy as np
 import paddle
 import paddle.nn.functional as F
+
+from ...runtime.transfers import constant
 
 _SMALLEST = 1e-8  # lower bound of probabilities before the logarithm, the authors'
 
 
 def smooth_labels(targets: paddle.Tensor, smoothing: float) -> paddle.Tensor:
     """Move targets float (batch, classes) towards a half: 1 becomes 1 - ``smoothing`` / 2, and 0 the rest."""
-    return targets * (1.0 - smoothing) + 0.5 * smoothing if smoothing else targets
+    if not smoothing:
+        return targets
+    return targets * _scalar(1.0 - smoothing, targets) + _scalar(0.5 * smoothing, targets)
+
+
+def _scalar(value: float, like: paddle.Tensor) -> paddle.Tensor:
+    """Return a number as a tensor of another's dtype: Paddle 2.6 rounds Python's numbers to float32."""
+    return constant(np.array, value, "float64" if like.dtype == paddle.float64 else "float32")
 
 
 def binary_cross_entropy(
@@ -49,7 +59,7 @@ def asymmetric_loss(
         margin: negatives below this probability have no loss, and others that of a probability lower by this much.
     """
     positive = F.sigmoid(logits)  # probability of the label
-    negative = paddle.clip(1.0 - positive + margin, max=1.0) if margin else 1.0 - positive
+    negative = paddle.clip(1.0 - positive + _scalar(margin, positive), max=1.0) if margin else 1.0 - positive
     log_shares = targets * paddle.log(paddle.clip(positive, min=_SMALLEST))
     losses = log_shares + (1.0 - targets) * paddle.log(paddle.clip(negative, min=_SMALLEST))
     if gamma_negative or gamma_positive:

@@ -10,6 +10,7 @@ from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, c
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.images.multi_label.metrics import LabelMetrics
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
@@ -28,6 +29,12 @@ def add_images(metrics: ClassificationMetrics, indices: list) -> None:
     logits = np.random.default_rng(0).normal(size=(SAMPLES, 7)).astype(np.float32)
     labels = np.arange(SAMPLES) % 7
     metrics.update(paddle.to_tensor(logits[indices]), paddle.to_tensor(labels[indices]))
+
+
+def add_tags(metrics: LabelMetrics, indices: list) -> None:
+    generator = np.random.default_rng(0)
+    labels, logits = generator.integers(-1, 2, (SAMPLES, 3), np.int8), generator.normal(size=(SAMPLES, 3)).round(1)
+    metrics.update(paddle.to_tensor(logits[indices].astype(np.float32)), paddle.to_tensor(labels[indices]))
 
 
 def add_boxes(metrics: DetectionMetrics, indices: list) -> None:
@@ -85,6 +92,7 @@ def add_organs(metrics: VolumeMetrics, indices: list) -> None:
 
 KINDS = {
     "pictures": (lambda: ClassificationMetrics(7, ["b", "a"]), add_images),
+    "tagged images": (lambda: LabelMetrics(list("cab"), np.array([0.5, 0.3, 0.6])), add_tags),
     "boxes": (lambda: DetectionMetrics(["c", "a", "b"], SAMPLES), add_boxes),
     "scenes": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_scenes),
     "segments": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_segments),

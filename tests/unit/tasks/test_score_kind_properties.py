@@ -80,5 +80,5 @@ def test_the_line_of_an_evaluation_has_the_scores_of_its_table(samples, seed):
 
 
 def test_each_registered_kind_is_drawn(samples):
-    registered = {"boxes", "classes", "confusions", "instances", "landmarks", "volume classes"}
+    registered = {"boxes", "classes", "confusions", "instances", "labels", "landmarks", "volume classes"}
     assert evaluate(samples, [0, 1])[1].kind in registered <= set(list_names("score_kind"))

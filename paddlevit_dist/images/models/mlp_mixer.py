@@ -8,7 +8,9 @@ from functools import partial
 
 from paddle import nn
 
+from ...runtime.errors import UserError
 from ...tasks.model import KeyMap, Variants
+from ..image_size import format_size
 from .classifier import Classifier
 from .key_names import jax_layout, rename, without_jax_prefix
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, drop_path_rates
@@ -122,3 +124,16 @@ class MlpMixer(Classifier):
         for block in self.blocks:
             x = block(x)
         return self.norm(x).mean(axis=1)
+
+    def resample_parameter(self, name: str, value, trained_size):
+        """Refuse MLPs over an equal number of patches in another rectangle; None for other parameters."""
+        if trained_size is None or ".mlp_tokens." not in name:
+            return None
+        grid, trained_grid = self.stem.grid, self.stem.find_grid(trained_size)
+        if trained_grid != grid and trained_grid[0] * trained_grid[1] == grid[0] * grid[1]:
+            theirs, ours = format_size(trained_size), format_size(self.image_size)
+            raise UserError(
+                f"the weights are for images of {theirs}, the model for {ours}: MLPs over patches cannot be resized, "
+                "build the model for the size of the weights"
+            )
+        return None

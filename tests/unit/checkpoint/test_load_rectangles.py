@@ -7,6 +7,7 @@ import yaml
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.images.models.resampling import bicubic_matrix
+from paddlevit_dist.runtime.errors import UserError
 
 NETWORKS = {
     "vit": ({"patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}, "pos_embed"),
@@ -58,6 +59,16 @@ def test_weights_of_the_same_or_an_unknown_size_are_copied(settings, tmp_path):
     report = load_weights(model, tmp_path / "model.pdparams", strict=True)
     assert not report.resized
     np.testing.assert_array_equal(model.pos_embed.numpy(), before)
+
+
+def test_a_mixer_of_another_rectangle_is_refused(tmp_path):
+    options = {"patch_size": 8, "embed_dim": 16, "depth": 1}
+    model = create_model("mixer_s16_224", 3, (16, 24), **options)
+    paddle.save(model.state_dict(), str(tmp_path / "model.pdparams"))
+    (tmp_path / "about.yaml").write_text(yaml.safe_dump({"settings": {"DATA": {"IMAGE_SIZE": [16, 24]}}}))
+    assert not load_weights(create_model("mixer_s16_224", 3, (16, 24), **options), tmp_path / "model.pdparams").resized
+    with pytest.raises(UserError, match="the weights are for images of 16 x 24 pixels, the model for 24 x 16 pixels"):
+        load_weights(create_model("mixer_s16_224", 3, (24, 16), **options), tmp_path / "model.pdparams")
 
 
 def test_a_square_run_is_resized_as_before(tmp_path):

@@ -61,7 +61,7 @@ def number_labels(part: TableSplit, classes: TableClasses) -> np.ndarray:
         labels = first[rows.codes[selected]]
     for is_wrong, what, remedy in (
         (numbers == 0, "no label", "add them, or remove the rows"),
-        (numbers > 1, "several labels", "expected one, which DATA.TABLE.LABELS may name"),
+        (numbers > 1, "several labels", "expected one (TASK multi_label reads several)"),
     ):
         if is_wrong.any():
             wrong = [rows.names[row] for row in selected[is_wrong][:4].tolist()]

@@ -16,6 +16,7 @@ from ...runtime.files import NotAFile, read_regular
 from ...runtime.spelling import find_spelling
 from ...tasks import dataset as dataset_base
 from .formats import HEAD_BYTES, HEIF_HINT, detect_image_type, readable_formats
+from .table_columns import SUFFIXES as TABLE_SUFFIXES
 
 # Pillow warns on stderr, once per process, about odd but readable files; unreadable ones raise an error here.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
@@ -184,7 +185,9 @@ _IMAGENET = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # below the unpa
 
 
 def require_folder(data_path: str | None, dataset: str, layout: str) -> str:
-    """Return what ``tasks.dataset.require_folder`` does; a ``UserError`` also says if ImageNet is in a folder below."""
+    """Return what ``tasks.dataset.require_folder`` does; a ``UserError`` also names ImageNet below it, or a table."""
+    if data_path is not None and data_path.lower().endswith(TABLE_SUFFIXES) and os.path.isfile(data_path):
+        raise UserError(f"{data_path} is a file, not a folder: if it is a table of labels, add -dataset=table")
     folder = dataset_base.require_folder(data_path, dataset, layout)
     for subfolder in _IMAGENET:
         if os.path.isdir(os.path.join(folder, subfolder, "train")):

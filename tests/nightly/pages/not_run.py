@@ -58,6 +58,7 @@ NOT_RUN = {
     "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
     "--models ...": HOURS,
     "pip install pillow-heif": DOWNLOAD,
+    "pip install pyarrow": DOWNLOAD,
     "pip install paddleclas --no-deps": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
     "python -m paddlevit_dist convert swin.pth swin.pdparams": DOWNLOAD,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.images.data.held_out import hold_out
 from paddlevit_dist.images.data.label_layouts import TableChoices
@@ -129,6 +130,16 @@ def test_a_table_is_recognized_where_nothing_else_is(root, tmp_path):
     (tmp_path / "notes").mkdir()
     write(tmp_path / "notes", [("a.png", "cat")])
     assert guess(str(tmp_path / "notes")) is None  # no image
+
+
+def test_other_data_sets_point_to_tables(root, cache):
+    write(root, ROWS)
+    for place, split, message in (
+        (root / "labels.csv", "train", r"labels.csv is a file, not a folder: if it is a table .* add -dataset=table"),
+        (root, "train", r"has no folder train/<class>/ .*; if labels.csv has the labels, add -dataset=table"),
+    ):
+        with pytest.raises(UserError, match=message):
+            ClassFolders(str(place), split, cache)
 
 
 def test_unused_options_are_the_defaults():

@@ -45,7 +45,7 @@ NOT_RUN = {
     "make pairs": ITSELF,
     "make mutants": ITSELF,
     "make format": "changes files; make lint says whether it would",
-    "make reference": "writes files; tests/nightly/pages/test_reference.py says whether it would",
+    "make reference": "writes files; test_reference.py here and in tests/unit/tools say whether it would",
     "python3 -m venv env && . env/bin/activate": INSTALLED,
     "paddlevit-dist inspect recipes": INSTALLED,
     "python -m paddlevit_dist": "lists the commands; tests/integration/commands/test_environment.py",

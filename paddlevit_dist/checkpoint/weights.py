@@ -183,7 +183,8 @@ def find_weights_file(path: str | os.PathLike) -> Path:
             if candidate.is_file():
                 if candidate.suffix.lower() in _OTHER_FORMATS and find_format(candidate) in (None, "paddle"):
                     parse_exported: Callable[[str], str | None] | None = find_function("parse_evaluated_argument")
-                    setting = parse_exported and parse_exported(str(candidate))
+                    # The name says whether it can be one: a path always can.
+                    setting = parse_exported and parse_exported(candidate.name) and parse_exported(str(candidate))
                     advice = f"; evaluate it with {setting}" if setting else ""
                     raise UserError(
                         f"{candidate}: {candidate.suffix} files are not read, only {', '.join(SUFFIXES)} are{advice}"

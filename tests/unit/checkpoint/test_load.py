@@ -331,12 +331,15 @@ def test_a_missing_file_is_said_with_what_was_tried_and_similar_names(saved):
         read_state(folder / "absent" / "vit")
 
 
-@pytest.mark.parametrize("extension", [".onnx", ".h5", ".pdmodel"])
-def test_formats_that_are_not_read_are_named(tmp_path, extension):
+@pytest.mark.parametrize("extension, can_be_evaluated", [(".onnx", True), (".h5", False), (".pdmodel", True)])
+def test_formats_that_are_not_read_are_named(tmp_path, extension, can_be_evaluated):
     path = tmp_path / f"weights{extension}"
     path.write_bytes(b"anything")
-    with pytest.raises(UserError, match=f"\\{extension} files are not read, only .pdparams, .safetensors, .npz, .pth"):
+    with pytest.raises(UserError) as refusal:
         read_state(path)
+    message, _, advice = str(refusal.value).partition("; ")
+    assert message.startswith(f"{path}: {extension} files are not read, only .pdparams, .safetensors, .npz, .pth")
+    assert advice == (f"evaluate it with EXPORTED={path}" if can_be_evaluated else "")
 
 
 @pytest.mark.parametrize("content", [{"epoch": 3}, {}, [1, 2], 5, {"model": {"lr": 0.1}}])

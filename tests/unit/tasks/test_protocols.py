@@ -14,6 +14,7 @@ from paddlevit_dist.registry import lookup
 from paddlevit_dist.runtime.lazy_names import import_object
 from paddlevit_dist.tasks import protocols
 from paddlevit_dist.tasks.metrics import Metrics
+from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.task import Task
 
 PACKAGE = ROOT / "paddlevit_dist"
@@ -135,6 +136,17 @@ def test_samples_are_described_by_the_task_else_counted():
     task.remark = "9 scenes"
     assert protocols.describe_samples(task, Drawn()) == "9 scenes"
     assert protocols.describe_samples(Task(None), Drawn()) == "1,234 samples"
+
+
+def test_what_weights_say_goes_to_tasks_that_remember_it():
+    class Remembering(Task):
+        def load_meta(self, meta):
+            self.remembered = meta
+
+    task, meta = Remembering(SimpleNamespace()), CheckpointMeta(2, ("wasp", "ant"), {}, {})
+    protocols.load_meta(task, meta)
+    assert task.remembered is meta
+    protocols.load_meta(Task(SimpleNamespace()), meta)  # remembers nothing
 
 
 def test_defaults_of_protocols_add_nothing():

@@ -124,6 +124,12 @@ def test_text_in_another_encoding_is_told(tmp_path, encoding):
     assert told(landmark_files.read, str(file)) == f"{file} is not UTF-8 text; save it as UTF-8"
 
 
+def test_hidden_landmark_files_are_not_listed(tmp_path):
+    for name in (".case.csv", "._case.csv", "a.b.csv", "c.csv"):
+        write_landmarks(tmp_path / name, {"nose": (1, 2, 3)})
+    assert landmark_files.list_files(str(tmp_path)) == ["a.b.csv", "c.csv"]
+
+
 @pytest.mark.parametrize("suffix", [".CSV", ".JSON", ".Csv"])
 def test_landmark_files_in_capitals_are_found(tmp_path, suffix):
     written = write_landmarks(tmp_path / f"written{suffix.lower()}", {"nose": (1, 2, 3)})

@@ -18,6 +18,7 @@ from support.files.cifar_writer import (
     write_cifar100,
 )
 
+from paddlevit_dist.images.data import cifar
 from paddlevit_dist.images.data.cifar import Cifar10, Cifar100
 from paddlevit_dist.runtime.errors import UserError
 
@@ -73,6 +74,19 @@ def test_extracted_folder_itself_and_above(folder, cache):
     os.unlink(folder / "cifar-10-python.tar.gz")
     for path in (folder, folder / "cifar-10-batches-py"):
         assert_holds(Cifar10(str(path), "train", cache), batches, TEN[:5])
+
+
+def test_a_batch_that_is_far_too_long_is_not_read(folder, cache, monkeypatch):
+    write_cifar10(folder)
+    with tarfile.open(folder / "cifar-10-python.tar.gz") as archive:
+        archive.extractall(folder)
+    os.unlink(folder / "cifar-10-python.tar.gz")
+    file = folder / "cifar-10-batches-py" / "data_batch_1"
+    monkeypatch.setattr(cifar, "_LARGEST_ARCHIVE_BYTES", file.stat().st_size)
+    Cifar10(str(folder), "train", cache)
+    monkeypatch.setattr(cifar, "_LARGEST_ARCHIVE_BYTES", file.stat().st_size - 1)
+    with pytest.raises(UserError, match="data_batch_1.* it is far too long"):
+        Cifar10(str(folder), "train", cache / "other")
 
 
 def test_an_archive_that_a_browser_has_unpacked(folder, cache):

@@ -86,6 +86,12 @@ def test_exif_rotation_is_an_option(orientation):
     assert (turned.size != RGB.size) == (orientation >= 5)
 
 
+@pytest.mark.parametrize(("kind", "stored", "is_transparent"), [("CMYK", "CMYK", False), ("alpha", "RGBA", True)])
+def test_an_examined_image_has_its_height_before_its_width_and_its_mode_as_it_is_stored(kind, stored, is_transparent):
+    found = reading.examine_image(KINDS[kind], "a", "RGB", ReadConfig())
+    assert found == (1, stored, is_transparent, PIXELS.shape[:2]) and PIXELS.shape[0] != PIXELS.shape[1]
+
+
 def test_damaged_exif_data_do_not_make_an_image_unreadable():
     encoded = encode(RGB, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff" + b"\x01" * 30)
     np.testing.assert_array_equal(

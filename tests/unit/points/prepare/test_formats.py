@@ -117,6 +117,8 @@ def test_laser_scans_that_are_cut_off_or_lie_are_told(tmp_path):
             r"a.las has scales \[0.0, 0.001, 0.001\] for x, y and z, expected positive",
         ),
         (whole[:247] + bytes(8) + whole[255:], "a.las has no points; remove it"),
+        (whole[:243] + b"\xff\xff\xff\x7f" + whole[247:], "complete LAS file: 2,147,483,647 records"),  # extended ones
+        (whole[:100] + b"\xff\xff\xff\x7f" + whole[104:], "complete LAS file: 2,147,483,647 records"),
     ):
         (tmp_path / "a.las").write_bytes(content)
         with pytest.raises(UserError, match=message):
@@ -126,6 +128,15 @@ def test_laser_scans_that_are_cut_off_or_lie_are_told(tmp_path):
         (tmp_path / "b.laz").write_bytes(content)
         with pytest.raises(UserError, match="b.laz is not a complete LAS file"):
             read_las(str(tmp_path / "b.laz"))
+
+
+@pytest.mark.parametrize("kind", ["ascii", "binary", "binary_compressed"])
+def test_each_kind_of_pcd_files_has_the_points_that_were_written(tmp_path, kind):
+    written = pcd(tmp_path / "a.pcd", kind, points=100)  # more than 256 bytes lie between equal ones
+    found = read_pcd(str(tmp_path / "a.pcd"))
+    np.testing.assert_allclose(np.stack([found[axis] for axis in "xyz"], axis=1), written["xyz"], rtol=1e-6)
+    for name in ("intensity", "label"):
+        np.testing.assert_array_equal(found[name], written[name], name)
 
 
 def test_damaged_pcd_files_are_told(tmp_path):

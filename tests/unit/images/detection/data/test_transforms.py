@@ -1,5 +1,7 @@
 """Images, boxes and masks are resized, cropped and mirrored together: compared with brute force on masks."""
 
+import dataclasses
+
 import numpy as np
 import paddle
 import pytest
@@ -233,6 +235,15 @@ def test_images_of_one_size_lose_their_proportions():
     transform = build_evaluation_transform(load([*words, "DETECTION.EXPORT_SIZE", "[30, 50]"]).values)
     image = DetectionInput(transform)(Image.fromarray(np.zeros((20, 31, 3), np.uint8)), None).image
     assert image.shape == (3, 30, 50)
+
+
+def test_each_key_sets_its_part_of_the_transform():
+    words = "DATA.SHORTEST_SIDES [40,64] DATA.LONGEST_SIDE 99 DATA.HORIZONTAL_FLIP 0.25 DATA.CROP_PROBABILITY 0.75"
+    words += " DATA.CROP_SHORTEST_SIDES [31,37] DATA.CROP_SIDES [17,29] DATA.COLOR_JITTER 0.125 DATA.SSD_AUGMENT true"
+    words += " DATA.RESIZE_TO_SQUARE true DATA.NO_AUGMENT_EPOCHS 3"
+    found = build_training_transform(load(["-cfg=detr_shapes", *words.split()]).values.DATA)
+    expected = ((40, 64), 99, 0.25, 0.75, (31, 37), (17, 29), 0.125, True, True, 3)
+    assert dataclasses.astuple(found) == expected
 
 
 def test_training_images_become_squares_whose_boxes_follow():

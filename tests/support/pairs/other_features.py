@@ -103,6 +103,7 @@ SHAPES = Task(
         "solids": Model(
             "-cfg=mink_classifier_solids SHAPES.SOLIDS.TRAIN 32 SHAPES.SOLIDS.VAL 11 SHAPES.POINTS 256",
             has_batch_norm=True,
+            start="-epochs=8",
             exports=False,
         )
     },

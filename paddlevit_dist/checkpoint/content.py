@@ -270,8 +270,9 @@ def find_trained_size(file: Path) -> tuple[int, int] | None:
     settings = read_weights_info(file).get("settings") if file.is_file() else None
     data = settings.get("DATA") if isinstance(settings, dict) else None
     size = data.get("IMAGE_SIZE") if isinstance(data, dict) else None
-    sides = size if isinstance(size, list) else [size, size]
-    return (sides[0], sides[1]) if [type(side) for side in sides] == [int, int] else None
+    if isinstance(size, int):
+        return size, size
+    return (size[0], size[1]) if isinstance(size, list) and [type(side) for side in size] == [int, int] else None
 
 
 def read_samples(source: str) -> dict[str, np.ndarray] | None:

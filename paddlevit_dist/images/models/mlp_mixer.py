@@ -127,9 +127,9 @@ class MlpMixer(Classifier):
 
     def resample_parameter(self, name: str, value, trained_size):
         """Refuse MLPs over an equal number of patches in another rectangle; None for other parameters."""
-        if trained_size is None or ".mlp_tokens." not in name:
-            return None
         grid, trained_grid = self.stem.grid, self.stem.find_grid(trained_size)
+        if trained_size is None or trained_grid is None or ".mlp_tokens." not in name:
+            return None
         if trained_grid != grid and trained_grid[0] * trained_grid[1] == grid[0] * grid[1]:
             theirs, ours = format_size(trained_size), format_size(self.image_size)
             raise UserError(

@@ -1,4 +1,8 @@
-"""Each recipe by the command of its header, on a tiny set in the layout that it reads; what is cut are sizes."""
+"""Each recipe by the command of its header, on a tiny set in the layout that it reads, on one process.
+
+What is cut are sizes of networks, images and batches, and epochs. Weights of whole networks that a recipe would fetch
+are replaced by those of a run from scratch, and backbones start from scratch.
+"""
 
 import contextlib
 import functools

@@ -131,7 +131,7 @@ class MlpMixer(Classifier):
         if trained_size is None or trained_grid is None or ".mlp_tokens." not in name:
             return None
         if trained_grid != grid and trained_grid[0] * trained_grid[1] == grid[0] * grid[1]:
-            theirs, ours = format_size(trained_size), format_size(self.image_size)
+            theirs, ours = format_size(trained_size), format_size(self.stem.image_size)
             raise UserError(
                 f"the weights are for images of {theirs}, the model for {ours}: MLPs over patches cannot be resized, "
                 "build the model for the size of the weights"

@@ -7,7 +7,7 @@ import shutil
 from .commands import LIMIT_SECONDS, execute, get_last_line, read_printed, succeed
 from .features import TASKS, list_refused
 from .runs import Bench
-from .scored import are_near, compare_rows, list_numbers, read_rows
+from .scored import are_near, compare_rows, fix_thresholds, list_numbers, read_rows
 from .values import Combination, matches
 
 # Keys with which weights and an exported file are scored alike.
@@ -33,7 +33,7 @@ def check_export(bench: Bench, combination: Combination) -> str | None:
     """The exported file scores as the checkpoint does, and for classes predicts the same; others are refused."""
     folder, imports = bench.train(combination).folder, list_imports(bench, combination)
     form, suffix = ("paddle", "") if combination["workers"] == "1" else ("onnx", ".onnx")
-    keys = _PROTOCOLS.get(bench.task, "").split()
+    keys = [*_PROTOCOLS.get(bench.task, "").split(), *fix_thresholds(combination)]
     words = ["export", folder / "checkpoints/last", folder / "exported/model", f"-format={form}", *imports, *keys]
     if bench.task in _OF_IMAGES and combination["clip"] != "none":
         words.insert(4, "-input=uint8")

@@ -20,7 +20,7 @@ from .command_checks import check_command, check_export
 from .commands import execute, get_last_line, read_printed, read_state, succeed
 from .features import TASKS, list_may_be_refused, list_refused
 from .runs import Bench
-from .scored import are_near, compare_rows, compare_tables, read_rows
+from .scored import are_near, compare_rows, compare_tables, fix_thresholds, read_rows
 from .values import Combination, matches
 
 Check = Callable[[Bench, Combination], str | None]
@@ -43,12 +43,6 @@ def check_training(bench: Bench, combination: Combination) -> str | None:
     return "refused after it has begun to train" if (run.folder / "checkpoints").exists() else None
 
 
-def _fix_thresholds(combination: Combination) -> list[str]:
-    """List the keys with which an evaluation has the thresholds of training, which chooses others for later."""
-    is_chosen = combination.get("thresholds", "none") not in ("none", "lower")
-    return ["MULTI_LABEL.THRESHOLDS", "fixed"] if is_chosen else []
-
-
 def check_evaluation(bench: Bench, combination: Combination) -> str | None:
     """``evaluate`` prints what training printed: of the last weights, of the run, and of weights without averages.
 
@@ -58,7 +52,7 @@ def check_evaluation(bench: Bench, combination: Combination) -> str | None:
     folder = bench.train(combination).folder
     lines, raw = read_printed(folder), read_printed(folder, "evaluation without averaging")
     evaluation = json.loads((folder / "checkpoints/best/evaluation.json").read_text())
-    keys = _fix_thresholds(combination)
+    keys = fix_thresholds(combination)
     other, has_rows = 3 - int(combination["processes"]), TASKS[bench.task].models[combination["model"]].has_rows
     parts = {
         "last": ("/checkpoints/last", lines[max(lines)], other),
@@ -122,7 +116,7 @@ def _check_label_rows(bench: Bench, combination: Combination) -> str | None:
     if printed and abs(100 * np.mean(some) - float(printed[0])) > 0.006:
         return f"rows have {100 * np.mean(some)} % exact matches, the line says {line}"
     images = [path for path in (bench.materials.folder / "tags/images").iterdir() if path.stem in rows]
-    succeed("predict", last, *sorted(images), f"-output={folder}/predicted", "-restart", *_fix_thresholds(combination))
+    succeed("predict", last, *sorted(images), f"-output={folder}/predicted", "-restart", *fix_thresholds(combination))
     with (folder / "predicted/predictions.csv").open(newline="") as file:
         for row in csv.DictReader(file):
             own = rows[Path(row["input"]).stem]

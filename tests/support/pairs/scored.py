@@ -6,6 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
+from .values import Combination
+
+
+def fix_thresholds(combination: Combination) -> list[str]:
+    """List the keys with which an evaluation has the thresholds of training, which chooses others for later."""
+    is_chosen = combination.get("thresholds", "none") not in ("none", "lower")
+    return ["MULTI_LABEL.THRESHOLDS", "fixed"] if is_chosen else []
+
 
 def list_numbers(line: str) -> list[float]:
     """List the scores of a line, without intervals and remarks in parentheses."""

@@ -254,7 +254,7 @@ SEGMENTATION = Task(
             f"-cfg=segformer_b0_shapes {_DRAWN} MODEL.DROPOUT 0.0",
             has_batch_norm=True,
             draws=True,
-            start="DATA.SHAPES.TRAIN 120 -epochs=3 TRAIN.WARMUP_STEPS 2 SEGMENTATION.CLASS_WEIGHTS [0.05,1.0,1.0,1.0]",
+            start="DATA.SHAPES.TRAIN 160 -epochs=4 TRAIN.WARMUP_STEPS 2 SEGMENTATION.CLASS_WEIGHTS [0.3,1.0,1.0,1.0]",
         )
     },
     {

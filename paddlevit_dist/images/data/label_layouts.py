@@ -114,7 +114,7 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
         )
     kind, labels = found
     confidence = names.index(_CONFIDENCE) if kind == ROWS and _CONFIDENCE in names else None
-    unused = [table.headings[column] for column in others if column not in (*labels, confidence)]
+    unused = [table.headings[column] for column in others if column not in (*labels, confidence) and names[column]]
     return LabelLayout(kind, image, labels, split, fold, confidence, unused)
 
 

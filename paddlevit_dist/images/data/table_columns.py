@@ -82,7 +82,8 @@ class TextColumns(LabelColumns):
         _, first = next(self._rows(), (1, []))
         cells = [cell.strip() for cell in first]
         if len(cells) < 2:
-            raise UserError(f"{path}: {len(cells)} column; expected headings such as image,label in its first line")
+            number = "one column" if cells else "it is empty"
+            raise UserError(f"{path}: {number}; expected headings such as image,label in its first line")
         self._has_headings = not any(map(_is_image_path, cells))
         if not self._has_headings and len(cells) > 2:
             raise UserError(f"{path}: line 1 has no headings; add a first line that names its {len(cells)} columns")

@@ -88,6 +88,9 @@ class ImageFinder:
             entries = self._folders.get(head)
             if entries is None:
                 entries = self._list(head)
+            if "." not in tail and len(images := self._without_endings(head).get(tail, [])) == 1:
+                tail = images[0]
+                path = f"{head}/{tail}" if head else tail
             is_plain = entries.get(tail) == tail and "." in tail and "./" not in path and "//" not in path
             found.append(path if is_plain and path[0] != "/" else self._search(name, folder))
             if not found[-1]:

@@ -149,6 +149,16 @@ def test_images_next_to_named_ones_are_counted(read):
     assert "next to" not in " ".join(read(table).notices)
 
 
+def test_columns_and_rows_without_content_are_ignored(read):
+    found = read(",image,label,\n0,b/2.png,dog,\n,,,\n1,a/4.png,cat,\n")
+    assert pairs(found) == [("b/2.png", "dog"), ("a/4.png", "cat")] and "not used" not in found.notices[0]
+    for text, message in (("", "it is empty; expected"), ("image\nb/2.png\n", "one column; expected headings such as")):
+        with pytest.raises(UserError, match=f"labels.csv: {message}"):
+            read(text)
+    with pytest.raises(UserError, match="labels.csv is not UTF-8 text; save it as UTF-8"):
+        read("image,label\nb/2.png,k\u00e4fer\n".encode("latin-1"))
+
+
 def test_rows_without_label_are_refused_with_their_number(read):
     with pytest.raises(UserError, match=r"2 images have no label: b/1.png, a/5.png; add them, or remove the rows"):
         read("image,label\nb/1.png,\nb/2.png,dog\na/5.png, \n")

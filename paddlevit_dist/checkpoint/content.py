@@ -221,7 +221,7 @@ def read(directory: Path) -> RunState:
     with contextlib.suppress(DamagedCheckpointError):
         evaluation = _parse(directory / EVALUATION, _EvaluationRecord)
         extra = {**extra, **evaluation, "evaluation_due": False}
-        del extra["values"]
+        extra.pop("values", None)
     return RunState(position, read_npz(directory / OPTIMIZER), extra)
 
 
@@ -297,7 +297,7 @@ def read_evaluated_values(source: str) -> dict[str, float]:
     if not file.is_file():
         return {}
     try:
-        values: dict[str, float] = _parse(file, _EvaluationRecord)["values"]
+        values: dict[str, float] = _parse(file, _EvaluationRecord).get("values", {})
     except DamagedCheckpointError as error:
         raise UserError(f"{error}; restore the file, or remove it") from error
     return values

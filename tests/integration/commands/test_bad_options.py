@@ -26,7 +26,7 @@ def words(value):
         (["TRAIN.LR_SCHEDULER.NAME", "cosin"], ["TRAIN.LR_SCHEDULER.NAME", "'cosin'", "cosine, constant, step, poly"]),
         (["-epochs=many"], ["-epochs", "'many'", "whole number"]),
         (["-epochs"], ["-epochs", "-epochs=N"]),
-        (["-image_size=100000"], ["-image_size", "DATA.IMAGE_SIZE", "'100000'", ">= 1 and <= 10000"]),
+        (["-image_size=100000"], ["-image_size", "DATA.IMAGE_SIZE", "100000", ">= 1 and <= 10000"]),
         (["DATA.PREFETCH", "1e300"], ["DATA.PREFETCH", "'1e300'", ">= 1; numbers beyond 2147483647"]),
         (["-cfg=recipe.yaml"], ["-cfg", "recipe.yaml"]),
         (["-eval"], ["-eval", "-pretrained=PATH"]),

@@ -14,7 +14,7 @@ from paddlevit_dist.registry.lookup import list_names, resolve
 from paddlevit_dist.tasks.task_factory import make_task
 
 USED = re.compile(
-    r"from \.+losses import [^\n]*(cross_entrop|adjusted_losses)|from \.+losses import \([^)]*cross_entrop"
+    r"from \.{2,}losses import [^\n]*(cross_entrop|adjusted_losses)|from \.{2,}losses import \([^)]*cross_entrop"
 )
 
 

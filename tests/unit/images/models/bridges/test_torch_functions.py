@@ -175,6 +175,7 @@ X, Y = np.array([[7.0, -7.0, 5.0], [1.0, 2.0, -4.0]], np.float32), np.array([[2.
         ("interpolate", (X[None, None], 6), {}, X[None, None].repeat(3, 2).repeat(2, 3)),
         ("interpolate", (X[None, None], (2, 5), None, "bilinear", True), {}, None),
         ("chunk", (X, 2, 1), {}, [X[:, :2], X[:, 2:]]),
+        ("relu6", (X,), {}, np.clip(X, 0, 6)),
     ],
 )
 def test_functions_compute_what_pytorch_documents(functions, name, arguments, options, expected):

@@ -160,7 +160,7 @@ HEADLINES = (
         "label_scores.py",
         "seconds",
         "<= 20",
-        None,
+        15.8,
         150,
     ),
     Headline(

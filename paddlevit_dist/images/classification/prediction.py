@@ -42,7 +42,7 @@ class ImageClassPrediction(ClassifierPrediction):
             samples.notices = [*samples.notices, f"probabilities are the {views.describe()}"]
         return samples
 
-    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> "ImageClassWriter":
+    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Return the writer that draws the predicted classes."""
         return ImageClassWriter(folder, dataset, self.task.class_names)
 

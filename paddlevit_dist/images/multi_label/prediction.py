@@ -45,7 +45,7 @@ class LabelPrediction(ImageClassPrediction):
         shown = {name: float(f"{share:.{_DIGITS}g}") for name, share in zip(columns, prediction.tolist())}
         return [{"labels": join_names(names, chosen), **shown}]
 
-    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> "ChosenLabelWriter":
+    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Return the writer that draws the most probable labels."""
         return ChosenLabelWriter(folder, dataset, self.task.outputs.names, self.task.outputs.levels)
 

@@ -92,7 +92,10 @@ class ImageFinder:
                 tail = images[0]
                 path = f"{head}/{tail}" if head else tail
             is_plain = entries.get(tail) == tail and "." in tail and "./" not in path and "//" not in path
-            found.append(path if is_plain and path[0] != "/" else self._search(name, folder))
+            if is_plain and path[0] != "/":
+                found.append(path)
+                continue
+            found.append(self._search(name, folder))
             if not found[-1]:
                 missing.setdefault(compose(os.path.normpath(name.replace("\\", "/"))), []).append(index)
         for end, path in self._find_ends(missing, split).items():
@@ -121,7 +124,7 @@ class ImageFinder:
                 listed = []
             except OSError as error:
                 raise UserError(f"folder {path} cannot be listed: {error.strerror}") from error
-            names = self._folders[folder] = {compose(name): name for name in listed}
+            names = self._folders[folder] = {name if name.isascii() else compose(name): name for name in listed}
         return names
 
     def _search(self, name: str, folder: str) -> str:
@@ -169,8 +172,10 @@ class ImageFinder:
         paths, folders = dict[str, list[str]](), set[bytes]()
         top, suffixes = os.fsencode(self._root), readable_suffixes()
         for entry in walk_files(top, _refuse):
-            folders.add(entry.path[: -len(entry.name)])
-            name = compose(os.fsdecode(entry.name))
+            if split:
+                folders.add(entry.path[: -len(entry.name)])
+            name = os.fsdecode(entry.name)
+            name = name if name.isascii() else compose(name)
             stem = name.rpartition(".")[0]
             if not (name in by_name or stem in by_name) or get_suffix(entry.name) not in suffixes:
                 continue

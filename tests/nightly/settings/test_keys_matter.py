@@ -16,7 +16,7 @@ from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 SCENES = ("TASK semantic_segmentation -dataset=synthetic_rooms MODEL.NAME minkunet_tutorial DATA.VOXEL_SIZE_M 0.3",)
 SCENES += ("POINTS.ROOMS.TRAIN 2", "POINTS.ROOMS.VAL 2", "POINTS.ROOMS.SPACING_M 0.2")
 SHAPES = ("TASK shape_classification -dataset=synthetic_solids MODEL.NAME mink_classifier14 SHAPES.VOXEL_SIZE 0.3",)
-VOLUMES = ("-cfg=volume_unet3d_phantoms -dataset=nnunet VOLUMES.CROP_SIZE [8,16,12] VOLUMES.UNET_WIDTH 4",)
+VOLUMES = ("-cfg=volume_unet3d_phantoms -dataset=nnunet VOLUMES.CROP_SIZE [8,24,16] VOLUMES.UNET_WIDTH 4",)
 VOLUMES += ("VOLUMES.UNET_DEPTH 3", "VOLUMES.FOLD 1")
 
 # What a key is changed in, and the key with another value than it has there.

@@ -186,7 +186,7 @@ _IMAGENET = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # below the unpa
 
 def require_folder(data_path: str | None, dataset: str, layout: str) -> str:
     """Return what ``tasks.dataset.require_folder`` does; a ``UserError`` also names ImageNet below it, or a table."""
-    if data_path is not None and data_path.lower().endswith(TABLE_SUFFIXES) and os.path.isfile(data_path):
+    if data_path is not None and os.fspath(data_path).lower().endswith(TABLE_SUFFIXES) and os.path.isfile(data_path):
         raise UserError(f"{data_path} is a file, not a folder: if it is a table of labels, add -dataset=table")
     folder = dataset_base.require_folder(data_path, dataset, layout)
     for subfolder in _IMAGENET:

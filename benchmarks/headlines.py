@@ -160,7 +160,7 @@ HEADLINES = (
         "label_scores.py",
         "seconds",
         "<= 20",
-        15.8,
+        12.1,
         150,
     ),
     Headline(

@@ -16,6 +16,7 @@ CROPS = (
 )
 SCORES = {  # task -> its recipe, with settings that make it small, and its score
     "classification": (["-cfg=vit_digits", "-batch_size=64"], "top-1"),
+    "multi_label": (["-cfg=multi_digits", "-batch_size=128"], "mAP"),
     "detection": (["-cfg=detr_shapes", *SHAPES], "AP"),
     "image_segmentation": (["-cfg=segformer_b0_shapes", *SHAPES], "mIoU"),
     "semantic_segmentation": (["-cfg=minkunet14_synthetic_rooms", *ROOMS], "mIoU"),

@@ -47,6 +47,15 @@ def test_four_channels_get_the_colors_in_turn_times_three_quarters():
     np.testing.assert_array_equal(other.weight.numpy(), expected)
 
 
+def test_colors_in_half_precision_are_added_in_single_precision():
+    model = create_model("resnet18", **TINY, **OPTIONS["resnet18"], in_channels=1)
+    model.conv1 = paddle.nn.Conv2D(1, 2, 3)
+    values = np.ones((2, 3, 3, 3), np.float16)
+    values[:, 0] = 2048  # half precision has no 2049
+    load_weights(model, {"conv1.weight": values, "conv1.bias": model.conv1.bias}, minimum_loaded=0.0)
+    np.testing.assert_array_equal(model.conv1.weight.numpy(), np.full((2, 1, 3, 3), 2050, np.float32))
+
+
 def test_weights_of_gray_images_do_not_fit_colors():
     gray, color = (create_model("vit", **TINY, **OPTIONS["vit"], in_channels=n) for n in (1, 3))
     report = load_weights(color, dict(gray.state_dict()), minimum_loaded=0.5)

@@ -99,6 +99,13 @@ def test_the_end_of_training_is_recorded_with_its_last_epoch(tmp_path, error, re
     assert (tmp_path / "log.txt").read_text()[20:] == f"{told}\n"
 
 
+def test_an_end_in_the_first_epoch_is_recorded_as_after_none(tmp_path):
+    write(tmp_path, [("training", 1, 5)])
+    (tmp_path / "run.json").touch()
+    note_end(tmp_path, 0.0, ValueError("why"), is_training=True)
+    assert list(recorded_events(tmp_path))[-1]["epoch"] == 0
+
+
 @pytest.mark.parametrize(
     "is_training, has_record, is_newer", [(False, True, True), (True, False, True), (True, True, False)]
 )

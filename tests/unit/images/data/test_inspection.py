@@ -88,6 +88,11 @@ def test_a_bad_validation_image_stops_before_the_run(replaces_bad, dataset_of, r
     assert message.endswith("; repair or remove it: an evaluation does not skip images")
     with pytest.raises(UserError, match=r"bee/1\.png cannot be read"):
         looked(dataset_of, root, is_evaluation=True)
+    for number, is_cut in ((3, False), (4, True)):  # images that cannot be read; three are named
+        sorted((root / "val").rglob("*.png"))[number - 1].write_bytes(b"words")
+        with pytest.raises(UserError) as caught:
+            looked(dataset_of, root)
+        assert f"({number} of the 6" in str(caught.value) and (", …)" in str(caught.value)) is is_cut
 
 
 @every_dataset

@@ -1,5 +1,7 @@
 """Channels of scenes: kept by stores, turned with the points, shown to networks by their names; and units of length."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import paddle
 import pytest
@@ -207,6 +209,15 @@ def test_millimeters_are_meters_to_the_network(tmp_path, task_class, is_training
     assert len(shown[0].views[0].features) == pytest.approx(len(shown[1].views[0].features), abs=3)
     np.testing.assert_allclose(shown[0].scene.xyz, shown[1].scene.xyz, atol=1e-4)
     assert np.abs(shown[0].scene.xyz).max() > 1.0
+
+
+def test_the_voxel_size_is_compared_in_the_unit_of_the_scenes(tmp_path):
+    store = make_store(tmp_path / "s", with_channels(30, name="a"))
+    task = task_on(store, SemanticSegmentation, "DATA.UNIT_M", "0.001", "DATA.VOXEL_SIZE_M", "0.5")
+    dataset = SimpleNamespace(unit_notice=lambda voxel_size: f"voxels of {voxel_size:g}", notices=["a"])
+    first, second = task.list_notices(dataset)
+    assert first == "a" and second.startswith("note: voxels of 500: ")
+    assert task.list_notices(dataset) == ["a"]  # once for all splits
 
 
 def test_channels_are_not_copied_unless_they_are_shown(tmp_path):

@@ -13,6 +13,7 @@ from paddlevit_dist.intervals import nanmean
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
+from paddlevit_dist.points.instances import task as task_module
 from paddlevit_dist.points.instances.grouping import proposal_ious
 from paddlevit_dist.points.instances.matching import flatten_tables
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
@@ -22,6 +23,7 @@ from paddlevit_dist.points.instances.score_kind import class_precisions
 from paddlevit_dist.points.instances.stuff_classes import find_instance_classes
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.prepare import nuscenes, semantic_kitti
+from paddlevit_dist.points.scene_task import SceneTask
 from paddlevit_dist.points.sparse import Plan, SparseTensor
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
@@ -288,3 +290,30 @@ def test_datasets_bring_their_classes_without_instances(names, stuff, instances)
 def test_unknown_classes_without_instances_are_refused(stuff, said):
     with pytest.raises(UserError, match=said):
         find_instance_classes(["road", "car"], stuff)
+
+
+class Drawn(Exception):
+    """Ends a step with the numbers that it has drawn."""
+
+
+def test_each_batch_draws_its_own_numbers_also_on_another_rank_and_with_another_seed(monkeypatch):
+    def forward(model, batch, points, shares, epoch):
+        raise Drawn(tuple(shares))
+
+    def draw(seed=7, own_rank=0, **place):
+        task = make_task(f"-seed={seed}")
+        task.forward = forward
+        monkeypatch.setattr(task_module, "rank", lambda: own_rank)
+        with pytest.raises(Drawn) as caught:
+            task.train_step(None, {}, StepPosition(1, **{"update": 3, "total_updates": 9, **place}))
+        return caught.value.args[0]
+
+    draws = [draw(), draw(seed=8), draw(own_rank=1), draw(update=4), draw(micro=1)]
+    assert len(set(draws)) == 5 and draw() == draws[0]
+
+
+def test_the_scale_of_scores_belongs_to_the_network_and_not_to_the_samples(monkeypatch):
+    task = make_task("POINTS.INSTANCES.SCORE_SCALE", "40")
+    assert task.signature()["POINTS.INSTANCES.SCORE_SCALE"] == 40
+    monkeypatch.setattr(SceneTask, "signature", lambda self, samples=None: {})
+    assert task.signature(object()) == {}

@@ -282,6 +282,9 @@ def test_a_list_that_names_what_is_missing(root, opened):
     message = r"train.txt names 2007_000032, but .*SegmentationClass has no label map of that name$"
     with pytest.raises(UserError, match=message):
         opened()
+    next((root / "VOCdevkit/VOC2012/SegmentationClass").glob("*.png")).unlink()
+    with pytest.raises(UserError, match=r"has no label map of that name \(2 of \d are missing\)$"):
+        opened()
 
 
 def test_an_empty_folder_and_splits_that_are_not_there(root, opened):

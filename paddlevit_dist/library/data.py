@@ -4,7 +4,6 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ class OpenedSamples(TransformedDataset, paddle.io.Dataset):
         """Draw the indices of an epoch, int (samples,); None: a plain permutation."""
         return self.samples.draw_order(generator)
 
-    def collate(self, batch: Sequence[Any]) -> dict[str, Any]:
+    def collate(self, batch: Any) -> Any:
         """Collate samples to a batch for the task's model: arrays by name, and values that stay on the host."""
         return self.task.collate(batch)
 

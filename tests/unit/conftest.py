@@ -14,6 +14,7 @@ from numba.core.registry import cpu_target
 from support import prepared
 
 import paddlevit_dist  # noqa: F401  (before Paddle: it chooses MKL's instructions)
+from paddlevit_dist.runtime import signals
 
 SECONDS = 2.0  # of this process's own time, on a core of the kind that MILLION_SQUARES was measured on
 MILLION_SQUARES = 0.04  # seconds for a million squares in Python: one of two Xeon cores, with nothing beside it
@@ -90,3 +91,10 @@ def no_process() -> Iterator[None]:
     _started.clear()
     yield
     assert not _started, f"a unit test started a process ({_started[0]}): move it to integration"
+
+
+@pytest.fixture
+def own_handlers():
+    """Restore the handlers of signals, which a command replaces for its whole process."""
+    with signals.installed():
+        yield

@@ -54,7 +54,7 @@ def test_the_score_without_some_samples_is_that_of_an_evaluation_of_the_others(k
     found = table.values()
     assert set(values) - set(found) <= {
         "top-1 count", "top-5 count", "samples", "images", "detections", "not finite", "points", "landmarks",
-        "pixels", "missed",
+        "pixels", "missed", "known labels",
         *(f"{name} landmarks" for name in "abcde"),
         *(f"missed {name}" for name in "abc"),
     }  # fmt: skip

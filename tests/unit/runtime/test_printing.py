@@ -42,6 +42,7 @@ def raised(error: BaseException):
     return function
 
 
+@pytest.mark.usefixtures("own_handlers")
 def test_the_line_that_says_how_a_run_ended_is_one_line_and_the_last(capsys):
     assert run_and_report(raised(UserError(f"{EVIL} cannot be read"))) == 2
     assert capsys.readouterr().err == f"error: {SHOWN} cannot be read\n"

@@ -8,7 +8,6 @@ import pytest
 from paddlevit_dist.__main__ import main
 from paddlevit_dist.commands import COMMANDS
 from paddlevit_dist.registry.lookup import TABLES
-from paddlevit_dist.runtime import signals
 from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import DEFAULT_RECIPE, help, load
@@ -269,13 +268,6 @@ def test_help_fits_a_screen_and_has_three_examples_of_its_command(monkeypatch, c
     for example in examples:
         words = [word for word in shlex.split(example) if word != "-json"]
         load([*(["-eval"] if command == "evaluate" else []), *words], DEFAULT_RECIPE)
-
-
-@pytest.fixture
-def own_handlers():
-    """Restore the handlers of signals, which a command replaces for its whole process."""
-    with signals.installed():
-        yield
 
 
 @pytest.mark.usefixtures("own_handlers")

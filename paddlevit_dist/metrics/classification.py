@@ -92,7 +92,11 @@ class ClassifierTask(Task):
         """Add a batch to the metrics, and return its records if the step keeps them."""
         logits = self.logits(model, batch)
         step.metrics.update(logits, batch["labels"])
-        return record_later(logits, batch["labels"]) if step.keeps_records else None
+        return self._record(logits, batch["labels"]) if step.keeps_records else None
+
+    def _record(self, logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
+        """Return a function that returns the records of a batch."""
+        return record_later(logits, labels)
 
     def load_meta(self, meta: CheckpointMeta) -> None:
         """Take the number and the names of the classes from a checkpoint."""

@@ -56,9 +56,8 @@ class LabelCurve(NamedTuple):
             chosen: bool, whether the label is chosen.
             images: int32, position of the image.
         """
-        is_last = np.append(scores[1:] != scores[:-1], np.ones(min(len(scores), 1), bool))
         marks = truth * np.uint8(_POSITIVE) | chosen * np.uint8(_CHOSEN)
-        first, last = _find_groups(is_last, truth)
+        first, last = _find_groups(scores, truth)
         marks[first] |= _FIRST
         marks[last] |= _LAST
         return cls(images, marks, np.zeros(0))
@@ -69,8 +68,7 @@ class LabelCurve(NamedTuple):
         ``scores`` as for ``from_sorted``.
         """
         probabilities = sigmoid(scores)
-        is_last = np.append(probabilities[1:] != probabilities[:-1], np.ones(min(len(scores), 1), bool))
-        _, ends = _find_groups(is_last, (self.marks & _POSITIVE) > 0)
+        _, ends = _find_groups(probabilities, (self.marks & _POSITIVE) > 0)
         marks = self.marks.copy()
         marks[ends] |= _CUT
         here, below = probabilities[ends], np.append(probabilities, 0.0)[ends + 1]
@@ -141,9 +139,9 @@ def transpose_weights(weights: np.ndarray) -> np.ndarray:
     return as_bytes if (as_bytes == columns).all() else columns
 
 
-def _find_groups(is_last: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first and the last place of each group with a positive, int64 (groups,)."""
-    ends = np.flatnonzero(is_last)
+def _find_groups(values: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and the last place of each group of equal values with a positive, int64 (groups,) each."""
+    ends = np.append(np.flatnonzero(values[1:] != values[:-1]), len(values) - 1)[: len(values)]
     starts = np.append(0, ends[:-1] + 1)[: len(ends)]
     found = np.cumsum(truth)[ends]
     has_positive = np.diff(found, prepend=0) > 0
@@ -162,35 +160,35 @@ def _walk(images, marks, cuts, weights, goal, wished, counts, values):
     values[2] = -1.0
     if goal >= 2:
         for place in range(len(images)):
-            if marks[place] & 1:
+            if marks[place] & _POSITIVE:
                 for draw in range(draws):
                     counts[7, draw] += weights[images[place], draw]
     cut = 0
     for place in range(len(images)):
         image, mark = images[place], marks[place]
-        if mark & 4:
+        if mark & _FIRST:
             for draw in range(draws):
                 counts[4, draw] = counts[1, draw]
                 counts[5, draw] = counts[0, draw] - counts[1, draw]
         for draw in range(draws):
             counts[0, draw] += weights[image, draw]
-        if mark & 1:
+        if mark & _POSITIVE:
             for draw in range(draws):
                 counts[1, draw] += weights[image, draw]
-        if mark & 2:
+        if mark & _CHOSEN:
             for draw in range(draws):
                 counts[2, draw] += weights[image, draw]
-            if mark & 1:
+            if mark & _POSITIVE:
                 for draw in range(draws):
                     counts[3, draw] += weights[image, draw]
-        if mark & 8:
+        if mark & _LAST:
             for draw in range(draws):
                 right = counts[1, draw]
                 gained = float(right - counts[4, draw])
                 if gained > 0:
                     values[0, draw] += gained * (right / counts[0, draw])
                     values[1, draw] += gained * 0.5 * (float(counts[5, draw]) + float(counts[0, draw] - right))
-        if mark & 16:
+        if mark & _CUT:
             if goal:
                 for draw in range(draws):
                     right = counts[1, draw]

@@ -16,7 +16,7 @@ from ...runtime.transfers import constant
 from ...tasks.dataset import is_training_split
 from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import BadSample, require_finite
-from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ...tasks.step_types import LossTerm, StepPosition
 from ...tasks.task import Records
 from ..classification.task import Classification
 from ..data.image_dataset import ImageDataset
@@ -170,13 +170,8 @@ class MultiLabel(Classification):
         """Return the metrics of an evaluation."""
         return LabelMetrics(self.outputs.names, self.outputs.levels, *self.outputs.thresholds.goal)
 
-    def eval_step(
-        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
-    ) -> Records | None:
-        """Add a batch to the metrics, and return its records if the step keeps them."""
-        logits = self.logits(model, batch)
-        step.metrics.update(logits, batch["labels"])
-        return record_later(logits, batch["labels"]) if step.keeps_records else None
+    def _record(self, logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
+        return record_later(logits, labels)
 
     def load_meta(self, meta: CheckpointMeta) -> None:
         """Take the number and the names of the classes from a checkpoint."""

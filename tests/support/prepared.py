@@ -216,6 +216,10 @@ def copy_worker(path: str, arguments: list[str], handles: list[int]) -> int:
         atexit.register(multiprocessing.util._exit_function)
         weakref.finalize._registry.clear()
         weakref.finalize._registered_with_atexit = False
+        multiprocessing.util._finalizer_registry.clear()  # Python calls none of them here: they are another process's
+        loader = sys.modules.get("paddlevit_dist.data.loader")
+        if loader is not None:  # it registers this when it is imported, which the copy does not do again
+            multiprocessing.util.Finalize(None, loader._end_loader_processes, exitpriority=100)
         sys.argv = arguments[-2:]
         exec(arguments[-2])  # it ends with sys.exit
     except SystemExit as end:

@@ -20,7 +20,7 @@ from .multi_tensor import ForeachStep, GradientList, zero_where
 class QueuedStep:
     """One step of an optimizer, queued after its gradients, which are multiplied by ``scale``.
 
-    ``clip`` is the largest norm of all gradients; ``average`` moves with the step.
+    ``clip`` is the largest norm of all gradients, or of each if ``clips_each``; ``average`` moves with the step.
     """
 
     @paddle.no_grad()
@@ -31,6 +31,7 @@ class QueuedStep:
         *,
         scale: float,
         clip: float | None,
+        clips_each: bool = False,
         learning_rate: float,
         average: ModelEma | None,
     ) -> None:
@@ -40,7 +41,9 @@ class QueuedStep:
         is_bad = paddle.logical_not(is_finite)
         self._scale = scale
         self._read = read_later(squares)
-        if clip or scale != 1:
+        if clip and clips_each:
+            gradients.clip_each(present, clip, scale)
+        elif clip or scale != 1:
             # One divisor for clipping and loss scale S: S * max((norm / S + 1e-6) / clip, 1).
             divisor = paddle.full([1], scale, "float32")
             if clip:

@@ -181,6 +181,7 @@ _NEEDS = (  # keys, the keys that make a run read them (one is enough), and what
     (("TRAIN.MODEL_EMA_DECAY", "TRAIN.MODEL_EMA_WARMUP"), ("TRAIN.MODEL_EMA",), "the averaged weights"),
     (("AMP_DTYPE", "AMP_LEVEL"), ("AMP", "EVAL_AMP"), "mixed precision"),
 )
+    (("TRAIN.GRAD_CLIP_MODE",), ("TRAIN.GRAD_CLIP",), "clipped gradients"),
 
 
 def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:

@@ -94,7 +94,8 @@ class TrainStep:
         seed: seeds dropout and other random operations of the forward passes.
         samples_per_update: samples of one step over all processes and micro-batches.
         accumulation_steps: micro-batches of one step on each rank.
-        gradient_clip: largest norm of all gradients; None: gradients are not clipped.
+        gradient_clip: largest norm of the gradients; None: gradients are not clipped.
+        clips_each: whether it limits the norm of each gradient; otherwise that of all together.
         nan_guard: counts skipped steps and ends the run after too many; None: the first one ends the run.
         on_host: whether the model is in host memory; None: ask Paddle.
 
@@ -116,6 +117,7 @@ class TrainStep:
         samples_per_update: int,
         accumulation_steps: int,
         gradient_clip: float | None,
+        clips_each: bool = False,
         nan_guard: NonFiniteGuard | None = None,
         on_host: bool | None = None,
         average: ModelEma | None = None,
@@ -130,7 +132,7 @@ class TrainStep:
         self.parameters = [p for p in model.parameters() if not p.stop_gradient]
         self.buffers = running_statistics(model)
         self.on_host = not is_on_gpu() if on_host is None else on_host
-        self.gradient_clip = gradient_clip
+        self.gradient_clip, self.clips_each = gradient_clip, clips_each
         self.average = average
         self._gradients = GradientList(self.parameters)
         self.nan_guard = NonFiniteGuard() if nan_guard is None else nan_guard
@@ -236,6 +238,7 @@ class TrainStep:
             step,
             scale=self.precision.scale,
             clip=self.gradient_clip,
+            clips_each=self.clips_each,
             learning_rate=learning_rate,
             average=self.average,
         )
@@ -244,9 +247,12 @@ class TrainStep:
         """Update weights, moments and average with gradients of this norm, which still contain the loss scale."""
         if self.before_clipping:
             self.before_clipping()
-        factor = clipping_factor(norm, self.gradient_clip) / np.float32(self.precision.scale)
-        if factor != 1:
-            self._gradients.scale(factor)
+        if self.gradient_clip and self.clips_each:
+            self._gradients.clip_each(self._gradients.present(), self.gradient_clip, self.precision.scale)
+        else:
+            factor = clipping_factor(norm, self.gradient_clip) / np.float32(self.precision.scale)
+            if factor != 1:
+                self._gradients.scale(factor)
         self.optimizer.set_lr(learning_rate)
         self.optimizer.step()
         if self.average is not None:

@@ -171,6 +171,7 @@ class Trainer:
             samples_per_update=self.sampler.global_batch_size,
             accumulation_steps=train.ACCUM_ITER,
             gradient_clip=train.GRAD_CLIP,
+            clips_each=train.GRAD_CLIP_MODE == "tensor",
             nan_guard=self.nan_guard,
             average=self.ema,
         )

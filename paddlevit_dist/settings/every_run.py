@@ -182,7 +182,10 @@ class TrainSection(Section):
     BASE_LR: float = key(1e-3, "learning rate after warm-up", ABOVE_0)
     WARMUP_START_LR: float = key(1e-6, "learning rate at the first update of the warm-up", AT_LEAST_0)
     END_LR: float = key(0.0, "learning rate at the end (cosine, poly)", AT_LEAST_0)
-    GRAD_CLIP: float | None = key(None, "maximum global norm of the gradients; None: no clipping", ABOVE_0)
+    GRAD_CLIP: float | None = key(None, "maximum norm of the gradients, see GRAD_CLIP_MODE; None: no clipping", ABOVE_0)
+    GRAD_CLIP_MODE: Literal["global", "tensor"] = key(
+        "global", "norm that GRAD_CLIP limits: of all gradients together (global), or of each tensor's own (tensor)"
+    )
     MAX_SKIPPED_UPDATES: int = key(
         5,
         "updates in a row with a non-finite loss or gradient that end the run; each is skipped; AMP with float16 "

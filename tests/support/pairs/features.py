@@ -38,7 +38,8 @@ COMMON: Features = {
     "repeats": {"1": Value(), "2": Value("TRAIN.REPEATED_AUGMENT 2")},
     "freeze": NONE | {"part": Value("TRAIN.FREEZE [*.0.*]")},
     "layer_decay": NONE | {"0.7": Value("TRAIN.LAYER_DECAY 0.7")},
-    "clip": NONE | {"0.1": Value("TRAIN.GRAD_CLIP 0.1")},
+    "clip": NONE
+    | {"0.1": Value("TRAIN.GRAD_CLIP 0.1"), "tensor": Value("TRAIN.GRAD_CLIP 0.1 TRAIN.GRAD_CLIP_MODE tensor")},
     "workers": {
         "0": Value("DATA.NUM_WORKERS 0"),
         "1": Value("DATA.NUM_WORKERS 1", "0"),

@@ -21,6 +21,10 @@ Step = Callable[[float, Sequence[paddle.Tensor | None]], bool]
 Maker = Callable[..., Step]  # takes parameters, accumulators, learning rate factors and decays
 
 
+# Names of weight decays in Paddle's parameter groups, and in its regularizers.
+_DECAYS = ("weight_decay", "lamb_weight_decay", "regularization_coeff", "_coeff")
+
+
 class UpdateRule(NamedTuple):
     """The update rule of an optimizer.
 
@@ -39,13 +43,27 @@ class KeptNames:
 
     With GLOG_v >= 6 or FLAGS_enable_unique_name, each operation in place renames its tensor, and Paddle's own update
     would begin with new moments in every step.
+
+    Attributes:
+        decay_factor: returns the factor of all weight decays in the current step; None: they are constant.
     """
+
+    decay_factor: Callable[[], float] | None = None
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         groups = self._param_groups  # type: ignore[attr-defined]
         listed = [group["params"] if isinstance(group, dict) else [group] for group in groups]
         self._named = [(parameter, parameter.name) for parameters in listed for parameter in parameters]
+        regularizers = (vars(getattr(parameter, "regularizer", None) or self) for parameter, _ in self._named)
+        places = [*(group for group in groups if isinstance(group, dict)), *regularizers]
+        # Where Paddle's own update reads weight decays: each place once, since parameters share their regularizer.
+        self._decay_places = {
+            (id(place), name): (place, name, place[name])
+            for place in places
+            for name in _DECAYS
+            if isinstance(place.get(name), float)
+        }
 
     def restore_names(self) -> None:
         """Give the parameters the names that they had when this optimizer was made."""
@@ -56,6 +74,9 @@ class KeptNames:
     def step(self) -> None:
         """Update the parameters that have a gradient by Paddle's own update."""
         self.restore_names()
+        if self.decay_factor is not None:
+            for place, name, decay in self._decay_places.values():
+                place[name] = decay * self.decay_factor()
         super().step()  # type: ignore[misc]
 
 
@@ -116,13 +137,15 @@ class FusedStep(KeptNames):
             self._log(f"note: Paddle updates one parameter after the other; its operation for all of them {problem}")
         return maker
 
-    def _build(self, maker: Maker) -> Any:
+    def _build(self, maker: Callable[..., Any]) -> Any:
         parameters = self._trained
         self.restore_names()
         paddle_versions.create_accumulators(self)
         columns = [[self._accumulators[name][p.name] for p in parameters] for name in self.COLUMNS]  # type: ignore
         factors = [p.optimize_attr["learning_rate"] for p in parameters]
-        return maker(parameters, columns, factors, [self._decays[p.name] for p in parameters])
+        step = maker(parameters, columns, factors, [self._decays[p.name] for p in parameters])
+        step.decay_factor = self.decay_factor
+        return step
 
 
 class FusedAdamW(FusedStep, paddle.optimizer.AdamW):

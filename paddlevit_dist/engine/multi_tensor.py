@@ -258,8 +258,10 @@ class MultiTensorStep:
     """An optimizer step with one call for all parameters that share learning rate and decay; a ``ForeachStep``.
 
     The ``columns`` are the accumulators of ``update``; ``factors`` of the learning rate and ``decays`` are per
-    parameter.
+    parameter. ``decay_factor``, if it is set, returns the factor of all decays in the current step.
     """
+
+    decay_factor: Callable[[], float] | None = None
 
     def __init__(
         self,
@@ -290,6 +292,7 @@ class MultiTensorStep:
         self._group(gradients)
         if share is None:
             share = paddle.ones([1])
+        decay_now = self._decay_now
         for factor, decay, numbers in self._groups:
             factor = float(np.float32(rate) * np.float32(factor))
             self._update.apply(
@@ -297,7 +300,7 @@ class MultiTensorStep:
                 [_align(gradients[n]) for n in numbers],
                 share * factor,
                 share,
-                decay,
+                decay * decay_now,
                 [[column[n] for n in numbers] for column in self._columns],
             )
 
@@ -319,7 +322,7 @@ class MultiTensorStep:
         for _, decay, numbers in self._groups:
             for column in self._powers:  # one number on the host for each group
                 undos.append(functools.partial(_restore, column[numbers[0]].clone(), [column[n] for n in numbers]))
-            for column, factor in zip(self._moments, self._update.shrink(decay), strict=True):
+            for column, factor in zip(self._moments, self._update.shrink(decay * self._decay_now), strict=True):
                 moments = [column[n] for n in numbers]
                 if factor is None:
                     undos.append(functools.partial(_restore, flatten(moments), moments))
@@ -332,6 +335,10 @@ class MultiTensorStep:
                 each()
 
         return undo
+
+    @property
+    def _decay_now(self) -> float:
+        return 1.0 if self.decay_factor is None else self.decay_factor()
 
     def _group(self, gradients: Sequence[paddle.Tensor | None]) -> None:
         """Group the parameters that have a gradient by learning rate, decay and powers of the betas.

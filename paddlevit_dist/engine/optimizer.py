@@ -157,6 +157,7 @@ def build_optimizer(
     log: Callable[[str], None] = lambda text: None,
     momentum_now: Callable[[], float] | None = None,
     shards: Shards | None = None,
+    decay_factor: Callable[[], float] | None = None,
 ) -> Optimizer:
     """Build the optimizer that TRAIN.OPTIMIZER names over parameter groups, with a learning rate of 0 at first.
 
@@ -170,6 +171,7 @@ def build_optimizer(
         layer_decay: see ``layer_decay_groups``; None: the same learning rate for all layers.
         momentum_now: returns the momentum of the current step (SGD, Muon); None: MOMENTUM.
         shards: the parameters that this rank updates; None: all.
+        decay_factor: returns the factor of all weight decays in the current step; None: they are constant.
     """
     groups = decay_groups(model, weight_decay) if groups is None else groups
     if layer_decay is not None and layer_decay != 1.0:
@@ -178,6 +180,8 @@ def build_optimizer(
         owned = [{**g, "names": [name for name in g["names"] if name in shards.owned]} for g in groups]
         groups = [group for group in owned if group["names"]]
     optimizer = _build(settings, model, groups, weight_decay, log, momentum_now)
+    for each in getattr(optimizer, "optimizers", [optimizer]):
+        each.decay_factor = decay_factor
     return optimizer if shards is None else ShardedOptimizer(optimizer, model, shards)
 
 

@@ -77,6 +77,15 @@ class RateSchedule:
         """Return the momentum of the next step, which rises linearly from ``start`` to ``end`` over the warm-up."""
         return start + (end - start) * min(1.0, self.update / max(1, self.warmup_updates))
 
+    def weight_decay(self, start: float, end: float) -> float:
+        """Return the weight decay of the next step, which moves from ``start`` to ``end`` by half a cosine.
+
+        Like the learning rate it depends on the steps made, but has no warm-up (M. Caron et al., "Emerging Properties
+        in Self-Supervised Vision Transformers", 2021, arXiv 2104.14294, section 3.2).
+        """
+        progress = min(1.0, self.update / max(1, self.total_updates))
+        return end + (start - end) * (1.0 + math.cos(math.pi * progress)) / 2.0
+
     def count_update(self) -> None:
         """Count one more step."""
         self.update += 1

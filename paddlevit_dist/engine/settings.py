@@ -86,6 +86,11 @@ def _check_training(view: ConfigView[RunSettings]) -> list[str]:
     if pretrained and resume:
         notices.append(f"{view['MODEL.RESUME']} wins over {view['MODEL.PRETRAINED']} if it finds a checkpoint")
     _check_momentum(train, view)
+    if train.WEIGHT_DECAY_END and not train.WEIGHT_DECAY:
+        raise UserError(
+            f"{view['TRAIN.WEIGHT_DECAY_END']} and {view['TRAIN.WEIGHT_DECAY']}: a factor of 0 never grows; set "
+            "TRAIN.WEIGHT_DECAY to a number above 0"
+        )
     if train.LORA.RANK and not (pretrained or resume):
         raise UserError(
             f"{view['TRAIN.LORA.RANK']}: it trains a few values for frozen weights; name these with -pretrained=WEIGHTS"
@@ -176,12 +181,12 @@ def _join(words: Sequence[str]) -> str:
 
 _NEEDS = (  # keys, the keys that make a run read them (one is enough), and what they are for
     (("TRAIN.MIN_IMPROVEMENT",), ("TRAIN.PATIENCE",), "early stopping"),
+    (("TRAIN.GRAD_CLIP_MODE",), ("TRAIN.GRAD_CLIP",), "clipped gradients"),
     (("EVALUATION.RESAMPLES",), ("EVALUATION.INTERVAL",), "confidence intervals"),
     (("TRAIN.LORA.ALPHA", "TRAIN.LORA.TARGETS"), ("TRAIN.LORA.RANK",), "matrices of low rank"),
     (("TRAIN.MODEL_EMA_DECAY", "TRAIN.MODEL_EMA_WARMUP"), ("TRAIN.MODEL_EMA",), "the averaged weights"),
     (("AMP_DTYPE", "AMP_LEVEL"), ("AMP", "EVAL_AMP"), "mixed precision"),
 )
-    (("TRAIN.GRAD_CLIP_MODE",), ("TRAIN.GRAD_CLIP",), "clipped gradients"),
 
 
 def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:

@@ -8,7 +8,7 @@ import paddle
 from ..data.sampler import TrainingSampler
 from ..distributed import rank, recompute_layers, world_size
 from ..runtime.errors import UserError
-from ..settings.every_run import RunSettings
+from ..settings.every_run import RunSettings, TrainSection
 from ..tasks.aspects import get_aspect
 from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import ParameterGrouping, Recomputable
@@ -109,13 +109,28 @@ def build_training_state(
     elif train.SHARDING:
         log(f"TRAIN.SHARDING {train.SHARDING} has no effect on one process")
     optimizer = build_optimizer(
-        train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY, log, momentum_now, shards
+        train.OPTIMIZER,
+        model,
+        groups,
+        train.WEIGHT_DECAY,
+        train.LAYER_DECAY,
+        log,
+        momentum_now,
+        shards,
+        _get_decay_factor(train, schedule),
     )
     averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: schedule.update
     ema = ModelEma(model, *averaging, shards) if train.MODEL_EMA else None
     has_scaler = precision.scaler is not None
     nan_guard = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain_not_finite, log)
     return TrainingState(model, optimizer, ema, precision, nan_guard, sampler, schedule, undecayed, shards)
+
+
+def _get_decay_factor(train: TrainSection, schedule: RateSchedule) -> Callable[[], float] | None:
+    start, end = train.WEIGHT_DECAY, train.WEIGHT_DECAY_END
+    if end is None or not start:
+        return None
+    return lambda: schedule.weight_decay(start, end) / start
 
 
 def _build_schedule(config: RunSettings, sampler: TrainingSampler) -> RateSchedule:

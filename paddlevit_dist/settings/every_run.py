@@ -179,6 +179,9 @@ class TrainSection(Section):
     WEIGHT_DECAY: float = key(
         0.05, "weight decay, except for biases, norms, position embeddings and tokens", AT_LEAST_0
     )
+    WEIGHT_DECAY_END: float | None = key(
+        None, "weight decay at the end, to which WEIGHT_DECAY moves by a cosine; None: it is constant", AT_LEAST_0
+    )
     BASE_LR: float = key(1e-3, "learning rate after warm-up", ABOVE_0)
     WARMUP_START_LR: float = key(1e-6, "learning rate at the first update of the warm-up", AT_LEAST_0)
     END_LR: float = key(0.0, "learning rate at the end (cosine, poly)", AT_LEAST_0)

@@ -19,6 +19,7 @@ from paddlevit_dist.registry.lookup import resolve
 MODULE = "integration.distributed.test_sharding"
 SHARDING = ["TRAIN.SHARDING", "optimizer"]
 COMMON = "-epochs=1 TRAIN.WARMUP_STEPS 3 TRAIN.GRAD_CLIP 0.5 TRAIN.MODEL_EMA True TRAIN.MODEL_EMA_DECAY 0.9".split()
+COMMON += "TRAIN.GRAD_CLIP_MODE tensor TRAIN.WEIGHT_DECAY_END 0.5".split()
 COMMON += "SAVE_EVERY_UPDATES 10 KEEP_UPDATES 9 TRAIN.BASE_LR 1e-3 TRAIN.MAX_SKIPPED_UPDATES 3".split()
 FILES = "model.pdparams", "model_ema.pdparams"
 

@@ -8,6 +8,7 @@ RUN = "-batch_size=16 -accum_iter=2 -epochs=1 TRAIN.WARMUP_STEPS 4 SAVE_EVERY_UP
 RUN += ["TRAIN.MODEL_EMA", "True"]
 NESTEROV = ["TRAIN.OPTIMIZER.NESTEROV", "True", "TRAIN.OPTIMIZER.WARMUP_MOMENTUM", "0.5"]
 CHOICES = {"Lion": ["TRAIN.BASE_LR", "1e-4"], "LAMB": [], "Muon": ["TRAIN.LAYER_DECAY", "0.7"], "SGD": NESTEROV}
+CHOICES["AdamW"] = ["TRAIN.WEIGHT_DECAY_END", "0.5", "TRAIN.GRAD_CLIP_MODE", "tensor"]
 
 
 def state(trainer) -> dict[str, np.ndarray]:

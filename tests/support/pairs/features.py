@@ -34,6 +34,7 @@ COMMON: Features = {
         "Muon": Value(f"{_OPTIMIZER} Muon {_SMOOTH}"),
         "LAMB": Value(f"{_OPTIMIZER} LAMB {_SMOOTH}"),
     },
+    "decay": NONE | {"rising": Value("TRAIN.WEIGHT_DECAY 0.1 TRAIN.WEIGHT_DECAY_END 0.5")},
     "seed": {"0": Value(), "5": Value("SEED 5")},
     "repeats": {"1": Value(), "2": Value("TRAIN.REPEATED_AUGMENT 2")},
     "freeze": NONE | {"part": Value("TRAIN.FREEZE [*.0.*]")},

@@ -212,8 +212,8 @@ def find_package(kind: str, name: str) -> str | None:
 def annotation_type(kind: str, name: str) -> str | None:
     """Return the annotations of images that a built-in name is for, the first of several; None for any other name.
 
-    It is one of CLASS_LABELS, BOX_LABELS, MASK_LABELS and TAG_LABELS. A model for CLASS_LABELS may be part of another
-    model.
+    It is one of CLASS_LABELS, BOX_LABELS, MASK_LABELS, TAG_LABELS and NO_LABELS. A model for CLASS_LABELS may be part
+    of another model.
     """
     return next(iter(annotation_types(kind, name)), None)
 

@@ -118,6 +118,11 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
     return LabelLayout(kind, image, labels, split, fold, confidence, unused)
 
 
+def find_image_column(table: LabelColumns) -> int:
+    """Return the column of images; raise a UserError with the headings if there is none."""
+    return _find_image(table, _normalize(table.headings), None)
+
+
 def find_split_columns(table: LabelColumns) -> tuple[int | None, int | None]:
     """Return the columns of splits and of folds; None for one that does not exist."""
     names = _normalize(table.headings)

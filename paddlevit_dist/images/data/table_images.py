@@ -12,7 +12,7 @@ from PIL import Image
 from ...data.checked_files import DamagedCacheError, map_verified, write_array
 from ...data.path_index import PathIndex, ensure_path_index, make_batch
 from ...registry.lookup import annotation_type
-from ...registry.manifest import CLASS_LABELS
+from ...registry.manifest import TAG_LABELS
 from ...runtime.files import map_array
 from .class_folders import IndexedClassImages
 from .label_layouts import TableChoices
@@ -35,7 +35,7 @@ class TableImages(IndexedClassImages):
         table, data = config.DATA.TABLE, config.DATA
         choices = TableChoices(table.IMAGE, tuple(table.LABELS), table.FOLD, table.EMPTY == "absent")
         options = TableOptions(choices, table.IMAGES, data.ALLOW_SKIPPED_FILES)
-        has_several = annotation_type("task", config.TASK) not in (None, CLASS_LABELS)
+        has_several = annotation_type("task", config.TASK) == TAG_LABELS
         kind: type[TableImages] = MultiLabelTable if has_several else TableImages
         return kind(data.DATA_PATH, split, cache_folder, options)
 

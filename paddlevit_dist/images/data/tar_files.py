@@ -155,17 +155,19 @@ def find_shards(root: str, split: str, list_names: Callable[[str], Iterable[str]
     return []
 
 
-def scan(tars: Any, shards: list[str], split: str, listed: dict[bytes, int] | None = None) -> TarScan:
+def scan(
+    tars: Any, shards: list[str], split: str, listed: dict[bytes, int] | None = None, has_labels: bool = True
+) -> TarScan:
     """Read the headers of all ``shards``; a ``UserError`` if a tar file is corrupt, or an image has no label.
 
     ``tars`` is ``LocalTars``, or an object with its methods; ``listed`` are labels by the last part of an image's name,
-    from a list next to the archives.
+    from a list next to the archives. Without ``has_labels`` all labels are 0, and files of labels are not read.
     """
     root, total = tars.root, sum(map(tars.size, shards))
     skipped_files = SkippedFiles(
         os.path.join(root, shards[0]) if len(shards) == 1 else f"{root} in {len(shards)} tar files"
     )
-    contents = [_TarContents(tars, shard) for shard in shards]
+    contents = [_TarContents(tars, shard, has_labels) for shard in shards]
     bar = tqdm(total=total, desc=f"indexing {split}", unit="B", unit_scale=True, disable=None, leave=False)
     with bar, ThreadPoolExecutor(tars.threads) as pool:
         run = pool.map if tars.threads > 1 else map
@@ -181,6 +183,8 @@ def _join(
     groups = None
     if any(tar.labels for tar in tars):
         labels = [tar.stored_labels() for tar in tars]
+    elif not all(tar.has_labels for tar in tars):
+        labels = [np.zeros(len(tar.images), np.int64) for tar in tars]
     elif listed is not None:
         labels = [tar.listed_labels(listed) for tar in tars]
     else:
@@ -200,12 +204,12 @@ def _join(
 
 
 class _TarContents:
-    def __init__(self, tars: Any, shard: str) -> None:
+    def __init__(self, tars: Any, shard: str, has_labels: bool = True) -> None:
         self.path = os.path.join(tars.root, shard)
         self.images: list[TarMember] = []
         self.labels: dict[bytes, int] = {}  # from label files, by key
         self._label_files: dict[bytes, bytes] = {}
-        self._tars, self._shard = tars, shard
+        self._tars, self._shard, self.has_labels = tars, shard, has_labels
 
     def read(self, bar: tqdm) -> SkippedFiles:
         """List the images and labels, and return the other members."""
@@ -217,7 +221,8 @@ class _TarContents:
             elif member.problem:
                 skipped_files.add_unusable(member.name, member.problem)
             elif base.endswith((b".cls", b".json")) and b".tar/" not in member.name.lower():  # not in a class's tar
-                self._read_label(member)
+                if self.has_labels:
+                    self._read_label(member)
             elif get_suffix(base) in suffixes:
                 self.images.append(member)
                 skipped_files.num_links += member.is_link

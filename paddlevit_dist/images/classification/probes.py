@@ -292,9 +292,7 @@ class KnnProbe(ProbeTask):
         bank, labels = self.bank
         numbers, queries = self.config.PROBE.KNN_K, F.normalize(batch["features"], axis=-1)
         similarity, place = find_nearest(queries, bank, max(numbers))  # (batch, most)
-        similarity = similarity - similarity[:, :1]  # does not change the shares, and avoids overflow
-        votes = paddle.exp(similarity / _TEMPERATURE).unsqueeze(-1)
-        votes = votes * F.one_hot(labels[place], self.num_classes)  # (batch, most, classes)
+        votes = weigh_votes(similarity, labels[place], require_num_classes(self.num_classes))
         sums = paddle.stack([votes[:, :number].sum(axis=1) for number in numbers])
         return paddle.log((sums / sums.sum(axis=-1, keepdim=True)).clip(min=_LEAST_VOTE))
 
@@ -302,6 +300,16 @@ class KnnProbe(ProbeTask):
         """Return the metrics of all numbers of neighbors."""
         names = [str(number) for number in self.config.PROBE.KNN_K]
         return ProbeMetrics(require_num_classes(self.num_classes), self.evaluated_classes, "neighbors", names, 0)
+
+
+def weigh_votes(similarity: paddle.Tensor, labels: paddle.Tensor, num_classes: int) -> paddle.Tensor:
+    """Compute votes of neighbors for their classes, exp(similarity / temperature) divided by the nearest one's.
+
+    Cosines are float32, in descending order, and labels int64, both (batch, neighbors); votes are float32 (batch,
+    neighbors, classes).
+    """
+    similarity = similarity - similarity[:, :1]  # does not change the shares, and avoids overflow
+    return paddle.exp(similarity / _TEMPERATURE).unsqueeze(-1) * F.one_hot(labels, num_classes)
 
 
 def find_nearest(queries: paddle.Tensor, bank: paddle.Tensor, number: int) -> tuple[paddle.Tensor, paddle.Tensor]:

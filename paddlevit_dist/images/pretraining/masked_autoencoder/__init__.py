@@ -1,0 +1,1 @@
+"""Masked autoencoders: a network that sees a part of each image and completes it."""

@@ -19,7 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOR_THIS_CARD = "`paddlevit-dist doctor` names Paddle's build for this GPU"
 TIMM = re.search(r'^TIMM = "(.+)"', (ROOT / "setup.py").read_text(encoding="utf-8"), re.MULTILINE)[1]
-GPU_WHEEL = ["paddlepaddle-gpu==2.6.2", "numpy>=1.21,<2", "setuptools"]  # 2.6.2 imports setuptools
+# 2.6.2 imports setuptools; later versions of pyarrow need NumPy 2 and do not say so to pip.
+GPU_WHEEL = ["paddlepaddle-gpu==2.6.2", "numpy>=1.21,<2", "setuptools", "pyarrow<22"]
 
 WSL_DRIVER = "/usr/lib/wsl/lib"  # of WSL 2, not always in PATH
 

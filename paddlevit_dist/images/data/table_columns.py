@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...runtime.errors import UserError
-from ...runtime.printing import shorten
+from ...runtime.printing import one_line, shorten
 from ...runtime.tables import find_separator, open_table
 from .formats import get_suffix, readable_suffixes
 
@@ -130,9 +130,9 @@ class ParquetColumns(LabelColumns):
         self.path = path
         try:
             import pyarrow.parquet
-        except ImportError as error:
+        except ImportError as error:  # also if pyarrow does not support the installed NumPy
             raise UserError(
-                f"{path}: Parquet is read with pyarrow: python -m pip install pyarrow, or save the table as CSV"
+                f"{path}: Parquet needs pyarrow (pip install pyarrow), but {one_line(error)}; or save the table as CSV"
             ) from error
         with self._readable():
             self._file = pyarrow.parquet.ParquetFile(path, memory_map=True)

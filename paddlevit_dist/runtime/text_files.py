@@ -85,8 +85,8 @@ def parse_json(content: str | bytes, pairs: Callable[[Any], Any] | None = None) 
     Raises:
         ValueError: as in ``read_json``; a ``json.JSONDecodeError`` if it is not JSON.
     """
-    lists, objects = (b"[", b"{") if isinstance(content, bytes) else ("[", "{")
-    if content.count(lists) + content.count(objects) > _MOST_CONTAINERS:  # type: ignore[arg-type]
+    containers = (b"[", b"{") if isinstance(content, bytes) else ("[", "{")
+    if sum(content.count(opening) for opening in containers) > _MOST_CONTAINERS:  # type: ignore[misc, arg-type]
         raise ValueError(f"it has more than {_MOST_CONTAINERS:,} lists and objects")
     try:
         content = content.removeprefix("\ufeff") if isinstance(content, str) else content

@@ -56,8 +56,7 @@ class PointFeatures:
         coordinates, inverse = unique_voxels(np.floor(self.points).astype(np.int64))
         rows = to_device(inverse)
         if mode == "first":
-            first = np.full(len(coordinates), len(inverse), np.int64)
-            np.minimum.at(first, inverse, np.arange(len(inverse)))
+            first = np.unique(inverse, return_index=True)[1]
             return SparseTensor(gather_rows(self.features, first), coordinates, num_scenes=self.num_scenes), rows
         weights = 1.0 / np.bincount(inverse, minlength=len(coordinates))[inverse] if mode == "mean" else None
         features = _sum_rows(self.features, weights, inverse, len(coordinates))

@@ -74,7 +74,9 @@ def test_a_sample_stays_as_it_was_when_its_array_is_used_again():
     for width in (1.0, 4.0):
         buffer[()] = width
         metrics.add(widths=buffer, labels=0)
-    assert metrics.per_sample()[0].tolist() == [1.0, 4.0]
+        metrics.add_batch(widths=(tensor := paddle.to_tensor([width + 1])), labels=paddle.to_tensor([0]))
+        tensor.zero_()
+    assert metrics.per_sample()[0].tolist() == [1.0, 2.0, 4.0, 5.0]
 
 
 def test_other_columns_and_unknown_kinds_are_refused():

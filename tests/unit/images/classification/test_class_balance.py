@@ -66,6 +66,7 @@ def test_balanced_weights_have_mean_one_and_equal_sums():
 def test_given_weights_are_scaled_to_mean_one():
     labels = np.array([0, 0, 0, 1])
     assert compute_class_weights([1, 3], labels, 2).tolist() == pytest.approx([1 / 1.5, 3 / 1.5])
+    assert compute_class_weights("balanced", labels, 3).tolist() == pytest.approx([4 / 6, 2, 0])
     assert compute_class_weights(None, labels, 2) is None
     with pytest.raises(UserError, match="CLASS_WEIGHTS has 3 weights, expected 2"):
         compute_class_weights([1, 2, 3], labels, 2)

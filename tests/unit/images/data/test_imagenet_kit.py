@@ -83,6 +83,12 @@ def test_what_does_not_fit_is_told(root):
     refused(r"val has no class folders, and .* no ILSVRC2012_devkit_t12")
     (root / "ILSVRC2012_devkit_t12.tar.gz").write_bytes(b"x")
     refused(r"the development kit .* cannot be read: .*download it again")
+    truth = root / "elsewhere" / "data" / "ILSVRC2012_validation_ground_truth.txt"
+    truth.unlink()
+    truth.mkdir()  # as a folder of its own in the archive
+    with tarfile.open(root / "ILSVRC2012_devkit_t12.tar.gz", "w:gz") as tar:
+        tar.add(root / "elsewhere", data.name)
+    refused(r"the development kit .* cannot be read: data/ILSVRC2012_.*_truth.txt is not a file; download it again")
 
 
 def test_a_list_with_two_labels_for_one_name_is_refused(root):

@@ -2,6 +2,7 @@
 
 import json
 
+import cv2
 import numpy as np
 import pytest
 import yaml
@@ -116,6 +117,20 @@ def test_results_of_the_same_command_are_scored_against_it(opened, tmp_path, lay
     evaluate_command.run(["out/dataset", "out/results.json", "-split=train", "-interval=off", "-json"])
     shown = capsys.readouterr()
     assert json.loads(shown.out)["stats"][0] == pytest.approx(1.0) and "2 images of the results (of 3" in shown.out
+
+
+def test_frames_of_a_video_are_stored_as_they_were_seen(opened, tmp_path):
+    writer = cv2.VideoWriter(str(tmp_path / "walk.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 10, (24, 16))
+    for gray in (50, 230):
+        writer.write(np.full((16, 24, 3), gray, np.uint8))
+    writer.release()
+    task, _ = opened
+    samples = get_aspect(task, Predictable).open_inputs([str(tmp_path / "walk.avi")], tmp_path)
+    save(task, samples, tmp_path, "yolo", FOUND[1:])
+    stored = sorted((tmp_path / "dataset").rglob("*.png"))
+    for index, file in enumerate(stored):
+        assert np.array_equal(np.asarray(Image.open(file)), np.asarray(samples.image(index)))
+    assert [int(np.asarray(Image.open(file)).mean()) // 100 for file in stored] == [0, 2]
 
 
 def test_results_of_two_images_of_one_name_are_refused(opened, tmp_path):

@@ -9,6 +9,7 @@ is interrupted goes on where it was. Survivors are printed, and all results are 
 """
 
 import argparse
+import ast
 import collections
 import concurrent.futures
 import contextlib
@@ -16,6 +17,7 @@ import json
 import os
 import queue
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -124,6 +126,8 @@ def read_tests(merged: Path, mutants: Iterable[Mutant]) -> Tests:
     wanted: dict[str, set[int]] = {}
     for mutant in mutants:
         wanted.setdefault(mutant.file, set()).update(range(max(1, mutant.line - STATEMENT + 1), mutant.line + 1))
+        for name, lines in list_calling_lines(mutant) if is_compiled(mutant) else ():
+            wanted.setdefault(name, set()).update(lines)
     tests: Tests = {}
     with contextlib.closing(sqlite3.connect(merged)) as table:
         for name, lines in wanted.items():
@@ -143,16 +147,18 @@ def list_stages(mutant: Mutant, tests: dict[str, Tests]) -> list[list[str]]:
     """
     inside, unit = Path(mutant.file).relative_to(PACKAGE).with_suffix(""), Path("tests/unit")
     executing = {}
+    callers = list_calling_lines(mutant) if is_compiled(mutant) else []
     for kind, of_kind in tests.items():
         lines = (of_kind.get((mutant.file, mutant.line - back)) for back in range(STATEMENT))
-        found = sorted(next(filter(None, lines), ()))
+        called = (set().union(*(of_kind.get((name, line), ()) for line in inner)) for name, inner in callers)
+        found = sorted(next(filter(None, called if callers else lines), ()))
         executing[kind] = sorted(
             found, key=lambda test: (inside.name not in test, f"/{inside.parts[0]}/" not in test, "::" not in test)
         )
     files = sorted(file.relative_to(ROOT) for file in (ROOT / unit).rglob("test_*.py"))
     near = [file for file in files if inside.name in file.stem and inside.parts[0] in file.parts]
     near += [file for file in files if file.parent == unit / inside.parent]
-    stages = [executing["unit"][:60], list(dict.fromkeys(map(str, near)))]
+    stages = [executing["unit"][: None if callers else 60], list(dict.fromkeys(map(str, near)))]
     if "integration" in tests and not is_compiled(mutant):
         stages.append(spread(executing["integration"])[:12])
     else:  # not measured
@@ -164,6 +170,28 @@ def list_stages(mutant: Mutant, tests: dict[str, Tests]) -> list[list[str]]:
 def is_compiled(mutant: Mutant) -> bool:
     """Whether a change may be in a compiled function: coverage does not see its lines, and numba caches it."""
     return any(word in mutant.source for word in ("@compiled", "njit", "intrinsic")) or "memory.py" in mutant.file
+
+
+def list_calling_lines(mutant: Mutant) -> list[tuple[str, list[int]]]:
+    """List (file, lines inside functions) of a compiled function's module, then of those that import it, and so on.
+
+    Coverage sees no line of a compiled function, but those of the plain functions around it.
+    """
+    files = {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in list_files(ROOT / PACKAGE)}
+    found, waiting = {}, [mutant.file]
+    while waiting:
+        file = waiting.pop(0)
+        functions = [node for node in ast.walk(ast.parse(files[file])) if isinstance(node, ast.FunctionDef)]
+        bodies = (range(node.body[0].lineno, node.end_lineno + 1) for node in functions)
+        found[file] = sorted(set().union(*bodies))
+        name = re.compile(rf"import\b.*\b{Path(file).stem}\b|from [\w.]*\b{Path(file).stem} import")
+        folder = Path(file).parts[1]
+        waiting += [
+            other
+            for other, text in files.items()
+            if f"/{folder}/" in other and other not in (*found, *waiting) and name.search(text)
+        ]
+    return list(found.items())
 
 
 def spread(tests: list[str]) -> list[str]:

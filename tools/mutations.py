@@ -226,7 +226,12 @@ def _is_skipped(node: ast.AST) -> bool:
     """Whether nothing in a node decides what the program computes."""
     name = _get_name(node) if isinstance(node, ast.Call) else ""
     is_text = name in _TEXT_CALLS or name.endswith(("Error", "Warning"))
-    return isinstance(node, _SKIPPED_NODES) or _is_strict(node) or is_text
+    return isinstance(node, _SKIPPED_NODES) or _is_strict(node) or is_text or _is_for_types(node)
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    """Whether it imports what annotations alone name."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def draw(root: Path, path: Path, count: int, generator: random.Random) -> list[Mutant]:

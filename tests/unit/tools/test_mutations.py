@@ -74,7 +74,8 @@ def test_each_kind_of_change(code, kind, changed):
 
 @pytest.mark.parametrize(
     "code",
-    ["x = ValueError(1, a)", "import a", "def f(x: int = None) -> int: pass", "x = 'a' + b", "x = zip(a, strict=True)"],
+    ["x = ValueError(1, a)", "import a", "def f(x: int = None) -> int: pass", "x = 'a' + b", "x = zip(a, strict=True)"]
+    + ["if TYPE_CHECKING: f(a)"],
 )
 def test_texts_errors_imports_annotations_and_strictness_stay(code):
     assert list_changes(code) == {}
@@ -147,6 +148,23 @@ def test_twelve_integration_tests_of_several_files_follow_where_they_are_measure
     _, last = mutants.list_stages(STEP, {"unit": {}, "integration": tests})
     assert last == [*near[:2], *(test for test in far if test[-1] != "3")]
     assert [FIRST] == mutants.list_stages(STEP, {"unit": {(STEP.file, 12): {FIRST}}, "integration": {}})[0]
+
+
+def test_a_compiled_functions_tests_are_those_of_the_plain_functions_that_call_it(tmp_path, monkeypatch):
+    loop = "@compiled\ndef add(a, b):\n    return a + b\n"
+    files = {"kernels": loop, "others": f"{loop}from .kernels import other\n"}
+    files["layers"] = "from . import kernels\n\n\ndef call():\n    return kernels.add(1, 2)\n"
+    for name, text in files.items():
+        file = tmp_path / "paddlevit_dist" / "engine" / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    changed = STEP._replace(file="paddlevit_dist/engine/kernels.py", line=3, source=loop)
+    tests = {("paddlevit_dist/engine/layers.py", 5): {FIRST}, ("paddlevit_dist/engine/layers.py", 1): {OTHER}}
+    assert mutants.list_stages(changed, {"unit": tests}) == [[FIRST]]
+    written = write_coverage(tmp_path / "1", [(FIRST, "/a/paddlevit_dist/engine/layers.py", [1, 5])])
+    mutants.merge_files([written], tmp_path / "merged")
+    assert mutants.read_tests(tmp_path / "merged", [changed]) == {("paddlevit_dist/engine/layers.py", 5): {FIRST}}
 
 
 def write_coverage(path: Path, rows: list[tuple[str, str, list[int]]]) -> Path:

@@ -122,6 +122,8 @@ def sparse_collate(
         places = discretize(voxels)  # also checks them
         with np.errstate(over="ignore"):  # rejected below
             batch[end - len(voxels) : end, 1:] = places if kind.kind == "i" else voxels
+        if np.can_cast(np.int32, kind):  # the check takes a fifth of this function's time
+            continue
         is_changed = (places == voxels) & (batch[end - len(voxels) : end, 1:] != places)
         if is_changed.any():
             raise UserError(f"{kind} cannot hold the voxel coordinate {places[is_changed][0]}; use int32 or float64")

@@ -80,7 +80,8 @@ def test_each_part_gets_its_settings(given, monkeypatch):
     state, printed = build(*words, explain_not_finite=explain)
     optimizer, model, groups, *values = state.optimizer
     assert optimizer.NAME == config_of().TRAIN.OPTIMIZER.NAME and model is state.model
-    assert values == [0.03, 0.7, printed.append, None, None]  # neither a warm-up of the momentum nor shards
+    # neither a warm-up of the momentum nor shards nor a schedule of the decay
+    assert values == [0.03, 0.7, printed.append, None, None, None]
     assert [group["names"] for group in groups][0] == ["first.weight", "second.weight"] and len(groups) == 2
     assert state.undecayed == ["token"]
     average = list(given["ModelEma"].values())
@@ -107,6 +108,14 @@ def test_a_momentum_that_warms_up_follows_the_schedule(given):
     begun = momentum()
     state.schedule.load_state_dict({"update": 4})
     assert begun < momentum() < 0.9
+
+
+def test_a_weight_decay_that_moves_follows_the_schedule(given):
+    state, _ = build("TRAIN.WEIGHT_DECAY", "0.04", "TRAIN.WEIGHT_DECAY_END", "0.4")
+    factor = list(given["build_optimizer"].values())[8]
+    assert factor() == pytest.approx(1.0)
+    state.schedule.load_state_dict({"update": 25})
+    assert factor() == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize("steps, is_refused", [(24, False), (25, True), (26, True)])

@@ -4,9 +4,10 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ from ..runtime.text_files import parse_yaml, read_bytes
 from .array_files import read_npz
 
 MODEL, AVERAGED = "model.pdparams", "model_ema.pdparams"  # weights, and their average if the run has one
+OWN = "task.npz"  # state of the task, if it has some
 OPTIMIZER, STATE, MANIFEST = "optimizer.npz", "state.json", "manifest.json"
 ABOUT, SAMPLES, EVALUATION = "about.yaml", "samples.npz", "evaluation.json"
 REPLACED = ".replaced"  # suffix of a checkpoint that is being replaced by one of the same name
@@ -140,7 +142,7 @@ def verify(directory: Path) -> None:
     Raises DamagedCheckpointError if a file is missing, differs or has invalid content.
     """
     files = _manifest(directory)
-    optional = {key for key in (AVERAGED, ABOUT, SAMPLES) if (directory / key).exists()}
+    optional = {key for key in (AVERAGED, OWN, ABOUT, SAMPLES) if (directory / key).exists()}
     for name in sorted({MODEL, OPTIMIZER, STATE, *optional, *files}):
         if not (directory / name).is_file():
             raise DamagedCheckpointError(f"{directory / name} is missing")
@@ -204,11 +206,13 @@ class RunState(NamedTuple):
         position: completed epochs, samples consumed of the next one, and steps since the start.
         optimizer: accumulators by structured name.
         extra: other state as plain JSON values (loss scaler, scores, whether an evaluation is due, versions).
+        own: state of the task by name; empty if it has none.
     """
 
     position: dict[str, int]
     optimizer: dict[str, np.ndarray]
     extra: dict[str, Any]
+    own: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
 def read(directory: Path) -> RunState:
@@ -222,7 +226,8 @@ def read(directory: Path) -> RunState:
         evaluation = _parse(directory / EVALUATION, _EvaluationRecord)
         extra = {**extra, **evaluation, "evaluation_due": False}
         extra.pop("values", None)
-    return RunState(position, read_npz(directory / OPTIMIZER), extra)
+    own = read_npz(directory / OWN) if (directory / OWN).is_file() else {}
+    return RunState(position, read_npz(directory / OPTIMIZER), extra, own)
 
 
 def read_state(directory: Path) -> tuple[dict[str, int], dict[str, Any]]:

@@ -3,7 +3,7 @@
 ``checkpoints/epoch_0004/``, or ``checkpoints/update_00000123/`` within an epoch, contains:
 
 - ``model.pdparams``, readable by plain ``paddle.load``, and ``model_ema.pdparams`` if the run averages weights
-- ``optimizer.npz`` and ``state.json``
+- ``optimizer.npz`` and ``state.json``, and ``task.npz`` if the task has state
 - ``about.yaml``: task, data, preprocessing and settings of the weights
 - ``samples.npz``, if known: digests of training and held-out samples, and names of the latter
 - ``manifest.json``: size and SHA-256 of each file
@@ -40,6 +40,7 @@ from .content import (
     MANIFEST,
     MODEL,
     OPTIMIZER,
+    OWN,
     REPLACED,
     SAMPLES,
     STATE,
@@ -178,6 +179,8 @@ def _write_files(
             with open(directory / name, "xb") as file:
                 write_tensors(file, tensors)
     np.savez(directory / OPTIMIZER, **state.optimizer)
+    if state.own:
+        np.savez(directory / OWN, **state.own)
     if samples:
         np.savez(directory / SAMPLES, **samples)
     if about is not None:

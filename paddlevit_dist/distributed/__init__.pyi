@@ -26,6 +26,7 @@ from .wrapping import (
     broadcast_statistics,
     build_zero,
     data_parallel,
+    prepare_batch_norms,
     recompute_layers,
     without_synchronization,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "host_barrier",
     "is_main",
     "list_batch_norms",
+    "prepare_batch_norms",
     "rank",
     "recompute_layers",
     "reduce_dict",

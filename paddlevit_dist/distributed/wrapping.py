@@ -51,14 +51,21 @@ def data_parallel(
             gradients. Without it, a parameter used by only some ranks diverges between ranks.
         bucket_megabytes: size in MiB of the buckets in which gradients are reduced.
     """
-    unbias_running_variance(model)
+    model = prepare_batch_norms(model, batch_norm)
     if world.world_size() == 1:
         return model
     barrier()  # ranks may take differently long to load weights, and gloo waits for 30 s only
-    if batch_norm == "sync":
-        model = convert_batch_norm(model)
     make_gradients_contiguous(model.parameters())
     return paddle.DataParallel(model, comm_buffer_size=bucket_megabytes, find_unused_parameters=find_unused_parameters)
+
+
+def prepare_batch_norms(model: paddle.nn.Layer, batch_norm: str) -> paddle.nn.Layer:
+    """Let batch norms compute statistics as in ``data_parallel``, in place, and return the model.
+
+    It is for networks without gradients, too, whose batch norms use the batch, such as a teacher's.
+    """
+    unbias_running_variance(model)
+    return convert_batch_norm(model) if batch_norm == "sync" and world.world_size() > 1 else model
 
 
 def make_gradients_contiguous(parameters: Iterable[paddle.Tensor]) -> None:

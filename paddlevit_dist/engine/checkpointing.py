@@ -215,7 +215,8 @@ class Checkpointer:
         self._held = [] if evaluation_due and time.monotonic() - self._saved_at < _SOON else None
         windows = [means.window()]
         if world_size() > 1:
-            local = weights_digest(host_values(self._state.model.state_dict())), windows[0]
+            own = {} if self._state.own is None else self._state.own.tensors()
+            local = weights_digest(host_values({**self._state.model.state_dict(), **own})), windows[0]
             digests, windows = map(list, zip(*all_gather(local)))
             if len(set(digests)) > 1:
                 raise RuntimeError(
@@ -264,7 +265,8 @@ class Checkpointer:
             "training_means": means,
         }
         optimizer = self._copy_optimizer() if moments is None else moments
-        run_state = checkpoint_store.RunState(state.position(), optimizer, extra)
+        own = {} if state.own is None else {name: each.numpy().copy() for name, each in state.own.tensors().items()}
+        run_state = checkpoint_store.RunState(state.position(), optimizer, extra, own)
         about = describe(self._config, self._task, self._datasets)
         return _StateCopy(name, where, weights, averages, run_state, about, self._pruning(self.folder / name))
 

@@ -1,13 +1,13 @@
 """Exponential moving average of a model's weights, which is evaluated, saved and resumed in addition to the weights."""
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import paddle
 
 from ..intervals import ConfidenceInterval
+from ..tasks.task_state import WeightAverage
 from .multi_tensor import FlatBuffer, move_average
 from .sharding import Shards
 
@@ -15,7 +15,7 @@ _MOST_KEPT = 0.1  # of the first weights
 _FITTING_UPDATES = 5.0  # run length in updates of 1 / (1 - decay): exp(-5) = 0.7 % of the first weights are kept
 
 
-class ModelEma:
+class ModelEma(WeightAverage):
     """Average of the weights: ``average = decay * average + (1 - decay) * weights`` after every step.
 
     Source: B. Polyak and A. Juditsky, "Acceleration of stochastic approximation by averaging", 1992.
@@ -97,17 +97,9 @@ class ModelEma:
         """Whether all state is float32, which ``update`` needs for ``is_bad``."""
         return not self._others
 
-    @contextlib.contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Swap the averaged weights into the model inside the block. With shards, every rank must call this."""
-        self._exchange()
-        try:
-            yield
-        finally:
-            self._exchange()
-
     @paddle.no_grad()
-    def _exchange(self) -> None:
+    def exchange(self) -> None:
+        """Swap the average and the model's weights. With shards, every rank must call this."""
         state = self.model.state_dict()
         averages = self.state_dict()
         flat = _in_a_row([state[key] for key in self._shapes])

@@ -13,7 +13,7 @@ import numpy as np
 import paddle
 
 from ..runtime.transfers import constant, read_later
-from .model_ema import ModelEma
+from ..tasks.task_state import WeightAverage
 from .multi_tensor import ForeachStep, GradientList, zero_where
 
 
@@ -21,6 +21,9 @@ class QueuedStep:
     """One step of an optimizer, queued after its gradients, which are multiplied by ``scale``.
 
     ``clip`` is the largest norm of all gradients, or of each if ``clips_each``; ``average`` moves with the step.
+
+    Attributes:
+        is_bad: whether the gradients are not finite, bool (1,) on the device.
     """
 
     @paddle.no_grad()
@@ -33,12 +36,12 @@ class QueuedStep:
         clip: float | None,
         clips_each: bool = False,
         learning_rate: float,
-        average: ModelEma | None,
+        average: WeightAverage | None,
     ) -> None:
         present = gradients.present()
         squares = gradients.squares(present)  # (1,)
         is_finite = paddle.less_than(squares, constant(np.full, 1, np.inf, "float32"))  # False for NaN, too
-        is_bad = paddle.logical_not(is_finite)
+        self.is_bad = is_bad = paddle.logical_not(is_finite)
         self._scale = scale
         self._read = read_later(squares)
         if clip and clips_each:

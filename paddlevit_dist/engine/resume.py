@@ -116,6 +116,8 @@ class StateLoader:
         self._state.begin_after(last_epoch)
         if self._state.ema is not None:
             self._state.ema.restart()
+        if self._state.own is not None:
+            self._state.own.restart()
         return ResumeState({"epoch": 0, "consumed": 0, "update": 0}, base=base)
 
     def _find_checkpoint(self) -> Path | None:
@@ -212,6 +214,11 @@ class StateLoader:
         """Restore everything except the weights, including the position of the training."""
         state, extra = self._state, content.extra
         self._load_moments(f"-resume={directory}", content.optimizer)
+        if state.own is not None:
+            try:
+                state.own.load_state_dict(content.own)
+            except ValueError as error:
+                raise UserError(f"-resume={directory}: {error}; use the settings it was saved with") from error
         state.precision.load_state_dict(extra["scaler"])
         state.nan_guard.load_state_dict(extra["skipped_updates"])
         state.begin_after(**{name: content.position[name] for name in ("epoch", "consumed")})

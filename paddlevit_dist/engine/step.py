@@ -26,7 +26,7 @@ from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
 from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
-from .model_ema import ModelEma
+from ..tasks.task_state import TaskState, WeightAverage
 from .multi_tensor import GradientList, Optimizer, clipping_factor
 from .nan_guard import BufferSnapshot, NonFiniteGuard
 from .precision import TrainingPrecision
@@ -98,6 +98,8 @@ class TrainStep:
         clips_each: whether it limits the norm of each gradient; otherwise that of all together.
         nan_guard: counts skipped steps and ends the run after too many; None: the first one ends the run.
         on_host: whether the model is in host memory; None: ask Paddle.
+        average: moves with each step; None: there is none.
+        own: the task's own state; None: it has none.
 
     Attributes:
         finite: whether the last completed step changed the weights.
@@ -120,7 +122,8 @@ class TrainStep:
         clips_each: bool = False,
         nan_guard: NonFiniteGuard | None = None,
         on_host: bool | None = None,
-        average: ModelEma | None = None,
+        average: WeightAverage | None = None,
+        own: TaskState | None = None,
     ) -> None:
         self.task = task
         self.model = model
@@ -130,10 +133,10 @@ class TrainStep:
         self.samples_per_update = samples_per_update
         self.accumulation_steps = accumulation_steps
         self.parameters = [p for p in model.parameters() if not p.stop_gradient]
-        self.buffers = running_statistics(model)
+        self.buffers = [each for layer in (model, *(own.layers if own else ())) for each in running_statistics(layer)]
         self.on_host = not is_on_gpu() if on_host is None else on_host
         self.gradient_clip, self.clips_each = gradient_clip, clips_each
-        self.average = average
+        self.average, self.own = average, own
         self._gradients = GradientList(self.parameters)
         self.nan_guard = NonFiniteGuard() if nan_guard is None else nan_guard
         self._forward_communicates = communicates_in_forward(model)
@@ -169,6 +172,8 @@ class TrainStep:
             if results[0].is_finite:  # otherwise _finish has already restored the buffers
                 pending.buffers.restore()
             pending = self._run_passes(batches, step, counts)
+        if self.own is not None:
+            self.own.before_update(step)
         queued = self._queue_step(learning_rate)
         if queued is not None:
             self._queued = queued, pending
@@ -233,7 +238,7 @@ class TrainStep:
         step = self.optimizer.foreach_step()
         if step is None or not step.accepts(step.gradients()):
             return None
-        return QueuedStep(
+        queued = QueuedStep(
             self._gradients,
             step,
             scale=self.precision.scale,
@@ -242,6 +247,9 @@ class TrainStep:
             learning_rate=learning_rate,
             average=self.average,
         )
+        if self.own is not None:
+            self.own.update(queued.is_bad)
+        return queued
 
     def _update(self, norm: np.float32, learning_rate: float) -> None:
         """Update weights, moments and average with gradients of this norm, which still contain the loss scale."""
@@ -257,6 +265,8 @@ class TrainStep:
         self.optimizer.step()
         if self.average is not None:
             self.average.update()
+        if self.own is not None:
+            self.own.update()
 
     def _finish(self, norm: np.float32, pending: _PendingStep) -> StepResult:
         """Record whether a step changed the weights; if not, restore the running statistics."""

@@ -18,6 +18,7 @@ from ..distributed import (
     data_parallel,
     has_batch_norm,
     is_main,
+    prepare_batch_norms,
     stops,
     world_size,
 )
@@ -161,6 +162,8 @@ class Trainer:
         self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
         self.restore()
         wrapped = data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES)
+        for layer in self._own_layers:
+            prepare_batch_norms(layer, self.batch_norm)
         require_compilable_norms(config, self.model)
         self.step = TrainStep(
             task,
@@ -174,6 +177,7 @@ class Trainer:
             clips_each=train.GRAD_CLIP_MODE == "tensor",
             nan_guard=self.nan_guard,
             average=self.ema,
+            own=self.state.own,
         )
         self._is_prepared = True
 
@@ -392,10 +396,15 @@ class Trainer:
                 self.checkpointer.save_epoch(epoch, evaluation_due, self.logger)
         self._update_saved = self.schedule.update
 
+    @property
+    def _own_layers(self) -> Sequence[Any]:
+        return () if self.state.own is None else self.state.own.layers
+
     def _share_statistics(self) -> None:
         # With TRAIN.BATCH_NORM local, running statistics differ between ranks; with Paddle's SyncBatchNorm, if ranks
         # have unequal inputs.
-        broadcast_statistics(self.model)
+        for layer in (self.model, *self._own_layers):
+            broadcast_statistics(layer)
 
     def _save_and_stop(self) -> NoReturn:
         """Save the state unless a checkpoint already has it, then raise Stopped."""
@@ -434,18 +443,20 @@ class Trainer:
         label, when = f"evaluation {epoch}", f"in the evaluation of epoch {epoch}"
         if self.ema is None:
             return self._evaluate_once(epoch, label, when, True)
-        values, line = self._evaluate_once(epoch, label, when, False)
-        event = {"epoch": epoch, **self.evaluator.build_event(values)}
-        self.run_log.event("evaluation_without_average", event)
-        self.run_log.log_and_print(f"epoch {epoch} evaluation without averaging: {line}")
-        (name, _), raw = self.task.best_metric, values
+        (name, _), raw = self.task.best_metric, None
+        if self.ema.is_compared:
+            raw, line = self._evaluate_once(epoch, label, when, False)
+            event = {"epoch": epoch, **self.evaluator.build_event(raw)}
+            self.run_log.event("evaluation_without_average", event)
+            self.run_log.log_and_print(f"epoch {epoch} evaluation without averaging: {line}")
         with self.ema.in_place():
             self._share_statistics()
             values, line = self._evaluate_once(
                 epoch, f"{label} of averaged weights", f"{when}'s averaged weights", True
             )
-        interval = self.evaluator.intervals.get(name)
-        self._average_note = describe_worse_average(self.task.best_metric, raw[name], values[name], interval)
+        if raw is not None:
+            interval = self.evaluator.intervals.get(name)
+            self._average_note = describe_worse_average(self.task.best_metric, raw[name], values[name], interval)
         return values, line
 
     def _evaluate_once(self, epoch: int, label: str, when: str, chooses_best: bool) -> tuple[dict[str, float], str]:

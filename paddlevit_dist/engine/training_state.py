@@ -11,8 +11,9 @@ from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings, TrainSection
 from ..tasks.aspects import get_aspect
 from ..tasks.dataset import TransformedDataset
-from ..tasks.protocols import ParameterGrouping, Recomputable
+from ..tasks.protocols import ParameterGrouping, Recomputable, StateKeeping
 from ..tasks.task import Task
+from ..tasks.task_state import TaskState, WeightAverage
 from .low_rank_layers import add_low_rank_terms
 from .model_ema import ModelEma
 from .multi_tensor import Optimizer
@@ -36,20 +37,22 @@ class TrainingState(NamedTuple):
     Attributes:
         model: the bare model, without the data-parallel wrapper.
         optimizer: a Paddle optimizer, perhaps with a fused step.
-        ema: the average of the weights; None: TRAIN.MODEL_EMA is off.
+        ema: the average of the weights, of TRAIN.MODEL_EMA or the task's own; None: there is none.
         undecayed: names of parameters with two or more axes that have no weight decay.
         shards: which rank keeps which part of optimizer and average; None: every rank keeps all.
+        own: the task's own state; None: it has none.
     """
 
     model: paddle.nn.Layer
     optimizer: Optimizer
-    ema: ModelEma | None
+    ema: WeightAverage | None
     precision: TrainingPrecision
     nan_guard: NonFiniteGuard
     sampler: TrainingSampler
     schedule: RateSchedule
     undecayed: list[str]
     shards: Shards | None = None
+    own: TaskState | None = None
 
     @property
     def optimizer_state(self) -> OptimizerState:
@@ -120,10 +123,16 @@ def build_training_state(
         _get_decay_factor(train, schedule),
     )
     averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: schedule.update
-    ema = ModelEma(model, *averaging, shards) if train.MODEL_EMA else None
+    ema: WeightAverage | None = ModelEma(model, *averaging, shards) if train.MODEL_EMA else None
+    keeping = get_aspect(task, StateKeeping)
+    own = keeping.build_state(model, None if shards is None else shards.owned) if keeping else None
+    if own is not None and own.average is not None:
+        if ema is not None:
+            raise UserError(f"TRAIN.MODEL_EMA True: task {config.TASK} averages its weights itself; set it to False")
+        ema = own.average
     has_scaler = precision.scaler is not None
     nan_guard = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain_not_finite, log)
-    return TrainingState(model, optimizer, ema, precision, nan_guard, sampler, schedule, undecayed, shards)
+    return TrainingState(model, optimizer, ema, precision, nan_guard, sampler, schedule, undecayed, shards, own)
 
 
 def _get_decay_factor(train: TrainSection, schedule: RateSchedule) -> Callable[[], float] | None:

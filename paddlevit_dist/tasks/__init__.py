@@ -4,6 +4,7 @@
 - ``model``: a network with its variants, key maps and ordered layers
 - ``task``: what training and evaluation call; ``step_types``: the values that are exchanged
 - ``protocols``: what one feature asks in addition, such as a prediction; ``aspects``: finds the class that does it
+- ``task_state``: what a task changes in training apart from the model's weights
 - ``metrics``: scores and tables of samples; ``score_kind``: computes scores again from these tables
 - ``figures``: tables, images and point sets that a task gives to the report
 - ``prediction``: inputs without labels, and the files of a prediction or an evaluation

@@ -25,11 +25,13 @@ from .protocols import (
     Reportable,
     Restorable,
     SampleChecking,
+    StateKeeping,
 )
 from .sample_checks import BadSample, require_finite, require_label, require_labels
 from .score_kind import ScoreKind, join_arrays
 from .step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
 from .task import Task
+from .task_state import TaskState, WeightAverage
 
 __all__ = [
     "AnnotationMatching",
@@ -70,12 +72,15 @@ __all__ = [
     "SampleChecking",
     "SampleTable",
     "ScoreKind",
+    "StateKeeping",
     "StepPosition",
     "TableMetrics",
     "Task",
     "TaskAspect",
+    "TaskState",
     "TaskTraits",
     "TransformedDataset",
+    "WeightAverage",
     "dataset_class",
     "get_aspect",
     "has_aspect",

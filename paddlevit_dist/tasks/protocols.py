@@ -10,6 +10,7 @@ feature.
 | ``ParameterGrouping`` | optimizer |
 | ``Recomputable`` | TRAIN.RECOMPUTE |
 | ``FeatureCaching`` | training and evaluation of probes |
+| ``StateKeeping`` | training, checkpoints |
 | ``ModelChecking`` | -show_config |
 | ``CheckpointMatching`` | -pretrained, -resume, ``evaluate`` |
 | ``Predictable`` | ``predict``, SAVE_PREDICTIONS |
@@ -45,6 +46,7 @@ from .prediction import CheckpointMeta, InputSamples, PredictionWriter, Row
 from .sample_checks import require_finite
 from .step_types import ExportParts
 from .task import Task
+from .task_state import TaskState
 
 CaptionedImage = tuple[np.ndarray, str]  # an image, uint8 (height, width[, 3]), and its caption
 SAME_SETTINGS = "use the same settings"  # what to do about other preprocessing
@@ -151,6 +153,23 @@ class FeatureCaching(ABC):
         Called on every rank once the model has the weights of -pretrained or -resume, before any sample is read.
         ``cache_features`` is the run's ``engine.feature_cache.FeatureCache``, which computes features of all samples
         once.
+        """
+
+
+class StateKeeping(ABC):
+    """Keeps state that changes in training besides the model's weights. Asked for in ``engine/training_state.py``."""
+
+    @abstractmethod
+    def build_state(self, model: paddle.nn.Layer, owned: set[str] | None) -> TaskState:
+        """Build the state of a training run; called once on every rank, before weights are loaded.
+
+        Args:
+            model: the bare model.
+            owned: with TRAIN.SHARDING, names of the model's float32 state that this rank saves in ``average``; None:
+                all.
+
+        Raises:
+            UserError: a setting rules out the state.
         """
 
 

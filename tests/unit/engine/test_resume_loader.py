@@ -52,7 +52,7 @@ class Weights(paddle.nn.Layer):
 def loader_of(tmp_path, *words, **state):
     printed = []
     log = SimpleNamespace(log_and_print=printed.append, writes=True)
-    state = SimpleNamespace(**{"ema": None, "model": Weights(), **state})
+    state = SimpleNamespace(**{"ema": None, "own": None, "model": Weights(), **state})
     return StateLoader(config_of(tmp_path, *words), None, {}, state, log), printed
 
 

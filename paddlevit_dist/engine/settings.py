@@ -56,7 +56,8 @@ def check(view: ConfigView[RunSettings]) -> list[str]:
     if values.EVAL:
         if not (pretrained or resume or values.get("EXPORTED")):
             raise UserError(
-                f"{view['EVAL']}: random weights are never evaluated; name a checkpoint with -pretrained=PATH"
+                f"{view['EVAL']} and {view['MODEL.PRETRAINED']}: random weights are never evaluated; name a checkpoint "
+                "with -pretrained=PATH"
             )
         if pretrained and resume not in (None, "auto"):  # config.yaml of a run that was resumed says auto
             raise UserError(

@@ -73,7 +73,13 @@ from paddlevit_dist.settings import DEFAULT_RECIPE, load
         ),
         (
             "-eval",
-            "EVAL True (-eval): random weights are never evaluated; name a checkpoint with -pretrained=PATH",
+            "EVAL True (-eval) and MODEL.PRETRAINED None (default): random weights are never evaluated; name a "
+            "checkpoint with -pretrained=PATH",
+        ),
+        (
+            "-cfg=probe_knn EVAL True MODEL.PRETRAINED None",
+            "EVAL True (word) and MODEL.PRETRAINED None (word): random weights are never evaluated; name a checkpoint "
+            "with -pretrained=PATH",
         ),
         (
             "-eval -pretrained=a -resume=b",

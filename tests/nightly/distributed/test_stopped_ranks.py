@@ -77,11 +77,18 @@ def test_a_wait_for_data_of_this_process_ends_too(tmp_path):
 def test_ctrl_c_in_a_start_ends_with_one_line(tmp_path, processes, cpu_seconds):
     arguments = [word for word in DIGITS if word != "-epochs=1"] + ["-epochs=500", f"-output={tmp_path / 'run'}"]
     process = start_command([sys.executable, str(MAIN), *arguments, f"-ngpus={processes}"])
+    wait_until(lambda: has_taken_over(process.pid), "no signal is blocked or handled")
     wait_for_cpu_seconds(process.pid, cpu_seconds)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=600)
     assert process.returncode == STOPPED and len(err.splitlines()) == 1, err
     assert err.startswith("stopped: asked to stop (SIGINT)") and left_behind(process.pid) == []
+
+
+def has_taken_over(pid: int) -> bool:
+    """Whether the program blocks or handles SIGTERM, which Python does not: before, Python's own start ends by SIGINT."""
+    status = dict(line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return bool((int(status["SigBlk"], 16) | int(status["SigCgt"], 16)) >> (signal.SIGTERM - 1) & 1)
 
 
 def wait_for_cpu_seconds(pid: int, seconds: float) -> None:

@@ -126,10 +126,10 @@ def favor(run: Path, folder: Path, known: Known) -> Path:
     state = paddle.load(str(averaged if averaged.exists() else checkpoint / "model.pdparams"))
     biases = {name: value for name, value in state.items() if value.shape and value.shape[-1] == value.size}
     # One output more than classes is that of no object, or of the background, which is the first of Mask R-CNN's.
-    heads = [name for name, value in biases.items() if value.size == known.outputs and "box" not in name]
+    heads = [name for name, value in biases.items() if value.size == known.outputs and "bbox" not in name]
     shift = 0
     if not heads:
-        heads = [name for name, value in biases.items() if value.size == known.outputs + 1 and "box" not in name]
+        heads = [name for name, value in biases.items() if value.size == known.outputs + 1 and "bbox" not in name]
         shift = int(any(name.startswith("roi_heads") for name in heads))
     assert heads, sorted(state)
     for name in heads:

@@ -86,7 +86,7 @@ def test_ctrl_c_in_a_start_ends_with_one_line(tmp_path, processes, cpu_seconds):
 
 
 def has_taken_over(pid: int) -> bool:
-    """Whether the program blocks or handles SIGTERM, which Python does not: before, Python's own start ends by SIGINT."""
+    """Whether the program blocks or handles SIGTERM, which Python does not: SIGINT would end Python's own start."""
     status = dict(line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return bool((int(status["SigBlk"], 16) | int(status["SigCgt"], 16)) >> (signal.SIGTERM - 1) & 1)
 

@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import numpy as np
+
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...tasks.model_factory import model_options
-from .data.transforms import export_size
+from .data.transforms import build_evaluation_transform, build_window_plan, export_size
 from .detector import Detector
 from .evaluation.match_tables import MAX_DETECTIONS
 from .settings import ONE_SIZE, OPTIONS, DetectionSettings
+from .windows import ImagePart
 
 
 def read_model_options(config: DetectionSettings, family: object) -> dict[str, Any]:
@@ -46,3 +49,27 @@ def list_fixed_sizes(config: DetectionSettings) -> list[tuple[str, tuple[int, in
         name = "DETECTION.EXPORT_SIZE" if config.DETECTION.EXPORT_SIZE else "DATA.EVAL_SHORTEST_SIDE"
         sizes.append((name, export_size(config)))
     return sizes
+
+
+def require_evaluated_sizes(config: DetectionSettings, model: Detector, sizes: np.ndarray) -> None:
+    """Check that the network takes images that keep their proportions in an evaluation.
+
+    Args:
+        sizes: height and width of the stored images, int64 (images, 2).
+
+    Raises:
+        UserError: a side is not a multiple of ``model.side_multiple`` after resizing.
+    """
+    multiple, batching = model.side_multiple, config.DETECTION.EVAL_BATCHING
+    if batching == ONE_SIZE or multiple == 1:
+        return
+    transform, plan = build_evaluation_transform(config), build_window_plan(config)
+    for stored in np.unique(sizes, axis=0).tolist():
+        parts = plan.find_parts(stored) if plan else [ImagePart(0, 0, *stored)]
+        for height, width in (transform.resized((part.height, part.width)) for part in parts):
+            if height % multiple or width % multiple:
+                raise UserError(
+                    f"DETECTION.EVAL_BATCHING {batching}: {config.MODEL.NAME} takes images whose sides are multiples "
+                    f"of {multiple}, and this keeps proportions: an image of {stored[0]} x {stored[1]} pixels would be "
+                    f"evaluated with {height} x {width}; set it to {ONE_SIZE}"
+                )

@@ -36,7 +36,7 @@ from .detector import COCO_CATEGORIES, DetectionCriterion, DetectionTargets, zer
 from .evaluation.match_tables import resolve_detection_limits
 from .evaluation.operating_points import WishedRates
 from .inference import detect_objects
-from .model_options import list_fixed_sizes, read_model_options
+from .model_options import list_fixed_sizes, read_model_options, require_evaluated_sizes
 from .settings import EQUAL_SHAPES, DetectionSettings
 
 
@@ -193,6 +193,8 @@ class Detection(BackboneTask):
         model = super().create_network(num_classes)
         for name, size in list_fixed_sizes(self.config):
             model.require_size(name, size, self.config.MODEL.NAME)
+        if self.evaluated is not None:
+            require_evaluated_sizes(self.config, model, self.evaluated.sizes)
         return model
 
     @property

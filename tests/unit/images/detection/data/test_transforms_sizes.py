@@ -180,6 +180,35 @@ def test_sides_that_the_network_cannot_take_are_refused_before_it_trains():
         make_task(configured(*words)).build_model(3)  # a DETR takes any
 
 
+@pytest.mark.parametrize(
+    "sides, words, seen",
+    [
+        ("[48, 48]", [], None),
+        ("[32, 64]", ["DETECTION.EVAL_BATCHING", "one_size"], None),
+        ("[32, 64]", [], r"an image of (\d+) x (\d+) pixels would be evaluated with"),
+        ("[48, 48]", ["DETECTION.WINDOW", "[32, 40]"], "an image of 48 x 48 pixels would be evaluated with 48 x 60"),
+    ],
+)
+def test_proportions_that_the_network_cannot_take_are_refused_before_it_trains(tmp_path, sides, words, seen):
+    words = [
+        "DETECTION.EVAL_BATCHING",
+        "equal_shapes",
+        "DATA.SHAPES.SIDES",
+        sides,
+        "DATA.EVAL_SHORTEST_SIDE",
+        "48",
+        *words,
+    ]
+    for name in ("detr_small", "rtdetr_small"):
+        task = make_task(configured("MODEL.NAME", name, "DATA.SHORTEST_SIDES", "[96]", *words))
+        task.build_dataset("val", tmp_path)
+        if seen is None or name == "detr_small":
+            task.build_model(3)
+            continue
+        with pytest.raises(UserError, match=f"rtdetr_small takes .* multiples of 16, .*{seen}.*; set it to one_size"):
+            task.build_model(3)
+
+
 @pytest.mark.parametrize("name", ["rtdetr_small", "dfine_small"])
 def test_sides_with_fewer_cells_than_queries_are_refused_before_it_trains(name):
     words = ["MODEL.NAME", name, "DATA.SHORTEST_SIDES", "[64]", "MODEL.NUM_QUERIES"]

@@ -10,7 +10,9 @@ import random
 import re
 import time
 
+import numpy as np
 import pytest
+from support.pairs.averages import share_rows
 from support.pairs.campaign import Campaign
 from support.pairs.covering import NIGHTLY, NIGHTS, draw, list_all_pairs, list_pairs, skip_earlier
 from support.pairs.features import TASKS, list_avoided, list_features
@@ -81,6 +83,16 @@ def test_a_night_draws_a_pair_that_no_earlier_night_drew():
     assert rare in targets
     combination = draw(features, avoided, [{rare}, targets], {}, random.Random(0))
     assert rare in list_pairs(combination)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_in_another_order_or_partly_new_are_told_from_other_values(axis):
+    rows = np.random.default_rng(0).normal(size=(4, 3))
+    turned = np.flip(rows, axis) + 1e-8
+    assert share_rows(turned, rows, 2e-8)
+    assert not share_rows(turned + 1e-3, rows, 2e-8)
+    last = np.take(rows, [-1], axis)
+    assert share_rows(np.concatenate([last, np.delete(turned + 1.0, 0, axis)], axis), rows, 2e-8)
 
 
 def test_a_failed_base_run_is_a_finding_and_its_network_is_not_drawn_again(tmp_path):

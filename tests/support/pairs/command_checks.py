@@ -78,8 +78,10 @@ def _check_report(bench: Bench, combination: Combination) -> str | None:
     folder = bench.train(combination).folder
     succeed("report", folder, f"-output={folder}/told.html")
     lines = read_printed(folder)
-    page, score = (folder / "told.html").read_text(encoding="utf-8"), list_numbers(lines[max(lines)])[0]
-    shown = map(float, re.findall(r"\d+\.\d+", page))
+    line = lines[max(lines)]
+    page, score = (folder / "told.html").read_text(encoding="utf-8"), list_numbers(line)[0]
+    name = re.escape(re.split(r" -?[\d.]+", line, maxsplit=1)[0])  # a whole number is looked for next to its name
+    shown = map(float, re.findall(r"\d+\.\d+", page) + re.findall(rf"\b{name} (\d+)(?!\.?\d)", page))
     is_told = score == 0.0 or any(abs(number - score) < 6e-5 for number in shown)  # a line has four or fewer digits
     return None if is_told else f"the report does not have the score {score}"
 

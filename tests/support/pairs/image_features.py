@@ -236,7 +236,14 @@ DETECTION = Task(
         "empty": NONE | {"without": Value("DATA.KEEP_EMPTY_IMAGES False")},
         "reading": _READING,
     },
-    refused=({"model": ("mask_rcnn",), "data": ("voc", "yolo")},),
+    refused=(
+        {"model": ("mask_rcnn",), "data": ("voc", "yolo")},
+        {  # sides of images that keep their proportions are no multiples of 16
+            "model": ("dfine", "rtdetr"),
+            "batching": ("single", "equal"),
+            "data": ("unequal", "coco", "named", "voc", "yolo"),
+        },
+    ),
     may_be_refused=(
         {"data": ("voc", "yolo"), "crops": ("paste",)},
         {"scored": ("torchvision",), "model": ("dfine", "rtdetr")},

@@ -57,7 +57,10 @@ SCENES = Task(
             ),
         },
     },
-    refused=({"inputs": ("channels",), "data": ("drawn",)},),
+    refused=(
+        {"inputs": ("channels",), "data": ("drawn",)},
+        {"freeze": ("part",), "model": ("tutorial",)},  # whose layers have no numbers
+    ),
     may_be_refused=({"crop": ("block",), "blocks": ("blocks",)},),
 )
 INSTANCES = Task(

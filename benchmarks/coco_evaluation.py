@@ -103,9 +103,10 @@ class Contender:
 
 
 def bytes_per_thousand(folder: Path) -> float:
-    """What crosses between ranks, a table for each image, with scores of float32 as networks give them."""
+    """What crosses between ranks, tables of images, with scores of float32 as networks give them."""
     from paddlevit_dist.images.detection.evaluation import scored_files
     from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
+    from paddlevit_dist.tasks.metrics import pack_columns
 
     annotations = scored_files.read_annotations(folder / "annotations.json")
     results = scored_files.read_results(folder / "results.json", annotations)
@@ -113,16 +114,16 @@ def bytes_per_thousand(folder: Path) -> float:
     image_ids, counts, num_true, labels, scores, *bits, annotated, num_classes = matched
     rows = [labels, scores.astype(np.float32), *bits]
     rows_of_images = zip(*(np.split(column, np.cumsum(counts)[:-1]) for column in rows))
-    tables = [
-        MatchTable(
+    tables = np.empty(len(image_ids), object)
+    for image, own in enumerate(rows_of_images):
+        tables[image] = MatchTable(
             *(column[image : image + 1] for column in (image_ids, counts, num_true)),
             *own,
             annotated[annotated[:, 0] == image],
             num_classes,
         )
-        for image, own in enumerate(rows_of_images)
-    ]
-    return len(pickle.dumps(tables, protocol=pickle.HIGHEST_PROTOCOL)) * 1000 / len(image_ids)
+    packed = pack_columns({"ids": image_ids, "boxes": tables})
+    return len(pickle.dumps(packed, protocol=pickle.HIGHEST_PROTOCOL)) * 1000 / len(image_ids)
 
 
 def main() -> None:

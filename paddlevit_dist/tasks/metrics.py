@@ -1,5 +1,7 @@
 """A task's scores as the engine uses them: sums that ranks add up, and per-sample results for intervals and tables."""
 
+import pickle
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -145,12 +147,16 @@ def gather_columns(
     Raises:
         ValueError: ranks have other columns.
     """
-    from ..distributed import all_gather  # needs Paddle
+    from ..distributed import all_gather, world_size  # needs Paddle
 
     number = len(next(iter(columns.values()), ()))
     is_known = indices is not None and all(len(column) == len(indices) for column in columns.values())
     is_known = is_known and bool(columns or not indices)
-    gathered = all_gather((indices if is_known else None, number, columns))
+    sent = pack_columns(columns) if world_size() > 1 else columns
+    gathered = [
+        (part, rows, unpack_columns(own))
+        for part, rows, own in all_gather((indices if is_known else None, number, sent))
+    ]
     has_indices = all(part is not None for part, _, _ in gathered)
     ends = np.cumsum([rows for _, rows, _ in gathered])
     parts = [
@@ -163,6 +169,18 @@ def gather_columns(
     tables = [(part, [np.asarray(part, np.int64), *own.values()]) for part, own in parts]
     all_indices, *rows = concat_rank_tables(tables) if tables else [np.zeros(0, np.int64)]
     return all_indices if has_indices else None, dict(zip(names, rows))
+
+
+def pack_columns(columns: Mapping[Any, np.ndarray]) -> Mapping[Any, np.ndarray] | bytes:
+    """Return columns as ranks send them: compressed if one has objects, whose many small arrays have much in common."""
+    if all(np.asarray(column).dtype != object for column in columns.values()):
+        return columns
+    return zlib.compress(pickle.dumps(columns, pickle.HIGHEST_PROTOCOL))
+
+
+def unpack_columns(packed: Mapping[Any, np.ndarray] | bytes) -> Mapping[Any, np.ndarray]:
+    """Return the columns that ``pack_columns`` of a rank of this run returned."""
+    return pickle.loads(zlib.decompress(packed)) if isinstance(packed, bytes) else packed
 
 
 class TableMetrics(PerSampleMetrics):

@@ -1,11 +1,13 @@
 """Rows of several ranks: ordered by their samples, or, where these are unknown, those of one rank after another's."""
 
+import pickle
+
 import numpy as np
 import pytest
 from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist import distributed
-from paddlevit_dist.tasks.metrics import gather_columns
+from paddlevit_dist.tasks.metrics import gather_columns, pack_columns
 
 
 @pytest.fixture
@@ -15,6 +17,7 @@ def gather(monkeypatch):
     def gather(parts):
         ranks = ThreadRanks(len(parts))
         monkeypatch.setattr(distributed, "all_gather", ranks.all_gather)
+        monkeypatch.setattr(distributed, "world_size", lambda: len(parts))
         return ranks.run(lambda rank: gather_columns(*parts[rank]))
 
     return gather
@@ -45,6 +48,20 @@ def test_where_a_rank_does_not_know_its_samples_ranks_follow_one_another(gather,
 def test_a_rank_with_samples_and_without_rows_hides_the_order(gather):
     ((indices, columns), _) = gather([(rows(4.0, 1.0), [4, 1]), ({}, [2])])
     assert indices is None and columns["widths"].tolist() == [4, 1]
+
+
+def test_objects_are_ordered_like_numbers_and_are_sent_compressed(gather):
+    def make_rows(*numbers):
+        objects = np.empty(len(numbers), object)
+        objects[:] = [{"matches": np.full(50, number)} for number in numbers]
+        return {"ids": np.array(numbers), "tables": objects}
+
+    for indices, columns in gather([(make_rows(2, 0), [2, 0]), ({}, []), (make_rows(1), [1])]):
+        assert indices.tolist() == columns["ids"].tolist() == [0, 1, 2]
+        assert [table["matches"].tolist() for table in columns["tables"]] == [[n] * 50 for n in range(3)]
+    many = make_rows(*range(100))
+    assert len(pack_columns(many)) < len(pickle.dumps(many, pickle.HIGHEST_PROTOCOL)) / 4
+    assert pack_columns(rows(1.0, 2.0)).keys() == {"widths", "pairs"}  # numbers are sent as they are
 
 
 def test_no_rows_at_all_are_no_columns(gather):

@@ -19,11 +19,14 @@ _LABEL = (
 )
 _LABELS = ("labels", "tags", "classes", "finding_labels", "attributes", "categories")
 _SPLIT = ("split", "subset", "partition", "set", "phase")
+_VALIDATION = ("is_valid", "is_val", "is_validation")  # fastai: a row of validation is True or 1
 _FOLD = ("fold", "folds", "kfold", "cv_fold", "fold_id")
 _LABEL_OF_ROWS, _CONFIDENCE = "labelname", "confidence"  # Open Images: ImageID,Source,LabelName,Confidence
 _ROW_NUMBERS = re.compile(r"|index|unnamed_\d+|level_\d+")  # headings of pandas
 _CLASS_SHARE = 0.9  # of the cells that the column of a class may have
 _LOOKED_AT = 20  # cells that show whether a column has paths of images
+_EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>")  # what programs write for a value that is missing
+_DECIMAL_COMMA = re.compile(r"(-?[01]),0{1,2}")
 
 
 class TableChoices(NamedTuple):
@@ -71,12 +74,14 @@ class ClassValues(dict[Any, int]):
 
     def __missing__(self, cell: Any) -> int:
         text = "" if cell is None else str(cell).strip().lower()
-        if text in ("", "nan"):
+        if cell != cell:  # each NaN of Parquet would be another key
+            return self._empty
+        if text in _EMPTY:
             value = self._empty
         elif text in ("true", "false"):
             value = int(text == "true")
         else:
-            value = {0.0: 0, 1.0: 1, -1.0: -1}.get(float(text), -2)
+            value = {0.0: 0, 1.0: 1, -1.0: -1}.get(float(_DECIMAL_COMMA.sub(r"\1", text)), -2)
         if value == -2:
             raise ValueError(text)
         self[cell] = value
@@ -84,10 +89,14 @@ class ClassValues(dict[Any, int]):
 
     def accepts(self, cell: Any) -> bool:
         """Return whether a cell is one of these values."""
+        return self.get_known(cell) is not None
+
+    def get_known(self, cell: Any) -> int | None:
+        """Return the value of a cell; None for other cells."""
         try:
-            return self[cell] >= -1
+            return self[cell]
         except (TypeError, ValueError):  # a list, or another text
-            return False
+            return None
 
 
 def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -> LabelLayout:
@@ -126,8 +135,17 @@ def find_image_column(table: LabelColumns) -> int:
 def find_split_columns(table: LabelColumns) -> tuple[int | None, int | None]:
     """Return the columns of splits and of folds; None for one that does not exist."""
     names = _normalize(table.headings)
-    split = next((names.index(word) for word in _SPLIT if word in names and _is_split(word, table, names)), None)
+    words = (*_SPLIT, *_VALIDATION)
+    split = next((names.index(word) for word in words if word in names and _is_split(word, table, names)), None)
     return split, next((names.index(word) for word in _FOLD if word in names), None)
+
+
+def find_split_words(table: LabelColumns, column: int, texts: Sequence[str]) -> list[str]:
+    """Return the split that each text in the column of splits means, or the text itself."""
+    if _normalize(table.headings)[column] in _VALIDATION:
+        words, values = {0: "train", 1: "val"}, ClassValues()
+        return [words.get(value, text) for text, value in zip(texts, map(values.get_known, texts))]
+    return [split_in_name(text) or text for text in texts]
 
 
 def _normalize(headings: Sequence[str]) -> list[str]:
@@ -165,8 +183,10 @@ def _has_image_paths(cells: Column) -> bool:
 
 
 def _is_split(word: str, table: LabelColumns, names: Sequence[str]) -> bool:
-    """Return whether a column contains words for splits: always if it is called "split"."""
+    """Return whether a column contains words for splits, or tells validation rows: always if it is called "split"."""
     cells = table.head[names.index(word)]
+    if word in _VALIDATION:
+        return len(names) > 2 and {ClassValues().get_known(cell) for cell in cells} <= {0, 1, -1}
     return word == _SPLIT[0] or any(isinstance(cell, str) and split_in_name(cell) for cell in cells)
 
 
@@ -205,6 +225,8 @@ def _candidates(
     if _LABEL_OF_ROWS in names and _CONFIDENCE in names:
         yield ROWS, of([_LABEL_OF_ROWS])
     single, lists = (LABELS if has_several else LABEL, of(_LABEL)), (LABELS, of(_LABELS))
+    if has_several and set(lists[1]) <= set(classes):  # a class among others that is called so
+        lists = (LABELS, [])
     yield from (lists, (COLUMNS, classes), single) if has_several else (single, lists, (COLUMNS, classes))
 
 

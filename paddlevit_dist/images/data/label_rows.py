@@ -1,5 +1,6 @@
 """Reads the rows of a table of labels: image, labels and split of each, in any of the usual layouts."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from ...runtime.printing import shorten
 from ...runtime.spelling import compose
 from ...runtime.text_files import parse_json
 from .data_warnings import count, first_names
-from .formats import SPLIT_WORDS, split_in_name
+from .formats import SPLIT_WORDS
 from .label_layouts import (
     COLUMNS,
     LABEL,
@@ -20,11 +21,15 @@ from .label_layouts import (
     TableChoices,
     find_layout,
     find_split_columns,
+    find_split_words,
 )
 from .table_columns import Column, LabelColumns, open_columns
 
 UNKNOWN = -1  # label of a class that is not known
 _NO_LABEL = "no finding"  # what NIH's lists have for an image without a label
+_NO_CELL = ("nan", "<na>")  # what pandas writes for a cell that is missing
+_QUOTED = r"""(?:'[^'\\]*'|"[^"\\]*")"""
+_PYTHON_LIST = re.compile(rf"\[\s*{_QUOTED}(?:\s*,\s*{_QUOTED})*\s*\]")  # what pandas writes for a list of texts
 _MOST_LABELS = 1 << 33  # images x classes: 8 GiB
 
 
@@ -109,7 +114,10 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
         raise UserError(f"{path} has headings, but no rows")
     headings = [table.headings[column] for column in classes]
     notices = [f"{path}: {count(len(names), 'row')}, {_describe(table, layout)}"]
-    splits = None if layout.split is None else _find_splits(path, names, distinct[layout.split], notices)
+    splits = None
+    if layout.split is not None:
+        words = find_split_words(table, layout.split, distinct[layout.split].texts())
+        splits = _find_splits(path, names, words, distinct[layout.split].codes, notices)
     has_folds = layout.fold is not None and (splits is None or "val" not in splits)
     if has_folds:
         splits = _divide(path, splits, distinct[layout.fold], choices.fold, notices)
@@ -130,7 +138,7 @@ def read_split_words(path: str) -> set[str]:
     for batch in table.batches(list(given)) if given else ():
         for distinct, cells in zip(given.values(), batch):
             distinct.add(cells)
-    words = {"train"} if split is None else {split_in_name(text) or text for text in given[split].texts()}
+    words = {"train"} if split is None else set(find_split_words(table, split, given[split].texts()))
     return words | {"val"} if fold is not None and "train" in words else words
 
 
@@ -172,12 +180,13 @@ def _convert(
     return matrix.T
 
 
-def _find_splits(path: str, names: Sequence[str], split: _DistinctValues, notices: list[str]) -> np.ndarray:
-    """Return the split of each row, texts (rows,), from the column of splits."""
-    words = [split_in_name(text) or text for text in split.texts()]
+def _find_splits(
+    path: str, names: Sequence[str], words: Sequence[str], codes: np.ndarray, notices: list[str]
+) -> np.ndarray:
+    """Return the split of each row, texts (rows,), from the distinct words of the column of splits and their codes."""
     if not set(words) & set(SPLIT_WORDS):
         raise UserError(f"{path}: the column of splits has {shorten(', '.join(words), 80)}: expected train and val")
-    splits = np.array(words)[split.codes]
+    splits = np.array(words)[codes]
     without = np.flatnonzero(splits == "")
     if len(without):
         images = first_names([names[row] for row in without[:4].tolist()], len(without))
@@ -212,6 +221,7 @@ def _parse_cell(cell: Any, is_list: bool, path: str) -> tuple[str, ...]:
         labels: Sequence[object] = cell
     else:
         text = "" if cell is None or cell != cell else str(cell).strip()
+        text = "" if text.lower() in _NO_CELL else text
         labels = _split(text, path) if is_list else [text]
     texts = dict.fromkeys(compose(str(label).strip()) for label in labels if label is not None)
     return tuple(text for text in texts if text and not (is_list and text.lower() == _NO_LABEL))
@@ -220,12 +230,14 @@ def _parse_cell(cell: Any, is_list: bool, path: str) -> tuple[str, ...]:
 def _split(text: str, path: str) -> Sequence[object]:
     if not text.startswith("["):
         return text.replace("|", ";").split(";")
+    if _PYTHON_LIST.fullmatch(text):
+        return [quoted[1:-1] for quoted in re.findall(_QUOTED, text)]
     try:
         labels = parse_json(text)
     except ValueError:
         labels = None
     if not isinstance(labels, list) or not all(isinstance(label, (str, int)) for label in labels):
-        raise UserError(f'{path}: labels {shorten(text, 80)}: expected a;b, a|b or a JSON list such as ["a", "b"]')
+        raise UserError(f'{path}: labels {shorten(text, 80)}: expected a;b, a|b or a list such as ["a", "b"]')
     return labels
 
 

@@ -8,7 +8,7 @@ import os
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.data.label_layouts import TableChoices
+from paddlevit_dist.images.data.label_layouts import ClassValues, TableChoices
 from paddlevit_dist.images.data.label_tables import TableOptions, list_splits, read_table
 from paddlevit_dist.runtime.errors import UserError
 
@@ -198,6 +198,17 @@ def test_a_column_names_the_split(root, read):
         read(SPLITS.format("split", 0, 0, 1, 1, 0))
 
 
+@pytest.mark.parametrize("no, yes", [("False", "True"), ("0", "1"), ("0.0", "1.0")])
+def test_a_column_tells_the_rows_of_validation(root, read, no, yes):
+    head = f"image,cat,dog,is_valid\n1,1,0,{no}\n2,0,1,{yes}\n3,0,1,\n"
+    found = read(head + f"4,0,1,{no}\n", has_several=True)
+    assert found.paths == ["b/1.png", "a/4.png"] and found.class_names == ["cat", "dog"]
+    assert any("1 row without a split, not used: 3" in line for line in found.notices)
+    assert read(head, "val", has_several=True).paths == ["b/2.png"]
+    assert list_splits(str(root)) == {"train", "val", ""}
+    assert read("image,is_valid\n1,True\n2,False\n").class_names == ["False", "True"]
+
+
 def test_the_test_split_replaces_a_missing_validation_split(read):
     table = SPLITS.format("subset", "train", "train", "train", "test", "test")
     found = read(table, "val")
@@ -277,10 +288,45 @@ def test_a_cell_lists_labels(read, text):
     assert found.labels.tolist() == [[1, 1], [0, 0], [0, 1]] and found.labels.dtype == "int8"
 
 
-@pytest.mark.parametrize("text", ["['a', 'b']", "[1", "[[]]", '[{""a"": 1}]'])
-def test_a_list_that_is_not_json_is_refused(read, text):
-    with pytest.raises(UserError, match=r'labels .*: expected a;b, a\|b or a JSON list such as \["a", "b"\]'):
+@pytest.mark.parametrize("text", ["['a', b]", "['a' 'b']", "[1", "[[]]", '[{""a"": 1}]'])
+def test_another_list_is_refused(read, text):
+    with pytest.raises(UserError, match=r'labels .*: expected a;b, a\|b or a list such as \["a", "b"\]'):
         read(f'image,labels\nb/1.png,"{text}"\n', has_several=True)
+
+
+def test_a_cell_lists_labels_as_pandas_writes_them(read):
+    cells = [["big, dog", "it's"], [], ["it's"]]
+    rows = [f'b/{number}.{ending},"{str(cell).replace(chr(34), chr(34) * 2)}"' for number, ending, cell in
+            zip((1, 2, 3), ("png", "png", "jpg"), cells)]  # fmt: skip
+    found = read("\n".join(["image,labels", *rows, "a/4.png,NaN"]), has_several=True)
+    assert found.class_names == ["big, dog", "it's"]
+    assert found.labels.tolist() == [[1, 1], [0, 0], [0, 1], [0, 0]]
+
+
+def test_a_missing_label_is_not_a_class(read):
+    with pytest.raises(UserError, match="2 images have no label: a/4.png, b/2.png"):
+        read("image,label\nb/1.png,dog\na/4.png,nan\nb/2.png,<NA>\n")
+
+
+def test_cells_of_classes_are_what_programs_write_for_missing_values_and_decimal_commas(read):
+    found = read("image;cat;dog\n1;1,0;0,00\n2;NaN;-1,0\n3;null;1\n4;NA;None\n5;0,0;true\n", has_several=True)
+    assert found.class_names == ["cat", "dog"]
+    assert found.labels.tolist() == [[1, 0], [-1, -1], [-1, 1], [-1, -1], [0, 1]]
+    found = read("image,cat,dog\n1,N/A,1\n2,,0\n", has_several=True, is_empty_absent=True)
+    assert found.labels.tolist() == [[0, 1], [0, 0]]
+    with pytest.raises(UserError, match="line 12, column dog: '1,5': expected 1, 0"):
+        read("image;cat;dog\n" + "1;1;0\n" * 10 + "2;1;1,5\n", has_several=True)
+
+
+def test_not_a_number_is_not_kept_as_a_value():
+    values = ClassValues()
+    assert [values[float("nan")] for _ in range(3)] == [-1] * 3 and len(values) == 0
+
+
+def test_a_class_may_be_called_labels_among_columns_of_classes(read):
+    table = "image,cat,labels\n1,1,0\n2,0,1\n"
+    assert read(table, has_several=True).class_names == ["cat", "labels"]
+    assert read(table).class_names == ["0", "1"]  # one label of each image
 
 
 def test_the_form_of_nih_has_lists_and_no_finding(root, read):

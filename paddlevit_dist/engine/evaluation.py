@@ -22,6 +22,7 @@ from ..tasks.metrics import Metrics, PerSampleMetrics, TableMetrics
 from ..tasks.protocols import get_sample_check
 from ..tasks.sample_groups import SampleGroups
 from ..tasks.step_types import EvaluationStep
+from ..tasks.table_checks import InvalidScoreError
 from ..tasks.task import Records, Task
 from . import gpu_memory
 from .confidence import IntervalConfig, PerSampleResults, compute_intervals, to_event, to_json
@@ -214,7 +215,8 @@ def require_value(task: Task, values: dict[str, float]) -> None:
     if name not in values:
         names = ", ".join(values)
         raise UserError(
-            f"best_metric of {type(task).__name__} is '{name}', which compute does not return; it returns {names}"
+            f"best_metric of {type(task).__name__} is '{name}', which compute does not return, or as NaN; "
+            f"it returns {names or 'no value'}"
         )
 
 
@@ -228,7 +230,8 @@ def _find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str:
     except Exception as error:  # a user's code may raise anything
         if values is not None and isinstance(error, KeyError) and error.args[0] not in values:
             return f"summary of {type(metrics).__name__}: compute does not return {error}"
-        return str(error) if values is not None and isinstance(error, UserError) else ""
+        is_problem = isinstance(error, InvalidScoreError) or (values is not None and isinstance(error, UserError))
+        return str(error) if is_problem else ""
     return ""
 
 

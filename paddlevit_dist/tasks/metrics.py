@@ -11,6 +11,7 @@ import numpy as np
 from ..intervals import ConfidenceInterval, concat_rank_tables
 from ..intervals.resampling import Recompute
 from .score_kind import Arrays, require_score_kind
+from .table_checks import require_draws, require_rows
 
 
 class SampleTable(NamedTuple):
@@ -221,11 +222,10 @@ class TableMetrics(PerSampleMetrics):
         Arrays may not be changed afterwards.
 
         Raises:
-            ValueError: the columns differ from the columns of earlier samples.
+            ValueError: the columns have other names than before, or different numbers of rows.
         """
         names, values = list(columns), list(columns.values())
-        if self._batches and names != self._batches[0][0]:
-            raise ValueError(f"columns {names} after {self._batches[0][0]}: add the same ones for each sample")
+        require_rows(columns, self._batches[0][0] if self._batches else None)
         if isinstance(values[0], np.ndarray):
             self._batches.append((names, lambda: values))
         else:
@@ -275,7 +275,7 @@ class TableMetrics(PerSampleMetrics):
         """Compute the scores of weighted samples by ``ScoreKind.recompute``, which prepares a table once."""
         if self._prepared is None or self._prepared[0] is not table[0]:
             self._prepared = table[0], self.scores.recompute([self.to_arrays(table)], self.class_names)
-        return self._prepared[1](weights)
+        return require_draws(self.scores, self._prepared[1](weights), len(weights))
 
     def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
         """Return ``ScoreKind.count_decisions``."""

@@ -12,7 +12,8 @@ from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults
 from paddlevit_dist.engine.evaluation import Evaluator
 from paddlevit_dist.images import Classification
 from paddlevit_dist.intervals import ConfidenceInterval
-from paddlevit_dist.metrics import ClassificationMetrics
+from paddlevit_dist.metrics import ClassificationMetrics, ClassificationScores
+from paddlevit_dist.registry.register import register_score_kind
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import PerSampleMetrics
 from paddlevit_dist.tasks.sample_groups import SampleGroups
@@ -150,6 +151,22 @@ def test_names_that_a_users_metrics_lack_are_refused_before_the_first_update(tmp
     with pytest.raises(UserError, match=told):
         run.train()
     assert run.schedule.update == 0 and not (tmp_path / "checkpoints").exists()
+
+
+def test_a_score_of_a_wrong_shape_is_refused_before_the_first_update(tmp_path):
+    def compute(self, arrays, weights):
+        return {"top-1": float((arrays["places"] == 0).mean())}
+
+    register_score_kind("one value", type("OneValue", (ClassificationScores,), {"compute": compute}))
+
+    def build_metrics(task):
+        return ClassificationMetrics(task.num_classes, kind="one value")
+
+    task_class = type("Own", (Classification,), {"build_metrics": build_metrics, "__module__": "own"})
+    run = small_runs.build(str(tmp_path), "-epochs=1", task_class=task_class)
+    with pytest.raises(UserError, match=r"compute of OneValue: 'top-1' has shape \(\)"):
+        run.train()
+    assert run.schedule.update == 0
 
 
 @pytest.mark.parametrize("is_training", [True, False])

@@ -83,7 +83,21 @@ def test_other_columns_and_unknown_kinds_are_refused():
     metrics = make((1.5, 2))
     with pytest.raises(ValueError, match=r"columns \['labels', 'widths'\] after \['widths', 'labels'\]"):
         metrics.add(labels=2, widths=1.5)
+    with pytest.raises(ValueError, match=r"shapes \{'widths': \(2,\), 'labels': \(1,\)\}: expected \(batch"):
+        metrics.add_batch(widths=np.array([4.0, 2.5]), labels=np.array([0]))
+    with pytest.raises(ValueError, match=r"'labels': \(\)"):
+        metrics.add_batch(widths=paddle.to_tensor(1.5), labels=paddle.to_tensor(2))
     with pytest.raises(UserError, match="no kind of scores 'lengths' is registered: call register_score_kind"):
         TableMetrics("lengths")
     with pytest.raises(TypeError, match=r"Nothing needs the method compute\(self, arrays, weights\)"):
         type("Nothing", (ScoreKind,), {})
+
+
+@pytest.mark.parametrize(
+    "result, told",
+    [(1.5, r"'width' has shape \(\), expected \(1,\)"), (np.ones(3), r"'width' has shape \(3,\), expected \(1,\)")],
+)
+def test_a_score_without_a_value_for_each_draw_is_refused(monkeypatch, result, told):
+    monkeypatch.setattr(Widths, "compute", lambda self, arrays, weights: {"width": result})
+    with pytest.raises(UserError, match=f"compute of Widths: {told}"):
+        make((1.5, 2)).compute({})

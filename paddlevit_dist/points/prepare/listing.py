@@ -54,8 +54,8 @@ class SceneReader:
     kind = ""
     #: a short description, for the help
     meaning = ""
-    #: names of the ``SceneChoices`` that apply to it
-    options: tuple[str, ...] = ()
+    #: names of the ``SceneChoices`` that apply to it; by default those that ``build_scene`` reads
+    options: tuple[str, ...] = ("class_names", "ignore_label", "gray", "channels")
     #: of its files' names, in lower case
     suffixes: tuple[str, ...] = ()
     #: example of a file, if a suffix is not enough
@@ -171,6 +171,12 @@ class SceneReader:
         if a column is missing, or values are out of range.
         """
         path, choices = source.files[0], self.choices
+        lengths = {name: len(values) for name, values in columns.items()}
+        lengths |= {} if semantic is None else {"class": len(semantic)}
+        lengths |= {} if instance is None else {"instance": len(instance)}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{name} {number:,}" for name, number in lengths.items())
+            raise UserError(f"{path} has columns of different lengths ({listed}): each needs a value for each point")
         columns, skipped = drop_nonfinite(columns)
         if len(skipped):
             self.remarks.append(f"{path}: {len(skipped):,} points without finite coordinates are skipped")

@@ -165,6 +165,10 @@ def _write(reader: SceneReader, source: RawScene, path: str, key: bytes) -> tupl
         scene = reader.read(source)
     except UserError as error:
         return source.name, [], str(error)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # a user's reader may raise anything
+        raise RuntimeError(f"{source.files[0]} cannot be read: {type(error).__name__}: {error}") from error
     write_scene(Path(path), scene, source.labeled, key)
     return source.name, list(reader.remarks[num_before:]), ""
 

@@ -14,10 +14,11 @@ from paddlevit_dist.points.inputs import find_scenes
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
 from paddlevit_dist.points.prepare.formats import detect_format, get_reader, identify_file, list_readers
 from paddlevit_dist.points.prepare.las import read_las, write_classified
-from paddlevit_dist.points.prepare.listing import SceneChoices
+from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices, SceneReader
 from paddlevit_dist.points.prepare.pcd import read_pcd
 from paddlevit_dist.points.prepare.pointcept import PointceptReader
 from paddlevit_dist.points.prepare.s3dis import split_by_area
+from paddlevit_dist.points.prepare.store import _write
 from paddlevit_dist.points.prepare.tables import TableReader, read_table
 from paddlevit_dist.registry.register import register_scene_format
 from paddlevit_dist.runtime.errors import UserError
@@ -304,6 +305,43 @@ def test_a_format_from_outside_is_found_first_detected_read_and_predicted(tmp_pa
     assert identify_file(str(tmp_path / "a.xyz")) == ("text", "a")
     with pytest.raises(UserError, match="^scene format 'triples' is not known: did you mean"):
         get_reader("triples", SceneChoices())
+
+
+class PairReader(SceneReader):
+    """Folders with coordinates and classes, which need not be equally many."""
+
+    def identify(self, path):
+        return (Path(path).parent.name, path) if path.endswith("xyz.npy") else None
+
+    def read(self, source):
+        x, y, z = np.load(source.files[0]).T
+        return self.build_scene(source, {"x": x, "y": y, "z": z}, np.zeros(3, np.int64), np.zeros(4, np.int64))
+
+
+def test_scenes_of_a_folder_have_the_options_of_built_scenes_and_equally_long_columns(tmp_path):
+    (tmp_path / "a").mkdir()
+    np.save(tmp_path / "a" / "xyz.npy", np.eye(4, 3))
+    with forgotten():
+        register_scene_format("pairs", PairReader)
+        choices = SceneChoices(gray=True, class_names=("one",), channels=("all",), ignore_label=3)
+        reader = get_reader("pairs", choices)
+        source = RawScene("a", (str(tmp_path / "a" / "xyz.npy"),), True)
+        with pytest.raises(UserError, match=r"xyz.npy has columns .*\(x 4, y 4, z 4, class 3, instance 4\)"):
+            reader.read(source)
+
+
+def test_an_exception_of_a_users_reader_names_the_file(tmp_path):
+    class Faulty(SceneReader):
+        def read(self, source):
+            raise self.error
+
+    reader, source = Faulty(), RawScene("a", ("scans/a.own",), True)
+    for reader.error, told, message in (
+        (KeyError("tree"), RuntimeError, "^scans/a.own cannot be read: KeyError: 'tree'$"),
+        (OSError("disk"), OSError, "^disk$"),
+    ):
+        with pytest.raises(told, match=message):
+            _write(reader, source, str(tmp_path / "a.scene"), b"")
 
 
 def test_options_that_a_format_does_not_know_are_told(tmp_path, capsys):

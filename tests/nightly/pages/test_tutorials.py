@@ -230,6 +230,7 @@ def test_custom_code_trains_and_evaluates(tmp_path):
         "alarm.py",
         "shadows.py",
         "tracks.py",
+        "stations.py",
     } <= names
     printed = Session(tmp_path, page).run(page)
     errors = [float(value) for out in printed for value in re.findall(r"^mean error ([\d.]+)", out, re.MULTILINE)]

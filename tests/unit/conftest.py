@@ -12,6 +12,7 @@ import pytest
 from numba.core import event
 from numba.core.registry import cpu_target
 from support import prepared
+from tqdm import tqdm
 
 import paddlevit_dist  # noqa: F401  (before Paddle: it chooses MKL's instructions)
 from paddlevit_dist.runtime import signals
@@ -63,6 +64,22 @@ def _note_calls(module: Any, name: str, is_start: Any) -> None:
     setattr(module, name, call)
 
 
+_make_bar = tqdm.__init__
+
+
+def _make_checked_bar(bar: tqdm, iterable: Any = None, *arguments: Any, **options: Any) -> None:
+    """Make a bar that names what it counts, of how many, on terminals alone, and leaves nothing there.
+
+    Those of other libraries have classes of their own, and a run's, which has a format, is tested on a terminal.
+    """
+    if type(bar) is tqdm and "bar_format" not in options:
+        assert options.get("desc") and options.get("unit") and options.get("leave") is False, options
+        assert options.get("disable", False) is None, options
+        assert "total" in options or hasattr(iterable, "__len__"), options
+    _make_bar(bar, iterable, *arguments, **options)
+
+
+tqdm.__init__ = _make_checked_bar
 sys.addaudithook(_note_event)
 _note_calls(multiprocessing.util, "spawnv_passfds", lambda path, words, *_: "resource_tracker" not in str(words))
 _note_calls(prepared, "start", lambda *_: True)

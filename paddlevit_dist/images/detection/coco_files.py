@@ -79,7 +79,9 @@ def _elements(
     if name and bytes(memoryview(member)[:1]) != b"[":
         raise ValueError(f"{name}: expected a list of objects")
     parts = _LIST.decode(member)
-    for number, part in enumerate(tqdm(parts, desc=f"{label} {name}".rstrip(), delay=1.0, disable=None, leave=False)):
+    for number, part in enumerate(
+        tqdm(parts, desc=f"{label} {name}".rstrip(), unit="part", delay=1.0, disable=None, leave=False)
+    ):
         try:
             value = decode(part)
         except ValueError as error:

@@ -223,6 +223,10 @@ def test_a_secret_has_16_to_4096_characters_in_a_file_too(tmp_path, monkeypatch,
         else:
             assert secret.read_user_secret() == hashlib.sha256(b"x" * size).digest()
         monkeypatch.delenv(name)
+    for name in (secret.VARIABLE, secret.FILE_VARIABLE):
+        monkeypatch.setenv(name, str(path))
+    with pytest.raises(UserError, match="^both PADDLEVIT_DIST_SECRET and PADDLEVIT_DIST_SECRET_FILE are set"):
+        secret.read_user_secret()
 
 
 def test_ranks_with_other_secrets_are_described_by_what_they_have():

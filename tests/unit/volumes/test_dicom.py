@@ -122,13 +122,15 @@ def test_damaged_slices_and_folders_without_any_are_told(tmp_path):
     assert "contains no DICOM slices, only folders (series1, ...)" in told(read_header, tmp_path / "empty")
 
 
-def test_colors_are_told(tmp_path):
+def test_colors_and_frames_are_told(tmp_path):
     import SimpleITK
 
     (tmp_path / "anna").mkdir()
     image = SimpleITK.GetImageFromArray(np.zeros((1, 4, 5, 3), dtype=np.uint8), isVector=True)
     SimpleITK.WriteImage(image, str(tmp_path / "anna" / "a.dcm"))
     assert "a.dcm: each voxel has 3 color components" in told(read_header, tmp_path / "anna")
+    SimpleITK.WriteImage(SimpleITK.GetImageFromArray(np.zeros((2, 4, 5), np.uint8)), str(tmp_path / "anna" / "a.dcm"))
+    assert "a.dcm contains 2 frames, expected one slice" in told(read_header, tmp_path / "anna")
 
 
 def test_a_slice_without_a_place_is_told(tmp_path):

@@ -148,6 +148,8 @@ def test_columns_stand_where_the_file_says(tmp_path):
         ("a.mrk.json", markups(type="Line"), "contains a Line, expected point lists"),
         ("a.mrk.json", markups(coordinateSystem="HFS"), "the coordinate system is 'HFS', expected RAS"),
         ("a.mrk.json", markups(coordinateUnits="um"), "coordinateUnits is 'um', expected mm"),
+        ("a.mrk.json", markups(controlPoints={"label": "nose"}), "controlPoints is not a list of points"),
+        ("a.mrk.json", markups([1, 2, 3]), "controlPoints is not a list of points"),
         ("a.mrk.json", markups({"label": "nose", "positionStatus": "odd"}), "positionStatus of 'nose' is 'odd'"),
         ("a.mrk.json", markups({"label": "nose", "position": [1, 2]}), "expected three numbers"),
         ("a.mrk.json", markups({"position": [1, 2, 3]}), "the landmark has no name"),

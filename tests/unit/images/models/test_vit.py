@@ -53,6 +53,10 @@ def test_an_unknown_model_names_the_closest():
 def test_an_unknown_option_is_named_with_the_valid_ones():
     with pytest.raises(UserError, match=r"no option 'embed_dims': did you mean 'embed_dim'\?.*mlp_ratio, norm_epsilon"):
         create_model("vit_tiny_patch16_224", embed_dims=10)
+    with pytest.raises(UserError, match="option pool_norm is for pool 'average', not 'token'"):
+        create_model("vit_tiny_patch16_224", depth=1, pool_norm=True)
+    with pytest.raises(UserError, match="option pool 'token' needs the class token"):
+        create_model("vit_tiny_patch16_224", depth=1, class_token=False)
 
 
 def test_an_option_that_is_none_keeps_the_variants_value():

@@ -72,6 +72,8 @@ def test_folds_are_nnunets(tmp_path):
     (tmp_path / "empty.json").write_text(json.dumps([{"train": ["n01"], "val": []}]))
     with pytest.raises(UserError, match="fold 0 has no volume in val"):
         choose_cases(str(tmp_path / "empty.json"), names, "val", 0)
+    with pytest.raises(UserError, match="splits_final.json lists n02, but imagesTr has no such volume"):
+        choose_cases(str(tmp_path / "splits_final.json"), names[:2], "train", 0)
     with pytest.raises(UserError, match="has 1 folds"):
         choose_cases(str(tmp_path / "splits_final.json"), names, "train", 1)
 

@@ -7,7 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support.files.label_map_layouts import LAYOUTS, SIZE, cityscapes, coco_stuff_10k, numbers, photo, save, voc
+from support.files.label_map_layouts import (
+    LAYOUTS,
+    SIZE,
+    cityscapes,
+    coco_panoptic,
+    coco_stuff_10k,
+    numbers,
+    photo,
+    save,
+    voc,
+)
 
 from paddlevit_dist.images.segmentation.data.label_maps import LabelChoices, LabelMaps
 from paddlevit_dist.registry.lookup import guess_dataset
@@ -285,6 +295,29 @@ def test_a_list_that_names_what_is_missing(root, opened):
     next((root / "VOCdevkit/VOC2012/SegmentationClass").glob("*.png")).unlink()
     with pytest.raises(UserError, match=r"has no label map of that name \(2 of \d are missing\)$"):
         opened()
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda content: content.update(categories={}), "it is not a COCO panoptic file"),
+        (lambda content: content["categories"][0].update(color=[0, 256, 0]), "a color outside of 0 to 255"),
+        (lambda content: content["categories"].pop(), "no category for each segment of .*panoptic_train2017/.*139.png"),
+        (lambda content: content["annotations"].clear(), "no category for each segment"),
+        (lambda content: content["annotations"][0]["segments_info"][0].update(id=1 << 24), "no category for each"),
+    ],
+)
+def test_a_list_of_segments_that_does_not_fit_is_refused(change, message, root, opened):
+    coco_panoptic(root)
+    file = root / "annotations" / "panoptic_train2017.json"
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=f"panoptic_train2017.json .*{message}"):
+        opened()
+    coco_panoptic(root)
+    with pytest.raises(UserError, match="panoptic JSON contains the class names; remove DATA.CLASS_LIST"):
+        opened(class_list="classes.txt")
 
 
 def test_an_empty_folder_and_splits_that_are_not_there(root, opened):

@@ -67,7 +67,7 @@ class Checkpointer:
 
     Attributes:
         best: name, value, epoch and line of the best evaluation so far (the latest of equal ones); None before it.
-        evaluations: epoch and value of each evaluation so far, for early stopping.
+        evaluations: epoch and value of each evaluation so far that counts, also for early stopping.
         sync_point: the step after which all ranks save or stop, if one is announced.
     """
 
@@ -127,13 +127,19 @@ class Checkpointer:
         """
         self._save(checkpoint_store.epoch_name(epoch), f"epoch {epoch}", evaluation_due, means)
 
-    def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool, line: str) -> bool:
-        """Count the evaluation of ``epoch``, and return whether it is the best so far."""
+    def note_evaluation(
+        self, epoch: int, name: str, value: float, more_is_better: bool, line: str, counts: bool = True
+    ) -> bool:
+        """Count the evaluation of ``epoch``, and return whether it is the best so far.
+
+        One that does not count is the best only if there is no other, and not for a resumed run.
+        """
         best = self.best
         if best is not None and best["name"] != name:  # the earlier run compared another metric
             best, self.evaluations = None, []
-        self.evaluations = [*self.evaluations, (epoch, value)]
-        if best is None or (value >= best["value"] if more_is_better else value <= best["value"]):
+        if counts:
+            self.evaluations = [*self.evaluations, (epoch, value)]
+        if best is None or (counts and (value >= best["value"] if more_is_better else value <= best["value"])):
             best = {"name": name, "value": value, "epoch": epoch, "line": line}
         is_best, self.best = best is not self.best, best
         return is_best

@@ -45,6 +45,11 @@ def epochs_by_size(config: RunSettings) -> int | None:
     return epochs if is_same and isinstance(epochs, int) and epochs > 0 else None
 
 
+def is_evaluated(config: RunSettings, epoch: int, last_epoch: int) -> bool:
+    """Return whether an evaluation follows that epoch, in a run that ends after ``last_epoch``."""
+    return epoch % config.VALIDATE_FREQ == 0 or epoch == last_epoch
+
+
 class ResumeState(NamedTuple):
     """The position and state that a training run starts from.
 
@@ -172,6 +177,10 @@ class StateLoader:
         scores = content.extra.get("evaluations")
         if scores is None:  # a checkpoint of an earlier version
             scores = broadcast_object(_find_scores(directory, content) if is_main() else None)
+        if best is not None and best["epoch"] not in [epoch for epoch, _ in scores]:
+            best = None  # an evaluation that only -stop_after_epoch caused, see ``Checkpointer.note_evaluation``
+        train = self._config.TRAIN
+        due = due and is_evaluated(self._config, content.position["epoch"], train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
         found = directory, changes, due, diff.lists, means, best, report.base, scores
         resume_state = ResumeState(content.position, *found)
         log(f"resumed from {directory} after {_place(resume_state.position)}: {report.summary()}")

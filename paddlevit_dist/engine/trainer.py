@@ -46,7 +46,7 @@ from .hooks import EarlyStopping, EmptyingCache, Hook, TrainingLogger, UpdateRec
 from .model_ema import describe_worse_average
 from .precision import EvaluationPrecision, require_compilable_norms
 from .rank_comparison import assert_same_on_all_ranks
-from .resume import StateLoader, log_resumption
+from .resume import StateLoader, is_evaluated, log_resumption
 from .startup_log import describe_batch_norm, format_first_lines, format_training, start_run_log
 from .step import CountingCollate, StepResult, TrainStep, synchronized_groups
 from .training_state import build_sampler, build_training_state
@@ -253,7 +253,7 @@ class Trainer:
 
     def should_evaluate(self, epoch: int) -> bool:
         """Return whether an evaluation follows that epoch."""
-        return epoch % self.config.VALIDATE_FREQ == 0 or epoch == self.last_epoch
+        return is_evaluated(self.config, epoch, self.last_epoch)
 
     def _train_epochs(self) -> dict[str, float]:
         first, consumed = self.sampler.epoch, self.sampler.consumed
@@ -430,7 +430,9 @@ class Trainer:
         with self.logger.paused(f"in the evaluation {epoch}"):
             values, line = self._evaluate_weights(epoch)
             name, more_is_better = self.task.best_metric
-            is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
+            # One that only -stop_after_epoch causes, an uninterrupted run does not have.
+            counts = is_evaluated(self.config, epoch, self.config.TRAIN.NUM_EPOCHS)
+            is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line, counts)
             for hook in self.hooks:
                 hook.after_evaluate(epoch, values, line, is_best)
             self.checkpointer.record_evaluation(epoch, is_best, values)

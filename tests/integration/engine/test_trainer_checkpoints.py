@@ -15,6 +15,7 @@ from support.trainings.poisoned_runs import left_and_saved, require_unchanged
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.content import fingerprint
 from paddlevit_dist.compare.groups import find_best
+from paddlevit_dist.engine.hooks import Hook
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "VALIDATE_FREQ", "1"]  # 10 updates per epoch
@@ -167,7 +168,37 @@ def test_of_equal_evaluations_the_later_is_the_best_and_instances_are_chosen_by_
     checkpointer, noted = make_best(tmp_path, monkeypatch, InstanceSegmentation.best_metric, evaluations)
     assert noted == [True, True, True, False]
     assert checkpointer.best == {"name": "AP", "value": 0.30, "epoch": 3, "line": "line 3"}
+    assert not checkpointer.note_evaluation(5, "AP", 0.9, True, "line 5", counts=False)
+    assert checkpointer.best["epoch"] == 3 and [epoch for epoch, _ in checkpointer.evaluations] == [1, 2, 3, 4]
     assert checkpointer.note_evaluation(5, "mIoU", 0.1, True, "line 5")  # another number starts again
+
+
+class Forgetting(Hook):
+    """Sets the classifier to zero after epoch 3 and all later ones, so that they score worse than epoch 2."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def after_epoch(self, epoch, is_complete):
+        if epoch >= 3:
+            self.model.head.weight.set_value(np.zeros_like(self.model.head.weight.numpy()))
+
+
+def test_a_run_that_is_stopped_and_resumed_has_the_best_of_one_that_is_not(tmp_path):
+    """An uninterrupted run evaluates after epochs 3 and 4 only, and the stop causes an evaluation that is better."""
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    for folder, *words in ((straight,), (stopped, "-stop_after_epoch=2"), (stopped, "-resume=auto")):
+        run = build(folder, "-epochs=4", "VALIDATE_FREQ=3", *words)
+        run.hooks.append(Forgetting(run.model))
+        run.train()
+        record = json.loads((folder / "checkpoints" / "best" / "evaluation.json").read_text())
+        if words == ["-stop_after_epoch=2"]:
+            early = record["best"]
+            assert early["epoch"] == 2 and record["evaluations"] == []  # the only one so far
+        elif folder == straight:
+            expected = record
+    assert record == expected and [epoch for epoch, _ in record["evaluations"]] == [3, 4]
+    assert early["value"] > record["best"]["value"]
 
 
 def test_the_last_lines_name_the_epochs_of_the_last_and_of_the_best(tmp_path):

@@ -180,6 +180,10 @@ def check_resume(bench: Bench, combination: Combination) -> str | None:
     lines = read_printed(folder)
     others = read_printed(other.folder)  # a run that is stopped evaluates, also where no evaluation is due
     wrong += [f"line of epoch {epoch}" for epoch, line in lines.items() if others.get(epoch, line) != line]
+    best, other_best = (
+        json.loads((place / "checkpoints/best/evaluation.json").read_text())["best"] for place in (folder, other.folder)
+    )
+    wrong += [f"best: {best}, resumed: {other_best}"] if best != other_best else []
     return f"{len(wrong)} of {len(names)} arrays and lines differ, such as {wrong[:3]}" if wrong else None
 
 

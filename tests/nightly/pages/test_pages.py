@@ -162,7 +162,8 @@ OUTPUTS = sorted(
     "both.html boxes demo digits first python python_again features probe probe_knn ten profiled "
     "look mine predicted rooms rooms_instances heads four small balls "
     "heads_eval early my_volumes areas organs organs_eval fold_0 fold_1 judged again known offline "
-    "base lion lora lora_scores muon nesterov sharded".split()
+    "base lion lora lora_scores muon nesterov sharded "
+    "table tags scored exported predicted_tags recall at_recall".split()
 )
 
 

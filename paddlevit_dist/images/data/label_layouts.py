@@ -143,8 +143,8 @@ def find_split_columns(table: LabelColumns) -> tuple[int | None, int | None]:
 def find_split_words(table: LabelColumns, column: int, texts: Sequence[str]) -> list[str]:
     """Return the split that each text in the column of splits means, or the text itself."""
     if _normalize(table.headings)[column] in _VALIDATION:
-        words, values = {0: "train", 1: "val"}, ClassValues()
-        return [words.get(value, text) for text, value in zip(texts, map(values.get_known, texts))]
+        words: dict[int | None, str] = {0: "train", 1: "val"}
+        return [words.get(value, text) for text, value in zip(texts, map(ClassValues().get_known, texts))]
     return [split_in_name(text) or text for text in texts]
 
 

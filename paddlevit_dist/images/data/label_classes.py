@@ -1,5 +1,6 @@
 """The classes of a table of labels, and the labels of a split as numbers: one of each image, or a matrix."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -115,6 +116,37 @@ def _require_known(part: TableSplit, classes: TableClasses) -> None:
             f"{rows.path}: {count(len(unknown), 'label')} that no training image has: {first_names(unknown)}; correct "
             "them, or list all classes in classes.txt"
         )
+
+
+def describe_odd_labels(names: Sequence[str], sets: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines about labels that may be lists with another separator, or one label in two spellings.
+
+    They may be lists if at least half of those with a comma, or else with a space, have only parts that others have.
+
+    Args:
+        names: of the classes.
+        sets: distinct lists of labels; empty if the table has a column of each class.
+    """
+    notices = []
+    if not any(len(labels) > 1 for labels in sets):
+        for separator, name in ((",", "commas"), (None, "spaces")):
+            parts = {label: [part.strip() for part in label.split(separator)] for labels in sets for label in labels}
+            listed = [label for label, own in parts.items() if len(own) > 1]
+            uses = Counter(part for own in parts.values() for part in own)
+            shared = [label for label in listed if all(uses[part] > 1 for part in parts[label])]
+            if shared and 2 * len(shared) >= len(listed):
+                notices.append(
+                    f"{count(len(listed), 'label')} with {name}, such as {shorten(shared[0], 60)}, are one class "
+                    "each: if they are lists, separate their labels by semicolons"
+                )
+                break
+    spellings: dict[str, list[str]] = {}
+    for label in names:
+        spellings.setdefault(" ".join(label.casefold().replace("_", " ").split()), []).append(label)
+    twice = [" and ".join(labels[:2]) for labels in spellings.values() if len(labels) > 1]
+    if twice:
+        notices.append(f"{count(len(twice), 'pair')} of labels differ only in case or spaces: {first_names(twice)}")
+    return notices
 
 
 def describe_unknown(matrix: np.ndarray, names: Sequence[str], path: str) -> list[str]:

@@ -10,7 +10,7 @@ from ...runtime.errors import UserError
 from ...tasks.dataset import require_split
 from .data_warnings import count, first_names
 from .formats import SkippedFiles
-from .label_classes import describe_unknown, find_classes, number_label_sets, number_labels
+from .label_classes import describe_odd_labels, describe_unknown, find_classes, number_label_sets, number_labels
 from .label_layouts import TableChoices
 from .label_rows import group_by_split, read_rows, read_split_words
 from .reading import require_folder
@@ -88,8 +88,10 @@ def read_table(data_path: str | None, split: str, options: TableOptions, has_sev
     if used != split:
         notices.append(f"note: the {split} images are the {used} images of {rows.path}")
     skipped = _check_missing(rows.path, rows.names, selected, paths[used], root, options.allows_missing)
-    kept = _drop_repeated(rows.path, paths[used], labels, notices)
+    kept = _drop_repeated(rows.path, paths[used], labels, notices, has_several and rows.codes is not None)
     found = [paths[used][index] for index in kept]
+    if is_first:
+        notices += [f"{rows.path}: {line}" for line in describe_odd_labels(classes.labels, rows.sets * has_several)]
     if has_several:
         notices += describe_unknown(labels[kept], found, rows.path)
     notices += _describe_others(finder, paths, rows.path) if is_first else _describe_shared(found, paths, rows.path)
@@ -132,7 +134,9 @@ def _check_missing(
     return skipped
 
 
-def _drop_repeated(path: str, paths: Sequence[str], labels: np.ndarray, notices: list[str]) -> list[int]:
+def _drop_repeated(
+    path: str, paths: Sequence[str], labels: np.ndarray, notices: list[str], has_lists: bool
+) -> list[int]:
     """Return the indices of the images that exist, each once; a UserError if one is named again with other labels."""
     firsts: dict[str, int] = {}
     repeated = []
@@ -144,7 +148,7 @@ def _drop_repeated(path: str, paths: Sequence[str], labels: np.ndarray, notices:
         images = list(dict.fromkeys(paths[index] for index in differing))
         raise UserError(
             f"{path} names {count(len(images), 'image')} again with other labels: {first_names(images)}; keep one row "
-            "for each image"
+            f"for each image{', with its labels in one cell (a;b)' if has_lists else ''}"
         )
     if repeated:
         images = list(dict.fromkeys(paths[index] for index in repeated))

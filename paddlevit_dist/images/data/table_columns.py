@@ -20,6 +20,11 @@ from .formats import get_suffix, readable_suffixes
 SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
 HEAD_ROWS = 1000  # from which the meaning of columns is found
 _PARQUET = (".parquet", ".pq")
+_OTHER_FORMATS = {
+    "it is compressed: unpack it": (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z"),
+    "it is a spreadsheet: save it as CSV": (".xlsx", ".xls", ".ods", ".numbers"),
+    "save its labels as CSV": (".json", ".jsonl", ".xml", ".yaml", ".yml", ".pkl", ".mat"),
+}
 _BATCH_ROWS = 256  # fewer lists than start Python's garbage collector, which takes longer than reading
 _PARQUET_ROWS = 1 << 15
 _OTHER_SEPARATORS = "|:^~# "  # where the first line has no comma, semicolon or tab
@@ -63,8 +68,12 @@ def open_columns(path: str) -> LabelColumns:
     """Open a table by its suffix.
 
     Raises:
-        UserError: it cannot be read, has no columns, has two with one heading, or needs pyarrow, which is missing.
+        UserError: it cannot be read, has another format, no columns, or two with one heading, or needs pyarrow, which
+            is missing.
     """
+    for remedy, suffixes in _OTHER_FORMATS.items():
+        if path.lower().endswith(suffixes):
+            raise UserError(f"{path} is not read as a table of labels (CSV, TSV or Parquet): {remedy}")
     table = ParquetColumns(path) if path.lower().endswith(_PARQUET) else TextColumns(path)
     named = [heading for heading in table.headings if heading]
     twice = next((heading for at, heading in enumerate(named) if heading in named[:at]), None)
@@ -79,7 +88,11 @@ class TextColumns(LabelColumns):
     def __init__(self, path: str) -> None:
         self.path = path
         self._separator = _find_separator(path)
+        self._skipped = 0
         _, first = next(self._rows(), (1, []))
+        if first and first[0].strip().lower() in ("sep=", f"sep={self._separator}"):  # a line for Excel
+            self._skipped = 1
+            _, first = next(self._rows(), (1, []))
         cells = [cell.strip() for cell in first]
         if len(cells) < 2:
             number = "one column" if cells else "it is empty"
@@ -90,19 +103,18 @@ class TextColumns(LabelColumns):
         self.headings = cells if self._has_headings else ["image", "label"]
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number of the line and the cells of each row that is not empty."""
+        """Yield the number of the line and the cells of each row that is not empty and not for Excel."""
         with open_table(self.path) as stream:
             reader = csv.reader(stream, delimiter=self._separator)
-            for cells in reader:
-                if any(cells):
-                    yield reader.line_num, cells
+            for cells in itertools.islice(filter(any, reader), self._skipped, None):
+                yield reader.line_num, cells
 
     def batches(self, columns: Sequence[int]) -> Iterator[list[Column]]:
         """Yield the texts of some columns for the next rows; a ``UserError`` if a row has other columns."""
         width = len(self.headings)
         with open_table(self.path) as stream:
             reader = filter(any, csv.reader(stream, delimiter=self._separator))
-            rows = itertools.islice(reader, int(self._has_headings), None)
+            rows = itertools.islice(reader, self._skipped + int(self._has_headings), None)
             for first in itertools.count(0, _BATCH_ROWS):
                 batch = list(itertools.islice(rows, _BATCH_ROWS))
                 if not batch:

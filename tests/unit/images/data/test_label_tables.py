@@ -8,7 +8,7 @@ import os
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.data.label_layouts import ClassValues, TableChoices
+from paddlevit_dist.images.data.label_layouts import TableChoices
 from paddlevit_dist.images.data.label_tables import TableOptions, list_splits, read_table
 from paddlevit_dist.runtime.errors import UserError
 
@@ -62,6 +62,14 @@ def test_separator_quotes_and_byte_order_mark_are_found(read, separator, encodin
     for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
         found = read(write_csv(separator, quoting).encode(encoding))
         assert pairs(found) == WANTED and found.class_names == ["big, dog", "cat", 'say "no"']
+
+
+def test_a_line_that_names_the_separator_for_excel_is_skipped(read):
+    for separator in ",;\t|":
+        found = read(f"sep={separator}\r\nimage,label\r\nb/2.png,dog\r\n".replace(",", separator))
+        assert pairs(found) == [("b/2.png", "dog")]
+    with pytest.raises(UserError, match="labels.csv, line 4: 3 columns, but 2 in the first line"):
+        read("sep=,\nimage,label\nb/2.png,dog\nb/1.png,dog,7\n")
 
 
 def test_a_table_without_headings_has_two_columns(read):
@@ -140,6 +148,8 @@ def test_an_image_that_is_named_again_is_read_once_and_refused_with_another_labe
     with pytest.raises(UserError, match=r"names 1 image again with other labels: b/1.png"):
         read("image,labels\nb/1.png,a;b\nb/2.png,b\nb/1.png,b\n", has_several=True)
     assert len(read("image,labels\nb/1.png,a;b\nb/2.png,b\nb/1.png,b|a\n", has_several=True).paths) == 2
+    with pytest.raises(UserError, match=r"again with other labels: b/1.png; .* with its labels in one cell \(a;b\)"):
+        read("image,label\nb/1.png,dog\nb/1.png,cat\n", has_several=True)
 
 
 def test_images_next_to_named_ones_are_counted(read):
@@ -316,11 +326,6 @@ def test_cells_of_classes_are_what_programs_write_for_missing_values_and_decimal
     assert found.labels.tolist() == [[0, 1], [0, 0]]
     with pytest.raises(UserError, match="line 12, column dog: '1,5': expected 1, 0"):
         read("image;cat;dog\n" + "1;1;0\n" * 10 + "2;1;1,5\n", has_several=True)
-
-
-def test_not_a_number_is_not_kept_as_a_value():
-    values = ClassValues()
-    assert [values[float("nan")] for _ in range(3)] == [-1] * 3 and len(values) == 0
 
 
 def test_a_class_may_be_called_labels_among_columns_of_classes(read):

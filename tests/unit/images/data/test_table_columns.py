@@ -1,0 +1,27 @@
+"""Columns of tables: files that are not tables, and the values of cells."""
+
+import pytest
+
+from paddlevit_dist.images.data.label_layouts import ClassValues
+from paddlevit_dist.images.data.table_columns import open_columns
+from paddlevit_dist.runtime.errors import UserError
+
+
+@pytest.mark.parametrize(
+    "name, remedy",
+    [
+        ("a.csv.gz", "it is compressed: unpack it"),
+        ("a.zip", "it is compressed: unpack it"),
+        ("a.XLSX", "a spreadsheet: save it as CSV"),
+        ("a.json", "save its labels as CSV"),
+    ],
+)
+def test_other_files_are_refused_by_their_ending(tmp_path, name, remedy):
+    (tmp_path / name).write_bytes(b"\x1f\x8b\0image,label")
+    with pytest.raises(UserError, match=f"{name} .*{remedy}"):
+        open_columns(str(tmp_path / name))
+
+
+def test_not_a_number_is_not_kept_as_a_value():
+    values = ClassValues()
+    assert [values[float("nan")] for _ in range(3)] == [-1] * 3 and len(values) == 0

@@ -22,6 +22,7 @@ from .policies import Augmentation
 Transform = Callable[[Image.Image, np.random.Generator], np.ndarray]
 
 _CROP_ATTEMPTS = 10
+_DECIMALS = 6  # of a scaled side before it is rounded down
 
 
 CENTER, SQUASH, BORDER = "center", "squash", "border"
@@ -31,11 +32,12 @@ CENTER, SQUASH, BORDER = "center", "squash", "border"
 class EvaluationTransform:
     """Resize by the crop fraction, then center crop, as torchvision and timm do for evaluation.
 
-    Each side of the crop, ``image_size``, is divided by ``crop_pct`` and rounded down. To this size, "squash" resizes,
-    "center" scales the image until it covers it, "border" until it fits into it. The longer side of an image that
-    covers a square is ``int(shorter * long / short)``, truncated as in torchvision; other scaled sides are rounded as
-    in timm. The crop starts at ``round((side - crop) / 2)``, halves to the even number. With "border", an image smaller
-    than the crop gets borders of the color ``fill``. The left and upper ones are not wider than the others.
+    Each side of the crop, ``image_size``, is divided by ``crop_pct``, multiplied by ``scale``, and rounded down. To
+    this size, "squash" resizes, "center" scales the image until it covers it, "border" until it fits into it. The
+    longer side of an image that covers a square is ``int(shorter * long / short)``, truncated as in torchvision; other
+    scaled sides are rounded as in timm. The crop starts at ``round((side - crop) / 2)``, halves to the even number.
+    With "border", an image smaller than the crop gets borders of the color ``fill``. The left and upper ones are not
+    wider than the others.
     """
 
     image_size: ImageSize
@@ -44,12 +46,12 @@ class EvaluationTransform:
     interpolation: str = "bicubic"
     crop_mode: str = CENTER
     fill: Fill = 0
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (0 < self.crop_pct and (self.crop_pct <= 1 or self.crop_mode == BORDER)):
-            raise ValueError(
-                f"crop_pct is {self.crop_pct}, expected above 0 and at most 1: a crop cannot exceed its image"
-            )
+        share = self.crop_pct / self.scale
+        if not (0 < share and (share <= 1 or self.crop_mode == BORDER)):
+            raise ValueError(f"crop_pct is {share}, expected above 0 and at most 1: a crop cannot exceed its image")
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
         """Return (channels, height, width) uint8; the generator is not used."""
@@ -82,8 +84,10 @@ class EvaluationTransform:
     @property
     def target(self) -> tuple[int, int]:
         """Height and width that images are resized to, or scaled to cover or to fit into."""
-        height, width = as_pair(self.image_size)
-        return max(1, math.floor(height / self.crop_pct)), max(1, math.floor(width / self.crop_pct))
+        height, width = (side / self.crop_pct for side in as_pair(self.image_size))
+        if self.scale != 1.0:  # 1.15 * 80 is not below 92; without a scale, the quotient is timm's
+            height, width = (round(self.scale * side, _DECIMALS) for side in (height, width))
+        return max(1, math.floor(height)), max(1, math.floor(width))
 
     def resized(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return (width, height) after the resize of an image of ``size``, both (width, height)."""

@@ -45,7 +45,7 @@ class ViewsTransform:
         return np.stack(views)
 
     def _scaled(self) -> list[EvaluationTransform]:
-        return [replace(self.plain, crop_pct=self.plain.crop_pct / scale) for scale in self.scales]
+        return [replace(self.plain, scale=scale) for scale in self.scales]
 
     def resized(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return (width, height) after the largest resize of an image of ``size``, both (width, height)."""

@@ -1,6 +1,8 @@
 """Views of a test image against Pillow."""
 
+import math
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -53,6 +55,16 @@ def test_smaller_scales_have_borders():
     np.testing.assert_array_equal(views[0][:, 5:15, 5:15], np.asarray(small).transpose(2, 0, 1))
     with pytest.raises(ValueError, match="a crop cannot exceed its image"):
         ViewsTransform.build(EvaluationTransform(20, 1.0), [], [0.5])(noise(20, 20), None)
+
+
+@pytest.mark.parametrize("crop_pct, scale, side", [(0.8, 1.15, 92), (0.8, 1.2, 96), (0.9, 1.15, 81), (1.0, 2.0, 128)])
+def test_a_scaled_side_is_not_a_pixel_short(crop_pct, scale, side):
+    assert math.floor(Fraction(64) * Fraction(str(scale)) / Fraction(str(crop_pct))) == side
+    plain = EvaluationTransform(64, crop_pct, interpolation="bilinear")
+    resized = noise(50, 50).resize((side, side), Image.Resampling.BILINEAR)
+    (view,) = ViewsTransform.build(plain, [], [scale])(noise(50, 50), None)
+    start = round((side - 64) / 2)
+    np.testing.assert_array_equal(view.transpose(1, 2, 0), np.asarray(resized)[start : start + 64, start : start + 64])
 
 
 def test_words_for_the_line_of_the_score_and_the_largest_size():

@@ -2,8 +2,9 @@
 
 class Matrix {
   constructor(figure) {
-    const { names, cells } = readJson(figure);
+    const { names, cells, is_pairs } = readJson(figure);
     this.names = names;
+    this.isPairs = is_pairs;
     this.size = names.length;
     this.canvas = figure.querySelector("canvas");
     this.under = figure.querySelector(".under");
@@ -13,6 +14,7 @@ class Matrix {
       this.counts.set(cells[place] * this.size + cells[place + 1], cells[place + 2]);
       this.rows[cells[place]] += cells[place + 2];
     }
+    if (is_pairs) this.rows.fill(Math.max(...this.counts.values(), 1));
     this.at = null;
     this.pointers = new Map();
     figure.querySelectorAll("[data-do]").forEach((button) =>
@@ -100,6 +102,11 @@ class Matrix {
     if (!(row >= 0 && column >= 0 && row < this.size && column < this.size)) return;
     this.at = [row, column];
     const count = this.counts.get(row * this.size + column) || 0;
+    if (this.isPairs) {
+      const both = row === column ? this.names[row] : `${this.names[row]} and ${this.names[column]}`;
+      this.under.textContent = `${both}: ${number(count)}`;
+      return;
+    }
     const what = row === column ? "predicted correctly" : `predicted as ${this.names[column]}`;
     this.under.textContent = `${this.names[row]} ${what}: ${number(count)} of ${number(this.rows[row])}`;
   }
@@ -114,7 +121,7 @@ class Matrix {
       const row = Math.floor(key / this.size), column = key % this.size;
       if (row + 1 < this.top || row > this.top + this.span || column + 1 < this.left || column > this.left + this.span) continue;
       const shade = 0.25 + 0.75 * Math.sqrt(count / this.rows[row]);
-      context.fillStyle = `rgba(${row === column ? right : wrong},${shade.toFixed(3)})`;
+      context.fillStyle = `rgba(${this.isPairs || row === column ? right : wrong},${shade.toFixed(3)})`;
       // A cell of less than a pixel must still be seen.
       context.fillRect((column - this.left) * cell, (row - this.top) * cell, Math.max(cell, 1.2), Math.max(cell, 1.2));
     }

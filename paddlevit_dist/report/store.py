@@ -142,7 +142,8 @@ def _encode_matrix(figure: ConfusionMatrix, members: _ArchiveMembers) -> dict[st
         raise ValueError(f"expected whole numbers of shape ({size}, {size}), got {values.dtype} {values.shape}")
     rows, columns = np.nonzero(values)
     cells = np.stack([rows, columns, values[rows, columns]], axis=1).astype(np.int64)  # most are empty
-    return {"kind": "matrix", "names": _to_plain(tuple(figure.names)), "cells": cells.ravel().tolist()}
+    kind = {"kind": "matrix"} if figure.is_confusion else {"kind": "matrix", "is_pairs": True}
+    return {**kind, "names": _to_plain(tuple(figure.names)), "cells": cells.ravel().tolist()}
 
 
 def _encode_chart(figure: Chart, members: _ArchiveMembers) -> dict[str, Any]:

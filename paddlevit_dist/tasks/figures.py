@@ -30,12 +30,13 @@ class FigureTable(NamedTuple):
 
 
 class ConfusionMatrix(NamedTuple):
-    """Counts of predicted classes by true class."""
+    """Counts of predicted classes by true class, or of samples that have both of two classes."""
 
     title: str
     names: Sequence[str]  # of the n classes
     values: np.ndarray  # whole numbers (n, n), at least 0: rows are true classes, columns are predicted classes
     note: str = ""
+    is_confusion: bool = True  # False: a cell counts the samples that have both classes, and none is a mistake
 
 
 class Chart(NamedTuple):

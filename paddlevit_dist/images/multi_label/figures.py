@@ -57,7 +57,7 @@ class LabelFigures(TaskAspect, Reportable):
         _write_table(file, rows)
         return [
             evaluated.classes(),
-            *_contradicted(rows, file.name),
+            *_contradicted(rows, evaluated.count_contradicted(), file.name),
             *_hardest(evaluated, sum_losses(labels, logits), dataset),
             *evaluated.curves(),
             *evaluated.pairs(),
@@ -170,13 +170,21 @@ class EvaluatedLabels:
         counts = true[:, frequent].T @ true[:, frequent]
         more = f" The {_MOST_NAMES} most frequent classes." if len(self.names) > _MOST_NAMES else ""
         note = f"Images that have both labels; in the diagonal, images that have the label.{more}"
-        return [ConfusionMatrix("Labels together", [self.names[label] for label in frequent], counts, note)]
+        names = [self.names[label] for label in frequent]
+        return [ConfusionMatrix("Labels together", names, counts, note, is_confusion=False)]
+
+    def count_contradicted(self) -> int:
+        """Count the known labels on the other side of the threshold."""
+        return int(self._is_contradicted().sum())
+
+    def _is_contradicted(self) -> np.ndarray:
+        return (self.labels >= 0) & (self.chosen != (self.labels == 1))
 
     def list_contradicted(self, name: Callable[[int], str]) -> list[tuple[str, str, int, float]]:
         """List the known labels that the network contradicts most: image, class, label and probability."""
         distance = np.where(self.labels == 1, 1.0 - self.probabilities, self.probabilities)
-        distance = np.where((self.labels >= 0) & (self.chosen != (self.labels == 1)), distance, -1.0)
-        order = np.argsort(-distance, axis=None, kind="stable")[: min(int((distance >= 0).sum()), _FILE_ROWS)]
+        distance = np.where(self._is_contradicted(), distance, -1.0)
+        order = np.argsort(-distance, axis=None, kind="stable")[: min(self.count_contradicted(), _FILE_ROWS)]
         rows = []
         for image, label in zip(*np.unravel_index(order, distance.shape)):
             probability = round(float(self.probabilities[image, label]), 6)
@@ -219,10 +227,11 @@ def _hardest(evaluated: EvaluatedLabels, losses: np.ndarray, dataset: MultiLabel
     return [Gallery("Hardest images", images, note)] if images else []
 
 
-def _contradicted(rows: Sequence[Sequence[Any]], file: str) -> list[Figure]:
+def _contradicted(rows: Sequence[Sequence[Any]], number: int, file: str) -> list[Figure]:
     if not rows:
         return []
-    more = f"The first {_MOST_ROWS} of {len(rows):,}; all: {file}." if len(rows) > _MOST_ROWS else f"Also in {file}."
+    listed = "all" if number == len(rows) else f"the first {len(rows):,}"
+    more = f"The first {_MOST_ROWS} of {number:,}; {listed}: {file}." if number > _MOST_ROWS else f"Also in {file}."
     note = f"Known labels on the other side of the threshold, by the probability that they are wrong. {more}"
     return [FigureTable("Contradicted labels", COLUMNS, rows[:_MOST_ROWS], note)]
 

@@ -4,12 +4,13 @@ import json
 import time
 
 import jinja2
+import numpy as np
 import pytest
 from support.trainings.report_runs import event, training, write_run
 
 from paddlevit_dist.report import page, store
 from paddlevit_dist.report.runs import read_runs
-from paddlevit_dist.tasks.figures import FigureTable
+from paddlevit_dist.tasks.figures import ConfusionMatrix, FigureTable
 
 
 def read(*folders):
@@ -149,6 +150,22 @@ def test_figures_of_each_run_are_a_section_and_those_of_later_ones_folded(tmp_pa
         assert folded["kind"] == "folded" and folded["summary"] == f"{number} figures"
         assert [part["kind"] for part in folded["parts"]] == ["note", "figures"]
     assert sections[2][2][0]["parts"][0]["text"] == "Of w (task some, samples 3)."
+
+
+@pytest.mark.parametrize("size", [3, 30])
+def test_a_matrix_of_pairs_says_nothing_of_predictions(tmp_path, size):
+    counts, names = np.full((size, size), 2), [f"c{number}" for number in range(size)]
+    counts[1, 1] = 8
+    for is_confusion in (True, False):
+        figures = [ConfusionMatrix("Together", names, counts, is_confusion=is_confusion)]
+        text = page.render(read(write_run(tmp_path / f"{is_confusion}", figures=figures)))
+        text = text[text.index("Together") : text.index("</figure>", text.index("Together"))]
+        assert ("Rows are true classes, columns are predicted classes" in text) == is_confusion
+        assert ('"is_pairs":true' in text) == (size == 30 and not is_confusion)
+        if size == 3:
+            shares = ("0.333", "0.667") if is_confusion else ("0.250", "1.000")
+            assert all(f"--share:{share}" in text for share in shares)
+            assert ('class="miss' in text) == is_confusion
 
 
 def test_a_small_matrix_has_all_its_counts_and_a_large_one_its_cells_alone():

@@ -119,7 +119,14 @@ def test_the_report_shows_scores_pairs_and_contradicted_labels(tmp_path):
     assert [row[:2] for row in contradicted.rows] == expected
     with (tmp_path / "contradicted_labels.csv").open(newline="") as file:
         assert [tuple(row[:2]) for row in list(csv.reader(file))[1:]] == expected
-    assert len(hardest.images) == 11
+    assert len(hardest.images) == 11 and not pairs.is_confusion
+
+
+def test_a_file_of_contradicted_labels_ends_with_the_ten_thousandth():
+    labels = np.ones((4000, 3), np.int8)
+    labels[0, 0] = -1
+    evaluated = EvaluatedLabels(range(4000), labels, np.zeros((4000, 3)), np.full(3, 0.5), NAMES)
+    assert evaluated.count_contradicted() == 11_999 and len(evaluated.list_contradicted(str)) == 10_000
 
 
 def test_records_hold_labels_and_logits():

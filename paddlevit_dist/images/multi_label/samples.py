@@ -53,15 +53,24 @@ class MultiLabelSamples(ClassificationSamples):
 
 
 def find_missing_labels(samples: MultiLabelSamples, split: str) -> list[str]:
-    """Return a line if there are classes that no image of the ``split`` is known to have."""
-    missing = np.flatnonzero(~(samples.label_matrix == 1).any(axis=0))
-    if not len(missing):
-        return []
-    names = samples.class_names
-    shown = ", ".join(str(names[label]) if names else str(label) for label in missing[:3].tolist())
-    more = ", …" if len(missing) > 3 else ""
-    number = samples.dataset.num_classes
-    return [f"no image of {split} is known to have {len(missing):,} of {number:,} labels: {shown}{more}"]
+    """Return lines if there are classes that no image of the ``split`` is known to have, or known not to have."""
+    matrix = samples.label_matrix
+    is_never, is_always = (~(matrix == value).any(axis=0) for value in (1, 0))
+    is_always &= ~is_never  # and not without any known label
+    lines = [f"no image of {split} is known to have {_name_labels(samples, is_never)}"] if is_never.any() else []
+    if is_always.any():
+        lines.append(
+            f"no image of {split} is known not to have {_name_labels(samples, is_always)}: in a table, 0 says so, and "
+            "-1 and nothing mean not known (with DATA.TABLE.EMPTY absent, nothing is 0)"
+        )
+    return lines
+
+
+def _name_labels(samples: MultiLabelSamples, is_named: np.ndarray) -> str:
+    """Return the number and the first names of labels, bool (classes,)."""
+    named, names = np.flatnonzero(is_named), samples.class_names
+    shown = ", ".join(str(names[label]) if names else str(label) for label in named[:3].tolist())
+    return f"{len(named):,} of {len(is_named):,} labels: {shown}{', …' if len(named) > 3 else ''}"
 
 
 def balance_positives(labels: np.ndarray) -> np.ndarray:

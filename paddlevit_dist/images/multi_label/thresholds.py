@@ -26,6 +26,7 @@ from .settings import MultiLabelSettings, goal_text
 
 _INTERVALS = "eval_intervals.json"  # of an evaluation that does not train
 _LAST = "checkpoints/last"  # of a run that -resume=auto continues
+_MOST_NAMED = 3
 _PREFIX = THRESHOLD.format("")
 
 
@@ -60,7 +61,10 @@ class LabelThresholds(NamedTuple):
         if not self.source:
             return f"threshold {self.fixed:g}"
         without = [name for name in samples.class_names or () if name not in self.chosen]
-        text = f"thresholds {self.source}" + (f", {self.fixed:g} for {', '.join(without)}" if without else "")
+        text = f"thresholds {self.source}"
+        if without:
+            named = ", ".join(without[:_MOST_NAMED]) + (", …" if len(without) > _MOST_NAMED else "")
+            text += f" ({self.fixed:g} for {len(without):,} of {len(samples.class_names or ()):,} classes: {named})"
         own = samples.identities()
         if own is None or self.images is None:
             return f"{text}; whether they were chosen on these images is not known"

@@ -11,6 +11,7 @@ from support.waits import counted_waits
 from paddlevit_dist import register_dataset
 from paddlevit_dist.images import ImageDataset
 from paddlevit_dist.images.multi_label.mixing import BOXES, KNOWN, TARGETS, WEIGHTS, apply_mix, mix_labels
+from paddlevit_dist.images.multi_label.samples import find_missing_labels
 from paddlevit_dist.images.transforms.on_device import BatchMixing
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
@@ -41,6 +42,16 @@ def test_a_batch_has_the_labels_that_the_data_have(tmp_path):
     assert "not known" in splits["train"].describe_classes() and splits["val"].eval_protocol == "threshold 0.5"
     facts = splits["train"].identify()
     assert facts["classes"] == NAMES and facts["labels"] != splits["val"].identify()["labels"]
+
+
+def test_labels_that_no_image_is_known_to_have_or_not_to_have_are_told(tmp_path):
+    samples = make_task(folder=tmp_path)[1]["train"]
+    assert find_missing_labels(samples, "train") == []
+    matrix = samples.dataset.label_matrix
+    matrix[:, 0][matrix[:, 0] == 1], matrix[:, 1][matrix[:, 1] == 0], matrix[:, 2] = 0, -1, -1
+    known_not, known = find_missing_labels(samples, "train")
+    assert known_not == "no image of train is known to have 2 of 3 labels: wing, antenna"
+    assert known.startswith("no image of train is known not to have 1 of 3 labels: hull: in a table, 0 says so")
 
 
 @pytest.mark.parametrize("mode", ["batch", "pair", "elem"])

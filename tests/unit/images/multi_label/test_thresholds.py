@@ -58,11 +58,17 @@ def test_a_training_run_computes_thresholds_and_scores_at_the_fixed_one():
 def test_an_evaluation_uses_the_thresholds_of_its_weights(weights):
     found = find("-eval", f"-pretrained={weights}", *RECALL)
     assert found.levels(["wing", "antenna", "hull"]).tolist() == [0.75, 0.4, 0.25] and found.goal == ("none", 0.0)
-    text = "thresholds for recall 0.8 of the weights' run, 0.4 for antenna"
+    text = "thresholds for recall 0.8 of the weights' run (0.4 for 1 of 3 classes: antenna)"
     assert found.describe(samples(6, 7)) == text
     assert found.describe(samples(3, 4, 5)) == f"{text}, chosen on these images"
     assert found.describe(samples(3, 9, 8)) == f"{text}, chosen on 1 of these images"
     assert found.describe(samples()) == f"{text}; whether they were chosen on these images is not known"
+
+
+def test_only_three_classes_without_a_threshold_are_named(weights):
+    found = find("-eval", f"-pretrained={weights}", *RECALL)
+    many = SimpleNamespace(identities=lambda: np.array([9], np.uint64), class_names=["hull", *"abcd"])
+    assert found.describe(many).endswith("run (0.4 for 4 of 5 classes: a, b, c, …)")
 
 
 def test_workers_get_thresholds_without_the_list_of_images(weights):

@@ -344,7 +344,10 @@ class VisionTransformer(Classifier):
 
     def encode(self, x):
         """Compute all tokens (batch, prefix tokens + patches, embed_dim) after the last block, not normalized."""
-        grid, x = self._grid(x), self.embedded(x)
+        return self.pass_blocks(self.embedded(x), self._grid(x))
+
+    def pass_blocks(self, x, grid: tuple[int, int]):
+        """Pass embedded tokens (batch, tokens, embed_dim) of images with a ``grid`` of patches through all blocks."""
         for block in self.blocks:
             x = self._pass(block, x, grid)
         return x

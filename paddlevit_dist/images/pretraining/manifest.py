@@ -21,7 +21,9 @@ MANIFEST = Manifest(
         "tar": "..data.tar:TarImages",
         "table": "..data.table_images:TableImages",
     },
+    tasks={"masked_autoencoder": ".masked_autoencoder.task:MaskedAutoencoding"},
+    task_tables={"masked_autoencoder": (*_TABLES, ".masked_autoencoder.settings:TABLE")},
     score_kinds={"pretraining": ".scores:PretrainingScores"},
     recipes={"unlabeled": "mae_vit_base_patch16_224", NO_LABELS: "mae_digits"},
-    spellings={"dataset": {"images": "unlabeled", "unlabelled": "unlabeled"}},
+    spellings={"task": {"mae": "masked_autoencoder"}, "dataset": {"images": "unlabeled", "unlabelled": "unlabeled"}},
 )

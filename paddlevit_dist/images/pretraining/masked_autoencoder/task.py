@@ -1,0 +1,107 @@
+"""Masked autoencoding: a ViT learns by predicting the pixels of the patches that it does not see.
+
+Source: K. He et al., Masked Autoencoders Are Scalable Vision Learners, 2021 (section 3; appendix A.1).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ....runtime import autocast
+from ....runtime.transfers import read_later
+from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ....tasks.task import Records
+from ...data.image_dataset import ImageDataset
+from ..samples import PretrainingSamples
+from ..task import PretrainingTask
+from . import masks
+from .losses import normalize_patches, reconstruction_losses
+from .network import MaskedAutoencoder
+from .settings import MaskedAutoencoderSettings
+
+
+class MaskedSamples(PretrainingSamples):
+    """Images, each with the order in which its patches are kept."""
+
+    num_patches = 0
+
+    def draw(self, generator: np.random.Generator) -> tuple[Any, ...]:
+        """Draw the order of an image's patches, int64 (patches,)."""
+        return (masks.draw_order(self.num_patches, generator),)
+
+
+class MaskedAutoencoding(PretrainingTask):
+    """Trains a ViT with a decoder on images alone; the loss is of masked patches."""
+
+    aspects = {
+        "Drawable": ".figures:MaskedImageDrawing",
+        "Recomputable": ".figures:MaskedRecomputation",
+        "Reportable": ".figures:ReconstructionFigures",
+    }
+    config: MaskedAutoencoderSettings
+    _samples_type = MaskedSamples
+    traits = replace(PretrainingTask.traits, supports_to_static=False)
+
+    def build_samples(self, dataset: ImageDataset, transform: Any, is_training: bool) -> MaskedSamples:
+        """Create the samples of a split."""
+        samples = super().build_samples(dataset, transform, is_training)
+        assert isinstance(samples, MaskedSamples)
+        with paddle.LazyGuard():  # shapes only
+            samples.num_patches = self.create_network(0).num_patches
+        return samples
+
+    def create_network(self, num_classes: int) -> MaskedAutoencoder:
+        """Create the encoder and its decoder with their initial weights."""
+        keys = self.config.MASKED_AUTOENCODER
+        encoder: Any = super().create_network(0)
+        sizes = keys.DECODER_WIDTH, keys.DECODER_DEPTH, keys.DECODER_HEADS
+        return MaskedAutoencoder(encoder, keys.MASK_SHARE, *sizes)
+
+    def collate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Stack images, classes and masks to a batch."""
+        batch = super().collate(samples)
+        order = np.stack([sample[2] for sample in samples])  # int64 (batch, patches), the kept ones first
+        return {**batch, "order": order, "restore": masks.sort_noise(order)}
+
+    # ---- training ------------------------------------------------------------------------------------------------
+
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
+        """Compute the loss of a batch."""
+        losses, _ = self.predict(model, batch)
+        return {"loss": LossTerm(losses.sum(), losses.shape[0])}
+
+    def predict(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]
+    ) -> tuple[paddle.Tensor, tuple[paddle.Tensor, paddle.Tensor]]:
+        """Compute the loss of each image, float32 (batch,), and the prediction with the pixels of all patches."""
+        images = self.normalize(batch["images"])
+        prediction = model(images, batch["order"], batch["restore"])
+        with autocast.off():
+            prediction = prediction.astype("float32")
+            pixels = masks.cut_patches(images, self.patch_size(prediction))
+            target = normalize_patches(pixels) if self.config.MASKED_AUTOENCODER.NORMALIZED_PATCHES else pixels
+            kept = masks.count_kept(target.shape[1], self.config.MASKED_AUTOENCODER.MASK_SHARE)
+            return reconstruction_losses(prediction, target, batch["restore"], kept), (prediction, pixels)
+
+    def patch_size(self, prediction: paddle.Tensor) -> int:
+        """Return the side of a patch from the number of its predicted pixels."""
+        return round((prediction.shape[2] / self.config.DATA.IMAGE_CHANNELS) ** 0.5)
+
+    # ---- evaluation ----------------------------------------------------------------------------------------------
+
+    def eval_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
+    ) -> Records | None:
+        """Add the loss of fixed masks, and with classes the features of whole images."""
+        losses, _ = self.predict(model, batch)
+        features = model(self.normalize(batch["images"])) if self.has_classes else None
+        step.metrics.update({"loss": losses}, features, batch["labels"])
+        if not step.keeps_records:
+            return None
+        arrived = read_later(losses)
+        return lambda: [float(loss) for loss in arrived()[0]]

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +49,9 @@ _IN_PADDLE_LAYOUT = {
 
 # Suffixes of entries that are ignored: buffers that the network computes itself, and tokens of pre-training.
 _IGNORED_SUFFIXES = ("relative_position_index", "relative_coords_table", "attn_mask", "position_ids", "mask_token")
+
+# Finds the name of a part that only a backbone's pretraining has, such as a decoder: it is dropped, and told.
+_find_pretraining_part = re.compile(r"(?:^|\.)(pretraining_\w+)").search
 
 # Entries of projections and text encoders: listed as unused, but never an error.
 _is_optional = re.compile(
@@ -374,7 +378,11 @@ def _report_rest(
     report: LoadReport,
 ) -> None:
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialized]
-    report.unexpected = [name for name in state if name not in targets and not name.endswith(_IGNORED_SUFFIXES)]
+    unused = [name for name in state if name not in targets]
+    dropped = {name: match[1] for name in unused if (match := _find_pretraining_part(name))}
+    report.unexpected = [name for name in unused if not name.endswith(_IGNORED_SUFFIXES) and name not in dropped]
+    for part, number in Counter(dropped.values()).items():
+        report.notices.append(f"{part}, which only pretraining needs, dropped ({number} entries)")
     report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
     num_loaded, num_missing = (
         sum(int(np.prod(targets[name].shape)) for name in names) for names in (report.loaded, report.missing)

@@ -12,11 +12,12 @@ from ...metrics.classification import require_num_classes
 from ...runtime.errors import UserError
 from ...tasks.aspects import TaskAspect
 from ...tasks.model import as_model
-from ...tasks.protocols import Checkable, LogContributor, ModelChecking, Recomputable, count_samples
+from ...tasks.protocols import Checkable, CheckpointMatching, LogContributor, ModelChecking, Recomputable, count_samples
 from ..data.quarantine import merge_quarantine
 from .samples import ClassificationSamples
 from .task import Classification, LabeledImageTask
 
+PRETRAINING_TASKS = ("masked_autoencoder", "self_distillation")  # whose weights any classifier starts from
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check its dimensions
 
 
@@ -55,6 +56,12 @@ class ImageClassChecks(TaskAspect, Checkable):
         if self.task.class_weights is not None:
             return {}
         return {"loss": math.log(require_num_classes(self.task.num_classes))}
+
+
+class PretrainedMatching(TaskAspect, CheckpointMatching):
+    """Lets a task start from weights that were learned without labels."""
+
+    compatible_tasks = PRETRAINING_TASKS
 
 
 class LabeledImageModelCheck(TaskAspect, ModelChecking):

@@ -12,6 +12,7 @@ from ...runtime.transfers import to_device
 from ...tasks.aspects import TaskAspect
 from ...tasks.dataset import TransformedDataset
 from ...tasks.protocols import CheckpointMatching, FeatureCaching, ParameterGrouping
+from .checks import PRETRAINING_TASKS
 from .probes import FeatureSamples, KnnProbe, LinearProbe, ProbeTask
 
 
@@ -55,7 +56,7 @@ class NeighborFeatures(ProbeFeatures):
 class ProbeMatching(TaskAspect, CheckpointMatching):
     """Lets a probe load the weights of classifiers."""
 
-    compatible_tasks = ("classification",)
+    compatible_tasks = ("classification", *PRETRAINING_TASKS)
 
 
 class HeadGrouping(TaskAspect, ParameterGrouping):

@@ -52,6 +52,7 @@ class LabeledImageTask(Task):
 
     aspects = {
         "Checkable": ".checks:ImageClassChecks",
+        "CheckpointMatching": ".checks:PretrainedMatching",
         "Drawable": ".figures:LabeledImageDrawing",
         "LogContributor": ".checks:ImageClassLog",
         "ModelChecking": ".checks:LabeledImageModelCheck",

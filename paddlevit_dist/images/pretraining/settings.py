@@ -23,12 +23,12 @@ class PretrainingKeys(Section):
     """Keys of PRETRAINING."""
 
     MORE_PATHS: list[PathText] = key(
-        [], "dataset unlabeled: more folders, tar files, addresses or tables of training images", effect="data"
+        [], "dataset unlabeled: more folders, tar files, addresses or tables of training images", effect="place"
     )
     LABELED_PATH: PathText | None = key(
         None,
         "images with classes that are evaluated instead of validation images: class folders, or a table of labels",
-        effect="data",
+        effect="place",
     )
     NEIGHBORS: int = key(
         20,

@@ -1,7 +1,7 @@
 """Masked autoencoders of published width: masks, outputs, losses and gradients."""
 
 import pytest
-from unit.images.pretraining.test_masked_autoencoder_golden import (
+from unit.images.pretraining.masked_autoencoder.test_network_golden import (
     BOUNDS,
     NETWORKS,
     SMALL,

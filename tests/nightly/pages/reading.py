@@ -23,6 +23,7 @@ PAGES = [
                 "models",
                 "detection",
                 "several_labels",
+                "pretraining",
                 "segmentation",
             ),
             *(

@@ -49,7 +49,7 @@ class Layout(NamedTuple):
 _ONE_SPLIT = ("label_maps", "labelme")  # exports of labeling tools
 _PREPARED_AS = {"pth": "pth", "ply": "ply --classes={raw}/classes.txt", "pcd": "scenes --classes={raw}/classes.txt"}
 LAYOUTS = {
-    "synsets": Layout(images.write_synsets, ("folder", "imagenet2012")),
+    "synsets": Layout(images.write_synsets, ("folder", "imagenet2012", "unlabeled")),
     "lists": Layout(images.write_lists, ("imagenet2012",)),
     "kit": Layout(images.write_kit, ("imagenet2012",)),
     "class tars": Layout(images.write_class_tars, ("tar",), "images {raw} {store} --shorter_side=32"),
@@ -73,11 +73,18 @@ LAYOUTS = {
     "landmarks": Layout(write_landmark_folders, ("landmarks",)),
 }
 #: the layout of each data set that recipes name
-_OF_DATASET = {"imagenet2012": "synsets", "folder": "synsets", "fashion_mnist": "clothes", "mnist": "clothes"}
+_OF_DATASET = {
+    "imagenet2012": "synsets",
+    "folder": "synsets",
+    "unlabeled": "synsets",
+    "fashion_mnist": "clothes",
+    "mnist": "clothes",
+}
 #: recipes of data that the package has or draws, on the layout of somebody's own data; and further layouts of ImageNet
 _OF_RECIPE = {
     "vit_digits": "synsets",
     "multi_digits": "chexpert",
+    "mae_digits": "synsets",
     "detr_shapes": "voc",
     "dfine_shapes": "coco",
     "rtdetr_shapes": "yolo",
@@ -158,6 +165,9 @@ _VOLUMES = (
     "-batch_size=1 VOLUMES.CROP_SIZE [8,10,12] VOLUMES.UNET_WIDTH 2 VOLUMES.UNET_DEPTH 2 VOLUMES.SPACING_MM [2,1.5,1] "
     "VOLUMES.INTENSITY_WINDOW None"
 ).split()
+_DECODER = [
+    word for name in ("WIDTH 16", "DEPTH 1", "HEADS 2") for word in f"MASKED_AUTOENCODER.DECODER_{name}".split()
+]
 _FEW_POINTS = (
     "POINTS.INSTANCES.CLUSTER_POINTS 3 POINTS.INSTANCES.MIN_PREDICTION_POINTS 3 POINTS.INSTANCES.SCORE_THRESHOLD 0"
 ).split()
@@ -190,6 +200,7 @@ _CUTS: dict[str, Callable[[str], list[str]]] = {
     "classification": _cut_classifier,
     "linear_probe": _cut_classifier,
     "multi_label": _cut_classifier,
+    "masked_autoencoder": lambda recipe: [*_cut_classifier(recipe), *_DECODER],
     "knn_probe": lambda recipe: [*_cut_classifier(recipe), "PROBE.KNN_K", "3"],
     "detection": _cut_detector,
     "image_segmentation": lambda recipe: _MAPS,

@@ -91,7 +91,7 @@ def hide_patches(
 ) -> paddle.Tensor:
     """Return normalized images (batch, channels, height, width) with 0, the mean, in the places of masked patches.
 
-    ``restore`` is the place of each patch in the drawn order, int64 (batch, patches), of which the first are ``kept``.
+    ``restore`` is the place of each patch in the drawn order, int64 (batch, patches); the first ones are ``kept``.
     """
     is_seen = (restore < kept).astype(images.dtype).unsqueeze(-1)
     return masks.join_patches(masks.cut_patches(images, side) * is_seen, grid, side, images.shape[1])

@@ -1,7 +1,7 @@
 """Masked autoencoder: a ViT encodes the patches that are kept, a small decoder predicts the pixels of all others.
 
-The parameters of the encoder have their names in a classifier, so that its weights and those of other tasks fit; those
-of the decoder begin with ``pretraining_decoder``.
+The parameters of the encoder have their names in a classifier, so that its weights and the weights of other tasks fit.
+The decoder's begin with ``pretraining_decoder``.
 
 Source: K. He et al., Masked Autoencoders Are Scalable Vision Learners, 2021 (section 3; appendix A.1).
 """
@@ -78,7 +78,10 @@ class Decoder(nn.Layer):
         super().__init__()
         self.width, self.grid, self.prefix = width, grid, prefix
         extras = BlockConfig(norm_epsilon=norm_epsilon)
-        attention = {"num_heads": num_heads, "head_dim": head_dim("width of the decoder", width, num_heads)}
+        attention: dict[str, Any] = {
+            "num_heads": num_heads,
+            "head_dim": head_dim("width of the decoder", width, num_heads),
+        }
         attention |= {"qkv_bias": True, "attention_dropout": 0.0}
         self.embed = linear(in_dim, width)
         self.mask_token = self.create_parameter([1, 1, width], default_initializer=TruncatedNormal())
@@ -146,7 +149,7 @@ class MaskedAutoencoder(Model):
                 f"of {self.num_patches} patches {self.kept} would be kept (mask share {mask_share:g}): at least one "
                 "has to be kept, and one masked"
             )
-        # The encoder is no sublayer of its own: its parameters have the names that other tasks know.
+        # The encoder is not registered as a sublayer: its parameters have the names that other tasks know.
         self.__dict__["encoder"] = encoder
         for name, parameter in encoder._parameters.items():
             self.add_parameter(name, parameter)
@@ -231,7 +234,7 @@ class MaskedAutoencoder(Model):
 
 
 def _require_maskable(encoder: Any, width: int) -> None:
-    """Refuse by a ``UserError`` networks whose patches cannot be left out, and widths without a table of positions."""
+    """Refuse by a ``UserError`` networks that need all patches, and widths without a table of positions."""
     if not isinstance(encoder, VisionTransformer):
         raise UserError(
             f"{type(encoder).__name__} cannot leave out patches: a masked autoencoder needs a ViT, such as "

@@ -121,7 +121,11 @@ def test_each_head_learns_from_its_own_mean_loss():
         {"names": ["heads.1.weight"], "weight_decay": 0.5, "learning_rate": 0.25},
         {"names": ["heads.1.bias"], "weight_decay": 0.0, "learning_rate": 0.25},
     ]
-    assert get_aspect(task, CheckpointMatching).compatible_tasks == ("classification",)
+    assert get_aspect(task, CheckpointMatching).compatible_tasks == (
+        "classification",
+        "masked_autoencoder",
+        "self_distillation",
+    )
 
 
 @pytest.mark.parametrize("rate, best", [(None, 1), (0.5, 2), (2.0, 0)])

@@ -1,0 +1,65 @@
+"""Masks of samples, and what an evaluation of a masked autoencoder reads."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist import settings
+from paddlevit_dist.images.pretraining.masked_autoencoder.task import MaskedAutoencoding
+from paddlevit_dist.runtime.errors import UserError
+
+SIZES = {"patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2}
+
+
+@pytest.fixture
+def pool(tmp_path):
+    generator = np.random.default_rng(0)
+    for name in ("train/a.png", "train/deep/b.png", "val/x/c.png", "val/y/d.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(generator.integers(0, 255, (20, 24, 3), dtype=np.uint8)).save(tmp_path / name)
+    return tmp_path
+
+
+def open_task(pool, *words):
+    keys = [word for name, value in SIZES.items() for word in (f"MODEL.{name.upper()}", str(value))]
+    decoder = ["MASKED_AUTOENCODER.DECODER_WIDTH", "8", "MASKED_AUTOENCODER.DECODER_HEADS", "2"]
+    arguments = [
+        "TASK",
+        "masked_autoencoder",
+        "MODEL.NAME",
+        "vit",
+        "-dataset=unlabeled",
+        f"-data_path={pool}",
+        "-image_size=16",
+    ]
+    (pool / "out").mkdir(exist_ok=True)
+    task = MaskedAutoencoding(settings.load([*arguments, *keys, *decoder, f"-output={pool / 'out'}", *words]).values)
+    return task, {split: task.build_dataset(split, pool) for split in ("train", "val")}
+
+
+def test_masks_follow_from_seed_epoch_and_image(pool):
+    task, splits = open_task(pool)
+    first, again, other = (splits["train"].sample(1, np.random.default_rng(seed)) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first[2], again[2])
+    np.testing.assert_array_equal(first[0], again[0])
+    assert (first[2] != other[2]).any()
+    fixed = [splits["val"].sample(0, np.random.default_rng(seed))[2] for seed in (0, 1)]
+    np.testing.assert_array_equal(*fixed)
+    batch = task.collate([first, other])
+    np.testing.assert_array_equal(np.take_along_axis(batch["order"], batch["restore"], 1), [np.arange(16)] * 2)
+    assert sorted(first[2].tolist()) == list(range(16)) and first[1] == -1
+
+
+def test_classes_of_validation_images_choose_the_best(pool):
+    task, splits = open_task(pool)
+    assert (task.best_metric, splits["val"].has_classes) == (("top-1", True), True)
+    task, splits = open_task(pool / "train", "DATA.VAL_FRACTION", "0.5")
+    assert (task.best_metric, splits["val"].has_classes, len(splits["train"])) == (("loss", False), False, 1)
+
+
+def test_other_images_with_classes_are_evaluated(pool):
+    task, splits = open_task(pool / "train", "PRETRAINING.LABELED_PATH", str(pool / "val"))
+    assert [splits["val"].sample(k, np.random.default_rng(0))[1] for k in range(2)] == [0, 1]
+    assert (len(splits["train"]), task.class_names) == (2, ["x", "y"])
+    with pytest.raises(UserError, match=r"LABELED_PATH.*DATA.VAL_FRACTION"):
+        open_task(pool, "PRETRAINING.LABELED_PATH", str(pool / "val"), "DATA.VAL_FRACTION", "0.5")

@@ -5,6 +5,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.images.models.layers import LayerNorm
+from paddlevit_dist.tasks.model_factory import create_model
 
 
 @pytest.mark.parametrize("frozen", [(), ("weight",), ("weight", "bias"), ("bias",)])
@@ -23,3 +24,35 @@ def test_a_layer_norm_has_the_right_gradient_whatever_is_frozen(frozen):
     expected = (inner - inner.mean(1, keepdims=True) - plain * (inner * plain).mean(1, keepdims=True)) / deviation
     np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(norm(x).numpy(), plain * weight + bias, rtol=1e-4, atol=1e-5)
+
+
+# What the authors' code has: timm's and DeiT's transformers 1e-6, but OpenAI's CLIP and Swin PyTorch's 1e-5. PVTv2 and
+# SegFormer have 1e-6 in blocks and 1e-5 where they merge patches, and files of PaddleViT (pvtv2) have 1e-6 everywhere.
+SMALL = {"embed_dim": 24, "num_heads": 2, "depth": 1}
+EPSILONS = {
+    "vit_tiny_patch16_224": (SMALL, {"": 1e-6}),
+    "deit_tiny_distilled_patch16_224": (SMALL, {"": 1e-6}),
+    "vit_base_patch16_clip_224": (SMALL, {"": 1e-5}),
+    "vit_base_patch16_siglip_224": (SMALL, {"": 1e-6}),
+    "eva02_tiny_patch14_224": (SMALL, {"": 1e-6}),
+    "eva02_large_patch14_clip_336": (SMALL, {"": 1e-6}),
+    "vit_small_patch14_dinov2": (SMALL, {"": 1e-6}),
+    "vit_small_patch16_dinov3": (SMALL, {"": 1e-5}),
+    "cait_xxs24_224": (SMALL, {"": 1e-6}),
+    "mixer_s32_224": ({"embed_dim": 24, "depth": 1}, {"": 1e-6}),
+    "swin_tiny_patch4_window7_224": ({"embed_dim": 12, "depths": (1, 1, 1, 1)}, {"": 1e-5}),
+    "convnext_tiny": ({"dims": (8, 8, 8, 8), "depths": (1, 1, 1, 1)}, {"": 1e-6}),
+    "pvt_v2_b0": ({"depths": (1, 1, 1, 1)}, {"": 1e-6, "patch_embed": 1e-5, "downsample": 1e-5, "attn": 1e-5}),
+    "mit_b0": ({"depths": (1, 1, 1, 1)}, {"": 1e-6, "patch_embed": 1e-5, "downsample": 1e-5, "attn": 1e-5}),
+    "pvtv2_b0": ({"depths": (1, 1, 1, 1)}, {"": 1e-6}),
+}
+
+
+@pytest.mark.parametrize("name", EPSILONS)
+def test_norms_have_the_epsilon_of_the_published_network(name):
+    options, epsilons = EPSILONS[name]
+    layers = dict(create_model(name, **options).named_sublayers())
+    found = {place: layer._epsilon for place, layer in layers.items() if hasattr(layer, "_epsilon")}
+    assert len(found) > 2
+    parts = {place: max((part for part in epsilons if f".{part}" in f".{place}."), key=len) for place in found}
+    assert found == {place: epsilons[part] for place, part in parts.items()} and set(parts.values()) == set(epsilons)

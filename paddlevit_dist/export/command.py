@@ -148,6 +148,7 @@ def load_trained_model(
     if name is not None:
         return _load_foreign_weights(source, name, image_size, in_channels, part)
     from ..inference.trained import build_trained, open_source
+    from ..tasks.dataset import name_outputs
     from ..tasks.model import as_model
     from ..tasks.protocols import load_meta
     from ..tasks.task_factory import make_task
@@ -177,7 +178,7 @@ def load_trained_model(
     about.update({"note": note} if note else {})
     names = opened.learned.class_names
     if names is not None and len(names) <= about["num_classes"] and "landmarks" not in about:
-        about["classes"] = [*names, *map(str, range(len(names), about["num_classes"]))]
+        about["classes"] = name_outputs(names, about["num_classes"])
     exported = exportable.exported_model(model)
     exported.eval()
     return TrainedModel(exported, about, parts)

@@ -9,7 +9,7 @@ import paddle
 from ..checkpoint.load import load_weights, require_trained
 from ..registry.lookup import resolve
 from ..runtime.errors import UserError
-from ..tasks.dataset import resolve_class_names
+from ..tasks.dataset import name_outputs, resolve_class_names
 from ..tasks.model_factory import create_model, model_options
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.step_types import TaskTraits
@@ -96,9 +96,8 @@ class BackboneTask(Task):
 
     def _name_classes(self, number: int, meta: CheckpointMeta) -> None:
         """Set ``number`` classes with the names in a checkpoint; a class without a name is called by its number."""
-        names = [*(meta.class_names or ())]
         self.num_classes = number
-        self.class_names = [*names[:number], *map(str, range(len(names), number))]
+        self.class_names = name_outputs(meta.class_names, number)
 
     @property
     def turns(self) -> bool:

@@ -11,6 +11,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ..runtime.transfers import read_later
+from ..tasks.dataset import name_outputs
 from ..tasks.metrics import TableMetrics
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.step_types import EvaluationStep
@@ -34,8 +35,7 @@ class ClassificationMetrics(TableMetrics):
     """
 
     def __init__(self, num_classes: int, class_names: Sequence[str] | None = None, kind: str = "classes") -> None:
-        names = list(class_names or ())[:num_classes]
-        names += map(str, range(len(names), num_classes))
+        names = name_outputs(class_names, num_classes)
         self.num_classes = num_classes
         super().__init__(kind, names, {"top": np.array(list_tops(num_classes), np.int32)})
         self.state["of classes"] = paddle.zeros([2, num_classes], dtype="int64")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..intervals import class_shares, nanmean, quotient
+from ..tasks.dataset import name_outputs
 from ..tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery
 from .counts import reduce_confusions
 from .tables import percent
@@ -45,8 +46,7 @@ class EvaluatedPredictions:
         self.confidence = self.best_scores[:, 0]
         self.is_right = (self.predicted == self.labels) & np.isfinite(rows["scores"][:, 0])
         self.num_classes = num_classes
-        first_names = list(names or ())[:num_classes]
-        self.names = [*map(str, first_names), *map(str, range(len(first_names), num_classes))]
+        self.names = name_outputs(names, num_classes)
 
     def caption(self, row: int, description: str) -> str:
         """Describe the sample in this row: its true and predicted class with their scores, and where it comes from."""

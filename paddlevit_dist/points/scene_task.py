@@ -7,7 +7,7 @@ from typing import Any
 import paddle
 
 from ..runtime.errors import UserError
-from ..tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
+from ..tasks.dataset import TransformedDataset, dataset_class, is_training_split, name_outputs, resolve_class_names
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.sample_checks import require_finite, require_labels
 from ..tasks.step_types import TaskTraits
@@ -99,8 +99,7 @@ class SceneTask(Task):
         self.num_classes = meta.num_classes or (len(names) if names else None)
         if self.num_classes is None:
             raise UserError("the weights contain no class names: give them with --class_names=FILE")
-        self.class_names = [*(names or ())][: self.num_classes]
-        self.class_names += map(str, range(len(self.class_names), self.num_classes))
+        self.class_names = name_outputs(names, self.num_classes)
         self.coordinates = meta.input.get("coordinates", CENTERED)
 
     def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:

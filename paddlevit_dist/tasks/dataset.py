@@ -341,7 +341,17 @@ def resolve_class_names(
             f"dataset {config.DATA.DATASET} has {existing} {word} but MODEL.NUM_CLASSES (-num_classes) is {requested}; "
             f"set it to {existing} or remove it"
         )
-    return [*names, *map(str, range(existing, requested or existing))]
+    return name_outputs(names, requested or existing)
+
+
+def name_outputs(names: Sequence[object] | None, number: int) -> list[str]:
+    """Name the outputs of a network: the first ones by ``names``, others by their number.
+
+    A number that is also the name of a class follows the word "output", so that no two outputs have one name.
+    """
+    first = [str(name) for name in names or ()][:number]
+    more = map(str, range(len(first), number))
+    return [*first, *(f"output {place}" if place in first else place for place in more)]
 
 
 def dataset_class(config: RunSettings, base: type[DatasetType]) -> type[DatasetType]:

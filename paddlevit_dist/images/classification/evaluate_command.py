@@ -29,6 +29,7 @@ def run(words: list[str]) -> None:
     if not takes_data(options):
         print_scores(score(options.results, options.truth, options.logits), options)
         return
+    from ...tasks.dataset import name_outputs
     from .opening import open_images
     from .result_tables import ClassGroundTruth
 
@@ -37,8 +38,7 @@ def run(words: list[str]) -> None:
         if dataset.labels is None or dataset.num_classes is None:
             raise UserError(f"dataset {origin.dataset} does not have one class for each image")
         number = max(values.MODEL.NUM_CLASSES or 0, dataset.num_classes)
-        names = list(dataset.class_names or ())
-        classes = [*names, *map(str, range(len(names), number))]
+        classes = name_outputs(dataset.class_names, number)
         images = list(map(dataset.identity, range(len(dataset))))
         if dataset.is_random_split:
             print(

@@ -1,5 +1,6 @@
 """Scores of images with several labels. Needs no Paddle."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -144,5 +145,7 @@ def sum_losses(labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
 
 
 def join_names(names: Sequence[str], is_listed: np.ndarray) -> str:
-    """Join the names of the listed labels, bool (classes,), by semicolons."""
-    return ";".join(names[label] for label in np.flatnonzero(is_listed))
+    """Join the names of the listed labels, bool (classes,), by semicolons; as a JSON list if a table needs one."""
+    listed = [names[label] for label in np.flatnonzero(is_listed)]
+    is_ambiguous = any(";" in name or "|" in name or name.startswith("[") for name in listed)
+    return json.dumps(listed, ensure_ascii=False) if is_ambiguous else ";".join(listed)

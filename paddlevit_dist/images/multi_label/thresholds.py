@@ -19,6 +19,7 @@ from ...checkpoint.weights import evaluated_weights, find_weights_file
 from ...metrics.classification import require_num_classes
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_json_facts
+from ...tasks.dataset import name_outputs
 from .curves import GOALS
 from .samples import MultiLabelSamples
 from .scores import THRESHOLD
@@ -94,8 +95,7 @@ class LabelOutputs:
     def names(self) -> list[str]:
         """Name of each output; outputs without a class have their number."""
         number = require_num_classes(self._task.num_classes)
-        names = list(map(str, self._task.evaluated_classes or self._task.class_names or ()))[:number]
-        return [*names, *map(str, range(len(names), number))]
+        return name_outputs(self._task.evaluated_classes or self._task.class_names, number)
 
     @functools.cached_property
     def thresholds(self) -> LabelThresholds:

@@ -206,6 +206,7 @@ def test_classes_beyond_the_names_are_numbered():
     assert datasets.resolve_class_names(config_of(5), names) == [*names, "3", "4"]
     assert datasets.resolve_class_names(config_of(3), None, number=2) == ["0", "1", "2"]
     assert datasets.resolve_class_names(config_of(None), None) == []
+    assert datasets.resolve_class_names(config_of(5), ["2", "4", "10"]) == ["2", "4", "10", "3", "output 4"]
     with pytest.raises(UserError) as refused:
         datasets.resolve_class_names(config_of(2), names, "landmarks")
     expected = "dataset birds has 3 landmarks but MODEL.NUM_CLASSES (-num_classes) is 2; set it to 3 or remove it"

@@ -43,6 +43,13 @@ def test_a_row_has_the_chosen_labels_and_a_column_a_class(trained):
         aspect.prediction_rows(np.array([0.1, np.nan, 0.5]))
 
 
+def test_labels_that_a_table_would_split_are_a_list(trained):
+    trained.evaluated_classes = ("a;b", "hull", "b|c")
+    aspect = get_aspect(trained, Predictable)
+    labels = [aspect.prediction_rows(np.array(row))[0]["labels"] for row in ([0.9, 0.9, 0.9], [0.1, 0.9, 0.1])]
+    assert labels == ['["a;b", "hull", "b|c"]', "hull"]
+
+
 def test_probabilities_of_several_networks_are_averaged(trained):
     logits = [np.array([[40.0, -1.0, 0.0]], np.float32), np.array([[41.0, 3.0, 0.5]], np.float32)]
     models = [lambda images, own=own: paddle.to_tensor(own) for own in logits]

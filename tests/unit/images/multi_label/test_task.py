@@ -136,6 +136,12 @@ def test_more_outputs_than_classes_have_no_known_labels(tmp_path):
     task.eval_step(lambda images: paddle.zeros([4, 5]), tensors(batch), EvaluationStep(metrics))
     values = metrics.compute({})
     assert "AP wing" in values and "AP 3" not in values and values["known labels"] == (batch["labels"] >= 0).sum()
+    task.evaluated_classes = ("2", "4", "10")  # numbers of other outputs
+    assert task.outputs.names == ["2", "4", "10", "3", "output 4"]
+    metrics = task.build_metrics()
+    task.eval_step(lambda images: paddle.zeros([4, 5]), tensors(batch), EvaluationStep(metrics))
+    renamed = metrics.compute({})
+    assert renamed["mAP"] == values["mAP"] and renamed["AP 4"] == values["AP hull"]
 
 
 def test_a_teacher_teaches_all_labels(tmp_path):

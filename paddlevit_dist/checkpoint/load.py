@@ -51,7 +51,7 @@ _IN_PADDLE_LAYOUT = {
 _IGNORED_SUFFIXES = ("relative_position_index", "relative_coords_table", "attn_mask", "position_ids", "mask_token")
 
 # Finds the name of a part that only a backbone's pretraining has, such as a decoder: it is dropped, and told.
-_find_pretraining_part = re.compile(r"(?:^|\.)(pretraining_\w+)").search
+find_pretraining_part = re.compile(r"(?:^|\.)(pretraining_\w+)").search
 
 # Entries of projections and text encoders: listed as unused, but never an error.
 _is_optional = re.compile(
@@ -379,7 +379,7 @@ def _report_rest(
 ) -> None:
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialized]
     unused = [name for name in state if name not in targets]
-    dropped = {name: match[1] for name in unused if (match := _find_pretraining_part(name))}
+    dropped = {name: match[1] for name in unused if (match := find_pretraining_part(name))}
     report.unexpected = [name for name in unused if not name.endswith(_IGNORED_SUFFIXES) and name not in dropped]
     for part, number in Counter(dropped.values()).items():
         report.notices.append(f"{part}, which only pretraining needs, dropped ({number} entries)")

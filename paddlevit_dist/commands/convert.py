@@ -12,7 +12,7 @@ from ..checkpoint.array_files import write_safetensors
 from ..checkpoint.class_rows import read_class_names
 from ..checkpoint.content import ABOUT, read_weights_info
 from ..checkpoint.finding import find_run_settings
-from ..checkpoint.load import is_in_paddle_layout
+from ..checkpoint.load import find_pretraining_part, is_in_paddle_layout
 from ..checkpoint.low_rank import is_factor
 from ..checkpoint.published import is_fetched
 from ..checkpoint.store import HostTensor, write_tensors
@@ -27,6 +27,7 @@ from ..checkpoint.weights import (
     to_torch_names,
 )
 from ..launch.tuning import import_paddle
+from ..registry.features import find_function
 from ..registry.lookup import MODELS, annotation_type
 from ..registry.manifest import CLASS_LABELS, MASK_LABELS
 from ..runtime.errors import UserError
@@ -72,9 +73,11 @@ def run(words: list[str]) -> None:
     parser.add_argument("input", metavar="IN", help="a file, folder or URL, as for -pretrained")
     parser.add_argument("output", metavar="OUT", help=f"a file ending in {EXTENSION} or {_SAFETENSORS}")
     parser.option("part", None, "entry to convert if the file has several, such as model_ema")
+    meaning = "timm, or transformers: of a ViT its ViTModel's, with a decoder of pretraining ViTMAEForPreTraining's"
+    parser.option("names", "timm", meaning, choices=("timm", "transformers"))
     options = parser.parse_args(words)
     import_paddle()
-    converted = convert(options.input, options.output, options.part)
+    converted = convert(options.input, options.output, options.part, options.names)
     number = sum(value.size for value in converted.state.values())
     print(one_line(f"{converted.source}: {converted.origin}"))
     for notice in converted.notices:
@@ -85,7 +88,7 @@ def run(words: list[str]) -> None:
     print(one_line(f"{options.output}: {len(converted.state)} arrays, {number:,} numbers"))
 
 
-def convert(source: str, target: str, part: str | None = None) -> ConvertedWeights:
+def convert(source: str, target: str, part: str | None = None, names: str = "timm") -> ConvertedWeights:
     """Read weights, convert names and layout, and write them to ``target``, and what is known of them next to it.
 
     Raises:
@@ -102,7 +105,15 @@ def convert(source: str, target: str, part: str | None = None) -> ConvertedWeigh
             f"convert: {path_or_name} has only what TRAIN.LORA changed, without its base; evaluate, predict and "
             "export merge both"
         )
+    of_pretraining = {name: value for name, value in weights.state.items() if find_pretraining_part(name)}
+    weights = weights._replace(state={n: value for n, value in weights.state.items() if n not in of_pretraining})
     converted = _keep_timm_names(path_or_name, weights) or with_our_names(weights)
+    if names != "timm":
+        converted = _name_like_transformers(converted, of_pretraining, path)
+    elif of_pretraining:
+        parts = ", ".join(sorted({name.partition(".")[0] for name in of_pretraining}))
+        note = f"{parts}, which only pretraining needs, dropped ({len(of_pretraining)} entries)"
+        converted = converted._replace(notices=(*converted.notices, note))
     about = _describe(path_or_name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,6 +130,19 @@ def convert(source: str, target: str, part: str | None = None) -> ConvertedWeigh
     except OSError as error:
         raise UserError(f"convert: {target} cannot be written: {error.strerror or error}") from error
     return converted
+
+
+def _name_like_transformers(
+    converted: ConvertedWeights, of_pretraining: Mapping[str, np.ndarray], path: Path
+) -> ConvertedWeights:
+    """Rename weights, and what only pretraining needs, by transformers' names; Linear weights become (out, in)."""
+    rename = find_function("name_like_transformers")
+    if rename is None or path.suffix != _SAFETENSORS:
+        raise UserError(f"convert: {path} with -names=transformers has to end in {_SAFETENSORS}")
+    linear = {*converted.linear, *(name for name, value in of_pretraining.items() if value.ndim == 2)}
+    state = {**converted.state, **of_pretraining}
+    renamed = rename({name: value.T if name in linear else value for name, value in state.items()})
+    return converted._replace(state=renamed, linear=set(), unknown=[])
 
 
 def _describe(source: str) -> dict[str, Any]:

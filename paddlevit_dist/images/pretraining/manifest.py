@@ -24,6 +24,7 @@ MANIFEST = Manifest(
     tasks={"masked_autoencoder": ".masked_autoencoder.task:MaskedAutoencoding"},
     task_tables={"masked_autoencoder": (*_TABLES, ".masked_autoencoder.settings:TABLE")},
     score_kinds={"pretraining": ".scores:PretrainingScores"},
+    functions={"name_like_transformers": ".foreign_names:name_like_transformers"},
     recipes={"unlabeled": "mae_vit_base_patch16_224", NO_LABELS: "mae_digits"},
     spellings={"task": {"mae": "masked_autoencoder"}, "dataset": {"images": "unlabeled", "unlabelled": "unlabeled"}},
 )

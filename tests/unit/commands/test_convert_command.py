@@ -21,7 +21,7 @@ def test_origin_notices_unknown_names_and_size_are_lines(monkeypatch, capsys, nu
     monkeypatch.setattr(convert, "convert", lambda *words: calls.append(words) or converted)
     convert.run(["in", "out.pdparams", "-part=ema"])
     convert.run(["in", "out.pdparams"])
-    assert calls == ["paddle", ("in", "out.pdparams", "ema"), "paddle", ("in", "out.pdparams", None)]
+    assert calls == ["paddle", ("in", "out.pdparams", "ema", "timm"), "paddle", ("in", "out.pdparams", None, "timm")]
     said = capsys.readouterr().out.splitlines()
     said = said[: len(said) // 2]
     assert said[0] == "file: vit, ours" and said[-1] == "out.pdparams: 3 arrays, 1,211 numbers"

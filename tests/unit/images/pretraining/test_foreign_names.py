@@ -1,0 +1,56 @@
+"""Names that convert writes for transformers: the names of its networks, whose maps read them back unchanged."""
+
+import numpy as np
+import pytest
+from support.networks import golden
+
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.images.pretraining.foreign_names import name_like_transformers
+from paddlevit_dist.images.pretraining.masked_autoencoder.network import MaskedAutoencoder
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
+
+SIZES = {"image_size": 16, "patch_size": 4, "embed_dim": 16, "depth": 3, "num_heads": 2}
+
+
+def draw_state(model):
+    """Random values by our names, with Linear weights (out, in)."""
+    generator = np.random.default_rng(0)
+    state = {}
+    for name, parameter in model.named_parameters():
+        value = generator.random(tuple(parameter.shape), np.float32)
+        state[name] = value.T if value.ndim == 2 else value
+    return state
+
+
+def load(model, state):
+    report = load_weights(model, state)
+    assert report.missing + report.unexpected == []
+    return {name: parameter.numpy() for name, parameter in model.named_parameters()}
+
+
+def test_golden_names_and_shapes_of_a_masked_autoencoder_are_transformers():
+    about = golden.description("mae")["models"]["tiny"]
+    model = MaskedAutoencoder(create_model("vit", 0, **SIZES), 0.75, 8, 2, 2)
+    state = draw_state(model)
+    renamed = name_like_transformers(state)
+    assert renamed.keys() == about["state"].keys()
+    assert all(renamed[name].ndim == len(shape) for name, shape in about["state"].items())
+    found = load(model, renamed)
+    for name, value in state.items():
+        np.testing.assert_array_equal(found[name], value.T if value.ndim == 2 else value, err_msg=name)
+
+
+def test_a_classifier_becomes_a_vit_without_its_head():
+    model = create_model("vit", 5, **SIZES)
+    state = draw_state(model)
+    renamed = name_like_transformers(state)
+    assert len(renamed) == len(state) - 2 + 3 * (6 - 2) and "encoder.layer.2.attention.attention.key.bias" in renamed
+    found = load(create_model("vit", 0, **SIZES), renamed)
+    np.testing.assert_array_equal(found["blocks.1.attn.qkv.weight"], state["blocks.1.attn.qkv.weight"].T)
+
+
+def test_parameters_without_a_place_are_refused():
+    model = create_model("vit_small_patch14_reg4_dinov2", 0, **SIZES)
+    with pytest.raises(UserError, match="transformers' ViT has no place for reg_token"):
+        name_like_transformers(draw_state(model))

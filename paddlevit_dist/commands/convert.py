@@ -38,6 +38,8 @@ from .parser import CommandParser
 
 _SAFETENSORS = ".safetensors"
 _MIN_KNOWN_NAMES = 0.5  # fraction of a source's names that its model family has to contain
+_MIN_KNOWN_HEAD_NAMES = 0.2  # of those outside the backbone, which detectors have, too; some have auxiliary heads
+_BACKBONE = "backbone."
 
 
 class ModelFamily(NamedTuple):
@@ -175,7 +177,7 @@ def with_our_names(weights: SourceWeights) -> ConvertedWeights:
 
     The family and naming scheme with the most matching names are chosen. All Linear weights are transposed or none: a
     non-square weight shows its layout by its bias, whose length is the number of outputs. Raises UserError: no family
-    contains at least half of the names.
+    contains at least half of the names, and a fifth of those outside the backbone.
     """
     candidates = []
     for family in build_families():
@@ -183,9 +185,12 @@ def with_our_names(weights: SourceWeights) -> ConvertedWeights:
             num_known = sum(_pattern(name) in family.names for name in state)
             candidates.append((num_known / max(len(state), 1), family, naming, state))
     share, family, naming, state = max(candidates, key=lambda candidate: candidate[0])  # the first on a tie
-    if share < _MIN_KNOWN_NAMES:
+    head = [_pattern(name) in family.names for name in state if not name.startswith(_BACKBONE)]
+    head_share = float(np.mean(head)) if head else 1.0
+    if share < _MIN_KNOWN_NAMES or head_share < _MIN_KNOWN_HEAD_NAMES:
+        which, known = ("", share) if share < _MIN_KNOWN_NAMES else (" outside the backbone", head_share)
         raise UserError(
-            f"convert: the model family of {weights.name} is unknown: only {100 * share:.0f} % of its names are "
+            f"convert: the model family of {weights.name} is unknown: only {100 * known:.0f} % of its names{which} are "
             f"names of {family.name}, the closest; classifiers and segmentation networks of images are known"
         )
     linear = {name for name in state if _pattern(name) in family.linear and state[name].ndim == 2}

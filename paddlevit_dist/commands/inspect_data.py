@@ -20,6 +20,7 @@ _SHEET = "data.png"
 _WIDEST, _TALLEST = 1300, 1400  # pixels of a sheet: a laptop shows it at full size
 _ROWS, _EPOCHS = (4, 8), (1, 6)  # minimum and maximum
 _SMALLEST_PX, _LARGEST_PX, _GAP = 112, 640, 4  # longer side of an image
+_CAPTION_PX = 220  # that a small image leaves to its caption
 CaptionedImage = tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 Shown = tuple[Image.Image, str]
 
@@ -83,9 +84,10 @@ def _fit_sheet(images: list[Shown], width: int) -> tuple[int, int]:
 
 
 def _cell_size(images: list[Shown]) -> tuple[int, int]:
-    """Return width and height of a cell: an image with its caption."""
+    """Return width and height of a cell: an image with its caption, whose end is cut off if it is very long."""
     widths, heights = zip(*(image.size for image, _ in images))
-    return max(widths) + _GAP, max(heights) + LINE_PX + _GAP
+    captions = [render_text(caption).width + _GAP for caption in {caption for _, caption in images}]
+    return max(*widths, min(max(captions), _CAPTION_PX)) + _GAP, max(heights) + LINE_PX + _GAP
 
 
 def enlarge(images: list[CaptionedImage]) -> list[Shown]:

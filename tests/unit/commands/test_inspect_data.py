@@ -68,7 +68,7 @@ def test_each_image_is_below_its_heading_above_its_caption_and_beside_the_legend
         ("epoch 1", [(image(112, 112, 30), "second"), (image(112, 112, 40), "")]),
     ]
     sheet = inspect_data.contact_sheet(columns, image(33, 9, 200))
-    width, height = 120 + 4, 112 + LINE_PX + 4
+    width, height = 220 + 4, 112 + LINE_PX + 4  # a long caption makes cells of small images wider, up to this
     assert sheet.size == (2 * width + 33, LINE_PX + 2 * height)
     pixels = np.asarray(sheet)
     for left, top, one in (
@@ -88,6 +88,8 @@ def test_each_image_is_below_its_heading_above_its_caption_and_beside_the_legend
     np.testing.assert_array_equal(below, 255 - caption)
     long = pixels[LINE_PX + height + 112 : LINE_PX + 2 * height, :width, 0]
     assert (long[:, width - 8 :] == 255).all() and (long[:, : width - 8] < 128).any()
+    short = [("as evaluated", [(image(120, 90), "first")])]
+    assert inspect_data.contact_sheet(short, image(1, 1)).width == 120 + 4 + 1
     tall = inspect_data.contact_sheet(columns[:1], image(10, 900))
     assert tall.size == (width + 10, 900)
 

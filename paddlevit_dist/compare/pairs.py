@@ -300,7 +300,10 @@ def _test_significance(pair: TablePair) -> tuple[float, str]:
 
 
 def _find_changes(pair: TablePair) -> dict[str, Any]:
-    """List the samples that became right ("fixed") or wrong ("broken"), or else better or worse, most changed first."""
+    """List the samples that became right ("fixed") or wrong ("broken"), or else better or worse, most changed first.
+
+    Empty for a score that one sample alone does not have, such as a correlation.
+    """
     names = pair.first.names
     if pair.kind.right_rate:
         before, after = pair.find_correct()
@@ -313,6 +316,8 @@ def _find_changes(pair: TablePair) -> dict[str, Any]:
         return {}
     single_scores, score = pair.build_recompute()(np.eye(len(names))), pair.first.about["score"]
     better = single_scores[f"{_DIFFERENCE}{score}"] * (1 if pair.first.about["more_is_better"] else -1)
+    if np.isnan(better).all():
+        return {}
     by_change = np.argsort(-np.abs(np.nan_to_num(better)), kind="stable").tolist()
     ends = single_scores[f"{_FIRST}{score}"], single_scores[f"{_SECOND}{score}"]
     rows = [(row, {"sample": names[row], "of_first": ends[0][row], "of_second": ends[1][row]}) for row in by_change]

@@ -105,6 +105,30 @@ def test_an_own_kind_needs_no_more_than_its_scores(tmp_path, monkeypatch):
     assert count_class_samples("least", first.arrays, ["sum"]) == {}
 
 
+def test_a_score_that_one_sample_does_not_have_names_no_samples_as_better_or_worse(tmp_path, monkeypatch):
+    class Spread(ScoreKind):
+        def recompute(self, parts, classes):
+            moments = means({name: join_arrays(parts, "errors") ** power for name, power in (("one", 1), ("two", 2))})
+
+            def compute(weights):
+                drawn = moments(weights)
+                is_known = (weights > 0).sum(axis=1) > 1
+                return {"variance": np.where(is_known, drawn["two"] - drawn["one"] ** 2, np.nan)}
+
+            return compute
+
+    monkeypatch.setitem(lookup.KINDS["score_kind"], "spread", Spread)
+    first, second = (
+        read(tmp_path / name, draw(seed), kind="spread", score="variance") for name, seed in (("a", 1), ("b", 2))
+    )
+    (found,) = add_findings([compare_tables(first, second)])
+    variances = [table.arrays["errors"].var() for table in (first, second)]
+    assert found["difference"]["value"] == pytest.approx(variances[1] - variances[0], rel=1e-4)
+    assert "better" not in found and "worse" not in found
+    lines = format_lines([first, second], [found], 3)
+    assert not [line for line in lines if line.startswith(("better ", "worse "))]
+
+
 def test_classes_of_an_own_kind_are_compared_and_counted(tmp_path, monkeypatch):
     class Named(ErrorScores):
         class_score = "error of {}"

@@ -20,8 +20,9 @@ from support.pairs.materials import Materials
 from support.processes import ROOT
 
 SHARES = {
-    "classification": 0.2,
+    "classification": 0.15,
     "multi_label": 0.1,
+    "masked_autoencoder": 0.05,
     "detection": 0.15,
     "segmentation": 0.1,
     "scenes": 0.1,

@@ -53,8 +53,10 @@ class ImageDataset(Dataset):
         """Set the size of the cache of images at an address; no effect on images of this machine."""
 
     def label_at(self, index: int) -> Any:
-        """Return the class of image ``index``, or its row of ``label_matrix``, without reading it."""
-        return int(self.labels[index]) if self.label_matrix is None else self.label_matrix[index]  # type: ignore[index]
+        """Return the class of image ``index``, or its row of ``label_matrix``, without reading it; None if unknown."""
+        if self.label_matrix is not None:
+            return self.label_matrix[index]
+        return None if self.labels is None else int(self.labels[index])
 
     def encoded(self, index: int) -> bytes:
         """Read the file of image ``index``, for datasets of image files.

@@ -7,6 +7,7 @@ same weights, averages and statistics.
 
 from .image_features import CLASSIFICATION, DETECTION, MULTI_LABEL, SEGMENTATION
 from .other_features import INSTANCES, LANDMARKS, ORGANS, OUTSIDE, SCENES, SHAPES
+from .pretraining_features import MASKED_AUTOENCODER
 from .values import NONE, Features, Rule, Task, Value
 
 _OPTIMIZER = "TRAIN.OPTIMIZER.NAME"
@@ -92,6 +93,7 @@ COMMON: Features = {
 TASKS: dict[str, Task] = {
     "classification": CLASSIFICATION,
     "multi_label": MULTI_LABEL,
+    "masked_autoencoder": MASKED_AUTOENCODER,
     "detection": DETECTION,
     "segmentation": SEGMENTATION,
     "scenes": SCENES,

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.images.data.held_out import hold_out
+from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.pretraining.samples import PretrainingSamples
 from paddlevit_dist.images.pretraining.unlabeled import UnlabeledImages
+from paddlevit_dist.images.transforms.crops import TrainingTransform
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -102,3 +105,14 @@ def test_training_samples_hold_no_class(tmp_path):
 
     samples = [PretrainingSamples(Labeled(), lambda image, _: np.zeros(1), training) for training in (True, False)]
     assert [each.sample(0, np.random.default_rng(0))[1] for each in samples] == [-1, 5]
+
+
+def test_parts_of_images_are_read_also_where_some_are_held_out(pool):
+    images = _open(pool)
+    images.read_with(ReadConfig())
+    for split in ("train", "val"):
+        part = hold_out(images, split, 0.5, 0, pool.parent / "cache")
+        samples = PretrainingSamples(part, TrainingTransform(8), True)
+        samples.read_parts()
+        for index in range(len(part)):
+            assert samples.sample(index, np.random.default_rng(0))[0].shape == (3, 8, 8)

@@ -1,0 +1,43 @@
+"""Settings of tasks that learn from images without labels: networks of seconds, places of images, what is masked."""
+
+from .values import NONE, Model, Task, Value
+
+_MASKED = (
+    "-cfg=mae_digits DATA.IMAGE_SIZE 32 DATA.IMAGE_CHANNELS 3 TRAIN.WARMUP_EPOCHS 0 MODEL.EMBED_DIM 24 MODEL.DEPTH 2 "
+    "MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8 MODEL.MLP_RATIO 2.0 MASKED_AUTOENCODER.DECODER_WIDTH 16 "
+    "MASKED_AUTOENCODER.DECODER_DEPTH 1 MASKED_AUTOENCODER.DECODER_HEADS 2"
+)
+_UNLABELED = "-dataset=unlabeled -data_path="
+MASKED_AUTOENCODER = Task(
+    16,
+    {
+        "masked_vit": Model(_MASKED, has_blocks=True, exports=False),
+        "masked_deit": Model(f"{_MASKED} MODEL.NAME deit_tiny_distilled_patch16_224", has_blocks=True, exports=False),
+        "masked_dinov2": Model(f"{_MASKED} MODEL.NAME vit_small_patch14_reg4_dinov2", has_blocks=True, exports=False),
+    },
+    {
+        "data": {
+            "folder": Value("-dataset=folder -data_path={data:folder}"),
+            "unlabeled": Value(_UNLABELED + "{data:folder}"),
+            "several": Value(
+                _UNLABELED + "{data:unsplit} PRETRAINING.MORE_PATHS [{data:folder}/train] "
+                "PRETRAINING.LABELED_PATH {data:folder}"
+            ),
+            "held_out": Value(_UNLABELED + "{data:unsplit} DATA.VAL_FRACTION 0.25"),
+            "tar": Value(_UNLABELED + "{data:pages} DATA.VAL_FRACTION 0.25"),
+            "table": Value(_UNLABELED + "{data:table}/labels.csv DATA.VAL_FRACTION 0.25"),
+        },
+        "masked": {
+            "most": Value(),
+            "half": Value("MASKED_AUTOENCODER.MASK_SHARE 0.5"),
+        },
+        "target": {"normalized": Value(), "pixels": Value("MASKED_AUTOENCODER.NORMALIZED_PATCHES False")},
+        "neighbors": {"20": Value(), "3": Value("PRETRAINING.NEIGHBORS 3", "20")},
+        "dropout": NONE | {"path": Value("MODEL.DROPPATH 0.2"), "dense": Value("MODEL.DROPOUT 0.2")},
+        "augment": {"crop": Value("DATA.CROP_SCALE [0.2,1.0]"), "color": Value("TRAIN.COLOR_JITTER 0.4")},
+        "reading": {
+            "plain": Value(),
+            "careful": Value("DATA.ON_INVALID_SAMPLE skip DATA.MAX_PIXELS 100000", "plain"),
+        },
+    },
+)

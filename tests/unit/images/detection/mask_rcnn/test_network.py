@@ -127,7 +127,7 @@ def test_the_same_seed_draws_the_same_samples_and_another_one_others(model):
         model.train()
         outputs = model(images, targets.sizes, targets)
         losses.append(outputs["anchor_logits"].numpy())
-    np.testing.assert_array_equal(losses[0], losses[1])
+    np.testing.assert_array_equal(losses[0], losses[1], strict=True)
     assert (losses[0] != losses[2]).any()
 
 
@@ -140,7 +140,7 @@ def test_counts_that_nobody_has_on_the_host_are_found_in_the_labels(model):
         outputs = model(images, targets.sizes, given)
         found.append([outputs[name].numpy() for name in names])
     for one, other in zip(*found):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one, other, strict=True)
 
 
 def test_masks_are_asked_for_where_the_data_have_none(model):
@@ -162,12 +162,14 @@ def finder():
 
 def test_an_image_has_the_same_detections_alone_and_beside_others_of_its_shape(finder):
     images = paddle.to_tensor(batches.images([0, 0, 0], 45)[0])
-    together = {name: value.numpy() for name, value in finder(images).items()}
+    outputs, sizes = finder(images), np.tile(images.shape[2:], (3, 1))
+    together, told = {name: value.numpy() for name, value in outputs.items()}, finder.decode(outputs, sizes, sizes)
     assert (together["numbers"] > 3).all()
     starts = np.cumsum(together["numbers"]) - together["numbers"]
     for row, (start, number) in enumerate(zip(starts, together["numbers"])):
         alone = {name: value.numpy() for name, value in finder(images[row : row + 1]).items()}
-        assert alone["numbers"].tolist() == [number]
+        assert alone["numbers"].tolist() == [number] == [len(told[row].boxes)]
+        np.testing.assert_allclose(told[row].boxes, alone["boxes"], rtol=1e-6)
         for name in ("boxes", "scores", "labels", "masks"):
             np.testing.assert_allclose(together[name][start : start + number], alone[name], atol=1e-9, err_msg=name)
 
@@ -314,7 +316,7 @@ def test_a_classifiers_weights_are_the_backbones():
     state = {name.replace("._mean", ".running_mean"): value.numpy() for name, value in classifier.state_dict().items()}
     load_weights(detector, state, minimum_loaded=0.2)
     for name, value in detector.pretrained_part.state_dict().items():
-        np.testing.assert_array_equal(value.numpy(), classifier.state_dict()[name].numpy(), err_msg=name)
+        np.testing.assert_array_equal(value.numpy(), classifier.state_dict()[name].numpy(), err_msg=name, strict=True)
 
 
 def test_the_criterion_goes_to_the_loader_and_counts_images():

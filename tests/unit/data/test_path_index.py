@@ -34,7 +34,7 @@ def entries(index):
 def test_entries_come_back_as_they_were_put_in(tmp_path):
     index = build(tmp_path, class_names=["one", "zwei ß", "\udce9"])
     assert entries(index) == list(zip(PATHS, LABELS.tolist()))
-    np.testing.assert_array_equal(index.labels, LABELS)
+    np.testing.assert_array_equal(index.labels, LABELS, strict=True)
     assert index.class_names == ["one", "zwei ß", "\udce9"]
 
 

@@ -18,7 +18,7 @@ def test_an_array_is_pickled_by_name_and_read_once():
     content = pickle.dumps(shared_arrays.share(array[:, ::-1], shared_arrays.new_prefix()))
     assert len(content) < 500
     received = pickle.loads(content)
-    np.testing.assert_array_equal(np.asarray(received), array[:, ::-1])
+    np.testing.assert_array_equal(np.asarray(received), array[:, ::-1], strict=True)
     assert own_files() == []
 
 

@@ -365,7 +365,9 @@ def test_models_of_several_runs_are_built_with_their_own_tasks(classifier, tmp_p
     assert first.task is task and second.task.config is sources[1].config
     for member, path in ((first, classifier), (second, other)):
         for name, value in paddle.load(path).items():
-            np.testing.assert_array_equal(member.model.state_dict()[name].numpy(), np.asarray(value), err_msg=name)
+            np.testing.assert_array_equal(
+                member.model.state_dict()[name].numpy(), np.asarray(value), err_msg=name, strict=True
+            )
     said = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in said] == [f"weights {classifier}", f"weights {other}"]
     as_rank(monkeypatch, 1, 2)

@@ -222,7 +222,9 @@ def test_a_part_of_the_weights_is_chosen_by_the_caller_else_by_the_settings(unna
     source = open_source(weights, "predict", recipe=recipe, options={"MODEL.PRETRAINED_PART": "teacher"})
     for part, expected in ((None, states[1]), ("other", states[2])):
         model, _ = build_trained(make_task(source.config), source, part)
-        np.testing.assert_array_equal(model.state_dict()["head.weight"].numpy(), expected["head.weight"].numpy())
+        np.testing.assert_array_equal(
+            model.state_dict()["head.weight"].numpy(), expected["head.weight"].numpy(), strict=True
+        )
 
 
 def test_a_model_without_classes_needs_no_number_of_them(monkeypatch, unnamed):

@@ -108,8 +108,10 @@ def test_panoptic_quality_is_that_of_summed_segments():
 
 
 def test_quotients_and_means_of_nothing_are_no_numbers():
-    np.testing.assert_array_equal(quotient(np.array([1.0, 4, 3]), np.array([2.0, 0, -1])), [0.5, np.nan, np.nan])
-    np.testing.assert_array_equal(nanmean(np.array([[[1, np.nan, 3], [np.nan] * 3]])), [[2, np.nan]])
+    np.testing.assert_array_equal(
+        quotient(np.array([1.0, 4, 3]), np.array([2.0, 0, -1])), [0.5, np.nan, np.nan], strict=True
+    )
+    np.testing.assert_array_equal(nanmean(np.array([[[1, np.nan, 3], [np.nan] * 3]])), [[2, np.nan]], strict=True)
 
 
 def test_shares_of_classes_are_quotients_of_their_counts():

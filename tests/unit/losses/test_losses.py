@@ -79,7 +79,7 @@ def test_cross_entropy_is_the_sum_over_labeled_elements():
         assert summed_cross_entropy(*given).item() == pytest.approx(expected, rel=1e-5)
         each = cross_entropies(*given).numpy().ravel()
         assert each.sum() == pytest.approx(expected, rel=1e-5) and not each[~known].any()
-    np.testing.assert_array_equal(adjusted_losses(logits, labels, NONE).numpy(), each)
+    np.testing.assert_array_equal(adjusted_losses(logits, labels, NONE).numpy(), each, strict=True)
 
 
 def test_classes_may_stand_in_the_middle_and_have_weights():
@@ -109,7 +109,7 @@ def test_hard_elements_are_the_unsure_ones_and_at_least_so_many(threshold, kept)
         shares, known = np.exp(-loss), true != NONE
         expected = known & (shares < threshold)
         expected[np.argsort(np.where(known, shares, 2.0))[: min(kept, known.sum())]] = True
-        np.testing.assert_array_equal(hard, expected)
+        np.testing.assert_array_equal(hard, expected, strict=True)
         assert hard.sum() >= min(kept, known.sum()) > 0
 
 

@@ -96,7 +96,7 @@ def test_tables_have_the_columns_of_their_samples():
         assert (table.kind, list(table.classes)) == ("confusions", NAMES)
         assert list(table.arrays) == list(columns)
         for name, column in columns.items():
-            np.testing.assert_array_equal(table.arrays[name], column)
+            np.testing.assert_array_equal(table.arrays[name], column, strict=True)
 
 
 def test_stored_tables_are_scored_as_one_and_need_all_boundaries():
@@ -138,4 +138,4 @@ def test_packed_counts_are_the_same_counts_in_fewer_bytes():
     assert [array.dtype for array in packed] == [np.int32] * 3 and len(packed[0]) == len(packed[1]) == 4
     for found, expected in zip(unpack_counts(packed), (SAMPLES[0], STATISTICS[0])):
         assert found.dtype == np.int64
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(found, expected, strict=True)

@@ -33,7 +33,7 @@ def test_near_a_boundary_is_what_erosions_take_away(distance):
     for height, width in [(1, 1), (1, 9), (6, 1), (5, 40), (31, 23), (40, 40)]:
         labels = blocks(rng, height, width, 3)
         expected = np.any([make_boundary(labels == label, distance) for label in range(3)], axis=0)
-        assert np.array_equal(near_boundary(labels, distance), expected)
+        np.testing.assert_array_equal(near_boundary(labels, distance), expected, strict=True)
 
 
 def test_the_boundary_iou_is_that_of_each_class_over_all_images():
@@ -70,4 +70,6 @@ def test_pairs_are_counted_without_those_that_have_no_label():
     assert count_statistics(true[known], found[known], 3).tolist() == [[1, 2, 0], [2, 3, 0], [2, 2, 1]]
     some = np.where(found == 1, -2, found.astype(int))[known]  # predictions of class 1 become no class
     assert count_statistics(true[known], some, 3).tolist() == [[1, 0, 0], [2, 3, 0], [2, 0, 1]]
-    assert np.array_equal(count_confusion(np.where(true == 255, -100, true.astype(int)), found, 3), confusion)
+    np.testing.assert_array_equal(
+        count_confusion(np.where(true == 255, -100, true.astype(int)), found, 3), confusion, strict=True
+    )

@@ -69,7 +69,7 @@ def test_pointgroups_files_need_no_labels_and_stay_where_they_are(tmp_path):
     zipped(tmp_path / "scene0001_00_inst_nostuff.pth", pointgroup_arrays()[0][:2])
     scenes, _ = make_inputs(tmp_path)
     for index in range(2):
-        assert np.array_equal(scenes.read(index).xyz, pointgroup_arrays()[0][0])
+        np.testing.assert_array_equal(scenes.read(index).xyz, pointgroup_arrays()[0][0], strict=True)
         assert (scenes.read(index).semantic == -100).all()
 
 
@@ -77,7 +77,7 @@ def test_points_are_where_the_network_expects_them(tmp_path):
     columns = make_points(50)
     write_points(tmp_path / "a.ply", columns)
     xyz = np.stack([columns[axis] for axis in "xyz"], axis=1)
-    assert np.array_equal(make_inputs(tmp_path, coordinates=AS_GIVEN)[0].read(0).xyz, xyz)
+    np.testing.assert_array_equal(make_inputs(tmp_path, coordinates=AS_GIVEN)[0].read(0).xyz, xyz, strict=True)
     centered = make_inputs(tmp_path)[0].read(0)
     assert np.allclose(centered.xyz.mean(axis=0), 0, atol=1e-6) and np.allclose(centered.xyz + centered.offset, xyz)
 
@@ -134,8 +134,8 @@ def test_laser_scans_come_back_as_copies_with_their_classes(tmp_path):
         copy, after = (laspy.read(str(output / one)) for one in (row["as_source"], name))
         assert np.array_equal(np.array(copy.classification), predictions[index])
         for axis in "xyz":
-            assert np.array_equal(np.array(copy[axis]), np.array(before[axis]))
-        assert np.array_equal(np.array(after.classification), np.array(before.classification))
+            np.testing.assert_array_equal(np.array(copy[axis]), np.array(before[axis]), strict=True)
+        np.testing.assert_array_equal(np.array(after.classification), np.array(before.classification), strict=True)
     assert "NAME_classified.las or .laz" in writer.finish([])[-1]
 
 
@@ -185,14 +185,14 @@ def test_points_without_finite_coordinates_are_left_out_and_files_keep_their_row
     )
     assert any("whole.ply: 4 points without finite coordinates are skipped" in line for line in inputs.notices)
     predictions = predicted(task, inputs)
-    np.testing.assert_array_equal(predictions[0], predictions[1])
+    np.testing.assert_array_equal(predictions[0], predictions[1], strict=True)
     (tmp_path / "out").mkdir()
     writer = get_aspect(task, Predictable).prediction_writer(tmp_path / "out", inputs)
     for index in range(2):
         writer.write(index, predictions[index])
     rows, expected = (np.loadtxt(tmp_path / "out" / f"{name}.txt", int) for name in ("whole", "seen"))
     assert len(rows) == 40 and not rows[holes].any()  # 0 is no class of ScanNet's
-    np.testing.assert_array_equal(np.delete(rows, holes), expected)
+    np.testing.assert_array_equal(np.delete(rows, holes), expected, strict=True)
 
     instances = InstanceSegmentation(settings.load([*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
     instances.load_meta(CheckpointMeta(19, KITTI_CLASSES, {"coordinates": CENTERED}))

@@ -70,7 +70,7 @@ def test_figures_of_segmentation_are_those_of_its_metrics():
         assert (of_class == palette[name]).all() if len(of_class) else name not in palette
     wrong = (sets[0].colors["mistakes"] == dict(sets[0].legends["mistakes"])["wrong"]).all(axis=1)
     differ = (sets[0].colors["truth"] != sets[0].colors["prediction"]).any(axis=1)
-    assert np.array_equal(wrong, differ & (scene.semantic >= 0))
+    np.testing.assert_array_equal(wrong, differ & (scene.semantic >= 0), strict=True)
 
 
 def test_figures_of_instances_are_those_of_their_metrics():
@@ -100,4 +100,4 @@ def test_a_large_scene_is_thinned_out():
     large = scene(400_000)
     shown = build_point_set("a", large, {"truth": large.rgb}, {})
     assert len(shown.xyz) == 133_334 and "every 3. of 400,000 points" in shown.note
-    assert np.array_equal(shown.colors["truth"], large.rgb[::3])
+    np.testing.assert_array_equal(shown.colors["truth"], large.rgb[::3], strict=True)

@@ -289,8 +289,8 @@ def test_weights_are_applied_where_all_processes_can_read_them_and_put_back(tmp_
             changes = [tensor.numpy() - value for tensor, value in zip(model.state_dict().values(), before)]
             assert all((change != 0).all() == readable for change in changes)
         for tensor, value in zip(model.state_dict().values(), before):
-            np.testing.assert_array_equal(tensor.numpy(), value)
+            np.testing.assert_array_equal(tensor.numpy(), value, strict=True)
     assert calls == [(f"weights of {tmp_path}", {"strict": True})] * 3
     with contextlib.suppress(KeyError), hook.apply_weights(model, tmp_path):
         raise KeyError
-    np.testing.assert_array_equal(next(iter(model.state_dict().values())).numpy(), before[0])
+    np.testing.assert_array_equal(next(iter(model.state_dict().values())).numpy(), before[0], strict=True)

@@ -27,7 +27,7 @@ def test_every_kind_comes_back(tmp_path):
     dense = np.zeros((3, 3), int)
     for row, column, count in np.reshape(matrix["cells"], (-1, 3)):
         dense[row, column] = count
-    np.testing.assert_array_equal(dense, one_of_each()[1].values)
+    np.testing.assert_array_equal(dense, one_of_each()[1].values, strict=True)
     assert gallery["images"][1]["caption"] == ["ant", "second line"]
 
 
@@ -36,7 +36,7 @@ def test_small_images_are_exact_and_large_ones_small(tmp_path):
     exact = generator.integers(0, 256, (64, 30, 3), np.uint8)
     large = np.tile(np.arange(1000, dtype=np.uint16).astype(np.uint8), (2000, 1))
     first, second = stored(tmp_path / "f.zip", Gallery("g", [(exact, "a"), (large, "b")]))[0]["images"]
-    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(first["image"]))), exact)
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(first["image"]))), exact, strict=True)
     assert second["size"] == [256, 512] and Image.open(io.BytesIO(second["image"])).size == (256, 512)
 
 
@@ -84,7 +84,7 @@ def test_points_come_back_in_another_order_with_their_own_colors():
     places, (first, second) = unpacked(packed.content, packed.number, packed.size_m, 2)
     order = first[:, 0] + 256 * first[:, 1]
     assert sorted(order.tolist()) == number.tolist()
-    np.testing.assert_array_equal(second, 255 - first)
+    np.testing.assert_array_equal(second, 255 - first, strict=True)
     offset = places - xyz[order]
     assert np.ptp(offset, axis=0).max() < 2.5 * packed.size_m / 65_535 and packed.size_m == pytest.approx(9, rel=1e-2)
 

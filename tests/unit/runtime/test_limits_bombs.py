@@ -210,10 +210,10 @@ def test_honest_headers_of_every_form_are_still_read(tmp_path):
     blank = np.zeros((64, 128, 128), np.int16)  # nothing compresses better
     for name in ("a.mha", "a.nrrd", "a.mhd", "a.nhdr"):
         SimpleITK.WriteImage(SimpleITK.GetImageFromArray(blank), str(tmp_path / name), True)
-        assert np.array_equal(read_volume(tmp_path / name)[0], blank)
+        np.testing.assert_array_equal(read_volume(tmp_path / name)[0], blank, strict=True)
     np.savez_compressed(tmp_path / "a.npz", volume=blank)
-    assert np.array_equal(read_volume(tmp_path / "a.npz")[0], blank)
-    assert np.array_equal(read_volume(write_volume(tmp_path / "a.nii.gz", blank))[0], blank)
+    np.testing.assert_array_equal(read_volume(tmp_path / "a.npz")[0], blank, strict=True)
+    np.testing.assert_array_equal(read_volume(write_volume(tmp_path / "a.nii.gz", blank))[0], blank, strict=True)
 
     planes = [f"plane{number:02d}.raw" for number in range(3)]
     for name, plane in zip(planes, SMALL):
@@ -232,4 +232,4 @@ def test_honest_headers_of_every_form_are_still_read(tmp_path):
     numbers = " ".join(map(str, SMALL.reshape(-1)))
     head = "NRRD0004\ntype: short\ndimension: 3\nsizes: 5 4 3\nencoding: ascii\nspacings: 1 1 1\n\n"
     (tmp_path / "c.nrrd").write_text(f"{head}{numbers}\n")
-    assert np.array_equal(read_volume(tmp_path / "c.nrrd")[0], SMALL)
+    np.testing.assert_array_equal(read_volume(tmp_path / "c.nrrd")[0], SMALL, strict=True)

@@ -35,7 +35,7 @@ def test_letters_of_many_scripts_are_drawn(text):
 def test_bytes_that_are_no_text_are_drawn_as_question_marks():
     name = b"c\xe4t".decode("utf-8", "surrogateescape")
     assert text_rendering.printable_or(name) == "c?t" and text_rendering.printable_or("\ud800") == "?"
-    assert np.array_equal(text_rendering.render_text(name), text_rendering.render_text("c?t"))
+    np.testing.assert_array_equal(text_rendering.render_text(name), text_rendering.render_text("c?t"), strict=True)
 
 
 @in_unicode
@@ -58,7 +58,7 @@ def test_without_a_font_for_them_names_are_numbers_and_the_remedy_is_told(ascii_
     )
     (note,) = text_rendering.format_note(["猫", "dog", *"一二三四五六"])
     assert "0 猫, 2 一" in note and "and 2 more" in note and "opencv-python-headless" in note
-    assert np.array_equal(text_rendering.render_text("猫"), text_rendering.render_text("?"))
+    np.testing.assert_array_equal(text_rendering.render_text("猫"), text_rendering.render_text("?"), strict=True)
 
 
 def test_names_of_several_lines_stay_in_theirs():
@@ -87,7 +87,7 @@ def draw_ascii(text, size_px, height):
 def test_a_line_is_as_high_as_its_letters_need(size_px, height):
     drawn = np.asarray(text_rendering.render_text("Wide y", size_px))
     assert np.array_equal(drawn, draw_ascii("Wide y", size_px, height)) and drawn.max() == 255
-    assert np.array_equal(text_rendering.render_text("a"), text_rendering.render_text("a", 15))
+    np.testing.assert_array_equal(text_rendering.render_text("a"), text_rendering.render_text("a", 15), strict=True)
 
 
 @in_unicode

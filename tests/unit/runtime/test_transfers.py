@@ -34,7 +34,7 @@ def test_an_array_keeps_values_shape_and_dtype_both_ways(name, on_gpu):
         shape, is_constant, back = there_and_back()
     assert shape == list(_ARRAYS[name].shape) and is_constant
     assert back.dtype == _ARRAYS[name].dtype
-    np.testing.assert_array_equal(back, _ARRAYS[name])
+    np.testing.assert_array_equal(back, _ARRAYS[name], strict=True)
 
 
 def test_several_arrays_cross_in_one_transfer():

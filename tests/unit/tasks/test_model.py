@@ -82,7 +82,7 @@ def test_a_users_weights_are_renamed_resized_and_reset_as_its_model_says():
     assert report.origin.startswith("mine names") and report.resized == ["token"]
     assert report.reinitialized == ["head.weight", "head.bias"]
     np.testing.assert_array_equal(model.token.numpy(), [[0.0, 1.0, 2.0, 3.0]])
-    np.testing.assert_array_equal(model.block1[0].bias.numpy(), state["theirs.0.bias"])
+    np.testing.assert_array_equal(model.block1[0].bias.numpy(), state["theirs.0.bias"], strict=True)
 
 
 def test_a_users_layers_are_those_that_its_model_names():

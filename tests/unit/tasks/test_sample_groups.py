@@ -72,7 +72,9 @@ def test_a_case_is_found_by_its_name_without_the_channel(tmp_path):
     file = written(tmp_path, "case,patient\nBRATS_001,p\nBRATS_002,p\nBRATS_003,q\n")
     names = [f"imagesTr/BRATS_00{number}_0000.nii.gz" for number in (1, 2, 3)]
     assert read_groups(file, names, "data").names.tolist() == ["p", "p", "q"]
-    assert np.array_equal(read_groups(file, [name.replace("_0000", "") for name in names], "d").names, ["p", "p", "q"])
+    np.testing.assert_array_equal(
+        read_groups(file, [name.replace("_0000", "") for name in names], "d").names, ["p", "p", "q"], strict=True
+    )
 
 
 @pytest.mark.parametrize(

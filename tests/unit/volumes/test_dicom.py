@@ -43,7 +43,7 @@ def test_places_order_the_slices_not_names_and_other_files_are_passed_over(tmp_p
     (folder / ".DS_Store").write_bytes(b"\0" * 200)
     (folder / "DICOMDIR").write_bytes(b"\0" * 128 + b"DICM" + b"\0" * 40)
     array, header = read_volume(folder)
-    assert np.array_equal(array, voxels())
+    np.testing.assert_array_equal(array, voxels(), strict=True)
     np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
 
 
@@ -190,9 +190,9 @@ def test_a_series_is_decoded_anew_when_a_slice_changes(tmp_path):
     write_series(tmp_path / "train" / "anna", voxels())
     x, y, z = world((3, 4, 5))
     write_landmarks(tmp_path / "train" / "anna.csv", {"nose": (-x, -y, z)})
-    assert np.array_equal(dataset().volume(0).array, voxels())
+    np.testing.assert_array_equal(dataset().volume(0).array, voxels(), strict=True)
     write_series(tmp_path / "train" / "anna", voxels(1))
-    assert np.array_equal(dataset().volume(0).array, voxels(1))
+    np.testing.assert_array_equal(dataset().volume(0).array, voxels(1), strict=True)
 
 
 @pytest.mark.parametrize("header, voxel_file", [("anna.mhd", "anna.raw"), ("anna.nhdr", "anna.raw")])
@@ -200,9 +200,9 @@ def test_voxels_beside_their_header_count_as_changed_too(tmp_path, header, voxel
     path = write_volume(tmp_path / "train" / header)
     write_landmarks(tmp_path / "train" / "anna.json", {"nose": [0, 0, 0]})
     dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(landmark_units="voxel"))
-    assert np.array_equal(dataset.volume(0).array, voxels())
+    np.testing.assert_array_equal(dataset.volume(0).array, voxels(), strict=True)
     kept = path.read_bytes(), path.stat().st_mtime_ns
     write_volume(tmp_path / "other" / header, voxels(1))
     (path.parent / voxel_file).write_bytes((tmp_path / "other" / voxel_file).read_bytes())
     assert (path.read_bytes(), path.stat().st_mtime_ns) == kept
-    assert np.array_equal(dataset.volume(0).array, voxels(1))
+    np.testing.assert_array_equal(dataset.volume(0).array, voxels(1), strict=True)

@@ -66,7 +66,7 @@ def test_every_pixel(monkeypatch, is_full):
         expected.append(np.pad(listed, [(0, 36 - len(listed)), (0, 0), (0, 0)]))
     else:
         expected.pop()
-    np.testing.assert_array_equal(found, np.concatenate(expected, axis=1))
+    np.testing.assert_array_equal(found, np.concatenate(expected, axis=1), strict=True)
 
 
 def test_sizes_and_middles(monkeypatch):

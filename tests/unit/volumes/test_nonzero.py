@@ -26,7 +26,7 @@ def make_task(data, *words, kind=VolumeSegmentation, recipe="volume_unet3d_phant
 def test_masks_are_those_of_all_channels_without_holes():
     one, other = head(0, 2), head(0, 2, 1)
     mask = nonzero_mask([one, other])
-    np.testing.assert_array_equal(mask, binary_fill_holes((one != 0) | (other != 0)))
+    np.testing.assert_array_equal(mask, binary_fill_holes((one != 0) | (other != 0)), strict=True)
     assert mask[5, 6, 7] and not mask[0, 0, 0]
     places = np.argwhere(mask)
     sides = places.max(axis=0) - places.min(axis=0) + 1
@@ -62,7 +62,7 @@ def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, w
     chosen[compute_box(mask)] |= within == "box"
     mean, deviation = other[chosen].mean(dtype=np.float64), other[chosen].std(dtype=np.float64)
     expected = (other - mean) / deviation if within == "box" else np.where(mask, (other - mean) / deviation, 0)
-    np.testing.assert_array_equal(volume[0], one)
+    np.testing.assert_array_equal(volume[0], one, strict=True)
     np.testing.assert_allclose(volume[1], expected, atol=1e-4)
 
     finer = make_task(data, "VOLUMES.NORMALIZE", "[none,z_score]", "VOLUMES.SPACING_MM", "[1.0,1.2,0.9]")
@@ -77,7 +77,7 @@ def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, w
     again = (
         get_aspect(predicting, Predictable).open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"]
     )
-    np.testing.assert_array_equal(again, volume)
+    np.testing.assert_array_equal(again, volume, strict=True)
     silent = {name: value for name, value in task.signature().items() if name != "z_score"}
     predicting.load_meta(CheckpointMeta(2, ("background", "bright"), silent))
     whole = (

@@ -72,7 +72,7 @@ def test_a_dataset_counts_what_is_marked_and_sends_no_voxels():
     assert volume.extremes == (volume.array.min(), volume.array.max())
     content = pickle.dumps(dataset)
     assert len(content) < 10_000
-    np.testing.assert_array_equal(pickle.loads(content).volume(5).array, volume.array)
+    np.testing.assert_array_equal(pickle.loads(content).volume(5).array, volume.array, strict=True)
     assert (dataset.case(5), dataset.convention(5)) == ("phantom_val_005", "ras")
 
 

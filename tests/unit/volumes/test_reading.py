@@ -149,7 +149,7 @@ def test_one_landmark_file_that_is_there_under_two_spellings_is_one(tmp_path):
 def test_volumes_in_capitals_are_read(tmp_path, name):
     path = write_volume(tmp_path / name.lower()).rename(tmp_path / name)
     array, header = read_volume(path)
-    assert np.array_equal(array, voxels())
+    np.testing.assert_array_equal(array, voxels(), strict=True)
     np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
 
 
@@ -310,7 +310,7 @@ def test_a_single_time_point_is_a_volume(tmp_path, name):
     series = SimpleITK.JoinSeries(SimpleITK.ReadImage(str(write_volume(tmp_path / "volume.mha"))))
     SimpleITK.WriteImage(series, str(tmp_path / name))
     array, header = read_volume(tmp_path / name)
-    assert np.array_equal(array, voxels())
+    np.testing.assert_array_equal(array, voxels(), strict=True)
     np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
 
 

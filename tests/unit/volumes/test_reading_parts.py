@@ -27,7 +27,7 @@ def test_an_image_and_its_labels_may_differ_by_rounding_only(tmp_path):
     first, near = write(tmp_path, "first.npz"), write(tmp_path, "near.npz", moved(0.049, 0, -0.049))
     headers = reading.read_aligned_headers([first, near])
     assert list(headers) == [first, near]
-    np.testing.assert_array_equal(headers[near].geometry.affine, moved(0.049, 0, -0.049))
+    np.testing.assert_array_equal(headers[near].geometry.affine, moved(0.049, 0, -0.049), strict=True)
     far = write(tmp_path, "far.npz", moved(0.0, 0.2, 0.0))
     assert told(reading.read_aligned_headers, [first, near, far]) == (
         f"{far} and {first} have different geometries: origin -30.00, 12.20, 40.00 and -30.00, 12.00, 40.00 mm, or "

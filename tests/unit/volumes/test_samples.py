@@ -90,7 +90,7 @@ def test_blobs_and_landmarks_go_to_the_same_place(augmentation, tolerance):
 def test_a_flip_exchanges_left_and_right_and_their_names():
     size = (24, 32, 34)
     plain, flipped = (samples(size, flip=p).sample(0, np.random.default_rng(1)) for p in (0.0, 1.0))
-    assert np.array_equal(flipped["volume"], plain["volume"][..., ::-1])
+    np.testing.assert_array_equal(flipped["volume"], plain["volume"][..., ::-1], strict=True)
     expected = plain["points"][[2, 1, 0]]
     expected[:, 2] = size[2] - 1 - expected[:, 2]
     np.testing.assert_allclose(flipped["points"], expected, atol=1e-4)
@@ -129,8 +129,8 @@ def test_half_of_the_crops_are_drawn_near_a_landmark():
 
 def test_a_whole_volume_comes_with_its_place():
     sample = samples(None).sample(0, np.random.default_rng(0))
-    assert np.array_equal(sample["volume"][0], OneVolume().array)
-    np.testing.assert_array_equal(sample["points"], POINTS.astype(np.float32))
+    np.testing.assert_array_equal(sample["volume"][0], OneVolume().array, strict=True)
+    np.testing.assert_array_equal(sample["points"], POINTS.astype(np.float32), strict=True)
     assert sample["affine"].tolist() == np.diag([1.5, 2.0, 3.0, 1.0]).tolist() and sample["index"] == 0
 
 

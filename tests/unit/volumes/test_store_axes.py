@@ -31,5 +31,5 @@ def test_labels_lie_on_their_image_where_two_axes_are_equally_near(tmp_path, ste
     found = label_store.labels(labels, first)
     assert store.get(second).array.shape != one.array.shape  # by its own header
     for array, geometry in ((other.array, other.geometry), (found.array, found.geometry)):
-        np.testing.assert_array_equal(array, one.array)
-        np.testing.assert_array_equal(geometry.affine, one.geometry.affine)
+        np.testing.assert_array_equal(array, one.array, strict=True)
+        np.testing.assert_array_equal(geometry.affine, one.geometry.affine, strict=True)

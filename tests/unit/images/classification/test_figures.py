@@ -52,7 +52,7 @@ def test_records_hold_the_best_scores_and_the_true_one():
     logits, labels = random_rows()
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     indices, rows = join_records(list(enumerate(record_later(paddle.to_tensor(logits), paddle.to_tensor(labels))())))
-    np.testing.assert_array_equal(indices, np.arange(400))
+    np.testing.assert_array_equal(indices, np.arange(400), strict=True)
     np.testing.assert_array_equal(rows["classes"], np.argsort(-logits, axis=1)[:, :5])
     np.testing.assert_allclose(rows["scores"], -np.sort(-shares, axis=1)[:, :5], rtol=1e-5)
     np.testing.assert_allclose(rows["true"], shares[np.arange(400), labels], rtol=1e-5)
@@ -70,7 +70,7 @@ def test_confusion_and_scores_of_classes_are_those_counted_one_by_one():
     expected = np.zeros((7, 7), int)
     for label, predicted in zip(labels, logits.argmax(axis=1)):
         expected[label, predicted] += 1
-    np.testing.assert_array_equal(matrix.values, expected)
+    np.testing.assert_array_equal(matrix.values, expected, strict=True)
     for label, (name, images, predicted, recall, precision, f1, other) in enumerate(classes.rows):
         right = expected[label, label]
         assert (name, images, predicted) == ("abcdefg"[label], expected[label].sum(), expected[:, label].sum())
@@ -156,7 +156,7 @@ def test_attention_rollout_is_the_product_of_half_attention_and_half_identity():
     shares = attention_rollout(model, image)
     np.testing.assert_allclose(shares.ravel(), expected / expected.sum(), rtol=1e-3)
     before = model(image).numpy()
-    np.testing.assert_array_equal(model(image).numpy(), before)  # no hook is left
+    np.testing.assert_array_equal(model(image).numpy(), before, strict=True)  # no hook is left
 
 
 def test_models_without_global_attention_have_no_attention_rollout():

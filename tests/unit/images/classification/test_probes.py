@@ -42,7 +42,7 @@ def test_training_images_are_drawn_as_an_evaluation_sees_them(probe, tmp_path):
     )
     assert [caption for _, caption in drawn] == [caption for _, caption in seen]
     for (one, _), (other, _) in zip(drawn, seen):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one, other, strict=True)
 
 
 @pytest.mark.parametrize("chosen", [None, 0, 1, 2])
@@ -62,7 +62,7 @@ def test_scores_are_those_of_the_chosen_classifier_else_of_the_best(chosen):
     alone = ClassificationMetrics(5, list("abcde"))
     alone.update(paddle.to_tensor(logits[place]), paddle.to_tensor(labels))
     for one, other in zip(metrics.per_sample(), alone.per_sample(), strict=True):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one, other, strict=True)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 1 << 16])

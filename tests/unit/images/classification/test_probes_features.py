@@ -85,7 +85,7 @@ def test_samples_are_images_until_they_have_features(cls, words, tmp_path):
     samples.features = np.random.default_rng(0).normal(size=(len(samples), 3)).astype(np.float32)
     batch = task.collate([samples[7], samples[2]])
     assert list(batch) == ["features", "labels"] and batch["labels"].dtype == np.int64
-    np.testing.assert_array_equal(batch["features"], samples.features[[7, 2]])
+    np.testing.assert_array_equal(batch["features"], samples.features[[7, 2]], strict=True)
     np.testing.assert_array_equal(batch["labels"], samples.dataset.labels[[7, 2]])
 
 

@@ -34,7 +34,9 @@ def test_gray_images_of_a_colored_set_are_augmented_like_colored_ones():
     image, _ = Images().read(0)
     for seed in range(30):
         generators = [np.random.default_rng(seed) for _ in range(2)]
-        np.testing.assert_array_equal(transform(image, generators[0]), transform(image.convert("RGB"), generators[1]))
+        np.testing.assert_array_equal(
+            transform(image, generators[0]), transform(image.convert("RGB"), generators[1]), strict=True
+        )
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -64,7 +66,9 @@ def test_a_sample_without_augmentation_is_what_it_was():
     original, _ = Images().read(1)
     for seed in range(5):
         np.testing.assert_array_equal(
-            transform(original, np.random.default_rng(seed)), augmented(original, np.random.default_rng(seed))
+            transform(original, np.random.default_rng(seed)),
+            augmented(original, np.random.default_rng(seed)),
+            strict=True,
         )
     assert len(ClassificationSamples(Images(), transform).sample(1, np.random.default_rng(0))) == 2
 
@@ -75,7 +79,7 @@ def test_evaluation_is_never_augmented(tmp_path):
     samples = task.build_dataset("val", tmp_path)
     for index in range(3):
         image, label = samples.sample(index, np.random.default_rng(0))
-        np.testing.assert_array_equal(image, plain.sample(index, np.random.default_rng(1))[0])
+        np.testing.assert_array_equal(image, plain.sample(index, np.random.default_rng(1))[0], strict=True)
     assert samples.erasing is None and task.build_dataset("train", tmp_path).erasing == task.erasing
 
 
@@ -109,7 +113,7 @@ def test_steps_are_repeatable_and_differ_by_update_and_micro_batch():
     task = make_task(*EVERYTHING, "TRAIN.MIXUP_MODE", "elem", "-num_classes=10")
     first, terms = stepped(task, StepPosition(1, 5, 9))
     again, same = stepped(task, StepPosition(1, 5, 9))
-    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(first, again, strict=True)
     assert terms == same
     assert (stepped(task, StepPosition(1, 6, 9))[0] != first).any()
     assert (stepped(task, StepPosition(1, 5, 9, 1))[0] != first).any()
@@ -144,7 +148,7 @@ def test_without_these_keys_a_step_sees_the_normalized_pixels():
     task = make_task()
     assert task.erasing is None and task.mixing is None
     seen, _ = stepped(task, StepPosition(1, 5, 9))
-    np.testing.assert_array_equal(seen, task.normalize(make_batch(task)["images"]).numpy())
+    np.testing.assert_array_equal(seen, task.normalize(make_batch(task)["images"]).numpy(), strict=True)
 
 
 def test_erasing_keys_reach_the_samples():

@@ -42,13 +42,13 @@ def assert_holds(dataset, batches, names):
     for index in range(len(dataset)):
         image, label = dataset.read(index)
         assert image.mode == "RGB" and label == labels[index]
-        np.testing.assert_array_equal(np.asarray(image), images[index])
+        np.testing.assert_array_equal(np.asarray(image), images[index], strict=True)
 
 
 def test_the_written_batches_are_what_python_reads():
     batches = make_batches(["train"], 3, 10)
     loaded = pickle.loads(pickled(batches)["train"], encoding="latin1")
-    np.testing.assert_array_equal(loaded["data"], batches["train"]["data"])
+    np.testing.assert_array_equal(loaded["data"], batches["train"]["data"], strict=True)
     assert loaded["labels"] == batches["train"]["labels"] and loaded["filenames"][2] == "image_2.png"
 
 

@@ -43,7 +43,7 @@ def test_small_classes_keep_one_for_training_and_give_one_if_they_can(size, frac
 def test_the_choice_is_random_and_decided_by_its_own_seed(tmp_path):
     labels = np.repeat(np.arange(10), 100)
     first = chosen(labels, 0.2, 0)
-    np.testing.assert_array_equal(first, chosen(labels, 0.2, 0))
+    np.testing.assert_array_equal(first, chosen(labels, 0.2, 0), strict=True)
     assert 0 < (first & chosen(labels, 0.2, 1)).sum() < 100  # of 200; 40 by chance
     positions = np.flatnonzero(first) % 100
     assert abs(positions.mean() - 49.5) < 8
@@ -94,7 +94,9 @@ def test_images_are_the_same_wherever_their_folder_is_and_names_decide_not_place
         parts.append(({part.identity(index) for index in range(len(part))}, part.identities().tolist()))
     assert parts[0] == parts[1] and all(name.startswith("ant/") for name in parts[0][0])
     reversed_order = choose_held_out(Named(FILES[59::-1]), np.zeros(60, int), 0.3, 0)[::-1]
-    np.testing.assert_array_equal(reversed_order, choose_held_out(Named(FILES[:60]), np.zeros(60, int), 0.3, 0))
+    np.testing.assert_array_equal(
+        reversed_order, choose_held_out(Named(FILES[:60]), np.zeros(60, int), 0.3, 0), strict=True
+    )
 
 
 def test_a_file_that_is_listed_twice_is_on_one_side_that_of_its_first(tmp_path):
@@ -105,7 +107,7 @@ def test_a_file_that_is_listed_twice_is_on_one_side_that_of_its_first(tmp_path):
     whole = ImageNet2012(str(tmp_path), "train", tmp_path)
     held_out = choose_held_out(whole, np.asarray(whole.labels), 0.25, 0).reshape(5, 40)
     assert (held_out == held_out[0]).all() and held_out[0].sum() == 10
-    np.testing.assert_array_equal(held_out[0], choose_held_out(whole, np.zeros(40, int), 0.25, 0))
+    np.testing.assert_array_equal(held_out[0], choose_held_out(whole, np.zeros(40, int), 0.25, 0), strict=True)
 
 
 def test_the_parts_share_out_the_whole(tmp_path):
@@ -137,8 +139,8 @@ def test_a_part_has_the_rows_of_a_label_matrix_and_no_single_labels(tmp_path):
     parts = [hold_out(whole, split, 0.3, 0, tmp_path) for split in ("train", "val")]
     assert [len(part) for part in parts] == [8, 3] and parts[0].labels is None
     for part in map(pickle.loads, map(pickle.dumps, parts)):
-        np.testing.assert_array_equal(part.label_matrix, whole.label_matrix[part.rows])
-        np.testing.assert_array_equal(part.label_at(2), whole.label_matrix[part.rows[2]])
+        np.testing.assert_array_equal(part.label_matrix, whole.label_matrix[part.rows], strict=True)
+        np.testing.assert_array_equal(part.label_at(2), whole.label_matrix[part.rows[2]], strict=True)
 
 
 def test_nothing_to_hold_out_and_no_split_are_told(tmp_path):

@@ -52,7 +52,9 @@ def test_parts_of_jpegs_have_the_pixels_of_the_whole(mode, subsampling, restarts
         left, top, right, bottom = box
         pixels = np.asarray(Image.open(io.BytesIO(crop_jpeg_rows(encoded, read_layout(encoded), box))))
         assert len(pixels) <= bottom + 17  # two rows more, and the rest of their blocks
-        np.testing.assert_array_equal(pixels[top:bottom, left:right], whole[top:bottom, left:right], str(box))
+        np.testing.assert_array_equal(
+            pixels[top:bottom, left:right], whole[top:bottom, left:right], str(box), strict=True
+        )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,9 @@ def test_a_training_sample_is_the_same_from_parts_and_from_the_whole(tmp_path):
                 assert label == 0
                 for seed in range(4):
                     expected = transform(whole, np.random.default_rng(seed))
-                    np.testing.assert_array_equal(transform(from_parts, np.random.default_rng(seed)), expected)
+                    np.testing.assert_array_equal(
+                        transform(from_parts, np.random.default_rng(seed)), expected, strict=True
+                    )
 
 
 def test_what_is_left_undecoded(tmp_path):

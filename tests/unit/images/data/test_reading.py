@@ -72,7 +72,7 @@ def test_odd_kinds_are_converted_as_pillow_does_and_without_a_word(kind, mode):
         expected = Image.open(io.BytesIO(KINDS[kind])).convert(mode)
     image = decode_image(KINDS[kind], "x", mode)
     assert image.mode == mode
-    np.testing.assert_array_equal(np.asarray(image), np.asarray(expected))
+    np.testing.assert_array_equal(np.asarray(image), np.asarray(expected), strict=True)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -80,9 +80,9 @@ def test_exif_rotation_is_an_option(orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
     encoded = encode(RGB, "PNG", exif=exif)
-    np.testing.assert_array_equal(decode_image(encoded, "x", "RGB"), PIXELS)
+    np.testing.assert_array_equal(decode_image(encoded, "x", "RGB"), PIXELS, strict=True)
     turned = decode_image(encoded, "x", "RGB", ReadConfig(exif_rotate=True))
-    np.testing.assert_array_equal(turned, ImageOps.exif_transpose(Image.open(io.BytesIO(encoded))))
+    np.testing.assert_array_equal(turned, ImageOps.exif_transpose(Image.open(io.BytesIO(encoded))), strict=True)
     assert (turned.size != RGB.size) == (orientation >= 5)
 
 
@@ -95,7 +95,7 @@ def test_an_examined_image_has_its_height_before_its_width_and_its_mode_as_it_is
 def test_damaged_exif_data_do_not_make_an_image_unreadable():
     encoded = encode(RGB, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff" + b"\x01" * 30)
     np.testing.assert_array_equal(
-        decode_image(encoded, "x", "RGB", ReadConfig(exif_rotate=True)), decode_image(encoded, "x", "RGB")
+        decode_image(encoded, "x", "RGB", ReadConfig(exif_rotate=True)), decode_image(encoded, "x", "RGB"), strict=True
     )
 
 

@@ -48,7 +48,7 @@ def assert_holds(dataset, samples):
     for index, (pixels, label) in enumerate(zip(*samples, strict=True)):
         image, read_label = dataset.read(index)
         assert image.mode == "L"
-        np.testing.assert_array_equal(np.asarray(image), pixels)
+        np.testing.assert_array_equal(np.asarray(image), pixels, strict=True)
         assert read_label == label and type(read_label) is int
 
 

@@ -32,7 +32,7 @@ def test_the_best_of_each_class_stay_in_their_order_and_the_first_of_equal_ones(
         assert kept(best) == expected
         assert best.labels.tolist() == [LABELS[place] for place in expected]
         assert [mask["counts"] for mask in best.masks] == list(map(str, expected))
-        np.testing.assert_array_equal(best.scores, objects.scores[expected])
+        np.testing.assert_array_equal(best.scores, objects.scores[expected], strict=True)
     assert kept(objects.best_of_classes(2)) == [1, 2, 3, 4, 7]
     assert objects.best_of_classes(None) is objects is objects.best_of_classes(8)
 

@@ -116,14 +116,14 @@ def test_images_are_chosen_and_cleared_without_their_padding():
     images = paddle.to_tensor(np.arange(4 * 3 * 6 * 5, dtype=np.float32).reshape(4, 3, 6, 5) + 1)
     for rows in ([1, 2], [3, 0]):
         chosen = detector.choose_images(images, rows, np.array([[4, 2], [3, 5]]))
-        np.testing.assert_array_equal(chosen.numpy(), images.numpy()[rows, :, :4, :5])
+        np.testing.assert_array_equal(chosen.numpy(), images.numpy()[rows, :, :4, :5], strict=True)
     assert detector.choose_images(images, [0, 1, 2, 3], np.array([[6, 5]] * 4)) is images
     sizes = np.array([[6, 5], [4, 5], [6, 1], [2, 3]])
     for on_device in (None, paddle.to_tensor(sizes)):
         cleared = detector.zero_padding(images, sizes, on_device).numpy()
         for row, (height, width) in enumerate(sizes):
             inside = images.numpy()[row, :, :height, :width]
-            np.testing.assert_array_equal(cleared[row, :, :height, :width], inside)
+            np.testing.assert_array_equal(cleared[row, :, :height, :width], inside, strict=True)
             assert cleared[row].sum() == pytest.approx(inside.sum())
     assert detector.zero_padding(images, np.array([[6, 5]] * 4)) is images
 

@@ -159,10 +159,10 @@ def test_batches_and_annotations_are_drawn_without_padding(monkeypatch):
     assert found == [("cell", "5 x 8, 1 box"), ("cell", "9 x 4, 2 boxes")]
     for row, (height, width, number) in enumerate(((8, 5, 1), (4, 9, 2))):
         pixels, boxes, labels, names, masks = given[row]
-        np.testing.assert_array_equal(pixels, np.moveaxis(batch["images"][row, :, :height, :width], 0, 2))
+        np.testing.assert_array_equal(pixels, np.moveaxis(batch["images"][row, :, :height, :width], 0, 2), strict=True)
         assert boxes.tolist() == batch["boxes"][row, :number].tolist() and names == ["x", "y"]
         assert labels.tolist() == batch["labels"][row, :number].tolist()
-        np.testing.assert_array_equal(masks, batch["masks"][row, :number, :height, :width])
+        np.testing.assert_array_equal(masks, batch["masks"][row, :number, :height, :width], strict=True)
         assert pixels.flags.c_contiguous
     del batch["masks"]
     drawing.draw_batch(batch, np.array([[8, 9]]), np.array([0]), [])

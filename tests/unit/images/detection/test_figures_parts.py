@@ -106,7 +106,9 @@ def test_curves_are_of_all_and_of_the_most_frequent(table, monkeypatch):
     assert (chart.title, chart.x_label, chart.y_label) == ("Precision and recall", "recall", "precision")
     for name, labels in (("all categories", [0, 1, 3]), ("bee", [1]), ("ant", [0]), ("dog", [3])):
         recalls, precisions = chart.lines[name]
-        np.testing.assert_array_equal(precisions, np.mean([classes[k].sample_precision() for k in labels], axis=0))
+        np.testing.assert_array_equal(
+            precisions, np.mean([classes[k].sample_precision() for k in labels], axis=0), strict=True
+        )
         assert len(recalls) == 101 and recalls[-1] == 1
     monkeypatch.setattr(figures, "_MOST_CURVES", 2)
     (chart,) = figures._curves(classes, NAMES)

@@ -130,8 +130,8 @@ def test_the_best_of_each_class_stay_in_their_order():
         kept += sorted(rows, key=lambda row: (-scores[row], row))[:12]
     kept.sort()
     best = found.best_of_classes(12)
-    np.testing.assert_array_equal(best.boxes, found.boxes[kept])
-    np.testing.assert_array_equal(best.labels, labels[kept])
+    np.testing.assert_array_equal(best.boxes, found.boxes[kept], strict=True)
+    np.testing.assert_array_equal(best.labels, labels[kept], strict=True)
     assert found.best_of_classes(None) is found
 
 
@@ -208,4 +208,4 @@ def test_a_network_that_finds_more_gives_the_best_of_each_category():
     assert len(whole.scores) == 60 and np.bincount(whole.labels).max() > 12
     for label in range(3):
         expected = np.sort(whole.scores[whole.labels == label])[::-1][:12]
-        np.testing.assert_array_equal(np.sort(best.scores[best.labels == label])[::-1], expected)
+        np.testing.assert_array_equal(np.sort(best.scores[best.labels == label])[::-1], expected, strict=True)

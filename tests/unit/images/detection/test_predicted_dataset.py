@@ -82,7 +82,7 @@ def test_the_reader_of_the_layout_reads_the_same_images_and_boxes(opened, tmp_pa
     assert set(by_stem) == {"1", "1_2", "2"}
     for index, stem in enumerate(("1", "1_2", "2")):
         image, annotations = read.read(by_stem[stem])
-        assert np.array_equal(np.asarray(image), np.asarray(samples.image(index)))
+        np.testing.assert_array_equal(np.asarray(image), np.asarray(samples.image(index)), strict=True)
         expected = EXPECTED[index]
         assert annotations.labels.tolist() == [label for label, _ in expected]
         np.testing.assert_allclose(annotations.boxes, np.reshape([box for _, box in expected], (-1, 4)), atol=2e-3)
@@ -129,7 +129,7 @@ def test_frames_of_a_video_are_stored_as_they_were_seen(opened, tmp_path):
     save(task, samples, tmp_path, "yolo", FOUND[1:])
     stored = sorted((tmp_path / "dataset").rglob("*.png"))
     for index, file in enumerate(stored):
-        assert np.array_equal(np.asarray(Image.open(file)), np.asarray(samples.image(index)))
+        np.testing.assert_array_equal(np.asarray(Image.open(file)), np.asarray(samples.image(index)), strict=True)
     assert [int(np.asarray(Image.open(file)).mean()) // 100 for file in stored] == [0, 2]
 
 

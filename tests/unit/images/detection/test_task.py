@@ -103,7 +103,7 @@ def test_an_image_of_one_pixel_trains_and_is_evaluated(trainer):
 def test_counts_of_the_host_are_those_of_the_device(trainer):
     batch = trainer.task.collate([sample(16, 20, 3), sample(8, 8, 1)])
     facts = host_facts(batch)
-    np.testing.assert_array_equal(facts["sizes"], batch["sizes"])
+    np.testing.assert_array_equal(facts["sizes"], batch["sizes"], strict=True)
     assert facts["box_counts"].tolist() == [3, 1] == (batch["labels"] >= 0).sum(axis=1).tolist()
 
 
@@ -309,9 +309,9 @@ def test_records_give_the_curves_of_the_whole_tables_and_are_small(records):
     whole, part = MatchTable.joined(tables), join_tables([record for _, record in found], len(NAMES))
     for ours, expected in zip(split_by_class(part), split_by_class(whole)):
         assert not expected.annotated.any() or (ours.sample_precision() == expected.sample_precision()).all()
-    np.testing.assert_array_equal(coco_peer.score(part)[1], coco_peer.score(whole)[1])
+    np.testing.assert_array_equal(coco_peer.score(part)[1], coco_peer.score(whole)[1], strict=True)
     np.testing.assert_array_equal(
-        coco_peer.score(part)[0][[0, 1, 2, 6, 7, 8]], coco_peer.score(whole)[0][[0, 1, 2, 6, 7, 8]]
+        coco_peer.score(part)[0][[0, 1, 2, 6, 7, 8]], coco_peer.score(whole)[0][[0, 1, 2, 6, 7, 8]], strict=True
     )
     number = sum(len(table.scores) for table in tables) + sum(len(drawn(n)[0].labels) for n in range(40))
     assert sum(part.nbytes for _, record in found for part in record[:6]) <= 14 * number
@@ -373,7 +373,7 @@ def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_s
     model.train()
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
     np.testing.assert_allclose(found.boxes, expected.boxes, rtol=1e-5)
-    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_array_equal(found.labels, expected.labels, strict=True)
 
 
 @pytest.mark.parametrize("how, words", [("pillow", "PIL"), ("torchvision", "four nearest pixels")])

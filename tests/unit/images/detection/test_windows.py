@@ -159,7 +159,7 @@ def test_masks_move_with_their_windows_and_images_of_a_batch_stay_apart():
         (mask,) = detections.masks
         expected = np.zeros(size, np.uint8)
         expected[top:low, left:right] = 1
-        assert np.array_equal(decode(mask, *size), expected)
+        np.testing.assert_array_equal(decode(mask, *size), expected, strict=True)
 
 
 def test_no_detection_at_all():

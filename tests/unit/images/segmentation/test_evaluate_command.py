@@ -152,7 +152,7 @@ def test_dice_and_boundaries_are_scored_as_in_an_evaluation(tmp_path, evaluate):
     kept = metrics.to_sample_table(metrics.per_sample())
     assert sorted(table.arrays) == sorted(kept.arrays)
     for name, array in kept.arrays.items():
-        np.testing.assert_array_equal(table.arrays[name], array)
+        np.testing.assert_array_equal(table.arrays[name], array, strict=True)
 
 
 def test_a_class_that_the_truth_never_has_is_told_and_a_format_that_changes_numbers_refused(tmp_path, evaluate):

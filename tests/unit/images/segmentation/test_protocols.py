@@ -74,7 +74,9 @@ def test_a_class_map_is_the_same_however_few_classes_are_large_at_once(monkeypat
     expected = class_map(network, image, (90, 70), EvaluationProtocol()).numpy()
     for classes in (1, 2, 4):
         monkeypatch.setattr(protocols, "_LARGEST_BYTES", classes * 4 * 90 * 70)
-        assert np.array_equal(class_map(network, image, (90, 70), EvaluationProtocol()).numpy(), expected)
+        np.testing.assert_array_equal(
+            class_map(network, image, (90, 70), EvaluationProtocol()).numpy(), expected, strict=True
+        )
 
 
 def test_windows_of_an_image_of_any_height_keep_the_logits_of_one_row_of_windows(monkeypatch):

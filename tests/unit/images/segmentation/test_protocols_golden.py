@@ -35,12 +35,12 @@ def test_golden_images_are_scored_equally(case):
         label, predicted = (golden[f"{case}/{number:02d}_{what}"] for what in ("label", "prediction"))
         if case == "reduce_zero_label":
             raw = golden[f"{case}/{number:02d}_raw"]
-            assert np.array_equal(
-                np.where(raw % 255 == 0, 255, raw - 1), label
+            np.testing.assert_array_equal(
+                np.where(raw % 255 == 0, 255, raw - 1), label, strict=True
             )  # the rule, which the data part applies
         confusion = confusion + metrics.update(predicted, label)[0]
     values = metrics.compute({})
-    assert np.array_equal(confusion, golden[f"{case}/confusion"])
+    np.testing.assert_array_equal(confusion, golden[f"{case}/confusion"], strict=True)
     for ours, theirs in {
         "mIoU": "miou",
         "accuracy": "pixel_accuracy",

@@ -43,7 +43,7 @@ def test_drawn_shapes_have_their_labels_and_a_background():
     assert task.class_names == ["background", "circle", "square", "triangle"] and task.num_classes == 4
     image, labels = samples["val"].dataset.read(3)
     assert labels.shape == (image.height, image.width) and labels.dtype == np.uint8
-    np.testing.assert_array_equal(labels, samples["val"].dataset.read_labels(3))
+    np.testing.assert_array_equal(labels, samples["val"].dataset.read_labels(3), strict=True)
     assert len(np.unique(labels)) >= 2 and labels.max() <= 3
     pixels = np.asarray(image).astype(int)
     spread = [
@@ -58,8 +58,8 @@ def test_images_of_an_evaluation_come_alone_and_whole():
     apart = split_batch(as_tensors(collate(taken)))
     assert [image.index for image in apart] == [4, 0, 7]
     for one, sample in zip(apart, taken):
-        np.testing.assert_array_equal(one.image.numpy()[0], sample.image)
-        np.testing.assert_array_equal(one.labels.numpy(), sample.labels)
+        np.testing.assert_array_equal(one.image.numpy()[0], sample.image, strict=True)
+        np.testing.assert_array_equal(one.labels.numpy(), sample.labels, strict=True)
         assert one.original_size == sample.labels.shape
     nothing = SegmentationSample(taken[0].image, np.zeros((0, 0), np.uint8), 5, (9, 9))  # of a new image
     new, old = split_batch(as_tensors(collate([nothing, taken[1]])))
@@ -72,7 +72,7 @@ def test_held_out_images_keep_their_labels(tmp_path):
     assert (len(samples["train"]), len(samples["val"])) == (18, 6)
     whole = samples["val"].dataset.dataset
     for row, index in enumerate(samples["val"].dataset.rows.tolist()):
-        np.testing.assert_array_equal(samples["val"].dataset.read_labels(row), whole.read_labels(index))
+        np.testing.assert_array_equal(samples["val"].dataset.read_labels(row), whole.read_labels(index), strict=True)
 
 
 def test_a_label_that_is_no_class_is_refused():
@@ -178,7 +178,7 @@ def test_a_training_starts_from_a_classifiers_backbone_and_an_evaluation_does_no
     task, _ = build_task(*words)
     built = task.build_model().backbone
     for name, value in built.state_dict().items():
-        np.testing.assert_array_equal(value.numpy(), classifier.state_dict()[name].numpy())
+        np.testing.assert_array_equal(value.numpy(), classifier.state_dict()[name].numpy(), strict=True)
     assert any(notice.startswith("backbone from") for notice in task.notices)
     evaluated, _ = build_task("-eval", "-pretrained=x", *words, opened=False)
     evaluated.build_model(4)

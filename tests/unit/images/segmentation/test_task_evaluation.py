@@ -69,7 +69,7 @@ def test_each_pixel_counts_once_at_its_stored_size_whatever_the_batches(words):
     metrics = {size: evaluated(task, samples, model, size)[0] for size in (1, 3, 7)}
     for other in (3, 7):
         for one, two in zip(metrics[1].per_sample(), metrics[other].per_sample()):
-            np.testing.assert_array_equal(one, two)
+            np.testing.assert_array_equal(one, two, strict=True)
     with paddle.no_grad():
         maps = [
             found
@@ -79,7 +79,7 @@ def test_each_pixel_counts_once_at_its_stored_size_whatever_the_batches(words):
     labels = [samples.dataset.read_labels(index) for index in range(7)]
     assert [one.shape for one in maps] == [one.shape for one in labels] and len({one.shape for one in maps}) > 1
     expected = sum(count_confusion(*pair, 4, 255) for pair in zip(labels, maps))
-    assert np.array_equal(metrics[1].per_sample()[0].sum(axis=0), reduce_confusions(expected))
+    np.testing.assert_array_equal(metrics[1].per_sample()[0].sum(axis=0), reduce_confusions(expected), strict=True)
     assert metrics[1].compute({})["pixels"] == sum(one.size for one in labels)
 
 
@@ -150,7 +150,7 @@ def test_new_images_become_masks_with_colors_and_shares(tmp_path):
     assert "images overlaid with the colors" in writer.finish([PredictionRecord(0, [row])])[1]
     with Image.open(tmp_path / "masks" / "new.png") as mask:
         assert mask.mode == "P" and np.array_equal(np.asarray(mask), found)
-        assert np.array_equal(np.asarray(mask.convert("RGB")), colors[found])
+        np.testing.assert_array_equal(np.asarray(mask.convert("RGB")), colors[found], strict=True)
     with Image.open(tmp_path / "pictures" / "new.jpg") as drawn:
         assert drawn.height >= image.height and drawn.width > image.width
         mixed = 0.4 * np.asarray(image)[5, 5] + 0.6 * colors[found[5, 5]]
@@ -211,7 +211,7 @@ def test_figures_have_the_numbers_of_the_metrics():
     for name in task.class_names:
         assert shown[name][1] == pytest.approx(100 * values[f"IoU {name}"], abs=0.0051)
     assert np.mean([row[5] for row in classes.rows]) == pytest.approx(100 * values["boundary IoU"], abs=0.0051)
-    assert np.array_equal(reduce_confusions(matrix.values), metrics.per_sample()[0].sum(axis=0))
+    np.testing.assert_array_equal(reduce_confusions(matrix.values), metrics.per_sample()[0].sum(axis=0), strict=True)
     alone = metrics.columns(metrics.per_sample())["mIoU"]
     assert [row[1] for row in images.rows] == pytest.approx(sorted(100 * np.array(alone)), abs=0.0051)
     captions = [caption for _, caption in gallery.images]
@@ -226,7 +226,9 @@ def test_an_exported_network_is_told_its_input_and_refuses_another_size():
     pixels = paddle.to_tensor(parts.example["picture"].transpose(2, 0, 1)[None].copy())
     np.testing.assert_allclose(parts.example["input"], task.normalizer(pixels).numpy(), atol=1e-5)
     metrics, _ = evaluated(task, samples, get_aspect(task, Exportable).evaluated_model(model))
-    assert np.array_equal(metrics.per_sample()[0], evaluated(task, samples, model)[0].per_sample()[0])
+    np.testing.assert_array_equal(
+        metrics.per_sample()[0], evaluated(task, samples, model)[0].per_sample()[0], strict=True
+    )
     task, samples, model = opened("SEGMENTATION.CROP", "[32, 24]")
     with pytest.raises(UserError, match="takes 32x24 pixels .* SEGMENTATION.PROTOCOL slide"):
         evaluated(task, samples, get_aspect(task, Exportable).evaluated_model(model))

@@ -75,7 +75,7 @@ def test_a_crop_is_drawn_again_until_its_own_labels_have_no_class_that_fills_it(
             crop = labels[top : top + 12, left : left + 44]
             if np.bincount(crop.ravel()).max() < 0.7 * crop.size:
                 break
-        np.testing.assert_array_equal(found, crop)
+        np.testing.assert_array_equal(found, crop, strict=True)
     assert max(tries) > 3 and min(tries) == 1
 
 
@@ -87,7 +87,7 @@ def test_each_pixel_keeps_its_label_and_what_is_beside_the_image_has_none(flip):
     drawn_image, labels = drawn_images()
     image, found = transform(flip_probability=flip, crop=(36, 24))(drawn_image, labels, np.random.default_rng(3))
     assert image.shape == (3, 36, 24) and found.shape == (36, 24)
-    np.testing.assert_array_equal(image[0, :30] % 7, found[:30])
+    np.testing.assert_array_equal(image[0, :30] % 7, found[:30], strict=True)
     assert (found[30:] == IGNORED).all() and (image[:, 30:].reshape(3, -1).T == PADDING).all()
     pixels = np.asarray(drawn_image).transpose(2, 0, 1)
     kept = image[:, :30, ::-1] if flip else image[:, :30]
@@ -127,7 +127,7 @@ def test_the_nearest_pixel_is_that_of_opencvs_exact_rule():
     for size in ((20, 31), (37, 53), (64, 90), (111, 159)):
         rows, columns = find_nearest_pixels(labels.shape, size)
         exact = cv2.resize(labels, size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
-        np.testing.assert_array_equal(labels[rows][:, columns], exact)
+        np.testing.assert_array_equal(labels[rows][:, columns], exact, strict=True)
 
 
 def test_the_size_is_mmcvs():
@@ -149,7 +149,7 @@ def test_a_part_is_that_of_the_whole_resized_image(size):
     cvs = cv2.resize(np.asarray(drawn_image), size[::-1], interpolation=cv2.INTER_LINEAR)
     assert np.abs(cvs.astype(int) - resize_image(drawn_image, size, "opencv")).max() <= 1
     pillows = drawn_image.resize(size[::-1], Image.Resampling.BILINEAR)
-    np.testing.assert_array_equal(np.asarray(pillows), resize_image(drawn_image, size, "pillow"))
+    np.testing.assert_array_equal(np.asarray(pillows), resize_image(drawn_image, size, "pillow"), strict=True)
 
 
 # ---- which crop ----------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_an_evaluation_sees_the_fitted_size_in_multiples():
     drawn_image, _ = drawn_images(30, 50)
     assert SegmentationEvaluationTransform()(drawn_image).shape == (3, 30, 50)
     np.testing.assert_array_equal(
-        SegmentationEvaluationTransform()(drawn_image), np.asarray(drawn_image).transpose(2, 0, 1)
+        SegmentationEvaluationTransform()(drawn_image), np.asarray(drawn_image).transpose(2, 0, 1), strict=True
     )
     assert SegmentationEvaluationTransform(60, 90)(drawn_image).shape == (3, 54, 90)
     assert SegmentationEvaluationTransform(60, 90, 32)(drawn_image).shape == (3, 64, 96)
@@ -257,10 +257,10 @@ def test_own_transforms_change_both_and_draw_from_the_samples_generator(register
             transform(custom_transforms=(name,), crop=(40, 40))(drawn_image, labels, np.random.default_rng(seed))
             for _ in range(2)
         ]
-        np.testing.assert_array_equal(images[0][0], images[1][0])
+        np.testing.assert_array_equal(images[0][0], images[1][0], strict=True)
         image, found = images[0]
         known = found != IGNORED
-        np.testing.assert_array_equal(image[0][known] % 7, found[known])
+        np.testing.assert_array_equal(image[0][known] % 7, found[known], strict=True)
         shapes.add(known[:, -1].any())
     assert shapes == {True, False}  # it lies or stands
 

@@ -75,7 +75,7 @@ def test_a_file_of_an_older_version_means_the_same(tmp_path):
     text = "transform: {__class_fullname__: albumentations.HorizontalFlip, always_apply: true, p: 0.0}"
     image, _ = drawn()
     flipped = AlbumentationsFile(write(tmp_path, text)).augment_image(image, np.random.default_rng(0))
-    assert np.array_equal(np.asarray(flipped), np.asarray(image)[:, ::-1])
+    np.testing.assert_array_equal(np.asarray(flipped), np.asarray(image)[:, ::-1], strict=True)
 
 
 BOXES = "transform: {__class_fullname__: Compose, transforms: [%s], bbox_params: %s}"

@@ -59,7 +59,7 @@ def test_same_generator_gives_the_same_array_whatever_numpys_global_state(transf
     np.random.seed(1)
     first = transform(image, rng(7))
     np.random.seed(2)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(transform))(image, rng(7)), first)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(transform))(image, rng(7)), first, strict=True)
 
 
 @pytest.mark.parametrize("transform", TRAINING, ids=repr)
@@ -86,7 +86,7 @@ def test_evaluation_equals_pillows_resize_then_crop(size, image_size, crop_pct, 
     image = noise(*size)
     expected = image.resize(resized, BICUBIC).crop((*corner, corner[0] + image_size, corner[1] + image_size))
     array = EvaluationTransform(image_size, crop_pct)(image, rng())
-    np.testing.assert_array_equal(array, channels_first(expected))
+    np.testing.assert_array_equal(array, channels_first(expected), strict=True)
 
 
 @pytest.mark.parametrize("transform", EVALUATION, ids=repr)
@@ -105,14 +105,14 @@ def test_evaluation_refuses_a_crop_larger_than_its_image(crop_pct):
 def test_color_becomes_gray_as_pillow_does_it():
     image = noise(50, 40)
     expected = np.asarray(image.convert("L").resize((45, 36), BICUBIC).crop((6, 2, 38, 34)))
-    np.testing.assert_array_equal(EvaluationTransform(32, 0.875, channels=1)(image, rng())[0], expected)
+    np.testing.assert_array_equal(EvaluationTransform(32, 0.875, channels=1)(image, rng())[0], expected, strict=True)
 
 
 @pytest.mark.parametrize("transform", [t for t in ALL if t.channels == 3], ids=repr)
 def test_gray_as_color_is_the_same_three_times(transform):
     gray = noise(50, 40, "L")
     array = transform(gray, rng(3))
-    np.testing.assert_array_equal(array, transform(gray.convert("RGB"), rng(3)))
+    np.testing.assert_array_equal(array, transform(gray.convert("RGB"), rng(3)), strict=True)
     assert (array == array[:1]).all()
 
 
@@ -122,7 +122,7 @@ def test_training_resizes_the_crop_by_itself():
     for seed in range(20):
         box = transform.draw_box(image.size, rng(seed))
         expected = image.crop(box).resize((32, 32), BICUBIC)
-        np.testing.assert_array_equal(transform(image, rng(seed)), channels_first(expected))
+        np.testing.assert_array_equal(transform(image, rng(seed)), channels_first(expected), strict=True)
 
 
 def test_training_sees_nothing_outside_its_crop():
@@ -132,7 +132,7 @@ def test_training_sees_nothing_outside_its_crop():
         box = transform.draw_box(image.size, rng(seed))
         disturbed = noise(90, 70, seed=1)
         disturbed.paste(image.crop(box), box)
-        np.testing.assert_array_equal(transform(image, rng(seed)), transform(disturbed, rng(seed)))
+        np.testing.assert_array_equal(transform(image, rng(seed)), transform(disturbed, rng(seed)), strict=True)
 
 
 def drawn_boxes(count, size, **options):
@@ -183,7 +183,7 @@ def test_flip_mirrors_the_same_crop_left_to_right():
     for seed in range(5):
         straight = TrainingTransform(32, flip_probability=0.0)(image, rng(seed))
         mirrored = TrainingTransform(32, flip_probability=1.0)(image, rng(seed))
-        np.testing.assert_array_equal(mirrored, straight[:, :, ::-1])
+        np.testing.assert_array_equal(mirrored, straight[:, :, ::-1], strict=True)
 
 
 def test_flip_happens_as_often_as_asked():
@@ -196,7 +196,7 @@ def test_flip_happens_as_often_as_asked():
 def test_whole_glyph_is_enlarged_for_evaluation():
     glyph = noise(8, 8, "L")
     array = GlyphTransform(32, train=False)(glyph, rng())
-    np.testing.assert_array_equal(array[0], np.asarray(glyph.resize((32, 32), BICUBIC)))
+    np.testing.assert_array_equal(array[0], np.asarray(glyph.resize((32, 32), BICUBIC)), strict=True)
 
 
 def letter_f():
@@ -294,5 +294,5 @@ def test_a_glyph_without_distortion_is_the_evaluation_image_up_to_interpolation(
     generator = np.random.default_rng(0)
     still = GlyphTransform(28, train=True, distortion=0.0)(image, generator)
     moved = GlyphTransform(28, train=True, distortion=1.0)(image, generator)
-    assert np.array_equal(still[0], np.asarray(image))
+    np.testing.assert_array_equal(still[0], np.asarray(image), strict=True)
     assert not np.array_equal(moved[0], np.asarray(image))

@@ -56,7 +56,9 @@ def test_borders_are_timms(size, crop_pct, interpolation):
     transform = EvaluationTransform(size, crop_pct, 3, interpolation, "border", FILL)
     for shape in ((90, 41), (41, 90), (50, 50), (31, 44), (200, 7)):
         expected = crop_or_pad(resize(noise(*shape)), size, fill=[round(255 * value) for value in MEAN])
-        np.testing.assert_array_equal(transform(noise(*shape), None), np.asarray(expected).transpose(2, 0, 1))
+        np.testing.assert_array_equal(
+            transform(noise(*shape), None), np.asarray(expected).transpose(2, 0, 1), strict=True
+        )
 
 
 @pytest.mark.skipif(SPEC is None, reason="timm is not installed")
@@ -68,7 +70,7 @@ def test_a_rectangle_is_covered_as_in_timm(crop_pct):
         for shape in ((90, 41), (41, 90), (50, 50), (44, 30), (200, 7)):
             expected = crop_or_pad(resize(noise(*shape)), size)  # never smaller, so nothing is padded
             found = EvaluationTransform(size, crop_pct, 3, "bilinear")(noise(*shape), None)
-            np.testing.assert_array_equal(found, np.asarray(expected).transpose(2, 0, 1))
+            np.testing.assert_array_equal(found, np.asarray(expected).transpose(2, 0, 1), strict=True)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_a_rectangle_is_covered_as_in_timm(crop_pct):
 def test_squash_resizes_to_the_crops_proportions_and_crops_the_center(size, resized, box):
     found = EvaluationTransform(size, 0.875, crop_mode="squash")(noise(100, 40), None)
     expected = noise(100, 40).resize(resized, Image.Resampling.BICUBIC).crop(box)
-    np.testing.assert_array_equal(found, np.asarray(expected).transpose(2, 0, 1))
+    np.testing.assert_array_equal(found, np.asarray(expected).transpose(2, 0, 1), strict=True)
 
 
 def test_the_whole_image_is_in_the_middle_of_its_borders():
@@ -86,7 +88,7 @@ def test_the_whole_image_is_in_the_middle_of_its_borders():
     fill = np.array(FILL, np.uint8)[:, None, None]
     assert (found[:, :4] == fill).all() and (found[:, 22:] == fill).all()
     expected = noise(81, 40).resize((36, 18), Image.Resampling.LANCZOS)
-    np.testing.assert_array_equal(found[:, 4:22], np.asarray(expected).transpose(2, 0, 1))
+    np.testing.assert_array_equal(found[:, 4:22], np.asarray(expected).transpose(2, 0, 1), strict=True)
 
 
 def test_borders_of_gray_images_have_the_color_of_the_mean():
@@ -95,4 +97,4 @@ def test_borders_of_gray_images_have_the_color_of_the_mean():
     assert colored[:, 0, 0].tolist() == list(FILL)
     plain = EvaluationTransform(16, 1.0, 1, crop_mode="border", fill=77)(gray, None)
     assert plain.shape == (1, 16, 16) and plain[0, 0, 0] == 77
-    np.testing.assert_array_equal(colored[0, 5:10], plain[0, 5:10])
+    np.testing.assert_array_equal(colored[0, 5:10], plain[0, 5:10], strict=True)

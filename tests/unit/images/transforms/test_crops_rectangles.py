@@ -24,7 +24,7 @@ def test_training_resizes_its_crop_to_the_rectangle():
     image, transform = noise(90, 70), TrainingTransform(SIZE, flip_probability=0.0)
     for seed in range(20):
         expected = image.crop(transform.draw_box(image.size, rng(seed))).resize((40, 24), Image.Resampling.BICUBIC)
-        np.testing.assert_array_equal(transform(image, rng(seed)), np.asarray(expected).transpose(2, 0, 1))
+        np.testing.assert_array_equal(transform(image, rng(seed)), np.asarray(expected).transpose(2, 0, 1), strict=True)
 
 
 def test_boxes_do_not_depend_on_the_size_of_the_result():
@@ -61,7 +61,9 @@ def letter(width=32, height=16):
 
 def test_glyphs_are_stretched_to_the_rectangle_in_training_too():
     evaluated = GlyphTransform([24, 40], train=False)(letter(), rng())[0]
-    np.testing.assert_array_equal(evaluated, np.asarray(letter().resize((40, 24), Image.Resampling.BICUBIC)))
+    np.testing.assert_array_equal(
+        evaluated, np.asarray(letter().resize((40, 24), Image.Resampling.BICUBIC)), strict=True
+    )
     still = GlyphTransform([24, 40], train=True, distortion=0.0)(letter(), rng())[0].astype(float)
     assert np.abs(still - evaluated).mean() < 3
 

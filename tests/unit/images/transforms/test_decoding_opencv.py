@@ -61,7 +61,7 @@ def test_pages_are_not_decoded_and_give_what_their_pixels_give(tmp_path, mode):
     pixels = np.asarray(photograph(mode=mode))
     for seed in range(5):
         from_page = transform(FastReader(dataset, 3)(0)[0], np.random.default_rng(seed))
-        np.testing.assert_array_equal(from_page, transform(pixels, np.random.default_rng(seed)))
+        np.testing.assert_array_equal(from_page, transform(pixels, np.random.default_rng(seed)), strict=True)
 
 
 def test_the_label_is_the_data_sets(tmp_path):
@@ -87,7 +87,7 @@ def test_what_is_not_a_plain_jpeg_is_read_exactly(tmp_path, name, content):
     dataset = folder(tmp_path, content)
     image, _ = FastReader(dataset, 3)(0)
     assert isinstance(image, Image.Image)
-    np.testing.assert_array_equal(np.asarray(image), np.asarray(dataset.read(0)[0]))
+    np.testing.assert_array_equal(np.asarray(image), np.asarray(dataset.read(0)[0]), strict=True)
 
 
 def test_exif_orientation_is_treated_as_the_exact_way_treats_it(tmp_path):

@@ -34,7 +34,7 @@ def test_masks_are_one_exactly_inside():
     expected = np.zeros((4, 1, 6, 7), dtype=bool)
     for mask, (top, left, bottom, right) in zip(expected, boxes):
         mask[0, top:bottom, left:right] = True
-    np.testing.assert_array_equal(box_masks(paddle.to_tensor(boxes), 6, 7).numpy(), expected)
+    np.testing.assert_array_equal(box_masks(paddle.to_tensor(boxes), 6, 7).numpy(), expected, strict=True)
 
 
 def test_erasing_happens_as_often_as_asked_and_area_aspect_and_place_are_as_stated():
@@ -107,16 +107,20 @@ def test_only_the_boxes_are_filled_in_each_mode():
     colors = rng(2).standard_normal((4, 2, 3)).astype(np.float32)
 
     const = filled(RandomErasing(1.0, "const", 2), boxes, images)
-    np.testing.assert_array_equal(const, np.where(inside, 0, images))
+    np.testing.assert_array_equal(const, np.where(inside, 0, images), strict=True)
     paddle.seed(5)
     pixel = filled(RandomErasing(1.0, "pixel", 2), boxes, images)
-    np.testing.assert_array_equal(pixel[~inside], images[~inside])
+    np.testing.assert_array_equal(pixel[~inside], images[~inside], strict=True)
     assert (pixel[inside] != images[inside]).all() and len(np.unique(pixel[inside])) > 0.99 * inside.sum()
     rand = filled(RandomErasing(1.0, "rand", 2), boxes, images, colors)
-    np.testing.assert_array_equal(rand[~inside], images[~inside])
-    np.testing.assert_array_equal(rand[0, :, 1:7, 2:9], np.broadcast_to(colors[0, 0, :, None, None], (3, 6, 7)))
-    np.testing.assert_array_equal(rand[1, :, 2:, 2:], np.broadcast_to(colors[1, 1, :, None, None], (3, 8, 10)))
-    np.testing.assert_array_equal(rand[1, :, 0, :4], np.broadcast_to(colors[1, 0, :, None], (3, 4)))
+    np.testing.assert_array_equal(rand[~inside], images[~inside], strict=True)
+    np.testing.assert_array_equal(
+        rand[0, :, 1:7, 2:9], np.broadcast_to(colors[0, 0, :, None, None], (3, 6, 7)), strict=True
+    )
+    np.testing.assert_array_equal(
+        rand[1, :, 2:, 2:], np.broadcast_to(colors[1, 1, :, None, None], (3, 8, 10)), strict=True
+    )
+    np.testing.assert_array_equal(rand[1, :, 0, :4], np.broadcast_to(colors[1, 0, :, None], (3, 4)), strict=True)
 
 
 def test_a_batch_names_the_images_that_lose_something_and_at_least_one():
@@ -126,14 +130,14 @@ def test_a_batch_names_the_images_that_lose_something_and_at_least_one():
     erased = [row for row in range(20) if drawn[row][BOXES].any()]
     assert batch[ROWS].tolist() == erased and 0 < len(erased) < 20
     for position, row in enumerate(erased):
-        np.testing.assert_array_equal(batch[BOXES][position], drawn[row][BOXES])
-        np.testing.assert_array_equal(batch[COLORS][position], drawn[row][COLORS])
+        np.testing.assert_array_equal(batch[BOXES][position], drawn[row][BOXES], strict=True)
+        np.testing.assert_array_equal(batch[COLORS][position], drawn[row][COLORS], strict=True)
     whole = [entry for entry in drawn if not entry[BOXES].any()]
     batch = erasing.collate(whole)
     assert batch[ROWS].tolist() == [0] and not batch[BOXES].any()
     images = rng(1).standard_normal((len(whole), 3, 16, 16)).astype(np.float32)
     tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
-    np.testing.assert_array_equal(erasing.fill(paddle.to_tensor(images), tensors).numpy(), images)
+    np.testing.assert_array_equal(erasing.fill(paddle.to_tensor(images), tensors).numpy(), images, strict=True)
 
 
 def test_noise_is_standard_normal_and_follows_the_step_seed():
@@ -144,7 +148,7 @@ def test_noise_is_standard_normal_and_follows_the_step_seed():
     first = filled(erasing, boxes, images)
     second = filled(erasing, boxes, images)
     paddle.seed(1)
-    np.testing.assert_array_equal(filled(erasing, boxes, images), first)
+    np.testing.assert_array_equal(filled(erasing, boxes, images), first, strict=True)
     assert (first != second).any()
     values = first[:, :, :63, :71].ravel()
     normal = np.vectorize(lambda v: 0.5 * (1 + math.erf(v / math.sqrt(2))))
@@ -166,4 +170,4 @@ def test_the_same_generator_draws_the_same(mode):
     first, second = (erasing.draw((3, 20, 20), rng(4)) for _ in range(2))
     assert first.keys() == second.keys()
     for name, value in first.items():
-        np.testing.assert_array_equal(value, second[name])
+        np.testing.assert_array_equal(value, second[name], strict=True)

@@ -67,7 +67,7 @@ def test_cutmix_exchanges_one_box_of_whole_pixels():
     top, left, bottom, right = mix.boxes[0]
     expected = images.copy()
     expected[:, :, top:bottom, left:right] = images[::-1, :, top:bottom, left:right]
-    np.testing.assert_array_equal(mix.images(paddle.to_tensor(images)).numpy(), expected)
+    np.testing.assert_array_equal(mix.images(paddle.to_tensor(images)).numpy(), expected, strict=True)
     assert mix.share[0] == 1 - (bottom - top) * (right - left) / (20 * 28)
 
 
@@ -140,7 +140,7 @@ def test_two_draws_of_one_generator_are_equal_and_of_another_are_not(mode):
     mixing = BatchMixing(0.8, 1.0, mode=mode)
     first, again, other = (mixing.draw(rng([0, 7, seed, 0]), SHAPE) for seed in (0, 0, 1))
     for left, right in zip(astuple(first), astuple(again)):
-        np.testing.assert_array_equal(left, right)
+        np.testing.assert_array_equal(left, right, strict=True)
     assert (first.share != other.share).any()
 
 

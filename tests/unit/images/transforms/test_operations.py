@@ -85,11 +85,15 @@ def test_images_are_timms(name, image):
 @pytest.mark.parametrize("image", [noise(), noise(mode="L")], ids=["color", "gray"])
 def test_what_maps_values_equals_its_formula(image):
     x = np.asarray(image).astype(int)
-    np.testing.assert_array_equal(applied("Invert", image, None), 255 - x)
-    np.testing.assert_array_equal(applied("Solarize", image, 100), np.where(x < 100, x, 255 - x))
-    np.testing.assert_array_equal(applied("SolarizeAdd", image, 40), np.where(x < 128, np.minimum(x + 40, 255), x))
+    np.testing.assert_array_equal(applied("Invert", image, None), 255 - x, strict=True)
+    np.testing.assert_array_equal(applied("Solarize", image, 100), np.where(x < 100, x, 255 - x), strict=True)
+    np.testing.assert_array_equal(
+        applied("SolarizeAdd", image, 40), np.where(x < 128, np.minimum(x + 40, 255), x), strict=True
+    )
     for bits in (0, 1, 3, 7, 8):
-        np.testing.assert_array_equal(applied("Posterize", image, bits), x // 2 ** (8 - bits) * 2 ** (8 - bits))
+        np.testing.assert_array_equal(
+            applied("Posterize", image, bits), x // 2 ** (8 - bits) * 2 ** (8 - bits), strict=True
+        )
     for factor in (0.1, 0.6, 1.0, 1.9):
         darker = applied("Brightness", image, factor)
         assert np.abs(darker - np.minimum(factor * x, 255)).max() < 1.0

@@ -226,7 +226,7 @@ def test_the_same_parameters_give_timms_image(text, monkeypatch):
             arguments = () if parameter is None else (1 - parameter if name == "Desaturate" else parameter,)
             options = {"fillcolor": (124, 116, 104), "resample": Image.Resampling.BICUBIC}
             expected = timm.NAME_TO_OP[name](expected, *arguments, **options)
-        np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
+        np.testing.assert_array_equal(np.asarray(result), np.asarray(expected), strict=True)
 
 
 def test_jitter_factors_are_uniform_and_independent(monkeypatch):
@@ -288,6 +288,6 @@ def test_any_policy_keeps_mode_and_size_and_depends_on_its_generator_alone(text,
         result = policy(image, rng(seed))
         assert result.mode == mode and result.size == image.size
         again = pickle.loads(pickle.dumps(policy))(image, rng(seed))
-        np.testing.assert_array_equal(np.asarray(result), np.asarray(again))
-    np.testing.assert_array_equal(np.asarray(image), before)
+        np.testing.assert_array_equal(np.asarray(result), np.asarray(again), strict=True)
+    np.testing.assert_array_equal(np.asarray(image), before, strict=True)
     assert len(pickle.dumps(policy)) < 4000

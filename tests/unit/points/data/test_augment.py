@@ -187,7 +187,7 @@ def test_elastic_distortion_draws_the_noise_of_its_grid():
     nodes = grid_shape(xyz - middle, 20)
     noise = generator(5).standard_normal((nodes[0], 3, *nodes[1:]), dtype=np.float32).swapaxes(0, 1)
     expected = displace(xyz - middle, noise, 20, 160.0) + middle
-    assert np.array_equal(elastic_distortion(xyz, 20, 160.0, generator(5)), expected)
+    np.testing.assert_array_equal(elastic_distortion(xyz, 20, 160.0, generator(5)), expected, strict=True)
     with pytest.raises(ValueError, match=r"noise has shape .* expected at least \(3, "):
         displace(xyz, noise[:, :, 1:], 20, 160.0)
     # far enough inside for the blur: the standard deviation of the documentation
@@ -258,7 +258,7 @@ def test_a_crop_keeps_the_nearest_points_of_some_point_and_their_order():
     cropped = CropToBudget(300)(scene, generator())
     assert [len(array) for array in cropped[:4]] == 4 * [300]
     found = np.flatnonzero((scene.xyz[:, None] == cropped.xyz[None]).all(axis=2).any(axis=1))
-    assert np.array_equal(select(scene, found).xyz, cropped.xyz)
+    np.testing.assert_array_equal(select(scene, found).xyz, cropped.xyz, strict=True)
     spread = cropped.xyz[:, :2].astype(np.float64)
     centers = [point for point in spread if is_center(point, scene.xyz[:, :2], found)]
     assert centers
@@ -275,11 +275,13 @@ def test_two_scenes_in_one_keep_their_labels_apart():
     one, two = make_scene(100), make_scene(50, seed=1)
     both = mix(one, two)
     assert len(both.xyz) == 150 and both.name == "room+room"
-    assert np.array_equal(both.semantic, np.concatenate([one.semantic, two.semantic]))
+    np.testing.assert_array_equal(both.semantic, np.concatenate([one.semantic, two.semantic]), strict=True)
     assert both.instance.dtype == np.int16
     assert set(both.instance[:100]) & set(both.instance[100:]) == {-100}
-    assert np.array_equal(both.instance[100:] == -100, two.instance == -100)
-    assert np.array_equal(both.xyz[:100], one.xyz)  # stays, so that the feature xyz means the same as in evaluation
+    np.testing.assert_array_equal(both.instance[100:] == -100, two.instance == -100, strict=True)
+    np.testing.assert_array_equal(
+        both.xyz[:100], one.xyz, strict=True
+    )  # stays, so that the feature xyz means the same as in evaluation
     boxes = [part.min(axis=0) + part.max(axis=0) for part in (both.xyz[:100], both.xyz[100:])]
     assert boxes[1][:2] == pytest.approx(boxes[0][:2], abs=1e-5)
     assert both.xyz[100:, 2].min() == pytest.approx(one.xyz[:, 2].min(), abs=1e-6) == both.floor

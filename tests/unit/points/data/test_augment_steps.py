@@ -129,15 +129,15 @@ def test_a_crop_has_all_points_around_a_labeled_one(shape):
         center = scene.xyz[labeled[random(seed).integers(len(labeled))]].astype(np.float64)
         away = np.abs(scene.xyz - center)
         near = (away**2).sum(axis=1) <= 1.0 if shape == "sphere" else (away[:, :2] <= 1.0).all(axis=1)
-        np.testing.assert_array_equal(crop(scene, random(seed)).xyz, scene.xyz[near])
+        np.testing.assert_array_equal(crop(scene, random(seed)).xyz, scene.xyz[near], strict=True)
 
 
 def test_a_selection_has_channels_and_labels_of_its_points():
     scene = draw_scene(6, intensity=np.arange(6, dtype=np.float32)[:, None])
     chosen = select(scene, np.array([4, 1]))
     assert chosen.channels["intensity"].ravel().tolist() == [4, 1] and chosen.name == scene.name
-    np.testing.assert_array_equal(chosen.semantic, scene.semantic[[4, 1]])
-    np.testing.assert_array_equal(chosen.rgb, scene.rgb[[4, 1]])
+    np.testing.assert_array_equal(chosen.semantic, scene.semantic[[4, 1]], strict=True)
+    np.testing.assert_array_equal(chosen.rgb, scene.rgb[[4, 1]], strict=True)
 
 
 @pytest.mark.parametrize("skipped", [(), (0, 7, 300)])
@@ -162,7 +162,7 @@ def test_points_of_a_stored_scene_are_selected(steps, skipped, tmp_path):
     assert 0 < len(rows) < 400 and (np.diff(rows) > 0).all()
     for name in ("rgb", "semantic", "instance"):
         np.testing.assert_array_equal(getattr(scene, name), getattr(drawn, name)[rows])
-    np.testing.assert_array_equal(getattr(scene, "positions", scene.xyz), drawn.xyz[rows])
+    np.testing.assert_array_equal(getattr(scene, "positions", scene.xyz), drawn.xyz[rows], strict=True)
 
 
 def test_a_mix_has_the_channels_that_both_scenes_have():
@@ -170,7 +170,7 @@ def test_a_mix_has_the_channels_that_both_scenes_have():
     other = draw_scene(2, 1, intensity=np.zeros((2, 1)), ring=np.ones((2, 1)))
     both = mix(one, other)
     assert list(both.channels) == ["intensity"] and both.channels["intensity"].ravel().tolist() == [1, 1, 1, 0, 0]
-    np.testing.assert_array_equal(both.rgb, np.concatenate([one.rgb, other.rgb]))
+    np.testing.assert_array_equal(both.rgb, np.concatenate([one.rgb, other.rgb]), strict=True)
     empty = mix(draw_scene(0), other)
     assert empty.instance.tolist() == other.instance.tolist() and both.name == "s0+s1"
     assert both.instance[3:].tolist() == (other.instance + one.instance.max() + 1).tolist()

@@ -119,10 +119,10 @@ def test_normals_stay_upright_on_the_surfaces_that_turn(centered):
 def test_channels_follow_their_points():
     scene, other = with_channels(20), with_channels(7, seed=1)
     chosen = select(scene, np.array([3, 1]))
-    assert np.array_equal(chosen.channels["intensity"], scene.channels["intensity"][[3, 1]])
+    np.testing.assert_array_equal(chosen.channels["intensity"], scene.channels["intensity"][[3, 1]], strict=True)
     both = mix(scene, other._replace(channels={"normal": other.channels["normal"]}))
     assert list(both.channels) == ["normal"]
-    assert np.array_equal(both.channels["normal"][20:], other.channels["normal"])
+    np.testing.assert_array_equal(both.channels["normal"][20:], other.channels["normal"], strict=True)
 
 
 def test_a_network_sees_the_channels_that_the_key_names(tmp_path):

@@ -105,7 +105,7 @@ def test_a_loader_process_is_sent_little():
     dataset = SyntheticRooms(None, "train", None)
     stored = pickle.dumps(dataset)
     assert len(stored) <= 1000
-    assert np.array_equal(pickle.loads(stored).read(0).xyz, dataset.read(0).xyz)
+    np.testing.assert_array_equal(pickle.loads(stored).read(0).xyz, dataset.read(0).xyz, strict=True)
 
 
 def test_bad_options_are_told():

@@ -26,9 +26,9 @@ def quantized(golden, scene):
 def test_golden_scene_is_quantized_equally(scene):
     golden = arrays("minkowski_quantize")
     voxels, features, labels, index, inverse = quantized(golden, scene)
-    assert np.array_equal(voxels, golden[f"{scene}_discrete"][golden[f"{scene}_unique_map"]])
-    assert np.array_equal(features, golden[f"{scene}_feats"][golden[f"{scene}_unique_map"]])
-    assert np.array_equal(labels, golden[f"{scene}_unique_labels"])
+    np.testing.assert_array_equal(voxels, golden[f"{scene}_discrete"][golden[f"{scene}_unique_map"]], strict=True)
+    np.testing.assert_array_equal(features, golden[f"{scene}_feats"][golden[f"{scene}_unique_map"]], strict=True)
+    np.testing.assert_array_equal(labels, golden[f"{scene}_unique_labels"], strict=True)
     assert np.array_equal(index, golden[f"{scene}_unique_map"])
     assert np.array_equal(inverse, golden[f"{scene}_inverse_map"])
     about = ABOUT["scenes"][scene]

@@ -21,11 +21,11 @@ def test_golden_clusters():
     cluster_of = np.full(len(golden["xyz"]), -1)
     cluster_of[clusters.points] = clusters.cluster_numbers
     assert np.array_equal(cluster_of, golden["cluster_id"])
-    assert np.array_equal(clusters.offsets, golden["proposals_offset"])
+    np.testing.assert_array_equal(clusters.offsets, golden["proposals_offset"], strict=True)
     for first, end in zip(clusters.offsets[:-1], clusters.offsets[1:]):
         expected = golden["proposals_idx"][first:end]
         assert clusters.points[first] == expected[0, 1]  # the point that a search would begin at
-        assert np.array_equal(clusters.points[first:end], np.sort(expected[:, 1]))
+        np.testing.assert_array_equal(clusters.points[first:end], np.sort(expected[:, 1]), strict=True)
 
 
 def test_golden_ious_of_proposals():

@@ -86,9 +86,9 @@ def test_a_training_scene_is_that_of_the_plain_steps(max_points):
     assert (abs(found.voxels - voxels).max(axis=1) == 0).mean() > 0.999
     np.testing.assert_allclose(found.scene.xyz, xyz, atol=1e-5)
     np.testing.assert_allclose(found.scene.rgb, colors, atol=1e-5)
-    assert np.array_equal(found.scene.semantic, scene.semantic[kept])
+    np.testing.assert_array_equal(found.scene.semantic, scene.semantic[kept], strict=True)
     old, new = scene.instance[kept], found.scene.instance
-    assert np.array_equal(old < 0, new < 0)
+    np.testing.assert_array_equal(old < 0, new < 0, strict=True)
     assert len(set(zip(old.tolist(), new.tolist()))) == len(set(old.tolist())) == len(set(new.tolist()))
     assert sorted(set(new[new >= 0].tolist())) == list(range(len(found.table.sizes)))
 
@@ -133,7 +133,7 @@ def test_the_fields_of_a_batch():
     numbers = np.repeat([0, 1], [len(sample.voxels) for sample in scenes])
     rows = np.c_[numbers, np.concatenate([sample.voxels for sample in scenes])]
     assert np.array_equal(batch["coordinates"][batch["inverse"]], rows)
-    assert np.array_equal(batch["xyz"], np.concatenate([sample.scene.xyz for sample in scenes]))
+    np.testing.assert_array_equal(batch["xyz"], np.concatenate([sample.scene.xyz for sample in scenes]), strict=True)
     assert np.array_equal(batch["labels"], np.concatenate([sample.scene.semantic for sample in scenes]))
     shown = np.concatenate([np.c_[sample.scene.rgb, sample.scene.xyz] for sample in scenes])
     for voxel in (0, 17, voxels - 1):

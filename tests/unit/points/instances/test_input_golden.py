@@ -28,7 +28,7 @@ def test_golden_crop(case):
     given = GOLDEN["crop_input"].astype(np.float64)
     moved, kept = crop(given, int(GOLDEN[f"{case}_max_npoint"]), ABOUT["full_scale"][1], uniform)
     assert not uniform.rows
-    assert np.array_equal(kept, GOLDEN[f"{case}_valid"].astype(bool))
+    np.testing.assert_array_equal(kept, GOLDEN[f"{case}_valid"].astype(bool), strict=True)
     np.testing.assert_allclose(moved[kept], GOLDEN[f"{case}_xyz"], atol=1e-4)
     np.testing.assert_allclose((moved - given)[0], GOLDEN[f"{case}_offset"], atol=1e-4)
     if case == "crop":
@@ -39,7 +39,7 @@ def test_golden_crop(case):
 def test_golden_labels_without_gaps(case):
     assert len(RELABELED) == 9
     kept = GOLDEN[f"relabel_{case}_in"][GOLDEN[f"relabel_{case}_valid"].astype(bool)]
-    assert np.array_equal(remove_gaps(kept), GOLDEN[f"relabel_{case}_out"])
+    np.testing.assert_array_equal(remove_gaps(kept), GOLDEN[f"relabel_{case}_out"], strict=True)
 
 
 @pytest.mark.parametrize("case", ["room", "cropped"])
@@ -53,5 +53,5 @@ def test_golden_instance_information(case):
     expected = np.full((len(xyz), 9), -100.0)
     expected[labels >= 0] = GOLDEN[f"info_{case}_table"][labels[labels >= 0]]
     np.testing.assert_allclose(info, expected, atol=1e-5)
-    assert np.array_equal(table.sizes, GOLDEN[f"info_{case}_pointnum"])
+    np.testing.assert_array_equal(table.sizes, GOLDEN[f"info_{case}_pointnum"], strict=True)
     assert len(table.sizes) == int(GOLDEN[f"info_{case}_num"])

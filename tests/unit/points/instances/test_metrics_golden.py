@@ -34,7 +34,7 @@ def test_golden_average_precisions(order):
     assert len(scenes) == ABOUT["scenes"]
     scenes = scenes[::-1] if order == "reversed" else scenes  # of scenes; within one the order counts
     matches, ones = flatten_tables([make_table(golden, scene) for scene in scenes]), np.ones((1, len(scenes)))
-    assert np.array_equal(IOU_THRESHOLDS, golden["overlaps"])
+    np.testing.assert_array_equal(IOU_THRESHOLDS, golden["overlaps"], strict=True)
     # NaN at the same places
     np.testing.assert_allclose(average_precisions(matches, ones)[0], golden["ap_table"], rtol=0, atol=1e-12)
     means = []

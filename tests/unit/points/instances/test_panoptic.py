@@ -144,7 +144,7 @@ def test_scores_of_a_draw_are_those_of_repeated_scenes():
         assert not kind.is_valid({**saved.arrays, name: saved.arrays[name][..., :-1]}, 4, len(SCENE_NAMES))
     recomputed = kind.recompute([saved.arrays], SCENE_NAMES)(weights)
     for name, column in found.items():
-        np.testing.assert_array_equal(recomputed[name], column)
+        np.testing.assert_array_equal(recomputed[name], column, strict=True)
 
 
 def test_scenes_of_other_metrics_are_merged_with_both_kinds_of_scores():

@@ -23,7 +23,7 @@ def test_every_cluster_fits_its_cube_and_fills_it_if_it_is_large(extent_m, share
     clusters = make_clusters(members)
     voxels = voxelize_clusters(clusters, xyz, 14, 50.0, np.full(3, shares))
     places = voxels.coordinates[voxels.voxel_rows]  # (S, 4)
-    assert np.array_equal(places[:, 0], clusters.cluster_numbers)
+    np.testing.assert_array_equal(places[:, 0], clusters.cluster_numbers, strict=True)
     assert voxels.coordinates[:, 1:].min() >= 0 and voxels.coordinates[:, 1:].max() <= 13
     assert (np.diff(voxels.coordinates[:, 0]) >= 0).all()
     assert len(np.unique(voxels.coordinates, axis=0)) == len(voxels.coordinates)

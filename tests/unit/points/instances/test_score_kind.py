@@ -60,4 +60,4 @@ def test_ap_is_the_mean_without_the_lowest_threshold():
     precisions, found = average_precisions(arrays, weights), class_precisions(arrays, weights)
     by_iou = dict(zip(np.round(IOU_THRESHOLDS, 2).tolist(), np.moveaxis(precisions, 2, 0)))
     np.testing.assert_allclose(found["AP"], np.mean([by_iou[iou] for iou in by_iou if iou >= 0.5], axis=0))
-    np.testing.assert_array_equal([found["AP50"], found["AP25"]], [by_iou[0.5], by_iou[0.25]])
+    np.testing.assert_array_equal([found["AP50"], found["AP25"]], [by_iou[0.5], by_iou[0.25]], strict=True)

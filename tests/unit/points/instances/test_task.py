@@ -206,7 +206,7 @@ def test_an_evaluation_writes_what_is_predicted(tmp_path):
             assert NYU40_NUMBERS[own[0]] == int(number) and 0.5 < float(confidence) <= 1.0
         truth, predicted = (read_vertices(tmp_path / f"{room.name}_{kind}.ply") for kind in ("truth", "prediction"))
         for vertices in (truth, predicted):
-            assert np.array_equal(np.stack([vertices[axis] for axis in "xyz"], axis=1), room.xyz)
+            np.testing.assert_array_equal(np.stack([vertices[axis] for axis in "xyz"], axis=1), room.xyz, strict=True)
         same = np.mean([truth["red"] == predicted["red"], truth["green"] == predicted["green"]])
         assert same > 0.95  # a prediction has the color of the instance that it found
         image = np.asarray(Image.open(tmp_path / f"{room.name}.png"))

@@ -35,10 +35,10 @@ def test_points_of_several_chunks_keep_their_places(tmp_path, monkeypatch, suffi
     np.testing.assert_allclose(np.stack([columns[axis] for axis in "xyz"], axis=1), written["xyz"], atol=1e-9)
     for name, field in (("intensity", "intensity"), ("label", "classification"), ("time", "time")):
         expected = np.arange(90.0) if name == "time" else written[name]
-        np.testing.assert_array_equal(columns[field], expected)
+        np.testing.assert_array_equal(columns[field], expected, strict=True)
     classes, instances = np.arange(90) % 7, np.where(np.arange(90) % 4 == 0, -5, np.arange(90) // 3)
     write_classified(str(tmp_path / f"a{suffix}"), tmp_path / f"b{suffix}", classes, instances)
     whole = laspy.read(tmp_path / f"b{suffix}")
     np.testing.assert_array_equal(whole.classification, classes)
     np.testing.assert_array_equal(whole["predicted_instance"], np.maximum(instances, -1))
-    np.testing.assert_array_equal(whole["time"], np.arange(90.0))
+    np.testing.assert_array_equal(whole["time"], np.arange(90.0), strict=True)

@@ -79,9 +79,11 @@ def test_scannet_scenes_have_their_classes_and_objects_without_walls_and_floors(
         assert scene.semantic.tolist() == semantic and scene.instance.tolist() == instance
         columns = make_points(400, int(source.name[8]))
         xyz = np.stack([columns[name] for name in "xyz"], axis=1)
-        assert np.array_equal(scene.xyz, xyz - mean_row_by_row(xyz))
+        np.testing.assert_array_equal(scene.xyz, xyz - mean_row_by_row(xyz), strict=True)
         assert scene.offset == tuple(mean_row_by_row(xyz).tolist())
-        assert np.array_equal(scene.rgb, np.stack([columns[name] for name in ("red", "green", "blue")], axis=1))
+        np.testing.assert_array_equal(
+            scene.rgb, np.stack([columns[name] for name in ("red", "green", "blue")], axis=1), strict=True
+        )
     test = ScanNetReader().read(splits["test"][0])
     assert set(test.semantic) == set(test.instance) == {-100} and not splits["test"][0].labeled
 
@@ -256,7 +258,7 @@ def test_colors_of_other_names_and_types(tmp_path):
         (("red", "green", "blue"), [color.astype(np.float32) for color in colors]),
     ):
         write_points(path, {**columns, **dict(zip(names, values))})
-        assert np.array_equal(PlyReader().read(ply_source(path)).rgb, bytes_)
+        np.testing.assert_array_equal(PlyReader().read(ply_source(path)).rgb, bytes_, strict=True)
     write_points(path, columns)
     assert np.unique(PlyReader(SceneChoices(gray=True)).read(ply_source(path)).rgb).tolist() == [128]
 

@@ -48,7 +48,7 @@ def test_a_crop_is_all_that_is_near_one_labeled_point(shape):
         distances = np.abs(whole.xyz[None] - whole.xyz[7::500][:, None])  # from each labeled point
         near = [(d**2).sum(-1) <= 2.5**2 if shape == "sphere" else (d[:, :2] <= 2.5).all(-1) for d in distances]
         (found,) = [place for place, mask in enumerate(near) if np.array_equal(whole.xyz[mask], crop.xyz)]
-        assert np.array_equal(crop.rgb, whole.rgb[near[found]])
+        np.testing.assert_array_equal(crop.rgb, whole.rgb[near[found]], strict=True)
         seen.add(found)
     assert len(seen) > 2
     bare = whole._replace(semantic=np.full(2000, -100, np.int16))

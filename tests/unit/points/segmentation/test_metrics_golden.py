@@ -29,7 +29,7 @@ def test_golden_case_is_counted_equally(case):
         metrics.merge(other)
     values = metrics.compute({})
     expected = reduce_confusions(golden[f"{case}_confusion"])
-    assert np.array_equal(metrics.per_sample()[0].sum(axis=0), expected)
+    np.testing.assert_array_equal(metrics.per_sample()[0].sum(axis=0), expected, strict=True)
     for ours, theirs in (("mIoU", "miou"), ("accuracy", "accuracy"), ("mean class accuracy", "mean_class_accuracy")):
         assert values[ours] == pytest.approx(float(golden[f"{case}_{theirs}"]), rel=1e-12)
     ious = [values.get(f"IoU {name}", np.nan) for name in NAMES]

@@ -37,7 +37,7 @@ def test_every_point_finds_its_voxel_in_the_batch():
     assert np.array_equal(np.unique(of_points[:, :300, 0]), [0, 2, 4])
     assert np.array_equal(np.unique(of_points[:, 300:, 0]), [1, 3, 5])
     # a third of a turn keeps height and distance from the axis, to a voxel's size
-    assert np.array_equal(of_points[0, :, 3], of_points[1, :, 3])
+    np.testing.assert_array_equal(of_points[0, :, 3], of_points[1, :, 3], strict=True)
 
 
 def test_features_are_what_the_key_says():
@@ -188,7 +188,7 @@ def test_a_prediction_is_of_each_scene_and_looks_at_no_label(scenes):
     alone = get_aspect(task, Predictable).predict_step(
         model, tensors(task.collate(read_all(make_samples(scenes[-1], rotations=2))))
     )
-    assert np.array_equal(known[-1], alone[0])
+    np.testing.assert_array_equal(known[-1], alone[0], strict=True)
 
 
 def test_fewer_classes_than_the_data_have_are_refused():

@@ -164,7 +164,9 @@ def test_an_evaluated_shape_fills_a_ball_and_a_trained_one_varies_with_its_gener
     keys = make_keys("SHAPES.POINTS", "500", "SHAPES.FEATURES", "[xyz, normals, ones]").SHAPES
     shape = SyntheticSolids(8, "val").read(1)
     first = build_sample(shape, keys)
-    assert np.array_equal(first.voxels, build_sample(shape._replace(xyz=shape.xyz * 7 + 3), keys).voxels)
+    np.testing.assert_array_equal(
+        first.voxels, build_sample(shape._replace(xyz=shape.xyz * 7 + 3), keys).voxels, strict=True
+    )
     taken = shape.xyz[np.random.default_rng(0).permutation(2048)[:500]]
     xyz = (taken - taken.mean(axis=0)) / np.linalg.norm(taken - taken.mean(axis=0), axis=1).max()
     xyz = xyz.astype(np.float32)

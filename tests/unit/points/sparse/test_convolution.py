@@ -125,7 +125,9 @@ def test_an_empty_scene_in_a_batch_changes_nothing():
     features = paddle.to_tensor(numbers(len(coordinates), 3))
     layer = Convolution(3, 4, 3, stride=2)
     together = layer(SparseTensor(features, coordinates)).features.numpy()
-    assert np.array_equal(together, layer(SparseTensor(features, apart, num_scenes=4)).features.numpy())
+    np.testing.assert_array_equal(
+        together, layer(SparseTensor(features, apart, num_scenes=4)).features.numpy(), strict=True
+    )
 
 
 @pytest.mark.parametrize("frozen", ["features", "weight"])
@@ -171,8 +173,8 @@ def test_arrays_and_tensors_make_the_same_sparse_tensor():
         SparseTensor(*map(paddle.to_tensor, (features, coordinates))),
     )
     layer = Convolution(3, 4, 3)
-    assert np.array_equal(layer(of_arrays).features.numpy(), layer(of_tensors).features.numpy())
-    assert np.array_equal(of_tensors.coordinates, coordinates)
+    np.testing.assert_array_equal(layer(of_arrays).features.numpy(), layer(of_tensors).features.numpy(), strict=True)
+    np.testing.assert_array_equal(of_tensors.coordinates, coordinates, strict=True)
 
 
 def test_float32_stays_float32():

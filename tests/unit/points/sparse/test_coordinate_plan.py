@@ -62,7 +62,7 @@ def test_kernel_map_between_two_coarse_levels():
 def test_levels_are_floors_also_below_zero(stride):
     coordinates = reference.scene(np.random.default_rng(stride), 200, reach=30)
     plan = CoordinatePlan(coordinates)
-    assert np.array_equal(plan.level(stride).coordinates, reference.coarse(coordinates, stride))
+    np.testing.assert_array_equal(plan.level(stride).coordinates, reference.coarse(coordinates, stride), strict=True)
     assert np.array_equal(plan.level(1).coordinates, coordinates), "the order of the given rows is kept"
 
 
@@ -141,8 +141,8 @@ def test_a_packed_plan_says_the_same_after_a_journey():
         lists, kernel_map = fresh.kernel_map(key)[0], packed.kernel_map(key)
         out_rows = [pairs.out_rows.numpy() for block in kernel_map.to_coarse.blocks for pairs in block]
         in_rows = [pairs.in_rows.numpy() for block in kernel_map.to_coarse.blocks for pairs in block]
-        assert np.array_equal(np.concatenate(out_rows), lists.out_rows)
-        assert np.array_equal(np.concatenate(in_rows), lists.in_rows)
+        np.testing.assert_array_equal(np.concatenate(out_rows), lists.out_rows, strict=True)
+        np.testing.assert_array_equal(np.concatenate(in_rows), lists.in_rows, strict=True)
         assert kernel_map.to_coarse.is_exclusive == lists.is_exclusive
     with pytest.raises(ValueError, match="no MapKey"):
         packed.kernel_map(MapKey(1, 1, 5))

@@ -96,7 +96,7 @@ def test_unpooling_gives_each_voxel_its_parents_features():
     y = SumPooling(2, 2)(x)
     parents = {tuple(voxel): row for row, voxel in enumerate(y.coordinates.tolist())}
     rows = [parents[(s, *(value // 2 * 2 for value in voxel))] for s, *voxel in x.coordinates.tolist()]
-    assert np.array_equal(Unpooling(2, 2)(y).features.numpy(), y.features.numpy()[rows])
+    np.testing.assert_array_equal(Unpooling(2, 2)(y).features.numpy(), y.features.numpy()[rows], strict=True)
 
 
 @pytest.mark.parametrize("mode, reduce", [("sum", np.sum), ("average", np.mean), ("max", np.max)])
@@ -131,7 +131,7 @@ def test_the_gradient_of_a_scenes_maximum_takes_linear_time():
     started = time.process_time()
     GlobalPooling("max")(SparseTensor(features, coordinates)).sum().backward()
     assert time.process_time() - started < 3, "paddle.max compares each row with each"
-    assert np.array_equal(features.grad.numpy().argmax(axis=0), features.numpy().argmax(axis=0))
+    np.testing.assert_array_equal(features.grad.numpy().argmax(axis=0), features.numpy().argmax(axis=0), strict=True)
 
 
 def test_scenes_are_summed_without_products_that_a_gpu_rounds(monkeypatch):
@@ -171,15 +171,17 @@ def test_normalization_is_over_the_rows_and_its_running_variance_unbiased(kind):
 def test_cat_add_and_relu_work_on_features():
     x = make_tensor()
     values = x.features.numpy()
-    assert np.array_equal(cat(x, x + x).features.numpy(), np.concatenate([values, 2 * values], axis=1))
-    assert np.array_equal(ReLU()(x).features.numpy(), np.maximum(values, 0))
+    np.testing.assert_array_equal(
+        cat(x, x + x).features.numpy(), np.concatenate([values, 2 * values], axis=1), strict=True
+    )
+    np.testing.assert_array_equal(ReLU()(x).features.numpy(), np.maximum(values, 0), strict=True)
 
 
 def test_half_precision_beside_float32_is_float32():
     x = make_tensor()
     half, single = (x.with_features(x.features.astype(dtype)) for dtype in ("bfloat16", "float32"))
     expected = np.concatenate([half.features.astype("float32").numpy(), single.features.numpy()], axis=1)
-    assert np.array_equal(cat(half, single).features.numpy(), expected)
+    np.testing.assert_array_equal(cat(half, single).features.numpy(), expected, strict=True)
     vectors = broadcast(half, paddle.zeros([2, 1], dtype="float32"), "concatenate")
     assert vectors.features.dtype == paddle.float32 and cat(half, half).features.dtype == paddle.bfloat16
 
@@ -192,17 +194,19 @@ def test_dropout_keeps_the_mean_and_rests_in_evaluation():
     assert set(np.round(np.unique(dropped), 6)) == {0.0, 1.333333}
     assert dropped.mean() == pytest.approx(1.0, abs=0.05)
     layer.eval()
-    assert np.array_equal(layer(x).features.numpy(), x.features.numpy())
+    np.testing.assert_array_equal(layer(x).features.numpy(), x.features.numpy(), strict=True)
 
 
 def test_slicing_gives_points_the_features_of_their_voxels():
     x = make_tensor()
     inverse = np.random.default_rng(0).integers(0, len(x.features), 500)
     points = x.slice(paddle.to_tensor(inverse))
-    assert np.array_equal(points.numpy(), x.features.numpy()[inverse])
+    np.testing.assert_array_equal(points.numpy(), x.features.numpy()[inverse], strict=True)
     points.sum().backward()
     counts = np.bincount(inverse, minlength=len(x.features))
-    assert np.array_equal(x.features.grad.numpy(), np.repeat(counts[:, None], 3, axis=1).astype(float))
+    np.testing.assert_array_equal(
+        x.features.grad.numpy(), np.repeat(counts[:, None], 3, axis=1).astype(float), strict=True
+    )
     with pytest.raises(ValueError, match="only voxels of stride 1"):
         SumPooling()(x).slice(paddle.to_tensor(inverse))
 
@@ -285,7 +289,7 @@ def test_what_no_layer_can_use_is_told_in_one_line(make, kind, message):
 
 def test_lists_are_taken_as_arrays_are():
     x = SparseTensor([[1.0, 2.0], [3.0, 4.0]], IN_3D.tolist(), stride=2)
-    assert np.array_equal(ReLU()(x).features.numpy(), [[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(ReLU()(x).features.numpy(), [[1.0, 2.0], [3.0, 4.0]], strict=True)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_a_plan_made_of_the_spec_has_all_that_the_network_needs(name, dimension)
     packed = Plan.of_batch(build_plan(coordinates, model.plan_spec(), num_scenes=2))
     with_plan = model(SparseTensor(features, plan=packed))
     assert tuple(with_plan.shape) == (len(coordinates), 5)
-    assert np.array_equal(with_plan.numpy(), model(SparseTensor(features, coordinates)).numpy())
+    np.testing.assert_array_equal(with_plan.numpy(), model(SparseTensor(features, coordinates)).numpy(), strict=True)
 
 
 def test_asking_for_the_spec_leaves_the_network_as_it_was():
@@ -120,7 +120,7 @@ def test_batch_norms_load_whether_their_names_are_nested_or_not(of_file, of_mode
     assert not report.missing and not report.unexpected
     plain = {name.replace("bn.bn.", "bn."): value for name, value in state.items()}
     for name, value in layer.state_dict().items():
-        assert np.array_equal(value.numpy(), plain[name.replace("bn.bn.", "bn.")])
+        np.testing.assert_array_equal(value.numpy(), plain[name.replace("bn.bn.", "bn.")], strict=True)
 
 
 def test_weights_of_a_batch_norm_without_its_statistics_are_refused():

@@ -50,7 +50,7 @@ def test_parts_of_one_scene():
         for found in (coordinates[scene], x.coordinates_at(scene)):
             np.testing.assert_array_equal(found, voxels[expected, 1:])
         for found in (features[scene], x.features_at(scene)):
-            np.testing.assert_array_equal(found.numpy(), x.features.numpy()[expected])
+            np.testing.assert_array_equal(found.numpy(), x.features.numpy()[expected], strict=True)
     for wrong in (-1, 4):
         with pytest.raises(ValueError, match=f"batch_index is {wrong}, expected 0 to 3"):
             x.features_at(wrong)
@@ -63,11 +63,11 @@ def test_tensors_are_collated_with_their_gradients():
     expected = sparse_collate(places, [own.numpy() for own in rows], labels)
     found = sparse_collate(list(map(paddle.to_tensor, places)), rows, list(map(paddle.to_tensor, labels)))
     for ours, theirs in zip(found, expected):
-        np.testing.assert_array_equal(np.asarray(ours), theirs)
+        np.testing.assert_array_equal(np.asarray(ours), theirs, strict=True)
     (found[1] ** 2).sum().backward()
     for own in rows[:2]:
         np.testing.assert_allclose(own.grad.numpy(), 2 * own.numpy())
-    np.testing.assert_array_equal(sparse_collate(list(map(paddle.to_tensor, places))), expected[0])
+    np.testing.assert_array_equal(sparse_collate(list(map(paddle.to_tensor, places))), expected[0], strict=True)
 
 
 @pytest.mark.skipif(paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count() > 0, reason="of CPUs")
@@ -84,7 +84,7 @@ def test_half_precision_on_a_cpu_is_computed_or_refused_in_one_line(dtype):
             refused(x)
     for layer in (Convolution(4, 4), Convolution(4, 4, 1, bias=True), DepthwiseConvolution(4), InstanceNorm(4)):
         same = SparseTensor(paddle.ones([3, 4]).astype(layer.parameters()[0].dtype), voxels)
-        np.testing.assert_array_equal(layer(x).features.numpy(), layer(same).features.numpy())
+        np.testing.assert_array_equal(layer(x).features.numpy(), layer(same).features.numpy(), strict=True)
 
 
 @pytest.mark.parametrize(

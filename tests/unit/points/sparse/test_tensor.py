@@ -103,7 +103,7 @@ def test_one_to_four_axes_with_numbers_for_each(products, dimension, kernel, str
     expected = np.zeros((len(x.coordinates), 3))
     for k, u, v in pairs:
         expected[v] += y.features.numpy()[u] @ up.kernel.numpy()[k]
-    assert np.array_equal(z.coordinates, x.coordinates)
+    np.testing.assert_array_equal(z.coordinates, x.coordinates, strict=True)
     assert np.abs(z.features.numpy() - expected).max() < TOLERANCE
 
 
@@ -197,11 +197,11 @@ def test_spconvs_rule(products, kernel, stride, padding, dilation, shape):
             for k in itertools.product(*map(range, size))
         ]
         rows = [row for row in rows if row is not None]
-        assert np.array_equal(features.numpy()[rows].max(axis=0), largest)
+        np.testing.assert_array_equal(features.numpy()[rows].max(axis=0), largest, strict=True)
         of_x[np.array(rows)[features.numpy()[rows].argmax(axis=0)], range(3)] += 1
     assert pooled.coordinates.tolist() == y.coordinates.tolist() and pooled.stride == y.stride
     pooled.features.sum().backward()
-    assert np.array_equal(features.grad.numpy(), of_x)
+    np.testing.assert_array_equal(features.grad.numpy(), of_x, strict=True)
 
     back = sparse.PaddedInverseConvolution(4, 3, kernel, stride, padding, dilation)
     z = back(y, x)
@@ -246,14 +246,14 @@ def test_arithmetic_on_equal_and_on_different_voxels():
     product = by_voxel((x * y).C, (x * y).F.numpy())
     assert all(np.array_equal(row, one.get(v, zero) * other.get(v, zero)) for v, row in product.items())
     (x - y).features.sum().backward()
-    assert np.array_equal(x.features.grad.numpy(), np.ones(x.features.shape))
-    assert np.array_equal(y.features.grad.numpy(), -np.ones(y.features.shape))
+    np.testing.assert_array_equal(x.features.grad.numpy(), np.ones(x.features.shape), strict=True)
+    np.testing.assert_array_equal(y.features.grad.numpy(), -np.ones(y.features.shape), strict=True)
 
     again = sparse.SparseTensor(x.features, x.coordinates)
     assert (x + again).plan is x.plan and np.array_equal((2.0 * x - again).F.numpy(), x.F.numpy())
-    assert np.array_equal((1.0 - x).F.numpy(), 1.0 - x.F.numpy())
+    np.testing.assert_array_equal((1.0 - x).F.numpy(), 1.0 - x.F.numpy(), strict=True)
     row = np.arange(3.0)
-    assert np.array_equal((row - x).F.numpy(), row - x.F.numpy())
+    np.testing.assert_array_equal((row - x).F.numpy(), row - x.F.numpy(), strict=True)
     with pytest.raises(ValueError, match="different strides"):
         x + sparse.SumPooling(2, 2)(x)
 
@@ -277,7 +277,7 @@ def test_what_is_far_away_has_no_voxels_and_spoils_none(far):
     strays = np.array([[0, far, -far, far], [-1, 0, 0, 0], [99, 0, 0, 0]])
     with np.errstate(invalid="ignore"):
         assert not np.nan_to_num(sparse.features_at(x, strays).numpy()).any()
-    assert np.array_equal(sparse.features_at(x, x.coordinates).numpy(), before)
+    np.testing.assert_array_equal(sparse.features_at(x, x.coordinates).numpy(), before, strict=True)
     y = sparse.Convolution(3, 4, 3)(x, np.array([[0, 2**20, -(2**20), 2**20], x.coordinates[0].tolist()]))
     assert not y.F.numpy()[0].any() and y.F.numpy()[1].any()
     for point, shown in (([0, 1, np.nan, 0], "nan"), ([0.5, 1, 2], "0.5")):  # the second has no scene number in front
@@ -303,7 +303,7 @@ def test_pruning_keeps_rows_their_gradients_and_empty_scenes():
     y = sparse.prune(x, paddle.to_tensor(keep))
     assert np.array_equal(y.coordinates, x.coordinates[keep]) and y.plan.num_scenes == 2
     y.features.sum().backward()
-    assert np.array_equal(x.features.grad.numpy()[:, 0], keep.astype(float))
+    np.testing.assert_array_equal(x.features.grad.numpy()[:, 0], keep.astype(float), strict=True)
     assert sparse.GlobalPooling()(y).numpy()[0].tolist() == [0, 0, 0]
     nothing = sparse.prune(x, np.zeros(len(keep), bool))
     assert sparse.Convolution(3, 2, 3)(nothing).features.shape == [0, 2]
@@ -317,15 +317,15 @@ def test_dense_and_back(dimension, stride):
     dense, first = sparse.to_dense(x)
     for (scene, *voxel), row in by_voxel(x.coordinates, x.features.numpy()).items():
         place = (np.array(voxel) - first) // sides(stride, dimension)
-        assert np.array_equal(dense.numpy()[(scene, slice(None), *place)], row)
+        np.testing.assert_array_equal(dense.numpy()[(scene, slice(None), *place)], row, strict=True)
     assert np.count_nonzero(dense.numpy()) == np.count_nonzero(x.features.numpy())
     back = sparse.from_dense(dense, minimum=first.tolist(), stride=stride)
     one, other = by_voxel(back.coordinates, back.features.numpy()), by_voxel(x.coordinates, x.features.numpy())
     assert one.keys() == other.keys() and all(np.array_equal(one[voxel], other[voxel]) for voxel in one)
     chosen = sparse.from_dense(dense, x.coordinates[:5], minimum=first.tolist(), stride=stride)
-    assert np.array_equal(chosen.features.numpy(), x.features.numpy()[:5])
+    np.testing.assert_array_equal(chosen.features.numpy(), x.features.numpy()[:5], strict=True)
     back.features.sum().backward()
-    assert np.array_equal(x.features.grad.numpy(), np.ones(x.features.shape))
+    np.testing.assert_array_equal(x.features.grad.numpy(), np.ones(x.features.shape), strict=True)
     with pytest.raises(ValueError, match="is outside of"):
         sparse.to_dense(x, shape=np.ones(dimension, int))
     with pytest.raises(ValueError, match="is outside of"):
@@ -369,7 +369,7 @@ def test_interpolation_and_its_transpose():
             expected[number] += share * rows.get((int(scene), *(lower + corner).tolist()), np.zeros(2))
     found = sparse.features_at(x, field.points)
     assert np.abs(found.numpy() - expected).max() < TOLERANCE
-    assert np.array_equal(sparse.features_at(x, field.points, "nearest").numpy(), nearest)
+    np.testing.assert_array_equal(sparse.features_at(x, field.points, "nearest").numpy(), nearest, strict=True)
     # <interpolated x, features of the points> = <x, splatted features of the points>
     inner = float((found * field.features).sum())
     splatted = field.splat()
@@ -388,9 +388,11 @@ def test_vectors_of_scenes_and_normalization_over_them():
     x = sparse.SparseTensor(x.features, x.coordinates, num_scenes=4)
     vectors = paddle.to_tensor(np.arange(8.0).reshape(4, 2))
     own = vectors.numpy()[x.coordinates[:, 0]]
-    assert np.array_equal(sparse.broadcast(x, vectors).F.numpy(), x.F.numpy() + own)
-    assert np.array_equal(sparse.broadcast(x, vectors, "multiply").F.numpy(), x.F.numpy() * own)
-    assert np.array_equal(sparse.broadcast(x, vectors, "concatenate").F.numpy(), np.concatenate([x.F.numpy(), own], 1))
+    np.testing.assert_array_equal(sparse.broadcast(x, vectors).F.numpy(), x.F.numpy() + own, strict=True)
+    np.testing.assert_array_equal(sparse.broadcast(x, vectors, "multiply").F.numpy(), x.F.numpy() * own, strict=True)
+    np.testing.assert_array_equal(
+        sparse.broadcast(x, vectors, "concatenate").F.numpy(), np.concatenate([x.F.numpy(), own], 1), strict=True
+    )
     norm = sparse.InstanceNorm(2)
     norm.weight.set_value(paddle.to_tensor([[2.0, 3.0]]))
     y = norm(x)
@@ -400,13 +402,17 @@ def test_vectors_of_scenes_and_normalization_over_them():
         expected = (values - values.mean(0)) / np.sqrt(values.var(0) + 1e-8) * [2, 3]
         np.testing.assert_allclose(y.features.numpy()[rows], expected, atol=1e-9)
     assert [len(one) for one in x.decomposed_coordinates] == np.bincount(x.C[:, 0], minlength=4).tolist()
-    assert np.array_equal(x.decomposed_features[1].numpy(), x.F.numpy()[x.C[:, 0] == 1])
+    np.testing.assert_array_equal(x.decomposed_features[1].numpy(), x.F.numpy()[x.C[:, 0] == 1], strict=True)
 
 
 def test_any_layer_and_function_of_rows():
     x = make_tensor()
-    assert np.array_equal(sparse.Pointwise(nn.GELU())(x).F.numpy(), nn.functional.gelu(x.F).numpy())
-    assert np.array_equal(functional.leaky_relu(x, 0.2).F.numpy(), nn.functional.leaky_relu(x.F, 0.2).numpy())
+    np.testing.assert_array_equal(
+        sparse.Pointwise(nn.GELU())(x).F.numpy(), nn.functional.gelu(x.F).numpy(), strict=True
+    )
+    np.testing.assert_array_equal(
+        functional.leaky_relu(x, 0.2).F.numpy(), nn.functional.leaky_relu(x.F, 0.2).numpy(), strict=True
+    )
     assert not hasattr(functional, "__path__") and not hasattr(functional, "no_function")
     layer = sparse.Pointwise(nn.Linear(3, 5))
     nothing = sparse.prune(x, np.zeros(len(x.C), bool))
@@ -447,7 +453,7 @@ def test_weights_of_spconv_1_and_2(tmp_path):
         network.eval()
         outputs.append(network(x).features.numpy())
     assert np.array_equal(*outputs)
-    assert np.array_equal(network.second.weight.numpy(), state["second.weight"])
+    np.testing.assert_array_equal(network.second.weight.numpy(), state["second.weight"], strict=True)
 
 
 def test_weights_of_torchsparse(tmp_path):
@@ -501,4 +507,4 @@ def test_collated_voxels_of_any_type_make_the_same_tensor(dtype):
         np.testing.assert_array_equal(x.coordinates_at(1), scenes[1])
         assert sparse.Convolution(2, 3, 3)(x).features.shape == [len(coordinates), 3]
     plain = sparse_collate(scenes, dtype=dtype)  # batched_coordinates of MinkowskiEngine
-    np.testing.assert_array_equal(sparse.SparseTensor(features, plain).C, x.C)
+    np.testing.assert_array_equal(sparse.SparseTensor(features, plain).C, x.C, strict=True)

@@ -71,7 +71,7 @@ def test_decoded_volumes_are_kept_until_the_file_changes(tmp_path):
     built(folder).volume(0)
     assert [file.stat().st_mtime_ns for file in sorted((folder / "cache" / "volumes").iterdir())] == modified
     write_volume(folder / "train" / "case.nii.gz", voxels(1))
-    assert np.array_equal(built(folder).volume(0).array, voxels(1))
+    np.testing.assert_array_equal(built(folder).volume(0).array, voxels(1), strict=True)
 
 
 def test_resampling_keeps_landmarks_in_place(tmp_path):
@@ -122,7 +122,7 @@ def test_names_that_are_not_asked_for_are_told(tmp_path):
 
 def test_phantoms_are_the_same_each_time_and_differ_from_each_other():
     first, second = (SyntheticLandmarks(None, "train", None, VolumeOptions()) for _ in range(2))
-    assert np.array_equal(first.volume(3).array, second.volume(3).array)
+    np.testing.assert_array_equal(first.volume(3).array, second.volume(3).array, strict=True)
     assert not np.array_equal(first.volume(3).array, first.volume(4).array)
     val = SyntheticLandmarks(None, "val", None, VolumeOptions())
     assert not np.array_equal(first.volume(0).array, val.volume(0).array)

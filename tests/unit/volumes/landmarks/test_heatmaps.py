@@ -76,7 +76,7 @@ def test_a_batch_of_points_gives_a_batch_of_maps():
 def test_the_radius_form_equals_a_loop_to_the_last_bit(radius):
     expected = by_loop(lambda point, voxel: radius_value(point, voxel, radius)).astype(np.float32)
     with np.errstate(all="raise"):  # NaN is no index
-        assert np.array_equal(radius_heatmaps(POINTS, SHAPE, radius), expected)
+        np.testing.assert_array_equal(radius_heatmaps(POINTS, SHAPE, radius), expected, strict=True)
 
 
 @pytest.mark.parametrize("radius", [0, 2, 5])

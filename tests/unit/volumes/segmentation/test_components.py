@@ -41,8 +41,8 @@ def test_smaller_components_become_background_in_order(groups):
         generator = np.random.default_rng(seed)
         labels = np.where(generator.random((6, 7, 8)) < 0.12, generator.integers(1, 3, (6, 7, 8)), 0).astype(np.uint8)
         before = labels.copy()
-        np.testing.assert_array_equal(keep_largest(labels, groups), walked(labels, groups))
-        np.testing.assert_array_equal(labels, before)
+        np.testing.assert_array_equal(keep_largest(labels, groups), walked(labels, groups), strict=True)
+        np.testing.assert_array_equal(labels, before, strict=True)
 
 
 def test_names_are_classes_or_the_foreground():

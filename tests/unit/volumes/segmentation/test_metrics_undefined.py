@@ -52,7 +52,7 @@ def test_distances_are_values_and_columns_only_where_they_are_measured(has_dista
     expected = metrics.bootstrap_values(table, draws)
     assert list(again(draws)) == list(expected) and ("hd95_mm" in expected) == has_distances
     for name, column in again(draws).items():
-        np.testing.assert_array_equal(column, expected[name], err_msg=name)
+        np.testing.assert_array_equal(column, expected[name], err_msg=name, strict=True)
 
 
 def test_missed_volumes_are_counted_by_class():

@@ -234,7 +234,9 @@ def test_labels_of_another_spacing_are_those_of_the_nearest_voxels(tmp_path):
     stored = dataset.stored_labels(0).array
     assert labels.array.shape == channels[0].array.shape == (19, 7, 14) and stored.shape == SHAPE
     for z in range(19):
-        np.testing.assert_array_equal(labels.array[z], stored[min(int(np.rint(z / 2)), 9)][[0, 2, 4, 6, 8, 10, 11]])
+        np.testing.assert_array_equal(
+            labels.array[z], stored[min(int(np.rint(z / 2)), 9)][[0, 2, 4, 6, 8, 10, 11]], strict=True
+        )
 
 
 @pytest.mark.parametrize("angles", [(0, 0, 0), (170, 10, -95), (90, 5, 90)])
@@ -246,11 +248,11 @@ def test_written_labels_lie_where_the_volume_lies(tmp_path, angles):
     image.set_sform(affine, 2)
     image.to_filename(tmp_path / "a.nii.gz")
     upright, _ = to_canonical(labels, affine)
-    np.testing.assert_array_equal(from_canonical(upright, affine), labels)
+    np.testing.assert_array_equal(from_canonical(upright, affine), labels, strict=True)
     for source in (str(tmp_path / "a.nii.gz"), None):
         write_labels(tmp_path / "out.nii.gz", upright, LabelSource(source, VolumeGeometry(SHAPE, affine)))
         written = nibabel.load(tmp_path / "out.nii.gz")
-        np.testing.assert_array_equal(np.asarray(written.dataobj).T, labels)
+        np.testing.assert_array_equal(np.asarray(written.dataobj).T, labels, strict=True)
         np.testing.assert_allclose(written.affine, affine, atol=1e-5)
         assert written.get_data_dtype() == np.uint8
         assert source is None or int(written.header["sform_code"]) == 2
@@ -269,7 +271,7 @@ def test_written_labels_of_a_tilted_series_open_in_itk_where_it_puts_the_series(
     reader = SimpleITK.ImageSeriesReader()
     reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(series)))
     expected, found = reader.Execute(), SimpleITK.ReadImage(str(tmp_path / "out.nii.gz"))
-    np.testing.assert_array_equal(SimpleITK.GetArrayFromImage(found), labels)
+    np.testing.assert_array_equal(SimpleITK.GetArrayFromImage(found), labels, strict=True)
     for value in ("GetOrigin", "GetSpacing", "GetDirection"):
         np.testing.assert_allclose(getattr(found, value)(), getattr(expected, value)(), atol=1e-4)
     written = nibabel.load(tmp_path / "out.nii.gz")

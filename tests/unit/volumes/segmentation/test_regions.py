@@ -165,7 +165,7 @@ def test_regions_are_painted_in_order_over_each_other():
             if 1 / (1 + np.exp(-output)) > 0.5:
                 expected[place] = painted
     expected[4:, 5, 4] = IGNORED  # also where an infinite output has the weight 0
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(found, expected, strict=True)
 
 
 def test_scores_are_those_of_the_masks_of_regions():

@@ -277,8 +277,8 @@ def test_a_volume_is_segmented_alike_in_any_batch():
     samples = SegmentedSamples(dataset, IntensityConfig(("percentiles",)))
     found = [samples.sample(index, np.random.default_rng(0)) for index in range(2)]
     for place, volume, labels in split_batch(collate(found)):
-        np.testing.assert_array_equal(volume, found[place.index]["volume"])
-        np.testing.assert_array_equal(labels, dataset.stored_labels(place.index).array)
+        np.testing.assert_array_equal(volume, found[place.index]["volume"], strict=True)
+        np.testing.assert_array_equal(labels, dataset.stored_labels(place.index).array, strict=True)
 
 
 def test_figures_images_exports_and_comparisons_of_phantoms():
@@ -308,7 +308,7 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     assert len(gallery.images) == 2 and gallery.images[0][0].shape[0] % 2 == 0
     for nothing in ((samples, []), (object(), records)):
         assert get_aspect(task, Reportable).figures(*nothing, brain) == []
-    np.testing.assert_array_equal(SegmentedVolumes.stored(dataset, 1)[0], dataset.read(1)[0][0].array)
+    np.testing.assert_array_equal(SegmentedVolumes.stored(dataset, 1)[0], dataset.read(1)[0][0].array, strict=True)
     drawn, caption = get_aspect(task, Drawable).visualize_eval_samples(samples, [0])[0]
     assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
     assert get_aspect(task, Exportable).export_parts().about["classes"] == dataset.class_names

@@ -72,7 +72,7 @@ def test_everything_is_as_coco_s_own_tools_have_it(tmp_path, cache):
         assert found.is_crowd.tolist() == [bool(entry["iscrowd"]) for entry in entries]
         assert found.ids.tolist() == [entry["id"] for entry in entries]
         for mask, entry in zip(found.masks, entries):
-            assert np.array_equal(decode(mask, *ours.size(index)), theirs.annToMask(entry))
+            np.testing.assert_array_equal(decode(mask, *ours.size(index)), theirs.annToMask(entry), strict=True)
 
 
 def test_images_and_boxes_are_read_and_counted(tmp_path, cache):
@@ -364,7 +364,7 @@ def test_bad_images_are_found_before_a_run_and_replaced_only_where_asked(tmp_pat
     samples.replacements = ReplacementReader(cache)
     replaced = samples.sample(1, np.random.default_rng(0))
     assert replaced.index == 2 and [Path(found.path).name for found in samples.replacements.collect()] == ["2.png"]
-    assert np.array_equal(replaced.image, samples.sample(2, np.random.default_rng(0)).image)
+    np.testing.assert_array_equal(replaced.image, samples.sample(2, np.random.default_rng(0)).image, strict=True)
     write_image(tmp_path / "train2017" / "2.png", 20, 29)
     with pytest.raises(UserError, match="2.png has 29 x 20 pixels"):
         opened(tmp_path, cache)
@@ -460,7 +460,7 @@ def test_empty_images_are_left_out_and_part_of_the_training_set_is_held_out_wher
     whole = Coco(str(tmp_path), "train", cache)
     for index in range(len(part)):
         position = whole.image_ids.tolist().index(part.image_id(index))
-        assert np.array_equal(part.annotations(index).ids, whole.annotations(position).ids)
+        np.testing.assert_array_equal(part.annotations(index).ids, whole.annotations(position).ids, strict=True)
         assert part.read(index)[0].tobytes() == whole.read(position)[0].tobytes()
         assert part.size(index) == (20, 30) and part.describe(index) == whole.describe(position)
     assert part.summary().startswith("2 images, ")

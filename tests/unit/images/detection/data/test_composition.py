@@ -156,7 +156,7 @@ def test_a_network_for_boxes_gets_those_of_masks_after_a_rotation(tmp_path):
         samples.composition = composition
         found.append(samples.sample(1, reading_generator(1, 0, 1, 0, epochs=5)))
     assert found[0].masks is None and len(found[0].boxes)
-    np.testing.assert_array_equal(found[0].boxes, found[1].boxes)
+    np.testing.assert_array_equal(found[0].boxes, found[1].boxes, strict=True)
     for box, mask in zip(found[1].boxes, found[1].masks):
         assert np.abs(box - edges(mask)).max() <= 1.5
 
@@ -172,7 +172,9 @@ def test_pasted_objects_cover_others_which_keep_what_is_visible():
         sums = {label: mask.sum() for label, mask in zip(result.labels.tolist(), result.masks)}
         assert np.add.reduce(result.masks).max() == 1  # no pixel belongs to two
         covered_number += sum(sums.get(label, 0) < image.masks[label].sum() for label in (0, 1))
-        assert np.array_equal(np.asarray(image.image), np.asarray(painted(0).image))  # the stored one is unchanged
+        np.testing.assert_array_equal(
+            np.asarray(image.image), np.asarray(painted(0).image), strict=True
+        )  # the stored one is unchanged
     assert pasted_number > 12 and covered_number > 3
 
 
@@ -210,7 +212,7 @@ def test_samples_are_composed_from_their_own_generator_until_the_last_epochs(wit
     for index in range(6):
         first, again = (read(3, index, composition) for _ in range(2))
         for one, two in zip(first[2:7], again[2:7]):
-            assert np.array_equal(one, two)
+            np.testing.assert_array_equal(one, two, strict=True)
         plain = read(3, index, None)
         differing += not np.array_equal(plain.image, first.image)
         for epoch in (4, 5):  # the last two

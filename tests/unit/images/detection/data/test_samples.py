@@ -45,14 +45,14 @@ def test_a_training_batch_is_padded_at_the_right_and_bottom_and_nothing_else_cha
     for row, sample in enumerate(chosen):
         height, width = batch["sizes"][row]
         image = batch["images"][row]
-        assert np.array_equal(image[:, :height, :width], sample.image)
+        np.testing.assert_array_equal(image[:, :height, :width], sample.image, strict=True)
         assert not image[:, height:].any() and not image[:, :, width:].any()
         count = batch["box_counts"][row]
         assert np.array_equal(batch["boxes"][row, :count], sample.boxes) and not batch["boxes"][row, count:].any()
         assert (
             np.array_equal(batch["labels"][row, :count], sample.labels) and (batch["labels"][row, count:] == -1).all()
         )
-        assert np.array_equal(batch["masks"][row, :count, :height, :width], sample.masks)
+        np.testing.assert_array_equal(batch["masks"][row, :count, :height, :width], sample.masks, strict=True)
         assert batch["masks"][row].sum() == sample.masks.sum()
     assert batch["box_counts"].min() == 0  # images without boxes are among them
 

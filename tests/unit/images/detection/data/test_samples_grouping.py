@@ -68,7 +68,7 @@ def test_any_number_of_images_and_any_group(number, group):
     sizes = np.random.default_rng(0).integers(0, 500, (number, 2))
     order = draw_grouped_order(sizes, group, np.random.default_rng(1))
     assert sorted(order.tolist()) == list(range(number))
-    assert np.array_equal(order, draw_grouped_order(sizes, group, np.random.default_rng(1)))
+    np.testing.assert_array_equal(order, draw_grouped_order(sizes, group, np.random.default_rng(1)), strict=True)
 
 
 def test_images_to_be_evaluated_come_by_their_size_and_each_once(tmp_path):
@@ -76,4 +76,6 @@ def test_images_to_be_evaluated_come_by_their_size_and_each_once(tmp_path):
     ordered = ordered_by_shape(SHAPES, transform.resized, tmp_path)
     sizes = [transform.resized(ordered.size(index)) for index in range(len(ordered))]
     assert sizes == sorted(sizes) and sorted(ordered.image_ids.tolist()) == SHAPES.image_ids.tolist()
-    assert np.array_equal(ordered.annotations(5).boxes, SHAPES.annotations(ordered.image_id(5) - 1).boxes)
+    np.testing.assert_array_equal(
+        ordered.annotations(5).boxes, SHAPES.annotations(ordered.image_id(5) - 1).boxes, strict=True
+    )

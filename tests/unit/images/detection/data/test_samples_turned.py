@@ -70,7 +70,7 @@ def test_boxes_lie_where_they_were_drawn(tmp_path, kind, orientation, drawn_on_s
     left, top, width, height = found.boxes[0].round().astype(int).tolist()
     white = np.zeros((image.size[1], image.size[0]), bool)
     white[top : top + height, left : left + width] = True
-    assert np.array_equal(np.asarray(image)[:, :, 0] > 127, white)
+    np.testing.assert_array_equal(np.asarray(image)[:, :, 0] > 127, white, strict=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

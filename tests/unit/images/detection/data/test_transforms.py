@@ -37,17 +37,19 @@ def test_boxes_of_mirrored_and_cut_masks_are_the_mirrored_and_cut_boxes(index):
     view = flip(view)
     for which, box in zip(view.objects, view.boxes):
         assert np.array_equal(edges(masks[which][:, ::-1]), box)
-        assert np.array_equal(view.mask(masks[which]), masks[which][:, ::-1])
+        np.testing.assert_array_equal(view.mask(masks[which]), masks[which][:, ::-1], strict=True)
     part = crop(view, 5, 7, (20, 18))
     for which in range(len(masks)):
         cut = masks[which][:, ::-1][5:25, 7:25]
         assert cut.any() <= (which in part.objects)  # a box may reach in where its mask does not
         if which in part.objects:
-            assert np.array_equal(part.mask(masks[which]), cut)
+            np.testing.assert_array_equal(part.mask(masks[which]), cut, strict=True)
             box = part.boxes[list(part.objects).index(which)]
             assert np.all(box[:2] <= edges(cut)[:2]) or not cut.any()
             assert np.all(box[2:] >= edges(cut)[2:])
-    assert np.array_equal(np.asarray(part.image), np.asarray(SHAPES.read(index)[0])[:, ::-1][5:25, 7:25])
+    np.testing.assert_array_equal(
+        np.asarray(part.image), np.asarray(SHAPES.read(index)[0])[:, ::-1][5:25, 7:25], strict=True
+    )
 
 
 @pytest.mark.parametrize("index", range(20))
@@ -79,7 +81,7 @@ def test_masks_are_resized_as_torch_does_with_nearest_neighbors():
         result = resize(view, size).mask(mask)
         rows = [int(row * 7 / size[0]) for row in range(size[0])]
         columns = [int(column * 11 / size[1]) for column in range(size[1])]
-        assert np.array_equal(result, [[mask[row, column] for column in columns] for row in rows])
+        np.testing.assert_array_equal(result, [[mask[row, column] for column in columns] for row in rows], strict=True)
 
 
 def authors_size(width, height, size, longest):
@@ -121,7 +123,7 @@ def test_shrinking_removes_no_object_and_a_crop_those_outside(scale, mirrored):
     whole = resize(whole, (round(90 * scale), round(120 * scale)))
     seen, shown = whole.fit_to_masks(masks)
     assert seen.objects.tolist() == list(range(25))
-    np.testing.assert_array_equal(seen.boxes, whole.boxes)
+    np.testing.assert_array_equal(seen.boxes, whole.boxes, strict=True)
     assert shown[-1].any()  # of the L, an arm may be skipped
     for box, mask in zip(seen.boxes[:-1], shown):
         assert mask.any() and np.abs(edges(mask) - box).max() <= max(scale, 1)
@@ -215,7 +217,7 @@ def test_resizing_as_torchvision_is_interpolation_between_the_four_nearest_pixel
     expected = paddle.nn.functional.interpolate(stacked, size, mode="bilinear", align_corners=False)  # as torch's
     assert resized.image.dtype == np.float32 and resized.size == size
     assert np.abs(resized.image.transpose(2, 0, 1) - expected.numpy()[0]).max() < 1e-3
-    assert np.array_equal(resized.boxes, resize(view, size).boxes)
+    np.testing.assert_array_equal(resized.boxes, resize(view, size).boxes, strict=True)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_images_are_the_nearest_pixels_and_boxes_the_same_shares():
         sides.add(side)
         nearest = np.arange(side) * 96 // side
         expected = task.normalizer(batch["images"]).numpy()[:, :, nearest][..., nearest]
-        assert np.array_equal(images.numpy(), expected)
+        np.testing.assert_array_equal(images.numpy(), expected, strict=True)
         assert (sizes.numpy() == side).all() and sizes is targets.sizes
         np.testing.assert_allclose(targets.boxes.numpy() / side, collated["boxes"] / 96, atol=1e-6)
     assert sides == set(SIDES)

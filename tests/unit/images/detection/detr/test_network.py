@@ -75,7 +75,7 @@ def test_cells_are_those_that_nearest_resizing_finds():
         mask = np.ones((height, width), bool)
         mask[:own_height, :own_width] = False
         rows, columns = (np.arange(n) * pixels // n for n, pixels in zip(grid, (height, width)))
-        np.testing.assert_array_equal(cells.padding().numpy()[number], mask[rows][:, columns])
+        np.testing.assert_array_equal(cells.padding().numpy()[number], mask[rows][:, columns], strict=True)
 
 
 def test_the_embedding_of_a_cell_is_that_of_its_share_of_the_image():
@@ -100,7 +100,7 @@ def test_decoding_gives_boxes_of_the_stored_image_best_first():
     boxes = np.array([[[0.5, 0.5, 0.2, 0.4], [0.25, 0.75, 0.5, 0.5], [0.9, 0.1, 0.4, 0.4]]], np.float32)
     outputs = {"logits": paddle.to_tensor(logits), "boxes": paddle.to_tensor(boxes)}
     (found,) = model.decode(outputs, np.array([[30, 60]]), np.array([[100, 200]]))
-    np.testing.assert_array_equal(found.labels[:2], [3, 1])
+    np.testing.assert_array_equal(found.labels[:2], [3, 1], strict=True)
     np.testing.assert_allclose(found.scores[:2], [1.0, 0.5], atol=1e-5)
     np.testing.assert_allclose(found.boxes[:2], [[0, 50, 100, 100], [80, 30, 120, 70]], atol=1e-4)
     assert found.scores[2] < 1e-6 and found.boxes.dtype == found.scores.dtype == np.float32
@@ -180,8 +180,8 @@ def test_the_authors_classifier_is_reduced_to_the_categories_of_coco():
     assert sorted(report.resized) == ["class_embed.bias", "class_embed.weight"]
     assert "92 outputs" in report.summary() and "80 categories" in report.summary()
     columns = [*COCO_CATEGORIES, 91]
-    np.testing.assert_array_equal(ours.class_embed.weight.numpy(), state["class_embed.weight"][:, columns])
-    np.testing.assert_array_equal(ours.class_embed.bias.numpy(), state["class_embed.bias"][columns])
+    np.testing.assert_array_equal(ours.class_embed.weight.numpy(), state["class_embed.weight"][:, columns], strict=True)
+    np.testing.assert_array_equal(ours.class_embed.bias.numpy(), state["class_embed.bias"][columns], strict=True)
 
 
 def test_the_authors_names_and_joint_projections_are_found():
@@ -200,8 +200,10 @@ def test_the_authors_names_and_joint_projections_are_found():
     joint = state["transformer.decoder.layers.1.multihead_attn.in_proj_weight"]
     report = load_weights(model, state, strict=True)
     assert report.origin.startswith("the authors'") and not report.unexpected
-    np.testing.assert_array_equal(attention.k_proj.weight.numpy(), joint[16:32].T)
-    np.testing.assert_array_equal(model.backbone.bn1._mean.numpy(), state["backbone.0.body.bn1.running_mean"])
+    np.testing.assert_array_equal(attention.k_proj.weight.numpy(), joint[16:32].T, strict=True)
+    np.testing.assert_array_equal(
+        model.backbone.bn1._mean.numpy(), state["backbone.0.body.bn1.running_mean"], strict=True
+    )
 
 
 def test_a_classifier_of_other_classes_begins_anew():

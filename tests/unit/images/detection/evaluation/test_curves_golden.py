@@ -68,12 +68,14 @@ def assert_matches_as_stored(dataset, results, stored, kind):
     table, _ = coco_peer.make_table(dataset, results, kind=kind)
     for which, bit in enumerate((0, 5)):  # IoU 0.5 and 0.75 in all areas
         matched, ignored = stored["default/result_match"][which], stored["default/result_ignored"][which] == 1
-        assert np.array_equal(rows >= 0, matched >= 0)
+        np.testing.assert_array_equal(rows >= 0, matched >= 0, strict=True)
         seen = rows >= 0
         found = (table.true_positives[rows[seen]] >> np.uint64(bit)) & np.uint64(1)
         left_out = (table.ignored[rows[seen]] >> np.uint64(bit)) & np.uint64(1)
-        assert np.array_equal(found == 1, (matched[seen] > 0) & ~ignored[seen])
-        assert np.array_equal(left_out == 1, ignored[seen])  # no result is larger than the range of all areas
+        np.testing.assert_array_equal(found == 1, (matched[seen] > 0) & ~ignored[seen], strict=True)
+        np.testing.assert_array_equal(
+            left_out == 1, ignored[seen], strict=True
+        )  # no result is larger than the range of all areas
 
 
 MASK = golden.description("coco_mask_ap")

@@ -51,7 +51,7 @@ def test_each_draw_has_the_thresholds_of_copies_of_its_images(seed):
     found = find_thresholds([detections], ["cat"], wished, weights)
     assert list(found) == ["score for precision 0.8 cat", "score for recall 0.5 cat"]
     expected = np.array([brute_thresholds(detections, wished, own) for own in weights])
-    np.testing.assert_array_equal(np.stack(list(found.values()), axis=1), expected)
+    np.testing.assert_array_equal(np.stack(list(found.values()), axis=1), expected, strict=True)
 
 
 def test_metrics_have_the_thresholds_of_each_class_and_their_intervals():

@@ -84,4 +84,4 @@ def test_a_mask_is_resized_to_its_box_and_laid_into_the_image(box):
             expected[y, x] = peers.value_at(padded, max(down, 0), max(across, 0)) > 0.5
     found = paste(mask, np.array(box, np.float64), (height, width))
     assert found.dtype == np.uint8 and found.shape == (height, width)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(found, expected, strict=True)

@@ -148,7 +148,7 @@ def test_the_union_takes_what_most_layers_say():
     matchings = random.integers(0, 5, (7, 3, 20))
     matchings[:, 1] = 4  # an image without objects
     expected = np.stack([union_by_hand(matchings, image, 4) for image in range(3)])
-    np.testing.assert_array_equal(unite_matchings(matchings, 4), expected)
+    np.testing.assert_array_equal(unite_matchings(matchings, 4), expected, strict=True)
     assert (expected[1] == 4).all() and (expected[0] < 4).any()
 
 
@@ -305,7 +305,7 @@ def test_denoising_queries_follow_from_seed_epoch_and_image_alone():
     one = NOISE.collate([drawn(0, 3), drawn(1, 1)], [3, 1], 3)
     other = NOISE.collate([drawn(1, 1), drawn(3, 6), drawn(2, 0)], [1, 6, 0], 6)
     for name in ("labels", "boxes", "groups", "weights"):
-        np.testing.assert_array_equal(one[f"denoising_{name}"][1], other[f"denoising_{name}"][0])
+        np.testing.assert_array_equal(one[f"denoising_{name}"][1], other[f"denoising_{name}"][0], strict=True)
     assert (drawn(0, 3, epoch=2).boxes != drawn(0, 3).boxes).mean() > 0.5
     assert other["denoising_weights"][2].sum() == 0 and len(drawn(2, 0).labels) == 0
 
@@ -354,7 +354,7 @@ def test_groups_see_the_ordinary_queries_and_themselves():
         assert blocked[image, row, column] == expected
     assert [len(set(groups[image])) for image in range(4)] == [3, 1, 2, 6]
     positives = (batch["denoising_objects"] < 3).sum(axis=1)
-    np.testing.assert_array_equal(positives, [6, 0, 6, 6])
+    np.testing.assert_array_equal(positives, [6, 0, 6, 6], strict=True)
     np.testing.assert_allclose(
         (batch["denoising_weights"] * (batch["denoising_objects"] < 3)).sum(axis=1), [2, 0, 3, 1]
     )

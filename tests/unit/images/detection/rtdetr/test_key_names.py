@@ -114,8 +114,8 @@ def test_joint_projections_are_divided_along_their_outputs(prefix, layout):
     for position, part in enumerate(("q_proj", "k_proj", "v_proj")):
         name = f"model.encoder.aifi.0.layers.0.self_attn.{part}"
         own = found[f"{name}.weight"]
-        np.testing.assert_array_equal(own.T if is_paddle else own, weight[9 * position : 9 * position + 9])
-        np.testing.assert_array_equal(found[f"{name}.bias"], bias[9 * position : 9 * position + 9])
+        np.testing.assert_array_equal(own.T if is_paddle else own, weight[9 * position : 9 * position + 9], strict=True)
+        np.testing.assert_array_equal(found[f"{name}.bias"], bias[9 * position : 9 * position + 9], strict=True)
 
 
 def test_what_can_be_computed_is_left_out():
@@ -155,9 +155,9 @@ def test_heads_for_objects365_are_those_of_cocos_categories_by_name():
     np.testing.assert_array_equal(found[[0, 1, 2, 3, 79]], [1, 47, 6, 59, 227])
     assert len(found) == len(set(found)) == 80
     weight = key_names.select_objects365_rows(np.stack([bias, bias + 1000]), 80)
-    np.testing.assert_array_equal(weight, [found, found + 1000])
+    np.testing.assert_array_equal(weight, [found, found + 1000], strict=True)
     embedding = key_names.select_objects365_rows(np.arange(367.0)[:, None], 80, is_embedding=True)
-    np.testing.assert_array_equal(embedding[:, 0], [*found, 366])
+    np.testing.assert_array_equal(embedding[:, 0], [*found, 366], strict=True)
     assert key_names.select_objects365_rows(bias, 3) is None and key_names.select_objects365_rows(bias[:91], 80) is None
     model = resolve("model", "rtdetr_r18vd")
     network, rows = SimpleNamespace(num_classes=80), np.arange(367.0)[:, None]
@@ -166,7 +166,7 @@ def test_heads_for_objects365_are_those_of_cocos_categories_by_name():
         ("decoder.class_embed.1.weight", np.stack([bias]), found[None]),
         ("denoising_class_embed.weight", rows, embedding),
     ):
-        np.testing.assert_array_equal(model.resize_parameter(network, name, value), expected)
+        np.testing.assert_array_equal(model.resize_parameter(network, name, value), expected, strict=True)
         assert model.class_layout(network, name) == (1, 0, 1, 0) if value is rows else ClassLayout()
     assert model.resize_parameter(network, "decoder.query_pos_head.weight", bias) is None
     names = ["decoder.class_embed.1.weight", "denoising_class_embed.weight"]

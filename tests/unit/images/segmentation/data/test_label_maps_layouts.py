@@ -49,7 +49,7 @@ def require_truth(open_split, truth):
             image, labels = dataset.read(index)
             assert image.mode == "RGB" and image.size == SIZE[::-1]
             assert labels.dtype == np.uint8 and np.array_equal(labels, truth[split, name])
-            assert np.array_equal(dataset.read_labels(index), labels)
+            np.testing.assert_array_equal(dataset.read_labels(index), labels, strict=True)
 
 
 @pytest.mark.parametrize("dataset", LAYOUTS)
@@ -397,7 +397,7 @@ def test_outlines_have_the_pixels_that_cocos_tools_give_them(root, opened):
     rows, columns = np.indices(found.shape)
     assert abs(is_round.sum() / (np.pi * 12**2) - 1) < 0.03
     assert np.hypot(columns + 0.5 - 60, rows + 0.5 - 40)[is_round].max() < 12.75
-    assert np.array_equal(found[~is_round], expected[~is_round])
+    np.testing.assert_array_equal(found[~is_round], expected[~is_round], strict=True)
 
 
 @pytest.mark.parametrize("kind", ["circle", "rectangle"])

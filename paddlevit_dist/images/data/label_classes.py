@@ -10,7 +10,7 @@ from ...runtime.errors import UserError
 from ...runtime.printing import shorten
 from .data_warnings import count, first_names
 from .image_dataset import name_folders, read_class_names
-from .label_rows import LabelRows, require_size
+from .label_rows import LabelRows, is_number, require_size
 
 TableSplit = tuple[LabelRows, np.ndarray]  # a table and the rows of a split, int64
 
@@ -37,7 +37,7 @@ def find_classes(parts: Mapping[str, TableSplit], split: str, root: str) -> Tabl
     if rows.codes is None:
         return TableClasses(rows.classes, name_folders(root, rows.classes))
     found = {label for number in np.unique(rows.codes[selected]).tolist() for label in rows.sets[number]}
-    labels = sorted(found, key=int) if all(map(str.isdecimal, found)) else sorted(found)
+    labels = sorted(found, key=lambda label: (float(label), label)) if all(map(is_number, found)) else sorted(found)
     names = read_class_names(root)
     if names is not None and found <= set(names):
         return TableClasses(names, names)

@@ -29,7 +29,9 @@ UNKNOWN = -1  # label of a class that is not known
 _NO_LABEL = "no finding"  # what NIH's lists have for an image without a label
 _NO_CELL = ("nan", "<na>")  # what pandas writes for a cell that is missing
 _QUOTED = r"""(?:'[^'\\]*'|"[^"\\]*")"""
-_PYTHON_LIST = re.compile(rf"\[\s*{_QUOTED}(?:\s*,\s*{_QUOTED})*\s*\]")  # what pandas writes for a list of texts
+_PYTHON_LIST = re.compile(  # what pandas writes for a list, tuple or set of texts
+    rf"[\[({{]\s*{_QUOTED}(?:\s*,\s*{_QUOTED})*\s*,?\s*[\])}}]"
+)
 _MOST_LABELS = 1 << 33  # images x classes: 8 GiB
 
 
@@ -185,7 +187,8 @@ def _find_splits(
 ) -> np.ndarray:
     """Return the split of each row, texts (rows,), from the distinct words of the column of splits and their codes."""
     if not set(words) & set(SPLIT_WORDS):
-        raise UserError(f"{path}: the column of splits has {shorten(', '.join(words), 80)}: expected train and val")
+        found = shorten(", ".join(filter(None, words)), 80) or "no words"
+        raise UserError(f"{path}: the column of splits has {found}: expected train and val")
     splits = np.array(words)[codes]
     without = np.flatnonzero(splits == "")
     if len(without):
@@ -198,7 +201,7 @@ def _divide(
     path: str, splits: np.ndarray | None, fold: _DistinctValues, chosen: str | None, notices: list[str]
 ) -> np.ndarray:
     """Return the split of each row, texts (rows,), where training rows are divided by the column of folds."""
-    folds = sorted(set(filter(None, fold.texts())), key=lambda text: (float(text) if _is_number(text) else 0.0, text))
+    folds = sorted(set(filter(None, fold.texts())), key=lambda text: (float(text) if is_number(text) else 0.0, text))
     held_out = folds[0] if chosen is None and folds else chosen
     if held_out not in folds:
         raise UserError(f"{path}: DATA.TABLE.FOLD {held_out}: its folds are {shorten(', '.join(folds), 80)}")
@@ -208,7 +211,8 @@ def _divide(
     return divided if splits is None else np.where(splits == "train", divided, splits)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Return whether a text is a number."""
     try:
         return float(text) == float(text)
     except ValueError:
@@ -228,10 +232,10 @@ def _parse_cell(cell: Any, is_list: bool, path: str) -> tuple[str, ...]:
 
 
 def _split(text: str, path: str) -> Sequence[object]:
-    if not text.startswith("["):
-        return text.replace("|", ";").split(";")
     if _PYTHON_LIST.fullmatch(text):
         return [quoted[1:-1] for quoted in re.findall(_QUOTED, text)]
+    if not text.startswith("["):
+        return text.replace("|", ";").split(";")
     try:
         labels = parse_json(text)
     except ValueError:

@@ -105,7 +105,7 @@ class TextColumns(LabelColumns):
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the number of the line and the cells of each row that is not empty and not for Excel."""
         with open_table(self.path) as stream:
-            reader = csv.reader(stream, delimiter=self._separator)
+            reader = csv.reader(stream, delimiter=self._separator, skipinitialspace=True)
             for cells in itertools.islice(filter(any, reader), self._skipped, None):
                 yield reader.line_num, cells
 
@@ -113,7 +113,7 @@ class TextColumns(LabelColumns):
         """Yield the texts of some columns for the next rows; a ``UserError`` if a row has other columns."""
         width = len(self.headings)
         with open_table(self.path) as stream:
-            reader = filter(any, csv.reader(stream, delimiter=self._separator))
+            reader = filter(any, csv.reader(stream, delimiter=self._separator, skipinitialspace=True))
             rows = itertools.islice(reader, self._skipped + int(self._has_headings), None)
             for first in itertools.count(0, _BATCH_ROWS):
                 batch = list(itertools.islice(rows, _BATCH_ROWS))

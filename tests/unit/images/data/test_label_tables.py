@@ -183,6 +183,9 @@ def test_rows_without_label_are_refused_with_their_number(read):
 def test_classes_are_sorted_numbers_by_value_and_named_by_a_list(root, read):
     rows = "image,label\nb/1.png,10\nb/2.png,9\na/4.png,10\na/5.png,0\n"
     assert read(rows).class_names == ["0", "9", "10"] and read(rows).labels.tolist() == [2, 1, 2, 0]
+    for labels in (["1.0", "2.0", "10.0"], ["-2", "-1", "3"], ["01", "1", "2"]):  # of pandas; in one order everywhere
+        text = "image,label\n" + "".join(f"{image},{label}\n" for image, label in zip((1, 2, 3), reversed(labels)))
+        assert read(text).class_names == labels
     (root / "classes.txt").write_text("zero\nnine\nten\n")
     assert read(rows).class_names == ["zero", "nine", "ten"]
     (root / "classes.txt").write_text("n2 big dog\nn1 cat\n")
@@ -311,6 +314,16 @@ def test_a_cell_lists_labels_as_pandas_writes_them(read):
     found = read("\n".join(["image,labels", *rows, "a/4.png,NaN"]), has_several=True)
     assert found.class_names == ["big, dog", "it's"]
     assert found.labels.tolist() == [[1, 1], [0, 0], [0, 1], [0, 0]]
+
+
+def test_a_cell_lists_labels_as_a_tuple_or_a_set(read):
+    found = read("""image,labels\n1,"('a', 'b')"\n2,{'b'}\n3,"('a',)"\n4,(c)\n""", has_several=True)
+    assert found.class_names == ["(c)", "a", "b"]
+    assert found.labels.tolist() == [[0, 1, 1], [0, 0, 1], [0, 1, 0], [1, 0, 0]]
+
+
+def test_spaces_before_cells_do_not_count_also_before_quotes(read):
+    assert pairs(read('image, label\nb/2.png, "big, dog"\na/4.png,  cat\n')) == [*WANTED[:2]]
 
 
 def test_a_missing_label_is_not_a_class(read):

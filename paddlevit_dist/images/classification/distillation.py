@@ -14,7 +14,7 @@ import paddle.nn.functional as F
 from ...checkpoint.class_rows import ClassNames, order_outputs, read_class_names
 from ...checkpoint.load import LoadReport, count_classes, load_weights
 from ...checkpoint.weights import evaluated_weights, read_weights
-from ...registry.lookup import MODELS
+from ...registry.lookup import MODELS, annotation_type
 from ...registry.model_sources import find_bridged
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
@@ -24,7 +24,7 @@ from ..image_size import ImageSize, as_pair
 from ..settings import RGB
 from ..transforms.on_device import PixelNormalizer
 from .settings import ClassificationDataSection, ClassificationTrainSection
-from .teacher_input import TeacherInput, find_exported_input, find_weights_input
+from .teacher_input import TeacherInput, find_exported_input, find_weights_input, find_weights_task
 
 _EXPORTED = (".json", ".pdmodel")
 _SMALLEST = 1e-38  # lower bound of probabilities before the logarithm
@@ -54,6 +54,7 @@ class TeacherModel:
             self.model, report = _load_registered(name, source, num_classes, image_size, in_channels)
             self.summary, self.input = report.summary(), find_weights_input(name, source)
             self._class_names, self._classes = read_class_names(source)[0], self.model.num_classes
+            self._task = find_weights_task(source)
             self._channels = getattr(self.model, "in_channels", in_channels)
             accelerate(self.model)
         else:
@@ -63,6 +64,7 @@ class TeacherModel:
                     f"({name}.json or {name}.pdmodel)"
                 )
             self.input, about = find_exported_input(name)
+            self._task = about.get("task")
             self.gives_probabilities = str(about.get("output")).startswith("probabilities")
             classes = about.get("classes")
             self._class_names = list(map(str, classes)) if isinstance(classes, list) else None
@@ -91,6 +93,15 @@ class TeacherModel:
                 f"TRAIN.TEACHER_MODEL {self.name} cannot compute images of {shape[2]} x {shape[3]} pixels "
                 f"(DATA.IMAGE_SIZE): {reason}"
             ) from error
+
+    def require_task(self, task: str) -> None:
+        """Raise a UserError if the teacher's outputs mean something else: one class, or several labels of an image."""
+        known = [annotation_type("task", name) for name in (task, self._task) if isinstance(name, str)]
+        if None not in known and len(set(known)) > 1:
+            raise UserError(
+                f"TRAIN.TEACHER_MODEL {self.name} was trained for TASK {self._task}, whose outputs do not teach TASK "
+                f"{task}: name a teacher of this task"
+            )
 
     def match_classes(self, student: Model, class_names: Sequence[str], num_classes: int) -> None:
         """Order the outputs as the student's from now on, by name; a ``UserError`` if they do not teach its classes.

@@ -228,6 +228,7 @@ class Classification(LabeledImageTask, ClassifierTask):
                 self._train_transform.prepare()
             self.teacher = build_teacher(config.TRAIN, require_num_classes(self.num_classes), config.DATA)
             if self.teacher is not None:
+                self.teacher.require_task(config.TASK)
                 self.teacher.match_classes(
                     as_model(model), self.evaluated_classes or (), require_num_classes(self.num_classes)
                 )

@@ -79,6 +79,11 @@ def find_exported_input(name: str) -> tuple[TeacherInput, Mapping[str, Any]]:
     return found, about
 
 
+def find_weights_task(weights: str) -> str | None:
+    """Return the task whose run wrote the weights; None if it is not known."""
+    return None if is_fetched(weights) else read_weights_info(local_file(weights).path).get("task")
+
+
 def find_weights_input(name: str, weights: str) -> TeacherInput:
     """Find the input of a registered model with weights: its run's, else what published weights expect.
 

@@ -1,5 +1,8 @@
 """Learning from a teacher: the formulas, which head learns what, and whole trainings."""
 
+from contextlib import nullcontext
+from pathlib import Path
+
 import numpy as np
 import paddle
 import pytest
@@ -85,6 +88,16 @@ def test_a_model_with_one_head_learns_both_with_it(teacher_file):
     terms = task.train_step(task.model, batch(), StepPosition(1, 0, 10))
     terms["distillation"].sum.backward()
     assert task.model.head.weight.grad.numpy().any()
+
+
+@pytest.mark.parametrize("task, is_refused", [("multi_label", True), ("classification", False), ("mine", False)])
+def test_a_teacher_of_several_labels_does_not_teach_one_class(teacher_file, task, is_refused):
+    Path(f"{teacher_file}.about.yaml").write_text(f"task: {task}\n")
+    teaching = nullcontext()
+    if is_refused:
+        teaching = pytest.raises(UserError, match="TASK multi_label, whose outputs do not teach TASK classification")
+    with teaching:
+        make_task(teacher_file, "vit_tiny_patch16_224")
 
 
 def test_a_teacher_without_weights_is_refused():

@@ -4,6 +4,7 @@ import difflib
 import functools
 import importlib.util
 import itertools
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -78,6 +79,8 @@ def load_timm() -> ModuleType:
     # timm's copy of BatchNorm2d.forward bypasses synchronized statistics; this one calls the layer's own normalization.
     normalization: Any = norm_act.BatchNormAct2d
     normalization.forward = lambda layer, x: layer.act(layer.drop(layer._normalize(x)))
+    # It logs resized positions in each conversion, also where a run reads its own weights; ``_convert`` notes them.
+    logging.getLogger("timm.layers.pos_embed").setLevel(logging.WARNING)
     # Backward passes written for PyTorch's engine. Paddle's own functions compute the same.
     create_act._ACT_FN_ME.clear()
     create_act._ACT_LAYER_ME.clear()
@@ -168,6 +171,7 @@ class TimmModel(BridgedModel):
 
         self._apply_changes, self._forget_changes = apply_changes, forget_changes
         self._has_teacher = self.norm_features = False
+        self._resized: list[str] = []  # by the last conversion of weights, each with its shapes
         self.embed_dim = getattr(network, "head_hidden_size", None) or network.num_features  # of ``forward_features``
         named = network.pretrained_cfg.get("classifier") or ()
         self.classifier_layers = (named,) if isinstance(named, str) else tuple(named)
@@ -199,14 +203,20 @@ class TimmModel(BridgedModel):
         return {"timm": self._convert}
 
     def _convert(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        state = to_torch_names(state)
+        state, self._resized = to_torch_names(state), []
         shapes = {name: tuple(tensor.shape) for name, tensor in to_torch_names(self.network.state_dict()).items()}
         convert = getattr(sys.modules[type(self.network).__module__], "checkpoint_filter_fn", None)
         if convert is not None and any(getattr(state.get(name), "shape", None) != shapes[name] for name in shapes):
             tensors = {name: paddle.to_tensor(np.ascontiguousarray(value)) for name, value in state.items()}
             with paddle.no_grad(), one_line_for("these weights cannot be converted to this image size or model"):
                 state = {name: tensor.numpy() for name, tensor in convert(tensors, self.network).items()}
+            pairs = {name: (tuple(tensors[name].shape), state[name].shape) for name in tensors.keys() & state.keys()}
+            self._resized = [f"{name} {old} -> {new}" for name, (old, new) in sorted(pairs.items()) if old != new]
         return from_torch_names(state)
+
+    def list_source_notices(self, naming: str, state: Mapping[str, Any]) -> list[str]:
+        """Return a line about the parameters that timm resized, such as positions for another image size."""
+        return [f"resized by timm: {', '.join(self._resized)}"] if self._resized else []
 
     def forward(self, x: paddle.Tensor) -> Any:
         """Compute logits (batch, num_classes); in training with a teacher also those for the teacher's labels."""

@@ -71,7 +71,7 @@ def test_another_number_of_classes_begins_with_a_new_classifier():
     assert sorted(report.reinitialized) == ["head.bias", "head.weight"]
 
 
-def test_position_embeddings_fit_another_size():
+def test_position_embeddings_fit_another_size(capfd):
     """timm's own conversion resamples them; here to the same grid twice as fine, by the mean of which they are found
     again."""
     small, large = create_model("timm:test_vit", 5), create_model("timm:test_vit", 5, image_size=320)
@@ -79,6 +79,9 @@ def test_position_embeddings_fit_another_size():
     flat["pos_embed"].set_value(paddle.ones_like(flat["pos_embed"]) * 0.25)
     report = load_weights(large, {name: value.numpy() for name, value in flat.items()}, strict=True)
     assert report.loaded_fraction == 1.0
+    assert "resized by timm: pos_embed (1, 101, 64) -> (1, 401, 64)" in report.summary()
+    assert "position embedding" not in "".join(capfd.readouterr())  # timm's own line at each conversion
+    assert "timm" not in load_weights(small, {name: value.numpy() for name, value in flat.items()}).summary()
     embedding = large.state_dict()["pos_embed"].numpy()
     assert embedding.shape[1] > small.state_dict()["pos_embed"].shape[1]
     np.testing.assert_allclose(embedding, 0.25, rtol=1e-5)

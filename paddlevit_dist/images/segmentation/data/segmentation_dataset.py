@@ -57,7 +57,10 @@ def summarize_labels(dataset: SegmentationDataset, split: str) -> list[str]:
         return []
     order = np.random.default_rng(0).permutation(len(dataset))[:_COUNTED].tolist()
     counted = run_in_threads(_counts, dataset, order, f"labels of {split}", len(order), _SECONDS, _WITHOUT_LIMIT)
-    each = np.stack([row for row in counted if row is not None] or [np.zeros(IGNORED + 1, np.int64)])
+    rows = [row for row in counted if row is not None]
+    if not rows:
+        return []
+    each = np.stack(rows)
     counts, ignored = each.sum(axis=0)[: dataset.num_classes], int(each[:, IGNORED].sum())
     labeled = int(counts.sum())
     maps = f"{len(each):,} of {len(dataset):,}" if len(each) < len(dataset) else f"all {len(each):,}"

@@ -72,6 +72,12 @@ def test_labels_are_counted_and_odd_ones_told(root):
         f"unlabeled {100 * 6 / 108:.3g} % of all pixels"
     )
     assert warned == "warning: 1 of 3 classes do not occur in them: never"
+    maps = sorted((root / "masks" / "train").iterdir())
+    maps[0].write_bytes(maps[0].read_bytes()[:45])
+    damaged = LabelMaps(str(root), "train", root.parent / "cache")
+    assert summarize_labels(damaged, "train")[0].startswith("labels of train, in 1 of 2 label maps: ground 100 %;")
+    maps[1].write_bytes(maps[1].read_bytes()[:45])
+    assert summarize_labels(damaged, "train") == []  # a training reports them
 
 
 @pytest.mark.parametrize(

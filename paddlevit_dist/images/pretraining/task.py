@@ -26,6 +26,7 @@ from .metrics import PretrainingMetrics
 from .samples import PretrainingSamples
 from .scores import TOP1
 from .settings import PretrainingSettings
+from .unlabeled import UnlabeledImages
 
 
 class PretrainingTask(LabeledImageTask):
@@ -47,7 +48,12 @@ class PretrainingTask(LabeledImageTask):
 
     def __init__(self, config: PretrainingSettings) -> None:
         super().__init__(config)
-        self.has_classes = False  # of the evaluated images
+        self._choose_metric(_expects_classes(config))
+
+    def _choose_metric(self, has_classes: bool) -> None:
+        """Set whether evaluated images have classes, and what chooses the best checkpoint."""
+        self.has_classes = has_classes
+        self.best_metric = (TOP1, True) if has_classes else PretrainingTask.best_metric
 
     # ---- data ----------------------------------------------------------------------------------------------------
 
@@ -65,10 +71,8 @@ class PretrainingTask(LabeledImageTask):
                 samples.read_parts()
         else:
             samples = self.build_samples(dataset, evaluation_transform(self.config.DATA, dataset.kind), False)
-            self.has_classes = samples.has_classes
+            self._choose_metric(samples.has_classes)
             self.class_names = self.evaluated_classes = [*map(str, dataset.class_names or ())] or None
-            if self.has_classes:
-                self.best_metric = (TOP1, True)
         samples.notices = [*map(one_line, notices)]
         return samples
 
@@ -111,6 +115,14 @@ class PretrainingTask(LabeledImageTask):
     def build_metrics(self) -> PretrainingMetrics:
         """Return the metrics of an evaluation."""
         return PretrainingMetrics(self.class_names or (), self.config.PRETRAINING.NEIGHBORS)
+
+
+def _expects_classes(config: PretrainingSettings) -> bool:
+    """Return whether evaluated images will have classes, before they are opened, as ``search`` asks."""
+    data = config.DATA
+    if config.PRETRAINING.LABELED_PATH is not None or data.DATASET != "unlabeled":
+        return True
+    return data.VAL_FRACTION is None and UnlabeledImages.has_validation_classes(data.DATA_PATH)
 
 
 def open_labeled(path: str, cache_folder: Path) -> ImageDataset:

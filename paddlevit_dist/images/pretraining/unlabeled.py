@@ -24,6 +24,7 @@ from ..data.formats import (
     SkippedFiles,
     is_hidden,
     is_image_name,
+    list_folders,
     read_head,
     readable_suffixes,
     split_in_name,
@@ -268,6 +269,14 @@ class UnlabeledImages(ImageDataset):
             return False
         folders = find_split_folders(data_path)
         return "train" in folders and bool({"val", "test"} & set(folders))
+
+    @staticmethod
+    def has_validation_classes(data_path: str | None) -> bool:
+        """Return whether there is a folder of validation images with two or more folders, which are their classes."""
+        if data_path is None or not UnlabeledImages.has_validation(data_path):
+            return False
+        folders = find_split_folders(data_path)
+        return len(list_folders(os.path.join(data_path, folders.get("val", folders.get("test", ""))))) > 1
 
     def __getstate__(self) -> Any:
         return {**self.__dict__, "skipped_files": None}

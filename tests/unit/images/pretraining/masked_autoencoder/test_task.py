@@ -57,6 +57,12 @@ def test_classes_of_validation_images_choose_the_best(pool):
     assert (task.best_metric, splits["val"].has_classes, len(splits["train"])) == (("loss", False), False, 1)
 
 
+def test_search_knows_what_chooses_the_best_before_images_are_opened(pool):
+    for place, words in ((pool, []), (pool / "train", ["DATA.VAL_FRACTION", "0.5"])):
+        task, _ = open_task(place, *words)
+        assert MaskedAutoencoding(task.config).best_metric == task.best_metric
+
+
 def test_other_images_with_classes_are_evaluated(pool):
     task, splits = open_task(pool / "train", "PRETRAINING.LABELED_PATH", str(pool / "val"))
     assert [splits["val"].sample(k, np.random.default_rng(0))[1] for k in range(2)] == [0, 1]

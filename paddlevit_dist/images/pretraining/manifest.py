@@ -21,10 +21,19 @@ MANIFEST = Manifest(
         "tar": "..data.tar:TarImages",
         "table": "..data.table_images:TableImages",
     },
-    tasks={"masked_autoencoder": ".masked_autoencoder.task:MaskedAutoencoding"},
-    task_tables={"masked_autoencoder": (*_TABLES, ".masked_autoencoder.settings:TABLE")},
+    tasks={
+        "masked_autoencoder": ".masked_autoencoder.task:MaskedAutoencoding",
+        "self_distillation": ".self_distillation.task:SelfDistillation",
+    },
+    task_tables={
+        "masked_autoencoder": (*_TABLES, ".masked_autoencoder.settings:TABLE"),
+        "self_distillation": (*_TABLES, ".self_distillation.settings:TABLE"),
+    },
     score_kinds={"pretraining": ".scores:PretrainingScores"},
     functions={"name_like_transformers": ".foreign_names:name_like_transformers"},
     recipes={"unlabeled": "mae_vit_base_patch16_224", NO_LABELS: "mae_digits"},
-    spellings={"task": {"mae": "masked_autoencoder"}, "dataset": {"images": "unlabeled", "unlabelled": "unlabeled"}},
+    spellings={
+        "task": {"mae": "masked_autoencoder", "dino": "self_distillation"},
+        "dataset": {"images": "unlabeled", "unlabelled": "unlabeled"},
+    },
 )

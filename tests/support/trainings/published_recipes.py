@@ -168,6 +168,8 @@ _VOLUMES = (
 _DECODER = [
     word for name in ("WIDTH 16", "DEPTH 1", "HEADS 2") for word in f"MASKED_AUTOENCODER.DECODER_{name}".split()
 ]
+_HEAD = "OUTPUTS 16,HEAD_WIDTH 16,BOTTLENECK 8,SMALL_VIEWS 1,SMALL_SIZE 32,FROZEN_EPOCHS 0"
+_HEAD = [word for name in _HEAD.split(",") for word in f"SELF_DISTILLATION.{name}".split()]
 _FEW_POINTS = (
     "POINTS.INSTANCES.CLUSTER_POINTS 3 POINTS.INSTANCES.MIN_PREDICTION_POINTS 3 POINTS.INSTANCES.SCORE_THRESHOLD 0"
 ).split()
@@ -201,6 +203,7 @@ _CUTS: dict[str, Callable[[str], list[str]]] = {
     "linear_probe": _cut_classifier,
     "multi_label": _cut_classifier,
     "masked_autoencoder": lambda recipe: [*_cut_classifier(recipe), *_DECODER],
+    "self_distillation": lambda recipe: [*_cut_classifier(recipe), *_HEAD],
     "knn_probe": lambda recipe: [*_cut_classifier(recipe), "PROBE.KNN_K", "3"],
     "detection": _cut_detector,
     "image_segmentation": lambda recipe: _MAPS,

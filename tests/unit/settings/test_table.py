@@ -16,7 +16,7 @@ def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():
     assert {name for task in TABLES for name in keys(task)} == set(names)
 
 
-CLASSIFIERS = {"classification", "linear_probe", "knn_probe", "multi_label", "masked_autoencoder"}
+CLASSIFIERS = {"classification", "linear_probe", "knn_probe", "multi_label", "masked_autoencoder", "self_distillation"}
 
 
 @pytest.mark.parametrize(

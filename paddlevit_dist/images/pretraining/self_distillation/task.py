@@ -1,0 +1,167 @@
+"""Self-distillation: a student learns the outputs of its average for other views of the same image, without labels.
+
+Source: M. Caron et al., Emerging Properties in Self-Supervised Vision Transformers, 2021, arXiv 2104.14294.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ....distributed import set_batch_norm_momentum
+from ....runtime import autocast
+from ....runtime.errors import UserError
+from ....runtime.transfers import read_later
+from ....tasks.aspects import get_aspect
+from ....tasks.model_factory import accelerate, create_model, model_options
+from ....tasks.protocols import StateKeeping
+from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ....tasks.task import Records
+from ...data.image_dataset import ImageDataset
+from ...models.resampling import OFFSET
+from ...settings import RGB
+from ..task import PretrainingTask
+from .losses import LARGE_VIEWS, STUDENT_TEMPERATURE, distillation_losses, entropies, sharpen, teacher_temperature
+from .network import DistillationNetwork, ProjectionHead
+from .settings import SelfDistillationSettings
+from .teacher import DistillationState, TeacherKeeping
+from .views import ViewSamples, build_views
+
+_RANDOM = ("dropout", "attention_dropout", "drop_path")  # options that the teacher has at 0
+
+
+class SelfDistillation(PretrainingTask):
+    """Trains a network and its head on views of images; evaluations have the teacher's weights."""
+
+    aspects = {
+        "Drawable": ".figures:ViewDrawing",
+        "LogContributor": ".figures:CollapseLog",
+        "Recomputable": ".figures:ViewRecomputation",
+        "StateKeeping": ".teacher:TeacherKeeping",
+    }
+    config: SelfDistillationSettings
+    _samples_type = ViewSamples
+    traits = replace(PretrainingTask.traits, supports_to_static=False, communicates_in_step=True)
+
+    # ---- data ----------------------------------------------------------------------------------------------------
+
+    def build_samples(self, dataset: ImageDataset, transform: Any, is_training: bool) -> ViewSamples:
+        """Create the samples of a split."""
+        views = build_views(self.config, dataset.kind)
+        samples = super().build_samples(dataset, views if is_training else transform, is_training)
+        assert isinstance(samples, ViewSamples)
+        samples.second = views.large[0]
+        return samples
+
+    def collate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Stack large views, small views if there are any, each view by view, and classes to a batch."""
+        large, small, labels = zip(*samples)
+        batch = {"images": _join_views(large), "labels": np.asarray(labels, np.int64)}
+        return {**batch, "small": _join_views(small)} if len(small[0]) else batch
+
+    # ---- model ---------------------------------------------------------------------------------------------------
+
+    def create_network(self, num_classes: int) -> DistillationNetwork:
+        """Create the student with its initial weights."""
+        return self._create(self.model_options)
+
+    def create_teacher(self) -> DistillationNetwork:
+        """Create a network like the student's, without what is random in its forward pass."""
+        defaults = model_options(self.config.MODEL.NAME).defaults
+        fixed = {name: 0.0 for name in _RANDOM if isinstance(defaults.get(name), (int, float))}
+        teacher = self._create({**self.model_options, **fixed})
+        accelerate(teacher)
+        momentum = self.config.TRAIN.BATCH_NORM_MOMENTUM
+        if momentum is not None:
+            set_batch_norm_momentum(teacher, momentum)
+        return teacher
+
+    def _create(self, options: dict[str, Any]) -> DistillationNetwork:
+        data, name, keys = self.config.DATA, self.config.MODEL.NAME, self.config.SELF_DISTILLATION
+        defaults = model_options(name).defaults
+        if data.IMAGE_CHANNELS != RGB or "in_channels" in defaults:
+            options = {**options, "in_channels": data.IMAGE_CHANNELS}
+        if keys.SMALL_VIEWS:  # positions of small views are resized as the authors do
+            uses = {"any_size": True, "resampling": OFFSET}
+            options = {**{key: value for key, value in uses.items() if key in defaults}, **options}
+        backbone: Any = create_model(name, num_classes=0, image_size=data.IMAGE_SIZE, **options)
+        sizes = keys.HEAD_WIDTH, keys.BOTTLENECK, keys.OUTPUTS, keys.NORM_LAST_LAYER
+        return DistillationNetwork(backbone, ProjectionHead(backbone.embed_dim, *sizes))
+
+    def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
+        """Build the student; a ``UserError`` says that its kind does not take small views."""
+        model, keys, data = self.create_network(0), self.config.SELF_DISTILLATION, self.config.DATA
+        if keys.SMALL_VIEWS and not self.config.EVAL:
+            try:
+                model.eval()
+                with paddle.no_grad():
+                    model(paddle.zeros([1, data.IMAGE_CHANNELS, keys.SMALL_SIZE, keys.SMALL_SIZE]))
+            except Exception as error:  # of any package
+                raise UserError(
+                    f"{self.config.MODEL.NAME} does not take views of {keys.SMALL_SIZE} pixels besides "
+                    f"{data.IMAGE_SIZE}: set SELF_DISTILLATION.SMALL_VIEWS 0, or choose a ViT, Swin, ConvNeXt, "
+                    "ResNet or HGNetV2"
+                ) from error
+            model.train()
+        return model
+
+    # ---- training ------------------------------------------------------------------------------------------------
+
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
+        """Compute the loss of a batch, the entropy of the teacher's outputs, and the deviation of its features."""
+        keys, state = self.config.SELF_DISTILLATION, self._state
+        large = self.normalize(batch["images"])
+        small = self.normalize(batch["small"]) if "small" in batch else None
+        features, taught = state.teach(large)
+        outputs = model(large, small, is_projected=True)
+        with autocast.off():
+            taught, outputs = (
+                each if each.dtype == paddle.float64 else each.astype("float32") for each in (taught, outputs)
+            )
+            warmup = *keys.TEACHER_TEMPERATURES, keys.TEMPERATURE_WARMUP_EPOCHS
+            shares = sharpen(taught, state.center, teacher_temperature(*warmup, step.epoch - 1))
+            entropy, spread = state.collect(step.micro, features, taught, shares)
+            views = LARGE_VIEWS + keys.SMALL_VIEWS
+            losses = distillation_losses(outputs, shares, views, STUDENT_TEMPERATURE)
+            rows = losses.shape[0]
+            return {
+                "loss": LossTerm(losses.sum(), rows),
+                "entropy": LossTerm(entropy.sum(), entropy.shape[0], weight=0.0),
+                "deviation": LossTerm(spread * float(rows), rows, weight=0.0),
+            }
+
+    @property
+    def _state(self) -> DistillationState:
+        keeping = get_aspect(self, StateKeeping)
+        assert isinstance(keeping, TeacherKeeping) and keeping.state is not None, "build the state of the run first"
+        return keeping.state
+
+    # ---- evaluation ----------------------------------------------------------------------------------------------
+
+    def eval_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
+    ) -> Records | None:
+        """Add how well one view of an image predicts the outputs for the whole, their entropy, and the features."""
+        keys = self.config.SELF_DISTILLATION
+        features = model(self.normalize(batch["images"]))
+        whole, second = paddle.split(model.pretraining_head(features).astype("float32"), LARGE_VIEWS)
+        with autocast.off():
+            shares = sharpen(whole, paddle.zeros_like(whole[0]), keys.TEACHER_TEMPERATURES[1])
+            logs = paddle.nn.functional.log_softmax(second / STUDENT_TEMPERATURE, axis=-1)
+            losses = -(shares * logs).sum(axis=-1)
+        numbers = {"loss": losses, "entropy": entropies(shares)}
+        of_whole = paddle.split(features, LARGE_VIEWS)[0]
+        step.metrics.update(numbers, of_whole if self.has_classes else None, batch["labels"])
+        if not step.keeps_records:
+            return None
+        arrived = read_later(losses)
+        return lambda: [float(loss) for loss in arrived()[0]]
+
+
+def _join_views(samples: Sequence[np.ndarray]) -> np.ndarray:
+    """Join views of several images, uint8 (views, channels, height, width) each, view by view."""
+    return np.concatenate([np.stack(views) for views in zip(*samples)])

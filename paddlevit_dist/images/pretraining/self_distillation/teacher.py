@@ -1,0 +1,231 @@
+"""The teacher, an average of the student, and the center of its outputs: state of a training run.
+
+Source: M. Caron et al., Emerging Properties in Self-Supervised Vision Transformers, 2021, arXiv 2104.14294,
+section 3.1.
+"""
+
+import math
+
+import numpy as np
+import paddle
+
+from ....distributed import all_reduce_sum, host_barrier, world_size
+from ....tasks.aspects import TaskAspect
+from ....tasks.protocols import StateKeeping
+from ....tasks.step_types import StepPosition
+from ....tasks.task_state import TaskState, WeightAverage
+from .losses import deviation, entropies, teacher_momentum
+from .network import HEAD, DistillationNetwork
+from .settings import SelfDistillationKeys
+
+_LAST_LAYER = f"{HEAD}.last_layer."
+_EQUAL, _UNIFORM = 0.02, 0.998  # deviation, and share of the largest entropy, that no network that learns has
+
+
+class TeacherAverage(WeightAverage):
+    """The teacher's weights, which follow the student's; its batch norms have their own statistics.
+
+    Every rank has all of them, with TRAIN.SHARDING too, because each step needs the whole teacher: it is only saved in
+    shares.
+
+    Args:
+        student, teacher: networks of one kind, whose tensors share no memory.
+        owned: names of the float32 state that this rank saves; None: all.
+
+    Attributes:
+        kept: share of the teacher's weights that the next step keeps.
+    """
+
+    is_compared = False
+
+    def __init__(self, student: paddle.nn.Layer, teacher: paddle.nn.Layer, owned: set[str] | None) -> None:
+        self.student, self.teacher, self._owned = student, teacher, owned
+        self.kept = 1.0
+        trained = {name: p for name, p in student.named_parameters() if not p.stop_gradient}
+        for parameter in teacher.parameters():
+            parameter.stop_gradient = True
+        own = dict(teacher.named_parameters())
+        self._pairs: dict[paddle.dtype, list[tuple[paddle.Tensor, paddle.Tensor]]] = {}
+        for name, parameter in trained.items():
+            self._pairs.setdefault(parameter.dtype, []).append((parameter, own[name]))
+        self.restart()
+
+    @property
+    def is_all_float32(self) -> bool:
+        """Whether all trained parameters are float32."""
+        return list(self._pairs) == [paddle.float32]
+
+    @paddle.no_grad()
+    def restart(self) -> None:
+        """Give the teacher the student's weights and statistics."""
+        state = self.teacher.state_dict()
+        for name, tensor in self.student.state_dict().items():
+            paddle.assign(tensor, output=state[name])
+
+    @paddle.no_grad()
+    def update(self, is_bad: paddle.Tensor | None = None) -> None:
+        """Move the teacher's parameters toward the student's, unless ``is_bad``, bool (1,) on the device, is true."""
+        for pairs in self._pairs.values():
+            student, teacher = (paddle.concat([each.reshape([-1]) for each in side]) for side in zip(*pairs))
+            change = student.subtract_(teacher).scale_(1.0 - self.kept)  # (values,)
+            if is_bad is not None:
+                change = paddle.where(is_bad, paddle.zeros_like(change), change)
+            parts = paddle.split(change, [parameter.size for _, parameter in pairs])
+            for part, (_, parameter) in zip(parts, pairs):
+                parameter.add_(part.reshape(parameter.shape))
+
+    @paddle.no_grad()
+    def exchange(self) -> None:
+        """Swap the weights and statistics of student and teacher."""
+        state = self.teacher.state_dict()
+        for name, tensor in self.student.state_dict().items():
+            own = tensor.clone()
+            paddle.assign(state[name], output=tensor)
+            paddle.assign(own, output=state[name])
+
+    def state_dict(self) -> dict[str, paddle.Tensor]:
+        """Return the teacher's state; with shards, what this rank saves."""
+        state = self.teacher.state_dict().items()
+        return {name: t for name, t in state if self._owned is None or name in self._owned or t.dtype != paddle.float32}
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        """Restore the state of all ranks. Raises ValueError if its names or shapes are not the teacher's."""
+        own = self.teacher.state_dict()
+        differing = sorted(set(state) ^ set(own))
+        if differing:
+            raise ValueError(f"the teacher's weights do not fit: {differing[0]} and {len(differing) - 1} more differ")
+        for name, tensor in own.items():
+            if tuple(tensor.shape) != tuple(state[name].shape):
+                raise ValueError(f"the teacher's weights do not fit: {name} is {tuple(state[name].shape)}")
+            tensor.set_value(np.asarray(state[name]))
+
+
+class DistillationState(TaskState):
+    """The teacher, the center of its outputs over all processes, and how both change with each step.
+
+    Args:
+        keys: the keys of SELF_DISTILLATION.
+        student, teacher: see ``TeacherAverage``.
+        owned: see ``TeacherAverage``.
+
+    Attributes:
+        center: float32 or float64 (outputs,), the running mean of the teacher's outputs.
+    """
+
+    average: TeacherAverage
+
+    def __init__(
+        self,
+        keys: SelfDistillationKeys,
+        student: DistillationNetwork,
+        teacher: DistillationNetwork,
+        owned: set[str] | None = None,
+    ) -> None:
+        self.keys, self.teacher = keys, teacher
+        self.average, self.layers = TeacherAverage(student, teacher, owned), [teacher]
+        teacher.train()  # its batch norms use the batch
+        head = student.pretraining_head.last_layer
+        self._last_layer = [p for name, p in student.named_parameters() if name.startswith(_LAST_LAYER)]
+        self.center = paddle.zeros([head.weight_v.shape[0]], head.weight_v.dtype)
+        self._outputs: list[paddle.Tensor] = []  # sums over this rank's images, (outputs,), of each micro-batch
+        self._signs: list[paddle.Tensor] = []  # entropy and deviation of each micro-batch, (2,)
+        self._rows = 0
+        self._epoch_signs, self._steps = paddle.zeros([2]), 0
+
+    def tensors(self) -> dict[str, paddle.Tensor]:
+        """Return the center."""
+        return {"center": self.center}
+
+    def restart(self) -> None:
+        """Begin with a center of 0."""
+        paddle.assign(paddle.zeros_like(self.center), output=self.center)
+
+    @paddle.no_grad()
+    def teach(self, images: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Compute features (rows, channels) and outputs (rows, outputs) of large views."""
+        features = self.teacher(images)
+        return features, self.teacher.pretraining_head(features)
+
+    @paddle.no_grad()
+    def collect(
+        self, micro: int, features: paddle.Tensor, outputs: paddle.Tensor, shares: paddle.Tensor
+    ) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Keep what a micro-batch adds to the center; return the entropies (rows,) and the deviation of features.
+
+        Args:
+            micro: number of the micro-batch in its step, from 0: a step that is computed again begins anew.
+            features: of the teacher, float (rows, channels).
+            outputs: of the teacher, float32 (rows, outputs).
+            shares: its probabilities, (rows, outputs).
+        """
+        if micro == 0:
+            self._outputs, self._signs, self._rows = [], [], 0
+        entropy, spread = entropies(shares), deviation(features.astype(outputs.dtype))
+        self._outputs.append(outputs.sum(axis=0))
+        self._signs.append(paddle.stack([entropy.mean(), spread]).astype("float32"))
+        self._rows += outputs.shape[0]
+        return entropy, spread
+
+    def before_update(self, step: StepPosition) -> None:
+        """Take the momentum of the step, and the gradients from the last layer while it is frozen."""
+        self.average.kept = teacher_momentum(self.keys.TEACHER_MOMENTUM, step.update, step.total_updates)
+        if step.epoch <= self.keys.FROZEN_EPOCHS:
+            for parameter in self._last_layer:
+                parameter.clear_gradient(False)
+
+    @paddle.no_grad()
+    def update(self, is_bad: paddle.Tensor | None = None) -> None:
+        """Move the center toward the mean of the outputs of all ranks and micro-batches. Every rank must call this."""
+        total = paddle.add_n(self._outputs)
+        if world_size() > 1 and total.place.is_cpu_place():
+            host_barrier()
+        mean = all_reduce_sum(total) / float(self._rows * world_size())
+        signs = paddle.add_n(self._signs) / float(len(self._signs))
+        change = (mean - self.center) * (1.0 - self.keys.CENTER_MOMENTUM)
+        if is_bad is not None:
+            change, signs = (paddle.where(is_bad, paddle.zeros_like(each), each) for each in (change, signs))
+        self.center.add_(change)
+        self._epoch_signs.add_(signs)
+        self._steps += 1
+
+    def take_signs(self) -> tuple[float, float] | None:
+        """Return this rank's mean entropy and deviation since the last call, which waits; None without a step."""
+        if not self._steps:
+            return None
+        entropy, spread = (self._epoch_signs / float(self._steps)).tolist()
+        self._epoch_signs, self._steps = paddle.zeros([2]), 0
+        return entropy, spread
+
+    def describe_collapse(self, signs: tuple[float, float]) -> str:
+        """Format that the outputs say nothing of the images; empty if they do. ``signs``: entropy and deviation."""
+        entropy, spread = signs
+        largest = math.log(self.center.shape[0])
+        if not math.isfinite(entropy + spread):
+            return ""
+        if spread < _EQUAL:
+            return (
+                f"warning: self-distillation has collapsed: features of all images are equal (deviation {spread:.3f}); "
+                "lower TRAIN.BASE_LR or SELF_DISTILLATION.TEACHER_TEMPERATURES, or raise TEACHER_MOMENTUM"
+            )
+        if entropy > _UNIFORM * largest:
+            return (
+                f"warning: self-distillation has collapsed: the teacher's outputs are uniform (entropy {entropy:.3f} "
+                f"of at most {largest:.3f}); lower SELF_DISTILLATION.TEACHER_TEMPERATURES or raise CENTER_MOMENTUM"
+            )
+        return ""
+
+
+class TeacherKeeping(TaskAspect, StateKeeping):
+    """Builds the teacher of a training run.
+
+    Attributes:
+        state: the state of the training run; None before it is built.
+    """
+
+    state: DistillationState | None = None
+
+    def build_state(self, model: paddle.nn.Layer, owned: set[str] | None) -> DistillationState:
+        """Build a teacher without dropout, and the state."""
+        teacher = self.task.create_teacher()
+        self.state = DistillationState(self.task.config.SELF_DISTILLATION, model, teacher, owned)
+        return self.state

@@ -1,0 +1,104 @@
+"""Positions of small views by brute force, families of networks, and what another task takes of the weights."""
+
+import math
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist import settings
+from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
+from paddlevit_dist.runtime.errors import UserError
+
+SWIN = "swin_tiny_patch4_window7_224"
+HEAD = "SELF_DISTILLATION.OUTPUTS 8 SELF_DISTILLATION.HEAD_WIDTH 8 SELF_DISTILLATION.BOTTLENECK 4".split()
+VIT = "MODEL.NAME vit MODEL.PATCH_SIZE 4 MODEL.EMBED_DIM 8 MODEL.DEPTH 1 MODEL.NUM_HEADS 2".split()
+
+
+def build(*words: str, size: int = 20, small: int = 12) -> SelfDistillation:
+    common = ["TASK", "self_distillation", "-dataset=digits", f"-image_size={size}", "DATA.IMAGE_CHANNELS", "1"]
+    return SelfDistillation(settings.load([*common, *HEAD, "SELF_DISTILLATION.SMALL_SIZE", str(small), *words]).values)
+
+
+def cubic(distance: float, a: float = -0.75) -> float:
+    """The kernel of R. Keys, 1981, equation 4."""
+    distance = abs(distance)
+    if distance <= 1:
+        return (a + 2) * distance**3 - (a + 3) * distance**2 + 1
+    return a * (distance**3 - 5 * distance**2 + 8 * distance - 4) if distance < 2 else 0.0
+
+
+def resize_by_loops(table: np.ndarray, side: int) -> np.ndarray:
+    """Resize (rows, columns, width) to a square as DINO does: a scale of (side + 0.1) / rows, borders repeated."""
+    rows, columns, width = table.shape
+    scale = (side + 0.1) / rows
+    resized = np.zeros((side, side, width))
+    for row in range(side):
+        for column in range(side):
+            y, x = (row + 0.5) / scale - 0.5, (column + 0.5) / scale - 0.5
+            for i in range(math.floor(y) - 1, math.floor(y) + 3):
+                for j in range(math.floor(x) - 1, math.floor(x) + 3):
+                    weight = cubic(y - i) * cubic(x - j)
+                    resized[row, column] += weight * table[min(max(i, 0), rows - 1), min(max(j, 0), columns - 1)]
+    return resized
+
+
+def test_positions_of_small_views_are_resized_as_by_the_authors():
+    model = build(*VIT).build_model()
+    table = model.backbone.pos_embed
+    table.set_value(np.random.default_rng(0).standard_normal(table.shape).astype(np.float32))
+    expected = resize_by_loops(table.numpy()[0, 1:].reshape(5, 5, 8), 3).reshape(9, 8)
+    found = model.backbone._positions((3, 3))
+    np.testing.assert_allclose(found.numpy()[0, 1:], expected, atol=1e-5)
+    np.testing.assert_array_equal(found.numpy()[0, 0], table.numpy()[0, 0])
+    assert model.backbone._positions((5, 5)) is table
+    model(paddle.zeros([1, 1, 20, 20]), paddle.randn([2, 1, 12, 12]), is_projected=True).sum().backward()
+    assert float(table.grad.abs().sum()) > 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        VIT,
+        f"MODEL.NAME {SWIN} MODEL.EMBED_DIM 8 MODEL.STAGE_DEPTHS [1,2] MODEL.NUM_HEADS [1,2]".split(),
+        "MODEL.NAME convnext_tiny MODEL.DIMS [4,8,8,8] MODEL.DEPTHS [1,1,1,1]".split(),
+        "MODEL.NAME resnet18".split(),
+        "MODEL.NAME hgnetv2_b0".split(),
+    ],
+    ids=lambda words: words[1],
+)
+def test_each_family_takes_both_sizes_and_its_weights_fit_a_classifier(words):
+    task = build(*words, size=64, small=32)
+    model = task.build_model()
+    assert model.training
+    outputs = model(paddle.randn([2, 1, 64, 64]), paddle.randn([3, 1, 32, 32]), is_projected=True)
+    assert outputs.shape == [5, 8]
+    outputs.square().sum().backward()
+    unused = [name for name, p in model.named_parameters() if not p.stop_gradient and p._grad_ivar() is None]
+    assert unused == []
+    model.eval()
+    images = paddle.randn([2, 1, 64, 64])
+    features = model(images)
+    assert features.shape == [2, model.embed_dim]
+
+
+def test_a_network_of_one_size_is_refused_unless_there_are_no_small_views():
+    mixer = "MODEL.NAME mixer_b16_224 MODEL.EMBED_DIM 8 MODEL.DEPTH 1".split()
+    with pytest.raises(UserError, match=r"mixer_b16_224 does not take views of 16 pixels .*SMALL_VIEWS 0"):
+        build(*mixer, size=32, small=16).build_model()
+    model = build(*mixer, "SELF_DISTILLATION.SMALL_VIEWS", "0", size=32).build_model()
+    assert model(paddle.zeros([2, 1, 32, 32]), is_projected=True).shape == [2, 8]
+
+
+@pytest.mark.parametrize(
+    "words, key",
+    [
+        ("TRAIN.MODEL_EMA True", "TRAIN.MODEL_EMA"),
+        ("TRAIN.LORA.RANK 2 -pretrained=x", "TRAIN.LORA.RANK"),
+        ("SELF_DISTILLATION.SMALL_SCALE [0.5,0.2]", "SELF_DISTILLATION.SMALL_SCALE"),
+        ("SELF_DISTILLATION.FROZEN_EPOCHS 3 -epochs=3", "SELF_DISTILLATION.FROZEN_EPOCHS"),
+    ],
+)
+def test_settings_that_contradict_the_method_are_refused(words, key):
+    with pytest.raises(UserError, match=key):
+        build(*VIT, *words.split())

@@ -1,0 +1,259 @@
+"""Loss, center, head and six updates of self-distillation against the authors' own code, in float64 and float32."""
+
+import math
+import re
+
+import numpy as np
+import paddle
+import pytest
+from paddle import nn
+from support.networks import golden
+
+from paddlevit_dist import create_model, settings
+from paddlevit_dist.engine.optimizer import build_optimizer
+from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates
+from paddlevit_dist.engine.step import TrainStep
+from paddlevit_dist.images.pretraining.self_distillation.losses import (
+    distillation_losses,
+    sharpen,
+    teacher_temperature,
+)
+from paddlevit_dist.images.pretraining.self_distillation.network import HEAD, DistillationNetwork, ProjectionHead
+from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
+from paddlevit_dist.images.pretraining.self_distillation.teacher import DistillationState, TeacherKeeping
+from paddlevit_dist.tasks import get_aspect
+from paddlevit_dist.tasks.protocols import StateKeeping
+from paddlevit_dist.tasks.step_types import StepPosition
+
+STORED, ARRAYS = golden.description("dino"), golden.arrays("dino")
+SEED, LOSS, UPDATES = STORED["seed"], STORED["loss"], STORED["training"]
+RANKS = [int(name.split("_")[1]) for name in STORED if re.fullmatch(r"loss_\d+_ranks", name)]
+# What the description of the six updates does not name.
+UPDATES_PER_EPOCH, CLIP, BETAS, TEMPERATURES, WARMUP_EPOCHS, FROZEN_EPOCHS = 2, 0.3, (0.9, 0.999), (0.04, 0.06), 2, 1
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
+
+
+def draw(key: str, shape: tuple[int, ...]) -> np.ndarray:
+    return golden.recipe()._rng(SEED, key).standard_normal(shape)
+
+
+def fill(layer: nn.Layer, shapes: dict, rename=lambda name: name) -> None:
+    """Give a layer the weights of the recipe, whose linear ones are (out, in)."""
+    state = layer.state_dict()
+    for name, value in golden.weights(SEED, {key: tuple(shape) for key, shape in shapes.items()}).items():
+        target = state[rename(name)]
+        value = np.ones_like(value) if name.endswith("weight_g") else value
+        is_linear = value.ndim == 2 and name.endswith(".weight")
+        target.set_value((value.T if is_linear else value).astype(str(target.dtype).rpartition(".")[2]))
+
+
+@pytest.fixture
+def in_float64():
+    paddle.set_default_dtype("float64")
+    yield
+    paddle.set_default_dtype("float32")
+
+
+class Plain(nn.Layer):
+    """A backbone without weights that match anything."""
+
+    layer_names, key_maps, image_size, in_channels, embed_dim = None, {}, None, 3, 4
+
+    def forward(self, x):
+        return x
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_golden_losses_gradients_and_centers(ranks, in_float64):
+    shapes = re.search(r"student \((\d+) \* (\d+), (\d+)\).*teacher \((\d+) \*", LOSS["shape"])
+    student_rows, images, outputs, teacher_rows = map(int, shapes.groups())
+    student_temperature, first, last, warmup, *_ = numbers(LOSS["temperatures"])
+    keys = settings.load(["TASK", "self_distillation", "-dataset=digits"]).values.SELF_DISTILLATION
+    keys = keys.clone()
+    keys.defrost()
+    keys.CENTER_MOMENTUM = numbers(LOSS["center"])[0]
+    student, teacher = (DistillationNetwork(Plain(), ProjectionHead(4, 4, 4, outputs)) for _ in range(2))
+    state = DistillationState(keys, student, teacher)
+    for epoch, rows in enumerate(STORED[f"loss_{ranks}_ranks"]):
+        for rank, (expected, expected_norm) in enumerate(rows):
+            found = paddle.to_tensor(
+                draw(f"student:{epoch}:{rank}", (student_rows * images, outputs)), stop_gradient=False
+            )
+            taught = paddle.to_tensor(draw(f"teacher:{epoch}:{rank}", (teacher_rows * images, outputs)))
+            shares = sharpen(taught, state.center, teacher_temperature(first, last, int(warmup), epoch))
+            state.collect(rank, taught, taught, shares)  # as micro-batches of one step
+            loss = distillation_losses(found, shares, student_rows, student_temperature).mean()
+            loss.backward()
+            assert float(loss) == pytest.approx(expected, rel=1e-9)
+            assert float(found.grad.norm()) == pytest.approx(expected_norm, rel=1e-9)
+        state.update()
+        center = ARRAYS[f"loss/{ranks}_ranks/center/{epoch}"].ravel()
+        np.testing.assert_allclose(state.center.numpy(), center, rtol=1e-9, atol=1e-14)
+
+
+def test_golden_head(in_float64):
+    shapes = STORED["head_state"]
+    width, in_features = shapes["mlp.0.weight"]
+    outputs, bottleneck = shapes["last_layer.weight_v"]
+    head = ProjectionHead(in_features, width, bottleneck, outputs)
+    fill(head, shapes)
+    rows = len(ARRAYS["head/output"])
+    found = head(paddle.to_tensor(draw("head:input", (rows, in_features)))).numpy()
+    np.testing.assert_allclose(found, ARRAYS["head/output"], rtol=1e-9, atol=1e-12)
+
+
+class GivenViews(SelfDistillation):
+    """Takes views that are normalized already."""
+
+    def normalize(self, images):
+        return images
+
+
+def describe_network() -> dict[str, int]:
+    shapes = STORED["training_state"]
+    width, channels, patch, _ = shapes["backbone.patch_embed.proj.weight"]
+    hidden, _ = shapes["head.mlp.0.weight"]
+    outputs, bottleneck = shapes["head.last_layer.weight_v"]
+    depth = 1 + max(int(name.split(".")[2]) for name in shapes if name.startswith("backbone.blocks."))
+    side = patch * math.isqrt(shapes["backbone.pos_embed"][1] - 1)
+    return {
+        "EMBED_DIM": width, "PATCH_SIZE": patch, "DEPTH": depth, "size": side, "channels": channels,
+        "HEAD_WIDTH": hidden, "BOTTLENECK": bottleneck, "OUTPUTS": outputs,
+        "MLP_RATIO": shapes["backbone.blocks.0.mlp.fc1.weight"][0] // width,
+    }  # fmt: skip
+
+
+def find_unnamed(dtype: str = "float64") -> tuple[int, int, int]:
+    """Find heads, images of a batch and views, which are not described, by the first center and the first loss."""
+    sizes = describe_network()
+    width, first = sizes["EMBED_DIM"], UPDATES[0]
+    for heads in sorted(
+        (n for n in range(1, width) if width % n == 0 and width // n >= 4), key=lambda n: abs(width / n - 16)
+    ):
+        network = build_network(heads)
+        for batch in (4, 2, 3, 5, 6, 8):
+            taught = network(paddle.to_tensor(np.concatenate([view(0, n, batch) for n in range(2)])), is_projected=True)
+            if not math.isclose(0.1 * float(taught.mean(axis=0).norm()), first["center_norm"], rel_tol=1e-7):
+                continue
+            shares = sharpen(taught, paddle.zeros([sizes["OUTPUTS"]]), TEMPERATURES[0])
+            for views in range(2, 12):
+                every = paddle.to_tensor(np.concatenate([view(0, n, batch) for n in range(views)]))
+                loss = distillation_losses(network(every, is_projected=True), shares, views, 0.1).mean()
+                if math.isclose(float(loss), first["loss"], rel_tol=1e-7):
+                    return heads, batch, views
+    raise AssertionError("no number of heads, images and views has the first loss")
+
+
+def view(update: int, number: int, batch: int) -> np.ndarray:
+    sizes = describe_network()
+    return draw(f"views:{update}:{number}", (batch, sizes["channels"], sizes["size"], sizes["size"]))
+
+
+def build_network(heads: int) -> DistillationNetwork:
+    sizes = describe_network()
+    options = {name.lower(): sizes[name] for name in ("EMBED_DIM", "PATCH_SIZE", "DEPTH", "MLP_RATIO")}
+    backbone = create_model(
+        "vit", num_classes=0, image_size=sizes["size"], num_heads=heads, in_channels=sizes["channels"], **options
+    )
+    head = ProjectionHead(backbone.embed_dim, *(sizes[name] for name in ("HEAD_WIDTH", "BOTTLENECK", "OUTPUTS")))
+    network = DistillationNetwork(backbone, head)
+    fill(network, STORED["training_state"], own_name)
+    return network
+
+
+def own_name(name: str) -> str:
+    return name.removeprefix("backbone.") if name.startswith("backbone.") else f"{HEAD}.{name.removeprefix('head.')}"
+
+
+def build_task(heads: int, views: int) -> GivenViews:
+    sizes = describe_network()
+    words = ["TASK", "self_distillation", "-dataset=digits", "DATA.IMAGE_SIZE", str(sizes["size"])]
+    words += ["DATA.IMAGE_CHANNELS", str(sizes["channels"]), "MODEL.NUM_HEADS", str(heads)]
+    for name in ("EMBED_DIM", "PATCH_SIZE", "DEPTH", "MLP_RATIO"):
+        words += [f"MODEL.{name}", str(sizes[name])]
+    own = {name: sizes[name] for name in ("HEAD_WIDTH", "BOTTLENECK", "OUTPUTS")}
+    own |= {"SMALL_VIEWS": views - 2, "SMALL_SIZE": sizes["size"], "FROZEN_EPOCHS": FROZEN_EPOCHS}
+    own |= {"TEACHER_TEMPERATURES": f"({TEMPERATURES[0]},{TEMPERATURES[1]})"}
+    own |= {"TEMPERATURE_WARMUP_EPOCHS": WARMUP_EPOCHS, "TEACHER_MOMENTUM": UPDATES[0]["momentum"]}
+    for name, value in own.items():
+        words += [f"SELF_DISTILLATION.{name}", str(value)]
+    return GivenViews(settings.load(words).values)
+
+
+def train(dtype: str) -> DistillationState:
+    """Make the updates by the engine's own step; compare what is stored of each."""
+    heads, batch, views = find_unnamed()
+    tolerance = 1e-9 if dtype == "float64" else 1e-5
+    paddle.set_default_dtype(dtype)
+    task = build_task(heads, views)
+    model = task.build_model()
+    fill(model, STORED["training_state"], own_name)
+    keeping = get_aspect(task, StateKeeping)
+    assert isinstance(keeping, TeacherKeeping)
+    state, total = keeping.build_state(model, None), len(UPDATES)
+    start, cosine = UPDATES[0]["decay"], (1 + math.cos(math.pi / total)) / 2
+    end = (UPDATES[1]["decay"] - start * cosine) / (1 - cosine)
+    schedule = RateSchedule("constant", ScaledRates(1.0, 0.0, 0.0), total)
+    chosen = settings.load([]).values.TRAIN.OPTIMIZER
+    assert tuple(chosen.BETAS) == BETAS
+    optimizer = build_optimizer(
+        chosen, model, None, start, decay_factor=lambda: schedule.weight_decay(start, end) / start
+    )
+    step = TrainStep(
+        task, model, optimizer, TrainingPrecision(False), seed=0, samples_per_update=batch, accumulation_steps=1,
+        gradient_clip=CLIP, clips_each=True, average=state.average, own=state,
+    )  # fmt: skip
+    norms: list[float] = []
+    trained = [p for p in model.parameters() if not p.stop_gradient]
+    step.before_clipping = lambda: norms.append(max(float(p.grad.norm()) for p in with_gradient(trained)))
+    for update, expected in enumerate(UPDATES):
+        arrays = [view(update, number, batch).astype(dtype) for number in range(views)]
+        tensors = {"images": paddle.to_tensor(np.concatenate(arrays[:2]))}
+        if views > 2:
+            tensors["small"] = paddle.to_tensor(np.concatenate(arrays[2:]))
+        position = StepPosition(1 + update // UPDATES_PER_EPOCH, update, total)
+        assert schedule.weight_decay(start, end) == pytest.approx(expected["decay"], rel=1e-9)
+        (terms,) = step([tensors], position, expected["rate"])
+        schedule.count_update()
+        assert float(terms["loss"].sum) / batch == pytest.approx(expected["loss"], rel=tolerance)
+        assert state.average.kept == pytest.approx(expected["momentum"], rel=1e-9)
+        found = float(state.center.norm()), norm_of(model), norm_of(state.teacher)
+        stored = expected["center_norm"], expected["student_norm"], expected["teacher_norm"]
+        assert found == pytest.approx(stored, rel=tolerance)
+        if update >= UPDATES_PER_EPOCH * FROZEN_EPOCHS:  # before, the last layer's gradients are gone by now
+            assert norms[-1] == pytest.approx(expected["largest_gradient_norm"], rel=max(tolerance, 1e-9))
+    return state
+
+
+def with_gradient(parameters):
+    return [parameter for parameter in parameters if parameter._grad_ivar() is not None]
+
+
+def norm_of(network) -> float:
+    return math.sqrt(sum(float((tensor.astype("float64") ** 2).sum()) for tensor in network.parameters()))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_golden_six_updates(dtype, in_float64):
+    state = train(dtype)
+    tolerance = 1e-9 if dtype == "float64" else 1e-5
+    networks = {"student": state.average.student, "teacher": state.teacher}
+    scale = max(1.0, float(np.abs(ARRAYS["training/center"]).max()))
+    np.testing.assert_allclose(
+        state.center.numpy(), ARRAYS["training/center"].ravel(), rtol=tolerance, atol=tolerance * scale
+    )
+    compared = 0
+    for key, expected in ARRAYS.items():
+        _, kind, name = [*key.split("/"), ""][:3]
+        if kind not in networks:
+            continue
+        found = networks[kind].state_dict()[own_name(name)].numpy()
+        is_linear = expected.ndim == 2 and name.endswith(".weight")
+        found = found.T if is_linear else found
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * float(np.abs(expected).max()))
+        compared += 1
+    assert compared == sum(key.startswith(("training/student/", "training/teacher/")) for key in ARRAYS)

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import cv2
 import numpy as np
 import pytest
 from support.trainings.runs import IMAGES, write_single_folder
@@ -14,6 +15,7 @@ from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.parts import PartReader
 from paddlevit_dist.images.data.quarantine import ReplacementReader
 from paddlevit_dist.images.transforms.crops import GlyphTransform
+from paddlevit_dist.images.transforms.decoding_opencv import FastReader, FastTransform
 from paddlevit_dist.images.transforms.policies import AutoAugment, ColorJitter, RandAugment, TransformChain
 from paddlevit_dist.runtime.errors import UserError
 
@@ -105,6 +107,9 @@ def test_samples_are_read_weighted_and_replaced_as_the_keys_say(images, tmp_path
     assert sorted(np.bincount(images.labels[order]).tolist()) == [6, 6, 7]
     samples, weights = build(images, "TRAIN.CLASS_WEIGHTS", "balanced")
     assert len(weights) == 3 and weights[1] > weights[2] > weights[0] and not samples.notices
+    samples, _ = build(images, "DATA.DECODER", "fast", "DATA.CLASS_BALANCED", "True")
+    assert (type(samples.reader), type(samples.transform)) == (FastReader, FastTransform)
+    assert samples.notices == [f"training images are read with OpenCV {cv2.__version__} (DATA.DECODER fast)"]
 
 
 @pytest.mark.parametrize("words", [["DATA.CLASS_BALANCED", "True"], ["TRAIN.CLASS_WEIGHTS", "balanced"]])

@@ -170,6 +170,10 @@ def test_numbers_of_text_get_the_type_of_the_header_if_it_holds_them():
     assert parse_typed(values, "x", "f4").dtype == np.float32
     far = np.array([5_400_000.123])
     assert parse_typed(far, "x", "f4") is far
+    huge = np.array([1e39, np.nan])
+    assert parse_typed(huge, "x", "f4") is huge
+    with pytest.raises(DamagedPlyError, match="^vertex 0 has red 1e\\+39, but its header declares it as uchar"):
+        parse_typed(huge, "red", "u1")
     assert parse_typed(np.array([255.0]), "red", "u1").dtype == np.uint8
     with pytest.raises(DamagedPlyError, match="^vertex 1 has red 2.5, but its header declares it as "):
         parse_typed(values, "red", "u1")

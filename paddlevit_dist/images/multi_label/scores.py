@@ -97,7 +97,7 @@ class LabelScores(ScoreKind):
             "truth": [self._join(row == 1) for row in labels],
             "unknown": [self._join(row) for row in ~known],
             "prediction": [self._join(row) for row in chosen],
-            "correct": find_exact(labels, chosen),
+            "correct": [right if number else None for right, number in zip(find_exact(labels, chosen), numbers)],
             "wrong labels": (known & (chosen != (labels == 1))).sum(axis=1).tolist(),
             "loss": quotient(sum_losses(labels, arrays["logits"]), numbers),
             **{f"probability {name}": column for name, column in zip(self.classes, sigmoid(arrays["logits"]).T)},

@@ -67,6 +67,10 @@ class MultiLabel(Classification):
         """Open a split with its transform, check it, and log what was found."""
         samples = super().build_dataset(split, cache_folder)
         assert isinstance(samples, MultiLabelSamples)
+        if (samples.label_matrix < 0).all():
+            raise UserError(
+                f"dataset {self.config.DATA.DATASET} ({split}): no label of any image is known; expected 1 and 0"
+            )
         samples.notices += map(one_line, find_missing_labels(samples, split))
         if is_training_split(self.config, split):
             samples.is_training = True

@@ -31,7 +31,7 @@ from ..data.formats import (
     walk_files,
 )
 from ..data.image_dataset import ImageDataset
-from ..data.label_layouts import find_image_column, find_split_columns
+from ..data.label_layouts import find_image_column, find_split_columns, find_split_words
 from ..data.reading import ReadConfig
 from ..data.remote_tars import RemoteTars
 from ..data.table_columns import SUFFIXES as TABLE_SUFFIXES
@@ -181,8 +181,14 @@ def _read_names(path: str) -> list[str]:
     table = open_columns(path)
     column, (split, _) = find_image_column(table), find_split_columns(table)
     columns, names = [column] if split is None else [column, split], list[str]()
+
+    @functools.cache
+    def is_training(cell: Any) -> bool:
+        assert split is not None
+        return split_in_name(find_split_words(table, split, [str(cell)])[0], is_whole=False) in (None, "train")
+
     for image, *words in (row for batch in table.batches(columns) for row in zip(*batch)):
-        if not words or split_in_name(str(words[0]), is_whole=False) in (None, "train"):
+        if not words or is_training(words[0]):
             names.append(str(image).strip())
     return names
 

@@ -154,6 +154,8 @@ def test_the_line_names_classes_without_a_positive_and_counts_exact_matches_in_p
     assert kind.counts(arrays) == {"images": 3, "known labels": 8}
     rows = kind.columns(arrays)
     assert rows["truth"] == ["wing", "antenna", "wing;antenna"] and rows["unknown"] == ["antenna", "", ""]
-    assert rows["wrong labels"] == [0, 0, 0] and rows["correct"].all() and len(rows["probability hull"]) == 3
+    assert rows["wrong labels"] == [0, 0, 0] and rows["correct"] == [True] * 3 and len(rows["probability hull"]) == 3
+    unknown = kind.columns({**arrays, "labels": np.array([[-1, -1, -1], [1, 0, 1], [-1, 0, -1]], np.int8)})
+    assert unknown["correct"] == [None, False, True] and np.isnan(unknown["loss"][0])
     assert kind.is_valid(arrays, 3, 3) and not kind.is_valid(arrays, 3, 2)
     assert not kind.is_valid({**arrays, "labels": labels.astype(int)}, 3, 3)

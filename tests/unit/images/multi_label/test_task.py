@@ -153,6 +153,23 @@ def test_a_teacher_teaches_all_labels(tmp_path):
     assert float(terms["distillation"].sum) == pytest.approx(0.0, abs=1e-5) and terms["distillation"].count == 18
 
 
+def test_data_without_a_known_label_are_refused(tmp_path):
+    class Unknown(ImageDataset):
+        num_classes, class_names, label_matrix = 3, NAMES, np.full((4, 3), -1, np.int8)
+
+        def __init__(self, *where):
+            pass
+
+        def __len__(self):
+            return 4
+
+    with forgotten():
+        register_dataset("unknown_labels", Unknown)
+        task = make_any_task(load(["-cfg=multi_digits", "-dataset=unknown_labels", f"-output={tmp_path}"]).values)
+        with pytest.raises(UserError, match=r"unknown_labels \(val\): no label of any image is known"):
+            task.build_dataset("val", tmp_path)
+
+
 def test_labels_out_of_range_and_data_of_one_class_are_refused(tmp_path):
     task, _ = make_task(folder=tmp_path)
     image = np.zeros((3, 4, 4), np.uint8)

@@ -58,7 +58,12 @@ def test_places_follow_one_another(pool):
 
 
 @pytest.mark.parametrize(
-    "text", ["image\nb/x.png\nz.png\n", "image,split,age\nb/x.png,train,3\nz.png,,4\nq.png,val,5\n"]
+    "text",
+    [
+        "image\nb/x.png\nz.png\n",
+        "image,split,age\nb/x.png,train,3\nz.png,,4\nq.png,val,5\n",
+        "image,is_valid,age\nb/x.png,False,3\nz.png,0,4\nq.png,True,5\n",
+    ],
 )
 def test_tables_need_no_labels(pool, text):
     (pool / "list.csv").write_text(text)

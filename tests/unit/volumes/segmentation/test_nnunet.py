@@ -227,6 +227,20 @@ def test_an_unknown_label_is_named_with_its_voxel(tmp_path):
         opened(root).read(0)
 
 
+def test_labels_that_a_header_scales_may_miss_whole_numbers_by_a_thousandth(tmp_path):
+    root = raw_data(tmp_path)
+    expected = opened(root).read(0)[1].array
+    for missed in (-0.0009, 0.0009, -0.002, 0.002):
+        for number in range(3):
+            labels = (make_labels(number) + missed).astype(np.float32)
+            write_volume(root / "labelsTr" / f"case_{number}.nii.gz", labels)
+        if abs(missed) < 0.001:
+            np.testing.assert_array_equal(opened(root).read(0)[1].array, expected, strict=True)
+        else:
+            with pytest.raises(UserError, match=r"has the label \S+, which is not in dataset.json"):
+                opened(root).read(0)
+
+
 def test_labels_of_another_spacing_are_those_of_the_nearest_voxels(tmp_path):
     root = raw_data(tmp_path, affine=np.diag([1.0, 1.5, 2.0, 1.0]))
     dataset = opened(root, spacing_mm=[1.0, 3.0, 1.0])  # (depth, height, width)

@@ -34,6 +34,7 @@ _TITLES = {
 }
 _AFTER_METRICS = ("learning_rate", "gradient_norm", "samples_per_second", "data_wait_fraction")
 _MOST_CURVES = 14  # further curves are folded
+_CLASS_SCORES = ("IoU", "AP", "AP50", "AP25", "threshold")  # before the name of a class
 _COUNTS = (" count", "samples", "points")  # suffixes of quantities that are counts, not scores
 _MOST_NAMES, _MOST_UNREADABLE = 200, 10
 _LARGEST_GRID = 24  # classes of a matrix in HTML; larger ones are drawn on a canvas
@@ -340,7 +341,7 @@ def _curve_sort_key(name: str) -> tuple[int, int]:
     if "memory" in name or name == "skipped_updates":
         return 3, 0
     # Metrics of single classes, such as "IoU wall", follow the metrics of all classes.
-    return (4, 0) if " " in name and name.split()[0] in ("IoU", "AP", "AP50", "AP25") else (1, 0)
+    return (4, 0) if " " in name and name.split()[0] in _CLASS_SCORES else (1, 0)
 
 
 def _differences(runs: Sequence[ReportedRun]) -> list[Part]:

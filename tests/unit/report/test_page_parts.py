@@ -187,6 +187,13 @@ def test_a_chart_has_all_its_lines_without_points_that_are_not_finite(shape, sty
     ]
 
 
+def test_curves_of_single_classes_follow_the_others(tmp_path):
+    names = ["threshold a", "AP b", "mAP", "learning_rate"]
+    events = [event("evaluation", epoch=n, **dict.fromkeys(names, float(n))) for n in (1, 2)]
+    charts, *_ = page._curves(read(write_run(tmp_path / "run", events)))
+    assert [chart["title"] for chart in charts["charts"]] == ["mAP", "Learning rate", "threshold a", "AP b"]
+
+
 def test_curves_beyond_the_first_are_folded_and_constants_told(tmp_path):
     names = [f"q{number:02d}" for number in range(16)]
     events = [

@@ -206,6 +206,8 @@ def _find_labels(
         for column in others
         if not _ROW_NUMBERS.fullmatch(names[column]) and _has_class_values(table.head[column])
     ]
+    if not any(_has_known_values(table.head[column]) for column in classes):  # columns without any content
+        classes = []
     for kind, columns in _candidates(names, others, classes if len(classes) > 1 else [], has_several):
         if columns:
             return kind, columns
@@ -228,6 +230,12 @@ def _candidates(
     if has_several and set(lists[1]) <= set(classes):  # a class among others that is called so
         lists = (LABELS, [])
     yield from (lists, (COLUMNS, classes), single) if has_several else (single, lists, (COLUMNS, classes))
+
+
+def _has_known_values(cells: Column) -> bool:
+    """Return whether a cell in the column of a class is 1 or 0."""
+    values = ClassValues()
+    return any(values.get_known(cell) in (0, 1) for cell in cells)
 
 
 def _has_class_values(cells: Column) -> bool:

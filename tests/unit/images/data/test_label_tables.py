@@ -341,6 +341,13 @@ def test_cells_of_classes_are_what_programs_write_for_missing_values_and_decimal
         read("image;cat;dog\n" + "1;1;0\n" * 10 + "2;1;1,5\n", has_several=True)
 
 
+def test_columns_without_content_do_not_hide_the_labels(read):
+    found = read("image,label,notes,width\n1,cat,,\n2,dog,,\n", has_several=True)
+    assert found.class_names == ["cat", "dog"] and any("not used: notes, width" in line for line in found.notices)
+    with pytest.raises(UserError, match="no column of labels among image, a, b"):
+        read("image,a,b\n1,,\n2,,\n", has_several=True)
+
+
 def test_a_class_may_be_called_labels_among_columns_of_classes(read):
     table = "image,cat,labels\n1,1,0\n2,0,1\n"
     assert read(table, has_several=True).class_names == ["cat", "labels"]

@@ -1,7 +1,5 @@
 """A task's scores as the engine uses them: sums that ranks add up, and per-sample results for intervals and tables."""
 
-import pickle
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -10,6 +8,7 @@ import numpy as np
 
 from ..intervals import ConfidenceInterval, concat_rank_tables
 from ..intervals.resampling import Recompute
+from .packed_columns import exchange_columns
 from .score_kind import Arrays, require_score_kind
 from .table_checks import require_draws, require_rows
 
@@ -148,16 +147,10 @@ def gather_columns(
     Raises:
         ValueError: ranks have other columns.
     """
-    from ..distributed import all_gather, world_size  # needs Paddle
-
     number = len(next(iter(columns.values()), ()))
     is_known = indices is not None and all(len(column) == len(indices) for column in columns.values())
     is_known = is_known and bool(columns or not indices)
-    sent = pack_columns(columns) if world_size() > 1 else columns
-    gathered = [
-        (part, rows, unpack_columns(own))
-        for part, rows, own in all_gather((indices if is_known else None, number, sent))
-    ]
+    gathered = exchange_columns(indices if is_known else None, number, columns)
     has_indices = all(part is not None for part, _, _ in gathered)
     ends = np.cumsum([rows for _, rows, _ in gathered])
     parts = [
@@ -170,18 +163,6 @@ def gather_columns(
     tables = [(part, [np.asarray(part, np.int64), *own.values()]) for part, own in parts]
     all_indices, *rows = concat_rank_tables(tables) if tables else [np.zeros(0, np.int64)]
     return all_indices if has_indices else None, dict(zip(names, rows))
-
-
-def pack_columns(columns: Mapping[Any, np.ndarray]) -> Mapping[Any, np.ndarray] | bytes:
-    """Return columns as ranks send them: compressed if one has objects, whose many small arrays have much in common."""
-    if all(np.asarray(column).dtype != object for column in columns.values()):
-        return columns
-    return zlib.compress(pickle.dumps(columns, pickle.HIGHEST_PROTOCOL))
-
-
-def unpack_columns(packed: Mapping[Any, np.ndarray] | bytes) -> Mapping[Any, np.ndarray]:
-    """Return the columns that ``pack_columns`` of a rank of this run returned."""
-    return pickle.loads(zlib.decompress(packed)) if isinstance(packed, bytes) else packed
 
 
 class TableMetrics(PerSampleMetrics):

@@ -7,7 +7,8 @@ import pytest
 from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist import distributed
-from paddlevit_dist.tasks.metrics import gather_columns, pack_columns
+from paddlevit_dist.tasks.metrics import gather_columns
+from paddlevit_dist.tasks.packed_columns import pack_columns
 
 
 @pytest.fixture

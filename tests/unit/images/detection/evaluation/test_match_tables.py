@@ -10,7 +10,7 @@ from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.metrics import pack_columns
+from paddlevit_dist.tasks.packed_columns import pack_columns
 
 
 def test_tables_of_ranks_join_to_the_same_in_any_order():

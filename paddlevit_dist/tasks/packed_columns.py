@@ -1,0 +1,31 @@
+"""Columns of a table of samples as ranks send them to each other."""
+
+import pickle
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def pack_columns(columns: Mapping[Any, np.ndarray]) -> Mapping[Any, np.ndarray] | bytes:
+    """Return columns as ranks send them: compressed if one has objects, whose many small arrays have much in common."""
+    if all(np.asarray(column).dtype != object for column in columns.values()):
+        return columns
+    return zlib.compress(pickle.dumps(columns, pickle.HIGHEST_PROTOCOL))
+
+
+def exchange_columns(
+    indices: Sequence[int] | None, number: int, columns: Mapping[Any, np.ndarray]
+) -> list[tuple[Any, int, Mapping[Any, np.ndarray]]]:
+    """Return these three of every rank, in rank order. Every rank must call this."""
+    from ..distributed import all_gather, world_size  # needs Paddle
+
+    if world_size() == 1:  # nothing is sent
+        return [(indices, number, columns)]
+    gathered = all_gather((indices, number, pack_columns(columns)))
+    return [(part, rows, _unpack(packed)) for part, rows, packed in gathered]
+
+
+def _unpack(packed: Mapping[Any, np.ndarray] | bytes) -> Mapping[Any, np.ndarray]:
+    return pickle.loads(zlib.decompress(packed)) if isinstance(packed, bytes) else packed

@@ -91,6 +91,8 @@ def _check_convert(bench: Bench, combination: Combination) -> str | None:
     folder = bench.train(combination).folder
     file = folder / f"converted.{'pdparams' if combination['clip'] == 'none' else 'safetensors'}"
     ended = execute("convert", folder / "checkpoints/last", file)
+    if bench.task == "masked_autoencoder":  # the converted encoder lacks the decoder, which an evaluation needs
+        return None if ended.code == 0 else f"convert: exit code {ended.code}: {get_last_line(ended)}"
     if bench.task not in ("classification", "multi_label", "segmentation") or combination.get("lora", "none") != "none":
         return None if ended.code == 2 else f"convert should be refused: exit code {ended.code}"
     assert ended.code == 0, f"convert: exit code {ended.code}: {get_last_line(ended)}"

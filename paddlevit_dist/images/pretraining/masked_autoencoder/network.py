@@ -21,7 +21,7 @@ from ....tasks.model import KeyMap, Model
 from ...models.attention import head_dim
 from ...models.key_names import rename
 from ...models.layers import LayerNorm, Linear, TruncatedNormal, linear
-from ...models.vit import VisionTransformer
+from ...models.vit import VisionTransformer, ViTBlock
 from ...models.vit_blocks import BlockConfig, ConfigurableBlock, TokenGrid
 from .masks import count_kept, cut_patches, gather_tokens, sine_cosine_table
 
@@ -85,9 +85,10 @@ class Decoder(nn.Layer):
         attention |= {"qkv_bias": True, "attention_dropout": 0.0}
         self.embed = linear(in_dim, width)
         self.mask_token = self.create_parameter([1, 1, width], default_initializer=TruncatedNormal())
-        self.blocks = nn.LayerList(
-            [ConfigurableBlock(width, round(width * mlp_ratio), 0.0, 0.0, extras, **attention) for _ in range(depth)]
-        )
+        self.is_plain = norm_epsilon == BlockConfig().norm_epsilon  # ViT's own block is compiled on CPUs
+        kind: Any = ViTBlock if self.is_plain else partial(ConfigurableBlock, extras=extras)
+        hidden = round(width * mlp_ratio)
+        self.blocks = nn.LayerList([kind(width, hidden, 0.0, 0.0, **attention) for _ in range(depth)])
         self.norm = LayerNorm(width, epsilon=norm_epsilon)
         self.pred = linear(width, pixels)
 
@@ -107,7 +108,7 @@ class Decoder(nn.Layer):
         positions = constant(sine_cosine_table, self.width, *self.grid, 0).astype(patches.dtype)
         x = paddle.concat([x[:, : self.prefix], patches + positions], axis=1)
         for block in self.blocks:
-            x = block(x, TokenGrid(self.grid, self.prefix))
+            x = block(x) if self.is_plain else block(x, TokenGrid(self.grid, self.prefix))
         return self.pred(self.norm(x[:, self.prefix :]))
 
 
@@ -194,7 +195,7 @@ class MaskedAutoencoder(Model):
         """Predict the pixels of all patches, (batch, patches, pixels); without an order compute features.
 
         Args:
-            images: normalized, (batch, channels, height, width).
+            images: normalized, (batch, channels, height, width); with an order also the result of ``cut_patches``.
             order: all patches, the kept ones first, int64 (batch, patches); None: the features (batch, embed_dim) of
                 whole images are computed.
             restore: place of each patch in that order, int64 (batch, patches).
@@ -206,9 +207,10 @@ class MaskedAutoencoder(Model):
     def encode(self, images, order):
         """Encode the kept patches, (batch, prefix + kept, embed_dim), in the drawn order, normalized."""
         encoder, kept = self.encoder, order[:, : self.kept]
+        patches = images if images.ndim == 3 else cut_patches(images, self.patch_size)
         proj = encoder.patch_embed.proj
         weight = proj.weight.transpose([2, 3, 1, 0]).reshape([-1, self.embed_dim])  # (pixels, embed_dim)
-        x = autocast.linear(gather_tokens(cut_patches(images, self.patch_size), kept), weight, proj.bias)
+        x = autocast.linear(gather_tokens(patches, kept), weight, proj.bias)
         prefix = encoder.pos_embed.shape[1] - self.num_patches  # rows of the table that are not a patch's
         places = paddle.gather(encoder.pos_embed[0], kept.flatten() + prefix).reshape([-1, self.kept, self.embed_dim])
         x = x + places

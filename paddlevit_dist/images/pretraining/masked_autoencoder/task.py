@@ -3,6 +3,7 @@
 Source: K. He et al., Masked Autoencoders Are Scalable Vision Learners, 2021 (section 3; appendix A.1).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from ....runtime.transfers import read_later
 from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ....tasks.task import Records
 from ...data.image_dataset import ImageDataset
+from ...image_size import as_pair
 from ..samples import PretrainingSamples
 from ..task import PretrainingTask
 from . import masks
@@ -79,18 +81,19 @@ class MaskedAutoencoding(PretrainingTask):
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]
     ) -> tuple[paddle.Tensor, tuple[paddle.Tensor, paddle.Tensor]]:
         """Compute the loss of each image, float32 (batch,), and the prediction with the pixels of all patches."""
-        images = self.normalize(batch["images"])
-        prediction = model(images, batch["order"], batch["restore"])
+        # Pixels of all patches, (batch, patches, pixels), cut once for the encoder and as the target.
+        pixels = masks.cut_patches(self.normalize(batch["images"]), self.find_patch_size(batch["order"].shape[1]))
+        prediction = model(pixels, batch["order"], batch["restore"])
         with autocast.off():
-            prediction = prediction.astype("float32")
-            pixels = masks.cut_patches(images, self.patch_size(prediction))
             target = normalize_patches(pixels) if self.config.MASKED_AUTOENCODER.NORMALIZED_PATCHES else pixels
             kept = masks.count_kept(target.shape[1], self.config.MASKED_AUTOENCODER.MASK_SHARE)
+            prediction = prediction.astype("float32")
             return reconstruction_losses(prediction, target, batch["restore"], kept), (prediction, pixels)
 
-    def patch_size(self, prediction: paddle.Tensor) -> int:
-        """Return the side of a patch from the number of its predicted pixels."""
-        return round((prediction.shape[2] / self.config.DATA.IMAGE_CHANNELS) ** 0.5)
+    def find_patch_size(self, patches: int) -> int:
+        """Return the side of a patch in pixels from the number of an image's patches."""
+        height, width = as_pair(self.config.DATA.IMAGE_SIZE)
+        return math.isqrt(height * width // patches)
 
     # ---- evaluation ----------------------------------------------------------------------------------------------
 

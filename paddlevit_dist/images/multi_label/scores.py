@@ -86,6 +86,8 @@ class LabelScores(ScoreKind):
             named = ", ".join(missing[:_MOST_NAMED]) + (", …" if len(missing) > _MOST_NAMED else "")
             number = len(self.classes) - len(missing)
             parts.append(f"(mAP of {number:,} of {len(self.classes):,} classes: no image has {named})")
+        if "AUC" not in values and len(missing) < len(self.classes):
+            parts.append("(mAP says nothing: no class has both images with it and images without it)")
         return " ".join(parts)
 
     def columns(self, arrays: Arrays) -> dict[str, Sequence[Any]]:

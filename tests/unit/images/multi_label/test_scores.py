@@ -152,6 +152,10 @@ def test_the_line_names_classes_without_a_positive_and_counts_exact_matches_in_p
     assert line.startswith("mAP 1.0000 [mAP 3] micro AP 1.0000 micro F1 1.0000 macro F1 1.0000 exact match 100.00%")
     assert line.endswith("(mAP of 2 of 3 classes: no image has hull)")
     assert kind.counts(arrays) == {"images": 3, "known labels": 8}
+    always = {name: value for name, value in values.items() if name != "AUC"}  # as where -1 is meant as absent
+    assert kind.summary(always, lambda name, decimals: "").endswith(
+        "(mAP says nothing: no class has both images with it and images without it)"
+    )
     rows = kind.columns(arrays)
     assert rows["truth"] == ["wing", "antenna", "wing;antenna"] and rows["unknown"] == ["antenna", "", ""]
     assert rows["wrong labels"] == [0, 0, 0] and rows["correct"] == [True] * 3 and len(rows["probability hull"]) == 3

@@ -1,6 +1,5 @@
 """Scores of images with several labels. Needs no Paddle."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from ...intervals import means, nanmean, quotient
 from ...intervals.resampling import ProportionRecompute, Recompute
+from ...runtime.json_format import format_json
 from ...tasks.score_kind import Arrays, FormatInterval, ScoreKind, join_arrays
 from .curves import GOALS, sigmoid, sort_labels, transpose_weights
 
@@ -150,4 +150,4 @@ def join_names(names: Sequence[str], is_listed: np.ndarray) -> str:
     """Join the names of the listed labels, bool (classes,), by semicolons; as a JSON list if a table needs one."""
     listed = [names[label] for label in np.flatnonzero(is_listed)]
     is_ambiguous = any(";" in name or "|" in name or name.startswith("[") for name in listed)
-    return json.dumps(listed, ensure_ascii=False) if is_ambiguous else ";".join(listed)
+    return format_json(listed, ensure_ascii=False) if is_ambiguous else ";".join(listed)

@@ -31,6 +31,18 @@ def test_thick_slices_are_halved_after_the_others():
     assert plan_levels((0.8, 0.8, 5.0), (256, 256, 24)).strides == [stride[::-1] for stride in levels.strides]
 
 
+def test_the_first_patch_is_of_the_nearest_whole_size():
+    spacing = (320.7 / 256) ** 3, 1.0, 1.0  # 256 ** 3 voxels of these proportions are 163.1 x 320.7 x 320.7
+    plan = plan_network(np.array([spacing]), np.array([[2000] * 3]), 3, 1e5, 2)
+    assert plan.levels.size == (192, 384, 384)  # 163 and 321, up to the next multiples of 32 and 64
+
+
+def test_volumes_have_the_nearest_whole_size_at_the_common_spacing():
+    spacings, shapes = np.array([[1.0, 1, 1], [2, 1, 1]]), np.array([[5, 4, 4]] * 2)
+    with pytest.raises(UserError, match=r"volumes of 5 x 4 x 4 voxels at 1.5 x 1 x 1 mm are too small"):  # of 3 and 7
+        plan_network(spacings, shapes, 3, 8, 2)
+
+
 @pytest.mark.parametrize(
     "shape, memory, said", [((3, 5, 7), 8, "3 x 5 x 7 voxels"), ((90, 90, 90), 1e-4, "-memory_gb")]
 )

@@ -10,7 +10,9 @@ from paddle import nn
 
 from paddlevit_dist.images.models import segmenter, upernet
 from paddlevit_dist.images.models.segmenter import NormalizedConvolution, Segmenter, pixel_classifier, resize_maps
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model
+from paddlevit_dist.tasks.model_factory import create_model
 
 
 class Backbone(Model):
@@ -142,3 +144,17 @@ def test_paddlevit_s_layers_in_a_row_have_two_names():
     pattern = r"^(decoder|aux_decoder)\.(\w+)\.(\d)\."
     found = [upernet._in_sequence(re.match(pattern, name)) for name in ("decoder.x.0.", "aux_decoder.y.1.")]
     assert found == ["decode_head.x.conv.", "auxiliary_head.y.bn."]
+
+
+@pytest.mark.parametrize("has_norm", [False, True])
+@pytest.mark.parametrize("name", ["upernet_deit_small", "upernet_vit_base"])  # without and with a norm
+def test_weights_with_a_last_norm_need_a_network_with_one(name, has_norm):
+    backbone = {"depth": 12, "embed_dim": 8, "num_heads": 1}
+    sizes = {"channels": 8, "auxiliary_channels": 8, "image_size": 32}
+    model = create_model(name, num_classes=3, backbone_options=backbone, **sizes)
+    state = {"backbone.norm.weight" if has_norm else "backbone.blocks.0.norm1.weight": np.ones(8)}
+    if has_norm and name == "upernet_deit_small":
+        with pytest.raises(UserError, match="normalizes the last map of its ViT.*build it with has_last_norm=True"):
+            model.list_source_notices("mmsegmentation", state)
+    else:
+        assert model.list_source_notices("mmsegmentation", state) == []

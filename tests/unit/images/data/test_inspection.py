@@ -131,7 +131,9 @@ def test_ctrl_c_ends_the_threads_at_once(root):
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
         list(
-            opening.run_in_threads(lambda dataset, index: index, folders(root, "train"), interrupted(), "", None, 60.0)
+            opening.run_in_threads(
+                lambda dataset, index: index, folders(root, "train"), interrupted(), "images", None, 60.0
+            )
         )
     assert threading.active_count() == before
 
@@ -146,7 +148,7 @@ def test_each_thread_reads_its_own_copy(root, monkeypatch):
         together.wait()  # four threads are at work at once
         return threading.get_ident(), id(own), opening.compute_digest(own.encoded(index))
 
-    found = list(opening.run_in_threads(look, dataset, range(12), "", 12, 60.0))
+    found = list(opening.run_in_threads(look, dataset, range(12), "images", 12, 60.0))
     copies = {(thread, copy) for thread, copy, _ in found}
     assert len(copies) == len({copy for _, copy in copies}) == 4 and id(dataset) not in {copy for _, copy in copies}
     assert [digest for _, _, digest in found] == [opening.compute_digest(dataset.encoded(index)) for index in range(12)]

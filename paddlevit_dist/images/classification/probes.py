@@ -302,14 +302,16 @@ class KnnProbe(ProbeTask):
         return ProbeMetrics(require_num_classes(self.num_classes), self.evaluated_classes, "neighbors", names, 0)
 
 
-def weigh_votes(similarity: paddle.Tensor, labels: paddle.Tensor, num_classes: int) -> paddle.Tensor:
+def weigh_votes(
+    similarity: paddle.Tensor, labels: paddle.Tensor, num_classes: int, temperature: float = _TEMPERATURE
+) -> paddle.Tensor:
     """Compute votes of neighbors for their classes, exp(similarity / temperature) divided by the nearest one's.
 
     Cosines are float32, in descending order, and labels int64, both (batch, neighbors); votes are float32 (batch,
     neighbors, classes).
     """
     similarity = similarity - similarity[:, :1]  # does not change the shares, and avoids overflow
-    return paddle.exp(similarity / _TEMPERATURE).unsqueeze(-1) * F.one_hot(labels, num_classes)
+    return paddle.exp(similarity / temperature).unsqueeze(-1) * F.one_hot(labels, num_classes)
 
 
 def find_nearest(queries: paddle.Tensor, bank: paddle.Tensor, number: int) -> tuple[paddle.Tensor, paddle.Tensor]:

@@ -141,4 +141,6 @@ def open_labeled(path: str, cache_folder: Path) -> ImageDataset:
         dataset = TableImages(str(place), "train", cache_folder)
     else:
         dataset = ClassFolders.whole(str(place), cache_folder)
+    if (dataset.num_classes or 0) < 2:
+        raise UserError(f"PRETRAINING.LABELED_PATH {path} has only one class: neighbors vote between two or more")
     return dataset

@@ -67,5 +67,9 @@ def test_other_images_with_classes_are_evaluated(pool):
     task, splits = open_task(pool / "train", "PRETRAINING.LABELED_PATH", str(pool / "val"))
     assert [splits["val"].sample(k, np.random.default_rng(0))[1] for k in range(2)] == [0, 1]
     assert (len(splits["train"]), task.class_names) == (2, ["x", "y"])
+    with pytest.raises(UserError, match=r"LABELED_PATH .*one has only one class"):
+        (pool / "one" / "x").mkdir(parents=True)
+        Image.new("RGB", (5, 5)).save(pool / "one" / "x" / "e.png")
+        open_task(pool / "train", "PRETRAINING.LABELED_PATH", str(pool / "one"))
     with pytest.raises(UserError, match=r"LABELED_PATH.*DATA.VAL_FRACTION"):
         open_task(pool, "PRETRAINING.LABELED_PATH", str(pool / "val"), "DATA.VAL_FRACTION", "0.5")

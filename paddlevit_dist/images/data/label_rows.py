@@ -203,6 +203,9 @@ def _divide(
     """Return the split of each row, texts (rows,), where training rows are divided by the column of folds."""
     folds = sorted(set(filter(None, fold.texts())), key=lambda text: (float(text) if is_number(text) else 0.0, text))
     held_out = folds[0] if chosen is None and folds else chosen
+    if held_out is not None and is_number(held_out):  # pandas writes 2 as 2.0 where a row has no fold
+        equal = (text for text in folds if is_number(text) and float(text) == float(held_out))
+        held_out = held_out if held_out in folds else next(equal, held_out)
     if held_out not in folds:
         raise UserError(f"{path}: DATA.TABLE.FOLD {held_out}: its folds are {shorten(', '.join(folds), 80)}")
     words = ["val" if text == held_out else "train" if text else "" for text in fold.texts()]

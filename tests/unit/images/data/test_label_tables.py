@@ -236,6 +236,7 @@ def test_a_fold_is_validation(root, read):
     assert read(table, "val", fold="10").paths == ["b/1.png", "b/3.jpg"]
     assert read(table, fold="10").paths == ["b/2.png", "a/4.png", "a/5.png"]
     assert list_splits(str(root)) == {"train", "val"}
+    assert read(SPLITS.format("fold", "1.0", "2.0", "1.0", "", "2.0"), "val", fold="2").paths == ["b/2.png", "a/5.png"]
     with pytest.raises(UserError, match=r"DATA.TABLE.FOLD 3: its folds are 2, 9, 10"):
         read(table, fold="3")
 

@@ -183,9 +183,9 @@ def test_blur_gamma_and_resolution_as_loops_have_them():
     np.testing.assert_allclose(np.corrcoef(turned.ravel(), (share**1.4).ravel())[0, 1], -1, atol=1e-5)
 
     line = np.arange(9, dtype=np.float32) ** 2
-    kept = [0, 2, 4, 6, 8]  # 5 of 9
-    coarse = coarsen(np.broadcast_to(line, (3, 4, 9)), 0.55)
-    np.testing.assert_allclose(coarse[1, 2], np.interp(np.arange(9), kept, line[kept]))
+    for share, kept in ((0.55, [0, 2, 4, 6, 8]), (0.45, [0, 3, 5, 8])):  # 5 and 4 of 9, the nearest to even steps
+        coarse = coarsen(np.broadcast_to(line, (3, 4, 9)), share)
+        np.testing.assert_allclose(coarse[1, 2], np.interp(np.arange(9), kept, line[kept]), rtol=1e-6)
 
 
 def test_a_share_of_the_crops_is_blurred_coarsened_and_given_another_gamma(monkeypatch):

@@ -1,0 +1,66 @@
+"""Loss by its definition, pair by pair, and signs of a collapse."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.images.pretraining.self_distillation.losses import (
+    deviation,
+    distillation_losses,
+    entropies,
+    sharpen,
+    teacher_momentum,
+    teacher_temperature,
+)
+from paddlevit_dist.images.pretraining.self_distillation.teacher import DistillationState
+
+
+def softmax(rows: np.ndarray) -> np.ndarray:
+    powers = np.exp(rows - rows.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("views", [2, 5])
+def test_the_loss_of_an_image_is_the_mean_over_pairs_of_other_views(views):
+    generator = np.random.default_rng(0)
+    student, taught = generator.standard_normal((views, 3, 7)), generator.standard_normal((2, 3, 7))
+    center = generator.standard_normal(7)
+    targets, logs = softmax((taught - center) / 0.05), np.log(softmax(student / 0.1))
+    pairs = [(q, v) for q in range(2) for v in range(views) if q != v]
+    expected = [np.mean([-(targets[q, i] * logs[v, i]).sum() for q, v in pairs]) for i in range(3)]
+    shares = sharpen(paddle.to_tensor(taught.reshape(6, 7)), paddle.to_tensor(center), 0.05)
+    found = distillation_losses(paddle.to_tensor(student.reshape(views * 3, 7)), shares, views, 0.1)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10)
+    rows = -(targets * np.log(targets)).sum(axis=-1).ravel()
+    np.testing.assert_allclose(entropies(shares).numpy(), rows, rtol=1e-9)
+
+
+def test_temperature_and_momentum_follow_their_course():
+    assert [teacher_temperature(0.04, 0.07, 4, epoch) for epoch in range(6)] == pytest.approx(
+        [0.04, 0.05, 0.06, 0.07, 0.07, 0.07]
+    )
+    assert teacher_temperature(0.04, 0.07, 0, 0) == 0.07 and teacher_temperature(0.04, 0.07, 1, 0) == 0.04
+    found = [teacher_momentum(0.9, update, 4) for update in range(6)]
+    assert found == pytest.approx([1 - 0.05 * (1 + math.cos(math.pi * min(u, 4) / 4)) for u in range(6)])
+
+
+def test_the_deviation_is_one_for_random_directions_and_zero_for_equal_ones():
+    generator = np.random.default_rng(0)
+    rows = paddle.to_tensor(generator.standard_normal((4000, 16)))
+    assert float(deviation(rows)) == pytest.approx(1.0, abs=0.02)
+    assert float(deviation(paddle.ones([5, 16]))) == pytest.approx(0.0, abs=1e-6)
+    lengths = paddle.to_tensor(generator.uniform(1, 9, (4000, 1)))
+    assert float(deviation(rows * lengths)) == pytest.approx(float(deviation(rows)), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "entropy, spread, word",
+    [(3.0, 0.5, ""), (math.log(64), 0.5, "uniform"), (0.0, 0.5, ""), (1.0, 0.001, "equal"), (math.nan, 0.0, "")],
+)
+def test_a_collapse_is_described(entropy, spread, word):
+    state = SimpleNamespace(center=np.zeros(64))
+    text = DistillationState.describe_collapse(state, (entropy, spread))
+    assert word in text and bool(text) == bool(word)

@@ -7,7 +7,7 @@ same weights, averages and statistics.
 
 from .image_features import CLASSIFICATION, DETECTION, MULTI_LABEL, SEGMENTATION
 from .other_features import INSTANCES, LANDMARKS, ORGANS, OUTSIDE, SCENES, SHAPES
-from .pretraining_features import MASKED_AUTOENCODER
+from .pretraining_features import MASKED_AUTOENCODER, SELF_DISTILLATION
 from .values import NONE, Features, Rule, Task, Value
 
 _OPTIMIZER = "TRAIN.OPTIMIZER.NAME"
@@ -94,6 +94,7 @@ TASKS: dict[str, Task] = {
     "classification": CLASSIFICATION,
     "multi_label": MULTI_LABEL,
     "masked_autoencoder": MASKED_AUTOENCODER,
+    "self_distillation": SELF_DISTILLATION,
     "detection": DETECTION,
     "segmentation": SEGMENTATION,
     "scenes": SCENES,

@@ -275,7 +275,7 @@ def check_frozen(bench: Bench, combination: Combination) -> str | None:
     wrong = []
     for key, value in end.items():
         name = key.split("/", 1)[1]
-        begin = start.get(f"model/{name}")
+        begin = start.get(f"model_ema/{name}", start.get(f"model/{name}"))  # what a run starts from
         if begin is None or begin.shape != value.shape:  # of another input or number of classes: drawn anew
             continue
         is_frozen = fnmatch.fnmatch(name, "*.0.*")

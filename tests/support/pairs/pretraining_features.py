@@ -41,3 +41,44 @@ MASKED_AUTOENCODER = Task(
         },
     },
 )
+
+_VIEWS = (
+    "-cfg=dino_digits DATA.IMAGE_SIZE 32 DATA.IMAGE_CHANNELS 3 TRAIN.WARMUP_EPOCHS 0 MODEL.EMBED_DIM 24 MODEL.DEPTH 2 "
+    "MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8 MODEL.MLP_RATIO 2.0 SELF_DISTILLATION.SMALL_SIZE 16 "
+    "SELF_DISTILLATION.HEAD_WIDTH 16 SELF_DISTILLATION.BOTTLENECK 8 SELF_DISTILLATION.FROZEN_EPOCHS 0 "
+    "SELF_DISTILLATION.TEACHER_TEMPERATURES [0.2,0.2] SELF_DISTILLATION.SMALL_VIEWS 2 SELF_DISTILLATION.OUTPUTS 24"
+)
+_OF_CONVOLUTIONS = _VIEWS.replace(
+    "MODEL.EMBED_DIM 24 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8 MODEL.MLP_RATIO 2.0 ", ""
+)
+SELF_DISTILLATION = Task(
+    16,
+    {
+        "viewed_vit": Model(_VIEWS, has_blocks=True, exports=False),
+        "viewed_resnet": Model(
+            f"{_OF_CONVOLUTIONS} MODEL.TYPE resnet MODEL.NAME resnet18", has_batch_norm=True, exports=False
+        ),
+    },
+    {
+        "data": {
+            "folder": Value("-dataset=folder -data_path={data:folder}"),
+            "unlabeled": Value(_UNLABELED + "{data:folder}"),
+            "held_out": Value(_UNLABELED + "{data:unsplit} DATA.VAL_FRACTION 0.25"),
+        },
+        "views": {"both": Value(), "large": Value("SELF_DISTILLATION.SMALL_VIEWS 0")},
+        "last_layer": {
+            "free": Value(),
+            "frozen": Value("SELF_DISTILLATION.FROZEN_EPOCHS 1 TRAIN.NUM_EPOCHS 3"),
+            "learned": Value("SELF_DISTILLATION.NORM_LAST_LAYER False"),
+        },
+        "warming": {
+            "none": Value(),
+            "temperature": Value(
+                "SELF_DISTILLATION.TEMPERATURE_WARMUP_EPOCHS 2 SELF_DISTILLATION.TEACHER_TEMPERATURES [0.1,0.3]"
+            ),
+        },
+        "neighbors": {"20": Value(), "3": Value("PRETRAINING.NEIGHBORS 3", "20")},
+        "dropout": NONE | {"path": Value("MODEL.DROPPATH 0.2")},
+    },
+    refused=({"average": ("half", "warmup")},),
+)

@@ -21,9 +21,8 @@ def exchange_columns(
     """Return these three of every rank, in rank order. Every rank must call this."""
     from ..distributed import all_gather, world_size  # needs Paddle
 
-    if world_size() == 1:  # nothing is sent
-        return [(indices, number, columns)]
-    gathered = all_gather((indices, number, pack_columns(columns)))
+    sent = columns if world_size() == 1 else pack_columns(columns)
+    gathered = all_gather((indices, number, sent))
     return [(part, rows, _unpack(packed)) for part, rows, packed in gathered]
 
 

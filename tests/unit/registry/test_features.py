@@ -72,6 +72,7 @@ CALLED_WITH = {
     "guess_dataset": ["path", "contents"],
     "find_boxes": ["root", "shown"],
     "metrics of pixels": ["names"],
+    "name_like_transformers": ["state"],
     "metrics of points": ["names"],
     "explain_unsupported": ["name"],
     "explain_other_task": ["file"],

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 
+from ..networks.exported_detectors import MISSING
 from .commands import LIMIT_SECONDS, execute, get_last_line, read_printed, succeed
 from .features import TASKS, list_refused
 from .runs import Bench
@@ -32,7 +33,7 @@ def has_table(bench: Bench, combination: Combination) -> bool:
 def check_export(bench: Bench, combination: Combination) -> str | None:
     """The exported file scores as the checkpoint does, and for classes predicts the same; others are refused."""
     folder, imports = bench.train(combination).folder, list_imports(bench, combination)
-    form, suffix = ("paddle", "") if combination["workers"] == "1" else ("onnx", ".onnx")
+    form, suffix = ("paddle", "") if combination["workers"] == "1" or MISSING else ("onnx", ".onnx")
     keys = [*_PROTOCOLS.get(bench.task, "").split(), *fix_thresholds(combination)]
     words = ["export", folder / "checkpoints/last", folder / "exported/model", f"-format={form}", *imports, *keys]
     if bench.task in _OF_IMAGES and combination["clip"] != "none":

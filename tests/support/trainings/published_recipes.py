@@ -84,6 +84,7 @@ _OF_DATASET = {
 _OF_RECIPE = {
     "vit_digits": "synsets",
     "multi_digits": "chexpert",
+    "dino_digits": "synsets",
     "mae_digits": "synsets",
     "detr_shapes": "voc",
     "dfine_shapes": "coco",

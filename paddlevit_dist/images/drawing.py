@@ -39,10 +39,15 @@ def fit_in_cell(image: np.ndarray) -> np.ndarray:
     return paste_in_square(fit_image(image))
 
 
-def join_cells(cells: Sequence[np.ndarray]) -> np.ndarray:
-    """Join cells from left to right, with gaps."""
-    gap = np.full((CELL_PX, _GAP_PX, 3), 255, np.uint8)
-    return np.concatenate([part for cell in cells for part in (cell, gap)][:-1], axis=1)
+def join_cells(cells: Sequence[np.ndarray], gap_px: int = _GAP_PX) -> np.ndarray:
+    """Join cells, uint8 (height, width[, 3]), from left to right on white, with gaps."""
+    height = max(map(len, cells))
+    parts = []
+    for cell in cells:
+        around = [(0, height - len(cell)), (0, gap_px), *[(0, 0)] * (cell.ndim - 2)]
+        parts.append(np.pad(cell, around, constant_values=255))
+    joined = np.concatenate(parts, axis=1)
+    return joined[:, : joined.shape[1] - gap_px]
 
 
 def build_gallery(

@@ -12,6 +12,7 @@ from ....tasks.dataset import TransformedDataset
 from ....tasks.figures import Figure, Gallery
 from ....tasks.model import as_model
 from ....tasks.protocols import Recomputable, Reportable
+from ...drawing import join_cells
 from ..checks import PretrainingDrawing
 from . import masks
 from .task import MaskedAutoencoding
@@ -38,7 +39,7 @@ class MaskedImageDrawing(PretrainingDrawing):
     def visualize_batch(self, dataset: Any, batch: dict[str, np.ndarray], epoch: int) -> list[tuple[np.ndarray, str]]:
         """Return a collated training batch as the model sees it: uint8 (height, width[, 3]) images."""
         images = self.task.normalize(paddle.to_tensor(batch["images"]))
-        model = self.task.create_network(0)
+        model = self.task.build_outline()
         seen = hide_patches(images, paddle.to_tensor(batch["restore"]), model.kept, model.grid, model.patch_size)
         return [(pixels, "") for pixels in self.task.normalizer.pixels(seen)]
 
@@ -83,7 +84,7 @@ class ReconstructionFigures(TaskAspect, Reportable):
         )
         seen = hide_patches(images, tensors["restore"], model.kept, model.grid, model.patch_size)
         columns = [self.task.normalizer.pixels(each) for each in (images, seen, filled)]
-        return [_join(row) for row in zip(*columns)]
+        return [join_cells(row, _GAP_PX) for row in zip(*columns)]
 
 
 def hide_patches(
@@ -95,9 +96,3 @@ def hide_patches(
     """
     is_seen = (restore < kept).astype(images.dtype).unsqueeze(-1)
     return masks.join_patches(masks.cut_patches(images, side) * is_seen, grid, side, images.shape[1])
-
-
-def _join(images: Sequence[np.ndarray]) -> np.ndarray:
-    """Join images of one size, uint8 (height, width[, 3]), with white gaps."""
-    gap = np.full((images[0].shape[0], _GAP_PX, *images[0].shape[2:]), 255, np.uint8)
-    return np.concatenate([images[0], *(part for image in images[1:] for part in (gap, image))], axis=1)

@@ -16,7 +16,7 @@ from ....runtime.transfers import read_later
 from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ....tasks.task import Records
 from ...data.image_dataset import ImageDataset
-from ...image_size import as_pair
+from ...image_size import ImageSize, as_pair
 from ..samples import PretrainingSamples
 from ..task import PretrainingTask
 from . import masks
@@ -51,9 +51,13 @@ class MaskedAutoencoding(PretrainingTask):
         """Create the samples of a split."""
         samples = super().build_samples(dataset, transform, is_training)
         assert isinstance(samples, MaskedSamples)
-        with paddle.LazyGuard():  # shapes only
-            samples.num_patches = self.create_network(0).num_patches
+        samples.num_patches = self.build_outline().num_patches
         return samples
+
+    def build_outline(self) -> MaskedAutoencoder:
+        """Build the network without weights, for its sizes."""
+        with paddle.LazyGuard():
+            return self.create_network(0)
 
     def create_network(self, num_classes: int) -> MaskedAutoencoder:
         """Create the encoder and its decoder with their initial weights."""
@@ -82,18 +86,15 @@ class MaskedAutoencoding(PretrainingTask):
     ) -> tuple[paddle.Tensor, tuple[paddle.Tensor, paddle.Tensor]]:
         """Compute the loss of each image, float32 (batch,), and the prediction with the pixels of all patches."""
         # Pixels of all patches, (batch, patches, pixels), cut once for the encoder and as the target.
-        pixels = masks.cut_patches(self.normalize(batch["images"]), self.find_patch_size(batch["order"].shape[1]))
+        pixels = masks.cut_patches(
+            self.normalize(batch["images"]), _find_patch_size(self.config.DATA.IMAGE_SIZE, batch["order"].shape[1])
+        )
         prediction = model(pixels, batch["order"], batch["restore"])
         with autocast.off():
             target = normalize_patches(pixels) if self.config.MASKED_AUTOENCODER.NORMALIZED_PATCHES else pixels
             kept = masks.count_kept(target.shape[1], self.config.MASKED_AUTOENCODER.MASK_SHARE)
             prediction = prediction.astype("float32")
             return reconstruction_losses(prediction, target, batch["restore"], kept), (prediction, pixels)
-
-    def find_patch_size(self, patches: int) -> int:
-        """Return the side of a patch in pixels from the number of an image's patches."""
-        height, width = as_pair(self.config.DATA.IMAGE_SIZE)
-        return math.isqrt(height * width // patches)
 
     # ---- evaluation ----------------------------------------------------------------------------------------------
 
@@ -108,3 +109,9 @@ class MaskedAutoencoding(PretrainingTask):
             return None
         arrived = read_later(losses)
         return lambda: [float(loss) for loss in arrived()[0]]
+
+
+def _find_patch_size(image_size: ImageSize, patches: int) -> int:
+    """Return the side of a patch in pixels from the number of an image's patches."""
+    height, width = as_pair(image_size)
+    return math.isqrt(height * width // patches)

@@ -8,6 +8,7 @@ import paddle
 from ....tasks.aspects import TaskAspect, get_aspect
 from ....tasks.model import as_model
 from ....tasks.protocols import Recomputable, StateKeeping
+from ...drawing import join_cells
 from ..checks import PretrainingDrawing, PretrainingLog
 from .losses import LARGE_VIEWS
 from .task import SelfDistillation
@@ -54,19 +55,8 @@ class ViewDrawing(PretrainingDrawing):
             for number, (pixels, _) in enumerate(self.draw(images)):
                 rows[number % len(rows)].append(pixels)
         note = f"{LARGE_VIEWS} large views, {len(rows[0]) - LARGE_VIEWS} small ones"
-        return [(_join(row), note) for row in rows]
+        return [(join_cells(row, 0), note) for row in rows]
 
     def visualize_eval_samples(self, dataset: Any, indices: Any) -> list[tuple[np.ndarray, str]]:
         """Return the whole images as an evaluation sees them."""
         return self.draw(np.stack([dataset.sample(index, np.random.default_rng(0))[0][0] for index in indices]))
-
-
-def _join(images: list[np.ndarray]) -> np.ndarray:
-    """Join images uint8 (height, width[, 3]) of several sizes from left to right, on white."""
-    height, width = max(len(image) for image in images), sum(image.shape[1] for image in images)
-    joined = np.full((height, width, *images[0].shape[2:]), 255, np.uint8)
-    left = 0
-    for image in images:
-        joined[: len(image), left : left + image.shape[1]] = image
-        left += image.shape[1]
-    return joined

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 
 from ..intervals import ConfidenceInterval
-from ..tasks.task_state import WeightAverage
+from ..tasks.task_state import WeightAverage, require_same_shapes
 from .multi_tensor import FlatBuffer, move_average
 from .sharding import Shards
 
@@ -125,12 +125,7 @@ class ModelEma(WeightAverage):
         averages = self.state_dict()
         if self._shards is not None:
             state = {key: value for key, value in state.items() if key in averages}
-        differing = sorted(set(state) ^ set(averages))
-        if differing:
-            raise ValueError(f"the averaged weights do not fit: {differing[0]} and {len(differing) - 1} more differ")
-        for name, average in averages.items():
-            if tuple(average.shape) != tuple(state[name].shape):
-                raise ValueError(f"the averaged weights do not fit: {name} is {tuple(state[name].shape)}")
+        require_same_shapes("the averaged weights do", averages, state)
         self._first_update = 0
         if self._shapes:
             self._flat.set_value(np.concatenate([np.ravel(state[key]) for key in self._shapes]).astype(np.float32))

@@ -98,10 +98,16 @@ class TaskState:
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore the values of ``tensors``. Raises ValueError if names or shapes differ."""
         tensors = self.tensors()
-        differing = sorted(set(tensors) ^ set(state))
-        if differing:
-            raise ValueError(f"the state of the task does not fit: {differing[0]} and {len(differing) - 1} more differ")
+        require_same_shapes("the state of the task does", tensors, state)
         for name, tensor in tensors.items():
-            if tuple(tensor.shape) != tuple(state[name].shape):
-                raise ValueError(f"the state of the task does not fit: {name} is {tuple(state[name].shape)}")
             tensor.set_value(state[name])
+
+
+def require_same_shapes(what: str, own: Mapping[str, paddle.Tensor], saved: Mapping[str, np.ndarray]) -> None:
+    """Raise a ValueError, "``what`` not fit", unless saved arrays have the names and shapes of tensors."""
+    differing = sorted(set(own) ^ set(saved))
+    if differing:
+        raise ValueError(f"{what} not fit: {differing[0]} and {len(differing) - 1} more differ")
+    for name, tensor in own.items():
+        if tuple(tensor.shape) != tuple(saved[name].shape):
+            raise ValueError(f"{what} not fit: {name} is {tuple(saved[name].shape)}")

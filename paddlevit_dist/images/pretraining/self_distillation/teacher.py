@@ -13,7 +13,7 @@ from ....distributed import all_reduce_sum, host_barrier, world_size
 from ....tasks.aspects import TaskAspect
 from ....tasks.protocols import StateKeeping
 from ....tasks.step_types import StepPosition
-from ....tasks.task_state import TaskState, WeightAverage
+from ....tasks.task_state import TaskState, WeightAverage, require_same_shapes
 from .losses import deviation, entropies, teacher_momentum
 from .network import HEAD, DistillationNetwork
 from .settings import SelfDistillationKeys
@@ -91,12 +91,8 @@ class TeacherAverage(WeightAverage):
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
         """Restore the state of all ranks. Raises ValueError if its names or shapes are not the teacher's."""
         own = self.teacher.state_dict()
-        differing = sorted(set(state) ^ set(own))
-        if differing:
-            raise ValueError(f"the teacher's weights do not fit: {differing[0]} and {len(differing) - 1} more differ")
+        require_same_shapes("the teacher's weights do", own, state)
         for name, tensor in own.items():
-            if tuple(tensor.shape) != tuple(state[name].shape):
-                raise ValueError(f"the teacher's weights do not fit: {name} is {tuple(state[name].shape)}")
             tensor.set_value(np.asarray(state[name]))
 
 

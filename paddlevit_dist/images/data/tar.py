@@ -5,10 +5,11 @@ offsets and sizes. Both carry the key of their source: place, sizes and modifica
 the lists next to them.
 """
 
+import functools
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -176,15 +177,21 @@ def _open_index(tars: LocalTars | RemoteTars, split: str, cache_folder: Path) ->
             yield batch._replace(labels=labels[first : first + len(batch.lengths)].astype(np.int32))
             first += len(batch.lengths)
 
-    index = ensure_path_index(cache_folder, f"tar-{split}", key, build, lambda: classes)
+    open_index = functools.partial(ensure_path_index, cache_folder, f"tar-{split}", key, build, lambda: classes)
+    return open_with_locations(open_index, locations_file), str(locations_file)
+
+
+def open_with_locations(open_index: Callable[[], PathIndex], file: Path) -> PathIndex:
+    """Open an index of images in tar files, and build it again if the file of their offsets and sizes does not fit."""
+    index = open_index()
     try:
-        fits = map_verified(locations_file).shape == (len(index), 2)
+        fits = map_verified(file).shape == (len(index), 2)
     except DamagedCacheError:
         fits = False
     if not fits:  # lost or corrupt: both are rebuilt together
         os.unlink(index.file)
-        index = ensure_path_index(cache_folder, f"tar-{split}", key, build, lambda: classes)
-    return index, str(locations_file)
+        index = open_index()
+    return index
 
 
 def _key(tars: LocalTars | RemoteTars, split: str, shards: list[str]) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...data.checked_files import DamagedCacheError, map_verified, write_array
+from ...data.checked_files import write_array
 from ...data.path_index import PathBatch, PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import is_address
@@ -37,7 +37,7 @@ from ..data.remote_tars import RemoteTars
 from ..data.table_columns import SUFFIXES as TABLE_SUFFIXES
 from ..data.table_columns import open_columns
 from ..data.table_files import ImageFinder
-from ..data.tar import TarImages
+from ..data.tar import TarImages, open_with_locations
 from ..data.tar_files import LocalTars, scan
 
 UNKNOWN = -1  # label of an image without a class
@@ -102,14 +102,7 @@ def _index_tars(
     def open_index() -> PathIndex:
         return ensure_path_index(cache_folder, f"unlabeled-tar-{split}", key.digest(), build, lambda: stored)
 
-    index = open_index()
-    try:
-        fits = map_verified(file).shape == (len(index), 2)
-    except DamagedCacheError:
-        fits = False
-    if not fits:  # lost or corrupt: both are rebuilt together
-        os.unlink(index.file)
-        index = open_index()
+    index = open_with_locations(open_index, file)
     return index, str(file), SkippedFiles.from_json(index.class_names)
 
 
@@ -290,10 +283,15 @@ class UnlabeledImages(ImageDataset):
     def __len__(self) -> int:
         return int(self._ends[-1])
 
+    def _locate(self, index: int) -> tuple[int, int]:
+        """Return the number of an image's source, and its index there."""
+        number = int(np.searchsorted(self._ends, index, side="right"))
+        return number, index - (int(self._ends[number - 1]) if number else 0)
+
     def _find(self, index: int) -> tuple[Any, int]:
         """Return the source of an image and its index there."""
-        number = int(np.searchsorted(self._ends, index, side="right"))
-        return self._sources[number], index - (int(self._ends[number - 1]) if number else 0)
+        number, row = self._locate(index)
+        return self._sources[number], row
 
     def read_with(self, reading: ReadConfig) -> None:
         """Set how image files are decoded."""
@@ -335,8 +333,8 @@ class UnlabeledImages(ImageDataset):
         """Fetch images at an address together."""
         rows: dict[int, list[int]] = {}
         for index in indices:
-            number = int(np.searchsorted(self._ends, index, side="right"))
-            rows.setdefault(number, []).append(self._find(index)[1])
+            number, row = self._locate(index)
+            rows.setdefault(number, []).append(row)
         for number, own in rows.items():
             self._sources[number].prefetch(own)
 
@@ -347,9 +345,9 @@ class UnlabeledImages(ImageDataset):
 
     def identity(self, index: int) -> str:
         """Return the path of image ``index`` below its place, after the number of the place if there are several."""
-        source, row = self._find(index)
-        name = source.identity(row)
-        return name if len(self._sources) == 1 else f"{self._sources.index(source)}/{name}"
+        number, row = self._locate(index)
+        name = self._sources[number].identity(row)
+        return name if len(self._sources) == 1 else f"{number}/{name}"
 
     def listed(self) -> dict[str, Iterable[Any]]:
         """Return what is listed: the paths of all places."""

@@ -371,6 +371,12 @@ def _fit(
     return fitting
 
 
+def describe_dropped(names: Iterable[str]) -> list[str]:
+    """Return a line for each part that only pretraining needs, with the number of its entries."""
+    numbers = Counter(match[1] for match in map(find_pretraining_part, names) if match)
+    return [f"{part}, which only pretraining needs, dropped ({number} entries)" for part, number in numbers.items()]
+
+
 def _report_rest(
     targets: Mapping[str, Any],
     state: Mapping[str, np.ndarray],
@@ -379,10 +385,9 @@ def _report_rest(
 ) -> None:
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialized]
     unused = [name for name in state if name not in targets]
-    dropped = {name: match[1] for name in unused if (match := find_pretraining_part(name))}
+    dropped = set(filter(find_pretraining_part, unused))
     report.unexpected = [name for name in unused if not name.endswith(_IGNORED_SUFFIXES) and name not in dropped]
-    for part, number in Counter(dropped.values()).items():
-        report.notices.append(f"{part}, which only pretraining needs, dropped ({number} entries)")
+    report.notices += describe_dropped(unused)
     report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
     num_loaded, num_missing = (
         sum(int(np.prod(targets[name].shape)) for name in names) for names in (report.loaded, report.missing)

@@ -12,7 +12,7 @@ from ..checkpoint.array_files import write_safetensors
 from ..checkpoint.class_rows import read_class_names
 from ..checkpoint.content import ABOUT, read_weights_info
 from ..checkpoint.finding import find_run_settings
-from ..checkpoint.load import find_pretraining_part, is_in_paddle_layout
+from ..checkpoint.load import describe_dropped, find_pretraining_part, is_in_paddle_layout
 from ..checkpoint.low_rank import is_factor
 from ..checkpoint.published import is_fetched
 from ..checkpoint.store import HostTensor, write_tensors
@@ -112,10 +112,8 @@ def convert(source: str, target: str, part: str | None = None, names: str = "tim
     converted = _keep_timm_names(path_or_name, weights) or with_our_names(weights)
     if names != "timm":
         converted = _name_like_transformers(converted, of_pretraining, path)
-    elif of_pretraining:
-        parts = ", ".join(sorted({name.partition(".")[0] for name in of_pretraining}))
-        note = f"{parts}, which only pretraining needs, dropped ({len(of_pretraining)} entries)"
-        converted = converted._replace(notices=(*converted.notices, note))
+    else:
+        converted = converted._replace(notices=(*converted.notices, *describe_dropped(of_pretraining)))
     about = _describe(path_or_name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,9 +15,9 @@ from ...tasks.model import as_model
 from ...tasks.protocols import Checkable, CheckpointMatching, LogContributor, ModelChecking, Recomputable, count_samples
 from ..data.quarantine import merge_quarantine
 from .samples import ClassificationSamples
+from .settings import PRETRAINING_TASKS
 from .task import Classification, LabeledImageTask
 
-PRETRAINING_TASKS = ("masked_autoencoder", "self_distillation")  # whose weights any classifier starts from
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check its dimensions
 
 

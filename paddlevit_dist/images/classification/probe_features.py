@@ -12,8 +12,8 @@ from ...runtime.transfers import to_device
 from ...tasks.aspects import TaskAspect
 from ...tasks.dataset import TransformedDataset
 from ...tasks.protocols import CheckpointMatching, FeatureCaching, ParameterGrouping
-from .checks import PRETRAINING_TASKS
 from .probes import FeatureSamples, KnnProbe, LinearProbe, ProbeTask
+from .settings import PRETRAINING_TASKS
 
 
 class ProbeFeatures(TaskAspect, FeatureCaching):

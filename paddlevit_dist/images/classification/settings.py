@@ -340,7 +340,7 @@ TABLE = KeyTable(
 
 
 _LINEAR = "linear_probe"  # a task whose runs have weights; probes by neighbors have none
-_WITH_FEATURES = ("classification", _LINEAR, "masked_autoencoder", "self_distillation")
+PRETRAINING_TASKS = ("masked_autoencoder", "self_distillation")  # whose weights any classifier starts from
 _INPUT = (
     *("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "INTERPOLATION", "CROP_MODE"),
     *("IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE"),
@@ -356,7 +356,7 @@ def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequ
     if source is None or is_fetched(source):
         return []
     stored = (read_about(str(resolve_checkpoint(source))) or {}).get("settings")
-    if not isinstance(stored, Mapping) or stored.get("TASK") not in _WITH_FEATURES:
+    if not isinstance(stored, Mapping) or stored.get("TASK") not in ("classification", _LINEAR, *PRETRAINING_TASKS):
         return []
     names = ["MODEL.NAME", "MODEL.TYPE", *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
     for section, name in (option.split(".") for option in [*names, *(f"DATA.{entry}" for entry in _INPUT)]):

@@ -102,10 +102,13 @@ class TextColumns(LabelColumns):
             raise UserError(f"{path}: line 1 has no headings; add a first line that names its {len(cells)} columns")
         self.headings = cells if self._has_headings else ["image", "label"]
 
+    def _read_cells(self, stream: Any) -> Any:
+        return csv.reader(stream, delimiter=self._separator, skipinitialspace=True)
+
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the number of the line and the cells of each row that is not empty and not for Excel."""
         with open_table(self.path) as stream:
-            reader = csv.reader(stream, delimiter=self._separator, skipinitialspace=True)
+            reader = self._read_cells(stream)
             for cells in itertools.islice(filter(any, reader), self._skipped, None):
                 yield reader.line_num, cells
 
@@ -113,7 +116,7 @@ class TextColumns(LabelColumns):
         """Yield the texts of some columns for the next rows; a ``UserError`` if a row has other columns."""
         width = len(self.headings)
         with open_table(self.path) as stream:
-            reader = filter(any, csv.reader(stream, delimiter=self._separator, skipinitialspace=True))
+            reader = filter(any, self._read_cells(stream))
             rows = itertools.islice(reader, self._skipped + int(self._has_headings), None)
             for first in itertools.count(0, _BATCH_ROWS):
                 batch = list(itertools.islice(rows, _BATCH_ROWS))

@@ -184,7 +184,7 @@ class EvaluatedLabels:
         """List the known labels that the network contradicts most: image, class, label and probability."""
         distance = np.where(self.labels == 1, 1.0 - self.probabilities, self.probabilities)
         distance = np.where(self._is_contradicted(), distance, -1.0)
-        order = np.argsort(-distance, axis=None, kind="stable")[: min(self.count_contradicted(), _FILE_ROWS)]
+        order = np.argsort(-distance, axis=None, kind="stable")[: min(int((distance >= 0).sum()), _FILE_ROWS)]
         rows = []
         for image, label in zip(*np.unravel_index(order, distance.shape)):
             probability = round(float(self.probabilities[image, label]), 6)

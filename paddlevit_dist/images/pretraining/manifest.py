@@ -1,6 +1,7 @@
 """What learning from images without labels brings: a dataset of any images, and its tasks."""
 
 from ...registry.manifest import NO_LABELS, Manifest
+from ..classification.manifest import MANIFEST as CLASSIFICATION
 
 _TABLES = ("..settings:IMAGES", "..classification.settings:TABLE", ".settings:TABLE")
 
@@ -8,19 +9,8 @@ MANIFEST = Manifest(
     __package__,
     requires=("paddlevit_dist.images.classification.task",),
     annotations=NO_LABELS,
-    datasets={
-        "unlabeled": ".unlabeled:UnlabeledImages",
-        # Their classes are for the score of an evaluation only.
-        "digits": "..data.small_sets:Digits",
-        "mnist": "..data.small_sets:Mnist",
-        "fashion_mnist": "..data.small_sets:FashionMnist",
-        "cifar10": "..data.cifar:Cifar10",
-        "cifar100": "..data.cifar:Cifar100",
-        "imagenet2012": "..data.imagenet:ImageNet2012",
-        "folder": "..data.class_folders:ClassFolders",
-        "tar": "..data.tar:TarImages",
-        "table": "..data.table_images:TableImages",
-    },
+    # The classes of labeled images are for the score of an evaluation only.
+    datasets={"unlabeled": ".unlabeled:UnlabeledImages", **CLASSIFICATION.datasets},
     tasks={
         "masked_autoencoder": ".masked_autoencoder.task:MaskedAutoencoding",
         "self_distillation": ".self_distillation.task:SelfDistillation",

@@ -432,7 +432,9 @@ class Trainer:
             name, more_is_better = self.task.best_metric
             # One that only -stop_after_epoch causes, an uninterrupted run does not have.
             counts = is_evaluated(self.config, epoch, self.config.TRAIN.NUM_EPOCHS)
-            is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line, counts)
+            is_best = self.checkpointer.note_evaluation(
+                epoch, name, values[name], more_is_better, line, counts, bool(self.task.takes_last)
+            )
             for hook in self.hooks:
                 hook.after_evaluate(epoch, values, line, is_best)
             self.checkpointer.record_evaluation(epoch, is_best, values)

@@ -27,11 +27,11 @@ class PretrainingLog(TaskAspect, LogContributor):
         if not isinstance(dataset, PretrainingSamples) or dataset.is_training:
             return text
         number = self.task.config.PRETRAINING.NEIGHBORS
-        has_none = ", which have no classes: the loss chooses the best checkpoint"
+        chooses = "the last checkpoint counts as the best" if self.task.takes_last else "the loss chooses the best one"
         return text + (
             f" of {dataset.dataset.num_classes:,} classes, compared with their {number} nearest neighbors"
             if dataset.has_classes
-            else has_none
+            else f", which have no classes: {chooses}"
         )
 
     def finish_epoch(self) -> list[str]:

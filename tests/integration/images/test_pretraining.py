@@ -74,6 +74,6 @@ def test_images_of_any_folder_train_and_damaged_ones_are_listed(tmp_path):
     assert f"{pool} has no val images" in message and "DATA.VAL_FRACTION" in message
     words += ["DATA.VAL_FRACTION", "0.25", "DATA.VAL_SEED", "1"]
     out = well(run_main(*words, "REPORT", "True")).out
-    assert "which have no classes: the loss chooses the best checkpoint" in out and "(best loss)" in out
+    assert "which have no classes: the loss chooses the best one" in out and "(best loss)" in out
     assert "broken.jpg" in (tmp_path / "run" / "quarantine.tsv").read_text()
     assert "Reconstructions" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

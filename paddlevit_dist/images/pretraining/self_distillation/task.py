@@ -29,6 +29,7 @@ from .settings import SelfDistillationSettings
 from .teacher import DistillationState, TeacherKeeping
 from .views import ViewSamples, build_views
 
+_NEEDS_CLASSES = "name images with classes with PRETRAINING.LABELED_PATH"
 _RANDOM = ("dropout", "attention_dropout", "drop_path")  # options that the teacher has at 0
 
 
@@ -46,6 +47,17 @@ class SelfDistillation(PretrainingTask):
     traits = replace(PretrainingTask.traits, supports_to_static=False, communicates_in_step=True)
 
     # ---- data ----------------------------------------------------------------------------------------------------
+
+    def _choose_metric(self, has_classes: bool) -> None:
+        """Take the last weights without classes: a network whose outputs are all equal has the smallest loss.
+
+        A ``UserError`` says that TRAIN.PATIENCE needs classes.
+        """
+        super()._choose_metric(has_classes)
+        self.takes_last = "" if has_classes else _NEEDS_CLASSES
+        patience = self.config.TRAIN.PATIENCE
+        if self.takes_last and patience and not self.config.EVAL:
+            raise UserError(f"TRAIN.PATIENCE {patience}: no score tells when to stop: {_NEEDS_CLASSES}")
 
     def build_samples(self, dataset: ImageDataset, transform: Any, is_training: bool) -> ViewSamples:
         """Create the samples of a split."""

@@ -90,6 +90,15 @@ def test_a_network_of_one_size_is_refused_unless_there_are_no_small_views():
     assert model(paddle.zeros([2, 1, 32, 32]), is_projected=True).shape == [2, 8]
 
 
+def test_without_classes_the_last_weights_are_the_best(tmp_path):
+    classes = ["-dataset=unlabeled", f"-data_path={tmp_path}", "PRETRAINING.LABELED_PATH", "labeled"]
+    assert build(*classes).takes_last == build().takes_last == ""
+    none = ["-dataset=unlabeled", f"-data_path={tmp_path}", "DATA.VAL_FRACTION", "0.5"]
+    assert "PRETRAINING.LABELED_PATH" in build(*none).takes_last
+    with pytest.raises(UserError, match=r"TRAIN.PATIENCE 2: .*PRETRAINING.LABELED_PATH"):
+        build(*none, "TRAIN.PATIENCE", "2", "-epochs=8")
+
+
 @pytest.mark.parametrize(
     "words, key",
     [

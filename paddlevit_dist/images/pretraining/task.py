@@ -33,7 +33,7 @@ class PretrainingTask(LabeledImageTask):
     """Base class of tasks that learn from images alone.
 
     If the evaluated images have classes, the share that their neighbors classify right chooses the best checkpoint,
-    else the loss, if it is smaller for better features. A subclass has a network whose ``forward`` of images alone computes their features.
+    else the loss. A subclass has a network whose ``forward`` of images alone computes their features.
     """
 
     aspects = {

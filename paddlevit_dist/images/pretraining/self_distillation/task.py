@@ -5,6 +5,7 @@ Source: M. Caron et al., Emerging Properties in Self-Supervised Vision Transform
 
 from collections.abc import Sequence
 from dataclasses import replace
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ....tasks.protocols import StateKeeping
 from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ....tasks.task import Records
 from ...data.image_dataset import ImageDataset
+from ...image_size import as_pair
 from ...models.resampling import OFFSET
 from ...settings import RGB
 from ..task import PretrainingTask
@@ -30,6 +32,7 @@ from .teacher import DistillationState, TeacherKeeping
 from .views import ViewSamples, build_views
 
 _NEEDS_CLASSES = "name images with classes with PRETRAINING.LABELED_PATH"
+_SHAPE_ERRORS = (UserError, ValueError, RuntimeError, AssertionError)  # by which networks refuse a size
 _RANDOM = ("dropout", "attention_dropout", "drop_path")  # options that the teacher has at 0
 
 
@@ -104,20 +107,26 @@ class SelfDistillation(PretrainingTask):
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the student; a ``UserError`` says that its kind does not take small views."""
-        model, keys, data = self.create_network(0), self.config.SELF_DISTILLATION, self.config.DATA
-        if keys.SMALL_VIEWS and not self.config.EVAL:
-            try:
-                model.eval()
-                with paddle.no_grad():
-                    model(paddle.zeros([1, data.IMAGE_CHANNELS, keys.SMALL_SIZE, keys.SMALL_SIZE]))
-            except Exception as error:  # of any package
-                raise UserError(
-                    f"{self.config.MODEL.NAME} does not take views of {keys.SMALL_SIZE} pixels besides "
-                    f"{data.IMAGE_SIZE}: set SELF_DISTILLATION.SMALL_VIEWS 0, or choose a ViT, Swin, ConvNeXt, "
-                    "ResNet or HGNetV2"
-                ) from error
-            model.train()
+        model = self.create_network(0)
+        if self.config.SELF_DISTILLATION.SMALL_VIEWS and not self.config.EVAL:
+            self._require_small_views(model)
         return model
+
+    @paddle.no_grad()
+    def _require_small_views(self, model: DistillationNetwork) -> None:
+        keys, data = self.config.SELF_DISTILLATION, self.config.DATA
+        model.eval()
+        # A network that fails on large views is broken, which no setting mends.
+        model(paddle.zeros([1, data.IMAGE_CHANNELS, *as_pair(data.IMAGE_SIZE)]))
+        try:
+            model(paddle.zeros([1, data.IMAGE_CHANNELS, keys.SMALL_SIZE, keys.SMALL_SIZE]))
+        except _SHAPE_ERRORS as error:
+            raise UserError(
+                f"{self.config.MODEL.NAME} does not take views of {keys.SMALL_SIZE} pixels besides {data.IMAGE_SIZE}: "
+                "set another SELF_DISTILLATION.SMALL_SIZE or SMALL_VIEWS 0, or choose a ViT, Swin, ConvNeXt, ResNet "
+                f"or HGNetV2 (it says: {shorten(' '.join(str(error).split()), 200)})"
+            ) from error
+        model.train()
 
     # ---- training ------------------------------------------------------------------------------------------------
 

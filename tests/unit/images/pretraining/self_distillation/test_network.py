@@ -90,6 +90,26 @@ def test_a_network_of_one_size_is_refused_unless_there_are_no_small_views():
     assert model(paddle.zeros([2, 1, 32, 32]), is_projected=True).shape == [2, 8]
 
 
+@pytest.mark.parametrize("size", [20, 12])
+def test_an_error_of_our_own_is_not_taken_for_a_wrong_size(size):
+    class Mistaken(SelfDistillation):
+        def create_network(self, num_classes):
+            model = super().create_network(num_classes)
+            forward = model.backbone.forward
+            model.backbone.forward = lambda images: images.no_such_name if images.shape[-1] == size else forward(images)
+            return model
+
+    with pytest.raises(AttributeError, match="no_such_name"):
+        Mistaken(build(*VIT).config).build_model()
+
+
+def test_a_size_that_a_network_refuses_gives_its_reason():
+    mixer = "MODEL.NAME mixer_b16_224 MODEL.EMBED_DIM 8 MODEL.DEPTH 1".split()
+    with pytest.raises(UserError, match=r"SELF_DISTILLATION.SMALL_SIZE .*it says: .+\)$") as raised:
+        build(*mixer, size=32, small=16).build_model()
+    assert "\n" not in str(raised.value)
+
+
 def test_without_classes_the_last_weights_are_the_best(tmp_path):
     classes = ["-dataset=unlabeled", f"-data_path={tmp_path}", "PRETRAINING.LABELED_PATH", "labeled"]
     assert build(*classes).takes_last == build().takes_last == ""

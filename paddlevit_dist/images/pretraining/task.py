@@ -132,15 +132,22 @@ def open_labeled(path: str, cache_folder: Path) -> ImageDataset:
     """
     if is_address(path):
         raise UserError(f"PRETRAINING.LABELED_PATH {path}: expected class folders or a table of labels on this machine")
-    place = Path(path).expanduser()
-    is_table = place.is_file() and place.name.lower().endswith(TABLE_SUFFIXES)
-    kind: Any = TableImages if is_table else ClassFolders
-    if kind.has_validation(str(place)):
-        dataset: ImageDataset = kind(str(place), "val", cache_folder)
-    elif is_table:
-        dataset = TableImages(str(place), "train", cache_folder)
-    else:
-        dataset = ClassFolders.whole(str(place), cache_folder)
+    try:
+        dataset = _open_classes(Path(path).expanduser(), cache_folder)
+    except UserError as error:
+        raise UserError(f"PRETRAINING.LABELED_PATH: {error}") from None
     if (dataset.num_classes or 0) < 2:
         raise UserError(f"PRETRAINING.LABELED_PATH {path} has only one class: neighbors vote between two or more")
     return dataset
+
+
+def _open_classes(place: Path, cache_folder: Path) -> ImageDataset:
+    is_table = place.is_file() and place.name.lower().endswith(TABLE_SUFFIXES)
+    kind: Any = TableImages if is_table else ClassFolders
+    if kind.has_validation(str(place)):
+        opened: ImageDataset = kind(str(place), "val", cache_folder)
+    elif is_table:
+        opened = TableImages(str(place), "train", cache_folder)
+    else:
+        opened = ClassFolders.whole(str(place), cache_folder)
+    return opened

@@ -43,7 +43,10 @@ from ..data.tar_files import LocalTars, scan
 UNKNOWN = -1  # label of an image without a class
 _TAR = b".tar"
 _BINARY_TABLES = (".parquet", ".pq")
-_LAYOUT = "a folder with images or tar files at any depth, a tar file, a table of images, or an address of tar files"
+_LAYOUT = (
+    "a folder with images or tar files at any depth, an uncompressed tar file, a table of images, or an address of tar "
+    "files"
+)
 
 
 class _ListedImages(IndexedClassImages):
@@ -208,6 +211,14 @@ def _open_sources(place: str, split: str, cache_folder: Path) -> list[ImageDatas
     return _list_folder(folder, split, cache_folder, True) if is_split and os.path.isdir(folder) else []
 
 
+def _open_place(place: str, split: str, cache_folder: Path) -> list[ImageDataset]:
+    """Open the sources of a place; a ``UserError`` says that it has no training images."""
+    opened = _open_sources(place, split, cache_folder)
+    if split == "train" and not sum(map(len, opened)):
+        raise _empty(place, opened)
+    return opened
+
+
 def _open_file(path: str, split: str, cache_folder: Path) -> list[ImageDataset]:
     if path.lower().endswith(".tar"):
         folder, name = os.path.split(path)
@@ -235,12 +246,12 @@ class UnlabeledImages(ImageDataset):
         if data_path is None:
             raise UserError(f"dataset unlabeled needs -data_path: {_LAYOUT}")
         self.split = split
-        sources = []
-        for place in [data_path, *more_paths] if split == "train" else [data_path]:
-            opened = _open_sources(os.fspath(place), split, cache_folder)
-            if split == "train" and not sum(map(len, opened)):
-                raise _empty(place, opened)
-            sources += opened
+        sources = _open_place(os.fspath(data_path), split, cache_folder)
+        for place in more_paths if split == "train" else ():
+            try:
+                sources += _open_place(os.fspath(place), split, cache_folder)
+            except UserError as error:
+                raise UserError(f"PRETRAINING.MORE_PATHS: {error}") from None
         self._sources = [source for source in sources if len(source)]
         if not self._sources:
             raise UserError(

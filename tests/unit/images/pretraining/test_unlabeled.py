@@ -93,7 +93,7 @@ def test_refusals_name_the_path(pool, place, split, expected):
 
 def test_a_folder_without_images_says_so(pool):
     (pool.parent / "empty").mkdir()
-    with pytest.raises(UserError, match="empty contains no images"):
+    with pytest.raises(UserError, match="MORE_PATHS: .*empty contains no images"):
         _open(pool, pool.parent / "empty")
 
 

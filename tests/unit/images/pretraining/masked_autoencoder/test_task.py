@@ -71,5 +71,7 @@ def test_other_images_with_classes_are_evaluated(pool):
         (pool / "one" / "x").mkdir(parents=True)
         Image.new("RGB", (5, 5)).save(pool / "one" / "x" / "e.png")
         open_task(pool / "train", "PRETRAINING.LABELED_PATH", str(pool / "one"))
+    with pytest.raises(UserError, match=r"PRETRAINING.LABELED_PATH: .*nowhere does not exist"):
+        open_task(pool / "train", "PRETRAINING.LABELED_PATH", str(pool / "nowhere"))
     with pytest.raises(UserError, match=r"LABELED_PATH.*DATA.VAL_FRACTION"):
         open_task(pool, "PRETRAINING.LABELED_PATH", str(pool / "val"), "DATA.VAL_FRACTION", "0.5")

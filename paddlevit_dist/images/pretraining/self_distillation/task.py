@@ -116,7 +116,7 @@ class SelfDistillation(PretrainingTask):
     def _require_small_views(self, model: DistillationNetwork) -> None:
         keys, data = self.config.SELF_DISTILLATION, self.config.DATA
         model.eval()
-        # A network that fails on large views is broken, which no setting mends.
+        # A network that fails on large views is broken, which no setting fixes.
         model(paddle.zeros([1, data.IMAGE_CHANNELS, *as_pair(data.IMAGE_SIZE)]))
         try:
             model(paddle.zeros([1, data.IMAGE_CHANNELS, keys.SMALL_SIZE, keys.SMALL_SIZE]))

@@ -141,8 +141,11 @@ def _name_like_transformers(
         raise UserError(f"convert: {path} with -names=transformers has to end in {_SAFETENSORS}")
     linear = {*converted.linear, *(name for name, value in of_pretraining.items() if value.ndim == 2)}
     state = {**converted.state, **of_pretraining}
-    renamed = rename({name: value.T if name in linear else value for name, value in state.items()})
-    return converted._replace(state=renamed, linear=set(), unknown=[])
+    transposed = {name: value.T if name in linear else value for name, value in state.items()}
+    renamed = rename(transposed)
+    has_no_place = len(renamed) == len(rename({name: transposed[name] for name in converted.state}))
+    notices = (*converted.notices, *(describe_dropped(of_pretraining) if has_no_place else ()))
+    return converted._replace(state=renamed, linear=set(), unknown=[], notices=notices)
 
 
 def _describe(source: str) -> dict[str, Any]:

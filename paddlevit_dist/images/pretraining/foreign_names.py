@@ -9,7 +9,7 @@ import numpy as np
 from ...runtime.errors import UserError
 from .masked_autoencoder.masks import sine_cosine_table
 
-_DECODER = "pretraining_decoder."
+_DECODER, _HEADS = "pretraining_decoder.", ("head.", "pretraining_head.")
 _PARTS = ("query", "key", "value")
 _TOKENS = (
     (r"^cls_token$", "embeddings.cls_token"),
@@ -31,7 +31,7 @@ def name_like_transformers(state: Mapping[str, np.ndarray]) -> dict[str, np.ndar
     """Rename the weights of a ViT, with Linear weights (out, in).
 
     With a decoder they are ViTMAEForPreTraining's, and the fixed table of the decoder's positions is added; else
-    ViTModel's, without a classifier.
+    ViTModel's, without a classifier or the head of self-distillation.
 
     Raises:
         UserError: transformers' ViT lacks one of these parameters, or the patches are not a square.
@@ -40,7 +40,7 @@ def name_like_transformers(state: Mapping[str, np.ndarray]) -> dict[str, np.ndar
     prefix = "vit." if decoder else ""
     result = {}
     for name, value in _split_attention(state).items():
-        if name.startswith(("head.", _DECODER)):
+        if name.startswith((*_HEADS, _DECODER)):
             continue
         match = re.fullmatch(r"blocks\.(\d+)\.(.+)", name)
         new = _rename(match[2], _BLOCK) if match else _rename(name, _TOKENS)

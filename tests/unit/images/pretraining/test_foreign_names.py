@@ -50,6 +50,12 @@ def test_a_classifier_becomes_a_vit_without_its_head():
     np.testing.assert_array_equal(found["blocks.1.attn.qkv.weight"], state["blocks.1.attn.qkv.weight"].T)
 
 
+def test_the_head_of_self_distillation_has_no_place_and_is_left_out():
+    state = draw_state(create_model("vit", 0, **SIZES))
+    head = {"pretraining_head.mlp.0.weight": np.zeros((4, 16)), "pretraining_head.last_layer.weight_g": np.ones((9, 1))}
+    assert name_like_transformers({**state, **head}).keys() == name_like_transformers(state).keys()
+
+
 def test_parameters_without_a_place_are_refused():
     model = create_model("vit_small_patch14_reg4_dinov2", 0, **SIZES)
     with pytest.raises(UserError, match="transformers' ViT has no place for reg_token"):

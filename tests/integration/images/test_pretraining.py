@@ -77,3 +77,15 @@ def test_images_of_any_folder_train_and_damaged_ones_are_listed(tmp_path):
     assert "which have no classes: the loss chooses the best one" in out and "(best loss)" in out
     assert "broken.jpg" in (tmp_path / "run" / "quarantine.tsv").read_text()
     assert "Reconstructions" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("temperature", "number"), [(1.0, 1), (0.04, 0)])
+def test_a_real_collapse_is_told_once_and_a_run_that_learns_has_no_warning(temperature, number, tmp_path, capsys):
+    words = (
+        "TASK self_distillation DATA.DATASET digits -batch_size=16 -epochs=4 TRAIN.WARMUP_EPOCHS 0 TRAIN.BASE_LR 1e-4"
+    )
+    keys = "OUTPUTS 32 HEAD_WIDTH 32 BOTTLENECK 16 SMALL_VIEWS 1 SMALL_SIZE 8 FROZEN_EPOCHS 0"
+    words = [*words.split(), "SELF_DISTILLATION.TEACHER_TEMPERATURES", f"[{temperature},{temperature}]"]
+    words += [f"SELF_DISTILLATION.{word}" if word[0].isalpha() else word for word in keys.split()]
+    small_runs.build(str(tmp_path), *words).train()
+    assert capsys.readouterr().out.count("warning: self-distillation has collapsed") == number

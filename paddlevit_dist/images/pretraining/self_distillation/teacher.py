@@ -19,7 +19,12 @@ from .network import HEAD, DistillationNetwork
 from .settings import SelfDistillationKeys
 
 _LAST_LAYER = f"{HEAD}.last_layer."
-_EQUAL, _UNIFORM = 0.02, 0.998  # deviation, and share of the largest entropy, that no network that learns has
+# Nats that outputs of a step say of their images: at most 0.004 in runs that collapsed, 0.2 to 2.5 in those that learn.
+_LEAST_INFORMATION = 0.005
+_LEAST_ROWS = 8  # fewer outputs in a step say little of their images
+_UNIFORM = 0.95  # share of the largest entropy
+# At first the center is not that of the outputs, and one output exceeds all others: until it holds 1 % of its start.
+_SHARE_OF_START, _LATEST_UPDATE = 0.01, 500
 
 
 class TeacherAverage(WeightAverage):
@@ -124,9 +129,12 @@ class DistillationState(TaskState):
         self._last_layer = [p for name, p in student.named_parameters() if name.startswith(_LAST_LAYER)]
         self.center = paddle.zeros([head.weight_v.shape[0]], head.weight_v.dtype)
         self._outputs: list[paddle.Tensor] = []  # sums over this rank's images, (outputs,), of each micro-batch
-        self._signs: list[paddle.Tensor] = []  # entropy and deviation of each micro-batch, (2,)
-        self._rows = 0
-        self._epoch_signs, self._steps = paddle.zeros([2]), 0
+        self._shares: list[paddle.Tensor] = []  # sums of their probabilities, (outputs,)
+        self._entropies: list[paddle.Tensor] = []  # sums of their entropies
+        self._rows, self._update = 0, 0
+        kept = keys.CENTER_MOMENTUM
+        self._first_signs = min(_LATEST_UPDATE, math.log(_SHARE_OF_START) / math.log(kept)) if kept else 0.0
+        self._epoch_signs: paddle.Tensor | None = None  # sums of entropy, information and steps, (3,)
 
     def tensors(self) -> dict[str, paddle.Tensor]:
         """Return the center."""
@@ -155,15 +163,17 @@ class DistillationState(TaskState):
             shares: its probabilities, (rows, outputs).
         """
         if micro == 0:
-            self._outputs, self._signs, self._rows = [], [], 0
-        entropy, spread = entropies(shares), deviation(features.astype(outputs.dtype))
+            self._outputs, self._shares, self._entropies, self._rows = [], [], [], 0
+        entropy = entropies(shares)
         self._outputs.append(outputs.sum(axis=0))
-        self._signs.append(paddle.stack([entropy.mean(), spread]).astype("float32"))
+        self._shares.append(shares.sum(axis=0))
+        self._entropies.append(entropy.sum())
         self._rows += outputs.shape[0]
-        return entropy, spread
+        return entropy, deviation(features.astype(outputs.dtype))
 
     def before_update(self, step: StepPosition) -> None:
         """Take the momentum of the step, and the gradients from the last layer while it is frozen."""
+        self._update = step.update
         self.average.kept = teacher_momentum(self.keys.TEACHER_MOMENTUM, step.update, step.total_updates)
         if step.epoch <= self.keys.FROZEN_EPOCHS:
             for parameter in self._last_layer:
@@ -176,39 +186,50 @@ class DistillationState(TaskState):
         if world_size() > 1 and total.place.is_cpu_place():
             host_barrier()
         mean = all_reduce_sum(total) / float(self._rows * world_size())
-        signs = paddle.add_n(self._signs) / float(len(self._signs))
         change = (mean - self.center) * (1.0 - self.keys.CENTER_MOMENTUM)
         if is_bad is not None:
-            change, signs = (paddle.where(is_bad, paddle.zeros_like(each), each) for each in (change, signs))
+            change = paddle.where(is_bad, paddle.zeros_like(change), change)
         self.center.add_(change)
-        self._epoch_signs.add_(signs)
-        self._steps += 1
+        if self._rows >= _LEAST_ROWS and self._update >= self._first_signs:
+            self._count_signs(is_bad)
+
+    def _count_signs(self, is_bad: paddle.Tensor | None) -> None:
+        """Add the entropy of this rank's outputs in the step, and how much less it is than that of their mean."""
+        entropy = paddle.add_n(self._entropies) / float(self._rows)
+        mean = paddle.add_n(self._shares) / float(self._rows)
+        signs = paddle.stack([entropy, entropies(mean) - entropy, paddle.ones_like(entropy)]).astype("float32")
+        if is_bad is not None:
+            signs = paddle.where(is_bad, paddle.zeros_like(signs), signs)
+        self._epoch_signs = signs if self._epoch_signs is None else self._epoch_signs + signs
 
     def take_signs(self) -> tuple[float, float] | None:
-        """Return this rank's mean entropy and deviation since the last call, which waits; None without a step."""
-        if not self._steps:
+        """Return this rank's mean entropy and information since the last call, which waits; None without a step.
+
+        The information that outputs have of their image is the entropy of the mean output minus their own, in nats.
+        """
+        if self._epoch_signs is None:
             return None
-        entropy, spread = (self._epoch_signs / float(self._steps)).tolist()
-        self._epoch_signs, self._steps = paddle.zeros([2]), 0
-        return entropy, spread
+        entropy, information, steps = self._epoch_signs.tolist()
+        self._epoch_signs = None
+        return (entropy / steps, information / steps) if steps else None
 
     def describe_collapse(self, signs: tuple[float, float]) -> str:
-        """Format that the outputs say nothing of the images; empty if they do. ``signs``: entropy and deviation."""
-        entropy, spread = signs
+        """Format that the outputs say nothing of the images; empty if they do. ``signs``: entropy and information."""
+        entropy, information = signs
         largest = math.log(self.center.shape[0])
-        if not math.isfinite(entropy + spread):
+        if not math.isfinite(entropy + information) or information > _LEAST_INFORMATION or largest == 0.0:
             return ""
-        if spread < _EQUAL:
-            return (
-                f"warning: self-distillation has collapsed: features of all images are equal (deviation {spread:.3f}); "
-                "lower TRAIN.BASE_LR or SELF_DISTILLATION.TEACHER_TEMPERATURES, or raise TEACHER_MOMENTUM"
-            )
-        if entropy > _UNIFORM * largest:
-            return (
-                f"warning: self-distillation has collapsed: the teacher's outputs are uniform (entropy {entropy:.3f} "
-                f"of at most {largest:.3f}); lower SELF_DISTILLATION.TEACHER_TEMPERATURES or raise CENTER_MOMENTUM"
-            )
-        return ""
+        is_uniform = entropy > _UNIFORM * largest
+        found = "uniform" if is_uniform else "the same for all images"
+        change = (
+            "lower SELF_DISTILLATION.TEACHER_TEMPERATURES or raise CENTER_MOMENTUM"
+            if is_uniform
+            else "lower TRAIN.BASE_LR or SELF_DISTILLATION.CENTER_MOMENTUM, or raise TEACHER_MOMENTUM"
+        )
+        return (
+            f"warning: self-distillation has collapsed: the teacher's outputs are {found} (entropy {entropy:.3f} of at "
+            f"most {largest:.3f}); {change}"
+        )
 
 
 class TeacherKeeping(TaskAspect, StateKeeping):

@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import settings
 from paddlevit_dist.images.pretraining.self_distillation.losses import (
     deviation,
     distillation_losses,
@@ -15,7 +16,9 @@ from paddlevit_dist.images.pretraining.self_distillation.losses import (
     teacher_momentum,
     teacher_temperature,
 )
+from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
 from paddlevit_dist.images.pretraining.self_distillation.teacher import DistillationState
+from paddlevit_dist.tasks.step_types import StepPosition
 
 
 def softmax(rows: np.ndarray) -> np.ndarray:
@@ -57,10 +60,48 @@ def test_the_deviation_is_one_for_random_directions_and_zero_for_equal_ones():
 
 
 @pytest.mark.parametrize(
-    "entropy, spread, word",
-    [(3.0, 0.5, ""), (math.log(64), 0.5, "uniform"), (0.0, 0.5, ""), (1.0, 0.001, "equal"), (math.nan, 0.0, "")],
+    "entropy, information, word",
+    [
+        (3.0, 0.2, ""),
+        (math.log(64), 0.0005, "uniform"),
+        (0.0, 0.0, "the same for all images"),
+        (1.0, 0.001, "the same for all images"),
+        (math.nan, 0.0, ""),
+    ],
 )
-def test_a_collapse_is_described(entropy, spread, word):
+def test_a_collapse_is_described(entropy, information, word):
     state = SimpleNamespace(center=np.zeros(64))
-    text = DistillationState.describe_collapse(state, (entropy, spread))
+    text = DistillationState.describe_collapse(state, (entropy, information))
     assert word in text and bool(text) == bool(word)
+
+
+def make_state() -> DistillationState:
+    words = "TASK self_distillation -image_size=16 MODEL.NAME vit MODEL.PATCH_SIZE 8 MODEL.EMBED_DIM 8 MODEL.DEPTH 1 "
+    words += (
+        "MODEL.NUM_HEADS 2 SELF_DISTILLATION.OUTPUTS 6 SELF_DISTILLATION.HEAD_WIDTH 4 SELF_DISTILLATION.BOTTLENECK 4"
+    )
+    task = SelfDistillation(settings.load(words.split()).values)
+    return DistillationState(task.config.SELF_DISTILLATION, task.create_network(0), task.create_teacher())
+
+
+def test_signs_are_the_mutual_information_of_images_and_outputs_in_good_steps():
+    generator, state, expected = np.random.default_rng(0), make_state(), []
+    state.collect(0, *[paddle.ones([12, 6]) / 6] * 3)
+    state.update(None)
+    assert state.take_signs() is None  # the center is not yet that of the outputs
+    state.before_update(StepPosition(1, 44, 99))
+    for is_bad in (False, True, False):
+        shares = softmax(2 * generator.standard_normal((12, 6)))
+        for micro, rows in enumerate(np.split(paddle.to_tensor(shares.astype("float32")).numpy(), 3)):
+            rows = paddle.to_tensor(rows)
+            state.collect(micro, rows, rows, rows)
+        state.update(paddle.to_tensor([is_bad]))
+        if not is_bad:
+            joint = shares / 12  # of an image and an output
+            independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+            expected.append((-(joint * np.log(shares)).sum(), (joint * np.log(joint / independent)).sum()))
+    assert state.take_signs() == pytest.approx(np.mean(expected, axis=0), rel=1e-5)
+    rows = paddle.to_tensor(shares[:4].astype("float32"))  # of two images
+    state.collect(0, rows, rows, rows)
+    state.update(None)
+    assert state.take_signs() is None

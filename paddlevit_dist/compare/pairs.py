@@ -305,7 +305,7 @@ def _find_changes(pair: TablePair) -> dict[str, Any]:
     Empty for a score that one sample alone does not have, such as a correlation.
     """
     names = pair.first.names
-    if pair.kind.right_rate:
+    if pair.kind.right_rate and any(pair.find_hits()):  # without classes, images have only numbers
         before, after = pair.find_correct()
         fixed, broken = np.flatnonzero(after & ~before).tolist(), np.flatnonzero(before & ~after).tolist()
         return {

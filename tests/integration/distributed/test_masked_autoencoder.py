@@ -6,9 +6,10 @@ import numpy as np
 import paddle
 import pytest
 from support.processes import run_together
+from support.trainings.small_runs import DIGITS, Part
 from support.trainings.updates import changes_of_an_update
 
-from paddlevit_dist import settings
+from paddlevit_dist import Trainer, settings
 from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.distributed import rank, reduce_dict, world_size
 from paddlevit_dist.engine.step import CountingCollate
@@ -51,13 +52,37 @@ def evaluate(batch: int) -> dict[str, float]:
     return metrics.compute(reduce_dict(metrics.state, average=False))
 
 
+def train(folder: str, name: str, words: list[str]) -> dict[str, float]:
+    """Train six updates of twelve images, with a checkpoint of every second, and return the evaluation."""
+    keys = (
+        "-epochs=2 VALIDATE_FREQ 2 TRAIN.WARMUP_EPOCHS 0 TRAIN.OPTIMIZER.EPS 1e-4 SAVE_EVERY_UPDATES 2 KEEP_UPDATES 9"
+    )
+    output = f"{folder}/{name}"
+    values = settings.load([*WORDS, *DIGITS, *keys.split(), f"-output={output}", *words]).values
+    Path(output).mkdir(exist_ok=True)
+    task = MaskedAutoencoding(values)
+    sizes = {"train": 3 * IMAGES, "val": 30}
+    parts = {split: Part(task.build_dataset(split, Path(folder)), size) for split, size in sizes.items()}
+    return Trainer(values, task, parts).train()
+
+
 @pytest.fixture(scope="module")
 def groups(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("runs"))
     module = "integration.distributed.test_masked_autoencoder"
     calls = {f"update {micro}": (f"{module}:update", (folder, micro)) for micro in (1, 2)}
     calls["scores"] = (f"{module}:evaluate", (4,))
-    return {processes: run_together(calls, processes) for processes in (1, 2, 3)}
+    middle = f"-resume={folder}/straight/checkpoints/update_00000002"
+    runs = {
+        1: {"straight": ["-batch_size=12"]},
+        2: {"of two": ["-batch_size=6", middle], "accumulated": ["-batch_size=2", "-accum_iter=3", middle]},
+        3: {"of three": ["-batch_size=4", middle, "TRAIN.SHARDING", "optimizer"]},
+    }
+    found = {}
+    for processes, own in runs.items():
+        of_runs = {name: (f"{module}:train", (folder, name, words)) for name, words in own.items()}
+        found[processes] = run_together({**calls, **of_runs}, processes)
+    return {**found, "folder": Path(folder)}
 
 
 def test_an_update_is_that_of_one_process_with_the_whole_batch(groups):
@@ -77,3 +102,15 @@ def test_scores_are_equal_to_the_bit(groups):
     for processes in (2, 3):
         assert groups[processes]["scores"] == [expected] * processes
     assert evaluate(11) == expected
+
+
+@pytest.mark.parametrize(("processes", "name"), [(2, "of two"), (2, "accumulated"), (3, "of three")])
+def test_a_run_resumed_on_more_processes_ends_as_a_straight_one(groups, processes, name):
+    expected, found = (
+        paddle.load(str(groups["folder"] / run / "checkpoints" / "last" / "model.pdparams"), return_numpy=True)
+        for run in ("straight", name)
+    )
+    assert expected.keys() == found.keys()
+    assert max(float(np.abs(found[key] - value).max()) for key, value in expected.items()) < 1e-5
+    (straight,) = groups[1]["straight"]
+    assert groups[processes][name] == [pytest.approx(straight, rel=1e-4)] * processes

@@ -4,12 +4,14 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import settings
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.pretraining.masked_autoencoder import masks
 from paddlevit_dist.images.pretraining.masked_autoencoder.losses import reconstruction_losses
 from paddlevit_dist.images.pretraining.masked_autoencoder.network import MaskedAutoencoder
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.tasks.task_factory import make_task
 
 SIZES = {"image_size": 16, "patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2}
 NETWORKS = {
@@ -101,6 +103,24 @@ def test_classifiers_load_all_but_their_head():
     assert (report.missing, report.unexpected, report.resized) == ([], [], [])
     assert [line for line in report.notices if line.startswith("pretraining_decoder, which")]
     np.testing.assert_array_equal(classifier.pos_embed.numpy(), model.pos_embed.numpy())
+
+
+@pytest.mark.parametrize("task", ["classification", "multi_label"])
+@pytest.mark.parametrize("source", ["masked_autoencoder", "self_distillation"])
+def test_each_task_with_a_classifier_loads_all_but_its_head(task, source):
+    words = [word for name, value in SIZES.items() for word in (f"{name.upper()}", str(value))]
+    words[::2] = [f"DATA.{name}" if name == "IMAGE_SIZE" else f"MODEL.{name}" for name in words[::2]]
+    small = (
+        "MASKED_AUTOENCODER.DECODER_WIDTH 16" if source == "masked_autoencoder" else "SELF_DISTILLATION.SMALL_SIZE 8"
+    )
+    models = []
+    for name, more in ((source, small.split()), (task, [])):
+        values = settings.load(["TASK", name, "MODEL.NAME", "vit", *words, *more]).values
+        models.append(make_task(values).create_network(3))
+    report = load_weights(models[1], models[0].state_dict())
+    assert report.reinitialized == ["head.weight", "head.bias"]
+    assert (report.missing, report.unexpected, report.resized) == ([], [], [])
+    np.testing.assert_array_equal(models[1].blocks[0].mlp.fc1.weight, models[0].blocks[0].mlp.fc1.weight)
 
 
 def test_weights_with_the_authors_names_are_loaded():

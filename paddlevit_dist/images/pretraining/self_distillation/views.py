@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...transforms.crops import TrainingTransform
+from ...transforms.crops import GlyphTransform, TrainingTransform
 from ...transforms.operations import change
 from ..samples import PretrainingSamples
 from ..unlabeled import UNKNOWN
 
 _BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = 0.4, 0.4, 0.2, 0.1
+_GRAY_CHANGES = 2  # brightness and contrast
 _COLOR_PROBABILITY, _GRAY_PROBABILITY = 0.8, 0.2
+_GLYPH_BLUR = 0.5
 _BLUR_RADIUS_PX = 0.1, 2.0
 _SOLARIZE_THRESHOLD = 128
 _SEED_OF_SECOND_VIEW = 431
@@ -24,7 +26,7 @@ _SEED_OF_SECOND_VIEW = 431
 
 @dataclass(frozen=True)
 class ViewAugmentation:
-    """Color, gray, blur and solarization, each with a probability; gray images have the last two alone."""
+    """Color, gray, blur and solarization, each with a probability; color of a gray image is brightness and contrast."""
 
     blur: float
     solarize: float
@@ -38,14 +40,37 @@ class ViewAugmentation:
         strengths = np.array([_BRIGHTNESS, _CONTRAST, _SATURATION, _HUE])
         draws = generator.uniform(-strengths, strengths)  # (4,)
         radius = float(generator.uniform(*_BLUR_RADIUS_PX))
-        if jitters and image.mode == "RGB":
-            for position in order:
+        if jitters:
+            for position in order[order < (4 if image.mode == "RGB" else _GRAY_CHANGES)]:
                 image = jitter(image, int(position), float(draws[position]))
         if grays and image.mode == "RGB":
             image = image.convert("L").convert("RGB")
         if blurs:
             image = change("GaussianBlur", image, radius)
         return change("Solarize", image, _SOLARIZE_THRESHOLD) if solarizes else image
+
+
+@dataclass(frozen=True)
+class GlyphAugmentation:
+    """A small random affine map, then changes of brightness, contrast and sharpness.
+
+    Crops of a glyph share its slant, brightness and width of strokes: without these changes, a network tells glyphs by
+    them, and their classes get farther apart.
+
+    Args:
+        distortion: strength of the map as in ``GlyphTransform``, from 0 to 1.
+        appearance: what follows the map.
+    """
+
+    distortion: float
+    appearance: ViewAugmentation
+
+    def __call__(self, image: Image.Image, generator: np.random.Generator) -> Image.Image:
+        """Change an image at random; pixels outside it are black."""
+        glyph = GlyphTransform((image.height, image.width), train=True, distortion=self.distortion)
+        inverse = glyph.draw_inverse_map(image.size, generator)
+        mapped = image.transform(image.size, Image.Transform.AFFINE, inverse, Image.Resampling.BICUBIC)
+        return self.appearance(mapped, generator)
 
 
 def jitter(image: Image.Image, position: int, amount: float) -> Image.Image:
@@ -77,13 +102,14 @@ class Views:
 
 
 def build_views(config: Any, kind: str) -> Views:
-    """Build the views of images of a kind: "photo", or "glyph", which is neither mirrored nor changed in color."""
+    """Build the views of images of a kind: "photo", or "glyph", which is distorted and not mirrored."""
     data, keys, is_glyph = config.DATA, config.SELF_DISTILLATION, kind == "glyph"
     flip = 0.0 if is_glyph else data.HORIZONTAL_FLIP
     ratio = data.CROP_RATIO[0], data.CROP_RATIO[1]
 
     def build(size: Any, scale: Any, blur: float, solarize: float) -> TrainingTransform:
-        augment: Any = None if is_glyph else ViewAugmentation(blur, solarize)
+        augment: Any = ViewAugmentation(_GLYPH_BLUR if is_glyph else blur, 0.0 if is_glyph else solarize)
+        augment = GlyphAugmentation(data.GLYPH_DISTORTION, augment) if is_glyph else augment
         return TrainingTransform(size, (scale[0], scale[1]), ratio, flip, data.IMAGE_CHANNELS, augment)
 
     large = build(data.IMAGE_SIZE, keys.LARGE_SCALE, 1.0, 0.0), build(data.IMAGE_SIZE, keys.LARGE_SCALE, 0.1, 0.2)

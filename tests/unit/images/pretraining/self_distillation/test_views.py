@@ -8,7 +8,13 @@ from PIL import Image
 
 from paddlevit_dist import settings
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
-from paddlevit_dist.images.pretraining.self_distillation.views import ViewAugmentation, build_views, jitter
+from paddlevit_dist.images.pretraining.self_distillation.views import (
+    GlyphAugmentation,
+    ViewAugmentation,
+    build_views,
+    jitter,
+)
+from paddlevit_dist.images.transforms.crops import GlyphTransform
 from paddlevit_dist.tasks.dataset import reading_generator
 
 WORDS = "TASK self_distillation -dataset=digits -image_size=16 DATA.IMAGE_CHANNELS 1 SELF_DISTILLATION.SMALL_VIEWS 3"
@@ -41,13 +47,16 @@ def test_views_are_equal_for_the_same_draws_and_labels_of_training_images_are_no
     assert ("small" in batch) == (split == "train")
 
 
-def test_photos_have_the_augmentation_and_glyphs_the_crops_alone():
+def test_photos_have_the_augmentation_and_glyphs_are_distorted_as_well_and_not_mirrored():
     config = settings.load(WORDS.split()).values
     photo, glyph = build_views(config, "photo"), build_views(config, "glyph")
     assert [view.augment for view in (*photo.large, photo.small)] == [
         ViewAugmentation(1.0, 0.0), ViewAugmentation(0.1, 0.2), ViewAugmentation(0.5, 0.0)
     ]  # fmt: skip
-    assert [view.augment for view in (*glyph.large, glyph.small)] == [None] * 3 and glyph.small.flip_probability == 0
+    of_glyphs = GlyphAugmentation(1.0, ViewAugmentation(0.5, 0.0))
+    assert [view.augment for view in (*glyph.large, glyph.small)] == [of_glyphs] * 3
+    assert glyph.small.flip_probability == 0
+    assert photo.small.flip_probability == 0.5
 
 
 def test_the_hue_turns_by_its_part_of_a_circle():
@@ -67,5 +76,25 @@ def test_each_change_has_its_probability():
         pixels = np.asarray(always(image, generator)).astype(int)
         gray += bool((np.ptp(pixels, axis=2) == 0).all())
     assert 50 < gray < 115  # of 80 expected
-    plain = ViewAugmentation(0.0, 0.0)(image.convert("L"), generator)
-    np.testing.assert_array_equal(np.asarray(plain), np.asarray(image.convert("L")))
+
+
+def test_gray_images_change_in_brightness_and_contrast_alone():
+    image = Image.fromarray(np.arange(0, 250, 10, dtype=np.uint8).reshape(5, 5))
+    generator, means, spreads = np.random.default_rng(2), [], []
+    for _ in range(200):
+        changed = ViewAugmentation(0.0, 0.0)(image, generator)
+        assert changed.mode == "L"
+        means.append(np.asarray(changed).mean())
+        spreads.append(np.asarray(changed).std())
+    assert min(means) < 80 and max(means) > 150 and min(spreads) < 45 and max(spreads) > 80  # the image's: 120 and 72
+    unchanged = sum(mean == np.asarray(image).mean() for mean in means)
+    assert 20 < unchanged < 65  # of 40 expected
+
+
+def test_glyphs_have_the_map_that_classification_has():
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (16, 16), np.uint8))
+    quiet = ViewAugmentation(0.0, 0.0)
+    mapped = GlyphAugmentation(0.5, lambda given, _: given)(image, np.random.default_rng(3))
+    expected = GlyphTransform(16, train=True, distortion=0.5)(image, np.random.default_rng(3))
+    np.testing.assert_array_equal(np.asarray(mapped), expected[0])
+    assert (np.asarray(GlyphAugmentation(0.0, quiet)(image, np.random.default_rng(3))) != np.asarray(mapped)).any()

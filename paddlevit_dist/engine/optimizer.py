@@ -316,13 +316,19 @@ class OptimizerState:
         return {name: tensor.numpy().copy() for name, tensor in self.tensors().items()}
 
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
-        """Restore a ``state_dict``. Raises ValueError if a name, shape or dtype differs from this optimizer's."""
+        """Restore a ``state_dict``. Raises ValueError if a name, shape or dtype differs from this optimizer's.
+
+        A parameter that had no gradient yet may have no state: some optimizers create it with the first one.
+        """
         _restore_names(self._optimizer)
         paddle_versions.create_accumulators(self._optimizer)
+        kinds, updated = ({name.partition(_SEPARATOR)[part] for name in state} for part in (0, 2))
         if self._shards is not None:
             owned = self._shards.owned
             state = {name: value for name, value in state.items() if name.partition(_SEPARATOR)[2] in owned}
         targets, problem = self.tensors(), "the saved optimizer state does not fit"
+        places = {name: name.partition(_SEPARATOR)[::2] for name in targets}
+        targets = {name: t for name, t in targets.items() if places[name][1] in updated or places[name][0] not in kinds}
         differing = sorted(set(targets) ^ set(state))
         if differing:
             raise ValueError(f"{problem}: {differing[0]} and {len(differing) - 1} more differ")

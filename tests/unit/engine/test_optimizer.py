@@ -251,6 +251,33 @@ def test_updates_and_state_do_not_depend_on_the_names_of_tensors(name, options, 
                 np.testing.assert_array_equal(left[key], right[key], err_msg=key)
 
 
+@pytest.mark.parametrize("name", ["AdamW", "Adam", "SGD", "LAMB", "Lion"])
+def test_a_parameter_that_has_had_no_gradient_yet_starts_after_a_resume(name):
+    def trained(steps, start=None):
+        paddle.seed(0)
+        model = Small()
+        optimizer = build_optimizer(settings(name), model, None, DECAY)
+        if start is not None:
+            model.set_state_dict(start[0])
+            OptimizerState(optimizer, model).load_state_dict(start[1])
+        for step in steps:
+            make_gradients(model, step)
+            if step <= 2:
+                model.parameters()[-1].clear_gradient(False)
+            optimizer.set_lr(RATE)
+            optimizer.step()
+            optimizer.clear_grad(False)
+        weights = {key: value.numpy().copy() for key, value in model.state_dict().items()}
+        return weights, OptimizerState(optimizer, model).state_dict()
+
+    straight = trained([1, 2, 3, 4])
+    resumed = trained([3, 4], start=trained([1, 2]))
+    for left, right in zip(straight, resumed):
+        assert left.keys() == right.keys() and left
+        for key in left:
+            np.testing.assert_array_equal(left[key], right[key], err_msg=key)
+
+
 def test_a_state_of_another_optimizer_is_refused():
     model = Small()
     adam = build_optimizer(settings("Adam"), model, None, DECAY)

@@ -300,8 +300,8 @@ def check_zero_rate(bench: Bench, combination: Combination) -> str | None:
     if not TASKS[bench.task].models[combination["model"]].has_batch_norm:
         still = still[:-2]
     succeed(*words, start, "-epochs=1", *still)
-    before, after = read_printed(folder), read_printed(other)[1]
-    last = before[max(before)]
+    before, lines = read_printed(folder), read_printed(other)
+    last, after = before[max(before)], lines[min(lines)]  # NUM_EPOCHS of a setting wins over -epochs
     is_same = are_near(after, last, 2e-4)  # the last printed digit
     return None if is_same else f"'{after}' after an epoch without a rate, '{last}' before"
 

@@ -193,6 +193,12 @@ def test_percents_that_are_none_and_meters_of_other_settings_are_refused():
         meter.merge(meter)
 
 
+@pytest.mark.parametrize("spacing", [(1.0, 0.0, 2.0), (1.0, 2.0, -0.5), (np.nan, 1.0, 1.0), (1.0, 2.0), 1.0])
+def test_sizes_of_voxels_that_are_not_three_positive_numbers_are_refused(spacing):
+    with pytest.raises(UserError, match=r"^VolumeDice: spacing_mm=.*expected three positive numbers"):
+        pv.VolumeDice(3, spacing_mm=spacing)
+
+
 def test_tensors_of_any_kind_are_counted_as_arrays_are():
     """A bfloat16 tensor's array would hold its bits; points of an instance are indices or a mask."""
     found, true = boxes(0)

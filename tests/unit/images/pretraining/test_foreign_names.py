@@ -30,8 +30,11 @@ def load(model, state):
 
 
 def test_golden_names_and_shapes_of_a_masked_autoencoder_are_transformers():
-    about = golden.description("mae")["models"]["tiny"]
-    model = MaskedAutoencoder(create_model("vit", 0, **SIZES), 0.75, 8, 2, 2)
+    networks = [about for about in golden.description("mae")["models"].values() if "config" in about]
+    about = min(networks, key=lambda about: about["parameters"])
+    config = about["config"]
+    encoder = create_model("vit", 0, **{**SIZES, "depth": config["num_hidden_layers"]})
+    model = MaskedAutoencoder(encoder, 0.75, 8, config["decoder_num_hidden_layers"], 2)
     state = draw_state(model)
     renamed = name_like_transformers(state)
     assert renamed.keys() == about["state"].keys()

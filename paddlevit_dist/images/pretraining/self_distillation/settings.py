@@ -4,7 +4,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....runtime.errors import UserError
-from ....settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_ABOVE_0, SHARE_BELOW_1, Section, key, rows
+from ....settings.key import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    SHARE,
+    SHARE_ABOVE_0,
+    SHARE_BELOW_1,
+    Range,
+    Section,
+    key,
+    rows,
+)
 from ....settings.table import ConfigView, IgnoredKeys, KeyTable
 from ..settings import PretrainingSettings
 
@@ -30,7 +41,7 @@ class SelfDistillationKeys(Section):
     LARGE_SCALE: tuple[float, float] = key(
         (0.4, 1.0), "area of a large view as a share of the image", SHARE_ABOVE_0, effect="score"
     )
-    OUTPUTS: int = key(65536, "outputs of the head", AT_LEAST_1, effect="network")
+    OUTPUTS: int = key(65536, "outputs of the head", Range(low=2), effect="network")
     HEAD_WIDTH: int = key(2048, "width of the head's hidden layers", AT_LEAST_1, effect="network")
     BOTTLENECK: int = key(256, "width of the normalized layer before the outputs", AT_LEAST_1, effect="network")
     NORM_LAST_LAYER: bool = key(

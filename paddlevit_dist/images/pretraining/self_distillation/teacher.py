@@ -217,7 +217,7 @@ class DistillationState(TaskState):
         """Format that the outputs say nothing of the images; empty if they do. ``signs``: entropy and information."""
         entropy, information = signs
         largest = math.log(self.center.shape[0])
-        if not math.isfinite(entropy + information) or information > _LEAST_INFORMATION or largest == 0.0:
+        if not math.isfinite(entropy + information) or information > _LEAST_INFORMATION:
             return ""
         is_uniform = entropy > _UNIFORM * largest
         found = "uniform" if is_uniform else "the same for all images"

@@ -18,7 +18,13 @@ from paddlevit_dist.images.pretraining.self_distillation.losses import (
 )
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
 from paddlevit_dist.images.pretraining.self_distillation.teacher import DistillationState
+from paddlevit_dist.tasks import get_aspect
+from paddlevit_dist.tasks.protocols import StateKeeping
 from paddlevit_dist.tasks.step_types import StepPosition
+
+WORDS = "TASK self_distillation -image_size=16 MODEL.NAME vit MODEL.PATCH_SIZE 8 MODEL.EMBED_DIM 8 MODEL.DEPTH 1"
+WORDS += " MODEL.NUM_HEADS 2 SELF_DISTILLATION.OUTPUTS 6 SELF_DISTILLATION.HEAD_WIDTH 4 SELF_DISTILLATION.BOTTLENECK 4"
+WORDS += " SELF_DISTILLATION.SMALL_VIEWS 2 SELF_DISTILLATION.TEACHER_TEMPERATURES [0.1,0.1]"
 
 
 def softmax(rows: np.ndarray) -> np.ndarray:
@@ -105,3 +111,31 @@ def test_signs_are_the_mutual_information_of_images_and_outputs_in_good_steps():
     state.collect(0, rows, rows, rows)
     state.update(None)
     assert state.take_signs() is None
+
+
+class HalfOutputs(SelfDistillation):
+    """Has networks with features and outputs in half precision, as products have on a GPU."""
+
+    def _create(self, options):
+        network = super()._create(options)
+        for layer in (network.backbone, network.pretraining_head):
+            forward = layer.forward
+            layer.forward = lambda x, forward=forward: forward(x.astype("float32")).astype("float16")
+        return network
+
+
+def test_loss_and_center_of_half_outputs_are_float32():
+    found = []
+    for kind in (SelfDistillation, HalfOutputs):
+        paddle.seed(0)
+        task = kind(settings.load(WORDS.split()).values)
+        model = task.create_network(0)
+        state = get_aspect(task, StateKeeping).build_state(model, None)
+        generator = np.random.default_rng(0)
+        views = [generator.integers(0, 255, (4, 3, 16, 16)).astype(np.uint8) for _ in range(2)]
+        batch = {"images": paddle.to_tensor(np.concatenate(views))}
+        terms = task.train_step(model, {**batch, "small": batch["images"]}, StepPosition(1, 0, 9))
+        state.update(None)
+        assert {term.sum.dtype for term in terms.values()} == {state.center.dtype} == {paddle.float32}
+        found.append([float(terms["loss"].sum), *state.center.tolist()])
+    assert found[0] != found[1] and found[0] == pytest.approx(found[1], rel=0.02, abs=1e-4)

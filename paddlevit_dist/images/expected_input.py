@@ -31,6 +31,8 @@ _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors
 _TIMM_INPUT = "paddlevit_dist.images.models.bridges.timm_model:get_expected_input"
 _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
 _TIMM_RUN = "args.yaml"  # of timm's train.py
+_PRETRAINING = "PRETRAINING"  # section of settings that tasks without labels have
+_STORED = ("CROP_PCT", "INTERPOLATION", "IMAGE_SIZE", "CROP_MODE")
 _CROP_WORDS = {"squash": " of a square", "border": " with borders"}
 
 
@@ -81,12 +83,16 @@ def format_stronger_pretrained_hint(values: CfgNode, device_bytes: int) -> str |
 def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput, str] | None:
     """Find the input that the weights of this configuration expect, and the source of this information, if any.
 
-    Sources, in this order: the published weights' entry, timm's or Hugging Face's file next to the weights, which is
-    downloaded if ``is_hub_asked``, the arguments of timm's training, the model's variant.
+    Sources, in this order: the run without labels that the weights are from, the published weights' entry, timm's or
+    Hugging Face's file next to the weights, which is downloaded if ``is_hub_asked``, the arguments of timm's training,
+    the model's variant.
 
     Raises:
         UserError: a file next to the weights is damaged, or describes preprocessing that this package does not have.
     """
+    of_run = _find_run_input(values)
+    if of_run is not None:
+        return of_run
     model = SPELLINGS.get(values.MODEL.NAME, values.MODEL.NAME)
     weights_name, variant_input = (
         _find_timm_input(values) if model.startswith("timm:") else (model, find_variant_input(model))
@@ -101,6 +107,26 @@ def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[Exp
         return variant_input, weights_name
     described = _read_config(values, model, variant_input or ExpectedInput(), is_hub_asked)
     return described or (variant_input and (variant_input, weights_name))
+
+
+def _find_run_input(values: CfgNode) -> tuple[ExpectedInput, str] | None:
+    """Return the input of the run without labels that the weights are from, and its folder; None for other weights.
+
+    A recipe for published weights would prepare images as these expect, and not as the run has learned.
+    """
+    from ..checkpoint.content import read_about, resolve_checkpoint  # they need NumPy
+
+    source = values.MODEL.PRETRAINED
+    if not isinstance(source, str) or not os.path.exists(os.path.expanduser(source)):
+        return None
+    stored = (read_about(str(resolve_checkpoint(source))) or {}).get("settings")
+    if not isinstance(stored, Mapping) or _PRETRAINING not in stored:
+        return None
+    data = stored["DATA"]
+    if data["IMAGE_CHANNELS"] != len(IMAGENET_MEAN):
+        return None
+    mean, std = tuple(data["IMAGENET_MEAN"]), tuple(data["IMAGENET_STD"])
+    return ExpectedInput(mean, std, *(data[name] for name in _STORED)), source
 
 
 def _find_timm_input(values: CfgNode) -> tuple[str, ExpectedInput]:

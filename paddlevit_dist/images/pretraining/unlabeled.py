@@ -275,7 +275,7 @@ class UnlabeledImages(ImageDataset):
     @staticmethod
     def has_validation(data_path: str | None) -> bool:
         """Return whether there are tar files, or next to training images a folder, of validation images."""
-        if data_path is None or is_address(data_path) or not os.path.isdir(data_path):
+        if data_path is None or not os.path.isdir(data_path):
             return False
         folders = find_split_folders(data_path)
         return "train" in folders and bool({"val", "test"} & set(folders))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from support.hosts.range_server import RangeServer
 
 from paddlevit_dist.images.data.held_out import hold_out
 from paddlevit_dist.images.data.reading import ReadConfig
@@ -121,3 +122,79 @@ def test_parts_of_images_are_read_also_where_some_are_held_out(pool):
         samples.read_parts()
         for index in range(len(part)):
             assert samples.sample(index, np.random.default_rng(0))[0].shape == (3, 8, 8)
+
+
+def test_parts_and_sizes_are_of_the_source_that_has_the_image(pool):
+    (pool / "z.png").write_bytes((pool / "z.png").read_bytes() + b"tail")  # the member of the tar file has no tail
+    images = _open(pool)
+    sizes = [images.num_bytes(index) for index in range(4)]
+    assert sizes[:3] == [(pool / name).stat().st_size for name in ("a/deep/er/y.png", "b/x.png", "z.png")]
+    assert sizes[3] == sizes[2] - 4
+    assert images.part(2, sizes[2] - 3, 3).tobytes() == b"ail"
+    assert images.part(3, 1, sizes[3] - 1).tobytes() == (pool / "z.png").read_bytes()[1:-4]
+
+
+def test_listed_content_is_the_paths_of_all_places(pool):
+    _write(pool.parent / "more" / "q.png", 90)
+    listed = _open(pool, pool.parent / "more").listed()
+    assert list(listed) == ["names"]
+    content = b"".join(map(bytes, listed["names"]))
+    places = [content.index(name) for name in (b"a/deep/er/y.png", b"z.png", b"c.tar/k.png", b"q.png")]
+    assert places == sorted(places)
+    assert b"cls" not in content and b"thumbs" not in content
+
+
+def test_tar_files_at_an_address_are_read_there_and_fetched_by_batch(pool):
+    pytest.importorskip("aiohttp")
+    (pool / "c.tar").rename(pool / "train-00000.tar")
+    (pool / "tars").mkdir()
+    (pool / "train-00000.tar").rename(pool / "tars" / "train-00000.tar")
+    with RangeServer(pool) as server:
+        images = UnlabeledImages(str(pool / "b"), "train", pool.parent / "cache", [server.address("tars")])
+        assert _names(images) == ["0/x.png", "1/train-00000.tar/k.png"] and images.is_remote
+        images.prefetch([1, 0, 1])
+        requests = server.requests.total()
+        assert images.read(1)[0].getpixel((0, 0)) == (20, 0, 0)
+        assert server.requests.total() == requests
+        with pytest.raises(UserError, match=f"{server.address('b')} has no tar files.*train-00000.tar"):
+            UnlabeledImages(server.address("b"), "train", pool.parent / "cache")
+        with pytest.raises(UserError, match=f"{server.address('b')} has no val images: .*DATA.VAL_FRACTION"):
+            UnlabeledImages(server.address("b"), "val", pool.parent / "cache")
+        server.marks = server.part_marks = ()
+        (pool.parent / "other").mkdir()
+        bare = UnlabeledImages(server.address("tars"), "train", pool.parent / "other")
+        assert bare.root == server.address("tars").rstrip("/") and bare.labels is None
+        assert any("neither ETag nor date of train-00000.tar" in line for line in bare.notices)
+
+
+def test_tables_say_how_many_images_are_missing(pool):
+    (pool / "list.csv").write_text("image,age\nb/x.png,3\nb/no.png,4\nz.png,4\nnor.png,5\n")
+    with pytest.raises(UserError, match=r"list\.csv: 2 of 4 images are missing below .*pool: b/no\.png"):
+        _open(pool / "list.csv")
+    with pytest.raises(UserError, match="dataset unlabeled needs -data_path"):
+        UnlabeledImages(None, "train", pool.parent / "cache")
+
+
+@pytest.mark.parametrize(
+    ("folders", "has_validation", "has_classes"),
+    [
+        (["train", "val/x", "val/y"], True, True),
+        (["train", "test/x", "test/y"], True, True),
+        (["train", "val/x"], True, False),
+        (["train", "other"], False, False),
+        (["val/x", "val/y"], False, False),
+    ],
+)
+def test_validation_classes_are_two_or_more_folders_next_to_training_images(
+    tmp_path, folders, has_validation, has_classes
+):
+    for name in folders:
+        (tmp_path / name).mkdir(parents=True)
+    assert UnlabeledImages.has_validation(str(tmp_path)) == has_validation
+    assert UnlabeledImages.has_validation_classes(str(tmp_path)) == has_classes
+
+
+def test_places_without_folders_have_no_validation_images(tmp_path):
+    (tmp_path / "list.csv").write_text("image\n")
+    for place in (None, "http://127.0.0.1:1/tars", str(tmp_path / "list.csv")):
+        assert not UnlabeledImages.has_validation(place) and not UnlabeledImages.has_validation_classes(place)

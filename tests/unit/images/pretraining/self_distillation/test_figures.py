@@ -1,0 +1,53 @@
+"""Pictures of views: which are side by side, and what an evaluation shows."""
+
+import numpy as np
+import pytest
+
+from paddlevit_dist import settings
+from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
+from paddlevit_dist.tasks import get_aspect
+from paddlevit_dist.tasks.protocols import Drawable, Recomputable
+
+WORDS = "TASK self_distillation -image_size=8 MODEL.NAME vit MODEL.PATCH_SIZE 4 MODEL.EMBED_DIM 16 MODEL.DEPTH 3"
+WORDS += " MODEL.NUM_HEADS 2 SELF_DISTILLATION.OUTPUTS 8 SELF_DISTILLATION.HEAD_WIDTH 8 SELF_DISTILLATION.BOTTLENECK 4"
+
+
+@pytest.fixture(scope="module")
+def task():
+    return SelfDistillation(settings.load(WORDS.split()).values)
+
+
+@pytest.mark.parametrize("small_views", [0, 3])
+def test_the_views_of_an_image_are_side_by_side(task, small_views):
+    generator = np.random.default_rng(small_views)
+    views = [
+        tuple(generator.integers(0, 256, (n, 3, s, s), np.uint8) for n, s in ((2, 8), (small_views, 4)))
+        for _ in range(3)
+    ]
+    batch = task.collate([(*pair, -1) for pair in views])
+    drawn = get_aspect(task, Drawable).visualize_batch(None, batch, 1)
+    assert [caption for _, caption in drawn] == [f"2 large views, {small_views} small ones"] * 3
+    for (large, small), (pixels, _) in zip(views, drawn):
+        expected = np.full((8, 16 + 4 * small_views, 3), 255, np.uint8)
+        for place, view in enumerate(large):
+            expected[:, 8 * place : 8 * place + 8] = view.transpose(1, 2, 0)
+        for place, view in enumerate(small):
+            expected[:4, 16 + 4 * place : 20 + 4 * place] = view.transpose(1, 2, 0)
+        np.testing.assert_array_equal(pixels, expected)
+
+
+def test_evaluated_images_are_drawn_in_the_order_asked_for(task):
+    images = np.random.default_rng(0).integers(0, 256, (3, 3, 8, 8), np.uint8)
+
+    class Samples:
+        def sample(self, index, generator):
+            return images[index : index + 1], images[:0], 1
+
+    drawn = get_aspect(task, Drawable).visualize_eval_samples(Samples(), [2, 0])
+    np.testing.assert_array_equal([pixels for pixels, _ in drawn], images[[2, 0]].transpose(0, 2, 3, 1))
+
+
+def test_the_student_is_recomputed_block_by_block(task):
+    model = task.build_model()
+    layers = get_aspect(task, Recomputable).recomputed_layers(model)
+    assert list(map(id, layers)) == list(map(id, model.backbone.blocks)) and len(layers) == 3

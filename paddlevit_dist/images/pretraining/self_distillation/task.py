@@ -25,7 +25,15 @@ from ...image_size import as_pair
 from ...models.resampling import OFFSET
 from ...settings import RGB
 from ..task import PretrainingTask
-from .losses import LARGE_VIEWS, STUDENT_TEMPERATURE, distillation_losses, entropies, sharpen, teacher_temperature
+from .losses import (
+    LARGE_VIEWS,
+    STUDENT_TEMPERATURE,
+    distillation_losses,
+    entropies,
+    log_softmax,
+    sharpen,
+    teacher_temperature,
+)
 from .network import DistillationNetwork, ProjectionHead
 from .settings import SelfDistillationSettings
 from .teacher import DistillationState, TeacherKeeping
@@ -172,7 +180,7 @@ class SelfDistillation(PretrainingTask):
         whole, second = paddle.split(model.pretraining_head(features).astype("float32"), LARGE_VIEWS)
         with autocast.off():
             shares = sharpen(whole, paddle.zeros_like(whole[0]), keys.TEACHER_TEMPERATURES[1])
-            logs = paddle.nn.functional.log_softmax(second / STUDENT_TEMPERATURE, axis=-1)
+            logs = log_softmax(second / STUDENT_TEMPERATURE)
             losses = -(shares * logs).sum(axis=-1)
         numbers = {"loss": losses, "entropy": entropies(shares)}
         of_whole = paddle.split(features, LARGE_VIEWS)[0]

@@ -84,7 +84,7 @@ class MaskedAutoencoding(PretrainingTask):
     def predict(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]
     ) -> tuple[paddle.Tensor, tuple[paddle.Tensor, paddle.Tensor]]:
-        """Compute the loss of each image, float32 (batch,), and the prediction with the pixels of all patches."""
+        """Compute the loss of each image, float (batch,), and the prediction with the pixels of all patches."""
         # Pixels of all patches, (batch, patches, pixels), cut once for the encoder and as the target.
         pixels = masks.cut_patches(
             self.normalize(batch["images"]), _find_patch_size(self.config.DATA.IMAGE_SIZE, batch["order"].shape[1])
@@ -93,7 +93,7 @@ class MaskedAutoencoding(PretrainingTask):
         with autocast.off():
             target = normalize_patches(pixels) if self.config.MASKED_AUTOENCODER.NORMALIZED_PATCHES else pixels
             kept = masks.count_kept(target.shape[1], self.config.MASKED_AUTOENCODER.MASK_SHARE)
-            prediction = prediction.astype("float32")
+            prediction = prediction if prediction.dtype == paddle.float64 else prediction.astype("float32")
             return reconstruction_losses(prediction, target, batch["restore"], kept), (prediction, pixels)
 
     # ---- evaluation ----------------------------------------------------------------------------------------------

@@ -27,15 +27,16 @@ from .masks import count_kept, cut_patches, gather_tokens, sine_cosine_table
 
 _DECODER = "pretraining_decoder."
 
+_LAYER = r"^decoder\.decoder_(?:layers|encoder\.layer)\.(\d+)\."  # the second is what transformers 5 saves
 _HUGGINGFACE = (
     (r"^decoder\.mask_token$", _DECODER + "mask_token"),
     (r"^decoder\.decoder_(embed|norm|pred)\.", _DECODER + r"\1."),
-    (r"^decoder\.decoder_layers\.(\d+)\.layernorm_before\.", _DECODER + r"blocks.\1.norm1."),
-    (r"^decoder\.decoder_layers\.(\d+)\.attention\.attention\.", _DECODER + r"blocks.\1.attn."),
-    (r"^decoder\.decoder_layers\.(\d+)\.attention\.output\.dense\.", _DECODER + r"blocks.\1.attn.proj."),
-    (r"^decoder\.decoder_layers\.(\d+)\.layernorm_after\.", _DECODER + r"blocks.\1.norm2."),
-    (r"^decoder\.decoder_layers\.(\d+)\.intermediate\.dense\.", _DECODER + r"blocks.\1.mlp.fc1."),
-    (r"^decoder\.decoder_layers\.(\d+)\.output\.dense\.", _DECODER + r"blocks.\1.mlp.fc2."),
+    (_LAYER + r"layernorm_before\.", _DECODER + r"blocks.\1.norm1."),
+    (_LAYER + r"attention\.attention\.", _DECODER + r"blocks.\1.attn."),
+    (_LAYER + r"attention\.output\.dense\.", _DECODER + r"blocks.\1.attn.proj."),
+    (_LAYER + r"layernorm_after\.", _DECODER + r"blocks.\1.norm2."),
+    (_LAYER + r"intermediate\.dense\.", _DECODER + r"blocks.\1.mlp.fc1."),
+    (_LAYER + r"output\.dense\.", _DECODER + r"blocks.\1.mlp.fc2."),
 )
 _AUTHORS = (
     (r"^mask_token$", _DECODER + "mask_token"),

@@ -1,5 +1,7 @@
 """Fast versions of the layers of ``images/models/layers.py`` and of Paddle's 3D convolution."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import paddle
@@ -137,6 +139,24 @@ def resized_cross_entropy(logits: paddle.Tensor, *others: Any) -> paddle.Tensor 
     from . import upsampling
 
     return upsampling.resized_cross_entropy(logits, *others)
+
+
+def normalized_linear(x: paddle.Tensor, weight: paddle.Tensor, norms: paddle.Tensor) -> paddle.Tensor | None:
+    """Compute ``functions.normalized_linear``; return None if fast functions do not apply."""
+    if not all(can_use_fast_path(each) and each.is_contiguous() for each in (x, weight, norms)):
+        return None
+    return functions().normalized_linear(x, weight, norms)
+
+
+def move_toward(tensors: Sequence[paddle.Tensor], goals: Sequence[paddle.Tensor], share: float) -> bool:
+    """Move tensors by ``share`` toward others, in place; return False if fast functions do not apply."""
+    if not all(each.is_contiguous() and can_use_fast_path(each) for each in (*tensors, *goals)):
+        return False
+    from . import row_kernels
+
+    for tensor, goal in zip(tensors, goals):
+        row_kernels.move_toward(tensor.data_ptr(), goal.data_ptr(), share, math.prod(tensor.shape))
+    return True
 
 
 # Importing numba takes half a second, which static graphs and GPUs do not need.

@@ -8,6 +8,8 @@ MANIFEST = Manifest(
     functions={
         "CompiledTrainingTransform": ".transforms:CompiledTrainingTransform",
         "accelerate": ".accelerate:accelerate",
+        "move_toward": ".layers:move_toward",
+        "normalized_linear": ".layers:normalized_linear",
         "resized_cross_entropy": ".layers:resized_cross_entropy",
     },
 )

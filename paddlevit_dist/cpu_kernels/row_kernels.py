@@ -112,6 +112,25 @@ def scale(x, factors, items, size):
 
 
 @compiled(**FAST)
+def norms(x, out, rows, width):
+    """Compute the Euclidean norm of each row, (rows)."""
+    values, target = numba.carray(floats_at(x), (rows, width)), numba.carray(floats_at(out), rows)
+    for row in range(rows):
+        total = f32(0.0)
+        for j in range(width):
+            total += values[row, j] * values[row, j]
+        target[row] = np.sqrt(total)
+
+
+@compiled(**FAST)
+def move_toward(x, goal, share, size):
+    """Move x, ``size`` numbers, by ``share`` toward ``goal``."""
+    values, goals, part = numba.carray(floats_at(x), size), numba.carray(floats_at(goal), size), f32(share)
+    for j in range(size):
+        values[j] += part * (goals[j] - values[j])
+
+
+@compiled(**FAST)
 def multiply_and_sum(x, factor, sums, rows, width):
     """Multiply x by ``factor`` and store its column sums in ``sums`` (width); with ``factor`` 0 only sum."""
     values, factors = numba.carray(floats_at(x), (rows, width)), numba.carray(floats_at(factor), (rows, width))

@@ -59,8 +59,12 @@ class GradientList:
             paddle._C_ops.check_finite_and_unscale_(alike, paddle.full([1], 1.0 / float(factor), dtype))
 
     @paddle.no_grad()
-    def clip_each(self, gradients: Sequence[paddle.Tensor], largest: float, loss_scale: float) -> None:
+    def clip_each(
+        self, gradients: Sequence[paddle.Tensor], largest: float, loss_scale: float, on_host: bool = False
+    ) -> None:
         """Divide gradients by the loss scale and limit the norm of each to ``largest``, in place; no host waits.
+
+        If they are ``on_host``, those that stay as they are are not touched.
 
         Each is multiplied by ``min(1, largest / (norm + 1e-6))``, as a single gradient is by PyTorch's
         ``clip_grad_norm_``. Gradients that are not finite may become any values.
@@ -70,8 +74,10 @@ class GradientList:
             squares = [paddle_versions.squared_norm(gradient.astype(dtype)).reshape([1]) for gradient in alike]
             norms = paddle.concat(squares).sqrt()  # (gradients,), with the loss scale
             divisors = paddle.clip((norms + loss_scale * 1e-6) / largest, min=loss_scale)
-            for gradient, divisor in zip(alike, paddle.split(divisors, len(alike))):
-                paddle._C_ops.check_finite_and_unscale_([gradient], divisor)
+            is_changed = (divisors.numpy() != 1).tolist() if on_host else [True] * len(alike)
+            for gradient, divisor, changes in zip(alike, paddle.split(divisors, len(alike)), is_changed):
+                if changes:
+                    paddle._C_ops.check_finite_and_unscale_([gradient], divisor)
 
     def present(self) -> list[paddle.Tensor]:
         """Return the existing gradients, with contiguous copies of strided views, which a backward pass may return.

@@ -256,7 +256,9 @@ class TrainStep:
         if self.before_clipping:
             self.before_clipping()
         if self.gradient_clip and self.clips_each:
-            self._gradients.clip_each(self._gradients.present(), self.gradient_clip, self.precision.scale)
+            scale = self.precision.scale
+            if scale != 1 or norm + np.float32(1e-6) > self.gradient_clip:  # no gradient is longer than all together
+                self._gradients.clip_each(self._gradients.present(), self.gradient_clip, scale, self.on_host)
         else:
             factor = clipping_factor(norm, self.gradient_clip) / np.float32(self.precision.scale)
             if factor != 1:

@@ -169,8 +169,8 @@ def test_gradients_of_other_types_and_orders_count_and_are_scaled():
     np.testing.assert_array_equal(other.grad.numpy(), np.arange(6.0).reshape(3, 2).T / 2)
 
 
-@pytest.mark.parametrize("scale", [1.0, 65536.0])
-def test_each_gradient_is_clipped_by_its_own_norm(scale):
+@pytest.mark.parametrize(("scale", "on_host"), [(1.0, False), (1.0, True), (65536.0, False), (65536.0, True)])
+def test_each_gradient_is_clipped_by_its_own_norm(scale, on_host):
     generator = np.random.default_rng(3)
     values = [factor * generator.standard_normal(shape) for factor, shape in ((5, (4, 3)), (0.01, (6,)), (9, (1,)))]
     kinds = [(value, dtype) for value in values for dtype in ("float32", "float64")]
@@ -178,7 +178,7 @@ def test_each_gradient_is_clipped_by_its_own_norm(scale):
     for parameter, (value, dtype) in zip(parameters, kinds):
         parameter.grad = paddle.to_tensor((value * scale).T.copy(), dtype).t()  # strided in Paddle 3
     gradients = multi_tensor.GradientList(parameters)
-    gradients.clip_each(gradients.present(), 1.5, scale)
+    gradients.clip_each(gradients.present(), 1.5, scale, on_host)
     for parameter, (value, dtype) in zip(parameters, kinds):
         expected = value * min(1.0, 1.5 / (np.sqrt((value**2).sum()) + 1e-6))
         np.testing.assert_allclose(parameter.grad.numpy(), expected, rtol=1e-6 if dtype == "float32" else 1e-12)

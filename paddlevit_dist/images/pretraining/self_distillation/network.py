@@ -16,6 +16,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from ....registry.features import find_function
 from ....tasks.model import Model
 from ...models.layers import linear
 
@@ -41,8 +42,14 @@ class WeightNormLinear(nn.Layer):
 
     def forward(self, x):
         """Map (rows, in_features) to (rows, out_features)."""
-        norms = self.weight_v.square().sum(axis=1, keepdim=True).sqrt()  # (out_features, 1)
-        return paddle.matmul(x, self.weight_v * (self.weight_g / norms), transpose_y=True)
+        norms = self.weight_g.squeeze(1)  # (out_features,)
+        compiled = find_function("normalized_linear")
+        fast = None if compiled is None else compiled(x, self.weight_v, norms)
+        if fast is not None:
+            return fast
+        # Columns of the product are scaled, which are fewer numbers than the weights.
+        factors = norms / self.weight_v.square().sum(axis=1).sqrt()
+        return paddle.matmul(x, self.weight_v, transpose_y=True) * factors
 
 
 class ProjectionHead(nn.Layer):

@@ -64,7 +64,7 @@ class GradientList:
     ) -> None:
         """Divide gradients by the loss scale and limit the norm of each to ``largest``, in place; no host waits.
 
-        If they are ``on_host``, those that stay as they are are not touched.
+        If they are ``on_host``, those that stay unchanged are not touched.
 
         Each is multiplied by ``min(1, largest / (norm + 1e-6))``, as a single gradient is by PyTorch's
         ``clip_grad_norm_``. Gradients that are not finite may become any values.

@@ -190,6 +190,33 @@ HEADLINES = (
         1.22,
         180,
     ),
+    Headline(
+        "masked autoencoder of ViT-Ti/16, decoder 128 x 2, an update: torch / ours",
+        f"pretraining.py --only mae_128x2 --rounds 5 {PEER}",
+        f"pretraining.py {PEER}",
+        "mae_128x2_over_torch",
+        ">= 1",
+        1.05,
+        120,
+    ),
+    Headline(
+        "the same as a share of a supervised update",
+        f"pretraining.py --only share --rounds 5 {PEER}",
+        "pretraining.py --only share",
+        "share_of_supervised_ours",
+        "<= 0.45",
+        0.435,
+        120,
+    ),
+    Headline(
+        "self-distillation of ViT-Ti/16, an update: torch / ours",
+        f"pretraining.py --only dino --rounds 5 {PEER}",
+        f"pretraining.py --only dino {PEER}",
+        "dino_over_torch",
+        ">= 1",
+        1.01,
+        240,
+    ),
 )
 # Without a headline: minutes to hours each.
 ONLY_WHOLE = (
@@ -197,6 +224,7 @@ ONLY_WHOLE = (
     "threads.py",
     "cpu_settings.py",
     f"depthwise.py {PEER}",
+    f"pretraining_parity.py {PEER}",
     "bfloat16.py",
     "saving.py",
     "watchdog.py",

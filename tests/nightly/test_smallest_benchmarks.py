@@ -26,6 +26,7 @@ NEEDS = {
     "exported_onnx": [["onnxruntime"], ["timm"], ["torch"], ["a GPU"]],
     "image_pipeline": [["skimage", "sklearn"]],
     "label_scores": [["sklearn"]],
+    "pretraining_parity": [["torch"], ["transformers"]],
     "scene_memory": [["scipy"]],
     "scene_stages": [["scipy"]],
     "worth": [["skimage", "sklearn"]],

@@ -219,7 +219,7 @@ def _list_promised(bench: Bench, combination: Combination) -> list[str]:
     draws = model.draws or combination.get("mix", "none") != "none" or combination.get("dropout", "none") != "none"
     draws = draws or combination.get("augment") == "rand"  # the noise of erased boxes
     is_split = model.has_batch_norm and (combination["batch_norm"] == "local" or combination["accumulation"] != "1")
-    if bench.task in ("classification", "multi_label") and combination["batch_norm"] == "default":
+    if bench.task in ("classification", "multi_label", "self_distillation") and combination["batch_norm"] == "default":
         is_split = model.has_batch_norm
     unpromised = {
         "processes": draws or is_split,

@@ -21,6 +21,8 @@ def test_a_difference_is_of_objects_whatever_their_order():
     assert compare_detections(one, [part[:, order] for part in one])[0] == 0
     moved = one[0], boxes + 0.25 * (np.arange(20) == 3)[None, :, None], scores
     assert compare_detections(one, moved)[0] == 0  # the one in ten that is left out
+    moved = one[0], boxes + 0.25 * (np.arange(20) % 10 == 3)[None, :, None], scores
+    assert compare_detections(one, moved)[0] > 0.1  # the next one, and nothing between both
     assert compare_detections(one, (one[0], boxes + 0.01, scores))[0] == pytest.approx(0.01)
     assert compare_detections(one, (one[0], boxes, scores * 0.99))[0] == pytest.approx(0.01, abs=5e-3)
     assert compare_detections(one, (one[0] + 1, boxes, scores))[0] == 1.0

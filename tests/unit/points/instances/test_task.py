@@ -17,7 +17,7 @@ from paddlevit_dist.points.instances import task as task_module
 from paddlevit_dist.points.instances.grouping import proposal_ious
 from paddlevit_dist.points.instances.matching import flatten_tables
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
-from paddlevit_dist.points.instances.pointgroup import GroupingInput, group_points
+from paddlevit_dist.points.instances.pointgroup import GroupingInput, PointGroupOutput, group_points
 from paddlevit_dist.points.instances.proposals import select_predictions
 from paddlevit_dist.points.instances.score_kind import class_precisions
 from paddlevit_dist.points.instances.stuff_classes import find_instance_classes
@@ -172,8 +172,6 @@ class Oracle(paddle.nn.Layer):
         self.logits, self.offsets = logits, offsets
 
     def forward(self, voxels, inverse, grouping):
-        from paddlevit_dist.points.instances.pointgroup import PointGroupOutput
-
         clusters = group_points(self.logits, self.offsets, grouping())
         sizes = np.diff(clusters.offsets).astype(np.float32)
         return PointGroupOutput(self.logits, self.offsets, clusters, paddle.to_tensor(sizes / sizes.max()))
@@ -260,6 +258,19 @@ def test_before_clusters_are_formed_an_evaluation_has_none():
             task.eval_step(watched, batch, EvaluationStep(metrics, epoch=epoch))
         assert metrics.compute(metrics.state)["points"] > 0
     assert formed == [False, True, True]
+
+
+@pytest.mark.parametrize("with_scores", [True, False])
+def test_outputs_in_half_precision_are_float32_from_then_on(with_scores):
+    task = make_task()
+    _, batch = model_and_batch(task, "val", (0,))
+    halves = [paddle.to_tensor(values).astype("bfloat16") for values in ([[1.5, 2.0]], [[0.25, 1.0, 3.0]], [0.75])]
+    output = PointGroupOutput(halves[0], halves[1], None, halves[2] if with_scores else None)
+    found = task.forward(lambda *inputs: output, batch, task_module.HostPoints(batch), task_module.CENTERED)
+    parts = [found.semantic_scores, found.offsets, *([found.scores] if with_scores else [])]
+    assert [part.dtype for part in parts] == [paddle.float32] * (2 + with_scores)
+    assert [part.tolist() for part in parts] == [[[1.5, 2.0]], [[0.25, 1.0, 3.0]], [0.75]][: 2 + with_scores]
+    assert found.scores is None or with_scores
 
 
 def test_what_cannot_be_trained_is_refused_in_one_line():

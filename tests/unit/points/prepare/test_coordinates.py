@@ -138,6 +138,10 @@ def test_coordinates_that_the_source_holds_in_coarse_steps_are_told():
     "xyz, message",
     (
         (stray(20_000.0), r"^a\.ply: point 17 is 19,99\d m from the others, .* 8,192 m .*: remove stray points$"),
+        (
+            stray(20_000.0) + np.array([0, 0, 5000.0]),
+            r"point 17 is 19,99\d m .*: remove stray points$",
+        ),  # on a mountain
         (stray(1e9), r"point 17 is 1e\+09 m from the others|point 17 is 999,999,99\d m from the others"),
         (stray(1e11, 9), r"point 17 is 1e\+11 m from the others"),
         (stray(1e11)[17:], r"point 0 is 1e\+11 m from the others"),

@@ -1,7 +1,6 @@
-"""Models of timm in training runs: PyTorch's losses for one process and two, and every command of a run."""
+"""Models of timm in training runs: PyTorch's losses; with two processes at night."""
 
 import numpy as np
-import pytest
 from support.networks import golden
 from support.networks.timm_zoo import needs_compat
 from support.processes import run_together
@@ -10,8 +9,11 @@ pytestmark = needs_compat
 TRAINED = ("test_efficientnet", "test_vit", "test_nfnet")
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_ten_updates_give_the_losses_of_pytorch(processes):
+def test_ten_updates_give_the_losses_of_pytorch():
+    require_losses_of_pytorch(1)
+
+
+def require_losses_of_pytorch(processes):
     """A model with batch norms, one with attention, one with standardized weights; PyTorch computed in float64."""
     found = run_together(
         {name: ("support.trainings.timm_updates:train", (name,)) for name in TRAINED}, processes=processes

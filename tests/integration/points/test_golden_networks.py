@@ -11,6 +11,7 @@ from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
 from paddlevit_dist.tasks.model_factory import create_model
 
 OURS = {"MinkUNet14A": "minkunet14a", "MinkUNet34C": "minkunet34c", "FourLayers": "minkunet_tutorial"}
+BY_NIGHT = "MinkUNet34C"
 STORED = 3e-7  # the fixtures' arrays are float32: relative to their largest value
 EXACT = 1e-9  # scalars are float64
 
@@ -54,8 +55,12 @@ def of_our_name(name):
     return name.replace("running_mean", "_mean").replace("running_var", "_variance")
 
 
-@pytest.mark.parametrize("network", golden.description("minkunet")["models"])
+@pytest.mark.parametrize("network", [name for name in golden.description("minkunet")["models"] if name != BY_NIGHT])
 def test_golden_minkunet(network):
+    require_golden_minkunet(network)
+
+
+def require_golden_minkunet(network):
     description, arrays = fixture("minkunet")
     about = description["models"][network]
     state = golden_state(description["seed"], about["state"])

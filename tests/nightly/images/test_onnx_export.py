@@ -3,7 +3,18 @@
 import numpy as np
 import paddle
 import pytest
-from integration.images.test_onnx_export import described, images, needs_onnx, operators, outputs, require_same_outputs
+from integration.images.test_onnx_export import (
+    BY_DAY,
+    PREPARATIONS,
+    described,
+    images,
+    needs_onnx,
+    operators,
+    outputs,
+    require_one_line_of_pooling,
+    require_repeated_prediction,
+    require_same_outputs,
+)
 from support.networks.other_names import REDUCED, small
 
 from paddlevit_dist.export.command import export
@@ -15,6 +26,17 @@ from paddlevit_dist.tasks.model_factory import create_model
 @pytest.mark.parametrize("name", [name for name in REDUCED if name != "pvt_v2_b2_li"])
 def test_every_family_gives_the_same_outputs_for_any_batch(name, tmp_path):
     require_same_outputs(small(name, seed=1), tmp_path)
+
+
+@needs_onnx
+def test_a_pyramid_that_onnxruntime_cannot_compute_is_one_line(tmp_path):
+    require_one_line_of_pooling(small("pvt_v2_b2_li", seed=1), tmp_path)
+
+
+@needs_onnx
+@pytest.mark.parametrize("name", [name for name in PREPARATIONS if name not in BY_DAY])
+def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(name, tmp_path):
+    require_repeated_prediction(*PREPARATIONS[name], tmp_path)
 
 
 @needs_onnx

@@ -1,4 +1,7 @@
-"""A signal while images at an address are awaited: one line, at once, and nothing of asyncio's."""
+"""A signal while images at an address are awaited: one line, at once, and nothing of asyncio's.
+
+Each wait with one of both signals; at night with the other one.
+"""
 
 import shutil
 import signal
@@ -8,8 +11,9 @@ import time
 import pytest
 from support.files.shard_writer import write_shards
 from support.hosts.range_server import RangeServer
-from support.processes import ended_by_itself, run_main, start_command, succeeded, wait_until
+from support.processes import ended_by_itself, start_command, wait_until
 from support.trainings.runs import IMAGES, MAIN
+from support.trainings.trained import write_weights
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("fsspec")
@@ -43,9 +47,16 @@ def asked(server, method, ending):
     return lambda: any(key.startswith(method) and key.endswith(ending) for key in server.requests)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("what", ["listing that fails", "headers"])
+BEGINNINGS = {"listing that fails": signal.SIGINT, "headers": signal.SIGTERM}
+COMMANDS = {"inspect data": signal.SIGTERM, "evaluate": signal.SIGINT}
+
+
+@pytest.mark.parametrize("what, number", BEGINNINGS.items())
 def test_a_training_that_has_not_begun(what, number, server, tmp_path):
+    require_end_before_the_beginning(what, number, server, tmp_path)
+
+
+def require_end_before_the_beginning(what, number, server, tmp_path):
     if what == "headers":
         server.pause_seconds = 99.0
     else:
@@ -88,13 +99,16 @@ def test_a_training_that_waits_for_images(workers, server, tmp_path):
     assert "saved" in ended.err.strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("command", ["inspect data", "evaluate"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("command, number", COMMANDS.items())
 def test_other_commands(command, number, server, tmp_path):
+    require_end_of_a_command(command, number, server, tmp_path)
+
+
+def require_end_of_a_command(command, number, server, tmp_path):
     path = f"-data_path={server.address()}"
     if command == "evaluate":
-        succeeded(run_main(*IMAGES, "-dataset=tar", path, f"-output={tmp_path / 'run'}"))
-        places = [f"-pretrained={tmp_path / 'run'}", f"-output={tmp_path / 'look'}"]
+        weights = write_weights(tmp_path / "run", ["ant", "bee", "cow"])
+        places = [f"-pretrained={weights}", f"-output={tmp_path / 'look'}"]
         words = ["evaluate", *IMAGES, "-dataset=tar", path, *places, "DATA.CACHE_FOLDER", str(tmp_path / "new")]
     else:
         words = ["inspect", "data", *RUN, path, f"-output={tmp_path / 'look'}"]

@@ -20,15 +20,13 @@ TINY = [
 ]
 
 
-@pytest.mark.parametrize(
-    "description, kind, groups",
-    [
-        (SECOND, "classes background, spleen, liver", {"spleen": [2], "liver": [5]}),
-        (REGIONS, "regions organs, liver", {"organs": [2, 5], "liver": [5]}),
-    ],
-    ids=["classes", "regions"],
-)
-def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path, description, kind, groups):
+def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path):
+    """One of regions at night."""
+    groups = {"spleen": [2], "liver": [5]}
+    require_a_training_and_predictions(tmp_path, SECOND, "classes background, spleen, liver", groups)
+
+
+def require_a_training_and_predictions(tmp_path, description, kind, groups):
     """Two channels and another spacing: the scores are those of the files that are written, for any number of
     processes, and ``predict`` writes the same labels with the numbers and the affine of the folder. Regions are trained
     by a plan."""

@@ -112,7 +112,6 @@ STORES: dict[str, tuple[str, str, list[str]]] = {
     "rooms": ("minkunet14_synthetic_rooms", "s3dis", [SCENES, *COARSE]),
     "scans": ("minkunet14_synthetic_rooms", "semantic_kitti", [SCENES, *COARSE, "POINTS.FEATURES", "[xyz, intensity]"]),
 }
-BY_DAY = ("tutorial", "skipped points", "instances", "shapes", "scannet")
 
 
 def train_on_stores(names: tuple[str, ...], folder: Path) -> list[dict[str, Any]]:

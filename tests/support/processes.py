@@ -159,10 +159,17 @@ def free_ports(number: int) -> list[int]:
         return [listener.getsockname()[1] for listener in listeners]
 
 
-def wait_until(happens: Callable[[], Any], complaint: str, seconds: float = HANG_SECONDS) -> None:
-    """Return once something happens; fail with ``complaint`` if it does not in time."""
+def wait_until(happens: Callable[[], Any], complaint: str, seconds: float = HANG_SECONDS, process: Any = None) -> None:
+    """Return once something happens; fail with ``complaint`` if it does not in time.
+
+    Args:
+        process: what makes it happen; when that has ended, nobody waits longer.
+    """
     deadline = time.monotonic() + seconds
     while not happens():
+        if process is not None and process.poll() is not None and not happens():
+            out, err = process.communicate(timeout=seconds)
+            raise AssertionError(f"{complaint}, and has ended with {process.returncode}\n{out[-2000:]}\n{err[-5000:]}")
         assert time.monotonic() < deadline, complaint
         time.sleep(0.005)
 

@@ -55,7 +55,7 @@ def start_endless(tmp_path) -> tuple:
     target = "integration.launch.dying:work_for_ever"
     process = start_command([sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"], is_copy=True)
     files = [Path(f"{marker}{rank}") for rank in range(2)]
-    wait_until(lambda: all(file.exists() and file.read_text() for file in files), "it does not work")
+    wait_until(lambda: all(file.exists() and file.read_text() for file in files), "it does not work", process=process)
     return process, [int(file.read_text()) for file in files]
 
 

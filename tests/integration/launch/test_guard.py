@@ -37,7 +37,7 @@ def test_processes_that_were_suspended_together_go_on():
     waits = "print('ready', flush=True); signal.sigwait([signal.SIGTERM])"
     process = start_command([sys.executable, "-c", BEGIN.replace("0.5", "4.0") + waits])
     assert process.stdout.readline() == "ready\n"
-    wait_until(lambda: len(session_members(process.pid)) == 2, "no guard")
+    wait_until(lambda: len(session_members(process.pid)) == 2, "no guard", process=process)
     members = session_members(process.pid)
     for member in members:
         os.kill(member, signal.SIGSTOP)

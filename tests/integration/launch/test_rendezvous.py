@@ -55,7 +55,7 @@ def test_all_go_on_once_all_are_there_and_the_port_is_free_again(port):
 
 def test_ranks_meet_at_the_address_that_a_machine_may_give_its_own_name(port, monkeypatch):
     monkeypatch.setenv("PADDLE_MASTER", f"127.0.1.1:{port}")
-    assert answers(range(2), 2) == {0: "", 1: ""}
+    assert answers(range(2), 2, seconds=60.0) == {0: "", 1: ""}
 
 
 def test_strangers_do_not_count_and_do_not_disturb(port):
@@ -175,6 +175,7 @@ def test_a_stranger_in_the_place_of_rank_0_is_not_joined(port, run_with_secret):
         connection.socket.close()
 
     with socket.create_server(("127.0.0.1", port)) as listener:
+        listener.settimeout(60.0)  # where nobody comes, the thread ends, too
         stranger = threading.Thread(target=pretend, args=(listener,))
         stranger.start()
         found = answers([1], 2, seconds=2.0)[1]

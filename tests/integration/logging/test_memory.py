@@ -30,12 +30,13 @@ def test_children_of_all_threads_and_their_children_are_found():
     def start(_):
         command = ["sh", "-c", "sleep 600 & sleep 600 & echo begun; wait"]
         children.put(subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True))
-        may_end.wait(600)
+        may_end.wait(60)
 
     with ThreadPoolExecutor(2) as pool:
         ended = [pool.submit(start, number) for number in range(2)]
-        begun = [children.get(timeout=600) for _ in ended]
+        begun = []
         try:
+            begun += [children.get(timeout=60) for _ in ended]
             assert [child.stdout.readline() for child in begun] == [b"begun\n"] * 2
             trees = {child.pid: list(_tree(child.pid)) for child in begun}
             found = list(_tree(os.getpid()))

@@ -44,7 +44,9 @@ def test_a_group_side_by_side_as_on_gpus_is_stopped_and_goes_on_and_a_failed_see
     program = [sys.executable, str(HERE / "as_on_gpus.py"), "train", *SHORT, *seldom, "-seeds=2", "-output=group"]
     group = start_command(program, tmp_path, CUDA_VISIBLE_DEVICES="7,5,3,1")
     logs = [tmp_path / "group" / f"seed_{seed}" / "metrics.jsonl" for seed in (0, 1)]
-    wait_until(lambda: all(log.is_file() and log.stat().st_size > 200 for log in logs), "no training has begun")
+    wait_until(
+        lambda: all(log.is_file() and log.stat().st_size > 200 for log in logs), "no training has begun", process=group
+    )
     cores = len(os.sched_getaffinity(0))
     given = {seed: (tmp_path / "noted" / seed).read_text() for seed in "01"}
     assert given == {"0": f"7 {cores // 2}", "1": f"5 {cores - cores // 2}"}

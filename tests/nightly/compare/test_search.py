@@ -27,7 +27,7 @@ def test_a_killed_search_is_continued_to_the_same_end(tmp_path):
     killed = tmp_path / "killed"
     process = start_command(command(killed, 3), is_copy=True)
     saved = killed / "trial_0001" / "checkpoints" / "epoch_0002"
-    wait_until(saved.exists, "the second trial saves nothing", 300)
+    wait_until(saved.exists, "the second trial saves nothing", 300, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=600)
     succeeded(run_command(command(killed, 3)))

@@ -116,7 +116,11 @@ def test_a_run_killed_in_mid_epoch_is_resumed_bit_for_bit(bucket, tmp_path):
     often = ["SAVE_EVERY_UPDATES", "3", "SAVE_IN_BACKGROUND", "False"]
     process = start_command([sys.executable, str(ROOT / "main_multi_gpu.py"), *words, *often, f"-output={killed}"])
     last = killed / "checkpoints" / "last"
-    wait_until(lambda: last.is_symlink() and os.readlink(last).startswith("update_"), "it saves nothing in mid-epoch")
+    wait_until(
+        lambda: last.is_symlink() and os.readlink(last).startswith("update_"),
+        "it saves nothing in mid-epoch",
+        process=process,
+    )
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=600)
     succeeded(run_main(*words, f"-output={killed}", "-resume=auto"))

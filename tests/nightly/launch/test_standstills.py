@@ -46,7 +46,7 @@ def children_with_python(process: Any) -> list[int]:
 def test_a_rank_that_stops_before_it_has_imported_anything_is_named(tmp_path, number):
     watchdog = ["WATCHDOG_SECONDS", str(SECONDS)]
     process = start_command([sys.executable, str(MAIN), f"-output={tmp_path}", *DIGITS, "-ngpus=2", *watchdog])
-    wait_until(lambda: len(children_with_python(process)) == 2, "no workers")
+    wait_until(lambda: len(children_with_python(process)) == 2, "no workers", process=process)
     os.kill(children_with_python(process)[number], signal.SIGSTOP)
     stands_at(ending(process), number, status.NOT_STARTED)
 

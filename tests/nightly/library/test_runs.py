@@ -13,7 +13,7 @@ try:
     pv.train("vit_digits", epochs=400, output="second", **TINY)
 except KeyboardInterrupt as error:
     stopped = str(error)
-deadline = time.monotonic() + 20  # Paddle's threads look every five seconds
+deadline = time.monotonic() + 120  # Paddle's threads look every five seconds
 while threading.active_count() > 1 and time.monotonic() < deadline:
     time.sleep(0.1)
 is_kept = paddle.get_flags(["FLAGS_use_stride_kernel"]) == views and threading.active_count() == 1

@@ -25,6 +25,7 @@ class RangeServer:
         refused_methods: methods that are answered with 405.
         alter: changes code, headers and body of an answer to a range; None: nothing.
         pause_seconds: before each answer to a range.
+        is_pausing: set once an answer has waited, or waits, for a second or longer.
         marks, part_marks: headers about the version of a file, of ETag and Last-Modified, with whole files and parts.
     """
 
@@ -35,7 +36,7 @@ class RangeServer:
         self.cuts = self.errors = self.refusals = 0
         self.refusal, self.refused_methods = 503, ()
         self.alter: Callable[[int, dict[str, str], bytes], tuple[int, dict[str, str], bytes]] | None = None
-        self.pause_seconds = 0.0
+        self.pause_seconds, self.is_pausing = 0.0, threading.Event()
         self.marks = self.part_marks = ("ETag",)
         self._lock = threading.Lock()
         self._tags: dict[tuple[Path, int], str] = {}
@@ -97,6 +98,8 @@ class RangeServer:
         headers = {"Content-Type": "application/octet-stream", **{name: found[name] for name in marks}}
         if asked is None or not self.has_ranges:
             return self._send(request, 200, path.read_bytes(), headers, has_body)
+        if self.pause_seconds >= 1.0:
+            self.is_pausing.set()
         time.sleep(self.pause_seconds)
         if self._take("errors"):
             return self._send(request, 503, b"", {}, has_body)

@@ -23,7 +23,7 @@ def interrupt(folder):
         while not os.path.exists(folder + "/metrics.jsonl"):
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGINT)
-    threading.Thread(target=wait).start()
+    threading.Thread(target=wait, daemon=True).start()  # a training that fails is not waited for
 """
 
 

@@ -41,8 +41,10 @@ def test_the_caller_goes_on_and_the_thread_is_nicer_until_it_is_waited_for():
 
     worker.do(work)
     worker.do(lambda: seen.append("second"))
-    assert seen == [] and len(worker._threads) == 2
-    assert os.getpriority(os.PRIO_PROCESS, worker._threads[0].native_id) == min(19, look() + 10)
-    begins.set()
+    try:
+        assert seen == [] and len(worker._threads) == 2
+        assert os.getpriority(os.PRIO_PROCESS, worker._threads[0].native_id) == min(19, look() + 10)
+    finally:
+        begins.set()
     worker.wait()
     assert seen[1] == "second" and look() <= seen[0] <= look() + 10 and worker._threads == []

@@ -20,7 +20,7 @@ def test_the_watch_goes_on_while_a_long_join_has_stderr_elsewhere(monkeypatch):
     watch = group_watch.GroupWatch(0, 1, {}, 60.0)
     try:
         with contextlib.redirect_stderr(io.StringIO()):
-            assert has_looked.wait(600.0)
+            assert has_looked.wait(60.0)
     finally:
         watch.stop()
 
@@ -46,7 +46,7 @@ def test_what_a_rank_notes_last_is_what_it_tells_last(monkeypatch):
     monkeypatch.setattr(group_watch.status, "get_status", read_slowly)
     watching = threading.Thread(target=watch._log_status)
     watching.start()
-    assert has_read.wait(600.0)
+    assert has_read.wait(60.0)
     watch._log_status()
     has_told.set()
     watching.join()

@@ -132,18 +132,21 @@ def test_what_the_kernel_knows_of_a_process(tmp_path):
 
 
 def test_stacks_leave_out_those_that_watch():
-    ended = threading.Event()
+    begun, ended = threading.Barrier(3, timeout=60), threading.Event()
 
     def _watch():
+        begun.wait()
         ended.wait(60)
 
     def work():
+        begun.wait()
         ended.wait(60)
 
     threads = [threading.Thread(target=target) for target in (_watch, work)]
     try:
         for thread in threads:
             thread.start()
+        begun.wait()  # a thread that has started may not have come to its function
         stacks = watchdog.format_stacks()
     finally:
         ended.set()

@@ -15,13 +15,13 @@ def test_a_quiet_run_says_where_it_is_until_it_ends():
             twice.set()
 
     with Heartbeat(say, quiet_seconds=0.0, poll_seconds=0.01).at("reading") as heartbeat:
-        assert twice.wait(600)
+        assert twice.wait(60)
         (thread,) = (each for each in threading.enumerate() if each.name == "heartbeat")
         assert thread.daemon  # does not keep the process from ending
         heartbeat.at("training")
         twice.clear()
         said.clear()
-        assert twice.wait(600)
+        assert twice.wait(60)
     assert said[-1].startswith("still training (")
     number = len(said)
     assert not any(thread.name == "heartbeat" for thread in threading.enumerate())

@@ -12,7 +12,7 @@ from paddlevit_dist.settings import DEFAULT_RECIPE, load
 
 
 def test_runs_that_start_at_once_get_different_numbers(tmp_path):
-    path, taken, go = tmp_path / "output" / "run", [], threading.Barrier(8)
+    path, taken, go = tmp_path / "output" / "run", [], threading.Barrier(8, timeout=60)
 
     def start():
         go.wait()

@@ -142,7 +142,7 @@ def test_each_thread_reads_its_own_copy(root, monkeypatch):
     """With one copy of tar files for all, a thread would close the file that another reads from."""
     monkeypatch.setattr(opening, "cpu_cores", lambda: 4)
     dataset = tars(root, "train")
-    together = threading.Barrier(4, timeout=600)
+    together = threading.Barrier(4, timeout=60)
 
     def look(own, index):
         together.wait()  # four threads are at work at once

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.processes import run_workers, succeeded
+from support.processes import run_together
 
 from paddlevit_dist.distributed import rank
 from paddlevit_dist.losses import choose_cross_entropy, cross_entropies, cross_entropy
@@ -29,19 +29,28 @@ def choose(wrong_on: dict[str, list[int]]) -> tuple[list[str], list[str], np.nda
     return lines, used, losses
 
 
-@pytest.mark.parametrize(
-    "wrong_on, chosen", [({}, 0), ({0: [1]}, 1), ({0: [0], 1: [1]}, 2), ({0: [0], 1: [1], 2: [0, 1]}, None)]
-)
-def test_the_ranks_use_the_first_way_that_is_right_on_all(wrong_on, chosen):
-    names = list(cross_entropy.CANDIDATES)
-    given = {names[number]: ranks for number, ranks in wrong_on.items()}
-    results = succeeded(run_workers("integration.distributed.test_chosen_losses:choose", given)).results
+NAMES = list(cross_entropy.CANDIDATES)
+# The number of the way that is chosen -> by the number of a way, the ranks on which it is wrong.
+WRONG = {0: {}, 1: {0: [1]}, 2: {0: [0], 1: [1]}, None: {0: [0], 1: [1], 2: [0, 1]}}
+
+
+@pytest.fixture(scope="module")
+def seen():
+    """What each rank sees, by the way that is chosen: one choice after the other."""
+    calls = {chosen: {NAMES[number]: ranks for number, ranks in wrong_on.items()} for chosen, wrong_on in WRONG.items()}
+    target = "integration.distributed.test_chosen_losses:choose"
+    return run_together({chosen: (target, (given,)) for chosen, given in calls.items()})
+
+
+@pytest.mark.parametrize("chosen", WRONG)
+def test_the_ranks_use_the_first_way_that_is_right_on_all(seen, chosen):
+    results = seen[chosen]
     (lines, *_), (other_lines, *_) = results
     assert lines == other_lines and len(lines) == (chosen != 0)
     exponents = np.exp(LOGITS.astype("float64"))
     expected = -np.log(np.take_along_axis(exponents / exponents.sum(1, keepdims=True), LABELS[:, None], 1))[:, 0]
     for _, used, losses in results:
-        assert used == ([] if chosen is None else [names[chosen]])
+        assert used == ([] if chosen is None else [NAMES[chosen]])
         if used:
             np.testing.assert_allclose(losses, expected, rtol=1e-5)
     if chosen is None:

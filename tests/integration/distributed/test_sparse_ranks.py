@@ -70,6 +70,19 @@ def voxels_with(of_second_rank: int) -> np.ndarray:
     return np.concatenate([SCENES[0], SCENES[1][:of_second_rank]])
 
 
+def train_with_a_sparse_result() -> list[np.ndarray]:
+    """A network that returns a sparse tensor, under Paddle's own ``DataParallel``; gradients of a second pass."""
+    paddle.set_default_dtype("float32")
+    paddle.seed(0)
+    layers = sparse.Convolution(1, 4, 3), sparse.BatchNorm(4), sparse.ReLU(), sparse.Convolution(4, 2, 1)
+    network = nn.Sequential(*layers)
+    model = paddle.DataParallel(network)
+    places = np.c_[np.zeros(50, np.int32), np.arange(150).reshape(50, 3) % 7 + np.arange(50)[:, None]]
+    for _ in range(2):
+        model(SparseTensor(np.ones((50, 1), np.float32), places)).F.square().sum().backward()
+    return [parameter.grad.numpy() for parameter in network.parameters() if not parameter.stop_gradient]
+
+
 FUNCTIONS = {"gradients": gradients, "gradients_of_making": gradients_of_making}
 
 
@@ -77,7 +90,8 @@ FUNCTIONS = {"gradients": gradients, "gradients_of_making": gradients_of_making}
 def together() -> dict:
     module = "integration.distributed.test_sparse_ranks"
     calls = [(function, number) for function in FUNCTIONS for number in (40, 0)]
-    return run_together({f"{name} {n}": (f"{module}:{name}", (voxels_with(n),)) for name, n in calls})
+    sparse_result = {"sparse result": (f"{module}:train_with_a_sparse_result", ())}
+    return run_together({f"{name} {n}": (f"{module}:{name}", (voxels_with(n),)) for name, n in calls} | sparse_result)
 
 
 @pytest.mark.parametrize("of_second_rank", [40, 0])
@@ -94,3 +108,10 @@ def test_gradients_of_uneven_ranks_are_those_of_one_process_on_the_union(functio
         assert of_rank.keys() == alone.keys()
         for name, value in alone.items():
             assert of_rank[name] == pytest.approx(value, rel=1e-7, abs=1e-10), name
+
+
+def test_every_parameter_of_a_network_with_a_sparse_result_has_the_same_gradient_on_both_ranks(together):
+    one, other = together["sparse result"]
+    for first, second in zip(one, other):
+        np.testing.assert_array_equal(first, second)
+    assert all(np.abs(gradient).max() > 0 for gradient in (one[0], one[-1]))

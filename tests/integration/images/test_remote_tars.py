@@ -9,6 +9,7 @@ import tarfile
 import pytest
 from support.files.shard_writer import make_image, write_shards
 from support.hosts.range_server import RangeServer
+from support.trainings.runs import refused
 
 from paddlevit_dist.data import remote_folder
 from paddlevit_dist.images.data.remote_tars import RemoteTars
@@ -268,3 +269,8 @@ def test_a_copy_at_another_address_has_an_index_of_its_own(folder, server, cache
     with RangeServer(tmp_path / "copy") as other:
         other.marks = other.part_marks = ("Last-Modified",)
         assert_same(TarImages(other.address(), "train", cache), expected)
+
+
+def test_what_is_not_read_from_an_address_is_one_line(tmp_path):
+    message = refused("-cfg=detr_shapes", "-dataset=coco", "-data_path=s3://bucket/coco", f"-output={tmp_path / 'out'}")
+    assert "dataset coco reads files of this machine: add -dataset=tar for tar files of images with classes" in message

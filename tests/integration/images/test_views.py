@@ -12,9 +12,7 @@ from support.processes import run_command, run_main
 from support.trainings.runs import IMAGES, last_line, refused, well, write_images
 
 from paddlevit_dist import Predictor, create_model
-from paddlevit_dist.export.command import run as export
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
-from paddlevit_dist.runtime.errors import UserError
 
 WORDS = [word for word in IMAGES if not word.startswith("-image_size")]
 COMMAND = [sys.executable, "-m", "paddlevit_dist"]
@@ -94,22 +92,6 @@ def test_predictions_with_other_views_are_not_continued(folder):
     assert "probabilities are the mean of 2 views: mirrored" in ended.out
     other = run_command([*command, target], timeout=600)
     assert other.code == 2 and "settings" in other.err and "-restart" in other.err
-
-
-def test_a_training_run_chooses_its_best_checkpoint_by_the_views_and_cannot_be_exported_with_them(folder):
-    words = [*WORDS, f"-data_path={folder}/data", "-image_size=16x24", "-ngpus=2", f"-output={folder}/trained"]
-    ended = well(run_main(*words, "DATA.TEST_VIEWS", "[mirrored]", "REPORT", "True"))
-    assert "(mean of 2 views: mirrored) (best top-1)" in ended.out
-    with pytest.raises(UserError, match=r"^export: DATA.TEST_VIEWS \['mirrored'\].*computes one view of an image: add"):
-        export([str(folder / "trained"), str(folder / "exported")])
-    export([str(folder / "trained"), str(folder / "exported"), "DATA.TEST_VIEWS", "[]", "DATA.TEST_SCALES", "[1.0]"])
-    flags = [f"-cfg={folder}/trained/config.yaml", f"-data_path={folder}/data", f"-output={folder}/scored"]
-    ended = well(run_command([*COMMAND, "evaluate", f"{folder}/exported", *flags, "-ngpus=1"], timeout=600))
-    assert "(mean of 2 views: mirrored)" in last_line(ended) and "0 of 10 images have another answer" in ended.out
-    scores = [
-        json.loads((folder / name / "metrics.jsonl").read_text().splitlines()[-1]) for name in ("trained", "scored")
-    ]
-    assert scores[1]["trained_values"]["loss"] == pytest.approx(scores[0]["loss"], abs=1e-6)
 
 
 @pytest.mark.parametrize(

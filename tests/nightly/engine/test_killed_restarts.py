@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.engine.test_trainer_checkpoints import require_score_after_killed_restarts
 from support.trainings import small_runs
 
 from paddlevit_dist import load_weights
@@ -92,3 +93,7 @@ def test_the_score_is_that_of_the_weights_wherever_a_restart_is_killed(tmp_path,
     assert number > 30
     require_score_of_weights(folder, trainer)
     assert evaluated(folder) == [1, 2, 3, 4]
+
+
+def test_a_restart_from_an_epoch_killed_while_it_saves_leaves_the_score_of_the_weights(tmp_path, monkeypatch):
+    require_score_after_killed_restarts(tmp_path, monkeypatch, "epoch_0002")

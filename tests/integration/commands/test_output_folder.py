@@ -1,4 +1,4 @@
-"""What a run leaves behind and prints, for one process and for two."""
+"""What a run leaves behind and prints; for two processes at night."""
 
 import json
 import shlex
@@ -15,10 +15,10 @@ import paddlevit_dist
 from paddlevit_dist.settings import load
 
 
-@pytest.fixture(params=["trained", "trained_by_two"])
-def run(request):
+@pytest.fixture
+def run(trained):
     """A finished training; its fixture has seen that nothing was written to stderr."""
-    return request.getfixturevalue(request.param)
+    return trained
 
 
 def test_the_folder_is_flat_and_holds_the_named_files(run):

@@ -10,4 +10,4 @@ SUBJECTS = sorted({reader.read.__module__.rpartition(".")[2] for reader in READE
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_damaged_files_of_each_reader_are_read_or_refused(tmp_path, subject):
     names = [name for name, reader in READERS.items() if reader.read.__module__.endswith(f".{subject}")]
-    check(names, 12, tmp_path)
+    check(names, 8, tmp_path)

@@ -163,7 +163,7 @@ OUTPUTS = sorted(
     "look mine predicted rooms rooms_instances heads four small balls "
     "heads_eval early my_volumes areas organs organs_eval fold_0 fold_1 judged again known offline "
     "base lion lora lora_scores muon nesterov sharded "
-    "table tags scored exported predicted_tags recall at_recall".split()
+    "table tags scored exported predicted_tags recall at_recall mae tuned dino".split()
 )
 
 

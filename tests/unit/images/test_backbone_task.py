@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import paddle
 import pytest
 from paddle import nn
@@ -124,6 +125,27 @@ def test_the_weights_of_a_backbone_are_for_the_start_of_a_training(monkeypatch, 
     allowing.load_meta(CheckpointMeta(None, ("q",)))
     allowing.build_model(2)
     assert (report, ("neck",)) not in loaded and allowing.class_names == ["q", "1"]
+
+
+class Backbone(Model):
+    """A layer, as a network and as its own backbone."""
+
+    own_parts = ()
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 3)
+        self.__dict__["pretrained_part"] = self
+
+
+def test_the_averaged_weights_of_a_run_start_a_backbone(monkeypatch, tmp_path):
+    values = {"model": np.ones((2, 3), np.float32), "model_ema": np.full((2, 3), 2.0, np.float32)}
+    for name, value in values.items():
+        state = {"layer.weight": value, "layer.bias": np.zeros(3, np.float32)}
+        paddle.save({key: paddle.to_tensor(array) for key, array in state.items()}, str(tmp_path / f"{name}.pdparams"))
+    task = make(f"MODEL.BACKBONE_PRETRAINED={tmp_path}")
+    monkeypatch.setattr(task, "create_network", lambda number: Backbone())
+    np.testing.assert_array_equal(task.build_model(7).layer.weight.numpy(), values["model_ema"])
 
 
 class Net(Model):

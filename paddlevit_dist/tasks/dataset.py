@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -300,9 +300,14 @@ def require_split(split: str, existing: Sequence[str], dataset: str, remark: str
     ``dataset`` (name and location) and ``remark`` are for the message.
     """
     if split not in existing:
-        available = f"it has {', '.join(existing)}" if existing else "it has none"
-        raise UserError(f"dataset {dataset} has no split '{split}' (-split): {available}{remark}")
+        refuse_split(split, existing, dataset, remark)
     return split
+
+
+def refuse_split(split: str, existing: Sequence[str], dataset: str, remark: str = "") -> NoReturn:
+    """Raise the ``UserError`` about a split that does not exist; see ``require_split``."""
+    available = f"it has {', '.join(existing)}" if existing else "it has none"
+    raise UserError(f"dataset {dataset} has no split '{split}' (-split): {available}{remark}")
 
 
 def is_training_split(config: RunSettings, split: str) -> bool:

@@ -122,7 +122,7 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
             "DATA.TABLE.LABELS to the column of labels, or to the columns of the classes"
         )
     kind, labels = found
-    confidence = names.index(_CONFIDENCE) if kind == ROWS and _CONFIDENCE in names else None
+    confidence = names.index(_CONFIDENCE) if kind == ROWS else None
     unused = [table.headings[column] for column in others if column not in (*labels, confidence) and names[column]]
     return LabelLayout(kind, image, labels, split, fold, confidence, unused)
 

@@ -129,7 +129,7 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
     labels = distinct[single[0]]
     is_list = layout.kind != LABEL and layout.kind != ROWS
     rows = rows._replace(codes=labels.codes, sets=[_parse_cell(cell, is_list, path) for cell in labels])
-    return _join_rows(rows, distinct.get(layout.confidence)) if layout.kind == ROWS else rows
+    return rows if layout.confidence is None else _join_rows(rows, distinct[layout.confidence])
 
 
 def read_split_words(path: str) -> set[str]:
@@ -248,16 +248,13 @@ def _split(text: str, path: str) -> Sequence[object]:
     return labels
 
 
-def _join_rows(rows: LabelRows, confidence: _DistinctValues | None) -> LabelRows:
+def _join_rows(rows: LabelRows, confidence: _DistinctValues) -> LabelRows:
     """Join rows of one label each, as Open Images has them: labels that are not named are not known."""
     values = ClassValues()
-    if confidence is None:
-        given = np.ones(len(rows.names), np.int8)
-    else:
-        wrong = next((text for text in confidence.texts() if not values.accepts(text) or values[text] < 0), None)
-        if wrong is not None:
-            raise UserError(f"{rows.path}: confidence {shorten(repr(wrong), 40)}: expected 1 or 0; choose a threshold")
-        given = np.array([values[text] for text in confidence.texts()], np.int8)[confidence.codes]
+    wrong = next((text for text in confidence.texts() if not values.accepts(text) or values[text] < 0), None)
+    if wrong is not None:
+        raise UserError(f"{rows.path}: confidence {shorten(repr(wrong), 40)}: expected 1 or 0; choose a threshold")
+    given = np.array([values[text] for text in confidence.texts()], np.int8)[confidence.codes]
     if not all(map(len, rows.sets)):
         raise UserError(f"{rows.path}: a row has no label; correct or remove it")
     assert rows.codes is not None

@@ -14,7 +14,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import readable
 from ...runtime.spelling import compose, find_spelling
 from ...runtime.text_files import read_json, read_text
-from ...tasks.dataset import require_split
+from ...tasks.dataset import refuse_split
 from .box_layouts import (
     SPLIT_FOLDERS,
     DatasetGuess,
@@ -229,8 +229,7 @@ def _refuse_split(match: MatchedLayout, split: str) -> NoReturn:
     existing = [name for name in existing if not layout.lists or _list_files(layout, top, name)]
     helps = split == "val" and "train" in existing
     remark = "; set DATA.VAL_FRACTION to split the training set" if helps else ""
-    require_split(split, [name for name in existing if name != split], f"{layout.dataset} at {top}", remark)
-    raise UserError(f"{top} has no {split} images; expected {layout.words}")
+    refuse_split(split, [name for name in existing if name != split], f"{layout.dataset} at {top}", remark)
 
 
 def _read_pairs(file: str, top: str) -> LabelMapPairs:

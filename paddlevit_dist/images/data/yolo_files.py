@@ -8,7 +8,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import readable
 from ...runtime.spelling import compose, find_spelling
 from ...runtime.text_files import read_text, read_yaml
-from ...tasks.dataset import require_split
+from ...tasks.dataset import refuse_split, require_split
 from .annotated_files import list_image_names, list_images_below
 from .box_layouts import find_yolo_descriptions
 from .formats import SPLIT_WORDS, list_folders, split_in_name
@@ -171,8 +171,7 @@ def _find_split_folders(root: str, split: str) -> list[str]:
     existing = [os.path.basename(path) for path in (*list_folders(images), *list_folders(root))]
     existing = [name for name in existing if name not in ("images", "labels")]
     has_train = os.path.isdir(images) or bool(list_image_names(root))
-    require_split(split, existing, f"yolo at {root}", _remark(split, [*existing, *(["train"] if has_train else [])]))
-    raise UserError(f"{root} has no folder of {split} images; expected a folder {LAYOUT}")
+    refuse_split(split, existing, f"yolo at {root}", _remark(split, [*existing, *(["train"] if has_train else [])]))
 
 
 def _remark(split: str, existing: Collection[str]) -> str:

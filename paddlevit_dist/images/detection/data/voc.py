@@ -14,7 +14,7 @@ from ....runtime.errors import UserError
 from ....runtime.files import readable
 from ....runtime.spelling import compose
 from ....runtime.text_files import read_bytes, read_text
-from ....tasks.dataset import require_split
+from ....tasks.dataset import refuse_split
 from ...data.annotated_files import list_image_names, map_images_by_stem, stamp
 from ...data.box_layouts import VOC_ANNOTATIONS, VOC_IMAGES
 from ...data.data_warnings import DataWarnings, count
@@ -191,8 +191,7 @@ def _stems(root: str, split: str) -> list[tuple[VocPart, str]]:
     advice += (
         "; set DATA.TRAIN_ANNOTATIONS and DATA.VAL_ANNOTATIONS to use other lists, such as trainval" if splits else ""
     )
-    require_split(split, [name for name in sorted(set(splits)) if name != split], f"voc at {root}", advice)
-    raise UserError(f"dataset voc at {root} has no split '{split}'")
+    refuse_split(split, [name for name in sorted(set(splits)) if name != split], f"voc at {root}", advice)
 
 
 def _read_list(file: str) -> list[str]:

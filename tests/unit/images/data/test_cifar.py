@@ -173,3 +173,33 @@ def test_what_is_missing_is_named(folder, cache):
         Cifar10(None, "train", cache)
     with pytest.raises(UserError, match="data path .*/nowhere does not exist; dataset cifar10 expects"):
         Cifar10(str(folder / "nowhere"), "train", cache)
+
+
+def test_a_folder_or_binary_records_with_bytes_missing_are_named(folder, cache):
+    batches = make_batches(TEN, 3, 10)
+    batches["data_batch_2"]["labels"][1] = 255
+    place = folder / "cifar-10-batches-py"
+    place.mkdir()
+    for name, content in pickled(batches).items():
+        (place / name).write_bytes(content)
+    with pytest.raises(UserError, match="has label 255, but cifar10 has 10 classes"):
+        Cifar10(str(folder), "train", cache)
+    os.unlink(place / "data_batch_4")
+    with pytest.raises(UserError, match=r"cifar-10-batches-py has no data_batch_4; get the whole archive again"):
+        Cifar10(str(folder), "train", cache)
+    (place / "data_batch_4").write_bytes(pickled(batches)["data_batch_4"])
+    for label in (b"J\x00\x01\x00\x00", b"J\xff\xff\xff\xff"):  # 256 and -1
+        batch = python2_pickle({"data": np.zeros((1, 3072), np.uint8), "labels": [7]}).replace(b"K\x07", label)
+        (place / "data_batch_2").write_bytes(batch)
+        with pytest.raises(UserError, match="data_batch_2 is not .*'labels' has a number that is not a class"):
+            Cifar10(str(folder), "train", cache)
+
+
+@pytest.mark.parametrize("extra", [1, -1])
+def test_binary_records_have_3073_bytes(folder, cache, extra):
+    files = binary(make_batches(TEN, 3, 10))
+    name = next(name for name in files if "batch_2" in name)
+    files[name] = files[name] + b"x" if extra > 0 else files[name][:extra]
+    write_archive(folder / "cifar-10-binary.tar.gz", "cifar-10-batches-bin", files)
+    with pytest.raises(UserError, match=rf"{name} is not .*its {3 * 3073 + extra} bytes are not records of 3073"):
+        Cifar10(str(folder), "train", cache)

@@ -1,12 +1,20 @@
 """Images to predict are looked at before, and what will be seen otherwise than programs show it is told."""
 
+import os
+import pickle
+import tarfile
+
 import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.images.data.inputs import open_image_inputs
+from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Predictable
+from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.task_factory import make_task
 
 TASKS = {
@@ -46,3 +54,57 @@ def test_an_orientation_that_is_not_applied_is_one_line_with_the_key(tmp_path, n
         amount = "2 of 5" if in_memory else "2 of 4"
         message = "images are to be turned by the EXIF orientation, but DATA.EXIF_ROTATE is false"
         assert lines == [f"{amount} {message}: {example}"] and samples.image(1).size == (20, 10)
+
+
+def _pass(image, _):
+    return image
+
+
+def open_inputs(inputs, folder):
+    return open_image_inputs(inputs, folder, _pass, "RGB", ReadConfig())
+
+
+def test_names_can_be_sliced(tmp_path):
+    (tmp_path / "photos").mkdir()
+    write_images(tmp_path / "photos")
+    names = open_inputs([str(tmp_path / "photos")], tmp_path).names
+    expected = [f"{tmp_path}/photos/{number}.jpg" for number in range(4)]
+    assert names[1:3] == expected[1:3] and names[::-2] == expected[::-2] and names[2] == expected[2]
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (3.5, "expected a path, a PIL image or an array, got float"),
+        (np.zeros((4, 5, 2), np.uint8), r"expected uint8 .*, got uint8 \(4, 5, 2\)"),
+        (np.zeros((4, 5), np.int32), r"expected uint8 .*, got int32 \(4, 5\)"),
+        (np.zeros((0, 5), np.uint8), r"expected uint8 .*, got uint8 \(0, 5\)"),
+        (np.zeros(5, np.uint8), r"expected uint8 .*, got uint8 \(5,\)"),
+    ],
+)
+def test_what_is_not_an_image_in_memory_is_refused(tmp_path, image, message):
+    samples = open_inputs([np.zeros((4, 5, 4), np.uint8), image], tmp_path)
+    assert samples.image(0).size == (5, 4)
+    with pytest.raises(BadSample, match=message):
+        samples.image(1)
+
+
+def test_paths_and_images_are_not_mixed(tmp_path):
+    with pytest.raises(UserError, match="paths and images in memory are mixed"):
+        open_inputs([str(tmp_path), np.zeros((4, 5), np.uint8)], tmp_path)
+
+
+@pytest.mark.parametrize(("kept", "message"), [(600, "has become shorter since it was listed"), (None, "No such file")])
+def test_an_archive_that_changed_after_it_was_listed_is_named(tmp_path, kept, message):
+    write_images(tmp_path)
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        tar.add(tmp_path / "1.jpg", "1.jpg")
+    samples = open_inputs([str(tmp_path / "x.tar")], tmp_path)
+    assert samples.image(0).size == (20, 10)
+    if kept:
+        os.truncate(tmp_path / "x.tar", kept)
+    else:
+        samples = pickle.loads(pickle.dumps(samples))  # without open files
+        os.unlink(tmp_path / "x.tar")
+    with pytest.raises(UnreadableImage, match=rf"x\.tar/1\.jpg.*{message}"):
+        samples.image(0)

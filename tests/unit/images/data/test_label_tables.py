@@ -389,6 +389,8 @@ def test_the_form_of_open_images_has_a_row_for_each_label(read):
         read(rows + "4,v,/m/02,0\n", has_several=True)
     with pytest.raises(UserError, match=r"confidence '0.7': expected 1 or 0; choose a threshold"):
         read(rows + "2,v,/m/02,0.7\n", has_several=True)
+    with pytest.raises(UserError, match=r"labels.csv: a row has no label; correct or remove it"):
+        read(rows + "2,v,,1\n", has_several=True)
     with pytest.raises(UserError, match=r"rows of LabelName and Confidence give an image several labels; one is"):
         read(rows)
 

@@ -1,8 +1,18 @@
-"""Labelme's files belong to the split that a folder's name says."""
+"""Labelme's files belong to the split that a folder's name says; outlines that are not valid are refused."""
 
+import json
+
+import numpy as np
 import pytest
 
-from paddlevit_dist.images.data.outline_files import find_labelme_files
+from paddlevit_dist.images.data.outline_files import (
+    LABELME_JSON,
+    YOLO_TEXT,
+    find_labelme_files,
+    list_outlines,
+    read_drawing,
+)
+from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -13,3 +23,67 @@ def test_folders_of_splits_have_usual_names(tmp_path, folder, split):
     (tmp_path / folder).mkdir(parents=True)
     (tmp_path / folder / "a.json").write_text("{}", encoding="utf-8")
     assert find_labelme_files(str(tmp_path)) == {str(tmp_path / folder / "a.json"): split}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("2 0 0 0.5 0 0.5 1", [("2", [[0, 0], [10, 0], [10, 8]])]),
+        ("2.0 0 -1.9 1.9 0 0.5 1", [("2", [[0, -15.2], [38, 0], [10, 8]])]),
+        ("2 0 0 0.5 0", "line 2 is a box, not an outline"),
+        ("2 0 0 0.5", "line 2 has 4 numbers; expected class x1 y1"),
+        ("2 0 0 0.5 0 0.5", "line 2 has 6 numbers; expected class x1 y1"),
+        ("2 0 0 0.5 0 0.5 1 1", "line 2 has 8 numbers; expected class x1 y1"),
+        ("2.5 0 0 0.5 0 0.5 1", "line 2 does not begin with the number of a class"),
+        ("nan 0 0 0.5 0 0.5 1", "line 2 does not begin with the number of a class"),
+        ("2 0 0 0.5 0 0.5 2", "line 2: expected shares of the image from 0 to 1, not pixels"),
+        ("2 -2 0 0.5 0 0.5 1", "line 2: expected shares of the image from 0 to 1, not pixels"),
+    ],
+)
+def test_a_line_of_yolo_is_a_class_and_corners(tmp_path, line, expected):
+    (tmp_path / "a.txt").write_text(f"\n{line}\n")
+    if isinstance(expected, str):
+        with pytest.raises(UserError, match=f"a.txt.*{expected}"):
+            read_drawing(YOLO_TEXT, str(tmp_path / "a.txt"), (8, 20))
+        return
+    [(name, corners, _)] = read_drawing(YOLO_TEXT, str(tmp_path / "a.txt"), (8, 20)).shapes
+    [(expected_name, expected_corners)] = expected
+    assert name == expected_name
+    np.testing.assert_allclose(corners, expected_corners)
+
+
+def test_the_image_of_a_file_is_next_to_it_or_at_the_path_in_it(tmp_path):
+    place = tmp_path / "train" / "deep"
+    place.mkdir(parents=True)
+    for name in ("train/other.jpg", "train/deep/b.jpg", "train/photo.jpg"):
+        (tmp_path / name).write_bytes(b"")
+    (place / "b.json").write_text(json.dumps({"shapes": [], "imagePath": "../other.jpg"}))
+    (place / "c.json").write_text(json.dumps({"shapes": [], "imagePath": "..\\photo.jpg"}))
+    listed = list_outlines(LABELME_JSON, str(tmp_path), "train")
+    assert listed.images == [f"{place}/b.jpg", f"{tmp_path}/train/photo.jpg"]
+    for path, shown in (("../none.jpg", "../none.jpg"), ("../../../outside.jpg", "outside.jpg"), (None, "c")):
+        (tmp_path.parent / "outside.jpg").write_bytes(b"")
+        (place / "c.json").write_text(json.dumps({"shapes": [], "imagePath": path}))
+        with pytest.raises(UserError, match=rf"c\.json: its image .*{shown} is missing; put it next to the file"):
+            list_outlines(LABELME_JSON, str(tmp_path), "train")
+
+
+@pytest.mark.parametrize(
+    ("split", "remedy"), [("val", "; set DATA.VAL_FRACTION to split the training set"), ("train", "")]
+)
+def test_a_split_without_outlines_is_refused(tmp_path, split, remedy):
+    with pytest.raises(UserError) as refused:
+        list_outlines(LABELME_JSON, str(tmp_path), split)
+    assert str(refused.value) == f"{tmp_path} has no {split} images with outlines{remedy}"
+
+
+def test_labels_with_keypoints_are_not_outlines(tmp_path):
+    (tmp_path / "train" / "images").mkdir(parents=True)
+    (tmp_path / "train" / "images" / "1.jpg").write_bytes(b"")
+    description = "train: train/images\nnames: [cow, ant]\n"
+    (tmp_path / "data.yaml").write_text(description)
+    listed = list_outlines(YOLO_TEXT, str(tmp_path), "train")
+    assert listed.names == ["cow", "ant"] and listed.files == [f"{tmp_path}/train/labels/1.txt"]
+    (tmp_path / "data.yaml").write_text(f"{description}kpt_shape: [4, 3]\n")
+    with pytest.raises(UserError, match=r"data\.yaml: labels with keypoints \(kpt_shape\) are boxes"):
+        list_outlines(YOLO_TEXT, str(tmp_path), "train")

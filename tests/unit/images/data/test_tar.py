@@ -187,6 +187,8 @@ def test_truncated_and_damaged_archives_are_named(folder, cache):
         ({"1.png": b"", "1.cls": b"1", "2.png": b""}, r"has no label for 2.png: expected 2.cls or .json"),
         ({"1.png": b"", "1.jpg": b"", "1.cls": b"1"}, r"has two images for 1;"),
         ({"1.png": b"", "1.cls": b"1", "1.json": b'{"label": 2}'}, r"gives 1 two labels, 1 and 2"),
+        ({"1.png": b"", "1.json": b'{"width": 3}'}, r"has no class for 1.png"),  # metadata
+        ({"1.png": b"", "1.cls": b"1", "1.json": b'{"width": 3}', "2.png": b""}, r"has no label for 2.png"),
         ({"1.txt": b""}, r"contains no images"),
     ],
 )
@@ -470,3 +472,11 @@ def test_an_index_is_of_one_place_also_if_names_sizes_and_times_are_those_of_ano
     (tmp_path / "first").rename(tmp_path / "third")
     (tmp_path / "second").rename(tmp_path / "first")
     assert TarImages(str(tmp_path / "first"), "train", cache).labels.tolist() == [1, 0]
+
+
+def test_a_file_with_holes_is_refused(folder, cache):
+    member = tarfile.TarInfo("a/1.png")
+    member.type = tarfile.GNUTYPE_SPARSE
+    (folder / "train.tar").write_bytes(mixed_tar(member, ("a/2.png", image(1))))
+    with pytest.raises(UserError, match=r"train\.tar stores a/1\.png with holes; pack it again without --sparse"):
+        TarImages(str(folder), "train", cache)

@@ -1,0 +1,54 @@
+"""Which files are images by their first bytes, how skipped ones are summed up, and which folders are walked."""
+
+import os
+from collections import Counter
+
+import pytest
+
+from paddlevit_dist.images.data.formats import SkippedFiles, detect_image_type, read_head, walk_files
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"RIFF\x10\0\0\0WEBPVP8 ", "WebP"),
+        (b"RIFF\x10\0\0\0WAVEfmt ", None),
+        (b"\0\0\0\x18ftypheic\0\0\0\0", "HEIC"),
+        (b"\0\0\0\x18ftypavif\0\0\0\0", "AVIF"),
+        (b"\0\0\0\x18ftypmp42\0\0\0\0", None),
+        (b"GIF88a", None),
+    ],
+)
+def test_signatures_of_containers_are_told_apart_by_what_is_in_them(head, kind):
+    assert detect_image_type(head) == kind
+
+
+def test_the_most_frequent_eight_suffixes_are_named_and_the_others_counted():
+    skipped = SkippedFiles("my_data")
+    skipped.counts = Counter({f".{letter}": number for number, letter in enumerate("jihgfedcba", 1)})
+    named = "10 .a, 9 .b, 8 .c, 7 .d, 6 .e, 5 .f, 4 .g, 3 .h"
+    assert skipped.summary() == f"skipped below my_data: {named}, 3 with 2 other suffixes"
+    del skipped.counts[".i"], skipped.counts[".j"]
+    assert skipped.summary() == f"skipped below my_data: {named}"
+
+
+def test_skipped_files_need_not_be_readable(tmp_path):
+    (tmp_path / "long").write_bytes(bytes(range(40)))
+    assert read_head(os.fsencode(tmp_path / "long")) == bytes(range(16))
+    assert read_head(os.fsencode(tmp_path / "missing")) == b""
+
+
+def test_folders_that_cannot_be_walked_are_refused_and_the_others_listed(tmp_path):
+    for name in ("a/1", "b/c/2", ".d/3"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "b" / "again").symlink_to(tmp_path)
+    (tmp_path / "same").symlink_to(tmp_path / "a")
+    refused = []
+    found = walk_files(os.fsencode(tmp_path), lambda folder, reason: refused.append((os.fsdecode(folder), reason)))
+    paths = sorted(os.path.relpath(os.fsdecode(entry.path), tmp_path) for entry in found)
+    assert paths == [".d", "a/1", "b/c/2", "same/1"]
+    assert refused == [(f"{tmp_path}/b/again", "it is a link to a folder that contains it; remove the link")]
+    missing = os.fsencode(tmp_path / "nowhere")
+    assert list(walk_files(missing, lambda folder, reason: refused.append((folder, reason)))) == []
+    assert refused[1:] == [(missing, "it cannot be listed: No such file or directory")]

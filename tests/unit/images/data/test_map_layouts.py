@@ -1,0 +1,58 @@
+"""Lists and folders of label maps that are refused, each beside the nearest one that is taken."""
+
+import re
+
+import numpy as np
+import pytest
+from support.files.label_map_layouts import SIZE, photo, save
+
+from paddlevit_dist.images.data.map_layouts import find_layout, find_pairs
+from paddlevit_dist.runtime.errors import UserError
+
+
+def write_voc(root, lists):
+    """Write two images with label maps in Pascal VOC's layout, and lists of names."""
+    for stem in ("b", "a"):
+        photo(root / "JPEGImages" / f"{stem}.jpg")
+        save(root / "SegmentationClass" / f"{stem}.png", np.ones(SIZE))
+    folder = root / "ImageSets" / "Segmentation"
+    folder.mkdir(parents=True)
+    for split, text in lists.items():
+        (folder / f"{split}.txt").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("b\n/a.jpg\nb\n", ["b", "a"]),
+        ("\n \n", r"train\.txt is empty; expected an image name on each line"),
+        ("b\nc\na\n", r"train\.txt names c, but .*JPEGImages has no image of that name$"),
+        ("d\nb\nc\n", r"train\.txt names d, c, but .*JPEGImages has no image of that name \(2 of 3 are missing\)"),
+    ],
+)
+def test_a_list_names_images(tmp_path, text, expected):
+    write_voc(tmp_path, {"train": text, "val": "a\n"})
+    match = find_layout(str(tmp_path), "voc_segmentation")
+    if isinstance(expected, list):
+        assert find_pairs(match, "train").images == [f"{tmp_path}/JPEGImages/{stem}.jpg" for stem in expected]
+        return
+    with pytest.raises(UserError, match=expected):
+        find_pairs(match, "train")
+
+
+def test_two_images_of_one_name_are_refused(tmp_path):
+    write_voc(tmp_path, {"train": "a\n", "val": "b\n"})
+    match = find_layout(str(tmp_path), "voc_segmentation")
+    photo(tmp_path / "JPEGImages" / "c.png")
+    assert len(find_pairs(match, "train").images) == 1
+    photo(tmp_path / "JPEGImages" / "b.png")
+    with pytest.raises(UserError, match=r"JPEGImages has b\.jpg and b\.png of the same name; rename one"):
+        find_pairs(match, "train")
+
+
+def test_a_folder_that_contains_itself_is_refused(tmp_path):
+    write_voc(tmp_path, {"train": "a\n", "val": "b\n"})
+    match = find_layout(str(tmp_path), "voc_segmentation")
+    (tmp_path / "JPEGImages" / "again").symlink_to(tmp_path / "JPEGImages")
+    with pytest.raises(UserError, match=rf"{re.escape(str(tmp_path))}/JPEGImages/again: it is a link to a folder"):
+        find_pairs(match, "train")

@@ -85,6 +85,15 @@ def test_the_classes_may_weigh_more():
     assert {name: term.weight for name, term in terms.items()} == {**dict.fromkeys(terms, 1.0), "classes": 2.0}
 
 
+@pytest.mark.parametrize("has_masks", [True, False])
+def test_boxes_alone_are_learned_by_all_terms_but_that_of_masks(has_masks):
+    out = make_outputs(np.random.default_rng(2), used=[6], regions=[5], masks=[1])
+    tensors = {name: paddle.to_tensor(value) for name, value in out.items() if has_masks or "mask" not in name}
+    terms = MaskRcnnCriterion(has_masks=has_masks).terms(tensors, None)
+    assert list(terms) == ["objectness", "anchor_boxes", "classes", "boxes", *["masks"] * has_masks]
+    assert all(term.sum.item() > 0 for term in terms.values())
+
+
 def test_a_straight_line_is_the_limit_of_the_smooth_one():
     out = make_outputs(np.random.default_rng(1), used=[6], regions=[5], masks=[1])
     tensors = {name: paddle.to_tensor(value) for name, value in out.items()}

@@ -49,8 +49,12 @@ def scored_samples(folder):
         return {name: file[name] for name in ("labels", "places", "indices")}
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_an_export_has_the_score_of_its_weights_and_says_so(trained, tmp_path, processes):
+def test_an_export_has_the_score_of_its_weights_and_says_so(trained, tmp_path):
+    """By two processes here, by one at night."""
+    require_score_of_the_weights(trained, tmp_path, 2)
+
+
+def require_score_of_the_weights(trained, tmp_path, processes):
     ended = well(evaluated(tmp_path, "scored", str(trained / "exported"), processes=processes))
     expected, found = make_values(trained / "checked"), make_values(tmp_path / "scored")
     assert found.keys() == expected.keys()
@@ -100,8 +104,12 @@ def write_onnx(file, shape=("batch", 1, 16, 16), scores=SCORES, dtype="FLOAT", m
 
 
 @needs_onnx
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_model_of_another_maker_has_the_score_that_follows_from_the_number_of_images(tmp_path, processes):
+def test_a_model_of_another_maker_has_the_score_that_follows_from_the_number_of_images(tmp_path):
+    """By one process here, by two at night."""
+    require_score_of_another_maker(tmp_path, 1)
+
+
+def require_score_of_another_maker(tmp_path, processes):
     """In batches of seven images, in half precision, with features as a second output."""
     file = write_onnx(tmp_path / "others.onnx", (7, 1, 16, 16), dtype="FLOAT16", more=("features=flat",))
     ended = well(evaluated(tmp_path, "scored", str(file), processes=processes))

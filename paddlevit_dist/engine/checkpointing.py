@@ -1,6 +1,7 @@
 """Saving checkpoints of a training run, in step on all ranks."""
 
 import functools
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -192,6 +193,17 @@ class Checkpointer:
             build_plain = functools.partial(build_model, self._config, self._task)
             log = self._run_log.log_and_print
             require_saved(self._state.model, directory, self._scored[1], build_plain, log)
+
+    def link_last(self) -> None:
+        """Link ``last`` to the checkpoint that this run began from, if a kill came before its first link."""
+        source = None if self._source is None else self._source.resolve()
+        if (
+            is_main()
+            and source
+            and source.parent == self.folder.resolve()
+            and not os.path.lexists(self.folder / "last")
+        ):
+            checkpoint_store.link(self.folder, "last", source)
 
     def describe_last(self, start: int) -> str:
         """Format where a run that stops now continues; ``start``: the step that it began after."""

@@ -259,6 +259,7 @@ class Trainer:
         first, consumed = self.sampler.epoch, self.sampler.consumed
         nothing_left = f"epoch {first - 1} of {self.last_epoch} is already done" if first > self.last_epoch else ""
         nothing_left = nothing_left or self._stop_reason
+        self.checkpointer.link_last()
         if nothing_left and not self.resume_state.evaluation_due:
             self.run_log.log_and_print(f"nothing to do: {nothing_left}")
             return {}

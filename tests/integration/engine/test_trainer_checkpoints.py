@@ -183,6 +183,15 @@ def test_where_no_number_tells_the_last_evaluation_is_the_best(tmp_path, monkeyp
     assert checkpointer.best == {"name": "loss", "value": 0.2, "epoch": 2, "line": "line 2"}
 
 
+def test_a_run_killed_before_its_first_link_has_one_after_a_resume_with_nothing_left(tmp_path):
+    build(tmp_path, "-epochs=1").train()
+    last = tmp_path / "checkpoints" / "last"
+    target = last.resolve()
+    last.unlink()
+    build(tmp_path, "-epochs=1", "-resume=auto").train()
+    assert last.is_symlink() and last.resolve() == target
+
+
 class Forgetting(Hook):
     """Sets the classifier to zero after epoch 3 and all later ones, so that they score worse than epoch 2."""
 

@@ -73,6 +73,8 @@ CALLED_WITH = {
     "find_boxes": ["root", "shown"],
     "metrics of pixels": ["names"],
     "name_like_transformers": ["state"],
+    "move_toward": ["tensors", "goals", "share"],
+    "normalized_linear": ["x", "weight", "norms"],
     "metrics of points": ["names"],
     "explain_unsupported": ["name"],
     "explain_other_task": ["file"],

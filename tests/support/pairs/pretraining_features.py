@@ -79,5 +79,7 @@ SELF_DISTILLATION = Task(
         "neighbors": {"20": Value(), "3": Value("PRETRAINING.NEIGHBORS 3", "20")},
         "dropout": NONE | {"path": Value("MODEL.DROPPATH 0.2")},
     },
-    refused=({"average": ("half", "warmup")},),
+    # Without classes no score tells when to stop, or which trial is better.
+    refused=({"average": ("half", "warmup")}, {"evaluation": ("patience",), "data": ("held_out",)}),
+    may_be_refused=({"command": ("search",), "data": ("held_out",)},),
 )

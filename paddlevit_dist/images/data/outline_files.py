@@ -243,6 +243,6 @@ def _find_image(file: str, root: str, images_of_folder: dict[str, dict[str, str]
     with readable(file):
         path_in_file = (read_labelme(file).image_path or "").replace("\\", "/")
     path = find_spelling(os.path.normpath(os.path.join(folder, path_in_file)))
-    if path_in_file and path.startswith(root + os.sep) and os.path.isfile(path):
+    if path.startswith(root + os.sep) and os.path.isfile(path):
         return path
     raise UserError(f"{file}: its image {path_in_file or stem} is missing; put it next to the file, with the same name")

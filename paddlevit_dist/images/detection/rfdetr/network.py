@@ -14,7 +14,7 @@ from paddle import nn
 
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant
-from ....tasks.model import ClassLayout, group_by_layers
+from ....tasks.model import group_by_layers
 from ...models.layers import LayerNorm
 from ..detector import (
     COCO_CATEGORIES,
@@ -247,10 +247,6 @@ class RfDetr(QueryDetector):
         if not name.startswith(self.classifier_layers):
             return None
         return select_category_rows(value, self.num_classes, _OUTPUTS, [*COCO_CATEGORIES])
-
-    def class_layout(self, name: str) -> ClassLayout:
-        """Return how a classifier's outputs are ordered."""
-        return ClassLayout()
 
     def published_classes(self, classes: int) -> list[str] | None:
         """Return the class names of the authors' classifiers for COCO."""

@@ -1,6 +1,7 @@
 """CIFAR-10 and CIFAR-100 from archives and folders in the published layouts."""
 
 import gzip
+import io
 import os
 import pickle
 import tarfile
@@ -195,7 +196,7 @@ def test_a_folder_or_binary_records_with_bytes_missing_are_named(folder, cache):
             Cifar10(str(folder), "train", cache)
 
 
-@pytest.mark.parametrize("extra", [1, -1])
+@pytest.mark.parametrize("extra", [1, -1, -3 * 3073])
 def test_binary_records_have_3073_bytes(folder, cache, extra):
     files = binary(make_batches(TEN, 3, 10))
     name = next(name for name in files if "batch_2" in name)
@@ -203,3 +204,36 @@ def test_binary_records_have_3073_bytes(folder, cache, extra):
     write_archive(folder / "cifar-10-binary.tar.gz", "cifar-10-batches-bin", files)
     with pytest.raises(UserError, match=rf"{name} is not .*its {3 * 3073 + extra} bytes are not records of 3073"):
         Cifar10(str(folder), "train", cache)
+
+
+def add(archive, name, content=None):
+    member = tarfile.TarInfo(f"x/{name}")
+    member.type = tarfile.DIRTYPE if content is None else tarfile.REGTYPE
+    member.size = len(content or b"")
+    archive.addfile(member, io.BytesIO(content or b""))
+
+
+def test_folders_and_repeated_names_in_an_archive_are_skipped(folder, cache):
+    batches, others = make_batches(TEN, 3, 10), make_batches(["data_batch_2"], 5, 10)
+    with tarfile.open(folder / "cifar-10-python.tar.gz", "w:gz", compresslevel=1) as archive:
+        add(archive, "data_batch_1")
+        for name in ("data_batch_2", "data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"):
+            add(archive, name, pickled(batches)[name])
+            if name == "data_batch_2":
+                add(archive, name, pickled(others)[name])
+    assert_holds(Cifar10(str(folder), "train", cache), batches, TEN[:5])
+
+
+@pytest.mark.parametrize("form", ["plain", "gz"])
+def test_an_archive_that_unpacks_to_more_than_the_published_one_is_refused(form, folder, cache, monkeypatch):
+    batches = write_cifar10(folder)
+    file = folder / "cifar-10-python.tar.gz"
+    content = gzip.decompress(file.read_bytes())
+    file.write_bytes(content if form == "plain" else gzip.compress(content, 1))
+    with tarfile.open(file) as archive:
+        last = max(archive, key=lambda member: member.offset_data * member.name.endswith("data_batch_5"))
+    monkeypatch.setattr(cifar, "_LARGEST_ARCHIVE_BYTES", len(content))
+    assert_holds(Cifar10(str(folder), "train", cache), batches, TEN[:5])
+    monkeypatch.setattr(cifar, "_LARGEST_ARCHIVE_BYTES", last.offset_data + last.size - 1)
+    with pytest.raises(UserError, match="is damaged or truncated: it unpacks to more than .* bytes, which"):
+        Cifar10(str(file), "train", folder)

@@ -146,3 +146,39 @@ def test_what_a_rank_keeps_and_sends_is_bounded():
     for number in range(300):
         metrics.update(number, truth, many)
     assert len(pickle.dumps(metrics.rows())) < 300 * 3_500
+
+
+def rectangle(top, left, bottom, right):
+    """A mask of a 6 x 10 image as corners of a polygon."""
+    return [[left, top, right, top, right, bottom, left, bottom]]
+
+
+@pytest.mark.parametrize(("right", "expected"), [(8, 1.0), (6, 0.4), (5, 0.1)])  # an IoU of 1, 2 / 3 and 1 / 2
+def test_masks_are_matched_by_their_own_overlap(right, expected):
+    metrics = DetectionMetrics(["cow", "ant"], 1, with_masks=True)
+    truth = ImageAnnotations(
+        np.array([[2.0, 1, 6, 4]]), np.array([1]), np.array([24.0]), np.zeros(1, bool), np.zeros(1, np.int64),
+        [rectangle(1, 2, 5, 8)],
+    )  # fmt: skip
+    found = DetectedObjects(
+        np.array([[2, 1, 8, 5]], np.float32), np.array([0.9], np.float32), np.array([1]), [rectangle(1, 2, 5, right)]
+    )
+    metrics.update(7, truth, found, (6, 10))
+    values = metrics.compute(metrics.state)
+    assert values["AP"] == pytest.approx(1) and values["mask AP"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("wrong", ["a detection", "an annotation"])
+def test_a_mask_of_another_size_is_refused_with_its_image(wrong):
+    metrics = DetectionMetrics(["cow"], 1, with_masks=True)
+    good, bad = {"size": [6, 10], "counts": [10, 50]}, {"size": [10, 6], "counts": [10, 50]}
+    truth = ImageAnnotations(
+        np.array([[2.0, 1, 6, 4]]), np.array([0]), np.array([24.0]), np.zeros(1, bool), np.zeros(1, np.int64),
+        [bad if wrong == "an annotation" else good],
+    )  # fmt: skip
+    found = DetectedObjects(
+        np.array([[2, 1, 8, 5]], np.float32), np.array([0.9], np.float32), np.array([0]),
+        [bad if wrong == "a detection" else good],
+    )  # fmt: skip
+    with pytest.raises(UserError, match=f"image 7: {wrong} cannot be compared: its segmentation "):
+        metrics.update(7, truth, found, (6, 10))

@@ -201,6 +201,10 @@ def test_frozen_layers_have_no_state_in_the_optimizer(trainer):
     [
         (["DETECTION.EVAL_BATCHING", "padded", "MODEL.MASK_PADDING", "False"], "MODEL.MASK_PADDING true"),
         (["MODEL.NAME", "resnet50"], "is not a detector"),
+        (
+            ["MODEL.NAME", "mask_rcnn_resnet50_fpn", "MODEL.NUM_QUERIES", "9"],
+            "MODEL.NUM_QUERIES 9: mask_rcnn_resnet50_fpn",
+        ),
         (["-dataset=digits"], "TASK detection reads images with boxes"),
         (["-num_classes=2"], "has 3 categories"),
         (["DATA.IMAGE_SIZE", "64"], "DATA.IMAGE_SIZE"),
@@ -210,6 +214,18 @@ def test_what_does_not_fit_is_one_line(words, said, tmp_path):
     with pytest.raises(UserError, match=said) as refusal:
         make_task(settings(*words)).build_dataset("train", tmp_path)
     assert "\n" not in str(refusal.value)
+
+
+def test_categories_of_the_splits_have_the_same_ids_and_evaluated_data_are_those_of_the_configuration(tmp_path):
+    task = make_task(settings())
+    with pytest.raises(UserError, match="can only be evaluated on the data of its configuration"):
+        task.eval_step(None, {}, EvaluationStep(None, keeps_records=False))
+    task.build_dataset("train", tmp_path)
+    assert task.category_ids == [1, 2, 3]
+    task.build_dataset("val", tmp_path)
+    task.category_ids = [1, 2, 4]
+    with pytest.raises(UserError, match="ids of categories differ between training and validation"):
+        task.build_dataset("val", tmp_path)
 
 
 # ---- predictions ---------------------------------------------------------------------------------------------------

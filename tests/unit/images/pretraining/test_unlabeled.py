@@ -92,6 +92,12 @@ def test_refusals_name_the_path(pool, place, split, expected):
     assert str(pool.parent / place) in str(refused.value)
 
 
+def test_a_folder_that_contains_itself_is_refused(pool):
+    (pool / "a" / "again").symlink_to(pool)
+    with pytest.raises(UserError, match=r"^folder .*/pool/a/again: it is a link to a folder that contains it"):
+        _open(pool)
+
+
 def test_a_folder_without_images_says_so(pool):
     (pool.parent / "empty").mkdir()
     with pytest.raises(UserError, match="MORE_PATHS: .*empty contains no images"):

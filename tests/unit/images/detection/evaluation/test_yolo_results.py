@@ -1,6 +1,7 @@
 """``evaluate detections`` of YOLO's text files: as the same boxes in COCO's files score by pycocotools."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,10 @@ from support.networks import coco_peer
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
+from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.evaluation.scored_files import MASKS
+from paddlevit_dist.images.detection.evaluation.yolo_results import load_annotations
+from paddlevit_dist.images.run_lengths import compress_runs
 from paddlevit_dist.runtime.errors import UserError
 
 CATEGORIES = [{"id": 3, "name": "cup"}, {"id": 8, "name": "hat"}]  # 0 and 1 in YOLO's files
@@ -148,3 +153,63 @@ def test_the_folder_of_a_detectors_run_and_its_list_of_classes(tmp_path, capsys)
     (tmp_path / "run" / "labels" / "classes.txt").write_text("cup\nhat\n")
     evaluate_detections.run([str(tmp_path / "yolo"), str(tmp_path / "run")])
     assert capsys.readouterr().out.startswith("5 images, ")
+
+
+def make_dataset(**changes):
+    """Images 9 and 4 of 6 x 10 and 5 x 7 pixels, with two objects and one."""
+
+    def annotate(boxes, labels, masks):
+        boxes, number = np.array(boxes, float), len(labels)
+        return ImageAnnotations(
+            boxes, np.array(labels), boxes[:, 2] * 2, np.zeros(number, bool), np.arange(number), masks
+        )
+
+    annotations = [
+        annotate([[0, 0, 2, 2], [1, 1, 3, 2]], [1, 0], [[[0, 0, 2, 0, 2, 2, 0, 2]], [[1, 1, 4, 1, 4, 3, 1, 3]]]),
+        annotate([[3, 2, 4, 2]], [1], [[[3, 2, 7, 2, 7, 4, 3, 4]]]),
+    ]
+    facts = {
+        "labeled": True, "has_masks": True, "image_ids": np.array([9, 4]), "sizes": np.array([[6, 10], [5, 7]]),
+        "annotations": annotations.__getitem__, "category_ids": [3, 8], "class_names": ["cup", "hat"],
+        "notices": [], "describe": "{}.png".format, "root": "/data", "identity": "{}.png".format,
+    }  # fmt: skip
+    return SimpleNamespace(**{**facts, **changes})
+
+
+def test_annotations_of_a_dataset_are_ordered_by_image_with_their_masks():
+    found = load_annotations(make_dataset(), "yolo", MASKS)
+    assert found.image_ids == [4, 9] and found.sizes.tolist() == [[5, 7], [6, 10]]
+    assert found.truth.boxes[:, 0].tolist() == [3, 0, 1] and found.truth.labels.tolist() == [1, 1, 0]
+    expected = [([[3, 2, 7, 2, 7, 4, 3, 4]], 5, 7), ([[0, 0, 2, 0, 2, 2, 0, 2]], 6, 10)]
+    assert found.masks[:2] == [compress_runs(*mask) for mask in expected] and len(found.masks) == 3
+    assert load_annotations(make_dataset(has_masks=False), "yolo").masks is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labeled": False}, "yolo has no annotations to compare"),
+        ({"has_masks": False}, "yolo has no masks to compare"),
+    ],
+)
+def test_a_dataset_without_what_is_compared_is_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        load_annotations(make_dataset(**changes), "yolo", MASKS)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["val/a01.png", "", "val/a03.png"], r"truth\.json has images without a file_name"),
+        (["val/a01.png", "x/a03.png", "y/a03.jpg"], r"truth\.json: several images are called a03, so .* ambiguous"),
+    ],
+)
+def test_images_whose_results_cannot_be_told_are_refused(tmp_path, names, message):
+    coco, _ = written(tmp_path, 3)
+    for image, name in zip(coco["images"], names):
+        image["file_name"] = name
+        if not name:
+            del image["file_name"]
+    (tmp_path / "truth.json").write_text(json.dumps(coco))
+    with pytest.raises(UserError, match=message):
+        evaluate_detections.run([str(tmp_path / "truth.json"), str(tmp_path / "found")])

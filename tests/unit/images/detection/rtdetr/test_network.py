@@ -92,6 +92,8 @@ def test_another_backbone_takes_images_of_any_size_and_no_options_of_the_usual_o
         ({"backbone": "vit_tiny_patch16_224"}, "strides 16, 16, 16, but RT-DETR needs"),
         ({"feature_levels": (-5, -1)}, "has 4 feature maps: feature_level -5 is out of range"),
         ({"backbone": "mixer_s16_224"}, "has no feature maps: use a ResNet"),
+        ({"points": (4, 4)}, r"points \[4, 4\]: expected 3 numbers, one for each map"),
+        ({"activation": "tanh"}, "option activation 'tanh' is not known: expected one of .*relu"),
     ],
 )
 def test_maps_that_cannot_be_fused_are_refused(options, said):
@@ -137,3 +139,22 @@ def test_the_losses_follow_the_options(monkeypatch, options, mirrors, noise, mat
     assert losses == (expected if fine is None else {**expected, "bins": fine})
     network.RtDetr.criterion("rtdetr_r18vd", 5, None, denoising=9)
     assert built[2][1] == (5, 9) and built[3][2] == {"noise": "ContrastiveNoise", "matchability": None}
+
+
+def test_maps_with_fewer_cells_than_queries_are_refused():
+    network = make_network(SMALL[0])
+    height, width = 64, 96
+    cells = sum((height // stride) * (width // stride) for stride in (8, 16))
+    images = paddle.zeros([1, 3, height, width], network.enc_output[1].weight.dtype)
+    with paddle.no_grad():
+        network.num_queries = cells
+        assert network(images)["boxes"].shape[1] == cells
+        network.num_queries = cells + 1
+        with pytest.raises(UserError, match=f"have {cells} cells, fewer than MODEL.NUM_QUERIES {cells + 1}: lower"):
+            network(images)
+
+
+def test_the_layers_of_the_decoder_are_recomputed():
+    network = make_network(SMALL[0])
+    layers = network.recomputed_layers()
+    assert list(map(id, layers)) == list(map(id, network.decoder.layers)) and len(layers) > 1

@@ -46,6 +46,17 @@ def test_a_box_too_large_for_key_and_position_together():
     check(np.concatenate([rows, rows[::-1], rows]))
 
 
+def test_boxes_are_too_large_for_keys_in_one_or_two_steps():
+    """Columns as wide as int32 are replaced by ranks where the cells so far, or the next ones, are too many."""
+    generator = np.random.default_rng(0)
+    wide = generator.integers(-(2**31), 2**31, (400, 4))
+    check(np.concatenate([wide, wide[::-3], wide[::2] + [0, 0, 0, 1]]))
+    dense = np.stack([np.arange(3_000) * 700_000, np.arange(3_000) % 7 * 300_000_000], axis=1)
+    check(np.concatenate([dense, dense[::-7]]))
+    narrow = generator.integers(0, 3, (4_000, 12)) * 178_000_000
+    check(narrow)
+
+
 def test_coordinates_are_rounded_down_and_the_first_point_of_a_voxel_is_kept():
     points = np.array([[0.4], [-0.1], [0.5], [-0.5], [-0.6], [0.0]], np.float32)
     features = np.arange(6, dtype=np.float32)[:, None]
@@ -149,3 +160,11 @@ def test_shapes_that_do_not_belong_together_are_errors():
     for arguments in (([], []), ([points], []), ([points, points[:, :2]], [points, points])):
         with pytest.raises(ValueError):
             sparse_collate(*arguments)
+
+
+def test_sizes_are_one_number_or_one_for_each_axis():
+    points = np.array([[0.5, 2.5, 9.0]])
+    assert sparse_quantize(points, quantization_size=[0.5, 1, 3]).tolist() == [[1, 2, 3]]
+    for size, shape in (([0.5, 1], r"\(2,\)"), ([[0.5, 1, 3]], r"\(1, 3\)")):
+        with pytest.raises(ValueError, match=rf"quantization_size has shape {shape}, expected one number or 3"):
+            sparse_quantize(points, quantization_size=size)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.points.prepare.numpy_tables import read_arrays
+from paddlevit_dist.points.prepare.numpy_tables import load_array, read_arrays
+from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("name", ["rgb", "color", "colors", "colour", "colours"])
@@ -21,3 +22,37 @@ def test_further_columns_of_points_are_colors(tmp_path):
         columns = read_arrays(str(tmp_path / "scene.npz"))
         assert list(columns)[: len(names.split())] == names.split()
         assert [columns[name].tolist() for name in names.split()] == rows.T[: len(names.split())].tolist()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (np.zeros(4), r"float64 \(4,\); expected numbers of shape \(points, columns\)"),
+        (np.zeros((2, 3, 1)), r"float64 \(2, 3, 1\); expected numbers of shape \(points, columns\)"),
+        (np.zeros((2, 3), bool), r"bool \(2, 3\); expected numbers of shape \(points, columns\)"),
+        (np.zeros((2, 3), complex), r"complex128 \(2, 3\); expected numbers of shape \(points, columns\)"),
+        ({"coord": np.zeros((2, 3, 1))}, r"coord is float64 \(2, 3, 1\); expected numbers, a row for each point"),
+        ({"coord": np.zeros((2, 3)), "name": np.array(["a", "b"])}, r"name is <U1 \(2,\); expected numbers, a row"),
+        ({"coord": np.zeros((2, 2))}, r"coord is \(2, 2\); expected at least 3 columns, x, y, z"),
+        ({"coord": np.zeros((2, 3)), "label": np.zeros(3)}, r"arrays of different lengths \(coord .*label \(3,\)\)"),
+    ],
+)
+def test_what_is_not_a_table_is_refused(tmp_path, content, message):
+    path = tmp_path / f"scene.np{'z' if isinstance(content, dict) else 'y'}"
+    if isinstance(content, dict):
+        np.savez(path, **content)
+    else:
+        np.save(path, content)
+    with pytest.raises(UserError, match=message) as refused:
+        read_arrays(str(path))
+    assert str(path) in str(refused.value)
+
+
+def test_tables_and_arrays_are_taken(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(6, dtype=np.int16).reshape(2, 3))
+    assert read_arrays(str(tmp_path / "a.npy")).tolist() == load_array(str(tmp_path / "a.npy")).tolist()
+    np.savez(tmp_path / "b.npz", coord=np.ones((2, 3)), seen=np.array([True, False]), label=np.array([[4], [5]]))
+    columns = read_arrays(str(tmp_path / "b.npz"))
+    assert columns["label"].tolist() == [4, 5] and columns["seen"].tolist() == [True, False]
+    with pytest.raises(UserError, match=r"b\.npz is not an array of numbers, but an archive of several"):
+        load_array(str(tmp_path / "b.npz"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.networks import sparse_reference as reference
 
-from paddlevit_dist.points.sparse.coordinate_levels import kernel_offsets
+from paddlevit_dist.points.sparse.coordinate_levels import CoordinateLevels, kernel_offsets
 from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey, PlanSpec, build_plan, unpack_plan
 from paddlevit_dist.points.sparse.device_plan import Plan
 from paddlevit_dist.runtime.errors import UserError
@@ -158,3 +158,17 @@ def test_only_maps_without_overlap_are_exclusive():
 def test_the_header_of_something_else_is_refused():
     with pytest.raises(ValueError, match="not the header of a coordinate plan"):
         unpack_plan(np.zeros(1, np.int32), np.array([99, 3, 1]).tobytes())
+
+
+def test_voxels_are_found_also_after_the_keys_have_changed():
+    coordinates = reference.scene(np.random.default_rng(0), 80, 3)
+    plan = CoordinateLevels(coordinates)
+    level, expected = plan.level(1).coordinates, np.arange(len(coordinates))
+    rows = {tuple(voxel): row for row, voxel in enumerate(level.tolist())}
+    asked = np.concatenate([level[::3], level[::2] + [0, 1, 0, 0], level[:4] + [0, 90, 0, 0]])
+    wanted = [rows.get(tuple(voxel), -1) for voxel in asked.tolist()]
+    assert plan.find(1, asked).tolist() == wanted and plan.find(1, level).tolist() == expected.tolist()
+    far = np.array([[0, 0, 0], [0, 0, 37]])  # farther than the keys' margin, which grows to a power of two
+    found = {k: level_rows.tolist() for k, level_rows, _ in plan.pairs_with(1, level, far)}
+    assert found[1] == [rows.get((scene, x, y, z + 37), -1) for scene, x, y, z in level.tolist()]
+    assert plan.find(1, asked).tolist() == wanted

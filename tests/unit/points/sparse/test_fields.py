@@ -1,0 +1,80 @@
+"""Arguments of points, voxels and layers that do not fit: what is said, next to the nearest ones that do."""
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.points import sparse
+from paddlevit_dist.points.sparse.coordinate_keys import along_axes
+from paddlevit_dist.points.sparse.fields import to_dense
+from paddlevit_dist.points.sparse.padded import PaddedConvolution, PaddedInverseConvolution
+
+COORDINATES = np.array([[0, 2, 4, -2], [0, 4, 0, 0], [1, 2, 2, 6]])
+
+
+def make_tensor(**options):
+    return sparse.SparseTensor(paddle.ones([3, 2]), COORDINATES, stride=2, **options)
+
+
+def points(*rows):
+    return np.array(rows, float).reshape(len(rows), -1)
+
+
+@pytest.mark.parametrize(
+    ("features", "places", "message"),
+    [
+        (np.ones((2, 3)), points((0, 1, 2), (1, 0.5, 2)), None),
+        (np.ones(2), points((0, 1, 2), (1, 0.5, 2)), r"features have shape \[2\] and points \[2, 3\], expected"),
+        (np.ones((2, 3)), np.ones(2), r"features have shape \[2, 3\] and points \[2\], expected"),
+        (np.ones((2, 3)), points((0, 1, 2)), r"features have shape \[2, 3\] and points \[1, 3\], expected"),
+        (np.ones((2, 3)), points((0, 1, 2), (0.5, 1, 2)), r"point 1 is \[0\.5, 1\.0, 2\.0\], expected finite"),
+        (np.ones((2, 3)), points((0, 1, np.inf), (0, 1, 2)), r"point 0 is \[0\.0, 1\.0, inf\], expected finite"),
+    ],
+)
+def test_points_have_a_scene_and_a_row_of_features_each(features, places, message):
+    if message is None:
+        assert sparse.PointFeatures(features, places).voxels("sum")[0].F.shape == [2, 3]
+        return
+    with pytest.raises(ValueError, match=message):
+        sparse.PointFeatures(features, places)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: sparse.PointFeatures(np.ones((1, 2)), points((0, 1, 2))).voxels("max"), "mode is 'max', expected"),
+        (lambda x: sparse.features_at(x, points((0, 1, 2))), r"points have shape \[1, 3\], expected \(points, 4\)"),
+        (lambda x: sparse.features_at(x, np.zeros(4)), r"points have shape \[4\], expected \(points, 4\)"),
+        (lambda x: sparse.features_at(x, points((0, 1, 2, 3)), "cubic"), "mode is 'cubic', expected 'linear' or"),
+        (lambda x: sparse.broadcast(x, paddle.ones([2, 2]), "divide"), "mode is 'divide', expected one of add"),
+        (lambda x: sparse.broadcast(x, paddle.ones([3, 2])), r"vectors have shape \[3, 2\], expected \(2, "),
+        (lambda x: sparse.broadcast(x, paddle.ones([2])), r"vectors have shape \[2\], expected \(2, "),
+        (lambda x: to_dense(x, minimum=(2, 0, -1)), r"minimum is \[2, 0, -1\], expected multiples of the stride 2"),
+        (lambda x: sparse.GlobalPooling("median"), "mode is 'median', expected one of average, sum, max"),
+        (lambda x: sparse.SparseTensor(x.F), "either coordinates or a plan"),
+        (lambda x: sparse.SparseTensor(x.F, COORDINATES, plan=x.plan), "either coordinates or a plan"),
+        (lambda x: sparse.cat(), "expected at least one sparse tensor"),
+        (lambda x: along_axes((2, 2), 3), r"\(2, 2\) has 2 numbers for 3 axes: give one for each, or one for all"),
+        (lambda x: sparse.Convolution(2, 4, 3)(x, COORDINATES[:, :3]), "the voxels given are 2-D, the input is"),
+        (lambda x: PaddedInverseConvolution(2, 4, 3, 2, padding=1)(x), "needs the output's voxels: call it"),
+    ],
+)  # fmt: skip
+def test_arguments_that_do_not_fit_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(make_tensor())
+
+
+def test_arguments_that_fit_are_taken():
+    x = make_tensor()
+    assert sparse.features_at(x, np.zeros((0, 4))).shape == [0, 2]
+    found = sparse.features_at(x, points((0, 2.5, 5.5, -1), (0, 0, 0, 0), (1, 3, 2, 7)), "nearest")
+    np.testing.assert_array_equal(found.numpy(), [[1, 1], [0, 0], [1, 1]])
+    assert sparse.broadcast(x, paddle.ones([2, 5]), "concatenate").F.shape == [3, 7]
+    dense, first = to_dense(x, minimum=(2, 0, -2))
+    assert dense.shape == [2, 2, 2, 3, 5] and first.tolist() == [2, 0, -2]
+    assert along_axes((2, 1, 3), 3) == (2, 1, 3) and along_axes(2, 3) == (2, 2, 2)
+
+
+def test_a_padded_layer_shows_its_rule():
+    layer = PaddedConvolution(2, 4, 3, 2, padding=(1, 0, 1), spatial_shape=(9, 8, 7))
+    assert repr(layer).count("padding=(1, 0, 1), spatial_shape=(9, 8, 7)") == 1

@@ -120,3 +120,24 @@ def test_what_cannot_be_converted_is_said_in_one_line(tmp_path):
     with pytest.raises(UserError, match="cannot write"):
         convert(str(vit), str(tmp_path / "taken.safetensors"))
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_names_of_transformers_need_their_format_and_have_pytorchs_layout(tmp_path):
+    model = small("vit", seed=1)
+    source = save(arrays(model), tmp_path / "vit.pdparams")
+    convert(str(source), str(tmp_path / "out.safetensors"), names="transformers")
+    found, ours = read_safetensors(tmp_path / "out.safetensors")[0], in_torch_layout(model)
+    first = "encoder.layer.0.attention.attention.query.weight"
+    prefix = next(name for name in found if name.endswith(first)).removesuffix(first)
+    query, key, value = (found[f"{prefix}{first.replace('query', part)}"] for part in ("query", "key", "value"))
+    np.testing.assert_array_equal(np.concatenate([query, key, value]), ours["blocks.0.attn.qkv.weight"])
+    name = f"{prefix}encoder.layer.1.intermediate.dense.weight"
+    np.testing.assert_array_equal(found[name], ours["blocks.1.mlp.fc1.weight"])
+    with pytest.raises(UserError, match=r"out\.pdparams with -names=transformers has to end in \.safetensors"):
+        convert(str(source), str(tmp_path / "out.pdparams"), names="transformers")
+
+
+def test_a_target_below_a_file_is_refused(tmp_path):
+    source = save(arrays(small("vit", seed=1)), tmp_path / "vit.pdparams")
+    with pytest.raises(UserError, match=r"convert: .*vit\.pdparams/out\.pdparams cannot be written: "):
+        convert(str(source), str(source / "out.pdparams"))

@@ -7,7 +7,10 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import (
     VolumeGeometry,
     check_geometry,
+    check_voxels,
     interpolation_weights,
+    require_same_spacing,
+    require_spacing,
     resample,
     resampled_shape,
     rotation,
@@ -111,3 +114,32 @@ def test_weights_reach_the_last_voxel_and_no_further():
         assert lower.dtype == np.int64 and weights.dtype == np.float32 and lower.max() <= max(length - 2, 0)
         np.testing.assert_allclose(lower + weights, places)
     assert resampled_shape((1, 5, 4), np.diag([1.0, 2.0, 3.0, 1.0]), np.array([9.0, 2.0, 2.0])) == (1, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((4, 5, 6), None),
+        ((4, 5, 7), r"^a\.nii has 4 x 5 x 7 voxels, above the limit of 120 in total; raise VOLUMES\.MAX_VOXELS"),
+        ((4, 0, 6), r"^a\.nii: its header announces 4 x 0 x 6 voxels, so the volume is empty"),
+        ((1, 1, 1), None),
+    ],
+)
+def test_a_volume_has_voxels_up_to_the_limit(shape, message):
+    if message is None:
+        return check_voxels("a.nii", shape, 120)
+    with pytest.raises(UserError, match=message):
+        check_voxels("a.nii", shape, 120)
+
+
+def test_splits_of_different_spacing_are_refused():
+    require_same_spacing("nnunet", None, np.array([1.0, 2, 3]))
+    require_same_spacing("nnunet", np.array([1.0, 2, 3]), np.array([1.0, 2, 3.0029]))
+    with pytest.raises(
+        UserError, match=r"nnunet: .* train and val differ \(\[1\.0, 2\.0, 3\.0\] and \[1\.0, 2\.0, 3\.01\] mm"
+    ):
+        require_same_spacing("nnunet", np.array([1.0, 2, 3]), np.array([1.0, 2, 3.01]))
+    spacing = np.array([1.0, 2, 3])
+    assert require_spacing(spacing) is spacing
+    with pytest.raises(ValueError, match="the voxel spacing is not known"):
+        require_spacing(None)

@@ -6,6 +6,7 @@ import pytest
 
 from paddlevit_dist import create_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.volumes.unet3d import UNet3D
 
 
 def counted_by_hand(width: int, depth: int, blocks: int, classes: int) -> int:
@@ -81,3 +82,21 @@ def test_levels_have_their_kernels_strides_and_at_most_the_largest_width():
     assert model(paddle.randn([1, 1, 5, 7, 3])).shape == [1, 1, 5, 7, 3]
     with pytest.raises(UserError, match="3 strides for depth 2, expected 2"):
         create_model("unet3d", depth=2, strides=[(2, 2, 2)] * 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": 0}, "width 0, depth 2 and blocks 1 must be at least 1"),
+        ({"depth": 0}, "width 2, depth 0 and blocks 1 must be at least 1"),
+        ({"blocks": 0}, "width 2, depth 2 and blocks 0 must be at least 1"),
+        ({"supervised": 2}, "supervised is 2, expected 0 to 1, one less than depth"),
+        ({"supervised": -1}, "supervised is -1, expected 0 to 1, one less than depth"),
+        ({"norm": "layer"}, "unknown norm 'layer'; expected one of batch"),
+        ({"activation": "tanh"}, "unknown activation 'tanh'; expected one of relu"),
+    ],
+)
+def test_sizes_that_make_no_network_are_refused(options, message):
+    with pytest.raises(UserError, match=f"unet3d: {message}"):
+        UNet3D(2, **{"width": 2, "depth": 2, "blocks": 1, **options})
+    assert UNet3D(2, width=1, depth=1, blocks=1, supervised=0).depth == 1

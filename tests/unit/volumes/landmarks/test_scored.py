@@ -16,6 +16,7 @@ from paddlevit_dist.volumes import commands as volume_commands
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.landmarks.prediction import LandmarkWriter
 from paddlevit_dist.volumes.landmarks.results import LandmarkGroundTruth, LandmarkPrediction
+from paddlevit_dist.volumes.landmarks.scored import read_landmarks, score
 from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv, format_markups
 
 NAMES = ["nose", "chin", "ear"]
@@ -233,3 +234,32 @@ def test_volumes_of_a_patient_are_drawn_together(tmp_path, capsys):
     assert said["groups"]["number"] == 2 and said["scores"]["mre_mm"] == pytest.approx(ERRORS.mean(), abs=1e-6)
     ends = [ERRORS[:3].mean(), ERRORS[3:].mean()]  # both are drawn, or one of them twice
     assert [said["intervals"]["mre_mm"][end] for end in ("low", "high")] == pytest.approx(sorted(ends), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("case,landmark,x,y,z\n", "has no rows; expected case,landmark,x,y,z"),
+        ("case,landmark,x,y,z\n,,,,\n\n", "has no rows; expected case,landmark,x,y,z"),
+        ("case,landmark,x,z\na,nose,1,2\n", "line 1: no column y; expected"),
+        ("case,landmark,x,y,z\na,nose,1,2,3,4\n", "line 2: more values than the header has columns"),
+        ("case,landmark,x,y,z\na,nose,1,2,3\na,nose,1,2,3\n", "line 3: landmark 'nose' appears twice in volume a"),
+        ("case,landmark,x,y,z,world\na,nose,1,2,3,LPS\na,chin,1,2,3,\n", "line 3: only some rows have a world in vol"),
+        ("case,landmark,x,y,z,world\na,nose,1,2,3,XYZ\n", "line 2: world is 'xyz', expected LPS or RAS"),
+    ],
+)
+def test_tables_that_are_damaged_are_refused_with_their_line(tmp_path, content, message):
+    (tmp_path / "truth.csv").write_text(content)
+    with pytest.raises(UserError, match=rf"truth\.csv,? ?{message}"):
+        read_landmarks(str(tmp_path / "truth.csv"))
+
+
+def test_a_folder_without_landmarks_and_a_truth_without_positions_are_refused(tmp_path):
+    with pytest.raises(UserError, match=f"{tmp_path} contains no landmark files; expected one for each volume"):
+        read_landmarks(str(tmp_path))
+    (tmp_path / "truth.csv").write_text("case,landmark,x,y,z\na,nose,,,\n")
+    truth = read_landmarks(str(tmp_path / "truth.csv"))
+    assert truth[0].positions == {"nose": None}
+    (tmp_path / "found.csv").write_text("case,landmark,x,y,z\na,nose,1,2,3\n")
+    with pytest.raises(UserError, match=r"the truth: no landmark has a position: there is nothing to compare with"):
+        score(str(tmp_path / "found.csv"), truth, "the truth")

@@ -15,13 +15,14 @@ from paddlevit_dist.volumes.reading import read_header
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, LabelSource, SegmentationOptions
 from paddlevit_dist.volumes.segmentation.fingerprint import (
     ChannelStatistics,
+    DatasetFingerprint,
     _intensities,
     compute_fingerprint,
     find_misnamed,
     fingerprint,
     plan_intensities,
 )
-from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, choose_cases, group_channels
+from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, choose_cases, group_channels, read_description
 from paddlevit_dist.volumes.segmentation.prediction import write_labels
 
 FIRST = {"modality": {"0": "CT", "1": "PET"}, "labels": {"0": "background", "2": "spleen", "5": "liver", "9": "ignore"}}
@@ -314,3 +315,66 @@ def test_intensities_of_a_channel_without_classes_or_with_one_value():
     even = ChannelStatistics((7.0, 7.0, 7.0), 7.0, 0.0)
     said = "channel CT within the classes: nearly all voxels have the intensity 7"
     assert _intensities("CT", even) == said
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": {"background": 0, "liver": True}}, "label 'liver' has the number True"),
+        ({"labels": {"background": 0, "liver": "one"}}, "label 'liver' has the number 'one'"),
+        ({"labels": {"background": 0, "liver": 0}}, "label 'liver' has the number 0"),
+        ({"labels": {"background": 0, "liver": -1}}, "label 'liver' has the number -1"),
+        ({"labels": {"background": 0, "liver": 65_536}}, "label 'liver' has the number 65536"),
+        (
+            {"labels": {"0": "background", "1": "liver", "2": "liver"}},
+            r"same name \(background, liver, liver\); rename",
+        ),
+        ({"labels": {}}, 'expected "labels" such as'),
+        ({"labels": ["background", "liver"]}, 'expected "labels" such as'),
+        ({"labels": {"background": 0}}, r"has the numbers \[0\], expected 0 for the background and 1 to 254 more"),
+        ({"labels": {"kidney": 1, "liver": 2}}, r"has the numbers \[1, 2\], expected 0 for the background"),
+        ({"channel_names": {"1": "CT"}}, 'expected "channel_names" .* numbered from 0'),
+        ({"channel_names": {}}, 'expected "channel_names" .* numbered from 0'),
+        ({"channel_names": ["CT"]}, 'expected "channel_names" .* numbered from 0'),
+    ],
+)
+def test_descriptions_in_another_form_are_refused(tmp_path, changes, message):
+    file = tmp_path / "dataset.json"
+    content = {"channel_names": {"0": "CT"}, "labels": {"background": 0, "liver": [65_535], "spleen": 3}}
+    file.write_text(json.dumps(content))
+    assert read_description(str(file)).numbers == [0, 3, 65_535]
+    file.write_text(json.dumps({**content, **changes}))
+    with pytest.raises(UserError, match=message) as refused:
+        read_description(str(file))
+    assert str(refused.value).startswith(str(file))
+
+
+@pytest.mark.parametrize("content", ["[", "3", '[{"train": ["a"]}]', '[["a"]]', '[{"train": 1, "val": []}]'])
+def test_listed_folds_in_another_form_are_refused(tmp_path, content):
+    (tmp_path / "splits_final.json").write_text(content)
+    with pytest.raises(UserError, match=r"splits_final\.json cannot be read \(.*\); expected \["):
+        choose_cases(str(tmp_path / "splits_final.json"), ["a"], "train", 0)
+
+
+def test_two_subjects_are_needed_for_folds_and_a_channel_is_one_file(tmp_path):
+    file = str(tmp_path / "none.json")
+    assert choose_cases(file, ["a", "b"], "val", 1) | choose_cases(file, ["a", "b"], "train", 1) == {"a", "b"}
+    for names, fold, volumes in ((["a", "b"], 2, "2 volumes give 2"), (["a"], 0, "1 volumes give 1")):
+        with pytest.raises(UserError, match=rf"VOLUMES\.FOLD {fold}: {volumes} folds, numbered from 0; at least 2"):
+            choose_cases(file, names, "val", fold)
+    with pytest.raises(UserError, match=r"x/a_0001\.nrrd and a_0001\.nii\.gz are both channel 1 of one volume"):
+        group_channels(["x/a_0000.nii.gz", "x/a_0001.nii.gz", "x/a_0001.nrrd"], ["CT", "PET"])
+
+
+def test_a_folder_without_volumes_is_refused(tmp_path):
+    (tmp_path / "imagesTr").mkdir()
+    (tmp_path / "dataset.json").write_text(json.dumps(SECOND))
+    with pytest.raises(UserError, match=r"imagesTr contains no volumes; expected the layout"):
+        opened(tmp_path)
+
+
+def test_intensities_of_ct_need_voxels_of_a_class():
+    found = DatasetFingerprint(np.ones((1, 3)), np.ones((1, 3)), [1.0], np.ones((1, 2)), np.ones((1, 2)), 0, [], [])
+    assert plan_intensities(["MR"], found)["NORMALIZE"] == ["z_score"]
+    with pytest.raises(UserError, match="no voxel of the labeled volumes has a class: the intensities of CT"):
+        plan_intensities(["MR", "CT"], found)

@@ -251,5 +251,9 @@ class TeacherKeeping(TaskAspect, StateKeeping):
     def build_state(self, model: paddle.nn.Layer, owned: set[str] | None) -> DistillationState:
         """Build a teacher without dropout, and the state."""
         teacher = self.task.create_teacher()
+        layers = dict(teacher.named_sublayers())
+        for name, layer in model.named_sublayers():
+            if getattr(layer, "_use_global_stats", False):  # frozen: the teacher keeps these statistics, too
+                layers[name]._use_global_stats = True
         self.state = DistillationState(self.task.config.SELF_DISTILLATION, model, teacher, owned)
         return self.state

@@ -9,6 +9,8 @@ import pytest
 from paddlevit_dist import settings
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import StateKeeping
 
 SWIN = "swin_tiny_patch4_window7_224"
 HEAD = "SELF_DISTILLATION.OUTPUTS 8 SELF_DISTILLATION.HEAD_WIDTH 8 SELF_DISTILLATION.BOTTLENECK 4".split()
@@ -131,3 +133,14 @@ def test_without_classes_the_last_weights_are_the_best(tmp_path):
 def test_settings_that_contradict_the_method_are_refused(words, key):
     with pytest.raises(UserError, match=key):
         build(*VIT, *words.split())
+
+
+def test_statistics_that_the_student_keeps_are_the_teachers():
+    task = build("MODEL.NAME", "resnet18", "MODEL.DEPTHS", "[1,1]", "MODEL.DIMS", "[4,8]", size=32, small=16)
+    student = task.build_model()
+    student.bn1._use_global_stats = True
+    teacher = get_aspect(task, StateKeeping).build_state(student, None).teacher
+    before = {name: value.numpy() for name, value in teacher.state_dict().items() if name.endswith("._mean")}
+    teacher(paddle.randn([4, 1, 32, 32]))
+    changed = {name for name, value in before.items() if (teacher.state_dict()[name].numpy() != value).any()}
+    assert changed == before.keys() - {"bn1._mean"} and "bn1._mean" in before

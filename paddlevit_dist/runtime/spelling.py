@@ -14,8 +14,9 @@ def find_spelling(path: str) -> str:
     if path.isascii() or os.path.lexists(path):
         return path
     parent, name = os.path.split(path)
-    if not name:
-        return path
+    if not name:  # it ends with separators
+        found = find_spelling(parent)
+        return path if found == parent else os.path.join(found, name)
     parent = find_spelling(parent)
     spellings = (os.path.join(parent, spelled) for spelled in (compose(name), unicodedata.normalize("NFD", name)))
     return next(filter(os.path.lexists, spellings), path)

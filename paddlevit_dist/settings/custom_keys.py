@@ -75,11 +75,12 @@ def _check(row: Key, owner: str) -> None:
         raise UserError(f"{owner}: key {row.name} has a flag, which only keys of this package have: remove it")
     if row.default is None and not row.optional:
         raise UserError(f"{owner}: key {row.name} has the default None but is not optional: add optional=True")
+    has_type = not row.many or row.default in row.words or isinstance(row.default, (list, tuple, type(None)))
     try:
+        if not has_type:
+            raise InvalidValue
         row.parse(row.default)
     except InvalidValue:
         raise UserError(
             f"{owner}: key {row.name} has the default {show(row.default)}: expected {row.expected()}"
         ) from None
-    if row.many and not isinstance(row.default, (list, tuple, type(None))) and row.default not in row.words:
-        raise UserError(f"{owner}: key {row.name} has the default {show(row.default)}: expected {row.expected()}")

@@ -11,7 +11,7 @@ import pytest
 from support.trainings.runs import STATE
 
 from paddlevit_dist.checkpoint import store as checkpoint_store
-from paddlevit_dist.checkpoint.content import read_evaluated_values, resolve_checkpoint
+from paddlevit_dist.checkpoint.content import list_checkpoints, read_evaluated_values, resolve_checkpoint
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.runtime.errors import UserError
 
@@ -335,3 +335,19 @@ def test_without_evaluations_the_newest_counts_by_its_number(tmp_path, model):
     for epoch in (1, 9999, 10000):
         save(tmp_path / "checkpoints", epoch, model)
     assert resolve_checkpoint(tmp_path).name == "epoch_10000"
+
+
+def test_what_a_crash_left_under_the_name_for_the_replaced_is_removed(tmp_path, model):
+    first = save(tmp_path, 1, model)
+    left = first.with_name(first.name + checkpoint_store.REPLACED)
+    left.mkdir()
+    (left / "rubbish").write_text("x")
+    again = save(tmp_path, 1, model)
+    assert again == first and (first / "manifest.json").exists() and not left.exists()
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    assert list_checkpoints(tmp_path / "nowhere") == []
+    with pytest.raises(UserError, match=r"loop cannot be read: .*; make it readable for this user"):
+        list_checkpoints(tmp_path / "loop")

@@ -217,3 +217,82 @@ def test_a_length_in_the_file_is_not_believed(tmp_path, content):
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
+
+
+def described(change):
+    """A tensor whose storage's description has something else."""
+    return tensor(storage().replace(*change))
+
+
+FOR_A_VIEW = (b"tQ", b"NtQ"), (b"tQ", b"K\x01tQ"), (b"tQ", b"NNtQ")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (described(FOR_A_VIEW[0]), None),  # old files had a view here
+        (described(FOR_A_VIEW[1]), "the description of a storage in it is not torch's"),
+        (described(FOR_A_VIEW[2]), "the description of a storage in it is not torch's"),
+        (described((b"storage", b"Storage")), "the description of a storage in it is not torch's"),
+    ],
+)
+def test_descriptions_of_storages_are_torchs(tmp_path, value, reason):
+    file = write_zip(tmp_path, make_state(value))
+    if reason is None:
+        assert read_state(file)["a"].shape == (4,)
+        return
+    with pytest.raises(UserError, match=reason):
+        read_state(file)
+
+
+@pytest.mark.parametrize("other", [storage("IntStorage"), storage(count=3)])
+def test_a_storage_has_one_type_and_length(tmp_path, other):
+    assert len(read_state(write_zip(tmp_path, make_state(tensor(), tensor(storage()))))) == 2
+    with pytest.raises(UserError, match="a storage in it is described in two ways"):
+        read_state(write_zip(tmp_path, make_state(tensor(), tensor(other, shape=(3,)))))
+
+
+@pytest.mark.parametrize("order", [b"little", b"big"])
+def test_numbers_of_other_processors_are_refused(tmp_path, order):
+    content = make_state(tensor())
+    with zipfile.ZipFile(tmp_path / "file.pth", "w") as archive:
+        for name, part in (("data.pkl", content), ("byteorder", order), ("data/0", b"\0" * 16)):
+            archive.writestr(f"archive/{name}", part)
+    system = {"protocol_version": 1001, "little_endian": order == b"little", "type_sizes": {}}
+    head = b"".join(pickle.dumps(part, 2) for part in (*MAGIC[:2], system))
+    keys = pickle.dumps(["0"], 2) + struct.pack("<q", 4) + b"\0" * 16
+    (tmp_path / "legacy.bin").write_bytes(head + content + keys)
+    for name in ("file.pth", "legacy.bin"):
+        if order == b"little":
+            assert read_state(tmp_path / name)["a"].tolist() == [0] * 4
+            continue
+        with pytest.raises(UserError, match="its numbers are in big-endian order"):
+            read_state(tmp_path / name)
+
+
+def test_a_tensor_before_the_weights_is_refused(tmp_path):
+    (tmp_path / "legacy.bin").write_bytes(make_state(tensor()))
+    with pytest.raises(UserError):
+        read_state(tmp_path / "legacy.bin")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda saved: saved, None),
+        (lambda saved: saved + b"x", "does not have the bytes that its shape and type need"),
+        (lambda saved: saved[:-1], "does not have the bytes that its shape and type need"),
+        (lambda saved: saved[:6] + b"\x03\x00" + saved[8:], "it holds an array of a structured type"),
+        (lambda saved: saved.replace(b"'<f4'", b"'<c8'"), "it holds an array of type 'complex64'"),
+    ],
+)
+def test_arrays_of_numpy_have_the_bytes_that_they_announce(tmp_path, change, reason):
+    stream = io.BytesIO()
+    np.save(stream, np.arange(6, dtype="<f4").reshape(2, 3))
+    with zipfile.ZipFile(tmp_path / "file.npz", "w") as archive:
+        archive.writestr("a.npy", change(stream.getvalue()))
+    if reason is None:
+        assert read_state(tmp_path / "file.npz")["a"].tolist() == [[0, 1, 2], [3, 4, 5]]
+        return
+    with pytest.raises(UserError, match=reason):
+        read_state(tmp_path / "file.npz")

@@ -49,6 +49,8 @@ def test_other_words_are_of_the_training_runs(word):
         ("TRAIN.BASE_LR=1e-2..1e-4", "expected a smaller number before a larger one"),
         ("TRAIN.WEIGHT_DECAY=0..1:log", "above 0 with :log"),
         ("TRAIN.BASE_LR=-1..1", "TRAIN.BASE_LR cannot be -1"),
+        ("TRAIN.OPTIMIZER.NAME=SGD..AdamW", r"expected two numbers, such as TRAIN.OPTIMIZER.NAME=1..10, or choices"),
+        ("TRAIN.WARMUP_STEPS=3..3", "expected a smaller number before a larger one"),
         ("TRAIN.OPTIMIZER.NAME=SGD|Magic", "TRAIN.OPTIMIZER.NAME cannot be Magic"),
     ],
 )

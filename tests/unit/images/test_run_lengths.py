@@ -153,3 +153,32 @@ def test_compressed_lengths_are_decoded_or_refused(text, lengths):
 def test_several_texts_are_decoded_one_after_the_other():
     found, first = _decode_lengths([b"54", b"", b"3", b"5412"])
     assert found.tolist() == [5, 4, 3, 5, 4, 1, 6] and first.tolist() == [0, 2, 2, 3, 7]
+
+
+@pytest.mark.parametrize(
+    ("segmentation", "size", "message"),
+    [
+        ([[0, 0, 2, 0, 2, 2]], (None, 5), "is a polygon, which needs the image's height and width"),
+        ([[0, 0, 2, 0, 2, 2]], (4, None), "is a polygon, which needs the image's height and width"),
+        ({"size": [1 << 15, 1 << 16], "counts": [0]}, (None, None), "32768 x 65536 pixels, which is too large"),
+        ({"size": [4, 5], "counts": [[1], [2, 3]]}, (4, 5), 'has "counts" that are not a list of numbers'),
+        ({"size": [4, 5], "counts": [20.0]}, (4, 5), 'has "counts" that are not a list of whole numbers'),
+        ({"size": [4, 5], "counts": [19]}, (4, 5), "has run lengths of 19 pixels for an image of 4 x 5"),
+        ({"size": [5, 4], "counts": [20]}, (4, 5), "is of 5 x 4 pixels, the image of 4 x 5"),
+    ],
+)
+def test_sizes_and_counts_that_do_not_fit_are_refused(segmentation, size, message):
+    with pytest.raises(ValueError, match=message):
+        parse_segmentation(segmentation, *size)
+
+
+def test_polygons_without_a_pixel_are_joined_to_nothing():
+    thin = [0.1, 0.1, 0.2, 0.1, 0.2, 0.2]
+    assert decode([thin, thin], 4, 5).sum() == 0
+    assert decode([thin, [1, 1, 3, 1, 3, 3, 1, 3]], 4, 5).sum() == 4
+
+
+def test_the_largest_image_is_taken():
+    most = (1 << 31) - 1
+    runs = parse_segmentation({"size": [1, most], "counts": [most - 3, 2, 1]})
+    assert (runs.starts.tolist(), runs.ends.tolist()) == ([most - 3], [most - 1])

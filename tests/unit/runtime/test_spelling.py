@@ -32,3 +32,10 @@ def test_of_two_files_that_differ_in_their_spelling_each_is_itself(tmp_path):
         (tmp_path / name).touch()
     for name in (COMPOSED, DECOMPOSED):
         assert find_spelling(str(tmp_path / name)) == str(tmp_path / name)
+
+
+def test_a_folder_is_found_with_a_separator_at_its_end(tmp_path):
+    folder = unicodedata.normalize("NFD", "café")
+    (tmp_path / folder).mkdir()
+    assert find_spelling(f"{tmp_path}/café/") == f"{tmp_path}/{folder}/"
+    assert find_spelling(f"{tmp_path}/cafö//") == f"{tmp_path}/cafö//"

@@ -103,6 +103,7 @@ def test_rules_of_a_table_are_applied():
         (Key("FOLD", 0, "int", "", flag=Flag("fold", "N", "data")), "key FOLD has a flag, which only keys of"),
         (Key("FOLD", "x", "int", ""), "key FOLD has the default 'x': expected a whole number"),
         (Key("FOLD", None, "int", ""), "key FOLD has the default None but is not optional"),
+        (Key("FOLDS", 3, "int", "", many=True), "key FOLDS has the default 3: expected "),
         (Key("SHARE", 2.0, "float", "", SHARE), "key SHARE has the default 2.0: expected a number >= 0 and <= 1"),
         (
             Key("DATA.BATCH_SIZE", 1, "int", ""),

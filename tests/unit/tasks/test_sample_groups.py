@@ -135,3 +135,10 @@ def test_some_samples_keep_their_groups():
 def test_tables_that_do_not_exist_have_no_columns(tmp_path):
     table = written(tmp_path, "name,video\n1,v\n2,v\n3,w\n4,w\n", "truth.csv")
     assert read_groups("video", NAMES, "data", None, [str(tmp_path / "none.csv"), table]).source == table
+
+
+@pytest.mark.parametrize("content", ["{", '{"images": 3}', '{"images": [1]}'])
+def test_annotations_that_are_damaged_are_named(tmp_path, content):
+    file = written(tmp_path, content, "instances.json")
+    with pytest.raises(UserError, match=r"instances\.json cannot be read as COCO's annotations: "):
+        read_groups(file, ["1", "2"], "d")

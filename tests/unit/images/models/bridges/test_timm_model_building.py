@@ -1,7 +1,10 @@
 """What the bridge does with networks of timm that lack something: an option, or groups of their layers."""
 
-from types import SimpleNamespace
+import importlib.util
+import sys
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import paddle
 import pytest
 from paddle import nn
@@ -310,3 +313,94 @@ def test_what_was_not_compared_or_is_slower_is_told(timm):
     assert TimmModel.list_notices("timm:net") == [f"timm:net: {compare}"]
     faster = "ours is 1.8 times as fast on a CPU: MODEL.NAME vit_tiny_patch16_224"
     assert TimmModel.list_notices("timm:vit_tiny_patch16_224") == [faster]
+
+
+@needs_compat
+def test_weights_of_another_size_are_converted_by_timm_and_told(plain, monkeypatch):
+    asked = []
+
+    def resize(tensors, network):
+        asked.append((sorted(tensors), network, {tensor.dtype for tensor in tensors.values()}))
+        return {**tensors, "stem.weight": tensors["stem.weight"][:3] * 2.0}
+
+    state = {name: tensor.numpy() for name, tensor in plain.state_dict().items()}
+    convert = plain.key_maps["timm"]
+    monkeypatch.setattr(sys.modules[__name__], "checkpoint_filter_fn", resize, raising=False)
+    assert convert(state).keys() == state.keys() and asked == []  # they fit as they are
+    assert plain.list_source_notices("timm", state) == []
+    larger = {**state, "stem.weight": np.arange(15, dtype=np.float32).reshape(5, 3)}
+    found = convert(larger)
+    np.testing.assert_array_equal(found["stem.weight"], 2 * larger["stem.weight"][:3])
+    [(names, network, dtypes)] = asked
+    assert network is plain.network and dtypes == {paddle.float32}
+    assert "norm.running_mean" in names and "norm._mean" not in names and found.keys() == state.keys()
+    assert plain.list_source_notices("timm", state) == ["resized by timm: stem.weight (5, 3) -> (3, 3)"]
+    assert convert({**state, "head.bias": state["head.bias"]}).keys() == state.keys()
+    assert plain.list_source_notices("timm", state) == []
+    asked.clear()
+    missing = {name: value for name, value in larger.items() if name != "head.bias"}
+    assert convert(missing).keys() == missing.keys() and len(asked) == 1
+    monkeypatch.delattr(sys.modules[__name__], "checkpoint_filter_fn")
+    assert convert(larger)["stem.weight"].shape == (5, 3)
+
+
+@needs_compat
+def test_weights_that_timm_cannot_convert_are_one_line(plain, monkeypatch):
+    def fail(tensors, network):
+        raise RuntimeError("shapes\ndiffer")
+
+    monkeypatch.setattr(sys.modules[__name__], "checkpoint_filter_fn", fail, raising=False)
+    with pytest.raises(
+        UserError, match="cannot be converted to this image size or model: .*RuntimeError: shapes differ"
+    ):
+        plain.key_maps["timm"]({})
+
+
+@needs_compat
+def test_groups_are_in_the_order_of_timms_numbers(plain, monkeypatch):
+    asked, models = [], ModuleType("timm.models")
+    models.group_parameters = lambda *words: asked.append(words) or {10: ["c"], 2: ["b", "a"], 0: ["d"]}
+    monkeypatch.setitem(sys.modules, "timm", ModuleType("timm"))
+    monkeypatch.setitem(sys.modules, "timm.models", models)
+    monkeypatch.setattr(plain.network, "group_matcher", lambda coarse: f"coarse {coarse}")
+    assert plain.layer_groups() == [["d"], ["b", "a"], ["c"]]
+    assert asked == [(plain.network, "coarse False")]
+
+
+def test_timm_is_refused_where_it_is_missing_or_torchs_or_paddle_is_too_old(monkeypatch):
+    load = timm_model.load_timm.__wrapped__
+    if hasattr(paddle, "compat"):
+        monkeypatch.setitem(sys.modules, "timm", ModuleType("timm"))
+        spec = SimpleNamespace(submodule_search_locations=["folder"])
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+        with pytest.raises(UserError, match="this program has imported timm with PyTorch: build models of timm"):
+            load()
+        for missing in (None, SimpleNamespace(submodule_search_locations=None)):
+            monkeypatch.setattr(importlib.util, "find_spec", lambda name, missing=missing: missing)
+            with pytest.raises(UserError, match=r"models of timm need the package timm: pip install --no-deps 'timm"):
+                load()
+        monkeypatch.delattr(paddle, "compat")
+    with pytest.raises(UserError, match=rf"need Paddle 3\.3 or newer, and this is {paddle.__version__}: upgrade"):
+        load()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"dynamic_img_size": True, "dynamic_img_pad": True}])
+@pytest.mark.parametrize(
+    ("patches", "pads"),
+    [
+        ({"strict_img_size": True, "img_size": (224, 224)}, None),
+        ({"strict_img_size": False, "dynamic_img_pad": False}, True),
+        ({"dynamic_img_pad": False}, True),
+        ({}, False),
+    ],
+)
+def test_backbones_take_images_of_any_size_or_are_refused(arguments, patches, pads):
+    network = SimpleNamespace(patch_embed=SimpleNamespace(**patches))
+    timm = SimpleNamespace(create_model=lambda name, **options: network)
+    if arguments and pads is None:
+        with pytest.raises(UserError, match=r"'timm:x' takes images of \(224, 224\) pixels only: choose another"):
+            _create(timm, "x", arguments)
+        return
+    assert _create(timm, "x", arguments) is network
+    expected = bool(arguments and pads)
+    assert getattr(network.patch_embed, "dynamic_img_pad", False) == expected

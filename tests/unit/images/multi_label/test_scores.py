@@ -163,3 +163,15 @@ def test_the_line_names_classes_without_a_positive_and_counts_exact_matches_in_p
     assert unknown["correct"] == [None, False, True] and np.isnan(unknown["loss"][0])
     assert kind.is_valid(arrays, 3, 3) and not kind.is_valid(arrays, 3, 2)
     assert not kind.is_valid({**arrays, "labels": labels.astype(int)}, 3, 3)
+
+
+def test_an_image_is_right_if_all_known_labels_are_chosen_and_no_others():
+    kind = LabelScores(("a", "b", "c"))
+    labels = np.array([[1, 0, -1], [1, 0, -1], [1, 1, 0], [-1, -1, -1]], np.int8)
+    chosen = np.array([[1, 0, 1], [1, 1, 0], [1, 0, 0], [1, 0, 1]], bool)
+    arrays = {"labels": labels, "logits": np.zeros((4, 3)), "chosen": chosen}
+    assert kind.hits(arrays, ())[kind.right_rate].tolist() == [True, False, False, True]
+    assert kind.truth(arrays) is labels and kind.is_valid(arrays, 4, 3)
+    for wrong in ({"labels": labels + 1}, {"labels": labels.astype(int)}, {"chosen": labels}, {"logits": labels}):
+        assert not kind.is_valid({**arrays, **wrong}, 4, 3)
+    assert not kind.is_valid(arrays, 3, 3) and not kind.is_valid(arrays, 4, 2)

@@ -53,6 +53,8 @@ def test_boxes_are_too_large_for_keys_in_one_or_two_steps():
     check(np.concatenate([wide, wide[::-3], wide[::2] + [0, 0, 0, 1]]))
     dense = np.stack([np.arange(3_000) * 700_000, np.arange(3_000) % 7 * 300_000_000], axis=1)
     check(np.concatenate([dense, dense[::-7]]))
+    farther = [(row, 0) for row in range(20)] + [(3, 2**61 - 1)]  # beyond int32: eight of such widths are 2 ** 64
+    check(np.array(farther + farther[::-1]))
     narrow = generator.integers(0, 3, (4_000, 12)) * 178_000_000
     check(narrow)
 

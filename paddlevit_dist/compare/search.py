@@ -134,8 +134,8 @@ def _make_plan(words: list[str], ranges: list[SearchRange], output: str | None) 
     if not values.EVALUATION.INTERVAL:
         raise UserError("search compares runs by their samples: drop EVALUATION.INTERVAL off")
     task = make_task(values)
-    if task.takes_last:
-        raise UserError(f"search compares scores, but none shows which run is better: {task.takes_last}")
+    if task.traits.takes_last:
+        raise UserError(f"search compares scores, but none shows which run is better: {task.traits.takes_last}")
     score, more_is_better = task.best_metric
     folder = output or str(Path(values.SAVE, f"{configuration.recipe}_search"))
     return SearchPlan(folder, ranges, words, values.SEED, score, more_is_better)

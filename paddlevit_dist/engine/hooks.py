@@ -266,7 +266,7 @@ class TrainingLogger(Hook):
         self._run_log.event("evaluation", {**facts, "best": name} if is_best else facts)
         update = epoch * self._updates_per_epoch
         self._callbacks.evaluated(update, epoch, values, facts)
-        note = f" (best {name})" if is_best and not self._task.takes_last else ""
+        note = f" (best {name})" if is_best and not self._task.traits.takes_last else ""
         self._run_log.log_and_print(f"epoch {epoch} evaluation: {line}{note}")
 
 

@@ -434,7 +434,7 @@ class Trainer:
             # One that only -stop_after_epoch causes, an uninterrupted run does not have.
             counts = is_evaluated(self.config, epoch, self.config.TRAIN.NUM_EPOCHS)
             is_best = self.checkpointer.note_evaluation(
-                epoch, name, values[name], more_is_better, line, counts, bool(self.task.takes_last)
+                epoch, name, values[name], more_is_better, line, counts, bool(self.task.traits.takes_last)
             )
             for hook in self.hooks:
                 hook.after_evaluate(epoch, values, line, is_best)

@@ -31,6 +31,8 @@ class TaskTraits:
             the right way (``losses.choose_cross_entropy``).
         empty_cache_freq: steps after which unused GPU memory is returned to the device, for batches that differ in
             size; 0: never.
+        takes_last: why no metric shows which weights are better, so that the last evaluated ones count as the best;
+            empty: one does.
     """
 
     sample_name: str = "samples"
@@ -43,6 +45,7 @@ class TaskTraits:
     batch_norm: str = "local"
     uses_cross_entropies: bool = False
     empty_cache_freq: int = 0
+    takes_last: str = ""
 
 
 class LossTerm(NamedTuple):

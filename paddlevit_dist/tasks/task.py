@@ -43,8 +43,6 @@ class Task:
     #: name of the metric that chooses the best checkpoint, which ``Metrics.compute`` returns, and whether larger values
     #: are better
     best_metric: tuple[str, bool] = ("loss", False)
-    #: why no metric shows which weights are better, so that the last evaluated ones count as the best; empty: one does
-    takes_last = ""
     #: name of a protocol -> class of the aspect, or its "module:Class", where ".module" is next to the task's
     aspects: Mapping[str, str | type]
 

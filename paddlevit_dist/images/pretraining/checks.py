@@ -27,7 +27,9 @@ class PretrainingLog(TaskAspect, LogContributor):
         if not isinstance(dataset, PretrainingSamples) or dataset.is_training:
             return text
         number = self.task.config.PRETRAINING.NEIGHBORS
-        chooses = "the last checkpoint counts as the best" if self.task.takes_last else "the loss chooses the best one"
+        chooses = (
+            "the last checkpoint counts as the best" if self.task.traits.takes_last else "the loss chooses the best one"
+        )
         return text + (
             f" of {dataset.dataset.num_classes:,} classes, compared with their {number} nearest neighbors"
             if dataset.has_classes

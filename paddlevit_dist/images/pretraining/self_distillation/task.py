@@ -65,9 +65,9 @@ class SelfDistillation(PretrainingTask):
         A ``UserError`` says that TRAIN.PATIENCE needs classes.
         """
         super()._choose_metric(has_classes)
-        self.takes_last = "" if has_classes else _NEEDS_CLASSES
+        self.traits = replace(self.traits, takes_last="" if has_classes else _NEEDS_CLASSES)
         patience = self.config.TRAIN.PATIENCE
-        if self.takes_last and patience and not self.config.EVAL:
+        if not has_classes and patience and not self.config.EVAL:
             raise UserError(f"TRAIN.PATIENCE {patience}: no score tells when to stop: {_NEEDS_CLASSES}")
 
     def build_samples(self, dataset: ImageDataset, transform: Any, is_training: bool) -> ViewSamples:

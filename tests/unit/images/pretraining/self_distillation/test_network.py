@@ -114,9 +114,9 @@ def test_a_size_that_a_network_refuses_gives_its_reason():
 
 def test_without_classes_the_last_weights_are_the_best(tmp_path):
     classes = ["-dataset=unlabeled", f"-data_path={tmp_path}", "PRETRAINING.LABELED_PATH", "labeled"]
-    assert build(*classes).takes_last == build().takes_last == ""
+    assert build(*classes).traits.takes_last == build().traits.takes_last == ""
     none = ["-dataset=unlabeled", f"-data_path={tmp_path}", "DATA.VAL_FRACTION", "0.5"]
-    assert "PRETRAINING.LABELED_PATH" in build(*none).takes_last
+    assert "PRETRAINING.LABELED_PATH" in build(*none).traits.takes_last
     with pytest.raises(UserError, match=r"TRAIN.PATIENCE 2: .*PRETRAINING.LABELED_PATH"):
         build(*none, "TRAIN.PATIENCE", "2", "-epochs=8")
 

@@ -17,6 +17,8 @@ CROPS = (
 SCORES = {  # task -> its recipe, with settings that make it small, and its score
     "classification": (["-cfg=vit_digits", "-batch_size=64"], "top-1"),
     "multi_label": (["-cfg=multi_digits", "-batch_size=128"], "mAP"),
+    "masked_autoencoder": (["-cfg=mae_digits", "-batch_size=256"], "top-1"),
+    "self_distillation": (["-cfg=dino_digits", "-batch_size=256"], "top-1"),
     "detection": (["-cfg=detr_shapes", *SHAPES], "AP"),
     "image_segmentation": (["-cfg=segformer_b0_shapes", *SHAPES], "mIoU"),
     "semantic_segmentation": (["-cfg=minkunet14_synthetic_rooms", *ROOMS], "mIoU"),

@@ -114,11 +114,11 @@ def _find_run_input(values: CfgNode) -> tuple[ExpectedInput, str] | None:
 
     A recipe for published weights would prepare images as these expect, and not as the run has learned.
     """
-    from ..checkpoint.content import read_about, resolve_checkpoint  # they need NumPy
-
     source = values.MODEL.PRETRAINED
     if not isinstance(source, str) or not os.path.exists(os.path.expanduser(source)):
         return None
+    from ..checkpoint.content import read_about, resolve_checkpoint  # they need NumPy
+
     stored = (read_about(str(resolve_checkpoint(source))) or {}).get("settings")
     if not isinstance(stored, Mapping) or _PRETRAINING not in stored:
         return None

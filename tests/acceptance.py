@@ -213,6 +213,17 @@ ROWS = [
         nothing,
         metric="top-1 of neighbors",
     ),
+    Row(
+        "masked autoencoder of Fashion-MNIST without labels, 1 epoch, 2 processes",
+        [
+            *"-cfg=configs/mae_digits.yaml -dataset=fashion_mnist -data_path=DATA -batch_size=32 -epochs=1".split(),
+            *"TRAIN.WARMUP_EPOCHS 0 VALIDATE_FREQ 1".split(),
+        ],
+        65.0,
+        None,
+        find_fashion_mnist,
+        metric="top-1 of neighbors",
+    ),
 ]
 
 

@@ -18,6 +18,8 @@ ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
 ONNX = "needs the extra onnx; tests/integration/images/test_onnx_export.py does it"
 ONNX_BOXES = "needs the extra onnx; tests/nightly/images/detection/test_exported_detectors.py does it"
+FEW_LABELS = "tests/nightly/images/test_few_labels.py runs it with fewer epochs and seeds"
+OTHER_IMAGES = "tests/integration/images/test_pretraining.py does it with smaller networks and images that it draws"
 RELEASE = "tests/nightly/test_wheel.py builds a release"
 OTHER_FILES = "tests/nightly/commands/test_predict_scenes.py and test_split.py run it on files that they make"
 NUSCENES = "tests/nightly/points/test_nuscenes.py runs it on scans that it draws"
@@ -120,6 +122,19 @@ NOT_RUN = {
 
 # Commands that stand in a block together with what they print, or of other programs: which test runs them, or why none.
 IN_TEXT = {
+    "paddlevit-dist train -cfg=mae_vit_base_patch16_224 -data_path=all_images -amp -output=output/mae "
+    "PRETRAINING.LABELED_PATH labeled_images": OTHER_IMAGES,
+    "paddlevit-dist train -cfg=finetune_folder -data_path=labeled_images -pretrained=output/mae MODEL.NAME "
+    "vit_base_patch16_224 TRAIN.LAYER_DECAY 0.75 -output=output/tuned": OTHER_IMAGES,
+    "paddlevit-dist train -cfg=finetune_folder -data_path=labeled_images MODEL.PRETRAINED None "
+    "MODEL.PRETRAINED_REQUIRED false MODEL.NAME vit_base_patch16_224 -output=output/scratch": OTHER_IMAGES,
+    "python examples/few_labels.py output/digits": FEW_LABELS,
+    "paddlevit-dist train -cfg=mae_digits -ngpus=1 -batch_size=32 -epochs=30 -output=output/mae": FEW_LABELS,
+    "paddlevit-dist train -cfg=examples/few_labels.yaml -data_path=output/digits/labels.csv -ngpus=1 -seeds=5 SEED 1 "
+    "-output=output/scratch": FEW_LABELS,
+    "paddlevit-dist train -cfg=examples/few_labels.yaml -data_path=output/digits/labels.csv -ngpus=1 -seeds=5 SEED 1 "
+    "-pretrained=output/mae -output=output/tuned": FEW_LABELS,
+    "paddlevit-dist compare output/scratch output/tuned": FEW_LABELS,
     "./run_train_multi.sh -cfg=./configs/vit_tiny_patch16_224.yaml -dataset=tar -data_path=s3://bucket/small "
     "-output=./output/bucket": "needs a bucket; tests/nightly/images/test_images_in_s3.py makes one",
     "pip install --no-deps 'timm>=1.0.31,<1.1'": DOWNLOAD,

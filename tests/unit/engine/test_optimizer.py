@@ -172,6 +172,32 @@ def test_frozen_parameters_are_those_that_fit():
         freeze(Blocks(), ["*"])
 
 
+def update_from(start, model, optimizer, steps, first_of_last=1):
+    """Make updates, after restoring weights and state of ``start`` if given; return both at the end.
+
+    The last parameter has no gradient before the step ``first_of_last``.
+    """
+    if start is not None:
+        model.set_state_dict(start[0])
+        OptimizerState(optimizer, model).load_state_dict(start[1])
+    for step in steps:
+        make_gradients(model, step)
+        if step < first_of_last:
+            model.parameters()[-1].clear_gradient(False)
+        optimizer.set_lr(RATE)
+        optimizer.step()
+        optimizer.clear_grad(False)
+    weights = {key: value.numpy().copy() for key, value in model.state_dict().items()}
+    return weights, OptimizerState(optimizer, model).state_dict()
+
+
+def require_equal(expected, found):
+    for left, right in zip(expected, found):
+        assert left.keys() == right.keys() and left
+        for key in left:
+            np.testing.assert_array_equal(left[key], right[key], err_msg=key)
+
+
 @pytest.mark.parametrize("name", ["AdamW", "Adam", "SGD"])
 def test_state_goes_back_into_a_model_whose_automatic_names_differ(name):
     def trained(steps, start=None):
@@ -179,23 +205,11 @@ def test_state_goes_back_into_a_model_whose_automatic_names_differ(name):
         paddle.seed(0)
         model = Small()
         optimizer = build_optimizer(settings(name), model, None, DECAY)
-        if start is not None:
-            model.set_state_dict(start[0])
-            OptimizerState(optimizer, model).load_state_dict(start[1])
-        for step in steps:
-            make_gradients(model, step)
-            optimizer.set_lr(RATE)
-            optimizer.step()
-            optimizer.clear_grad(False)
-        weights = {key: value.numpy().copy() for key, value in model.state_dict().items()}
-        return weights, OptimizerState(optimizer, model).state_dict()
+        return update_from(start, model, optimizer, steps)
 
     straight = trained([1, 2, 3, 4])
     resumed = trained([3, 4], start=trained([1, 2]))
-    for left, right in zip(straight, resumed):
-        assert left.keys() == right.keys() and left
-        for key in left:
-            np.testing.assert_array_equal(left[key], right[key], err_msg=key)
+    require_equal(straight, resumed)
 
 
 @pytest.fixture
@@ -232,23 +246,11 @@ def test_updates_and_state_do_not_depend_on_the_names_of_tensors(name, options, 
         renaming(begins in ("model", "optimizer"))
         optimizer = build(settings(name), model, options)
         renaming(begins is not None)
-        if start is not None:
-            model.set_state_dict(start[0])
-            OptimizerState(optimizer, model).load_state_dict(start[1])
-        for step in steps:
-            make_gradients(model, step)
-            optimizer.set_lr(RATE)
-            optimizer.step()
-            optimizer.clear_grad(False)
-        weights = {key: value.numpy().copy() for key, value in model.state_dict().items()}
-        return weights, OptimizerState(optimizer, model).state_dict()
+        return update_from(start, model, optimizer, steps)
 
     expected = trained(None, [1, 2, 3, 4])
     for found in (trained(when, [1, 2, 3, 4]), trained(when, [3, 4], trained(when, [1, 2]))):
-        for left, right in zip(expected, found):
-            assert left.keys() == right.keys() and left
-            for key in left:
-                np.testing.assert_array_equal(left[key], right[key], err_msg=key)
+        require_equal(expected, found)
 
 
 @pytest.mark.parametrize("name", ["AdamW", "Adam", "SGD", "LAMB", "Lion"])
@@ -257,25 +259,11 @@ def test_a_parameter_that_has_had_no_gradient_yet_starts_after_a_resume(name):
         paddle.seed(0)
         model = Small()
         optimizer = build_optimizer(settings(name), model, None, DECAY)
-        if start is not None:
-            model.set_state_dict(start[0])
-            OptimizerState(optimizer, model).load_state_dict(start[1])
-        for step in steps:
-            make_gradients(model, step)
-            if step <= 2:
-                model.parameters()[-1].clear_gradient(False)
-            optimizer.set_lr(RATE)
-            optimizer.step()
-            optimizer.clear_grad(False)
-        weights = {key: value.numpy().copy() for key, value in model.state_dict().items()}
-        return weights, OptimizerState(optimizer, model).state_dict()
+        return update_from(start, model, optimizer, steps, first_of_last=3)
 
     straight = trained([1, 2, 3, 4])
     resumed = trained([3, 4], start=trained([1, 2]))
-    for left, right in zip(straight, resumed):
-        assert left.keys() == right.keys() and left
-        for key in left:
-            np.testing.assert_array_equal(left[key], right[key], err_msg=key)
+    require_equal(straight, resumed)
 
 
 def test_a_state_of_another_optimizer_is_refused():

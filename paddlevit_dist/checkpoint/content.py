@@ -256,6 +256,12 @@ def read_about(source: str) -> dict[str, Any] | None:
         return read_about_file(file)
 
 
+def read_stored_settings(source: str) -> Mapping[str, Any] | None:
+    """Return the settings of the run whose folder or checkpoint is at ``source``; None without them."""
+    stored = (read_about(str(resolve_checkpoint(source))) or {}).get("settings")
+    return stored if isinstance(stored, Mapping) else None
+
+
 def read_weights_info(file: Path) -> dict[str, Any]:
     """Read the metadata of the weights in ``file``; empty if there are none. Raises UserError if they cannot be read.
 

@@ -117,10 +117,10 @@ def _find_run_input(values: CfgNode) -> tuple[ExpectedInput, str] | None:
     source = values.MODEL.PRETRAINED
     if not isinstance(source, str) or not os.path.exists(os.path.expanduser(source)):
         return None
-    from ..checkpoint.content import read_about, resolve_checkpoint  # they need NumPy
+    from ..checkpoint.content import read_stored_settings  # it needs NumPy
 
-    stored = (read_about(str(resolve_checkpoint(source))) or {}).get("settings")
-    if not isinstance(stored, Mapping) or _PRETRAINING not in stored:
+    stored = read_stored_settings(source)
+    if stored is None or _PRETRAINING not in stored:
         return None
     data = stored["DATA"]
     if data["IMAGE_CHANNELS"] != len(IMAGENET_MEAN):

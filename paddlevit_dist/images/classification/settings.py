@@ -349,14 +349,14 @@ _INPUT = (
 
 def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Set network and input of the run that the weights are from, also a probe's, unless the command line sets them."""
-    from ...checkpoint.content import read_about, resolve_checkpoint  # they need NumPy, which other commands do not
+    from ...checkpoint.content import read_stored_settings  # it needs NumPy, which other commands do not
     from ...checkpoint.published import is_fetched
 
     source = values.MODEL.PRETRAINED
     if source is None or is_fetched(source):
         return []
-    stored = (read_about(str(resolve_checkpoint(source))) or {}).get("settings")
-    if not isinstance(stored, Mapping) or stored.get("TASK") not in ("classification", _LINEAR, *PRETRAINING_TASKS):
+    stored = read_stored_settings(source)
+    if stored is None or stored.get("TASK") not in ("classification", _LINEAR, *PRETRAINING_TASKS):
         return []
     names = ["MODEL.NAME", "MODEL.TYPE", *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
     for section, name in (option.split(".") for option in [*names, *(f"DATA.{entry}" for entry in _INPUT)]):

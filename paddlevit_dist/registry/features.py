@@ -15,7 +15,7 @@ from .manifest import Manifest, Target, Targets
 FEATURES = (
     *("engine", "metrics", "logging", "commands"),
     *("images.classification", "images.models", "images.models.bridges", "volumes", "points"),
-    *("images.multi_label", "images.pretraining", "images.detection", "images.segmentation"),
+    *("images.multi_label", "images.pretraining", "images.detection", "images.segmentation", "images.keypoints"),
     *("cpu_kernels", "debug", "report", "export", "leakage", "compare"),
 )
 _PACKAGE = "paddlevit_dist"

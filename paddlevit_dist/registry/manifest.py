@@ -9,6 +9,7 @@ Targets = Mapping[str, Target]
 
 CLASS_LABELS, BOX_LABELS, MASK_LABELS = "images", "images with boxes", "images with label maps"
 TAG_LABELS, NO_LABELS = "images with several labels", "images without labels"
+KEYPOINT_LABELS = "images with keypoints"
 
 
 _NONE: Any = MappingProxyType({})
@@ -28,8 +29,9 @@ class Manifest(NamedTuple):
         datasets: name -> class that a task reads.
         bundled: datasets that need no path.
         tasks: name -> class derived from ``tasks.task.Task``.
-        annotations: what its images have: ``CLASS_LABELS``, ``BOX_LABELS``, ``MASK_LABELS``, ``TAG_LABELS`` or
-            ``NO_LABELS``. A dataset in the manifests of several features has the annotations of each.
+        annotations: what its images have: ``CLASS_LABELS``, ``BOX_LABELS``, ``MASK_LABELS``, ``TAG_LABELS``,
+            ``KEYPOINT_LABELS`` or ``NO_LABELS``. A dataset in the manifests of several features has the annotations of
+            each.
         task_tables: task -> the key tables that it reads besides ``key_tables``. Any other task reads all keys.
         key_tables: key tables that every run reads.
         recipes: dataset, annotations or package -> recipe (-cfg=NAME) that messages suggest.

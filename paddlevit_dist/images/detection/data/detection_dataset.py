@@ -20,6 +20,9 @@ class ImageAnnotations(NamedTuple):
     is_crowd: np.ndarray  # bool (n,), a group: not learned; detections of it are neither right nor wrong
     ids: np.ndarray  # int64 (n,), ids of the annotations in their file
     masks: list[Any] | None = None  # n masks as in COCO's JSON: a list of polygons, or a dictionary
+    #: float64 (n, K, 3), x and y of K keypoints in the stored image's pixels, and COCO's visibility: 0 not labeled, 1
+    #: hidden, 2 visible. K is the largest number of a category. As in COCO's files a pixel's center is at its integers
+    points: np.ndarray | None = None
 
     @property
     def is_learnable(self) -> np.ndarray:

@@ -1,0 +1,4 @@
+"""Images with keypoints: datasets, independent of Paddle.
+
+- ``keypoint_dataset``: the interface of every dataset (``KeypointDataset``).
+"""

@@ -1,0 +1,42 @@
+"""The points of a category: their names, mirrored pairs, sigmas and skeleton."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class KeypointSet(NamedTuple):
+    """The K points of a category, which are numbered from 0.
+
+    ``sigmas`` are COCO's: the similarity of a detected and a true point at distance d in an object of area s^2 is
+    exp(-d^2 / (2 s^2 (2 sigma)^2)). Source: https://cocodataset.org/#keypoints-eval, section 1.3, with k = 2 sigma.
+    """
+
+    names: tuple[str, ...]  # K names
+    pairs: tuple[tuple[int, int], ...]  # points that a mirror exchanges, such as both eyes; empty if there are none
+    sigmas: tuple[float, ...]  # K standard deviations of annotators, relative to the square root of the object's area
+    skeleton: tuple[tuple[int, int], ...]  # points with a line between them, for drawings
+
+    @property
+    def mirror(self) -> np.ndarray:
+        """Index of the point that each point becomes in a mirrored image, int64 (K,): its partner's or its own."""
+        mirror = np.arange(len(self.names), dtype=np.int64)
+        for one, other in self.pairs:
+            mirror[one], mirror[other] = other, one
+        return mirror
+
+
+_SIDES = ("eye", "ear", "shoulder", "elbow", "wrist", "hip", "knee", "ankle")
+# Names and skeleton as in person_keypoints_val2017.json, sigmas as in pycocotools' Params.
+COCO_PERSON = KeypointSet(
+    names=("nose", *(f"{side}_{name}" for name in _SIDES for side in ("left", "right"))),
+    pairs=tuple((left, left + 1) for left in range(1, 17, 2)),
+    sigmas=(
+        *(0.026, 0.025, 0.025, 0.035, 0.035, 0.079, 0.079, 0.072, 0.072),
+        *(0.062, 0.062, 0.107, 0.107, 0.087, 0.087, 0.089, 0.089),
+    ),
+    skeleton=(
+        *((15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8)),
+        *((7, 9), (8, 10), (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6)),
+    ),
+)

@@ -1,0 +1,11 @@
+"""What keypoints in images bring: tasks, and datasets of images whose objects have keypoints."""
+
+from ...registry.manifest import KEYPOINT_LABELS, Manifest
+
+_TABLES = ("..settings:IMAGES", "..settings:OBJECTS", "..detection.settings:TABLE", ".settings:TABLE")
+
+MANIFEST = Manifest(
+    __package__,
+    requires=("paddlevit_dist.images.detection.task",),
+    annotations=KEYPOINT_LABELS,
+)

@@ -27,7 +27,7 @@ from ..checkpoint.weights import (
     to_torch_names,
 )
 from ..launch.tuning import import_paddle
-from ..registry.features import find_function
+from ..registry.features import NAMINGS, import_target
 from ..registry.lookup import MODELS, annotation_type
 from ..registry.manifest import CLASS_LABELS, MASK_LABELS
 from ..runtime.errors import UserError
@@ -75,8 +75,8 @@ def run(words: list[str]) -> None:
     parser.add_argument("input", metavar="IN", help="a file, folder or URL, as for -pretrained")
     parser.add_argument("output", metavar="OUT", help=f"a file ending in {EXTENSION} or {_SAFETENSORS}")
     parser.option("part", None, "entry to convert if the file has several, such as model_ema")
-    meaning = "timm, or transformers: of a ViT its ViTModel's, with a decoder of pretraining ViTMAEForPreTraining's"
-    parser.option("names", "timm", meaning, choices=("timm", "transformers"))
+    meanings = ["timm", *(f"{name}: {text}" for name, (_, text) in NAMINGS.items())]
+    parser.option("names", "timm", ", or ".join(meanings), choices=("timm", *NAMINGS))
     options = parser.parse_args(words)
     import_paddle()
     converted = convert(options.input, options.output, options.part, options.names)
@@ -110,10 +110,10 @@ def convert(source: str, target: str, part: str | None = None, names: str = "tim
     of_pretraining = {name: value for name, value in weights.state.items() if find_pretraining_part(name)}
     weights = weights._replace(state={n: value for n, value in weights.state.items() if n not in of_pretraining})
     converted = _keep_timm_names(path_or_name, weights) or with_our_names(weights)
+    dropped = [*of_pretraining]
     if names != "timm":
-        converted = _name_like_transformers(converted, of_pretraining, path)
-    else:
-        converted = converted._replace(notices=(*converted.notices, *describe_dropped(of_pretraining)))
+        converted, dropped = _name_like(names, converted, of_pretraining, path)
+    converted = converted._replace(notices=(*converted.notices, *describe_dropped(dropped)))
     about = _describe(path_or_name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,20 +132,20 @@ def convert(source: str, target: str, part: str | None = None, names: str = "tim
     return converted
 
 
-def _name_like_transformers(
-    converted: ConvertedWeights, of_pretraining: Mapping[str, np.ndarray], path: Path
-) -> ConvertedWeights:
-    """Rename weights, and what only pretraining needs, by transformers' names; Linear weights become (out, in)."""
-    rename = find_function("name_like_transformers")
-    if rename is None or path.suffix != _SAFETENSORS:
-        raise UserError(f"convert: {path} with -names=transformers has to end in {_SAFETENSORS}")
+def _name_like(
+    program: str, converted: ConvertedWeights, of_pretraining: Mapping[str, np.ndarray], path: Path
+) -> tuple[ConvertedWeights, list[str]]:
+    """Rename weights, and what only pretraining needs, as a program does, and list the names that it has no place for.
+
+    Linear weights become (out, in).
+    """
+    if path.suffix != _SAFETENSORS:
+        raise UserError(f"convert: {path} with -names={program} has to end in {_SAFETENSORS}")
     linear = {*converted.linear, *(name for name, value in of_pretraining.items() if value.ndim == 2)}
     state = {**converted.state, **of_pretraining}
-    transposed = {name: value.T if name in linear else value for name, value in state.items()}
-    renamed = rename(transposed)
-    has_no_place = len(renamed) == len(rename({name: transposed[name] for name in converted.state}))
-    notices = (*converted.notices, *(describe_dropped(of_pretraining) if has_no_place else ()))
-    return converted._replace(state=renamed, linear=set(), unknown=[], notices=notices)
+    rename = import_target(NAMINGS[program][0])
+    renamed, without_place = rename({name: value.T if name in linear else value for name, value in state.items()})
+    return converted._replace(state=renamed, linear=set(), unknown=[]), without_place
 
 
 def _describe(source: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ _PACKAGE = "paddlevit_dist"
 
 MANIFESTS: list[Manifest] = []
 COMMANDS: dict[str, tuple[Target, str]] = {}  # name -> function and help text
+NAMINGS: dict[str, tuple[Target, str]] = {}  # program -> function that names weights as it does, and help text
 JOBS: dict[str, Target] = {}  # key -> what runs instead of training or evaluation
 HOOKS: dict[str, Target] = {}  # key -> hook of training
 OBSERVERS: dict[str, Target] = {}  # key -> observer of a run that only evaluates
@@ -43,7 +44,8 @@ def locate_all(manifest: Manifest, targets: Targets) -> dict[str, Any]:
 def add(manifest: Manifest) -> None:
     """Add the rows of a manifest; later ones win."""
     MANIFESTS.append(manifest)
-    COMMANDS.update((name, (locate(manifest, target), text)) for name, (target, text) in manifest.commands.items())
+    for described, given in ((COMMANDS, manifest.commands), (NAMINGS, manifest.namings)):
+        described.update((name, (locate(manifest, target), text)) for name, (target, text) in given.items())
     for table, rows in (
         (JOBS, manifest.jobs),
         (HOOKS, manifest.hooks),

@@ -41,6 +41,8 @@ class Manifest(NamedTuple):
         scene_formats: format of files of points, for ``prepare scenes`` and ``predict`` -> ``points.SceneReader``.
         spellings: "model", "dataset", "task" or "callback" -> other name, in lower case with underscores -> name.
         commands: command -> function of its words, and help text.
+        namings: program whose names of weights ``convert`` writes -> function of a state by our names, with Linear
+            weights (out, in), that returns it renamed and the names that have no place there, and help text.
         jobs: key -> function of the ``Configuration`` that runs instead of training or evaluation if the key is set.
         hooks: key -> ``engine.hooks.Hook`` of training if the key is set, built from the trainer.
         observers: key -> ``EvaluationObserver`` that a run that only evaluates has if the key is set, built alike.
@@ -67,6 +69,7 @@ class Manifest(NamedTuple):
     scene_formats: Targets = _NONE
     spellings: Mapping[str, Mapping[str, str]] = _NONE
     commands: Mapping[str, tuple[Target, str]] = _NONE
+    namings: Mapping[str, tuple[Target, str]] = _NONE
     jobs: Targets = _NONE
     hooks: Targets = _NONE
     observers: Targets = _NONE

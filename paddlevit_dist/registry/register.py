@@ -15,6 +15,7 @@ _AS_TABLES = "paddlevit_dist.settings.custom_keys:as_tables"
 _FEATURES: list[Manifest] = []  # of users
 _TABLES_OF_FEATURES: dict[str, dict[str, Any]] = {
     "command": features.COMMANDS,
+    "naming": features.NAMINGS,
     "job": features.JOBS,
     "hook": features.HOOKS,
     "observer": features.OBSERVERS,

@@ -8,7 +8,7 @@ from paddlevit_dist.registry import features, lookup, register
 
 _NAMES = ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TRANSFORMS", "_SCORE_KINDS", "TABLES", "REGISTRATIONS")
 _NAMES += ("_SCENE_FORMATS", "SPELLINGS", "RECIPES", "_KEY_TABLES")
-_ROWS = ("MANIFESTS", "COMMANDS", "JOBS", "HOOKS", "OBSERVERS", "BRIDGES", "_FUNCTIONS")
+_ROWS = ("MANIFESTS", "COMMANDS", "NAMINGS", "JOBS", "HOOKS", "OBSERVERS", "BRIDGES", "_FUNCTIONS")
 
 
 @contextlib.contextmanager

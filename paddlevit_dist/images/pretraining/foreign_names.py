@@ -27,11 +27,11 @@ _BLOCK = (
 )
 
 
-def name_like_transformers(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Rename the weights of a ViT, with Linear weights (out, in).
+def name_like_transformers(state: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Rename the weights of a ViT, with Linear weights (out, in); also return the names that have no place there.
 
     With a decoder they are ViTMAEForPreTraining's, and the fixed table of the decoder's positions is added; else
-    ViTModel's, without a classifier or the head of self-distillation.
+    ViTModel's. A classifier and the head of self-distillation have no place.
 
     Raises:
         UserError: transformers' ViT lacks one of these parameters, or the patches are not a square.
@@ -49,7 +49,7 @@ def name_like_transformers(state: Mapping[str, np.ndarray]) -> dict[str, np.ndar
         result[f"{prefix}encoder.layer.{match[1]}.{new}" if match else prefix + new] = value
     if decoder:
         result.update(_name_decoder(decoder, state["pos_embed"].shape[1] - 1))
-    return result
+    return result, [name for name in state if name.startswith(_HEADS)]
 
 
 def _name_decoder(state: Mapping[str, np.ndarray], patches: int) -> dict[str, np.ndarray]:

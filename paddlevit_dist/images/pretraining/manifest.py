@@ -20,7 +20,12 @@ MANIFEST = Manifest(
         "self_distillation": (*_TABLES, ".self_distillation.settings:TABLE"),
     },
     score_kinds={"pretraining": ".scores:PretrainingScores"},
-    functions={"name_like_transformers": ".foreign_names:name_like_transformers"},
+    namings={
+        "transformers": (
+            ".foreign_names:name_like_transformers",
+            "of a ViT its ViTModel's, with a decoder of pretraining ViTMAEForPreTraining's",
+        )
+    },
     recipes={"unlabeled": "mae_vit_base_patch16_224", NO_LABELS: "mae_digits"},
     spellings={
         "task": {"mae": "masked_autoencoder", "dino": "self_distillation"},

@@ -17,14 +17,15 @@ from support.networks.other_names import (
     of_transformers_resnet,
     small,
 )
+from support.registrations import forgotten
 from support.trainings.trained import write_weights
 
+from paddlevit_dist import Manifest, UserError, register_feature
 from paddlevit_dist.checkpoint.array_files import read_safetensors, write_safetensors
 from paddlevit_dist.checkpoint.class_rows import read_class_names
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.commands.convert import convert
+from paddlevit_dist.commands.convert import convert, run
 from paddlevit_dist.inference.trained import open_source
-from paddlevit_dist.runtime.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("families_once")
 
@@ -135,6 +136,21 @@ def test_names_of_transformers_need_their_format_and_have_pytorchs_layout(tmp_pa
     np.testing.assert_array_equal(found[name], ours["blocks.1.mlp.fc1.weight"])
     with pytest.raises(UserError, match=r"out\.pdparams with -names=transformers has to end in \.safetensors"):
         convert(str(source), str(tmp_path / "out.pdparams"), names="transformers")
+
+
+def test_a_feature_names_weights_as_its_program_does(tmp_path, capsys):
+    def rename(state):  # has no place for the layer that pretraining needs, and for the classifier
+        kept = {name: value for name, value in state.items() if name.startswith("blocks")}
+        return {f"acme.{name}": value for name, value in kept.items()}, [name for name in state if name not in kept]
+
+    model, extra = small("vit", seed=1), {"pretraining_head.weight": np.ones((2, 3), "float32")}
+    source, target = save({**arrays(model), **extra}, tmp_path / "vit.pdparams"), tmp_path / "out.safetensors"
+    with forgotten():
+        register_feature(Manifest("acme", namings={"acme": (rename, "its own")}))
+        run([str(source), str(target), "-names=acme"])
+    ours = {f"acme.{name}": value for name, value in in_torch_layout(model).items() if name.startswith("blocks")}
+    assert_same(read_safetensors(target)[0], ours)
+    assert "note: pretraining_head, which only pretraining needs, dropped (1 entries)" in capsys.readouterr().out
 
 
 def test_a_target_below_a_file_is_refused(tmp_path):

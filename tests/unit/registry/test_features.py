@@ -18,7 +18,7 @@ def locations(manifest: Manifest) -> list[str]:
     kinds = [getattr(manifest, f"{kind}s") for kind in lookup.KINDS]
     tables = (*kinds, manifest.bridges, manifest.jobs, manifest.hooks, manifest.observers, manifest.functions)
     rows = [target for table in tables for target in table.values()]
-    rows += [target for target, _ in manifest.commands.values()]
+    rows += [target for target, _ in (*manifest.commands.values(), *manifest.namings.values())]
     rows += [table for tables in manifest.task_tables.values() for table in tables]
     return [locate(manifest, target) for target in (*rows, *manifest.families, *manifest.key_tables)]
 
@@ -48,8 +48,9 @@ def test_an_observer_is_made_of_the_trainer(target):
     assert list(inspect.signature(import_target(target)).parameters) == ["run"]
 
 
-def test_jobs_and_commands_are_functions_of_one_argument():
+def test_jobs_commands_and_namings_are_functions_of_one_argument():
     functions = [*map(import_target, JOBS.values()), *map(import_command, COMMANDS)]
+    functions += [import_target(target) for target, _ in features.NAMINGS.values()]
     for function in functions:
         assert len(inspect.signature(function).parameters) == 1, function
 
@@ -72,7 +73,6 @@ CALLED_WITH = {
     "guess_dataset": ["path", "contents"],
     "find_boxes": ["root", "shown"],
     "metrics of pixels": ["names"],
-    "name_like_transformers": ["state"],
     "move_toward": ["tensors", "goals", "share"],
     "normalized_linear": ["x", "weight", "norms"],
     "metrics of points": ["names"],

@@ -18,6 +18,7 @@ FEATURE = Manifest(
     recipes={"acme": "vit_digits"},
     spellings={"model": {"acme": "acme_net"}},
     commands={"acme": (".work:hello", "greet")},
+    namings={"acme_program": (".names:rename", "its names")},
     key_tables=([NOTE],),
     hooks={"ACME_NOTE": ".work:NoteHook"},
     functions={"acme_function": len},
@@ -38,6 +39,7 @@ def test_a_feature_brings_its_names_keys_and_hooks_once():
     assert lookup.TASKS["acme_task"] == "acme.tasks:Task" and lookup.RECIPES["acme"] == "vit_digits"
     assert (lookup.TABLES["acme_task"], lookup.TABLES["acme_other"]) == ([IMAGES, POINTS], [POINTS])
     assert features.COMMANDS["acme"] == ("acme.work:hello", "greet")
+    assert features.NAMINGS["acme_program"] == ("acme.names:rename", "its names")
     assert features.HOOKS["ACME_NOTE"] == "acme.work:NoteHook"
     assert features.find_function("acme_function") is len
     assert keys("detection")["ACME_NOTE"] == keys("classification")["ACME_NOTE"] == NOTE
@@ -50,6 +52,7 @@ def test_a_feature_brings_its_names_keys_and_hooks_once():
         (Manifest("b", models={"net_of_b": "b:Net", "resnet50": "b:Net"}), "model 'resnet50' is registered twice"),
         (Manifest("b", score_kinds={"boxes": "b:Kind"}), "score kind 'boxes' is registered twice"),
         (Manifest("b", commands={"train": ("b:run", "train otherwise")}), "command 'train' is registered twice"),
+        (Manifest("b", namings={"transformers": ("b:rename", "mine")}), "naming 'transformers' is registered twice"),
         (Manifest("b", hooks={"REPORT": "b:Hook"}), "hook 'REPORT' is registered twice"),
         (Manifest("b", key_tables=([Key("SEED", 3, "int", "another seed")],)), "b: key SEED exists already"),
         ("b", "register_feature('b'): expected a Manifest"),

@@ -36,8 +36,8 @@ def test_golden_names_and_shapes_of_a_masked_autoencoder_are_transformers():
     encoder = create_model("vit", 0, **{**SIZES, "depth": config["num_hidden_layers"]})
     model = MaskedAutoencoder(encoder, 0.75, 8, config["decoder_num_hidden_layers"], 2)
     state = draw_state(model)
-    renamed = name_like_transformers(state)
-    assert renamed.keys() == about["state"].keys()
+    renamed, without_place = name_like_transformers(state)
+    assert without_place == [] and renamed.keys() == about["state"].keys()
     assert all(renamed[name].ndim == len(shape) for name, shape in about["state"].items())
     saved = {name.replace("decoder_layers.", "decoder_encoder.layer."): value for name, value in renamed.items()}
     for given in (renamed, saved):  # as transformers 4 and 5.24 save the network
@@ -51,7 +51,8 @@ def test_golden_names_and_shapes_of_a_masked_autoencoder_are_transformers():
 def test_a_classifier_becomes_a_vit_without_its_head():
     model = create_model("vit", 5, **SIZES)
     state = draw_state(model)
-    renamed = name_like_transformers(state)
+    renamed, without_place = name_like_transformers(state)
+    assert without_place == ["head.weight", "head.bias"]
     assert len(renamed) == len(state) - 2 + 3 * (6 - 2) and "encoder.layer.2.attention.attention.key.bias" in renamed
     found = load(create_model("vit", 0, **SIZES), renamed)
     np.testing.assert_array_equal(found["blocks.1.attn.qkv.weight"], state["blocks.1.attn.qkv.weight"].T)
@@ -60,7 +61,8 @@ def test_a_classifier_becomes_a_vit_without_its_head():
 def test_the_head_of_self_distillation_has_no_place_and_is_left_out():
     state = draw_state(create_model("vit", 0, **SIZES))
     head = {"pretraining_head.mlp.0.weight": np.zeros((4, 16)), "pretraining_head.last_layer.weight_g": np.ones((9, 1))}
-    assert name_like_transformers({**state, **head}).keys() == name_like_transformers(state).keys()
+    renamed, without_place = name_like_transformers({**state, **head})
+    assert renamed.keys() == name_like_transformers(state)[0].keys() and without_place == [*head]
 
 
 def test_parameters_without_a_place_are_refused():

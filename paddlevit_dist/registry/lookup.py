@@ -227,9 +227,12 @@ def annotation_types(kind: str, name: str) -> Sequence[str]:
 def guess_dataset(path: str, task: str | None = None) -> Any:
     """Guess the dataset at ``path``: an object with ``dataset`` and ``reason``, or None.
 
-    ``task`` will read it, if known: several tasks can read some folders.
+    ``task`` will read it, if known: several tasks can read some folders. For the tasks of a feature that brings a
+    function "guess ANNOTATIONS", this one decides.
     """
-    return features.find_function("guess_dataset")(path, annotation_type("task", task) if task is not None else None)
+    contents = annotation_type("task", task) if task is not None else None
+    guess = features.find_function(f"guess {contents}")
+    return guess(path) if guess is not None else features.find_function("guess_dataset")(path, contents)
 
 
 def find_box_datasets(folder: str) -> list[str]:

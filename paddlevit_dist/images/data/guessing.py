@@ -7,8 +7,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from ...registry.lookup import annotation_types
-from ...registry.manifest import BOX_LABELS, MASK_LABELS, NO_LABELS
+from ...registry.manifest import BOX_LABELS, MASK_LABELS
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.files import is_address
@@ -50,11 +49,9 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     """Detect the dataset at ``path``; None if nothing is recognized.
 
     ``contents`` are the annotations that the task reads, see ``lookup.annotation_type``: they decide if a folder has
-    both boxes and label maps; None: boxes. For a task that reads none, images that have no classes are unlabeled. A
-    ``UserError`` says that the path does not exist, or lists the several kinds of data in it with their datasets.
+    both boxes and label maps; None: boxes. A ``UserError`` says that the path does not exist, or lists the several
+    kinds of data in it with their datasets.
     """
-    if contents == NO_LABELS:
-        return _guess_without_labels(path)
     if is_address(os.fspath(path)):
         return DatasetGuess("tar", one_line(f"{path} is an address, from which tar files are read"))
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
@@ -81,19 +78,6 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     _refuse_point_clouds(root, shown)
     refuse_labelme(root)
     return _detect_table(root, shown)
-
-
-def _guess_without_labels(path: str) -> DatasetGuess:
-    """Detect images with classes, which are for the score of an evaluation; any other path has unlabeled images."""
-    try:
-        found = guess(path)
-    except UserError:
-        if not os.path.exists(os.path.expanduser(path)):
-            raise
-        found = None
-    if found is not None and NO_LABELS in annotation_types("dataset", found.dataset):
-        return found
-    return DatasetGuess("unlabeled", one_line(f"the task reads no labels, and {path} has no classes of images"))
 
 
 def _detect_file(file: str, shown: str) -> DatasetGuess | None:

@@ -71,6 +71,7 @@ CALLED_WITH = {
     "write_last_page": ["folder", "began"],
     "write_scored": ["file", "scored", "results", "groups"],
     "guess_dataset": ["path", "contents"],
+    "guess images without labels": ["path"],
     "find_boxes": ["root", "shown"],
     "metrics of pixels": ["names"],
     "move_toward": ["tensors", "goals", "share"],

@@ -140,6 +140,8 @@ def test_a_data_set_is_guessed_for_what_the_task_reads(monkeypatch):
     lookup.guess_dataset("/data", "semantic_segmentation")
     lookup.guess_dataset("/data")
     assert calls == [("/data", "images with boxes"), ("/data", None), ("/data", None)]
+    monkeypatch.setitem(features._FUNCTIONS, "guess images with boxes", lambda path: f"boxes at {path}")
+    assert lookup.guess_dataset("/data", "detection") == "boxes at /data" and len(calls) == 3
 
 
 def test_the_closest_name_is_suggested_if_it_is_close():

@@ -14,7 +14,6 @@ from support.files.cifar_writer import write_cifar10, write_cifar100
 from paddlevit_dist.images.data import box_layouts, formats
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.registry.lookup import DATASETS, resolve
-from paddlevit_dist.registry.manifest import NO_LABELS
 from paddlevit_dist.runtime.errors import UserError
 
 PUBLISHED = {"mnist": [5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3], "fashion_mnist": [9, 0, 0, 3, 0, 2, 7, 2, 5, 5, 0]}
@@ -214,26 +213,3 @@ def test_of_a_folder_with_very_many_names_some_are_looked_at(tmp_path, monkeypat
     write(tmp_path, *(f"pictures/{number:02d}.jpg" for number in range(50)))
     assert guess(tmp_path) is None
     assert len(seen - {b"pictures"}) == 10
-
-
-@pytest.mark.parametrize(
-    "names, expected",
-    [
-        (["a.jpg", "deep/er/b.jpg"], "unlabeled"),
-        (["images/train/a.jpg", "labels/train/a.txt"], "unlabeled"),  # boxes in YOLO's layout
-        (["train-0.tar", "cat/a.jpg", "dog/b.jpg"], "unlabeled"),  # two kinds of classes, of which none is chosen
-        (["scene_vh_clean_2.ply", "photo.jpg"], "unlabeled"),
-        (["train/cat/a.jpg", "val/cat/b.jpg"], "folder"),
-        ([idx(PUBLISHED["mnist"])], "mnist"),
-    ],
-)
-def test_a_task_without_labels_reads_any_images(tmp_path, names, expected):
-    write(tmp_path / "data", *names)
-    assert guess(str(tmp_path / "data"), NO_LABELS).dataset == expected
-
-
-def test_a_task_without_labels_reads_a_tar_file_but_no_path_that_is_missing(tmp_path):
-    write(tmp_path, "images.tar")
-    assert guess(str(tmp_path / "images.tar"), NO_LABELS).dataset == "unlabeled"
-    with pytest.raises(UserError, match="does not exist"):
-        guess(str(tmp_path / "images"), NO_LABELS)

@@ -1,0 +1,26 @@
+"""Detect the dataset at a path for tasks that read no labels."""
+
+import os
+
+from ...registry.lookup import annotation_types
+from ...registry.manifest import NO_LABELS
+from ...runtime.errors import UserError
+from ...runtime.printing import one_line
+from ..data.box_layouts import DatasetGuess
+from ..data.guessing import guess
+
+
+def guess_unlabeled(path: str) -> DatasetGuess:
+    """Detect images with classes, which are for the score of an evaluation; any other path has unlabeled images.
+
+    A ``UserError`` says that the path does not exist.
+    """
+    try:
+        found = guess(path)
+    except UserError:
+        if not os.path.exists(os.path.expanduser(path)):
+            raise
+        found = None
+    if found is not None and NO_LABELS in annotation_types("dataset", found.dataset):
+        return found
+    return DatasetGuess("unlabeled", one_line(f"the task reads no labels, and {path} has no classes of images"))

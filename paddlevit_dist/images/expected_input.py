@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from yacs.config import CfgNode
 
 from ..checkpoint.published import PUBLISHED, PublishedWeights, find_published, find_published_for, find_sibling_file
+from ..registry.features import find_function
 from ..registry.lookup import SPELLINGS, find_name
 from ..runtime.errors import UserError
 from ..runtime.files import readable
@@ -31,8 +32,6 @@ _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors
 _TIMM_INPUT = "paddlevit_dist.images.models.bridges.timm_model:get_expected_input"
 _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
 _TIMM_RUN = "args.yaml"  # of timm's train.py
-_PRETRAINING = "PRETRAINING"  # section of settings that tasks without labels have
-_STORED = ("CROP_PCT", "INTERPOLATION", "IMAGE_SIZE", "CROP_MODE")
 _CROP_WORDS = {"squash": " of a square", "border": " with borders"}
 
 
@@ -90,9 +89,10 @@ def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[Exp
     Raises:
         UserError: a file next to the weights is damaged, or describes preprocessing that this package does not have.
     """
-    of_run = _find_run_input(values)
-    if of_run is not None:
-        return of_run
+    find_run_input = find_function("find_run_input")
+    of_run = find_run_input and find_run_input(values.MODEL.PRETRAINED)
+    if of_run:
+        return of_run, values.MODEL.PRETRAINED
     model = SPELLINGS.get(values.MODEL.NAME, values.MODEL.NAME)
     weights_name, variant_input = (
         _find_timm_input(values) if model.startswith("timm:") else (model, find_variant_input(model))
@@ -109,26 +109,6 @@ def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[Exp
     return described or (variant_input and (variant_input, weights_name))
 
 
-def _find_run_input(values: CfgNode) -> tuple[ExpectedInput, str] | None:
-    """Return the input of the run without labels that the weights are from, and its folder; None for other weights.
-
-    A recipe for published weights would prepare images as these expect, and not as the run has learned.
-    """
-    source = values.MODEL.PRETRAINED
-    if not isinstance(source, str) or not os.path.exists(os.path.expanduser(source)):
-        return None
-    from ..checkpoint.content import read_stored_settings  # it needs NumPy
-
-    stored = read_stored_settings(source)
-    if stored is None or _PRETRAINING not in stored:
-        return None
-    data = stored["DATA"]
-    if data["IMAGE_CHANNELS"] != len(IMAGENET_MEAN):
-        return None
-    mean, std = tuple(data["IMAGENET_MEAN"]), tuple(data["IMAGENET_STD"])
-    return ExpectedInput(mean, std, *(data[name] for name in _STORED)), source
-
-
 def _find_timm_input(values: CfgNode) -> tuple[str, ExpectedInput]:
     """Return the name and timm's expected input of the configured weights, or of the model's default weights."""
     source = str(values.MODEL.PRETRAINED).partition("#")[0]
@@ -142,11 +122,7 @@ def format_expected_input(values: CfgNode) -> str | None:
     if match is None:
         return None
     expected, source = match
-    data = values.DATA
-    mean, std = tuple(data.IMAGENET_MEAN), tuple(data.IMAGENET_STD)
-    used = _format_settings(
-        ExpectedInput(mean, std, data.CROP_PCT, data.INTERPOLATION, data.IMAGE_SIZE, data.CROP_MODE)
-    )
+    used = _format_settings(ExpectedInput.from_settings(values.DATA))
     differences = {name: text for name, text in _format_settings(expected).items() if text != used[name]}
     line = f"input: {', '.join(used.values())}"
     if not differences:

@@ -198,9 +198,9 @@ def list_models(pattern: str = "*") -> list[str]:
     return [name for name in names if fnmatch.fnmatchcase(name.lower(), pattern.lower())]
 
 
-def list_names(kind: str) -> list[str]:
-    """Return all registered names of the ``kind``, in alphabetical order."""
-    return sorted(KINDS[kind])
+def list_names(kind: str, annotations: str | None = None) -> list[str]:
+    """Return the registered names of the ``kind``, or those for images with such annotations, in alphabetical order."""
+    return [name for name in sorted(KINDS[kind]) if annotations in (None, *annotation_types(kind, name))]
 
 
 def find_package(kind: str, name: str) -> str | None:

@@ -31,7 +31,7 @@ class Manifest(NamedTuple):
         tasks: name -> class derived from ``tasks.task.Task``.
         annotations: what its images have: ``CLASS_LABELS``, ``BOX_LABELS``, ``MASK_LABELS``, ``TAG_LABELS``,
             ``KEYPOINT_LABELS`` or ``NO_LABELS``. A dataset in the manifests of several features has the annotations of
-            each.
+            each. Classifiers and probes start from the weights of tasks for ``NO_LABELS``, too.
         task_tables: task -> the key tables that it reads besides ``key_tables``. Any other task reads all keys.
         key_tables: key tables that every run reads.
         recipes: dataset, annotations or package -> recipe (-cfg=NAME) that messages suggest.

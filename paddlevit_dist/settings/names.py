@@ -144,7 +144,7 @@ def _check_annotation_types(config: ConfigView[RunSettings]) -> None:
     dataset, model = config.values.DATA.DATASET, config.values.MODEL.NAME
     holds = annotation_type("dataset", dataset)
     if holds is not None and reads not in annotation_types("dataset", dataset):
-        fitting = ", ".join(name for name in list_names("dataset") if reads in annotation_types("dataset", name))
+        fitting = ", ".join(list_names("dataset", reads))
         recipe = RECIPES.get(dataset, RECIPES.get(holds, RECIPES[CLASS_LABELS]))
         raise UserError(
             f"{config['DATA.DATASET']} contains {holds}, but {config['TASK']} reads {reads}: choose a recipe for "

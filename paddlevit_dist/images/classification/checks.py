@@ -9,13 +9,14 @@ import paddle
 
 from ...distributed import has_batch_norm
 from ...metrics.classification import require_num_classes
+from ...registry.lookup import list_names
+from ...registry.manifest import NO_LABELS
 from ...runtime.errors import UserError
 from ...tasks.aspects import TaskAspect
 from ...tasks.model import as_model
 from ...tasks.protocols import Checkable, CheckpointMatching, LogContributor, ModelChecking, Recomputable, count_samples
 from ..data.quarantine import merge_quarantine
 from .samples import ClassificationSamples
-from .settings import PRETRAINING_TASKS
 from .task import Classification, LabeledImageTask
 
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check its dimensions
@@ -61,7 +62,7 @@ class ImageClassChecks(TaskAspect, Checkable):
 class PretrainedMatching(TaskAspect, CheckpointMatching):
     """Lets a task start from weights that were learned without labels."""
 
-    compatible_tasks = PRETRAINING_TASKS
+    compatible_tasks = (*list_names("task", NO_LABELS),)
 
 
 class LabeledImageModelCheck(TaskAspect, ModelChecking):

@@ -11,9 +11,9 @@ from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
 from ...tasks.aspects import TaskAspect
 from ...tasks.dataset import TransformedDataset
-from ...tasks.protocols import CheckpointMatching, FeatureCaching, ParameterGrouping
+from ...tasks.protocols import FeatureCaching, ParameterGrouping
+from .checks import PretrainedMatching
 from .probes import FeatureSamples, KnnProbe, LinearProbe, ProbeTask
-from .settings import PRETRAINING_TASKS
 
 
 class ProbeFeatures(TaskAspect, FeatureCaching):
@@ -53,10 +53,10 @@ class NeighborFeatures(ProbeFeatures):
         self.task.bank = F.normalize(features, axis=-1), to_device(np.asarray(bank.dataset.labels, np.int64))
 
 
-class ProbeMatching(TaskAspect, CheckpointMatching):
-    """Lets a probe load the weights of classifiers."""
+class ProbeMatching(PretrainedMatching):
+    """Lets a probe load the weights of classifiers, too."""
 
-    compatible_tasks = ("classification", *PRETRAINING_TASKS)
+    compatible_tasks = ("classification", *PretrainedMatching.compatible_tasks)
 
 
 class HeadGrouping(TaskAspect, ParameterGrouping):

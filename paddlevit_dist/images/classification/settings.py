@@ -5,7 +5,8 @@ from typing import Any, Literal
 
 from yacs.config import CfgNode
 
-from ...registry.lookup import find_package
+from ...registry.lookup import find_package, list_names
+from ...registry.manifest import NO_LABELS
 from ...registry.model_sources import refuse_clone_model
 from ...runtime.errors import UserError
 from ...runtime.files import is_address
@@ -340,7 +341,6 @@ TABLE = KeyTable(
 
 
 _LINEAR = "linear_probe"  # a task whose runs have weights; probes by neighbors have none
-PRETRAINING_TASKS = ("masked_autoencoder", "self_distillation")  # whose weights any classifier starts from
 _INPUT = (
     *("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "INTERPOLATION", "CROP_MODE"),
     *("IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE"),
@@ -356,7 +356,7 @@ def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequ
     if source is None or is_fetched(source):
         return []
     stored = read_stored_settings(source)
-    if stored is None or stored.get("TASK") not in ("classification", _LINEAR, *PRETRAINING_TASKS):
+    if stored is None or stored.get("TASK") not in ("classification", _LINEAR, *list_names("task", NO_LABELS)):
         return []
     names = ["MODEL.NAME", "MODEL.TYPE", *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
     for section, name in (option.split(".") for option in [*names, *(f"DATA.{entry}" for entry in _INPUT)]):

@@ -27,6 +27,12 @@ class ExpectedInput(NamedTuple):
     image_size: ImageSize = 224
     crop_mode: str = "center"
 
+    @classmethod
+    def from_settings(cls, data: Mapping[str, Any]) -> "ExpectedInput":
+        """Return the input that keys of the section DATA describe."""
+        mean, std = tuple(data["IMAGENET_MEAN"]), tuple(data["IMAGENET_STD"])
+        return cls(mean, std, *(data[key] for key in ("CROP_PCT", "INTERPOLATION", "IMAGE_SIZE", "CROP_MODE")))
+
 
 def list_inputs(
     variants: Mapping[str, Mapping[str, Any]],

@@ -26,7 +26,10 @@ MANIFEST = Manifest(
             "of a ViT its ViTModel's, with a decoder of pretraining ViTMAEForPreTraining's",
         )
     },
-    functions={f"guess {NO_LABELS}": ".guessing:guess_unlabeled"},
+    functions={
+        f"guess {NO_LABELS}": ".guessing:guess_unlabeled",
+        "find_run_input": ".run_input:find_run_input",
+    },
     recipes={"unlabeled": "mae_vit_base_patch16_224", NO_LABELS: "mae_digits"},
     spellings={
         "task": {"mae": "masked_autoencoder", "dino": "self_distillation"},

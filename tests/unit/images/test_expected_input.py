@@ -8,7 +8,6 @@ import pytest
 import yaml
 from PIL import Image
 
-from paddlevit_dist.checkpoint.content import ABOUT, STATE
 from paddlevit_dist.images.classification import task as task_module
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.expected_input import format_stronger_pretrained_hint
@@ -227,20 +226,3 @@ def test_better_weights_are_offered_where_a_device_has_room_for_them(monkeypatch
     task.num_classes = 2
     task.build_model()
     assert any(small in line for line in task.notices)
-
-
-@pytest.mark.parametrize("channels, crop_pct", [(3, 0.75), (1, 0.9)])
-def test_weights_of_a_run_without_labels_expect_its_input(tmp_path, channels, crop_pct):
-    checkpoint = tmp_path / "run" / "checkpoints" / "epoch_0001"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / STATE).touch()
-    data = {"IMAGE_CHANNELS": channels, "IMAGENET_MEAN": [0.1] * channels, "IMAGENET_STD": [0.2] * channels}
-    data |= {"CROP_PCT": 0.75, "INTERPOLATION": "bilinear", "IMAGE_SIZE": 96, "CROP_MODE": "center"}
-    about = {"settings": {"TASK": "masked_autoencoder", "DATA": data, "PRETRAINING": {"NEIGHBORS": 20}}}
-    (checkpoint / ABOUT).write_text(yaml.safe_dump(about))
-    words = ["-cfg=finetune_folder", "-data_path=any", f"-pretrained={tmp_path / 'run'}"]
-    found = load([*words, "MODEL.NAME", "vit_base_patch16_224"]).values.DATA
-    expected = [0.1] * 3 if channels == 3 else [0.5] * 3  # an input of one channel says nothing of three
-    assert found.IMAGENET_MEAN == expected and found.CROP_PCT == crop_pct
-    assert found.INTERPOLATION == ("bilinear" if channels == 3 else "bicubic")
-    assert load([*words, "DATA.IMAGENET_MEAN", "[0.3,0.3,0.3]"]).values.DATA.IMAGENET_MEAN == [0.3] * 3

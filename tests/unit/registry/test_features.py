@@ -72,6 +72,7 @@ CALLED_WITH = {
     "write_scored": ["file", "scored", "results", "groups"],
     "guess_dataset": ["path", "contents"],
     "guess images without labels": ["path"],
+    "find_run_input": ["source"],
     "find_boxes": ["root", "shown"],
     "metrics of pixels": ["names"],
     "move_toward": ["tensors", "goals", "share"],

@@ -131,6 +131,7 @@ def test_a_data_set_in_two_manifests_has_the_annotations_of_each(monkeypatch):
             lookup.add(Manifest("acme", datasets={"acme_table": ".tables:Table"}, annotations=annotations))
         assert lookup.annotation_types("dataset", "acme_table") == ["images", "images with several labels"]
         assert lookup.annotation_type("dataset", "acme_table") == "images"
+        assert lookup.list_names("dataset", "images with several labels") == ["acme_table"]
 
 
 def test_a_data_set_is_guessed_for_what_the_task_reads(monkeypatch):

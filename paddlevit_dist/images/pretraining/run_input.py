@@ -1,0 +1,23 @@
+"""The input that weights of a run without labels expect, for the tasks that start from them; without Paddle."""
+
+import os
+
+from ...registry.lookup import list_names
+from ...registry.manifest import NO_LABELS
+from ..models.pretrained_input import IMAGENET_MEAN, ExpectedInput
+
+
+def find_run_input(source: object) -> ExpectedInput | None:
+    """Return the input of the run without labels at ``source``, a folder or checkpoint; None for other weights.
+
+    A recipe for published weights would prepare images as these expect, and not as the run has learned.
+    """
+    if not isinstance(source, str) or not os.path.exists(os.path.expanduser(source)):
+        return None
+    from ...checkpoint.content import read_stored_settings  # it needs NumPy
+
+    stored = read_stored_settings(source)
+    if stored is None or stored.get("TASK") not in list_names("task", NO_LABELS):
+        return None
+    data = stored["DATA"]
+    return ExpectedInput.from_settings(data) if data["IMAGE_CHANNELS"] == len(IMAGENET_MEAN) else None

@@ -130,12 +130,14 @@ class CocoAnnotation(msgspec.Struct, gc=False):
 
 
 _Entry = CocoCategory | CocoImage | CocoAnnotation
-_KINDS = {kind.of: kind for kind in (CocoCategory, CocoImage, CocoAnnotation)}
+_KINDS: dict[str, type[_Entry]] = {kind.of: kind for kind in (CocoCategory, CocoImage, CocoAnnotation)}
 _decode_annotation = msgspec.json.Decoder(CocoAnnotation).decode
 
 
 class CocoFile:
     """Categories, images and annotations of a file, whose lists may come in any order.
+
+    A subclass that reads more fields names its types of entries in ``kinds``, and extends ``add_annotation``.
 
     Attributes:
         categories: id -> category, by ascending id, with normalized ids and names.
@@ -152,6 +154,8 @@ class CocoFile:
         bytes: length of this text, else 0.
     """
 
+    kinds: ClassVar[Mapping[str, type[_Entry]]] = _KINDS
+
     def __init__(self, file: str, allows_text_ids: bool = False) -> None:
         """Read the whole file; raise UserError, which names the entry, if it is not in COCO's format."""
         self.file, self.allows_text_ids, self.odd = file, allows_text_ids, DataWarnings(file)
@@ -164,7 +168,7 @@ class CocoFile:
         self.label_map: dict[Id, int] = {}
         self.unnamed: set[Id] = set()
         try:
-            lists = elements(file, _KINDS)
+            lists = elements(file, self.kinds)
             if "" in lists:
                 raise UserError(f"{file} is a list, as in files of results; {_EXPECTED}")
             self.has_annotations = "annotations" in lists
@@ -205,7 +209,7 @@ class CocoFile:
         for name, add, entries in (
             ("categories", self._add_category, self.categories),
             ("images", self._add_image, self.images),
-            ("annotations", self._add_annotation, [True]),
+            ("annotations", self.add_annotation, [True]),
         ):
             for element in lists.get(name, ()):
                 add(element)
@@ -261,7 +265,8 @@ class CocoFile:
         self.positions[id_] = len(self.images)
         self.images.append(entry)
 
-    def _add_annotation(self, element: JsonElement) -> None:
+    def add_annotation(self, element: JsonElement) -> None:
+        """Add an object; raise UserError if its entry is wrong."""
         number, entry, start, end = element
         id_ = as_id(entry.id, False)
         if not isinstance(id_, int):
@@ -272,7 +277,7 @@ class CocoFile:
         self.numbers.append(id_)
         self.owners.append(self.positions.get(self._id(number, entry, "image_id"), -1))
         self.labels.append(self.label_map.get(self._id(number, entry, "category_id"), -1))
-        self.boxes.extend(self._box(number, entry, id_))
+        self.boxes.extend(self.read_box(number, entry, id_))
         self.areas.append(self._number(number, entry, "area", math.nan))
         if math.isnan(self.areas[-1]):
             self.odd.note(
@@ -282,7 +287,8 @@ class CocoFile:
         self.starts.append(start if entry.segmentation else 0)
         self.bytes.append(end - start if entry.segmentation else 0)
 
-    def _box(self, number: int, entry: CocoAnnotation, id_: int) -> Sequence[float]:
+    def read_box(self, number: int, entry: CocoAnnotation, id_: int) -> Sequence[float]:
+        """Return x, y, width and height of an object, zeros without a box; raise UserError if they are wrong."""
         box = entry.bbox
         if box is None or box == []:
             self.odd.note("object", "without a box: never learned or matched", id_)

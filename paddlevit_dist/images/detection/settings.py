@@ -28,6 +28,7 @@ from ..settings import SIDE_PX, ObjectData, ObjectModel, ObjectSettings, ObjectT
 PIXELS, EDGES = "pixels", "edges"
 PILLOW, TORCHVISION = "pillow", "torchvision"
 SINGLE, EQUAL_SHAPES, PADDED, ONE_SIZE = "single", "equal_shapes", "padded", "one_size"
+_COCO = ("coco", "coco_keypoints")  # datasets whose annotations are files in COCO's format
 _EVALUATED_SIDES = {"EVAL_SHORTEST_SIDE": 800, "EVAL_LONGEST_SIDE": 1333}  # pixels
 
 
@@ -290,13 +291,13 @@ def _check(config: ConfigView[DetectionSettings]) -> list[str]:
 
 def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys]:
     dataset = config.values.DATA.DATASET
-    if dataset not in ("coco", "voc"):
+    if dataset not in (*_COCO, "voc"):
         yield IgnoredKeys(
             ("DATA.TRAIN_ANNOTATIONS", "DATA.VAL_ANNOTATIONS"), "DATA.DATASET", "it is for coco and voc, and {}"
         )
     if dataset != "voc":
         yield IgnoredKeys(("DATA.VOC_CORNERS",), "DATA.DATASET", "it is for voc, and {}")
-    if dataset != "coco":
+    if dataset not in _COCO:
         coco_keys = ("DATA.TRAIN_IMAGES", "DATA.VAL_IMAGES", "DATA.SEARCH_IMAGES_RECURSIVELY")
         yield IgnoredKeys(coco_keys, "DATA.DATASET", "it is for coco, and {}")
     data = config.values.DATA

@@ -8,4 +8,5 @@ MANIFEST = Manifest(
     __package__,
     requires=("paddlevit_dist.images.detection.task",),
     annotations=KEYPOINT_LABELS,
+    datasets={"coco_keypoints": ".data.coco_keypoints:CocoKeypoints"},
 )

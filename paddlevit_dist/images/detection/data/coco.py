@@ -42,6 +42,10 @@ class Coco(IndexedDetectionImages):
     """Images whose boxes and masks are in a file in COCO's format; masks are read from the file on demand."""
 
     layout = _LAYOUT
+    #: name of the dataset, in messages and file names of its index
+    name = "coco"
+    #: beginning of the name of the file that is read if a folder has several
+    preferred = "instances"
 
     def __init__(
         self,
@@ -67,28 +71,39 @@ class Coco(IndexedDetectionImages):
         """
         self.split = split
         data_path, file = _folder_and_file(data_path)
-        root = require_folder(data_path, "coco", _LAYOUT)
-        file, folder = find_files(root, split, annotations or (file if split == "train" else None), images)
+        root = require_folder(data_path, self.name, self.layout)
+        annotations = annotations or (file if split == "train" else None)
+        file, folder = find_files(root, split, annotations, images, self.preferred, self.layout)
         self._file, self._below = file, os.path.relpath(folder, root)
         inside = () if anywhere else (root, folder)
-        key = _digest(file, turned, folder, *inside)
+        key = _digest(self.name, file, turned, folder, *inside)
         index = ensure_annotation_index(
-            cache_folder, f"coco-{split}", key, lambda: read_coco(file, folder, turned, inside)
+            cache_folder, f"{self.name}-{split}", key, lambda: self.read_source(file, folder, turned, inside)
         )
         super().__init__(folder, index, os.path.basename(file), index.about.is_turned)
         self.notices = [f"{split}: {file}, images in {folder}", *self.notices]
         self._stream: BinaryIO | None = None
 
+    @staticmethod
+    def read_source(file: str, folder: str, turned: bool | None, inside: Sequence[str]) -> AnnotationSource:
+        """Read an annotation file as ``read_coco`` does; called only if its index is not in the cache folder."""
+        return read_coco(CocoFile(file), folder, turned, inside)
+
     @classmethod
     def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "Coco":
         """Open the split of a configuration."""
+        return cls(*cls.list_options(config, split, cache_folder))
+
+    @staticmethod
+    def list_options(config: DetectionSettings, split: str, cache_folder: Path) -> tuple[Any, ...]:
+        """Return the arguments that open the split of a configuration."""
         data = config.DATA
         split_files = {
             "train": (data.TRAIN_ANNOTATIONS, data.TRAIN_IMAGES),
             "val": (data.VAL_ANNOTATIONS, data.VAL_IMAGES),
         }
         files = split_files.get(split, (None, None))
-        return cls(data.DATA_PATH, split, cache_folder, *files, data.EXIF_ROTATE, data.SEARCH_IMAGES_RECURSIVELY)
+        return data.DATA_PATH, split, cache_folder, *files, data.EXIF_ROTATE, data.SEARCH_IMAGES_RECURSIVELY
 
     @staticmethod
     def has_validation(data_path: str | None) -> bool:
@@ -128,14 +143,23 @@ def _folder_and_file(data_path: str | None) -> tuple[str | None, str | None]:
     return os.path.dirname(folder) if os.path.basename(folder).lower() == "annotations" else folder, path
 
 
-def find_files(root: str, split: str, annotations: str | None, images: str | None) -> tuple[str, str]:
+def find_files(
+    root: str,
+    split: str,
+    annotations: str | None,
+    images: str | None,
+    preferred: str = "instances",
+    layout: str = _LAYOUT,
+) -> tuple[str, str]:
     """Return a split's annotation file and the folder of its images, which may be configured.
+
+    Of several files the one whose name begins with ``preferred`` is taken; ``layout`` is for messages.
 
     Raises:
         UserError: nothing matches, or several things do.
     """
     file = _find_by_name(root, annotations, _key(split, "ANNOTATIONS"), os.path.isfile, "file")
-    file = file or _find_annotations(root, split)
+    file = file or _find_annotations(root, split, preferred, layout)
     folder = _find_by_name(root, images, _key(split, "IMAGES"), os.path.isdir, "folder")
     return file, folder or _find_folder(root, split, file)
 
@@ -154,10 +178,10 @@ def _find_by_name(root: str, name: str | None, key: str, exists: Callable[[str],
     return path
 
 
-def _find_annotations(root: str, split: str) -> str:
+def _find_annotations(root: str, split: str, beginning: str, layout: str) -> str:
     files = list_json_files(root)
     matches = _find_named_after(files, split)
-    preferred = [file for file in matches if os.path.basename(file).startswith("instances")] or matches
+    preferred = [file for file in matches if os.path.basename(file).startswith(beginning)] or matches
     if len(preferred) == 1:
         return preferred[0]
     if preferred:
@@ -176,7 +200,7 @@ def _find_annotations(root: str, split: str) -> str:
     present = f"; there is {', '.join(os.path.relpath(file, root) for file in files[:4])}" if files else ""
     raise UserError(
         f"{root} has no file of {split} annotations{present}; name one with "
-        f"{_key(split, 'ANNOTATIONS')}{divide}; expected a folder {_LAYOUT}"
+        f"{_key(split, 'ANNOTATIONS')}{divide}; expected a folder {layout}"
     )
 
 
@@ -227,17 +251,17 @@ def _first_names(file: str) -> list[str]:
     return [name for name in names if name is not None]
 
 
-def _digest(file: str, *options: object) -> bytes:
-    """Return the SHA-256 of a file and of the options that decide its index."""
-    key = hashlib.sha256(f"coco {VERSION} {options}\n".encode("utf-8", "surrogateescape"))
+def _digest(kind: str, file: str, *options: object) -> bytes:
+    """Return the SHA-256 of a file, and of its kind and the options that decide its index."""
+    key = hashlib.sha256(f"{kind} {VERSION} {options}\n".encode("utf-8", "surrogateescape"))
     with readable(file), open_regular(file, "rb") as stream:
         for chunk in iter(lambda: stream.read(1 << 20), b""):
             key.update(chunk)
     return key.digest()
 
 
-def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str] = ()) -> AnnotationSource:
-    """Read the images, objects and categories of a file.
+def read_coco(coco: CocoFile, folder: str, turned: bool | None, inside: Sequence[str] = ()) -> AnnotationSource:
+    """Return the images, objects and categories of a file; objects that its ``has_owner`` excludes are skipped.
 
     Args:
         turned: whether boxes refer to the images after their EXIF rotation; None: only if the file gives no sizes. It
@@ -245,16 +269,16 @@ def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str]
         inside: folders that have to contain each image; empty: images may be anywhere.
 
     Raises:
-        UserError: the file cannot be read, or is not in COCO's format; the message names the file and the entry.
+        UserError: an image has no name, or boxes are not in pixels; the message names the file and the entry.
     """
-    coco, places = CocoFile(file), [os.path.join(parent, "") for parent in inside]
+    places = [os.path.join(parent, "") for parent in inside]
     paths = [_path(coco, number, folder, places) for number in range(len(coco.images))]
     _, first, path_indices = np.unique(paths, return_index=True, return_inverse=True)
     ids = np.array([image.id for image in coco.images])
     coco.odd.note_all("image", "with the same file as another image", ids[first[path_indices] != np.arange(len(ids))])
     images, sizes = np.zeros(len(ids), IMAGE), coco.sizes
     is_turned, unknown, note = fill_in_sizes(
-        sizes, lambda row: os.path.join(folder, os.fsdecode(paths[row])), turned, file, coco.odd
+        sizes, lambda row: os.path.join(folder, os.fsdecode(paths[row])), turned, coco.file, coco.odd
     )
     images["id"], images["height"], images["width"] = ids, sizes[:, 0], sizes[:, 1]
     coco.odd.note_all("image", f"without height or width, both measured{note}", ids[unknown])

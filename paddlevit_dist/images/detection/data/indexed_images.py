@@ -8,8 +8,9 @@ categories with the notices of reading. File names contain the key of their sour
 import functools
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +52,8 @@ class SourceFacts(NamedTuple):
     labeled: bool  # whether the source contains annotations
     notices: Sequence[str]  # irregularities, one line each
     is_turned: bool = False  # whether boxes refer to the images after their EXIF rotation
+    has_points: bool = False  # whether objects have keypoints
+    more: Mapping[str, Any] = MappingProxyType({})  # what a subclass of ``IndexedDetectionImages`` keeps, as JSON
 
 
 class AnnotationSource(NamedTuple):
@@ -61,6 +64,7 @@ class AnnotationSource(NamedTuple):
     images: np.ndarray  # P rows of IMAGE, without ``first``
     owners: np.ndarray  # int64 (objects,), position of each object's image
     objects: np.ndarray  # rows of OBJECT, in the source's order
+    points: np.ndarray | None = None  # float64 (objects, K, 3), see ``ImageAnnotations``; None: without keypoints
 
     @classmethod
     def from_files(
@@ -93,14 +97,16 @@ class AnnotationIndex:
     """An index opened by ``ensure_annotation_index``; it is pickled as the common prefix of its files.
 
     Its ``images`` have a row of IMAGE for each image, and one more whose ``first`` is the number of objects. Its
-    ``objects`` are rows of OBJECT; the objects of an image are in the source's order.
+    ``objects`` are rows of OBJECT; the objects of an image are in the source's order. ``points`` are their keypoints,
+    float64 (objects, K, 3); None if the source has none.
     """
 
     def __init__(self, stem: str) -> None:
         self._stem = stem
         self.paths = PathIndex(f"{stem}.index")
         self.images, self.objects = (map_array(f"{stem}-{part}.npy") for part in ("images", "objects"))
-        self.about = SourceFacts(**json.loads(read_checked(f"{stem}-about.json")))
+        self.about = _read_facts(stem)
+        self.points = map_array(f"{stem}-points.npy") if self.about.has_points else None
 
     def __reduce__(self) -> Any:
         return AnnotationIndex, (self._stem,)
@@ -110,10 +116,13 @@ class AnnotationIndex:
 
     def get_objects(self, index: int) -> np.ndarray:
         """Return the rows of the objects in image ``index``."""
+        return self.objects[self.rows(index)]
+
+    def rows(self, index: int) -> slice:
+        """Return the positions of the objects in image ``index``."""
         if not 0 <= index < len(self):
             raise IndexError(f"image {index} is outside 0..{len(self) - 1}")
-        first, end = self.images["first"][index : index + 2].tolist()
-        return self.objects[first:end]
+        return slice(*self.images["first"][index : index + 2].tolist())
 
 
 def ensure_annotation_index(
@@ -138,10 +147,14 @@ def ensure_annotation_index(
 
 
 def _open(stem: str, key: bytes) -> AnnotationIndex:
-    for part in ("images", "objects"):
+    for part in ("images", "objects", *(["points"] if _read_facts(stem).has_points else [])):
         map_verified(f"{stem}-{part}.npy")
     PathIndex(f"{stem}.index", key)
     return AnnotationIndex(stem)
+
+
+def _read_facts(stem: str) -> SourceFacts:
+    return SourceFacts(**json.loads(read_checked(f"{stem}-about.json")))
 
 
 def _build(stem: str, folder: Path, name: str, key: bytes, source: AnnotationSource) -> None:
@@ -152,8 +165,11 @@ def _build(stem: str, folder: Path, name: str, key: bytes, source: AnnotationSou
     images["first"][1:] = np.cumsum(numbers)
     write_array(Path(f"{stem}-images.npy"), images)
     write_array(Path(f"{stem}-objects.npy"), source.objects[order])
+    if source.points is not None:
+        write_array(Path(f"{stem}-points.npy"), source.points[order])
+    facts = {**source.about._asdict(), "has_points": source.points is not None, "more": dict(source.about.more)}
     with checked_file(Path(f"{stem}-about.json")) as out:
-        out.write(format_json(source.about._asdict()).encode("ascii"))
+        out.write(format_json(facts).encode("ascii"))
     ensure_path_index(folder, name, key, lambda: [make_batch(source.paths, 0)])
 
 
@@ -229,6 +245,7 @@ class IndexedDetectionImages(DetectionDataset):
             is_crowd=rows["is_crowd"].astype(bool),
             ids=np.array(rows["id"], dtype=np.int64),
             masks=self.masks(index) if self.has_masks else None,
+            points=None if self._index.points is None else np.array(self._index.points[self._index.rows(index)]),
         )
 
     def masks(self, index: int) -> list[Any]:

@@ -1,4 +1,6 @@
 """Images with keypoints: datasets, independent of Paddle.
 
-- ``keypoint_dataset``: the interface of every dataset (``KeypointDataset``).
+- ``keypoint_dataset``: the interface of every dataset (``KeypointDataset``), and parts of one.
+- ``indexed_points``: base class of datasets of files, with points in memory-mapped files.
+- ``coco_keypoints``, ``coco_points``: COCO's files and similar layouts.
 """

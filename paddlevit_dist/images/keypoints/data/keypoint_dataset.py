@@ -1,8 +1,12 @@
 """Interface of datasets of images whose objects have keypoints."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
-from ...detection.data.detection_dataset import DetectionDataset
+from ...detection.data.detection_dataset import DetectionDataset, ImageAnnotations
+from ...detection.data.samples import ImagesPart
 from ..keypoint_set import KeypointSet
 
 
@@ -23,9 +27,72 @@ class KeypointDataset(DetectionDataset):
         return max((len(points.names) for points in self.keypoint_sets), default=0)
 
     @property
+    def can_mirror(self) -> bool:
+        """Whether images may be mirrored: each category with points says which of them a mirror exchanges."""
+        return all(points.pairs for points in self.keypoint_sets if points.names)
+
+    @property
     def mirrors(self) -> np.ndarray:
         """Index of the point that each point of each category becomes in a mirror, int64 (labels, ``num_points``)."""
         mirrors = np.tile(np.arange(self.num_points), (len(self.keypoint_sets), 1))
         for row, points in zip(mirrors, self.keypoint_sets):
             row[: len(points.names)] = points.mirror
         return mirrors
+
+    def posed_objects(self) -> np.ndarray:
+        """Return image and position in it of each object to learn the points of, int64 (objects, 2), see ``is_posed``.
+
+        No image is opened if possible.
+        """
+        found = [np.flatnonzero(is_posed(self.annotations(index))) for index in range(len(self))]
+        owners = np.repeat(np.arange(len(found)), [len(rows) for rows in found])
+        return np.stack([owners, np.concatenate([np.zeros(0, np.int64), *found])], axis=1).astype(np.int64)
+
+    def count_points(self, chosen: np.ndarray | None = None) -> np.ndarray:
+        """Count points of each visibility in the images ``chosen`` (None: all), int64 (labels, points, 3).
+
+        Points that a category lacks count as visibility 0.
+        """
+        counts = np.zeros((len(self.keypoint_sets), self.num_points, 3), np.int64)
+        for index in range(len(self)) if chosen is None else chosen.tolist():
+            image = self.annotations(index)
+            if image.points is not None:
+                add_visibilities(counts, image.labels, image.points)
+        return counts
+
+
+def is_posed(annotations: ImageAnnotations) -> np.ndarray:
+    """Return which objects of an image have points to learn, bool (n,): no crowds, with a box and a labeled point."""
+    labeled = np.zeros(len(annotations.labels), bool)
+    if annotations.points is not None:
+        labeled = (annotations.points[:, :, 2] > 0).any(axis=1)
+    return annotations.is_learnable & labeled
+
+
+def add_visibilities(counts: np.ndarray, labels: np.ndarray, points: np.ndarray) -> None:
+    """Add to the counts of each label, point and visibility, int64 (labels, K, 3), n objects; points are (n, K, 3)."""
+    places = np.broadcast_to(np.arange(points.shape[1]), points.shape[:2])
+    rows = np.broadcast_to(labels.astype(np.int64)[:, None], points.shape[:2])
+    np.add.at(counts, (rows, places, points[:, :, 2].astype(np.int64)), 1)
+
+
+class KeypointsPart(ImagesPart, KeypointDataset):
+    """Part of a dataset of images with keypoints, or all in another order."""
+
+    dataset: KeypointDataset
+
+    def __init__(self, dataset: KeypointDataset, rows_file: Path, is_share: bool = False) -> None:
+        super().__init__(dataset, rows_file, is_share)
+        self.keypoint_sets = dataset.keypoint_sets
+
+    def posed_objects(self) -> np.ndarray:
+        """Return image and position in it of each object to learn the points of, int64 (objects, 2)."""
+        whole, rows = self.dataset.posed_objects(), self.rows
+        starts, ends = (np.searchsorted(whole[:, 0], rows, side=side) for side in ("left", "right"))
+        places: list[Any] = [whole[start:end, 1] for start, end in zip(starts.tolist(), ends.tolist())]
+        owners = np.repeat(np.arange(len(rows)), ends - starts)
+        return np.stack([owners, np.concatenate([np.zeros(0, np.int64), *places])], axis=1)
+
+    def count_points(self, chosen: np.ndarray | None = None) -> np.ndarray:
+        """Count points of each visibility, int64 (labels, points, 3)."""
+        return self.dataset.count_points(self.rows if chosen is None else self.rows[chosen])

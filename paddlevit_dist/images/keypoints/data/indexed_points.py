@@ -1,0 +1,73 @@
+"""What datasets of image files with indexed keypoints share."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...detection.data.indexed_images import AnnotationSource, IndexedDetectionImages
+from ..described_points import DescribedPoints, complete_sets
+from .keypoint_dataset import KeypointDataset, add_visibilities
+
+_DESCRIBED = "described_points"  # key of what the index keeps for a dataset
+
+
+def with_points(source: AnnotationSource, points: np.ndarray, described: Sequence[DescribedPoints]) -> AnnotationSource:
+    """Return a source with points, float64 (objects, K, 3), and what it says about the points of each category."""
+    about = source.about._replace(more={_DESCRIBED: [each._asdict() for each in described]})
+    return source._replace(about=about, points=points)
+
+
+class IndexedKeypointImages(IndexedDetectionImages, KeypointDataset):
+    """Images in a folder, with their annotations and points in an index."""
+
+    split: str
+
+    def describe_points(self, keys: Any = None) -> None:
+        """Set ``keypoint_sets`` from the index, and from the keys of KEYPOINTS, which win; add notices of both.
+
+        Raises:
+            UserError: a key does not fit the points of the annotations.
+        """
+        described = [DescribedPoints(**each) for each in self._index.about.more[_DESCRIBED]]
+        self.keypoint_sets, notices = complete_sets(self.class_names, described, keys)
+        self.notices = [*self.notices, *(f"{self.split}: {line}" for line in notices if self.split == "train")]
+
+    def posed_objects(self) -> np.ndarray:
+        """Return image and position in it of each object to learn the points of, int64 (objects, 2)."""
+        objects, first = self._index.objects, self._index.images["first"]
+        has_box = (objects["box"][:, 2] > 0) & (objects["box"][:, 3] > 0)
+        is_labeled = (self._all_points()[:, :, 2] > 0).any(axis=1)
+        rows = np.flatnonzero(has_box & (objects["is_crowd"] == 0) & is_labeled)
+        owners = np.searchsorted(first, rows, side="right") - 1
+        return np.stack([owners, rows - first[owners]], axis=1).astype(np.int64)
+
+    def count_points(self, chosen: np.ndarray | None = None) -> np.ndarray:
+        """Count points of each visibility, int64 (labels, points, 3)."""
+        counts = np.zeros((len(self.keypoint_sets), self.num_points, 3), np.int64)
+        is_chosen = np.ones(len(self), bool) if chosen is None else np.isin(np.arange(len(self)), chosen)
+        is_chosen = np.repeat(is_chosen, np.diff(self._index.images["first"]))
+        add_visibilities(counts, self._index.objects["label"][is_chosen], self._all_points()[is_chosen])
+        return counts
+
+    def listed(self) -> dict[str, Iterable[Any]]:
+        """Return what identifies the dataset's content: also the points."""
+        return {**super().listed(), "points": [np.ascontiguousarray(self._all_points())]}
+
+    def _all_points(self) -> np.ndarray:
+        points = self._index.points
+        if points is None:
+            raise ValueError("the index has no points")
+        return points
+
+
+def find_outside(points: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return which objects have a labeled point outside of their image, bool (objects,).
+
+    Args:
+        points: float64 (objects, K, 3).
+        sizes: int64 (objects, 2), height and width of each object's image.
+    """
+    places = points[:, :, :2]
+    is_inside = ((places >= 0) & (places <= sizes[:, None, ::-1])).all(axis=2)
+    return (~is_inside & (points[:, :, 2] > 0)).any(axis=1)

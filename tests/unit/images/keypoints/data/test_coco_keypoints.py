@@ -1,0 +1,167 @@
+"""COCO's files with keypoints and what programs make of them."""
+
+import functools
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from pycocotools.coco import COCO
+from support.files.coco_writer import BOX, annotation, refused_by, write_coco
+from support.files.keypoint_writer import BUG, POINTS, posed, write_keypoints
+
+from paddlevit_dist.images.keypoints.data.coco_keypoints import CocoKeypoints
+from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointsPart, is_posed
+from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON
+
+refused = functools.partial(refused_by, CocoKeypoints)
+PERSON = {"id": 1, "name": "person", "keypoints": list(COCO_PERSON.names)}
+
+
+def keys(**values):
+    return SimpleNamespace(**dict.fromkeys(("NAMES", "PAIRS", "SIGMAS", "SKELETON")) | values)
+
+
+def test_points_are_as_coco_s_own_tools_have_them(tmp_path, cache):
+    generator = np.random.default_rng(0)
+    skeleton = [[one + 1, other + 1] for one, other in COCO_PERSON.skeleton]
+    images = [{"id": 3 * n, "file_name": f"{n}.png", "height": 40, "width": 50} for n in range(20)]
+    annotations = []
+    for number in generator.permutation(60).tolist():
+        visible = generator.integers(0, 3, 17)
+        places = np.concatenate([generator.integers(0, 80, (17, 2)) / 2, visible[:, None]], axis=1)
+        annotations.append(posed(number + 1, 3 * (number % 20), places.reshape(-1).tolist(), category=1))
+        annotations[-1]["num_keypoints"] = int((visible > 0).sum())
+    write_keypoints(tmp_path, annotations, images=images, categories=[{**PERSON, "skeleton": skeleton}])
+    (tmp_path / "train2017").mkdir()
+    (tmp_path / "train2017" / "0.png").touch()
+    theirs = COCO(str(tmp_path / "annotations" / "person_keypoints_train2017.json"))
+    ours = pickle.loads(pickle.dumps(CocoKeypoints(str(tmp_path), "train", cache)))
+    assert ours.keypoint_sets == (COCO_PERSON,) and ours.num_points == 17 and ours.can_mirror
+    for index in range(20):
+        entries = theirs.imgToAnns[ours.image_id(index)]
+        expected = np.array([entry["keypoints"] for entry in entries]).reshape(-1, 17, 3)
+        np.testing.assert_array_equal(ours.annotations(index).points, expected)
+    counts = ours.count_points()
+    assert counts.sum() == 60 * 17
+    assert counts[0, :, 1:].sum() == sum(entry["num_keypoints"] for entry in annotations)
+
+
+def test_objects_with_points_to_learn_are_found_without_opening_images(tmp_path, cache):
+    nothing = [0.0] * 9
+    objects = [
+        posed(1, 13),
+        posed(2, 11, nothing),
+        posed(3, 11),
+        posed(4, 12, iscrowd=1),
+        posed(5, 13, box=[1, 1, 0, 9]),
+    ]
+    write_keypoints(tmp_path, [*objects, annotation(6, 13, BOX), posed(7, 13)])
+    dataset = CocoKeypoints(str(tmp_path), "train", cache)
+    assert dataset.posed_objects().tolist() == [[0, 1], [2, 0], [2, 3]]
+    assert is_posed(dataset.annotations(2)).tolist() == [True, False, False, True]
+    np.save(tmp_path / "rows.npy", np.array([0, 2]))
+    part = KeypointsPart(dataset, tmp_path / "rows.npy")
+    assert part.posed_objects().tolist() == [[0, 1], [1, 0], [1, 3]] and part.keypoint_sets == dataset.keypoint_sets
+    assert part.count_points().sum() == 6 * 3
+
+
+def test_names_give_pairs_and_the_file_the_skeleton(tmp_path, cache):
+    write_keypoints(tmp_path, [posed(1, 11)])
+    dataset = CocoKeypoints(str(tmp_path), "train", cache)
+    (bug,) = dataset.keypoint_sets
+    assert bug == (("head", "left_wing", "right_wing"), ((1, 2),), (0.05,) * 3, ((0, 1), (0, 2)))
+    assert dataset.mirrors.tolist() == [[0, 2, 1]]
+    assert dataset.notices[-1] == (
+        "train: keypoints of bug: 3 points, 1 mirrored pair by left and right in their names; sigma 0.05 of all "
+        "points, since nothing gives them (KEYPOINTS.SIGMAS)"
+    )
+
+
+def test_keys_win_over_the_file(tmp_path, cache):
+    write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "sigmas": [0.1, 0.2, 0.3], "flip_idx": [0, 2, 1]}])
+    from_file = CocoKeypoints(str(tmp_path), "train", cache).keypoint_sets[0]
+    assert from_file.sigmas == (0.1, 0.2, 0.3) and from_file.pairs == ((0, 0), (1, 2))
+    chosen = keys(NAMES=["a", "b", "c"], PAIRS=["a/2", "c/c"], SIGMAS=0.07, SKELETON=["3/1"])
+    found = CocoKeypoints(str(tmp_path), "train", cache, keys=chosen).keypoint_sets[0]
+    assert found == (("a", "b", "c"), ((0, 1), (2, 2)), (0.07,) * 3, ((2, 0),))
+    assert not CocoKeypoints(str(tmp_path), "train", cache, keys=keys(PAIRS=[])).can_mirror
+
+
+@pytest.mark.parametrize(
+    "chosen, message",
+    [
+        (keys(NAMES=["a", "b"]), "KEYPOINTS.NAMES has 2 values, but bug has 3 points"),
+        (keys(SIGMAS=[0.1]), "KEYPOINTS.SIGMAS has 1 values, but bug has 3 points"),
+        (keys(PAIRS=["head/tail"]), "KEYPOINTS.PAIRS head/tail: there is no point 'tail'; expected two of head,"),
+        (keys(PAIRS=["1/2", "2/3"]), "KEYPOINTS.PAIRS: left_wing is in two pairs"),
+        (keys(SKELETON=["1-2"]), "KEYPOINTS.SKELETON 1-2: one slash is needed"),
+    ],
+)
+def test_keys_that_do_not_fit_are_refused(tmp_path, cache, chosen, message):
+    write_keypoints(tmp_path, [posed(1, 11)])
+    assert message in refused(tmp_path, cache, keys=chosen)
+
+
+def test_categories_have_their_own_points(tmp_path, cache):
+    fish = {"id": 9, "name": "fish", "keypoints": ["mouth", "tail"]}
+    write_keypoints(
+        tmp_path,
+        [posed(1, 11), posed(2, 11, [1, 2, 2, 3, 4, 1], category=9)],
+        categories=[BUG, fish, {"id": 2, "name": "rock"}],
+    )
+    dataset = CocoKeypoints(str(tmp_path), "train", cache)
+    assert dataset.class_names == ["rock", "bug", "fish"]
+    assert [len(points.names) for points in dataset.keypoint_sets] == [0, 3, 2]
+    np.testing.assert_array_equal(dataset.annotations(0).points[1], [[1, 2, 2], [3, 4, 1], [0, 0, 0]])
+    assert not dataset.can_mirror  # a fish is not symmetric
+    assert any("fish: 2 points, no mirrored pairs, so images are not mirrored" in line for line in dataset.notices)
+
+
+ODD = {
+    "no box": (
+        posed(1, 11, [4, 5, 2, 14, 5, 1, 0, 0, 0], box=None),
+        "1 object without a box: the extent of its points",
+    ),
+    "stated": (posed(1, 11, num_keypoints=3), "1 object whose num_keypoints is not the number of its labeled points"),
+    "outside": (posed(1, 11, [31, 5, 2, *POINTS[3:]]), "1 object with a labeled point outside its image: scored"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_odd_is_told(tmp_path, cache, name):
+    entry, expected = ODD[name]
+    write_keypoints(tmp_path, [entry])
+    assert any(expected in line for line in CocoKeypoints(str(tmp_path), "train", cache).notices)
+
+
+def test_an_object_without_a_box_gets_one_around_its_points(tmp_path, cache):
+    write_keypoints(tmp_path, [posed(1, 11, [4, 5, 2, 24, 9, 1, 0, 0, 0], box=None, area=None)])
+    found = CocoKeypoints(str(tmp_path), "train", cache).annotations(0)
+    assert found.boxes.tolist() == [[2.0, 3.0, 24.0, 8.0]] and found.areas.tolist() == [24.0 * 8.0]
+
+
+WRONG = {
+    "length": ([posed(1, 11, [1, 2, 2])], "annotations[0] (id 1) has 3 numbers of keypoints: expected 9: x, y and"),
+    "visibility": ([posed(1, 11, [1, 2, 3, *POINTS[3:]])], "annotations[0] (id 1) has another visibility: expected 0"),
+    "text": ([posed(1, 11, ["a", 2, 2, *POINTS[3:]])], "annotations[0]: Expected `float`, got `str`"),
+    "size": ([posed(1, 11, [1e200, 2, 2, *POINTS[3:]])], "(id 1) has keypoints far from any image"),
+    "nothing": ([posed(1, 11, [1, 2, 0, 3, 4, 0, 5, 6, 0])], "has no labeled point: the visibility, third number"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_points_are_refused(tmp_path, cache, name):
+    annotations, expected = WRONG[name]
+    write_keypoints(tmp_path, annotations)
+    assert expected in refused(tmp_path, cache)
+
+
+def test_a_file_without_points_is_refused(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 11, BOX)])
+    assert "has no keypoints: expected objects with keypoints" in refused(tmp_path, cache)
+
+
+def test_points_without_names_are_numbered(tmp_path, cache):
+    write_keypoints(tmp_path, [posed(1, 11)], categories=[{"id": 7, "name": "bug"}])
+    assert CocoKeypoints(str(tmp_path), "train", cache).keypoint_sets[0].names == ("point 1", "point 2", "point 3")

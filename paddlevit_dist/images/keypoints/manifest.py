@@ -8,5 +8,6 @@ MANIFEST = Manifest(
     __package__,
     requires=("paddlevit_dist.images.detection.task",),
     annotations=KEYPOINT_LABELS,
+    families=(".heatmaps.network:HeatmapNetwork",),
     datasets={"coco_keypoints": ".data.coco_keypoints:CocoKeypoints"},
 )

@@ -1,0 +1,54 @@
+"""Parameter names of published heatmap networks: transformers' ViTPose, mmpose's networks, and SimpleBaseline's own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ....checkpoint.weights import from_torch_names
+from ....tasks.model import KeyMap
+from ...models.key_names import join_projections, rename
+
+_LAYER = r"^backbone\.encoder\.layer\.(\d+)\."
+_HUGGINGFACE = (
+    (r"^backbone\.embeddings\.position_embeddings$", "backbone.pos_embed"),
+    (r"^backbone\.embeddings\.patch_embeddings\.projection\.", "backbone.patch_embed.proj."),
+    (_LAYER + r"layernorm_before\.", r"backbone.blocks.\1.norm1."),
+    (_LAYER + r"attention\.attention\.", r"backbone.blocks.\1.attn."),
+    (_LAYER + r"attention\.output\.dense\.", r"backbone.blocks.\1.attn.proj."),
+    (_LAYER + r"layernorm_after\.", r"backbone.blocks.\1.norm2."),
+    (_LAYER + r"mlp\.", r"backbone.blocks.\1.mlp."),
+    (r"^backbone\.layernorm\.", "backbone.norm."),
+)
+# The layers of mmpose's decoder are numbered with their ReLUs, which have no parameters.
+_DECONVOLUTIONS = (
+    *((rf"^(?:keypoint_)?head\.deconv_layers\.{3 * i}\.", f"head.deconv{i + 1}.") for i in range(5)),
+    *((rf"^(?:keypoint_)?head\.deconv_layers\.{3 * i + 1}\.", f"head.batchnorm{i + 1}.") for i in range(5)),
+)
+_MMPOSE = (
+    *_DECONVOLUTIONS,
+    (r"^(?:keypoint_)?head\.final_layer\.", "head.conv."),
+    (r"^backbone\.last_norm\.", "backbone.norm."),
+    (r"^backbone\.ln1\.", "backbone.norm."),
+)
+_BEFORE = (
+    (r"^(conv1|bn1|layer\d)\b", r"backbone.\1"),
+    (r"^(deconv_layers|final_layer)\.", r"head.\1."),
+)
+
+
+def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
+    return from_torch_names(join_projections(rename(state, _HUGGINGFACE), ("query", "key", "value"), "qkv"))
+
+
+def _from_mmpose(state: Mapping[str, Any]) -> dict[str, Any]:
+    return from_torch_names(rename(state, _MMPOSE))
+
+
+def _from_simple_baseline(state: Mapping[str, Any]) -> dict[str, Any]:
+    return _from_mmpose(rename(state, _BEFORE))
+
+
+KEY_MAPS: dict[str, KeyMap] = {
+    "Hugging Face": _from_huggingface,
+    "mmpose": _from_mmpose,
+    "SimpleBaseline": _from_simple_baseline,
+}

@@ -1,0 +1,225 @@
+"""Networks that return a heatmap for each keypoint of the object in a crop: ViTPose and SimpleBaseline.
+
+Sources: Xu et al., ViTPose: Simple Vision Transformer Baselines for Human Pose Estimation, arXiv 2204.12484, section 3;
+Xiao et al., Simple Baselines for Human Pose Estimation and Tracking, ECCV 2018, section 2.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ....runtime.autocast import as_dtype
+from ....runtime.errors import UserError
+from ....tasks.model import Model, Variants
+from ....tasks.model_factory import fit_backbone_options
+from ...image_size import as_pair
+from ...models.key_names import BACKBONE
+from ...models.layers import Conv2D, Conv2DTranspose
+from ...models.segmenter import batch_norm
+from . import key_names
+from .backbone import create_backbone
+
+_DEVIATION = 0.001  # of the first weights of a decoder
+_DIMENSIONS = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio")
+
+Decoder = Literal["classic", "simple"]
+
+
+def _vitpose(size: str, backbone: str, **options: Any) -> Variants:
+    variant = {"backbone": backbone, **({"backbone_options": options} if options else {})}
+    return {f"vitpose_{size}": variant, f"vitpose_{size}_simple": {**variant, "decoder": "simple"}}
+
+
+VARIANTS: Variants = {
+    "vitpose": {"backbone": "vit_base_patch16_224"},  # a start for configurations that give their own dimensions
+    **_vitpose("small", "vit_small_patch16_224", num_heads=12),
+    **_vitpose("base", "vit_base_patch16_224"),
+    **_vitpose("large", "vit_large_patch16_224"),
+    **_vitpose("huge", "vit_huge_patch14_224", patch_size=16),
+    **{f"simple_baseline_resnet{depth}": {"backbone": f"resnet{depth}"} for depth in (18, 34, 50, 101, 152)},
+}
+
+
+class ClassicDecoder(nn.Layer):
+    """Transposed convolutions that double the resolution, each with a batch norm and a ReLU, and one of 1 x 1."""
+
+    def __init__(self, in_channels: int, points: int, scale: int, channels: int):
+        super().__init__()
+        self.number = scale.bit_length() - 1
+        for index in range(1, self.number + 1):
+            layer = Conv2DTranspose(
+                in_channels, channels, 4, stride=2, padding=1, weight_attr=_normal(), bias_attr=False
+            )
+            setattr(self, f"deconv{index}", layer)
+            setattr(self, f"batchnorm{index}", batch_norm(channels))
+            in_channels = channels
+        self.conv = build_last_layer(in_channels, points, 1)
+
+    def forward(self, x):
+        """Map features (batch, channels, rows, columns) to heatmaps (batch, points, rows * scale, columns * scale)."""
+        for index in range(1, self.number + 1):
+            x = F.relu(getattr(self, f"batchnorm{index}")(getattr(self, f"deconv{index}")(x)))
+        return self.conv(x)
+
+
+class SimpleDecoder(nn.Layer):
+    """A ReLU, bilinear upsampling and a convolution of 3 x 3."""
+
+    def __init__(self, in_channels: int, points: int, scale: int):
+        super().__init__()
+        self.scale = scale
+        self.conv = build_last_layer(in_channels, points, 3)
+
+    def forward(self, x):
+        """Map features (batch, channels, rows, columns) to heatmaps (batch, points, rows * scale, columns * scale)."""
+        size = [side * self.scale for side in x.shape[2:]]
+        large = F.interpolate(F.relu(x), size=size, mode="bilinear", align_corners=False)
+        return self.conv(as_dtype(large, x.dtype))
+
+
+class HeatmapNetwork(Model):
+    """A backbone and a decoder of its last feature map; heatmaps have a fraction of the crop's sides.
+
+    The same object shows a point in one place of its heatmap, a Gaussian around it. Parameter names are transformers'
+    in the decoder, behind ``head.``, and the backbone's behind ``backbone.``.
+
+    Args:
+        num_classes: number of keypoints, a heatmap each.
+        image_size: height and width of crops in pixels.
+        backbone, backbone_options: name of a classifier with feature maps, and its options.
+        decoder: "classic", transposed convolutions; or "simple", upsampling and one convolution.
+        heatmap_stride: pixels of a crop between cells of its heatmaps; a power of two fraction of the map's stride.
+        channels: of the transposed convolutions.
+        patch_size, embed_dim, depth, num_heads, mlp_ratio: of a backbone that has them; None: its own.
+        dropout, attention_dropout, drop_path: rates of the backbone.
+
+    Raises:
+        UserError: names or options are not known, the crop is not a multiple of the map's stride, or that stride not
+            the heatmaps' times a power of two.
+    """
+
+    variants = VARIANTS
+    key_maps = key_names.KEY_MAPS
+    classifier_layers = ("head.conv",)
+    image_size: tuple[int, int]
+
+    def __init__(
+        self,
+        num_classes: int = 17,
+        image_size: int | tuple[int, int] = (256, 192),
+        backbone: str = "vit_base_patch16_224",
+        backbone_options: Mapping[str, Any] | None = None,
+        decoder: Decoder = "classic",
+        heatmap_stride: int = 4,
+        channels: int = 256,
+        patch_size: int | None = None,
+        embed_dim: int | None = None,
+        depth: int | None = None,
+        num_heads: int | None = None,
+        mlp_ratio: float | None = None,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        drop_path: float = 0.0,
+    ):
+        super().__init__()
+        given = dict(zip(_DIMENSIONS, (patch_size, embed_dim, depth, num_heads, mlp_ratio)))
+        rates = {"dropout": dropout, "attention_dropout": attention_dropout, "drop_path": drop_path}
+        options = {**{name: rate for name, rate in rates.items() if rate}, **(backbone_options or {})}
+        options |= {name: value for name, value in given.items() if value is not None}
+        self.image_size = as_pair(image_size)
+        self.backbone = create_backbone(backbone, self.image_size, options)
+        self.in_channels, self.num_classes = self.backbone.in_channels, num_classes
+        stride, self.heatmap_stride = self.backbone.feature_strides[-1], heatmap_stride
+        scale = stride // heatmap_stride
+        if any(side % stride for side in self.image_size):
+            size = f"{self.image_size[0]} x {self.image_size[1]}"
+            raise UserError(f"crops of {size} px: {backbone} takes sides that are multiples of {stride}")
+        if decoder not in ("classic", "simple"):
+            raise UserError(f"option decoder '{decoder}' is not known: expected classic or simple")
+        if scale * heatmap_stride != stride or scale & (scale - 1) or scale < 1:
+            raise UserError(
+                f"heatmap_stride {heatmap_stride}: the maps of {backbone} have stride {stride}; expected that divided "
+                f"by a power of two, such as {max(stride // 4, 1)}"
+            )
+        width = self.backbone.feature_channels[-1]
+        self.head: nn.Layer = (
+            ClassicDecoder(width, num_classes, scale, channels)
+            if decoder == "classic"
+            else SimpleDecoder(width, num_classes, scale)
+        )
+
+    @classmethod
+    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:
+        """Build a variant; another backbone than the variant's takes only the options that it has."""
+        return super().build(name, num_classes, image_size, **fit_backbone_options(cls.variants.get(name, {}), options))
+
+    @classmethod
+    def default_classes(cls, name: str) -> int:
+        """Return the number of points of a person in COCO."""
+        return 17
+
+    @property
+    def heatmap_size(self) -> tuple[int, int]:
+        """Rows and columns of a heatmap."""
+        height, width = self.image_size
+        return height // self.heatmap_stride, width // self.heatmap_stride
+
+    @property
+    def pretrained_part(self) -> Model:
+        """The model whose weights a classifier or a masked autoencoder brings."""
+        return self.backbone
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        """Compute heatmaps (batch, points, rows, columns) of normalized crops (batch, 3, height, width)."""
+        return self.head(self.backbone.features(images)[-1])
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer with a newly initialized one for ``num_classes`` points."""
+        self.num_classes, last = num_classes, self.head.conv
+        self.head.conv = build_last_layer(last.weight.shape[1], num_classes, last.weight.shape[2])
+
+    def resample_parameter(self, name: str, value: np.ndarray, trained_size: Any) -> np.ndarray | None:
+        """Resample what the backbone can resample to the size of the crops."""
+        if not name.startswith(BACKBONE):
+            return None
+        return self.backbone.resample_parameter(name[len(BACKBONE) :], value, trained_size)
+
+    def list_resize_notices(self, names: Sequence[str]) -> list[str]:
+        """Return the backbone's lines about resized parameters."""
+        return self.backbone.list_resize_notices([name.removeprefix(BACKBONE) for name in names])
+
+    def list_source_notices(self, naming: str, state: Mapping[str, Any]) -> list[str]:
+        """Return no notices; a ``UserError`` refuses mixtures of experts, which this network does not have."""
+        if any(".experts." in name for name in state):
+            raise UserError(
+                "these are weights of ViTPose+, whose MLPs have experts for several datasets: take ViTPose's, such as "
+                "hf:usyd-community/vitpose-base-simple"
+            )
+        return []
+
+    def no_weight_decay(self) -> tuple[str, ...]:
+        """Return the names that the backbone does not decay."""
+        return tuple(BACKBONE + name for name in self.backbone.no_weight_decay())
+
+    def layer_groups(self) -> list[list[str]]:
+        """Return the backbone's groups, then the decoder as one group."""
+        groups = [[BACKBONE + name for name in group] for group in self.backbone.layer_groups()]
+        head = [name for name, _ in self.named_parameters() if not name.startswith(BACKBONE)]
+        return [*filter(None, groups), head]
+
+    def recomputed_layers(self) -> list[nn.Layer]:
+        """Return the backbone's blocks."""
+        return self.backbone.recomputed_layers()
+
+
+def build_last_layer(channels: int, points: int, side: int) -> Conv2D:
+    """Make the last layer: a convolution of ``side`` x ``side`` to a heatmap for each point."""
+    return Conv2D(channels, points, side, padding=side // 2, weight_attr=_normal())
+
+
+def _normal() -> paddle.ParamAttr:
+    return paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, _DEVIATION))

@@ -1,0 +1,123 @@
+"""Heatmap networks: names of published weights, backbones, and what is refused."""
+
+import re
+
+import numpy as np
+import paddle
+import pytest
+from support.networks import golden
+from support.networks.cheap_weights import weights_of_zero
+
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.images.keypoints.heatmaps.backbone import PoseTransformer
+from paddlevit_dist.images.keypoints.heatmaps.network import HeatmapNetwork
+from paddlevit_dist.images.models.vit import VisionTransformer
+from paddlevit_dist.images.pretraining.masked_autoencoder.network import MaskedAutoencoder
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
+
+TINY = {"patch_size": 16, "embed_dim": 16, "depth": 2, "num_heads": 2}
+SIZE = (64, 48)
+# Our names as those of mmpose, whose decoders count their ReLUs as layers.
+MMPOSE = (
+    (r"^head\.deconv(\d)\.", lambda m: f"keypoint_head.deconv_layers.{3 * int(m[1]) - 3}."),
+    (r"^head\.batchnorm(\d)\.", lambda m: f"keypoint_head.deconv_layers.{3 * int(m[1]) - 2}."),
+    (r"^head\.conv\.", "keypoint_head.final_layer."),
+    (r"^backbone\.norm\.", "backbone.last_norm."),
+)
+# Those of the authors of SimpleBaseline.
+BEFORE = (*MMPOSE[:3], (r"^keypoint_head\.", ""), (r"^backbone\.", ""))
+
+
+def renamed(state, rules):
+    """A state of ours as torch stores it: statistics by other names, Linear weights (out, in)."""
+    result = {}
+    for name, value in state.items():
+        is_linear = value.ndim == 2
+        name = name.replace("._mean", ".running_mean").replace("._variance", ".running_var")
+        for pattern, new in rules:
+            name = re.sub(pattern, new, name)
+        result[name] = value.T if is_linear else value
+    return result
+
+
+@pytest.mark.parametrize(
+    ("options", "rules", "naming"),
+    [
+        (TINY, MMPOSE, "mmpose"),
+        ({**TINY, "decoder": "simple"}, MMPOSE, "mmpose"),
+        ({"backbone": "resnet18", "channels": 8, "image_size": 64}, MMPOSE, "mmpose"),
+        ({"backbone": "resnet18", "channels": 8, "image_size": 64}, BEFORE, "SimpleBaseline"),
+    ],
+)
+def test_names_of_published_weights(options, rules, naming):
+    with weights_of_zero():
+        model = HeatmapNetwork(5, **{"image_size": SIZE, **options})
+    shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    values = {name: golden.recipe().golden_weight(1, name, shape) for name, shape in shapes.items()}
+    report = load_weights(model, renamed(values, rules), strict=True)
+    assert report.origin.startswith(naming) and not report.unexpected
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), values[name], err_msg=name)
+
+
+def test_a_masked_autoencoder_brings_all_weights_of_the_backbone():
+    encoder = VisionTransformer(0, 32, **TINY)
+    autoencoder = MaskedAutoencoder(encoder, 0.5, 16, 1, 2)
+    model = HeatmapNetwork(5, SIZE, **TINY)
+    report = load_weights(model.pretrained_part, autoencoder.state_dict())
+    assert report.missing == [] and report.resized == ["pos_embed"]
+    assert report.unexpected == ["cls_token"]
+    np.testing.assert_array_equal(model.backbone.pos_embed[:, 0].numpy(), encoder.pos_embed[:, 0].numpy())
+
+
+@pytest.mark.parametrize(
+    ("backbone", "options"),
+    [
+        ("vit_small_patch16_dinov3", {"embed_dim": 16, "depth": 1, "num_heads": 2}),
+        ("swin_tiny_patch4_window7_224", {"embed_dim": 12, "depths": (1, 1, 1, 1), "num_heads": (1, 1, 1, 1)}),
+        ("convnext_tiny", {"depths": (1, 1, 1, 1), "dims": (8, 8, 8, 8)}),
+        ("hgnetv2_b0", {}),
+    ],
+)
+def test_every_backbone_with_maps_trains_all_weights(backbone, options):
+    model = HeatmapNetwork(3, (64, 96), backbone, options, channels=8)
+    maps = model(paddle.rand([2, 3, 64, 96]))
+    assert list(maps.shape) == [2, 3, 16, 24] and model.heatmap_size == (16, 24)
+    (maps * paddle.rand(maps.shape)).sum().backward()
+    unused = [name for name, each in model.named_parameters() if not each.stop_gradient and each.grad is None]
+    assert unused == []
+    assert sorted(name for group in model.layer_groups() for name in group) == sorted(
+        name for name, _ in model.named_parameters()
+    )
+
+
+def test_padded_patches_see_two_pixels_before_the_image():
+    model = PoseTransformer(0, (32, 32), **TINY)
+    images = paddle.randn([2, 3, 32, 32])
+    proj = model.patch_embed.proj
+    expected = paddle.nn.functional.conv2d(images, proj.weight, proj.bias, stride=16, padding=2).flatten(2)
+    expected = expected.transpose([0, 2, 1]) + model.pos_embed[:, 1:] + model.pos_embed[:, :1]
+    np.testing.assert_allclose(model.embedded(images).numpy(), expected.numpy(), atol=1e-5)
+
+
+def test_the_last_layer_takes_the_number_of_points():
+    model = HeatmapNetwork(3, SIZE, decoder="simple", **TINY)
+    model.reset_classifier(7)
+    assert list(model(paddle.zeros([1, 3, *SIZE])).shape) == [1, 7, 16, 12]
+
+
+def test_what_is_refused():
+    with pytest.raises(UserError, match="64 x 48 px: resnet18 takes sides that are multiples of 32"):
+        HeatmapNetwork(3, SIZE, "resnet18")
+    with pytest.raises(UserError, match="heatmap_stride 3"):
+        HeatmapNetwork(3, SIZE, heatmap_stride=3, **TINY)
+    with pytest.raises(UserError, match="decoder 'both'"):
+        HeatmapNetwork(3, SIZE, decoder="both", **TINY)
+    with pytest.raises(UserError, match="feature maps"):
+        HeatmapNetwork(3, 224, "mixer_b16_224", {"depth": 1})
+    with pytest.raises(UserError, match=r"ViTPose\+"):
+        model = HeatmapNetwork(3, SIZE, **TINY)
+        load_weights(model, {"backbone.encoder.layer.0.mlp.experts.0.weight": np.zeros((3, 3), np.float32)})
+    with weights_of_zero():
+        assert create_model("vitpose_small", depth=1).backbone.blocks[0].attn.num_heads == 12

@@ -89,7 +89,14 @@ def _find_manifest(folder: str) -> Manifest | None:
     if PathFinder.find_spec(f"{_PACKAGE}.{folder}.manifest", [path]) is None:
         return None
     manifest = import_object(f".{folder}.manifest:MANIFEST")
-    return manifest if all(importlib.util.find_spec(module) for module in manifest.requires) else None
+    return manifest if all(map(_is_there, manifest.requires)) else None
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package of the module is not there
+        return False
 
 
 for _folder in FEATURES:

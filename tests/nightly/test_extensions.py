@@ -31,7 +31,9 @@ def test_the_test_sees_an_import_of_an_extension_by_the_core(tmp_path):
 
 
 def test_without_all_other_subjects_one_classifies(tmp_path):
-    ended = in_a_copy_without(" ".join(TASK_FOLDERS), tmp_path, words=["train -dataset=coco"])
+    naming = "convert run new.safetensors -names=transformers"
+    ended = in_a_copy_without(" ".join(TASK_FOLDERS), tmp_path, words=["train -dataset=coco", naming])
     assert ended.code == 0, ended.err
     assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
     assert "train -dataset=coco: " in ended.out and "'coco'" in ended.out
+    assert "invalid choice: 'transformers' (choose from 'timm')" in ended.out

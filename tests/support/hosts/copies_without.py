@@ -58,7 +58,10 @@ UNKNOWN = {
     },
 }
 FOLDERS = tuple(UNKNOWN)
-TASK_FOLDERS = ("points", "volumes", "images/detection", "images/segmentation")
+TASK_FOLDERS = (
+    *("points", "volumes", "images/detection", "images/segmentation"),
+    *("images/multi_label", "images/pretraining", "images/keypoints"),
+)
 
 
 def in_a_copy_without(gone, tmp_path, planted="", words=None):

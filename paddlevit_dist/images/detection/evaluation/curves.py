@@ -60,27 +60,31 @@ class DetectionCurves(NamedTuple):
         return self._replace(images=positions[self.images].astype(np.int32), annotated=annotated)
 
     def scores(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return COCO's numbers and AP of each class, see ``compute``."""
+        return self.compute(weights)[:2]
+
+    def compute(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Compute the numbers of draws; NaN where nothing is annotated.
 
         Args:
             weights: (draws, images), how often each image occurs in a draw.
 
         Returns:
-            COCO's twelve numbers in pycocotools' order, float64 (draws, 12), and AP, AP50 and AP75 of each class over
-            all areas, float64 (draws, classes, 3).
+            COCO's twelve numbers in pycocotools' order, float64 (draws, 12); over all areas, AP, AP50 and AP75 of each
+            class, float64 (draws, classes, 3), and its recall at each of ``IOU_THRESHOLDS``, (draws, classes, 10).
         """
-        stats, class_ap = (
-            np.empty((len(weights), len(stat_names(self.max_detections)))),
-            np.empty((len(weights), self.num_classes, 3)),
-        )
+        stats = np.empty((len(weights), len(stat_names(self.max_detections))))
+        class_ap = np.empty((len(weights), self.num_classes, 3))
+        class_recalls = np.empty((len(weights), self.num_classes, len(IOU_THRESHOLDS)))
         lengths = int(np.diff(self.groups).max(initial=0)), int(np.diff(self.curves).max(initial=0))
         for draw, image_weights in enumerate(weights):
             _score(
                 image_weights.astype(np.int32),
                 self.images, self.groups, self.places, self.kinds, self.curves, self.annotated, RECALLS,
                 np.empty(lengths[0]), np.empty(lengths[1]), np.empty(lengths[1]), stats[draw], class_ap[draw],
+                class_recalls[draw],
             )  # fmt: skip
-        return stats, class_ap
+        return stats, class_ap, class_recalls
 
 
 def stat_names(max_detections: Sequence[int] = MAX_DETECTIONS) -> list[str]:
@@ -125,9 +129,10 @@ def _add_rows(true_positives, ignored, limit, bounds, areas, steps, group_ends, 
 
 @compiled(needs_numba=False, error_model="numpy")
 def _score(
-    weights, images, groups, places, kinds, curves, annotated, recalls, reached_rows, reached, precise, stats, class_ap
-):
-    """Compute the numbers of one draw and write them to ``stats`` and ``class_ap``."""
+    weights, images, groups, places, kinds, curves, annotated, recalls, reached_rows, reached, precise, stats, class_ap,
+    class_recalls,
+):  # fmt: skip
+    """Compute the numbers of one draw and write them to ``stats``, ``class_ap`` and ``class_recalls``."""
     num_classes, areas = len(class_ap), (len(groups) - 1) // len(class_ap)
     steps, limits = (len(curves) - 1) // (len(groups) - 1), len(stats) - 9
     tiny = np.spacing(1.0)
@@ -139,7 +144,7 @@ def _score(
                 totals[annotated[row, 1], area] += weight * annotated[row, 2 + area]
     sums, counts = np.zeros(len(stats)), np.zeros(len(stats))
     right = np.zeros(limits + 1)
-    class_ap[:] = np.nan
+    class_ap[:], class_recalls[:] = np.nan, np.nan
     for label in range(num_classes):
         for area in range(areas):
             if totals[label, area] == 0:
@@ -179,6 +184,7 @@ def _score(
                 ap_sum += ap
                 # AP, AP50, AP75 of all areas, AP of each other area; AR of each limit, of each other area.
                 if area == 0:
+                    class_recalls[label, step] = num_found / totals[label, 0]
                     sums[0] += ap
                     counts[0] += 1
                     if step == 0 or step == 5:

@@ -135,8 +135,8 @@ def match_detections(
         areas = np.asarray(candidates.areas)[rows]
     true_areas = np.asarray(truth.areas, np.float64)[true_rows]
     totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
-    right, ignored = _decide(
-        groups, overlaps, areas.astype(np.float64), true_areas, is_crowd, AREA_RANGES,
+    right, ignored, _ = decide_matches(
+        groups, overlaps, areas.astype(np.float64), true_areas, is_crowd, is_crowd, AREA_RANGES,
         IOU_THRESHOLDS, totals,
     )  # fmt: skip
     present = np.flatnonzero(totals.any(axis=1))
@@ -209,9 +209,26 @@ def _box_overlaps(boxes, true_boxes, is_crowd, groups, overlaps):
 
 
 @compiled(needs_numba=False, error_model="numpy")
-def _decide(groups, overlaps, areas, true_areas, is_crowd, ranges, thresholds, totals):
-    """Return the bits of true positives and of ignored detections, uint64 (d,) each; add to ``totals``."""
+def decide_matches(groups, overlaps, areas, true_areas, is_crowd, is_left_out, ranges, thresholds, totals):
+    """Match detections with annotations in each group, for every range of areas and every threshold.
+
+    Args:
+        groups: int64 (groups, 5), see ``_groups``, by falling score in each; their first column is a row of ``totals``.
+        overlaps: float64, of the pairs of all groups, concatenated.
+        areas: float64 (d,), of the detections.
+        true_areas: float64 (n,), of the annotations.
+        is_crowd: bool (n,), annotations that many detections can match.
+        is_left_out: bool (n,), annotations that do not count in any range, such as crowds.
+        ranges: float64 (ranges, 2), lowest and highest area.
+        thresholds: float64 (thresholds,), ascending.
+        totals: int64 (rows, ranges), to which the annotations that count are added.
+
+    Returns:
+        Bits of true positives and of ignored detections, uint64 (d,) each, and the annotation that each detection
+        matches at the first threshold in the first range, int64 (d,), -1 for none.
+    """
     true_positives, ignored = np.zeros(len(areas), np.uint64), np.zeros(len(areas), np.uint64)
+    matches = np.full(len(areas), -1, np.int64)
     is_ignored = np.zeros(len(true_areas), np.bool_)
     is_taken = np.zeros(len(true_areas), np.bool_)
     order = np.zeros(len(true_areas), np.int64)
@@ -224,7 +241,7 @@ def _decide(groups, overlaps, areas, true_areas, is_crowd, ranges, thresholds, t
             place = 0
             for can_be_ignored in range(2):  # first annotations that can count, then the others
                 for true_row in range(true_first, true_end):
-                    is_out = is_crowd[true_row] or true_areas[true_row] < low or true_areas[true_row] > high
+                    is_out = is_left_out[true_row] or true_areas[true_row] < low or true_areas[true_row] > high
                     is_ignored[true_row] = is_out
                     if is_out == (can_be_ignored == 1):
                         order[place] = true_row
@@ -248,6 +265,8 @@ def _decide(groups, overlaps, areas, true_areas, is_crowd, ranges, thresholds, t
                             best, needed = true_row, overlap
                     if best >= 0:
                         is_taken[best] = True
+                        if area == 0 and step == 0:
+                            matches[row] = best
                     if best >= 0 and is_ignored[best]:
                         ignored[row] |= bit
                     elif best >= 0:
@@ -255,7 +274,7 @@ def _decide(groups, overlaps, areas, true_areas, is_crowd, ranges, thresholds, t
                     elif areas[row] < low or areas[row] > high:
                         ignored[row] |= bit
         start += (end - first) * number
-    return true_positives, ignored
+    return true_positives, ignored, matches
 
 
 @compiled(needs_numba=False)

@@ -1,7 +1,7 @@
 """Precision and recall of each class, and score thresholds that reach a wished one, also for bootstrap draws.
 
-All numbers are at an IoU of 0.5, over all areas. Thresholds are scores of detections: boxes with at least this score
-are kept.
+All numbers are at an IoU of 0.5, over all areas, unless others are asked for. Thresholds are scores of detections:
+boxes with at least this score are kept.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .curves import RECALLS
-from .match_tables import MatchTable
+from .match_tables import IOU_THRESHOLDS, MatchTable
 
-_AT_50 = np.uint64(1)  # bit of an IoU of 0.5 over all areas
 _ROUNDING = 1e-12
 
 
@@ -50,14 +49,19 @@ class ClassDetections(NamedTuple):
         return np.append(precision, 0.0)[np.searchsorted(right / self.annotated.sum(), RECALLS)]
 
 
-def split_by_class(table: MatchTable) -> list[ClassDetections]:
-    """Return the detections of each class, without ignored ones, and its annotations."""
-    counted = np.flatnonzero((table.ignored & _AT_50) == 0)
+def split_by_class(table: MatchTable, area: int = 0, threshold: int = 0) -> list[ClassDetections]:
+    """Return the detections of each class, without ignored ones, and its annotations.
+
+    ``area`` and ``threshold`` are indices of ``AREA_RANGES`` and ``IOU_THRESHOLDS``.
+    """
+    bit = np.uint64(1) << np.uint64(area * len(IOU_THRESHOLDS) + threshold)
+    counted = np.flatnonzero((table.ignored & bit) == 0)
     labels, scores = table.labels[counted], table.scores[counted].astype(np.float64)
     order = np.lexsort((-scores, labels))  # stable: ties by image
     rows = counted[order]
-    columns = scores[order], table.image_positions()[rows], (table.true_positives[rows] & _AT_50) != 0
-    true_images, true_labels, annotated = table.annotated[np.argsort(table.annotated[:, 1], kind="stable"), :3].T
+    columns = scores[order], table.image_positions()[rows], (table.true_positives[rows] & bit) != 0
+    of_classes = table.annotated[np.argsort(table.annotated[:, 1], kind="stable")]
+    true_images, true_labels, annotated = of_classes[:, [0, 1, 2 + area]].T
     edges = np.arange(1, table.num_classes)
     found = [np.split(column, np.searchsorted(labels[order], edges)) for column in columns]
     true = [np.split(column, np.searchsorted(true_labels, edges)) for column in (true_images, annotated)]

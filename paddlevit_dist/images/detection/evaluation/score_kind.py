@@ -1,7 +1,7 @@
 """Scores of tables of detections, which ``DetectionMetrics`` writes."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,28 +26,15 @@ class BoxScores(ScoreKind):
 
     class_score = "AP {}"
     swaps = 1_000
-    settings = ("limits", "wished", "least_score")
-    unsaved = ("wished", "least_score")
+    settings: Sequence[str] = ("limits", "wished", "least_score")
+    unsaved: Sequence[str] = ("wished", "least_score")
 
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
         """Return a function that computes COCO's scores; raise UserError if detections' limits differ in the tables."""
-        limits = [tuple(piece.get("limits", MAX_DETECTIONS)) for piece in parts]
-        if len(set(limits)) > 1:
-            numbers = " and ".join(str(most) for most in sorted({table_limits[-1] for table_limits in limits}))
-            raise UserError(
-                f"results with {numbers} detections per image and category cannot be compared: evaluate all with one "
-                "number"
-            )
-        sizes = [len(piece["ids"]) for piece in parts]
-        starts = np.cumsum(sizes) - sizes
-        samples = np.concatenate([start + np.argsort(piece["ids"]) for start, piece in zip(starts, parts)])  # of images
-        prefixes = [prefix for prefix in PREFIXES if all(f"{prefix}image_ids" in piece for piece in parts)]
-        tables = {prefix: _join_tables(parts, prefix, starts) for prefix in prefixes}
-        curves = {
-            prefix: DetectionCurves.from_table(table, limits[0]).renumbered(samples) for prefix, table in tables.items()
-        }
+        joined = JoinedMatches.from_parts(parts)
+        samples, curves = joined.samples, joined.curves
         wished = WishedRates(*(None if np.isnan(rate) else rate for rate in parts[0].get("wished", ())))
-        detections = split_by_class(tables[""]) if any(wished) else []
+        detections = split_by_class(joined.tables[""]) if any(wished) else []
 
         def compute_scores(weights: np.ndarray) -> dict[str, np.ndarray]:
             values: dict[str, np.ndarray] = {}
@@ -84,7 +71,7 @@ class BoxScores(ScoreKind):
         limits = arrays.get("limits", np.array(MAX_DETECTIONS))
         has_limits = limits.shape == (3,) and are_below(limits, 1 << 31) and bool((np.diff(limits) >= 0).all())
         return has_limits and all(
-            _is_valid_match_table(arrays, prefix, classes) and len(arrays["ids"]) == samples
+            is_valid_match_table(arrays, prefix, classes) and len(arrays["ids"]) == samples
             for prefix in PREFIXES
             if f"{prefix}image_ids" in arrays or not prefix
         )
@@ -97,13 +84,42 @@ class BoxScores(ScoreKind):
         return counts[np.searchsorted(arrays["image_ids"], arrays["ids"])]
 
 
-def _join_tables(parts: Sequence[Arrays], prefix: str, starts: Sequence[int]) -> MatchTable:
-    tables = [MatchTable.from_arrays(part, prefix) for part in parts]
-    numbered = [table._replace(image_ids=start + np.arange(len(table.counts))) for start, table in zip(starts, tables)]
-    return MatchTable.joined(numbered)
+class JoinedMatches(NamedTuple):
+    """The matches of the images of several tables, by their prefix in ``PREFIXES``."""
+
+    samples: np.ndarray  # int64 (images,), sample of each image, counted over all tables
+    tables: dict[str, MatchTable]  # image ids are counted over all tables
+    curves: dict[str, DetectionCurves]  # of the samples
+
+    @classmethod
+    def from_parts(cls, parts: Sequence[Arrays]) -> "JoinedMatches":
+        """Join the arrays of tables; raise UserError if detections' limits differ in them."""
+        limits = [tuple(part.get("limits", MAX_DETECTIONS)) for part in parts]
+        if len(set(limits)) > 1:
+            numbers = " and ".join(str(most) for most in sorted({table_limits[-1] for table_limits in limits}))
+            raise UserError(
+                f"results with {numbers} detections per image and category cannot be compared: evaluate all with one "
+                "number"
+            )
+        sizes = [len(part["ids"]) for part in parts]
+        starts = np.cumsum(sizes) - sizes
+        samples = np.concatenate([start + np.argsort(part["ids"]) for start, part in zip(starts, parts)])
+        tables = {}
+        for prefix in PREFIXES:
+            if all(f"{prefix}image_ids" in part for part in parts):
+                own = [MatchTable.from_arrays(part, prefix) for part in parts]
+                tables[prefix] = MatchTable.joined(
+                    [
+                        table._replace(image_ids=start + np.arange(len(table.counts)))
+                        for start, table in zip(starts, own)
+                    ]
+                )
+        curves = {name: DetectionCurves.from_table(table, limits[0]) for name, table in tables.items()}
+        return cls(samples, tables, {name: own.renumbered(samples) for name, own in curves.items()})
 
 
-def _is_valid_match_table(arrays: Arrays, prefix: str, classes: int) -> bool:
+def is_valid_match_table(arrays: Arrays, prefix: str, classes: int) -> bool:
+    """Return whether the arrays of a prefix fit the ids, and each other."""
     ids, table = arrays["ids"], {name: arrays[f"{prefix}{name}"] for name in (*MatchTable._fields[:-1], "totals")}
     counts, rows = table["counts"], [table[name] for name in ("labels", "scores", "true_positives", "ignored")]
     annotated, areas = table["annotated"], len(AREA_RANGES)

@@ -1,0 +1,1 @@
+"""Scores of keypoints: COCO's average precision by OKS, and errors of the points of one object an image."""

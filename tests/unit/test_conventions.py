@@ -22,13 +22,14 @@ SCORE_FILES = (
     "metrics/classification.py metrics/classification_scores.py images/segmentation/metrics.py "
     "images/multi_label/curves.py images/multi_label/metrics.py images/multi_label/scores.py "
     "images/pretraining/metrics.py images/pretraining/scores.py "
-    "images/detection/metrics.py images/detection/evaluation/score_kind.py "
+    "images/keypoints/evaluation/metrics.py images/keypoints/evaluation/score_kind.py "
+    "images/keypoints/evaluation/point_scores.py images/detection/metrics.py images/detection/evaluation/score_kind.py "
     "images/detection/evaluation/match_tables.py images/detection/evaluation/curves.py "
     "points/segmentation/metrics.py points/instances/metrics.py points/instances/matching.py "
     "points/instances/panoptic.py points/instances/score_kind.py volumes/landmarks/metrics.py "
     "volumes/segmentation/metrics.py"
 ).split()
-MOST_SCORE_LINES = 2_506 + 414 + 135  # the first, those of several labels, and of pretraining, each new
+MOST_SCORE_LINES = 2_506 + 414 + 135 + 450  # the first, those of several labels, pretraining, keypoints, each new
 
 # What calls ``json.dumps`` itself: everything else that is written has null for NaN, see ``format_json``.
 OTHER_JSON = {

@@ -19,11 +19,72 @@ from .evaluation.score_kind import PREFIXES
 if TYPE_CHECKING:
     from .data.detection_dataset import ImageAnnotations
 
+_MATCHES = ("boxes", "masks")  # columns of ``MatchTable``, by ``PREFIXES``
 
-class DetectionMetrics(TableMetrics):
-    """Collect the matches of each image, from which ``BoxScores`` computes all values.
+
+class MatchMetrics(TableMetrics):
+    """Collect the matches of each image, from which a kind of scores such as ``BoxScores`` computes all values.
 
     Images evaluated twice, or not at all, raise an error, since the score would be of other data.
+
+    Args:
+        kind: registered name of the kind of scores.
+        images: number of images of the split; None: unknown, and not checked.
+        settings: see ``TableMetrics``.
+    """
+
+    def __init__(self, kind: str, class_names: Sequence[str], images: int | None, settings: Arrays) -> None:
+        super().__init__(kind, class_names, settings)
+        self.images = images
+        self.state = {"images": 0, "detections": 0, "not finite": 0}
+        self._joined: tuple[np.ndarray, Arrays] | None = None  # by ``to_arrays``
+
+    def add_matches(
+        self, image_id: int, tables: Sequence[MatchTable], given: int, counted: int, **columns: np.ndarray
+    ) -> None:
+        """Add an image: its table, for masks a second one, its detections, and the finite ones among them.
+
+        ``columns`` are more columns of its row, (1, ...) each.
+        """
+        matched = np.empty((len(tables), 1), object)  # of tuples, which an array would take apart
+        matched[:, 0] = tables
+        self.add_batch(ids=np.array([image_id], np.int64), **dict(zip(_MATCHES, matched)), **columns)
+        self.state["images"] += 1
+        self.state["detections"] += counted
+        self.state["not finite"] += given - counted
+
+    def compute(self, state: dict[str, Any]) -> dict[str, float]:
+        """Return COCO's numbers as fractions, the AP of each class that occurs, and counts; every rank must call it.
+
+        Names of numbers of masks begin with "mask". Undefined numbers are omitted, except AP and AP50, which are 0
+        then; the summary mentions it.
+        """
+        values = super().compute(state)
+        images = int(values.get("images", 0))
+        if self.images is not None and images != self.images:
+            raise RuntimeError(f"{images:,} images were evaluated of {self.images:,}")
+        if state["images"] > images:  # the table has each sample once
+            repeated = count(int(state["images"]) - images, "image")
+            raise UserError(f"{repeated} of {images:,} evaluated twice: give each image to one process")
+        return {**values, **{name: int(number) for name, number in state.items()}}
+
+    def to_arrays(self, table: Sequence[np.ndarray]) -> Arrays:
+        """Return the ids of the images, their matches, and further columns.
+
+        Raises:
+            UserError: an image is in two rows.
+        """
+        if self._joined is None or self._joined[0] is not table[0]:
+            columns = dict(zip(self.column_names, table))
+            for prefix, name in zip(PREFIXES, _MATCHES):
+                if name in columns:
+                    columns.update(MatchTable.joined(list(columns.pop(name))).to_arrays(prefix))
+            self._joined = table[0], {**columns, **self.settings}
+        return self._joined[1]
+
+
+class DetectionMetrics(MatchMetrics):
+    """Collect the matches of boxes, and of masks if there are some, see ``MatchMetrics``.
 
     Args:
         images: number of images of the split; None: unknown, and not checked.
@@ -45,11 +106,9 @@ class DetectionMetrics(TableMetrics):
         self.limits = resolve_detection_limits(max_detections)
         limits, wished_rates = np.array(self.limits), np.array(wished, np.float64)
         settings = {"limits": limits, "wished": wished_rates, "least_score": np.array(least_score)}
-        super().__init__("boxes", class_names, settings)
-        self.images, self.with_masks = images, with_masks
+        super().__init__("boxes", class_names, images, settings)
+        self.with_masks = with_masks
         self.scores.zeros = [f"{prefix}{name}" for prefix in PREFIXES[: 1 + with_masks] for name in ("AP", "AP50")]
-        self.state = {"images": 0, "detections": 0, "not finite": 0}
-        self._joined: tuple[np.ndarray, Arrays] | None = None  # by ``to_arrays``
 
     def update(
         self, image_id: int, truth: "ImageAnnotations", detections: DetectedObjects, size: tuple[int, int] | None = None
@@ -65,37 +124,8 @@ class DetectionMetrics(TableMetrics):
             masks = _get_masks(image_id, truth, detections, size or (0, 0))
             candidates = CandidateDetections(masks, detections.scores, detections.labels)
             tables.append(match_detections(image_id, truth, candidates, len(self.class_names), self.limits))
-        columns = np.empty((len(tables), 1), object)  # of tuples, which an array would take apart
-        columns[:, 0] = tables
-        self.add_batch(ids=np.array([image_id], np.int64), **dict(zip(("boxes", "masks"), columns)))
-        self.state["images"] += 1
-        self.state["detections"] += len(detections.scores)
-        self.state["not finite"] += num_detections - len(detections.scores)
+        self.add_matches(image_id, tables, num_detections, len(detections.scores))
         return tables[0]
-
-    def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Return COCO's numbers as fractions, the AP of each class that occurs, and counts; every rank must call it.
-
-        Names of numbers of masks begin with "mask". Undefined numbers are omitted, except AP and AP50, which are 0
-        then; the summary mentions it.
-        """
-        values = super().compute(state)
-        images = int(values.get("images", 0))
-        if self.images is not None and images != self.images:
-            raise RuntimeError(f"{images:,} images were evaluated of {self.images:,}")
-        if state["images"] > images:  # the table has each sample once
-            repeated = count(int(state["images"]) - images, "image")
-            raise UserError(f"{repeated} of {images:,} evaluated twice: give each image to one process")
-        return {**values, **{name: int(number) for name, number in state.items()}}
-
-    def to_arrays(self, table: Sequence[np.ndarray]) -> Arrays:
-        """Return the ids of the images, and their matches as arrays; raise UserError if an image is in two rows."""
-        if self._joined is None or self._joined[0] is not table[0]:
-            matches: dict[str, np.ndarray] = {}
-            for prefix, tables in zip(PREFIXES, table[1:]):
-                matches.update(MatchTable.joined(list(tables)).to_arrays(prefix))
-            self._joined = table[0], {"ids": table[0], **self.settings, **matches}
-        return self._joined[1]
 
     def summary(self, values: dict[str, float]) -> str:
         """Format the most important scores."""

@@ -10,4 +10,8 @@ MANIFEST = Manifest(
     annotations=KEYPOINT_LABELS,
     families=(".heatmaps.network:HeatmapNetwork",),
     datasets={"coco_keypoints": ".data.coco_keypoints:CocoKeypoints"},
+    score_kinds={
+        "keypoints": ".evaluation.score_kind:KeypointScores",
+        "keypoint_errors": ".evaluation.point_scores:KeypointErrorScores",
+    },
 )

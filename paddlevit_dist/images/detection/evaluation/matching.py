@@ -209,7 +209,7 @@ def _box_overlaps(boxes, true_boxes, is_crowd, groups, overlaps):
 
 
 @compiled(needs_numba=False, error_model="numpy")
-def decide_matches(groups, overlaps, areas, true_areas, is_crowd, is_left_out, ranges, thresholds, totals):
+def decide_matches(groups, overlaps, areas, true_areas, is_crowd, is_excluded, ranges, thresholds, totals):
     """Match detections with annotations in each group, for every range of areas and every threshold.
 
     Args:
@@ -218,7 +218,7 @@ def decide_matches(groups, overlaps, areas, true_areas, is_crowd, is_left_out, r
         areas: float64 (d,), of the detections.
         true_areas: float64 (n,), of the annotations.
         is_crowd: bool (n,), annotations that many detections can match.
-        is_left_out: bool (n,), annotations that do not count in any range, such as crowds.
+        is_excluded: bool (n,), annotations that do not count in any range, such as crowds.
         ranges: float64 (ranges, 2), lowest and highest area.
         thresholds: float64 (thresholds,), ascending.
         totals: int64 (rows, ranges), to which the annotations that count are added.
@@ -241,7 +241,7 @@ def decide_matches(groups, overlaps, areas, true_areas, is_crowd, is_left_out, r
             place = 0
             for can_be_ignored in range(2):  # first annotations that can count, then the others
                 for true_row in range(true_first, true_end):
-                    is_out = is_left_out[true_row] or true_areas[true_row] < low or true_areas[true_row] > high
+                    is_out = is_excluded[true_row] or true_areas[true_row] < low or true_areas[true_row] > high
                     is_ignored[true_row] = is_out
                     if is_out == (can_be_ignored == 1):
                         order[place] = true_row

@@ -3,7 +3,7 @@
 The similarity of a result and an annotation is OKS, the mean over the labeled points of exp(-d^2 / (2 A (2 sigma)^2)),
 with the distance d of the points and the area A of the annotation. An annotation without a labeled point counts as
 neither found nor missed; a result may match it by the distances of all its points from the annotation's box, doubled to
-all sides. A result without a box has the area of the extent of its points, whatever their scores.
+all sides. A result without a box has the area of the extent of all its points, also of points with low scores.
 
 Source: https://cocodataset.org/#keypoints-eval, and the behavior of pycocotools 2.0.
 """
@@ -58,17 +58,17 @@ class KeypointTruth(NamedTuple):
     areas: np.ndarray  # float64 (n,)
     labels: np.ndarray  # int64 (n,), categories from 0
     is_crowd: np.ndarray  # bool (n,)
-    is_left_out: np.ndarray  # bool (n,), crowds and annotations without a labeled point
+    is_excluded: np.ndarray  # bool (n,), crowds and annotations without a labeled point
 
     @classmethod
     def from_image(cls, truth: "ImageAnnotations") -> "KeypointTruth":
         """Return the annotations of one image; without points, none is labeled."""
         number = len(truth.labels)
         points = np.zeros((number, 0, 3)) if truth.points is None else np.asarray(truth.points, np.float64)
-        is_left_out = truth.is_crowd | ~(points[:, :, 2] > 0).any(axis=1)
+        is_excluded = truth.is_crowd | ~(points[:, :, 2] > 0).any(axis=1)
         images, labels = np.zeros(number, np.int64), np.asarray(truth.labels, np.int64)
         boxes = np.asarray(truth.boxes, np.float64).reshape(-1, 4)
-        return cls(images, points, boxes, np.asarray(truth.areas, np.float64), labels, truth.is_crowd, is_left_out)
+        return cls(images, points, boxes, np.asarray(truth.areas, np.float64), labels, truth.is_crowd, is_excluded)
 
 
 class KeypointCandidates(NamedTuple):
@@ -140,7 +140,7 @@ def match_keypoints(
     overlaps = compute_similarities(groups, labels, points, ordered, table)
     totals = np.zeros((len(present), len(AREA_RANGES)), np.int64)
     right, ignored, matches = decide_matches(
-        groups, overlaps, areas, ordered.areas, ordered.is_crowd, ordered.is_left_out, AREA_RANGES, IOU_THRESHOLDS,
+        groups, overlaps, areas, ordered.areas, ordered.is_crowd, ordered.is_excluded, AREA_RANGES, IOU_THRESHOLDS,
         totals,
     )  # fmt: skip
     counted = np.flatnonzero(totals.any(axis=1))
@@ -149,7 +149,7 @@ def match_keypoints(
     matched = MatchTable(
         np.asarray(image_ids, np.int64),
         np.bincount(found.images[rows], minlength=number).astype(np.int32),
-        np.bincount(ordered.images[~ordered.is_left_out], minlength=number).astype(np.int32),
+        np.bincount(ordered.images[~ordered.is_excluded], minlength=number).astype(np.int32),
         found.labels[rows].astype(np.uint16),
         found.scores[rows],
         right,
@@ -265,7 +265,7 @@ def _sum_errors(errors: PointErrors, truth: KeypointTruth, images: int, table: P
     """Sum the errors of each image and point, see ``KeypointMatches.sums``."""
     sums = np.zeros((images, table.total, 4))
     true_points = _fit(truth.points, table)
-    is_labeled = (true_points[:, :, 2] > 0) & ~truth.is_left_out[:, None]
+    is_labeled = (true_points[:, :, 2] > 0) & ~truth.is_excluded[:, None]
     is_labeled &= np.arange(true_points.shape[1]) < table.numbers[truth.labels][:, None]
     rows, points = np.nonzero(is_labeled)
     np.add.at(sums, (truth.images[rows], table.first[truth.labels[rows]] + points, LABELED), 1.0)

@@ -1,0 +1,196 @@
+"""Metrics of keypoints: COCO's numbers of a run's images, and errors of one object an image in closed form."""
+
+import numpy as np
+import pytest
+from support.networks import keypoint_peer
+
+from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
+from paddlevit_dist.images.keypoints.evaluation.metrics import KeypointMetrics, PointMetrics
+from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN
+from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
+from paddlevit_dist.intervals import bootstrap
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.score_kind import require_score_kind
+
+HAND = KeypointSet(("wrist", "thumb", "index"), (), (0.1,) * 3, ())
+
+
+def split(seed, num_images=12):
+    """A random case as a run has it: sigmas, categories' names, and annotations and objects of each image by id."""
+    dataset, results, sigmas = keypoint_peer.random_case(seed, num_images)
+    for entry in dataset["annotations"]:  # datasets count the labeled points themselves
+        entry["num_keypoints"] = sum(seen > 0 for seen in entry["keypoints"][2::3])
+    image_ids, truth, found, _ = keypoint_peer.inputs(dataset, [r for r in results if r["category_id"] != 999], sigmas)
+    images = {}
+    for position, image_id in enumerate(image_ids.tolist()):
+        own, shown = truth.images == position, found.images == position
+        columns = (column[own] for column in (truth.boxes, truth.labels, truth.areas, truth.is_crowd))
+        annotations = ImageAnnotations(*columns, np.arange(own.sum()), points=truth.points[own])
+        images[image_id] = (
+            annotations,
+            DetectedKeypoints(
+                found.points[shown].astype(np.float32), found.scores[shown].astype(np.float32), found.labels[shown]
+            ),
+        )
+    names = [entry["name"] for entry in sorted(dataset["categories"], key=lambda entry: entry["id"])]
+    return dataset, images, names, sigmas
+
+
+def as_results(images, dataset):
+    """The objects as a file of results has them."""
+    ids = sorted(entry["id"] for entry in dataset["categories"])
+    sizes = {entry["category_id"]: len(entry["keypoints"]) for entry in dataset["annotations"]}
+    return [
+        {"image_id": image_id, "category_id": ids[label], "score": score,
+         "keypoints": points.ravel().tolist()[: sizes.get(ids[label])]}
+        for image_id, (_, found) in images.items()
+        for points, score, label in zip(found.points, found.scores.tolist(), found.labels.tolist())
+    ]  # fmt: skip
+
+
+def evaluate(pairs, names, sigmas, **options):
+    metrics = KeypointMetrics(names, keypoint_peer.build_sets(sigmas), **options)
+    for image_id, pair in pairs.items():
+        metrics.update(image_id, *pair)
+    metrics.indices = [*pairs]
+    return metrics, metrics.compute(metrics.state)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_runs_numbers_are_those_of_pycocotools_on_its_results(seed):
+    dataset, images, names, sigmas = split(seed)
+    metrics, values = evaluate(images, names, sigmas, images=len(images))
+    expected = keypoint_peer.averaged(dataset, as_results(images, dataset), sigmas)
+    for name in TEN:
+        assert values.get(name, -1) == pytest.approx(expected[name], abs=1e-12)
+    assert metrics.summary(values).startswith(f"AP {values['AP']:.4f} AP50 ")
+    assert values["images"] == len(images)
+
+
+def test_draws_are_the_scores_of_so_many_copies_of_each_image():
+    _, images, names, sigmas = split(3)
+    rng = np.random.default_rng(0)  # copies of equal scores may be ordered otherwise
+    images = {
+        one: (truth, found._replace(scores=rng.random(len(found.scores)))) for one, (truth, found) in images.items()
+    }
+    metrics, _ = evaluate(images, names, sigmas)
+    weights = np.array([[2, 0, 1, 3] * 3], float)
+    drawn = metrics.bootstrap_values(list(metrics.gathered[1].values()), weights)
+    pairs = zip([images[image_id] for image_id in sorted(images)], weights[0].astype(int))
+    copies = {10 * number + copy: pair for number, (pair, times) in enumerate(pairs) for copy in range(times)}
+    _, expected = evaluate(copies, names, sigmas)
+    assert expected["AP"] > 0
+    for name, column in drawn.items():
+        assert column[0] == pytest.approx(expected.get(name, np.nan), abs=1e-12, nan_ok=True), name
+
+
+def test_the_table_of_a_file_gives_the_scores_again_and_a_damaged_one_is_refused():
+    _, images, names, sigmas = split(5)
+    metrics, values = evaluate(images, names, sigmas)
+    table = list(metrics.gathered[1].values())
+    saved = metrics.to_sample_table(table)
+    kind = require_score_kind(saved.kind, saved.classes)
+    assert kind.is_valid(saved.arrays, len(images), len(names))
+    again = kind.recompute([saved.arrays], names)(np.ones((1, len(images))))
+    for name in TEN:
+        assert again[name][0] == pytest.approx(values.get(name, np.nan), abs=1e-15, nan_ok=True)
+    assert not kind.is_valid({**saved.arrays, "points": saved.arrays["points"][:, 1:]}, len(images), len(names))
+    assert not kind.is_valid({**saved.arrays, "limits": np.array([1, 10, 100])}, len(images), len(names))
+    with pytest.raises(UserError, match="10 and 20"):
+        kind.recompute([saved.arrays, {**saved.arrays, "limits": np.array([10])}], names)
+
+
+def test_rows_of_images_have_each_point():
+    boxes, none = np.array([[0, 0, 20, 20]], float), np.zeros(1, bool)
+    points = np.array([[[0, 0, 2], [20, 20, 1], [5, 5, 0]]], float)
+    truth = ImageAnnotations(boxes, np.zeros(1, int), np.full(1, 400.0), none, np.ones(1, int), points=points)
+    nothing = ImageAnnotations(*(column[:0] for column in truth[:5]), points=points[:0])
+    shown = DetectedKeypoints(
+        np.array([[[0, 1, 1], [23, 24, 1], [0, 0, 0]]], np.float32), np.ones(1, np.float32), np.zeros(1, int)
+    )
+    metrics, values = evaluate({1: (truth, shown), 2: (nothing, shown)}, ["hand"], [HAND.sigmas])
+    rows = metrics.columns(list(metrics.gathered[1].values()))
+    assert rows["p0 error_px"][0] == pytest.approx(1) and rows["p1 error_px"][0] == pytest.approx(5)
+    assert np.isnan(rows["p2 error_px"][0]) and np.isnan(rows["p0 error_px"][1])
+    assert [list(rows[name]) for name in ("true positives", "false positives", "missed")] == [[1, 0], [0, 1], [0, 0]]
+    parts = np.exp([-1 / (2 * 400 * 0.04), -25 / (2 * 400 * 0.04)])
+    assert values["OKS p1"] == rows["OKS p1"][0] == pytest.approx(parts[1])
+    assert rows["AR"][0] == pytest.approx(np.mean(parts.mean() >= np.linspace(0.5, 0.95, 10)))
+    assert "OKS p2" not in values and "AP hand" in values
+
+
+def test_objects_that_are_not_finite_and_images_twice_are_told():
+    _, images, names, sigmas = split(2)
+    image_id, (truth, found) = next((one, pair) for one, pair in images.items() if len(pair[1].scores) > 1)
+    points = found.points.copy()
+    points[0] = np.nan
+    metrics, values = evaluate({**images, image_id: (truth, found._replace(points=points))}, names, sigmas)
+    assert values["not finite"] == 1 and "(1 objects are not finite)" in metrics.summary(values)
+    metrics.update(image_id, truth, found)
+    metrics.indices = [*images, image_id]
+    with pytest.raises(UserError, match="twice"):
+        metrics.compute(metrics.state)
+
+
+def test_nothing_annotated_is_told():
+    truth = ImageAnnotations(np.zeros((0, 4)), *(np.zeros(0, int),) * 2, np.zeros(0, bool), np.zeros(0, int))
+    empty = DetectedKeypoints(np.zeros((0, 3, 3), np.float32), np.zeros(0, np.float32), np.zeros(0, int))
+    metrics, values = evaluate({1: (truth, empty)}, ["hand"], [HAND.sigmas], max_detections=5)
+    assert values["AP"] == values["AP50"] == 0
+    summary = metrics.summary(values)
+    assert (
+        "no annotations: AP is undefined" in summary and "(5 objects per image and category, COCO uses 20)" in summary
+    )
+
+
+def one_object(places, seen=(2, 2, 2)):
+    points = np.array([[(*place, visibility) for place, visibility in zip(places, seen)]], float)
+    return ImageAnnotations(
+        np.array([[0, 0, 50, 100]], float), np.zeros(1, int), np.ones(1), np.zeros(1, bool), np.ones(1, int),
+        points=points,
+    )  # fmt: skip
+
+
+def shown_at(places, scores=(0.9,)):
+    points = np.array([[(*place, 0.5) for place in own] for own in places], np.float32).reshape(-1, 3, 3)
+    return DetectedKeypoints(points, np.array(scores, np.float32), np.zeros(len(points), int))
+
+
+PLACES = [(10, 10), (20, 20), (30, 30)]
+
+
+def test_shares_and_radial_errors_of_points():
+    metrics = PointMetrics(HAND)
+    moved = [(13, 14), (20, 29), (30, 30)]  # 5, 9 and 0 pixels off, within 5, 10 and 20 % of 100 pixels
+    metrics.update(1, one_object(PLACES, (2, 1, 0)), shown_at([PLACES, moved], (0.1, 0.9)), None, (0.5, 1.0))
+    metrics.update(2, one_object(PLACES), shown_at([], ()))
+    metrics.indices = [0, 1]
+    values = metrics.compute(metrics.state)
+    assert values["PCK"] == pytest.approx(100 / 5) and values["PCK@0.1"] == pytest.approx(200 / 5)
+    assert values["mre_px"] == pytest.approx(7) and values["sd_px"] == pytest.approx(2)
+    millimeters = [np.hypot(1.5, 4), 9.0]
+    assert values["mre_mm"] == pytest.approx(np.mean(millimeters)) and values["sdr_4mm"] == 0
+    assert values["wrist mre_px"] == pytest.approx(5) and values["thumb PCK"] == 0 and "index mre_px" not in values
+    assert values["points not detected"] == 3 and "3 points of objects that are not detected" in metrics.summary(values)
+    rows = metrics.columns(list(metrics.gathered[1].values()))
+    assert rows["mre_px"][0] == pytest.approx(7) and np.isnan(rows["mre_px"][1])
+    assert rows["wrist x"][0] == 13 and rows["wrist true y"][0] == 10 and np.isnan(rows["index true x"][0])
+
+
+def test_rates_of_points_have_intervals_of_proportions():
+    metrics = PointMetrics(HAND, share=0.1)
+    for number in range(40):
+        metrics.update(number, one_object(PLACES), shown_at([[(10 + number % 8 * 3, 10), *PLACES[1:]]]))
+    metrics.indices = range(40)
+    values = metrics.compute(metrics.state)
+    table = list(metrics.gathered[1].values())
+    saved = metrics.to_sample_table(table)
+    kind = require_score_kind(saved.kind, saved.classes)
+    assert kind.is_valid(saved.arrays, 40, 3) and not kind.is_valid(saved.arrays, 40, 2)
+    assert metrics.proportions(table)["PCK"] == 120 and metrics.proportions(table)["wrist PCK"] == 40
+    intervals = bootstrap(kind.recompute([saved.arrays], saved.classes), 40)
+    assert values["PCK"] == pytest.approx(100 * (80 + 20) / 120)  # wrists within 10 pixels: 0, 3, 6 and 9
+    assert intervals["PCK"].low < values["PCK"] < intervals["PCK"].high
+    assert intervals["mre_px"].value == pytest.approx(np.mean([3 * step for step in range(8)]) / 3)
+    assert "mre_mm" not in values and "sdr_2mm" not in values

@@ -19,7 +19,7 @@ Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # sh
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 SIDE_PX = Range(low=1, high=65_535)  # no common image format has longer sides
 RGB = 3  # channels
-_DRAWN = ("synthetic_shapes", "segmentation_shapes")  # datasets of drawn shapes
+_DRAWN = ("synthetic_shapes", "segmentation_shapes", "drawn_figures")  # datasets of drawn images
 _INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
 _SIZE = Range(low=1, high=1_000_000)
 _FACTOR = Range(low=0, high=1000, low_open=True)

@@ -27,6 +27,7 @@ _VISIBLE = (3, 4)  # share of a shape's pixels that must stay visible
 _CONTRAST = 150  # smallest sum of differences over the channels between a shape and the background
 _NOISE = 24  # largest change of a pixel's value
 
+Color = tuple[int, int, int]  # red, green, blue
 _Polygon = Sequence[tuple[int, int]]  # convex, corners counter-clockwise where y points up
 _BOX: _Polygon = ((-800, -800), (800, -800), (800, 800), (-800, 800))
 # Convex parts of each shape that is not round, and how far it may be turned to either side.
@@ -140,7 +141,7 @@ class SyntheticImage(NamedTuple):
     width: int
     labels: list[int]
     masks: list[np.ndarray]
-    colors: list[tuple[int, int, int]]
+    colors: list[Color]
     draws: PortableRandom
 
 
@@ -155,14 +156,14 @@ def draw_shapes(
     draws = PortableRandom(seed)
     height, width = draws.between(*sides), draws.between(*sides)
     corners = [(draws.between(20, 235), draws.between(20, 235), draws.between(20, 235))]
-    corners += [_vary(draws, corners[0]) for _ in range(3)]
+    corners += [vary_color(draws, corners[0]) for _ in range(3)]
     labels: list[int] = []
     masks: list[np.ndarray] = []
     wholes: list[int] = []  # pixels of each shape before later shapes covered it
     colors = []
     for _ in range(draws.between(*number)):
         label = draws.below(len(categories))
-        colors.append(_color(draws, corners[0]))
+        colors.append(choose_color(draws, corners[0]))
         for _ in range(_ATTEMPTS):
             shape = _place(draws, categories[label], height, width)
             rest = [mask & ~shape for mask in masks]
@@ -188,14 +189,16 @@ def render_image(drawn: SyntheticImage) -> np.ndarray:
     return np.clip(pixels + noise * (2 * _NOISE + 1) // 256 - _NOISE, 0, 255).astype(np.uint8)
 
 
-def _color(draws: PortableRandom, background: tuple[int, int, int]) -> tuple[int, int, int]:
+def choose_color(draws: PortableRandom, background: Color) -> Color:
+    """Choose a random color that differs from the background's."""
     while True:
         color = draws.below(256), draws.below(256), draws.below(256)
         if sum(abs(channel - other) for channel, other in zip(color, background)) >= _CONTRAST:
             return color
 
 
-def _vary(draws: PortableRandom, color: tuple[int, int, int]) -> tuple[int, int, int]:
+def vary_color(draws: PortableRandom, color: Color) -> Color:
+    """Choose a random color near another."""
     red, green, blue = (min(255, max(0, channel + draws.between(-40, 40))) for channel in color)
     return red, green, blue
 

@@ -9,9 +9,13 @@ MANIFEST = Manifest(
     requires=("paddlevit_dist.images.detection.task",),
     annotations=KEYPOINT_LABELS,
     families=(".heatmaps.network:HeatmapNetwork",),
-    datasets={"coco_keypoints": ".data.coco_keypoints:CocoKeypoints"},
     score_kinds={
         "keypoints": ".evaluation.score_kind:KeypointScores",
         "keypoint_errors": ".evaluation.point_scores:KeypointErrorScores",
     },
+    datasets={
+        "coco_keypoints": ".data.coco_keypoints:CocoKeypoints",
+        "drawn_figures": ".data.drawn_figures:DrawnFigures",
+    },
+    bundled=("drawn_figures",),
 )

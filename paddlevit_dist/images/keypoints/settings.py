@@ -1,13 +1,18 @@
 """Keys of keypoints in images, for all of its tasks."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, get_args
 
+from yacs.config import CfgNode
+
+from ...runtime.errors import UserError
 from ...settings.key import ABOVE_0, Section, key, rows
-from ...settings.table import KeyTable
+from ...settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
 from ..detection.settings import DetectionSettings
 
 Figure = Literal["person", "hand"]  # figures that can be drawn
 FIGURES: tuple[Figure, ...] = get_args(Figure)
+DRAWN = "drawn_figures"  # dataset of figures
 
 
 class KeypointKeys(Section):
@@ -41,4 +46,28 @@ class KeypointSettings(DetectionSettings):
     KEYPOINTS: KeypointKeys
 
 
-TABLE = KeyTable(keys=rows(KeypointSettings))
+def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
+    """Set the sizes and numbers of drawn figures, which need more room than shapes, unless configured."""
+    if values.DATA.DATASET == DRAWN:
+        for name, value in (("SIDES", [96, 128]), ("OBJECTS_PER_IMAGE", [1, 3])):
+            if f"DATA.SHAPES.{name}" not in settings:
+                values.DATA.SHAPES[name] = value
+    return []
+
+
+def _check(view: ConfigView[KeypointSettings]) -> list[str]:
+    figures = view.values.KEYPOINTS.FIGURES
+    if not figures or len(set(figures)) < len(figures):
+        raise UserError(f"{view['KEYPOINTS.FIGURES']}: expected at least one kind, each only once")
+    return []
+
+
+def _find_unused(view: ConfigView[KeypointSettings]) -> Iterator[IgnoredKeys]:
+    if view.values.DATA.DATASET == DRAWN:
+        of_files = tuple(f"KEYPOINTS.{name}" for name in ("NAMES", "PAIRS", "SIGMAS", "SKELETON"))
+        yield IgnoredKeys(("DATA.SHAPES.CATEGORIES", *of_files), "DATA.DATASET", "figures have their own points: {}")
+    else:
+        yield IgnoredKeys(("KEYPOINTS.FIGURES",), "DATA.DATASET", f"it is for {DRAWN}, and {{}}")
+
+
+TABLE = KeyTable(keys=rows(KeypointSettings), resolve_defaults=_complete, check=_check, find_ignored=_find_unused)

@@ -2,5 +2,6 @@
 
 - ``keypoint_dataset``: the interface of every dataset (``KeypointDataset``), and parts of one.
 - ``indexed_points``: base class of datasets of files, with points in memory-mapped files.
+- ``drawn_figures``, ``figures``: synthetic images of people and hands that come with the package.
 - ``coco_keypoints``, ``coco_points``: COCO's files and similar layouts.
 """

@@ -1,0 +1,90 @@
+"""Images of figures: the same everywhere, with boxes and points that are where they are drawn."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures, _fill
+from paddlevit_dist.images.keypoints.data.figures import FINE, Line
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return DrawnFigures(None, "train", None, num_train=40, per_image=(1, 4))
+
+
+def test_images_are_the_same_on_every_machine(figures):
+    digest = hashlib.sha256()
+    for index in range(4):
+        image, annotations = figures.read(index)
+        digest.update(np.asarray(image).tobytes())
+        digest.update(annotations.points.tobytes() + annotations.boxes.tobytes())
+    assert digest.hexdigest()[:16] == "13c72b3f3e072c41"
+
+
+def test_more_images_and_another_split_leave_the_first_ones(figures):
+    more = DrawnFigures(None, "train", None, num_train=50, per_image=(1, 4))
+    other = DrawnFigures(None, "val", None, num_val=40, per_image=(1, 4))
+    np.testing.assert_array_equal(more.annotations(7).points, figures.annotations(7).points)
+    assert not np.array_equal(np.asarray(other.read(7)[0]), np.asarray(figures.read(7)[0]))
+
+
+def test_points_of_each_visibility_are_where_the_figures_are(figures):
+    found = np.zeros(3, int)
+    for index in range(len(figures)):
+        scene = figures._pose(index)
+        owner = np.full((scene.height, scene.width), -1)  # figure in front at each pixel
+        for place, figure in enumerate(scene.figures):
+            owner[_fill(figure.body, scene.height, scene.width)] = place
+        for bar in scene.bars:
+            owner[_fill([bar], scene.height, scene.width)] = 99
+        annotations = figures.annotations(index)
+        for place, (label, points) in enumerate(zip(annotations.labels, annotations.points)):
+            for x, y, visibility in points[: len(figures.keypoint_sets[label].names)]:
+                found[int(visibility)] += 1
+                if visibility:
+                    near = (
+                        owner[round(y), round(x)]
+                        if 0 <= round(y) < scene.height and 0 <= round(x) < scene.width
+                        else -1
+                    )
+                    around = owner[max(0, int(y) - 1) : int(y) + 3, max(0, int(x) - 1) : int(x) + 3]
+                    assert (
+                        near == place
+                        or (visibility == 2 and place in around)
+                        or (visibility == 1 and (around > place).any())
+                    )
+                else:
+                    assert x == y == 0
+    assert found.min() > 0
+
+
+def test_boxes_surround_the_drawn_pixels(figures):
+    for index in range(len(figures)):
+        scene, boxes = figures._pose(index), figures.annotations(index).boxes
+        for figure, (x, y, width, height) in zip(scene.figures, boxes):
+            rows, columns = np.nonzero(_fill(figure.body, scene.height, scene.width))
+            drawn = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+            np.testing.assert_allclose((x, y, x + width, y + height), drawn, atol=3)
+            assert x >= 0 and y >= 0 and x + width <= scene.width and y + height <= scene.height
+
+
+def test_annotations_are_known_without_drawing(figures):
+    np.testing.assert_array_equal(figures.read(3)[1].points, figures.annotations(3).points)
+    assert figures.posed_objects()[0].tolist() == [0, 0] and figures.size(3) == figures.read(3)[0].size[::-1]
+    assert figures.can_mirror and figures.mirrors.tolist() == [[0, 1, 3, 2, 4, 6, 5], [0, 1, 2, 3, 4, 5, 6]]
+
+
+def test_lines_are_filled_as_distances_say():
+    line, grid = Line((100, 40), (40, 160), 30), np.arange(0, 200, 7)
+    x, y = np.meshgrid(grid, grid)
+    start, along = np.array(line.start), np.subtract(line.end, line.start)
+    share = np.clip(((x - start[0]) * along[0] + (y - start[1]) * along[1]) / (along @ along), 0, 1)
+    distances = np.hypot(x - start[0] - share * along[0], y - start[1] - share * along[1])
+    np.testing.assert_array_equal(line.fill(x, y), distances <= 30)
+
+
+def test_a_line_is_cut_at_the_border():
+    assert Line((-900, 50), (60, 50), 16).find_extent(FINE * 10, FINE * 10) == (0, 34, 76, 66)
+    assert Line((-900, 50), (-60, 50), 16).find_extent(FINE * 10, FINE * 10) is None

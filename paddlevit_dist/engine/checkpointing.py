@@ -129,27 +129,20 @@ class Checkpointer:
         self._save(checkpoint_store.epoch_name(epoch), f"epoch {epoch}", evaluation_due, means)
 
     def note_evaluation(
-        self,
-        epoch: int,
-        name: str,
-        value: float,
-        more_is_better: bool,
-        line: str,
-        counts: bool = True,
-        takes_last: bool = False,
+        self, epoch: int, name: str, value: float, more_is_better: bool | None, line: str, counts: bool = True
     ) -> bool:
         """Count the evaluation of ``epoch``, and return whether it is the best so far.
 
-        One that does not count is the best only if there is no other, and not for a resumed run. With ``takes_last``
-        each is better than those before.
+        One that does not count is the best only if there is no other, and not for a resumed run. If ``more_is_better``
+        is None, each is better than those before.
         """
         best = self.best
         if best is not None and best["name"] != name:  # the earlier run compared another metric
             best, self.evaluations = None, []
         if counts:
             self.evaluations = [*self.evaluations, (epoch, value)]
-        is_better = takes_last or best is None or (value >= best["value"] if more_is_better else value <= best["value"])
-        if best is None or (counts and is_better):
+        before = value if best is None or more_is_better is None else best["value"]  # of equal ones, the later is best
+        if best is None or (counts and (value >= before if more_is_better else value <= before)):
             best = {"name": name, "value": value, "epoch": epoch, "line": line}
         is_best, self.best = best is not self.best, best
         return is_best

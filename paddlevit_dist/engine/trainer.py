@@ -433,9 +433,8 @@ class Trainer:
             name, more_is_better = self.task.best_metric
             # One that only -stop_after_epoch causes, an uninterrupted run does not have.
             counts = is_evaluated(self.config, epoch, self.config.TRAIN.NUM_EPOCHS)
-            is_best = self.checkpointer.note_evaluation(
-                epoch, name, values[name], more_is_better, line, counts, bool(self.task.traits.takes_last)
-            )
+            direction = None if self.task.traits.takes_last else more_is_better
+            is_best = self.checkpointer.note_evaluation(epoch, name, values[name], direction, line, counts)
             for hook in self.hooks:
                 hook.after_evaluate(epoch, values, line, is_best)
             self.checkpointer.record_evaluation(epoch, is_best, values)

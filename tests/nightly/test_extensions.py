@@ -36,4 +36,4 @@ def test_without_all_other_subjects_one_classifies(tmp_path):
     assert ended.code == 0, ended.err
     assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
     assert "train -dataset=coco: " in ended.out and "'coco'" in ended.out
-    assert "invalid choice: 'transformers' (choose from 'timm')" in ended.out
+    assert "invalid choice: 'transformers' (choose from" in ended.out

@@ -178,8 +178,8 @@ def test_of_equal_evaluations_the_later_is_the_best_and_instances_are_chosen_by_
 
 def test_where_no_number_tells_the_last_evaluation_is_the_best(tmp_path, monkeypatch):
     checkpointer, _ = make_best(tmp_path, monkeypatch, ("loss", False), [{"loss": 0.1}])
-    assert checkpointer.note_evaluation(2, "loss", 0.2, False, "line 2", takes_last=True)
-    assert not checkpointer.note_evaluation(3, "loss", 0.1, False, "line 3", counts=False, takes_last=True)
+    assert checkpointer.note_evaluation(2, "loss", 0.2, None, "line 2")
+    assert not checkpointer.note_evaluation(3, "loss", 0.1, None, "line 3", counts=False)
     assert checkpointer.best == {"name": "loss", "value": 0.2, "epoch": 2, "line": "line 2"}
 
 

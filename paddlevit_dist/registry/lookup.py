@@ -42,6 +42,7 @@ MODEL_FAMILIES: list[str] = []  # classes with variants: run `make reference` af
 SPELLINGS: dict[str, str] = {}  # other common spelling of a model's name, which is listed like it -> name
 OTHER_NAMES: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
 BUNDLED: list[str] = []  # datasets that ship with the package and need no path
+REMOTE: list[str] = []  # datasets that are also read from addresses
 RECIPES: dict[str, str] = {}  # dataset, else annotations of images, else package -> recipe that messages suggest
 TABLES: dict[str, Sequence[Any]] = {}  # task -> its own key tables; any other task reads all keys
 _KEY_TABLES: list[Any] = []  # of every run
@@ -64,6 +65,7 @@ def add(manifest: Manifest) -> None:
         for target in {target for table in located for target in table.values()}:
             _ANNOTATIONS.setdefault(target, []).append(manifest.annotations)
     BUNDLED.extend(manifest.bundled)
+    REMOTE.extend(manifest.remote)
     RECIPES.update(manifest.recipes)
     for task, tables in manifest.task_tables.items():
         TABLES[task] = [locate(manifest, table) for table in tables]

@@ -28,6 +28,7 @@ class Manifest(NamedTuple):
         sources: such a prefix -> module with ``find_address`` and ``list_names``.
         datasets: name -> class that a task reads.
         bundled: datasets that need no path.
+        remote: datasets that are also read from addresses.
         tasks: name -> class derived from ``tasks.task.Task``.
         annotations: what its images have: ``CLASS_LABELS``, ``BOX_LABELS``, ``MASK_LABELS``, ``TAG_LABELS``,
             ``KEYPOINT_LABELS`` or ``NO_LABELS``. A dataset in the manifests of several features has the annotations of
@@ -58,6 +59,7 @@ class Manifest(NamedTuple):
     sources: Mapping[str, str] = _NONE
     datasets: Targets = _NONE
     bundled: tuple[str, ...] = ()
+    remote: tuple[str, ...] = ()
     tasks: Targets = _NONE
     annotations: str | None = None
     task_tables: Mapping[str, Sequence[Any]] = _NONE

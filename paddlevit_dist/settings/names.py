@@ -16,7 +16,6 @@ from .every_run import RunSettings
 from .key import show
 from .table import COMMAND_LINE, ConfigView, KeySetting, get_value
 
-_READ_ADDRESSES = ("tar", "unlabeled")  # datasets
 _NETWORKS = {BOX_LABELS: ("finds objects", "detection"), MASK_LABELS: ("labels pixels", "image_segmentation")}
 
 
@@ -130,7 +129,7 @@ def check_task_dataset_model(config: ConfigView[RunSettings]) -> None:
     if task == "images":
         _check_annotation_types(config)
     path, dataset = values.DATA.DATA_PATH, values.DATA.DATASET
-    reads_files = dataset not in _READ_ADDRESSES and find_package("dataset", dataset) is not None
+    reads_files = dataset not in lookup.REMOTE and find_package("dataset", dataset) is not None
     if path is not None and is_address(path) and reads_files:
         raise UserError(
             f"{config['DATA.DATA_PATH']}: dataset {dataset} reads files of this machine: add -dataset=tar for tar "

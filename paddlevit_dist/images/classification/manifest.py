@@ -20,6 +20,7 @@ MANIFEST = Manifest(
         "table": "..data.table_images:TableImages",
     },
     bundled=("digits",),
+    remote=("tar",),
     tasks={
         "classification": ".task:Classification",
         "linear_probe": ".probes:LinearProbe",

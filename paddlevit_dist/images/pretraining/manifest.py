@@ -11,6 +11,7 @@ MANIFEST = Manifest(
     annotations=NO_LABELS,
     # The classes of labeled images are for the score of an evaluation only.
     datasets={"unlabeled": ".unlabeled:UnlabeledImages", **CLASSIFICATION.datasets},
+    remote=("unlabeled",),
     tasks={
         "masked_autoencoder": ".masked_autoencoder.task:MaskedAutoencoding",
         "self_distillation": ".self_distillation.task:SelfDistillation",

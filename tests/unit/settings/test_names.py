@@ -241,12 +241,13 @@ def test_a_detector_and_a_segmenter_are_for_their_tasks():
     assert check(model="detr_resnet50", task="detection", dataset="coco") == ""
 
 
-def test_only_tar_files_and_users_data_sets_are_read_from_an_address():
+def test_only_data_sets_that_say_so_and_users_are_read_from_an_address():
     address = "https://example.org/data"
     assert check(dataset="imagenet2012", path=address) == (
         f"DATA.DATA_PATH {address} (-path): dataset imagenet2012 reads files of this machine: add -dataset=tar for tar "
         "files of images with classes, or copy other data to this machine"
     )
     register_dataset("own", object)
-    assert check(dataset="tar", path=address) == check(dataset="own", path=address) == ""
+    for dataset, task in (("tar", "classification"), ("unlabeled", "masked_autoencoder"), ("own", "classification")):
+        assert check(dataset=dataset, task=task, path=address) == ""
     assert check(dataset="imagenet2012", path="/data") == ""

@@ -10,7 +10,7 @@ weights. The noise comes from the sample's generator.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -66,27 +66,9 @@ class ContrastiveNoise(NamedTuple):
         There are twice ``queries`` of them, or more if an image has more. Unused ones are separate groups without
         influence. ``most`` is the largest number of objects of an image in the batch.
         """
-        length = max([2 * self.queries, *(len(each.labels) for each in noises)])
-        positions = np.arange(length)
-        shape = (len(noises), length)
-        batch = {
-            "labels": np.full(shape, self.classes, np.int64),
-            "boxes": np.broadcast_to(_before_sigmoid(np.zeros(4)), (*shape, 4)).copy(),
-            "groups": np.zeros(shape, np.int64),
-            "objects": np.full(shape, most, np.int64),
-            "weights": np.zeros(shape, np.float32),
-        }
-        for row, (noise, number) in enumerate(zip(noises, counts)):
-            num_used = len(noise.labels)
-            if num_used:
-                group_positions = positions % (2 * number)
-                batch["labels"][row, :num_used], batch["boxes"][row, :num_used] = noise
-                batch["groups"][row] = positions // (2 * number)
-                batch["objects"][row] = np.where(
-                    (group_positions < number) & (positions < num_used), group_positions, most
-                )
-                batch["weights"][row, :num_used] = 2 * number / num_used
-        return {PREFIX + name: array for name, array in batch.items()}
+        return collate_noises(
+            noises, counts, most, self.queries, none=self.classes, places="boxes", unused=_before_sigmoid(np.zeros(4))
+        )
 
 
 class DenoisingQueries(NamedTuple):
@@ -108,13 +90,49 @@ class DenoisingQueries(NamedTuple):
 
         Denoising queries come first; ordinary queries attend to none of them.
         """
-        images, num_denoising = self.groups.shape
-        is_other_group = (self.groups.unsqueeze(2) != self.groups.unsqueeze(1)).astype("float32")  # (N, D, D)
-        hidden = paddle.ones([images, ordinary, num_denoising], dtype="float32")
-        columns = paddle.concat([is_other_group, hidden], axis=1)
-        return paddle.concat(
-            [columns, paddle.zeros([images, num_denoising + ordinary, ordinary], dtype="float32")], axis=2
-        )
+        return block_groups(self.groups, ordinary)
+
+
+def collate_noises(
+    noises: Sequence[Any], counts: Sequence[int], most: int, queries: int, *, none: int, places: str, unused: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return the arrays of denoising queries by their names in a batch, for images of ``counts`` objects.
+
+    Args:
+        noises: of each image, the initial classes (D,) and places (D, n) of groups of positive and negative queries.
+        most: the largest number of objects of an image in the batch.
+        queries: see ``ContrastiveNoise``.
+        none: class of an unused query.
+        places: name of the places; ``unused`` (n,) is the place of an unused query.
+    """
+    length = max([2 * queries, *(len(labels) for labels, _ in noises)])
+    positions = np.arange(length)
+    shape = (len(noises), length)
+    batch = {
+        "labels": np.full(shape, none, np.int64),
+        places: np.broadcast_to(unused, (*shape, len(unused))).astype(np.float32),
+        "groups": np.zeros(shape, np.int64),
+        "objects": np.full(shape, most, np.int64),
+        "weights": np.zeros(shape, np.float32),
+    }
+    for row, (noise, number) in enumerate(zip(noises, counts)):
+        num_used = len(noise[0])
+        if num_used:
+            group_positions = positions % (2 * number)
+            batch["labels"][row, :num_used], batch[places][row, :num_used] = noise
+            batch["groups"][row] = positions // (2 * number)
+            batch["objects"][row] = np.where((group_positions < number) & (positions < num_used), group_positions, most)
+            batch["weights"][row, :num_used] = 2 * number / num_used
+    return {PREFIX + name: array for name, array in batch.items()}
+
+
+def block_groups(groups: paddle.Tensor, ordinary: int) -> paddle.Tensor:
+    """Return the attention mask of denoising queries of ``groups`` (N, D), see ``DenoisingQueries.blocked``."""
+    images, num_denoising = groups.shape
+    is_other_group = (groups.unsqueeze(2) != groups.unsqueeze(1)).astype("float32")  # (N, D, D)
+    hidden = paddle.ones([images, ordinary, num_denoising], dtype="float32")
+    columns = paddle.concat([is_other_group, hidden], axis=1)
+    return paddle.concat([columns, paddle.zeros([images, num_denoising + ordinary, ordinary], dtype="float32")], axis=2)
 
 
 def _before_sigmoid(fractions: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from paddlevit_dist.registry.lookup import MODELS, resolve
 from paddlevit_dist.tasks.model import Model
 
 FILE = Path(__file__).with_suffix(".json")
+PARTS = ("models", "detection", "keypoints")  # of the images' folder
 _OF_CODE = ("key_maps", "variants", "expected_inputs")
 
 
@@ -64,6 +65,6 @@ def check_tables(part: str) -> None:
 
 if __name__ == "__main__":
     listed = json.loads(FILE.read_text(encoding="utf-8"))
-    tables = {**list_tables("models"), **list_tables("detection")}
+    tables = {name: table for part in PARTS for name, table in list_tables(part).items()}
     lines = (f"{json.dumps(name)}: {json.dumps(tables[name])}" for name in sorted(listed))
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

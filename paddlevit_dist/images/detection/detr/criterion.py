@@ -162,7 +162,7 @@ class SetCriterion(DetectionCriterion):
 
     @paddle.no_grad()
     def match(
-        self, logits: paddle.Tensor, boxes: paddle.Tensor, target_boxes: paddle.Tensor, targets: DetectionTargets
+        self, logits: paddle.Tensor, boxes: paddle.Tensor, target_boxes: paddle.Tensor, targets: Any
     ) -> "QueryMatches":
         """Match queries with objects, separately for each image and layer; the host waits once, for all costs.
 
@@ -199,16 +199,20 @@ class SetCriterion(DetectionCriterion):
         self, logits: paddle.Tensor, boxes: paddle.Tensor, target_boxes: paddle.Tensor, labels: paddle.Tensor
     ) -> paddle.Tensor:
         """Return the cost of each pair of a query and an object, (L, N, Q, M); see ``match`` for arguments."""
-        one_hot = F.one_hot(paddle.clip(labels, min=0), logits.shape[-1])  # (N, M, classes)
-        with autocast.off():
-            scores = self.match_scores(logits)
-            # A product with ones and zeros is a gather that broadcasts.
-            class_scores = paddle.matmul(scores, one_hot.astype(scores.dtype), transpose_y=True)
+        class_scores = self.score_pairs(logits, labels)
         query_boxes, object_boxes = boxes.unsqueeze(3), target_boxes.unsqueeze(1)  # (L, N, Q, 1, 4), (N, 1, M, 4)
         distance = (query_boxes - object_boxes).abs().sum(axis=-1)
         overlap = generalized_paired_iou(center_to_corners(query_boxes), center_to_corners(object_boxes))
         class_weight, box_weight, giou_weight = self.cost
         return box_weight * distance - class_weight * class_scores - giou_weight * overlap
+
+    def score_pairs(self, logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+        """Return the score of each query for the class of each object, (L, N, Q, M); ``labels`` are (N, M)."""
+        one_hot = F.one_hot(paddle.clip(labels, min=0), logits.shape[-1])  # (N, M, classes)
+        with autocast.off():
+            scores = self.match_scores(logits)
+            # A product with ones and zeros is a gather that broadcasts.
+            return paddle.matmul(scores, one_hot.astype(scores.dtype), transpose_y=True)
 
     def match_scores(self, logits: paddle.Tensor) -> paddle.Tensor:
         """Return the class scores for the matching, in the shape of ``logits``: probabilities."""

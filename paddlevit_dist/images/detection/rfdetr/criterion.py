@@ -9,7 +9,6 @@ from typing import Any
 import paddle
 from paddle.nn import functional as F
 
-from ..boxes import center_to_corners, paired_iou
 from ..detector import DetectionTargets, Outputs
 from ..detr.criterion import QueryMatches
 from ..rtdetr.criterion import HeadOutputs, MatchedTargets, Sums, VarifocalCriterion, stack_heads
@@ -48,7 +47,7 @@ class GroupCriterion(VarifocalCriterion):
         negative term, log(1 - score), has the square of the score as weight, and for an object's class 1 - target.
         """
         with paddle.no_grad():
-            overlap = paired_iou(center_to_corners(heads.boxes), center_to_corners(matched.boxes)) * matched.matched
+            overlap = self.overlaps(heads, matched)
             one_hot = F.one_hot(matched.classes, self.num_classes + 1)[..., :-1].astype(heads.logits.dtype)
             target = F.sigmoid(heads.logits) ** _ALPHA * (overlap ** (1 - _ALPHA)).unsqueeze(-1)
             target = paddle.clip(target, min=_LEAST) * one_hot

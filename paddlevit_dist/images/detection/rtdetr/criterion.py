@@ -6,7 +6,7 @@ equation 3, with the authors' DEIMCriterion.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -16,7 +16,7 @@ from ....runtime.transfers import to_device
 from ....tasks.step_types import LossTerm
 from ..boxes import center_to_corners, generalized_paired_iou, paired_iou, to_relative
 from ..denoising import PREFIX, ContrastiveNoise
-from ..detector import DetectionTargets, Outputs, single_or_double
+from ..detector import Outputs, single_or_double
 from ..detr.criterion import QueryMatches, SetCriterion
 
 AUXILIARY, DENOISING = "_auxiliary", "_denoising"
@@ -32,25 +32,30 @@ class HeadOutputs(NamedTuple):
     boxes: paddle.Tensor  # (L, N, Q, 4), center, width and height as fractions of the image
 
 
-def stack_heads(outputs: Outputs, *others: str, prefix: str = "") -> HeadOutputs:
-    """Stack the outputs of the decoder's layers and of the heads ``others``, whose names start with ``prefix``."""
+def stack_heads(outputs: Outputs, *others: str, prefix: str = "", kind: Any = HeadOutputs) -> Any:
+    """Stack the outputs of the decoder's layers and of the heads ``others``, whose names start with ``prefix``.
+
+    The result is of the type ``kind``, a ``NamedTuple`` of the outputs' names.
+    """
     parts = []
-    for name in HeadOutputs._fields:
+    for name in kind._fields:
         more = [outputs[f"{prefix}{other}_{name}"].unsqueeze(0) for other in others]
         parts.append(single_or_double(paddle.concat([outputs[f"{prefix}layer_{name}"], *more])))
-    return HeadOutputs(*parts)
+    return kind(*parts)
 
 
 class BatchGroundTruth:
-    """The objects of N images, M in each, and one more for "no object", which is class ``none``."""
+    """The objects of N images, M in each, and one more for "no object", which is class ``none``.
 
-    def __init__(self, targets: DetectionTargets, dtype: paddle.dtype, none: int) -> None:
+    ``values`` are n numbers of each object, (N, M, n), such as its box, and zeros for "no object".
+    """
+
+    def __init__(self, targets: Any, values: paddle.Tensor, none: int) -> None:
         images, self.most = targets.labels.shape
-        labels, boxes = targets.labels, to_relative(targets.boxes.astype(dtype), targets.sizes)
-        no_object = paddle.full([images, 1], none, dtype=labels.dtype)
-        self._labels, self._none = paddle.concat([labels, no_object], axis=1).flatten(), none
+        no_object = paddle.full([images, 1], none, dtype=targets.labels.dtype)
+        self._labels, self._none = paddle.concat([targets.labels, no_object], axis=1).flatten(), none
         self._denoising = targets.denoising
-        self._boxes = paddle.concat([boxes, paddle.zeros([images, 1, 4], dtype=dtype)], axis=1).reshape([-1, 4])
+        self._values = paddle.concat([values, paddle.zeros_like(values[:, :1])], axis=1).flatten(0, 1)
 
     def rows(self, objects: np.ndarray) -> np.ndarray:
         """Return positions among the objects of all images, of objects int64 (..., N, Q), M for none."""
@@ -59,8 +64,8 @@ class BatchGroundTruth:
     def gather(self, rows: paddle.Tensor) -> "MatchedTargets":
         """Return the targets of queries whose objects have these positions, int64 (..., N, Q); see ``rows``."""
         classes = paddle.gather(self._labels, rows.flatten()).reshape(rows.shape)
-        boxes = paddle.gather(self._boxes, rows.flatten()).reshape([*rows.shape, 4])
-        return MatchedTargets(classes, boxes, (classes < self._none).astype(boxes.dtype))
+        values = paddle.gather(self._values, rows.flatten()).reshape([*rows.shape, self._values.shape[-1]])
+        return MatchedTargets(classes, values, (classes < self._none).astype(values.dtype))
 
     def gather_denoising(self) -> tuple["MatchedTargets", paddle.Tensor]:
         """Return the denoising queries' targets, and weights (N, D); raise ValueError if the batch has none."""
@@ -70,14 +75,14 @@ class BatchGroundTruth:
                 "a batch for a network with denoising has no denoising queries: see DetectionTargets.denoising"
             )
         images = paddle.arange(queries.objects.shape[0], dtype=queries.objects.dtype).unsqueeze(1)
-        return self.gather(queries.objects + (self.most + 1) * images), queries.weights.astype(self._boxes.dtype)
+        return self.gather(queries.objects + (self.most + 1) * images), queries.weights.astype(self._values.dtype)
 
 
 class MatchedTargets(NamedTuple):
     """Targets of queries (..., N, Q)."""
 
     classes: paddle.Tensor  # int64, the number of classes for a query without an object
-    boxes: paddle.Tensor  # (..., 4), zeros for a query without an object
+    values: paddle.Tensor  # (..., n), such as its box; zeros for a query without an object
     matched: paddle.Tensor  # 1 for a query with an object, else 0
 
 
@@ -97,6 +102,7 @@ class VarifocalCriterion(SetCriterion):
     """
 
     parts: tuple[str, ...] = ("class", "box", "giou")
+    overlap_name = "iou"
 
     def __init__(
         self,
@@ -126,13 +132,14 @@ class VarifocalCriterion(SetCriterion):
         positive_loss = _MATCHING_ALPHA * (1 - score) ** _GAMMA * -paddle.log(score + _EPSILON)
         return negative_loss - positive_loss
 
-    def terms(self, outputs: Outputs, targets: DetectionTargets) -> dict[str, LossTerm]:
+    def terms(self, outputs: Outputs, targets: Any) -> dict[str, LossTerm]:
         """Return the loss terms of a batch."""
         heads = self.heads(outputs)
         matches = self.matches(heads, targets)
         sums = self.layer_sums(outputs, heads, targets, matches)
         last, objects = outputs["layer_logits"].shape[0] - 1, float(matches.counts.sum())
-        return {**self.select_terms(sums, last, objects), "iou": LossTerm(sums["iou"][last], objects, 0.0)}
+        overlap = LossTerm(sums[self.overlap_name][last], objects, 0.0)
+        return {**self.select_terms(sums, last, objects), self.overlap_name: overlap}
 
     def select_terms(self, sums: Sums, last: int, objects: float) -> dict[str, LossTerm]:
         """Return the loss's terms, divided by ``objects``; boxes of ordinary queries by ``pairs`` of sums, if any."""
@@ -145,44 +152,56 @@ class VarifocalCriterion(SetCriterion):
                 terms[name + DENOISING] = LossTerm(sums[name + DENOISING].sum(), objects, self.weights[name])
         return terms
 
-    def heads(self, outputs: Outputs) -> HeadOutputs:
+    def heads(self, outputs: Outputs) -> Any:
         """Return the heads matched with objects: the decoder's layers, then the encoder's selection."""
         return stack_heads(outputs, "encoder")
 
-    def matches(self, heads: HeadOutputs, targets: DetectionTargets) -> QueryMatches:
+    def matches(self, heads: Any, targets: Any) -> QueryMatches:
         """Match all heads with objects; the host waits for the device only here."""
-        boxes = to_relative(targets.boxes.astype(heads.boxes.dtype), targets.sizes)
-        return self.match(heads.logits, heads.boxes, boxes, targets)
+        return self.match(heads.logits, heads[1], self.object_values(targets, heads.logits.dtype), targets)
 
-    def layer_sums(
-        self, outputs: Outputs, heads: HeadOutputs, targets: DetectionTargets, matches: QueryMatches
-    ) -> Sums:
+    def object_values(self, targets: Any, dtype: paddle.dtype) -> paddle.Tensor:
+        """Return the numbers of each object that losses compare, (N, M, n): its box, as fractions of the image."""
+        return to_relative(targets.boxes.astype(dtype), targets.sizes)
+
+    def ground_truth(self, targets: Any, dtype: paddle.dtype) -> BatchGroundTruth:
+        """Return the objects of a batch."""
+        return BatchGroundTruth(targets, self.object_values(targets, dtype), self.num_classes)
+
+    def layer_sums(self, outputs: Outputs, heads: Any, targets: Any, matches: QueryMatches) -> Sums:
         """Return sums over the batch of each part: ``class``, ``box``, ``giou`` and ``iou`` (heads,).
 
         Sums with ``_denoising`` (layers,) are divided by the number of their images' groups.
         """
-        truth = BatchGroundTruth(targets, heads.boxes.dtype, self.num_classes)
+        truth = self.ground_truth(targets, heads.logits.dtype)
         matched = truth.gather(to_device(truth.rows(matches.object_of)))
-        sums = {**self.class_sums(heads, matched), **box_sums(heads.boxes, matched)}
+        sums = {**self.class_sums(heads, matched), **self.place_sums(heads, matched)}
         if self.noise:
             matched, weights = truth.gather_denoising()
             heads = stack_heads(outputs, prefix=PREFIX)
-            denoising_sums = {**self.class_sums(heads, matched, weights), **box_sums(heads.boxes, matched, weights)}
+            denoising_sums = {**self.class_sums(heads, matched, weights), **self.place_sums(heads, matched, weights)}
             sums.update({name + DENOISING: value for name, value in denoising_sums.items()})
         return sums
 
-    def class_sums(self, heads: HeadOutputs, matched: MatchedTargets, weights: paddle.Tensor | None = None) -> Sums:
-        """Return ``class``, the loss of classes, and ``iou``, the IoU of matched boxes, (L,) each.
+    def overlaps(self, heads: Any, matched: MatchedTargets) -> paddle.Tensor:
+        """Return how well each query finds its object, from 0 to 1, 0 without one, (L, N, Q): the IoU of boxes."""
+        overlap = paired_iou(center_to_corners(heads.boxes), center_to_corners(matched.values))
+        return overlap * matched.matched
 
-        The target of a query's score is its box's IoU with its object, and 0 for other classes, which have a smaller
-        weight the lower their score is. The varifocal loss weights the object's class by the IoU. DEIM's loss weights
-        it by 1, and raises the IoU to a power, so that a box that overlaps little still learns a low score. ``weights``
-        of queries are (N, Q) or (L, N, Q).
+    def place_sums(self, heads: Any, matched: MatchedTargets, weights: paddle.Tensor | None = None) -> Sums:
+        """Return the losses of places: ``box`` and ``giou``, see ``box_sums``."""
+        return box_sums(heads.boxes, matched, weights)
+
+    def class_sums(self, heads: Any, matched: MatchedTargets, weights: paddle.Tensor | None = None) -> Sums:
+        """Return ``class``, the loss of classes, and the sum of ``overlaps`` by its name, (L,) each.
+
+        The target of a query's score is its overlap with its object, such as its box's IoU, and 0 for other classes,
+        which have a smaller weight the lower their score is. The varifocal loss weights the object's class by the
+        overlap. DEIM's loss weights it by 1, and raises the overlap to a power, so that a box that overlaps little
+        still learns a low score. ``weights`` of queries are (N, Q) or (L, N, Q).
         """
         with paddle.no_grad():
-            overlap = (
-                paired_iou(center_to_corners(heads.boxes), center_to_corners(matched.boxes)) * matched.matched
-            )  # (L, N, Q)
+            overlap = self.overlaps(heads, matched)  # (L, N, Q)
             one_hot = F.one_hot(matched.classes, self.num_classes + 1)[..., :-1].astype(heads.logits.dtype)
             score = one_hot * overlap.unsqueeze(-1)  # (L, N, Q, classes)
             probability = F.sigmoid(heads.logits)
@@ -194,12 +213,12 @@ class VarifocalCriterion(SetCriterion):
         entropy = F.binary_cross_entropy_with_logits(heads.logits, score, reduction="none")
         query_losses = (entropy * factors).sum(axis=-1)
         query_losses = query_losses if weights is None else query_losses * weights
-        return {"class": query_losses.sum(axis=[1, 2]), "iou": overlap.sum(axis=[1, 2])}
+        return {"class": query_losses.sum(axis=[1, 2]), self.overlap_name: overlap.sum(axis=[1, 2])}
 
 
 def box_sums(boxes: paddle.Tensor, matched: MatchedTargets, weights: paddle.Tensor | None = None) -> Sums:
     """Return ``box``, L1 distance, and ``giou``, 1 - generalized IoU, (L,), of matched ``boxes`` (L, N, Q, 4)."""
     share = matched.matched if weights is None else matched.matched * weights
-    distance = (boxes - matched.boxes).abs().sum(axis=-1) * share  # (L, N, Q)
-    giou_loss = (1.0 - generalized_paired_iou(center_to_corners(boxes), center_to_corners(matched.boxes))) * share
+    distance = (boxes - matched.values).abs().sum(axis=-1) * share  # (L, N, Q)
+    giou_loss = (1.0 - generalized_paired_iou(center_to_corners(boxes), center_to_corners(matched.values))) * share
     return {"box": distance.sum(axis=[1, 2]), "giou": giou_loss.sum(axis=[1, 2])}

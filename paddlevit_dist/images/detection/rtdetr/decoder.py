@@ -65,7 +65,10 @@ class DecoderConfig(NamedTuple):
 
 
 class DeformableAttention(nn.Layer):
-    """Attention of each query to points around its box; D-FINE's has no projections of values and outputs."""
+    """Attention of each query to places around its box, or around its point, whose offsets are in cells of each map.
+
+    D-FINE's has no projections of values and outputs.
+    """
 
     def __init__(self, dim: int, num_heads: int, points: SamplingPoints, has_values: bool = True):
         super().__init__()
@@ -87,7 +90,7 @@ class DeformableAttention(nn.Layer):
 
         Args:
             queries: (batch, queries, dim), with their positions.
-            references: boxes (batch, queries, 4), center, width and height as fractions.
+            references: boxes (batch, queries, 4), center, width and height as fractions, or points (batch, queries, 2).
             memory: (batch, cells of all maps, dim).
             sizes: height and width of the maps.
         """
@@ -96,15 +99,23 @@ class DeformableAttention(nn.Layer):
         per_head = [-1, number, self._heads, sum(self._points.numbers)]
         offsets = single_or_double(self.sampling_offsets(queries)).reshape([*per_head, 2])
         weights = F.softmax(single_or_double(self.attention_weights(queries)).reshape(per_head), axis=-1)
-        scales = constant(_offset_scales, self._points.numbers).astype(offsets.dtype)  # (points, 1)
-        boxes = references.astype(offsets.dtype).unsqueeze([2, 3])  # (batch, queries, 1, 1, 4)
-        places = boxes[..., :2] + offsets * scales * boxes[..., 2:]
+        centers = references.astype(offsets.dtype).unsqueeze([2, 3])  # (batch, queries, 1, 1, 4 or 2)
+        if centers.shape[-1] == 2:
+            places = centers + offsets * constant(_cell_sides, tuple(sizes), self._points.numbers).astype(offsets.dtype)
+        else:
+            scales = constant(_offset_scales, self._points.numbers).astype(offsets.dtype)  # (points, 1)
+            places = centers[..., :2] + offsets * scales * centers[..., 2:]
         return self.output_proj(self.sampling(values, sizes, places, weights))
 
 
 def _offset_scales(numbers: tuple[int, ...]) -> np.ndarray:
     """Return the scale of each point's offsets, float64 (points, 1)."""
     return (_SCALE / np.repeat(np.array(numbers, np.float64), numbers))[:, None]
+
+
+def _cell_sides(sizes: tuple[tuple[int, int], ...], numbers: tuple[int, ...]) -> np.ndarray:
+    """Return width and height of a cell of each point's map as fractions, float64 (points, 2)."""
+    return np.repeat(1.0 / np.array(sizes, np.float64)[:, ::-1], numbers, axis=0)
 
 
 def _initial_offsets(heads: int, numbers: Sequence[int]) -> np.ndarray:
@@ -254,9 +265,8 @@ class FineDecoder(nn.Layer):
 
     def _boxes(self, anchors, corners):
         """Return boxes (..., 4) from reference boxes (..., 4) and distributions (..., 4 * bins) of distances."""
-        probabilities = F.softmax(corners.reshape([*corners.shape[:-1], 4, -1]), axis=-1)
-        table = constant(DistanceBins.distances, self._bins).astype(probabilities.dtype)
-        distances = (probabilities * table).sum(-1) + 0.5 * self._bins.reg_scale  # left, top, right, bottom
+        distances = self._bins.expected(corners.reshape([*corners.shape[:-1], 4, -1]))
+        distances = distances + 0.5 * self._bins.reg_scale  # left, top, right, bottom
         unit = anchors[..., 2:] / self._bins.reg_scale
         low, high = anchors[..., :2] - distances[..., :2] * unit, anchors[..., :2] + distances[..., 2:] * unit
         return paddle.concat([(low + high) / 2, high - low], axis=-1)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import paddle
+from paddle.nn import functional as F
 
 from ....runtime.transfers import constant
 from ..boxes import center_to_corners
@@ -29,6 +30,11 @@ class DistanceBins(NamedTuple):
         bound = abs(self.up) * abs(self.reg_scale)
         steps = (bound + 1) ** (2 / (self.number - 2) * np.arange(1, self.number // 2)) - 1
         return np.concatenate([[-2 * bound], -steps[::-1], [0.0], steps, [2 * bound]])
+
+    def expected(self, logits: paddle.Tensor) -> paddle.Tensor:
+        """Return the mean distance (...) of distributions (..., number + 1), given before the softmax."""
+        probabilities = F.softmax(logits, axis=-1)
+        return (probabilities * constant(DistanceBins.distances, self).astype(probabilities.dtype)).sum(-1)
 
     def target(self, references: paddle.Tensor, boxes: paddle.Tensor) -> paddle.Tensor:
         """Return the target distribution of each side, (..., 4, number + 1), from boxes (..., 4), center and sides.

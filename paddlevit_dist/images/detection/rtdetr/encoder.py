@@ -22,8 +22,10 @@ from ..detr.transformer import xavier
 
 _EPSILON = 1e-5
 _TEMPERATURE = 10000.0
+_UNIT_TEMPERATURE, _POSITION_EPSILON = 20.0, 1e-6
 
 Block = Callable[[int, int], nn.Layer]  # of input and output channels
+Positions = Callable[[int, int, int], np.ndarray]  # of height, width and dim; a function of a module, see ``constant``
 
 
 class ConvNormSiLU(nn.Layer):
@@ -138,12 +140,13 @@ class PositionAttention(MultiHeadAttention):
         self.q_proj, self.k_proj, self.v_proj = (xavier(dim, dim, together=3) for _ in range(3))
         self.o_proj = xavier(dim, dim)
 
-    def forward(self, x, position, blocked: paddle.Tensor | None = None):
-        """Return the output (batch, tokens, dim) of ``x`` at ``position`` (batch or 1, tokens, dim).
+    def forward(self, x, position=None, blocked: paddle.Tensor | None = None, copies: int = 1):
+        """Return the output (batch, tokens, dim) of ``x`` at ``position`` (batch or 1, tokens, dim), if there is one.
 
-        ``blocked`` is (batch, tokens, tokens), 1 if a row must not attend to a column.
+        ``blocked`` is (batch / copies, tokens, tokens), 1 if a row must not attend to a column; each holds for
+        ``copies`` consecutive entries of the batch.
         """
-        x_with_position = x + position
+        x_with_position = x if position is None else x + position
         parts = [
             self.heads(part) for part in (self.q_proj(x_with_position), self.k_proj(x_with_position), self.v_proj(x))
         ]
@@ -151,7 +154,8 @@ class PositionAttention(MultiHeadAttention):
             return self.o_proj(attend(self, *parts))
         # float16 can represent -1e4, and its exponential is 0 in every precision. Expanded for each head, since
         # Paddle's addition on CPUs takes seven times as long if it broadcasts a middle axis.
-        bias = (-1e4 * blocked.unsqueeze(1)).expand([-1, self.num_heads, -1, -1])
+        bias = (-1e4 * blocked.unsqueeze(1)).expand([-1, copies * self.num_heads, -1, -1])
+        bias = bias.reshape([-1, self.num_heads, *blocked.shape[1:]])
         return self.o_proj(attend(self, *parts, before=lambda weights: weights.astype(bias.dtype) + bias))
 
 
@@ -182,25 +186,6 @@ class AifiLayer(nn.Layer):
         return self.final_layer_norm(x + self.mlp(x))
 
 
-class Aifi(nn.Layer):
-    """Attention-based intra-scale feature interaction: a transformer on the cells of one map."""
-
-    def __init__(self, dim: int, layers: int, num_heads: int, feedforward: int):
-        super().__init__()
-        if dim % 4:
-            raise UserError(f"ENCODER_DIM {dim}: expected a multiple of 4 for the positions")
-        self.layers = nn.LayerList([AifiLayer(dim, num_heads, feedforward) for _ in range(layers)])
-
-    def forward(self, x):
-        """Apply the layers to a map (batch, dim, height, width)."""
-        _, dim, height, width = x.shape
-        cells = x.flatten(2).transpose([0, 2, 1])  # (batch, cells, dim)
-        position = constant(grid_waves, height, width, dim).astype(cells.dtype)
-        for layer in self.layers:
-            cells = layer(cells, position)
-        return cells.transpose([0, 2, 1]).reshape([-1, dim, height, width])
-
-
 def grid_waves(height: int, width: int, dim: int) -> np.ndarray:
     """Return sine and cosine of each cell's row, then column, row by row, float64 (1, height * width, dim).
 
@@ -210,6 +195,46 @@ def grid_waves(height: int, width: int, dim: int) -> np.ndarray:
     rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
     down, across = (axis.reshape(-1, 1) * frequencies for axis in (rows, columns))
     return np.concatenate([np.sin(down), np.cos(down), np.sin(across), np.cos(across)], axis=1)[None]
+
+
+def unit_waves(height: int, width: int, dim: int) -> np.ndarray:
+    """Return alternating sine and cosine of each cell's row, then column, float64 (1, height * width, dim).
+
+    Rows and columns count from 1 and end at 2 pi in a map of any size. Angles and values are rounded to float32 as
+    in the encoder of DETRPose's authors, the source.
+    """
+    exponents = np.float32(2) * np.arange(dim // 4, dtype=np.float32) / np.float32(dim // 2)
+    wavelengths = (_UNIT_TEMPERATURE ** exponents.astype(np.float64)).astype(np.float32)
+    rows, columns = np.meshgrid(*(np.arange(1, side + 1, dtype=np.float32) for side in (height, width)), indexing="ij")
+    waves = []
+    for axis, side in ((rows, height), (columns, width)):
+        scaled = axis.reshape(-1, 1) / np.float32(side + _POSITION_EPSILON) * np.float32(2 * math.pi)
+        angles = (scaled / wavelengths).astype(np.float64)  # (cells, dim / 4)
+        waves.append(np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(angles), -1))
+    return np.concatenate(waves, axis=1)[None].astype(np.float32).astype(np.float64)
+
+
+class Aifi(nn.Layer):
+    """Attention-based intra-scale feature interaction: a transformer on the cells of one map.
+
+    ``positions`` makes the cells' positions from height, width and dim, as ``grid_waves``.
+    """
+
+    def __init__(self, dim: int, layers: int, num_heads: int, feedforward: int, positions: Positions = grid_waves):
+        super().__init__()
+        self._positions = positions
+        if dim % 4:
+            raise UserError(f"ENCODER_DIM {dim}: expected a multiple of 4 for the positions")
+        self.layers = nn.LayerList([AifiLayer(dim, num_heads, feedforward) for _ in range(layers)])
+
+    def forward(self, x):
+        """Apply the layers to a map (batch, dim, height, width)."""
+        _, dim, height, width = x.shape
+        cells = x.flatten(2).transpose([0, 2, 1])  # (batch, cells, dim)
+        position = constant(self._positions, height, width, dim).astype(cells.dtype)
+        for layer in self.layers:
+            cells = layer(cells, position)
+        return cells.transpose([0, 2, 1]).reshape([-1, dim, height, width])
 
 
 class HybridEncoder(nn.Layer):
@@ -222,6 +247,9 @@ class HybridEncoder(nn.Layer):
         feedforward: hidden width of the transformer's MLPs.
         blocks: number of blocks in a fusion layer.
         expansion: see ``CspLayer`` and ``ElanLayer``.
+        is_fine: use D-FINE's fusion layers and downsampling.
+        positions: see ``Aifi``.
+        active_laterals: whether the convolutions before upsampling have an activation; None: RT-DETR's have one.
     """
 
     def __init__(
@@ -234,15 +262,18 @@ class HybridEncoder(nn.Layer):
         blocks: int,
         expansion: float,
         is_fine: bool,
+        positions: Positions = grid_waves,
+        active_laterals: bool | None = None,
     ):
         super().__init__()
-        self.aifi = nn.LayerList([Aifi(dim, layers, num_heads, feedforward)])
+        self.aifi = nn.LayerList([Aifi(dim, layers, num_heads, feedforward, positions)])
         steps = range(levels - 1)
 
         def fuse() -> nn.Layer:
             return ElanLayer(dim, blocks, expansion) if is_fine else CspLayer(2 * dim, dim, blocks, expansion)
 
-        self.lateral_convs = nn.LayerList([ConvNormSiLU(dim, dim, 1, active=not is_fine) for _ in steps])
+        is_active = not is_fine if active_laterals is None else active_laterals
+        self.lateral_convs = nn.LayerList([ConvNormSiLU(dim, dim, 1, active=is_active) for _ in steps])
         self.fpn_blocks = nn.LayerList([fuse() for _ in steps])
         self.downsample_convs = nn.LayerList(
             [SeparateDownsampling(dim) if is_fine else ConvNormSiLU(dim, dim, 3, stride=2) for _ in steps]

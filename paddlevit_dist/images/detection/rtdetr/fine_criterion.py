@@ -12,19 +12,15 @@ from paddle.nn import functional as F
 from ....distributed import all_reduce_sum, host_barrier, world_size
 from ....runtime.transfers import is_on_gpu, to_device_together
 from ....tasks.step_types import LossTerm
-from ..boxes import center_to_corners, paired_iou
 from ..denoising import PREFIX
-from ..detector import DetectionTargets, Outputs, single_or_double
+from ..detector import Outputs, single_or_double
 from ..detr.criterion import QueryMatches
 from .criterion import (
     AUXILIARY,
     DENOISING,
-    BatchGroundTruth,
-    HeadOutputs,
     MatchedTargets,
     Sums,
     VarifocalCriterion,
-    box_sums,
     stack_heads,
 )
 from .distributions import DistanceBins, bin_entropy, softened_divergence
@@ -43,7 +39,7 @@ class FineCriterion(VarifocalCriterion):
     """
 
     communicates = True
-    parts = ("class", "box", "giou", "fine")  # all but the first over pairs of the union
+    parts: tuple[str, ...] = ("class", "box", "giou", "fine")  # all but the first over pairs of the union
 
     def __init__(
         self,
@@ -63,22 +59,23 @@ class FineCriterion(VarifocalCriterion):
         denoising_terms = [f"{name}{DENOISING}" for name in self.parts if name != "class"] if self.noise else []
         self.normalizer_names = (*(f"class{suffix}" for suffix in self.suffixes), *denoising_terms)
 
-    def heads(self, outputs: Outputs) -> HeadOutputs:
+    def heads(self, outputs: Outputs) -> Any:
         """Return the heads matched with objects: decoder's layers, first layer's box head, encoder's selection."""
         return stack_heads(outputs, "first", "encoder")
 
     def select_terms(self, sums: Sums, last: int, objects: float) -> dict[str, LossTerm]:
         """Return the loss terms that count in the loss."""
         terms, weight = super().select_terms(sums, last, objects), self.weights["distill"]
-        for name in (f"distill{suffix}" for suffix in self.suffixes if suffix != AUXILIARY):  # already over all ranks
+        names = [f"distill{suffix}" for suffix in self.suffixes if suffix != AUXILIARY] if weight else []
+        for name in names:  # already over all ranks
             terms[name] = LossTerm(sums[name].sum() * world_size(), 1.0, weight)
         return terms
 
     def layer_sums(
         self,
         outputs: Outputs,
-        heads: HeadOutputs,
-        targets: DetectionTargets,
+        heads: Any,
+        targets: Any,
         matches: QueryMatches,
         union: np.ndarray | None = None,
     ) -> Sums:
@@ -88,7 +85,7 @@ class FineCriterion(VarifocalCriterion):
         the union on an average device. Every rank must call this. ``union`` is int64 (N, Q), the object of each query
         in the union, M for none; None: ``unite_matchings`` of ``matches``.
         """
-        truth, objects = BatchGroundTruth(targets, heads.boxes.dtype, self.num_classes), matches.object_of
+        truth, objects = self.ground_truth(targets, heads.logits.dtype), matches.object_of
         union = unite_matchings(objects, truth.most) if union is None else union
         num_pairs = np.array([(union < truth.most).sum()])
         rows, shared_rows, pairs = to_device_together(truth.rows(objects).ravel(), truth.rows(union).ravel(), num_pairs)
@@ -96,7 +93,7 @@ class FineCriterion(VarifocalCriterion):
             truth.gather(rows.reshape(objects.shape)),
             truth.gather(shared_rows.reshape(union.shape)),
         )
-        sums = {**self.class_sums(heads, matched), **box_sums(heads.boxes, union_matched)}
+        sums = {**self.class_sums(heads, matched), **self.place_sums(heads, union_matched)}
         pairs = pairs.astype("float64")
         matched_and_others = [pairs, paddle.full([1], union.size, "float64") - pairs]
         if self.noise:
@@ -105,11 +102,11 @@ class FineCriterion(VarifocalCriterion):
             num_matched = (matched.matched.astype("float64") * queries).sum()
             matched_and_others += [num_matched.reshape([1]), (queries.sum() - num_matched).reshape([1])]
         pairs, shares = self._divided(paddle.concat(matched_and_others))
-        sums["pairs"] = pairs.astype(heads.boxes.dtype)
+        sums["pairs"] = pairs.astype(heads.logits.dtype)
         sums.update(self._side_sums(outputs, heads, union_matched, shares[:2]))
         if self.noise:
-            heads = stack_heads(outputs, "first", prefix=PREFIX)
-            denoising_sums = {**self.class_sums(heads, matched, weights), **box_sums(heads.boxes, matched, weights)}
+            heads = stack_heads(outputs, "first", prefix=PREFIX, kind=type(heads))
+            denoising_sums = {**self.class_sums(heads, matched, weights), **self.place_sums(heads, matched, weights)}
             denoising_sums.update(self._side_sums(outputs, heads, matched, shares[2:], weights, PREFIX))
             sums.update({name + DENOISING: value for name, value in denoising_sums.items()})
         return sums
@@ -130,7 +127,7 @@ class FineCriterion(VarifocalCriterion):
     def _side_sums(
         self,
         outputs: Outputs,
-        heads: HeadOutputs,
+        heads: Any,
         matched: MatchedTargets,
         factors: paddle.Tensor,
         weights: paddle.Tensor | None = None,
@@ -144,20 +141,21 @@ class FineCriterion(VarifocalCriterion):
             weights: (N, Q), weights of the queries.
         """
         logits = single_or_double(outputs[f"{prefix}layer_corners"])
-        logits = logits.reshape([*logits.shape[:3], 4, self.bins.number + 1])
+        logits = logits.reshape([*logits.shape[:3], -1, self.bins.number + 1])
         layers = logits.shape[0]
         with paddle.no_grad():
-            target = self.bins.target(outputs[f"{prefix}references"].astype(logits.dtype), matched.boxes)
-            overlap = (
-                paired_iou(center_to_corners(heads.boxes[:layers]), center_to_corners(matched.boxes)) * matched.matched
-            )  # (L, N, Q)
+            overlap = self.overlaps(type(heads)(*(part[:layers] for part in heads)), matched)  # (L, N, Q)
             weight = paddle.ones_like(matched.matched) if weights is None else weights
             is_matched, factors = matched.matched * weight, factors.astype(logits.dtype)
             confidence = F.sigmoid(heads.logits[layers - 1]).max(axis=-1) * (1 - matched.matched)  # (N, Q)
             query_weights = factors[0] * overlap[:-1] * is_matched + factors[1] * confidence * weight
-        fine = bin_entropy(logits, target) * (overlap * weight)
         divergence = softened_divergence(logits[:-1], logits[-1]) * query_weights
-        return {"fine": fine.sum(axis=[1, 2]), "distill": divergence.sum(axis=[1, 2])}
+        sums = {"distill": divergence.sum(axis=[1, 2])}
+        if "fine" in self.parts:
+            with paddle.no_grad():
+                target = self.bins.target(outputs[f"{prefix}references"].astype(logits.dtype), matched.values)
+            sums["fine"] = (bin_entropy(logits, target) * (overlap * weight)).sum(axis=[1, 2])
+        return sums
 
 
 def unite_matchings(objects: np.ndarray, most: int) -> np.ndarray:

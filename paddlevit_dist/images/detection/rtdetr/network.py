@@ -15,17 +15,10 @@ from paddle.nn import functional as F
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant
 from ....tasks.model import ClassLayout
-from ...models.layers import Conv2D, LayerNorm
+from ...models.layers import LayerNorm
 from ...models.resnet import RESNET_FACTS
 from ..denoising import PREFIX, ContrastiveNoise
-from ..detector import (
-    DetectionTargets,
-    Outputs,
-    QueryDetector,
-    build_backbone,
-    single_or_double,
-    without_gradient,
-)
+from ..detector import DetectionTargets, Outputs, single_or_double, without_gradient
 from ..detr.criterion import load_solver
 from ..detr.transformer import xavier
 from . import key_names
@@ -34,12 +27,19 @@ from .decoder import ACTIVATIONS, DecoderConfig, FineDecoder, RtDetrDecoder, Sam
 from .distributions import DistanceBins
 from .encoder import HybridEncoder
 from .fine_criterion import FineCriterion
+from .hybrid_network import (
+    Grids,
+    HybridNetwork,
+    cell_boxes,
+    choose_cells,
+    flatten_maps,
+    inside_cells,
+    project_map,
+    slice_queries,
+)
 from .variants import RTDETR
 
 _EPSILON = 1e-5
-_ANCHOR = 0.05  # side of the anchors on the finest map; doubled on each further map
-_EDGE = 0.01  # anchors closer to the border are not used
-
 
 # Fields of transformers' configurations that have one value here.
 _USUAL_FACTS: dict[str, Any] = {
@@ -63,7 +63,7 @@ _USUAL_FACTS: dict[str, Any] = {
 }
 
 
-class RtDetr(QueryDetector):
+class RtDetr(HybridNetwork):
     """Real-time detector for images of one size, whose sides are multiples of 32.
 
     Names of the backbone's parameters begin with ``backbone.``. Arguments that are not listed have the meaning of
@@ -85,13 +85,10 @@ class RtDetr(QueryDetector):
         matchability: exponent of DEIM's matchability-aware loss of classes; None: the varifocal loss.
     """
 
-    has_no_object = False
-    takes_padding = False  # boxes would be fractions of the padded image
     variants = RTDETR
     coco_outputs = 80
     key_maps = key_names.RTDETR
     classifier_layers = ("enc_score_head", "decoder.class_embed", "denoising_class_embed")
-    published_input = ("DATA.IMAGENET_MEAN", "[0.0,0.0,0.0]", "DATA.IMAGENET_STD", "[1.0,1.0,1.0]")
     reference_normalizer = "as by RT-DETR's authors: by the mean of the devices' objects, at least 1"
 
     def __init__(
@@ -126,22 +123,13 @@ class RtDetr(QueryDetector):
     ):
         super().__init__()
         fixed = {"frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
-        self.backbone = build_backbone(backbone, fixed, backbone_options, feature_levels)
-        self.feature_levels, self.in_channels, levels = tuple(feature_levels), 3, len(feature_levels)
-        widths = [self.backbone.feature_channels[level] for level in feature_levels]
-        strides = [self.backbone.feature_strides[level] for level in feature_levels]
-        if any(after != 2 * before for before, after in zip(strides, strides[1:])):
-            raise UserError(
-                f"backbone '{backbone}' has maps of strides {', '.join(map(str, strides))}, but RT-DETR needs each map "
-                "half as large as the one before: use a ResNet, for example, or a ViT with a pyramid"
-            )
-        self.side_multiple, self.strides = strides[-1], strides
-        self.encoder_input_proj = nn.LayerList([_projection(width, encoder_dim) for width in widths])
+        self.build_maps(backbone, fixed, backbone_options, feature_levels, encoder_dim)
+        levels = len(feature_levels)
         attention = (encoder_layers, encoder_heads, encoder_feedforward)
         self.encoder = HybridEncoder(encoder_dim, levels, *attention, blocks, expansion, is_fine)
         is_wide = not (is_fine and encoder_dim == embed_dim)
         self.decoder_input_proj = nn.LayerList(
-            [_projection(encoder_dim, embed_dim) if is_wide else nn.Identity() for _ in widths]
+            [project_map(encoder_dim, embed_dim) if is_wide else nn.Identity() for _ in feature_levels]
         )
         self.enc_output = nn.Sequential(xavier(embed_dim, embed_dim), LayerNorm(embed_dim, epsilon=_EPSILON))
         numbers = (points,) * levels if isinstance(points, int) else tuple(points)
@@ -162,7 +150,7 @@ class RtDetr(QueryDetector):
             "encoder_attention_heads": encoder_heads,
             "encode_proj_layers": [levels - 1],
             "eval_idx": frozenset({-1, decoder_layers - 1}),
-            "feat_strides": strides,
+            "feat_strides": self.strides,
             "num_queries": num_queries,
             **({"reg_scale": reg_scale, "up": up} if is_fine else {}),
         }
@@ -210,58 +198,31 @@ class RtDetr(QueryDetector):
             content = paddle.concat([class_embeddings.astype(content.dtype), content], axis=1)
             start = paddle.concat([denoising.boxes.astype(starts.dtype), start], axis=1)
         decoded = self.decoder(content, start, memory, grids, blocked)
-        outputs = {**_slice_queries(decoded, extra, None), "encoder_logits": scores, "encoder_boxes": chosen}
+        outputs = {**slice_queries(decoded, extra, None), "encoder_logits": scores, "encoder_boxes": chosen}
         if extra:
-            outputs.update({PREFIX + name: part for name, part in _slice_queries(decoded, 0, extra).items()})
+            outputs.update({PREFIX + name: part for name, part in slice_queries(decoded, 0, extra).items()})
         return {"logits": outputs["layer_logits"][-1], "boxes": outputs["layer_boxes"][-1], **outputs}
 
-    def count_cells(self, height: int, width: int) -> int:
-        """Count the cells of all maps for an image of this size."""
-        return sum((height // stride) * (width // stride) for stride in self.strides)
-
-    def encode(self, images: paddle.Tensor) -> tuple[paddle.Tensor, list[tuple[int, int]]]:
+    def encode(self, images: paddle.Tensor) -> tuple[paddle.Tensor, Grids]:
         """Return the decoder's memory, (N, cells of all maps, dim), and height and width of the maps."""
-        height, width = images.shape[2:]
-        if height % self.side_multiple or width % self.side_multiple:
-            raise UserError(
-                f"RT-DETR takes images whose sides are multiples of {self.side_multiple}, not {height} x {width} "
-                "pixels: for training, set DATA.RESIZE_TO_SQUARE true; otherwise set DETECTION.EVAL_BATCHING one_size; "
-                "use multiples in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
-            )
-        maps = self.backbone.features(images)
-        maps = [project(maps[level]) for level, project in zip(self.feature_levels, self.encoder_input_proj)]
-        maps = [project(x) for x, project in zip(self.encoder(maps), self.decoder_input_proj)]
-        grids = [(x.shape[2], x.shape[3]) for x in maps]
-        return paddle.concat([x.flatten(2).transpose([0, 2, 1]) for x in maps], axis=1), grids
+        maps = self.encode_maps(images)
+        return flatten_maps([project(x) for x, project in zip(maps, self.decoder_input_proj)])
 
-    def select_queries(self, memory: paddle.Tensor, grids: Sequence[tuple[int, int]]):
+    def select_queries(self, memory: paddle.Tensor, grids: Grids):
         """Select the best cells as queries.
 
         Returns:
             Boxes before the sigmoid (N, Q, 4), logits (N, Q, classes), boxes as fractions and contents (N, Q, dim).
         """
-        total = sum(height * width for height, width in grids)
-        if total < self.num_queries:
-            raise UserError(
-                f"the maps of these images have {total} cells, fewer than MODEL.NUM_QUERIES {self.num_queries}: lower "
-                "it, or use larger images"
-            )
-        is_inside = constant(_inside, tuple(grids)).astype(memory.dtype)  # (1, cells, 1)
-        cells = self.enc_output(memory * is_inside)
+        self.require_cells(grids)
+        cells = self.enc_output(memory * inside_cells(grids, memory.dtype))
         logits = self.enc_score_head(cells)  # (N, cells, classes)
-        best = paddle.topk(single_or_double(logits).max(-1), self.num_queries, axis=1)[1]  # (N, Q)
-        images = memory.shape[0] if paddle.in_dynamic_mode() else paddle.shape(memory)[0]
-        first = paddle.arange(images, dtype=best.dtype).unsqueeze(1) * total
-        indices = (best + first).flatten()
-
-        def gather_best(values: paddle.Tensor) -> paddle.Tensor:
-            return paddle.gather(values.flatten(0, 1), indices).reshape([*best.shape, values.shape[-1]])
-
-        content = gather_best(cells)
+        best = choose_cells(logits, self.num_queries, memory)
+        content = best.gather(cells)
         deltas = single_or_double(self.enc_bbox_head(content))
-        anchors = paddle.gather(constant(_anchors, tuple(grids)).astype(deltas.dtype), best.flatten())
-        starts = deltas + anchors.reshape([*best.shape, 4])
-        return starts, gather_best(logits), F.sigmoid(starts), content
+        anchors = paddle.gather(constant(_anchors, tuple(grids)).astype(deltas.dtype), best.numbers.flatten())
+        starts = deltas + anchors.reshape([*best.numbers.shape, 4])
+        return starts, best.gather(logits), F.sigmoid(starts), content
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifiers by new ones."""
@@ -301,37 +262,7 @@ class RtDetr(QueryDetector):
         return list(self.decoder.layers)
 
 
-def _slice_queries(outputs: Outputs, start: int, end: int | None) -> Outputs:
-    """Return a decoder's outputs for the queries from ``start`` to ``end``."""
-    return {
-        name: value[:, :, start:end] if name.startswith("layer_") else value[:, start:end]
-        for name, value in outputs.items()
-    }
-
-
-def _projection(inputs: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(
-        Conv2D(inputs, outputs, 1, bias_attr=False), nn.BatchNorm2D(outputs, momentum=0.9, epsilon=_EPSILON)
-    )
-
-
-def _cells(grids: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return boxes of the cells of all maps as fractions, float64 (cells, 4), and whether usable, bool (cells, 1)."""
-    parts = []
-    for level, (height, width) in enumerate(grids):
-        rows, columns = np.meshgrid(np.arange(height) + 0.5, np.arange(width) + 0.5, indexing="ij")
-        side = np.full(rows.size, _ANCHOR * 2.0**level)
-        parts.append(np.stack([columns.ravel() / width, rows.ravel() / height, side, side], axis=1))
-    boxes = np.concatenate(parts)
-    return boxes, ((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True)
-
-
-def _inside(grids: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Return 1 for cells that may be used, else 0, float32 (1, cells, 1)."""
-    return _cells(grids)[1].astype(np.float32)[None]
-
-
 def _anchors(grids: Sequence[tuple[int, int]]) -> np.ndarray:
     """Return anchors before the sigmoid; at the border they are so large that the sigmoid is 1."""
-    boxes, is_inside = _cells(grids)
+    boxes, is_inside = cell_boxes(grids)
     return np.where(is_inside, np.log(boxes / (1 - boxes)), np.finfo(np.float32).max)

@@ -1,0 +1,153 @@
+"""What networks with a hybrid encoder share: a backbone, the encoder of its maps, and queries at the best cells.
+
+Source: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, CVPR 2024, sections 4.1 and 4.2.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from ....runtime.errors import UserError
+from ....runtime.transfers import constant
+from ...models.layers import Conv2D
+from ..detector import Outputs, QueryDetector, build_backbone, single_or_double
+
+_EPSILON = 1e-5
+_ANCHOR = 0.05  # side of the anchors on the finest map; doubled on each further map
+_EDGE = 0.01  # anchors closer to the border are not used
+
+Grids = list[tuple[int, int]]  # height and width of the maps, the finest first
+
+
+class ChosenCells(NamedTuple):
+    """The cells at which the queries of N images start."""
+
+    numbers: paddle.Tensor  # int64 (N, Q), of all maps
+    rows: paddle.Tensor  # int64 (N * Q,), positions among the cells of all images
+
+    def gather(self, values: paddle.Tensor) -> paddle.Tensor:
+        """Return the chosen rows (N, Q, n) of values of all cells (N, cells, n)."""
+        return paddle.gather(values.flatten(0, 1), self.rows).reshape([*self.numbers.shape, values.shape[-1]])
+
+
+class HybridNetwork(QueryDetector):
+    """Base class of networks for images of one size, whose sides are multiples of the coarsest map's stride.
+
+    A subclass sets ``encoder``, a ``HybridEncoder``.
+    """
+
+    #: name of the architecture in messages
+    architecture: ClassVar[str] = "RT-DETR"
+    has_no_object = False
+    takes_padding = False  # places would be fractions of the padded image
+    published_input = ("DATA.IMAGENET_MEAN", "[0.0,0.0,0.0]", "DATA.IMAGENET_STD", "[1.0,1.0,1.0]")
+    encoder: nn.Layer
+
+    def build_maps(
+        self,
+        backbone: str,
+        fixed: Mapping[str, Any],
+        options: Mapping[str, Any] | None,
+        feature_levels: Sequence[int],
+        encoder_dim: int,
+    ) -> None:
+        """Build the backbone and the projections of its maps to ``encoder_dim``, see ``build_backbone``.
+
+        Raises:
+            UserError: a map is not half as large as the one before.
+        """
+        self.backbone = build_backbone(backbone, fixed, options, feature_levels)
+        self.feature_levels, self.in_channels = tuple(feature_levels), 3
+        widths = [self.backbone.feature_channels[level] for level in feature_levels]
+        self.strides = [self.backbone.feature_strides[level] for level in feature_levels]
+        if any(after != 2 * before for before, after in zip(self.strides, self.strides[1:])):
+            raise UserError(
+                f"backbone '{backbone}' has maps of strides {', '.join(map(str, self.strides))}, but "
+                f"{self.architecture} needs each map half as large as the one before: use a ResNet, for example, or a "
+                "ViT with a pyramid"
+            )
+        self.side_multiple = self.strides[-1]
+        self.encoder_input_proj = nn.LayerList([project_map(width, encoder_dim) for width in widths])
+
+    def count_cells(self, height: int, width: int) -> int:
+        """Count the cells of all maps for an image of this size."""
+        return sum((height // stride) * (width // stride) for stride in self.strides)
+
+    def encode_maps(self, images: paddle.Tensor) -> list[paddle.Tensor]:
+        """Return the encoder's maps (N, encoder_dim, height, width), from fine to coarse."""
+        height, width = images.shape[2:]
+        if height % self.side_multiple or width % self.side_multiple:
+            raise UserError(
+                f"{self.architecture} takes images whose sides are multiples of {self.side_multiple}, not {height} x "
+                f"{width} pixels: for training, set DATA.RESIZE_TO_SQUARE true; otherwise set DETECTION.EVAL_BATCHING "
+                "one_size; use multiples in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
+            )
+        maps = self.backbone.features(images)
+        return self.encoder(
+            [project(maps[level]) for level, project in zip(self.feature_levels, self.encoder_input_proj)]
+        )
+
+    def require_cells(self, grids: Grids) -> int:
+        """Return the number of cells of all maps; raise UserError if there are fewer than queries."""
+        total = sum(height * width for height, width in grids)
+        if total < self.num_queries:
+            raise UserError(
+                f"the maps of these images have {total} cells, fewer than MODEL.NUM_QUERIES {self.num_queries}: lower "
+                "it, or use larger images"
+            )
+        return total
+
+
+def flatten_maps(maps: Sequence[paddle.Tensor]) -> tuple[paddle.Tensor, Grids]:
+    """Return the cells of maps (N, dim, height, width) as (N, cells of all maps, dim), and the maps' sizes."""
+    grids = [(x.shape[2], x.shape[3]) for x in maps]
+    return paddle.concat([x.flatten(2).transpose([0, 2, 1]) for x in maps], axis=1), grids
+
+
+def choose_cells(logits: paddle.Tensor, number: int, memory: paddle.Tensor) -> ChosenCells:
+    """Choose the ``number`` cells of each image with the highest ``logits`` (N, cells, classes) of any class.
+
+    ``memory`` is (N, cells, n).
+    """
+    best = paddle.topk(single_or_double(logits).max(-1), number, axis=1)[1]  # (N, Q)
+    images = memory.shape[0] if paddle.in_dynamic_mode() else paddle.shape(memory)[0]
+    first = paddle.arange(images, dtype=best.dtype).unsqueeze(1) * memory.shape[1]
+    return ChosenCells(best, (best + first).flatten())
+
+
+def slice_queries(outputs: Outputs, start: int, end: int | None) -> Outputs:
+    """Return a decoder's outputs for the queries from ``start`` to ``end``."""
+    return {
+        name: value[:, :, start:end] if name.startswith("layer_") else value[:, start:end]
+        for name, value in outputs.items()
+    }
+
+
+def inside_cells(grids: Grids, dtype: paddle.dtype) -> paddle.Tensor:
+    """Return 1 for cells that may be used, else 0, (1, cells, 1)."""
+    return constant(_inside, tuple(grids)).astype(dtype)
+
+
+def project_map(inputs: int, outputs: int) -> nn.Sequential:
+    """Build a point-wise convolution without bias and a batch norm."""
+    return nn.Sequential(
+        Conv2D(inputs, outputs, 1, bias_attr=False), nn.BatchNorm2D(outputs, momentum=0.9, epsilon=_EPSILON)
+    )
+
+
+def cell_boxes(grids: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return boxes of the cells of all maps as fractions, float64 (cells, 4), and whether usable, bool (cells, 1)."""
+    parts = []
+    for level, (height, width) in enumerate(grids):
+        rows, columns = np.meshgrid(np.arange(height) + 0.5, np.arange(width) + 0.5, indexing="ij")
+        side = np.full(rows.size, _ANCHOR * 2.0**level)
+        parts.append(np.stack([columns.ravel() / width, rows.ravel() / height, side, side], axis=1))
+    boxes = np.concatenate(parts)
+    return boxes, ((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True)
+
+
+def _inside(grids: Sequence[tuple[int, int]]) -> np.ndarray:
+    return cell_boxes(grids)[1].astype(np.float32)[None]

@@ -8,7 +8,7 @@ MANIFEST = Manifest(
     __package__,
     requires=("paddlevit_dist.images.detection.task",),
     annotations=KEYPOINT_LABELS,
-    families=(".heatmaps.network:HeatmapNetwork",),
+    families=(".detrpose.network:DetrPose", ".heatmaps.network:HeatmapNetwork"),
     score_kinds={
         "keypoints": ".evaluation.score_kind:KeypointScores",
         "keypoint_errors": ".evaluation.point_scores:KeypointErrorScores",

@@ -1,0 +1,61 @@
+"""Objects with four points of two classes, and a small DETRPose for them."""
+
+import numpy as np
+import paddle
+
+from paddlevit_dist.images.detection.denoising import PREFIX
+from paddlevit_dist.images.keypoints.detrpose.criterion import PoseTargets
+from paddlevit_dist.images.keypoints.detrpose.denoising import PoseNoise, PoseQueries
+from paddlevit_dist.tasks.model_factory import create_model
+from support.networks.small_detr import default_dtype
+
+SIGMAS = ((0.05, 0.1, 0.02, 0.08), (0.03, 0.03, 0.2, 0.1))
+POINTS, CLASSES, SIZE = len(SIGMAS[0]), len(SIGMAS), (64, 96)
+NOISE = PoseNoise(SIGMAS, 4)
+
+
+def make_objects(numbers, seed=0):
+    """Points in pixels with visibility, areas and labels of each image, padded."""
+    random, most = np.random.default_rng(seed), max(1, *numbers)
+    points = np.zeros((len(numbers), most, POINTS, 3))
+    areas, labels = np.zeros((len(numbers), most)), np.full((len(numbers), most), -1, np.int64)
+    for row, number in enumerate(numbers):
+        points[row, :number, :, :2] = random.random((number, POINTS, 2)) * SIZE[::-1]
+        points[row, :number, :, 2] = random.integers(3, size=(number, POINTS))
+        points[row, :number, 0, 2] = 2  # at least one
+        areas[row, :number] = 100 + 900 * random.random(number)
+        labels[row, :number] = random.integers(CLASSES, size=number)
+    points[points[..., 2] == 0] = 0
+    return points, areas, labels
+
+
+def make_targets(numbers, with_noise=False, seed=0):
+    points, areas, labels = make_objects(numbers, seed)
+    sizes = np.tile(SIZE, (len(numbers), 1))
+    targets = PoseTargets(*map(paddle.to_tensor, (points, areas, labels, sizes)), np.array(numbers))
+    if not with_noise:
+        return targets
+    drawn = [
+        NOISE.draw(points[row, :number], areas[row, :number], labels[row, :number], SIZE, np.random.default_rng(row))
+        for row, number in enumerate(numbers)
+    ]
+    batch = NOISE.collate(drawn, list(numbers), labels.shape[1])
+    return targets._replace(denoising=PoseQueries(*(paddle.to_tensor(batch[PREFIX + n]) for n in PoseQueries._fields)))
+
+
+def make_network():
+    """In evaluation, in float64, with poses that differ from query to query."""
+    with default_dtype("float64"):
+        paddle.seed(0)
+        network = create_model("detrpose_small", num_classes=CLASSES, keypoints=POINTS, denoising=NOISE.queries)
+    random = np.random.default_rng(0)
+    for name, parameter in network.named_parameters():
+        if not name.startswith("backbone.") and parameter.ndim > 1:
+            noise = random.standard_normal(parameter.shape) / np.sqrt(parameter.shape[0])
+            parameter.set_value(noise)
+    network.eval()
+    return network
+
+
+def make_images(number):
+    return paddle.to_tensor(np.random.default_rng(1).standard_normal((number, 3, *SIZE)))

@@ -1,0 +1,76 @@
+"""What DETRPose does with images and weights, beside the numbers of the golden file."""
+
+import functools
+
+import numpy as np
+import paddle
+import pytest
+from support.samples.pose_batches import CLASSES, NOISE, POINTS, make_images, make_network, make_targets
+
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
+
+# Millions, from the authors' README (SebastianJanampa/DETRPose).
+PUBLISHED = {"n": 4.1, "s": 11.5, "m": 20.8, "l": 32.8, "x": 73.3}
+
+
+@functools.cache
+def network():
+    return make_network()
+
+
+@pytest.mark.parametrize("size", PUBLISHED)
+def test_the_number_of_parameters_is_the_published_one(size):
+    with paddle.LazyGuard():  # names and shapes only
+        built = create_model(f"detrpose_hgnetv2_{size}", num_classes=2)
+    state = {key: value for key, value in built.state_dict().items() if not key.endswith(("_mean", "_variance"))}
+    millions = sum(int(np.prod(value.shape)) for value in state.values()) / 1e6
+    assert abs(millions - PUBLISHED[size]) < 0.015 * millions + 0.1
+
+
+def test_an_image_gives_the_same_in_any_company():
+    images = make_images(4)
+    with paddle.no_grad():
+        together, alone = network()(images), network()(images[2:3])
+    assert together["poses"].shape == [4, network().num_queries, 2 * POINTS]
+    assert np.ptp(together["poses"].numpy(), axis=1).min() > 1e-3
+    for part in ("logits", "poses"):
+        np.testing.assert_allclose(alone[part].numpy()[0], together[part].numpy()[2], rtol=0, atol=1e-10)
+
+
+def test_denoising_queries_see_their_group_only_and_are_not_seen():
+    images, targets = make_images(2), make_targets((2, 1), with_noise=True)
+    places = targets.denoising.points.clone()
+    places[:, :4] = 1 - places[:, :4]  # the first group of the first image, of two positive and two negative queries
+    moved = targets._replace(denoising=targets.denoising._replace(points=places))
+    with paddle.no_grad():
+        plain, first, second = network()(images), *(network()(images, None, each) for each in (targets, moved))
+    for part in ("logits", "poses"):
+        np.testing.assert_allclose(first[part].numpy(), plain[part].numpy(), rtol=0, atol=1e-10)
+    change = np.abs(second["denoising_layer_poses"].numpy() - first["denoising_layer_poses"].numpy())[:, 0].max((0, 2))
+    assert (change[:4] > 1e-6).all() and change[4:].max() < 1e-10
+    assert len(change) == 2 * NOISE.queries
+
+
+def test_the_authors_person_is_taken_for_one_class():
+    rows = np.arange(6.0).reshape(3, 2)
+    built = network()
+    labels = np.repeat(np.arange(81.0)[:, None], 3, axis=1)
+    assert built.resize_parameter("enc_score_head.weight", rows) is None  # it has two classes
+    np.testing.assert_array_equal(built.resize_parameter("denoising_class_embed.weight", labels)[:, 0], [0, 1, 80])
+    built.num_classes = 1
+    try:
+        np.testing.assert_array_equal(built.resize_parameter("decoder.class_embed.0.weight", rows), rows[:, 1:])
+        np.testing.assert_array_equal(built.resize_parameter("denoising_class_embed.weight", labels)[:, 0], [1, 80])
+        assert built.outputs_to_classes(2) == 1 and built.outputs_to_classes(5) == 5
+    finally:
+        built.num_classes = CLASSES
+
+
+def test_images_that_do_not_fit_are_refused():
+    with pytest.raises(UserError, match="DETRPose takes images whose sides are multiples of"):
+        network()(paddle.zeros([1, 3, 60, 96]))
+    with pytest.raises(UserError, match="MODEL.NUM_QUERIES"):
+        network()(paddle.zeros([1, 3, 16, 32], "float64"))
+    with pytest.raises(UserError, match=r"points \[1\]"):
+        create_model("detrpose_small", num_classes=1, points=(1,))

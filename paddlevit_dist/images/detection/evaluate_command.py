@@ -3,9 +3,10 @@
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from .evaluation.matching import AnnotationFile
     from .evaluation.scored_files import ResultFile
 
-_UNDEFINED = -1.0  # a score where nothing is annotated, as in COCO's tools
+UNDEFINED = -1.0  # a score where nothing is annotated, as in COCO's tools
 
 
 def run(words: list[str]) -> None:
@@ -76,48 +77,77 @@ def _print_and_write(
     from .evaluation.match_tables import MAX_DETECTIONS, resolve_detection_limits
 
     kind, limits = options.iou_type, resolve_detection_limits(options.max_detections)
-    notices, matched = [*annotations.notices, *results.notices], [results.matched] if results.matched else []
     table = scored_files.build_match_table(annotations, results, kind, limits)
-    notices += _crowded(table, limits)
     all_stats, all_class_ap = DetectionCurves.from_table(table, limits).scores(np.ones((1, len(table.image_ids))))
-    stats, class_ap = np.nan_to_num(all_stats[0], nan=_UNDEFINED), np.nan_to_num(all_class_ap[0], nan=_UNDEFINED)
-    scored = _score(annotations, table, origin, kind, limits)
+    stats, class_ap = np.nan_to_num(all_stats[0], nan=UNDEFINED), np.nan_to_num(all_class_ap[0], nan=UNDEFINED)
+    report = MatchReport(
+        _score(annotations, table, origin, kind, limits),
+        dict(zip(stat_names(limits), stats.tolist())),
+        dict(zip(annotations.names, class_ap[:, 0].tolist())),
+        f"{count_annotations(annotations)}, {len(results.labels):,} results; IoU of {kind}",
+        format_summary(stats, limits),
+        list_categories(annotations, class_ap),
+        [*annotations.notices, *results.notices, *note_crowded(table, limits[-1])],
+        [*(protocol or [_rules(options)]), *([results.matched] if results.matched else [])],
+    )
+    hidden = 0 if protocol or limits != MAX_DETECTIONS else 1  # COCO's own rules are not printed
+    print_report(options, report, report.protocol[hidden:])
+
+
+class MatchReport(NamedTuple):
+    """Scores of matched results."""
+
+    scored: ScoreReport  # the matches, for intervals and ``compare``
+    stats: Mapping[str, float]  # COCO's numbers in pycocotools' order; -1: undefined
+    per_category: Mapping[str, float]  # AP of each category, likewise
+    heading: str  # what was compared, one line
+    summary: Sequence[str]  # lines of ``stats``
+    tables: Sequence[str]  # lines about categories
+    notices: Sequence[str]  # remarks, one line each
+    protocol: Sequence[str]  # how results are scored, one line each
+    more: Mapping[str, Any] = MappingProxyType({})  # further entries of the JSON
+
+
+def print_report(options: Namespace, report: MatchReport, shown_protocol: Sequence[str]) -> None:
+    """Compute intervals, print all, with these lines of the protocol, and write the scores to the folder of -output."""
+    scored, names = report.scored, list(report.stats)
     groups = find_sample_groups(options, scored.names, FOLDER)
     intervals = compute_intervals(scored, options.interval, groups) if scored.names else {}
-    intervals = {name: interval for name, interval in intervals.items() if name in stat_names(limits)}
-    warning = find_small_sample_warning(scored, intervals, groups, stat_names(limits))
-    notices += [warning] if warning else []
+    intervals = {name: interval for name, interval in intervals.items() if name in names}
+    warning = find_small_sample_warning(scored, intervals, groups, names)
+    notices = [*report.notices, *([warning] if warning else [])]
     for notice in notices:
         print(one_line(f"note: {notice}"), file=sys.stderr)
-    per_class = dict(zip(annotations.names, class_ap[:, 0].tolist()))
-    values = {**dict(zip(stat_names(limits), stats.tolist())), **{f"AP {name}": ap for name, ap in per_class.items()}}
+    values = {**report.stats, **{f"AP {name}": ap for name, ap in report.per_category.items()}}
     scores = to_json(
-        {name: value for name, value in values.items() if value != _UNDEFINED},
+        {name: value for name, value in values.items() if value != UNDEFINED},
         intervals,
         options.interval,
-        len(table.image_ids),
-        [*(protocol or [_rules(options)]), *matched],
+        len(scored.names),
+        report.protocol,
         notices,
         groups,
     )
-    scores.update(stats=stats.tolist(), per_category=per_class)  # in COCO's order, -1 for undefined values
+    # in COCO's order, -1 for undefined values
+    scores.update(stats=list(report.stats.values()), per_category=dict(report.per_category), **report.more)
     if options.output:
         write_scores(scored, scores, Path(options.output), options.results, groups)
     if options.json:
         print(format_json(scores))
         return
-    counts = f"{len(annotations.image_ids):,} images, {len(annotations.truth.labels):,} annotations"
-    print(
-        one_line(f"{counts} of {len(annotations.names):,} categories, {len(results.labels):,} results; IoU of {kind}")
-    )
+    print(one_line(report.heading))
     wide = [name for name in ("AP", "AP50", "AP75") if name in intervals and intervals[name].has_width()]
     shown = [f"{name} {intervals[name].value:.4f} {intervals[name].ends(3)}" for name in wide]
     over = f"{options.interval} % intervals over images{f' {groups}' if groups else ''}"
     over_images = [f" {', '.join(shown)}: {over}"] if shown else []
-    rules = protocol or [_rules(options)] * (limits != MAX_DETECTIONS)
-    rules = [f" {text}" for text in map(one_line, [*rules, *matched])]
-    for line in format_summary(stats, limits) + over_images + rules + _per_category(annotations, class_ap):
+    for line in [*report.summary, *over_images, *(f" {one_line(text)}" for text in shown_protocol), *report.tables]:
         print(line)
+
+
+def count_annotations(annotations: "AnnotationFile") -> str:
+    """Format the numbers of images, annotations and categories."""
+    counts = f"{len(annotations.image_ids):,} images, {len(annotations.truth.labels):,} annotations"
+    return f"{counts} of {len(annotations.names):,} categories"
 
 
 def _options(words: list[str]) -> Namespace:
@@ -135,6 +165,12 @@ def _options(words: list[str]) -> Namespace:
     add_data(parser)
     add_output(parser)
     parser.option("iou_type", "bbox", "compare boxes (bbox) or masks (segm)", choices=("bbox", "segm"))
+    add_scoring(parser, 100, 10)  # recall is also computed at 1 and 10
+    return parser.parse_args(words)
+
+
+def add_scoring(parser: CommandParser, most: int, least: int) -> None:
+    """Add the options for intervals, groups, JSON, and the limit of results: ``most`` by default, at least ``least``."""
     parser.option(
         "interval",
         "95",
@@ -142,7 +178,7 @@ def _options(words: list[str]) -> Namespace:
         choices=("off", "95", "99"),
     )
     limit = "detections that count for each image and category, COCO's maxDets"
-    parser.option("max_detections", 100, limit, at_least(10))  # recall is also computed at 1 and 10
+    parser.option("max_detections", most, limit, at_least(least))
     add_group(parser)
     parser.add_argument(
         "--json",
@@ -150,7 +186,6 @@ def _options(words: list[str]) -> Namespace:
         action="store_true",
         help="print all values as one line of JSON; in stats and per_category, -1 means undefined",
     )
-    return parser.parse_args(words)
 
 
 def _score(
@@ -179,17 +214,17 @@ def _rules(options: Namespace) -> str:
     return f"AP: COCO's rules, {limit}, areas in pixels of the image files"
 
 
-def _crowded(table: "MatchTable", limits: Sequence[int]) -> list[str]:
+def note_crowded(table: "MatchTable", most_counted: int) -> list[str]:
     """Count images with more annotations of a category than detections that count."""
     from ..data.data_warnings import count
 
-    crowded = table.annotated[table.annotated[:, 2] > limits[-1]]
+    crowded = table.annotated[table.annotated[:, 2] > most_counted]
     if not len(crowded):
         return []
     number, most = len(np.unique(crowded[:, 0])), int(crowded[:, 2].max())
     return [
         f"{number:,} of {count(len(table.image_ids), 'image')} with more annotations of a category than the "
-        f"{limits[-1]:,} detections that count, up to {most:,}: add -max_detections={most} to count all"
+        f"{most_counted:,} detections that count, up to {most:,}: add -max_detections={most} to count all"
     ]
 
 
@@ -208,7 +243,7 @@ def format_summary(stats: np.ndarray, limits: Sequence[int]) -> list[str]:
     return lines
 
 
-def _per_category(annotations: "AnnotationFile", class_ap: np.ndarray) -> list[str]:
+def list_categories(annotations: "AnnotationFile", class_ap: np.ndarray) -> list[str]:
     """Format AP and AP50 of each category from (categories, 3), or name the option that prints them."""
     if len(annotations.names) > MOST_SHOWN:
         return [f"{len(annotations.names):,} categories: add -json to print the AP of each"]

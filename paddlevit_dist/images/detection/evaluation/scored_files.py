@@ -2,7 +2,7 @@
 
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +40,15 @@ def read_annotations(path: Place, kind: str = BOXES) -> AnnotationFile:
         UserError: the file cannot be read, is not a file of annotations, or is in LVIS's format; the message says
             where.
     """
-    coco = CocoFile(os.fspath(path), allows_text_ids=True)
+    return arrange_annotations(CocoFile(os.fspath(path), allows_text_ids=True), kind)[0]
+
+
+def arrange_annotations(coco: CocoFile, kind: str = BOXES) -> tuple[AnnotationFile, np.ndarray]:
+    """Return the annotations of a file by image, and the position in the file of each, int64 (objects,).
+
+    Raises:
+        UserError: see ``read_annotations``.
+    """
     if coco.federated:
         advice = "COCO's rules count unchecked objects as wrong, so score it with LVIS's tools (lvis-api)"
         raise UserError(
@@ -57,7 +65,7 @@ def read_annotations(path: Place, kind: str = BOXES) -> AnnotationFile:
     missing = np.flatnonzero(np.isnan(areas))
     areas[missing] = boxes[missing, 2:].prod(axis=1) if masks is None else [compute_area(masks[row]) for row in missing]
     empty_notice = [] if coco.numbers else [f"{coco.file} has no annotations, so scores are undefined"]
-    return AnnotationFile(
+    annotations = AnnotationFile(
         coco.file,
         image_ids,
         coco.sizes[places],
@@ -70,6 +78,7 @@ def read_annotations(path: Place, kind: str = BOXES) -> AnnotationFile:
         [file_name(coco.images[place]) or "" for place in places],
         ["" if category_id in coco.unnamed else category.name for category_id, category in coco.categories.items()],
     )
+    return annotations, order
 
 
 def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
@@ -137,11 +146,54 @@ def read_results(path: Place, annotations: AnnotationFile, kind: str = BOXES) ->
     Raises:
         UserError: the file cannot be read, is not a list of results, or names images that the annotations lack.
     """
-    path = os.fspath(path)
-    images, labels, scores, shapes = array("q"), array("q"), array("d"), _ResultShapes(annotations, kind)
+    path, shapes = os.fspath(path), _ResultShapes(annotations, kind)
+    rows = read_rows(path, annotations, _ResultRecord, lambda image, label, result: shapes.add(image, result))
+    if shapes.has_boxes:
+        require_sides(path, np.array(shapes.boxes).reshape(-1, 4), annotations.sizes[rows.images])
+    notices, order = rows.notices, np.argsort(rows.images, kind="stable")
+    if kind == MASKS and shapes.has_boxes:
+        text = "areas are taken from boxes, as in COCO's tools; remove bbox to take them from masks"
+        notices = [*notices, f"{path}: results also have boxes, so {text}"]
+    return ResultFile(
+        path,
+        np.array(shapes.boxes).reshape(-1, 4)[order],
+        np.array(shapes.areas)[order],
+        rows.scores[order],
+        rows.labels[order],
+        [shapes.masks[row] for row in order.tolist()] if kind == MASKS else None,
+        np.searchsorted(rows.images[order], np.arange(len(annotations.image_ids) + 1)),
+        notices,
+        rows.matched,
+    )
+
+
+class ResultRows(NamedTuple):
+    """What any results have, in the order of their file."""
+
+    images: np.ndarray  # int64 (n,), position of each result's image in the annotations
+    labels: np.ndarray  # int64 (n,), -1 for categories that the annotations do not have
+    scores: np.ndarray  # float64 (n,)
+    notices: list[str]  # what differs from what COCO's tools expect
+    matched: str  # message on how many images and categories were matched by name; empty if ids decide
+
+
+def read_rows(
+    path: str, annotations: AnnotationFile, kind: type[NamedResult], add: Callable[[int, int, Any], None]
+) -> ResultRows:
+    """Read images, categories and scores of a list of results in a JSON file.
+
+    Args:
+        kind: type of the results, with a ``score``.
+        add: called with position of the image, label and result, in their order; its ValueError is what the result has
+            that cannot be used.
+
+    Raises:
+        UserError: the file cannot be read, is not a list of results, or names images that the annotations lack.
+    """
+    images, labels, scores = array("q"), array("q"), array("d")
     unknown: dict[Id, int] = {}  # images missing from the annotations -> their first result
     try:
-        elements, names = _read_elements(path), match_names(path, annotations)
+        elements, names = _read_elements(path, kind), match_names(path, annotations)
         for number, result, *_ in elements:
             context = f"{path}: result {number} has"
             names.require_plain(path, number, result)
@@ -156,7 +208,7 @@ def read_results(path: Place, annotations: AnnotationFile, kind: str = BOXES) ->
             labels.append(names.label(result, category))
             scores.append(result.score)
             try:
-                shapes.add(images[-1], result)
+                add(images[-1], labels[-1], result)
             except ValueError as error:
                 raise UserError(f"{context} {error}") from None
     except OSError as error:
@@ -168,25 +220,13 @@ def read_results(path: Place, annotations: AnnotationFile, kind: str = BOXES) ->
         message = f"{count(len(unknown), 'image')} of its results are missing from {annotations.path}"
         hint = _hint(image_id, names.image_id_positions)
         raise UserError(f"{path}: {message}, such as image_id {image_id!r} of result {number}{hint}")
-    order, label_rows = np.argsort(images, kind="stable"), np.array(labels)
-    if shapes.has_boxes:
-        require_sides(path, np.array(shapes.boxes).reshape(-1, 4), annotations.sizes[np.array(images, int)])
-    return ResultFile(
-        path,
-        np.array(shapes.boxes).reshape(-1, 4)[order],
-        np.array(shapes.areas)[order],
-        np.array(scores)[order],
-        label_rows[order],
-        [shapes.masks[row] for row in order.tolist()] if kind == MASKS else None,
-        np.searchsorted(np.array(images)[order], np.arange(len(annotations.image_ids) + 1)),
-        [*names.notices, *_notices(path, label_rows, kind == MASKS and bool(shapes.has_boxes), names.unknown)],
-        names.matched,
-    )
+    rows = np.array(images, np.int64), np.array(labels, np.int64), np.array(scores)
+    return ResultRows(*rows, [*names.notices, *_notices(path, rows[1], names.unknown)], names.matched)
 
 
-def _read_elements(path: str) -> Iterator[JsonElement]:
+def _read_elements(path: str, kind: type[NamedResult]) -> Iterator[JsonElement]:
     """Read the results in a file, see ``coco_files.elements``; raise UserError if it is not a list."""
-    lists = elements(path, {"": _ResultRecord})
+    lists = elements(path, {"": kind})
     if "" not in lists:
         raise UserError(
             f"{path}: expected a list of results, found an object, as in annotation files; results are "
@@ -212,17 +252,14 @@ def _hint(id_: Id, known_ids: Iterable[Id]) -> str:
     return f"; it is {kinds[0]}, but image ids are {kinds[1]} there, such as {example!r}"
 
 
-def _notices(path: str, labels: np.ndarray, have_boxes_too: bool, names: Sequence[str]) -> list[str]:
-    """Return notices on results with unknown categories, without results, and with boxes in addition to masks."""
+def _notices(path: str, labels: np.ndarray, names: Sequence[str]) -> list[str]:
+    """Return notices on results with unknown categories, and without results."""
     notices, unknown = [], int((labels < 0).sum())
     if unknown:
         examples = f", such as {shorten(', '.join(names[:3]))}," if names else ""
         notices.append(f"{path}: {count(unknown, 'result')} of unlisted categories{examples} ignored")
     if not len(labels):
         notices.append(f"{path} has no results")
-    elif have_boxes_too:
-        message = "areas are taken from boxes, as in COCO's tools; remove bbox to take them from masks"
-        notices.append(f"{path}: results also have boxes, so {message}")
     return notices
 
 

@@ -170,7 +170,7 @@ def _options(words: list[str]) -> Namespace:
 
 
 def add_scoring(parser: CommandParser, most: int, least: int) -> None:
-    """Add the options for intervals, groups, JSON, and the limit of results: ``most`` by default, at least ``least``."""
+    """Add the options for intervals, groups, JSON, and the limit of results, ``most`` by default."""
     parser.option(
         "interval",
         "95",

@@ -47,7 +47,7 @@ def complete_sets(
             continue
         names = _choose_names(name, points, keys)
         pairs, pairs_from = _choose_pairs(names, points, keys)
-        sigmas, sigmas_from = _choose_sigmas(name, names, points, keys)
+        sigmas, sigmas_from = choose_sigmas(name, names, points, None if keys is None else keys.SIGMAS)
         sets.append(KeypointSet(names, pairs, sigmas, _choose_skeleton(names, points, keys)))
         remarks.setdefault(f"{len(names)} points, {pairs_from}; {sigmas_from}", []).append(name)
     return tuple(sets), [f"keypoints of {first_names(names)}: {remark}" for remark, names in remarks.items()]
@@ -76,17 +76,15 @@ def pair_up(mirror: Any, number: int) -> list[tuple[int, int]] | None:
 def _choose_names(category: str, points: DescribedPoints, keys: Any) -> tuple[str, ...]:
     if keys is None or keys.NAMES is None:
         return tuple(points.names or (f"point {number}" for number in range(1, points.number + 1)))
-    _require_number("NAMES", len(keys.NAMES), category, points.number)
+    _require_number("KEYPOINTS.NAMES", len(keys.NAMES), category, points.number)
     if len(set(keys.NAMES)) < len(keys.NAMES):
         raise UserError(f"KEYPOINTS.NAMES {shorten(str(list(keys.NAMES)))}: expected each name only once")
     return tuple(keys.NAMES)
 
 
-def _require_number(key: str, number: int, category: str, expected: int) -> None:
+def _require_number(option: str, number: int, category: str, expected: int) -> None:
     if number != expected:
-        raise UserError(
-            f"KEYPOINTS.{key} has {number} values, but {category} has {expected} points: write one for each point"
-        )
+        raise UserError(f"{option} has {number} values, but {category} has {expected} points: write one for each point")
 
 
 def _choose_pairs(
@@ -109,19 +107,31 @@ def _choose_pairs(
     return tuple(pairs), f"{number} mirrored pair{'' if number == 1 else 's'} by {source}"
 
 
-def _choose_sigmas(
-    category: str, names: tuple[str, ...], points: DescribedPoints, keys: Any
+def choose_sigmas(
+    category: str,
+    names: tuple[str, ...],
+    points: DescribedPoints,
+    values: Sequence[float] | float | None,
+    option: str = "KEYPOINTS.SIGMAS",
 ) -> tuple[tuple[float, ...], str]:
-    """Return the sigmas of a category, and what the log says about them."""
-    if keys is not None and keys.SIGMAS is not None:
-        values = keys.SIGMAS if isinstance(keys.SIGMAS, (list, tuple)) else [keys.SIGMAS] * len(names)
-        _require_number("SIGMAS", len(values), category, len(names))
-        return tuple(map(float, values)), "sigmas by KEYPOINTS.SIGMAS"
+    """Return the sigmas of a category, and what the log says about them.
+
+    Args:
+        values: a sigma for each point, or one for all; None: by the annotations.
+        option: what sets these values, for messages.
+
+    Raises:
+        UserError: there are other numbers of sigmas and points.
+    """
+    if values is not None:
+        own: list[float] = [values] * len(names) if isinstance(values, (int, float)) else list(values)
+        _require_number(option, len(own), category, len(names))
+        return tuple(map(float, own)), f"sigmas by {option}"
     if points.sigmas is not None:
         return tuple(points.sigmas), "sigmas by the annotations"
     if names == COCO_PERSON.names:
         return COCO_PERSON.sigmas, "COCO's sigmas"
-    return (SIGMA,) * len(names), f"sigma {SIGMA} of all points, since nothing gives them (KEYPOINTS.SIGMAS)"
+    return (SIGMA,) * len(names), f"sigma {SIGMA} of all points, since nothing gives them ({option})"
 
 
 def _choose_skeleton(names: tuple[str, ...], points: DescribedPoints, keys: Any) -> tuple[tuple[int, int], ...]:

@@ -18,4 +18,10 @@ MANIFEST = Manifest(
         "drawn_figures": ".data.drawn_figures:DrawnFigures",
     },
     bundled=("drawn_figures",),
+    commands={
+        "evaluate keypoints": (
+            ".evaluate_command:run",
+            "COCO scores of keypoints from any program; runs without Paddle",
+        ),
+    },
 )

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist.images.detection.evaluation.curves import DetectionCurves
 from paddlevit_dist.images.keypoints.evaluation import matching
-from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN, compute_numbers
+from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN, score_table
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 
 
@@ -86,8 +85,7 @@ def match(dataset: dict, results: list[dict], sigmas: Sequence[Sequence[float]])
 
 def score(matches: matching.KeypointMatches) -> dict[str, float]:
     """Our ten numbers, -1 where undefined."""
-    curves = DetectionCurves.from_table(matches.table, [matching.MAX_DETECTIONS])
-    values, _ = compute_numbers(curves, np.ones((1, len(matches.table.image_ids))))
+    values, _ = score_table(matches.table, matching.MAX_DETECTIONS, np.ones((1, len(matches.table.image_ids))))
     return {name: float(np.nan_to_num(column[0], nan=-1.0)) for name, column in values.items()}
 
 

@@ -244,7 +244,8 @@ def _fill_similarities(groups, numbers, variances, points, true_points, true_box
                         down = max(0.0, top - height - y) + max(0.0, y - (top + height * 2))
                     squared = across * across + down * down
                     total += np.exp(-squared / variances[group, point] / (true_areas[true_row] + tiny) / 2)
-                overlaps[position] = total / (labeled if labeled > 0 else number)
+                if number > 0:  # a category without points is never found
+                    overlaps[position] = total / (labeled if labeled > 0 else number)
                 position += 1
 
 

@@ -38,7 +38,7 @@ class KeypointMetrics(MatchMetrics):
     ) -> None:
         self.table, self.limit = PointTable.from_sets(keypoint_sets), max_detections or MAX_DETECTIONS
         names = encode_names(name_points(class_names, keypoint_sets))
-        settings = {"limits": np.array([self.limit]), "least_score": np.array(least_score), "names": names}
+        settings = {"limits": np.array([self.limit]), "least_score": np.array(least_score), "point_names": names}
         super().__init__(KIND, class_names, images, settings)
 
     def update(

@@ -33,11 +33,11 @@ class KeypointScores(BoxScores):
     means over categories.
 
     Arrays are a ``MatchTable`` of all images; "ids", int64 (samples,), the id of each sample's image; "points", float64
-    (samples, points, 4), see ``KeypointMatches.sums``; "limits", COCO's maxDets, int (1,); and "names", see
+    (samples, points, 4), see ``KeypointMatches.sums``; "limits", COCO's maxDets, int (1,); and "point_names", see
     ``encode_names``. An evaluation also has "least_score", the lowest score of the results that ``columns`` counts.
     """
 
-    settings = ("limits", "least_score", "names")
+    settings = ("limits", "least_score", "point_names")
     unsaved = ("least_score",)
     zeros = ("AP", "AP50")
 
@@ -48,7 +48,7 @@ class KeypointScores(BoxScores):
 
         def compute_scores(weights: np.ndarray) -> dict[str, np.ndarray]:
             values, class_ap = compute_numbers(curves, weights)
-            values.update({self.class_score.format(name): column for name, column in zip(classes, class_ap.T)})
+            values.update({self.class_score.format(name): column for name, column in zip(classes, class_ap[..., 0].T)})
             sums = weighted_sums(weights, points[:, :, [FOUND, SIMILARITY]])
             similarities = quotient(sums[:, :, 1], sums[:, :, 0])  # (draws, points)
             return {**values, **{POINT_SCORE.format(name): own for name, own in zip(names, similarities.T)}}
@@ -93,12 +93,17 @@ class KeypointScores(BoxScores):
 
 
 def compute_numbers(curves: DetectionCurves, weights: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Compute COCO's ten numbers of draws by name, (draws,), and the AP of each category, (draws, categories)."""
+    """Compute COCO's ten numbers of draws by name, (draws,), and of categories AP, AP50, AP75, (draws, n, 3)."""
     stats, class_ap, recalls = curves.compute(weights)
     ap, ap50, ap75, _, ap_medium, ap_large, ar, _, ar_medium, ar_large = stats.T
     ar50, ar75 = (nanmean(recalls[:, :, step]) for step in _AT.values())
     columns = (ap, ap50, ap75, ap_medium, ap_large, ar, ar50, ar75, ar_medium, ar_large)
-    return dict(zip(TEN, columns)), class_ap[:, :, 0]
+    return dict(zip(TEN, columns)), class_ap
+
+
+def score_table(table: MatchTable, most: int, weights: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Compute ``compute_numbers`` of a table that was matched with at most this number of results."""
+    return compute_numbers(DetectionCurves.from_table(table, [most]), weights)
 
 
 def name_points(class_names: Sequence[str], keypoint_sets: Sequence[KeypointSet]) -> list[str]:
@@ -115,7 +120,7 @@ def encode_names(names: Sequence[str]) -> np.ndarray:
 
 def decode_names(arrays: Arrays) -> list[str]:
     """Return the names of the points in a table; raise ValueError if they are not a JSON list."""
-    names = parse_json(arrays["names"].tobytes())
+    names = parse_json(arrays["point_names"].tobytes())
     if not isinstance(names, list):
         raise ValueError("expected a list of names")
     return [str(name) for name in names]

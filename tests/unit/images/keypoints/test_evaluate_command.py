@@ -1,0 +1,154 @@
+"""``evaluate keypoints``: files of annotations and results against pycocotools, and files that are none."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+from support.networks import keypoint_peer
+
+from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.images.keypoints import evaluate_command
+from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN
+from paddlevit_dist.runtime.errors import UserError
+
+ANNOTATIONS = {
+    "images": [{"id": 7, "width": 100, "height": 80, "file_name": "a.png"}, {"id": 3, "width": 60, "height": 90}],
+    "categories": [{"id": 5, "name": "hand", "keypoints": ["wrist", "thumb"], "sigmas": [0.1, 0.2]}],
+    "annotations": [
+        {"id": 1, "image_id": 7, "category_id": 5, "bbox": [10, 10, 40, 40], "area": 1600, "iscrowd": 0,
+         "num_keypoints": 2, "keypoints": [12, 12, 2, 40, 40, 1]},
+        {"id": 2, "image_id": 3, "category_id": 5, "bbox": [5, 5, 50, 80], "area": 4000, "iscrowd": 0,
+         "num_keypoints": 1, "keypoints": [20, 20, 2, 0, 0, 0]},
+    ],
+}  # fmt: skip
+RESULTS = [
+    {"image_id": 7, "category_id": 5, "keypoints": [12, 15, 0.9, 40, 44, 0.5], "score": 0.9},
+    {"image_id": 3, "category_id": 5, "keypoints": [90, 90, 0.9, 40, 44, 0.5], "score": 0.8},
+]
+
+
+@pytest.fixture
+def evaluate(tmp_path, capsys):
+    """Evaluates files of these contents; what stands on stdout as JSON, and stderr."""
+
+    def run(annotations, results, *options):
+        for name, content in (("annotations.json", annotations), ("results.json", results)):
+            (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+        evaluate_command.run([str(tmp_path / "annotations.json"), str(tmp_path / "results.json"), "-json", *options])
+        captured = capsys.readouterr()
+        return json.loads(captured.out), captured.err
+
+    return run
+
+
+def with_sigmas(dataset, sigmas):
+    """A dataset of ``random_case`` whose file has names and sigmas, and counts labeled points as readers do."""
+    categories = sorted(dataset["categories"], key=lambda entry: entry["id"])
+    for entry, own in zip(categories, sigmas):
+        entry.update(keypoints=[f"p{point}" for point in range(len(own))], sigmas=own)
+    for entry in dataset["annotations"]:
+        entry["num_keypoints"] = sum(seen > 0 for seen in entry["keypoints"][2::3])
+    return dataset
+
+
+@pytest.mark.parametrize("seed", [20, 21, 22])
+def test_files_score_as_pycocotools_says_for_each_category(evaluate, seed):
+    dataset, results, sigmas = keypoint_peer.random_case(seed)
+    dataset = with_sigmas(dataset, sigmas)
+    values, _ = evaluate(dataset, results, "-interval=off")
+    expected = keypoint_peer.averaged(dataset, results, sigmas)
+    np.testing.assert_allclose(values["stats"], [expected[name] for name in TEN], rtol=0, atol=1e-12)
+    categories = sorted(dataset["categories"], key=lambda entry: entry["id"])
+    for category, own in zip(categories, sigmas):
+        if any(result["category_id"] == category["id"] for result in results):
+            theirs = keypoint_peer.evaluated(dataset, results, own, category["id"]).stats[0]
+            assert values["per_category"][category["name"]] == pytest.approx(theirs, abs=1e-12)
+
+
+def test_sigmas_are_those_of_the_option_of_the_file_of_coco_or_one_for_all(evaluate):
+    plain = copy.deepcopy(ANNOTATIONS)
+    del plain["categories"][0]["sigmas"]
+    for dataset, options, sigmas, source in (
+        (ANNOTATIONS, (), [0.1, 0.2], "sigmas by the annotations"),
+        (ANNOTATIONS, ("-sigmas=0.3",), [0.3, 0.3], "sigmas by -sigmas"),
+        (ANNOTATIONS, ("-sigmas=0.3,0.01",), [0.3, 0.01], "sigmas by -sigmas"),
+        (plain, (), [0.05, 0.05], "sigma 0.05 of all points, since nothing gives them (-sigmas)"),
+    ):
+        values, _ = evaluate(dataset, RESULTS, *options)
+        np.testing.assert_allclose(values["stats"], keypoint_peer.evaluated(dataset, RESULTS, sigmas).stats, atol=1e-12)
+        assert f"OKS of hand: {source}" in values["protocol"]
+
+
+def test_points_and_the_table_for_compare(evaluate, tmp_path, capsys):
+    values, _ = evaluate(ANNOTATIONS, RESULTS, f"-output={tmp_path / 'out'}")
+    assert values["per_point"]["wrist"] == {
+        "labeled": 2, "found": 1, "OKS": pytest.approx(np.exp(-9 / (2 * 1600 * 0.04))), "error_px": pytest.approx(3),
+    }  # fmt: skip
+    assert values["per_point"]["thumb"]["labeled"] == 1
+    table = read_table(str(tmp_path / "out"))
+    assert table.names == ["image 3", "a.png"] and table.about["classes"] == ["hand"]
+    again = table.kind.recompute([table.arrays], ["hand"])(np.ones((1, 2)))
+    assert [again[name][0] for name in ("AP", "OKS wrist")] == [values["stats"][0], values["per_point"]["wrist"]["OKS"]]
+    evaluate_command.run([str(tmp_path / "annotations.json"), str(tmp_path / "results.json"), "-interval=off"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "2 images, 2 annotations of 1 categories, 2 results; OKS of keypoints"
+    assert (
+        lines[1]
+        == f" Average Precision  (AP) @[ OKS=0.50:0.95 | area=   all | maxDets= 20 ] = {values['stats'][0]:.3f}"
+    )
+    assert [line.split("(")[1].split(" ]")[0] for line in lines[1:11]] == [
+        f"{what}) @[ OKS={oks:<9} | area={area:>6} | maxDets= 20"
+        for what in ("AP", "AR")
+        for oks, area in (("0.50:0.95", "all"), ("0.50", "all"), ("0.75", "all"), ("0.50:0.95", "medium"),
+                          ("0.50:0.95", "large"))
+    ]  # fmt: skip
+    assert lines[-2].split() == ["wrist", "2", "1", f"{values['per_point']['wrist']['OKS']:.3f}", "3.00"]
+
+
+def changed(content, entry, **fields):
+    content = copy.deepcopy(content)
+    content[entry].update(fields)
+    return content
+
+
+@pytest.mark.parametrize(
+    ("results", "reason"),
+    [
+        (changed(RESULTS, 1, keypoints=[1, 2, 3]), "result 1 has 3 numbers of keypoints: expected x, y and score of "),
+        (
+            changed(RESULTS, 0, keypoints=None),
+            "result 0 has no keypoints: expected x, y and score of each of the 2 points",
+        ),
+        (
+            changed(RESULTS, 0, bbox=[1, 2, 3, 4]),
+            "result 1 has no bbox of x, y, width and height in pixels, unlike the",
+        ),
+        (changed(RESULTS, 0, keypoints=[1e300] * 6), "image_id 7 has keypoints far from any image: expected pixels"),
+        (changed(RESULTS, 0, image_id=4), "1 image of its results are missing from"),
+        (ANNOTATIONS, "expected a list of results, found an object"),
+    ],
+)
+def test_results_that_cannot_be_scored_are_refused(evaluate, results, reason):
+    with pytest.raises(UserError, match=reason):
+        evaluate(ANNOTATIONS, results)
+
+
+def test_sigmas_that_do_not_fit_are_refused(evaluate):
+    with pytest.raises(UserError, match="-sigmas has 3 values, but hand has 2 points"):
+        evaluate(ANNOTATIONS, RESULTS, "-sigmas=1,2,3")
+    for text in ("0,1", "x", ""):
+        with pytest.raises(UserError, match="expected numbers above 0 with commas"):
+            evaluate(ANNOTATIONS, RESULTS, f"-sigmas={text}")
+
+
+def test_categories_without_points_and_results_of_unknown_ones_do_not_count(evaluate):
+    dataset = copy.deepcopy(ANNOTATIONS)
+    dataset["categories"].append({"id": 2, "name": "ball"})
+    ball = {"id": 3, "image_id": 7, "category_id": 2, "bbox": [0, 0, 9, 9], "area": 81, "iscrowd": 0}
+    dataset["annotations"].append(ball)
+    others = [{"image_id": 7, "category_id": id_, "keypoints": [], "score": 1.0} for id_ in (2, 999)]
+    values, notes = evaluate(dataset, [*RESULTS, *others])
+    assert values["stats"] == evaluate(ANNOTATIONS, RESULTS)[0]["stats"]
+    assert values["per_category"]["ball"] == -1 and "1 result of unlisted categories" in notes
+    assert "OKS of ball: no points" in values["protocol"]

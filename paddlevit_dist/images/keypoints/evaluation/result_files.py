@@ -15,7 +15,6 @@ from ...detection.evaluation.named_results import NamedResult
 from ...detection.evaluation.scored_files import arrange_annotations, read_rows
 from ...detection.evaluation.yolo_results import load_annotations
 from ..data.coco_points import KeypointFile
-from ..data.keypoint_dataset import KeypointDataset
 from ..described_points import DescribedPoints, choose_sigmas
 from ..keypoint_set import KeypointSet
 from .matching import KeypointCandidates, KeypointMatches, KeypointTruth, PointTable, match_keypoints
@@ -69,6 +68,8 @@ def read_dataset(dataset: DetectionDataset, source: str, sigmas: Sequence[float]
     Raises:
         UserError: it has no keypoints, or another number of points than sigmas.
     """
+    from ..data.keypoint_dataset import KeypointDataset  # needs Paddle
+
     if not isinstance(dataset, KeypointDataset):
         raise UserError(f"{source} has {dataset.holds}, not keypoints: choose a dataset of images with keypoints")
     annotations = load_annotations(dataset, source)

@@ -49,13 +49,14 @@ class AugmentedObjects(NamedTuple):
     """An RGB image with its n visible objects after augmentation.
 
     ``boxes`` are float64 (n, 4), x0, y0, x1, y1 in its pixels, ``objects`` int64 (n,), the position of each object
-    before augmentation, ``masks`` n of uint8 (height, width), or None.
+    before augmentation, ``masks`` n of uint8 (height, width), or None, ``keypoints`` the moved ones or None.
     """
 
     image: Image.Image
     boxes: np.ndarray
     objects: np.ndarray
     masks: list[np.ndarray] | None
+    keypoints: np.ndarray | None = None
 
 
 class AlbumentationsFile:
@@ -121,25 +122,30 @@ class AlbumentationsFile:
         boxes: np.ndarray,
         masks: Sequence[np.ndarray] | None,
         generator: np.random.Generator,
+        keypoints: np.ndarray | None = None,
     ) -> AugmentedObjects:
         """Augment an RGB image together with its n objects; raises what ``augment_image`` does.
 
         Where an object's mask or box changes, its box becomes that of the mask, and without a visible pixel it is
         removed, unless its mask was only shrunk: holes that are not filled in the masks do not shrink boxes. Borders
         that mirror or repeat the image show an object several times: each is an object. ``boxes`` are float64 (n, 4),
-        x0, y0, x1, y1 in pixels, none empty or outside; ``masks`` uint8 (height, width).
+        x0, y0, x1, y1 in pixels, none empty or outside; ``masks`` uint8 (height, width); ``keypoints`` float64 (m, 3),
+        x, y and a number that stays with its point, also outside of the result.
         """
         arguments: dict[str, Any] = {"bboxes": boxes, "objects": np.arange(len(boxes))}
         if masks:
             arguments["masks"] = np.stack(masks)
+        if keypoints is not None:
+            arguments["keypoints"] = keypoints
         arguments["image"], bits = np.array(image), copy.deepcopy(generator.bit_generator)
         result = self._apply(generator, **arguments)
         given = np.asarray(boxes, np.float64)
         objects = np.asarray(result["objects"], np.int64).reshape(-1)
         boxes = np.array(result["bboxes"], np.float64).reshape(-1, 4)
         pixels = Image.fromarray(result["image"])
+        keypoints = None if keypoints is None else np.reshape(result["keypoints"], (-1, 3))
         if masks is None:
-            return AugmentedObjects(pixels, boxes, objects, None)
+            return AugmentedObjects(pixels, boxes, objects, None, keypoints)
         visible, seen_masks = [], []
         is_repeated = np.bincount(objects, minlength=len(masks)) > 1
         moved: np.ndarray | None = None
@@ -147,8 +153,9 @@ class AlbumentationsFile:
             before, after = masks[index], np.ascontiguousarray(result["masks"][index])
             if before.any() and np.count_nonzero(after) < count_least_pixels(boxes[row]):
                 if moved is None:
-                    again = self._apply(np.random.Generator(bits), **arguments, keypoints=_list_points(masks))
+                    again = self._apply(np.random.Generator(bits), **{**arguments, "keypoints": _list_points(masks)})
                     moved = np.reshape(again["keypoints"], (-1, 3))  # of two columns without a point
+                    moved = moved[((moved[:, :2] >= 0) & (moved[:, :2] < pixels.size)).all(axis=1)]
                 columns, rows = np.floor(moved[moved[:, 2] == index, :2] + _ROUNDING_PX).astype(np.int64).T
                 after[np.minimum(rows, after.shape[0] - 1), np.minimum(columns, after.shape[1] - 1)] = 1
             if is_repeated[index]:
@@ -161,7 +168,7 @@ class AlbumentationsFile:
             boxes[row] = box
             visible.append(row)
             seen_masks.append(after)
-        return AugmentedObjects(pixels, boxes[visible], objects[visible], seen_masks)
+        return AugmentedObjects(pixels, boxes[visible], objects[visible], seen_masks, keypoints)
 
     def _apply(self, generator: np.random.Generator, **arguments: Any) -> dict[str, Any]:
         """Apply the transforms and check the image; any error inside Albumentations is an error of the file."""
@@ -228,7 +235,8 @@ def _read(path: str, has_boxes: bool) -> dict[str, Any]:
     top = {
         **_adapt(top, has_boxes),
         "bbox_params": boxes if has_boxes else None,
-        "keypoint_params": {"format": "xy"} if has_boxes else None,  # a third column stays with its point
+        # A third column stays with its point.
+        "keypoint_params": {"format": "xy", "remove_invisible": False} if has_boxes else None,
         "additional_targets": {},
     }
     content = {"transform": top}

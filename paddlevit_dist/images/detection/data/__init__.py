@@ -6,6 +6,7 @@
 - ``coco``: COCO's files and similar layouts; ``voc``, ``yolo``: folders with an annotation file for each image.
 - ``indexed_images``: base class of these datasets, with images and boxes in memory-mapped files.
 - ``transforms``: resizes, crops and mirrors image, boxes and masks together.
+- ``object_points``: keypoints of objects, moved with their image.
 - ``composition``: mosaics, pasted objects and a user's augmentation of training images.
 - ``split_checks``: notices on missing files and crowded images.
 - ``samples``: builds the samples of a split from the keys, and collates batches.

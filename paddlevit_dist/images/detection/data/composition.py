@@ -19,6 +19,7 @@ from ....runtime.errors import UserError
 from ...transforms.albumentations_file import AlbumentationsFile
 from ...transforms.visible_objects import box_of_mask
 from ..settings import DetectionDataSection
+from .object_points import ObjectPoints, join_points
 from .transforms import DetectionView, crop, flip, is_plain, resize, whole_view
 
 _POINT = (0.2, 0.8)  # range of the point where four images meet, relative to the side
@@ -36,23 +37,25 @@ class ImageObjects(NamedTuple):
     boxes: np.ndarray  # float64 (n, 4), x0, y0, x1, y1 in its pixels
     labels: np.ndarray  # int64 (n,)
     masks: list[np.ndarray] | None  # n masks, uint8 (height, width); None: they are not needed
+    points: ObjectPoints | None = None  # keypoints; None: the objects have none
 
     def view(self) -> DetectionView:
         """Return the whole image with the objects that are visible."""
         boxes = np.concatenate([self.boxes[:, :2], self.boxes[:, 2:] - self.boxes[:, :2]], axis=1)
-        return whole_view(self.image, boxes, np.arange(len(boxes)))
+        return whole_view(self.image, boxes, np.arange(len(boxes)), self.points)
 
     def seen(self, view: DetectionView) -> "ImageObjects":
-        """Return image, boxes, labels and masks of a view of this image; masks decide what is visible."""
+        """Return image, boxes, labels, masks and points of a view of this image; masks decide what is visible."""
         masks = None
         if self.masks is not None:
             view, masks = view.fit_to_masks(self.masks[index] for index in view.objects)
-        return ImageObjects(view.image, view.boxes, self.labels[view.objects], masks)
+        return ImageObjects(view.image, view.boxes, self.labels[view.objects], masks, view.points)
 
     def only(self, chosen: np.ndarray) -> "ImageObjects":
         """Return the image with the chosen objects, bool (n,)."""
         masks = None if self.masks is None else [mask for mask, is_chosen in zip(self.masks, chosen) if is_chosen]
-        return ImageObjects(self.image, self.boxes[chosen], self.labels[chosen], masks)
+        points = None if self.points is None else self.points.only(chosen)
+        return ImageObjects(self.image, self.boxes[chosen], self.labels[chosen], masks, points)
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class ImageComposition:
     side: int  # height and width of a mosaic
     plain_epochs: int  # number of last epochs without both
     augmentation: AlbumentationsFile | None = None  # a user's augmentation, applied last in every epoch
+    can_mirror: bool = True  # whether pasted objects may be mirrored
 
     @property
     def uses_masks(self) -> bool:
@@ -80,15 +84,20 @@ class ImageComposition:
                 others = [read(int(other)) for other in generator.integers(number, size=3)]
                 image = join_images([image, *others], self.side, generator)
             if generator.random() < self.copy_paste:
-                image = paste_objects(image, read(int(generator.integers(number))), generator)
+                image = paste_objects(image, read(int(generator.integers(number))), generator, self.can_mirror)
         if self.augmentation is None:
             return image
         image = image.seen(image.view())  # without boxes outside
-        result = self.augmentation.augment_objects(image.image, image.boxes, image.masks, generator)
-        return ImageObjects(result.image, result.boxes, image.labels[result.objects], result.masks)
+        keypoints = None if image.points is None else image.points.encode()
+        result = self.augmentation.augment_objects(image.image, image.boxes, image.masks, generator, keypoints)
+        points = None
+        if image.points is not None and result.keypoints is not None:
+            points = image.points.follow(result.keypoints, result.objects, result.boxes)
+            points = points.hide_outside(result.image.height, result.image.width)
+        return ImageObjects(result.image, result.boxes, image.labels[result.objects], result.masks, points)
 
 
-def build_composition(data: DetectionDataSection, has_masks: bool) -> ImageComposition | None:
+def build_composition(data: DetectionDataSection, has_masks: bool, can_mirror: bool = True) -> ImageComposition | None:
     """Return the composition that keys below DATA describe, or None; raise UserError if masks to paste are missing."""
     if data.COPY_PASTE and not has_masks:
         raise UserError(
@@ -99,7 +108,7 @@ def build_composition(data: DetectionDataSection, has_masks: bool) -> ImageCompo
         return None
     augmentation = None if data.ALBUMENTATIONS is None else AlbumentationsFile(data.ALBUMENTATIONS, has_boxes=True)
     side = max(data.SHORTEST_SIDES)
-    return ImageComposition(data.MOSAIC, data.COPY_PASTE, side, data.NO_AUGMENT_EPOCHS, augmentation)
+    return ImageComposition(data.MOSAIC, data.COPY_PASTE, side, data.NO_AUGMENT_EPOCHS, augmentation, can_mirror)
 
 
 def join_images(images: Sequence[ImageObjects], side: int, generator: np.random.Generator) -> ImageObjects:
@@ -136,10 +145,12 @@ def join_images(images: Sequence[ImageObjects], side: int, generator: np.random.
         parts.append(_move(part, top, left, (side, side)))
     masks = None if images[0].masks is None else [mask for piece in parts for mask in piece.masks or ()]
     boxes, labels = (np.concatenate(arrays) for arrays in ([p.boxes for p in parts], [p.labels for p in parts]))
-    return ImageObjects(canvas, boxes, labels, masks)
+    return ImageObjects(canvas, boxes, labels, masks, join_points([piece.points for piece in parts]))
 
 
-def paste_objects(image: ImageObjects, other: ImageObjects, generator: np.random.Generator) -> ImageObjects:
+def paste_objects(
+    image: ImageObjects, other: ImageObjects, generator: np.random.Generator, can_mirror: bool = True
+) -> ImageObjects:
     """Paste a random subset of another image's objects, mirrored in half of the cases, at a random position.
 
     Both images have masks. Objects that are covered in part get the box of the visible pixels. If only a tenth or less
@@ -149,7 +160,7 @@ def paste_objects(image: ImageObjects, other: ImageObjects, generator: np.random
     scale *= generator.uniform(*_PASTED_SCALES)
     size = tuple(max(int(length * scale), 1) for length in reversed(other.image.size))  # height, width
     view = resize(other.view(), (size[0], size[1]))
-    if generator.random() < 0.5:
+    if generator.random() < 0.5 and can_mirror:
         view = flip(view)
     whole = image.image.size[::-1]
     top, left = (int(generator.integers(0, total - length, endpoint=True)) for total, length in zip(whole, size))
@@ -170,9 +181,11 @@ def paste_objects(image: ImageObjects, other: ImageObjects, generator: np.random
         is_visible[index] = mask.sum() > _VISIBLE_SHARE * before.sum()
         if is_visible[index]:
             boxes[index] = box_of_mask(mask)
-    rest = image._replace(boxes=boxes, masks=masks).only(is_visible)
+    points = None if image.points is None else image.points.cover(covered)
+    rest = image._replace(boxes=boxes, masks=masks, points=points).only(is_visible)
     boxes, labels = np.concatenate([rest.boxes, pasted.boxes]), np.concatenate([rest.labels, pasted.labels])
-    return ImageObjects(pixels, boxes, labels, [*(rest.masks or ()), *pasted.masks])
+    points = join_points([rest.points, pasted.points])
+    return ImageObjects(pixels, boxes, labels, [*(rest.masks or ()), *pasted.masks], points)
 
 
 def _move(part: ImageObjects, top: int, left: int, size: tuple[int, int]) -> ImageObjects:
@@ -182,7 +195,8 @@ def _move(part: ImageObjects, top: int, left: int, size: tuple[int, int]) -> Ima
         masks = [np.zeros(size, np.uint8) for _ in part.masks]
         for mask, placed in zip(part.masks, masks):
             placed[top : top + mask.shape[0], left : left + mask.shape[1]] = mask
-    return part._replace(boxes=part.boxes + (left, top, left, top), masks=masks)
+    points = None if part.points is None else part.points.move(left, top)
+    return part._replace(boxes=part.boxes + (left, top, left, top), masks=masks, points=points)
 
 
 def _sides(boxes: np.ndarray) -> np.ndarray:

@@ -43,6 +43,20 @@ class DetectionDataset(ImageDataset):
     #: whether objects have masks
     has_masks: bool = False
 
+    @property
+    def mirrors(self) -> np.ndarray | None:
+        """Keypoint that each keypoint of each label becomes in a mirror, int64 (labels, K); None: without keypoints."""
+        return None
+
+    @property
+    def can_mirror(self) -> bool:
+        """Whether images may be mirrored in training."""
+        return True
+
+    def find_learnable(self, annotations: ImageAnnotations) -> np.ndarray:
+        """Return which objects of an image are learned, bool (n,)."""
+        return annotations.is_learnable
+
     def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:
         """Return RGB image ``index`` and its annotations; raise UserError if it is unreadable or of another size."""
         raise NotImplementedError
@@ -83,7 +97,7 @@ class DetectionDataset(ImageDataset):
         counts = np.zeros((len(self), 2), np.int64)
         for index in range(len(self)):
             annotations = self.annotations(index)
-            per_class = np.bincount(annotations.labels[annotations.is_learnable].astype(np.int64))
+            per_class = np.bincount(annotations.labels[self.find_learnable(annotations)].astype(np.int64))
             counts[index] = per_class.sum(), per_class.max(initial=0)
         return counts
 

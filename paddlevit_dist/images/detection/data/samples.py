@@ -1,5 +1,6 @@
 """Samples of a split, built from the configuration in a loader process, and the arrays of a batch."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, DetectionDataSect
 from ..windows import ImagePart, WindowPlan
 from .composition import ImageComposition, ImageObjects, build_composition
 from .detection_dataset import DetectionDataset, ImageAnnotations
+from .object_points import ObjectPoints
 from .split_checks import check_files
 from .transforms import (
     DetectionView,
@@ -51,6 +53,8 @@ class ImagesPart(DatasetPart, DetectionDataset):
     dataset: DetectionDataset
     labels = None  # an image has many
     image_id, size, annotations = map(make_row_method, ("image_id", "size", "annotations"))
+    mirrors = property(lambda part: part.dataset.mirrors)
+    can_mirror = property(lambda part: part.dataset.can_mirror)
 
     def __init__(self, dataset: DetectionDataset, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
@@ -68,6 +72,10 @@ class ImagesPart(DatasetPart, DetectionDataset):
     def sizes(self) -> np.ndarray:
         """Height and width of every image, int64 (samples, 2)."""
         return self.dataset.sizes[self.rows]
+
+    def find_learnable(self, annotations: ImageAnnotations) -> np.ndarray:
+        """Return which objects of an image are learned, bool (n,)."""
+        return self.dataset.find_learnable(annotations)
 
     def missing(self) -> Sequence[int]:
         """Return the positions of images whose file does not exist."""
@@ -98,6 +106,8 @@ def open_samples(
     with_masks: bool = False,
     inspection: SplitInspection | None = None,
     by_shape: bool = False,
+    base: type[DetectionDataset] = DetectionDataset,
+    part: type[ImagesPart] = ImagesPart,
 ) -> "DetectionSamples":
     """Open the images of ``split`` with their transform; ``notices`` of the result describe them.
 
@@ -106,12 +116,13 @@ def open_samples(
         with_masks: whether training samples contain masks.
         inspection: checks some images before a run relies on them; the same one for all splits of the run.
         by_shape: whether evaluation samples are ordered by their size after the transform.
+        base: class of the dataset, and ``part`` of a part of it.
 
     Raises:
         UserError: the data are missing or damaged, or contain no images with boxes, or no masks if these are needed.
     """
     data = config.DATA
-    dataset, notices = open_dataset(config, DetectionDataset, ImagesPart, split, cache_folder)
+    dataset, notices = open_dataset(config, base, part, split, cache_folder)
     if is_training and (data.DATA_PATH or not data.KEEP_EMPTY_IMAGES):
         learnable = np.flatnonzero(dataset.object_counts()[:, 0])
         num_skipped = len(dataset) - len(learnable)
@@ -121,7 +132,7 @@ def open_samples(
                 f"{data.DATA_PATH}: expected boxes with an area; is this the annotated folder?"
             )
         if num_skipped and not data.KEEP_EMPTY_IMAGES:
-            dataset = _part(dataset, learnable, "learnable", cache_folder)
+            dataset = part(dataset, write_rows(cache_folder, "images-learnable", learnable))
             number = count(num_skipped, "training image")
             notices.append(f"{number} without objects to learn excluded (DATA.KEEP_EMPTY_IMAGES false)")
     if not len(dataset):
@@ -130,28 +141,32 @@ def open_samples(
         notices += check_files(dataset, split, inspection.replaces_bad and is_training)
         notices += inspection.inspect(dataset, split, dataset.num_classes or 0)
     transform: Any = build_training_transform(data) if is_training else build_evaluation_transform(config)
+    if is_training and data.HORIZONTAL_FLIP and not dataset.can_mirror:
+        transform = dataclasses.replace(transform, flip_probability=0.0)
+        notices.append("images are not mirrored in training, since not all points have mirrored pairs")
     if by_shape and not is_training:
-        dataset = ordered_by_shape(dataset, transform.resized, cache_folder)
+        dataset = ordered_by_shape(dataset, transform.resized, cache_folder, part)
     samples = DetectionSamples(dataset, transform, is_training, with_masks, data.GROUP_BY_SHAPE if is_training else 0)
     if not is_training:
         samples.window_plan = build_window_plan(config)
         if samples.window_plan is not None:
             samples.eval_protocol = samples.window_plan.describe(config.DETECTION.MERGE_IOU)
     else:
-        samples.composition = build_composition(data, dataset.has_masks)
+        samples.composition = build_composition(data, dataset.has_masks, dataset.can_mirror)
     samples.notices = [one_line(line) for line in notices]
     return samples
 
 
-def ordered_by_shape(dataset: DetectionDataset, resized: Callable[[Size], Size], cache_folder: Path) -> ImagesPart:
+def ordered_by_shape(
+    dataset: DetectionDataset,
+    resized: Callable[[Size], Size],
+    cache_folder: Path,
+    part: type[ImagesPart] = ImagesPart,
+) -> ImagesPart:
     """Return all images, ordered by their size after ``resized``, so that batches need no padding."""
     sizes = np.array([resized((height, width)) for height, width in dataset.sizes.tolist()]).reshape(-1, 2)
-    return _part(dataset, np.lexsort((sizes[:, 1], sizes[:, 0])), "by-shape", cache_folder)
-
-
-def _part(dataset: DetectionDataset, rows: np.ndarray, name: str, cache_folder: Path) -> ImagesPart:
-    """Return a part of a dataset, whose rows are written to the cache folder."""
-    return ImagesPart(dataset, write_rows(cache_folder, f"images-{name}", rows))
+    rows = np.lexsort((sizes[:, 1], sizes[:, 0]))
+    return part(dataset, write_rows(cache_folder, "images-by-shape", rows))
 
 
 _POOL = 64  # groups formed together: more make shapes more similar, fewer make groups more random
@@ -172,6 +187,7 @@ class DetectionSample(NamedTuple):
     seconds: float = 0.0  # time to read and transform it
     more_images: Sequence[np.ndarray] = ()  # further inputs for this image in an evaluation, like ``image``
     parts: list[ImagePart] | None = None  # what all inputs show; None: the only one is whole
+    points: np.ndarray | None = None  # float32 (n, K, 3), keypoints in pixels of ``image``; None without keypoints
 
 
 class DetectionSamples(ImageSamples):
@@ -221,6 +237,7 @@ class DetectionSamples(ImageSamples):
             return sample._replace(index=index, seconds=time.perf_counter() - started)
         drawn, original_size = self._draw(index, generator)
         pixels = np.ascontiguousarray(np.asarray(drawn.image).transpose(2, 0, 1))
+        points = None if drawn.points is None else drawn.points.places.astype(np.float32)
         return DetectionSample(
             index,
             self.is_training,
@@ -231,6 +248,7 @@ class DetectionSamples(ImageSamples):
             np.array(drawn.masks or np.zeros((0, *pixels.shape[1:]), np.uint8)) if self.with_masks else None,
             None if self.noise is None else self.noise.draw(drawn.boxes, drawn.labels, pixels.shape[1:], generator),
             time.perf_counter() - started,
+            points=points,
         )
 
     def _draw(self, index: int, generator: np.random.Generator) -> tuple[ImageObjects, Size]:
@@ -240,13 +258,16 @@ class DetectionSamples(ImageSamples):
             view = self.transform(composed.view(), generator)
             return composed.seen(view), (composed.image.size[1], composed.image.size[0])
         image, annotations = self.dataset.read(index)
-        learnable = np.flatnonzero(annotations.is_learnable) if self.is_training else np.empty(0, np.int64)
+        learnable = np.empty(0, np.int64)
+        if self.is_training:
+            learnable = np.flatnonzero(self.dataset.find_learnable(annotations))
         size, masks = (image.size[1], image.size[0]), None
-        view = self.transform(whole_view(image, annotations.boxes[learnable], learnable), generator)
+        points = self._choose_points(annotations, learnable)
+        view = self.transform(whole_view(image, annotations.boxes[learnable], learnable, points), generator)
         if self.with_masks:
             numbers = view.objects.tolist()
             view, masks = view.fit_to_masks(_decode_mask(annotations, number, size) for number in numbers)
-        return ImageObjects(view.image, view.boxes, annotations.labels[view.objects], masks), size
+        return ImageObjects(view.image, view.boxes, annotations.labels[view.objects], masks, view.points), size
 
     def _read_objects(self, index: int) -> ImageObjects:
         """Read a stored image with its learnable objects, or a replacement of an unreadable image."""
@@ -254,14 +275,21 @@ class DetectionSamples(ImageSamples):
             image, annotations = self.dataset.read(index)
         else:
             image, annotations = self.replacements.read(self.dataset.read, index, self.dataset)
-        chosen, size = np.flatnonzero(annotations.is_learnable), (image.size[1], image.size[0])
+        chosen, size = np.flatnonzero(self.dataset.find_learnable(annotations)), (image.size[1], image.size[0])
         masks = None
         is_used = self.with_masks or (self.composition is not None and self.composition.uses_masks)
         if is_used and self.dataset.has_masks:
             masks = [_decode_mask(annotations, number, size) for number in chosen.tolist()]
         boxes = annotations.boxes[chosen]
         corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
-        return ImageObjects(image, corners, annotations.labels[chosen], masks)
+        points = self._choose_points(annotations, chosen)
+        return ImageObjects(image, corners, annotations.labels[chosen], masks, points)
+
+    def _choose_points(self, annotations: ImageAnnotations, chosen: np.ndarray) -> ObjectPoints | None:
+        """Return the points of chosen objects; None if objects have none."""
+        if annotations.points is None or self.dataset.mirrors is None:
+            return None
+        return ObjectPoints(annotations.points[chosen], self.dataset.mirrors[annotations.labels[chosen]])
 
 
 def _decode_mask(annotations: ImageAnnotations, number: int, size: Size) -> np.ndarray:
@@ -293,11 +321,12 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
     Returns:
         ``images`` uint8 (N, 3, H, W), zeros where padded; ``sizes`` int64 (N, 2), height and width without padding. For
         training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, padded with zeros, M at least 1; ``labels`` int64 (N,
-        M), padded with -1; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M, H, W); with noise the
-        arrays of ``ContrastiveNoise.collate``. For an evaluation ``indices`` int64 (N,) of the samples;
-        ``original_sizes`` int64 (N, 2), height and width of the stored images; ``seconds`` spent reading them; if
-        samples have parts, ``images`` and ``sizes`` have a row for each part, and ``parts`` int64 (rows, 6) has the
-        position of its sample in the batch, and the fields of ``ImagePart``.
+        M), padded with -1; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M, H, W); with keypoints
+        ``points`` float32 (N, M, K, 3), padded with zeros; with noise the arrays of ``ContrastiveNoise.collate``. For
+        an evaluation ``indices`` int64 (N,) of the samples; ``original_sizes`` int64 (N, 2), height and width of the
+        stored images; ``seconds`` spent reading them; if samples have parts, ``images`` and ``sizes`` have a row for
+        each part, and ``parts`` int64 (rows, 6) has the position of its sample in the batch, and the fields of
+        ``ImagePart``.
     """
     first = samples[0]
     images = [picture for each in samples for picture in (each.image, *each.more_images)]
@@ -318,11 +347,15 @@ def _collate_objects(
     most = max(1, int(counts.max()))
     boxes, labels = np.zeros((number, most, 4), np.float32), np.full((number, most), -1, np.int64)
     batch: dict[str, Any] = {"box_counts": counts, "boxes": boxes, "labels": labels}
+    if samples[0].points is not None:
+        batch["points"] = np.zeros((number, most, *samples[0].points.shape[1:]), np.float32)
     if samples[0].masks is not None:
         batch["masks"] = np.zeros((number, most, *padded), np.uint8)
     for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
         boxes[row, : len(sample.boxes)] = sample.boxes
         labels[row, : len(sample.labels)] = sample.labels
+        if "points" in batch:
+            batch["points"][row, : len(sample.labels)] = sample.points
         if "masks" in batch:
             batch["masks"][row, : len(sample.labels), :height, :width] = sample.masks
     if noise is not None:

@@ -1,4 +1,4 @@
-"""Transforms of images with boxes, which resize, crop and mirror image, boxes and masks together.
+"""Transforms of images with boxes, which resize, crop and mirror image, boxes, masks and keypoints together.
 
 The sample's generator is the only source of randomness. The recipe is from DETR's authors (N. Carion et al.,
 "End-to-End Object Detection with Transformers", 2020, section 4 and facebookresearch/detr, datasets/coco.py): mirror
@@ -21,6 +21,7 @@ from ...transforms.resizing import interpolate_axis
 from ...transforms.visible_objects import count_least_pixels, find_visible_box
 from ..settings import ONE_SIZE, PILLOW, TORCHVISION, DetectionDataSection, DetectionSettings
 from ..windows import ImagePart, WindowPlan
+from .object_points import ObjectPoints
 
 Size = tuple[int, int]  # height, width
 # Liu et al., SSD, ECCV 2016, section 2.2, with torchvision's ranges, which RT-DETR's authors use.
@@ -42,6 +43,7 @@ class DetectionView(NamedTuple):
     rows: np.ndarray  # int64 (height, 3), the stored row that a mask's row comes from, first and last row it shows
     columns: np.ndarray  # int64 (width, 3), likewise for columns; ``_NO_LINE`` outside the stored image
     is_cut: np.ndarray  # bool (n,), whether a transform cut off a part of the object's box
+    points: ObjectPoints | None = None  # keypoints of the objects in the view's pixels; None: they have none
 
     @property
     def size(self) -> Size:
@@ -77,11 +79,16 @@ class DetectionView(NamedTuple):
 
     def only(self, chosen: np.ndarray) -> "DetectionView":
         """Return the view with the chosen objects: bool (n,), or int64 positions."""
-        return self._replace(boxes=self.boxes[chosen], objects=self.objects[chosen], is_cut=self.is_cut[chosen])
+        points = None if self.points is None else self.points.only(chosen)
+        return self._replace(
+            boxes=self.boxes[chosen], objects=self.objects[chosen], is_cut=self.is_cut[chosen], points=points
+        )
 
 
-def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> DetectionView:
-    """Return a view of the whole stored image, with ``boxes`` clipped to it and without boxes outside.
+def whole_view(
+    image: Image.Image, boxes: np.ndarray, objects: np.ndarray, points: ObjectPoints | None = None
+) -> DetectionView:
+    """Return a view of the whole stored image, with ``boxes`` clipped to it and without boxes and points outside.
 
     ``boxes`` are float64 (n, 4), x, y, width, height; ``objects`` int64 (n,), indices of the annotations.
     """
@@ -89,7 +96,7 @@ def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> De
     width, height = image.size
     is_cut = np.zeros(len(objects), bool)
     rows, columns = (np.repeat(np.arange(side)[:, None], 3, axis=1) for side in (height, width))
-    view = _inside(DetectionView(image, corners, objects, rows, columns, is_cut))
+    view = _inside(DetectionView(image, corners, objects, rows, columns, is_cut, points))
     return view._replace(is_cut=is_cut[: len(view.objects)])  # a label that leaves its image is not cut by a transform
 
 
@@ -98,7 +105,8 @@ def flip(view: DetectionView) -> DetectionView:
     width = view.image.size[0]
     boxes = view.boxes[:, [2, 1, 0, 3]] * (-1, 1, -1, 1) + (width, 0, width, 0)
     image = view.image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    return view._replace(image=image, boxes=boxes, columns=view.columns[::-1])
+    points = None if view.points is None else view.points.mirror(width)
+    return view._replace(image=image, boxes=boxes, columns=view.columns[::-1], points=points)
 
 
 def resize(view: DetectionView, size: Size) -> DetectionView:
@@ -122,6 +130,7 @@ def _scale(view: DetectionView, size: Size, image: Image.Image | np.ndarray) -> 
     return view._replace(
         image=image,
         boxes=view.boxes * scale,
+        points=None if view.points is None else view.points.scale(*scale[:2].tolist()),
         rows=_resample(view.rows, new_height),
         columns=_resample(view.columns, new_width),
     )
@@ -151,6 +160,7 @@ def crop(view: DetectionView, top: int, left: int, size: Size) -> DetectionView:
         view._replace(
             image=view.image.crop((left, top, left + width, top + height)),
             boxes=view.boxes - (left, top, left, top),
+            points=None if view.points is None else view.points.move(-left, -top),
             rows=view.rows[top : top + height],
             columns=view.columns[left : left + width],
         )
@@ -166,7 +176,9 @@ def zoom_out(view: DetectionView, generator: np.random.Generator) -> DetectionVi
     image.paste(view.image, (left, top))
     rows, columns = (np.full((total, 3), _NO_LINE) for total in size)
     rows[top : top + height], columns[left : left + width] = view.rows, view.columns
-    return view._replace(image=image, boxes=view.boxes + (left, top, left, top), rows=rows, columns=columns)
+    points = None if view.points is None else view.points.move(left, top)
+    boxes = view.boxes + (left, top, left, top)
+    return view._replace(image=image, boxes=boxes, rows=rows, columns=columns, points=points)
 
 
 def crop_by_overlap(view: DetectionView, generator: np.random.Generator) -> DetectionView:
@@ -224,12 +236,13 @@ def _shift_hue(image: Image.Image, turns: float) -> Image.Image:
 
 
 def _inside(view: DetectionView) -> DetectionView:
-    """Clip the boxes of a view to it, and remove objects outside."""
+    """Clip the boxes of a view to it, and remove objects outside; points outside are not labeled."""
     height, width = view.size
     boxes = np.clip(view.boxes, 0, (width, height, width, height))
     is_cut = view.is_cut | (np.abs(boxes - view.boxes) > _ROUNDING_PX).any(axis=1)
     is_visible = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
-    return view._replace(boxes=boxes, is_cut=is_cut).only(is_visible)
+    points = None if view.points is None else view.points.hide_outside(height, width)
+    return view._replace(boxes=boxes, is_cut=is_cut, points=points).only(is_visible)
 
 
 def fitted_size(size: Size, shortest: int, longest: int) -> Size:

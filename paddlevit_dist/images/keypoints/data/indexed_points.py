@@ -42,6 +42,14 @@ class IndexedKeypointImages(IndexedDetectionImages, KeypointDataset):
         owners = np.searchsorted(first, rows, side="right") - 1
         return np.stack([owners, rows - first[owners]], axis=1).astype(np.int64)
 
+    def object_counts(self) -> np.ndarray:
+        """Count the objects of each image with points to learn, int64 (samples, 2): all, its most frequent category."""
+        posed, first = self.posed_objects(), self._index.images["first"]
+        labels = self._index.objects["label"][first[posed[:, 0]] + posed[:, 1]].astype(np.int64)
+        per_class = np.zeros((len(self), self.num_classes), np.int64)
+        np.add.at(per_class, (posed[:, 0], labels), 1)
+        return np.stack([per_class.sum(axis=1), per_class.max(axis=1, initial=0)], axis=1)
+
     def count_points(self, chosen: np.ndarray | None = None) -> np.ndarray:
         """Count points of each visibility, int64 (labels, points, 3)."""
         counts = np.zeros((len(self.keypoint_sets), self.num_points, 3), np.int64)

@@ -39,6 +39,10 @@ class KeypointDataset(DetectionDataset):
             row[: len(points.names)] = points.mirror
         return mirrors
 
+    def find_learnable(self, annotations: ImageAnnotations) -> np.ndarray:
+        """Return which objects of an image have points to learn, bool (n,), see ``is_posed``."""
+        return is_posed(annotations)
+
     def posed_objects(self) -> np.ndarray:
         """Return image and position in it of each object to learn the points of, int64 (objects, 2), see ``is_posed``.
 

@@ -1,0 +1,36 @@
+"""Samples of images with keypoints for a network that detects objects."""
+
+import numpy as np
+from support.files.keypoint_writer import posed, write_keypoints
+
+from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate
+from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform
+from paddlevit_dist.images.keypoints.data.coco_keypoints import CocoKeypoints
+from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
+
+
+def test_a_batch_has_the_points_of_each_object():
+    transform = DetectionTrainingTransform((80,), 200, 1.0, 0.0)
+    dataset = DrawnFigures(None, "train", None, num_train=4, per_image=(1, 4))
+    samples = DetectionSamples(dataset, transform, is_training=True)
+    read = [samples.read_sample(index, np.random.default_rng(index)) for index in range(4)]
+    batch = collate(read)
+    most = max(len(sample.labels) for sample in read)
+    assert batch["points"].shape == (4, most, 7, 3) and batch["points"].dtype == np.float32
+    for index, sample in enumerate(read):
+        image, annotations = dataset.read(index)
+        scale = sample.image.shape[2] / image.width, sample.image.shape[1] / image.height
+        mirrored = annotations.points[np.arange(len(sample.labels))[:, None], dataset.mirrors[annotations.labels]]
+        x = np.where(mirrored[:, :, 2] > 0, (image.width - 1 - mirrored[:, :, 0]) * scale[0], 0)
+        np.testing.assert_allclose(batch["points"][index, : len(x), :, 0], x, atol=1e-4)
+        np.testing.assert_array_equal(batch["points"][index, : len(x), :, 2], mirrored[:, :, 2])
+        assert not batch["points"][index, len(x) :].any()
+
+
+def test_objects_without_points_are_not_learned(tmp_path, cache):
+    write_keypoints(tmp_path, [posed(1, 11, [0.0] * 9), posed(2, 12), posed(3, 12, [0.0] * 9), posed(4, 13, iscrowd=1)])
+    dataset = CocoKeypoints(str(tmp_path), "train", cache)
+    assert dataset.object_counts().tolist() == [[0, 0], [1, 1], [0, 0]]
+    samples = DetectionSamples(dataset, DetectionTrainingTransform((20,), 30, 0.0, 0.0), is_training=True)
+    sample = samples.read_sample(1, np.random.default_rng(0))
+    assert sample.points.tolist() == [[[4, 5, 2], [8.5, 6, 1], [0, 0, 0]]] and sample.boxes.shape == (1, 4)

@@ -15,6 +15,7 @@ MANIFEST = Manifest(
     },
     datasets={
         "coco_keypoints": ".data.coco_keypoints:CocoKeypoints",
+        "yolo_pose": ".data.yolo_pose:YoloPose",
         "drawn_figures": ".data.drawn_figures:DrawnFigures",
     },
     bundled=("drawn_figures",),

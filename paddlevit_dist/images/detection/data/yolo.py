@@ -37,13 +37,15 @@ class Yolo(IndexedDetectionImages):
 
     A line is ``class x y width height`` for a box, in fractions of the image from 0 to 1, with x and y of the box's
     center; or ``class x1 y1 x2 y2 ...`` for an outline, whose mask is a polygon. If data.yaml has ``kpt_shape``, each
-    line is a box with keypoints, which are not read.
+    line is a box with keypoints, which are not read here.
 
     The labels of images/train/a.jpg are in labels/train/a.txt; an image without such a file has no boxes. Classes are
     listed in data.yaml or classes.txt; their numbers are the category ids.
     """
 
     layout = LAYOUT
+    #: name of the dataset, in messages and file names of its index
+    name = "yolo"
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path, turned: bool = True) -> None:
         """Open ``split``, with boxes on images ``turned`` by EXIF or not; most programs display them turned.
@@ -52,15 +54,15 @@ class Yolo(IndexedDetectionImages):
             UserError: the folder has another layout, or a label file is not in YOLO's format.
         """
         self.split = split
-        root = require_folder(data_path, "yolo", LAYOUT)
+        root = require_folder(data_path, self.name, LAYOUT)
         description = read_description(root)
         names = description.names if description else parse_names(root)
         images = list_images(root, split, description)
         labels = [find_label_file(image) for image in images]
         keypoints = description.keypoint_values if description else 0
-        key = stamp(f"yolo {VERSION} {names} {turned} {keypoints}\n", [*images, *labels])
+        key = stamp(f"{self.name} {VERSION} {names} {turned} {keypoints}\n", [*images, *labels])
         index = ensure_annotation_index(
-            cache_folder, f"yolo-{split}", key, lambda: _read(root, images, names, turned, keypoints)
+            cache_folder, f"{self.name}-{split}", key, lambda: self.read_source(root, images, names, turned, keypoints)
         )
         super().__init__(root, index, "its labels' index", turned)
         source = description.file if description else root
@@ -69,6 +71,13 @@ class Yolo(IndexedDetectionImages):
             *(description.notices if description else ()),
             *self.notices,
         ]
+
+    @staticmethod
+    def read_source(
+        root: str, images: list[str], names: dict[int, str], turned: bool, keypoints: int
+    ) -> AnnotationSource:
+        """Read all labels as ``read_yolo`` does; called only if their index is not in the cache folder."""
+        return read_yolo(root, images, names, turned, keypoints)[0]
 
     @classmethod
     def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "Yolo":
@@ -101,13 +110,19 @@ class Yolo(IndexedDetectionImages):
         return masks
 
 
-def _read(root: str, images: list[str], names: dict[int, str], turned: bool, keypoints: int = 0) -> AnnotationSource:
-    """Read the labels of all images, whose objects have this many numbers of keypoints."""
+def read_yolo(
+    root: str, images: list[str], names: dict[int, str], turned: bool, keypoints: int = 0
+) -> tuple[AnnotationSource, np.ndarray]:
+    """Read the labels of all images.
+
+    Also return the ``keypoints`` numbers that follow the box of each object, float64 (objects, keypoints), zeros where
+    there are none.
+    """
     sizes = measure(images, turned)
     label_map = {number: label for label, number in enumerate(names)}
     odd = DataWarnings()
     odd.note_all("image", "that cannot be read: its boxes are lost", np.array(images)[sizes[:, 0] == 0].tolist())
-    objects = [np.zeros(0, OBJECT)] * len(images)
+    objects, values = [np.zeros(0, OBJECT)] * len(images), list[list[float]]()
     for position, image in enumerate(
         tqdm(images, desc="reading labels", unit="file", delay=1.0, disable=None, leave=False)
     ):
@@ -115,19 +130,23 @@ def _read(root: str, images: list[str], names: dict[int, str], turned: bool, key
         if not os.path.isfile(file):
             odd.note("image", "without a label file, taken as without boxes", image)
             continue
-        objects[position] = np.array(_rows(file, sizes[position].tolist(), label_map, odd, keypoints), OBJECT)
+        rows, more = _rows(file, sizes[position].tolist(), label_map, odd, keypoints)
+        objects[position] = np.array(rows, OBJECT)
+        values += more
     has_masks = any((rows["bytes"] > 0).any() for rows in objects)
     about = SourceFacts(list(names.values()), list(names), has_masks, True, odd.lines())
-    return AnnotationSource.from_files(about, root, images, stems(images), sizes, objects)
+    source = AnnotationSource.from_files(about, root, images, stems(images), sizes, objects)
+    return source, np.array(values, np.float64).reshape(len(values), keypoints)
 
 
 def _rows(
     file: str, size: Sequence[int], label_map: dict[int, int], odd: DataWarnings, keypoints: int = 0
-) -> list[tuple[Any, ...]]:
-    """Return the objects in the label file of an image of this height and width, as rows of OBJECT."""
+) -> tuple[list[tuple[Any, ...]], list[list[float]]]:
+    """Return the objects in the label file of an image of this height and width, as rows of OBJECT, and keypoints."""
     with readable(file):
         content = to_utf8(read_bytes(file, _LARGEST_LABELS))
     rows: list[tuple[Any, ...]] = []
+    more: list[list[float]] = []
     known_lines = set()
     start = 0
     for number, line in enumerate(content.splitlines(keepends=True), 1):
@@ -143,7 +162,7 @@ def _rows(
         if label is None or values[0] != int(values[0]):
             reason = f"there is no such class: data.yaml or classes.txt names {len(label_map)}, from 0 on"
             raise _wrong(file, number, line, reason)
-        fractions = values[1:]
+        fractions = values[1:5] if keypoints else values[1:]
         if not all(abs(fraction) < 2 for fraction in fractions):
             raise _wrong(file, number, line, "expected fractions of the image from 0 to 1, not pixels")
         if not all(-_TOLERANCE <= fraction <= 1 + _TOLERANCE for fraction in fractions):
@@ -155,11 +174,12 @@ def _rows(
         known_lines.add((label, *fractions))
         text_range = (len(line), begin) if len(fractions) > 4 else (0, 0)
         rows.append((*box_and_area(fractions, *size), 0, label, False, *text_range))
-    return rows
+        more.append(values[5:] or [0.0] * keypoints if keypoints else [])
+    return rows, more
 
 
 def _parse_numbers(words: Sequence[bytes], keypoints: int) -> list[float]:
-    """Parse a line's class and fractions, without keypoints; raise ValueError with the reason if it is wrong."""
+    """Parse a line's class and fractions, and keypoints; raise ValueError with the reason if it is wrong."""
     try:
         values = [float(word) for word in words]
     except ValueError:
@@ -168,7 +188,7 @@ def _parse_numbers(words: Sequence[bytes], keypoints: int) -> list[float]:
         expected = f"expected class x y width height and {keypoints} numbers of keypoints, as kpt_shape says"
         raise ValueError(f"{len(values)} numbers; {expected}")
     if keypoints:
-        return values[:5]
+        return values
     if len(values) != 5 and (len(values) < 7 or len(values) % 2 == 0):
         advice = " as in results; remove the last one, the score" if len(values) == 6 else ""
         raise ValueError(f"{len(values)} numbers{advice}; expected class x y width height")

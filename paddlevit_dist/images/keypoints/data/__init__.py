@@ -4,4 +4,5 @@
 - ``indexed_points``: base class of datasets of files, with points in memory-mapped files.
 - ``drawn_figures``, ``figures``: synthetic images of people and hands that come with the package.
 - ``coco_keypoints``, ``coco_points``: COCO's files and similar layouts.
+- ``yolo_pose``: YOLO's labels with points.
 """

@@ -30,7 +30,7 @@ class CocoKeypoints(IndexedKeypointImages, Coco):
             UserError: the file has no points, or points that are wrong, or the keys do not fit its points.
         """
         super().__init__(data_path, split, cache_folder, *options)
-        self.describe_points(keys)
+        self.describe_points(keys=keys)
 
     @classmethod
     def open(cls, config: KeypointSettings, split: str, cache_folder: Path) -> "CocoKeypoints":  # type: ignore[override]

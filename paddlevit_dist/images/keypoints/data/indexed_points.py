@@ -23,13 +23,16 @@ class IndexedKeypointImages(IndexedDetectionImages, KeypointDataset):
 
     split: str
 
-    def describe_points(self, keys: Any = None) -> None:
-        """Set ``keypoint_sets`` from the index, and from the keys of KEYPOINTS, which win; add notices of both.
+    def describe_points(self, described: Sequence[DescribedPoints] | None = None, keys: Any = None) -> None:
+        """Set ``keypoint_sets``, and add notices that say where they are from.
+
+        ``described`` are the points of each category; None: as in the index. The ``keys`` of KEYPOINTS win.
 
         Raises:
             UserError: a key does not fit the points of the annotations.
         """
-        described = [DescribedPoints(**each) for each in self._index.about.more[_DESCRIBED]]
+        if described is None:
+            described = [DescribedPoints(**each) for each in self._index.about.more[_DESCRIBED]]
         self.keypoint_sets, notices = complete_sets(self.class_names, described, keys)
         self.notices = [*self.notices, *(f"{self.split}: {line}" for line in notices if self.split == "train")]
 

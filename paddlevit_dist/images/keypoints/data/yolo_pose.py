@@ -1,0 +1,136 @@
+"""Images with keypoints in the layout of YOLO's pose labels: boxes and points as fractions of the image's size."""
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....runtime.errors import UserError
+from ....runtime.files import readable
+from ....runtime.printing import shorten
+from ....runtime.text_files import read_yaml
+from ...data.data_warnings import count
+from ...data.yolo_files import read_description
+from ...detection.data.indexed_images import AnnotationSource
+from ...detection.data.yolo import Yolo, read_yolo
+from ..described_points import DescribedPoints, pair_up
+from ..settings import KeypointSettings
+from .indexed_points import IndexedKeypointImages, find_outside
+
+_VISIBLE = 2
+_FARTHEST = 10.0  # fraction of an image; farther points are pixels
+
+
+class YoloPose(IndexedKeypointImages, Yolo):
+    """Images whose labels are lines ``class x y width height x1 y1 v1 x2 y2 v2 ...``, with a data.yaml.
+
+    Its ``kpt_shape`` is [points, 3], or [points, 2] for labels without visibility: there, a point at 0, 0 or with a
+    negative number is not labeled. ``flip_idx`` gives the mirrored pairs, and ``kpt_names`` the names. Fractions are of
+    COCO's coordinates: x of a point is its fraction times the image's width. The area of an object is that of its box.
+    """
+
+    name = "yolo_pose"
+
+    def __init__(
+        self, data_path: str | None, split: str, cache_folder: Path, turned: bool = True, keys: Any = None
+    ) -> None:
+        """Open a split as ``Yolo`` does; ``keys`` are those below KEYPOINTS, if there are any.
+
+        Raises:
+            UserError: there is no data.yaml with kpt_shape, or a label file or key does not fit it.
+        """
+        super().__init__(data_path, split, cache_folder, turned)
+        file = read_pose_file(self.root)
+        self.describe_points([file.describe(name) for name in self.class_names], keys)
+
+    @classmethod
+    def open(cls, config: KeypointSettings, split: str, cache_folder: Path) -> "YoloPose":  # type: ignore[override]
+        """Open the split of a configuration."""
+        data = config.DATA
+        return cls(data.DATA_PATH, split, cache_folder, data.EXIF_ROTATE is not False, config.KEYPOINTS)
+
+    @staticmethod
+    def read_source(
+        root: str, images: list[str], names: dict[int, str], turned: bool, keypoints: int
+    ) -> AnnotationSource:
+        """Read all labels with their points; called only if their index is not in the cache folder."""
+        number, values = read_pose_file(root).shape
+        source, fractions = read_yolo(root, images, names, turned, keypoints)
+        fractions = fractions.reshape(-1, number, values)
+        sizes = np.stack([source.images["height"], source.images["width"]], axis=1)[source.owners]
+        points = np.zeros((len(fractions), number, 3))
+        points[:, :, :2] = fractions[:, :, :2] * sizes[:, None, ::-1]
+        points[:, :, 2] = fractions[:, :, 2] if values == 3 else _find_labeled(fractions)
+        _check_points(fractions, points, [os.fsdecode(source.paths[owner]) for owner in source.owners])
+        notices = list(source.about.notices)
+        if is_outside := int(find_outside(points, sizes).sum()):
+            notices.append(f"{count(is_outside, 'object')} with a labeled point outside the image, not learned")
+        return source._replace(points=points, about=source.about._replace(notices=notices))
+
+
+def _find_labeled(fractions: np.ndarray) -> np.ndarray:
+    """Return visibilities of points without them, (objects, K): not labeled at 0, 0 or with a negative number."""
+    is_missing = (fractions < 0).any(axis=2) | (fractions == 0).all(axis=2)
+    return np.where(is_missing, 0, _VISIBLE)
+
+
+def _check_points(fractions: np.ndarray, points: np.ndarray, paths: list[str]) -> None:
+    """Raise UserError if points, float64 (objects, K, 3), are not fractions or have another visibility."""
+    is_far = (points[:, :, 2:] > 0) & ~(np.abs(fractions[:, :, :2]) < _FARTHEST)
+    is_odd = ~np.isin(points[:, :, 2], (0, 1, 2))
+    for is_wrong, expected in (
+        (is_far.any(axis=(1, 2)), "points as fractions of the image from 0 to 1, not pixels"),
+        (is_odd.any(axis=1), "the visibility of each point to be 0 (not labeled), 1 (hidden) or 2 (visible)"),
+    ):
+        if is_wrong.any():
+            path = paths[int(np.flatnonzero(is_wrong)[0])]
+            raise UserError(f"the label file of {path}: expected {expected}; kpt_shape in data.yaml says how many")
+    if not (points[:, :, 2] > 0).any():
+        raise UserError(
+            "no label file has a labeled point: expected lines class x y width height x1 y1 v1 x2 y2 v2 ...; for boxes "
+            "alone choose -dataset=yolo and a recipe of a detector"
+        )
+
+
+class PoseFile(NamedTuple):
+    """What data.yaml says about points."""
+
+    shape: tuple[int, int]  # number of points, and 2 or 3 numbers of each
+    pairs: list[tuple[int, int]] | None  # mirrored pairs; None: not given
+    names: dict[str, list[str]]  # class -> names of its points, if given
+
+    def describe(self, class_name: str) -> DescribedPoints:
+        """Return what the file says about the points of a class."""
+        return DescribedPoints(self.shape[0], self.names.get(class_name), self.pairs)
+
+
+def read_pose_file(root: str) -> PoseFile:
+    """Read data.yaml in a folder; raise UserError if it has no ``kpt_shape``, or wrong ``flip_idx`` or names."""
+    description = read_description(root)
+    content: dict[str, Any] = {}
+    if description is not None and description.keypoint_values:
+        with readable(description.file):
+            content = read_yaml(description.file)
+    if description is None or not content:
+        place = root if description is None else description.file
+        raise UserError(
+            f"{place} has no kpt_shape: expected data.yaml with a line such as kpt_shape: [17, 3], the number of "
+            "points and 2 or 3 numbers of each; for boxes alone choose -dataset=yolo and a recipe of a detector"
+        )
+    number, values = content["kpt_shape"]
+    mirror = content.get("flip_idx")
+    pairs = None if mirror is None else pair_up(mirror, number)
+    if mirror is not None and pairs is None:
+        expected = f"expected the numbers 0 to {number - 1}, exchanged in pairs"
+        raise UserError(f"{description.file}: flip_idx {shorten(str(mirror))}: {expected}")
+    given = content.get("kpt_names")
+    by_class = given if isinstance(given, dict) else dict.fromkeys(description.names, given)
+    names = {}
+    for label, points in by_class.items():
+        if points is None:
+            continue
+        if not isinstance(points, list) or len({str(name) for name in points}) != number:
+            raise UserError(f"{description.file}: kpt_names {shorten(str(points))}: expected {number} different names")
+        names[description.names.get(label, "")] = [str(name) for name in points]
+    return PoseFile((number, values), pairs, names)

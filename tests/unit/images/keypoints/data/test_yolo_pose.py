@@ -1,0 +1,62 @@
+"""YOLO's labels with keypoints."""
+
+import functools
+import pickle
+
+import numpy as np
+import pytest
+from support.files.coco_writer import refused_by
+from support.files.yolo_writer import write_yolo
+
+from paddlevit_dist.images.detection.data.yolo import Yolo
+from paddlevit_dist.images.keypoints.data.yolo_pose import YoloPose
+
+refused = functools.partial(refused_by, YoloPose)
+YAML = "names: [bug, fly]\nkpt_shape: [3, 3]\nflip_idx: [0, 2, 1]\n"
+LABELS = {  # of images of 20 x 40 pixels, height x width
+    "1": "0 0.5 0.5 0.4 0.6 0.25 0.5 2 0.75 0.4 1 0 0 0\n1 0.5 0.5 0.2 0.2 0 0 0 0 0 0 0 0 0\n",
+    "2": "0 0.5 0.5 0.5 0.5\n",
+    "3": None,
+}
+
+
+def test_points_are_fractions_of_the_image(tmp_path, cache):
+    write_yolo(tmp_path, labels=LABELS, names=YAML)
+    dataset = pickle.loads(pickle.dumps(YoloPose(str(tmp_path), "train", cache)))
+    found = dataset.annotations(0)
+    np.testing.assert_allclose(found.points[0], [[10, 10, 2], [30, 8, 1], [0, 0, 0]])
+    assert not found.points[1].any() and dataset.annotations(1).points.shape == (1, 3, 3)
+    assert dataset.posed_objects().tolist() == [[0, 0]]
+    names = ("point 1", "point 2", "point 3")
+    assert dataset.keypoint_sets == ((names, ((0, 0), (1, 2)), (0.05,) * 3, ()),) * 2
+    boxes = Yolo(str(tmp_path), "train", cache)  # a detector reads the boxes
+    np.testing.assert_array_equal(boxes.annotations(0).boxes, found.boxes)
+    assert boxes.annotations(0).points is None
+
+
+def test_points_without_visibility_are_labeled_unless_they_are_zero(tmp_path, cache):
+    yaml = "names: [bug]\nkpt_shape: [3, 2]\nkpt_names:\n  0: [nose, left ear, right ear]\n"
+    write_yolo(tmp_path, labels={"1": "0 0.5 0.5 0.4 0.6 0.25 0.5 0 0 -1 -1\n"}, names=yaml)
+    dataset = YoloPose(str(tmp_path), "train", cache)
+    assert dataset.annotations(0).points[0, :, 2].tolist() == [2, 0, 0]
+    assert dataset.keypoint_sets[0].names == ("nose", "left ear", "right ear")
+    assert dataset.keypoint_sets[0].pairs == ((1, 2),)
+
+
+@pytest.mark.parametrize(
+    "yaml, label, message",
+    [
+        ("names: [bug]\n", LABELS["2"], "has no kpt_shape: expected data.yaml with a line such as kpt_shape: [17, 3]"),
+        ("names: [bug]\nkpt_shape: [3, 4]\n", LABELS["2"], "kpt_shape [3, 4]: expected the number of keypoints"),
+        (YAML.replace("2, 1", "2, 2"), LABELS["1"], "flip_idx [0, 2, 2]: expected the numbers 0 to 2, exchanged"),
+        (YAML + "kpt_names: [a, b]\n", LABELS["1"], "kpt_names ['a', 'b']: expected 3 different names"),
+        (YAML, "0 0.5 0.5 0.4 0.6 25 50 2 1 1 1 0 0 0\n", "expected points as fractions of the image from 0 to 1"),
+        (YAML, "0 0.5 0.5 0.4 0.6 0.2 0.5 3 1 1 1 0 0 0\n", "expected the visibility of each point to be 0"),
+        (YAML, LABELS["2"], "no label file has a labeled point"),
+        (YAML, "0 0.5 0.5 0.4 0.6 0.2\n", "6 numbers; expected class x y width height and 9 numbers of keypoints"),
+        (YAML, "0 0.5 0.5 0.4 0.6 nan 0.5 2 1 1 1 0 0 0\n", "expected points as fractions of the image from 0 to 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path, cache, yaml, label, message):
+    write_yolo(tmp_path, labels={"1": label}, names=yaml)
+    assert message in refused(tmp_path, cache)

@@ -123,6 +123,9 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
     has_folds = layout.fold is not None and (splits is None or "val" not in splits)
     if has_folds:
         splits = _divide(path, splits, distinct[layout.fold], choices.fold, notices)
+    elif choices.fold is not None:
+        reason = "it has no column of folds" if layout.fold is None else "its column of splits has validation rows"
+        notices.append(f"{path}: DATA.TABLE.FOLD {choices.fold} is not used: {reason}")
     rows = LabelRows(path, names, None, [], None, headings, splits, has_folds, notices)
     if classes:
         return rows._replace(matrix=np.concatenate(matrices))

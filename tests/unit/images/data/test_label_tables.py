@@ -247,6 +247,12 @@ def test_folds_divide_the_training_rows_of_a_column_of_splits(read):
     assert read("\n".join(rows), fold="1").class_names == ["cat", "dog"]  # also the class that no training image has
     found = {split: read("\n".join(rows), split, fold="1").paths for split in ("train", "val", "test")}
     assert found == {"train": ["b/1.png", "b/3.jpg"], "val": ["b/2.png"], "test": ["a/4.png", "a/5.png"]}
+    rows = [row.replace("test", "val") for row in rows]  # validation is given, so that folds are of no use
+    assert read("\n".join(rows)).paths == ["b/1.png", "b/2.png", "b/3.jpg"]
+    told = "FOLD 1 is not used: its column of splits has validation rows"
+    assert told in read("\n".join(rows), fold="1").notices[-1]
+    rows = [row.rpartition(",")[0] for row in rows]
+    assert "FOLD 1 is not used: it has no column of folds" in read("\n".join(rows), fold="1").notices[-1]
 
 
 def test_each_split_may_have_a_table(root, read):

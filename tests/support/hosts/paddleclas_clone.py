@@ -67,6 +67,15 @@ DataLoader:
         - NormalizeImage: {{scale: 1.0, mean: [123.675, 116.28, 103.53], std: [58.395, 57.12, 57.375], order: ''}}
         - ToCHWImage:
 """
+WHOLE = """
+DataLoader:
+  Eval:
+    dataset:
+      transform_ops:
+        - DecodeImage: {to_rgb: True, channel_first: False}
+        - ResizeImage: {size: 24, interpolation: bicubic}
+        - NormalizeImage: {mean: [0.5, 0.4, 0.3], std: [0.1, 0.2, 0.3]}
+"""
 
 
 def write_clone(root: Path) -> Path:
@@ -83,10 +92,11 @@ def write_clone(root: Path) -> Path:
     (zoo / "__init__.py").touch()
     (zoo.parent / "__init__.py").write_text("from .model_zoo.small import Small_x1_0, Listed, Small\n")
     (zoo / "small.py").write_text(NETWORKS.format(address=(root / "small.pdparams").as_uri()))
-    for name, rgb in (("Small_x1_0", True), ("Blue", False)):
+    steps = {"Small_x1_0": EVALUATION.format(rgb=True), "Blue": EVALUATION.format(rgb=False), "Listed": WHOLE}
+    for name, content in steps.items():
         file = root / "ppcls/configs/ImageNet/Small" / f"{name}.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(EVALUATION.format(rgb=rgb))
+        file.write_text(content)
     conv, norm, linear = paddle.nn.Conv2D(3, 8, 4, 4), paddle.nn.BatchNorm2D(8), paddle.nn.Linear(8, 1000)
     parts = {"conv": conv, "bn": norm, "fc": linear}
     state = {f"{part}.{name}": value for part, layer in parts.items() for name, value in layer.state_dict().items()}

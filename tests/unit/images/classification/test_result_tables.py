@@ -45,6 +45,12 @@ def test_scores_are_taken_in_the_order_of_the_classes(read):
     assert rows == [[2.0, 3.0, 1.0], [5.0, 6.0, 4.0]]
 
 
+@pytest.mark.parametrize("order", [range(11), range(10, -1, -1)])
+def test_eleven_numbers_of_classes_are_headings_in_any_order(read, order):
+    layout, _ = read(f"shot,{','.join(map(str, order))}\nb.png,{','.join(['0.5'] * 11)}\n")
+    assert layout.has_header and layout.scores == [1 + list(order).index(number) for number in range(11)]
+
+
 @pytest.mark.parametrize("headings, scores", [("shot,1,0", [2, 1]), ("shot,dog,cat", [1, 2])])
 def test_the_smallest_table_of_scores_has_two_classes(read, headings, scores):
     layout, _ = read(f"{headings}\nb.png,2,3\n")

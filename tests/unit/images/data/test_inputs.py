@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.data.inputs import open_image_inputs
+from paddlevit_dist.images.data.inputs import AnnotatedImages, open_image_inputs
 from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
@@ -87,6 +87,21 @@ def test_what_is_not_an_image_in_memory_is_refused(tmp_path, image, message):
     assert samples.image(0).size == (5, 4)
     with pytest.raises(BadSample, match=message):
         samples.image(1)
+
+
+def test_annotated_copies_are_named_after_their_inputs_and_keep_colors_of_single_pixels(tmp_path):
+    pixels = np.zeros((16, 24, 3), np.uint8)
+    pixels[:, ::2] = 255, 0, 0  # red next to black, which shared color samples would mix
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        Image.fromarray(pixels).save(tmp_path / folder / "a.v1.png")
+    images = AnnotatedImages(tmp_path, open_inputs([str(tmp_path / "x"), str(tmp_path / "y")], tmp_path))
+    names = [images.write(index, lambda image: image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)) for index in (1, 0)]
+    assert names == ["pictures/a.v1_2.jpg", "pictures/a.v1.jpg"]
+    with Image.open(tmp_path / names[0]) as saved:
+        assert abs(np.asarray(saved).astype(int) - pixels[:, ::-1]).max() < 40
+    in_memory = AnnotatedImages(tmp_path, open_inputs([pixels], tmp_path))
+    assert in_memory.write(0, lambda image: image) == "pictures/image 0.jpg"
 
 
 def test_paths_and_images_are_not_mixed(tmp_path):

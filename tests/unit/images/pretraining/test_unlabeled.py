@@ -80,6 +80,8 @@ def test_training_and_validation_folders_are_told_apart(tmp_path):
     assert (list(val.labels), val.class_names) == ([0, 0, 1], ["cat", "dog"])
     assert UnlabeledImages.has_validation(str(tmp_path / "data"))
     assert not UnlabeledImages.has_validation(str(tmp_path / "data" / "val"))
+    (tmp_path / "data" / "val").rename(tmp_path / "data" / "later")  # now "train" is a folder like any other
+    assert _names(_open(tmp_path / "data"))[:2] == ["later/cat/1.png", "later/cat/2.png"]
 
 
 @pytest.mark.parametrize(

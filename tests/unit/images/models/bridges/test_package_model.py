@@ -77,7 +77,10 @@ def test_its_yaml_file_says_what_images_look_like(clone):
     assert (expected.image_size, expected.crop_pct, expected.interpolation) == (16, 0.8, "bilinear")
     np.testing.assert_allclose(expected.mean, (0.485, 0.456, 0.406))
     np.testing.assert_allclose(expected.std, (0.229, 0.224, 0.225))
-    assert find_variant_input("paddleclas:Listed").crop_pct == 0.875
+    assert expected.crop_mode == "center" and find_variant_input("paddle:resnet18").crop_pct == 0.875
+    whole = find_variant_input("paddleclas:Listed")
+    assert (whole.image_size, whole.crop_pct, whole.crop_mode, whole.interpolation) == (24, 1.0, "squash", "bicubic")
+    assert (whole.mean, whole.std) == ((0.5, 0.4, 0.3), (0.1, 0.2, 0.3))
     data = load(["MODEL.NAME", "paddleclas:Small_x1_0", "-dataset=folder"]).values.DATA
     assert (data.IMAGE_SIZE, data.CROP_PCT, data.INTERPOLATION) == (16, 0.8, "bilinear")
 

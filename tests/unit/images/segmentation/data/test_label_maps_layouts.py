@@ -318,6 +318,9 @@ def test_a_list_of_segments_that_does_not_fit_is_refused(change, message, root, 
     coco_panoptic(root)
     with pytest.raises(UserError, match="panoptic JSON contains the class names; remove DATA.CLASS_LIST"):
         opened(class_list="classes.txt")
+    file.unlink()
+    with pytest.raises(UserError, match=f"^{file} "):  # next to the folder, where the published files are
+        opened()
 
 
 def test_an_empty_folder_and_splits_that_are_not_there(root, opened):

@@ -8,6 +8,8 @@ MANIFEST = Manifest(
     __package__,
     requires=("paddlevit_dist.images.detection.task",),
     annotations=KEYPOINT_LABELS,
+    tasks={"keypoint_heatmaps": ".heatmaps.task:KeypointHeatmaps"},
+    task_tables={"keypoint_heatmaps": (*_TABLES, ".heatmaps.settings:TABLE")},
     families=(".detrpose.network:DetrPose", ".heatmaps.network:HeatmapNetwork"),
     score_kinds={
         "keypoints": ".evaluation.score_kind:KeypointScores",

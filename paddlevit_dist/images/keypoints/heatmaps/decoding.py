@@ -31,6 +31,8 @@ def decode_heatmaps(maps: np.ndarray, kernel: int = KERNEL) -> tuple[np.ndarray,
     places, scores = np.empty((count * points, 2)), np.empty(count * points)
     flat = np.ascontiguousarray(maps).reshape(count * points, rows, columns)
     margins = [_mirror_indices(size, kernel // 2 + 1) for size in (rows, columns)]
+    if not flat.size:  # without objects or without points
+        return places.reshape(count, points, 2), scores.reshape(count, points)
     peaks = flat.reshape(count * points, rows * columns).argmax(axis=1)
     _decode(flat, peaks, weights / weights.sum(), *margins, places, scores)
     return places.reshape(count, points, 2), scores.reshape(count, points)

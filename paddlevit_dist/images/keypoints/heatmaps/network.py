@@ -24,7 +24,7 @@ from . import key_names
 from .backbone import create_backbone
 
 _DEVIATION = 0.001  # of the first weights of a decoder
-_DIMENSIONS = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio")
+_DIMENSIONS = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "depths", "dims")
 
 Decoder = Literal["classic", "simple"]
 
@@ -40,6 +40,17 @@ VARIANTS: Variants = {
     **_vitpose("base", "vit_base_patch16_224"),
     **_vitpose("large", "vit_large_patch16_224"),
     **_vitpose("huge", "vit_huge_patch14_224", patch_size=16),
+    # for crops of about 64 pixels, on CPUs, trained from scratch
+    "vitpose_tiny": {
+        "backbone": "vit_tiny_patch16_224",
+        "backbone_options": {"patch_size": 8, "embed_dim": 128, "depth": 6, "num_heads": 4},
+        "channels": 64,
+    },
+    "simple_baseline_tiny": {
+        "backbone": "resnet18",
+        "backbone_options": {"depths": (2, 2, 2), "dims": (32, 64, 128)},
+        "channels": 64,
+    },
     **{f"simple_baseline_resnet{depth}": {"backbone": f"resnet{depth}"} for depth in (18, 34, 50, 101, 152)},
 }
 
@@ -94,7 +105,7 @@ class HeatmapNetwork(Model):
         decoder: "classic", transposed convolutions; or "simple", upsampling and one convolution.
         heatmap_stride: pixels of a crop between cells of its heatmaps; a power of two fraction of the map's stride.
         channels: of the transposed convolutions.
-        patch_size, embed_dim, depth, num_heads, mlp_ratio: of a backbone that has them; None: its own.
+        patch_size, embed_dim, depth, num_heads, mlp_ratio, depths, dims: of a backbone that has them; None: its own.
         dropout, attention_dropout, drop_path: rates of the backbone.
 
     Raises:
@@ -121,12 +132,14 @@ class HeatmapNetwork(Model):
         depth: int | None = None,
         num_heads: int | None = None,
         mlp_ratio: float | None = None,
+        depths: Sequence[int] | None = None,
+        dims: Sequence[int] | None = None,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         drop_path: float = 0.0,
     ):
         super().__init__()
-        given = dict(zip(_DIMENSIONS, (patch_size, embed_dim, depth, num_heads, mlp_ratio)))
+        given = dict(zip(_DIMENSIONS, (patch_size, embed_dim, depth, num_heads, mlp_ratio, depths, dims)))
         rates = {"dropout": dropout, "attention_dropout": attention_dropout, "drop_path": drop_path}
         options = {**{name: rate for name, rate in rates.items() if rate}, **(backbone_options or {})}
         options |= {name: value for name, value in given.items() if value is not None}

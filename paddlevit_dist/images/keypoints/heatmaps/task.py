@@ -1,0 +1,266 @@
+"""Keypoints by heatmaps: training, evaluation and prediction of networks that see the crop of one object."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import paddle
+
+from ....runtime import autocast
+from ....runtime.errors import UserError
+from ....tasks.dataset import TransformedDataset, is_training_split, name_outputs, resolve_class_names
+from ....tasks.metrics import Metrics
+from ....tasks.model_factory import create_model
+from ....tasks.prediction import CheckpointMeta
+from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ....tasks.task import Records
+from ...backbone_task import TURNED, BackboneTask, is_turned
+from ...data.data_warnings import count
+from ...data.image_samples import ImageSamples, open_dataset
+from ...detection.data.split_checks import check_files
+from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
+from ..described_points import SIGMA
+from ..keypoint_set import COCO_PERSON, KeypointSet
+from .boxes import BoxDetector, BoxFile, ObjectBoxes, find_true_boxes, take_whole_image
+from .channels import PointChannels
+from .inference import KeypointFinder
+from .network import HeatmapNetwork
+from .samples import HOST, CropConfig, ObjectCrops, ObjectsOfImages, Size, collate, count_cells
+from .settings import HeatmapSettings
+from .targets import draw_targets, heatmap_losses
+
+
+class KeypointHeatmaps(BackboneTask):
+    """Trains and evaluates a network that returns a heatmap for each point of the object in a crop.
+
+    The loss is the mean squared error of all cells, divided by the objects of all ranks and micro-batches.
+    """
+
+    aspects = {"CheckpointMatching": ".checks:CropLog", "LogContributor": ".checks:CropLog"}
+    config: HeatmapSettings
+    best_metric = ("AP", True)
+    traits = replace(
+        BackboneTask.traits,
+        sample_name="objects",
+        normalizers_per_sample={"loss": 1},
+        batch_norm="sync",
+        fixed_shapes=True,
+        selftest_overrides=dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
+    )
+
+    def __init__(self, config: HeatmapSettings) -> None:
+        super().__init__(config)
+        if not (isinstance(self._family, type) and issubclass(self._family, HeatmapNetwork)):
+            raise UserError(
+                f"MODEL.NAME {config.MODEL.NAME} returns no heatmaps: set vitpose_small or simple_baseline_resnet18, "
+                "for example, and MODEL.BACKBONE for another backbone"
+            )
+        keys, data = config.HEATMAPS, config.DATA
+        self.model_options |= {"heatmap_stride": keys.STRIDE}
+        if keys.DECODER is not None:
+            self.model_options["decoder"] = keys.DECODER
+        height, width = keys.CROP_SIZE
+        self.crop_size: Size = (height, width)
+        heatmap_size = count_cells(self.crop_size, keys.STRIDE)
+        self.crops = CropConfig(self.crop_size, heatmap_size, keys.BOX_SCALE, keys.SIGMA)
+        self._training_crops = self.crops._replace(
+            shift=keys.SHIFT,
+            scale=keys.SCALE,
+            rotation=keys.ROTATION,
+            flip=data.HORIZONTAL_FLIP,
+            jitter=data.COLOR_JITTER,
+        )
+        self.detector = None if keys.DETECTOR is None else BoxDetector(keys.DETECTOR, keys.BOX_SCORE)
+        self.keypoint_sets: tuple[KeypointSet, ...] = ()
+        self.category_ids: list[int] = []
+        self.point_names: list[str] = []  # of the heatmaps
+        self.channels = PointChannels((), ())
+        self.evaluated: KeypointDataset | None = None
+        self._reads_boxes = False  # from a file
+
+    # ---- data --------------------------------------------------------------------------------------------------
+
+    def build_dataset(self, split: str, cache_folder: Path) -> ImageSamples:
+        """Open a split: its objects for training, its images for an evaluation."""
+        config, is_training = self.config, is_training_split(self.config, split)
+        dataset, notices = open_dataset(config, KeypointDataset, KeypointsPart, split, cache_folder)
+        if not len(dataset):
+            raise UserError(f"dataset {config.DATA.DATASET} has no {split} images at {config.DATA.DATA_PATH}")
+        self._opened_turned = is_turned(dataset)
+        if self._inspection is not None:
+            notices += check_files(dataset, split, self._inspection.replaces_bad and is_training)
+            notices += self._inspection.inspect(dataset, split, len(dataset.keypoint_sets))
+        self._take_points(dataset)
+        if not is_training:
+            self.evaluated = dataset
+            samples, more = self._build_evaluation(dataset, cache_folder)
+            samples.notices = [*notices, *more]
+            return samples
+        crops = self._training_crops if dataset.can_mirror else self._training_crops._replace(flip=0.0)
+        samples = ObjectCrops(dataset, crops, self.channels, cache_folder)
+        if not len(samples):
+            raise UserError(
+                f"dataset {config.DATA.DATASET} has no object to learn in its {count(len(dataset), f'{split} image')}: "
+                "expected objects with a box and a labeled point"
+            )
+        samples.notices = [*notices, f"{count(len(samples), 'object')} with keypoints are a sample each"]
+        self._replace_unreadable(samples)
+        return samples
+
+    def _build_evaluation(self, dataset: KeypointDataset, cache_folder: Path) -> tuple[ImageSamples, list[str]]:
+        """Return the samples of an evaluation, and lines about the boxes and the mirrored view."""
+        keys = self.config.HEATMAPS
+        lines = [] if not keys.FLIP or dataset.can_mirror else ["HEATMAPS.FLIP: no effect: no points are mirrored"]
+        if self.detector is not None:
+            lines += self.detector.match_categories(self.class_names)
+            return ObjectsOfImages(dataset, self.crops, None, self.detector.prepare), lines
+        if keys.BOX_FILE is not None:
+            boxes = BoxFile(keys.BOX_FILE, dataset, cache_folder, keys.BOX_SCORE)
+            self._reads_boxes = True
+            return ObjectsOfImages(dataset, self.crops, FileBoxes(boxes)), [*lines, *boxes.notices]
+        find = _find_whole if keys.BOXES == "image" else _find_true
+        samples = ObjectsOfImages(dataset, self.crops, find)
+        samples.eval_protocol = "in whole images" if keys.BOXES == "image" else "in the boxes of the annotations"
+        return samples, lines
+
+    def _take_points(self, dataset: KeypointDataset) -> None:
+        """Take categories and points of the first split; UserError: another split has other points."""
+        class_names = list(map(str, dataset.class_names or ()))
+        channels = PointChannels(class_names, dataset.keypoint_sets)
+        before = self.point_names
+        if self.class_names and class_names != self.class_names:
+            raise UserError(
+                f"dataset {self.config.DATA.DATASET}: the categories of training and validation data differ: "
+                f"{', '.join(self.class_names)} and {', '.join(class_names)}"
+            )
+        self.point_names = resolve_class_names(self.config, channels.names, "points", before=before)
+        self.num_classes = len(self.point_names)
+        self._set_points(class_names, dataset.keypoint_sets, list(map(int, dataset.category_ids)))
+
+    def _set_points(
+        self, class_names: list[str], keypoint_sets: Sequence[KeypointSet], category_ids: list[int]
+    ) -> None:
+        self.class_names, self.keypoint_sets = class_names, tuple(keypoint_sets)
+        self.category_ids, self.channels = category_ids, PointChannels(class_names, keypoint_sets)
+
+    def signature(self, dataset: TransformedDataset | None = None) -> dict[str, Any]:
+        """Return the preprocessing that the weights depend on, or categories and points of samples."""
+        if dataset is None:
+            data, keys = self.config.DATA, self.config.HEATMAPS
+            values = {f"DATA.{name}": data[name] for name in ("IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")}
+            return {**values, "HEATMAPS.CROP_SIZE": list(self.crop_size), "HEATMAPS.BOX_SCALE": keys.BOX_SCALE}
+        facts = {**super().signature(dataset), "number of classes": self.num_classes, "classes": self.point_names}
+        if isinstance(dataset, ImageSamples):
+            facts["categories"] = self.class_names
+            facts["category ids"] = self.category_ids
+            facts["points"] = [_to_plain(points) for points in self.keypoint_sets]
+            facts[TURNED] = is_turned(dataset.dataset)
+        return facts
+
+    def _name_classes(self, number: int, meta: CheckpointMeta) -> None:
+        """Take categories and points from the weights; 17 points without names are COCO's person."""
+        self.num_classes, self.point_names = number, name_outputs(meta.class_names, number)
+        stored = meta.data.get("points")
+        if stored:
+            categories = list(map(str, meta.data["categories"]))
+            ids = list(map(int, meta.data.get("category ids") or range(1, len(categories) + 1)))
+            self._set_points(categories, [_from_plain(points) for points in stored], ids)
+            return
+        points = COCO_PERSON
+        if number != len(points.names):
+            names = tuple(self.point_names) if meta.class_names else tuple(f"point {k + 1}" for k in range(number))
+            points = KeypointSet(names, (), (SIGMA,) * number, ())
+        self.point_names = list(points.names)
+        self._set_points(["person" if points is COCO_PERSON else "object"], [points], [1])
+
+    def collate(self, samples: Sequence[Any]) -> dict[str, Any]:
+        """Collate samples to a batch."""
+        return collate(samples)
+
+    # ---- model -------------------------------------------------------------------------------------------------
+
+    def create_network(self, num_classes: int) -> paddle.nn.Layer:
+        """Create the network for the configured crops."""
+        options = {"image_size": self.crop_size, **self.model_options}
+        return create_model(self.config.MODEL.NAME, num_classes, **options)
+
+    # ---- training ----------------------------------------------------------------------------------------------
+
+    def train_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
+    ) -> dict[str, LossTerm]:
+        """Compute the loss of a batch."""
+        maps = model(self.normalizer(batch["images"]))
+        with autocast.off():
+            targets = draw_targets(batch["cells"], self.crops.heatmap_size, self.crops.deviation)
+            losses = heatmap_losses(maps.astype("float32"), targets, batch["weights"])
+        return {"loss": LossTerm(losses.sum(), len(losses))}
+
+    # ---- evaluation --------------------------------------------------------------------------------------------
+
+    @property
+    def finder(self) -> KeypointFinder:
+        """Finds the keypoints of a batch, once categories and points are known."""
+        keys = self.config.HEATMAPS
+        can_mirror = all(points.pairs for points in self.keypoint_sets if points.names)
+        return KeypointFinder(
+            keys,
+            self.crops,
+            self.channels,
+            self.keypoint_sets,
+            self.normalizer,
+            self.detector,
+            keys.FLIP and can_mirror,
+            self.detector is not None or self._reads_boxes,
+        )
+
+    def build_metrics(self) -> Metrics:
+        """Return the metrics of an evaluation."""
+        from ..evaluation.metrics import KeypointMetrics
+
+        images = None if self.evaluated is None else len(self.evaluated)
+        return KeypointMetrics(self.class_names, self.keypoint_sets, images)
+
+    def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
+        """Find the keypoints of a batch, and add them to metrics, records and files of results."""
+        if self.evaluated is None:
+            raise UserError("keypoints can only be evaluated on the data of their configuration")
+        facts, found = batch[HOST], self.finder(model, batch)
+        for index, size, detected in zip(facts["indices"], facts["sizes"], found):
+            truth = self.evaluated.annotations(index)
+            step.metrics.update(self.evaluated.image_id(index), truth, detected, tuple(size))
+        if step.writer is not None:
+            step.writer.add(found)
+        return None
+
+
+class FileBoxes:
+    """Finds the objects of images in a file of detections, in loader processes."""
+
+    def __init__(self, boxes: BoxFile) -> None:
+        self.boxes = boxes
+
+    def __call__(self, index: int, size: Size, annotations: object) -> ObjectBoxes:
+        """Return the detections of image ``index``."""
+        return self.boxes.find(index)
+
+
+def _find_true(index: int, size: Size, annotations: Any) -> ObjectBoxes:
+    return find_true_boxes(annotations)
+
+
+def _find_whole(index: int, size: Size, annotations: object) -> ObjectBoxes:
+    return take_whole_image(size)
+
+
+def _to_plain(points: KeypointSet) -> dict[str, Any]:
+    """Return the points of a category as plain values that YAML can hold."""
+    links = {name: [list(link) for link in getattr(points, name)] for name in ("pairs", "skeleton")}
+    return {"names": list(points.names), "sigmas": list(map(float, points.sigmas)), **links}
+
+
+def _from_plain(values: dict[str, Any]) -> KeypointSet:
+    """Return the points of a category from ``_to_plain``."""
+    links = {name: tuple((int(a), int(b)) for a, b in values[name]) for name in ("pairs", "skeleton")}
+    return KeypointSet(tuple(map(str, values["names"])), links["pairs"], tuple(values["sigmas"]), links["skeleton"])

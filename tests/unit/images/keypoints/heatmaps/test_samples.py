@@ -1,0 +1,64 @@
+"""Crops of objects: where their points are, mirrored, turned and shifted."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.images.keypoints.heatmaps.channels import PointChannels
+from paddlevit_dist.images.keypoints.heatmaps.crops import BOX_SCALE
+from paddlevit_dist.images.keypoints.heatmaps.samples import CropConfig, change_region, crop_object
+from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
+
+POINTS = KeypointSet(("left", "right", "middle"), ((0, 1),), (0.05,) * 3, ())
+CHANNELS = PointChannels(["thing"], [POINTS])
+CONFIG = CropConfig((96, 64), (24, 16), BOX_SCALE, 2.0)
+PLACES = np.array([[40.0, 30], [70, 50], [55, 60]])  # in the image
+COLORS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
+
+
+def draw():
+    """Draw a spot of another color at each point."""
+    pixels = np.zeros((90, 120, 3), np.uint8)
+    for (x, y), color in zip(PLACES.astype(int), COLORS):
+        pixels[y - 3 : y + 4, x - 3 : x + 4] = color
+    return Image.fromarray(pixels)
+
+
+def find_spots(crop):
+    """Find the center of each color in a crop, x and y."""
+    return np.array([np.argwhere(crop[k] > 128).mean(axis=0)[::-1] for k in range(3)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("flip", [0.0, 1.0])
+def test_points_follow_their_pixels(seed, flip):
+    config = CONFIG._replace(shift=0.1, scale=0.2, rotation=30.0, flip=flip)
+    points = np.column_stack([PLACES, [2, 1, 2]])
+    box = np.array([35.0, 25, 40, 40])
+    found = crop_object(draw(), box, points, 0, config, CHANNELS, np.random.default_rng(seed))
+    assert found.image.shape == (3, 96, 64) and found.weights.tolist() == [1, 1, 1]
+    cells = find_spots(found.image) * (np.array([15, 23]) / (63, 95))
+    if flip:  # the left point is drawn in red, and a mirrored object has its right point there
+        cells = cells[[1, 0, 2]]
+    np.testing.assert_allclose(found.cells, cells, atol=0.15)
+
+
+def test_points_without_a_label_have_no_weight():
+    points = np.column_stack([PLACES, [2, 0, 1]])
+    found = crop_object(draw(), np.array([35.0, 25, 40, 40]), points, 0, CONFIG, CHANNELS, np.random.default_rng(0))
+    assert found.weights.tolist() == [1, 0, 1]
+    mirrored = CONFIG._replace(flip=1.0)
+    found = crop_object(draw(), np.array([35.0, 25, 40, 40]), points, 0, mirrored, CHANNELS, np.random.default_rng(0))
+    assert found.weights.tolist() == [0, 1, 1]
+
+
+def test_changes_of_regions_have_their_shares_and_limits():
+    config = CONFIG._replace(shift=0.16, scale=0.3, rotation=40.0)
+    generator, region = np.random.default_rng(0), np.array([50.0, 40, 30, 20])
+    changed, angles = zip(*(change_region(region, config, generator) for _ in range(4000)))
+    changed, angles = np.array(changed), np.array(angles)
+    assert (angles != 0).mean() == pytest.approx(0.6, abs=0.03) and np.abs(angles).max() == pytest.approx(80)
+    assert (changed[:, 0] != 50).mean() == pytest.approx(0.3, abs=0.03)
+    assert np.abs(changed[:, 0] - 50).max() <= 0.32 * 30 + 1e-9
+    np.testing.assert_allclose(changed[:, 2] / changed[:, 3], 1.5)
+    assert changed[:, 2].min() == pytest.approx(21) and changed[:, 2].max() == pytest.approx(39)

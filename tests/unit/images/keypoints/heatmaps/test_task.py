@@ -1,0 +1,190 @@
+"""The task of keypoints by heatmaps: its samples, its loss, boxes of all kinds, and what is refused."""
+
+import json
+
+import numpy as np
+import paddle
+import pytest
+from support.processes import ROOT
+from support.trainings.updates import changes_of_an_update, waits_of_an_update
+
+from paddlevit_dist import UserError, settings
+from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
+from paddlevit_dist.images.keypoints.heatmaps.samples import HOST
+from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.tasks.task_factory import make_task
+
+FIGURES = [f"-cfg={ROOT / 'configs' / 'heatmap_figures.yaml'}", "DATA.SHAPES.TRAIN", "6", "DATA.SHAPES.VAL", "4"]
+FIGURES += ["HEATMAPS.CROP_SIZE", "[32, 32]", "MODEL.DIMS", "[8, 8, 8]"]
+
+
+def build_task(folder, *words):
+    task = make_task(settings.load([*FIGURES, *words]).values)
+    return task, {split: task.build_dataset(split, folder) for split in ("train", "val")}
+
+
+def as_tensors(batch):
+    return {name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
+
+
+def take(task, samples, indices):
+    return as_tensors(task.collate([samples.sample(index, np.random.default_rng(index)) for index in indices]))
+
+
+def test_training_has_a_sample_for_each_object(tmp_path):
+    task, samples = build_task(tmp_path)
+    figures = DrawnFigures(None, "train", None, num_train=6)
+    objects = [(index, k) for index in range(6) for k in range(len(figures.annotations(index).labels))]
+    assert len(samples["train"]) == len(objects) > 6 and len(samples["val"]) == 4
+    assert [samples["train"].dataset.identity(k) for k in range(len(objects))] == [
+        figures.identity(index) for index, _ in objects
+    ]
+    assert task.class_names == ["person", "hand"] and task.num_classes == 13 == len(set(task.point_names))
+    batch = take(task, samples["train"], range(len(objects)))
+    number = [int(figures.annotations(index).labels[k]) for index, k in objects]
+    has_person = batch["weights"].numpy()[:, :7].any(axis=1)
+    assert has_person.tolist() == [label == 0 for label in number]
+
+
+def test_micro_batches_change_the_weights_as_one_batch_does(tmp_path):
+    words = ["MODEL.NAME", "vitpose_tiny", "MODEL.DIMS", "None", "MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1"]
+    task, samples = build_task(tmp_path, *words, "HEATMAPS.DECODER", "simple")  # no batch norm
+
+    def change(*parts):
+        paddle.seed(0)
+        model = task.build_model()
+        return changes_of_an_update(task, model, [take(task, samples["train"], part) for part in parts], 6)
+
+    whole, parted = change(range(6)), change(range(3), range(3, 6))
+    for name, value in whole.items():
+        np.testing.assert_allclose(parted[name], value, atol=2e-5 * np.abs(value).max() + 1e-8, err_msg=name)
+
+
+def test_an_update_waits_for_the_norm_of_its_gradients_alone(tmp_path):
+    task, samples = build_task(tmp_path)
+    batch = task.collate([samples["train"].sample(k, np.random.default_rng(k)) for k in range(4)])
+    waits = waits_of_an_update(task, task.build_model(), batch, 4)
+    assert len(waits) == 1, str(waits)
+
+
+def evaluate(task, samples, batches=((0, 1), (2, 3)), model=None):
+    """The values of an evaluation, and its predictions by index."""
+    metrics, found = task.build_metrics(), {}
+    model = model or PerfectModel(task, samples["val"].dataset)
+    for indices in batches:
+        batch = take(task, samples["val"], indices)
+        if isinstance(model, PerfectModel):
+            model.expect(batch)
+        with paddle.no_grad():
+            predictions = task.finder(model, batch)
+        found.update(zip(batch[HOST]["indices"], predictions))
+        if isinstance(model, PerfectModel):
+            model.expect(batch)
+        with paddle.no_grad():
+            task.eval_step(model, batch, EvaluationStep(metrics))
+    return metrics.compute(metrics.state), found
+
+
+class PerfectModel:
+    """Returns exact heatmaps of the objects whose crops it is given, in their order."""
+
+    def __init__(self, task, dataset):
+        self.task, self.dataset, self.queue = task, dataset, []
+
+    def expect(self, batch):
+        """Prepare the heatmaps of a batch: of true boxes, or of the boxes that most resemble them."""
+        from paddlevit_dist.images.keypoints.heatmaps.crops import build_matrix, fit_regions, transform_points
+        from paddlevit_dist.images.keypoints.heatmaps.samples import list_objects
+        from paddlevit_dist.images.keypoints.heatmaps.targets import draw_targets, find_cells
+
+        self.queue, crops = [], self.task.crops
+        for index, objects in zip(batch[HOST]["indices"], list_objects(batch)):
+            truth = self.dataset.annotations(index)
+            for box, label in zip(objects.boxes, objects.labels):
+                distance = np.abs(truth.boxes - box).sum(axis=1) + 1e6 * (truth.labels != label)
+                points = truth.points[int(distance.argmin())][None]
+                region = fit_regions(box, crops.crop_size, crops.box_scale)[0]
+                places = transform_points(build_matrix(region, crops.crop_size), points[..., :2])
+                cells = find_cells(places, crops.crop_size, crops.heatmap_size)
+                maps = draw_targets(paddle.to_tensor(cells), crops.heatmap_size, 1.5).numpy()
+                self.queue.append(self.task.channels.spread(maps, np.array([label])))
+        self.turns = [False, True] * 10
+
+    def __call__(self, images):
+        maps = np.concatenate(self.queue)
+        if self.turns.pop(0):
+            maps = maps[:, self.task.channels.mirror, :, ::-1]
+        return paddle.to_tensor(np.ascontiguousarray(maps))
+
+
+def test_exact_heatmaps_have_an_ap_of_1(tmp_path):
+    task, samples = build_task(tmp_path, "HEATMAPS.CROP_SIZE", "[64, 64]", "HEATMAPS.BOX_SCALE", "1.5")
+    values, found = evaluate(task, samples)
+    assert values["AP"] > 0.99
+    assert all((detected.points[..., 2] <= 1).all() for detected in found.values())
+
+
+def test_boxes_of_a_file_have_scores_and_are_found_once(tmp_path):
+    figures, results = DrawnFigures(None, "val", None, num_val=4), []
+    for index in range(4):
+        truth = figures.annotations(index)
+        for box, label in zip(truth.boxes.tolist(), truth.labels.tolist()):
+            entry = {"image_id": figures.image_id(index), "category_id": label + 1, "bbox": box}
+            results += [{**entry, "score": 0.9}, {**entry, "score": 0.4}, {**entry, "score": 0.01}]
+    file = tmp_path / "boxes.json"
+    file.write_text(json.dumps(results[::-1]))
+    words = ["HEATMAPS.BOX_FILE", str(file), "HEATMAPS.CROP_SIZE", "[64, 64]", "HEATMAPS.BOX_SCALE", "1.5"]
+    task, samples = build_task(tmp_path, *words)
+    values, found = evaluate(task, samples)
+    assert values["AP"] > 0.99
+    for index, detected in found.items():
+        truth = figures.annotations(index)
+        assert sorted(detected.labels.tolist()) == sorted(truth.labels.tolist())  # each once
+        assert (detected.scores > 0.6).all() and (detected.scores <= 0.9).all()
+        np.testing.assert_allclose(
+            np.sort(detected.boxes[:, 0]), np.sort(truth.boxes[:, 0]).astype(np.float32), atol=1e-4
+        )
+
+
+def test_whole_images_are_one_object_each(tmp_path):
+    task, samples = build_task(tmp_path, "HEATMAPS.BOXES", "image")
+    _, found = evaluate(task, samples, model=task.build_model())
+    for index, detected in found.items():
+        height, width = samples["val"].dataset.size(index)
+        np.testing.assert_array_equal(detected.boxes, [[0, 0, width, height]])
+
+
+def test_points_and_categories_return_from_a_checkpoint(tmp_path):
+    task, samples = build_task(tmp_path)
+    facts = json.loads(json.dumps(task.signature(samples["val"])))
+    other = make_task(task.config)
+    other.load_meta(CheckpointMeta(13, tuple(facts["classes"]), {}, facts))
+    assert other.keypoint_sets == task.keypoint_sets and other.class_names == task.class_names
+    assert other.point_names == task.point_names and other.category_ids == task.category_ids
+    published = make_task(task.config)
+    published.load_meta(CheckpointMeta(17))
+    assert published.class_names == ["person"] and published.point_names[0] == "nose"
+
+
+def test_a_step_is_a_mean_over_objects(tmp_path):
+    task, samples = build_task(tmp_path)
+    batch = take(task, samples["train"], range(5))
+    terms = task.train_step(task.build_model(), batch, StepPosition(1, 0, 1))
+    assert terms["loss"].count == 5 and float(terms["loss"].sum) > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["MODEL.NAME", "resnet18", "MODEL.DIMS", "None"], "MODEL.NAME resnet18 returns no heatmaps"),
+        (["HEATMAPS.KERNEL", "4"], "HEATMAPS.KERNEL.*odd number, such as 5"),
+        (["HEATMAPS.BOX_FILE", "/nowhere.json"], "/nowhere.json cannot be read"),
+        (["HEATMAPS.DETECTOR", "/nowhere"], "/nowhere"),
+        (["DATA.DATASET", "synthetic_shapes"], "holds images with boxes"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(words, message, tmp_path):
+    with pytest.raises(UserError, match=message) as caught:
+        build_task(tmp_path, *words)
+    assert "\n" not in str(caught.value)

@@ -57,7 +57,7 @@ def draw_boxes(
             blended = (1 - _MASK_OPACITY) * pixels[inside] + _MASK_OPACITY * np.array(colors[place])
             pixels[inside] = np.rint(blended).astype(np.uint8)
     canvas = Image.fromarray(pixels)
-    pen = _CanvasPen(canvas)
+    pen = CanvasPen(canvas)
     for place in order.tolist():
         pen.frame(np.asarray(boxes[place], np.float64) * factor, colors[place])
     plates: list[_Plate] = []
@@ -135,7 +135,7 @@ def short_name(names: Sequence[str], label: int) -> str:
     return printable_or(names[label] if label < len(names) else str(label), f"class {label}")[:_LONGEST_NAME]
 
 
-class _CanvasPen:
+class CanvasPen:
     """Draws boxes and names on a canvas."""
 
     def __init__(self, canvas: Image.Image) -> None:

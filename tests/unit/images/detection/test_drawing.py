@@ -26,7 +26,7 @@ def texts(monkeypatch):
 
 
 def make_pen(height, width):
-    return drawing._CanvasPen(Image.new("RGB", (width, height)))
+    return drawing.CanvasPen(Image.new("RGB", (width, height)))
 
 
 @pytest.mark.parametrize(

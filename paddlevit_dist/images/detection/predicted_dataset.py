@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -28,11 +28,21 @@ _COPIED = {"JPEG": ".jpg", "PNG": ".png"}  # formats of files that are copied ->
 class PredictedDataset:
     """Writes images with their boxes; each rank writes images and label files, the main process the lists.
 
+    A subclass for objects with more than boxes extends ``format_labels``, ``build_entry``, ``build_categories`` and
+    ``format_yaml``.
+
     Args:
         layout: one of ``LAYOUTS``.
         category_ids: ids in the order of labels, for COCO.
         least_score: lowest score of a box that is written.
     """
+
+    #: name of COCO's file of annotations
+    coco_file = "instances_train.json"
+    #: registered names of the data sets that read the layouts
+    datasets: Mapping[str, str] = {layout: layout for layout in LAYOUTS}
+    #: what an object is called
+    noun = "box"
 
     def __init__(
         self,
@@ -48,7 +58,7 @@ class PredictedDataset:
         self.least_score = least_score
         self._written: dict[int, dict[str, Any]] = {}  # index -> file name and size, until ``describe``
 
-    def write(self, index: int, stem: str, prediction: DetectedObjects) -> None:
+    def write(self, index: int, stem: str, prediction: Any) -> None:
         """Write an image and, for YOLO and VOC, its label file; ``stem`` is the unique name of its files."""
         image = self.samples.image(index)
         suffix, content = self._encode(index, image)
@@ -56,26 +66,45 @@ class PredictedDataset:
         self._write(f"{_IMAGES[self.layout]}/{name}", content)
         width, height = image.size
         self._written[index] = {"file_name": name, "height": height, "width": width}
-        shown = self._shown(prediction, (height, width))
+        shown = self.choose(prediction, (height, width))
         if self.layout == YOLO:
-            self._write(f"labels/train/{stem}.txt", format_yolo(shown, (height, width)).encode())
+            self._write(f"labels/train/{stem}.txt", self.format_labels(shown, (height, width)).encode())
         elif self.layout == VOC:
             text = format_voc(shown, (height, width), name, self.class_names)
             self._write(f"Annotations/{stem}.xml", text)
 
-    def describe(self, index: int, prediction: DetectedObjects) -> str:
+    def describe(self, index: int, prediction: Any) -> str:
         """Return what ``finish`` needs to know about an image that was written: JSON."""
         image = self._written.pop(index)
-        shown = self._shown(prediction, (image["height"], image["width"]))
-        objects = []
-        for number, (box, label) in enumerate(zip(corners_to_boxes(shown.boxes).tolist(), shown.labels.tolist())):
-            entry = {"category_id": self.category_ids[label], "bbox": [round(value, 3) for value in box], "iscrowd": 0}
-            entry["area"] = round(entry["bbox"][2] * entry["bbox"][3], 3)
-            if shown.masks is not None:
-                entry["segmentation"] = shown.masks[number]
-                entry["area"] = compute_area(compress_runs(shown.masks[number], image["height"], image["width"]))
-            objects.append({**entry, "score": round(float(shown.scores[number]), 4)})
+        size = image["height"], image["width"]
+        shown = self.choose(prediction, size)
+        objects = [self.build_entry(shown, number, size) for number in range(len(shown.labels))]
         return format_json({**image, "objects": objects})
+
+    def format_labels(self, shown: Any, size: tuple[int, int]) -> str:
+        """Return the lines of YOLO's label file of an image of this height and width."""
+        return format_yolo(shown, size)
+
+    def build_entry(self, shown: Any, number: int, size: tuple[int, int]) -> dict[str, Any]:
+        """Return the annotation of one of the objects in an image, without ids, in COCO's format."""
+        box = [round(value, 3) for value in corners_to_boxes(shown.boxes[number]).tolist()[0]]
+        entry = {"category_id": self.category_ids[shown.labels[number]], "bbox": box, "iscrowd": 0}
+        entry["area"] = round(box[2] * box[3], 3)
+        masks = getattr(shown, "masks", None)
+        if masks is not None:
+            entry["segmentation"] = masks[number]
+            entry["area"] = compute_area(compress_runs(masks[number], *size))
+        return {**entry, "score": round(float(shown.scores[number]), 4)}
+
+    def build_categories(self) -> list[dict[str, Any]]:
+        """Return the categories in COCO's format."""
+        return [{"id": id_, "name": name} for id_, name in zip(self.category_ids, self.class_names)]
+
+    def format_yaml(self) -> str:
+        """Return YOLO's data.yaml."""
+        # Without a path, programs search the images from the folder of this file, wherever they run.
+        names = "".join(f"  {label}: {format_json(name)}\n" for label, name in enumerate(self.class_names))
+        return f"train: images/train\nval: images/train\nnames:\n{names}"
 
     def finish(self, described: Iterable[str]) -> list[str]:
         """Write the lists of images and classes, and return a line for the user."""
@@ -87,25 +116,21 @@ class PredictedDataset:
             images.append({"id": number, **image})
             annotations += [{"id": len(annotations) + k, "image_id": number, **own} for k, own in enumerate(objects, 1)]
         if self.layout == COCO:
-            pairs = zip(self.category_ids, self.class_names)
-            categories = [{"id": id_, "name": name} for id_, name in pairs]
-            content = {"images": images, "annotations": annotations, "categories": categories}
-            self._write("annotations/instances_train.json", format_json(content).encode())
+            content = {"images": images, "annotations": annotations, "categories": self.build_categories()}
+            self._write(f"annotations/{self.coco_file}", format_json(content).encode())
         elif self.layout == YOLO:
-            # Without a path, programs search the images from the folder of this file, wherever they run.
-            names = "".join(f"  {label}: {format_json(name)}\n" for label, name in enumerate(self.class_names))
-            self._write("data.yaml", f"train: images/train\nval: images/train\nnames:\n{names}".encode())
+            self._write("data.yaml", self.format_yaml().encode())
         else:
             self._write("classes.txt", "".join(f"{name}\n" for name in self.class_names).encode())
             stems = "".join(f"{record['file_name'].rpartition('.')[0]}\n" for record in images)
             self._write("ImageSets/Main/train.txt", stems.encode())
         return [
-            f"{count(len(images), 'image')} with {count(len(annotations), 'box')} of a score of at least "
-            f"{self.least_score:g} are in {self.folder}: -dataset={self.layout} -data_path={self.folder}"
+            f"{count(len(images), 'image')} with {count(len(annotations), self.noun)} of a score of at least "
+            f"{self.least_score:g} are in {self.folder}: -dataset={self.datasets[self.layout]} -data_path={self.folder}"
         ]
 
-    def _shown(self, prediction: DetectedObjects, size: tuple[int, int]) -> DetectedObjects:
-        """Return the boxes of a label that has a name and of at least the score, clipped to the image."""
+    def choose(self, prediction: Any, size: tuple[int, int]) -> Any:
+        """Return the objects of a label that has a name and of at least the score, with boxes clipped to the image."""
         prediction = prediction.finite()
         boxes = np.clip(prediction.boxes.astype(np.float64), 0, [size[1], size[0]] * 2)
         is_shown = (prediction.scores >= self.least_score) & (prediction.labels < len(self.category_ids))

@@ -39,15 +39,43 @@ _COLUMNS = ("category", "score", "x", "y", "width", "height")
 _FILES = {BOXES: "results.json", MASKS: "results_masks.json"}
 
 
-class BoxPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
-    """Predicts the objects in images; also with the ids of a file of annotations, or as a data set."""
+class ObjectPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
+    """Base class of predictions of objects; also with the ids of a file of annotations, or as a data set."""
+
+    task: Any  # with ``class_names`` and ``category_ids``
+
+    def __init__(self, task: Any) -> None:
+        super().__init__(task)
+        self.annotation_ids: AnnotationIds | None = None  # set by ``load_annotation_ids``
+        self.saved_as: str | None = None  # set by ``save_predictions_as``
+
+    def save_predictions_as(self, layout: str) -> None:
+        """Let ``prediction_writer`` also write a data set of the predictions, in one of its ``LAYOUTS``."""
+        self.saved_as = layout
+
+    def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:
+        """Use the ids in an annotation file for inputs and classes, and return log lines."""
+        names = self.list_named()
+        if not names:
+            raise UserError("predict -annotations: the weights have no class names: add -class_names=FILE")
+        self.annotation_ids, lines = find_annotation_ids(annotations, samples.names, names, self.task.category_ids)
+        return lines
+
+    def list_named(self) -> Sequence[str]:
+        """Return the names of the first categories, which are names, not numbers instead of names."""
+        return self.task.class_names
+
+    def choose_ids(self, dataset: TransformedDataset) -> tuple[Sequence[Id] | None, Sequence[Id | None]]:
+        """Return the ids of the inputs and of the categories in files of results; None: inputs are numbered."""
+        if self.annotation_ids is not None and isinstance(dataset, InputSamples):
+            return self.annotation_ids
+        return None, self.task.category_ids
+
+
+class BoxPrediction(ObjectPrediction):
+    """Predicts the objects in images."""
 
     task: Detection
-
-    def __init__(self, task: Detection) -> None:
-        super().__init__(task)
-        self._annotation_ids: AnnotationIds | None = None  # set by ``load_annotation_ids``
-        self._saved_as: str | None = None  # set by ``save_predictions_as``
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedObjects]:
         """Return the detections in each image, in its pixels, best first."""
@@ -59,18 +87,9 @@ class BoxPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
         transform = DetectionInput(build_evaluation_transform(self.task.config), build_window_plan(self.task.config))
         return self._open_images(inputs, cache_folder, transform)
 
-    def save_predictions_as(self, layout: str) -> None:
-        """Let ``prediction_writer`` also write a data set of the predictions, in one of its ``LAYOUTS``."""
-        self._saved_as = layout
-
-    def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:
-        """Use the ids in an annotation file for inputs and classes, and return log lines."""
-        task = self.task
-        if not task.num_named:
-            raise UserError("predict -annotations: the weights have no class names: add -class_names=FILE")
-        names = task.class_names[: min(len(task.category_ids), task.num_named)]
-        self._annotation_ids, lines = find_annotation_ids(annotations, samples.names, names, task.category_ids)
-        return lines
+    def list_named(self) -> Sequence[str]:
+        """Return the names of the first categories that have one."""
+        return self.task.class_names[: min(len(self.task.category_ids), self.task.num_named)]
 
     def prediction_rows(self, prediction: DetectedObjects) -> list[Row]:
         """Return table rows of a prediction."""
@@ -80,12 +99,9 @@ class BoxPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
         """Return the writer of predictions in a folder."""
         task = self.task
         least_score, names, saved = task.config.DETECTION.SCORE_THRESHOLD, task.class_names, None
-        if self._saved_as is not None and isinstance(dataset, InputImages):
-            saved = PredictedDataset(folder, dataset, self._saved_as, names, task.category_ids, least_score)
-        images: list[Id] | None = None
-        categories: Sequence[Id | None] = task.category_ids
-        if self._annotation_ids is not None and isinstance(dataset, InputSamples):
-            images, categories = self._annotation_ids
+        if self.saved_as is not None and isinstance(dataset, InputImages):
+            saved = PredictedDataset(folder, dataset, self.saved_as, names, task.category_ids, least_score)
+        images, categories = self.choose_ids(dataset)
         return DetectionWriter(folder, dataset, names, categories, least_score, task.num_named, images, saved)
 
 
@@ -127,7 +143,8 @@ def build_rows(detections: DetectedObjects, class_names: Sequence[str], least_sc
 class DetectionWriter(PredictionWriter):
     """Writes results in COCO's format, and draws boxes on images without annotations.
 
-    Boxes are in ``results.json``, masks, if there are any, in ``results_masks.json``.
+    Boxes are in ``results.json``, masks, if there are any, in ``results_masks.json``. A subclass for objects with more
+    than boxes extends ``draw`` and ``build_results``.
 
     Args:
         folder: an existing folder.
@@ -140,6 +157,8 @@ class DetectionWriter(PredictionWriter):
     """
 
     writes_evaluations = True
+    #: what is drawn and in the tables
+    nouns = "boxes"
 
     def __init__(
         self,
@@ -155,39 +174,42 @@ class DetectionWriter(PredictionWriter):
         self.folder, self.samples, self.least_score = folder, samples, least_score
         self.class_names = list(class_names)
         self.category_ids = [id_ if id_ is None or isinstance(id_, str) else int(id_) for id_ in category_ids]
-        self._result_names, self._has_given_ids = self.class_names[:num_named], image_ids is not None
+        self.result_names, self._has_given_ids = self.class_names[:num_named], image_ids is not None
         self._ids: Sequence[Id] | None = image_ids
         if image_ids is None and isinstance(samples, InputSamples):
             self._ids = number_images(stems(samples.names)).tolist()
         self._images = AnnotatedImages(folder, samples)
         self.dataset = dataset
 
-    def write(self, index: int, prediction: DetectedObjects, truth: object = None) -> Row:
-        """Draw the boxes of an input image, and return the name of the drawing."""
+    def write(self, index: int, prediction: Any, truth: object = None) -> Row:
+        """Draw the objects of an input image, and return the name of the drawing."""
         shown = prediction.only(prediction.scores >= self.least_score)
-
-        def draw(image: Image.Image) -> Image.Image:
-            objects = shown.boxes, shown.labels, self.class_names, shown.scores, shown.masks
-            return Image.fromarray(draw_boxes(np.asarray(image), *objects))
-
         if self.dataset is not None:
             self.dataset.write(index, self._images.name(index), prediction)
-        name = self._images.write(index, draw)
+        name = self._images.write(index, lambda image: Image.fromarray(self.draw(np.asarray(image), shown)))
         return {} if name is None else {"picture": name}
 
-    def summarize(self, index: int, prediction: DetectedObjects, truth: object = None) -> dict[str, str]:
+    def draw(self, pixels: np.ndarray, shown: Any) -> np.ndarray:
+        """Draw the shown objects on an image, uint8 (height, width, 3)."""
+        return draw_boxes(pixels, shown.boxes, shown.labels, self.class_names, shown.scores, shown.masks)
+
+    def summarize(self, index: int, prediction: Any, truth: object = None) -> dict[str, str]:
         """Return the lines of each file of results."""
         image_id = self.samples.dataset.image_id(index) if self._ids is None else self._ids[index]
-        kinds = (BOXES,) if prediction.masks is None else (BOXES, MASKS)
         samples = self.samples
         name = samples.names[index] if isinstance(samples, InputSamples) else samples.name(index)
         name = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")  # valid in JSON
-        results = {
-            kind: build_coco_results(image_id, prediction, self.category_ids, kind, name, self._result_names)
+        results = self.build_results(image_id, prediction, name)
+        lines = {file: ",\n".join(map(format_json, entries)) for file, entries in results.items()}
+        return lines if self.dataset is None else {**lines, FOLDER: self.dataset.describe(index, prediction)}
+
+    def build_results(self, image_id: Id, prediction: Any, name: str) -> dict[str, list[dict[str, Any]]]:
+        """Return the results of an image, with its name, in each file of results; the first file has all objects."""
+        kinds = (BOXES,) if prediction.masks is None else (BOXES, MASKS)
+        return {
+            _FILES[kind]: build_coco_results(image_id, prediction, self.category_ids, kind, name, self.result_names)
             for kind in kinds
         }
-        lines = {_FILES[kind]: ",\n".join(map(format_json, entries)) for kind, entries in results.items()}
-        return lines if self.dataset is None else {**lines, FOLDER: self.dataset.describe(index, prediction)}
 
     def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
         """Write the files of results, and return lines on them."""
@@ -206,7 +228,7 @@ class DetectionWriter(PredictionWriter):
                         stack.callback(files[name].write, b"\n]\n")
                     if lines:
                         files[name].write(f"{',' * (files[name].tell() > 1)}\n{lines}".encode())
-                        number += (lines.count("\n") + 1) * (name == _FILES[BOXES])
+                        number += (lines.count("\n") + 1) * (name == next(iter(files)))
         if not files:
             return []
         written = " and ".join(str(self.folder / file_name) for file_name in files)
@@ -216,10 +238,10 @@ class DetectionWriter(PredictionWriter):
         is_running = self._ids == list(range(1, len(self._ids) + 1))
         ids = "1, 2, 3 in the order of the inputs" if is_running else "the numbers in the names of their files"
         ids = "taken from -annotations" if self._has_given_ids else ids
-        boxes = f"boxes with a score of at least {self.least_score:g} (-least_score)"
-        drawn_message = f"{boxes} are in the tables and drawn on the images in {self.folder / IMAGES}"
+        shown = f"{self.nouns} with a score of at least {self.least_score:g} (-least_score)"
+        drawn_message = f"{shown} are in the tables and drawn on the images in {self.folder / IMAGES}"
         if not any_shown:
-            drawn_message = f"there are no {boxes}, so the tables and the images in {self.folder / IMAGES} have none"
+            drawn_message = f"there are no {shown}, so the tables and the images in {self.folder / IMAGES} have none"
         more = [] if self.dataset is None else self.dataset.finish(described)
         return [drawn_message, f"{message}; the images' ids are {ids}", *more]
 

@@ -1,0 +1,153 @@
+"""Predicted keypoints: rows, results in COCO's format, drawings, and data sets that are read back."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.networks import keypoint_peer
+
+from paddlevit_dist.images.data.inputs import open_image_inputs
+from paddlevit_dist.images.data.reading import ReadConfig
+from paddlevit_dist.images.keypoints.data.coco_keypoints import CocoKeypoints
+from paddlevit_dist.images.keypoints.data.yolo_pose import YoloPose
+from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
+from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
+from paddlevit_dist.images.keypoints.prediction import KeypointPrediction
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.prediction import PredictionRecord
+from paddlevit_dist.tasks.sample_checks import BadSample
+
+HAND = KeypointSet(("wrist", "thumb", "index"), ((1, 2),), (0.1, 0.2, 0.3), ((0, 1), (0, 2)))
+FISH = KeypointSet(("nose", "tail"), ((0, 0),), (0.05, 0.05), ((0, 1),))
+
+
+class Predicting(KeypointPrediction):
+    """Both tasks' predictions without their networks."""
+
+    def predict_step(self, model, batch):
+        raise NotImplementedError
+
+    def open_inputs(self, inputs, cache_folder):
+        return open_image_inputs(inputs, cache_folder, lambda image, generator: image, "RGB", ReadConfig(True, 10**6))
+
+
+def found(*objects):
+    """Objects of category, score, and x, y, score of each point."""
+    points = np.zeros((len(objects), 3, 3), np.float32)
+    for row, (_, _, *own) in zip(points, objects):
+        row[: len(own)] = own
+    scores = np.array([score for _, score, *_ in objects], np.float32)
+    return DetectedKeypoints(points, scores, np.array([label for label, *_ in objects], int))
+
+
+FOUND = [
+    found(
+        (0, 0.75, (10, 20, 0.9), (30.5, 40, 0.5), (90, 90, 0.1)),
+        (1, 0.875, (40, 40, 0.9), (60, 42, 0.8)),
+        (1, 0.25, (4, 4, 0.9), (6, 4, 0.8)),
+    ),
+    found(),
+]
+
+
+@pytest.fixture
+def opened(tmp_path):
+    for name, size in (("a.png", (100, 80)), ("b.png", (50, 60))):
+        Image.fromarray(np.full((size[1], size[0], 3), 77, np.uint8)).save(tmp_path / name)
+    config = SimpleNamespace(DETECTION=SimpleNamespace(SCORE_THRESHOLD=0.5))
+    task = SimpleNamespace(class_names=["hand", "fish"], category_ids=[3, 7], keypoint_sets=(HAND, FISH), config=config)
+    (tmp_path / "cache").mkdir()
+    predicting = Predicting(task)
+    return predicting, predicting.open_inputs([str(tmp_path / "a.png"), str(tmp_path / "b.png")], tmp_path / "cache")
+
+
+def write(predicting, samples, folder):
+    writer, entries = predicting.prediction_writer(folder, samples), []
+    for index, prediction in enumerate(FOUND):
+        row = writer.write(index, prediction)
+        rows = [{**one, **row} for one in predicting.prediction_rows(prediction)]
+        entries.append(PredictionRecord(index, rows, summary=writer.summarize(index, prediction)))
+    return predicting.prediction_writer(folder, samples).finish(entries), entries  # of another process
+
+
+def test_rows_have_the_points_of_all_categories_best_object_first(opened):
+    rows = opened[0].prediction_rows(FOUND[0])
+    assert [(row["category"], row["score"]) for row in rows] == [("fish", 0.875), ("hand", 0.75)]
+    assert [rows[0][name] for name in ("nose x", "nose y", "nose score", "wrist x")] == [40, 40, 0.9, None]
+    assert [rows[1][name] for name in ("thumb x", "index score", "tail y")] == [30.5, 0.1, None]
+    (empty,) = opened[0].prediction_rows(FOUND[1])
+    assert list(empty) == list(rows[0]) and set(empty.values()) == {None}
+    with pytest.raises(BadSample):
+        opened[0].prediction_rows(found((0, 0.5, (np.nan, 0, 0))))
+
+
+def test_results_are_coco_s_with_names_and_all_objects_and_drawings_have_the_sure_ones(opened, tmp_path):
+    lines, entries = write(*opened, tmp_path)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [set(entry) for entry in results] == [
+        {"image_id", "category_id", "keypoints", "score", "file_name", "category_name"}
+    ] * 3
+    assert [entry["category_id"] for entry in results] == [3, 7, 7]
+    assert results[0]["keypoints"] == FOUND[0].points[0].ravel().tolist() and len(results[1]["keypoints"]) == 6
+    assert lines[0].startswith("objects with a score of at least 0.5 (-least_score) are in the tables and drawn on")
+    assert lines[1].startswith("3 detections are in")
+    drawn = np.asarray(Image.open(tmp_path / "pictures" / entries[0].rows[0]["picture"].split("/")[-1]))
+    assert (drawn != 77).any()
+    keypoint_peer.evaluated(  # pycocotools reads it
+        {"images": [{"id": results[0]["image_id"]}], "categories": [{"id": 3}], "annotations": []},
+        results, HAND.sigmas, 3,
+    )  # fmt: skip
+
+
+EXPECTED = [  # label, labeled points and the box, of objects of at least the score
+    (0, [[10, 20, 2], [30.5, 40, 2], [0, 0, 0]]),
+    (1, [[40, 40, 2], [60, 42, 2], [0, 0, 0]]),
+]
+
+
+@pytest.mark.parametrize("layout", ["coco", "yolo"])
+def test_the_reader_of_the_layout_reads_the_same_points(opened, tmp_path, layout):
+    predicting, samples = opened
+    predicting.save_predictions_as(layout)
+    lines, _ = write(predicting, samples, tmp_path / "out")
+    name = {"coco": "coco_keypoints", "yolo": "yolo_pose"}[layout]
+    folder = tmp_path / "out" / "dataset"
+    expected = (
+        f"2 images with 2 objects of a score of at least 0.5 are in {folder}: -dataset={name} -data_path={folder}"
+    )
+    assert lines[-1] == expected
+    read = {"coco": CocoKeypoints, "yolo": YoloPose}[layout](str(folder), "train", tmp_path / "cache")
+    assert read.class_names == ["hand", "fish"] or tuple(read.class_names) == ("hand", "fish")
+    annotations = read.annotations(0)
+    assert len(read) == 2 and not len(read.annotations(1).labels)
+    assert annotations.labels.tolist() == [label for label, _ in EXPECTED]
+    np.testing.assert_allclose(annotations.points, [points for _, points in EXPECTED], atol=1e-4)
+    np.testing.assert_allclose(annotations.boxes[0], [10 - 2.05, 20 - 2.05, 20.5 + 4.1, 20 + 4.1], atol=1e-3)
+    if layout == "coco":
+        assert read.keypoint_sets == (HAND, FISH) and tuple(read.category_ids) == (3, 7)
+    else:
+        assert read.keypoint_sets[0].names == HAND.names and read.keypoint_sets[1].names[:2] == FISH.names
+
+
+def test_voc_has_no_keypoints(opened):
+    with pytest.raises(UserError, match="-save_as=voc has no keypoints: choose coco or yolo"):
+        opened[0].save_predictions_as("voc")
+
+
+def test_flip_idx_is_written_if_all_categories_agree(opened, tmp_path):
+    predicting, samples = opened
+    predicting.task.keypoint_sets, predicting.task.class_names = (HAND,), ["hand"]
+    predicting.task.category_ids = [3]
+    predicting.save_predictions_as("yolo")
+    writer = predicting.prediction_writer(tmp_path / "out", samples)
+    boxed = found((0, 0.9, (1, 1, 1), (2, 2, 1), (3, 3, 1)))._replace(boxes=np.array([[-5, 5, 20, 30]], np.float32))
+    writer.write(1, boxed)
+    writer.finish([PredictionRecord(1, [{"category": "hand"}], summary=writer.summarize(1, boxed))])
+    text = (tmp_path / "out" / "dataset" / "data.yaml").read_text()
+    assert "kpt_shape: [3, 3]\nflip_idx: [0, 2, 1]\nkpt_names:\n  0: [" in text
+    (line,) = (tmp_path / "out" / "dataset" / "labels" / "train" / "b.txt").read_text().splitlines()
+    assert [float(word) for word in line.split()] == pytest.approx(
+        [0, 0.2, 17.5 / 60, 0.4, 25 / 60, 1 / 50, 1 / 60, 2, 2 / 50, 2 / 60, 2, 3 / 50, 3 / 60, 2], abs=1e-6
+    )

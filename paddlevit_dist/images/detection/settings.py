@@ -28,7 +28,7 @@ from ..settings import SIDE_PX, ObjectData, ObjectModel, ObjectSettings, ObjectT
 PIXELS, EDGES = "pixels", "edges"
 PILLOW, TORCHVISION = "pillow", "torchvision"
 SINGLE, EQUAL_SHAPES, PADDED, ONE_SIZE = "single", "equal_shapes", "padded", "one_size"
-_COCO = ("coco", "coco_keypoints")  # datasets whose annotations are files in COCO's format
+_COCO = ("coco", "coco_keypoints", "keypoint_table")  # datasets whose annotations are a file for each split
 _EVALUATED_SIDES = {"EVAL_SHORTEST_SIDE": 800, "EVAL_LONGEST_SIDE": 1333}  # pixels
 
 

@@ -56,6 +56,8 @@ def complete_sets(
 def find_opposites(names: Sequence[str]) -> list[tuple[int, int]]:
     """Return the points whose names differ only in left and right (also l and r), smaller numbers first."""
     spelled = [tuple(word.lower() for word in _WORDS.findall(name)) for name in names]
+    if not any(word in _OPPOSITES for words in spelled for word in words):  # lefteye, as in CelebA's table
+        spelled = [tuple(re.split("(left|right)", name.lower())) for name in names]
     pairs = []
     for number, words in enumerate(spelled):
         opposite = tuple(_OPPOSITES.get(word, word) for word in words)

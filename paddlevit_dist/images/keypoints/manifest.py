@@ -18,6 +18,7 @@ MANIFEST = Manifest(
     datasets={
         "coco_keypoints": ".data.coco_keypoints:CocoKeypoints",
         "yolo_pose": ".data.yolo_pose:YoloPose",
+        "keypoint_table": ".data.keypoint_table:KeypointTable",
         "drawn_figures": ".data.drawn_figures:DrawnFigures",
     },
     bundled=("drawn_figures",),

@@ -12,7 +12,7 @@ from ..detection.settings import DetectionSettings
 
 Figure = Literal["person", "hand"]  # figures that can be drawn
 FIGURES: tuple[Figure, ...] = get_args(Figure)
-DRAWN = "drawn_figures"  # dataset of figures
+DRAWN, TABLES = "drawn_figures", "keypoint_table"  # datasets
 
 
 class KeypointKeys(Section):
@@ -36,6 +36,13 @@ class KeypointKeys(Section):
         None,
         "points with a line between them in drawings, written as PAIRS; None: as in the annotations",
         effect="neutral",
+    )
+    SPACING_MM: float | None = key(
+        None,
+        "keypoint_table: width and height of a pixel in millimeters, for errors in millimeters; None: as in the "
+        "column spacing_mm of the table, if it has one",
+        ABOVE_0,
+        effect="score",
     )
     FIGURES: list[Figure] = key(list(FIGURES), "drawn_figures: kinds of figures", effect="data")
 
@@ -68,6 +75,8 @@ def _find_unused(view: ConfigView[KeypointSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(("DATA.SHAPES.CATEGORIES", *of_files), "DATA.DATASET", "figures have their own points: {}")
     else:
         yield IgnoredKeys(("KEYPOINTS.FIGURES",), "DATA.DATASET", f"it is for {DRAWN}, and {{}}")
+    if view.values.DATA.DATASET != TABLES:
+        yield IgnoredKeys(("KEYPOINTS.SPACING_MM",), "DATA.DATASET", f"it is for {TABLES}, and {{}}")
 
 
 TABLE = KeyTable(keys=rows(KeypointSettings), resolve_defaults=_complete, check=_check, find_ignored=_find_unused)

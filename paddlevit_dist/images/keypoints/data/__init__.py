@@ -4,5 +4,6 @@
 - ``indexed_points``: base class of datasets of files, with points in memory-mapped files.
 - ``drawn_figures``, ``figures``: synthetic images of people and hands that come with the package.
 - ``coco_keypoints``, ``coco_points``: COCO's files and similar layouts.
+- ``keypoint_table``, ``point_tables``: tables of one object an image.
 - ``yolo_pose``: YOLO's labels with points.
 """

@@ -21,6 +21,9 @@ class KeypointDataset(DetectionDataset):
     #: the points of each category
     keypoint_sets: tuple[KeypointSet, ...] = ()
 
+    #: whether each image has one object, the whole image
+    has_whole_objects: bool = False
+
     @property
     def num_points(self) -> int:
         """Largest number of points of a category."""
@@ -38,6 +41,10 @@ class KeypointDataset(DetectionDataset):
         for row, points in zip(mirrors, self.keypoint_sets):
             row[: len(points.names)] = points.mirror
         return mirrors
+
+    def spacing_mm(self, index: int) -> tuple[float, float] | None:
+        """Return width and height of a pixel of image ``index`` in millimeters; None: not known."""
+        return None
 
     def find_learnable(self, annotations: ImageAnnotations) -> np.ndarray:
         """Return which objects of an image have points to learn, bool (n,), see ``is_posed``."""
@@ -87,7 +94,11 @@ class KeypointsPart(ImagesPart, KeypointDataset):
 
     def __init__(self, dataset: KeypointDataset, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
-        self.keypoint_sets = dataset.keypoint_sets
+        self.keypoint_sets, self.has_whole_objects = dataset.keypoint_sets, dataset.has_whole_objects
+
+    def spacing_mm(self, index: int) -> tuple[float, float] | None:
+        """Return width and height of a pixel of image ``index`` in millimeters; None: not known."""
+        return self.dataset.spacing_mm(int(self.rows[index]))
 
     def posed_objects(self) -> np.ndarray:
         """Return image and position in it of each object to learn the points of, int64 (objects, 2)."""

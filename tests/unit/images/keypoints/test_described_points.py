@@ -15,6 +15,7 @@ from paddlevit_dist.images.keypoints.described_points import find_opposites, pai
         (["左眼", "右眼", "左耳", "右耳", "鼻"], [(0, 1), (2, 3)]),
         (["bright spot", "leftover", "tail"], []),
         (["left", "left", "right"], []),
+        (["lefteye_x", "righteye_x", "nose"], [(0, 1)]),
         (["point 1", "point 2"], []),
     ],
 )

@@ -1,0 +1,258 @@
+"""Tables of keypoints: a row for each image with columns of coordinates (wide), or a row for each point (long)."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....runtime.errors import UserError
+from ....runtime.printing import shorten
+from ....runtime.spelling import compose
+from ...data.data_warnings import count, first_names
+from ...data.label_layouts import find_image_column, find_split_columns, find_split_words
+from ...data.table_columns import LabelColumns, open_columns
+
+_VISIBILITY = r"v|vis|visible|visibility"
+_BEFORE = re.compile(rf"(x|y|{_VISIBILITY})(?:[ _.\-]+(.+)|(\d+))", re.IGNORECASE)  # x1, x_nose
+_BEHIND = re.compile(rf"(.+?)(?:[ _.\-]+(x|y|{_VISIBILITY})|([XYV]))", re.IGNORECASE)  # nose_x, LeftEyeX
+_POINT = ("point", "landmark", "keypoint", "joint", "bodypart", "part", "point_name", "landmark_name", "label", "name")
+_IMAGE = ("image", "filename", "file", "path")  # where the column of points has another name of a column of images
+_SPACING = ("spacing_mm", "spacing", "pixel_spacing", "pixel_size_mm", "mm_per_pixel")
+_SPACINGS = (("spacing_x_mm", "spacing_y_mm"), ("spacing_x", "spacing_y"))
+_EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>")
+_FORMS = (
+    "expected columns image, x1, y1, x2, y2 and so on, or nose_x, nose_y and so on; or a row for each point with the "
+    "columns image, point, x, y"
+)
+
+
+class PointRows(NamedTuple):
+    """The images of a table, all splits together, with one object each.
+
+    Attributes:
+        path: of the table.
+        names: of the images, as written.
+        point_names: of K points; None: they are numbered.
+        points: float64 (images, K, 3), x, y in pixels and visibility: 0 where a cell is empty, else 2 without a column.
+        splits: split of each image, "" if it has none; None: the table has no such column.
+        spacings: float64 (images, 2), width and height of a pixel in millimeters; None: the table does not say.
+    """
+
+    path: str
+    names: list[str]
+    point_names: list[str] | None
+    points: np.ndarray
+    splits: np.ndarray | None
+    spacings: np.ndarray | None
+
+
+class _Columns(NamedTuple):
+    """The columns of a table: its image, split and spacing, and of each point x, y and visibility (None: no column)."""
+
+    image: int
+    split: int | None
+    spacing: list[int]
+    point: int | None  # column with the name of the point; None: wide
+    names: list[str]  # of points of a wide table
+    places: list[tuple[int, int, int | None]]
+
+
+def read_points(path: str) -> PointRows:
+    """Read a table in wide or long form.
+
+    Raises:
+        UserError: the table is damaged, its columns are not found, a cell is not a number, or an image or a point of an
+            image has two rows.
+    """
+    table = open_columns(path)
+    columns = _find_columns(table)
+    cells: list[list[Any]] = [[] for _ in table.headings]
+    for batch in table.batches(range(len(table.headings))):
+        for column, part in zip(cells, batch):
+            column += part
+    images = [compose(str(cell).strip()) if cell is not None else "" for cell in cells[columns.image]]
+    if not images:
+        raise UserError(f"{path} has headings, but no rows")
+    if not all(images):
+        raise UserError(f"{table.locate(images.index(''))}: no image is named; correct or remove the row")
+    values = np.stack([_read_point(table, cells, *place) for place in columns.places], axis=1)  # (rows, points, 3)
+    if columns.point is None:
+        firsts = _require_once(table, images, "image")
+        names = None if all(name.isdigit() for name in columns.names) else columns.names
+    else:
+        labels = [str(cell).strip() for cell in cells[columns.point]]
+        _require_once(table, list(zip(images, labels)), "point of an image")
+        names, values, firsts = _gather(images, labels, values[:, 0])
+    first_rows = list(firsts.values())
+    return PointRows(
+        path,
+        list(firsts),
+        names,
+        values,
+        _read_splits(table, columns.split, cells, first_rows),
+        _read_spacings(table, columns.spacing, cells, first_rows),
+    )
+
+
+def group_splits(tables: Mapping[str, PointRows]) -> dict[str, tuple[PointRows, np.ndarray]]:
+    """Return table and rows of each split; ``tables`` are one for each split, or under "" one for all.
+
+    A ``UserError`` says that tables of splits have other points.
+    """
+    first = tables.get("train", next(iter(tables.values())))
+    for rows in tables.values():
+        if rows.point_names != first.point_names or rows.points.shape[1] != first.points.shape[1]:
+            names = f"{_list_names(rows)}, but {first.path} {_list_names(first)}"
+            raise UserError(f"{rows.path} has the points {names}: all splits need the same points")
+    if "" not in tables:
+        return {split: (rows, np.arange(len(rows.names))) for split, rows in tables.items()}
+    rows = tables[""]
+    splits = np.full(len(rows.names), "train") if rows.splits is None else rows.splits
+    return {word: (rows, np.flatnonzero(splits == word)) for word in np.unique(splits).tolist() if word}
+
+
+def _list_names(rows: PointRows) -> str:
+    return f"1 to {rows.points.shape[1]}" if rows.point_names is None else first_names(rows.point_names)
+
+
+def _find_columns(table: LabelColumns) -> _Columns:
+    headings = [re.sub(r"[^a-z0-9]+", "_", heading.lower()).strip("_") for heading in table.headings]
+    image, (split, _) = find_image_column(table), find_split_columns(table)
+    spacing = next(([headings.index(word)] for word in _SPACING if word in headings), [])
+    if not spacing:
+        pair = next((pair for pair in _SPACINGS if set(pair) <= set(headings)), ())
+        spacing = [headings.index(word) for word in pair]
+    point = next((headings.index(word) for word in _POINT if word in headings), None)
+    if point is not None and {"x", "y"} <= set(headings):
+        if point == image:
+            image = next((headings.index(word) for word in _IMAGE if word in headings), image)
+        visibility = next((headings.index(word) for word in _VISIBILITY.split("|") if word in headings), None)
+        return _Columns(image, split, spacing, point, [], [(headings.index("x"), headings.index("y"), visibility)])
+    taken = {image, split, *spacing}
+    found = max((_pair_columns(table.headings, form, taken) for form in (_BEFORE, _BEHIND)), key=len)
+    if not found:
+        raise UserError(
+            f"{table.path}: no points among its columns {shorten(', '.join(table.headings), 120)}: {_FORMS}"
+        )
+    return _Columns(image, split, spacing, None, list(found), list(found.values()))
+
+
+def _pair_columns(
+    headings: Sequence[str], form: re.Pattern[str], taken: set[int | None]
+) -> dict[str, tuple[int, int, int | None]]:
+    """Return name -> columns of x, y and visibility, for points with both coordinates."""
+    parts: dict[str, dict[str, int]] = {}
+    for column, heading in enumerate(headings):
+        match = None if column in taken else form.fullmatch(heading.strip())
+        if match is None:
+            continue
+        one, two, three = match.groups()
+        if form is _BEHIND and two is None and not (three.isupper() and one[-1].islower()):
+            continue  # a word that ends in x or y
+        axis, name = (one, two or three) if form is _BEFORE else (two or three, one)
+        parts.setdefault(compose(name), {}).setdefault(axis[0].lower(), column)
+    return {name: (at["x"], at["y"], at.get("v")) for name, at in parts.items() if {"x", "y"} <= set(at)}
+
+
+def _read_point(table: LabelColumns, cells: Sequence[list[Any]], x: int, y: int, visibility: int | None) -> np.ndarray:
+    """Return a point of all rows, float64 (rows, 3); zeros where a coordinate is missing."""
+    places = np.stack([_read_numbers(table, column, cells[column]) for column in (x, y)], axis=1)
+    is_given = ~np.isnan(places).any(axis=1)
+    seen = np.full(len(places), 2.0)
+    if visibility is not None:
+        seen = np.nan_to_num(_read_numbers(table, visibility, cells[visibility]))
+        wrong = np.flatnonzero(~np.isin(seen, (0, 1, 2)))
+        if len(wrong):
+            row = int(wrong[0])
+            raise _wrong(table, row, visibility, cells[visibility][row], "0 (not labeled), 1 (hidden) or 2 (visible)")
+    point = np.concatenate([places, seen[:, None]], axis=1)
+    return np.where((is_given & (seen > 0))[:, None], point, 0.0)
+
+
+def _read_numbers(table: LabelColumns, column: int, cells: Sequence[Any]) -> np.ndarray:
+    """Return the numbers of a column, float64 (rows,); NaN where a cell is empty."""
+    numbers = np.full(len(cells), np.nan)
+    for row, cell in enumerate(cells):
+        text = "" if cell is None else str(cell).strip().lower()
+        if text in _EMPTY:
+            continue
+        numbers[row] = _parse_number(text)
+        if not abs(numbers[row]) < 1e9:
+            expected = "a number, or an empty cell for a point that is not labeled"
+            raise _wrong(table, row, column, cell, expected)
+    return numbers
+
+
+def _parse_number(text: str) -> float:
+    """Return the number in a cell, also with a decimal comma, or the visibility for true and false; else infinity."""
+    if text in ("true", "false"):
+        return 2.0 * (text == "true")
+    try:
+        return float(text.replace(",", "."))
+    except ValueError:
+        return math.inf
+
+
+def _wrong(table: LabelColumns, row: int, column: int, cell: object, expected: str) -> UserError:
+    place = f"{table.locate(row)}, column {table.headings[column]}"
+    return UserError(f"{place}: {shorten(repr(cell), 60)}: expected {expected}")
+
+
+def _require_once(table: LabelColumns, keys: Sequence[Any], noun: str) -> dict[Any, int]:
+    """Return the first row of each key; raise UserError if one has two rows."""
+    firsts: dict[Any, int] = {}
+    for row, key in enumerate(keys):
+        if firsts.setdefault(key, row) != row:
+            shown = key if isinstance(key, str) else ", ".join(key)
+            raise UserError(f"{table.locate(row)}: {shorten(shown, 80)} again: expected one row for each {noun}")
+    return firsts
+
+
+def _gather(
+    images: Sequence[str], labels: Sequence[str], values: np.ndarray
+) -> tuple[list[str] | None, np.ndarray, dict[str, int]]:
+    """Return names of points, points of each image, float64 (images, K, 3), and the first row of each image."""
+    firsts: dict[str, int] = {}
+    for row, image in enumerate(images):
+        firsts.setdefault(image, row)
+    place_of = {image: place for place, image in enumerate(firsts)}
+    are_numbers = all(label.isdigit() for label in labels)
+    names = sorted(set(labels), key=int) if are_numbers else list(dict.fromkeys(labels))
+    number_of = {name: number for number, name in enumerate(names)}
+    points = np.zeros((len(firsts), len(names), 3))
+    points[[place_of[image] for image in images], [number_of[label] for label in labels]] = values
+    return None if are_numbers else [compose(name) for name in names], points, firsts
+
+
+def _read_splits(
+    table: LabelColumns, column: int | None, cells: Sequence[list[Any]], rows: Sequence[int]
+) -> np.ndarray | None:
+    if column is None:
+        return None
+    texts = ["" if cells[column][row] is None else str(cells[column][row]).strip() for row in rows]
+    return np.array(find_split_words(table, column, texts))
+
+
+def _read_spacings(
+    table: LabelColumns, columns: Sequence[int], cells: Sequence[list[Any]], rows: Sequence[int]
+) -> np.ndarray | None:
+    """Return the width and height of a pixel of each image, float64 (images, 2); None without such columns."""
+    if not columns:
+        return None
+    numbers = np.stack([_read_numbers(table, column, cells[column])[list(rows)] for column in columns], axis=1)
+    wrong = np.flatnonzero(~(numbers > 0).all(axis=1))
+    if len(wrong):
+        row = rows[int(wrong[0])]
+        expected = "millimeters of a pixel, above 0, for each image"
+        raise _wrong(table, row, columns[0], cells[columns[0]][row], expected)
+    return np.broadcast_to(numbers, (len(numbers), 2))
+
+
+def describe_rows(rows: PointRows) -> str:
+    """Return what a table has, for the log."""
+    labeled = int((rows.points[:, :, 2] > 0).sum())
+    spacing = "; sizes of pixels in millimeters" if rows.spacings is not None else ""
+    named = f"{rows.points.shape[1]} points each, {labeled:,} labeled"
+    return f"{rows.path}: {count(len(rows.names), 'image')}, {named}{spacing}"

@@ -1,0 +1,117 @@
+"""Tables of keypoints: a row for each image, or for each point."""
+
+import functools
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from support.files.coco_writer import refused_by, write_image
+
+from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointsPart
+from paddlevit_dist.images.keypoints.data.keypoint_table import KeypointTable
+
+refused = functools.partial(refused_by, KeypointTable)
+WIDE = "image,x1,y1,x2,y2\na.png,1,2,3.5,4\nb.png,5,6,,\n"
+LONG = "image,point,x,y\na.png,1,1,2\na.png,2,3.5,4\nb.png,1,5,6\n"
+EXPECTED = [[[1, 2, 2], [3.5, 4, 2]], [[5, 6, 2], [0, 0, 0]]]
+
+
+def write_table(root, text, name="points.csv", images=("a", "b")):
+    for number, image in enumerate(images):
+        if not (root / f"{image}.png").exists():
+            write_image(root / f"{image}.png", 20, 30 + number, number)
+    (root / name).write_text(text)
+
+
+FORMS = {
+    "wide": (WIDE, ("point 1", "point 2")),
+    "long": (LONG, ("point 1", "point 2")),
+    "long in another order": (
+        "\n".join([LONG.split("\n")[0], *reversed(LONG.split("\n")[1:-1])]),
+        ("point 1", "point 2"),
+    ),
+    "names behind": ("file;nose_x;nose_y;tail_x;tail_y\na.png;1;2;3,5;4\nb.png;5;6;nan;nan\n", ("nose", "tail")),
+    "names before": ("image,x_nose,y_nose,x_tail,y_tail\na.png,1,2,3.5,4\nb,5,6,NA,7\n", ("nose", "tail")),
+    "camel case": ("image,NoseX,NoseY,TailX,TailY\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("Nose", "Tail")),
+    "visibility": ("image,x1,y1,v1,x2,y2,v2\na.png,1,2,2,3.5,4,2\nb.png,5,6,2,9,9,0\n", ("point 1", "point 2")),
+    "long names": ("name,image,x,y\nnose,a,1,2\ntail,a,3.5,4\nnose,b,5,6\n", ("nose", "tail")),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_both_forms_say_the_same(tmp_path, cache, name):
+    text, names = FORMS[name]
+    write_table(tmp_path, text)
+    dataset = pickle.loads(pickle.dumps(KeypointTable(str(tmp_path), "train", cache)))
+    order = np.argsort([dataset.describe(index) for index in range(2)])
+    found = np.array([dataset.annotations(index).points[0] for index in order])
+    assert found.tolist() == EXPECTED and dataset.keypoint_sets[0].names == names
+    first = dataset.annotations(int(order[1]))
+    assert first.boxes.tolist() == [[0, 0, 31, 20]] and first.areas.tolist() == [620]
+    assert dataset.class_names == ["object"] and dataset.has_whole_objects and dataset.spacing_mm(0) is None
+
+
+def test_a_column_divides_images_and_test_replaces_val(tmp_path, cache):
+    write_table(tmp_path, "image,split,x1,y1\na.png,train,1,2\nb.png,test,3,4\n")
+    assert KeypointTable.has_validation(str(tmp_path))
+    dataset = KeypointTable(str(tmp_path), "val", cache)
+    assert len(dataset) == 1 and dataset.annotations(0).points.tolist() == [[[3, 4, 2]]]
+    assert any("the val images are the test images" in line for line in dataset.notices)
+
+
+def test_tables_of_splits_need_the_same_points(tmp_path, cache):
+    write_table(tmp_path, "image,a_x,a_y\na.png,1,2\n", "train.csv")
+    write_table(tmp_path, "image,b_x,b_y\nb.png,1,2\n", "val.csv")
+    assert "val.csv has the points b, but" in refused(tmp_path, cache)
+    write_table(tmp_path, "image,a_x,a_y\nb.png,1,2\n", "val.csv")
+    assert KeypointTable(str(tmp_path), "val", cache).describe(0).endswith("b.png")
+
+
+def test_sizes_of_pixels_are_of_the_table_or_a_key(tmp_path, cache):
+    write_table(tmp_path, "image,x1,y1,spacing_mm\nb.png,1,2,0.5\na.png,3,4,0.25\n")
+    dataset = KeypointTable(str(tmp_path), "train", cache)
+    assert [dataset.spacing_mm(index) for index in range(2)] == [(0.5, 0.5), (0.25, 0.25)]
+    np.save(tmp_path / "rows.npy", np.array([1]))
+    assert KeypointsPart(dataset, tmp_path / "rows.npy").spacing_mm(0) == (0.25, 0.25)
+    keys = SimpleNamespace(NAMES=["tip"], PAIRS=None, SIGMAS=None, SKELETON=None, SPACING_MM=0.1)
+    chosen = KeypointTable(str(tmp_path), "train", cache, keys=keys)
+    assert chosen.spacing_mm(1) == (0.1, 0.1) and chosen.keypoint_sets[0].names == ("tip",)
+
+
+def test_table_and_images_may_be_named(tmp_path, cache):
+    write_table(tmp_path / "pictures", "", "unused.txt")
+    (tmp_path / "one.csv").write_text(WIDE)
+    (tmp_path / "two.csv").write_text(WIDE)
+    assert len(KeypointTable(str(tmp_path), "train", cache, "one.csv", "pictures")) == 2
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("image,x1,y1\na.png,1,2\na.png,1,2\n", "line 3: a.png again: expected one row for each image"),
+        (
+            "image,point,x,y\na.png,1,1,2\na.png,1,1,2\n",
+            "line 3: a.png, 1 again: expected one row for each point of an",
+        ),
+        ("image,x1,y1\na.png,left,2\n", "line 2, column x1: 'left': expected a number, or an empty cell"),
+        ("image,x1,y1\na.png,inf,2\n", "line 2, column x1: 'inf': expected a number"),
+        ("image,x1,y1,v1\na.png,1,2,5\n", "column v1: '5': expected 0 (not labeled), 1 (hidden) or 2 (visible)"),
+        ("image,x1,y1,spacing\na.png,1,2,0\n", "column spacing: '0': expected millimeters of a pixel, above 0"),
+        ("image,label\na.png,cat\n", "no points among its columns image, label: expected columns image, x1, y1"),
+        ("image,x1,y1\nc.png,1,2\n", "1 of 1 image missing below"),
+        ("image,x1,y1\na.png,,\n", "no point of its images has coordinates"),
+        ("image,x1,y1\na.png,0.5,0.25\n", "all coordinates are fractions of the images from 0 to 1"),
+        ("image,x1,y1\n", "has headings, but no rows"),
+    ],
+)
+def test_wrong_tables_are_refused(tmp_path, cache, text, message):
+    write_table(tmp_path, text)
+    assert message in refused(tmp_path, cache)
+
+
+def test_points_outside_and_images_without_points_are_told(tmp_path, cache):
+    write_table(tmp_path, "image,x1,y1\na.png,50,2\nb.png,,\n")
+    notices = KeypointTable(str(tmp_path), "train", cache).notices
+    assert any("1 image with a point outside, scored but not learned" in line for line in notices)
+    assert any("1 image without a labeled point, not learned" in line for line in notices)

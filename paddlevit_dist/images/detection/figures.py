@@ -114,7 +114,7 @@ def detection_figures(
         _categories(class_ap[0], classes, matrix, names, least_score),
         *_confusion(matrix, names, least_score),
         *_thresholds(classes, len(records), names, wished),
-        *_choice(table, least_score),
+        *chart_thresholds(table, least_score),
     ]
 
 
@@ -213,8 +213,13 @@ def _thresholds(
     return [FigureTable("Score thresholds", columns, rows, note)]
 
 
-def _choice(table: MatchTable, least_score: float) -> list[Figure]:
-    """Return a chart of precision, recall and F1 for other score thresholds."""
+def chart_thresholds(
+    table: MatchTable, least_score: float, nouns: tuple[str, str] = ("a box", "boxes"), overlap: str = "an IoU"
+) -> list[Figure]:
+    """Return a chart of precision, recall and F1 for other score thresholds.
+
+    ``nouns`` are what is detected, one and several, and ``overlap`` what matches have 0.5 of.
+    """
     lines: list[tuple[float, float, float]] = []
     for score in _THRESHOLDS:
         quality = compute_image_quality(table, float(score))
@@ -225,14 +230,15 @@ def _choice(table: MatchTable, least_score: float) -> list[Figure]:
         lines.append((right / (right + wrong) if right + wrong else 1.0, recall, f1))
     precision, recalls, f1s = (list(column) for column in zip(*lines))
     best = int(np.argmax(f1s))
-    message = f"F1 is highest, {f1s[best]:.3f}, with boxes from a score of {_THRESHOLDS[best]:.2f} on"
+    message = f"F1 is highest, {f1s[best]:.3f}, with {nouns[1]} from a score of {_THRESHOLDS[best]:.2f} on"
+    shown = f"{nouns[1]} from {least_score:g} on are shown (DETECTION.SCORE_THRESHOLD)"
     return [
         Chart(
             "Choice of the score threshold",
-            "lowest score of a box",
+            f"lowest score of {nouns[0]}",
             "fraction",
             {"precision": (_THRESHOLDS, precision), "recall": (_THRESHOLDS, recalls), "F1": (_THRESHOLDS, f1s)},
-            note=f"{message}; boxes from {least_score:g} on are shown (DETECTION.SCORE_THRESHOLD). At an IoU of 0.5.",
+            note=f"{message}; {shown}. At {overlap} of 0.5.",
         )
     ]
 

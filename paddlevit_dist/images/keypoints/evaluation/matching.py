@@ -65,7 +65,7 @@ class KeypointTruth(NamedTuple):
         """Return the annotations of one image; without points, none is labeled."""
         number = len(truth.labels)
         points = np.zeros((number, 0, 3)) if truth.points is None else np.asarray(truth.points, np.float64)
-        is_excluded = truth.is_crowd | ~(points[:, :, 2] > 0).any(axis=1)
+        is_excluded = ~find_counted(truth)
         images, labels = np.zeros(number, np.int64), np.asarray(truth.labels, np.int64)
         boxes = np.asarray(truth.boxes, np.float64).reshape(-1, 4)
         return cls(images, points, boxes, np.asarray(truth.areas, np.float64), labels, truth.is_crowd, is_excluded)
@@ -172,6 +172,13 @@ def match_image(
     """Match the finite objects that are detected in one image, see ``match_keypoints``."""
     found = KeypointCandidates.from_image(detected)
     return match_keypoints(np.array([image_id]), KeypointTruth.from_image(truth), found, table, max_detections)
+
+
+def find_counted(truth: "ImageAnnotations") -> np.ndarray:
+    """Return which annotations of an image count, bool (n,): no crowds, with a labeled point."""
+    if truth.points is None:
+        return np.zeros(len(truth.labels), bool)
+    return ~np.asarray(truth.is_crowd, bool) & (np.asarray(truth.points)[:, :, 2] > 0).any(axis=1)
 
 
 def is_known(labels: np.ndarray, num_classes: int) -> np.ndarray:

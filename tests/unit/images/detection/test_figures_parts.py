@@ -121,7 +121,7 @@ def test_curves_are_of_all_and_of_the_most_frequent(table, monkeypatch):
 
 
 def test_a_threshold_is_chosen_by_f1(table):
-    (chart,) = figures._choice(table, 0.5)
+    (chart,) = figures.chart_thresholds(table, 0.5)
     # (score, right at an IoU of 0.5 with its class): of six annotations; the box in the crowd does not count
     boxes = [(0.95, 1), (0.9, 1), (0.8, 0), (0.75, 0), (0.7, 1), (0.65, 0), (0.3, 1)]
     precision, recall, f1 = [], [], []
@@ -140,7 +140,7 @@ def test_a_threshold_is_chosen_by_f1(table):
     assert "boxes from 0.5 on are shown" in chart.note
     assert (chart.x_label, chart.y_label) == ("lowest score of a box", "fraction")
     nothing = table._replace(num_true=0 * table.num_true, true_positives=0 * table.true_positives)
-    assert figures._choice(nothing, 0.5) == []
+    assert figures.chart_thresholds(nothing, 0.5) == []
 
 
 def test_thresholds_are_listed_for_what_is_wished(table, monkeypatch):

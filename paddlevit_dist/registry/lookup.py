@@ -237,9 +237,13 @@ def guess_dataset(path: str, task: str | None = None) -> Any:
     return guess(path) if guess is not None else features.find_function("guess_dataset")(path, contents)
 
 
-def find_box_datasets(folder: str) -> list[str]:
-    """Return the datasets of images with boxes in a folder, usually none or one."""
-    return [guess.dataset for guess in features.find_function("find_boxes")(folder, folder)]
+def find_layouts(dataset: str, folder: str) -> list[str]:
+    """Return the datasets in a folder that have the annotations of ``dataset``, usually none or one.
+
+    A feature whose annotations have several layouts brings a function "find ANNOTATIONS".
+    """
+    find = features.find_function(f"find {annotation_type('dataset', dataset)}")
+    return [] if find is None else [guess.dataset for guess in find(folder, folder)]
 
 
 def key_tables(task: str | None = None, dataset: str | None = None, model: str | None = None) -> list[Any]:

@@ -85,13 +85,11 @@ def reads_no_path(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
 
 
 def is_of_another_layout(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
-    """Return whether -data_path has boxes in another layout than the recipe's dataset: any detector can read them."""
+    """Return whether -data_path has the annotations of the recipe's dataset, in another layout that its task reads."""
     path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
     if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:
         return False
-    if lookup.annotation_type("dataset", dataset.value) != BOX_LABELS or not os.path.isdir(path.value or ""):
-        return False
-    layouts = lookup.find_box_datasets(path.value)
+    layouts = lookup.find_layouts(dataset.value, path.value) if os.path.isdir(path.value or "") else []
     return len(layouts) == 1 and dataset.value not in layouts
 
 

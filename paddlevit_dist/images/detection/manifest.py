@@ -48,5 +48,5 @@ MANIFEST = Manifest(
             "COCO scores of boxes from any program; runs without Paddle",
         ),
     },
-    functions={"find_boxes": "..data.box_layouts:find_boxes"},
+    functions={f"find {BOX_LABELS}": "..data.box_layouts:find_boxes"},
 )

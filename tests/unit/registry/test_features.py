@@ -73,7 +73,7 @@ CALLED_WITH = {
     "guess_dataset": ["path", "contents"],
     "guess images without labels": ["path"],
     "find_run_input": ["source"],
-    "find_boxes": ["root", "shown"],
+    "find images with boxes": ["root", "shown"],
     "metrics of pixels": ["names"],
     "move_toward": ["tensors", "goals", "share"],
     "normalized_linear": ["x", "weight", "norms"],

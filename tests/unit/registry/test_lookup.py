@@ -37,15 +37,15 @@ def refuse(kind: str, name: str) -> str:
 
 def test_sets_that_need_no_path_are_those_that_are_drawn_and_the_digits():
     assert sorted(lookup.BUNDLED) == [
-        *("digits", "multi_digits", "segmentation_shapes", "synthetic_landmarks", "synthetic_organs"),
-        *("synthetic_rooms", "synthetic_shapes", "synthetic_solids"),
+        *("digits", "drawn_figures", "multi_digits", "segmentation_shapes", "synthetic_landmarks"),
+        *("synthetic_organs", "synthetic_rooms", "synthetic_shapes", "synthetic_solids"),
     ]
 
 
 def test_an_unknown_name_is_told_with_the_three_closest_and_all_valid_ones(monkeypatch):
     assert refuse("task", "detections").startswith(
         "task 'detections' is not known: did you mean 'detection', 'semantic_segmentation' or 'self_distillation'? "
-        "valid names: classification, detection, image_segmentation, knn_probe, "
+        "valid names: classification, detection, image_segmentation, "
     )
     assert refuse("model", "vit_tinny").endswith("inspect --list' lists all; import your own with -import=MODULE")
     assert refuse("transform", "blur") == (

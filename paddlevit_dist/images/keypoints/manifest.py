@@ -22,6 +22,18 @@ MANIFEST = Manifest(
         "drawn_figures": ".data.drawn_figures:DrawnFigures",
     },
     bundled=("drawn_figures",),
+    functions={
+        f"guess {KEYPOINT_LABELS}": ".guessing:guess_keypoints",
+        f"find {KEYPOINT_LABELS}": ".guessing:find_keypoints",
+    },
+    spellings={
+        "dataset": {
+            "coco_pose": "coco_keypoints",
+            "coco_person": "coco_keypoints",
+            "ultralytics_pose": "yolo_pose",
+            "point_table": "keypoint_table",
+        }
+    },
     commands={
         "evaluate keypoints": (
             ".evaluate_command:run",

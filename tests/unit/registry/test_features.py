@@ -74,6 +74,8 @@ CALLED_WITH = {
     "guess images without labels": ["path"],
     "find_run_input": ["source"],
     "find images with boxes": ["root", "shown"],
+    "guess images with keypoints": ["path"],
+    "find images with keypoints": ["root", "shown"],
     "metrics of pixels": ["names"],
     "move_toward": ["tensors", "goals", "share"],
     "normalized_linear": ["x", "weight", "norms"],

@@ -96,6 +96,14 @@ def read_points(path: str) -> PointRows:
     )
 
 
+def has_points(table: LabelColumns) -> bool:
+    """Return whether a table has columns of images and of points."""
+    try:
+        return bool(_find_columns(table).places)
+    except UserError:
+        return False
+
+
 def group_splits(tables: Mapping[str, PointRows]) -> dict[str, tuple[PointRows, np.ndarray]]:
     """Return table and rows of each split; ``tables`` are one for each split, or under "" one for all.
 

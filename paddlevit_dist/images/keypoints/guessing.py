@@ -1,0 +1,78 @@
+"""Detect which dataset of keypoints a path contains, without Paddle, from names and the beginnings of files."""
+
+import os
+import re
+
+from ...runtime.errors import UserError
+from ...runtime.files import is_address
+from ...runtime.printing import one_line
+from ..data.box_layouts import (
+    DatasetGuess,
+    find_boxes,
+    find_yolo_descriptions,
+    is_coco,
+    read_beginning,
+    refuse_labelme,
+)
+from ..data.table_columns import SUFFIXES, open_columns
+from ..data.table_files import find_tables
+from .data.point_tables import has_points
+
+_SHAPE = re.compile(rb"(?m)^kpt_shape\s*:")
+
+
+def guess_keypoints(path: str) -> DatasetGuess | None:
+    """Detect the dataset of keypoints at a path; None if nothing is recognized.
+
+    A ``UserError`` says that the path does not exist, or lists the several kinds of data in it with their datasets.
+    """
+    if is_address(os.fspath(path)):
+        raise UserError(f"{path} is an address, but keypoints are read from files of this machine: copy them here")
+    root = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    if not os.path.exists(root):
+        raise UserError(f"data path {root} does not exist")
+    shown = os.fspath(path).rstrip("/") or root
+    if os.path.isfile(root):
+        return _guess_file(root, shown)
+    guesses = find_keypoints(root, shown)
+    if len(guesses) > 1:
+        kinds = ", and ".join(f"{guess.reason} (-dataset={guess.dataset})" for guess in guesses)
+        raise UserError(f"{kinds}: select one with -dataset, or move them to separate folders")
+    if not guesses:
+        refuse_labelme(root)
+    return guesses[0] if guesses else None
+
+
+def find_keypoints(root: str, shown: str) -> list[DatasetGuess]:
+    """Find the datasets of images with keypoints in a folder, ``shown`` in messages; usually none or one."""
+    boxes = {guess.dataset: guess.reason for guess in find_boxes(root, shown)}
+    found = []
+    if "coco" in boxes:
+        found.append(("coco_keypoints", boxes["coco"]))
+    described = next((file for file in find_yolo_descriptions(root) if _SHAPE.search(read_beginning(file))), None)
+    if described is not None:
+        found.append(("yolo_pose", f"{shown} has {os.path.basename(described)} with kpt_shape"))
+    table = None if found else _find_table(root)
+    if table is not None:
+        found.append(("keypoint_table", f"{shown} has {os.path.relpath(table, root)}, a table of points"))
+    return [DatasetGuess(dataset, one_line(reason)) for dataset, reason in found]
+
+
+def _guess_file(file: str, shown: str) -> DatasetGuess | None:
+    """Detect the dataset that a file is; raise a ``UserError`` if its folder is the dataset."""
+    if is_coco(file):
+        return DatasetGuess("coco_keypoints", one_line(f"{shown} contains annotations in COCO's format"))
+    if file.lower().endswith(SUFFIXES):
+        return DatasetGuess("keypoint_table", one_line(f"{shown} is a table, read as one of points"))
+    refuse_labelme(file)
+    raise UserError(
+        f"data path {shown} is a file; give the folder with this file and the images: {os.path.dirname(file)}"
+    )
+
+
+def _find_table(root: str) -> str | None:
+    """Return a table with columns of points in a folder; None if there is none, or several that may be meant."""
+    try:
+        return next((path for path in find_tables(root).values() if has_points(open_columns(path))), None)
+    except UserError:
+        return None

@@ -24,16 +24,21 @@ class DetectedObjects(NamedTuple):
         """Return the ``most`` best detections of each class, or all if None, in their order."""
         if most is None or len(self.scores) <= most:
             return self
-        order = np.lexsort((-self.scores.astype(np.float64), self.labels))  # stable, as an evaluation ranks them
-        labels = self.labels[order]
-        is_chosen = np.zeros(len(order), bool)
-        is_chosen[order] = np.arange(len(order)) - np.searchsorted(labels, labels) < most
-        return self.only(is_chosen)
+        return self.only(choose_best(self.scores, self.labels, most))
 
     def only(self, chosen: np.ndarray) -> "DetectedObjects":
         """Return the ``chosen`` detections, bool (n,), in their order."""
         masks = None if self.masks is None else [mask for mask, is_chosen in zip(self.masks, chosen) if is_chosen]
         return DetectedObjects(self.boxes[chosen], self.scores[chosen], self.labels[chosen], masks)
+
+
+def choose_best(scores: np.ndarray, labels: np.ndarray, most: int) -> np.ndarray:
+    """Return which of n detections are among the ``most`` best of their class, bool (n,)."""
+    order = np.lexsort((-scores.astype(np.float64), labels))  # stable, as an evaluation ranks them
+    ordered = labels[order]
+    is_chosen = np.zeros(len(order), bool)
+    is_chosen[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered) < most
+    return is_chosen
 
 
 def corners_to_boxes(boxes: np.ndarray) -> np.ndarray:

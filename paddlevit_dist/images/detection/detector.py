@@ -257,10 +257,19 @@ class QueryDetector(Detector):
 
     def best(self, outputs: Outputs) -> TopDetections:
         """Return the best pairs of a query and a class, one for each query."""
-        logits = outputs["logits"].astype("float32")
-        classes = logits.shape[2]
-        scores, indices = paddle.topk(nn.functional.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
-        return TopDetections(indices % classes, select_corners(outputs["boxes"], indices // classes), scores)
+        labels, queries, scores = rank_queries(outputs["logits"])
+        return TopDetections(labels, select_corners(outputs["boxes"], queries), scores)
+
+
+def rank_queries(logits: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
+    """Return the best pairs of a query and a class, as many as queries, best first: labels, queries, scores (N, Q).
+
+    ``logits`` are (N, Q, classes).
+    """
+    logits = logits.astype("float32")
+    classes = logits.shape[2]
+    scores, indices = paddle.topk(nn.functional.sigmoid(logits).flatten(1), logits.shape[1], axis=1)
+    return indices % classes, indices // classes, scores
 
 
 def build_backbone(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import paddle
@@ -14,7 +15,6 @@ from ...tasks.protocols import Exportable
 from ...tasks.step_types import ExportParts
 from ..transforms.described import describe_input, draw_image, normalize
 from .data.transforms import build_window_plan, export_size, resize, resize_as_torchvision, whole_view
-from .detections import DetectedObjects
 from .detector import Detector, TopDetections
 from .settings import ONE_SIZE, PILLOW, TORCHVISION, DetectionSettings
 from .task import Detection
@@ -40,6 +40,8 @@ class BoxExport(TaskAspect, Exportable):
 
     task: Detection
     image_size_key = "DETECTION.EXPORT_SIZE"
+    outputs = OUTPUTS
+    meaning = _MEANING
 
     def export_parts(self) -> ExportParts:
         """Return the description of the exported model."""
@@ -49,7 +51,7 @@ class BoxExport(TaskAspect, Exportable):
         description = {
             **describe_input(data, self.task.turns, list(size), _INTERPOLATIONS[data.EVAL_RESIZE]),
             SIZES: "int64 (batch, 2), width and height of the stored images",
-            "output": _MEANING,
+            "output": self.meaning,
         }
         if config.DETECTION.EVAL_BATCHING != ONE_SIZE:
             description["note"] = (
@@ -63,8 +65,19 @@ class BoxExport(TaskAspect, Exportable):
         resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).image
         example = {"picture": image, "input": normalize(np.asarray(resized), data)}
         return ExportParts(
-            3, description, size, example=example, output_names=OUTPUTS, sizes_name=SIZES, difference=compare_detections
+            3,
+            description,
+            size,
+            example=example,
+            output_names=self.outputs,
+            sizes_name=SIZES,
+            difference=self.compare,
         )
+
+    @staticmethod
+    def compare(expected: Sequence[np.ndarray], actual: Sequence[np.ndarray]) -> tuple[float, str]:
+        """Return the largest difference of two results of an exported function, and what it is of."""
+        return compare_detections(expected, actual)
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
         """Return the function that is exported."""
@@ -105,7 +118,7 @@ class EvaluatedFunction(paddle.nn.Layer):
         """Detect objects in images without padding."""
         return TopDetections(*self.function(images, paddle.ones([len(images), 2], dtype="int64")))
 
-    def decode(self, outputs: TopDetections, sizes: np.ndarray, original_sizes: np.ndarray) -> list[DetectedObjects]:
+    def decode(self, outputs: Any, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Any]:
         """Return the detections, see ``Detector.decode``; raise UserError if a label is not a class of the data."""
         detections, num_classes = outputs.read(original_sizes), self._classes
         labels = np.concatenate([image.labels for image in detections])
@@ -116,12 +129,14 @@ class EvaluatedFunction(paddle.nn.Layer):
         return detections
 
 
-def compare_detections(expected: Sequence[np.ndarray], actual: Sequence[np.ndarray]) -> tuple[float, str]:
+def compare_detections(
+    expected: Sequence[np.ndarray], actual: Sequence[np.ndarray], compared: str = _COMPARED
+) -> tuple[float, str]:
     """Return the largest distance of scores, and of boxes as fractions of the longest coordinate, and what it is.
 
     Each expected object is compared with the nearest one of its label. The largest tenth of the distances is ignored,
-    since rounding may decide which object is the last among the best. Both are labels (N, n), boxes (N, n, 4), scores
-    (N, n).
+    since rounding may decide which object is the last among the best. Both are labels (N, n), boxes (N, n, 4) or other
+    coordinates (N, n, m), scores (N, n).
     """
     (labels, boxes, scores), (other_labels, other_boxes, other_scores) = expected, actual
     scale = max(1.0, float(np.abs(boxes).max()))
@@ -129,7 +144,7 @@ def compare_detections(expected: Sequence[np.ndarray], actual: Sequence[np.ndarr
     distances = np.maximum(distances, np.abs(scores[:, :, None] - other_scores[:, None]))
     distances = np.where(labels[:, :, None] == other_labels[:, None], distances, 1.0).min(axis=2)
     nearest = float(np.quantile(distances, 1 - _IGNORED_SHARE, method="higher"))
-    return nearest if nearest == nearest else math.inf, _COMPARED
+    return nearest if nearest == nearest else math.inf, compared
 
 
 def require_exportable(family: type[Detector], name: str) -> None:

@@ -18,7 +18,7 @@ from ...tasks.sample_checks import require_finite, require_labels
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
 from ..backbone_task import TURNED, BackboneTask, is_turned
-from .data.detection_dataset import DetectionDataset
+from .data.detection_dataset import DetectionDataset, ImageAnnotations
 from .data.samples import (
     EVALUATED_AS,
     DetectionSample,
@@ -201,13 +201,17 @@ class Detection(BackboneTask):
     def criterion(self) -> DetectionCriterion:
         """Losses of the configured model, available once the data are open."""
         if self._criterion is None:
-            train, name = self.config.TRAIN, self.config.MODEL.NAME
-            losses = {"normalizer": train.DETECTION_NORMALIZER, "class_weight": train.CLASS_LOSS_WEIGHT}
+            name, losses = self.config.MODEL.NAME, self.loss_options()
             self._criterion = criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
             self.traits = replace(
                 self.traits, normalizer_names=criterion.normalizer_names, communicates_in_step=criterion.communicates
             )
         return self._criterion
+
+    def loss_options(self) -> dict[str, Any]:
+        """Return the arguments of the model's losses that keys set."""
+        train = self.config.TRAIN
+        return {"normalizer": train.DETECTION_NORMALIZER, "class_weight": train.CLASS_LOSS_WEIGHT}
 
     def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizers of a batch."""
@@ -224,14 +228,7 @@ class Detection(BackboneTask):
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: StepPosition) -> dict[str, LossTerm]:
         """Run the forward pass of a micro-batch and return its loss terms."""
         facts = host_facts(batch)
-        targets = DetectionTargets(
-            batch["boxes"],
-            batch["labels"],
-            batch["sizes"],
-            facts["box_counts"],
-            batch.get("masks"),
-            DenoisingQueries.from_batch(batch) if self.criterion.noise else None,
-        )
+        targets = self.build_targets(batch, facts["box_counts"])
         if not self._family.takes_padding and (facts["sizes"] != batch["images"].shape[2:]).any():
             raise UserError(
                 f"{self.config.MODEL.NAME} takes unpadded images of one size, but a batch has several sizes, or "
@@ -241,11 +238,25 @@ class Detection(BackboneTask):
         side, stored = batch_side(self.config.DATA, self.config.SEED, step.update, step.epochs_left), images.shape[-1]
         if side not in (None, stored):  # by nearest neighbor on the device, as RT-DETR's authors do
             images = F.interpolate(images, [side, side], mode="nearest")
-            sizes = paddle.full_like(targets.sizes, side)
-            targets = targets._replace(boxes=targets.boxes * (side / stored), sizes=sizes)
+            targets = self.scale_targets(targets._replace(sizes=paddle.full_like(targets.sizes, side)), side / stored)
         self.criterion.note_objects(facts["box_counts"], step)
         outputs = model(images, targets.sizes, targets)
         return dict(self.criterion.terms(outputs, targets))
+
+    def build_targets(self, batch: dict[str, Any], box_counts: np.ndarray) -> Any:
+        """Return the objects of a training batch as the model takes them; ``box_counts`` are the objects per image."""
+        return DetectionTargets(
+            batch["boxes"],
+            batch["labels"],
+            batch["sizes"],
+            box_counts,
+            batch.get("masks"),
+            DenoisingQueries.from_batch(batch) if self.criterion.noise else None,
+        )
+
+    def scale_targets(self, targets: Any, scale: float) -> Any:
+        """Return the objects in images whose sides were multiplied by ``scale``."""
+        return targets._replace(boxes=targets.boxes * scale)
 
     # ---- evaluation --------------------------------------------------------------------------------------------
 
@@ -264,17 +275,20 @@ class Detection(BackboneTask):
         """Detect objects in a batch, and add them to metrics, records and files of results."""
         if self.evaluated is None:
             raise UserError("detection can only be evaluated on the data of its configuration")
-        facts, records = host_facts(batch), []
+        facts, records = host_facts(batch), list[Any]()
         predictions = detect_objects(model, batch, self.normalize, self.config, self.speed)
-        least_score = self.config.DETECTION.SCORE_THRESHOLD
         sizes = [tuple(shape) for shape in facts["original_sizes"].tolist()]
         for index, size, detections in zip(facts["indices"].tolist(), sizes, predictions):
             image_id, truth = self.evaluated.image_id(index), self.evaluated.annotations(index)
             table = step.metrics.update(image_id, truth, detections, size)
             if step.keeps_records:
-                from .records import DetectionRecord
-
-                records.append(DetectionRecord.from_table(table, truth, detections.finite(), least_score))
+                records.append(self.build_record(table, truth, detections.finite()))
         if step.writer is not None:
             step.writer.add(predictions)
         return (lambda: records) if step.keeps_records else None
+
+    def build_record(self, matches: Any, truth: ImageAnnotations, detected: Any) -> Any:
+        """Return the record of an evaluated image, from what the metrics return, the annotations and the detections."""
+        from .records import DetectionRecord
+
+        return DetectionRecord.from_table(matches, truth, detected, self.config.DETECTION.SCORE_THRESHOLD)

@@ -35,6 +35,10 @@ class ContrastiveNoise(NamedTuple):
     queries: int = 100  # approximate pairs of positive and negative queries of an image, at least one group
     mirrors: bool = False  # mirror boxes that noise inverts, as D-FINE's and DEIM's authors; else they get no width
 
+    def draw_objects(self, objects: Any, size: tuple[int, int], generator: np.random.Generator) -> DrawnNoise:
+        """Draw the denoising queries of the ``ImageObjects`` of an image of height and width ``size``."""
+        return self.draw(objects.boxes, objects.labels, size, generator)
+
     def draw(
         self, boxes: np.ndarray, labels: np.ndarray, size: tuple[int, int], generator: np.random.Generator
     ) -> DrawnNoise:

@@ -27,7 +27,6 @@ from .data.samples import DetectionSample, see_stored
 from .data.transforms import DetectionEvaluationTransform, build_evaluation_transform, build_window_plan, whole_view
 from .detections import BOXES, MASKS, DetectedObjects, corners_to_boxes
 from .drawing import draw_boxes
-from .inference import detect_objects
 from .matched_ids import match_categories, match_files, require_categories, require_images
 from .predicted_dataset import FOLDER, PredictedDataset
 from .task import Detection
@@ -79,8 +78,7 @@ class BoxPrediction(ObjectPrediction):
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedObjects]:
         """Return the detections in each image, in its pixels, best first."""
-        task = self.task
-        return detect_objects(model, batch, task.normalize, task.config, task.speed)
+        return self.task.detect(model, batch)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         """Return samples of images to predict."""

@@ -23,6 +23,7 @@ from .data.samples import (
     EVALUATED_AS,
     DetectionSample,
     DetectionSamples,
+    ImagesPart,
     collate,
     host_facts,
     largest_side,
@@ -57,6 +58,8 @@ class Detection(BackboneTask):
     }
     config: DetectionSettings
     best_metric = ("AP", True)
+    dataset_type: type[DetectionDataset] = DetectionDataset
+    part_type: type[ImagesPart] = ImagesPart  # part of a dataset
     _classes_word = "categories"
     traits = replace(
         BackboneTask.traits,
@@ -92,6 +95,8 @@ class Detection(BackboneTask):
             self._family.learns_masks,
             inspection=self._inspection,
             by_shape=not is_training and self.config.DETECTION.EVAL_BATCHING == EQUAL_SHAPES,
+            base=self.dataset_type,
+            part=self.part_type,
         )
         self._check_classes(samples.dataset)
         self.turned[f"{split} {TURNED}"] = self._opened_turned = is_turned(samples.dataset)
@@ -276,7 +281,7 @@ class Detection(BackboneTask):
         if self.evaluated is None:
             raise UserError("detection can only be evaluated on the data of its configuration")
         facts, records = host_facts(batch), list[Any]()
-        predictions = detect_objects(model, batch, self.normalize, self.config, self.speed)
+        predictions = self.detect(model, batch)
         sizes = [tuple(shape) for shape in facts["original_sizes"].tolist()]
         for index, size, detections in zip(facts["indices"].tolist(), sizes, predictions):
             image_id, truth = self.evaluated.image_id(index), self.evaluated.annotations(index)
@@ -286,6 +291,10 @@ class Detection(BackboneTask):
         if step.writer is not None:
             step.writer.add(predictions)
         return (lambda: records) if step.keeps_records else None
+
+    def detect(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Any]:
+        """Return the detections in each image of an evaluation batch, in its pixels, best first."""
+        return detect_objects(model, batch, self.normalize, self.config, self.speed)
 
     def build_record(self, matches: Any, truth: ImageAnnotations, detected: Any) -> Any:
         """Return the record of an evaluated image, from what the metrics return, the annotations and the detections."""

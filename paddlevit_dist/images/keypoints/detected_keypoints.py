@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..detection.detections import choose_best
+
 
 class DetectedKeypoints(NamedTuple):
     """Objects with keypoints in one image, in any order; equal scores keep this order when they are ranked."""
@@ -24,6 +26,10 @@ class DetectedKeypoints(NamedTuple):
         """Return the ``chosen`` objects, bool (d,) or int (n,), in their order."""
         boxes = None if self.boxes is None else self.boxes[chosen]
         return DetectedKeypoints(self.points[chosen], self.scores[chosen], self.labels[chosen], boxes)
+
+    def best_of_classes(self, most: int | None) -> "DetectedKeypoints":
+        """Return the ``most`` best objects of each class, or all if None, in their order."""
+        return self if most is None else self.only(choose_best(self.scores, self.labels, most))
 
     def span_boxes(self) -> np.ndarray:
         """Return the boxes, or else the extents of all points of each object: float32 (d, 4), x0, y0, x1, y1."""

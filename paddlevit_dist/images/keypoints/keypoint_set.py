@@ -1,6 +1,7 @@
 """The points of a category: their names, mirrored pairs, sigmas and skeleton."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,17 @@ class KeypointSet(NamedTuple):
         for one, other in self.pairs:
             mirror[one], mirror[other] = other, one
         return mirror
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain values that YAML can hold."""
+        links = {name: [list(link) for link in getattr(self, name)] for name in ("pairs", "skeleton")}
+        return {"names": list(self.names), "sigmas": list(map(float, self.sigmas)), **links}
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> "KeypointSet":
+        """Return the points from the result of ``to_plain``."""
+        pairs, skeleton = (tuple((int(one), int(other)) for one, other in values[n]) for n in ("pairs", "skeleton"))
+        return cls(tuple(map(str, values["names"])), pairs, tuple(map(float, values["sigmas"])), skeleton)
 
 
 _SIDES = ("eye", "ear", "shoulder", "elbow", "wrist", "hip", "knee", "ankle")

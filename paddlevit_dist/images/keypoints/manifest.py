@@ -8,8 +8,14 @@ MANIFEST = Manifest(
     __package__,
     requires=("paddlevit_dist.images.detection.task",),
     annotations=KEYPOINT_LABELS,
-    tasks={"keypoint_heatmaps": ".heatmaps.task:KeypointHeatmaps"},
-    task_tables={"keypoint_heatmaps": (*_TABLES, ".heatmaps.settings:TABLE")},
+    tasks={
+        "keypoint_detection": ".detrpose.task:KeypointDetection",
+        "keypoint_heatmaps": ".heatmaps.task:KeypointHeatmaps",
+    },
+    task_tables={
+        "keypoint_detection": (*_TABLES, ".detrpose.settings:TABLE"),
+        "keypoint_heatmaps": (*_TABLES, ".heatmaps.settings:TABLE"),
+    },
     families=(".detrpose.network:DetrPose", ".heatmaps.network:HeatmapNetwork"),
     score_kinds={
         "keypoints": ".evaluation.score_kind:KeypointScores",

@@ -24,7 +24,7 @@ def draw_marked(seed: int, height: int = 90, width: int = 120) -> ImageObjects:
             places[row, point] = x, y, 1 + int(generator.integers(2))
         boxes.append((row * half, 0.0, row * half + half, height))
     places[1, 2] = 0
-    points = ObjectPoints(places, np.tile(MIRROR, (2, 1)))
+    points = ObjectPoints(places, np.tile(MIRROR, (2, 1)), np.ones(2))
     return ImageObjects(Image.fromarray(pixels), np.array(boxes, float), np.zeros(2, np.int64), None, points)
 
 

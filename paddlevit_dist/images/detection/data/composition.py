@@ -39,6 +39,13 @@ class ImageObjects(NamedTuple):
     masks: list[np.ndarray] | None  # n masks, uint8 (height, width); None: they are not needed
     points: ObjectPoints | None = None  # keypoints; None: the objects have none
 
+    @property
+    def areas(self) -> np.ndarray:
+        """Square pixels of each object with keypoints, float64 (n,): as much of its box as in the annotations."""
+        if self.points is None:
+            raise ValueError("objects without keypoints have no areas")
+        return (self.boxes[:, 2:] - self.boxes[:, :2]).prod(axis=1) * self.points.fills
+
     def view(self) -> DetectionView:
         """Return the whole image with the objects that are visible."""
         boxes = np.concatenate([self.boxes[:, :2], self.boxes[:, 2:] - self.boxes[:, :2]], axis=1)

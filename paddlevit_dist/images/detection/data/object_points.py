@@ -17,10 +17,11 @@ class ObjectPoints(NamedTuple):
 
     places: np.ndarray  # float64 (n, K, 3), x, y and visibility, see ``ImageAnnotations``
     mirrors: np.ndarray  # int64 (n, K), the point that each point becomes in a mirrored image
+    fills: np.ndarray  # float64 (n,), area of an object as a share of its box, which no transform changes
 
     def only(self, chosen: np.ndarray) -> "ObjectPoints":
         """Return the points of the chosen objects: bool (n,), or int64 positions."""
-        return ObjectPoints(self.places[chosen], self.mirrors[chosen])
+        return ObjectPoints(self.places[chosen], self.mirrors[chosen], self.fills[chosen])
 
     def move(self, x: float, y: float) -> "ObjectPoints":
         """Return the points moved to the right and down."""
@@ -73,7 +74,7 @@ class ObjectPoints(NamedTuple):
             boxes: float64 (k, 4), x0, y0, x1, y1 of the moved objects: of repeated points, the nearest to its middle.
         """
         number = self.places.shape[1] + _MARKS
-        followed = ObjectPoints(np.zeros((len(objects), *self.places.shape[1:])), self.mirrors[objects])
+        followed = self.only(objects)._replace(places=np.zeros((len(objects), *self.places.shape[1:])))
         owners, numbers = np.divmod(moved[:, 2].astype(np.int64), number)
         for row, (place, box) in enumerate(zip(objects.tolist(), boxes)):
             middle = (box[:2] + box[2:]) / 2

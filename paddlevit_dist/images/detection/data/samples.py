@@ -17,7 +17,6 @@ from ...data.held_out import DatasetPart, make_row_method, write_rows
 from ...data.image_samples import ImageSamples, open_dataset
 from ...data.inspection import SplitInspection
 from ...run_lengths import decode
-from ..denoising import ContrastiveNoise, DrawnNoise
 from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, DetectionDataSection, DetectionSettings
 from ..windows import ImagePart, WindowPlan
 from .composition import ImageComposition, ImageObjects, build_composition
@@ -183,11 +182,12 @@ class DetectionSample(NamedTuple):
     boxes: np.ndarray  # float32 (n, 4), x0, y0, x1, y1 in pixels of ``image``
     labels: np.ndarray  # int64 (n,)
     masks: np.ndarray | None = None  # uint8 (n, height, width), 1 inside; None without masks
-    noise: DrawnNoise | None = None  # denoising queries of the objects; None without denoising
+    noise: Any = None  # denoising queries of the objects; None without denoising
     seconds: float = 0.0  # time to read and transform it
     more_images: Sequence[np.ndarray] = ()  # further inputs for this image in an evaluation, like ``image``
     parts: list[ImagePart] | None = None  # what all inputs show; None: the only one is whole
     points: np.ndarray | None = None  # float32 (n, K, 3), keypoints in pixels of ``image``; None without keypoints
+    areas: np.ndarray | None = None  # float32 (n,), square pixels of the objects; None without keypoints
 
 
 class DetectionSamples(ImageSamples):
@@ -199,7 +199,8 @@ class DetectionSamples(ImageSamples):
         group: number of consecutive images of an epoch with similar shapes; 0: the order is random.
 
     Attributes:
-        noise: generator of denoising queries, set once the number of classes is known; None: no denoising.
+        noise: generator of denoising queries, a ``ContrastiveNoise`` or one like it, set once the number of classes is
+            known; None: no denoising.
         composition: composes training images of several stored ones, or augments them; None: neither.
     """
 
@@ -221,7 +222,7 @@ class DetectionSamples(ImageSamples):
         self.is_training = is_training
         self.with_masks = with_masks and is_training
         self.group = group
-        self.noise: ContrastiveNoise | None = None
+        self.noise: Any = None
         self.composition: ImageComposition | None = None
         self.window_plan: WindowPlan | None = None  # of an evaluation
 
@@ -237,7 +238,12 @@ class DetectionSamples(ImageSamples):
             return sample._replace(index=index, seconds=time.perf_counter() - started)
         drawn, original_size = self._draw(index, generator)
         pixels = np.ascontiguousarray(np.asarray(drawn.image).transpose(2, 0, 1))
-        points = None if drawn.points is None else drawn.points.places.astype(np.float32)
+        points = areas = None
+        if drawn.points is not None:
+            places = drawn.points.places
+            is_labeled = (places[:, :, 2] > 0).any(axis=1)  # not objects whose points were all cut off
+            drawn, points = drawn.only(is_labeled), places[is_labeled].astype(np.float32)
+            areas = drawn.areas.astype(np.float32)
         return DetectionSample(
             index,
             self.is_training,
@@ -246,9 +252,10 @@ class DetectionSamples(ImageSamples):
             drawn.boxes.astype(np.float32),
             drawn.labels,
             np.array(drawn.masks or np.zeros((0, *pixels.shape[1:]), np.uint8)) if self.with_masks else None,
-            None if self.noise is None else self.noise.draw(drawn.boxes, drawn.labels, pixels.shape[1:], generator),
+            None if self.noise is None else self.noise.draw_objects(drawn, pixels.shape[1:], generator),
             time.perf_counter() - started,
             points=points,
+            areas=areas,
         )
 
     def _draw(self, index: int, generator: np.random.Generator) -> tuple[ImageObjects, Size]:
@@ -289,7 +296,9 @@ class DetectionSamples(ImageSamples):
         """Return the points of chosen objects; None if objects have none."""
         if annotations.points is None or self.dataset.mirrors is None:
             return None
-        return ObjectPoints(annotations.points[chosen], self.dataset.mirrors[annotations.labels[chosen]])
+        box_areas, areas = annotations.boxes[chosen, 2:].prod(axis=1), annotations.areas[chosen]
+        fills = np.where(areas > 0, areas, box_areas) / np.maximum(box_areas, 1e-9)
+        return ObjectPoints(annotations.points[chosen], self.dataset.mirrors[annotations.labels[chosen]], fills)
 
 
 def _decode_mask(annotations: ImageAnnotations, number: int, size: Size) -> np.ndarray:
@@ -312,7 +321,7 @@ def see_stored(
     return DetectionSample(-1, False, inputs[0], size, boxes, nothing, more_images=inputs[1:], parts=parts)
 
 
-def collate(samples: Sequence[DetectionSample], side: int = 0, noise: ContrastiveNoise | None = None) -> dict[str, Any]:
+def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Any = None) -> dict[str, Any]:
     """Collate N images, all for training or all for an evaluation, into a batch, padded at the right and at the bottom.
 
     A batch for training has at most M objects per image. Integers are also kept in host memory, see ``host_facts``.
@@ -320,13 +329,13 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
 
     Returns:
         ``images`` uint8 (N, 3, H, W), zeros where padded; ``sizes`` int64 (N, 2), height and width without padding. For
-        training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, padded with zeros, M at least 1; ``labels`` int64 (N,
-        M), padded with -1; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M, H, W); with keypoints
-        ``points`` float32 (N, M, K, 3), padded with zeros; with noise the arrays of ``ContrastiveNoise.collate``. For
-        an evaluation ``indices`` int64 (N,) of the samples; ``original_sizes`` int64 (N, 2), height and width of the
-        stored images; ``seconds`` spent reading them; if samples have parts, ``images`` and ``sizes`` have a row for
-        each part, and ``parts`` int64 (rows, 6) has the position of its sample in the batch, and the fields of
-        ``ImagePart``.
+        training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, padded with zeros, M at least 1; ``labels`` int64 (N, M),
+        padded with -1; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M, H, W); with keypoints ``points``
+        float32 (N, M, K, 3) and ``areas`` float32 (N, M), padded with zeros; with noise the arrays of
+        ``ContrastiveNoise.collate``. For an evaluation ``indices`` int64 (N,) of the samples; ``original_sizes`` int64
+        (N, 2), height and width of the stored images; ``seconds`` spent reading them; if samples have parts, ``images``
+        and ``sizes`` have a row for each part, and ``parts`` int64 (rows, 6) has the position of its sample in the
+        batch, and the fields of ``ImagePart``.
     """
     first = samples[0]
     images = [picture for each in samples for picture in (each.image, *each.more_images)]
@@ -340,7 +349,7 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
 
 
 def _collate_objects(
-    samples: Sequence[DetectionSample], sizes: np.ndarray, padded: np.ndarray, noise: ContrastiveNoise | None
+    samples: Sequence[DetectionSample], sizes: np.ndarray, padded: np.ndarray, noise: Any
 ) -> dict[str, Any]:
     """Return the arrays of a batch for training that pad the samples' objects."""
     number, counts = len(samples), np.array([len(each.labels) for each in samples], dtype=np.int64)
@@ -349,6 +358,7 @@ def _collate_objects(
     batch: dict[str, Any] = {"box_counts": counts, "boxes": boxes, "labels": labels}
     if samples[0].points is not None:
         batch["points"] = np.zeros((number, most, *samples[0].points.shape[1:]), np.float32)
+        batch["areas"] = np.zeros((number, most), np.float32)
     if samples[0].masks is not None:
         batch["masks"] = np.zeros((number, most, *padded), np.uint8)
     for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
@@ -356,6 +366,7 @@ def _collate_objects(
         labels[row, : len(sample.labels)] = sample.labels
         if "points" in batch:
             batch["points"][row, : len(sample.labels)] = sample.points
+            batch["areas"][row, : len(sample.labels)] = sample.areas
         if "masks" in batch:
             batch["masks"][row, : len(sample.labels), :height, :width] = sample.masks
     if noise is not None:

@@ -13,7 +13,7 @@ As in ``images.detection.denoising``, each image has its own groups.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -36,6 +36,10 @@ class PoseNoise(NamedTuple):
 
     sigmas: tuple[tuple[float, ...], ...]  # COCO's sigma of each of the K points of each class
     queries: int = 20  # approximate pairs of positive and negative queries of an image, at least one group
+
+    def draw_objects(self, objects: Any, size: tuple[int, int], generator: np.random.Generator) -> DrawnPoses:
+        """Draw the denoising queries of the ``ImageObjects`` of an image of height and width ``size``."""
+        return self.draw(objects.points.places, objects.areas, objects.labels, size, generator)
 
     def draw(
         self,

@@ -5,7 +5,7 @@ arXiv 2506.13027, with the authors' code (SebastianJanampa/DETRPose, a6ca202).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -16,7 +16,7 @@ from ....runtime.errors import UserError
 from ....runtime.transfers import constant
 from ....tasks.model import ClassLayout
 from ...detection.denoising import PREFIX
-from ...detection.detector import Outputs, single_or_double, without_gradient
+from ...detection.detector import Outputs, rank_queries, single_or_double, without_gradient
 from ...detection.detr.criterion import load_solver
 from ...detection.detr.transformer import HeadMlp, xavier
 from ...detection.rtdetr.decoder import build_classifier
@@ -32,6 +32,7 @@ from ...detection.rtdetr.hybrid_network import (
     slice_queries,
 )
 from ...models.layers import LayerNorm
+from ..detected_keypoints import DetectedKeypoints
 from . import key_names
 from .criterion import PoseCriterion
 from .decoder import PoseDecoder, PoseDecoderConfig
@@ -39,6 +40,28 @@ from .denoising import PoseNoise
 from .variants import DETRPOSE
 
 _EPSILON = 1e-5
+
+
+class TopPoses(NamedTuple):
+    """Objects with keypoints detected in N images, n in each, best first."""
+
+    labels: paddle.Tensor  # int64 (N, n), from 0
+    poses: paddle.Tensor  # float32 (N, n, K, 2), x and y of each point as fractions of the image
+    scores: paddle.Tensor  # float32 (N, n)
+
+    def read(self, original_sizes: np.ndarray) -> list[DetectedKeypoints]:
+        """Copy the objects to host memory, for images of these heights and widths, int64 (N, 2).
+
+        The network gives a score to objects, not to points: a point's is 1.
+        """
+        images, number, points = self.poses.shape[:3]
+        parts = [self.poses.flatten(2), self.scores.unsqueeze(-1), self.labels.unsqueeze(-1)]
+        packed = paddle.concat([part.astype("float32") for part in parts], axis=-1).numpy()  # (N, n, 2 K + 2)
+        placed = packed[..., :-2].reshape(images, number, points, 2)
+        placed = placed * np.asarray(original_sizes)[:, None, None, ::-1].astype(np.float32)
+        placed = np.concatenate([placed, np.ones_like(placed[..., :1])], axis=-1)
+        rows = zip(placed, packed[..., -2].copy(), packed[..., -1].astype(np.int64))
+        return [DetectedKeypoints(*row) for row in rows]
 
 
 class DetrPose(HybridNetwork):
@@ -157,6 +180,12 @@ class DetrPose(HybridNetwork):
         if extra:
             outputs.update({PREFIX + name: part for name, part in slice_queries(decoded, 0, extra).items()})
         return {"logits": outputs["layer_logits"][-1], "poses": outputs["layer_poses"][-1], **outputs}
+
+    def best(self, outputs: Outputs) -> TopPoses:  # type: ignore[override]  # poses, not boxes
+        """Return the best pairs of a query and a class, one for each query."""
+        labels, queries, scores = rank_queries(outputs["logits"])
+        poses = paddle.take_along_axis(outputs["poses"].astype("float32"), queries.unsqueeze(-1), axis=1)
+        return TopPoses(labels, poses.reshape([*poses.shape[:2], -1, 2]), scores)
 
     def select_poses(self, memory: paddle.Tensor, grids: Grids) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Return the poses (N, Q, K, 2), as fractions, and logits (N, Q, classes) of the best cells."""

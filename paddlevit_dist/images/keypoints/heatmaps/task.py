@@ -154,7 +154,7 @@ class KeypointHeatmaps(BackboneTask):
         if isinstance(dataset, ImageSamples):
             facts["categories"] = self.class_names
             facts["category ids"] = self.category_ids
-            facts["points"] = [_to_plain(points) for points in self.keypoint_sets]
+            facts["points"] = [points.to_plain() for points in self.keypoint_sets]
             facts[TURNED] = is_turned(dataset.dataset)
         return facts
 
@@ -165,7 +165,7 @@ class KeypointHeatmaps(BackboneTask):
         if stored:
             categories = list(map(str, meta.data["categories"]))
             ids = list(map(int, meta.data.get("category ids") or range(1, len(categories) + 1)))
-            self._set_points(categories, [_from_plain(points) for points in stored], ids)
+            self._set_points(categories, [KeypointSet.from_plain(points) for points in stored], ids)
             return
         points = COCO_PERSON
         if number != len(points.names):
@@ -252,15 +252,3 @@ def _find_true(index: int, size: Size, annotations: Any) -> ObjectBoxes:
 
 def _find_whole(index: int, size: Size, annotations: object) -> ObjectBoxes:
     return take_whole_image(size)
-
-
-def _to_plain(points: KeypointSet) -> dict[str, Any]:
-    """Return the points of a category as plain values that YAML can hold."""
-    links = {name: [list(link) for link in getattr(points, name)] for name in ("pairs", "skeleton")}
-    return {"names": list(points.names), "sigmas": list(map(float, points.sigmas)), **links}
-
-
-def _from_plain(values: dict[str, Any]) -> KeypointSet:
-    """Return the points of a category from ``_to_plain``."""
-    links = {name: tuple((int(a), int(b)) for a, b in values[name]) for name in ("pairs", "skeleton")}
-    return KeypointSet(tuple(map(str, values["names"])), links["pairs"], tuple(values["sigmas"]), links["skeleton"])

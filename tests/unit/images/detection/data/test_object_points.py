@@ -129,14 +129,14 @@ def test_albumentations_moves_points_and_exchanges_left_and_right(tmp_path, name
 
 
 def test_objects_without_labeled_points_stay_without():
-    points = ObjectPoints(np.zeros((2, 3, 3)), np.tile(MIRROR, (2, 1)))
+    points = ObjectPoints(np.zeros((2, 3, 3)), np.tile(MIRROR, (2, 1)), np.ones(2))
     assert points.encode().shape == (0, 3)
     followed = points.follow(points.encode(), np.array([1]), np.array([[0.0, 0, 5, 5]]))
     assert followed.places.shape == (1, 3, 3) and not followed.places.any()
 
 
 def test_repeated_objects_have_the_points_near_them():
-    points = ObjectPoints(np.array([[[10.0, 10, 2], [14, 10, 2], [0, 0, 0]]]), MIRROR[None])
+    points = ObjectPoints(np.array([[[10.0, 10, 2], [14, 10, 2], [0, 0, 0]]]), MIRROR[None], np.ones(1))
     codes = points.encode()
     reflected = codes * (-1, 1, 1)
     boxes = np.array([[5.0, 5, 20, 20], [-20, 5, -5, 20]])

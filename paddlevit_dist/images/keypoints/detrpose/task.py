@@ -1,0 +1,147 @@
+"""Keypoints of several objects in one step: training, evaluation and prediction of DETRPose."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ....runtime.errors import UserError
+from ....tasks.dataset import TransformedDataset
+from ....tasks.metrics import Metrics
+from ....tasks.model_factory import model_options
+from ....tasks.prediction import CheckpointMeta
+from ...detection.data.detection_dataset import DetectionDataset, ImageAnnotations
+from ...detection.data.samples import DetectionSamples
+from ...detection.task import Detection
+from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
+from ..described_points import SIGMA
+from ..detected_keypoints import DetectedKeypoints
+from ..keypoint_set import COCO_PERSON, KeypointSet
+from .criterion import PoseTargets
+from .denoising import PoseQueries
+from .network import DetrPose
+from .settings import MAL, PoseSettings
+
+_MAL_EXPONENT = 2.0  # the authors' ``gamma``
+
+
+class KeypointDetection(Detection):
+    """Trains and evaluates a network that detects objects with their keypoints."""
+
+    aspects = {
+        "AnnotationMatching": ".prediction:PosePrediction",
+        "DatasetSaving": ".prediction:PosePrediction",
+        "Exportable": ".export:PoseExport",
+        "Predictable": ".prediction:PosePrediction",
+    }
+    config: PoseSettings
+    dataset_type, part_type = KeypointDataset, KeypointsPart
+
+    def __init__(self, config: PoseSettings) -> None:
+        super().__init__(config)
+        if not (isinstance(self._family, type) and issubclass(self._family, DetrPose)):
+            raise UserError(
+                f"MODEL.NAME {config.MODEL.NAME} does not detect objects with keypoints: set detrpose_hgnetv2_s, for "
+                "example, and MODEL.BACKBONE for another backbone"
+            )
+        keys = config.POSES
+        self.keypoint_sets: tuple[KeypointSet, ...] = ()
+        self.model_options["matchability"] = _MAL_EXPONENT if keys.CLASS_LOSS == MAL else None
+        if keys.DENOISING is not None:
+            self.model_options["denoising"] = keys.DENOISING
+
+    # ---- data --------------------------------------------------------------------------------------------------
+
+    def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
+        """Open the samples of a split, with notices on how they are used."""
+        samples = super().build_dataset(split, cache_folder)
+        samples.window_plan, samples.eval_protocol = None, ""
+        return samples
+
+    def _check_classes(self, dataset: DetectionDataset) -> None:
+        """Use categories and points of the first split, and check that the other splits have the same."""
+        super()._check_classes(dataset)
+        sets: tuple[KeypointSet, ...] = dataset.keypoint_sets  # type: ignore[attr-defined]
+        if self.keypoint_sets and [each.names for each in sets] != [each.names for each in self.keypoint_sets]:
+            raise UserError(
+                f"dataset {self.config.DATA.DATASET}: points of categories differ between training and validation "
+                "data, or from the weights': use the same names in the same order in all"
+            )
+        self._set_points(sets)
+
+    def _set_points(self, sets: tuple[KeypointSet, ...]) -> None:
+        self.keypoint_sets = sets
+        self.model_options["keypoints"] = max(1, *(len(points.names) for points in sets))
+
+    def _identify(self, dataset: TransformedDataset) -> dict[str, Any]:
+        """Return facts that identify the dataset."""
+        return {**super()._identify(dataset), "points": [points.to_plain() for points in self.keypoint_sets]}
+
+    def _name_classes(self, number: int, meta: CheckpointMeta) -> None:
+        """Take categories and points from the weights; one class with 17 points without names is COCO's person."""
+        super()._name_classes(number, meta)
+        stored = meta.data.get("points")
+        if stored:
+            self._set_points(tuple(KeypointSet.from_plain(values) for values in stored))
+            return
+        points = model_options(self.config.MODEL.NAME).defaults["keypoints"]
+        one = COCO_PERSON
+        if points != len(one.names):
+            one = KeypointSet(tuple(f"point {k + 1}" for k in range(points)), (), (SIGMA,) * points, ())
+        elif number == 1 and not meta.class_names:
+            self.class_names, self.num_named = ["person"], 1
+        self._set_points((one,) * number)
+
+    # ---- training ----------------------------------------------------------------------------------------------
+
+    def loss_options(self) -> dict[str, Any]:
+        """Return the arguments of the model's losses that keys and data set."""
+        keys, most = self.config.POSES, self.model_options["keypoints"]
+        rows = [points.sigmas + (SIGMA,) * (most - len(points.sigmas)) for points in self.keypoint_sets]
+        return {
+            **super().loss_options(),
+            "sigmas": tuple(tuple(map(float, row)) for row in rows),
+            "keypoints_weight": keys.KEYPOINT_LOSS_WEIGHT,
+            "oks_weight": keys.OKS_LOSS_WEIGHT,
+            "distill_weight": keys.DISTILL_LOSS_WEIGHT,
+        }
+
+    def build_targets(self, batch: dict[str, Any], box_counts: np.ndarray) -> PoseTargets:
+        """Return the objects of a training batch; ``box_counts`` are the objects per image."""
+        queries = PoseQueries.from_batch(batch) if self.criterion.noise else None
+        return PoseTargets(batch["points"], batch["areas"], batch["labels"], batch["sizes"], box_counts, queries)
+
+    def scale_targets(self, targets: PoseTargets, scale: float) -> PoseTargets:
+        """Return the objects in images whose sides were multiplied by ``scale``."""
+        points = targets.points * paddle.to_tensor([scale, scale, 1.0], dtype=targets.points.dtype)
+        return targets._replace(points=points, areas=targets.areas * scale**2)
+
+    # ---- evaluation --------------------------------------------------------------------------------------------
+
+    def build_metrics(self) -> Metrics:
+        """Return the metrics of an evaluation."""
+        from ..evaluation.metrics import KeypointMetrics
+
+        images = None if self.evaluated is None else len(self.evaluated)
+        least_score = self.config.DETECTION.SCORE_THRESHOLD
+        return KeypointMetrics(self.class_names, self.keypoint_sets, images, least_score, self._max_detections)
+
+    def detect(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedKeypoints]:
+        """Return the objects in each image of an evaluation batch, in its pixels, best first.
+
+        Points that a category lacks are at its first point, with score 0.
+        """
+        numbers, most = np.array([len(points.names) for points in self.keypoint_sets]), self.model_options["keypoints"]
+        found = super().detect(model, batch)
+        if (numbers == most).all():
+            return found
+        completed = []
+        for detected in found:
+            is_missing = np.arange(most) >= numbers[detected.labels][:, None]  # (d, K)
+            first = detected.points[:, :1] * np.array([1, 1, 0], np.float32)
+            completed.append(detected._replace(points=np.where(is_missing[..., None], first, detected.points)))
+        return completed
+
+    def build_record(self, matches: Any, truth: ImageAnnotations, detected: Any) -> None:
+        """Return None: an evaluation has no figures yet."""

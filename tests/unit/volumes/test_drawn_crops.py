@@ -94,20 +94,25 @@ def test_crops_around_landmarks(options):
         assert found["volume"].dtype == found["points"].dtype == np.float32
 
 
-@pytest.mark.parametrize("options", [FEW, MANY], ids=["on the grid", "turned"])
-def test_crops_of_two_channels_around_voxels_of_classes(options):
-    dataset = SimpleNamespace(read=lambda index: (CHANNELS, LABELS))
+NO_CLASSES = LabelMap.from_array(np.zeros(SHAPE, np.uint8), GEOMETRY)
+
+
+@pytest.mark.parametrize(
+    ("options", "labels"), [(FEW, LABELS), (MANY, LABELS), (FEW, NO_CLASSES)], ids=["on the grid", "turned", "empty"]
+)
+def test_crops_of_two_channels_around_voxels_of_classes(options, labels):
+    dataset = SimpleNamespace(read=lambda index: (CHANNELS, labels))
     config = IntensityConfig(("percentiles", "none"))
     samples = SegmentedSamples(dataset, config, SIZE, AugmentationConfig(**options), 0.6, [0, 2])
-    classes = {label: np.argwhere(LABELS.array == label) for label in (1, 3)}
+    classes = [np.argwhere(labels.array == label) for label in (1, 3) if labels is LABELS]
     for seed in range(12):
         found, draw = samples.sample(0, np.random.default_rng(seed)), np.random.default_rng(seed)
         matrix = draw_affine(draw, options)
         for axis in (0, 2):
             matrix[:, axis] *= -1 if draw.random() < 0.5 else 1
         center, low, high = draw_anywhere(draw)
-        if draw.random() < 0.6:
-            voxels = classes[(1, 3)[draw.integers(2)]]
+        if draw.random() < 0.6 and classes:
+            voxels = classes[draw.integers(2)]
             center = voxels[draw.integers(len(voxels))] + draw.uniform(-0.25, 0.25, 3) * SIZE
         center = np.clip(center, low, high)
         if options is FEW:
@@ -119,7 +124,7 @@ def test_crops_of_two_channels_around_voxels_of_classes(options):
             np.testing.assert_allclose(found["volume"][number], volume, atol=2e-4 * unit, err_msg=str(seed))
         nearest = np.rint(places).astype(int)
         inside = ((nearest >= 0) & (nearest < np.reshape(SHAPE, (3, 1, 1, 1)))).all(axis=0)
-        expected = LABELS.array[tuple(np.where(inside, nearest, 0))] * inside
+        expected = labels.array[tuple(np.where(inside, nearest, 0))] * inside
         np.testing.assert_array_equal(found["labels"], expected.astype(np.uint8), strict=True)
 
 

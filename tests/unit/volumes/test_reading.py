@@ -191,19 +191,21 @@ def test_a_nifti_without_an_orientation_is_remarked(tmp_path):
 
 
 def test_two_places_of_a_nifti_are_remarked_where_they_differ(tmp_path):
+    """By more than a twentieth of the qform's shortest step, which is 1 mm."""
     import nibabel
 
-    other = AFFINE.copy()
-    other[0, 3] += 3.0
-    for name, form in (("same", AFFINE), ("other", other)):
-        image = nibabel.Nifti1Image(np.zeros(SHAPE[::-1], np.uint8), AFFINE)
-        image.set_sform(AFFINE, 1)
-        image.set_qform(form, 1)
-        image.to_filename(tmp_path / f"{name}.nii")
-    assert read_header(tmp_path / "same.nii").remarks == ()
-    header = read_header(tmp_path / "other.nii")
-    np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
-    (line,) = format_remarks({str(tmp_path / name): header for name in ("other.nii", "again.nii")})
+    headers = {}
+    for millimeters in (0.0, 0.04, 0.06, 3.0):
+        other, first = AFFINE.copy(), AFFINE @ np.diag([1.0 + 0.01 * (millimeters == 3.0), 1.0, 1.0, 1.0])
+        other[1, 3] += millimeters
+        image = nibabel.Nifti1Image(np.zeros(SHAPE[::-1], np.uint8), first)
+        image.set_sform(first, 1)
+        image.set_qform(other, 1)
+        image.to_filename(tmp_path / "case.nii")
+        headers[millimeters] = read_header(tmp_path / "case.nii")
+    assert [len(header.remarks) for header in headers.values()] == [0, 0, 1, 1]
+    np.testing.assert_allclose(headers[3.0].geometry.affine, first, atol=1e-5)
+    (line,) = format_remarks({str(tmp_path / name): headers[3.0] for name in ("other.nii", "again.nii")})
     assert "other.nii and 1 more: sform and qform in the header disagree: the sform is" in line
 
 

@@ -28,10 +28,10 @@ def test_an_image_and_its_labels_may_differ_by_rounding_only(tmp_path):
     headers = reading.read_aligned_headers([first, near])
     assert list(headers) == [first, near]
     np.testing.assert_array_equal(headers[near].geometry.affine, moved(0.049, 0, -0.049), strict=True)
-    far = write(tmp_path, "far.npz", moved(0.0, 0.2, 0.0))
+    far = write(tmp_path, "far.npz", moved(0.0, 0.06, 0.0))  # of 1 mm, the shortest step, a twentieth is allowed
     assert told(reading.read_aligned_headers, [first, near, far]) == (
-        f"{far} and {first} have different geometries: origin -30.00, 12.20, 40.00 and -30.00, 12.00, 40.00 mm, or "
-        "another direction; corners are 0.2 mm apart; resample one to the other, or correct its header"
+        f"{far} and {first} have different geometries: origin -30.00, 12.06, 40.00 and -30.00, 12.00, 40.00 mm, or "
+        "another direction; corners are 0.06 mm apart; resample one to the other, or correct its header"
     )
     wide = write(tmp_path, "wide.npz", AFFINE @ np.diag([2.0, 1.0, 1.0, 1.0]))
     assert f"{wide} and {first} have different geometries: spacing 2 x 1.5 x 2 and 1 x 1.5 x 2 mm (x, y, z); " in told(

@@ -1,58 +1,172 @@
 """What the landmark task hands to the report: errors as the metrics count them, hardest volumes first."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import paddle
 import pytest
 
 from paddlevit_dist import settings
 from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.figures import Chart, Gallery
-from paddlevit_dist.tasks.protocols import Reportable
+from paddlevit_dist.tasks.protocols import Drawable, Reportable
 from paddlevit_dist.tasks.step_types import EvaluationStep
+from paddlevit_dist.volumes.dataset import VolumeDataset
+from paddlevit_dist.volumes.geometry import VolumeGeometry
+from paddlevit_dist.volumes.images import orthogonal_slices
+from paddlevit_dist.volumes.landmarks import figures
 from paddlevit_dist.volumes.landmarks.results import LandmarkRecord
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
+from paddlevit_dist.volumes.samples import AugmentationConfig, VolumeSamples
+from paddlevit_dist.volumes.store import DecodedVolume
 
 TINY = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
-TINY += ["-dataset=synthetic_landmarks", "VOLUMES.CROP_SIZE", "[40,48,56]", "VOLUMES.OVERLAP", "0"]
+TINY += ["-dataset=synthetic_landmarks", "VOLUMES.CROP_SIZE", "[6,8,10]", "VOLUMES.OVERLAP", "0"]
 
 
-def test_figures_are_of_the_errors_that_the_metrics_count():
+class FourVolumes(VolumeDataset):
+    """Landmark 8 lies outside of all volumes, and volume 1 has no other."""
+
+    names, spacing = [f"mark {number}" for number in range(9)], np.array([2.0, 1.0, 0.5])
+
+    def __init__(self) -> None:
+        pass
+
+    def volume(self, index):
+        array = np.random.default_rng(index).normal(0.5, 0.2, (6, 9, 14)).astype(np.float32)
+        return DecodedVolume(array, VolumeGeometry(array.shape, np.diag([0.5, 1.0, 2.0, 1.0])), (0.0, 1.0))
+
+    def points(self, index, geometry):
+        found = np.random.default_rng([index, 1]).uniform(0, (5, 8, 13), (9, 3))
+        found[8] = (2, 9.6, 3)
+        found[: 8 * (index == 1)] = np.nan
+        return found
+
+    def case(self, index):
+        return f"case_{index}"
+
+
+def test_errors_places_and_figures_of_an_evaluation_are_those_of_its_predictions():
+    """Volumes of one batch, whose tables are in LPS and RAS."""
     task = LandmarkDetection(settings.load(TINY).values)
-    samples = task.build_dataset("val", None)
-    model = task.build_model()
+    task.names, task.spacing = FourVolumes.names, FourVolumes.spacing
+    task.cases = [("case_0", "lps"), ("case_1", "ras"), ("case_2", "ras")]
+    samples = VolumeSamples(FourVolumes(), None, AugmentationConfig(), range(9), (0.0, 1.0))
+    model, metrics, indices, written = task.build_model(), task.build_metrics(), (2, 0, 1), []
     model.eval()
-    metrics, kept = task.build_metrics(), []
-    for index in range(2):
-        batch = task.collate([samples.sample(index, np.random.default_rng(0))])
-        batch = {name: paddle.to_tensor(values) for name, values in batch.items()}
-        with paddle.no_grad():
-            kept += zip([index], task.eval_step(model, batch, EvaluationStep(metrics, keeps_records=True))())
-    errors, curves, volumes, gallery = get_aspect(task, Reportable).figures(samples, kept, model)
-    values = metrics.compute(metrics.state)
-    rows = {row[0]: dict(zip(errors.columns, row)) for row in errors.rows}
-    assert rows["all"]["mean mm"] == pytest.approx(values["mre_mm"], abs=2e-3)
-    assert rows["all"]["deviation mm"] == pytest.approx(values["sd_mm"], abs=2e-3)
-    assert rows["all"]["volumes"] == values["landmarks"]
-    for name in task.names:
-        if name in rows and rows[name]["volumes"]:
-            assert rows[name]["mean mm"] == pytest.approx(values[f"{name} mre_mm"], abs=2e-3)
-    assert isinstance(curves, Chart) and all(y[-1] == 100 for _, y in curves.lines.values())
-    assert [row[1] for row in volumes.rows] == sorted((row[1] for row in volumes.rows), reverse=True)
-    assert isinstance(gallery, Gallery) and gallery.images[0][1].startswith(volumes.rows[0][0])
-    assert "largest mean error" in gallery.note
-    assert all(image.dtype == np.uint8 and image.ndim == 3 for image, _ in gallery.images)
+    batch = task.collate([samples.sample(index, np.random.default_rng(0)) for index in indices])
+    batch = {name: paddle.to_tensor(values) for name, values in batch.items()}
+    with paddle.no_grad():
+        found = task.locate(model, batch)
+        writer = SimpleNamespace(add=lambda *given: written.append(given))
+        records = task.eval_step(model, batch, EvaluationStep(metrics, writer, keeps_records=True))()
+    ((predictions, truths),) = written
+    assert [each.index for each in predictions] == list(indices)
+    errors, columns = [], metrics.columns(metrics.per_sample())
+    assert columns["world"] == ["RAS", "LPS", "RAS"]
+    for row, (index, prediction, record) in enumerate(zip(indices, found, records)):
+        assert prediction.index == index
+        places = [prediction.voxels, samples.dataset.points(index, None).astype(np.float32)]
+        in_ras = [voxels[:, ::-1] * [0.5, 1.0, 2.0] for voxels in places]
+        signs = (-1, -1, 1) if index == 0 else (1, 1, 1)
+        errors.append(np.linalg.norm(in_ras[0] - in_ras[1], axis=1))
+        values = [*(in_ras[0] * signs).T, *(in_ras[1] * signs).T, prediction.confidences]
+        names = ("x_mm", "y_mm", "z_mm", "true x_mm", "true y_mm", "true z_mm", "confidence")
+        for name, of_landmarks in zip(names, values):
+            table = [columns[f"{landmark} {name}"][row] for landmark in task.names]
+            np.testing.assert_allclose(table, of_landmarks, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(record.errors, errors[-1], rtol=1e-6)
+        np.testing.assert_allclose(record.voxels, prediction.voxels, rtol=1e-6)
+        np.testing.assert_array_equal(truths[row].errors, errors[-1])
+        np.testing.assert_array_equal(truths[row].places, places[1])
+        np.testing.assert_array_equal(predictions[row].world, prediction.world)
+        assert record.errors.dtype == record.voxels.dtype == np.float32
+    table, *_ = get_aspect(task, Reportable).figures(samples, list(zip(indices, records)), model)
+    values, rows = metrics.compute(metrics.state), {row[0]: row for row in table.rows}
+    assert rows["all"][1:3] == pytest.approx((np.nanmean(errors), np.nanstd(errors)), abs=6e-4)
+    assert rows["all"][1:3] == pytest.approx((values["mre_mm"], values["sd_mm"]), abs=6e-4)
+    assert rows["all"][-1] == values["landmarks"] == 19 and rows["mark 8"][-1] == 3
 
 
-def test_unknown_landmarks_count_nowhere():
+def test_tables_curves_and_pictures_of_known_errors():
+    generator, nan = np.random.default_rng(0), np.nan
+    errors = generator.gamma(2, 1.2, (4, 9)).astype(np.float32)
+    errors[:, 0] = errors[1] = nan
+    errors[3, 5] = errors[2, 4:7] = nan
+    errors[0] *= 0.5
     task = LandmarkDetection(settings.load(TINY).values)
-    samples = task.build_dataset("val", None)
-    known = np.full(len(task.names), np.nan, np.float32)
-    known[1] = 3.0
-    nothing, voxels = np.full_like(known, np.nan), np.zeros((len(known), 3), np.float32)
-    records = [(0, LandmarkRecord(nothing, voxels)), (3, LandmarkRecord(known, voxels))]
-    errors, curves, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, None)
-    rows = {row[0]: row for row in errors.rows}
-    assert rows[task.names[0]][1] is None and rows[task.names[1]][1] == 3.0 and rows["all"][-1] == 1
-    assert set(curves.lines) == {"all", task.names[1]}
-    assert [row[1] for row in volumes.rows] == [3.0, None]
-    assert "no landmark is known" in gallery.images[1][1]
+    task.names, task.spacing = FourVolumes.names, FourVolumes.spacing
+    samples = VolumeSamples(FourVolumes(), None, AugmentationConfig(), range(9), (0.0, 1.0))
+    voxels = generator.uniform(0, (5, 8, 13), (4, 9, 3)).astype(np.float32)
+    indices = (3, 1, 0, 2)
+    records = [(index, LandmarkRecord(*row)) for index, *row in zip(indices, errors, voxels)]
+    table, curves, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, None)
+
+    assert table.columns == (
+        "landmark", "mean mm", "deviation mm", "median mm", "95 % below mm", "largest mm",
+        "% within 2 mm", "% within 2.5 mm", "% within 3 mm", "% within 4 mm", "volumes",
+    )  # fmt: skip
+    assert table.rows[0] == ("mark 0", *[None] * 9, 0) and len(table.rows) == 10
+    for (name, *row), column in zip(table.rows[1:], [*errors.T[1:], errors]):
+        known = column[np.isfinite(column)].astype(float)
+        statistics = known.mean(), known.std(), np.median(known), np.percentile(known, 95), known.max()
+        rates = [100 * (known <= radius).mean() for radius in (2, 2.5, 3, 4)]
+        assert row == pytest.approx([*statistics, *rates, len(known)], abs=6e-4), name
+    assert [row[0] for row in table.rows[1:]] == [*FourVolumes.names[1:], "all"]
+
+    means = np.nanmean(errors[[0, 2, 3]], axis=1)
+    of_landmarks = {name: np.nanmean(errors[:, number]) for number, name in enumerate(FourVolumes.names) if number}
+    worst_first = sorted(of_landmarks, key=of_landmarks.get, reverse=True)[:7]
+    assert list(curves.lines) == ["all", *worst_first] and "of the 7 worst of 9 landmarks and of all" in curves.note
+    for name, (x, y) in curves.lines.items():
+        column = errors if name == "all" else errors[:, FourVolumes.names.index(name)]
+        known = np.sort(column[np.isfinite(column)])
+        assert x == [0, *known] and y == pytest.approx([0, *(100 * (known <= each).mean() for each in known)])
+
+    order = [(0, 2, 3)[place] for place in np.argsort(-means)] + [1]
+    worst = {place: int(np.nanargmax(errors[place])) for place in order[:3]}
+    expected = [
+        (f"case_{indices[at]}", np.nanmean(errors[at]), f"mark {worst[at]}", errors[at, worst[at]]) for at in order[:3]
+    ]
+    for row, (case, mean, name, error) in zip(volumes.rows, expected):
+        assert row == (case, pytest.approx(mean, abs=6e-4), name, pytest.approx(error, abs=6e-4))
+    assert volumes.rows[3:] == [("case_1", None, None, None)] and volumes.note == ""
+    assert volumes.columns == ("volume", "mean mm", "worst landmark", "its error mm")
+
+    for at, (image, caption) in zip(order, gallery.images, strict=True):
+        volume, true = samples.dataset.volume(indices[at]).array, samples.dataset.points(indices[at], None)
+        center = true[worst[at]] if at in worst else None
+        drawn = orthogonal_slices(
+            volume, (2.0, 1.0, 0.5), voxels[at], true, center, shows_sides=True, names=FourVolumes.names
+        )
+        np.testing.assert_array_equal(image, drawn, err_msg=caption)
+        said = "no landmark is known"
+        if at in worst:
+            said = f"mean {np.nanmean(errors[at]):.2f} mm, worst mark {worst[at]} {errors[at, worst[at]]:.2f} mm"
+        assert caption == f"case_{indices[at]}\n{said}"
+
+    batch = {"volume": np.stack([samples.dataset.volume(n).array[None] for n in (1, 2)])}
+    batch["points"] = np.stack([samples.dataset.points(n, None) for n in (1, 2)])
+    drawing = get_aspect(task, Drawable)
+    for pictures in (drawing.visualize_batch(samples, batch, 1), drawing.visualize_eval_samples(samples, [1, 2])):
+        assert [caption for _, caption in pictures] == ["0 of 9 landmarks", "8 of 9 landmarks"]
+        inside = np.concatenate([batch["points"][1, :8], [[nan] * 3]])  # the last one lies outside
+        drawn = orthogonal_slices(batch["volume"][1, 0], (2.0, 1.0, 0.5), None, inside, names=FourVolumes.names)
+        np.testing.assert_array_equal(pictures[1][0], drawn)
+
+
+def test_long_tables_and_curves_are_cut(monkeypatch):
+    """Of 500 volumes the 12 worst are drawn and, here, the 20 worst listed; a curve has 200 steps."""
+    monkeypatch.setattr(figures, "_MOST_ROWS", 20)
+    errors = np.random.default_rng(0).gamma(2, 1.2, (500, 9)).astype(np.float32)
+    task = LandmarkDetection(settings.load(TINY).values)
+    task.names, task.spacing = FourVolumes.names, FourVolumes.spacing
+    samples = VolumeSamples(FourVolumes(), None, AugmentationConfig(), range(9), (0.0, 1.0))
+    records = [(index, LandmarkRecord(row, np.zeros((9, 3), np.float32))) for index, row in enumerate(errors)]
+    _, curves, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, None)
+    worst = np.argsort(-errors.mean(axis=1))
+    assert [row[0] for row in volumes.rows] == [f"case_{n}" for n in worst[:20]]
+    assert volumes.note == "The 20 worst of 500."
+    assert [caption.partition("\n")[0] for _, caption in gallery.images] == [f"case_{n}" for n in worst[:12]]
+    x, y = curves.lines["mark 3"]
+    assert len(x) == 201 and (x[0], y[0], y[-1]) == (0.0, 0.0, 100.0)
+    assert y[1:] == pytest.approx([100 * (errors[:, 3] <= each).mean() for each in x[1:]])

@@ -12,8 +12,12 @@ from paddlevit_dist.export.scoring import load_exported_layer
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Exportable
+from paddlevit_dist.tasks.step_types import ExportParts
 from paddlevit_dist.tasks.task_factory import make_task
-from paddlevit_dist.volumes.export import make_example
+from paddlevit_dist.volumes.export import WEIGHTS, make_example
+from paddlevit_dist.volumes.segmentation.regions import LabelRegion
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
+from paddlevit_dist.volumes.sliding_window import line_weights
 
 
 def test_the_description_names_landmarks_input_and_output(tmp_path):
@@ -29,22 +33,108 @@ def test_the_description_names_landmarks_input_and_output(tmp_path):
     np.testing.assert_allclose(maps.numpy(), example["output"], atol=1e-5)
 
 
+RESAMPLING = "linear; before voxels become k times as long, a Gaussian of 0.4247 sqrt(k^2 - 1) voxels"
+ORIENTATION = "RAS: the array's axes depth, height, width point up, to the front and to the right"
+
+
 @pytest.mark.parametrize(
-    "words, intensities, reach",
+    "words, intensities, others",
     [
-        (("VOLUMES.INTENSITY_WINDOW", "null"), "percentiles 0.5 and 99.5 of each volume are mapped to 0 and 1", None),
-        (("VOLUMES.INTENSITY_WINDOW", "[-100,300.5]"), "-100 and 300.5 are mapped to 0 and 1, without clipping", None),
+        (("VOLUMES.INTENSITY_WINDOW", "null"), "percentiles 0.5 and 99.5 of each volume are mapped to 0 and 1", {}),
+        (("VOLUMES.INTENSITY_WINDOW", "[-100,300.5]"), "-100 and 300.5 are mapped to 0 and 1, without clipping", {}),
+        (
+            ("VOLUMES.NORMALIZE", "[z_score]", "VOLUMES.LOSS", "focal"),
+            {"normalize": ["z_score"], "intensity_window": [-1000.0, 1000.0]},
+            {"maps": "the sigmoid of the outputs"},
+        ),
         (
             ("VOLUMES.DECODING", "soft_argmax", "VOLUMES.SIGMA_MM", "[5,5,5]"),
             "-1000 and 1000 are mapped to 0 and 1, without clipping",
-            [4, 5, 5],
+            {
+                "reach_voxels": [4, 5, 5],  # 3 deviations of 5 mm in voxels of 4, 3 and 3 mm
+                "position": "mean position of the voxels around the highest one, weighted by their values",
+            },
         ),
     ],
 )
-def test_intensities_and_reach_are_described_as_they_are_set(words, intensities, reach):
-    about = trained(*words).parts.about
-    assert about["preprocessing"]["intensities"] == intensities
-    assert about["postprocessing"].get("reach_voxels") == reach  # 3 deviations of 5 mm in voxels of 4, 3 and 3 mm
+def test_an_export_of_landmarks_describes_what_is_set(words, intensities, others):
+    parts = trained(*words).parts
+    assert parts.about == {
+        "landmarks": ["nose", "chin"],
+        "preprocessing": {
+            "orientation": ORIENTATION,
+            "spacing_mm": [4.0, 3.0, 3.0],
+            "resampling": RESAMPLING,
+            "intensities": intensities,
+            "windows": list(SIZE),
+            "overlap": 0.5,
+            "outside_of_a_small_volume": 0,
+        },
+        "output": "one heatmap per landmark, of the input's size",
+        "postprocessing": {
+            "maps": "the outputs",
+            "of_overlapping_windows": WEIGHTS["linear"],
+            "position": "highest voxel of the map, then along each axis the vertex of the parabola through the "
+            "logarithms of that voxel and its two neighbors, at most half a voxel away",
+            "confidence": "value of the map at its highest voxel, limited to 0 to 1",
+            **others,
+        },
+    }
+    np.testing.assert_array_equal(parts.example.pop("input"), make_example(SIZE), strict=True)
+    expected = ExportParts(1, {}, SIZE, "volume", {}, output_names=("heatmaps",), output_shape=(2, *SIZE))
+    assert parts._replace(about={}) == expected
+
+
+@pytest.mark.parametrize("has_regions", [False, True])
+def test_an_export_of_label_maps_describes_what_is_set(has_regions):
+    words = ["VOLUMES.NORMALIZE", "[ct, z_score]", "VOLUMES.INTENSITY_WINDOW", "[-160, 240]", "VOLUMES.OVERLAP", "0.25"]
+    words += ["VOLUMES.CROP_SIZE", "[8, 12, 10]", "VOLUMES.WINDOW_WEIGHTS", "gaussian"]
+    words += ["VOLUMES.LARGEST_COMPONENT", "[liver]"] * has_regions
+    task = VolumeSegmentation(settings.load(["-cfg=./configs/volume_unet3d_phantoms.yaml", *words]).values)
+    task.class_names, task.numbers = ["background", "spleen", "liver"], [0, 7, 3]
+    task.channels, task.spacing, task.within = ["CT", "PET"], np.array([2.5, 1, 1]), "nonzero"
+    regions, last = {}, "the largest of the outputs, after linear resampling to the stored spacing"
+    if has_regions:
+        task.class_names, task.regions = ["organs", "liver"], [LabelRegion((1, 2), 1), LabelRegion((2,), 2)]
+        regions = {"regions": {"organs": [7, 3], "liver": [3]}, "regions_class_order": [7, 3]}
+        last = "after linear resampling to the stored spacing, 0; then for each region in order its number of "
+        last += "regions_class_order where its output is above 0"
+    parts = get_aspect(task, Exportable).export_parts()
+    assert parts.about == {
+        "classes": task.class_names,
+        "label_numbers": [0, 7, 3],
+        **regions,
+        "channels": ["CT", "PET"],
+        "preprocessing": {
+            "orientation": ORIENTATION,
+            "spacing_mm": [2.5, 1.0, 1.0],
+            "resampling": RESAMPLING,
+            "normalize": ["ct", "z_score"],
+            "intensity_window": [-160.0, 240.0],
+            "z_score": "nonzero",
+            "windows": [8, 12, 10],
+            "overlap": 0.25,
+            "outside_of_a_small_volume": 0,
+        },
+        "output": f"one map per {'region' if has_regions else 'class'}, of the input's size",
+        "postprocessing": {
+            "of_overlapping_windows": WEIGHTS["gaussian"],
+            "class": last,
+            **({"largest_component": ["liver"]} if has_regions else {}),
+        },
+    }
+    image = make_example((8, 12, 10))
+    np.testing.assert_array_equal(parts.example.pop("input"), np.concatenate([image, image], axis=1), strict=True)
+    expected = ExportParts(2, {}, (8, 12, 10), "volume", {}, output_shape=(3 - has_regions, 8, 12, 10))
+    assert parts._replace(about={}) == expected
+
+
+@pytest.mark.parametrize(("kind", "formula"), [("linear", "min(i + 1, n - i)"), ("gaussian", "exp(-32 ((i - (n - 1)")])
+def test_described_weights_of_windows_are_those_of_predictions(kind, formula):
+    assert formula in WEIGHTS[kind]
+    i, n = np.arange(11), 11
+    weights = np.minimum(i + 1, n - i) / 6 if kind == "linear" else np.exp(-32 * ((i - (n - 1) / 2) / n) ** 2)
+    np.testing.assert_allclose(line_weights(11, kind), weights, rtol=1e-6)
 
 
 def test_an_example_is_a_ball_in_noise():

@@ -11,7 +11,7 @@ from support.processes import ROOT
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Checkable, Drawable, Exportable, Reportable
+from paddlevit_dist.tasks.protocols import Checkable, Reportable
 from paddlevit_dist.tasks.score_kind import find_score_kind
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.volumes.intensities import IntensityConfig
@@ -281,37 +281,24 @@ def test_a_volume_is_segmented_alike_in_any_batch():
         np.testing.assert_array_equal(labels, dataset.stored_labels(place.index).array, strict=True)
 
 
-def test_figures_images_exports_and_comparisons_of_phantoms():
-    """A network that calls everything brain: its scores stand in the tables, its worst volume in the gallery."""
-    config = load([f"-cfg={ROOT}/{PHANTOMS}"]).values
-    task = VolumeSegmentation(config)
+def test_scores_of_phantoms_are_counted_and_computed_again_from_a_file():
+    """Every voxel is taken for brain."""
+    task = VolumeSegmentation(load([f"-cfg={ROOT}/{PHANTOMS}"]).values)
     dataset = SyntheticOrgans(None, "val", None)
     task.class_names, task.numbers = dataset.class_names, dataset.numbers
-    task.channels, task.spacing = dataset.channels, dataset.spacing
     samples = SegmentedSamples(dataset, IntensityConfig(("percentiles",)))
     metrics, records = task.build_metrics(), []
     for index in range(2):
         labels = dataset.stored_labels(index).array
         records.append((index, metrics.update(np.full_like(labels, 3), labels, dataset.spacing)))
-
-    def brain(windows):
-        return paddle.concat([windows * 0 + float(label == 3) for label in range(5)], axis=1)
-
-    table, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, brain)
     values = metrics.compute(metrics.state)
-    own = {row[0]: row[1:] for row in table.rows}
-    assert own["brain"][0] == pytest.approx(values["Dice brain"], abs=1e-4) and own["bone"][0] == 0
     share = np.mean([2 * own / (own + 40 * 48 * 48) for own in (record[2, 5] for _, record in records)])
-    assert values["Dice brain"] == pytest.approx(share) and values["missed"] == 6 and len(volumes.rows) == 2
-    assert values["missed brain"] == 0 and values["missed bone"] == 2  # every voxel of both volumes is "brain"
+    assert values["Dice brain"] == pytest.approx(share) and values["missed"] == 6
+    assert values["missed brain"] == 0 and values["missed bone"] == 2
     assert "a class is only labeled or only predicted: soft tissue 2, bone 2, eyes 2" in metrics.summary(values)
-    assert len(gallery.images) == 2 and gallery.images[0][0].shape[0] % 2 == 0
     for nothing in ((samples, []), (object(), records)):
-        assert get_aspect(task, Reportable).figures(*nothing, brain) == []
+        assert get_aspect(task, Reportable).figures(*nothing, None) == []
     np.testing.assert_array_equal(SegmentedVolumes.stored(dataset, 1)[0], dataset.read(1)[0][0].array, strict=True)
-    drawn, caption = get_aspect(task, Drawable).visualize_eval_samples(samples, [0])[0]
-    assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
-    assert get_aspect(task, Exportable).export_parts().about["classes"] == dataset.class_names
     kept = metrics.to_sample_table(metrics.per_sample())
     kind = find_score_kind(kept.kind)
     assert kind.is_valid(kept.arrays, 2, 4)

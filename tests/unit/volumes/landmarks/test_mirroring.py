@@ -131,3 +131,8 @@ def test_names_that_only_hold_such_letters_are_no_pairs():
     assert (
         propose_pairs(["sella", "serra", "nasal", "nasar", "lip", "rip", "eye_left", "ear_right", "L", "nose_l"]) == []
     )
+
+
+def test_proposed_pairs_are_sorted_by_the_left_names():
+    names = [f"{part}_{side}" for part in "ebdac" for side in ("r", "l")]
+    assert propose_pairs(names) == [f"{part}_l:{part}_r" for part in "abcde"]

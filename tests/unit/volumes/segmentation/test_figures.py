@@ -1,8 +1,10 @@
 """Figures of label maps: tables of the sums that an evaluation kept, and slices of the worst volumes."""
 
+import nibabel
 import numpy as np
 import paddle
 import pytest
+from PIL import Image
 
 from paddlevit_dist.runtime.text_rendering import legend
 from paddlevit_dist.runtime.transfers import to_device
@@ -17,7 +19,8 @@ from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.segmentation import figures
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, LabelMap, LabelSource, SegmentedVolumes
 from paddlevit_dist.volumes.segmentation.figures import class_slices
-from paddlevit_dist.volumes.segmentation.samples import SegmentedSamples
+from paddlevit_dist.volumes.segmentation.prediction import LabelWriter
+from paddlevit_dist.volumes.segmentation.samples import SegmentedSamples, SegmentedVolume
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 from paddlevit_dist.volumes.store import DecodedVolume
 
@@ -163,3 +166,25 @@ def test_brightness_of_deep_volumes_is_that_of_every_second_slice():
     middle = (np.array(volume.shape) - 1) / 2
     expected = orthogonal_slices((volume - low) / (high - low), np.ones(3), None, center=middle)
     np.testing.assert_array_equal(found[:, : expected.shape[1]], expected)
+
+
+@pytest.mark.parametrize(("numbers", "dtype"), [([0, 7, 255, 3], np.uint8), ([0, 7, 256, 3], np.uint16)])
+def test_written_labels_have_the_numbers_of_the_data_and_a_picture(tmp_path, numbers, dtype):
+    """Of volume 1, whose labels have other voxels than the network's input."""
+    dataset = Volumes()
+    labels = dataset.stored_labels(1).array % IGNORED
+    labels[0, 0, 0] = 3
+    steps = np.diag([4.0, 2.0, 1.0])
+    volume = dataset.read(1)[0][0].array
+    writer = LabelWriter(tmp_path, dataset, NAMES, numbers, [])
+    assert writer.write(1, SegmentedVolume(1, labels, volume, steps)) == {
+        "labels": "case_1.nii.gz",
+        "picture": "case_1.png",
+    }
+    written = nibabel.load(tmp_path / "case_1.nii.gz")
+    np.testing.assert_array_equal(np.asarray(written.dataobj).T, np.array(numbers, dtype)[labels], strict=True)
+    np.testing.assert_array_equal(written.affine, np.diag([1.0, 2.0, 4.0, 1.0]))
+    assert written.header.get_xyzt_units()[0] == "mm"
+    with Image.open(tmp_path / "case_1.png") as picture:
+        inside = np.argwhere(labels > 0).mean(axis=0)
+        np.testing.assert_array_equal(np.asarray(picture), draw(volume, (2.0, 2.0, 2.0), labels, inside))

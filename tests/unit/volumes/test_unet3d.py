@@ -36,6 +36,79 @@ def test_maps_have_the_size_of_the_volume(shape):
     assert model.forward_features(paddle.randn([2, 1, *shape])).shape == [2, 4, *shape]
 
 
+def correlate(x, weight, stride=(1, 1, 1)):
+    """Convolution as networks have it, of (inputs, depth, height, width), padded with zeros; float64."""
+    sides = weight.shape[2:]
+    padded = np.pad(x, [(0, 0), *(((side - 1) // 2,) * 2 for side in sides)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, sides, axis=(1, 2, 3))
+    return np.einsum("idhwabc,oiabc->odhw", windows[:, :: stride[0], :: stride[1], :: stride[2]], weight)
+
+
+@pytest.mark.parametrize(("norm", "slope"), [("batch", 0.0), ("instance", 0.01)])
+def test_maps_are_those_of_numpys_residual_u_net(norm, slope):
+    """Of two levels below the first and two blocks each, with a head for the second, of a size that needs padding."""
+    kernels, strides = [(1, 3, 3), (3, 1, 3), (3, 3, 3)], [(1, 2, 2), (2, 1, 2)]
+    model = UNet3D(
+        3, in_channels=2, width=2, depth=2, blocks=2, norm=norm, activation="leaky_relu" if slope else "relu",
+        supervised=1, kernels=kernels, strides=strides, max_width=3,
+    )  # fmt: skip
+    generator, values = np.random.default_rng(0), {}
+    for name, tensor in model.state_dict().items():
+        drawn = (
+            generator.uniform(0.5, 1.5, tensor.shape) if "_variance" in name else generator.normal(0, 0.5, tensor.shape)
+        )
+        values[name] = drawn.astype(np.float32)
+    model.set_state_dict(values)
+
+    def normalize(x, name):
+        scale, shift = (values[f"{name}.{'weight' if norm == 'batch' else 'scale'}"], values[f"{name}.bias"])
+        axes = (1, 2, 3)
+        mean, variance = x.mean(axis=axes), x.var(axis=axes)
+        if norm == "batch":
+            mean, variance = values[f"{name}._mean"], values[f"{name}._variance"]
+        mean, factor, shift = (v.reshape(-1, 1, 1, 1) for v in (mean, scale / np.sqrt(variance + 1e-5), shift))
+        return (x - mean) * factor + shift
+
+    def activate(x):
+        return np.where(x > 0, x, slope * x)
+
+    def change(x, name, stride=(1, 1, 1)):
+        return normalize(correlate(x, values[f"{name}.conv.weight"], stride), f"{name}.norm")
+
+    def run_blocks(x, name):
+        for number in range(2):
+            block = f"{name}.blocks.{number}"
+            inner = activate(normalize(correlate(x, values[f"{block}.conv1.weight"]), f"{block}.norm1"))
+            x = activate(x + normalize(correlate(inner, values[f"{block}.conv2.weight"]), f"{block}.norm2"))
+        return x
+
+    def head(x, name):
+        weight, bias = values[f"{name}.weight"][..., 0, 0, 0], values[f"{name}.bias"]
+        return np.einsum("oi,idhw->odhw", weight, x) + bias.reshape(-1, 1, 1, 1)
+
+    volume = generator.normal(size=(2, 3, 5, 7))
+    x = run_blocks(activate(change(np.pad(volume, ((0, 0), (0, 1), (0, 1), (0, 1))), "stem")), "encoder.0")
+    skips = [x]
+    for level, stride in enumerate(strides):
+        skips.append(run_blocks(activate(change(skips[-1], f"down.{level}", stride)), f"encoder.{level + 1}"))
+    x, expected = skips.pop(), {}
+    for level in (1, 0):
+        x = change(x, f"up.{level}")
+        for axis, times in enumerate(strides[level], 1):
+            x = x.repeat(times, axis)
+        x = run_blocks(activate(x + skips[level]), f"decoder.{level}")
+        expected[level] = head(x, f"side_heads.{level - 1}" if level else "head")
+    expected = [expected[0][:, :3, :5, :7], expected[1][:, :3, :3, :4]]
+
+    tensor = paddle.to_tensor(volume[None].astype(np.float32))
+    model.eval()
+    np.testing.assert_allclose(model(tensor)[0].numpy(), expected[0], rtol=1e-4, atol=2e-4)
+    if norm == "instance":  # whose statistics are the volume's own in training, too
+        model.train()
+        for maps, of_level in zip(model(tensor), expected, strict=True):
+            np.testing.assert_allclose(maps[0].numpy(), of_level, rtol=1e-4, atol=2e-4)
+
+
 def test_every_parameter_takes_part():
     paddle.seed(0)
     model = create_model("unet3d", num_classes=2, width=4, depth=2, blocks=2)

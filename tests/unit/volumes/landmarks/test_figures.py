@@ -100,6 +100,8 @@ def test_tables_curves_and_pictures_of_known_errors():
     indices = (3, 1, 0, 2)
     records = [(index, LandmarkRecord(*row)) for index, *row in zip(indices, errors, voxels)]
     table, curves, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, None)
+    for nothing in ((samples, []), (object(), records)):
+        assert get_aspect(task, Reportable).figures(*nothing, None) == []
 
     assert table.columns == (
         "landmark", "mean mm", "deviation mm", "median mm", "95 % below mm", "largest mm",

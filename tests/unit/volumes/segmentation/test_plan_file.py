@@ -3,12 +3,14 @@
 import numpy as np
 import paddle
 import pytest
+import yaml
 from support.files.nnunet_folders import raw_data
 from support.files.volume_files import write_volume
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.step_types import StepPosition
+from paddlevit_dist.volumes.commands import run_plan
 from paddlevit_dist.volumes.planning import plan_network
 from paddlevit_dist.volumes.segmentation.nnunet import NnUNet
 from paddlevit_dist.volumes.segmentation.plan_file import write_plan
@@ -30,13 +32,20 @@ def folder(tmp_path):
     return root
 
 
-def test_a_run_takes_the_plan_of_its_data(folder, tmp_path, monkeypatch):
+def test_a_run_takes_the_plan_of_its_data(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("paddlevit_dist.volumes.segmentation.fingerprint._SAMPLED", 3000)
     file = tmp_path / "plan.yaml"
-    lines = write_plan(str(folder), file, 8, tmp_path / "cache")
+    run_plan([str(folder), str(file), "-memory_gb=11"])
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert last == f"written to {file}: train with -cfg={file}"
     assert lines[0] == "3 volumes, median 10 x 40 x 44 voxels, resampled to 4 x 1 x 1 mm"
+    size = " x ".join(map(str, yaml.safe_load(file.read_text())["VOLUMES"]["CROP_SIZE"]))
+    assert lines[1].startswith(f"patches of {size} voxels, ") and lines[1].endswith(
+        " in a batch, for one device of 11 GB"
+    )
+    assert file.read_text().splitlines()[:3] == [f"# {line}" for line in lines]
     config = load([f"-cfg={file}", "VOLUMES.UNET_WIDTH", "2"]).values
-    expected = plan_network(np.array([[4.0, 1.0, 1.0]] * 3), np.array([SHAPE] * 3), 3, 8, 3)
+    expected = plan_network(np.array([[4.0, 1.0, 1.0]] * 3), np.array([SHAPE] * 3), 3, 11, 3)
     volumes = config.VOLUMES
     assert volumes.CROP_SIZE == list(expected.levels.size) and config.DATA.BATCH_SIZE == expected.batch_size
     assert volumes.UNET_STRIDES[0] == "1x2x2" and volumes.UNET_KERNELS[0] == "1x3x3"

@@ -11,12 +11,14 @@ from support.processes import ROOT
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Checkable, Reportable
+from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import Checkable, Predictable, Reportable
+from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.score_kind import find_score_kind
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.nonzero import VOLUME
-from paddlevit_dist.volumes.samples import AugmentationConfig, CropMap, cut_labels
+from paddlevit_dist.volumes.samples import CropMap, cut_labels
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, SegmentedVolumes
 from paddlevit_dist.volumes.segmentation.decoding import resample_maps
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics, surface_distances
@@ -165,22 +167,6 @@ def test_labels_of_a_turned_crop_are_those_of_the_nearest_voxels():
             at = np.rint(crop.center + matrix @ (np.array(place) - (np.array(crop.size) - 1) / 2)).astype(int)
             inside = ((at >= 0) & (at < array.shape)).all()
             assert found[place] == (array[tuple(at)] if inside else 0)
-
-
-def test_a_third_of_the_crops_hold_a_rare_class():
-    dataset = SyntheticOrgans(None, "train", None)
-    samples = SegmentedSamples(dataset, IntensityConfig(("none",)), (5, 6, 7), AugmentationConfig(), 1.0, [2])
-    plain = SegmentedSamples(dataset, IntensityConfig(("none",)), (5, 6, 7))
-    held = [
-        np.mean([4 in one.sample(0, np.random.default_rng(seed))["labels"] for seed in range(100)])
-        for one in (samples, plain)
-    ]
-    assert held[0] > 0.2 > 0.1 > held[1]
-    crop = samples.sample(0, np.random.default_rng(5))
-    decoded, labels = dataset.read(0)
-    assert crop["volume"].shape == (1, 5, 6, 7) and crop["labels"].dtype == np.uint8
-    bone = decoded[0].array[labels.array == 2].mean()
-    assert bone > 500 > decoded[0].array[labels.array == 3].mean()
 
 
 @pytest.mark.parametrize(
@@ -359,3 +345,57 @@ def test_a_folder_without_a_channel_of_a_volume_is_told_and_nothing_is_written_f
     lines = writer.finish(iter(["entry"]))
     (table,) = tmp_path.iterdir()
     assert table.read_text() == "0\tbackground\n4\ta\n2\tb\n" and table.name in lines[0]
+
+
+def test_weights_record_their_input_and_read_it_back():
+    task = make_task()
+    task.config = load([f"-cfg={ROOT}/{PHANTOMS}", "VOLUMES.NORMALIZE", "[none, z_score]"]).values
+    task.spacing, task.within = np.array([2.50049, 0.8125, 1.0]), "mask"
+    recorded = task.signature()
+    assert recorded == {
+        "orientation": "RAS",
+        "spacing_mm": [2.5, 0.813, 1.0],
+        "normalize": ["none", "z_score"],
+        "intensity_window": [-200.0, 300.0],
+        "z_score": "mask",
+        "channels": ["CT", "PET"],
+        "label_numbers": [0, 4, 2],
+    }
+    samples = SegmentedSamples(SyntheticOrgans(None, "val", None), IntensityConfig(("none",)))
+    of_samples = task.signature(samples)
+    assert of_samples["number of classes"] == 3 and of_samples["classes"] == ["background", "a", "b"]
+    names = ("background", "a", "b")
+    for name in ("spacing_mm", "channels", "label_numbers"):
+        with pytest.raises(UserError, match="^the weights do not record their labels, channels and spacing: pass the"):
+            make_task().load_meta(CheckpointMeta(3, names, {**recorded, name: None}))
+    with pytest.raises(UserError, match="^the weights do not record"):
+        make_task().load_meta(CheckpointMeta(3, None, recorded))
+    other = VolumeSegmentation(task.config)
+    other.load_meta(CheckpointMeta(3, names, recorded))
+    assert other.signature() == recorded and other.class_names == [*names] and other.within == "mask"
+    other.config = load([f"-cfg={ROOT}/{PHANTOMS}", "VOLUMES.SPACING_MM", "[3, 2, 1]"]).values
+    other.load_meta(CheckpointMeta(3, names, recorded))
+    assert other.spacing.tolist() == [3.0, 2.0, 1.0]
+
+
+def test_labels_classes_and_outputs_that_do_not_fit_are_refused():
+    task = make_task()
+    sample = {"volume": np.zeros((2, 1, 2, 2), np.float32), "labels": np.array([[[0, IGNORED], [2, 1]]], np.uint8)}
+    task.check_sample(sample)
+    sample["labels"][0, 1] = 3, 7
+    with pytest.raises(BadSample, match="^a voxel has the label 3, but there are 3 labels$"):
+        task.check_sample(sample)
+    sample["volume"][1, 0, 0, 1] = np.inf
+    with pytest.raises(BadSample, match=r"^volume\[1, 0, 0, 1\] is inf;"):
+        task.check_sample(sample)
+    few = VolumeSegmentation(load([f"-cfg={ROOT}/{PHANTOMS}", "-num_classes=3"]).values)
+    with pytest.raises(
+        UserError, match=r"is 3, but there are 5 classes with the background \(background, soft tissue,"
+    ):
+        few.build_dataset("val", None)
+    labels = np.zeros((1, 2, 2), np.uint8)
+    predicted = np.array([[[0, 1], [IGNORED, 1]]], np.uint8)
+    with pytest.raises(UserError, match="outputs for a volume are not finite, so it cannot be scored"):
+        task.build_metrics().update(predicted, labels, np.ones(3))
+    with pytest.raises(BadSample, match="the model's outputs are not finite"):
+        get_aspect(task, Predictable).prediction_rows(SegmentedVolume(0, predicted, labels, np.eye(3)))

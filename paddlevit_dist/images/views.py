@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 import paddle
 import paddle.nn.functional as F
 
+from ..losses import log_softmax
+
 
 def compute_logits(
     compute: Callable[[paddle.Tensor], paddle.Tensor],
@@ -25,8 +27,7 @@ def compute_logits(
 def join_softmax(logits: Sequence[paddle.Tensor]) -> paddle.Tensor:
     """Return the logarithm of the views' mean softmax, float32 (batch, classes): its softmax is that mean."""
     wide = [view.astype("float32") for view in logits]
-    # Not log_softmax: on a CPU, Paddle's is never below -64.
-    return _log_mean_exp([view - paddle.logsumexp(view, axis=-1, keepdim=True) for view in wide])
+    return _log_mean_exp([log_softmax(view) for view in wide])
 
 
 def join_sigmoid(logits: Sequence[paddle.Tensor]) -> paddle.Tensor:

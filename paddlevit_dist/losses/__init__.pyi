@@ -1,6 +1,7 @@
 from .cross_entropy import (
     adjusted_losses,
     cross_entropies,
+    log_softmax,
     look_up_weights,
     mark_hardest,
     resized_cross_entropy,
@@ -14,6 +15,7 @@ __all__ = [
     "choose_cross_entropy",
     "cross_entropies",
     "dice_losses",
+    "log_softmax",
     "look_up_weights",
     "lovasz_softmax",
     "mark_hardest",

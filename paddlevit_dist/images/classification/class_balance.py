@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import paddle
-import paddle.nn.functional as F
 
+from ...losses import log_softmax
 from ...runtime.errors import UserError
 from ..data.reading import count_labels
 
@@ -79,5 +79,5 @@ def weighted_cross_entropy(
     so the scale of a batch's gradient does not depend on its classes. ``unsmoothed_targets`` weight the sample: 1 for
     its label, or two shares for a mixed image; ``targets`` are these with label smoothing.
     """
-    losses = -(targets * F.log_softmax(logits, axis=-1)).sum(axis=-1)  # (batch,)
+    losses = -(targets * log_softmax(logits)).sum(axis=-1)  # (batch,)
     return (losses * (unsmoothed_targets * weights).sum(axis=-1)).sum()

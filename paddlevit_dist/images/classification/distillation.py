@@ -14,6 +14,7 @@ import paddle.nn.functional as F
 from ...checkpoint.class_rows import ClassNames, order_outputs, read_class_names
 from ...checkpoint.load import LoadReport, count_classes, load_weights
 from ...checkpoint.weights import evaluated_weights, read_weights
+from ...losses import log_softmax
 from ...registry.lookup import MODELS, annotation_type
 from ...registry.model_sources import find_bridged
 from ...runtime.errors import UserError
@@ -175,4 +176,4 @@ def distillation_loss(
     if kind == "hard":
         return F.cross_entropy(student, teacher.argmax(axis=-1), reduction="sum")
     softened = F.softmax(teacher / temperature, axis=-1)
-    return F.kl_div(F.log_softmax(student / temperature, axis=-1), softened, reduction="sum") * temperature**2
+    return F.kl_div(log_softmax(student / temperature), softened, reduction="sum") * temperature**2

@@ -10,6 +10,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...distributed import rank
+from ...losses import log_softmax
 from ...metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
 from ...runtime.device_kinds import accelerator_bytes
 from ...runtime.printing import one_line
@@ -302,7 +303,7 @@ class Classification(LabeledImageTask, ClassifierTask):
         true_label = F.cross_entropy(logits, labels, reduction="sum")
         if not smoothing:
             return true_label
-        uniform = -F.log_softmax(logits, axis=-1).mean(axis=-1).sum()
+        uniform = -log_softmax(logits).mean(axis=-1).sum()
         return (1.0 - smoothing) * true_label + smoothing * uniform
 
     # ---- evaluation ----------------------------------------------------------------------------------------------

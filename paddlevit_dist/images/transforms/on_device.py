@@ -14,6 +14,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ...losses import log_softmax
 from ...runtime import autocast
 from ...runtime.transfers import constant, to_device
 
@@ -272,4 +273,4 @@ def smooth_targets(labels: paddle.Tensor, num_classes: int, smoothing: float) ->
 
 def soft_cross_entropy(logits: paddle.Tensor, targets: paddle.Tensor) -> paddle.Tensor:
     """Compute the cross-entropy with label distributions, both (batch, classes), summed over the batch."""
-    return -(targets * F.log_softmax(logits, axis=-1)).sum()
+    return -(targets * log_softmax(logits)).sum()

@@ -11,6 +11,7 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
+from ....losses import log_softmax
 from ....runtime.transfers import constant
 from ..boxes import center_to_corners
 
@@ -68,7 +69,7 @@ def bin_entropy(logits: paddle.Tensor, target: paddle.Tensor) -> paddle.Tensor:
 
     ``logits`` are (L, N, Q, 4, bins), ``target`` (N, Q, 4, bins).
     """
-    return -(_log_softmax(logits) * target).sum(axis=[-1, -2])
+    return -(log_softmax(logits) * target).sum(axis=[-1, -2])
 
 
 def softened_divergence(logits: paddle.Tensor, teacher: paddle.Tensor) -> paddle.Tensor:
@@ -77,13 +78,7 @@ def softened_divergence(logits: paddle.Tensor, teacher: paddle.Tensor) -> paddle
     ``logits`` are (L, N, Q, 4, bins), ``teacher`` (N, Q, 4, bins), without gradient.
     """
     with paddle.no_grad():
-        log_target = _log_softmax(teacher / _TEMPERATURE)
+        log_target = log_softmax(teacher / _TEMPERATURE)
         target = paddle.exp(log_target)
-    divergence = target * (log_target - _log_softmax(logits / _TEMPERATURE))
+    divergence = target * (log_target - log_softmax(logits / _TEMPERATURE))
     return divergence.sum(axis=-1).mean(axis=-1) * _TEMPERATURE**2
-
-
-def _log_softmax(x: paddle.Tensor) -> paddle.Tensor:
-    """Return the log-softmax along the last axis; Paddle's has no values below -64 on CPUs."""
-    shifted = x - x.detach().max(axis=-1, keepdim=True)
-    return shifted - paddle.log(paddle.exp(shifted).sum(axis=-1, keepdim=True))

@@ -9,6 +9,8 @@ import math
 import paddle
 from paddle.nn import functional as F
 
+from ....losses import log_softmax
+
 LARGE_VIEWS = 2  # the teacher sees these alone
 STUDENT_TEMPERATURE = 0.1
 
@@ -29,15 +31,6 @@ def teacher_momentum(first: float, update: int, total_updates: int) -> float:
 def sharpen(outputs: paddle.Tensor, center: paddle.Tensor, temperature: float) -> paddle.Tensor:
     """Return the teacher's probabilities, of the shape of its ``outputs`` (rows, outputs); ``center``: (outputs,)."""
     return F.softmax((outputs - center) / temperature, axis=-1)
-
-
-def log_softmax(outputs: paddle.Tensor) -> paddle.Tensor:
-    """Return the logarithm of the softmax of each row of (rows, outputs).
-
-    On a CPU, the time of Paddle's operation grows with the square of the number of outputs, and its results are never
-    below -64.
-    """
-    return outputs - paddle.logsumexp(outputs, axis=-1, keepdim=True)
 
 
 def distillation_losses(

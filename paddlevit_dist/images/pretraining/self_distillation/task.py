@@ -12,6 +12,7 @@ import numpy as np
 import paddle
 
 from ....distributed import set_batch_norm_momentum
+from ....losses import log_softmax
 from ....runtime import autocast
 from ....runtime.errors import UserError
 from ....runtime.transfers import read_later
@@ -30,7 +31,6 @@ from .losses import (
     STUDENT_TEMPERATURE,
     distillation_losses,
     entropies,
-    log_softmax,
     sharpen,
     teacher_temperature,
 )

@@ -9,6 +9,7 @@ import pytest
 from paddle import nn
 
 from paddlevit_dist.images.models import segmenter, upernet
+from paddlevit_dist.images.models.segformer import MmsegmentationsHead
 from paddlevit_dist.images.models.segmenter import NormalizedConvolution, Segmenter, pixel_classifier, resize_maps
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model
@@ -138,6 +139,77 @@ def test_heads_drop_whole_channels_at_their_rates():
     assert (head.dropout.p, other.dropout.p) == (0.3, 0.4)
     assert isinstance(head.dropout, nn.Dropout2D) and isinstance(other.dropout, nn.Dropout2D)
     assert head([paddle.zeros([1, 4, 8, 6]), paddle.zeros([1, 8, 4, 3])]).shape == [1, 3, 8, 6]
+
+
+IMAGES = paddle.to_tensor(np.random.default_rng(4).standard_normal((2, 3, 32, 48)).astype("float32"))
+
+
+def test_fcn_classifies_the_last_map_and_in_training_also_the_one_before():
+    backbone = {"depths": (1, 1, 1, 1), "dims": (8, 8, 12, 16)}
+    model = create_model("fcn_resnet50", num_classes=3, image_size=32, dropout=0.0, backbone_options=backbone)
+    maps = model.backbone.features(IMAGES)
+    assert [each.shape[2:] for each in maps[-2:]] == [[4, 6], [4, 6]]  # an eighth
+    for is_training in (True, False):
+        model.train() if is_training else model.eval()
+        maps = model.backbone.features(IMAGES)
+        outputs = model(IMAGES)
+        assert isinstance(outputs, tuple) == is_training
+        pairs = zip(outputs if is_training else (outputs,), (model.classifier, model.aux_classifier), maps[:-3:-1])
+        for found, head, x in pairs:
+            x = nn.functional.conv2d(x, head[0].weight, padding=1)
+            axes = [0, 2, 3]
+            mean, variance = (x.mean(axes), x.var(axes, unbiased=False)) if is_training else (
+                head[1]._mean, head[1]._variance
+            )  # fmt: skip
+            x = (x - mean[:, None, None]) / paddle.sqrt(variance[:, None, None] + 1e-5)
+            expected = paddle.einsum("nchw,kc->nkhw", nn.functional.relu(x), head[4].weight[:, :, 0, 0])
+            np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-5)
+
+
+def test_a_linear_segmenter_classifies_each_normalized_patch():
+    backbone = {"depth": 2, "embed_dim": 12, "num_heads": 2, "patch_size": 8}
+    name = "linear_dinov2_small"
+    model = create_model(name, num_classes=3, image_size=32, dropout=0.0, backbone_options=backbone)
+    model.eval()
+    model.norm.bias.set_value(np.arange(12, dtype="float32"))
+    *_, last = model.backbone.features(IMAGES)
+    moved = last / math.sqrt(1 + 1e-5) + paddle.arange(12, dtype="float32").reshape([12, 1, 1])
+    expected = paddle.einsum("nchw,kc->nkhw", moved, model.head.weight[:, :, 0, 0])
+    found = model(IMAGES)
+    assert found.shape == [2, 3, 4, 6]
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-5)
+
+
+def test_mmsegmentations_head_normalizes_each_map_before_it_is_enlarged():
+    paddle.seed(2)
+    head, rng = MmsegmentationsHead((4, 6), 5, 3, 0.0), np.random.default_rng(5)
+    head.eval()
+    maps = [rng.normal(size=shape).astype("float32") for shape in ((2, 4, 6, 4), (2, 2, 3, 6))]
+    scale = 1 / math.sqrt(1 + 1e-5)  # of a batch norm without statistics
+    parts = []
+    for x, layer in zip(maps, head.convs):
+        parts.append(np.maximum(x @ layer.conv.weight.numpy()[:, :, 0, 0].T * scale, 0).transpose(0, 3, 1, 2))
+    parts[1] = resize_maps(paddle.to_tensor(parts[1]), (4, 6)).numpy()
+    fused = np.einsum("nchw,kc->nkhw", np.concatenate(parts, 1), head.fusion_conv.conv.weight.numpy()[:, :, 0, 0])
+    expected = np.einsum("nchw,kc->nkhw", np.maximum(fused * scale, 0), head.conv_seg.weight.numpy()[:, :, 0, 0])
+    found = head(list(map(paddle.to_tensor, maps))).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name, theirs, other",
+    [
+        ("segformer_b0", "decode_head.fusion_conv.conv.weight", "segformer_mmseg_b0"),
+        ("segformer_mmseg_b0", "decode_head.linear_c.0.proj.weight", "segformer_b0"),
+        ("segformer_mmseg_b0", "decode_head.linear_c1.proj.weight", "segformer_b0"),
+    ],
+)
+def test_weights_of_the_other_segformer_are_refused_with_its_name(name, theirs, other):
+    sizes = {"embed_dims": (4, 4, 4, 4), "num_heads": (1, 1, 1, 1), "depths": (1, 1, 1, 1)}
+    model = create_model(name, num_classes=3, channels=4, image_size=32, backbone_options=sizes)
+    with pytest.raises(UserError, match=f"another network than this model's: take MODEL.NAME {other} or"):
+        model.list_source_notices("", {"backbone.x": 0, theirs: 0})
+    assert model.list_source_notices("", {"backbone.x": 0}) == []
 
 
 def test_paddlevit_s_layers_in_a_row_have_two_names():

@@ -178,6 +178,19 @@ def test_masks_of_0_and_255(tmp_path, evaluate):
     assert said["scores"]["mIoU"] == pytest.approx(np.mean(ious))
 
 
+def test_any_number_can_be_ignored(tmp_path, evaluate):
+    true, found = (np.random.default_rng(seed).integers(0, 3, (5, 7, 9)).astype(np.uint8) for seed in (1, 2))
+    true[:, 2:4] = 9
+    write(tmp_path / "true", true)
+    write(tmp_path / "found", found)
+    ious, accuracy, _ = slow(true, found, 3, ignored=9)
+    scores = evaluate("-ignore=9")[0]["scores"]
+    assert scores["mIoU"] == pytest.approx(np.mean(ious)) and scores["accuracy"] == pytest.approx(accuracy)
+    for wrong in ("-1", "65536", "all"):
+        with pytest.raises(UserError, match=f"-ignore: '{wrong}' is not a number from 0 to 65535 or none"):
+            evaluate(f"-ignore={wrong}")
+
+
 def test_two_folders_are_compared(tmp_path, evaluate):
     true, found = drawn()
     write(tmp_path / "true", true)

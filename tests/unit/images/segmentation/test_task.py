@@ -75,10 +75,21 @@ def test_held_out_images_keep_their_labels(tmp_path):
         np.testing.assert_array_equal(samples["val"].dataset.read_labels(row), whole.read_labels(index), strict=True)
 
 
+def test_labels_of_another_size_or_type_than_the_image_are_a_bad_sample(monkeypatch):
+    task, samples = build_task()
+    image, labels = samples["train"].dataset.read(0)
+    for wrong in (labels[:, :-1], labels.astype(np.int64)):
+        monkeypatch.setattr(samples["train"].dataset, "read", lambda index, wrong=wrong: (image, wrong))
+        with pytest.raises(BadSample, match=rf"its labels are {wrong.dtype} .*: expected uint8 \({labels.shape[0]}, "):
+            samples["train"].sample(0, np.random.default_rng(0))
+
+
 def test_a_label_that_is_no_class_is_refused():
     task, samples = build_task()
     sample = samples["train"].sample(0, np.random.default_rng(0))
     task.check_sample(sample._replace(labels=np.full((2, 2), IGNORED, np.uint8)))
+    labels = np.array([[3, IGNORED], [1, 3]], np.uint8)
+    assert get_aspect(task, Checkable).labels_in(sample._replace(labels=labels)).tolist() == [1, 3]
     with pytest.raises(BadSample, match="pixel 0 has class 4, which is out of range"):
         task.check_sample(sample._replace(labels=np.full((2, 2), 4, np.uint8)))
 
@@ -90,6 +101,7 @@ def test_a_label_that_is_no_class_is_refused():
         (["DATA.DATASET", "synthetic_shapes"], "holds images with boxes"),
         (["-num_classes=3"], "has 4 classes but MODEL.NUM_CLASSES"),
         (["SEGMENTATION.CLASS_WEIGHTS", "[1, 2]"], "has 2 numbers; expected one for each of the 4 classes"),
+        (["SEGMENTATION.SCALES", "[]"], r"SEGMENTATION.SCALES.*expected at least one, such as \[1.0\]"),
         (["DATA.EVAL_LONGEST_SIDE", "50"], "it limits DATA.EVAL_SHORTEST_SIDE"),
         (["DATA.SCALE_RANGE", "[2, 1]"], r"such as \[1.0, 2.0\]"),
         (["DATA.TRANSFORMS", "unheard_of"], "transform 'unheard_of' is not known"),

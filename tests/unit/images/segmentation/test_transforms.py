@@ -1,5 +1,8 @@
 """Images and their labels stay together through resizing, cropping and mirroring, and colors change as published."""
 
+import colorsys
+import random
+
 import cv2
 import numpy as np
 import pytest
@@ -199,6 +202,53 @@ def test_colors_change_within_the_published_ranges():
     assert -20 <= turned.min() < -14 and 14 < turned.max() <= 20  # 18 of 180 half degrees
 
 
+def distorted(pixels, generator):
+    """Change the colors of each pixel alone, in mmsegmentation's order: contrast is the second or the last step."""
+    steps, is_early = [], generator.random() < 0.5
+
+    def scaled(factor, shift):
+        return lambda red, green, blue: [
+            min(max(round(level * factor + shift), 0), 255) for level in (red, green, blue)
+        ]
+
+    def contrast():
+        if generator.random() < 0.5:
+            steps.append(scaled(generator.uniform(0.5, 1.5), 0))
+
+    if generator.random() < 0.5:
+        steps.append(scaled(1, generator.uniform(-32, 32)))
+    if is_early:
+        contrast()
+    factor = generator.uniform(0.5, 1.5) if generator.random() < 0.5 else 1.0
+    turn = generator.uniform(-0.1, 0.1) if generator.random() < 0.5 else 0.0
+
+    def colored(*levels):
+        hue, saturation, value = colorsys.rgb_to_hsv(*(level / 255 for level in levels))
+        return [255 * level for level in colorsys.hsv_to_rgb((hue + turn) % 1, min(saturation * factor, 1), value)]
+
+    steps.append(colored)
+    if not is_early:
+        contrast()
+    result = np.empty(pixels.shape)
+    for place in np.ndindex(pixels.shape[:2]):
+        levels = pixels[place].tolist()
+        for step in steps:
+            levels = step(*levels)
+        result[place] = levels
+    return result
+
+
+def test_colors_are_those_of_a_loop_over_pixels_in_a_training_crop():
+    image = Image.fromarray(np.random.default_rng(1).integers(40, 256, (6, 5, 3)).astype(np.uint8))
+    for seed in range(40):
+        plain, colored = (np.random.default_rng(seed) for _ in range(2))
+        crop = transform(crop=(4, 3))(image, np.zeros((6, 5), np.uint8), plain)[0].transpose(1, 2, 0)
+        labels = np.arange(30, dtype=np.uint8).reshape(6, 5)
+        found = transform(crop=(4, 3), is_photometric=True)(image, labels, colored)[0].transpose(1, 2, 0)
+        assert np.abs(found - distorted(crop, plain)).max() < 7  # Pillow's hues have 256 steps
+        assert plain.random() == colored.random()
+
+
 # ---- evaluation ----------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +279,14 @@ class Seeded:
         return {"image": np.rot90(image, turns), "mask": np.rot90(mask, turns)}
 
 
+class Stated(Seeded):
+    """Called as albumentations' newer objects are: with a state of both libraries."""
+
+    def set_random_state(self, generator, draws):
+        assert isinstance(draws, random.Random)
+        self.random = np.random.default_rng(draws.randrange(2**40) + int(generator.integers(2**40)))
+
+
 def turned(image, mask, generator):
     turns = int(generator.integers(4))
     return {"image": np.rot90(image, turns), "mask": np.rot90(mask, turns)}
@@ -238,6 +296,7 @@ def turned(image, mask, generator):
 def registered():
     made = {
         "seeded": Seeded(),
+        "stated": Stated(),
         "turned": turned,
         "gray": lambda image, mask, generator: {"image": image[:, :, 0], "mask": mask},
     }
@@ -248,7 +307,7 @@ def registered():
         del TRANSFORMS[name]
 
 
-@pytest.mark.parametrize("name", ["seeded", "turned"])
+@pytest.mark.parametrize("name", ["seeded", "stated", "turned"])
 def test_own_transforms_change_both_and_draw_from_the_samples_generator(registered, name):
     drawn_image, labels = drawn_images()
     shapes = set()

@@ -86,7 +86,38 @@ def test_labels_are_counted_and_odd_ones_told(root):
 )
 def test_label_maps_of_one_class_or_of_none(value, told, root):
     write(root, [np.full(SIZE, value)], "{0}/train/{1}.{2}")
-    assert any(told in line for line in summarize_labels(LabelMaps(str(root), "train", root.parent / "cache"), "train"))
+    lines = summarize_labels(LabelMaps(str(root), "train", root.parent / "cache"), "train")
+    assert any(told in line for line in lines) and not any("nearly all pixels are unlabeled" in line for line in lines)
+
+
+def test_label_maps_with_nearly_nothing_labeled(root):
+    size = (30, 40)
+    labels = np.full(size, 255)
+    labels[0, :2] = 0, 1
+    Image.new("RGB", size[::-1]).save(root / "0.jpg")
+    for name in ("images", "masks"):
+        (root / name / "train").mkdir(parents=True)
+    (root / "0.jpg").rename(root / "images/train/0.jpg")
+    Image.fromarray(labels.astype(np.uint8)).save(root / "masks/train/0.png")
+    lines = summarize_labels(LabelMaps(str(root), "train", root.parent / "cache"), "train")
+    assert lines[-1].startswith("warning: nearly all pixels are unlabeled: is 255 a class, or 0 (REDUCE_ZERO_LABEL)?")
+
+
+@pytest.mark.parametrize(
+    "listed, numbers",
+    [
+        ("void,0,0,0\ncar,128,128,128\ntree,255,255,255\n", [[128, 0, 255], [255, 255, 128]]),  # gray levels
+        ("void,0,0,0\ncar,128,0,0\ntree,0,128,0\n", [[1, 0, 2], [2, 2, 1]]),  # places in the list
+    ],
+)
+def test_gray_label_maps_with_a_list_of_colors(listed, numbers, root):
+    for name in ("images", "masks"):
+        (root / name / "train").mkdir(parents=True)
+    (root / "classes.csv").write_text(f"name,r,g,b\n{listed}")
+    Image.new("RGB", (3, 2)).save(root / "images/train/0.jpg")
+    Image.fromarray(np.array(numbers, np.uint8)).save(root / "masks/train/0.png")
+    dataset = LabelMaps(str(root), "train", root.parent / "cache")
+    assert dataset.class_names == ["car", "tree"] and dataset.read_labels(0).tolist() == [[0, 255, 1], [1, 1, 0]]
 
 
 def test_an_unknown_label_ends_a_run_before_its_first_epoch(root):

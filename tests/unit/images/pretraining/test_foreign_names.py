@@ -48,6 +48,12 @@ def test_golden_names_and_shapes_of_a_masked_autoencoder_are_transformers():
             np.testing.assert_array_equal(found[name], value.T if value.ndim == 2 else value, err_msg=name)
 
 
+def test_a_masked_autoencoder_of_rectangles_has_no_place():
+    model = MaskedAutoencoder(create_model("vit", 0, **{**SIZES, "image_size": (16, 24)}), 0.75, 8, 1, 2)
+    with pytest.raises(UserError, match="takes square images, but there are 24 patches"):
+        name_like_transformers(draw_state(model))
+
+
 def test_a_classifier_becomes_a_vit_without_its_head():
     model = create_model("vit", 5, **SIZES)
     state = draw_state(model)

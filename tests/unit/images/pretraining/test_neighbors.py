@@ -42,6 +42,11 @@ def test_many_equal_images_vote_with_the_given_number():
     assert predict_by_others(features, labels, 2).tolist() == [0] * 9
 
 
+def test_a_single_image_has_no_neighbors():
+    found = predict_by_others(np.ones((1, 2), np.float32), np.array([3]), 5)
+    assert found.tolist() == [-1] and found.dtype == np.int32
+
+
 def test_features_that_are_not_finite_have_no_class(images):
     features, labels = images
     features[5] = np.nan

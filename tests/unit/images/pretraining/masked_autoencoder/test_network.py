@@ -82,6 +82,7 @@ def test_masked_pixels_reach_the_loss_alone():
         ("resnet18", {}, "ResNet cannot leave out patches"),
         ("vit_small_patch16_dinov3", {"num_heads": 2, "embed_dim": 16}, "positions are not added"),
         ("vit", {"embed_dim": 18}, "MODEL.EMBED_DIM 18.*multiple of 4"),
+        ("vit", {"pool": "attention"}, "it pools by attention, which would not be trained"),
     ],
 )
 def test_networks_that_cannot_leave_out_patches_are_refused(name, options, expected):
@@ -103,6 +104,14 @@ def test_classifiers_load_all_but_their_head():
     assert (report.missing, report.unexpected, report.resized) == ([], [], [])
     assert [line for line in report.notices if line.startswith("pretraining_decoder, which")]
     np.testing.assert_array_equal(classifier.pos_embed.numpy(), model.pos_embed.numpy())
+
+
+def test_positions_of_weights_for_another_size_are_resized():
+    smaller, larger = make(), make(image_size=24)
+    expected = larger.encoder.resample_parameter("pos_embed", smaller.pos_embed.numpy(), None)
+    report = load_weights(larger, smaller.state_dict())
+    assert report.resized == ["pos_embed"] and expected.shape == (1, 37, 16)
+    np.testing.assert_array_equal(larger.pos_embed.numpy(), expected)
 
 
 @pytest.mark.parametrize("task", ["classification", "multi_label"])

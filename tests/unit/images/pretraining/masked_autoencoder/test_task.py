@@ -6,6 +6,7 @@ from PIL import Image
 
 from paddlevit_dist import settings
 from paddlevit_dist.images.pretraining.masked_autoencoder.task import MaskedAutoencoding
+from paddlevit_dist.images.pretraining.task import open_labeled
 from paddlevit_dist.runtime.errors import UserError
 
 SIZES = {"patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2}
@@ -67,6 +68,22 @@ def test_other_images_with_classes_are_evaluated(pool):
     task, splits = open_task(pool / "train", "PRETRAINING.LABELED_PATH", str(pool / "val"))
     assert [splits["val"].sample(k, np.random.default_rng(0))[1] for k in range(2)] == [0, 1]
     assert (len(splits["train"]), task.class_names) == (2, ["x", "y"])
+    for split, number in (("train", 4), ("val", 2)):  # of folders and tables that have validation, only this
+        for name in "ab":
+            (pool / "both" / split / name).mkdir(parents=True)
+            for k in range(number // 2):
+                Image.new("RGB", (5, 5)).save(pool / "both" / split / name / f"{k}.png")
+    rows = "".join(f"{split}/{name}/{k}.png,{name}\n" for split, k in (("train", 1), ("val", 0)) for name in "ab")
+    (pool / "both" / "list.csv").write_text(f"image,label\n{rows}")
+    divided = "image,label,split\n" + "".join(f"{row},{row.partition('/')[0]}\n" for row in rows.splitlines())
+    (pool / "both" / "divided.csv").write_text(divided)
+    for place, images in (("", ["val/a/0.png", "val/b/0.png"]), ("divided.csv", ["val/a/0.png", "val/b/0.png"]),
+                          ("list.csv", [row.partition(",")[0] for row in rows.splitlines()])):  # fmt: skip
+        opened = open_labeled(str(pool / "both" / place), pool)
+        assert [opened.describe(k).partition("both/")[2] for k in range(len(opened))] == images
+        assert [opened.class_names[label] for label in opened.labels] == [name.split("/")[1] for name in images]
+    with pytest.raises(UserError, match=r"LABELED_PATH http://127.0.0.1/x: expected class folders or a table"):
+        open_labeled("http://127.0.0.1/x", pool)
     with pytest.raises(UserError, match=r"LABELED_PATH .*one has only one class"):
         (pool / "one" / "x").mkdir(parents=True)
         Image.new("RGB", (5, 5)).save(pool / "one" / "x" / "e.png")

@@ -113,6 +113,100 @@ def test_signs_are_the_mutual_information_of_images_and_outputs_in_good_steps():
     assert state.take_signs() is None
 
 
+@pytest.fixture
+def taught():
+    """A task with a warm-up of the temperature, its student, and its state with another teacher and center."""
+    paddle.seed(0)
+    words = [*WORDS.split()[:-1], "[0.05,0.2]", "SELF_DISTILLATION.TEMPERATURE_WARMUP_EPOCHS", "3"]
+    task = SelfDistillation(settings.load([*words, "SELF_DISTILLATION.SMALL_SIZE", "8"]).values)
+    model = task.create_network(0)
+    state = get_aspect(task, StateKeeping).build_state(model, None)
+    generator = np.random.default_rng(0)
+    for parameter in state.teacher.parameters():
+        parameter.set_value(parameter + paddle.to_tensor(generator.normal(0, 0.2, parameter.shape), parameter.dtype))
+    state.center.set_value(generator.normal(0, 0.1, 6).astype("float32"))
+    batch = {
+        name: generator.integers(0, 255, (6, 3, side, side), np.uint8) for name, side in (("images", 16), ("small", 8))
+    }
+    return task, model, state, {name: paddle.to_tensor(value) for name, value in batch.items()}
+
+
+def test_terms_of_a_step_are_the_definitions_of_both_networks_outputs(taught):
+    task, model, state, batch = taught
+    large, small = task.normalize(batch["images"]), task.normalize(batch["small"])
+    student = model(large, small, is_projected=True).numpy().reshape(4, 3, 6)
+    features, outputs = (each.numpy() for each in state.teach(large))
+    shares = softmax((outputs - state.center.numpy()) / 0.125).reshape(2, 3, 6)  # the second of three steps
+    logs = np.log(softmax(student / 0.1))
+    expected = [-(shares[q] * logs[v]).sum() for q in range(2) for v in range(4) if q != v]
+    terms = task.train_step(model, batch, StepPosition(2, 7, 9))
+    assert {name: (float(term.count), term.weight) for name, term in terms.items()} == {
+        "loss": (3, 1.0), "entropy": (6, 0.0), "deviation": (3, 0.0)
+    }  # fmt: skip
+    assert float(terms["loss"].sum) == pytest.approx(np.sum(expected) / 6, rel=1e-4)
+    assert float(terms["entropy"].sum) == pytest.approx(-(shares * np.log(shares)).sum(), rel=1e-4)
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    assert float(terms["deviation"].sum) == pytest.approx(3 * unit.std(axis=0).mean() * math.sqrt(8), rel=1e-4)
+
+
+def test_an_evaluation_predicts_outputs_for_whole_images_from_a_view(taught):
+    task, model, _, batch = taught
+    features = model(task.normalize(batch["images"]))
+    outputs = model.pretraining_head(features).numpy()
+    shares, logs = softmax(outputs[:3] / 0.2), np.log(softmax(outputs[3:] / 0.1))
+    seen = []
+    metrics = SimpleNamespace(update=lambda *given: seen.append(given))
+    labels = paddle.to_tensor([2, 0, 1])
+    for task.has_classes in (True, False):
+        step = SimpleNamespace(metrics=metrics, keeps_records=task.has_classes)
+        records = task.eval_step(model, {**batch, "labels": labels}, step)
+        numbers, of_whole, given = seen.pop()
+        losses = -(shares * logs).sum(axis=1)
+        np.testing.assert_allclose(numbers["loss"].numpy(), losses, rtol=1e-4)
+        np.testing.assert_allclose(numbers["entropy"].numpy(), -(shares * np.log(shares)).sum(axis=1), rtol=1e-4)
+        assert given is labels and (of_whole is None) != task.has_classes
+        if task.has_classes:
+            np.testing.assert_allclose(of_whole.numpy(), features.numpy()[:3], rtol=1e-5)
+            assert records() == pytest.approx(losses.tolist(), rel=1e-4)
+        else:
+            assert records is None
+
+
+@pytest.mark.parametrize("is_bad", [None, False, True])
+def test_a_step_moves_teacher_and_center_by_their_momentum_unless_it_is_bad(taught, is_bad):
+    task, model, state, batch = taught
+    before = {name: value.numpy() for name, value in state.teacher.named_parameters()}
+    center, means = state.center.numpy(), []
+    for micro in range(2):
+        task.train_step(model, batch, StepPosition(1, 2, 8, micro))
+        means.append(state.teach(task.normalize(batch["images"]))[1].numpy().mean(axis=0))
+        batch = {name: value[::-1] + 5 for name, value in batch.items()}
+    position = StepPosition(1, 2, 8)
+    state.before_update(position)
+    bad = None if is_bad is None else paddle.to_tensor([is_bad])
+    state.update(bad)
+    state.average.update(bad)
+    keys = task.config.SELF_DISTILLATION
+    kept = 1 - (1 - keys.TEACHER_MOMENTUM) * (math.cos(math.pi * 2 / 8) + 1) / 2
+    moved = 0.0 if is_bad else 1 - kept
+    for (name, found), (_, student) in zip(state.teacher.named_parameters(), model.named_parameters()):
+        share = 0.0 if student.stop_gradient else moved  # the norms of the last layer are fixed
+        expected = before[name] + share * (student.numpy() - before[name])
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-6, err_msg=name)
+    share = 0.0 if is_bad else 1 - keys.CENTER_MOMENTUM
+    np.testing.assert_allclose(state.center.numpy(), center + share * (np.mean(means, axis=0) - center), atol=1e-6)
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_the_last_layer_learns_after_its_frozen_epochs(taught, epoch):
+    task, model, state, batch = taught
+    assert task.config.SELF_DISTILLATION.FROZEN_EPOCHS == 1
+    task.train_step(model, batch, StepPosition(epoch, 2, 8))["loss"].sum.backward()
+    state.before_update(StepPosition(epoch, 2, 8))
+    without = {name for name, p in model.named_parameters() if not p.stop_gradient and p._grad_ivar() is None}
+    assert without == ({"pretraining_head.last_layer.weight_v"} if epoch == 1 else set())
+
+
 class HalfOutputs(SelfDistillation):
     """Has networks with features and outputs in half precision, as products have on a GPU."""
 

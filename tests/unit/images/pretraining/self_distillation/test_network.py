@@ -7,6 +7,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import settings
+from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
@@ -136,7 +137,8 @@ def test_settings_that_contradict_the_method_are_refused(words, key):
 
 
 def test_statistics_that_the_student_keeps_are_the_teachers():
-    task = build("MODEL.NAME", "resnet18", "MODEL.DEPTHS", "[1,1]", "MODEL.DIMS", "[4,8]", size=32, small=16)
+    sizes = ["MODEL.DEPTHS", "[1,1]", "MODEL.DIMS", "[4,8]", "TRAIN.BATCH_NORM_MOMENTUM", "0.4"]
+    task = build("MODEL.NAME", "resnet18", *sizes, size=32, small=16)
     student = task.build_model()
     student.bn1._use_global_stats = True
     teacher = get_aspect(task, StateKeeping).build_state(student, None).teacher
@@ -144,3 +146,13 @@ def test_statistics_that_the_student_keeps_are_the_teachers():
     teacher(paddle.randn([4, 1, 32, 32]))
     changed = {name for name, value in before.items() if (teacher.state_dict()[name].numpy() != value).any()}
     assert changed == before.keys() - {"bn1._mean"} and "bn1._mean" in before
+    norms = [layer for layer in teacher.sublayers() if isinstance(layer, paddle.nn.BatchNorm2D)]
+    assert [layer._momentum for layer in norms] == pytest.approx([0.4] * len(norms)) and norms
+
+
+def test_positions_of_weights_for_another_size_are_resized_like_the_backbones():
+    models = [build(*VIT, "SELF_DISTILLATION.SMALL_VIEWS", "0", size=size).build_model() for size in (20, 28)]
+    expected = models[1].backbone.resample_parameter("pos_embed", models[0].pos_embed.numpy(), None)
+    report = load_weights(models[1], models[0].state_dict())
+    assert report.resized == ["pos_embed"] and expected.shape == (1, 50, 8)
+    np.testing.assert_array_equal(models[1].pos_embed.numpy(), expected)

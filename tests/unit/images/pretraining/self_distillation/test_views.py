@@ -1,10 +1,11 @@
 """Views follow from seed, epoch and image, have their sizes, and change colors as they are told to."""
 
 import colorsys
+import dataclasses
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
 from paddlevit_dist import settings
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
@@ -41,6 +42,11 @@ def test_views_are_equal_for_the_same_draws_and_labels_of_training_images_are_no
     else:
         assert len(small) == 0 and label >= 0
         np.testing.assert_array_equal(large, other[0])
+        second = build_views(task.config, samples.dataset.kind).large[0]
+        image = samples.dataset.read(3)[0]
+        whole = image.resize((16, 16), Image.Resampling.BICUBIC)
+        np.testing.assert_array_equal(large[0], np.asarray(whole)[None])
+        np.testing.assert_array_equal(large[1], second(image, np.random.default_rng([431, 3])))
     batch = task.collate([first, other])
     assert batch["images"].shape == (4, 1, 16, 16)
     np.testing.assert_array_equal(batch["images"][[0, 2]], large)  # view by view
@@ -76,6 +82,36 @@ def test_each_change_has_its_probability():
         pixels = np.asarray(always(image, generator)).astype(int)
         gray += bool((np.ptp(pixels, axis=2) == 0).all())
     assert 50 < gray < 115  # of 80 expected
+
+
+def test_changes_are_pillows_in_the_drawn_order():
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (9, 7, 3), np.uint8))
+    for seed in range(60):
+        found, generator = ViewAugmentation(0.5, 0.4)(image, np.random.default_rng(seed)), np.random.default_rng(seed)
+        is_colored, is_gray, is_blurred, is_solarized = generator.random(4) < (0.8, 0.2, 0.5, 0.4)
+        order = generator.permutation(4)
+        amounts = [generator.uniform(-limit, limit) for limit in (0.4, 0.4, 0.2, 0.1)]
+        radius, expected = generator.uniform(0.1, 2.0), image
+        for position in order if is_colored else ():
+            if position < 3:
+                kind = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)[position]
+                expected = kind(expected).enhance(1 + amounts[position])
+                continue
+            hue, saturation, value = expected.convert("HSV").split()
+            hue = hue.point([(level + round(255 * amounts[3])) % 256 for level in range(256)])
+            expected = Image.merge("HSV", (hue, saturation, value)).convert("RGB")
+        expected = ImageOps.grayscale(expected).convert("RGB") if is_gray else expected
+        expected = expected.filter(ImageFilter.GaussianBlur(radius)) if is_blurred else expected
+        expected = ImageOps.solarize(expected, 128) if is_solarized else expected
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(expected), strict=True)
+
+
+def test_an_image_has_no_small_views_where_none_are_asked_for():
+    views = build_views(settings.load(WORDS.split()).values, "photo")
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (20, 18), np.uint8))
+    large, small = dataclasses.replace(views, number=0)(image, np.random.default_rng(3))
+    np.testing.assert_array_equal(large, views(image, np.random.default_rng(3))[0])
+    assert small.shape == (0, 1, 16, 16) and small.dtype == np.uint8
 
 
 def test_gray_images_change_in_brightness_and_contrast_alone():

@@ -254,5 +254,5 @@ def _tabulate_errors(names: Sequence[str], errors: np.ndarray, shares: np.ndarra
         pck = 100 * float((share[is_labeled] <= PCK_SHARE).mean()) if is_labeled.any() else None
         rows.append((name, *values, pck, int(is_labeled.sum())))
     statistics_names = (f"mean {unit}", f"deviation {unit}", f"median {unit}", f"95 % below {unit}", f"largest {unit}")
-    note = f"PCK: percent of points within {PCK_SHARE:g} of the longer side of the object's box."
+    note = f"PCK: percent of points within {PCK_SHARE:g} of the object's size, the longer side of its points' extent."
     return FigureTable("Points", ("point", *statistics_names, "PCK %", "labeled"), rows, note)

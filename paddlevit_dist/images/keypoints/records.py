@@ -56,4 +56,4 @@ class PointRecord(NamedTuple):
 
     errors: np.ndarray  # float32 (K,), pixels; NaN for a point that is not labeled, infinite for one not detected
     errors_mm: np.ndarray  # float32 (K,), millimeters, NaN also where the size of a pixel is not known
-    side: float  # longer side of the object's box in pixels
+    side: float  # size of the object in pixels, see ``find_side``

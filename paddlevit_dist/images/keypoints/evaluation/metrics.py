@@ -68,7 +68,7 @@ class PointMetrics(TableMetrics):
 
     Args:
         points: the K points of the object.
-        share: distance within which a point is correct, as a share of the longer side of the object's box.
+        share: distance within which a point is correct, as a share of the object's size, see ``find_side``.
     """
 
     def __init__(self, points: KeypointSet, share: float = point_scores.PCK_SHARE) -> None:
@@ -92,7 +92,7 @@ class PointMetrics(TableMetrics):
         errors_mm = np.full(number, np.nan)
         if spacing_mm is not None:
             errors_mm = measure_points(truth, detected, number, spacing_mm)[0]
-        side = float(truth.boxes[0, 2:].max()) if len(truth.boxes) else np.nan
+        side = find_side(truth, number)
         self.add(errors=errors, errors_mm=errors_mm, sides=side, places=places)
         return errors
 
@@ -124,3 +124,18 @@ def measure_points(
     errors = np.linalg.norm((places[:, :2] - places[:, 3:]) * np.asarray(spacing_mm, np.float64), axis=1)
     is_missing = ~np.isnan(places[:, 3]) & np.isnan(places[:, 0])
     return np.where(is_missing, np.inf, errors), places
+
+
+def find_side(truth: "ImageAnnotations", number: int) -> float:
+    """Return the size of the first annotation in pixels: the longer side of the extent of its ``number`` points.
+
+    With less than two labeled points it is the longer side of the box; NaN without an annotation. A box says little
+    where it is the whole image, as in a table of one object an image.
+    """
+    if not len(truth.labels):
+        return np.nan
+    points = np.zeros((0, 3)) if truth.points is None else np.asarray(truth.points[0, :number], np.float64)
+    labeled = points[points[:, 2] > 0, :2]
+    if len(labeled) < 2:
+        return float(truth.boxes[0, 2:].max())
+    return float((labeled.max(axis=0) - labeled.min(axis=0)).max())

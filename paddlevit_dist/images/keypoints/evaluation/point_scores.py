@@ -9,7 +9,7 @@ from ....intervals import quotient, weighted_sums
 from ....tasks.score_kind import Arrays, FormatInterval, ScoreKind
 
 KIND = "keypoint_errors"
-PCK_SHARE = 0.05  # of the longer side of the object's box
+PCK_SHARE = 0.05  # of the object's size
 RADII_MM = (2.0, 2.5, 3.0, 4.0)  # of success detection rates, as for landmarks in volumes
 _MORE_SHARES = (0.1, 0.2)
 _UNITS = ("px", "mm")
@@ -20,14 +20,15 @@ _SUMS = 3  # columns of a unit: count, sum, sum of squares
 class KeypointErrorScores(ScoreKind):
     """Percentage of correct keypoints (PCK) and mean radial error (MRE); the classes are points.
 
-    PCK is the share of labeled points within a distance, a share of the longer side of the object's box: "share", 0.05
-    by default, and 0.1 and 0.2. A point of an object that is not detected counts as wrong there, and has no radial
-    error. Where the size of a pixel is known, errors are also in millimeters, with the share of points within 2, 2.5, 3
-    and 4 mm (success detection rate, SDR). Deviations are over points and images, dividing by their number.
+    PCK is the share of labeled points within a distance, a share of the object's size: "share", 0.05 by default, and
+    0.1 and 0.2. The size is the longer side of the extent of the labeled points. A point of an object that is not
+    detected counts as wrong there, and has no radial error. Where the size of a pixel is known, errors are also in
+    millimeters, with the share of points within 2, 2.5, 3 and 4 mm (success detection rate, SDR). Deviations are over
+    points and images, dividing by their number.
 
     Arrays have a row for each image: "errors", float64 (images, points), pixels, NaN for a point that is not labeled
     and infinite for one that is not detected; "errors_mm", likewise, NaN also where the size of a pixel is not known;
-    "sides", float64 (images,), longer side of the object's box in pixels. "places", float64 (images, points, 5), of an
+    "sides", float64 (images,), size of the object in pixels. "places", float64 (images, points, 5), of an
     evaluation, are x, y and score of each point and true x, y in pixels.
 
     Source: Y. Yang and D. Ramanan, "Articulated Human Detection with Flexible Mixtures of Parts", TPAMI 2013.

@@ -6,7 +6,7 @@ from support.networks import keypoint_peer
 
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
-from paddlevit_dist.images.keypoints.evaluation.metrics import KeypointMetrics, PointMetrics
+from paddlevit_dist.images.keypoints.evaluation.metrics import KeypointMetrics, PointMetrics, find_side
 from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 from paddlevit_dist.intervals import bootstrap
@@ -147,7 +147,7 @@ def test_nothing_annotated_is_told():
 def one_object(places, seen=(2, 2, 2)):
     points = np.array([[(*place, visibility) for place, visibility in zip(places, seen)]], float)
     return ImageAnnotations(
-        np.array([[0, 0, 50, 100]], float), np.zeros(1, int), np.ones(1), np.zeros(1, bool), np.ones(1, int),
+        np.array([[0, 0, 500, 800]], float), np.zeros(1, int), np.ones(1), np.zeros(1, bool), np.ones(1, int),
         points=points,
     )  # fmt: skip
 
@@ -157,12 +157,12 @@ def shown_at(places, scores=(0.9,)):
     return DetectedKeypoints(points, np.array(scores, np.float32), np.zeros(len(points), int))
 
 
-PLACES = [(10, 10), (20, 20), (30, 30)]
+PLACES = [(10, 10), (20, 110), (30, 30)]
 
 
 def test_shares_and_radial_errors_of_points():
     metrics = PointMetrics(HAND)
-    moved = [(13, 14), (20, 29), (30, 30)]  # 5, 9 and 0 pixels off, within 5, 10 and 20 % of 100 pixels
+    moved = [(13, 14), (20, 119), (30, 30)]  # 5, 9 and 0 pixels off, within 5, 10 and 20 % of 100 pixels
     metrics.update(1, one_object(PLACES, (2, 1, 0)), shown_at([PLACES, moved], (0.1, 0.9)), None, (0.5, 1.0))
     metrics.update(2, one_object(PLACES), shown_at([], ()))
     metrics.indices = [0, 1]
@@ -176,6 +176,12 @@ def test_shares_and_radial_errors_of_points():
     rows = metrics.columns(list(metrics.gathered[1].values()))
     assert rows["mre_px"][0] == pytest.approx(7) and np.isnan(rows["mre_px"][1])
     assert rows["wrist x"][0] == 13 and rows["wrist true y"][0] == 10 and np.isnan(rows["index true x"][0])
+
+
+def test_the_size_of_an_object_is_the_extent_of_its_points_or_else_its_box():
+    assert find_side(one_object(PLACES), 3) == 100 and find_side(one_object(PLACES, (2, 0, 1)), 3) == 20
+    assert find_side(one_object(PLACES), 1) == find_side(one_object(PLACES)._replace(points=None), 3) == 800
+    assert np.isnan(find_side(ImageAnnotations(*(column[:0] for column in one_object(PLACES)[:5])), 3))
 
 
 def test_rates_of_points_have_intervals_of_proportions():

@@ -38,10 +38,8 @@ class IndexedKeypointImages(IndexedDetectionImages, KeypointDataset):
 
     def posed_objects(self) -> np.ndarray:
         """Return image and position in it of each object to learn the points of, int64 (objects, 2)."""
-        objects, first = self._index.objects, self._index.images["first"]
-        has_box = (objects["box"][:, 2] > 0) & (objects["box"][:, 3] > 0)
-        is_labeled = (self._all_points()[:, :, 2] > 0).any(axis=1)
-        rows = np.flatnonzero(has_box & (objects["is_crowd"] == 0) & is_labeled)
+        first, is_labeled = self._index.images["first"], (self._all_points()[:, :, 2] > 0).any(axis=1)
+        rows = np.flatnonzero(self._are_learnable() & is_labeled)
         owners = np.searchsorted(first, rows, side="right") - 1
         return np.stack([owners, rows - first[owners]], axis=1).astype(np.int64)
 
@@ -57,13 +55,18 @@ class IndexedKeypointImages(IndexedDetectionImages, KeypointDataset):
         """Count points of each visibility, int64 (labels, points, 3)."""
         counts = np.zeros((len(self.keypoint_sets), self.num_points, 3), np.int64)
         is_chosen = np.ones(len(self), bool) if chosen is None else np.isin(np.arange(len(self)), chosen)
-        is_chosen = np.repeat(is_chosen, np.diff(self._index.images["first"]))
+        is_chosen = np.repeat(is_chosen, np.diff(self._index.images["first"])) & self._are_learnable()
         add_visibilities(counts, self._index.objects["label"][is_chosen], self._all_points()[is_chosen])
         return counts
 
     def listed(self) -> dict[str, Iterable[Any]]:
         """Return what identifies the dataset's content: also the points."""
         return {**super().listed(), "points": [np.ascontiguousarray(self._all_points())]}
+
+    def _are_learnable(self) -> np.ndarray:
+        """Return which objects have a box with an area and are not crowds, bool (objects,)."""
+        objects = self._index.objects
+        return (objects["is_crowd"] == 0) & (objects["box"][:, 2] > 0) & (objects["box"][:, 3] > 0)
 
     def _all_points(self) -> np.ndarray:
         points = self._index.points

@@ -62,13 +62,14 @@ class KeypointDataset(DetectionDataset):
     def count_points(self, chosen: np.ndarray | None = None) -> np.ndarray:
         """Count points of each visibility in the images ``chosen`` (None: all), int64 (labels, points, 3).
 
-        Points that a category lacks count as visibility 0.
+        Crowds and objects without a box are not counted. Points that a category lacks count as visibility 0.
         """
         counts = np.zeros((len(self.keypoint_sets), self.num_points, 3), np.int64)
         for index in range(len(self)) if chosen is None else chosen.tolist():
             image = self.annotations(index)
             if image.points is not None:
-                add_visibilities(counts, image.labels, image.points)
+                chosen_rows = image.is_learnable
+                add_visibilities(counts, image.labels[chosen_rows], image.points[chosen_rows])
         return counts
 
 

@@ -16,6 +16,7 @@ from ...detection.data.samples import DetectionSample
 from ...detection.data.samples import collate as collate_detection
 from ...detection.prediction import DetectionInput
 from ...transforms.policies import ColorJitter
+from ..data.augmented_objects import hide_outside
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
 from .boxes import ObjectBoxes
 from .channels import PointChannels
@@ -92,14 +93,19 @@ class ObjectCrops(ImageSamples):
 
     def read_sample(self, index: int, generator: np.random.Generator) -> TrainingCrop:
         """Read an image, crop one of its objects, and change the crop at random."""
+        image, annotations = self.dataset.read(index)
+        place = self.place(index)
+        box, points, label = annotations.boxes[place], annotations.points[place], int(annotations.labels[place])
+        if self.augment is not None:
+            image, box, points = self.augment(image, box, points, label, generator)
+        points = hide_outside(points, image.height, image.width)
+        return crop_object(image, box, points, label, self.config, self.channels, generator)
+
+    def place(self, index: int) -> int:
+        """Return the position of the object of sample ``index`` in its image."""
         if self._places is None:
             self._places = map_array(self._places_file)
-        image, annotations = self.dataset.read(index)
-        place = int(self._places[index])
-        box, points = annotations.boxes[place], annotations.points[place]
-        if self.augment is not None:
-            image, box, points = self.augment(image, box, points, generator)
-        return crop_object(image, box, points, int(annotations.labels[place]), self.config, self.channels, generator)
+        return int(self._places[index])
 
 
 def crop_object(

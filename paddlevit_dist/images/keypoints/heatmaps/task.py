@@ -19,6 +19,7 @@ from ...backbone_task import TURNED, BackboneTask, is_turned
 from ...data.data_warnings import count
 from ...data.image_samples import ImageSamples, open_dataset
 from ...detection.data.split_checks import check_files
+from ..data.augmented_objects import ObjectAugmentation
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
 from ..described_points import SIGMA
 from ..keypoint_set import COCO_PERSON, KeypointSet
@@ -37,7 +38,11 @@ class KeypointHeatmaps(BackboneTask):
     The loss is the mean squared error of all cells, divided by the objects of all ranks and micro-batches.
     """
 
-    aspects = {"CheckpointMatching": ".checks:CropLog", "LogContributor": ".checks:CropLog"}
+    aspects = {
+        "CheckpointMatching": ".checks:CropLog",
+        "Drawable": ".drawn_samples:CropDrawing",
+        "LogContributor": ".checks:CropLog",
+    }
     config: HeatmapSettings
     best_metric = ("AP", True)
     traits = replace(
@@ -105,6 +110,8 @@ class KeypointHeatmaps(BackboneTask):
                 "expected objects with a box and a labeled point"
             )
         samples.notices = [*notices, f"{count(len(samples), 'object')} with keypoints are a sample each"]
+        if config.DATA.ALBUMENTATIONS is not None:
+            samples.augment = ObjectAugmentation(config.DATA.ALBUMENTATIONS, dataset.mirrors)
         self._replace_unreadable(samples)
         return samples
 

@@ -158,6 +158,7 @@ def test_the_order_of_the_data_changes_nothing(tmp_path, kind):
     assert {**again, "second": 0} == {**found, "second": 0}
     assert found["warnings"] == [] and 0 < found["p"] <= 1
     sizes = [abs(row["difference"]["value"]) for row in found["classes"]]
+    assert not any(name.startswith(("first ", "second ")) for name in found["values"])
     assert score in found["values"] and not set(found["values"]) & {row["score"] for row in found["classes"]}
     assert (len(sizes) > 1) == (kind != "unlabeled") and sizes == sorted(sizes, reverse=True)
 

@@ -48,6 +48,12 @@ def test_a_resumed_run_keeps_the_epochs_that_its_size_gave_it(tmp_path, train, e
     assert epochs_by_size(config_of(tmp_path, f"-resume={directory}")) is None
 
 
+@pytest.mark.parametrize(("last", "evaluated"), [(7, [3, 6, 7]), (6, [3, 6]), (2, [2])])
+def test_epochs_of_a_frequency_and_the_last_one_are_evaluated(tmp_path, last, evaluated):
+    config = config_of(tmp_path, "VALIDATE_FREQ", "3")
+    assert [epoch for epoch in range(1, last + 1) if resume.is_evaluated(config, epoch, last)] == evaluated
+
+
 def test_a_section_is_that_of_the_resumed_run(tmp_path):
     directory = checkpoint(tmp_path, {"DATA": {"A": 1}})
     config = config_of(tmp_path / "other", f"-resume={directory}")

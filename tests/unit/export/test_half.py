@@ -35,13 +35,16 @@ WEIGHT = np.array([[1.5, -2.0, 0.25, 3.0], [0.5, 1.0, -1.0, 2.0], [0.125, 4.0, 1
 def test_weights_input_and_values_are_float16_and_outputs_float32():
     nodes = [
         helper.make_node("MatMul", ["x", "weight"], ["product"]),
-        helper.make_node("Cast", ["product"], ["cast"], to=FLOAT),
+        helper.make_node("Shape", ["product"], ["numbers"]),
+        helper.make_node("Mul", ["numbers", "order"], ["flat"]),  # whole numbers, computed and constant
+        helper.make_node("Reshape", ["product", "flat"], ["reshaped"]),
+        helper.make_node("Cast", ["reshaped"], ["cast"], to=FLOAT),
         helper.make_node("Add", ["cast", "bias"], ["sum"]),
         helper.make_node("Relu", ["sum"], ["y"]),
         helper.make_node("Shape", ["sum"], ["shape"]),
         helper.make_node("Neg", ["y"], ["z"]),
     ]
-    constants = {"weight": WEIGHT, "bias": np.float32([1, 2, 3, 4]), "unused": np.int64([1])}
+    constants = {"weight": WEIGHT, "bias": np.float32([1, 2, 3, 4]), "order": np.int64([1, 1])}
     model = make_graph(nodes, {"y": FLOAT, "z": FLOAT, "shape": INT}, constants)
     x = np.array([[1.0, 2.0, -0.5], [0.25, -1.0, 2.0]], np.float32)
     expected = run(model, {"x": x})
@@ -52,6 +55,7 @@ def test_weights_input_and_values_are_float16_and_outputs_float32():
     types = find_types(half)
     assert types["x"] == types["product"] == types["cast"] == types["sum"] == types["y.float16"] == HALF
     assert (types["y"], types["z"], types["shape"]) == (FLOAT, FLOAT, INT)
+    assert types["numbers"] == types["order"] == types["flat"] == INT
     assert sorted(kind for name, kind in types.items() if name.startswith(("weight", "bias"))) == [HALF, HALF]
     assert sum(node.op_type == "Cast" for node in half.graph.node) == 3  # the one before, and one for each output
 

@@ -52,4 +52,6 @@ def test_several_tables_are_scored_as_one():
     expected = {"top-1": 50.0, "top-2": 400 / 6, "recall cow": 100 / 3, "recall ant": 100.0, "recall bee": 50.0}
     expected |= {"balanced accuracy": (100 / 3 + 100 + 50) / 3, "loss": 6.75 / 5}
     assert values == pytest.approx(expected)
+    absent = ClassificationScores().recompute([make_table(), more], [*NAMES, "dog"])(np.ones((1, 6)))
+    assert np.isnan(absent.pop("recall dog")).all() and absent.keys() == expected.keys()
     assert recompute.rates == {"top-1": 6, "top-2": 6, "recall cow": 3, "recall ant": 1, "recall bee": 2}

@@ -46,6 +46,7 @@ IGNORED = [
     ("minkunet14_synthetic_rooms", "POINTS.FEATURES=xyz POINTS.COLOR_RANGE=[-0.5,0.5]", "POINTS.FEATURES=rgb"),
     ("minkunet14_synthetic_rooms", "POINTS.FEATURES=xyz POINTS.AUGMENT.COLOR_SHIFT=9", "POINTS.FEATURES=rgb"),
     ("pointgroup_synthetic_rooms", "POINTS.INSTANCES.FULL_SCALE=300", "POINTS.MAX_POINTS=50000"),
+    ("mink_classifier_solids", "DATA.DATASET=modelnet10 SHAPES.SOLIDS.VAL=7", "DATA.DATASET=synthetic_solids"),
     ("landmark_unet3d", "VOLUMES.FLIP=0 VOLUMES.MIRROR_PAIRS=a:b", "VOLUMES.FLIP=0.5"),
     (
         "volume_unet3d_phantoms",

@@ -55,3 +55,15 @@ def test_golden_instance_information(case):
     np.testing.assert_allclose(info, expected, atol=1e-5)
     np.testing.assert_array_equal(table.sizes, GOLDEN[f"info_{case}_pointnum"], strict=True)
     assert len(table.sizes) == int(GOLDEN[f"info_{case}_num"])
+
+
+def test_instances_on_both_sides_of_the_origin_have_mean_and_corners():
+    xyz = np.random.default_rng(0).normal(0, 1, (60, 3)) + np.repeat([[-9, 7, -5], [6, -8, 11], [0, 0, 0]], 20, axis=0)
+    labels = np.repeat([1, 0, -100], 20)
+    table = compute_instance_table(
+        xyz.astype(GOLDEN["room_xyz"].dtype), labels.astype(GOLDEN["room_instance_label"].dtype)
+    )
+    for instance, points in ((1, xyz[:20]), (0, xyz[20:40])):
+        expected = np.concatenate([points.mean(axis=0), points.min(axis=0), points.max(axis=0)])
+        np.testing.assert_allclose(table.gather_for_points(np.array([instance]))[0], expected, rtol=1e-6)
+    assert table.sizes.tolist() == [20, 20]

@@ -268,6 +268,8 @@ def test_union_and_intersection():
         assert found.keys() == expected and expected
         for voxel in found:
             np.testing.assert_allclose(found[voxel], sum(one.get(voxel, np.zeros(2)) for one in rows))
+        alone = by_voxel(combine(tensors[1]).C, combine(tensors[1]).F.numpy())
+        assert alone.keys() == rows[1].keys() and all(np.array_equal(alone[voxel], rows[1][voxel]) for voxel in alone)
 
 
 @pytest.mark.parametrize("far", [2e9, np.nan])

@@ -128,7 +128,8 @@ def test_labels_may_hold_commas_and_quotes_and_come_back(tmp_path):
 
 
 def test_columns_stand_where_the_file_says(tmp_path):
-    positions, _ = read(tmp_path, "a.fcsv", fcsv("nose,1,2,3,1,1", space="RAS", columns="label,x,y,z,sel,vis"))
+    rows = ("nose,1,2,3,1,1", "", " ,,,,,")  # the last ones are empty
+    positions, _ = read(tmp_path, "a.fcsv", fcsv(*rows, space="RAS", columns="label,x,y,z,sel,vis"))
     assert positions["nose"].tolist() == [1.0, 2.0, 3.0]
 
 

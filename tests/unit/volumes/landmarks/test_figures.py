@@ -132,6 +132,11 @@ def test_tables_curves_and_pictures_of_known_errors():
     for row, (case, mean, name, error) in zip(volumes.rows, expected):
         assert row == (case, pytest.approx(mean, abs=6e-4), name, pytest.approx(error, abs=6e-4))
     assert volumes.rows[3:] == [("case_1", None, None, None)] and volumes.note == ""
+    task.names = FourVolumes.names[1:8]
+    of_seven = [(index, LandmarkRecord(errors[1:8], voxels[1:8])) for index, (errors, voxels) in records]
+    _, all_curves, _, _ = get_aspect(task, Reportable).figures(samples, of_seven, None)
+    assert len(all_curves.lines) == 8 and all_curves.note == "Percent of landmarks with an error up to a distance."
+    task.names = FourVolumes.names
     assert volumes.columns == ("volume", "mean mm", "worst landmark", "its error mm")
 
     for at, (image, caption) in zip(order, gallery.images, strict=True):

@@ -47,6 +47,7 @@ def test_regions_are_read_and_remembered():
     read = read_regions("dataset.json", BRATS, [1, 2, 3])
     assert read.numbers == [0, 1, 2, 3] and read.ignored == 4
     assert read.regions == {"whole": WHOLE, "core": CORE, "enhancing": ENHANCING}
+    assert read_regions("dataset.json", {"background": 0, "a": [7, 65_535]}, [7]).numbers == [0, 7, 65_535]
     kidneys = {"background": 0, "kidney": [10, 20, 30], "mass": [20, 30], "tumor": [20]}  # KiTS's order, wide numbers
     numbers, regions, ignored = read_regions("dataset.json", kidneys, [10, 30, 20])
     assert numbers == [0, 10, 20, 30] and ignored is None
@@ -75,6 +76,11 @@ def test_regions_are_read_and_remembered():
         ({"core": [2, 2]}, [1, 2, 3], "a number occurs twice"),
         ({"core": []}, [1, 2, 3], "it has no number"),
         ({"core": [2, "3"]}, [1, 2, 3], "'3' is not a label's number"),
+        (
+            {"core": [2, 65_536]},
+            [1, 2, 3],
+            "65536 is not a label's number; expected different whole numbers from 1 to 65,535",
+        ),
         ({"core": [2, 2.5]}, [1, 2, 3], "2.5 is not a label's number"),
         ({"core": [2, 4]}, [1, 2, 3], "4 is the number of the label 'ignore'"),
         ({"core": [3, 2, 1]}, [1, 2, 3], "'whole' and 'core' have the same numbers"),

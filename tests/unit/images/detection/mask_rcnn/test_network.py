@@ -190,6 +190,79 @@ def test_detections_keep_the_rules(finder):
                 assert peers.overlap(boxes[one], boxes[other]) <= rules.detection_overlap + 1e-7
 
 
+def test_detections_are_those_of_a_loop_over_regions_and_classes(finder):
+    images = paddle.to_tensor(batches.images([0, 0], 50)[0])
+    sizes = paddle.to_tensor([[50, 37], [31, 36]])
+    outputs = {name: value.numpy() for name, value in finder(images, sizes).items()}
+    maps = finder.backbone(paddle.nn.functional.pad(images, [0, -37 % 32, 0, -50 % 32]))
+    proposals = finder.rpn(maps, sizes)[0]
+    start, rules = 0, finder.rules
+    for image, regions in enumerate(proposals):
+        chosen = finder.roi_heads.regions(regions, np.full(len(regions), image))
+        logits, changes = (each.numpy() for each in finder.roi_heads.classify(maps, chosen))
+        boxes, scores, labels = [], [], []
+        for row, (x0, y0, x1, y1) in enumerate(regions.numpy()):
+            powers = np.exp(logits[row] - logits[row].max())
+            for label in range(1, batches.CLASSES + 1):  # 0 is the background
+                x, y, w, h = changes[row, label] / [10, 10, 5, 5]
+                center = np.array([(x0 + x1) / 2 + x * (x1 - x0), (y0 + y1) / 2 + y * (y1 - y0)])
+                half = np.array([x1 - x0, y1 - y0]) / 2 * np.exp(np.minimum([w, h], np.log(1000 / 16)))
+                height, width = sizes[image].tolist()
+                boxes.append(np.clip([*(center - half), *(center + half)], 0, [width, height] * 2))
+                scores.append(powers[label] / powers.sum())
+                labels.append(label - 1)
+        boxes, scores, labels = map(np.array, (boxes, scores, labels))
+        is_kept = (scores > rules.least_score) & (boxes[:, 2:] - boxes[:, :2] >= 0.01).all(axis=1)
+        boxes, scores, labels = boxes[is_kept], scores[is_kept], labels[is_kept]
+        kept = peers.suppressed(boxes, scores, labels, rules.detection_overlap)[: rules.detections]
+        end = start + outputs["numbers"][image]
+        assert end - start == len(kept) > 3
+        np.testing.assert_allclose(outputs["boxes"][start:end], boxes[kept], atol=1e-9)
+        np.testing.assert_allclose(outputs["scores"][start:end], scores[kept], rtol=1e-9)
+        assert outputs["labels"][start:end].tolist() == labels[kept].tolist()
+        start = end
+
+
+def test_boxes_alone_are_learned_and_detected_without_masks():
+    options = {**MaskRCNN.variants[batches.NAME], "drop_path": 0.0}
+    plain = create_model("faster_rcnn_resnet50_fpn", batches.CLASSES, **options)
+    images, targets = batches.batch(batches.images([2, 1], 45), dtype="float32")
+    outputs = plain(images, targets.sizes, targets._replace(masks=None))
+    assert not any("mask" in name for name in outputs) and "region_logits" in outputs
+    plain.eval()
+    outputs = plain(images)
+    assert "masks" not in outputs
+    found = plain.decode(outputs, np.array([[45, 45]] * 2), np.array([[45, 45]] * 2))
+    assert [each.masks for each in found] == [None, None]
+    with pytest.raises(ValueError, match="no masks"):
+        plain.roi_heads.masks([], None, None)
+
+
+def test_another_number_of_classes_changes_the_last_layers_alone():
+    changed = batches.model("float32")
+    before = {name: tuple(value.shape) for name, value in changed.state_dict().items()}
+    changed.reset_classifier(5)
+    after = {name: tuple(value.shape) for name, value in changed.state_dict().items()}
+    differing = {name: shape for name, shape in after.items() if shape != before[name]}
+    heads = "roi_heads.box_predictor.cls_score", "roi_heads.box_predictor.bbox_pred"
+    assert {name: shape[-1] for name, shape in differing.items() if name.startswith(heads)} == {
+        f"{head}.{part}": 6 * number for head, number in zip(heads, (1, 4)) for part in ("weight", "bias")
+    }
+    masks = {name: shape for name, shape in differing.items() if not name.startswith(heads)}
+    assert {shape[0] for shape in masks.values()} == {6} and len(masks) == 2 and changed.num_classes == 5
+
+
+def test_the_backbone_is_asked_what_is_not_decayed_and_what_can_be_recomputed():
+    options = BACKBONES["swin_tiny_patch4_window7_224"]
+    swin = create_model(batches.NAME, 3, backbone="swin_tiny_patch4_window7_224", backbone_options=options)
+    body = swin.backbone.body
+    assert swin.no_weight_decay() == tuple(f"backbone.body.{name}" for name in body.no_weight_decay())
+    assert set(swin.no_weight_decay()) < {name for name, _ in swin.named_parameters()}
+    assert swin.recomputed_layers() == body.recomputed_layers() != []
+    assert MaskRCNN.most_objects(rules={"detections": 7}) == ("-max_detections", 7)
+    assert MaskRCNN.most_objects(rules=None) == ("-max_detections", 100)
+
+
 def test_detections_are_told_in_the_pixels_of_the_image_as_stored(finder):
     images = paddle.to_tensor(batches.images([0], 48)[0])
     outputs = finder(images)

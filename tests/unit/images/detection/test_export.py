@@ -1,6 +1,7 @@
 """How exported detectors are compared, and what cannot be exported."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
@@ -8,7 +9,8 @@ import pytest
 from support.networks.cheap_weights import weights_of_zero
 
 from paddlevit_dist.export.command import run
-from paddlevit_dist.images.detection.export import compare_detections
+from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.images.detection.export import EvaluatedFunction, compare_detections
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
@@ -27,6 +29,22 @@ def test_a_difference_is_of_objects_whatever_their_order():
     assert compare_detections(one, (one[0], boxes, scores * 0.99))[0] == pytest.approx(0.01, abs=5e-3)
     assert compare_detections(one, (one[0] + 1, boxes, scores))[0] == 1.0
     assert compare_detections(one, (one[0], boxes * np.nan, scores))[0] == np.inf
+
+
+@pytest.mark.parametrize("labels, wrong", [([0, 2, 1], None), ([0, 3, 9], 3), ([2, -1, 0], -1)])
+def test_labels_of_an_exported_function_are_classes_of_the_data(labels, wrong):
+    found = [DetectedObjects(np.zeros((1, 4)), np.ones(1), np.array([label])) for label in labels]
+    outputs = SimpleNamespace(read=lambda sizes: found)
+    for classes in (3, None):
+        model = EvaluatedFunction(paddle.nn.Identity(), classes)
+        if classes is None and min(labels) >= 0 or wrong is None:
+            assert model.decode(outputs, None, np.ones((3, 2))) is found
+            continue
+        with pytest.raises(UserError, match=f"^EXPORTED returns label {wrong}, but these data have 0 to "):
+            model.decode(outputs, None, np.ones((3, 2)))
+    assert not model.computes_alone
+    model.function.pairs = None
+    assert model.computes_alone
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from support.trainings import small_detections
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
 from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.protocols import AnnotationMatching, Predictable
@@ -73,6 +74,19 @@ def test_numbers_in_place_of_names_are_no_names(opened, tmp_path):
     assert all("file_name" in one and "category_name" not in one for one in results)
     with pytest.raises(UserError, match="have no class names: add -class_names"):
         get_aspect(task, AnnotationMatching).load_annotation_ids(annotations_in(tmp_path), samples)
+
+
+def test_eighty_classes_without_names_are_cocos(settings, opened):
+    task = make_task(settings)
+    task.load_meta(CheckpointMeta(80))
+    assert dict(zip(task.category_ids, task.class_names)) == COCO_CATEGORIES and task.num_named == 80
+    task.load_meta(CheckpointMeta(79))
+    assert task.category_ids == list(range(1, 80)) and task.num_named == 0
+
+
+def test_nothing_predicted_writes_no_file(opened, tmp_path):
+    writer = get_aspect(opened[0], Predictable).prediction_writer(tmp_path, opened[1])
+    assert writer.finish([]) == [] and not (tmp_path / "results.json").exists()
 
 
 def test_names_stay_where_the_model_has_more_classes(opened, tmp_path):

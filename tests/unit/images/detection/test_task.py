@@ -151,6 +151,12 @@ def test_windows_are_seen_like_images_of_their_own_and_merged(trainer, tmp_path)
         assert len(merged[index].scores) == len(expected.scores) > 10
         np.testing.assert_allclose(merged[index].scores, expected.scores, atol=1e-4)
         assert np.abs(merged[index].boxes - expected.boxes).max() < 0.01
+    samples.dataset.read(1)[0].save(tmp_path / "1.png")
+    inputs = get_aspect(task, Predictable).open_inputs([str(tmp_path / "1.png")], tmp_path)
+    given, own = (each.sample(index, np.random.default_rng(0)) for each, index in ((inputs, 0), (samples, 1)))
+    assert given.parts == own.parts and len(own.parts) > 2 and given.original_size == own.original_size
+    for left, right in zip((given.image, *given.more_images), (own.image, *own.more_images), strict=True):
+        np.testing.assert_array_equal(left, right)
     trainer.model.train()
     again = predict_again(task, samples, 1, trainer.model)
     assert len(again.scores) > 10

@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.images.data.held_out import write_rows
 from paddlevit_dist.images.data.inspection import SplitInspection
-from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset, ImageAnnotations
-from paddlevit_dist.images.detection.data.samples import HOST, DetectionSamples, collate, host_facts, open_samples
+from paddlevit_dist.images.detection.data.composition import ImageComposition
+from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset, ImageAnnotations, format_counts
+from paddlevit_dist.images.detection.data.samples import (
+    HOST,
+    DetectionSamples,
+    ImagesPart,
+    collate,
+    host_facts,
+    open_samples,
+)
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform, DetectionTrainingTransform
 from paddlevit_dist.registry.register import register_dataset
@@ -146,3 +155,46 @@ def test_a_users_own_class_needs_to_read_and_to_name_its_categories(tmp_path):
     assert samples.dataset.summary() == "4 images, 4 boxes: left 2, right 2"
     assert samples.dataset.image_ids.tolist() == [1, 2, 3, 4] and samples.dataset.size(2) == (10, 14)
     assert sorted(samples.draw_order(np.random.default_rng(0)).tolist()) == [0, 1, 2, 3]
+    rows = np.array([3, 0, 1])  # labels 1, 0, 1
+    part = ImagesPart(samples.dataset, write_rows(tmp_path, "some", rows))
+    assert part.class_counts().tolist() == [[1, 1], [2, 2]] and part.class_counts(np.array([0, 2])).tolist()[1] == [
+        2,
+        2,
+    ]
+    assert part.summary(np.array([1])) == "1 image, 1 box: left 1, right 0"
+
+
+def test_of_many_categories_the_most_and_the_least_frequent_are_listed():
+    labels = np.repeat(np.arange(21), np.arange(30, 9, -1))
+    listed = format_counts([f"c{k}" for k in range(21)], np.array([len(labels), 0]), labels, labels == 3)
+    first = ", ".join(f"c{k} {30 - k}" for k in range(10))
+    assert listed == (
+        f"2 images, 420 boxes: {first}, …, c18 12, c19 11, c20 10; 27 of them crowds; 1 image without boxes"
+    )
+    assert "…" not in format_counts([f"c{k}" for k in range(20)], np.zeros(1), np.zeros(0), np.zeros(0, bool))
+
+
+class Next:
+    """Reads the next image in place of each."""
+
+    def read(self, read, index, dataset):
+        return read(index + 1)
+
+
+def test_parts_of_a_mosaic_are_replacements_of_unreadable_images():
+    joined = ImageComposition(1.0, 0.0, 48, 0)
+    samples, moved = (DetectionSamples(SHAPES, KEEP, is_training=True) for _ in range(2))
+    samples.composition = moved.composition = joined
+    samples.replacements = Next()
+    moved.dataset = Moved(None, "train", None, num_train=40, sides=(40, 80), per_image=(0, 3))
+    found, expected = (each.read_sample(2, np.random.default_rng(5)) for each in (samples, moved))
+    np.testing.assert_array_equal(found.image, expected.image)
+    np.testing.assert_array_equal(found.boxes, expected.boxes)
+    assert len(found.boxes) and (found.image != moved.sample(1, np.random.default_rng(5)).image).any()
+
+
+class Moved(SyntheticShapes):
+    """Has the next image in place of each."""
+
+    def read(self, index):
+        return super().read(index + 1)

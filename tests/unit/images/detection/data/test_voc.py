@@ -100,7 +100,7 @@ def test_what_hand_made_files_have_is_taken_and_told(tmp_path, cache):
         "2": [],
     }
     write_voc(tmp_path, {"train": ["1", "2"]}, objects=objects)
-    write_xml(tmp_path / "Annotations" / "2.xml", size=None)
+    write_xml(tmp_path / "Annotations" / "2.xml", size=("?", 30))
     dataset = Voc(str(tmp_path), "train", cache)
     assert any(
         "1 object whose last corner is before the first, skipped in training" in line for line in dataset.notices
@@ -186,6 +186,8 @@ def test_missing_and_wrong_entries_name_their_file(tmp_path, cache):
 
 def test_a_changed_file_is_noticed_and_an_empty_folder_told(tmp_path, cache):
     assert "has no XML annotations; expected a folder" in refused(tmp_path, cache)
+    write_voc(tmp_path, {"train": ["1"]}, objects={"1": []})
+    assert "has no XML file with an object; expected boxes in <object> elements" in refused(tmp_path, cache)
     write_voc(tmp_path, {"train": ["1"]})
     assert len(Voc(str(tmp_path), "train", cache).annotations(0).ids) == 1
     write_xml(tmp_path / "Annotations" / "1.xml", an_object(), an_object("bird"))

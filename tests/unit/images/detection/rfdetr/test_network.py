@@ -118,6 +118,9 @@ def test_of_outputs_for_each_id_those_of_cocos_categories_are_taken():
         taken = network.resize_parameter(name, np.arange(91))
         assert len(taken) == 80 and list(taken[[0, 11, 12, 79]]) == [1, 13, 14, 90]
     assert network.resize_parameter("bbox_embed.layers.0.bias", np.arange(91)) is None
+    told = "of the classifier's 91 outputs, the outputs of COCO's 80 categories were used"
+    assert network.list_resize_notices(["backbone.x", "class_embed.bias"]) == [told]
+    assert network.list_resize_notices(["enc_out_class_embed.0.bias", "backbone.x"]) == []
     assert network.published_classes(91)[:2] == ["", "person"] and network.published_classes(4) is None
 
 
@@ -137,6 +140,10 @@ def test_sizes_and_backbones_that_do_not_fit_are_refused():
 def test_layers_of_the_backbone_learn_the_slower_the_deeper_they_are():
     with paddle.LazyGuard():
         network = RfDetr(3, **RfDetr.variants["rfdetr_shapes"])
+    names = network.backbone.no_weight_decay()
+    assert network.no_weight_decay() == tuple(f"backbone.{name}" for name in names) and "pos_embed" in names
+    layers = network.recomputed_layers()
+    assert [id(each) for each in layers] == [id(each) for each in (*network.backbone.blocks, *network.layers)]
     first, *blocks, rest = network.layer_groups()
     assert "backbone.pos_embed" in first and len(blocks) == 4
     assert all(name.startswith(f"backbone.blocks.{number}.") for number, names in enumerate(blocks) for name in names)

@@ -30,11 +30,11 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 with contextlib.redirect_stdout(io.StringIO()):
     truth = COCO(sys.argv[1])
-    evaluation = COCOeval(truth, truth.loadRes(sys.argv[2]), "bbox")
+    evaluation = COCOeval(truth, truth.loadRes(sys.argv[2]), "{kind}")
     evaluation.evaluate()
     evaluation.accumulate()
     evaluation.summarize()
-print(json.dumps({"stats": evaluation.stats.tolist()}))
+print(json.dumps(dict(stats=evaluation.stats.tolist())))
 """
 
 
@@ -126,6 +126,25 @@ def bytes_per_thousand(folder: Path) -> float:
     return len(pickle.dumps(packed, protocol=pickle.HIGHEST_PROTOCOL)) * 1000 / len(image_ids)
 
 
+def compare_with_pycocotools(folder: Path, command: str, kind: str) -> dict[str, Contender]:
+    """``evaluate`` with this command, and pycocotools with this ``iouType``, for the files of a folder."""
+    ours = [sys.executable, "-m", "paddlevit_dist", "evaluate", command, "-interval=off", "-json"]
+    peer = [sys.executable, "-c", PEER.format(kind=kind)]
+    return {"ours": Contender(ours, folder), "pycocotools": Contender(peer, folder)}
+
+
+def compare_seconds(ways: dict[str, Contender], seconds: dict[str, list[float]]) -> Spread:
+    """Print both ways in a table, and return the ratio of their seconds; numbers that differ end the program."""
+    if not np.allclose(ways["ours"].stats, ways["pycocotools"].stats, rtol=0, atol=1e-12):
+        raise SystemExit(f"the numbers differ: {ways['ours'].stats} and {ways['pycocotools'].stats}")
+    rows = [
+        [way, Spread.of(seconds[way]).text(), Spread.of(one.wall).text(), Spread.of(one.megabytes).text(digits=0)]
+        for way, one in ways.items()
+    ]
+    table("Reading, matching and accumulating", ["", "processor, s", "clock, s", "largest memory, MB"], rows)
+    return ratios(seconds["pycocotools"], seconds["ours"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=sized(5000, 4))
@@ -137,23 +156,11 @@ def main() -> None:
         write_files(folder, options.images)
         size = (folder / "results.json").stat().st_size / 1e6
         print(f"{options.images:,} images, {DETECTIONS} detections each, {CLASSES} classes; results of {size:.0f} MB")
-        ways = {
-            "ours": Contender(
-                [sys.executable, "-m", "paddlevit_dist", "evaluate", "detections", "-interval=off", "-json"], folder
-            ),
-            "pycocotools": Contender([sys.executable, "-c", PEER], folder),
-        }
+        ways = compare_with_pycocotools(folder, "detections", "bbox")
         programs: dict[str, Callable[[], float]] = {way: contender.run for way, contender in ways.items()}
         seconds = interleave(programs, options.rounds, warm_up=0)
         crossing = bytes_per_thousand(folder)
-    if not np.allclose(ways["ours"].stats, ways["pycocotools"].stats, rtol=0, atol=1e-12):
-        raise SystemExit(f"the numbers differ: {ways['ours'].stats} and {ways['pycocotools'].stats}")
-    ratio = ratios(seconds["pycocotools"], seconds["ours"])
-    rows = [
-        [way, Spread.of(seconds[way]).text(), Spread.of(one.wall).text(), Spread.of(one.megabytes).text(digits=0)]
-        for way, one in ways.items()
-    ]
-    table("Reading, matching and accumulating", ["", "processor, s", "clock, s", "largest memory, MB"], rows)
+    ratio = compare_seconds(ways, seconds)
     print(f"pycocotools / ours: {ratio.text()}; all twelve numbers equal to 1e-12; AP {ways['ours'].stats[0]:.4f}")
     print(f"between ranks: {crossing / 1e6:.3f} MB per 1,000 images")
     print_result({

@@ -285,7 +285,7 @@ def _check_objects(view: ConfigView[ObjectSettings]) -> list[str]:
 
 def _find_unused_objects(view: ConfigView[ObjectSettings]) -> Iterator[IgnoredKeys]:
     if view.values.DATA.DATASET not in _DRAWN:
-        yield IgnoredKeys(("DATA.SHAPES.",), "DATA.DATASET", f"it is for {' and '.join(_DRAWN)}, and {{}}")
+        yield IgnoredKeys(("DATA.SHAPES.",), "DATA.DATASET", f"it is for {', '.join(_DRAWN)}, and {{}}")
     if view.values.MODEL.PRETRAINED is not None and not view.values.EVAL:
         reason = "these weights are of the whole network: {}"
         yield IgnoredKeys(("MODEL.BACKBONE_PRETRAINED",), "MODEL.PRETRAINED", reason)

@@ -4,7 +4,7 @@ import sys
 
 from support.processes import run_command
 from support.trainings.published_names import KNOWN
-from support.trainings.published_recipes import CANNOT, LAYOUTS, SMALL, find_layout, list_recipes
+from support.trainings.published_recipes import CANNOT, LAYOUTS, SMALL, WITHOUT_CLASS, find_layout, list_recipes
 from support.trainings.runs import well
 
 
@@ -12,5 +12,5 @@ def test_every_recipe_has_a_layout_and_every_layout_a_class_whose_name_is_follow
     listed = well(run_command([sys.executable, "-m", "paddlevit_dist", "inspect", "recipes"])).out
     recipes = [line.split()[0] for line in listed.splitlines()[:-2]]
     assert recipes == list_recipes() and len(recipes) > 100
-    assert {find_layout(recipe) for recipe in recipes} | set(SMALL) == set(LAYOUTS) == {*KNOWN, "landmarks"}
+    assert {find_layout(recipe) for recipe in recipes} | set(SMALL) == set(LAYOUTS) == {*KNOWN, *WITHOUT_CLASS}
     assert CANNOT == {}, "a recipe needs a tiny set; if it cannot have one, say why here, too"

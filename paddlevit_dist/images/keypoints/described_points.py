@@ -41,6 +41,8 @@ def complete_sets(
     """
     sets, remarks = [], dict[str, list[str]]()
     for name, points in zip(class_names, described):
+        if _is_coco_person(points):
+            points = points._replace(names=COCO_PERSON.names)
         if not points.number:
             sets.append(KeypointSet((), (), (), ()))
             remarks.setdefault("without points", []).append(name)
@@ -73,6 +75,12 @@ def pair_up(mirror: Any, number: int) -> list[tuple[int, int]] | None:
     if not all(0 <= other < number and mirror[other] == point for point, other in enumerate(mirror)):
         return None
     return [(point, other) for point, other in enumerate(mirror) if point <= other]
+
+
+def _is_coco_person(points: DescribedPoints) -> bool:
+    """Return whether points without names have the number and the pairs of COCO's people, as in coco-pose.yaml."""
+    exchanged = {tuple(pair) for pair in points.pairs or () if pair[0] != pair[1]}
+    return points.names is None and points.number == len(COCO_PERSON.names) and exchanged == set(COCO_PERSON.pairs)
 
 
 def _choose_names(category: str, points: DescribedPoints, keys: Any) -> tuple[str, ...]:
@@ -132,7 +140,7 @@ def choose_sigmas(
     if points.sigmas is not None:
         return tuple(points.sigmas), "sigmas by the annotations"
     if names == COCO_PERSON.names:
-        return COCO_PERSON.sigmas, "COCO's sigmas"
+        return COCO_PERSON.sigmas, "COCO's sigmas for its 17 points"
     return (SIGMA,) * len(names), f"sigma {SIGMA} of all points, since nothing gives them ({option})"
 
 

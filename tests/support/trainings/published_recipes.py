@@ -20,6 +20,7 @@ from support.files.nnunet_folders import raw_data
 from support.processes import ROOT, run_command, run_main
 from support.samples import published_images as images
 from support.samples.published_extras import write_extras
+from support.samples.published_keypoints import LAYOUTS as KEYPOINTS
 from support.samples.published_volumes import write_landmark_folders
 from support.trainings.recipe_steps import reduced
 from support.trainings.runs import events, well
@@ -46,6 +47,7 @@ class Layout(NamedTuple):
     words: tuple[str, ...] = ()
 
 
+_OF_KEYPOINTS = ("coco_keypoints", "yolo_pose", "keypoint_table")
 _ONE_SPLIT = ("label_maps", "labelme")  # exports of labeling tools
 _PREPARED_AS = {"pth": "pth", "ply": "ply --classes={raw}/classes.txt", "pcd": "scenes --classes={raw}/classes.txt"}
 LAYOUTS = {
@@ -71,7 +73,9 @@ LAYOUTS = {
     "modelnet40": Layout(SCENES["modelnet40"][0], ("modelnet40",)),
     "nnunet": Layout(raw_data, ("nnunet",)),
     "landmarks": Layout(write_landmark_folders, ("landmarks",)),
+    **{name: Layout(KEYPOINTS[name], (name,)) for name in _OF_KEYPOINTS},
 }
+WITHOUT_CLASS = ("landmarks", *_OF_KEYPOINTS)  # whose outputs are points
 #: the layout of each data set that recipes name
 _OF_DATASET = {
     "imagenet2012": "synsets",
@@ -90,6 +94,9 @@ _OF_RECIPE = {
     "dfine_shapes": "coco",
     "rtdetr_shapes": "yolo",
     "mask_rcnn_shapes": "coco",
+    "heatmap_figures": "yolo_pose",
+    "vitpose_figures": "keypoint_table",
+    "detrpose_figures": "coco_keypoints",
     "segformer_b0_shapes": "voc_segmentation",
     "mink_classifier_solids": "modelnet40",
     "minkunet14_synthetic_rooms": "semantic_kitti",
@@ -108,6 +115,7 @@ _OF_RECIPE = {
 #: a small recipe for each layout that none names, or only large ones
 SMALL = {
     "coco": "dfine_shapes",
+    **dict.fromkeys(_OF_KEYPOINTS, "heatmap_figures"),
     "ade20k": "segformer_b0_ade20k",
     **dict.fromkeys(
         ("pascal_context", "coco_stuff", "coco_panoptic", "label_maps", "labelme", "yolo_outlines"),
@@ -207,6 +215,7 @@ _CUTS: dict[str, Callable[[str], list[str]]] = {
     "self_distillation": lambda recipe: [*_cut_classifier(recipe), *_HEAD],
     "knn_probe": lambda recipe: [*_cut_classifier(recipe), "PROBE.KNN_K", "3"],
     "detection": _cut_detector,
+    "keypoint_heatmaps": lambda recipe: ["-batch_size=2", "HEATMAPS.CROP_SIZE", "[64,64]"],
     "image_segmentation": lambda recipe: _MAPS,
     "semantic_segmentation": lambda recipe: ["-batch_size=2", *COARSE],
     "pointgroup": lambda recipe: ["-batch_size=2", *COARSE, *CLUSTERS, *_FEW_POINTS],

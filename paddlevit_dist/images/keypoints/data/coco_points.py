@@ -59,6 +59,7 @@ class KeypointFile(CocoFile):
         box = surround(np.array(values, np.float64).reshape(-1, _VALUES))
         if box is None:
             return super().read_box(number, entry, id_)
+        entry.area = entry.area or None  # such as CVAT's 0
         self.odd.note("object", f"without a box: the extent of its points and {MARGIN:.0%} around it is used", id_)
         return box
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ...data.data_warnings import count
 from ...detection.data.indexed_images import AnnotationSource, IndexedDetectionImages
 from ..described_points import DescribedPoints, complete_sets
 from .keypoint_dataset import KeypointDataset, add_visibilities
@@ -58,6 +59,12 @@ class IndexedKeypointImages(IndexedDetectionImages, KeypointDataset):
         is_chosen = np.repeat(is_chosen, np.diff(self._index.images["first"])) & self._are_learnable()
         add_visibilities(counts, self._index.objects["label"][is_chosen], self._all_points()[is_chosen])
         return counts
+
+    def summary(self, chosen: np.ndarray | None = None) -> str:
+        """Describe images, boxes, categories and points."""
+        counts = self.count_points(chosen).sum(axis=(0, 1))
+        hidden = f", {counts[1]:,} of them hidden" if counts[1] else ""
+        return f"{super().summary(chosen)}; {count(int(counts[1:].sum()), 'labeled point')}{hidden}"
 
     def listed(self) -> dict[str, Iterable[Any]]:
         """Return what identifies the dataset's content: also the points."""

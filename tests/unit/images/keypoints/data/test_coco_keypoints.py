@@ -59,6 +59,7 @@ def test_objects_with_points_to_learn_are_found_without_opening_images(tmp_path,
     write_keypoints(tmp_path, [*objects, annotation(6, 13, BOX), posed(7, 13)])
     dataset = CocoKeypoints(str(tmp_path), "train", cache)
     assert dataset.posed_objects().tolist() == [[0, 1], [2, 0], [2, 3]]
+    assert dataset.summary().endswith("1 of them a crowd; 6 labeled points, 3 of them hidden")
     assert is_posed(dataset.annotations(2)).tolist() == [True, False, False, True]
     np.save(tmp_path / "rows.npy", np.array([0, 2]))
     part = KeypointsPart(dataset, tmp_path / "rows.npy")

@@ -6,12 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
+from scipy.spatial.transform import Rotation
 
 from paddlevit_dist import create_model, settings
+from paddlevit_dist.points.data.images import draw
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, SampledShape, parse_off, read_shape, sample_mesh
 from paddlevit_dist.points.shapes.figures import draw_shape
-from paddlevit_dist.points.shapes.solids import SyntheticSolids, revolve_profile
+from paddlevit_dist.points.shapes.solids import SOLIDS, SyntheticSolids, revolve_profile
 from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, build_sample
 from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.runtime.errors import UserError
@@ -183,12 +185,50 @@ def test_an_evaluated_shape_fills_a_ball_and_a_trained_one_varies_with_its_gener
         build_sample(SampledShape(np.zeros((0, 3), np.float32), None, 0), keys)
 
 
-def test_a_line_that_turns_makes_a_closed_solid():
-    """The area of a cylinder of radius 1 and height 2, and of a cone, from prisms of 200 sides."""
-    for profile, area in (([(0, -1), (1, -1), (1, 1), (0, 1)], 6 * np.pi), ([(0, 0), (1, 0), (0, 1)], np.pi * 2.41421)):
+@pytest.mark.parametrize("up", ["x", "y", "z"])
+def test_a_trained_shape_is_turned_scaled_and_moved_as_a_second_implementation_does(up):
+    keys = make_keys("SHAPES.POINTS", "60", "SHAPES.FEATURES", "[normals, xyz, ones]", "SHAPES.UP_AXIS", up,
+                     "SHAPES.ROTATION_DEGREES", "70", "SHAPES.VOXEL_SIZE", "0.001").SHAPES  # fmt: skip
+    shape = SyntheticSolids(8, "val").read(1)
+    for seed in range(3):
+        found, draw = build_sample(shape, keys, np.random.default_rng(seed)), np.random.default_rng(seed)
+        chosen = draw.permutation(2048)[:60]
+        xyz = shape.xyz[chosen] - shape.xyz[chosen].mean(axis=0)
+        xyz /= np.sqrt((xyz**2).sum(axis=1)).max()
+        turn = Rotation.from_rotvec(np.radians(70) * draw.uniform(-1, 1) * np.eye(3)["xyz".index(up)])
+        noise = 0.01 * draw.standard_normal((60, 3), np.float32)
+        shift = draw.uniform(-0.1, 0.1, 3)
+        moved = draw.uniform(0.8, 1.25) * turn.apply(xyz) + noise + shift
+        normals = turn.apply(shape.normals[chosen])
+        np.testing.assert_allclose(
+            found.features, np.concatenate([normals, moved, np.ones((60, 1))], axis=1), atol=1e-5, err_msg=str(seed)
+        )
+        assert found.features.dtype == np.float32 and found.voxels.dtype == np.int32
+
+
+def test_solids_are_drawn_from_their_split_and_number():
+    for split, part in (("train", 0), ("val", 1)):
+        solids = SyntheticSolids(16, split)
+        for index in (1, 14):
+            found, draw = solids.read(index), np.random.default_rng([part, index])
+            name = sorted(SOLIDS)[index % 8]
+            vertices, triangles = revolve_profile(*SOLIDS[name])
+            stretched = vertices * draw.uniform(0.6, 1.4, 3)
+            turned = Rotation.from_rotvec([0, 0, draw.uniform(0, 2 * np.pi)]).apply(stretched)
+            xyz, normals = sample_mesh(turned, triangles, 2048, draw)
+            np.testing.assert_allclose(found.xyz, xyz + 0.01 * draw.standard_normal((2048, 3)), atol=1e-9)
+            np.testing.assert_allclose(found.normals, normals, atol=1e-9)
+            assert found.label == index % 8 and solids.describe(index) == f"{split} {name} {index}"
+
+
+def test_a_line_that_turns_makes_a_closed_solid_seen_from_outside():
+    """Area and volume of a cylinder of radius 1 and height 2, and of a cone, from prisms of 200 sides."""
+    cylinder, cone = [(0, -1), (1, -1), (1, 1), (0, 1)], [(0, 0), (1, 0), (0, 1)]
+    for profile, area, volume in ((cylinder, 6 * np.pi, 2 * np.pi), (cone, np.pi * 2.41421, np.pi / 3)):
         vertices, triangles = revolve_profile(np.array(profile), 200)
         a, b, c = (vertices[triangles[:, corner]] for corner in range(3))
         assert np.linalg.norm(np.cross(b - a, c - a), axis=1).sum() / 2 == pytest.approx(area, rel=1e-3)
+        assert (a * np.cross(b, c)).sum() / 6 == pytest.approx(volume, rel=1e-3)  # negative if normals point inside
 
 
 def test_the_network_has_one_output_for_each_scene_and_takes_the_weights_of_a_u_net():
@@ -243,7 +283,19 @@ def test_steps_of_training_and_evaluation(tmp_path):
     tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
     optimizer, losses = paddle.optimizer.AdamW(3e-3, parameters=model.parameters()), []
     for update in range(4):
-        term = task.train_step(model, tensors, StepPosition(1, update, 4))["loss"]
+        if update == 0:  # the same batch statistics as in the step that follows
+            logits = task.logits(model, tensors).numpy().astype(np.float64)
+        terms = task.train_step(model, tensors, StepPosition(1, update, 4))
+        term = terms["loss"]
+        if update == 0:
+            logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+            smooth = 0.9 * np.eye(8)[batch["labels"]] + 0.1 / 8
+            assert term.sum.item() == pytest.approx(-(smooth * logs).sum(), rel=1e-4) and (term.count, term.weight) == (
+                8,
+                1,
+            )
+            right = (logits.argmax(axis=1) == batch["labels"]).sum()
+            assert (terms["accuracy"].sum.item(), terms["accuracy"].count, terms["accuracy"].weight) == (right, 8, 0)
         (term.sum / term.count).backward()
         optimizer.step()
         optimizer.clear_grad()
@@ -273,14 +325,21 @@ def test_training_shapes_are_drawn_as_they_are_evaluated_and_as_an_epoch_has_the
     )
     batch = task.collate([samples.sample(3, np.random.default_rng(0))])
     ((varied, _),) = get_aspect(task, Drawable).visualize_batch(samples, batch, 1)
-    assert caption.startswith("cylinder, ") and np.array_equal(still, again[0]) and not np.array_equal(still, varied)
+    plain = build_sample(samples.dataset.read(3), samples.shapes).voxels
+    assert caption == f"cylinder, {len(plain):,} voxels" and np.array_equal(still, draw_shape(plain, "z"))
+    assert np.array_equal(still, again[0]) and not np.array_equal(still, varied)
 
 
 def test_a_shape_stands_upright_in_its_image():
     """A plate on a pole: what is above is wide, whichever axis is up."""
     pole, plate = [(0, 0, z) for z in range(40)], [(x, y, 40) for x in range(-9, 10) for y in range(-9, 10)]
+    upright = np.array(pole + plate)
+    shares = (upright - [-9, -9, 0]) / [18, 18, 40]
+    expected = draw(upright.astype(np.float32), np.rint(40 + 180 * shares).astype(np.uint8), np.ones(401, bool), 80)
     for shift, up in enumerate("zxy"):
-        image = (draw_shape(np.roll(np.array(pole + plate), shift, axis=1), up) != 255).any(axis=2)
+        drawn = draw_shape(np.roll(upright, shift, axis=1), up)
+        np.testing.assert_array_equal(drawn, expected, err_msg=up)
+        image = (drawn != 255).any(axis=2)
         widths = image.sum(axis=1)
         assert widths[: len(widths) // 4].max() > 40 and widths[-len(widths) // 3 :].max() == 3
 
@@ -314,6 +373,19 @@ def test_a_network_of_another_task_is_refused(tmp_path):
         UserError, match=r"MODEL.NAME minkunet_tutorial returns \[\d+, 8\] for 2 shapes: .* row per shape"
     ):
         task.train_step(model, tensors, StepPosition(1, 0, 1))
+
+
+def test_weights_record_voxels_features_and_classes(tmp_path):
+    task = ShapeClassification(make_keys("SHAPES.FEATURES", "[ones, xyz]"))
+    samples = task.build_dataset("val", tmp_path)
+    assert task.signature() == {"SHAPES.VOXEL_SIZE": 0.2, "SHAPES.FEATURES": ["ones", "xyz"]}
+    assert task.signature(samples)["classes"] == list(SOLIDS) == samples.class_names
+    sample = samples.sample(1, np.random.default_rng(0))
+    for label in (-1, 0, 7):  # -1: none
+        task.check_sample(sample._replace(label=label))
+    for changes, said in (({"label": 8}, "8"), ({"features": sample.features * np.nan}, "nan")):
+        with pytest.raises(BadSample, match=said):
+            task.check_sample(sample._replace(**changes))
 
 
 def test_doctor_sees_labels_and_the_loss_of_a_guess():

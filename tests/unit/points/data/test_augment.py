@@ -16,8 +16,10 @@ from paddlevit_dist.points.data.augment import (
     CropToBudget,
     ElasticDistortion,
     MatrixDistortion,
+    MetersConversion,
     Mix3D,
     PointColorJitter,
+    PointCrop,
     PointDropout,
     PointJitter,
     RandomApply,
@@ -331,6 +333,62 @@ def test_the_keys_build_what_they_name_and_nothing_else():
     scene = make_scene()
     changed = apply(steps[:-2], scene, generator())
     assert len(changed.xyz) <= len(scene.xyz) and len(steps[-1](changed, generator()).xyz) == 150
+
+
+def test_every_number_of_the_keys_reaches_its_step():
+    numbers = {"FLIP": 0.3, "ROTATION_DEGREES": 90, "TILT_DEGREES": 6, "SCALE": "[0.7, 1.4]", "ELASTIC": 0.6}
+    numbers |= {"JITTER_M": 0.02, "DROPOUT": 0.25, "COLOR_CONTRAST": 0.35, "COLOR_JITTER": 7, "COLOR_SHIFT": 11}
+    words = [text for name, number in numbers.items() for text in (AUGMENT + name, str(number))]
+    words += ["POINTS.CROP", "block", "POINTS.CROP_SIZE_M", "3.5", "POINTS.MIX_PROB", "0.8", "POINTS.MAX_POINTS", "150"]
+    words += ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "-dataset=synthetic_rooms"]
+    tilts = [RandomRotation(axis, math.radians(6)) for axis in (0, 1)]
+    factors = (
+        MatrixDistortion(0.0),
+        RandomFlip(0.3, axes=2),
+        *tilts,
+        RandomRotation(2, math.pi / 2),
+        RandomScale(0.7, 1.4),
+    )
+    changes = (
+        MetersConversion(0.01),
+        PointCrop("block", 3.5),
+        AffineMap(factors),
+        RandomApply(0.6, ElasticDistortion(PASSES)),
+        PointJitter(0.02),
+        RandomApply(0.5, PointDropout(0.25)),
+        RandomApply(0.35, ColorContrast()),
+        PointColorJitter(7, 11),
+    )
+    dataset = object()
+    steps = training_steps(settings.load(words).values.POINTS, dataset, 0.01)
+    assert steps == (*changes, Mix3D(dataset, changes, 0.8), CropToBudget(150))
+
+
+def test_noise_selections_and_partners_are_those_of_the_same_generator():
+    scene, draw = make_scene(300), generator(6)
+    jittered = scene.xyz + np.clip(draw.standard_normal((300, 3), dtype=np.float32), -3, 3) * 0.05
+    np.testing.assert_allclose(PointJitter(0.05)(scene, generator(6)).xyz, jittered, atol=1e-6)
+    kept = generator(6).random(300) >= 0.4
+    np.testing.assert_array_equal(PointDropout(0.4)(scene, generator(6)).xyz, scene.xyz[kept], strict=True)
+    draw = generator(6)
+    shift, noise = draw.uniform(-30, 30, 3), draw.standard_normal((300, 3), dtype=np.float32)
+    colors = np.clip(np.rint(scene.rgb + 40 * noise + shift), 0, 255)
+    found = PointColorJitter(40.0, 30.0)(scene, generator(6)).rgb
+    assert found.dtype == np.uint8 and (np.abs(found - colors) > 0).mean() < 0.01 and np.abs(found - colors).max() <= 1
+    center = scene.xyz[generator(6).integers(300), :2].astype(np.float64)
+    nearest = np.sort(np.argsort(((scene.xyz[:, :2] - center) ** 2).sum(axis=1), kind="stable")[:70])
+    np.testing.assert_array_equal(CropToBudget(70)(scene, generator(6)).xyz, scene.xyz[nearest], strict=True)
+
+    class Scenes(list):
+        read = list.__getitem__
+
+    others = Scenes(make_scene(20 + seed, seed) for seed in range(9))
+    for seed in range(6):
+        draw = generator(seed)
+        is_mixed, partner = draw.random() < 0.6, others[int(draw.integers(9))]
+        expected = mix(scene, PointJitter(0.1)(partner, draw)) if is_mixed else scene
+        found = Mix3D(others, (PointJitter(0.1),), 0.6)(scene, generator(seed))
+        assert all(np.array_equal(one, other) for one, other in zip(found[:4], expected[:4]))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 say about them; the momentum of the networks' batch norms."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import paddle
@@ -11,6 +12,7 @@ from support.samples.small_scenes import make_samples, scene
 from paddlevit_dist import settings as config
 from paddlevit_dist.distributed import DistributedBatchNorm, set_batch_norm_momentum
 from paddlevit_dist.engine.compatibility import CheckpointDiff
+from paddlevit_dist.points.data.images import draw, draw_classes, fit_in_cell
 from paddlevit_dist.points.data.scannet_classes import COLORS
 from paddlevit_dist.points.data.scene import AS_GIVEN
 from paddlevit_dist.points.instances.task import InstanceSegmentation
@@ -190,22 +192,43 @@ def test_dampening_without_momentum_is_told(words, reason):
     assert notice.startswith(f"TRAIN.OPTIMIZER.DAMPENING 0.1 (command line): no effect: {reason}, and")
 
 
-@pytest.mark.parametrize("features, see", (("[height, rgb]", "colors"), ("[ones]", "classes")))
-def test_images_show_the_voxels_that_the_network_sees(features, see):
-    task = semantic_task("POINTS.FEATURES", features, "POINTS.COLOR_RANGE", "[-0.5, 0.5]")
+def draw_voxels(reading, class_names, has_colors):
+    """Voxels in the color of their first point, and in that of the class of their last one."""
+    view, one = reading.views[0], reading.scene
+    first, labels = {}, np.full(len(view.voxels), -100)
+    for point, voxel in enumerate(view.inverse.tolist()):
+        first.setdefault(voxel, point)
+        labels[voxel] = one.semantic[point]
+    places = view.voxels.astype(np.float32)
+    parts = [draw_classes(places, labels, class_names, 240)]
+    if has_colors:
+        colors = one.rgb[[first[voxel] for voxel in range(len(places))]]
+        parts.insert(0, draw(places, colors, np.ones(len(places), bool), 240))
+    return np.concatenate([fit_in_cell(part) for part in parts], axis=1)
+
+
+@pytest.mark.parametrize("features, has_colors", (("[height, rgb]", True), ("[ones]", False)))
+def test_images_show_the_voxels_that_the_network_sees(features, has_colors):
+    """With evaluations in two directions, of which the first is shown."""
+    words = ("POINTS.TEST_ROTATIONS", "2", "POINTS.FEATURES", features, "POINTS.COLOR_RANGE", "[-0.5, 1.5]")
+    task = semantic_task(*words)
     samples = task.build_dataset("train", None)
     readings = [samples.sample(index, np.random.default_rng(index)) for index in range(2)]
-    batch = task.collate(readings)
-    images = get_aspect(task, Drawable).visualize_batch(samples, batch, 1)
-    assert [image.shape for image, _ in images] == [(240, 480 if see == "colors" else 240, 3)] * 2
-    for (image, caption), reading in zip(images, readings):
-        assert caption == f"{len(reading.views[0].voxels):,} voxels of {len(reading.scene.xyz):,} points"
-        shown = {tuple(color) for color in image[:, :240].reshape(-1, 3).tolist()} - {(255, 255, 255)}
-        palette = {*COLORS, (205, 205, 205), (255, 255, 255)}
-        assert {tuple(color) for color in image[:, -240:].reshape(-1, 3).tolist()} <= palette
-        if see == "colors":
-            assert shown <= {tuple(color) for color in reading.scene.rgb.tolist()} and len(shown) > 100
-        else:
-            assert 3 <= len(shown) <= 21
-    plain, again = (get_aspect(task, Drawable).visualize_eval_samples(samples, [1, 0]) for _ in range(2))
-    assert all(np.array_equal(one[0], other[0]) for one, other in zip(plain, again)) and len(plain) == 2
+    drawing, names = get_aspect(task, Drawable), task.class_names
+    batches = [(readings, drawing.visualize_batch(samples, task.collate(readings), 1))]
+    evaluated = task.build_dataset("val", None)
+    assert evaluated.rotations == 2
+    plain = [evaluated.sample(index, np.random.default_rng(9)) for index in (1, 0)]
+    batches += [
+        (plain, drawing.visualize_batch(evaluated, task.collate(plain), 1)),
+        (plain, drawing.visualize_eval_samples(evaluated, [1, 0])),
+        (
+            [replace(samples, steps=()).sample(index, None) for index in (1, 0)],
+            drawing.visualize_eval_samples(samples, [1, 0]),
+        ),
+    ]
+    for expected, images in batches:
+        for reading, (image, caption) in zip(expected, images, strict=True):
+            assert caption == f"{len(reading.views[0].voxels):,} voxels of {len(reading.scene.xyz):,} points"
+            np.testing.assert_array_equal(image, draw_voxels(reading, names, has_colors))
+    assert len(drawing.image_legend()) == 20 and drawing.image_legend()[3] == (names[3], COLORS[3])

@@ -1,14 +1,17 @@
 """Records of an evaluation of keypoints, from which figures are built."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..detection.evaluation.match_tables import IOU_THRESHOLDS
 from .evaluation.matching import LABELED, KeypointMatches, find_counted
+from .evaluation.metrics import find_side, measure_points
 
 if TYPE_CHECKING:
     from ..detection.data.detection_dataset import ImageAnnotations
+    from .detected_keypoints import DetectedKeypoints
 
 _IN_ALL_AREAS = np.uint64((1 << len(IOU_THRESHOLDS)) - 1)
 
@@ -57,3 +60,17 @@ class PointRecord(NamedTuple):
     errors: np.ndarray  # float32 (K,), pixels; NaN for a point that is not labeled, infinite for one not detected
     errors_mm: np.ndarray  # float32 (K,), millimeters, NaN also where the size of a pixel is not known
     side: float  # size of the object in pixels, see ``find_side``
+
+    @classmethod
+    def from_errors(
+        cls,
+        errors: np.ndarray,
+        truth: "ImageAnnotations",
+        detected: "DetectedKeypoints",
+        spacing_mm: Sequence[float] | None,
+    ) -> "PointRecord":
+        """Build the record of one image from the errors that ``PointMetrics.update`` returned."""
+        errors_mm = np.full(len(errors), np.nan)
+        if spacing_mm is not None:
+            errors_mm = measure_points(truth, detected, len(errors), spacing_mm)[0]
+        return cls(errors.astype(np.float32), errors_mm.astype(np.float32), find_side(truth, len(errors)))

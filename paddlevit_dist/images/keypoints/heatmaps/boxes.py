@@ -41,10 +41,16 @@ def find_true_boxes(annotations: ImageAnnotations) -> ObjectBoxes:
     return ObjectBoxes(boxes, labels, np.ones(len(labels)))
 
 
-def take_whole_image(size: tuple[int, int]) -> ObjectBoxes:
-    """Return one object of the first category that fills an image of this height and width."""
-    box = np.array([[0.0, 0.0, size[1], size[0]]])
-    return ObjectBoxes(box, np.zeros(1, np.int64), np.ones(1))
+class WholeImages(NamedTuple):
+    """Takes whole images as one object of each category; the scores show which it is."""
+
+    labels: Sequence[int]
+
+    def __call__(self, size: tuple[int, int]) -> ObjectBoxes:
+        """Return the objects of an image of this height and width."""
+        number = len(self.labels)
+        boxes = np.tile(np.array([0.0, 0.0, size[1], size[0]]), (number, 1))
+        return ObjectBoxes(boxes, np.array(self.labels, np.int64), np.ones(number))
 
 
 class BoxFile:

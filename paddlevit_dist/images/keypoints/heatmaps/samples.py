@@ -18,7 +18,7 @@ from ...detection.prediction import DetectionInput
 from ...transforms.policies import ColorJitter
 from ..data.augmented_objects import hide_outside
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
-from .boxes import ObjectBoxes
+from .boxes import ObjectBoxes, WholeImages
 from .channels import PointChannels
 from .crops import build_matrix, crop_image, fit_regions, transform_points
 from .targets import find_cells, weigh_points
@@ -189,7 +189,7 @@ class ImageInput(NamedTuple):
     """Prepares an image without annotations: all of it is one object, or a detector finds the objects."""
 
     config: CropConfig
-    find_objects: Callable[[Size], ObjectBoxes] | None
+    find_objects: WholeImages | None
     prepare: DetectionInput | None = None
 
     def __call__(self, stored: Image.Image, generator: np.random.Generator) -> ImageCrops:

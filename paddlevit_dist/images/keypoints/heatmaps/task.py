@@ -7,6 +7,7 @@ from typing import Any
 
 import paddle
 
+from ....registry.lookup import resolve
 from ....runtime import autocast
 from ....runtime.errors import UserError
 from ....tasks.dataset import TransformedDataset, is_training_split, name_outputs, resolve_class_names
@@ -21,9 +22,10 @@ from ...data.image_samples import ImageSamples, open_dataset
 from ...detection.data.split_checks import check_files
 from ..data.augmented_objects import ObjectAugmentation
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
+from ..data.keypoint_table import KeypointTable
 from ..described_points import SIGMA
 from ..keypoint_set import COCO_PERSON, KeypointSet
-from .boxes import BoxDetector, BoxFile, ObjectBoxes, find_true_boxes, take_whole_image
+from .boxes import BoxDetector, BoxFile, ObjectBoxes, WholeImages, find_true_boxes
 from .channels import PointChannels
 from .inference import KeypointFinder
 from .network import HeatmapNetwork
@@ -39,9 +41,14 @@ class KeypointHeatmaps(BackboneTask):
     """
 
     aspects = {
+        "AnnotationMatching": ".prediction:HeatmapPrediction",
         "CheckpointMatching": ".checks:CropLog",
+        "DatasetSaving": ".prediction:HeatmapPrediction",
         "Drawable": ".drawn_samples:CropDrawing",
+        "Exportable": ".export:HeatmapExport",
         "LogContributor": ".checks:CropLog",
+        "Predictable": ".prediction:HeatmapPrediction",
+        "Reportable": "..figures:KeypointFigures",
     }
     config: HeatmapSettings
     best_metric = ("AP", True)
@@ -83,6 +90,9 @@ class KeypointHeatmaps(BackboneTask):
         self.channels = PointChannels((), ())
         self.evaluated: KeypointDataset | None = None
         self._reads_boxes = False  # from a file
+        self._is_whole = getattr(resolve("dataset", data.DATASET), "has_whole_objects", False)
+        if self._is_whole:
+            self.best_metric = ("PCK", True)
 
     # ---- data --------------------------------------------------------------------------------------------------
 
@@ -126,7 +136,7 @@ class KeypointHeatmaps(BackboneTask):
             boxes = BoxFile(keys.BOX_FILE, dataset, cache_folder, keys.BOX_SCORE)
             self._reads_boxes = True
             return ObjectsOfImages(dataset, self.crops, FileBoxes(boxes)), [*lines, *boxes.notices]
-        find = _find_whole if keys.BOXES == "image" else _find_true
+        find = WholeBoxes(self.whole_images) if keys.BOXES == "image" else _find_true
         samples = ObjectsOfImages(dataset, self.crops, find)
         samples.eval_protocol = "in whole images" if keys.BOXES == "image" else "in the boxes of the annotations"
         return samples, lines
@@ -185,6 +195,11 @@ class KeypointHeatmaps(BackboneTask):
         """Collate samples to a batch."""
         return collate(samples)
 
+    @property
+    def whole_images(self) -> WholeImages:
+        """Takes whole images as one object of each category with points."""
+        return WholeImages([label for label, points in enumerate(self.keypoint_sets) if points.names])
+
     # ---- model -------------------------------------------------------------------------------------------------
 
     def create_network(self, num_classes: int) -> paddle.nn.Layer:
@@ -224,22 +239,41 @@ class KeypointHeatmaps(BackboneTask):
 
     def build_metrics(self) -> Metrics:
         """Return the metrics of an evaluation."""
-        from ..evaluation.metrics import KeypointMetrics
+        from ..evaluation.metrics import KeypointMetrics, PointMetrics
 
-        images = None if self.evaluated is None else len(self.evaluated)
-        return KeypointMetrics(self.class_names, self.keypoint_sets, images)
+        if self._is_whole:
+            return PointMetrics(self.keypoint_sets[0])
+        images, most = None if self.evaluated is None else len(self.evaluated), self.config.DETECTION.MAX_DETECTIONS
+        return KeypointMetrics(self.class_names, self.keypoint_sets, images, max_detections=most)
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         """Find the keypoints of a batch, and add them to metrics, records and files of results."""
+        from ..records import KeypointRecord, PointRecord
+
         if self.evaluated is None:
             raise UserError("keypoints can only be evaluated on the data of their configuration")
-        facts, found = batch[HOST], self.finder(model, batch)
+        facts, found, records = batch[HOST], self.finder(model, batch), list[Any]()
         for index, size, detected in zip(facts["indices"], facts["sizes"], found):
             truth = self.evaluated.annotations(index)
-            step.metrics.update(self.evaluated.image_id(index), truth, detected, tuple(size))
+            image_id = self.evaluated.image_id(index)
+            if self._is_whole:
+                spacing = find_spacing(self.evaluated, index)
+                errors = step.metrics.update(image_id, truth, detected, tuple(size), spacing)
+                records.append(PointRecord.from_errors(errors, truth, detected, spacing))
+            else:
+                matches = step.metrics.update(image_id, truth, detected, tuple(size))
+                if step.keeps_records:
+                    records.append(KeypointRecord.from_matches(matches, truth))
         if step.writer is not None:
             step.writer.add(found)
-        return None
+        return (lambda: records) if step.keeps_records else None
+
+
+def find_spacing(dataset: KeypointDataset, index: int) -> tuple[float, float] | None:
+    """Return width and height of a pixel of image ``index`` in millimeters; None: not known."""
+    while isinstance(dataset, KeypointsPart):
+        index, dataset = int(dataset.rows[index]), dataset.dataset
+    return dataset.spacing_mm(index) if isinstance(dataset, KeypointTable) else None
 
 
 class FileBoxes:
@@ -257,5 +291,12 @@ def _find_true(index: int, size: Size, annotations: Any) -> ObjectBoxes:
     return find_true_boxes(annotations)
 
 
-def _find_whole(index: int, size: Size, annotations: object) -> ObjectBoxes:
-    return take_whole_image(size)
+class WholeBoxes:
+    """Takes whole images as objects."""
+
+    def __init__(self, whole_images: WholeImages) -> None:
+        self.whole_images = whole_images
+
+    def __call__(self, index: int, size: Size, annotations: object) -> ObjectBoxes:
+        """Return the objects of an image of this height and width."""
+        return self.whole_images(size)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import paddle
 import pytest
+from PIL import Image
 from support.processes import ROOT
 from support.trainings.updates import changes_of_an_update, waits_of_an_update
 
@@ -152,7 +153,8 @@ def test_whole_images_are_one_object_each(tmp_path):
     _, found = evaluate(task, samples, model=task.build_model())
     for index, detected in found.items():
         height, width = samples["val"].dataset.size(index)
-        np.testing.assert_array_equal(detected.boxes, [[0, 0, width, height]])
+        np.testing.assert_array_equal(detected.boxes, [[0, 0, width, height]] * 2)
+        assert detected.labels.tolist() == [0, 1]
 
 
 def test_points_and_categories_return_from_a_checkpoint(tmp_path):
@@ -188,3 +190,24 @@ def test_what_does_not_fit_is_one_line(words, message, tmp_path):
     with pytest.raises(UserError, match=message) as caught:
         build_task(tmp_path, *words)
     assert "\n" not in str(caught.value)
+
+
+def test_tables_of_points_are_scored_by_their_errors(tmp_path):
+    lines = ["image,tip_x,tip_y,end_x,end_y,spacing_mm"]
+    for number in range(4):
+        name = f"{number}.png"
+        Image.new("RGB", (50, 40 + number), (9 * number, 80, 120)).save(tmp_path / name)
+        lines.append(f"{name},{10 + number},12,{30 - number},{20 + number},0.5")
+    (tmp_path / "points.csv").write_text("\n".join(lines))
+    words = ["-dataset=keypoint_table", f"-data_path={tmp_path}", "DATA.VAL_FRACTION", "0.5"]
+    task, samples = build_task(tmp_path, *words, "HEATMAPS.CROP_SIZE", "[64, 64]")
+    assert task.best_metric == ("PCK", True) and task.point_names == ["tip", "end"]
+    values, found = evaluate(task, samples, [(0, 1)])
+    assert len(found) == 2 and values["PCK"] == 100
+    batch, metrics = take(task, samples["val"], (0, 1)), task.build_metrics()
+    step = EvaluationStep(metrics, keeps_records=True)
+    with paddle.no_grad():
+        records = task.eval_step(task.build_model(), batch, step)()
+    for record in records:
+        np.testing.assert_allclose(record.errors_mm, record.errors / 2, rtol=1e-5)
+        assert 8 < record.side < 21

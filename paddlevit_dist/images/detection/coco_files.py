@@ -44,13 +44,14 @@ class JsonElement(NamedTuple):
     end: int  # the byte after its last
 
 
-def elements(path: Place, kinds: Mapping[str, Any]) -> dict[str, Iterator[JsonElement]]:
+def elements(path: Place, kinds: Mapping[str, Any], has_places: bool = True) -> dict[str, Iterator[JsonElement]]:
     """Iterate over lists in the outermost object of a file, or over the outermost list, named "".
 
     Only the current element is in memory as Python objects: COCO's annotations are 450 MB of text, or 3 GB of objects.
 
     Args:
         kinds: name of each list to read if it exists -> type of its elements, as msgspec checks it.
+        has_places: whether elements have their places in the file; finding them takes time.
 
     Raises:
         OSError: the file cannot be read.
@@ -66,16 +67,18 @@ def elements(path: Place, kinds: Mapping[str, Any]) -> dict[str, Iterator[JsonEl
     members = whole if isinstance(whole, dict) else {"": msgspec.Raw(text)}
     first_byte, label = _address(content), f"reading {os.path.basename(path)}"
     return {
-        name: _elements(name, member, first_byte, msgspec.json.Decoder(kinds.get(name, Any)).decode, label)
+        name: _elements(
+            name, member, first_byte if has_places else None, msgspec.json.Decoder(kinds.get(name, Any)).decode, label
+        )
         for name, member in members.items()
         if name in kinds or not name
     }
 
 
 def _elements(
-    name: str, member: msgspec.Raw, first_byte: int, decode: Callable[[msgspec.Raw], Any], label: str
+    name: str, member: msgspec.Raw, first_byte: int | None, decode: Callable[[msgspec.Raw], Any], label: str
 ) -> Iterator[JsonElement]:
-    """Iterate over the elements of one list."""
+    """Iterate over the elements of one list; ``first_byte`` is the file's in memory, None: places are 0."""
     if name and bytes(memoryview(member)[:1]) != b"[":
         raise ValueError(f"{name}: expected a list of objects")
     parts = _LIST.decode(member)
@@ -86,6 +89,9 @@ def _elements(
             value = decode(part)
         except ValueError as error:
             raise ValueError(f"{name}[{number}]: {error}") from None
+        if first_byte is None:
+            yield JsonElement(number, value, 0, 0)
+            continue
         start = _address(part) - first_byte
         yield JsonElement(number, value, start, start + memoryview(part).nbytes)
 

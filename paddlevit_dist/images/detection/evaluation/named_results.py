@@ -51,7 +51,8 @@ class NamedPositions(NamedTuple):
 
     def require_plain(self, path: str, number: int, result: NamedResult) -> None:
         """Raise if a result has names although the first result has none."""
-        if not self.matched and not self.notices:
+        has_none = result.file_name is None and result.category_name is None  # the usual case
+        if not has_none and not self.matched and not self.notices:
             require_same_names(path, number, list_names(result), [])
 
 
@@ -69,7 +70,7 @@ def match_names(path: str, annotations: AnnotationFile) -> NamedPositions:
     first: list[str] | None = None
     images: dict[NameAndId, None] = {}
     categories: dict[NameAndId, None] = {}
-    for number, result, *_ in elements(path, {"": NamedResult}).get("", ()):
+    for number, result, *_ in elements(path, {"": NamedResult}, has_places=False).get("", ()):
         present_names = list_names(result)
         first = present_names if first is None else first
         if not first:  # the usual case; the other results are checked when they are read in full

@@ -199,7 +199,9 @@ def read_rows(
             names.require_plain(path, number, result)
             if not -LARGEST < result.score < LARGEST:
                 raise UserError(f"{context} score {result.score}: expected a finite number")
-            image_id, category = (_id(context, name, getattr(result, name)) for name in ("image_id", "category_id"))
+            image_id, category = result.image_id, result.category_id
+            if type(image_id) is not int or type(category) is not int:
+                image_id, category = _id(context, "image_id", image_id), _id(context, "category_id", category)
             image = names.image(result, image_id)
             if image is None:
                 unknown.setdefault(image_id, number)
@@ -226,7 +228,7 @@ def read_rows(
 
 def _read_elements(path: str, kind: type[NamedResult]) -> Iterator[JsonElement]:
     """Read the results in a file, see ``coco_files.elements``; raise UserError if it is not a list."""
-    lists = elements(path, {"": kind})
+    lists = elements(path, {"": kind}, has_places=False)
     if "" not in lists:
         raise UserError(
             f"{path}: expected a list of results, found an object, as in annotation files; results are "

@@ -1,7 +1,6 @@
 """Learning from a teacher: the formulas, which head learns what, and whole trainings."""
 
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import paddle
@@ -11,6 +10,7 @@ from support.trainings.small_runs import DIGITS
 from paddlevit_dist import create_model, settings
 from paddlevit_dist.images.classification.distillation import TeacherModel, distillation_loss
 from paddlevit_dist.images.classification.task import Classification
+from paddlevit_dist.images.classification.teacher_input import TeacherInput
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import StepPosition
 
@@ -42,12 +42,13 @@ def test_soft_distillation_is_the_divergence_of_softened_distributions(logits, t
     assert ours.item() == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.fixture
-def teacher_file(tmp_path):
+@pytest.fixture(scope="module")
+def teacher_file(tmp_path_factory):
     paddle.seed(1)
+    folder = tmp_path_factory.mktemp("teacher")
     teacher = create_model("vit_tiny_patch16_224", num_classes=10, image_size=16, in_channels=1)
-    paddle.save(teacher.state_dict(), str(tmp_path / "teacher.pdparams"))
-    return str(tmp_path / "teacher")
+    paddle.save(teacher.state_dict(), str(folder / "teacher.pdparams"))
+    return str(folder / "teacher")
 
 
 def make_task(teacher_file, model, *arguments) -> Classification:
@@ -90,14 +91,31 @@ def test_a_model_with_one_head_learns_both_with_it(teacher_file):
     assert task.model.head.weight.grad.numpy().any()
 
 
+@pytest.mark.usefixtures("weights_of_zero")
 @pytest.mark.parametrize("task, is_refused", [("multi_label", True), ("classification", False), ("mine", False)])
-def test_a_teacher_of_several_labels_does_not_teach_one_class(teacher_file, task, is_refused):
-    Path(f"{teacher_file}.about.yaml").write_text(f"task: {task}\n")
+def test_a_teacher_of_several_labels_does_not_teach_one_class(teacher_file, tmp_path, task, is_refused):
+    (tmp_path / "described.pdparams").symlink_to(f"{teacher_file}.pdparams")
+    (tmp_path / "described.about.yaml").write_text(f"task: {task}\n")
     teaching = nullcontext()
     if is_refused:
         teaching = pytest.raises(UserError, match="TASK multi_label, whose outputs do not teach TASK classification")
     with teaching:
-        make_task(teacher_file, "vit_tiny_patch16_224")
+        make_task(str(tmp_path / "described"), "vit_tiny_patch16_224")
+
+
+@pytest.mark.usefixtures("weights_of_zero")
+def test_a_teacher_gets_images_with_its_own_normalization(teacher_file):
+    data = settings.load([*DIGITS, "DATA.IMAGENET_MEAN", "0.25", "DATA.IMAGENET_STD", "0.5"]).values.DATA
+    teacher = TeacherModel("vit_tiny_patch16_224", teacher_file, 10, 16, 1)
+    pixels = np.random.default_rng(0).random((3, 1, 16, 16)).astype("float32")
+    for mean, deviation in ((0.25, 0.5), (0.125, 0.5), (0.25, 2.0)):
+        teacher.input = TeacherInput("file", (mean,), (deviation,), 16, "bicubic")
+        teacher.fit_input(data)
+        found = teacher(paddle.to_tensor((pixels - 0.25) / 0.5)).numpy()
+        expected = teacher.model(paddle.to_tensor((pixels - mean) / deviation)).numpy()
+        if (mean, deviation) == (0.25, 0.5):
+            np.testing.assert_array_equal(found, expected)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_a_teacher_without_weights_is_refused():

@@ -42,6 +42,9 @@ class Backbone(Model):
     def resize_parameter(self, name, value):
         return name, value
 
+    def resample_parameter(self, name, value, trained_size):
+        return name, value, trained_size
+
     def list_resize_notices(self, names):
         return ["of", *names]
 
@@ -73,6 +76,7 @@ def test_weights_of_classifiers_lose_their_head_and_those_of_probes_stay():
     own = {"backbone.norm.weight": 1, "heads.0.bias": 2}
     assert model.key_maps["theirs"](own) == own
     assert model.resize_parameter("backbone.pos.backbone.x", 7) == ("pos.backbone.x", 7)
+    assert model.resample_parameter("backbone.pos", 7, (3, 4)) == ("pos", 7, (3, 4))
     assert model.list_resize_notices(["backbone.pos", "heads.0"]) == ["of", "pos", "heads.0"]
 
 

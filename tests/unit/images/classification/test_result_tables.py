@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.images.classification.result_scores import score
-from paddlevit_dist.images.classification.result_tables import ClassGroundTruth, find_layout, parse_scores
+from paddlevit_dist.images.classification.result_tables import (
+    ClassGroundTruth,
+    find_layout,
+    parse_scores,
+    read_listed_classes,
+)
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -36,6 +41,39 @@ def test_a_table_without_headings_has_scores_of_every_column_behind_the_name(rea
 def test_a_class_among_numbers_without_headings_is_refused(read, row):
     with pytest.raises(UserError, match=r"line 1: b\.png, .*add a first line with headings"):
         read(f"{row}\na.png,dog,0.5\n")
+
+
+def test_two_columns_without_headings_are_names_and_classes(read):
+    layout, path = read("b.png,cat\na.png,dog\n")
+    assert (layout.name, layout.scores, layout.best, layout.has_header) == (0, [], [1], False)
+    assert [row.cells for row in layout.rows(path)] == [["b.png", "cat"], ["a.png", "dog"]]
+
+
+@pytest.mark.parametrize(
+    "table, message",
+    [
+        ("image,cat,dog\na.png,0.5,0.5\n", "columns image, cat, dog; expected a column with the true class, named"),
+        ("image,class\na.png,cat\na.png,dog\n", r"line 3: a\.png occurs twice; keep one"),
+        ("image,class\na.png,\n", "line 2: no class; add it, or remove the line"),
+        ("image,class\n ,cat\n", "line 2: no name; add it, or remove the line"),
+        ("image,class\n", "names no image; expected a column"),
+        ("a.png,0.5,0.25,0.25\n", "has no column with the true class, but 3 of scores; give the ground truth"),
+    ],
+)
+def test_a_table_that_is_no_list_of_classes_is_refused(tmp_path, table, message):
+    (tmp_path / "truth.csv").write_text(table)
+    with pytest.raises(UserError, match=message) as caught:
+        read_listed_classes(str(tmp_path / "truth.csv"))
+    assert str(tmp_path / "truth.csv") in str(caught.value)
+
+
+def test_other_columns_than_classes_are_refused(read, tmp_path):
+    with pytest.raises(UserError, match="columns of classes .*: expected 0, 1, 2 and so on"):
+        read("image,0,1,3\na.png,0.5,0.25,0.25\n")
+    (tmp_path / "found.csv").write_text("a.png,0.5,0.25\nb.png,0.5,0.25\n")
+    truth = ClassGroundTruth(["a.png", "b.png"], np.array([1, 0]), ["bear", "cat", "dog"], "zoo")
+    with pytest.raises(UserError, match="found.csv: 2 columns of classes, but zoo has 3 classes"):
+        score(str(tmp_path / "found.csv"), truth)
 
 
 def test_scores_are_taken_in_the_order_of_the_classes(read):

@@ -78,6 +78,11 @@ SCANNET = text("prepared.json", json.dumps({"version": 1, "kind": "scannet", "so
 PLY = text("prepared.json", json.dumps({"version": 1, "kind": "ply", "source": "x"}))
 
 
+def test_an_address_has_tar_files():
+    made = guess("https://host/train-{000..007}.tar")
+    assert made.dataset == "tar" and made.reason.startswith("https://host/train-")
+
+
 @pytest.mark.parametrize(
     "names, dataset, reason",
     [

@@ -18,6 +18,17 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
 
+def test_images_at_an_address_are_fetched_by_their_places_in_the_whole(tmp_path):
+    write_single_folder(tmp_path / "data", {"ant": 6, "bee": 6})
+    (tmp_path / "cache").mkdir()
+    whole = ClassFolders.whole(str(tmp_path / "data"), tmp_path / "cache")
+    part = hold_out(whole, "val", 0.5, 0, tmp_path / "cache")
+    fetched = []
+    part.dataset.prefetch = fetched.append
+    part.prefetch([4, 0, 4])
+    assert fetched == [[int(part.rows[row]) for row in (4, 0, 4)]] and part.rows[4] != 4
+
+
 class Named:
     """A dataset of which only the names are asked for."""
 

@@ -259,6 +259,20 @@ def test_identical_images_of_train_and_val_are_counted_with_an_example(sample, d
     assert line.endswith("ant/5.png") and "ant/x.png and " in line
 
 
+def test_the_first_of_identical_training_images_is_named_whether_it_was_opened_or_not(root, monkeypatch):
+    for file in root.glob("train/*/*"):
+        shutil.copy(root / "train" / "ant" / "0.png", file) if file.parent.name + file.stem != "ant0" else None
+    shutil.copy(root / "train" / "ant" / "0.png", root / "val" / "bee" / "1.png")
+    monkeypatch.setattr(opening, "ALL_UP_TO", 3)
+    monkeypatch.setattr(opening, "SAMPLE", 6)  # all of val, half of train
+    opened = [opening.open_split(folders(root, split), split) for split in ("train", "val")]
+    assert 0 not in {look.index for look in opened[0].results}
+    (line,) = opening.compare(*opened)
+    assert line.startswith("1 image of val is identical") and line.endswith(
+        "val/bee/1.png and " + str(root / "train/ant/0.png")
+    )
+
+
 def test_what_was_compared_is_said_where_it_was_not_all(root, monkeypatch):
     monkeypatch.setattr(opening, "ALL_UP_TO", 7)
     monkeypatch.setattr(opening, "SAMPLE", 4)

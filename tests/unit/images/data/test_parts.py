@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.images.data.parts import ImagePage, PartReader, UndecodedImage, crop_jpeg_rows, read_layout
 from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage
 from paddlevit_dist.images.transforms.crops import TrainingTransform
@@ -115,6 +116,21 @@ def test_what_is_left_undecoded(tmp_path):
     assert [isinstance(image, UndecodedImage) for image in found] == [True, False, True]
     assert isinstance(found[2], ImagePage) and found[2].around((3, 10, 7, 15))[0].shape == (5, 150, 3)
     assert [image.size for image in found] == [SIZE] * 3
+
+
+def test_bytes_of_a_file_are_read_from_any_place_and_a_missing_file_has_no_size(tmp_path):
+    dataset = make_folder(
+        tmp_path, {"a.jpg": jpeg(), "b.ppm": b"P6\n5 4 255\n" + bytes(60), "c.ppm": b"P3\n1 1\n9\n1 2 3"}
+    )
+    encoded = (tmp_path / "train/a/a.jpg").read_bytes()
+    found = ImageDataset.part(dataset, 0, 7, 20)
+    assert found.tobytes() == encoded[7:27] and found.dtype == np.uint8 and found.flags.writeable
+    with pytest.raises(UnreadableImage, match="has become shorter"):
+        ImageDataset.part(dataset, 0, len(encoded) - 5, 6)
+    assert PartReader(dataset)(1)[0].size == (5, 4) and PartReader(dataset)(2)[0].size == (1, 1)
+    assert dataset.num_bytes(0) == len(encoded)
+    (tmp_path / "train/a/a.jpg").unlink()
+    assert dataset.num_bytes(0) == -1
 
 
 def test_damaged_images_are_reported(tmp_path):

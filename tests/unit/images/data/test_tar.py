@@ -88,6 +88,20 @@ def test_webdataset_shards_with_json_labels_and_other_members(folder, cache):
     assert [(shade, label) for _, shade, label in contents(TarImages(str(folder), "train", cache))] == [(7, 2), (9, 0)]
 
 
+def test_classes_that_are_numbered_in_training_and_named_in_validation_are_refused(folder, cache):
+    write_webdataset(folder)
+    write_tar(folder / "val.tar", {"bee/1.png": image(1)})
+    with pytest.raises(UserError, match=r"number their classes in label files, .* name them \('bee'\); pack both"):
+        TarImages(str(folder), "val", cache)
+
+
+def test_an_image_that_is_not_in_the_list_of_labels_is_named(folder, cache):
+    write_tar(folder / "ILSVRC2012_img_val.tar", {f"ILSVRC2012_val_{n}.JPEG": image(n) for n in range(2)})
+    (folder / "val_list.txt").write_text("val/ILSVRC2012_val_1.JPEG 2\n")
+    with pytest.raises(UserError, match="contains ILSVRC2012_val_0.JPEG, which is not in the list of labels"):
+        TarImages(str(folder), "val", cache)
+
+
 def test_the_imagenet_archive_of_class_archives(folder, cache):
     boxes = {"boxes.json": b"[[1, 2, 3, 4]]", "other.json": b'{"label": "tench"}'}  # belong to no label file's sample
     inner = {

@@ -147,6 +147,8 @@ IMAGES = paddle.to_tensor(np.random.default_rng(4).standard_normal((2, 3, 32, 48
 def test_fcn_classifies_the_last_map_and_in_training_also_the_one_before():
     backbone = {"depths": (1, 1, 1, 1), "dims": (8, 8, 12, 16)}
     model = create_model("fcn_resnet50", num_classes=3, image_size=32, dropout=0.0, backbone_options=backbone)
+    start = model.classifier[0].weight  # 64 channels to 16
+    assert float(start.std()) == pytest.approx(math.sqrt(2 / (9 * 16)), rel=0.05)
     maps = model.backbone.features(IMAGES)
     assert [each.shape[2:] for each in maps[-2:]] == [[4, 6], [4, 6]]  # an eighth
     for is_training in (True, False):

@@ -64,6 +64,39 @@ def test_pages_are_not_decoded_and_give_what_their_pixels_give(tmp_path, mode):
         np.testing.assert_array_equal(from_page, transform(pixels, np.random.default_rng(seed)), strict=True)
 
 
+@pytest.mark.parametrize("size, kind", [((24, 30), "AREA"), ((52, 70), "LINEAR"), ((104, 130), "CUBIC")])
+def test_crops_are_resized_by_how_much_they_shrink(size, kind):
+    """By the side that shrinks least: to half or less, to more, or not at all."""
+    pixels = np.random.default_rng(0).integers(0, 256, (100, 125, 3)).astype(np.uint8)
+    whole = TrainingTransform(size, (1.0, 1.0), (1.25, 1.25), 0.0)  # the crop is the image
+    found = FastTransform(whole)(pixels, np.random.default_rng(0))
+    expected = cv2.resize(pixels, size[::-1], interpolation=getattr(cv2, f"INTER_{kind}"))
+    np.testing.assert_array_equal(found, expected.transpose(2, 0, 1), strict=True)
+
+
+@pytest.mark.parametrize("shape", [(40, 50, 3), (40, 50)])
+def test_an_augmentation_gets_the_crop_as_a_color_image(shape):
+    pixels, seen = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8), []
+
+    def augment(image, generator):
+        seen.append(image)
+        return image.rotate(180)
+
+    for channels in (3, 1) if len(shape) == 2 else (3,):
+        plain = TrainingTransform((16, 24), flip_probability=1.0, channels=channels)
+        augmented = TrainingTransform((16, 24), flip_probability=1.0, channels=channels, augment=augment)
+        expected = FastTransform(plain)(pixels, np.random.default_rng(3))
+        found = FastTransform(augmented)(pixels, np.random.default_rng(3))
+        assert seen[-1].mode == ("RGB" if channels == 3 else "L") and seen[-1].size == (24, 16)
+        np.testing.assert_array_equal(found, expected[:, ::-1, ::-1], strict=True)
+
+
+def test_a_pillow_image_is_resized_exactly():
+    image, exact = photograph(60, 40), TrainingTransform(16)
+    found = FastTransform(exact)(image, np.random.default_rng(3))
+    np.testing.assert_array_equal(found, exact(image, np.random.default_rng(3)), strict=True)
+
+
 def test_the_label_is_the_data_sets(tmp_path):
     assert FastReader(folder(tmp_path, encoded(photograph())), 3)(0)[1] == 0
 

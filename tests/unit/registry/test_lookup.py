@@ -44,7 +44,7 @@ def test_sets_that_need_no_path_are_those_that_are_drawn_and_the_digits():
 
 def test_an_unknown_name_is_told_with_the_three_closest_and_all_valid_ones(monkeypatch):
     assert refuse("task", "detections").startswith(
-        "task 'detections' is not known: did you mean 'detection', 'semantic_segmentation' or 'self_distillation'? "
+        "task 'detections' is not known: did you mean 'detection', 'keypoint_detection' or 'semantic_segmentation'? "
         "valid names: classification, detection, image_segmentation, "
     )
     assert refuse("model", "vit_tinny").endswith("inspect --list' lists all; import your own with -import=MODULE")

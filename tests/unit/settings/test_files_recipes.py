@@ -77,7 +77,7 @@ def test_the_command_of_the_header_loads_this_file(monkeypatch):
 def test_the_effective_batch_of_the_header_is_that_of_the_values():
     for recipe in RECIPES:
         (line,) = [line for line in header(recipe) if line.startswith("# effective batch: ")]
-        kinds = "(?:image|scene|shape|volume)s"
+        kinds = "(?:image|object|scene|shape|volume)s"
         numbers = re.match(rf"# effective batch: (\d+) = (\d+) devices x (\d+) {kinds} x (\d+) batch(?:es)? per", line)
         total, devices, images, batches = map(int, numbers.groups())
         values = load_once(recipe).values

@@ -18,6 +18,7 @@ from paddlevit_dist.points.instances import task as task_module
 from paddlevit_dist.points.instances.grouping import proposal_ious
 from paddlevit_dist.points.instances.matching import flatten_tables
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
+from paddlevit_dist.points.instances.panoptic import combine_segments, count_segments
 from paddlevit_dist.points.instances.pointgroup import GroupingInput, PointGroupOutput, group_points
 from paddlevit_dist.points.instances.proposals import select_predictions
 from paddlevit_dist.points.instances.score_kind import class_precisions
@@ -97,8 +98,23 @@ def test_stuff_is_not_grouped_and_scenes_are_not_joined():
 def test_a_training_step_reaches_every_parameter():
     task = make_task("POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER_POINTS", "2")
     model, batch = model_and_batch(task, "train")
+    outputs, forward = [], task.forward
+    task.forward = lambda *given: outputs.append(forward(*given)) or outputs[-1]
     terms = task.train_step(model, batch, StepPosition(1, 0, 10))
-    assert terms["score"].count.item() > 1
+    (output,), instances = outputs, batch["instance_labels"].numpy()
+    losses = []
+    for number, score in enumerate(output.scores.numpy().ravel().astype(np.float64)):
+        members = output.clusters.points[output.clusters.offsets[number] : output.clusters.offsets[number + 1]]
+        shared = np.bincount(instances[members][instances[members] >= 0], minlength=instances.max() + 1)
+        iou = (shared / (len(members) + np.bincount(instances[instances >= 0]) - shared)).max()
+        target, share = np.clip(2 * iou - 0.5, 0, 1), 1 / (1 + np.exp(-score))  # 0 up to 0.25, 1 from 0.75 on
+        losses.append(-target * np.log(share) - (1 - target) * np.log(1 - share))
+    assert terms["score"].count.item() == len(losses) > 1
+    assert terms["score"].sum.item() == pytest.approx(sum(losses), rel=1e-4)
+    assert terms["offset"].count.item() == terms["direction"].count.item() == (instances >= 0).sum()
+    centers = (batch["instance_centers"] - batch["xyz"]).numpy()[instances >= 0]
+    distance = np.abs(output.offsets.numpy()[instances >= 0] - centers).sum()
+    assert terms["offset"].sum.item() == pytest.approx(distance, rel=1e-4)
     assert {name: term.weight for name, term in terms.items()} == {
         "semantic": 1.0,
         "offset": 1.0,
@@ -226,6 +242,34 @@ def test_a_prediction_is_the_classes_and_instances_of_each_scene():
         assert len(predictions) > 3 and confidences == sorted(confidences, reverse=True)
         for prediction in predictions:
             assert (room.semantic[prediction.points] == prediction.class_number).all()
+
+
+@pytest.mark.parametrize("least", [None, 60])
+def test_an_evaluation_counts_points_and_segments_of_each_scene(least):
+    """Of a network that takes every seventh point for a class of stuff."""
+    task = make_task("POINTS.INSTANCES.PANOPTIC_MIN_POINTS", str(least))
+    _, batch = model_and_batch(task, "val")
+    rooms = [SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08).read(i) for i in range(2)]
+    outputs = [true_output(room, 0.02) for room in rooms]
+    for logits, _ in outputs:
+        logits[::7] = paddle.to_tensor(np.eye(20, dtype=np.float32)[1])
+    oracle = Oracle(*(paddle.concat(part) for part in zip(*outputs)))
+    predicted, metrics = get_aspect(task, Predictable).predict_step(oracle, batch), task.build_metrics()
+    records = task.eval_step(oracle, batch, EvaluationStep(metrics, keeps_records=True))()
+    for number, (room, record, (classes, predictions)) in enumerate(zip(rooms, records, predicted, strict=True)):
+        confusion = np.zeros((20, 20), np.int64)
+        np.add.at(confusion, (room.semantic[room.semantic >= 0], classes[room.semantic >= 0]), 1)
+        np.testing.assert_array_equal(record.confusion, confusion)
+        assert record.matches is metrics.tables[number] and 0 < np.trace(confusion) < confusion.sum()
+        if least is not None:
+            combined = combine_segments(classes, predictions, THINGS)
+            expected = count_segments(room.semantic, room.instance, *combined, THINGS, least)
+            np.testing.assert_array_equal(metrics.segments[number][0], expected[0])
+            np.testing.assert_allclose(metrics.segments[number][1], expected[1])
+    values = metrics.compute(metrics.state)
+    assert ("PQ" in values) == (least is not None) and values["points"] == sum(
+        map(np.sum, (r.confusion for r in records))
+    )
 
 
 def test_images_show_the_instances_of_a_batch():

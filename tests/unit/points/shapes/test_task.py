@@ -218,6 +218,8 @@ def test_solids_are_drawn_from_their_split_and_number():
             xyz, normals = sample_mesh(turned, triangles, 2048, draw)
             np.testing.assert_allclose(found.xyz, xyz + 0.01 * draw.standard_normal((2048, 3)), atol=1e-9)
             np.testing.assert_allclose(found.normals, normals, atol=1e-9)
+            keys = make_keys("SHAPES.SOLIDS.TRAIN", "17", "SHAPES.SOLIDS.VAL", "15")
+            assert len(SyntheticSolids.open(keys, split, None)) == 17 - 2 * part
             assert found.label == index % 8 and solids.describe(index) == f"{split} {name} {index}"
 
 

@@ -268,6 +268,8 @@ def test_union_and_intersection():
         assert found.keys() == expected and expected
         for voxel in found:
             np.testing.assert_allclose(found[voxel], sum(one.get(voxel, np.zeros(2)) for one in rows))
+        more = [sparse.SparseTensor(x.features, x.coordinates, num_scenes=n) for x, n in zip(tensors, (7, 4, 9))]
+        assert combine(*more).plan.num_scenes == combine(*more[::-1]).plan.num_scenes == 9  # the last ones are empty
         alone = by_voxel(combine(tensors[1]).C, combine(tensors[1]).F.numpy())
         assert alone.keys() == rows[1].keys() and all(np.array_equal(alone[voxel], rows[1][voxel]) for voxel in alone)
 

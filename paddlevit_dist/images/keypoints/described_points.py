@@ -39,10 +39,9 @@ def complete_sets(
     Raises:
         UserError: a key names a point that a category lacks, or has another number of values than it has points.
     """
+    _require_known(described, keys)
     sets, remarks = [], dict[str, list[str]]()
     for name, points in zip(class_names, described):
-        if _is_coco_person(points):
-            points = points._replace(names=COCO_PERSON.names)
         if not points.number:
             sets.append(KeypointSet((), (), (), ()))
             remarks.setdefault("without points", []).append(name)
@@ -77,6 +76,35 @@ def pair_up(mirror: Any, number: int) -> list[tuple[int, int]] | None:
     return [(point, other) for point, other in enumerate(mirror) if point <= other]
 
 
+def _require_known(described: Sequence[DescribedPoints], keys: Any) -> None:
+    """Raise UserError if a link of KEYPOINTS.PAIRS or SKELETON is wrong, or joins points that no category has both."""
+    if keys is None:
+        return
+    names = [_list_names(points, keys) for points in described if points.number]
+    for key in ("PAIRS", "SKELETON"):
+        for link in getattr(keys, key) or ():
+            if link.count("/") != 1:
+                reason = "one slash is needed"
+            elif any(_parse_links([link], known) for known in names):
+                continue
+            else:
+                reason = "the points are not of one category"
+            first = names[0]
+            raise UserError(
+                f"KEYPOINTS.{key} {shorten(link, 60)}: {reason}; expected two of {first_names(first)} or of the "
+                f"numbers 1 to {len(first)}, such as {first[0]}/{first[-1]}"
+            )
+
+
+def _list_names(points: DescribedPoints, keys: Any) -> tuple[str, ...]:
+    """Return the names of a category's points, by KEYPOINTS.NAMES, the annotations, or numbers."""
+    if keys is not None and keys.NAMES is not None:
+        return tuple(keys.NAMES)
+    if _is_coco_person(points):
+        return COCO_PERSON.names
+    return tuple(points.names or (f"point {number}" for number in range(1, points.number + 1)))
+
+
 def _is_coco_person(points: DescribedPoints) -> bool:
     """Return whether points without names have the number and the pairs of COCO's people, as in coco-pose.yaml."""
     exchanged = {tuple(pair) for pair in points.pairs or () if pair[0] != pair[1]}
@@ -85,7 +113,7 @@ def _is_coco_person(points: DescribedPoints) -> bool:
 
 def _choose_names(category: str, points: DescribedPoints, keys: Any) -> tuple[str, ...]:
     if keys is None or keys.NAMES is None:
-        return tuple(points.names or (f"point {number}" for number in range(1, points.number + 1)))
+        return _list_names(points, keys)
     _require_number("KEYPOINTS.NAMES", len(keys.NAMES), category, points.number)
     if len(set(keys.NAMES)) < len(keys.NAMES):
         raise UserError(f"KEYPOINTS.NAMES {shorten(str(list(keys.NAMES)))}: expected each name only once")
@@ -102,7 +130,7 @@ def _choose_pairs(
 ) -> tuple[tuple[tuple[int, int], ...], str]:
     """Return the mirrored pairs of a category, and what the log says about them."""
     if keys is not None and keys.PAIRS is not None:
-        pairs, source = _parse_links("PAIRS", keys.PAIRS, names), "KEYPOINTS.PAIRS"
+        pairs, source = _parse_links(keys.PAIRS, names), "KEYPOINTS.PAIRS"
     elif points.pairs is not None:
         pairs, source = [(one, other) for one, other in points.pairs], "the annotations"
     else:
@@ -146,25 +174,18 @@ def choose_sigmas(
 
 def _choose_skeleton(names: tuple[str, ...], points: DescribedPoints, keys: Any) -> tuple[tuple[int, int], ...]:
     if keys is not None and keys.SKELETON is not None:
-        return tuple(_parse_links("SKELETON", keys.SKELETON, names))
+        return tuple(_parse_links(keys.SKELETON, names))
     if points.skeleton is not None:
         return tuple((one, other) for one, other in points.skeleton)
     return COCO_PERSON.skeleton if names == COCO_PERSON.names else ()
 
 
-def _parse_links(key: str, links: Sequence[str], names: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Return the numbers, from 0, of two points with a slash between them, each a name or a number from 1."""
+def _parse_links(links: Sequence[str], names: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Return the numbers, from 0, of two points with a slash between them, each a name or a number from 1.
+
+    Links of points that a category lacks are of other categories, see ``_require_known``.
+    """
     numbers = {str(number): number - 1 for number in range(1, len(names) + 1)}
     numbers |= {name: number for number, name in enumerate(names)}
-    found = []
-    for link in links:
-        ends = [end.strip() for end in link.split("/")]
-        missing = [end for end in ends if end not in numbers]
-        if len(ends) != 2 or missing:
-            reason = f"there is no point '{shorten(missing[0], 40)}'" if len(ends) == 2 else "one slash is needed"
-            raise UserError(
-                f"KEYPOINTS.{key} {shorten(link, 60)}: {reason}; expected two of {first_names(names)} or of the "
-                f"numbers 1 to {len(names)}, such as {names[0]}/{names[-1]}"
-            )
-        found.append((numbers[ends[0]], numbers[ends[1]]))
-    return found
+    split = ([end.strip() for end in link.split("/")] for link in links)
+    return [(numbers[one], numbers[other]) for one, other in split if one in numbers and other in numbers]

@@ -6,6 +6,7 @@ same weights, averages and statistics.
 """
 
 from .image_features import CLASSIFICATION, DETECTION, MULTI_LABEL, SEGMENTATION
+from .keypoint_features import KEYPOINT_HEATMAPS
 from .other_features import INSTANCES, LANDMARKS, ORGANS, OUTSIDE, SCENES, SHAPES
 from .pretraining_features import MASKED_AUTOENCODER, SELF_DISTILLATION
 from .values import NONE, Features, Rule, Task, Value
@@ -96,6 +97,7 @@ TASKS: dict[str, Task] = {
     "masked_autoencoder": MASKED_AUTOENCODER,
     "self_distillation": SELF_DISTILLATION,
     "detection": DETECTION,
+    "keypoint_heatmaps": KEYPOINT_HEATMAPS,
     "segmentation": SEGMENTATION,
     "scenes": SCENES,
     "instances": INSTANCES,
@@ -110,7 +112,7 @@ _WITHOUT_BLOCKS = tuple(name for name, model in _MODELS.items() if not model.has
 _STATIC = ("classification", "multi_label")
 _NOT_STATIC = tuple(name for task in TASKS if task not in _STATIC for name in TASKS[task].models)
 # Recomputed layers have batch norms, or the task has none.
-_NOT_RECOMPUTED = ("timm:test_resnet", "timm:test_efficientnet", "resnet18", "mask_rcnn")
+_NOT_RECOMPUTED = ("timm:test_resnet", "timm:test_efficientnet", "resnet18", "mask_rcnn", "heatmap_cnn")
 _NOT_RECOMPUTED += tuple(
     name for task in ("scenes", "instances", "shapes", "organs", "landmarks", "outside") for name in TASKS[task].models
 )

@@ -11,11 +11,11 @@ _PVT += " MODEL.NUM_HEADS [1,1,2,2] MODEL.MLP_RATIO [4,4,2,2]"
 _SWIN = "MODEL.NAME swin_tiny_patch4_window7_224 MODEL.EMBED_DIM 12 MODEL.DEPTHS [1,1,2,1] MODEL.NUM_HEADS [1,2,3,4]"
 _DRAWN = "DATA.SHAPES.TRAIN 40 DATA.SHAPES.VAL 7"
 _TABLE = "-dataset=table -data_path={data:table}/labels.csv DATA.TABLE.IMAGE photo DATA.TABLE.LABELS [kind]"
-_READING = {  # no image is turned or unreadable
+READING = {  # no image is turned or unreadable
     "plain": Value(),
     "careful": Value("DATA.ON_INVALID_SAMPLE skip DATA.EXIF_ROTATE True DATA.MAX_PIXELS 100000", "plain"),
 }
-_ALBUMENTATIONS = "DATA.ALBUMENTATIONS {data:transforms}/transforms.yaml"
+ALBUMENTATIONS = "DATA.ALBUMENTATIONS {data:transforms}/transforms.yaml"
 
 _LONG = "-epochs=6"  # after fewer, all images are of the most frequent class
 CLASSIFICATION = Task(
@@ -82,7 +82,7 @@ CLASSIFICATION = Task(
             ),
             "few": Value("TRAIN.RAND_AUGMENT True TRAIN.RAND_AUGMENT_LAYERS 1 TRAIN.RAND_AUGMENT_MAGNITUDE 5"),
             "color": Value("TRAIN.COLOR_JITTER 0.4 DATA.DECODER fast"),
-            "file": Value(_ALBUMENTATIONS),
+            "file": Value(ALBUMENTATIONS),
         },
         "input": {
             "color": Value("DATA.IMAGE_CHANNELS 3"),
@@ -104,7 +104,7 @@ CLASSIFICATION = Task(
             "mirrored": Value("DATA.TEST_VIEWS [mirrored]", "none"),
             "scales": Value("DATA.TEST_VIEWS [five_crops] DATA.TEST_SCALES [1.0,1.2]", "none"),
         },
-        "reading": _READING,
+        "reading": READING,
         "command": {name: Value() for name in ("probe", "neighbors")},
     },
     may_be_refused=(
@@ -200,7 +200,7 @@ DETECTION = Task(
             "mosaic": Value("DATA.MOSAIC 0.7"),
             "quiet": Value("DATA.MOSAIC 0.7 DATA.NO_AUGMENT_EPOCHS 1"),
             "paste": Value("DATA.COPY_PASTE 0.7"),
-            "file": Value(_ALBUMENTATIONS),
+            "file": Value(ALBUMENTATIONS),
         },
         "windows": NONE
         | {
@@ -234,7 +234,7 @@ DETECTION = Task(
         },
         "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1 DATA.COLOR_JITTER 0.3")},
         "empty": NONE | {"without": Value("DATA.KEEP_EMPTY_IMAGES False")},
-        "reading": _READING,
+        "reading": READING,
     },
     refused=(
         {"model": ("mask_rcnn",), "data": ("voc", "yolo")},
@@ -292,7 +292,7 @@ SEGMENTATION = Task(
         "photometric": NONE
         | {
             "yes": Value("DATA.PHOTOMETRIC True"),
-            "file": Value(_ALBUMENTATIONS),
+            "file": Value(ALBUMENTATIONS),
             "own": Value("-import={data:programs}/shadows.py DATA.TRANSFORMS [shadow]"),
         },
         "crop": NONE

@@ -16,6 +16,8 @@ from PIL import Image
 
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
+from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
+from paddlevit_dist.images.keypoints.data.figures import FIGURE_SETS
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import SegmentationShapes
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.shapes.solids import SyntheticSolids
@@ -172,6 +174,78 @@ def _write_coco(folder: Path, materials: Materials) -> None:
                 )
         content = {"images": images, "annotations": annotations[::-1], "categories": _CATEGORIES}
         _write_lines(folder / "annotations" / f"{split}.json", [json.dumps(content)])
+
+
+def _list_figures(split: str, *kinds: str) -> Iterator[tuple[int, Image.Image, ImageAnnotations]]:
+    drawn = DrawnFigures(None, split, None, _COUNTS["train"], _COUNTS["val"], _SIDES, (0, 2), kinds)
+    for index in range(len(drawn)):
+        yield index, *drawn.read(index)
+
+
+def _write_coco_figures(*kinds: str) -> Callable[[Path, Materials], None]:
+    def write(folder: Path, materials: Materials) -> None:
+        """COCO's files of figures, whose ids are not in order; the second image has a crowd."""
+        categories = [
+            {"id": 9 - 2 * place, "name": kind, "keypoints": FIGURE_SETS[kind].names}
+            for place, kind in enumerate(kinds)
+        ]
+        for split in _COUNTS:
+            images, annotations = [], []
+            for index, image, truth in _list_figures(split, *kinds):
+                number = 1000 - 3 * index
+                _save(image, folder / split / f"{number}.png")
+                size = {"width": image.width, "height": image.height}
+                images.append({"id": number, "file_name": f"{number}.png", **size})
+                assert truth.points is not None
+                for place, label in enumerate(truth.labels.tolist()):
+                    points = truth.points[place, : len(FIGURE_SETS[kinds[label]].names)]
+                    annotations.append(
+                        {
+                            "id": int(truth.ids[place]),
+                            "image_id": number,
+                            "category_id": categories[label]["id"],
+                            "bbox": truth.boxes[place].tolist(),
+                            "area": float(truth.areas[place]),
+                            "iscrowd": int(index == 1 and place == 0),
+                            "keypoints": points.ravel().tolist(),
+                            "num_keypoints": int((points[:, 2] > 0).sum()),
+                        }
+                    )
+            content = {"images": images, "annotations": annotations[::-1], "categories": categories}
+            _write_lines(folder / "annotations" / f"person_keypoints_{split}.json", [json.dumps(content)])
+
+    return write
+
+
+def _write_yolo_pose(folder: Path, materials: Materials) -> None:
+    for split in _COUNTS:
+        for index, image, truth in _list_figures(split, "person"):
+            _save(image, folder / "images" / split / f"{index:03d}.png")
+            assert truth.points is not None
+            points = truth.points / (*image.size, 1)
+            shares = truth.boxes / (*image.size, *image.size)
+            lines = [
+                " ".join(map(str, [0, x + w / 2, y + h / 2, w, h, *each.ravel().tolist()]))
+                for (x, y, w, h), each in zip(shares, points)
+            ]
+            _write_lines(folder / "labels" / split / f"{index:03d}.txt", lines)
+    lines = ["train: images/train", "val: images/val", "names: [person]", "kpt_shape: [7, 3]"]
+    mirror = FIGURE_SETS["person"].mirror.tolist()
+    _write_lines(folder / "data.yaml", [*lines, f"flip_idx: {mirror}"])
+
+
+def _write_keypoint_table(folder: Path, materials: Materials) -> None:
+    """The first person of each image that has one; every third image is of validation."""
+    names = FIGURE_SETS["person"].names
+    lines = [f"image,split,{','.join(f'{name}_x,{name}_y' for name in names)}"]
+    for index, image, truth in _list_figures("train", "person"):
+        if not len(truth.labels):
+            continue
+        assert truth.points is not None
+        _save(image, folder / "images" / f"{99 - index}.png")
+        cells = [f"{x},{y}" if visibility else "," for x, y, visibility in truth.points[0].tolist()]
+        lines.append(f"images/{99 - index}.png,{'val' if index % 3 == 1 else 'train'},{','.join(cells)}")
+    _write_lines(folder / "points.csv", lines)
 
 
 def _write_voc(folder: Path, materials: Materials) -> None:
@@ -359,6 +433,10 @@ MAKERS: dict[str, Callable[[Path, Materials], None]] = {
     "pages": _write_tars("pages"),
     "jpeg": _write_tars("jpeg"),
     "coco": _write_coco,
+    "coco_keypoints": _write_coco_figures("person", "hand"),
+    "coco_people": _write_coco_figures("person"),
+    "yolo_pose": _write_yolo_pose,
+    "keypoint_table": _write_keypoint_table,
     "voc": _write_voc,
     "yolo": _write_yolo,
     "label_maps": _write_label_maps,

@@ -94,7 +94,10 @@ def test_keys_win_over_the_file(tmp_path, cache):
     [
         (keys(NAMES=["a", "b"]), "KEYPOINTS.NAMES has 2 values, but bug has 3 points"),
         (keys(SIGMAS=[0.1]), "KEYPOINTS.SIGMAS has 1 values, but bug has 3 points"),
-        (keys(PAIRS=["head/tail"]), "KEYPOINTS.PAIRS head/tail: there is no point 'tail'; expected two of head,"),
+        (
+            keys(PAIRS=["head/tail"]),
+            "KEYPOINTS.PAIRS head/tail: the points are not of one category; expected two of head,",
+        ),
         (keys(PAIRS=["1/2", "2/3"]), "KEYPOINTS.PAIRS: left_wing is in two pairs"),
         (keys(SKELETON=["1-2"]), "KEYPOINTS.SKELETON 1-2: one slash is needed"),
     ],
@@ -117,6 +120,9 @@ def test_categories_have_their_own_points(tmp_path, cache):
     np.testing.assert_array_equal(dataset.annotations(0).points[1], [[1, 2, 2], [3, 4, 1], [0, 0, 0]])
     assert not dataset.can_mirror  # a fish is not symmetric
     assert any("fish: 2 points, no mirrored pairs, so images are not mirrored" in line for line in dataset.notices)
+    chosen = keys(PAIRS=["mouth/mouth", "left_wing/right_wing"])
+    mirrored = CocoKeypoints(str(tmp_path), "train", cache, keys=chosen)
+    assert mirrored.can_mirror and [points.pairs for points in mirrored.keypoint_sets] == [(), ((1, 2),), ((0, 0),)]
 
 
 ODD = {

@@ -1,0 +1,48 @@
+"""Settings of tasks on images with keypoints: layouts of data and what changes points with their images."""
+
+from .image_features import ALBUMENTATIONS, READING
+from .values import NONE, Features, Model, Task, Value
+
+_FIGURES = "DATA.SHAPES.TRAIN 24 DATA.SHAPES.VAL 7 DATA.SHAPES.SIDES [64,80]"
+_KEYS = "KEYPOINTS.SIGMAS [0.05,0.05,0.1,0.1,0.05,0.1,0.1] KEYPOINTS.SKELETON [head/neck]"
+#: of both tasks
+KEYPOINT_DATA: Features = {
+    "data": {
+        "drawn": Value(_FIGURES),
+        "people": Value(f"{_FIGURES} KEYPOINTS.FIGURES [person] DATA.SHAPES.OBJECTS_PER_IMAGE [1,1]"),
+        "coco": Value("-dataset=coco_keypoints -data_path={data:coco_keypoints}"),
+        "keys": Value(
+            "-dataset=coco_keypoints -data_path={data:coco_people} KEYPOINTS.PAIRS [] "
+            f"KEYPOINTS.NAMES [head,neck,a,b,hip,c,d] {_KEYS}"
+        ),
+        "yolo": Value("-dataset=yolo_pose -data_path={data:yolo_pose}"),
+        "table": Value("-dataset=keypoint_table -data_path={data:keypoint_table}"),
+        "spacing": Value("-dataset=keypoint_table -data_path={data:keypoint_table} KEYPOINTS.SPACING_MM 0.2", "table"),
+        "held_out": Value("-dataset=yolo_pose -data_path={data:yolo_pose} DATA.VAL_FRACTION 0.25 DATA.VAL_SEED 3"),
+    },
+    "mirror": {"half": Value(), "never": Value("DATA.HORIZONTAL_FLIP 0.0")},
+    "file": NONE | {"file": Value(ALBUMENTATIONS)},
+    "reading": READING,
+}
+KEYPOINT_HEATMAPS = Task(
+    8,
+    {
+        "heatmap_cnn": Model(
+            "-cfg=heatmap_figures HEATMAPS.CROP_SIZE [32,32] MODEL.DIMS [8,8,8]", has_batch_norm=True, start="-epochs=3"
+        )
+    },
+    {
+        **KEYPOINT_DATA,
+        "crops": NONE
+        | {
+            "still": Value("HEATMAPS.SHIFT 0.0 HEATMAPS.SCALE 0.0 HEATMAPS.ROTATION 0.0"),
+            "wide": Value("HEATMAPS.CROP_SIZE [32,48] HEATMAPS.BOX_SCALE 1.5 HEATMAPS.SIGMA 1.0"),
+        },
+        "seen": NONE
+        | {
+            "one": Value("HEATMAPS.FLIP False", "none"),
+            "whole": Value("HEATMAPS.BOXES image", "none"),
+            "kernel": Value("HEATMAPS.KERNEL 5 HEATMAPS.POINT_SCORE 0.0", "none"),
+        },
+    },
+)

@@ -82,7 +82,10 @@ def follow_names(
         pairs = [*pairs, *zip(others, range(len(names.ours), len(theirs)))]
         outputs += [theirs[label] for label in others]
     values = _merge_rows(model, state, targets, parameter_names, pairs) if pairs else {}
-    return FollowedRows(frozenset(parameter_names), values, matched, len(names.ours), tuple(outputs))
+    # What has the same shape but fewer rows than classes, such as a temperature, is copied like any other parameter.
+    has_rows = {key for key in parameter_names if key in values or state[key].shape != tuple(targets[key].shape)}
+    followed = frozenset(has_rows if pairs else parameter_names)
+    return FollowedRows(followed, values, matched, len(names.ours), tuple(outputs))
 
 
 def order_outputs(

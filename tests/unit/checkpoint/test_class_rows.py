@@ -176,6 +176,44 @@ def test_names_pair_where_they_mean_one_class_on_each_side(theirs, ours, pairs):
     assert pair_names(theirs, ours, Detector.__new__(Detector)) == pairs
 
 
+class Published(Model):
+    """A network of three outputs that has published names."""
+
+    classifier_layers = ("head",)
+
+    def published_classes(self, classes):
+        return ["n1", "n2", "n3"] if classes == 3 else None
+
+    def plain_class(self, name):
+        return {"tench": "n1", "goldfish": "n2", "shark": "n3"}.get(name, name)
+
+
+def test_names_are_published_ones_in_other_words_only_if_they_are_as_many():
+    names = ["tench, Tinca tinca", "goldfish, Carassius", "shark, white"]
+    assert order_outputs(Published(), ClassNames(names, ["n3", "n1"]), 3, 2, "f") == ([2, 0], True)
+    with pytest.raises(UserError, match="f lacks 2 classes"):
+        order_outputs(Published(), ClassNames(names[:2], ["n3", "n1"]), 3, 2, "f")
+
+
+class Tempered(Model):
+    """A classifier with a number that belongs to no class."""
+
+    classifier_layers = ("head",)
+
+    def __init__(self, classes):
+        super().__init__()
+        self.body, self.head = paddle.nn.Linear(30, 4), paddle.nn.Linear(4, classes)
+        self.head.temperature = self.head.create_parameter([1, 1, 1])
+
+
+def test_parameters_without_an_axis_of_classes_do_not_follow_names():
+    source, model = make_numbers(Tempered(3)), Tempered(5)
+    report = load_weights(model, source, class_names=ClassNames(THEIRS, OURS))
+    assert report.classes_by_name == (2, 5) and not report.reinitialized
+    np.testing.assert_array_equal(model.head.bias.numpy()[[0, 3]], source["head.bias"][[1, 0]])
+    np.testing.assert_array_equal(model.head.temperature.numpy(), source["head.temperature"])
+
+
 def test_only_detectors_know_two_names_of_a_category():
     assert pair_names(["sofa"], ["couch"], Model()) == []
 

@@ -112,6 +112,20 @@ def test_files_of_numpy_1_and_2_read_alike(tmp_path, module, protocol):
     assert read["s"] == 2.0
 
 
+def test_ordered_dictionaries_of_python_2_are_read(tmp_path):
+    pairs = b"](](U\x01aK\x05e](U\x01bK\x07ee"
+    read = restricted_load(written(tmp_path, b"\x80\x02ccollections\nOrderedDict\n" + pairs + b"\x85R."))
+    assert list(read.items()) == [("a", 5), ("b", 7)]
+    wrong = b"\x80\x02ccollections\nOrderedDict\n](](]K\x05ee\x85R."  # a list is no name
+    refused(tmp_path, wrong, "file.pdparams")
+
+
+def test_an_array_that_is_filled_twice_is_refused(tmp_path):
+    content = pickle.dumps(np.arange(3), 2)
+    assert content[-5:-3] == b"tq" and content[-2:] == b"b."
+    refused(tmp_path, content[:-1] + b"h" + content[-3:-2] + b"b.", "an array in it is not made as numpy makes it")
+
+
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_arrays_keep_their_axes_and_byte_order(tmp_path, protocol):
     whole = np.arange(24.0, dtype="f4").reshape(2, 3, 4)

@@ -48,6 +48,24 @@ def as_legacy(content):
     return b"".join(pickle.dumps(part, 2) for part in MAGIC) + content + pickle.dumps([], 2)
 
 
+def test_entries_that_share_their_bytes_are_refused(tmp_path):
+    content = bytearray(as_zip(make_state(tensor()), bytes(16)))
+    entry = content.rindex(b"PK\x01\x02")  # of the last file in the directory, with its size at byte 24
+    content[entry + 24 : entry + 28] = struct.pack("<I", 5000)
+    (tmp_path / "file.pth").write_bytes(content)
+    with pytest.raises(UserError, match="its entries are larger than the file"):
+        read_state(tmp_path / "file.pth")
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_tensors_in_the_head_of_a_legacy_file_are_refused(tmp_path, place):
+    parts = [pickle.dumps(part, 2) for part in MAGIC]
+    parts[place] = b"\x80\x02" + tensor() + b"."
+    (tmp_path / "file.bin").write_bytes(b"".join(parts) + make_state() + pickle.dumps([], 2))
+    with pytest.raises(UserError, match="file.bin .*"):
+        read_state(tmp_path / "file.bin")
+
+
 @pytest.mark.parametrize("protocol", [2, 3, 4])
 @pytest.mark.parametrize("file", ["zip.pth", "legacy.bin"])
 def test_calls_of_the_files_choice_are_refused_and_not_made(tmp_path, file, protocol):

@@ -105,6 +105,12 @@ def test_images_are_elsewhere_or_named_absolutely(root, tmp_path, read):
     assert found.root == str(root) and pairs(found) == [("b/2.png", "dog"), ("a/4.png", "cat")]
 
 
+def test_folders_of_images_that_contain_themselves_are_refused(root, read):
+    (root / "a" / "again").symlink_to(root)
+    with pytest.raises(UserError, match=r"^folder .*/pets/a/again: "):
+        read("image,label\n5,dog\n")
+
+
 def test_composed_and_decomposed_names_are_one(root, read):
     save_image(root / "a" / "e\u0301te\u0301.png")
     found = read("image,label\na/\u00e9t\u00e9.png,\u00e9\na/4.png,e\u0301\nb/2.png,z\n")

@@ -67,6 +67,12 @@ def test_other_files_are_decoded_whole(encoded):
     assert read_layout(encoded) is None
 
 
+def test_a_header_without_rows_is_no_layout():
+    encoded, layout = jpeg(), read_layout(jpeg())
+    for at in (layout.size_at, layout.size_at + 2):
+        assert read_layout(encoded[:at] + b"\0\0" + encoded[at + 2 :]) is None
+
+
 def test_cut_and_changed_headers_are_not_believed():
     """Whatever is in a damaged header, the answer is a layout or none, and the part a file or the same one."""
     encoded = jpeg(restart_marker_blocks=5)

@@ -165,6 +165,15 @@ def test_the_next_readable_image_takes_the_place_and_brings_its_label(images, tm
     assert other.read(images.read, 2, images)[1] == 1  # whatever was read before
 
 
+def test_a_folder_that_cannot_be_written_is_named(images, tmp_path):
+    ReplacementReader(tmp_path).read(images.read, 1, images)
+    (parts,) = (folder for folder in tmp_path.iterdir() if list(folder.glob("*.tsv")))
+    parts.rename(tmp_path / "moved")
+    parts.write_text("a file")
+    with pytest.raises(UserError, match=f"^cannot write {parts}: .*; free space or choose another -output"):
+        ReplacementReader(tmp_path).read(images.read, 1, images)
+
+
 def test_each_unreadable_image_is_listed_once(images, tmp_path):
     replacements = ReplacementReader(tmp_path)
     assert replacements.collect() == []

@@ -88,6 +88,16 @@ def test_webdataset_shards_with_json_labels_and_other_members(folder, cache):
     assert [(shade, label) for _, shade, label in contents(TarImages(str(folder), "train", cache))] == [(7, 2), (9, 0)]
 
 
+def test_a_tar_file_that_has_gone_is_an_unreadable_image(folder, cache):
+    write_webdataset(folder)
+    dataset = pickle.loads(pickle.dumps(TarImages(str(folder), "train", cache)))
+    os.unlink(folder / "train-01.tar")
+    assert dataset.read(0)[1] == 0
+    for read in (lambda: dataset.read(4), lambda: dataset.part(4, 0, 3)):
+        with pytest.raises(UnreadableImage, match=r"train-01\.tar/0004\.png.*No such file"):
+            read()
+
+
 def test_classes_that_are_numbered_in_training_and_named_in_validation_are_refused(folder, cache):
     write_webdataset(folder)
     write_tar(folder / "val.tar", {"bee/1.png": image(1)})

@@ -271,6 +271,27 @@ def test_an_empty_segmentation_is_none(evaluate, nothing):
 
 
 @pytest.mark.parametrize("path, value, message", [
+    ([1, "segmentation"], del_, "result 1 has no segmentation, unlike the first result"),
+    ([2, "segmentation"], {"size": [80, 100], "counts": [3, 4]}, "result 2 has a segmentation that "),
+    ([0, "segmentation", "size"], [3, 4], "result 0 has a segmentation that "),
+])  # fmt: skip
+def test_results_whose_masks_cannot_be_used_are_refused(evaluate, path, value, message):
+    annotations, results = with_masks(False)
+    with pytest.raises(UserError) as caught:
+        evaluate(annotations, changed(results, path, value), "-iou_type=segm")
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_masks_need_annotations_with_masks_and_sizes_of_images(evaluate):
+    annotations, results = with_masks(False)
+    with pytest.raises(UserError, match="annotations.json: annotations need a 'segmentation' to compare masks"):
+        evaluate(ANNOTATIONS, results, "-iou_type=segm")
+    without = changed(changed(annotations, ["images", 0, "width"], del_), ["images", 0, "height"], del_)
+    with pytest.raises(UserError, match="annotations.json.*7.*height"):
+        evaluate(without, results, "-iou_type=segm")
+
+
+@pytest.mark.parametrize("path, value, message", [
     ([0, "image_id"], 4, "results.json: 1 image of its results are missing from"),
     ([1, "image_id"], "x", "image_id 'x' of result 1; it is a string, but image ids are numbers there, such as 3"),
     ([1, "image_id"], 3.5, "results.json: result 1 has image_id 3.5: expected an integer or a string"),

@@ -202,6 +202,10 @@ def test_a_step_accepts_dense_float32_alone():
     single, double = paddle.ones([3, 2]), paddle.ones([3, 2], "float64")
     assert step.accepts([single, None]) and step.accepts([single, single])
     assert not any(map(step.accepts, ([None, None], [double, None], [single, double])))
+    before = model.weight.numpy()
+    assert not step(0.1, [double, None])
+    np.testing.assert_array_equal(model.weight.numpy(), before, strict=True)
+    assert step(0.1, [single, None]) and (model.weight.numpy() != before).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

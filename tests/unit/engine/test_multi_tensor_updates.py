@@ -176,6 +176,9 @@ def test_a_gradient_that_begins_inside_other_memory_is_copied_for_a_gpu():
     copy = multi_tensor._align(inside)
     assert copy.data_ptr() % 16 == 0 and multi_tensor._align(memory) is memory
     np.testing.assert_array_equal(copy.numpy(), inside.numpy())
+    strided = paddle.as_strided(memory, [2, 3], [1, 3])
+    assert not strided.is_contiguous() and multi_tensor._align(strided).is_contiguous()
+    assert multi_tensor._align(strided).tolist() == [[0, 3, 6], [1, 4, 7]]
 
 
 def test_views_are_made_anew_once_a_tensor_has_moved():

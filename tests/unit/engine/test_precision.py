@@ -185,6 +185,21 @@ def test_the_backward_pass_is_of_the_loss_times_the_scale(shape, dtype):
     assert precision.scale == 32768.0 and TrainingPrecision(True, "bfloat16", on_gpu=True).scale == 1.0
 
 
+@pytest.mark.parametrize(("dtype", "scale"), [("float16", 32768.0), ("bfloat16", 131072.0)])  # float16 ends at 65504
+def test_a_loss_in_half_precision_has_scaled_gradients_and_a_restored_scale(dtype, scale):
+    precision = TrainingPrecision(True, "float16", "O1", on_gpu=True)
+    weight = paddle.create_parameter([1], "float32", default_initializer=paddle.nn.initializer.Constant(0.5))
+    precision.load_state_dict({"scale": [scale], "incr_count": 1999})
+    precision.backward((weight * 3.0).astype(dtype).reshape([]))
+    assert weight.grad.tolist() == [3.0 * scale]
+    precision.update(True)
+    assert precision.state_dict()["scale"] == [2 * scale] and precision.state_dict()["incr_count"] == 0
+    without = TrainingPrecision(True, "bfloat16", "O1", on_gpu=True)
+    without.load_state_dict(precision.state_dict())
+    without.update(False)
+    assert without.scale == 1.0 and without.state_dict() == {}
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_loss_that_is_not_finite_makes_all_gradients_nan(bad):
     weight = paddle.create_parameter([3], "float32")

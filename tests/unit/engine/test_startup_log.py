@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from paddle import nn
 
+from paddlevit_dist.data import sampler as sampler_module
 from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.engine import startup_log
 from paddlevit_dist.engine.startup_log import (
@@ -149,7 +150,7 @@ def test_the_state_of_a_training_adds_its_lines(monkeypatch):
         config = config_of(*words)
         average = None if slow is None else SimpleNamespace(describe_first_weights=lambda updates: f"{slow} {updates}")
         sampler = sampler_of(80)
-        sampler.__dict__["computes_order"] = computes
+        monkeypatch.setattr(sampler_module, "MOST_IN_MEMORY", 79 if computes else 80)
         state = SimpleNamespace(
             precision=SimpleNamespace(notice=notice, enabled=enabled),
             sampler=sampler,
@@ -160,6 +161,8 @@ def test_the_state_of_a_training_adds_its_lines(monkeypatch):
 
     first = "training 6 parameters, 10 updates per epoch"
     assert lines() == [first]
+    computed = "the order of an epoch is computed, not stored: there are more than 16,777,216 samples"
+    assert lines(computes=True) == [first, computed]
     assert lines(notice="float16", slow="first weights at") == [first, "float16", "first weights at 70"]
     told = f"TRAIN.BATCH_NORM sync: no effect: {config_of().MODEL.NAME} has no batch norm"
     assert lines("TRAIN.BATCH_NORM", "sync") == [first, told]

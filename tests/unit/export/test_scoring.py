@@ -189,7 +189,9 @@ class Samples(list):
     labeled = True
 
 
-def compare_models(actual, expected, *, labeled=True, precision="float32", difference=None, passes=(1, 0)):
+def compare_models(
+    actual, expected, *, labeled=True, precision="float32", difference=None, passes=(1, 0), is_exclusive=True
+):
     """Score the outputs of both models for some batches; return the event and the lines of the log.
 
     ``passes``: of each batch, for scores and then for figures.
@@ -197,9 +199,8 @@ def compare_models(actual, expected, *, labeled=True, precision="float32", diffe
     events, lines, outputs, trained = [], [], iter([actual[0], *actual]), iter(expected)
     function, _ = make_function(lambda _: [paddle.to_tensor(next(outputs))], "out", dtype=precision)
     shape = actual[0].shape[1:]
-    layer = ExportedLayer(
-        "net.onnx", function, ExportParts(3, {}, output_shape=shape, difference=difference), SHAPE, None
-    )
+    parts = ExportParts(3, {}, output_shape=shape, difference=difference, is_exclusive=is_exclusive)
+    layer = ExportedLayer("net.onnx", function, parts, SHAPE, None)
     layer.weights, layer.compared_with = "weights", lambda _: paddle.to_tensor(next(trained))
     log = SimpleNamespace(event=lambda kind, facts: events.append((kind, facts)), log_and_print=lines.append)
     samples = Samples(range(5))
@@ -239,6 +240,12 @@ def test_scores_and_outputs_of_both_models_are_compared_over_all_batches():
         "most 1.2e+01",
     ]
     assert len(lines) == 3 and lines[2].startswith("note: rounding in float32 does not explain this difference: ")
+
+
+def test_answers_of_labels_that_do_not_exclude_one_another_are_their_signs():
+    actual = [np.array([[1.0, -2.0, 3.0], [-1.0, 5.0, -1.0], [2.0, 1.0, -3.0]], np.float32)]
+    expected = [np.array([[9.0, -1.0, 0.5], [-1.0, 5.0, 0.25], [-2.0, 1.0, 3.0]], np.float32)]
+    assert compare_models(actual, expected, is_exclusive=False)[0]["changed"] == 2  # the best of the first is another
 
 
 def test_all_passes_for_scores_are_compared_and_those_for_figures_are_not():

@@ -1,5 +1,6 @@
 """One update of a detector on this rank's share of images that are the same wherever they are computed."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,11 +13,13 @@ from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import COUNTS
 from paddlevit_dist.images.detection.data.samples import DetectionSample
+from paddlevit_dist.images.detection.denoising import ContrastiveNoise
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
+from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 from paddlevit_dist.tasks.model_factory import create_model
 from paddlevit_dist.tasks.step_types import StepPosition, TaskTraits
 from paddlevit_dist.tasks.task import Task
@@ -108,7 +111,7 @@ def sample(task, number: int) -> DetectionSample:
     corners = np.concatenate([low, low + random.integers(8, 24, (objects, 2))], axis=1).astype(np.float32)
     image, labels = random.integers(0, 255, (3, 48, 48)).astype(np.uint8), random.integers(0, 3, objects)
     noise = task.criterion.noise
-    if noise is not None:
+    if isinstance(noise, ContrastiveNoise):
         noise = noise.draw(corners, labels, (48, 48), sample_generator(0, SampleKey(1, number, 0)))
     return DetectionSample(number, True, image, (48, 48), corners, labels, None, noise)
 
@@ -116,10 +119,39 @@ def sample(task, number: int) -> DetectionSample:
 SIZES = ["DATA.RESIZE_TO_SQUARE", "True", "DATA.SHORTEST_SIDES", "[48]", "DATA.BATCH_SIDES", "[64, 80, 96, 112]"]
 
 
+def sample_of_poses(task, number: int) -> DetectionSample:
+    """That image with keypoints, at least one of each object labeled."""
+    drawn, random = sample(task, number), np.random.default_rng(100 + number)
+    points = np.zeros((len(drawn.labels), 5, 3), np.float32)
+    corners = drawn.boxes[:, None]
+    points[..., :2] = corners[..., :2] + random.random((len(points), 5, 2)) * (corners[..., 2:] - corners[..., :2])
+    points[..., 2] = random.integers(3, size=points.shape[:2])
+    points[:, 0, 2] = 2
+    areas = (drawn.boxes[:, 2:] - drawn.boxes[:, :2]).prod(axis=1)
+    noise = task.criterion.noise.draw(points, areas, drawn.labels, (48, 48), np.random.default_rng(number))
+    return drawn._replace(points=points, areas=areas, noise=noise)
+
+
+POSES = ["TASK", "keypoint_detection", "DATA.DATASET", "drawn_figures", "POSES.DISTILL_LOSS_WEIGHT", "1.0"]
+POSES += ["MODEL.MASK_PADDING", "False"]
+
+
 def update_of_the_network(name: str) -> dict:
     """One update of a whole network on this rank's share of the images, by the task, at a size that is drawn."""
     words = [*small_detections.SHAPES, "-num_classes=3", "MODEL.NAME", name, "MODEL.MASK_PADDING", "False", *SIZES]
-    task = make_task(settings.load(words).values)
+    return _update(make_task(settings.load(words).values), sample)
+
+
+def update_of_poses(name: str) -> dict:
+    """One update of a whole network of keypoints, likewise; categories have 5, 3 and 4 points."""
+    task = make_task(settings.load([*small_detections.SHAPES, *POSES, "MODEL.NAME", name, *SIZES]).values)
+    points = KeypointSet(tuple("abcde"), (), (0.05, 0.1, 0.02, 0.08, 0.05), ())
+    task.num_classes = 3
+    task._set_points(tuple(KeypointSet(points.names[:k], (), points.sigmas[:k], ()) for k in (5, 3, 4)))
+    return _update(task, sample_of_poses)
+
+
+def _update(task: Task, sample: Callable[[Task, int], DetectionSample]) -> dict:
     paddle.seed(1)  # Paddle's SiLU has no gradient below -88 on CPUs, which norms without statistics reach
     model = task.build_model()
     model.eval()  # batch norms see the same

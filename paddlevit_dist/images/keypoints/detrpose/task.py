@@ -32,8 +32,10 @@ class KeypointDetection(Detection):
     aspects = {
         "AnnotationMatching": ".prediction:PosePrediction",
         "DatasetSaving": ".prediction:PosePrediction",
+        "Drawable": "..drawn_samples:KeypointDrawing",
         "Exportable": ".export:PoseExport",
         "Predictable": ".prediction:PosePrediction",
+        "Reportable": "..figures:KeypointFigures",
     }
     config: PoseSettings
     dataset_type, part_type = KeypointDataset, KeypointsPart
@@ -143,5 +145,8 @@ class KeypointDetection(Detection):
             completed.append(detected._replace(points=np.where(is_missing[..., None], first, detected.points)))
         return completed
 
-    def build_record(self, matches: Any, truth: ImageAnnotations, detected: Any) -> None:
-        """Return None: an evaluation has no figures yet."""
+    def build_record(self, matches: Any, truth: ImageAnnotations, detected: Any) -> Any:
+        """Return the record of an evaluated image, from its matches."""
+        from ..records import KeypointRecord
+
+        return KeypointRecord.from_matches(matches, truth)

@@ -213,7 +213,8 @@ def test_a_configuration_saved_by_an_earlier_version_loads_with_one_notice(write
     others = len(keys()) - len(keys("semantic_segmentation"))
     assert notice == (
         f"saved.yaml: no effect: {others} keys: read by {CLASSIFIERS}, detection, image_segmentation, "
-        "landmarks, volume_segmentation, pointgroup, shape_classification, not by semantic_segmentation"
+        "keypoint_detection, keypoint_heatmaps, landmarks, volume_segmentation, pointgroup, shape_classification, "
+        "not by semantic_segmentation"
     )
     assert settings.dump_yaml(configuration.values).count("VOLUMES") == 0
 

@@ -16,6 +16,7 @@ def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():
     assert {name for task in TABLES for name in keys(task)} == set(names)
 
 
+DETECTORS = {"detection", "keypoint_detection", "keypoint_heatmaps"}
 CLASSIFIERS = {"classification", "linear_probe", "knn_probe", "multi_label", "masked_autoencoder", "self_distillation"}
 
 
@@ -24,11 +25,11 @@ CLASSIFIERS = {"classification", "linear_probe", "knn_probe", "multi_label", "ma
     [
         ("TRAIN.SMOOTHING", CLASSIFIERS),
         ("DATA.IMAGE_SIZE", CLASSIFIERS),
-        ("MODEL.DROPPATH", {*CLASSIFIERS, "detection", "image_segmentation"}),
+        ("MODEL.DROPPATH", {*CLASSIFIERS, *DETECTORS, "image_segmentation"}),
         ("PROBE.LEARNING_RATES", {"linear_probe", "knn_probe"}),
-        ("DATA.SHAPES.SIDES", {"detection", "image_segmentation"}),
+        ("DATA.SHAPES.SIDES", {*DETECTORS, "image_segmentation"}),
         ("SEGMENTATION.OHEM_MIN_KEPT", {"image_segmentation"}),
-        ("DETECTION.EVAL_BATCHING", {"detection"}),
+        ("DETECTION.EVAL_BATCHING", DETECTORS),
         ("DATA.VOXEL_SIZE_M", {"semantic_segmentation", "pointgroup"}),
         ("POINTS.ROOMS.TRAIN", {"semantic_segmentation", "pointgroup"}),
         ("POINTS.AUGMENT.FLIP", {"semantic_segmentation"}),

@@ -143,6 +143,14 @@ def test_five_differences_are_named(monkeypatch, number, more):
     )
 
 
+@pytest.mark.parametrize("sides", [({}, {"val names": b"1"}), ({"val names": b"1"}, {})])
+def test_digests_are_not_shown_even_if_one_rank_has_none(monkeypatch, sides):
+    monkeypatch.setattr(rank_comparison, "facts_from_machine", lambda *parts: sides[0])
+    monkeypatch.setattr(rank_comparison, "all_gather", lambda own: [own, ("node1", sides[1])])
+    with pytest.raises(UserError, match="rank 1 on node1 differs from rank 0 on .*: its val names are different; give"):
+        rank_comparison.assert_same_on_all_ranks(None, None, {})
+
+
 def test_ranks_of_one_parent_are_not_compared(monkeypatch):
     monkeypatch.setattr(rank_comparison.signals, "has_parent", lambda: True)
     monkeypatch.setattr(rank_comparison, "all_gather", None)

@@ -8,10 +8,12 @@ from support.samples.small_scenes import make_samples, scene, tensors
 from paddlevit_dist import settings
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.points.data.samples import collate_samples
-from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
+from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
 from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Predictable
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
@@ -129,19 +131,24 @@ def test_scenes_without_points_go_on(scenes):
 def test_several_directions_average_their_shares():
     task = make_task("POINTS.TEST_ROTATIONS", "4")
     dataset = task.build_dataset("val", None)
-    samples = [dataset.sample(0, np.random.default_rng(0))]
+    samples = [dataset.sample(index, np.random.default_rng(0)) for index in range(2)]
     model = task.build_model()
     model.eval()
     batch = tensors(task.collate(samples))
     metrics = task.build_metrics()
-    task.eval_step(model, batch, EvaluationStep(metrics))
-    points = len(samples[0].scene.xyz)
-    logits = task.point_logits(model, batch).numpy().reshape(4, points, 20)
-    shares = np.exp(logits - logits.max(-1, keepdims=True))
-    shares /= shares.sum(-1, keepdims=True)
-    predicted, labels = shares.mean(axis=0).argmax(-1), samples[0].scene.semantic
+    records = task.eval_step(model, batch, EvaluationStep(metrics, keeps_records=True))()
+    sizes = [len(sample.scene.xyz) for sample in samples]
+    logits = task.point_logits(model, batch).numpy().reshape(4, sum(sizes), 20).astype(np.float64)
+    shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    shares, labels = shares.mean(axis=0), np.concatenate([sample.scene.semantic for sample in samples])
+    known = np.flatnonzero(labels != -100)
     values = metrics.compute(metrics.state)
-    assert values["accuracy"] == pytest.approx((predicted == labels)[labels != -100].mean(), abs=1e-6)
+    assert values["accuracy"] == pytest.approx((shares.argmax(-1) == labels)[known].mean(), abs=1e-6)
+    assert values["loss"] == pytest.approx(-np.log(shares[known, labels[known]]).mean(), rel=1e-5)
+    for record, rows in zip(records, np.split(np.arange(sum(sizes)), sizes[:1]), strict=True):
+        confusion, rows = np.zeros((20, 20), int), rows[labels[rows] != -100]
+        np.add.at(confusion, (labels[rows], shares[rows].argmax(-1)), 1)
+        np.testing.assert_array_equal(record, confusion)
 
 
 def test_predictions_are_written_as_text_and_colored_points(tmp_path):
@@ -189,6 +196,27 @@ def test_a_prediction_is_of_each_scene_and_looks_at_no_label(scenes):
         model, tensors(task.collate(read_all(make_samples(scenes[-1], rotations=2))))
     )
     np.testing.assert_array_equal(known[-1], alone[0], strict=True)
+
+
+def test_weights_record_how_scenes_become_voxels():
+    words = ["POINTS.FEATURES", "[height, rgb]", "POINTS.COLOR_RANGE", "[0, 2]", "POINTS.VOXEL_FEATURES", "mean"]
+    task = make_task(*words)
+    dataset = task.build_dataset("val", None)
+    recorded = task.signature()
+    assert recorded.pop("heights above the lowest point of a block (POINTS.CROP)") is False
+    assert recorded == {
+        "DATA.VOXEL_SIZE_M": 0.2,
+        "POINTS.COLOR_RANGE": [0, 2],
+        "POINTS.VOXEL_FEATURES": "mean",
+        "POINTS.FEATURES": ["height", "rgb"],
+        "coordinates": AS_GIVEN,
+    }
+    assert task.signature(dataset)["classes"] == dataset.class_names == list(CLASS_NAMES)
+    other = make_task()
+    other.load_meta(CheckpointMeta(3, ("a", "b", "c"), {"coordinates": CENTERED}))
+    assert (other.num_classes, other.class_names, other.coordinates) == (3, ["a", "b", "c"], CENTERED)
+    other.load_meta(CheckpointMeta(None, None, {"coordinates": AS_GIVEN}))  # the dataset's own classes
+    assert (other.class_names, other.coordinates) == ([*CLASS_NAMES], AS_GIVEN)
 
 
 def test_fewer_classes_than_the_data_have_are_refused():

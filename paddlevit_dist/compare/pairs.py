@@ -42,7 +42,8 @@ class TablePair(NamedTuple):
     def match(cls, first: EvaluationTable, second: EvaluationTable) -> "TablePair":
         """Match the samples of two tables; raises a UserError if the tables cannot be compared."""
         about, other_about = first.about, second.about
-        for what in ("task", "kind", "score"):
+        are_alike = {about["task"], other_about["task"]} <= {*first.kind.tasks}
+        for what in ("kind", "score") if are_alike else ("task", "kind", "score"):
             if about[what] != other_about[what]:
                 raise UserError(_format_refusal(first, second, f"{what} {other_about[what]} instead of {about[what]}"))
         if len(about["classes"]) != len(other_about["classes"]):

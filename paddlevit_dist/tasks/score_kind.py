@@ -38,6 +38,8 @@ class ScoreKind:
     right_rate: str = ""
     #: names of arrays that are not rows of samples; they are equal in all tables that are compared
     settings: Sequence[str] = ()
+    #: names of tasks that do the same by other means, whose tables can be compared with one another
+    tasks: Sequence[str] = ()
     #: names of arrays that only ``columns`` reads; files do not have them
     unsaved: Sequence[str] = ()
     #: names of values that are 0 in an evaluation where nothing defines them, so that it can choose a checkpoint

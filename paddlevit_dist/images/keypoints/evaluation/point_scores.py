@@ -9,6 +9,7 @@ from ....intervals import quotient, weighted_sums
 from ....tasks.score_kind import Arrays, FormatInterval, ScoreKind
 
 KIND = "keypoint_errors"
+TASKS = ("keypoint_heatmaps", "keypoint_detection")  # which find keypoints in different ways
 PCK_SHARE = 0.05  # of the object's size
 RADII_MM = (2.0, 2.5, 3.0, 4.0)  # of success detection rates, as for landmarks in volumes
 _MORE_SHARES = (0.1, 0.2)
@@ -36,6 +37,7 @@ class KeypointErrorScores(ScoreKind):
 
     class_score = "{} PCK"
     decimals = 2
+    tasks = TASKS
     settings = ("share",)
     unsaved = ("places",)
     zeros = ("PCK",)

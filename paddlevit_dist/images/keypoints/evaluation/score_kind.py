@@ -16,6 +16,7 @@ from ...detection.evaluation.match_tables import MatchTable
 from ...detection.evaluation.score_kind import BoxScores, JoinedMatches, is_valid_match_table
 from ..keypoint_set import KeypointSet
 from .matching import DISTANCE, FOUND, MAX_DETECTIONS, SIMILARITY
+from .point_scores import TASKS
 
 KIND = "keypoints"
 #: COCO's numbers of keypoints, in pycocotools' order
@@ -37,6 +38,7 @@ class KeypointScores(BoxScores):
     ``encode_names``. An evaluation also has "least_score", the lowest score of the results that ``columns`` counts.
     """
 
+    tasks = TASKS
     settings = ("limits", "least_score", "point_names")
     unsaved = ("least_score",)
     zeros = ("AP", "AP50")

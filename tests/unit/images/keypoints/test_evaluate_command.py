@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support.networks import keypoint_peer
 
+from paddlevit_dist.compare.pairs import TablePair
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.keypoints import evaluate_command
 from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN
@@ -152,3 +153,15 @@ def test_categories_without_points_and_results_of_unknown_ones_do_not_count(eval
     assert values["stats"] == evaluate(ANNOTATIONS, RESULTS)[0]["stats"]
     assert values["per_category"]["ball"] == -1 and "1 result of unlisted categories" in notes
     assert "OKS of ball: no points" in values["protocol"]
+
+
+def test_tables_of_both_tasks_can_be_compared_and_others_cannot(evaluate, tmp_path, monkeypatch):
+    evaluate(ANNOTATIONS, RESULTS, f"-output={tmp_path / 'one'}")
+    for task in ("keypoint_heatmaps", "detection"):
+        monkeypatch.setattr(evaluate_command, "TASK", task)
+        evaluate(ANNOTATIONS, RESULTS[1:], f"-output={tmp_path / task}")
+    one, alike, other = (read_table(str(tmp_path / name)) for name in ("one", "keypoint_heatmaps", "detection"))
+    intervals = TablePair.match(one, alike).compute_intervals()
+    assert intervals["difference AP"].value < 0  # without the right result
+    with pytest.raises(UserError, match="task detection instead of keypoint_detection"):
+        TablePair.match(one, other)

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from support.networks import keypoint_peer
+from support.thread_ranks import ThreadRanks
 
+from paddlevit_dist import distributed
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
 from paddlevit_dist.images.keypoints.evaluation.metrics import KeypointMetrics, PointMetrics, find_side
@@ -99,6 +101,25 @@ def test_the_table_of_a_file_gives_the_scores_again_and_a_damaged_one_is_refused
     assert not kind.is_valid({**saved.arrays, "limits": np.array([1, 10, 100])}, len(images), len(names))
     with pytest.raises(UserError, match="10 and 20"):
         kind.recompute([saved.arrays, {**saved.arrays, "limits": np.array([10])}], names)
+
+
+def test_three_ranks_with_other_images_give_the_same_bits(monkeypatch):
+    _, images, names, sigmas = split(6, 11)
+    _, expected = evaluate(images, names, sigmas)
+    ranks, ids = ThreadRanks(3), [*images]
+    monkeypatch.setattr(distributed, "all_gather", ranks.all_gather)
+    monkeypatch.setattr(distributed, "world_size", lambda: 3)
+    monkeypatch.setattr(distributed, "is_main", lambda: ranks.rank() == 0)
+
+    def evaluate_share(rank):
+        metrics = KeypointMetrics(names, keypoint_peer.build_sets(sigmas))
+        metrics.indices = [*range(rank, len(ids), 3)][::-1]
+        for index in metrics.indices:
+            metrics.update(ids[index], *images[ids[index]])
+        own = metrics.state
+        return metrics.compute({name: sum(ranks.all_gather(number)) for name, number in own.items()})
+
+    assert ranks.run(evaluate_share) == [expected] * 3 and expected["AP"] > 0
 
 
 def test_rows_of_images_have_each_point():

@@ -14,7 +14,7 @@ from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmen
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Predictable
+from paddlevit_dist.tasks.protocols import Checkable, Predictable, describe_samples
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
@@ -217,6 +217,15 @@ def test_weights_record_how_scenes_become_voxels():
     assert (other.num_classes, other.class_names, other.coordinates) == (3, ["a", "b", "c"], CENTERED)
     other.load_meta(CheckpointMeta(None, None, {"coordinates": AS_GIVEN}))  # the dataset's own classes
     assert (other.class_names, other.coordinates) == ([*CLASS_NAMES], AS_GIVEN)
+
+
+def test_the_log_and_doctor_see_classes():
+    task = make_task()
+    task.class_names = ["wall", "chair"]
+    assert describe_samples(task, range(1200)) == "1,200 scenes of 2 classes: wall, chair"
+    sample = make_samples(scene(60)).sample(0, None)
+    expected = [label for label in sample.scene.semantic.tolist() if label != -100]
+    assert get_aspect(task, Checkable).labels_in(sample).tolist() == expected and 0 < len(expected) < 60
 
 
 def test_fewer_classes_than_the_data_have_are_refused():

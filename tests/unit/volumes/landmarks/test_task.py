@@ -13,8 +13,9 @@ from paddlevit_dist import settings
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Drawable
+from paddlevit_dist.tasks.protocols import Drawable, describe_samples
 from paddlevit_dist.volumes.geometry import VolumeGeometry
+from paddlevit_dist.volumes.phantoms import NAMES
 
 
 def make_task(*arguments: str) -> Any:
@@ -40,6 +41,17 @@ def test_whole_volumes_of_different_sizes_share_a_batch(tmp_path):
     assert batch["volume"].shape == (2, 1, 16, 18, 20) and batch["sizes"].tolist() == [[10, 12, 14], [16, 18, 20]]
     geometry = VolumeGeometry((16, 18, 20), batch["affine"][1])
     np.testing.assert_allclose(geometry.world(batch["points"][1].astype(float))[1], world((3.0, 4.0, 5.0)), atol=1e-4)
+
+
+def test_the_log_counts_the_volumes_of_each_landmark():
+    task = make_task()
+    samples = task.build_dataset("val", Path("unused"))
+    counted = samples.dataset.placed()
+    said = describe_samples(task, samples)
+    assert (
+        said == "24 volumes: " + ", ".join(f"{name} {n}" for name, n in zip(NAMES, counted)) and len(set(counted)) > 1
+    )
+    assert describe_samples(task, range(1234)) == "1,234 volumes"  # samples of somebody's own
 
 
 def test_a_map_of_zeros_costs_one_per_landmark():

@@ -12,7 +12,7 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Checkable, Predictable, Reportable
+from paddlevit_dist.tasks.protocols import Checkable, Predictable, Reportable, describe_samples
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.score_kind import find_score_kind
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
@@ -298,6 +298,14 @@ def make_task():
     task = VolumeSegmentation(load([f"-cfg={ROOT}/{PHANTOMS}"]).values)
     task.class_names, task.numbers, task.channels = ["background", "a", "b"], [0, 4, 2], ["CT", "PET"]
     return task
+
+
+def test_the_log_names_channels_and_classes_or_regions():
+    task = make_task()
+    assert describe_samples(task, range(1200)) == "1,200 volumes, channels CT, PET, classes background, a, b"
+    task.channels, task.regions = ["CT"], [LabelRegion((1, 2), 1), LabelRegion((2,), 2)]
+    task.class_names = ["organs", "liver"]
+    assert describe_samples(task, range(3)) == "3 volumes, regions organs, liver"
 
 
 def test_doctor_sees_the_classes_or_regions_of_a_sample():

@@ -14,6 +14,7 @@ from paddlevit_dist.images.classification.figures import (
     overlay_shares,
     report_figures,
 )
+from paddlevit_dist.images.models.attention import attention
 from paddlevit_dist.metrics.classification import RECORD, join_records, record_later
 from paddlevit_dist.metrics.classifier_figures import EvaluatedPredictions, calibration, tables
 from paddlevit_dist.tasks.aspects import get_aspect
@@ -157,6 +158,46 @@ def test_attention_rollout_is_the_product_of_half_attention_and_half_identity():
     np.testing.assert_allclose(shares.ravel(), expected / expected.sum(), rtol=1e-3)
     before = model(image).numpy()
     np.testing.assert_array_equal(model(image).numpy(), before, strict=True)  # no hook is left
+
+
+def mixed(weights):
+    """One layer: shares of at least 0 that sum to 1, half and half with the identity, (images, tokens, tokens)."""
+    weights = np.maximum(weights.astype(np.float64), 0)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    layer = np.stack([np.eye(weights.shape[-1])] * len(weights))
+    layer[:, : weights.shape[1]] = (layer[:, : weights.shape[1]] + weights) / 2
+    return layer
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224", "cait_xxs24_224"])
+def test_shares_of_patches_are_those_of_the_attention_of_all_layers(name):
+    paddle.seed(4)
+    model = create_model(name, num_classes=3, image_size=(32, 48), embed_dim=16, depth=2, num_heads=2)
+    model.eval()
+    layers = [*model.blocks, *getattr(model, "blocks_token_only", ())]
+    images, seen = paddle.randn([2, 3, 32, 48]), []
+    for block in layers:  # far from even
+        for parameter in block.attn.parameters():
+            if len(parameter.shape) == 2:
+                parameter.set_value(paddle.randn(parameter.shape))
+    hooks = [
+        block.attn.attention_dropout.register_forward_pre_hook(lambda _, given: seen.append(given[0].numpy()))
+        for block in layers
+    ]
+    with attention(fused=False):
+        model(images)
+    for hook in hooks:
+        hook.remove()
+    first, second, *tokens = [mixed(weights.mean(axis=1)) for weights in seen]
+    shares = second @ first
+    if tokens:  # CaiT's class token reads the patches in two more blocks
+        expected = np.stack([(tokens[1][k] @ tokens[0][k])[0, 1:] @ shares[k] for k in range(2)])
+    else:
+        prefix = 2 if "distilled" in name else 1
+        expected = shares[:, :prefix, prefix:].sum(axis=1)
+    expected = (expected / expected.sum(axis=1, keepdims=True)).reshape(2, 2, 3)
+    assert expected.max() > 2 * expected.min()
+    np.testing.assert_allclose(attention_rollout(model, images), expected, rtol=1e-3, atol=1e-5)
 
 
 def test_models_without_global_attention_have_no_attention_rollout():

@@ -5,21 +5,22 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from support.trainings.small_runs import build
+from support.trainings.small_runs import DIGITS, build
 
-from paddlevit_dist import create_model
+from paddlevit_dist import create_model, settings
 from paddlevit_dist.images.classification.figures import (
     attention_rollout,
     format_labels,
     overlay_shares,
     report_figures,
 )
+from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.models.attention import attention
 from paddlevit_dist.metrics.classification import RECORD, join_records, record_later
 from paddlevit_dist.metrics.classifier_figures import EvaluatedPredictions, calibration, tables
 from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Predictable
-from paddlevit_dist.tasks.step_types import EvaluationStep
+from paddlevit_dist.tasks.protocols import Drawable, Predictable
+from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 
 class Images:
@@ -198,6 +199,39 @@ def test_shares_of_patches_are_those_of_the_attention_of_all_layers(name):
     expected = (expected / expected.sum(axis=1, keepdims=True)).reshape(2, 2, 3)
     assert expected.max() > 2 * expected.min()
     np.testing.assert_allclose(attention_rollout(model, images), expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("words", [[], ["TRAIN.MIXUP_ALPHA", "0.8"], ["TRAIN.CUTMIX_ALPHA", "1"]])
+def test_drawn_training_images_are_those_of_the_step_with_their_labels(words, tmp_path):
+    task = Classification(settings.load([*DIGITS, "TRAIN.RANDOM_ERASE_PROB", "0", *words]).values)
+    samples = task.build_dataset("train", tmp_path)
+    batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in (7, 1, 5, 2)])
+    drawn = get_aspect(task, Drawable).visualize_batch(samples, batch, 3)
+    tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
+    images, mix = task.training_images(tensors, StepPosition(3, 3, 4))
+    assert (mix is None) == (not words)
+    shares, data = np.eye(10)[batch["labels"]], task.config.DATA
+    shares = shares if mix is None else mix.targets(paddle.to_tensor(shares, "float32")).numpy()
+    for row, (pixels, caption) in enumerate(drawn):
+        levels = 255 * (images.numpy()[row, 0] * data.IMAGENET_STD[0] + data.IMAGENET_MEAN[0])
+        np.testing.assert_allclose(pixels, np.clip(levels, 0, 255), atol=0.51)
+        first, *second = np.argsort(-shares[row])[:2]
+        if shares[row, first] > 0.995:
+            assert caption == str(first)
+        else:
+            assert caption == f"{first} {shares[row, first]:.0%} {second[0]} {shares[row, second[0]]:.0%}"
+    if not words:
+        np.testing.assert_array_equal(np.stack([pixels for pixels, _ in drawn]), batch["images"][:, 0])
+
+
+def test_drawn_evaluated_images_are_those_of_the_evaluation(tmp_path):
+    task = Classification(settings.load(DIGITS).values)
+    samples = task.build_dataset("val", tmp_path)
+    drawn = get_aspect(task, Drawable).visualize_eval_samples(samples, [5, 0, 3])
+    for (pixels, caption), index in zip(drawn, (5, 0, 3), strict=True):
+        image, label = samples.sample(index, np.random.default_rng(0))[:2]
+        np.testing.assert_array_equal(pixels, image[0])
+        assert caption == str(label)
 
 
 def test_models_without_global_attention_have_no_attention_rollout():

@@ -1,11 +1,14 @@
 """Curves, confused classes and the images that went worst."""
 
 import numpy as np
+import pytest
 from support.networks import coco_peer
 from support.samples.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.images.detection import figures, records
 from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.images.detection.evaluation import images
+from paddlevit_dist.images.detection.evaluation.curves import DetectionCurves
 from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
 from paddlevit_dist.images.detection.evaluation.operating_points import split_by_class
@@ -61,6 +64,50 @@ def test_the_hardest_images():
     assert quality.missed.tolist() == [0, 1, 2, 0, 0, 0]
     assert np.allclose(quality.f1, [1, 2 / 3, 0, 1, 0, 0])
     assert quality.find_hardest(10).tolist() == [2, 4, 5, 1] and quality.find_hardest(2).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("chunk", [256, 5])
+def test_numbers_of_each_image_are_pycocotools_of_this_image_alone(chunk, monkeypatch):
+    monkeypatch.setattr(images, "_CHUNK", chunk)
+    dataset, results = coco_peer.random_case(3, num_images=8)
+    results = [result for result in results if result["category_id"] in {c["id"] for c in dataset["categories"]}]
+    table, categories = coco_peer.make_table(dataset, results)
+    names = [f"c{number}" for number in categories]
+    columns = images.build_image_columns(table, DetectionCurves.from_table(table), names, 0.5)
+    for row, image_id in enumerate(sorted(image["id"] for image in dataset["images"])):
+        own = {
+            **dataset,
+            "images": [image for image in dataset["images"] if image["id"] == image_id],
+            "annotations": [one for one in dataset["annotations"] if one["image_id"] == image_id],
+        }
+        found = [result for result in results if result["image_id"] == image_id]
+        counted = [result for result in found if result["score"] >= 0.5]
+        for name, rows in (
+            ("truth", [one for one in own["annotations"] if not one["iscrowd"]]),
+            ("prediction", counted),
+        ):
+            numbers = [sum(one["category_id"] == category for one in rows) for category in categories]
+            listed = ", ".join(f"{label} {number}" for label, number in zip(names, numbers) if number)
+            assert columns[name][row] == listed, image_id
+        highest = max((result["score"] for result in found), default=np.nan)
+        np.testing.assert_allclose(columns["highest score"][row], highest, rtol=1e-6)
+        if not own["annotations"] or not found:
+            continue
+        theirs = coco_peer.evaluated(own, found)
+        stats = {"AP": 0, "AP50": 1, "AP75": 2, "AR_100": 8}
+        for name, place in stats.items():
+            assert np.nan_to_num(columns[name][row], nan=-1) == pytest.approx(theirs.stats[place], abs=1e-12)
+        right = wrong = annotated = 0
+        for place in range(len(categories)):
+            match = theirs.evalImgs[place * 4]  # of four ranges of areas the first one is all
+            if match is None:
+                continue
+            is_counted = (np.array(match["dtScores"]) >= 0.5) & ~match["dtIgnore"][0]
+            right += int((is_counted & (match["dtMatches"][0] > 0)).sum())
+            wrong += int((is_counted & (match["dtMatches"][0] == 0)).sum())
+            annotated += int((np.array(match["gtIgnore"]) == 0).sum())
+        found_numbers = [columns[name][row] for name in ("true positives", "false positives", "missed")]
+        assert found_numbers == [right, wrong, annotated - right], image_id
 
 
 def test_curves_are_those_of_pycocotools():

@@ -2,8 +2,10 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from paddlevit_dist.images.detection.model_options import list_fixed_sizes, require_evaluated_sizes
 from paddlevit_dist.images.detection.settings import _find_ignored
 from paddlevit_dist.settings import load
 
@@ -110,3 +112,49 @@ def test_keys_without_an_effect_are_named_with_the_key_that_decides(data, own, e
     train = SimpleNamespace(NUM_EPOCHS=5)
     values = SimpleNamespace(DATA=Data(**USED | data), DETECTION=SimpleNamespace(**OWN | own), TRAIN=train)
     assert [tuple(ignored[:2]) for ignored in _find_ignored(SimpleNamespace(values=values))] == expected
+
+
+SIDES = [*COCO, "DATA.EVAL_SHORTEST_SIDE=64", "DATA.EVAL_LONGEST_SIDE=96", "DATA.SHORTEST_SIDES=[48, 80]"]
+SQUARE = [("DATA.SHORTEST_SIDES", (48, 48)), ("DATA.SHORTEST_SIDES", (80, 80))]
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        ([], []),
+        (["DATA.RESIZE_TO_SQUARE=true"], SQUARE),
+        (["DATA.RESIZE_TO_SQUARE=true", "-eval", "-pretrained=x"], []),
+        (["DETECTION.EVAL_BATCHING=one_size"], [("DATA.EVAL_SHORTEST_SIDE", (64, 64))]),
+        (
+            ["DATA.RESIZE_TO_SQUARE=true", "DETECTION.EVAL_BATCHING=one_size", "DETECTION.EXPORT_SIZE=[32, 96]"],
+            [*SQUARE, ("DETECTION.EXPORT_SIZE", (32, 96))],
+        ),
+        (
+            ["DATA.RESIZE_TO_SQUARE=true", "DATA.SHORTEST_SIDES=[80]", "DATA.BATCH_SIDES=[32, 64]"],
+            [SQUARE[1], ("DATA.BATCH_SIDES", (32, 32)), ("DATA.BATCH_SIDES", (64, 64))],
+        ),
+    ],
+)
+def test_sizes_that_keys_fix_are_listed_with_their_keys(words, expected):
+    assert list_fixed_sizes(load([*SIDES, *words]).values) == expected
+
+
+@pytest.mark.parametrize(
+    "words, stored, said",
+    [
+        ([], [(40, 60), (20, 30), (90, 60)], None),  # become 64 x 96 and 96 x 64
+        ([], [(40, 60), (40, 50)], "an image of 40 x 50 pixels would be evaluated with 64 x 80"),
+        ([], [(50, 40)], "an image of 50 x 40 pixels would be evaluated with 80 x 64"),
+        (["DETECTION.WINDOW=[20, 20]"], [(40, 60)], None),  # windows become 64 x 64
+        (["DETECTION.WINDOW=[25, 20]"], [(40, 60)], "an image of 40 x 60 pixels would be evaluated with 80 x 64"),
+        (["DETECTION.EVAL_BATCHING=one_size"], [(40, 50)], None),
+    ],
+)
+def test_images_that_keep_their_proportions_have_sides_that_the_network_takes(refuse, words, stored, said):
+    config, sizes = load([*SIDES, *words]).values, np.array(stored)
+    require_evaluated_sizes(config, SimpleNamespace(side_multiple=1), sizes)
+    if said is None:
+        require_evaluated_sizes(config, SimpleNamespace(side_multiple=32), sizes)
+    else:
+        message = refuse(require_evaluated_sizes, config, SimpleNamespace(side_multiple=32), sizes)
+        assert said in message and "multiples of 32" in message

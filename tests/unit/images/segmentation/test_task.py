@@ -12,6 +12,7 @@ from support.trainings.updates import waits_of_an_update
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
 from paddlevit_dist.images.segmentation.samples import SegmentationSample, collate, split_batch
+from paddlevit_dist.losses import dice_losses, row_lovasz_softmax
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Checkable, Drawable, ParameterGrouping
 from paddlevit_dist.tasks.sample_checks import BadSample
@@ -141,6 +142,43 @@ def test_the_loss_of_a_network_that_knows_nothing_is_the_expected_one():
         get_aspect(task, Checkable).expected_losses()["loss"], rel=1e-4
     )
     assert get_aspect(task, Checkable).expected_losses()["loss"] == math.log(4)
+
+
+@pytest.mark.parametrize("threshold", [None, 0.3])
+def test_terms_of_a_step_are_weighted_sums_over_pixels(threshold):
+    words = ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 3]", "SEGMENTATION.DICE_WEIGHT", "0.7"]
+    words += ["SEGMENTATION.LOVASZ_WEIGHT", "0.3", "SEGMENTATION.OHEM_MIN_KEPT", "200"]
+    words += [] if threshold is None else ["SEGMENTATION.OHEM_THRESHOLD", str(threshold)]
+    task, samples = build_task(*UPERNET, *words)
+    task.auxiliary_weight = 0.4
+    batch, generator = as_tensors(training_batch(task, samples)), np.random.default_rng(0)
+    logits, other = generator.normal(size=(2, 3, 4, 24, 40)).astype("float32")
+    outputs = tuple(map(paddle.to_tensor, (logits, other)))
+    terms = task.train_step(lambda images: outputs, batch, StepPosition(1, 0, 1))
+    labels = batch["labels"].numpy().astype(int)
+    is_known = labels != IGNORED
+    known = np.where(is_known, labels, 0)
+
+    def losses(scores):
+        shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        return -np.log(np.take_along_axis(shares, known[:, None], axis=1)[:, 0])  # (3, 24, 40)
+
+    weights = np.array([0.5, 1, 2, 3])[known] * is_known
+    expected = {"auxiliary": ((weights * losses(other)).sum(), weights.sum(), 0.4)}
+    if threshold is not None:  # what is predicted with less, and in each image at least so many of the least
+        own = np.where(is_known, losses(logits), -1)
+        least = np.sort(own.reshape(3, -1), axis=1)[:, -200, None, None]
+        weights = weights * (own >= np.minimum(least, -math.log(threshold)))
+        assert 600 < np.count_nonzero(weights) < np.count_nonzero(is_known)
+    expected["loss"] = (weights * losses(logits)).sum(), weights.sum(), 1.0
+    rows = outputs[0].flatten(2), paddle.to_tensor(labels).flatten(1), IGNORED
+    for name, weight, function in (("dice", 0.7, dice_losses), ("lovasz", 0.3, row_lovasz_softmax)):
+        total, count = function(*rows)
+        expected[name] = float(total), float(count), weight
+    assert terms.keys() == expected.keys()
+    for name, numbers in expected.items():
+        found = float(terms[name].sum), float(terms[name].count), terms[name].weight
+        assert found == pytest.approx(numbers, rel=1e-4), name
 
 
 def test_hard_pixels_alone_have_gradients():

@@ -9,6 +9,7 @@ from PIL import Image
 from support.waits import counted_waits
 
 from paddlevit_dist import settings
+from paddlevit_dist.images.drawing import fit_in_cell, get_palette, overlay_labels
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
 from paddlevit_dist.images.segmentation.protocols import read_protocol
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
@@ -45,6 +46,16 @@ def opened(*words):
     model = OneLayer()
     model.eval()
     return task, samples, model
+
+
+class Chosen:
+    """One of the samples."""
+
+    def __init__(self, samples, index):
+        self.sample = lambda _, generator: samples.sample(index, generator)
+
+    def __len__(self):
+        return 1
 
 
 def batches(task, samples, size):
@@ -217,6 +228,20 @@ def test_figures_have_the_numbers_of_the_metrics():
     captions = [caption for _, caption in gallery.images]
     assert [float(one.split()[1]) for one in captions] == pytest.approx(sorted(100 * np.array(alone)), abs=0.051)
     assert gallery.images[0][0].shape == (320, 3 * 320 + 2 * 6, 3)
+    index = int(np.argmin(alone))  # the worst one: the truth, the prediction, and mistakes in red on gray
+    pixels, labels = (np.asarray(one) for one in samples.dataset.read(index))
+    batch = next(batches(task, Chosen(samples, index), 1))
+    with paddle.no_grad():
+        (predicted,) = get_aspect(task, Predictable).predict_step(model, batch)
+    palette = get_palette(samples.dataset, 4)
+    gray = pixels.mean(axis=2, keepdims=True).repeat(3, axis=2)
+    mistakes = np.where(predicted != labels, 0, 255).astype(np.uint8)
+    red = np.array([(230, 30, 30)], np.uint8)
+    for place, (one, drawn, colors) in enumerate(
+        ((pixels, labels, palette), (pixels, predicted, palette), (gray, mistakes, red))
+    ):
+        cell = gallery.images[0][0][:, 326 * place : 326 * place + 320]
+        np.testing.assert_array_equal(cell, fit_in_cell(overlay_labels(one, drawn, colors)))
 
 
 def test_an_exported_network_is_told_its_input_and_refuses_another_size():

@@ -86,7 +86,7 @@ def build_keypoint_figures(
     quality, indices = compute_image_quality(table, least_score), [index for index, _ in records]
     errors = [
         np.concatenate(column)
-        for column in zip(*((r.points, r.distances, r.shares, r.similarities) for _, r in records))
+        for column in zip(*(record[6:] for _, record in records))  # from ``points`` on
     ]
     labeled = np.sum([record.labeled.astype(np.int64) for _, record in records], axis=0)
     points = name_points(names, images.keypoint_sets)
@@ -122,6 +122,7 @@ def tabulate_points(
     distances: np.ndarray,
     shares: np.ndarray,
     similarities: np.ndarray,
+    is_exchanged: np.ndarray,
 ) -> FigureTable:
     """Return the table of errors of each point.
 
@@ -132,21 +133,31 @@ def tabulate_points(
         distances: float (m,), its error in pixels.
         shares: float (m,), its error as a share of the square root of the object's area.
         similarities: float (m,), its part of OKS.
+        is_exchanged: bool (m,), whether it is nearer to its mirrored point.
     """
     rows = []
     for number, name in enumerate(names):
         own = points == number
-        values: list[float | None] = [None] * 5
+        values: list[float | None] = [None] * 6
         if own.any():
             statistics = (similarities[own].mean(), distances[own].mean(), np.median(distances[own]))
-            values = [
-                float(value) for value in (*statistics, np.percentile(distances[own], 95), 100 * shares[own].mean())
-            ]
+            most = (np.percentile(distances[own], 95), 100 * shares[own].mean(), 100 * is_exchanged[own].mean())
+            values = [float(value) for value in (*statistics, *most)]
         rows.append((name, int(labeled[number]), int(own.sum()), *values))
-    columns = ("point", "labeled", "found", "OKS", "mean px", "median px", "95 % below px", "mean % of size")
+    columns = (
+        "point",
+        "labeled",
+        "found",
+        "OKS",
+        "mean px",
+        "median px",
+        "95 % below px",
+        "mean % of size",
+        "exchanged %",
+    )
     note = (
         "Errors of labeled points of the objects found at an OKS of 0.5. OKS: the point's part of it, 1 without an "
-        "error. Size: the square root of the object's area."
+        "error. Size: the square root of the object's area. Exchanged: nearer to the point's mirrored one."
     )
     return FigureTable("Points", columns, rows, note)
 

@@ -17,7 +17,7 @@ _IN_ALL_AREAS = np.uint64((1 << len(IOU_THRESHOLDS)) - 1)
 
 
 class KeypointRecord(NamedTuple):
-    """Record of an image without areas: about 10 bytes a result, 14 a point of an object that is found, and 900 more.
+    """Record of an image without areas: about 10 bytes a result, 15 a point of an object that is found, and 900 more.
 
     The first five columns are as in ``DetectionRecord``.
     """
@@ -32,6 +32,7 @@ class KeypointRecord(NamedTuple):
     distances: np.ndarray  # float32 (m,), its error in pixels
     shares: np.ndarray  # float32 (m,), its error as a share of the square root of the object's area
     similarities: np.ndarray  # float32 (m,), its part of OKS
+    is_exchanged: np.ndarray  # bool (m,), whether it is nearer to its mirrored point
 
     @classmethod
     def from_matches(cls, matches: KeypointMatches, truth: "ImageAnnotations") -> "KeypointRecord":
@@ -51,6 +52,7 @@ class KeypointRecord(NamedTuple):
             errors.distances.astype(np.float32),
             errors.shares.astype(np.float32),
             errors.similarities.astype(np.float32),
+            errors.is_exchanged,
         )
 
 

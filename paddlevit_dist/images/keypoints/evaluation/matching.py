@@ -33,15 +33,18 @@ class PointTable(NamedTuple):
     numbers: np.ndarray  # int64 (categories,), points of each
     first: np.ndarray  # int64 (categories,), number of the first point of each
     variances: np.ndarray  # float64 (categories, K), (2 sigma)^2; 1 after the last point of a category
+    mirrors: np.ndarray  # int64 (categories, K), partner of each point in a mirrored pair, or itself
 
     @classmethod
     def from_sets(cls, keypoint_sets: Sequence[KeypointSet]) -> "PointTable":
         """Build the table of the categories' points."""
         numbers = np.array([len(points.sigmas) for points in keypoint_sets], np.int64)
         variances = np.ones((len(numbers), int(numbers.max(initial=0))))
-        for row, points in zip(variances, keypoint_sets):
+        mirrors = np.tile(np.arange(variances.shape[1]), (len(numbers), 1))
+        for row, mirror, points in zip(variances, mirrors, keypoint_sets):
             row[: len(points.sigmas)] = (2 * np.array(points.sigmas, np.float64)) ** 2
-        return cls(numbers, np.cumsum(numbers) - numbers, variances)
+            mirror[: len(points.sigmas)] = points.mirror
+        return cls(numbers, np.cumsum(numbers) - numbers, variances, mirrors)
 
     @property
     def total(self) -> int:
@@ -96,6 +99,7 @@ class PointErrors(NamedTuple):
     distances: np.ndarray  # float64 (m,), pixels
     shares: np.ndarray  # float64 (m,), distance as a share of the square root of the annotation's area
     similarities: np.ndarray  # float64 (m,), the point's part of OKS, 0 to 1
+    is_exchanged: np.ndarray  # bool (m,), nearer to the true place of its mirrored point than to its own
 
 
 class KeypointMatches(NamedTuple):
@@ -263,10 +267,14 @@ def _measure_errors(places: np.ndarray, truth: KeypointTruth, matches: np.ndarra
     is_own = points < table.numbers[labels[rows]]
     rows, points = rows[is_own], points[is_own]
     distances = np.linalg.norm(places[rows, points] - true_points[rows, points, :2], axis=1)
+    partners = table.mirrors[labels[rows], points]
+    others = np.linalg.norm(places[rows, points] - true_points[rows, partners, :2], axis=1)
+    is_exchanged = (true_points[rows, partners, 2] > 0) & (others < distances)
     areas = truth.areas[matches][rows] + np.spacing(1.0)
     similarities = np.exp(-(distances**2) / (2 * areas * table.variances[labels[rows], points]))
     numbered = table.first[labels[rows]] + points
-    return PointErrors(truth.images[matches][rows], numbered, distances, distances / np.sqrt(areas), similarities)
+    shares = distances / np.sqrt(areas)
+    return PointErrors(truth.images[matches][rows], numbered, distances, shares, similarities, is_exchanged)
 
 
 def _sum_errors(errors: PointErrors, truth: KeypointTruth, images: int, table: PointTable) -> np.ndarray:

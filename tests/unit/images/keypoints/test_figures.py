@@ -64,10 +64,10 @@ def figures():
 def test_points_have_the_errors_of_found_objects(figures):
     # at 200 pixels the wrist adds nothing to OKS, and the thumb alone gives 0.5, which is found
     rows = {row[0]: row[1:] for row in figures["Points"].rows}
-    assert rows["hand wrist"][:2] == (3, 3) and rows["fish nose"] == (0, 0, None, None, None, None, None)
+    assert rows["hand wrist"][:2] == (3, 3) and rows["fish nose"] == (0, 0, *[None] * 6)
     similarities = [1, np.exp(-9 / (2 * 1600 * 0.04)), 0]
     assert rows["hand wrist"][2:] == pytest.approx(
-        [np.mean(similarities), np.mean(OFF), 3, np.percentile(OFF, 95), 100 * np.mean(OFF) / 40], rel=1e-5
+        [np.mean(similarities), np.mean(OFF), 3, np.percentile(OFF, 95), 100 * np.mean(OFF) / 40, 0], rel=1e-5
     )
     x, y = figures["Distribution of the errors"].lines["hand wrist"]
     assert x == pytest.approx([0, 0, 7.5, 500]) and y == pytest.approx([0, 100 / 3, 200 / 3, 100])
@@ -97,6 +97,17 @@ def test_the_hardest_images_are_drawn_with_their_skeletons():
     assert caption == "0 right, 0 wrong, 1 missed\nimage 0"
     left, right = image[:250, :300], image[:250, 330:630]
     assert (left != 90).any() and (right == 90).all()
+
+
+def test_exchanged_points_are_counted():
+    mirrored = HAND._replace(pairs=((0, 1),), sigmas=(0.5, 0.5))
+    truth = DATASET.annotations(0)
+    points = np.array([[[39, 40, 0.9], [38, 38, 0.9]]], np.float32)  # the first is where the second one is
+    found = DetectedKeypoints(points, np.ones(1, np.float32), np.zeros(1, int))
+    record = KeypointRecord.from_matches(match_image(0, truth, found, PointTable.from_sets((mirrored,))), truth)
+    images = SHOWN._replace(keypoint_sets=(mirrored,), names=("hand",), predict=lambda index: found)
+    figures = {figure.title: figure for figure in build_keypoint_figures(images, [(0, record)], 0.5)}
+    assert [row[-1] for row in figures["Points"].rows] == [100, 0]
 
 
 def test_nothing_found_and_nothing_annotated_have_figures():

@@ -1,5 +1,7 @@
 """The contract of hooks stays small, and the trainer calls hooks in the order of a training."""
 
+import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +11,7 @@ from paddlevit_dist import Callback
 from paddlevit_dist.engine import hooks
 from paddlevit_dist.engine.evaluation import EvaluationObserver
 from paddlevit_dist.engine.hooks import Hook, UpdateRecord
+from paddlevit_dist.images import Classification
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import StepPosition
 
@@ -80,6 +83,27 @@ def test_a_training_calls_its_hooks_in_order(tmp_path):
         expected.append(("after_epoch", epoch, True))
     assert diary.calls == [*expected, ("before_evaluate", True), ("after_evaluate", 2, True), ("after_train",)]
     assert diary.batches == len(trainer.evaluator.loader)
+    lines = (tmp_path / "log.txt").read_text().splitlines()
+    events = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    for event in (event for event in events if event["kind"] == "epoch"):
+        (line,) = [line for line in lines if f"epoch {event['epoch']}/2 training: " in line]
+        rate, waited, seconds = re.search(r" (\d+) images/s data wait (\d+)% \(([\d.]+) s, ", line).groups()
+        assert float(seconds) == pytest.approx(event["seconds"], abs=0.051) and int(waited) <= 100
+        assert 320 / (event["seconds"] + 0.001) - 1 < int(rate) < 320 / (event["seconds"] - 0.001) + 1
+
+
+def test_all_notices_of_a_network_are_logged(tmp_path):
+    class Noted(Classification):
+        def build_model(self, num_classes=None):
+            self.notices += ["weights of a file", "one layer is new"]
+            return super().build_model(num_classes)
+
+    small_runs.build(str(tmp_path), *RUN, task_class=Noted)
+    lines = (tmp_path / "log.txt").read_text().splitlines()
+    assert [line.rpartition(" ")[2] for line in lines if "weights of a file" in line or "one layer" in line] == [
+        "file",
+        "new",
+    ]
 
 
 def test_a_hook_ends_the_training_after_an_evaluation(tmp_path):

@@ -10,6 +10,7 @@ from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.points.data.samples import collate_samples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
+from paddlevit_dist.points.scene_task import compute_outputs
 from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
@@ -231,6 +232,16 @@ def test_the_log_and_doctor_see_classes():
 def test_fewer_classes_than_the_data_have_are_refused():
     with pytest.raises(UserError, match=r"has 20 classes but MODEL.NUM_CLASSES .* is 7; set it to 20"):
         make_task("-num_classes=7").build_dataset("val", None)
+
+
+def test_outputs_in_another_precision_are_float32():
+    task = make_task()
+    task.build_dataset("val", None)
+    task.build_model()
+    batch = tensors(task.collate(read_all(make_samples(scene(40)))))
+    rows = batch["features"].shape[0]
+    outputs = compute_outputs(lambda x: paddle.full([rows, 20], 0.5, "float64"), batch, "net", rows, "voxel")
+    assert outputs.dtype == paddle.float32 and outputs.shape == [rows, 20]
 
 
 def test_a_network_of_another_task_is_refused():

@@ -1,0 +1,54 @@
+"""The terms of a classifier's training step against a loop over images and classes."""
+
+import math
+
+import numpy as np
+import paddle
+import pytest
+from support.trainings.small_runs import DIGITS
+
+from paddlevit_dist import settings
+from paddlevit_dist.images.classification.task import Classification
+from paddlevit_dist.tasks.step_types import StepPosition
+
+LABELS = [3, 9, 0, 3, 5]
+WEIGHTS = np.linspace(0.5, 3.2, 10).astype(np.float32)
+MIXING = {
+    "none": [],
+    "mixup": ["TRAIN.MIXUP_ALPHA", "0.8"],
+    "cutmix of each image": ["TRAIN.CUTMIX_ALPHA", "1.0", "TRAIN.MIXUP_MODE", "elem"],
+}
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("mixing", MIXING)
+def test_the_loss_is_that_of_mixed_and_smoothed_labels(mixing, smoothing, is_weighted):
+    words = [*DIGITS, *MIXING[mixing], "TRAIN.SMOOTHING", str(smoothing), "TRAIN.RANDOM_ERASE_PROB", "0"]
+    task = Classification(settings.load(words).values)
+    task.class_weights = WEIGHTS if is_weighted else None
+    generator = np.random.default_rng(0)
+    logits = generator.normal(0, 2, (5, 10)).astype(np.float32)
+    logits[[0, 1, 2, 3], [3, 9, 0, 9]] += 9.0  # sure of the own label, and of the partner's
+    images = generator.integers(0, 256, (5, 1, 16, 16), dtype=np.uint8)
+    batch = {"images": paddle.to_tensor(images), "labels": paddle.to_tensor(LABELS)}
+    step = StepPosition(1, 4, 9)
+    terms = task.train_step(lambda images: paddle.to_tensor(logits), batch, step)
+    mix = task.training_images(batch, step)[1]
+    own = np.ones(5) if mix is None else np.broadcast_to(mix.share, 5)
+    assert (own < 1).any() == (mixing != "none")
+    expected, right = 0.0, 0
+    for row, share in enumerate(own):
+        logs = logits[row] - math.log(np.exp(logits[row].astype(float)).sum())
+        labels = [(LABELS[row], share), (LABELS[4 - row], 1 - share)]
+        target = np.full(10, smoothing / 10)
+        for label, part in labels:
+            target[label] += (1 - smoothing) * part
+        weight = sum(part * WEIGHTS[label] for label, part in labels) if is_weighted else 1.0
+        expected -= weight * (target * logs).sum()
+        right += logits[row].argmax() == labels[0 if share >= 0.5 else 1][0]
+    assert right >= 2
+    assert float(terms["loss"].sum) == pytest.approx(expected, rel=1e-5)
+    assert (terms["loss"].count, terms["loss"].weight) == (5, 1.0)
+    shown = terms["top-1"]
+    assert (float(shown.sum), shown.count, shown.weight) == (100 * right, 5, 0.0)

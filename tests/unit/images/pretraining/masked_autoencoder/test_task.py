@@ -1,6 +1,9 @@
 """Masks of samples, and what an evaluation of a masked autoencoder reads."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import paddle
 import pytest
 from PIL import Image
 
@@ -8,6 +11,7 @@ from paddlevit_dist import settings
 from paddlevit_dist.images.pretraining.masked_autoencoder.task import MaskedAutoencoding
 from paddlevit_dist.images.pretraining.task import open_labeled
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.step_types import StepPosition
 
 SIZES = {"patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2}
 
@@ -56,6 +60,49 @@ def test_classes_of_validation_images_choose_the_best(pool):
     assert (task.best_metric, splits["val"].has_classes) == (("top-1", True), True)
     task, splits = open_task(pool / "train", "DATA.VAL_FRACTION", "0.5")
     assert (task.best_metric, splits["val"].has_classes, len(splits["train"])) == (("loss", False), False, 1)
+
+
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_the_loss_is_the_mean_error_of_hidden_patches(is_normalized):
+    keys = {"MASKED_AUTOENCODER.NORMALIZED_PATCHES": is_normalized, "DATA.IMAGE_SIZE": "[16, 24]"}
+    words = ["TASK", "masked_autoencoder", "MODEL.NAME", "vit", "MODEL.PATCH_SIZE", "4", "-dataset=digits"]
+    task = MaskedAutoencoding(settings.load([*words, *(str(word) for pair in keys.items() for word in pair)]).values)
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (2, 3, 16, 24), dtype=np.uint8)
+    prediction = generator.normal(size=(2, 24, 48)).astype(np.float32)
+    order = np.stack([generator.permutation(24) for _ in range(2)])
+    batch = {"images": images, "order": order, "restore": np.argsort(order, axis=1), "labels": np.array([1, 0])}
+    batch = {name: paddle.to_tensor(value) for name, value in batch.items()}
+
+    def model(pixels, order=None, restore=None):
+        return paddle.to_tensor(prediction) if order is not None else pixels.mean(axis=[2, 3])
+
+    mean, deviation = (np.array(values)[:, None, None] for values in (task.config.DATA.IMAGENET_MEAN,
+                                                                      task.config.DATA.IMAGENET_STD))  # fmt: skip
+    normalized = (images / 255 - mean) / deviation
+    expected = []
+    for row in range(2):
+        errors = []
+        for patch in order[row, 6:]:  # a quarter of 24 is kept
+            top, left = 4 * (patch // 6), 4 * (patch % 6)
+            target = normalized[row, :, top : top + 4, left : left + 4].transpose(1, 2, 0).ravel()
+            if is_normalized:
+                target = (target - target.mean()) / np.sqrt(target.var(ddof=1) + 1e-6)
+            errors.append(np.mean((prediction[row, patch] - target) ** 2))
+        expected.append(np.mean(errors))
+    terms = task.train_step(model, batch, StepPosition(1, 0, 9))
+    assert float(terms["loss"].sum) == pytest.approx(sum(expected), rel=1e-5) and terms["loss"].count == 2
+    for task.has_classes in (True, False):
+        updates = []
+        step = SimpleNamespace(
+            metrics=SimpleNamespace(update=lambda *given, kept=updates: kept.append(given)), keeps_records=True
+        )
+        assert task.eval_step(model, batch, step)() == pytest.approx(expected, rel=1e-5)
+        ((numbers, features, labels),) = updates
+        np.testing.assert_allclose(numbers["loss"].numpy(), expected, rtol=1e-5)
+        assert labels is batch["labels"] and (features is not None) == task.has_classes
+        if task.has_classes:  # of whole images
+            np.testing.assert_allclose(features.numpy(), normalized.mean(axis=(2, 3)), atol=1e-5)
 
 
 def test_search_knows_what_chooses_the_best_before_images_are_opened(pool):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.errors import UserError
+from ....runtime.printing import shorten
 from ....tasks.dataset import require_split
 from ...data.annotated_files import stamp
 from ...data.data_warnings import DataWarnings, count, first_names
@@ -142,6 +143,11 @@ def _find_images(rows: PointRows, chosen: np.ndarray, root: str, split: str) -> 
             f"{first_names(missing)}; correct their paths, or name their folder with DATA.TRAIN_IMAGES and "
             "DATA.VAL_IMAGES"
         )
+    firsts: dict[str, str] = {}
+    for name, path in zip(names, paths):
+        if (first := firsts.setdefault(os.path.normpath(path), name)) != name:
+            both = f"'{shorten(first, 60)}' and '{shorten(name, 60)}'"
+            raise UserError(f"{rows.path}: {both} are the same image: expected one row for each image")
     return [os.path.join(root, path) for path in paths]
 
 

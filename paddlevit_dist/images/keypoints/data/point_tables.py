@@ -21,6 +21,7 @@ _POINT = ("point", "landmark", "keypoint", "joint", "bodypart", "part", "point_n
 _IMAGE = ("image", "filename", "file", "path")  # where the column of points has another name of a column of images
 _SPACING = ("spacing_mm", "spacing", "pixel_spacing", "pixel_size_mm", "mm_per_pixel")
 _SPACINGS = (("spacing_x_mm", "spacing_y_mm"), ("spacing_x", "spacing_y"))
+_SEEN = {"true": 2.0, "false": 0.0}  # visibilities
 _EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>")
 _FORMS = (
     "expected columns image, x1, y1, x2, y2 and so on, or nose_x, nose_y and so on; or a row for each point with the "
@@ -34,7 +35,7 @@ class PointRows(NamedTuple):
     Attributes:
         path: of the table.
         names: of the images, as written.
-        point_names: of K points; None: they are numbered.
+        point_names: of K points; those with numbers, such as x1, are point 1 and so on, in the order of their numbers.
         points: float64 (images, K, 3), x, y in pixels and visibility: 0 where a cell is empty, else 2 without a column.
         splits: split of each image, "" if it has none; None: the table has no such column.
         spacings: float64 (images, 2), width and height of a pixel in millimeters; None: the table does not say.
@@ -42,7 +43,7 @@ class PointRows(NamedTuple):
 
     path: str
     names: list[str]
-    point_names: list[str] | None
+    point_names: list[str]
     points: np.ndarray
     splits: np.ndarray | None
     spacings: np.ndarray | None
@@ -57,17 +58,23 @@ class _Columns(NamedTuple):
     point: int | None  # column with the name of the point; None: wide
     names: list[str]  # of points of a wide table
     places: list[tuple[int, int, int | None]]
+    lone: str = ""  # a column with one coordinate of a point that has no other
 
 
 def read_points(path: str) -> PointRows:
     """Read a table in wide or long form.
 
     Raises:
-        UserError: the table is damaged, its columns are not found, a cell is not a number, or an image or a point of an
-            image has two rows.
+        UserError: the table is damaged, its columns are not found, a cell is not a number, a point has only one
+            coordinate, or an image or a point of an image has two rows.
     """
     table = open_columns(path)
     columns = _find_columns(table)
+    if columns.lone:
+        raise UserError(
+            f"{path}: column {shorten(columns.lone, 60)} is one coordinate of a point whose other has no column: "
+            "expected x and y of each point; rename the column, or remove it"
+        )
     cells: list[list[Any]] = [[] for _ in table.headings]
     for batch in table.batches(range(len(table.headings))):
         for column, part in zip(cells, batch):
@@ -80,9 +87,12 @@ def read_points(path: str) -> PointRows:
     values = np.stack([_read_point(table, cells, *place) for place in columns.places], axis=1)  # (rows, points, 3)
     if columns.point is None:
         firsts = _require_once(table, images, "image")
-        names = None if all(name.isdigit() for name in columns.names) else columns.names
+        order, names = _order_points(columns.names)
+        values = values[:, order]
     else:
-        labels = [str(cell).strip() for cell in cells[columns.point]]
+        labels = ["" if cell is None else _join_words(str(cell)) for cell in cells[columns.point]]
+        if not all(labels):
+            raise UserError(f"{table.locate(labels.index(''))}: no point is named; correct or remove the row")
         _require_once(table, list(zip(images, labels)), "point of an image")
         names, values, firsts = _gather(images, labels, values[:, 0])
     first_rows = list(firsts.values())
@@ -107,22 +117,37 @@ def has_points(table: LabelColumns) -> bool:
 def group_splits(tables: Mapping[str, PointRows]) -> dict[str, tuple[PointRows, np.ndarray]]:
     """Return table and rows of each split; ``tables`` are one for each split, or under "" one for all.
 
-    A ``UserError`` says that tables of splits have other points.
+    All have the points in the order of the first. A ``UserError`` says that tables of splits have other points.
     """
     first = tables.get("train", next(iter(tables.values())))
     for rows in tables.values():
-        if rows.point_names != first.point_names or rows.points.shape[1] != first.points.shape[1]:
-            names = f"{_list_names(rows)}, but {first.path} {_list_names(first)}"
+        if set(rows.point_names) != set(first.point_names):
+            names = f"{first_names(rows.point_names)}, but {first.path} {first_names(first.point_names)}"
             raise UserError(f"{rows.path} has the points {names}: all splits need the same points")
     if "" not in tables:
-        return {split: (rows, np.arange(len(rows.names))) for split, rows in tables.items()}
+        return {split: (_arrange(rows, first), np.arange(len(rows.names))) for split, rows in tables.items()}
     rows = tables[""]
     splits = np.full(len(rows.names), "train") if rows.splits is None else rows.splits
     return {word: (rows, np.flatnonzero(splits == word)) for word in np.unique(splits).tolist() if word}
 
 
-def _list_names(rows: PointRows) -> str:
-    return f"1 to {rows.points.shape[1]}" if rows.point_names is None else first_names(rows.point_names)
+def _arrange(rows: PointRows, first: PointRows) -> PointRows:
+    """Return a table with the points in the order of another with the same names."""
+    order = [rows.point_names.index(name) for name in first.point_names]
+    return rows._replace(point_names=first.point_names, points=rows.points[:, order])
+
+
+def _order_points(names: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Return the order of points, by number if all are numbers, and their names in this order."""
+    if not all(name.isdecimal() for name in names):
+        return list(range(len(names))), list(names)
+    order = sorted(range(len(names)), key=lambda place: int(names[place]))
+    return order, [f"point {names[place]}" for place in order]
+
+
+def _join_words(text: str) -> str:
+    """Return a name on one line."""
+    return " ".join(compose(text).split())
 
 
 def _find_columns(table: LabelColumns) -> _Columns:
@@ -139,18 +164,19 @@ def _find_columns(table: LabelColumns) -> _Columns:
         visibility = next((headings.index(word) for word in _VISIBILITY.split("|") if word in headings), None)
         return _Columns(image, split, spacing, point, [], [(headings.index("x"), headings.index("y"), visibility)])
     taken = {image, split, *spacing}
-    found = max((_pair_columns(table.headings, form, taken) for form in (_BEFORE, _BEHIND)), key=len)
+    forms = [_pair_columns(table.headings, form, taken) for form in (_BEFORE, _BEHIND)]
+    found, lone = max(forms, key=lambda columns: len(columns[0]))
     if not found:
         raise UserError(
             f"{table.path}: no points among its columns {shorten(', '.join(table.headings), 120)}: {_FORMS}"
         )
-    return _Columns(image, split, spacing, None, list(found), list(found.values()))
+    return _Columns(image, split, spacing, None, list(found), list(found.values()), lone)
 
 
 def _pair_columns(
     headings: Sequence[str], form: re.Pattern[str], taken: set[int | None]
-) -> dict[str, tuple[int, int, int | None]]:
-    """Return name -> columns of x, y and visibility, for points with both coordinates."""
+) -> tuple[dict[str, tuple[int, int, int | None]], str]:
+    """Return name -> columns of x, y and visibility, for points with both coordinates; and a column of one with one."""
     parts: dict[str, dict[str, int]] = {}
     for column, heading in enumerate(headings):
         match = None if column in taken else form.fullmatch(heading.strip())
@@ -160,8 +186,10 @@ def _pair_columns(
         if form is _BEHIND and two is None and not (three.isupper() and one[-1].islower()):
             continue  # a word that ends in x or y
         axis, name = (one, two or three) if form is _BEFORE else (two or three, one)
-        parts.setdefault(compose(name), {}).setdefault(axis[0].lower(), column)
-    return {name: (at["x"], at["y"], at.get("v")) for name, at in parts.items() if {"x", "y"} <= set(at)}
+        parts.setdefault(_join_words(name), {}).setdefault(axis[0].lower(), column)
+    lone = [at[axis] for at in parts.values() if len({"x", "y"} & set(at)) == 1 for axis in ("x", "y") if axis in at]
+    pairs = {name: (at["x"], at["y"], at.get("v")) for name, at in parts.items() if {"x", "y"} <= set(at)}
+    return pairs, headings[lone[0]] if lone else ""
 
 
 def _read_point(table: LabelColumns, cells: Sequence[list[Any]], x: int, y: int, visibility: int | None) -> np.ndarray:
@@ -170,7 +198,7 @@ def _read_point(table: LabelColumns, cells: Sequence[list[Any]], x: int, y: int,
     is_given = ~np.isnan(places).any(axis=1)
     seen = np.full(len(places), 2.0)
     if visibility is not None:
-        seen = np.nan_to_num(_read_numbers(table, visibility, cells[visibility]))
+        seen = np.nan_to_num(_read_numbers(table, visibility, cells[visibility], _SEEN))
         wrong = np.flatnonzero(~np.isin(seen, (0, 1, 2)))
         if len(wrong):
             row = int(wrong[0])
@@ -179,14 +207,16 @@ def _read_point(table: LabelColumns, cells: Sequence[list[Any]], x: int, y: int,
     return np.where((is_given & (seen > 0))[:, None], point, 0.0)
 
 
-def _read_numbers(table: LabelColumns, column: int, cells: Sequence[Any]) -> np.ndarray:
-    """Return the numbers of a column, float64 (rows,); NaN where a cell is empty."""
+def _read_numbers(
+    table: LabelColumns, column: int, cells: Sequence[Any], words: Mapping[str, float] | None = None
+) -> np.ndarray:
+    """Return the numbers of a column, float64 (rows,); NaN where a cell is empty. ``words`` stand for numbers."""
     numbers = np.full(len(cells), np.nan)
     for row, cell in enumerate(cells):
         text = "" if cell is None else str(cell).strip().lower()
         if text in _EMPTY:
             continue
-        numbers[row] = _parse_number(text)
+        numbers[row] = words[text] if words is not None and text in words else _parse_number(text)
         if not abs(numbers[row]) < 1e9:
             expected = "a number, or an empty cell for a point that is not labeled"
             raise _wrong(table, row, column, cell, expected)
@@ -194,9 +224,7 @@ def _read_numbers(table: LabelColumns, column: int, cells: Sequence[Any]) -> np.
 
 
 def _parse_number(text: str) -> float:
-    """Return the number in a cell, also with a decimal comma, or the visibility for true and false; else infinity."""
-    if text in ("true", "false"):
-        return 2.0 * (text == "true")
+    """Return the number in a cell, also with a decimal comma; infinity if it is not a number."""
     try:
         return float(text.replace(",", "."))
     except ValueError:
@@ -220,18 +248,18 @@ def _require_once(table: LabelColumns, keys: Sequence[Any], noun: str) -> dict[A
 
 def _gather(
     images: Sequence[str], labels: Sequence[str], values: np.ndarray
-) -> tuple[list[str] | None, np.ndarray, dict[str, int]]:
+) -> tuple[list[str], np.ndarray, dict[str, int]]:
     """Return names of points, points of each image, float64 (images, K, 3), and the first row of each image."""
     firsts: dict[str, int] = {}
     for row, image in enumerate(images):
         firsts.setdefault(image, row)
     place_of = {image: place for place, image in enumerate(firsts)}
-    are_numbers = all(label.isdigit() for label in labels)
-    names = sorted(set(labels), key=int) if are_numbers else list(dict.fromkeys(labels))
-    number_of = {name: number for number, name in enumerate(names)}
+    found = list(dict.fromkeys(labels))
+    order, names = _order_points(found)
+    number_of = {found[place]: number for number, place in enumerate(order)}
     points = np.zeros((len(firsts), len(names), 3))
     points[[place_of[image] for image in images], [number_of[label] for label in labels]] = values
-    return None if are_numbers else [compose(name) for name in names], points, firsts
+    return names, points, firsts
 
 
 def _read_splits(
@@ -252,9 +280,9 @@ def _read_spacings(
     numbers = np.stack([_read_numbers(table, column, cells[column])[list(rows)] for column in columns], axis=1)
     wrong = np.flatnonzero(~(numbers > 0).all(axis=1))
     if len(wrong):
-        row = rows[int(wrong[0])]
+        row, column = rows[int(wrong[0])], columns[int(np.argmin(numbers[wrong[0]] > 0))]
         expected = "millimeters of a pixel, above 0, for each image"
-        raise _wrong(table, row, columns[0], cells[columns[0]][row], expected)
+        raise _wrong(table, row, column, cells[column][row], expected)
     return np.broadcast_to(numbers, (len(numbers), 2))
 
 
@@ -262,5 +290,5 @@ def describe_rows(rows: PointRows) -> str:
     """Return what a table has, for the log."""
     labeled = int((rows.points[:, :, 2] > 0).sum())
     spacing = "; sizes of pixels in millimeters" if rows.spacings is not None else ""
-    named = f"{rows.points.shape[1]} points each, {labeled:,} labeled"
+    named = f"{count(rows.points.shape[1], 'point')} each, {labeled:,} labeled"
     return f"{rows.path}: {count(len(rows.names), 'image')}, {named}{spacing}"

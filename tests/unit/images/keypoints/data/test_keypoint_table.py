@@ -35,6 +35,8 @@ FORMS = {
     "names before": ("image,x_nose,y_nose,x_tail,y_tail\na.png,1,2,3.5,4\nb,5,6,NA,7\n", ("nose", "tail")),
     "camel case": ("image,NoseX,NoseY,TailX,TailY\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("Nose", "Tail")),
     "visibility": ("image,x1,y1,v1,x2,y2,v2\na.png,1,2,2,3.5,4,2\nb.png,5,6,2,9,9,0\n", ("point 1", "point 2")),
+    "numbers in another order": ("image,x2,y2,x1,y1\na.png,3.5,4,1,2\nb.png,,,5,6\n", ("point 1", "point 2")),
+    "numbers from 0": ("image,x0,y0,x1,y1\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("point 0", "point 1")),
     "long names": ("name,image,x,y\nnose,a,1,2\ntail,a,3.5,4\nnose,b,5,6\n", ("nose", "tail")),
 }
 
@@ -68,6 +70,15 @@ def test_tables_of_splits_need_the_same_points(tmp_path, cache):
     assert KeypointTable(str(tmp_path), "val", cache).describe(0).endswith("b.png")
 
 
+@pytest.mark.parametrize("text", ["image,x2,y2,x1,y1\nb.png,2,2,1,1\n", "image,point,x,y\nb.png,2,2,2\nb.png,1,1,1\n"])
+def test_points_of_splits_are_matched_by_name(tmp_path, cache, text):
+    write_table(tmp_path, "image,x1,y1,x2,y2\na.png,1,1,2,2\n", "train.csv")
+    write_table(tmp_path, text, "val.csv")
+    assert KeypointTable(str(tmp_path), "val", cache).annotations(0).points[0, :, 0].tolist() == [1, 2]
+    write_table(tmp_path, text.replace("x1", "x3").replace("y1", "y3").replace("png,1", "png,3"), "val.csv")
+    assert "val.csv has the points point 2, point 3, but" in refused(tmp_path, cache, "val")
+
+
 def test_sizes_of_pixels_are_of_the_table_or_a_key(tmp_path, cache):
     write_table(tmp_path, "image,x1,y1,spacing_mm\nb.png,1,2,0.5\na.png,3,4,0.25\n")
     dataset = KeypointTable(str(tmp_path), "train", cache)
@@ -97,6 +108,13 @@ def test_table_and_images_may_be_named(tmp_path, cache):
         ("image,x1,y1\na.png,left,2\n", "line 2, column x1: 'left': expected a number, or an empty cell"),
         ("image,x1,y1\na.png,inf,2\n", "line 2, column x1: 'inf': expected a number"),
         ("image,x1,y1,v1\na.png,1,2,5\n", "column v1: '5': expected 0 (not labeled), 1 (hidden) or 2 (visible)"),
+        ("image,x1,y1\na.png,true,2\n", "line 2, column x1: 'true': expected a number"),
+        ("image,x1,y1,x2\na.png,1,2,3\n", "points.csv: column x2 is one coordinate of a point whose other has no"),
+        ("image,nose_x,nose_y,tail_x\na.png,1,2,3\n", "column tail_x is one coordinate of a point"),
+        ("image,point,x,y\na.png,,1,2\n", "line 2: no point is named"),
+        ("image,point,x,y\na.png,²,1,2\na.png,²,1,2\n", "line 3: a.png, ² again"),
+        ("image,x1,y1\na.png,1,2\na,1,2\n", "'a.png' and 'a' are the same image: expected one row for each image"),
+        ("image,x1,y1,spacing_x,spacing_y\na.png,1,2,1,0\n", "column spacing_y: '0': expected millimeters of a pixel"),
         ("image,x1,y1,spacing\na.png,1,2,0\n", "column spacing: '0': expected millimeters of a pixel, above 0"),
         ("image,label\na.png,cat\n", "no points among its columns image, label: expected columns image, x1, y1"),
         ("image,x1,y1\nc.png,1,2\n", "1 of 1 image missing below"),

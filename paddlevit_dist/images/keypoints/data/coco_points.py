@@ -116,11 +116,16 @@ class KeypointFile(CocoFile):
             return None
         numbers: dict[Any, int] = {name: place for place, name in enumerate(names or ())}
         numbers |= {place: place for place in range(number)}
+        expected = "expected pairs of its points, by names or numbers from 0"
         try:
-            return [(numbers[one], numbers[other]) for one, other in pairs]
+            found = {(numbers[one], numbers[other]) for one, other in pairs}
         except (KeyError, TypeError, ValueError):
-            expected = "expected pairs of its points, by names or numbers from 0"
             raise self._wrong(category, "flip_pairs", expected) from None
+        found = {(min(pair), max(pair)) for pair in found}  # some files have each pair in both orders
+        members = [point for pair in found for point in set(pair)]
+        if len(set(members)) < len(members):
+            raise self._wrong(category, "flip_pairs", f"{expected}, each in one pair")
+        return sorted(found)
 
     def _read_sigmas(self, category: KeypointCategory, number: int) -> list[float] | None:
         sigmas = category.sigmas
@@ -134,6 +139,8 @@ class KeypointFile(CocoFile):
     def _read_skeleton(self, category: KeypointCategory, number: int) -> list[tuple[int, int]] | None:
         """Return the lines of a skeleton, from 0; those to points that do not exist are dropped and noted."""
         skeleton = category.skeleton
+        if skeleton is not None and not isinstance(skeleton, list):
+            self.odd.note("category", "whose skeleton is not a list of pairs of points, not drawn", category.name)
         if not isinstance(skeleton, list) or not number:
             return None
         lines = [tuple(line) for line in skeleton if isinstance(line, list) and len(line) == 2]
@@ -163,7 +170,7 @@ class KeypointFile(CocoFile):
         is_known = labels[owners] >= 0
         points = np.zeros((len(labels), max(points.number for points in self.described), _VALUES))
         values = np.array(self._values)[is_known]
-        points.reshape(len(labels), -1)[owners[is_known], places[is_known]] = values
+        points.reshape(len(labels), points.shape[1] * _VALUES)[owners[is_known], places[is_known]] = values
         is_finite = np.isfinite(points).all(axis=(1, 2)) & (np.abs(points) < 1e9).all(axis=(1, 2))
         self._refuse(~is_finite, "has keypoints far from any image", "finite numbers")
         is_known = np.isin(points[:, :, 2], (0, 1, 2)).all(axis=1)
@@ -172,10 +179,10 @@ class KeypointFile(CocoFile):
         text = "whose num_keypoints is not the number of its labeled points, which is used"
         self.odd.note_all("object", text, numbers[(stated >= 0) & (stated != labeled)])
         if not labeled.any():
-            raise UserError(
-                f"{self.file} has no labeled point: the visibility, third number of each point, is 0 everywhere; "
-                "expected 1 or 2 for labeled points"
+            reason = (
+                "the visibility, third number of each point, is 0 everywhere" if len(counts) else "it has no objects"
             )
+            raise UserError(f"{self.file} has no labeled point: {reason}; expected objects with visibilities 1 or 2")
         return points
 
     def _refuse(self, is_wrong: np.ndarray, problem: str, expected: str) -> None:

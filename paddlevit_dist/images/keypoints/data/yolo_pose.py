@@ -10,8 +10,8 @@ from ....runtime.errors import UserError
 from ....runtime.files import readable
 from ....runtime.printing import shorten
 from ....runtime.text_files import read_yaml
-from ...data.data_warnings import count
-from ...data.yolo_files import read_description
+from ...data.data_warnings import count, first_names
+from ...data.yolo_files import YoloDescription, find_label_file, read_description
 from ...detection.data.indexed_images import AnnotationSource
 from ...detection.data.yolo import Yolo, read_yolo
 from ..described_points import DescribedPoints, pair_up
@@ -62,7 +62,9 @@ class YoloPose(IndexedKeypointImages, Yolo):
         points = np.zeros((len(fractions), number, 3))
         points[:, :, :2] = fractions[:, :, :2] * sizes[:, None, ::-1]
         points[:, :, 2] = fractions[:, :, 2] if values == 3 else _find_labeled(fractions)
-        _check_points(fractions, points, [os.fsdecode(source.paths[owner]) for owner in source.owners])
+        _check_points(
+            fractions, points, [os.path.join(root, os.fsdecode(source.paths[owner])) for owner in source.owners], root
+        )
         notices = list(source.about.notices)
         if is_outside := int(find_outside(points, sizes).sum()):
             notices.append(f"{count(is_outside, 'object')} with a labeled point outside the image, not learned")
@@ -75,8 +77,11 @@ def _find_labeled(fractions: np.ndarray) -> np.ndarray:
     return np.where(is_missing, 0, _VISIBLE)
 
 
-def _check_points(fractions: np.ndarray, points: np.ndarray, paths: list[str]) -> None:
-    """Raise UserError if points, float64 (objects, K, 3), are not fractions or have another visibility."""
+def _check_points(fractions: np.ndarray, points: np.ndarray, paths: list[str], root: str) -> None:
+    """Raise UserError if points, float64 (objects, K, 3), are not fractions or have another visibility.
+
+    ``paths`` are the images of the objects.
+    """
     is_far = (points[:, :, 2:] > 0) & ~(np.abs(fractions[:, :, :2]) < _FARTHEST)
     is_odd = ~np.isin(points[:, :, 2], (0, 1, 2))
     for is_wrong, expected in (
@@ -84,12 +89,16 @@ def _check_points(fractions: np.ndarray, points: np.ndarray, paths: list[str]) -
         (is_odd.any(axis=1), "the visibility of each point to be 0 (not labeled), 1 (hidden) or 2 (visible)"),
     ):
         if is_wrong.any():
-            path = paths[int(np.flatnonzero(is_wrong)[0])]
-            raise UserError(f"the label file of {path}: expected {expected}; kpt_shape in data.yaml says how many")
+            at = int(np.flatnonzero(is_wrong)[0])
+            file = find_label_file(paths[at])
+            raise UserError(
+                f"{file}, object {1 + paths[:at].count(paths[at])}: expected {expected}; kpt_shape in data.yaml says "
+                "how many"
+            )
     if not (points[:, :, 2] > 0).any():
         raise UserError(
-            "no label file has a labeled point: expected lines class x y width height x1 y1 v1 x2 y2 v2 ...; for boxes "
-            "alone choose -dataset=yolo and a recipe of a detector"
+            f"{root}: no label file has a labeled point: expected lines class x y width height x1 y1 v1 x2 y2 v2 ...; "
+            "for boxes alone choose -dataset=yolo and a recipe of a detector"
         )
 
 
@@ -124,13 +133,23 @@ def read_pose_file(root: str) -> PoseFile:
     if mirror is not None and pairs is None:
         expected = f"expected the numbers 0 to {number - 1}, exchanged in pairs"
         raise UserError(f"{description.file}: flip_idx {shorten(str(mirror))}: {expected}")
-    given = content.get("kpt_names")
-    by_class = given if isinstance(given, dict) else dict.fromkeys(description.names, given)
-    names = {}
-    for label, points in by_class.items():
+    return PoseFile((number, values), pairs, _read_names(description, content.get("kpt_names"), number))
+
+
+def _read_names(description: YoloDescription, given: Any, number: int) -> dict[str, list[str]]:
+    """Return the names of the ``number`` points of each class, from a list for all classes or one for each."""
+    names: dict[str, list[str]] = {}
+    known: dict[Any, str] = {**description.names, **{name: name for name in description.names.values()}}
+    for label, points in (given if isinstance(given, dict) else dict.fromkeys(description.names, given)).items():
         if points is None:
             continue
-        if not isinstance(points, list) or len({str(name) for name in points}) != number:
-            raise UserError(f"{description.file}: kpt_names {shorten(str(points))}: expected {number} different names")
-        names[description.names.get(label, "")] = [str(name) for name in points]
-    return PoseFile((number, values), pairs, names)
+        file = f"{description.file}: kpt_names"
+        if label not in known:
+            labels = first_names([str(label) for label in description.names])
+            expected = f"expected one of {labels}, or a name"
+            raise UserError(f"{file}: there is no class {shorten(repr(label), 40)}: {expected}")
+        own = [str(name) for name in points] if isinstance(points, list) else []
+        if len(own) != number or len(set(own)) < number:
+            raise UserError(f"{file} {shorten(str(points))}: expected {number} different names")
+        names[known[label]] = own
+    return names

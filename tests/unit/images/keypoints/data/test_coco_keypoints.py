@@ -125,6 +125,12 @@ def test_categories_have_their_own_points(tmp_path, cache):
     assert mirrored.can_mirror and [points.pairs for points in mirrored.keypoint_sets] == [(), ((1, 2),), ((0, 0),)]
 
 
+def test_a_skeleton_that_is_no_list_is_told(tmp_path, cache):
+    write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "skeleton": "1-2"}])
+    dataset = CocoKeypoints(str(tmp_path), "train", cache)
+    assert dataset.keypoint_sets[0].skeleton == () and any("skeleton is not a list" in line for line in dataset.notices)
+
+
 ODD = {
     "no box": (
         posed(1, 11, [4, 5, 2, 14, 5, 1, 0, 0, 0], box=None),
@@ -148,11 +154,24 @@ def test_an_object_without_a_box_gets_one_around_its_points(tmp_path, cache):
     assert found.boxes.tolist() == [[2.0, 3.0, 24.0, 8.0]] and found.areas.tolist() == [24.0 * 8.0]
 
 
+def test_pairs_may_be_in_both_orders_but_not_of_three_points(tmp_path, cache):
+    def write(*pairs):
+        write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "flip_pairs": pairs}])
+
+    write(["left_wing", "right_wing"], [2, 1], [0, 0])
+    assert CocoKeypoints(str(tmp_path), "train", cache).keypoint_sets[0].pairs == ((0, 0), (1, 2))
+    write([0, 1], [1, 2])
+    assert "json: category 'bug' has flip_pairs [[0, 1], [1, 2]]: expected pairs of its points" in refused(
+        tmp_path, cache
+    )
+
+
 WRONG = {
     "length": ([posed(1, 11, [1, 2, 2])], "annotations[0] (id 1) has 3 numbers of keypoints: expected 9: x, y and"),
     "visibility": ([posed(1, 11, [1, 2, 3, *POINTS[3:]])], "annotations[0] (id 1) has another visibility: expected 0"),
     "text": ([posed(1, 11, ["a", 2, 2, *POINTS[3:]])], "annotations[0]: Expected `float`, got `str`"),
     "size": ([posed(1, 11, [1e200, 2, 2, *POINTS[3:]])], "(id 1) has keypoints far from any image"),
+    "no objects": ([], "has no labeled point: it has no objects; expected objects with visibilities 1 or 2"),
     "nothing": ([posed(1, 11, [1, 2, 0, 3, 4, 0, 5, 6, 0])], "has no labeled point: the visibility, third number"),
 }
 

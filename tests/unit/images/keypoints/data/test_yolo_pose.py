@@ -43,6 +43,12 @@ def test_points_without_visibility_are_labeled_unless_they_are_zero(tmp_path, ca
     assert dataset.keypoint_sets[0].pairs == ((1, 2),)
 
 
+def test_names_of_points_are_of_the_class_that_they_name(tmp_path, cache):
+    write_yolo(tmp_path, labels={"1": LABELS["1"]}, names=YAML + "kpt_names: {fly: [a, b, c], 0: [d, e, f]}\n")
+    dataset = YoloPose(str(tmp_path), "train", cache)
+    assert [points.names for points in dataset.keypoint_sets] == [("d", "e", "f"), ("a", "b", "c")]
+
+
 @pytest.mark.parametrize(
     "yaml, label, message",
     [
@@ -50,6 +56,9 @@ def test_points_without_visibility_are_labeled_unless_they_are_zero(tmp_path, ca
         ("names: [bug]\nkpt_shape: [3, 4]\n", LABELS["2"], "kpt_shape [3, 4]: expected the number of keypoints"),
         (YAML.replace("2, 1", "2, 2"), LABELS["1"], "flip_idx [0, 2, 2]: expected the numbers 0 to 2, exchanged"),
         (YAML + "kpt_names: [a, b]\n", LABELS["1"], "kpt_names ['a', 'b']: expected 3 different names"),
+        (YAML + "kpt_names: [a, a, b, c]\n", LABELS["1"], "kpt_names ['a', 'a', 'b', 'c']: expected 3 different names"),
+        (YAML + "kpt_names: {'0': [a, b, c]}\n", LABELS["1"], "kpt_names: there is no class '0': expected one of 0, 1"),
+        (YAML, LABELS["2"] + "0 0.5 0.5 0.4 0.6 0.2 0.5 3 1 1 1 0 0 0\n", "labels/train/1.txt, object 2: expected"),
         (YAML, "0 0.5 0.5 0.4 0.6 25 50 2 1 1 1 0 0 0\n", "expected points as fractions of the image from 0 to 1"),
         (YAML, "0 0.5 0.5 0.4 0.6 0.2 0.5 3 1 1 1 0 0 0\n", "expected the visibility of each point to be 0"),
         (YAML, LABELS["2"], "no label file has a labeled point"),

@@ -164,6 +164,34 @@ def test_windows_are_seen_like_images_of_their_own_and_merged(trainer, tmp_path)
     assert (windows["window"], windows["overlap"], windows["mirrored"], windows["iou"]) == ([16, 20], 0.2, True, 0.5)
 
 
+class SeenError(Exception):
+    """What a network was given."""
+
+
+def tell(*given):
+    raise SeenError(*given)
+
+
+@pytest.mark.parametrize("side", [24, 96, None])
+def test_images_and_boxes_get_the_side_of_the_update(side):
+    sides = [] if side is None else ["DATA.BATCH_SIDES", f"[{side}]"]
+    task = make_task(settings("DATA.RESIZE_TO_SQUARE", "True", "DATA.SHORTEST_SIDES", "[48]", *sides, "-num_classes=3"))
+    task.build_dataset("train", None)
+    samples = [sample(48, 48, 2), sample(48, 48)._replace(image=np.full((3, 48, 48), 7, np.uint8))]
+    batch = task.collate(samples)
+    with pytest.raises(SeenError) as seen:
+        task.train_step(tell, as_tensors(batch), StepPosition(1, 0, 1))
+    images, sizes, targets = seen.value.args
+    expected = task.normalize(paddle.to_tensor(batch["images"]), batch["sizes"]).numpy()
+    scale = 1.0 if side is None else side / 48
+    if side is not None:
+        expected = expected[:, :, ::2, ::2] if side == 24 else expected.repeat(2, axis=2).repeat(2, axis=3)
+    np.testing.assert_array_equal(images.numpy(), expected)
+    assert sizes.tolist() == targets.sizes.tolist() == [[int(48 * scale)] * 2] * 2
+    np.testing.assert_allclose(targets.boxes.numpy(), batch["boxes"] * scale, rtol=1e-6)
+    assert targets.labels.tolist() == batch["labels"].tolist() and targets.box_counts.tolist() == [2, 0]
+
+
 # ---- parameters ----------------------------------------------------------------------------------------------------
 
 

@@ -146,6 +146,18 @@ def test_metadata_of_more_than_16_mib_are_not_parsed(tmp_path, size, is_read):
     assert ("more than 16,777,216 bytes" in str(caught.value)) != is_read
 
 
+def test_a_file_that_goes_while_it_is_read_is_damage(tmp_path):
+    state = checkpoint_store.RunState({"epoch": 1, "consumed": 0, "update": 10}, {}, STATE)
+    directory = checkpoint_store.save(tmp_path, "epoch_0001", {"weight": paddle.zeros([1])}, state, {}, {"input": {}})
+    file = directory / "model.pdparams"
+    with content.verify_while_reading(file):
+        pass
+    file.unlink()
+    message = r"model.pdparams cannot be read \(No such file.*the checkpoint is damaged"
+    with pytest.raises(UserError, match=message), content.verify_while_reading(file):
+        pass
+
+
 def test_the_first_damaged_file_by_name_is_told(tmp_path):
     state = checkpoint_store.RunState({"epoch": 1, "consumed": 0, "update": 10}, {}, STATE)
     given = {"weight": paddle.zeros([1])}

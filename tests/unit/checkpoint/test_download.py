@@ -93,6 +93,12 @@ def test_errors_of_the_server_and_of_the_address_are_one_line(server):
         read_weights("http://[/w.safetensors")
 
 
+def test_an_answer_without_the_content_is_refused(server):
+    server.answer = lambda handler: handler.wfile.write(b"HTTP/1.1 203 Changed\r\nContent-Length: 2\r\n\r\nab")
+    with pytest.raises(UserError, match="cannot be fetched: the server answers 203 instead of 200"):
+        read_weights(server.address("w.safetensors"))
+
+
 def test_a_file_address_is_read_where_it_is(weights, tmp_path):
     address = f"file://{weights}"
     np.testing.assert_array_equal(read_weights(f"{address}#sha256={digest(weights)}").state["a"], np.arange(6.0))

@@ -107,6 +107,16 @@ def test_what_is_no_file_is_named(tmp_path, take):
         take(tmp_path)
 
 
+def test_folders_that_cannot_be_locked_are_named_and_not_known_to_run(tmp_path):
+    with (
+        pytest.raises(UserError, match=f"^-output={tmp_path}/absent .SAVE. cannot be written: No such file"),
+        lock_output_dir(tmp_path / "absent", print, is_evaluation=False),
+    ):
+        pytest.fail("it is locked")
+    (tmp_path / FILE).mkdir()
+    assert is_running(tmp_path) is None
+
+
 def test_a_lock_file_of_64_kib_is_read_and_no_further(tmp_path, take):
     take(tmp_path)
     content = (tmp_path / FILE).read_bytes()

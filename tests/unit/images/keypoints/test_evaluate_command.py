@@ -135,6 +135,11 @@ def test_results_that_cannot_be_scored_are_refused(evaluate, results, reason):
         evaluate(ANNOTATIONS, results)
 
 
+def test_annotations_without_objects_are_refused(evaluate):
+    with pytest.raises(UserError, match="annotations.json has no labeled point"):
+        evaluate({**ANNOTATIONS, "annotations": []}, RESULTS)
+
+
 def test_sigmas_that_do_not_fit_are_refused(evaluate):
     with pytest.raises(UserError, match="-sigmas has 3 values, but hand has 2 points"):
         evaluate(ANNOTATIONS, RESULTS, "-sigmas=1,2,3")

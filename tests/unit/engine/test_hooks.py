@@ -93,18 +93,20 @@ def test_a_training_calls_its_hooks_in_order(tmp_path):
         assert 320 / (event["seconds"] + 0.001) - 1 < int(rate) < 320 / (event["seconds"] - 0.001) + 1
 
 
-def test_the_key_clips_the_gradient_of_each_tensor(tmp_path):
-    """A step of SGD with gradients of at most 1e-4 each."""
+@pytest.mark.parametrize("mode", ["global", "tensor"])
+def test_the_key_clips_all_gradients_or_each(tmp_path, mode):
+    """A step of SGD with a gradient of at most 1e-4, of all weights together or of each."""
     sgd = "TRAIN.OPTIMIZER.NAME SGD TRAIN.OPTIMIZER.MOMENTUM 0 TRAIN.BASE_LR 2.0 TRAIN.WEIGHT_DECAY 0".split()
-    words = [*RUN[1:], *sgd, "-epochs=1", "TRAIN.GRAD_CLIP", "1e-4", "TRAIN.GRAD_CLIP_MODE", "tensor"]
-    trainer = small_runs.build(str(tmp_path), *words, train_size=64)
+    words = [*RUN[1:], *sgd, "-epochs=1", "TRAIN.GRAD_CLIP", "1e-4", "TRAIN.GRAD_CLIP_MODE", mode]
+    trainer = small_runs.build(str(tmp_path), *words, train_size=64, val_size=4)
     before = small_runs.make_weights(trainer)
     trainer.train()
     rate = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])["learning_rate"]
     after = small_runs.make_weights(trainer)
     norms = np.array([np.linalg.norm((after[name] - before[name]).astype(np.float64)) for name in before])
-    assert norms.max() == pytest.approx(rate * 1e-4, rel=0.02)  # weights are float32
-    assert (norms > 0.9 * rate * 1e-4).sum() > 5
+    largest = np.linalg.norm(norms) if mode == "global" else norms.max()
+    assert largest == pytest.approx(rate * 1e-4, rel=0.02)  # weights are float32
+    assert ((norms > 0.9 * rate * 1e-4).sum() > 5) == (mode == "tensor")
 
 
 def test_all_notices_of_a_network_are_logged(tmp_path):

@@ -170,6 +170,15 @@ def test_channels_are_planned_as_nnunet_names_them(tmp_path, monkeypatch):
     (tmp_path / "dataset.json").write_text(json.dumps(content))
     dataset = opened(tmp_path)
     found = compute_fingerprint([(dataset, index) for index in range(len(dataset))])
+    drawn = []
+    for index in range(len(dataset)):
+        inside = dataset.stored_labels(index).array.ravel()
+        places = np.random.RandomState(1234).choice(np.flatnonzero(inside), 20_000 // len(dataset))  # nnU-Net's seed
+        drawn.append(np.array([0, 100, 300])[inside[places]])
+    values = np.concatenate(drawn)
+    statistics = found.channels[0]
+    assert statistics.percentiles == (100, 100, 300) and not statistics.is_constant
+    assert (statistics.mean, statistics.deviation) == pytest.approx((values.mean(), values.std()), rel=1e-12)
     keys = plan_intensities(names, found)
     assert keys["NORMALIZE"] == ["ct", "none", "ct", "min_max", "z_score"]
     assert keys["INTENSITY_WINDOW"] == [100, 300, 0, 1, 1000, 3000, 0, 1, 0, 1]

@@ -111,6 +111,7 @@ _TABLE = [
     Reader("scores of classes", results.make_scores, results.read_table, is_text=True),
     Reader("best classes", results.make_classes, results.read_table),
     Reader("YOLO's results", results.make_yolo, results.read_yolo_results, is_text=True),
+    Reader("keypoints in COCO's results", results.make_keypoints, results.read_keypoints, is_text=True),
     Reader("label maps", results.make_maps, results.read_maps, packing=PNG),
     Reader("classes of a scene's points", results.make_labels, results.read_scene, True, least_refused=0.1),
     Reader("instances of a scene", results.make_instances, results.read_scene, is_text=True),

@@ -1,5 +1,7 @@
 """Results of other programs, for the table."""
 
+import json
+
 import numpy as np
 from PIL import Image
 
@@ -8,10 +10,13 @@ from paddlevit_dist.images.classification import result_scores, result_tables
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.evaluation.scored_files import AnnotationFile
 from paddlevit_dist.images.detection.evaluation.yolo_results import read_yolo
+from paddlevit_dist.images.keypoints.evaluation import result_files
+from paddlevit_dist.images.keypoints.evaluation.score_kind import score_table
 from paddlevit_dist.points import scored_scenes
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.volumes.landmarks import scored as scored_landmarks
+from support.networks.keypoint_peer import random_case
 
 _CLASSES = ["cat", "dog", "hen"]
 
@@ -53,6 +58,23 @@ def read_yolo_results(folder):
     results = read_yolo(str(folder), annotations, {0: 0, 1: 1})
     assert np.isfinite(results.boxes).all() and len(results.boxes) == len(results.scores) == results.first[-1]
     assert set(results.labels.tolist()) <= {0, 1}
+
+
+def make_keypoints(folder):
+    dataset, found, sigmas = random_case(4)
+    for entry, own in zip(sorted(dataset["categories"], key=lambda one: one["id"]), sigmas):
+        entry.update(keypoints=[f"p{number}" for number in range(len(own))], sigmas=own)
+    (folder / "truth.json").write_text(json.dumps(dataset))
+    (folder / "results.json").write_text(json.dumps(found, indent=1))
+    return [folder / "results.json"]
+
+
+def read_keypoints(folder):
+    truth = result_files.read_annotations(str(folder / "truth.json"))
+    matches = truth.match(result_files.read_results(str(folder / "results.json"), truth), 20)
+    values, _ = score_table(matches.table, 20, np.ones((1, len(matches.sums))))
+    assert all(np.isnan(column[0]) or 0 <= column[0] <= 1 for column in values.values())
+    assert np.isfinite(matches.sums).all()
 
 
 def make_maps(folder):

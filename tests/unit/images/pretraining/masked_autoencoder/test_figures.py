@@ -1,6 +1,7 @@
 """Pictures of masked images: which pixels they show, and which evaluated images a report has."""
 
 import numpy as np
+import paddle
 import pytest
 
 from paddlevit_dist import settings
@@ -70,6 +71,32 @@ def test_a_report_leaves_out_images_that_cannot_be_read(task, images):
     for (row, _), image in zip(gallery.images, images):
         np.testing.assert_array_equal(row[:, :16], image.transpose(1, 2, 0))
     assert figures(Samples(images), records[1:2], model) == []
+
+
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_a_reconstruction_has_the_predicted_pixels_in_hidden_patches_alone(images, is_normalized):
+    words = [*WORDS.split(), "MASKED_AUTOENCODER.NORMALIZED_PATCHES", str(is_normalized)]
+    task = MaskedAutoencoding(settings.load(words).values)
+    model = task.build_model()
+    model.eval()
+    samples = Samples(images)
+    batch = task.collate([samples.sample(index, None) for index in (0, 2)])
+    tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
+    prediction = task.predict(model, tensors)[1][0].numpy()  # (2, 8, 48)
+    [gallery] = get_aspect(task, Reportable).figures(samples, [(0, 0.25), (2, 0.75)], model)
+    assert ("the mean and the deviation of their patch" in gallery.note) == is_normalized
+    mean, deviation = (np.array(values) for values in (task.config.DATA.IMAGENET_MEAN, task.config.DATA.IMAGENET_STD))
+    for number, (row, _) in enumerate(gallery.images):
+        assert row.shape == (8, 3 * 16 + 2 * 2, 3)
+        image = images[number].transpose(1, 2, 0)
+        seen, filled = image.astype(float), image.astype(float)
+        for patch in ORDERS[number][4:]:
+            rows, columns = (slice(4 * place, 4 * place + 4) for place in divmod(patch, 4))
+            seen[rows, columns] = 255 * mean
+            own, found = (image[rows, columns] / 255 - mean) / deviation, prediction[number, patch].reshape(4, 4, 3)
+            found = found * np.sqrt(own.var(ddof=1) + 1e-6) + own.mean() if is_normalized else found
+            filled[rows, columns] = np.clip(255 * (found * deviation + mean), 0, 255)
+        assert np.abs(row[:, 18:34] - seen).max() < 0.51 and np.abs(row[:, 36:] - filled).max() < 0.51
 
 
 def test_the_encoder_is_recomputed_block_by_block(task):

@@ -13,7 +13,7 @@ from paddlevit_dist.points import inputs
 from paddlevit_dist.points.data.ply import read_vertices, write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
-from paddlevit_dist.points.inputs import find_scenes
+from paddlevit_dist.points.inputs import InputScenes, find_scenes
 from paddlevit_dist.points.instances.matching import InstancePrediction
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
@@ -154,6 +154,20 @@ def test_scans_of_semantic_kitti_become_its_labels(tmp_path):
         assert writer.write(index, predictions[index])["as_source"] == name
         expected = [numbers[number] for number in predictions[index]]
         assert np.fromfile(tmp_path / "out" / name, "<u4").tolist() == expected
+
+
+def test_a_scan_of_kitti_may_be_in_any_folder(tmp_path):
+    scan = np.random.default_rng(0).normal(size=(30, 4)).astype("<f4")
+    for folder, name in (("drive/velodyne", "000000"), ("mine", "rain")):
+        (tmp_path / folder).mkdir(parents=True)
+        scan.tofile(tmp_path / folder / f"{name}.bin")
+        (found,), unreadable = find_scenes([str(tmp_path / folder / f"{name}.bin")])
+        assert found[:2] == (str(tmp_path / folder / f"{name}.bin"), "semantic_kitti") and not unreadable
+        assert found.name.endswith(name)
+        (read,) = [InputScenes([found], None, False, ["a"], ["intensity"]).read(0)]
+        np.testing.assert_allclose(read.xyz + np.array(read.offset), scan[:, :3], atol=1e-6)
+        np.testing.assert_array_equal(read.channels["intensity"].ravel(), scan[:, 3])
+        assert (read.semantic == -100).all() and (read.rgb == read.rgb[0, 0]).all()
 
 
 def test_labels_of_nuscenes_are_not_scans(tmp_path):

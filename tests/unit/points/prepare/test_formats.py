@@ -171,6 +171,19 @@ def test_damaged_pcd_files_are_told(tmp_path):
         path.write_bytes(header.encode())
         with pytest.raises(UserError, match=message):
             read_pcd(str(path))
+    header = "FIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nPOINTS {}\nDATA {}\n"
+    for points, kind, body, message in (
+        (4, "ascii", b"1 2 3\n4 5 6\n", "its 12 bytes of text cannot hold 4 points of 3 numbers"),
+        (2, "ascii", b"1 2 3 4\n5 6 7 8\n", "it has 2 rows of 4 numbers, its header says 2 of 3"),
+        (2, "ascii", b"1 2 3 4\n5 6 7\n", "its points are not rows of 3 numbers"),
+        (2, "binary", bytes(23), "it ends after 1 of 2 points"),
+        (2, "binary_compressed", bytes(7), "it ends before its points"),
+    ):
+        path.write_bytes(header.format(points, kind).encode() + body)
+        with pytest.raises(UserError, match=f"a.pcd is not a complete PCD file: {message}"):
+            read_pcd(str(path))
+    path.write_bytes(header.format(2, "ascii").encode() + b"1 2 3\n4 5 6")
+    assert [column.tolist() for column in read_pcd(str(path)).values()] == [[1, 4], [2, 5], [3, 6]]
 
 
 ROWS = [[1.5, 2.0, 3.25, 10, 20, 30], [4.0, 5.5, 6.0, 40, 50, 60]]

@@ -6,6 +6,7 @@ import pytest
 from support.files.other_scenes import las
 
 from paddlevit_dist.points.prepare.las import read_las, write_classified
+from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("suffix", [".las", ".laz"])
@@ -42,3 +43,23 @@ def test_points_of_several_chunks_keep_their_places(tmp_path, monkeypatch, suffi
     np.testing.assert_array_equal(whole.classification, classes)
     np.testing.assert_array_equal(whole["predicted_instance"], np.maximum(instances, -1))
     np.testing.assert_array_equal(whole["time"], np.arange(90.0), strict=True)
+
+
+@pytest.mark.parametrize("chunks", [None, 1 << 31])
+def test_a_table_of_chunks_may_be_found_from_the_end_of_a_file(tmp_path, chunks):
+    """As a stream is written, whose writer cannot go back; one with too many chunks ends the process of lazrs."""
+    written = las(tmp_path / "a.laz")
+    content = bytearray((tmp_path / "a.laz").read_bytes())
+    points = int.from_bytes(content[96:100], "little")
+    table = bytes(content[points : points + 8])
+    content[points : points + 8] = (-1).to_bytes(8, "little", signed=True)
+    if chunks is not None:
+        place = int.from_bytes(table, "little") + 4
+        content[place : place + 4] = chunks.to_bytes(4, "little")
+    (tmp_path / "b.laz").write_bytes(bytes(content) + table)
+    if chunks is not None:
+        with pytest.raises(UserError, match="b.laz is not a complete LAS file: a table of 2,147,483,648 chunks; copy"):
+            read_las(str(tmp_path / "b.laz"))
+        return
+    columns = read_las(str(tmp_path / "b.laz"))
+    np.testing.assert_allclose(np.stack([columns[axis] for axis in "xyz"], axis=1), written["xyz"], atol=1e-9)

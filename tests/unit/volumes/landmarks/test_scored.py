@@ -77,6 +77,15 @@ def test_errors_are_distances_in_whatever_coordinates_files_are(tmp_path, capsys
     assert said["samples"] == 6 and said["intervals"]["mre_mm"]["low"] < ERRORS.mean()
 
 
+def test_landmarks_that_the_truth_does_not_name_are_told_and_ignored(tmp_path, capsys):
+    write(tmp_path / "truth", TRUTH, "fcsv RAS")
+    lines = table(FOUND, "RAS").splitlines()
+    (tmp_path / "found.csv").write_text("\n".join([*lines, "case4,tail,1,2,3,0.5,RAS", "case1,brow,0,0,0,0.5,RAS"]))
+    said, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found.csv")
+    assert f"note: {tmp_path / 'found.csv'}: ignored landmarks that are not in the truth: brow, tail\n" in told
+    assert said["scores"]["mre_mm"] == pytest.approx(ERRORS.mean(), abs=1e-6)
+
+
 def test_coordinates_that_nobody_says(tmp_path, capsys):
     write(tmp_path / "truth", TRUTH, "fcsv LPS")
     write(tmp_path / "found", FOUND, "csv LPS")

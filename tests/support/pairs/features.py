@@ -6,7 +6,7 @@ same weights, averages and statistics.
 """
 
 from .image_features import CLASSIFICATION, DETECTION, MULTI_LABEL, SEGMENTATION
-from .keypoint_features import KEYPOINT_HEATMAPS
+from .keypoint_features import KEYPOINT_DETECTION, KEYPOINT_HEATMAPS
 from .other_features import INSTANCES, LANDMARKS, ORGANS, OUTSIDE, SCENES, SHAPES
 from .pretraining_features import MASKED_AUTOENCODER, SELF_DISTILLATION
 from .values import NONE, Features, Rule, Task, Value
@@ -97,6 +97,7 @@ TASKS: dict[str, Task] = {
     "masked_autoencoder": MASKED_AUTOENCODER,
     "self_distillation": SELF_DISTILLATION,
     "detection": DETECTION,
+    "keypoint_detection": KEYPOINT_DETECTION,
     "keypoint_heatmaps": KEYPOINT_HEATMAPS,
     "segmentation": SEGMENTATION,
     "scenes": SCENES,

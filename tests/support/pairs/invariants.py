@@ -283,6 +283,7 @@ def check_frozen(bench: Bench, combination: Combination) -> str | None:
             wrong.append(f"{key} is frozen and changed")
         is_constant = is_frozen or name.endswith(_CONSTANTS)
         is_constant |= bench.task == "masked_autoencoder" and name == "pos_embed"  # the fixed table
+        is_constant |= name.startswith("denoising_") and combination.get("queries") == "plain"  # nothing uses it
         is_constant |= name.endswith("last_layer.weight_g") and combination["last_layer"] != "learned"  # norms of 1
         if moves and not is_constant and begin.any() and np.array_equal(begin, value):
             wrong.append(f"{key} is not frozen and never changed")

@@ -46,3 +46,36 @@ KEYPOINT_HEATMAPS = Task(
         },
     },
 )
+KEYPOINT_DETECTION = Task(
+    8,
+    {
+        "detrpose": Model(
+            "-cfg=detrpose_figures DATA.SHORTEST_SIDES [48] DATA.EVAL_SHORTEST_SIDE 48 MODEL.NUM_QUERIES 9",
+            has_batch_norm=True,
+            draws=True,
+            start="-epochs=3",
+        )
+    },
+    {
+        **KEYPOINT_DATA,
+        "composed": NONE
+        | {
+            "ssd": Value("DATA.SSD_AUGMENT True"),
+            "mosaic": Value("DATA.MOSAIC 0.7"),
+            "quiet": Value("DATA.MOSAIC 0.7 DATA.NO_AUGMENT_EPOCHS 1"),
+            "batch": Value("DATA.BATCH_SIDES [48,64]"),
+            "crop": Value("DATA.CROP_PROBABILITY 0.5 DATA.CROP_SHORTEST_SIDES [40,60] DATA.CROP_SIDES [24,40]"),
+        },
+        "losses": NONE
+        | {
+            "matched": Value("POSES.CLASS_LOSS mal"),
+            "taught": Value("POSES.DISTILL_LOSS_WEIGHT 1.0"),
+            "weighted": Value("POSES.KEYPOINT_LOSS_WEIGHT 5.0 POSES.OKS_LOSS_WEIGHT 0.0 TRAIN.CLASS_LOSS_WEIGHT 2.0"),
+            "reference": Value("TRAIN.DETECTION_NORMALIZER reference"),
+        },
+        "queries": NONE | {"plain": Value("POSES.DENOISING 0"), "noisy": Value("POSES.DENOISING 9")},
+        "scored": NONE | {"limits": Value("DETECTION.MAX_DETECTIONS 12 DETECTION.SCORE_THRESHOLD 0.3", "none")},
+        "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1 DATA.COLOR_JITTER 0.3")},
+        "empty": NONE | {"without": Value("DATA.KEEP_EMPTY_IMAGES False")},
+    },
+)

@@ -205,13 +205,21 @@ def unit_waves(height: int, width: int, dim: int) -> np.ndarray:
     """
     exponents = np.float32(2) * np.arange(dim // 4, dtype=np.float32) / np.float32(dim // 2)
     wavelengths = (_UNIT_TEMPERATURE ** exponents.astype(np.float64)).astype(np.float32)
-    rows, columns = np.meshgrid(*(np.arange(1, side + 1, dtype=np.float32) for side in (height, width)), indexing="ij")
-    waves = []
-    for axis, side in ((rows, height), (columns, width)):
-        scaled = axis.reshape(-1, 1) / np.float32(side + _POSITION_EPSILON) * np.float32(2 * math.pi)
-        angles = (scaled / wavelengths).astype(np.float64)  # (cells, dim / 4)
-        waves.append(np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(angles), -1))
-    return np.concatenate(waves, axis=1)[None].astype(np.float32).astype(np.float64)
+    down, across = _unit_angles(height) / wavelengths, _unit_angles(width) / wavelengths  # (side, dim / 4)
+    rows = np.repeat(_alternate(down), width, axis=0)  # (cells, dim / 2)
+    return np.concatenate([rows, np.tile(_alternate(across), (height, 1))], axis=1)[None].astype(np.float64)
+
+
+def _unit_angles(side: int) -> np.ndarray:
+    """Return the angles of the cells of a side, float32 (side, 1)."""
+    numbers = np.arange(1, side + 1, dtype=np.float32)[:, None]
+    return numbers / np.float32(side + _POSITION_EPSILON) * np.float32(2 * math.pi)
+
+
+def _alternate(angles: np.ndarray) -> np.ndarray:
+    """Return sine and cosine of each angle (n, m) in turn, float32 (n, 2 m)."""
+    exact = angles.astype(np.float64)
+    return np.stack([np.sin(exact), np.cos(exact)], axis=2).reshape(len(exact), -1).astype(np.float32)
 
 
 class Aifi(nn.Layer):

@@ -10,6 +10,7 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
+from ....runtime.transfers import constant
 from ...detection.detector import Outputs
 from ...detection.rtdetr.criterion import MatchedTargets, Sums, stack_heads
 from ...detection.rtdetr.distributions import DistanceBins
@@ -113,7 +114,7 @@ class PoseCriterion(FineCriterion):
         points = targets.points.astype(dtype)
         places = points[..., :2] / sizes.flip([1]).unsqueeze([1, 2])
         is_labeled = (points[..., 2] > 0).astype(dtype)
-        variances = paddle.to_tensor(self.variances, dtype=dtype)
+        variances = constant(_stack_rows, self.variances).astype(dtype)
         of_class = F.embedding(paddle.clip(targets.labels, min=0), variances)  # (N, M, K)
         areas = targets.areas.astype(dtype) / (sizes[:, :1] * sizes[:, 1:])
         scales = 2 * areas.unsqueeze(-1) * of_class
@@ -144,6 +145,10 @@ class PoseCriterion(FineCriterion):
         class_weight, distance_weight, overlap_weight = self.cost
         costs = distance_weight * distance - overlap_weight * overlap
         return costs - class_weight * self.score_pairs(logits, labels)
+
+
+def _stack_rows(rows: tuple[tuple[float, ...], ...]) -> np.ndarray:
+    return np.array(rows, np.float64)
 
 
 def similarity(poses: paddle.Tensor, true: _TrueValues) -> paddle.Tensor:

@@ -116,7 +116,7 @@ class KeypointDetection(Detection):
 
     def scale_targets(self, targets: PoseTargets, scale: float) -> PoseTargets:
         """Return the objects in images whose sides were multiplied by ``scale``."""
-        points = targets.points * paddle.to_tensor([scale, scale, 1.0], dtype=targets.points.dtype)
+        points = paddle.concat([targets.points[..., :2] * scale, targets.points[..., 2:]], axis=-1)
         return targets._replace(points=points, areas=targets.areas * scale**2)
 
     # ---- evaluation --------------------------------------------------------------------------------------------

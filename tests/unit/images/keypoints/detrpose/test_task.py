@@ -1,0 +1,116 @@
+"""What the task takes from data, weights and keys, and what it makes of a network's outputs."""
+
+import numpy as np
+import paddle
+import pytest
+from support.trainings.updates import waits_of_an_update
+
+from paddlevit_dist import settings
+from paddlevit_dist.images.detection.data.samples import HOST
+from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
+from paddlevit_dist.images.keypoints.detrpose.export import EvaluatedPoses, ExportedPoseDetector, PoseExport
+from paddlevit_dist.images.keypoints.detrpose.network import TopPoses
+from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSet
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.task_factory import make_task
+
+RECIPE = "-cfg=detrpose_figures"
+SETS = (KeypointSet(("a", "b", "c"), (), (0.1, 0.2, 0.3), ()), KeypointSet(("d",), (), (0.4,), ()))
+
+
+def make(*words):
+    return make_task(settings.load([RECIPE, *words]).values)
+
+
+def open_split(task, tmp_path, split="train"):
+    return task.build_dataset(split, tmp_path)
+
+
+def test_a_batch_has_points_areas_and_queries_with_noise(tmp_path):
+    task = make("DATA.SHAPES.TRAIN", "2", "DATA.SHAPES.VAL", "2")
+    samples = open_split(task, tmp_path)
+    read = [samples.read_sample(index, np.random.default_rng(index)) for index in range(2)]
+    batch = task.collate(read)
+    points, most = task.model_options["keypoints"], max(len(sample.labels) for sample in read)
+    assert batch["points"].shape == (2, most, points, 3) and batch["areas"].shape == (2, most)
+    assert batch["denoising_points"].shape[2] == 2 * points
+    for index, sample in enumerate(read):
+        image, truth = samples.dataset.read(index)
+        scale = sample.image.shape[1] * sample.image.shape[2] / image.height / image.width
+        np.testing.assert_allclose(np.sort(sample.areas), np.sort(truth.areas * scale), rtol=1e-5)
+    targets = task.build_targets(
+        {name: paddle.to_tensor(part) for name, part in batch.items() if name != HOST}, batch["box_counts"]
+    )
+    larger = task.scale_targets(targets, 2.0)
+    np.testing.assert_allclose(larger.points[..., :2].numpy(), 2 * batch["points"][..., :2])
+    np.testing.assert_array_equal(larger.points[..., 2].numpy(), batch["points"][..., 2])
+    np.testing.assert_allclose(larger.areas.numpy(), 4 * batch["areas"])
+
+
+def test_an_update_waits_for_the_assignments_of_all_layers_at_once_and_for_the_norm(tmp_path):
+    task = make("DATA.SHAPES.TRAIN", "2", "DATA.SHAPES.VAL", "2", "DATA.BATCH_SIDES", "[48]")  # resized on the device
+    samples = open_split(task, tmp_path)
+    read = [samples.read_sample(index, np.random.default_rng(index)) for index in range(2)]
+    waits = waits_of_an_update(task, task.build_model(), task.collate(read), 2)
+    assert len(waits) == 2 and waits.transfers == 1, str(waits)
+
+
+def test_sigmas_of_every_category_are_in_the_losses():
+    task = make("POSES.CLASS_LOSS", "mal", "POSES.DENOISING", "0", "POSES.OKS_LOSS_WEIGHT", "3")
+    task._set_points(SETS)
+    task.num_classes = 2
+    criterion = task.criterion
+    assert criterion.variances[0] == pytest.approx((0.04, 0.16, 0.36))
+    assert criterion.variances[1][0] == pytest.approx(0.64)
+    assert criterion.noise is None and criterion.matchability == 2.0 and criterion.weights["oks"] == 3
+
+
+def test_points_of_weights_are_those_that_they_learned_or_of_a_person():
+    task = make()
+    learned = CheckpointMeta(2, ("one", "two"), data={"points": [points.to_plain() for points in SETS]})
+    task.load_meta(learned)
+    assert task.keypoint_sets == SETS and task.class_names == ["one", "two"]
+    assert task.model_options["keypoints"] == 3
+    task = make()
+    task.load_meta(CheckpointMeta(1, None))
+    assert task.keypoint_sets == (COCO_PERSON,) and task.class_names == ["person"]
+
+
+def test_points_that_a_category_lacks_have_no_score_and_no_extent():
+    task = make()
+    task._set_points(SETS)
+    points = np.arange(18, dtype=np.float32).reshape(2, 3, 3)
+    found = DetectedKeypoints(points, np.ones(2, np.float32), np.array([0, 1]))
+    model = type("Model", (), {"__call__": lambda *_: None, "decode": lambda *_: [found]})()
+    batch = {"images": paddle.zeros([1, 3, 8, 8]), HOST: {"sizes": [[8, 8]], "original_sizes": [[8, 8]]}}
+    (completed,) = task.detect(model, batch)
+    np.testing.assert_array_equal(completed.points[0], points[0])
+    np.testing.assert_array_equal(completed.points[1], [[9, 10, 11], [9, 10, 0], [9, 10, 0]])
+
+
+def test_an_exported_function_returns_what_the_network_finds():
+    poses = paddle.to_tensor(np.random.default_rng(0).random((2, 4, 3, 2)).astype("float32"))
+    top = TopPoses(paddle.zeros([2, 4], "int64"), poses, paddle.ones([2, 4]))
+    network = paddle.nn.Layer()
+    network.forward, network.best = lambda images: {}, lambda outputs: top
+    exported = ExportedPoseDetector(network)
+    scores, labels, keypoints = exported(paddle.zeros([2, 3, 8, 8]), paddle.to_tensor([[10, 20], [30, 40]]))
+    np.testing.assert_allclose(keypoints[1].numpy(), poses[1].numpy() * [30, 40], rtol=1e-6)
+    decoded = EvaluatedPoses(exported, 1)
+    found = decoded.decode(decoded(paddle.zeros([2, 3, 8, 8])), np.ones((2, 2)), np.array([[20, 10], [40, 30]]))
+    np.testing.assert_allclose(found[1].points[..., :2], keypoints[1].numpy(), rtol=1e-6)
+    assert (found[1].points[..., 2] == 1).all()
+    result = [part.numpy() for part in (scores, labels, keypoints)]
+    assert PoseExport.compare(result, result)[0] == 0
+    assert PoseExport.compare(result, [scores.numpy(), labels.numpy(), keypoints.numpy() + 1])[0] > 0.02
+
+
+def test_networks_of_boxes_are_refused():
+    with pytest.raises(UserError, match="MODEL.NAME dfine_small does not detect objects with keypoints"):
+        make("MODEL.NAME", "dfine_small")
+
+
+def test_keys_of_boxes_and_windows_are_said_to_have_no_effect():
+    notices = settings.load([RECIPE, "DETECTION.WINDOW", "[32, 32]"]).notices
+    assert any("DETECTION.WINDOW" in notice and "no effect" in notice for notice in notices)

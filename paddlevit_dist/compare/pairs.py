@@ -118,7 +118,8 @@ class TablePair(NamedTuple):
     def find_hits(self) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
         """Return the decisions of both tables by the name of their rate, in the order of ``first``."""
         first, second = self.first.arrays, self.second.arrays
-        ordered = {name: values[self.order] for name, values in second.items() if len(values) == len(self.order)}
+        rows = {name: values for name, values in second.items() if name not in self.kind.settings}
+        ordered = {name: values[self.order] for name, values in rows.items() if len(values) == len(self.order)}
         arrays = TableArrays({**second, **ordered}, self.second.file, self.second.about["kind"])
         return self.kind.hits(first, self.classes), self.kind.hits(arrays, self.classes)
 

@@ -2,14 +2,15 @@
 
 import math
 from argparse import ArgumentTypeError, Namespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...commands.parser import CommandParser, path
-from ...commands.scored import MOST_SHOWN, add_data, add_output, data_set, takes_data
+from ...commands.scored import MOST_SHOWN, add_data, add_output, data_set, print_scores, takes_data
 from ...intervals import quotient
 from ...runtime.printing import one_line, shorten
+from ...tasks.sample_groups import FOLDER
 from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from ..detection.evaluate_command import (
     UNDEFINED,
@@ -46,6 +47,10 @@ def run(words: list[str]) -> None:
             annotations = result_files.read_dataset(dataset, str(origin), options.sigmas)
             file = annotations.file._replace(root=values.DATA.DATA_PATH or "")
             annotations = annotations._replace(file=file)
+            if getattr(dataset, "has_whole_objects", False):
+                order = np.argsort(dataset.image_ids, kind="stable").tolist()
+                _print_errors(options, annotations, origin, [dataset.spacing_mm(index) for index in order])
+                return
     results = result_files.read_results(options.results, annotations)
     matches = annotations.match(results, options.max_detections)
     numbers, all_class_ap = score_table(matches.table, options.max_detections, np.ones((1, len(matches.sums))))
@@ -65,6 +70,33 @@ def run(words: list[str]) -> None:
         {"per_point": points.to_dict(scored)},
     )
     print_report(options, report, report.protocol)
+
+
+def _print_errors(
+    options: Namespace, annotations: "KeypointAnnotations", origin: ResultSource, spacings: list[Any]
+) -> None:
+    """Print the errors of one object an image, with width and height of the pixels of each, or None."""
+    from .evaluation import point_scores, result_files
+
+    results, file = result_files.read_results(options.results, annotations), annotations.file
+    arrays = result_files.measure_results(annotations, results, spacings)
+    units = [unit for unit, name in (("px", "errors"), ("mm", "errors_mm")) if not np.isnan(arrays[name]).all()]
+    missing = int((np.bincount(results.found.images, minlength=len(spacings)) == 0).sum())
+    share = f"{point_scores.PCK_SHARE:g} of the longer side of the extent of the labeled points"
+    scored = ScoreReport(
+        counted=f"{len(spacings):,} images with one object each, {len(results.found.scores):,} results",
+        names=file.file_names,
+        sample="image",
+        shown={"PCK": 2, **{f"{value}_{unit}": 4 for unit in units for value in ("mre", "sd")}},
+        classes=annotations.sets[0].names,
+        protocol=[f"PCK: percent of points within {share}; the result with the highest score of each image"],
+        notices=[*file.notices, *results.notices, *([f"{missing:,} images without a result"] if missing else [])],
+        task=TASK,
+        kind=point_scores.KIND,
+        arrays={name: array for name, array in arrays.items() if name != "places"},
+        origin=origin,
+    )
+    print_scores(scored, options, FOLDER)
 
 
 def _options(words: list[str]) -> Namespace:

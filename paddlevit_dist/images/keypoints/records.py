@@ -7,7 +7,7 @@ import numpy as np
 
 from ..detection.evaluation.match_tables import IOU_THRESHOLDS
 from .evaluation.matching import LABELED, KeypointMatches, find_counted
-from .evaluation.metrics import find_side, measure_points
+from .evaluation.point_scores import find_side, measure_points
 
 if TYPE_CHECKING:
     from ..detection.data.detection_dataset import ImageAnnotations

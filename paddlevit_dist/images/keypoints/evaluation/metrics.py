@@ -82,60 +82,11 @@ class PointMetrics(TableMetrics):
         size: tuple[int, int] | None = None,
         spacing_mm: Sequence[float] | None = None,
     ) -> np.ndarray:
-        """Add an image, and return the errors of its points, see ``measure_points``.
+        """Add an image, and return the errors of its points, see ``point_scores.measure_points``.
 
         The first annotation is compared with the finite object of the highest score. ``image_id`` and ``size`` are not
         needed. ``spacing_mm`` is the width and the height of a pixel in millimeters; None: not known.
         """
-        number = len(self.class_names)
-        errors, places = measure_points(truth, detected, number)
-        errors_mm = np.full(number, np.nan)
-        if spacing_mm is not None:
-            errors_mm = measure_points(truth, detected, number, spacing_mm)[0]
-        side = find_side(truth, number)
-        self.add(errors=errors, errors_mm=errors_mm, sides=side, places=places)
-        return errors
-
-
-def measure_points(
-    truth: "ImageAnnotations", detected: DetectedKeypoints, number: int, spacing_mm: Sequence[float] = (1.0, 1.0)
-) -> tuple[np.ndarray, np.ndarray]:
-    """Measure the distances of the best object's points from the first annotation's.
-
-    Args:
-        truth: annotations with points in pixels; without one, no point is labeled.
-        detected: objects; those that are not finite are ignored.
-        number: number of points, K.
-        spacing_mm: width and height of a pixel; by default, distances are in pixels.
-
-    Returns:
-        Errors, float64 (K,), NaN for a point that is not labeled and infinite where nothing is detected; and x, y,
-        score, true x and true y of each point in pixels, float64 (K, 5), NaN where not known.
-    """
-    places = np.full((number, 5), np.nan)
-    if truth.points is not None and len(truth.points):
-        own = np.asarray(truth.points[0, :number], np.float64)
-        is_labeled = own[:, 2] > 0
-        places[np.flatnonzero(is_labeled), 3:] = own[is_labeled, :2]
-    detected = detected.finite()
-    if len(detected.scores):
-        best = np.asarray(detected.points[int(np.argmax(detected.scores))], np.float64)[:number]
-        places[: len(best), :3] = best
-    errors = np.linalg.norm((places[:, :2] - places[:, 3:]) * np.asarray(spacing_mm, np.float64), axis=1)
-    is_missing = ~np.isnan(places[:, 3]) & np.isnan(places[:, 0])
-    return np.where(is_missing, np.inf, errors), places
-
-
-def find_side(truth: "ImageAnnotations", number: int) -> float:
-    """Return the size of the first annotation in pixels: the longer side of the extent of its ``number`` points.
-
-    With less than two labeled points it is the longer side of the box; NaN without an annotation. A box says little
-    where it is the whole image, as in a table of one object an image.
-    """
-    if not len(truth.labels):
-        return np.nan
-    points = np.zeros((0, 3)) if truth.points is None else np.asarray(truth.points[0, :number], np.float64)
-    labeled = points[points[:, 2] > 0, :2]
-    if len(labeled) < 2:
-        return float(truth.boxes[0, 2:].max())
-    return float((labeled.max(axis=0) - labeled.min(axis=0)).max())
+        row = point_scores.compare_object(truth, detected, len(self.class_names), spacing_mm)
+        self.add(**row)
+        return row["errors"]

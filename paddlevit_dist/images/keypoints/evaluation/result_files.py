@@ -3,21 +3,24 @@
 import os
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....runtime.errors import UserError
+from ....tasks.score_kind import Arrays
 from ...data.data_warnings import first_names
-from ...detection.data.detection_dataset import DetectionDataset
+from ...detection.data.detection_dataset import DetectionDataset, ImageAnnotations
 from ...detection.evaluation.matching import AnnotationFile
 from ...detection.evaluation.named_results import NamedResult
 from ...detection.evaluation.scored_files import arrange_annotations, read_rows
 from ...detection.evaluation.yolo_results import load_annotations
 from ..data.coco_points import KeypointFile
 from ..described_points import DescribedPoints, choose_sigmas
+from ..detected_keypoints import DetectedKeypoints
 from ..keypoint_set import KeypointSet
 from .matching import KeypointCandidates, KeypointMatches, KeypointTruth, PointTable, match_keypoints
+from .point_scores import PCK_SHARE, compare_object
 
 _FARTHEST = 1e9  # pixels
 _VALUES = 3  # of a point: x, y, score
@@ -173,3 +176,22 @@ class _ResultShapes:
         points = np.zeros((len(counts), most))
         points[np.arange(most) < counts[:, None]] = self.values
         return points.reshape(-1, most // _VALUES, _VALUES)
+
+
+def measure_results(annotations: KeypointAnnotations, results: KeypointResults, spacings: Sequence[Any]) -> Arrays:
+    """Return the arrays of ``KeypointErrorScores``, of the first annotation and the best result of each image.
+
+    ``spacings`` are width and height of a pixel of each image in millimeters, or None.
+    """
+    truth, found, number = annotations.truth, results.found, len(annotations.sets[0].names)
+    rows = []
+    for image, spacing in enumerate(spacings):
+        own, shown = truth.images == image, found.images == image
+        annotated = ImageAnnotations(
+            truth.boxes[own], truth.labels[own], truth.areas[own], truth.is_crowd[own], truth.labels[own],
+            points=truth.points[own],
+        )  # fmt: skip
+        detected = DetectedKeypoints(found.points[shown], found.scores[shown], found.labels[shown])
+        rows.append(compare_object(annotated, detected, number, spacing))
+    columns: dict[str, np.ndarray] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return {**columns, "share": np.array(PCK_SHARE)}

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 from support.networks import keypoint_peer
 
 from paddlevit_dist.compare.pairs import TablePair
@@ -170,3 +171,28 @@ def test_tables_of_both_tasks_can_be_compared_and_others_cannot(evaluate, tmp_pa
     assert intervals["difference AP"].value < 0  # without the right result
     with pytest.raises(UserError, match="task detection instead of keypoint_detection"):
         TablePair.match(one, other)
+
+
+@pytest.mark.parametrize("spacing", ["", ",spacing_mm"])
+def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing):
+    value = ",0.5" if spacing else ""
+    rows = [f"{name},val{value},10,10,60,110" for name in "ab"]
+    (tmp_path / "points.csv").write_text(f"image,split{spacing},x1,y1,x2,y2\n" + "\n".join(rows) + "\n")
+    for name in "ab":
+        Image.new("RGB", (80, 120)).save(tmp_path / f"{name}.png")
+    results = [
+        {"image_id": 2, "category_id": 1, "keypoints": [13, 14, 1, 60, 110, 1], "score": 0.9},
+        {"image_id": 2, "category_id": 1, "keypoints": [10, 10, 1, 60, 110, 1], "score": 0.1},
+    ]
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    words = [str(tmp_path), str(tmp_path / "results.json"), "-json"]
+    for folder in ("one", "two"):
+        evaluate_command.run([*words, f"-output={tmp_path / folder}"])
+    captured = capsys.readouterr()
+    scores = json.loads(captured.out.splitlines()[0])["scores"]
+    assert "1 images without a result" in captured.err
+    # 5 pixels of 100 are right, and the other image's points are not found
+    assert scores["PCK"] == 50 and scores["mre_px"] == 2.5 and scores["point 1 mre_px"] == 5
+    assert scores.get("mre_mm") == (1.25 if spacing else None)
+    intervals = TablePair.match(*(read_table(str(tmp_path / folder)) for folder in ("one", "two"))).compute_intervals()
+    assert intervals["difference PCK"].value == intervals["difference mre_px"].value == 0

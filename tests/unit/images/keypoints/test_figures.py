@@ -10,7 +10,7 @@ from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotati
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointDataset
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
 from paddlevit_dist.images.keypoints.evaluation.matching import PointTable, match_image
-from paddlevit_dist.images.keypoints.evaluation.metrics import measure_points
+from paddlevit_dist.images.keypoints.evaluation.point_scores import measure_points
 from paddlevit_dist.images.keypoints.figures import ShownImages, build_error_figures, build_keypoint_figures
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 from paddlevit_dist.images.keypoints.records import KeypointRecord, PointRecord

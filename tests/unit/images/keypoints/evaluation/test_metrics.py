@@ -8,7 +8,8 @@ from support.thread_ranks import ThreadRanks
 from paddlevit_dist import distributed
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
-from paddlevit_dist.images.keypoints.evaluation.metrics import KeypointMetrics, PointMetrics, find_side
+from paddlevit_dist.images.keypoints.evaluation.metrics import KeypointMetrics, PointMetrics
+from paddlevit_dist.images.keypoints.evaluation.point_scores import find_side
 from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 from paddlevit_dist.intervals import bootstrap
@@ -215,6 +216,7 @@ def test_rates_of_points_have_intervals_of_proportions():
     saved = metrics.to_sample_table(table)
     kind = require_score_kind(saved.kind, saved.classes)
     assert kind.is_valid(saved.arrays, 40, 3) and not kind.is_valid(saved.arrays, 40, 2)
+    assert kind.hits(saved.arrays, saved.classes)["PCK"].mean() == pytest.approx(values["PCK"] / 100)
     assert metrics.proportions(table)["PCK"] == 120 and metrics.proportions(table)["wrist PCK"] == 40
     intervals = bootstrap(kind.recompute([saved.arrays], saved.classes), 40)
     assert values["PCK"] == pytest.approx(100 * (80 + 20) / 120)  # wrists within 10 pixels: 0, 3, 6 and 9

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from paddlevit_dist.runtime.errors import UserError
 
-from . import boxes, images, label_maps, other_files, results, scenes, volumes
+from . import boxes, images, keypoints, label_maps, other_files, results, scenes, volumes
 from .mutations import GZIP, PNG, SCENE, TAR, ZIP, Packing
 
 
@@ -73,6 +73,11 @@ _TABLE = [
     Reader("Pascal VOC's annotations", boxes.make_voc, boxes.read_voc, is_text=True),
     Reader("YOLO's labels", boxes.make_yolo, boxes.read_yolo, is_text=True),
     Reader("YOLO's labels of darknet", boxes.make_darknet, boxes.read_yolo, is_text=True, least_refused=0.1),
+    Reader("COCO's keypoints", keypoints.make_coco, keypoints.read_coco, is_text=True),
+    Reader("COCO's keypoints, any byte", keypoints.make_coco, keypoints.read_coco),
+    Reader("YOLO's keypoints", keypoints.make_yolo, keypoints.read_yolo, is_text=True),
+    Reader("table of keypoints", keypoints.make_wide, keypoints.read_table, True),
+    Reader("table of points", keypoints.make_long, keypoints.read_table, is_text=True),
     Reader("label maps", label_maps.make_maps, label_maps.read, packing=PNG),
     Reader("label maps with colors", label_maps.make_colors, label_maps.read),
     Reader("COCO's panoptic annotations", label_maps.make_panoptic, label_maps.read, is_text=True),
@@ -126,6 +131,12 @@ _TABLE = [
         least_refused=0.0,
     ),
     Reader("cache of annotations", _make_cache(boxes.make_coco, boxes.read_coco), boxes.read_coco, least_refused=0.0),
+    Reader(
+        "cache of keypoints",
+        _make_cache(keypoints.make_coco, keypoints.read_coco),
+        keypoints.read_coco,
+        least_refused=0.0,
+    ),
     Reader("cache of volumes", _make_cache(volumes.make_data, volumes.read_data), volumes.read_data, least_refused=0.0),
 ]
 READERS: dict[str, Reader] = {reader.name: reader for reader in _TABLE}

@@ -178,7 +178,7 @@ class KeypointFile(CocoFile):
         labeled, stated = (points[:, :, 2] > 0).sum(axis=1), np.array(self._stated)
         text = "whose num_keypoints is not the number of its labeled points, which is used"
         self.odd.note_all("object", text, numbers[(stated >= 0) & (stated != labeled)])
-        if not labeled.any():
+        if self.has_annotations and not labeled.any():
             reason = (
                 "the visibility, third number of each point, is 0 everywhere" if len(counts) else "it has no objects"
             )

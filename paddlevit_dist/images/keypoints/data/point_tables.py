@@ -17,6 +17,7 @@ from ...data.table_columns import LabelColumns, open_columns
 _VISIBILITY = r"v|vis|visible|visibility"
 _BEFORE = re.compile(rf"(x|y|{_VISIBILITY})(?:[ _.\-]+(.+)|(\d+))", re.IGNORECASE)  # x1, x_nose
 _BEHIND = re.compile(rf"(.+?)(?:[ _.\-]+(x|y|{_VISIBILITY})|([XYV]))", re.IGNORECASE)  # nose_x, LeftEyeX
+_LONGEST_HEADING = 200  # characters; the forms take a time that grows with the square
 _POINT = ("point", "landmark", "keypoint", "joint", "bodypart", "part", "point_name", "landmark_name", "label", "name")
 _IMAGE = ("image", "filename", "file", "path")  # where the column of points has another name of a column of images
 _SPACING = ("spacing_mm", "spacing", "pixel_spacing", "pixel_size_mm", "mm_per_pixel")
@@ -179,7 +180,8 @@ def _pair_columns(
     """Return name -> columns of x, y and visibility, for points with both coordinates; and a column of one with one."""
     parts: dict[str, dict[str, int]] = {}
     for column, heading in enumerate(headings):
-        match = None if column in taken else form.fullmatch(heading.strip())
+        is_name = column not in taken and len(heading) <= _LONGEST_HEADING
+        match = form.fullmatch(heading.strip()) if is_name else None
         if match is None:
             continue
         one, two, three = match.groups()

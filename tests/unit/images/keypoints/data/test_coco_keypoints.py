@@ -191,3 +191,10 @@ def test_a_file_without_points_is_refused(tmp_path, cache):
 def test_points_without_names_are_numbered(tmp_path, cache):
     write_keypoints(tmp_path, [posed(1, 11)], categories=[{"id": 7, "name": "bug"}])
     assert CocoKeypoints(str(tmp_path), "train", cache).keypoint_sets[0].names == ("point 1", "point 2", "point 3")
+
+
+def test_images_without_annotations_have_the_points_of_their_categories(tmp_path, cache):
+    write_keypoints(tmp_path, None)
+    dataset = CocoKeypoints(str(tmp_path), "train", cache)
+    assert not dataset.labeled and dataset.num_points == 3 and dataset.annotations(0).points.shape == (0, 3, 3)
+    assert dataset.posed_objects().shape == (0, 2) and dataset.count_points().sum() == 0

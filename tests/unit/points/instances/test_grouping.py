@@ -92,3 +92,6 @@ def test_two_sets_of_clusters_are_numbered_one_after_the_other():
     ious = proposal_ious(both, np.array([-100, 0, 0, 1, 0, 1]), np.array([3, 2]))
     np.testing.assert_allclose(ious, [[0, 1], [1 / 3, 0], [1 / 4, 1 / 3]], atol=1e-4)
     assert proposal_ious(both, np.full(6, -100), np.zeros(0, int)).shape == (3, 0)
+    beyond = proposal_ious(both, np.array([0, 0, 0, 1, 0, 2]), np.array([3, 2]))  # of instances without a size
+    without = proposal_ious(both, np.array([0, 0, 0, 1, 0, -1]), np.array([3, 2]))
+    np.testing.assert_array_equal(beyond, without)

@@ -52,3 +52,20 @@ def test_programs_are_made_of_the_kernels_that_were_compared(monkeypatch):
     """Paddle 3.x would let CINN write others, on GPUs only."""
     monkeypatch.setattr(to_static_utils, "cinn_is_available", lambda: True, raising=False)
     assert "CINN" not in str(compiled("mixer_s16_224").forward._kwargs["backend"])
+
+
+def test_a_training_whose_compiled_statistics_are_others_is_refused(monkeypatch):
+    """As Paddle may compile a batch norm on some device; without one, and in an evaluation, nothing is tried."""
+    monkeypatch.setattr(precision, "compile_passes", lambda model: model.eval())  # keeps the first statistics
+    for words, network, is_refused in (
+        (["TO_STATIC=True"], "resnet18", True),
+        (["TO_STATIC=True"], "mixer_s16_224", False),
+        (["TO_STATIC=True", "-eval", "-pretrained=x"], "resnet18", False),
+    ):
+        config = settings.load(words).values
+        arguments = config, resolve("task", config.TASK)(config), build(network)
+        if is_refused:
+            with pytest.raises(UserError, match="^TO_STATIC: compiled by Paddle .*batch norms keep other running stat"):
+                compile_model(*arguments)
+        else:
+            assert compile_model(*arguments) == COMPILED

@@ -182,6 +182,14 @@ ROWS = [
         metric="AP50",
     ),
     Row(
+        "keypoints of drawn figures by DETRPose, 2 processes",
+        ["-cfg=configs/detrpose_figures.yaml"],
+        0.60,
+        1200.0,
+        nothing,
+        metric="AP50",
+    ),
+    Row(
         "drawn shapes pixel by pixel, 2 processes",
         ["-cfg=configs/segformer_b0_shapes.yaml"],
         0.75,

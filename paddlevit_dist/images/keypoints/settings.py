@@ -19,7 +19,7 @@ class KeypointKeys(Section):
     """Keys of KEYPOINTS."""
 
     NAMES: list[str] | None = key(
-        None, "names of the points; None: as in the annotations, else point 1, point 2 and so on", effect="neutral"
+        None, "names of the points; None: as in the annotations, else point 1, point 2 and so on"
     )
     PAIRS: list[str] | None = key(
         None,
@@ -44,7 +44,7 @@ class KeypointKeys(Section):
         ABOVE_0,
         effect="score",
     )
-    FIGURES: list[Figure] = key(list(FIGURES), "drawn_figures: kinds of figures", effect="data")
+    FIGURES: list[Figure] = key(list(FIGURES), "drawn_figures: kinds of figures", effect="training")
 
 
 class KeypointSettings(DetectionSettings):

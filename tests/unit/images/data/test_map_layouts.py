@@ -56,3 +56,15 @@ def test_a_folder_that_contains_itself_is_refused(tmp_path):
     (tmp_path / "JPEGImages" / "again").symlink_to(tmp_path / "JPEGImages")
     with pytest.raises(UserError, match=rf"{re.escape(str(tmp_path))}/JPEGImages/again: it is a link to a folder"):
         find_pairs(match, "train")
+
+
+@pytest.mark.parametrize("second", ["JPEGImages/b.jpg", "JPEGImages/b.jpg SegmentationClass/b.txt"])
+def test_a_list_of_pairs_is_known_by_its_first_line_and_refused_for_another(tmp_path, second):
+    for stem in ("b", "a"):
+        photo(tmp_path / "JPEGImages" / f"{stem}.jpg")
+        save(tmp_path / "SegmentationClass" / f"{stem}.png", np.ones(SIZE))
+    (tmp_path / "train.txt").write_text(f"JPEGImages/a.jpg SegmentationClass/a.png\n{second}\n")
+    match = find_layout(str(tmp_path))
+    assert match.layout.lists == "{split}.txt"
+    with pytest.raises(UserError, match=r"train\.txt names no images, or lines without an image and its label map"):
+        find_pairs(match, "train")

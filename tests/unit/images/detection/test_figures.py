@@ -66,9 +66,7 @@ def test_the_hardest_images():
     assert quality.find_hardest(10).tolist() == [2, 4, 5, 1] and quality.find_hardest(2).tolist() == [2, 4]
 
 
-@pytest.mark.parametrize("chunk", [256, 5])
-def test_numbers_of_each_image_are_pycocotools_of_this_image_alone(chunk, monkeypatch):
-    monkeypatch.setattr(images, "_CHUNK", chunk)
+def test_numbers_of_each_image_are_pycocotools_of_this_image_alone():
     dataset, results = coco_peer.random_case(3, num_images=8)
     results = [result for result in results if result["category_id"] in {c["id"] for c in dataset["categories"]}]
     table, categories = coco_peer.make_table(dataset, results)

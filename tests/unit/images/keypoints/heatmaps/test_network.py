@@ -10,7 +10,7 @@ from support.networks.cheap_weights import weights_of_zero
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.keypoints.heatmaps.backbone import PoseTransformer
-from paddlevit_dist.images.keypoints.heatmaps.network import HeatmapNetwork
+from paddlevit_dist.images.keypoints.heatmaps.network import HeatmapNetwork, SimpleDecoder
 from paddlevit_dist.images.models.vit import VisionTransformer
 from paddlevit_dist.images.pretraining.masked_autoencoder.network import MaskedAutoencoder
 from paddlevit_dist.runtime.errors import UserError
@@ -99,6 +99,17 @@ def test_padded_patches_see_two_pixels_before_the_image():
     expected = paddle.nn.functional.conv2d(images, proj.weight, proj.bias, stride=16, padding=2).flatten(2)
     expected = expected.transpose([0, 2, 1]) + model.pos_embed[:, 1:] + model.pos_embed[:, :1]
     np.testing.assert_allclose(model.embedded(images).numpy(), expected.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1, 2, 4])
+def test_the_simple_decoder_upsamples_and_convolves(scale):
+    decoder, features = SimpleDecoder(5, 3, scale), paddle.randn([2, 5, 4, 3])
+    large = paddle.nn.functional.interpolate(
+        paddle.nn.functional.relu(features), scale_factor=scale, mode="bilinear", align_corners=False
+    )
+    decoder.conv.weight.set_value(paddle.randn(decoder.conv.weight.shape))
+    decoder.conv.bias.set_value(paddle.randn([3]))
+    np.testing.assert_allclose(decoder(features).numpy(), decoder.conv(large).numpy(), atol=1e-5)
 
 
 def test_the_last_layer_takes_the_number_of_points():

@@ -1,6 +1,6 @@
-"""Keypoints: COCO's evaluation against pycocotools.
+"""Keypoints: COCO's evaluation against pycocotools, ViTPose's updates against transformers', decoding.
 
-    python benchmarks/keypoints.py [--only NAME ...] [--images N] [--rounds N]
+    python benchmarks/keypoints.py [--only NAME ...] [--images N] [--rounds N] [--peer-python PYTHON]
 
 - ap: ``evaluate keypoints`` against a program of pycocotools, each a new process that reads the same two files (2.2
   annotations and 20 results with 17 points in an image), matches, accumulates and prints the ten numbers, which must be
@@ -8,6 +8,10 @@
   slow
 - matching: the two without reading files and starting Python: ours from arrays to numbers, pycocotools' ``evaluate``
   and ``accumulate``
+- vitpose_simple, vitpose_classic: an update of ViTPose-S with each decoder, 8 crops of 256 x 192 pixels on one thread:
+  forward pass, loss, backward pass, clipping, AdamW. The peer is transformers' ViTPose in a plain loop of torch (PYTHON
+  has both; left out without). Ours is the engine's own step, which also normalizes images and draws targets
+- decoding: heatmaps to points, against SciPy's filter on each map and NumPy, as transformers computes them
 """
 
 import argparse
@@ -23,8 +27,10 @@ import numpy as np
 from coco_evaluation import compare_seconds, compare_with_pycocotools
 from rounds import Spread, interleave, print_machine, print_result, ratios, table
 from smallest import sized
+from vitpose_training import CLASSIC, SIMPLE, measure_decoding, measure_updates
 
 AP, MATCHING = "ap", "matching"
+DECODING = "decoding"
 RESULTS, POINTS = 20, 17
 
 
@@ -116,20 +122,32 @@ def compare_matching(folder: Path, rounds: int) -> dict[str, float]:
 PARTS: dict[str, Callable[[Path, int], dict[str, float]]] = {AP: compare_programs, MATCHING: compare_matching}
 
 
+CHOICES = [*PARTS, SIMPLE, CLASSIC, DECODING]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=[*PARTS], default=[*PARTS])
+    parser.add_argument("--only", nargs="+", choices=CHOICES, default=CHOICES)
     parser.add_argument("--images", type=int, default=sized(5000, 4))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peer-python", help="interpreter with torch and transformers")
     options = parser.parse_args()
     print_machine()
     values: dict[str, float] = {}
+    for part in (SIMPLE, CLASSIC):
+        if part in options.only:
+            values.update(measure_updates(part, options.rounds, options.peer_python))
+    if DECODING in options.only:
+        values.update(measure_decoding(options.rounds))
+    if not set(options.only) & set(PARTS):
+        print_result(values)
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_files(folder, options.images)
         size = (folder / "results.json").stat().st_size / 1e6
         print(f"{options.images:,} images, {RESULTS} results of {POINTS} points each; results of {size:.0f} MB")
-        for part in options.only:
+        for part in [each for each in options.only if each in PARTS]:
             values.update(PARTS[part](folder, options.rounds))
     print_result(values)
 

@@ -17,6 +17,7 @@ WORKERS = {
     "scaling_worker": "scaling",
     "startup_by_hand": "startup",
     "throughput": "train_throughput",
+    "vitpose_training": "keypoints",
 }
 QUICK = ("color_height_baseline", "exported_onnx", "update", "voxelize")
 # What a benchmark cannot do without, any of those in a row.

@@ -1,0 +1,185 @@
+"""Whole updates of ViTPose and decoding of its heatmaps, ours against transformers', on one thread; see keypoints.py.
+
+    python benchmarks/vitpose_training.py --serve {ours,torch} {vitpose_simple,vitpose_classic}
+
+A contender's process: it prints a line when it is ready, and one with seconds for each line that it reads.
+"""
+
+import functools
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rounds
+from rounds import Spread
+from smallest import sized
+
+OURS, TORCH = "ours", "torch"
+SIMPLE, CLASSIC = "vitpose_simple", "vitpose_classic"
+NAMES = {SIMPLE: "vitpose_small_simple", CLASSIC: "vitpose_small"}
+POINTS, HEIGHT, WIDTH = 13, sized(256, 32), sized(192, 32)  # people and hands that are drawn
+BATCH, DEPTH = sized(8, 2), sized(12, 1)
+CLIP = 1.0
+PERSONS, KERNEL = sized(200, 4), 11
+
+
+def our_step(name: str, folder: Path) -> Callable[[], Any]:
+    """The engine's step with the task of a run, on one batch of drawn figures that its own collate function made."""
+    import paddle
+
+    from paddlevit_dist import Trainer, settings
+    from paddlevit_dist.engine.step import CountingCollate
+    from paddlevit_dist.tasks.step_types import StepPosition
+    from paddlevit_dist.tasks.task_factory import make_task
+
+    words = ["TASK", "keypoint_heatmaps", "-dataset=drawn_figures", "DATA.SHAPES.TRAIN", "20", "DATA.SHAPES.VAL", "2"]
+    words += ["MODEL.TYPE", "vitpose", "MODEL.NAME", NAMES[name], "MODEL.DEPTH", str(DEPTH), f"-batch_size={BATCH}"]
+    words += ["HEATMAPS.CROP_SIZE", f"[{HEIGHT}, {WIDTH}]", "TRAIN.GRAD_CLIP", str(CLIP), "-num_workers=0"]
+    values = settings.load([*words, "TRAIN.OPTIMIZER.NAME", "AdamW", f"-output={folder}"]).values
+    task = make_task(values)
+    datasets = {split: task.build_dataset(split, folder) for split in ("train", "val")}
+    trainer = Trainer(values, task, datasets)
+    trainer.prepare_training()
+    trainer.model.train()
+    samples = [datasets["train"].sample(index, np.random.default_rng(index)) for index in range(BATCH)]
+    batch = {key: paddle.to_tensor(value) for key, value in CountingCollate(task)(samples).items()}
+    update = 0
+
+    def step() -> None:
+        nonlocal update
+        (terms,) = trainer.step([dict(batch)], StepPosition(1, update, 10_000), 1e-4)
+        update += 1
+        if not trainer.step.finite:
+            raise SystemExit(f"{name}: the loss is not finite ({terms})")
+
+    return step
+
+
+def their_step(name: str) -> Callable[[], Any]:
+    """A plain loop of torch: transformers' ViTPose, the mean squared error, clipping and the fused AdamW."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    backbone = transformers.VitPoseBackboneConfig(
+        hidden_size=384,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=12,
+        image_size=[HEIGHT, WIDTH],
+        patch_size=[16, 16],
+        out_indices=[DEPTH],
+    )
+    config = transformers.VitPoseConfig(
+        backbone_config=backbone,
+        num_labels=POINTS,
+        use_simple_decoder=name == SIMPLE,
+        scale_factor=4,
+    )
+    model: Any = transformers.VitPoseForPoseEstimation(config).train()
+    random = np.random.default_rng(0)
+    images = torch.from_numpy(random.standard_normal((BATCH, 3, HEIGHT, WIDTH)).astype(np.float32))
+    shape = (BATCH, POINTS, HEIGHT // 4, WIDTH // 4)
+    targets = torch.from_numpy(random.random(shape).astype(np.float32))
+    weights = torch.from_numpy((random.random((BATCH, POINTS, 1, 1)) > 0.3).astype(np.float32))
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(learning, 1e-4, weight_decay=0.05, fused=True)
+
+    def step() -> None:
+        maps = model(images).heatmaps
+        ((maps - targets) ** 2 * weights).mean().backward()
+        torch.nn.utils.clip_grad_norm_(learning, CLIP)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def serve(library: str, name: str) -> None:
+    """A line for each update that is asked for, with its seconds by the clock and of the processor."""
+    with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
+        step = our_step(name, Path(folder)) if library == OURS else their_step(name)
+        print(json.dumps({"ready": True}), flush=True)
+        for _ in sys.stdin:
+            started, busy = time.perf_counter(), time.process_time()
+            step()
+            print(json.dumps((time.perf_counter() - started, time.process_time() - busy)), flush=True)
+
+
+def measure_updates(name: str, number: int, peer_python: str | None) -> dict[str, float]:
+    """Updates of both in turns, each a process of its own with the variables of a tuned run."""
+    from scaling import Group, group_environments, started
+
+    pythons = {OURS: sys.executable, **({TORCH: peer_python} if peer_python else {})}
+    groups = {}
+    for library, python in pythons.items():
+        (environment,) = group_environments(OURS, 1)
+        groups[library] = Group(python, ["--serve", library, name], [environment], __file__)
+    with started(groups):
+        turns = {library: functools.partial(lambda group: group.ask()[0], group) for library, group in groups.items()}
+        taken = rounds.interleave(turns, number, warm_up=2)
+    rows, result = [], {}
+    for library in taken:
+        row = [library]
+        for clock, suffix in enumerate(("", "_processor")):
+            seconds, ours = ([answer[clock] for answer in taken[way]] for way in (library, OURS))
+            ratio = rounds.ratios(seconds, ours)
+            row += [Spread.of(seconds).text(1e3, 0), ratio.text()]
+            if library != OURS:
+                result[f"{name}_times_as_fast{suffix}"] = ratio.median
+        rows.append(row)
+    title = f"{NAMES[name]}: an update of {BATCH} crops of {HEIGHT} x {WIDTH}, one thread, {number} rounds"
+    rounds.table(title, ["", "ms", "times ours", "processor, ms", "times ours"], rows)
+    return result
+
+
+def measure_decoding(number: int) -> dict[str, float]:
+    """Heatmaps of many objects decoded by us, and by transformers' steps: SciPy's filter on each map, then NumPy."""
+    from scipy.ndimage import gaussian_filter
+
+    from paddlevit_dist.images.keypoints.heatmaps.decoding import decode_heatmaps
+
+    random = np.random.default_rng(0)
+    rows, columns = np.arange(64)[:, None], np.arange(48)
+    y, x = random.uniform(3, 60, (PERSONS, 17, 1, 1)), random.uniform(3, 44, (PERSONS, 17, 1, 1))
+    maps = np.exp(-((rows - y) ** 2 + (columns - x) ** 2) / 8).astype(np.float32)
+    found: dict[str, np.ndarray] = {}
+
+    def ours() -> float:
+        began = time.process_time()
+        found[OURS] = decode_heatmaps(maps, KERNEL)[0]
+        return time.process_time() - began
+
+    def plain() -> float:
+        began = time.process_time()
+        flat = maps.reshape(-1, 64, 48)
+        smooth = np.stack([gaussian_filter(each, 0.8, radius=KERNEL // 2) for each in flat])
+        logs = np.pad(np.log(np.clip(smooth, 0.001, 50)), ((0, 0), (1, 1), (1, 1)), mode="edge").astype(np.float64)
+        place = flat.reshape(len(flat), -1).argmax(axis=1)
+        r, c, n = place // 48 + 1, place % 48 + 1, np.arange(len(flat))
+        at = lambda down, across: logs[n, r + down, c + across]  # noqa: E731
+        slope = np.stack([at(0, 1) - at(0, -1), at(1, 0) - at(-1, 0)], axis=1) / 2
+        mixed = (at(1, 1) - at(0, 1) - at(1, 0) + 2 * at(0, 0) - at(0, -1) - at(-1, 0) + at(-1, -1)) / 2
+        curves = at(0, 1) - 2 * at(0, 0) + at(0, -1), at(1, 0) - 2 * at(0, 0) + at(-1, 0)
+        hessian = np.stack([curves[0], mixed, mixed, curves[1]], axis=1).reshape(-1, 2, 2)
+        step = np.linalg.solve(hessian, slope[:, :, None])[:, :, 0]
+        found["plain"] = (np.stack([c - 1, r - 1], axis=1) - step).reshape(PERSONS, 17, 2)
+        return time.process_time() - began
+
+    seconds = rounds.interleave({"ours": ours, "SciPy and NumPy": plain}, number)
+    if np.abs(found[OURS] - found["plain"]).max() > 1e-3:
+        raise SystemExit("the places differ")
+    title = f"Decoding of {PERSONS} x 17 heatmaps of 64 x 48 cells"
+    rounds.table(title, ["", "processor, ms"], [[way, Spread.of(each).text(1e3, 1)] for way, each in seconds.items()])
+    ratio = rounds.ratios(seconds["SciPy and NumPy"], seconds["ours"])
+    print(f"SciPy and NumPy / ours: {ratio.text()}")
+    return {"decoding_times_as_fast": ratio.median}
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[2:])

@@ -192,8 +192,10 @@ def is_known(labels: np.ndarray, num_classes: int) -> np.ndarray:
 
 def extent_areas(points: np.ndarray, labels: np.ndarray, table: PointTable) -> np.ndarray:
     """Return the areas of the extents of each object's points, float64 (d,), from points (d, K, 2 or more)."""
-    is_point = np.arange(points.shape[1]) < table.numbers[labels][:, None]  # (d, K)
     places = points[:, :, :2]
+    if points.shape[1] and (table.numbers == points.shape[1]).all():
+        return (places.max(axis=1) - places.min(axis=1)).prod(axis=1)
+    is_point = np.arange(points.shape[1]) < table.numbers[labels][:, None]  # (d, K)
     low = np.where(is_point[..., None], places, np.inf).min(axis=1, initial=np.inf)
     high = np.where(is_point[..., None], places, -np.inf).max(axis=1, initial=-np.inf)
     return (high - low).prod(axis=1)
@@ -221,8 +223,9 @@ def compute_similarities(
 
 def _fit(points: np.ndarray, table: PointTable) -> np.ndarray:
     """Return points (n, K, 3) with as many columns as the table has, float64; points that are missing are zeros."""
-    points = np.asarray(points, np.float64)[:, : table.variances.shape[1]]
-    return np.pad(points, [(0, 0), (0, table.variances.shape[1] - points.shape[1]), (0, 0)])
+    most = table.variances.shape[1]
+    points = np.asarray(points, np.float64)[:, :most]
+    return points if points.shape[1] == most else np.pad(points, [(0, 0), (0, most - points.shape[1]), (0, 0)])
 
 
 def _places(points: np.ndarray, table: PointTable) -> np.ndarray:

@@ -129,8 +129,8 @@ def read_results(path: str, annotations: KeypointAnnotations) -> KeypointResults
     path, shapes = os.fspath(path), _ResultShapes(annotations)
     rows = read_rows(path, annotations.file, _KeypointResult, lambda _, label, result: shapes.add(label, result))
     points = shapes.read_points()
-    is_far = ~(np.abs(points) < _FARTHEST).all(axis=(1, 2))
-    if is_far.any():
+    if not max(points.max(initial=0.0), -points.min(initial=0.0)) < _FARTHEST:
+        is_far = (np.abs(points) >= _FARTHEST).any(axis=(1, 2))
         image = annotations.file.image_ids[rows.images[np.argmax(is_far)]]
         raise UserError(f"{path}: a result of image_id {image!r} has keypoints far from any image: expected pixels")
     areas = np.array(shapes.areas) if shapes.has_boxes else None

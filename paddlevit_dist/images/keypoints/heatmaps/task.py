@@ -22,7 +22,6 @@ from ...data.image_samples import ImageSamples, open_dataset
 from ...detection.data.split_checks import check_files
 from ..data.augmented_objects import ObjectAugmentation
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
-from ..data.keypoint_table import KeypointTable
 from ..described_points import SIGMA
 from ..keypoint_set import COCO_PERSON, KeypointSet
 from .boxes import BoxDetector, BoxFile, ObjectBoxes, WholeImages, find_true_boxes
@@ -257,7 +256,7 @@ class KeypointHeatmaps(BackboneTask):
             truth = self.evaluated.annotations(index)
             image_id = self.evaluated.image_id(index)
             if self._is_whole:
-                spacing = find_spacing(self.evaluated, index)
+                spacing = self.evaluated.spacing_mm(index)
                 errors = step.metrics.update(image_id, truth, detected, tuple(size), spacing)
                 records.append(PointRecord.from_errors(errors, truth, detected, spacing))
             else:
@@ -267,13 +266,6 @@ class KeypointHeatmaps(BackboneTask):
         if step.writer is not None:
             step.writer.add(found)
         return (lambda: records) if step.keeps_records else None
-
-
-def find_spacing(dataset: KeypointDataset, index: int) -> tuple[float, float] | None:
-    """Return width and height of a pixel of image ``index`` in millimeters; None: not known."""
-    while isinstance(dataset, KeypointsPart):
-        index, dataset = int(dataset.rows[index]), dataset.dataset
-    return dataset.spacing_mm(index) if isinstance(dataset, KeypointTable) else None
 
 
 class FileBoxes:

@@ -1,12 +1,15 @@
 """Samples of images with keypoints for a network that detects objects."""
 
 import numpy as np
+import pytest
 from support.files.keypoint_writer import posed, write_keypoints
 
-from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate
+from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate, open_samples
 from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform
 from paddlevit_dist.images.keypoints.data.coco_keypoints import CocoKeypoints
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
+from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointDataset, KeypointsPart
+from paddlevit_dist.settings import load
 
 
 def test_a_batch_has_the_points_of_each_object():
@@ -34,3 +37,22 @@ def test_objects_without_points_are_not_learned(tmp_path, cache):
     samples = DetectionSamples(dataset, DetectionTrainingTransform((20,), 30, 0.0, 0.0), is_training=True)
     sample = samples.read_sample(1, np.random.default_rng(0))
     assert sample.points.tolist() == [[[4, 5, 2], [8.5, 6, 1], [0, 0, 0]]] and sample.boxes.shape == (1, 4)
+
+
+@pytest.mark.parametrize("pairs", ["[left_wing/right_wing]", "[]"])
+def test_images_are_mirrored_only_if_points_have_pairs(tmp_path, cache, pairs):
+    write_keypoints(tmp_path, [posed(1, 11), posed(2, 12)])
+    words = [
+        "TASK",
+        "keypoint_detection",
+        "-dataset=coco_keypoints",
+        f"-data_path={tmp_path}",
+        "KEYPOINTS.PAIRS",
+        pairs,
+    ]
+    words += ["MODEL.NAME", "detrpose_hgnetv2_n", "DATA.HORIZONTAL_FLIP", "1.0", f"-output={tmp_path}/run"]
+    config = load(words).values
+    samples = open_samples(config, "train", cache, True, base=KeypointDataset, part=KeypointsPart)
+    assert samples.transform.flip_probability == (pairs != "[]")
+    told = "images are not mirrored in training, since not all points have mirrored pairs"
+    assert (told in samples.notices) == (pairs == "[]")

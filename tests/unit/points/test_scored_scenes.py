@@ -252,6 +252,9 @@ def test_unknown_numbers_and_files_are_counted(tmp_path):
         f"{tmp_path}: 3 instances have a number without a class: [13, 31] (ScanNet's class numbers): ignored",
         f"{tmp_path}: 1 files belong to no scene of rooms, such as z.txt: ignored",
     ]
+    (tmp_path / "b.txt").write_text("m/a.txt 3 0.5\nm/a.txt 4 0.4\n")
+    both = truth._replace(names=["a", "b"], read=iter([scene, scene._replace(name="b")]), identities=["a", "b"])
+    assert score(str(tmp_path), both, INSTANCES).counted == f"3 instances in 2 scenes: {tmp_path}, truth of rooms"
     (tmp_path / "a.txt").write_text("1\n2\nchair\n")
     with pytest.raises(UserError, match=r"a.txt, line 3: .*chair.*: expected the number of a class$"):
         score(str(tmp_path), truth, SEMANTIC)

@@ -88,6 +88,15 @@ def test_larger_voxels_hold_the_mean_of_what_they_cover():
     np.testing.assert_allclose(found, weaker * wave[15:-14:3].ravel()[: len(found)], atol=5e-3)
 
 
+def test_counts_of_long_axes_are_rounded_in_full_precision():
+    """Of 4001 voxels: each count is reached a millionth above half a voxel, less the tolerance."""
+    for count in range(1000, 3000, 97):
+        for above, expected in ((2e-6, count + 1), (-2e-6, count)):
+            step = 4000 / (count - 0.5 - 1e-4 + above)
+            shape = resampled_shape((3, 4001, 2), np.eye(4), np.array([1.0, step, 1.0]))
+            assert shape == (3, expected, 2)
+
+
 @pytest.mark.parametrize(
     "shape, affine, message",
     [

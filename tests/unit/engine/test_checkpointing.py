@@ -78,3 +78,21 @@ class Means:
     def state_dict(self, windows):
         assert windows == [[]]
         return {"names": [], "sums": {}, "counts": {}, "windows": windows, "pace": {}}
+
+
+def test_weights_that_were_scored_and_not_saved_end_a_run(tmp_path):
+    """Of the epoch that was scored; what another one has does not matter."""
+    trainer = prepare(tmp_path)
+    saver, head = trainer.checkpointer, trainer.model.head
+    saver.require_scored(1)  # nothing was scored
+    saver.save_epoch(1, True, Means())
+    saver.finish()
+    saver.note_scored(1)
+    saver.require_scored(1)
+    head.bias.set_value(head.bias + 1.0)
+    saver.note_scored(1)
+    saver.require_scored(2)
+    with pytest.raises(
+        RuntimeError, match=r"^1 tensors of .*epoch_0001 are not the ones .* such as 'head.bias': an ev"
+    ):
+        saver.require_scored(1)

@@ -7,7 +7,7 @@ from yacs.config import CfgNode
 
 from ..registry import lookup
 from ..registry.lookup import RECIPES, annotation_type, annotation_types, find_package, is_weights_name, list_names
-from ..registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS
+from ..registry.manifest import CLASS_LABELS
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.files import is_address
@@ -15,8 +15,6 @@ from . import files
 from .every_run import RunSettings
 from .key import show
 from .table import COMMAND_LINE, ConfigView, KeySetting, get_value
-
-_NETWORKS = {BOX_LABELS: ("finds objects", "detection"), MASK_LABELS: ("labels pixels", "image_segmentation")}
 
 
 def resolve_names(accepted: dict[str, KeySetting]) -> tuple[dict[str, KeySetting], list[str]]:
@@ -149,8 +147,7 @@ def _check_annotation_types(config: ConfigView[RunSettings]) -> None:
         )
     learns = annotation_type("model", model)
     if learns is not None and learns not in (CLASS_LABELS, reads):
-        does, task = _NETWORKS[learns]
         raise UserError(
-            f"{config['MODEL.NAME']} {does}, but {config['TASK']} does not: choose a recipe for {task}, such as "
-            f"-cfg={RECIPES[learns]}"
+            f"{config['MODEL.NAME']} is for {learns}, but {config['TASK']} reads {reads}: choose a recipe for "
+            f"{learns}, such as -cfg={RECIPES[learns]}"
         )

@@ -107,11 +107,14 @@ def test_contradictions_name_both_sides(refuse, words, message):
         ),
         (
             "-cfg=vit_digits MODEL.NAME detr_resnet50",
-            ("MODEL.NAME detr_resnet50 (command line) finds objects, but TASK classification ", "=detr_r50_coco"),
+            (
+                "MODEL.NAME detr_resnet50 (command line) is for images with boxes, but TASK classification ",
+                "=detr_r50_coco",
+            ),
         ),
         (
             "-cfg=detr_shapes MODEL.NAME segformer_b0",
-            ("segformer_b0 (command line) labels pixels, but TASK detection ", "=segformer_b0_shapes"),
+            ("segformer_b0 (command line) is for images with label maps, but TASK detection ", "=segformer_b0_shapes"),
         ),
         (
             "-cfg=segformer_b0_shapes -dataset=synthetic_shapes",

@@ -229,14 +229,18 @@ def test_annotations_are_those_that_the_task_reads(dataset, holds, recipe, task,
     )
 
 
-def test_a_detector_and_a_segmenter_are_for_their_tasks():
-    assert check(model="detr_resnet50") == (
-        "MODEL.NAME detr_resnet50 (-model) finds objects, but TASK classification (default) does not: choose a recipe "
-        "for detection, such as -cfg=detr_r50_coco"
-    )
-    assert check(model="segformer_b0", task="detection", dataset="coco") == (
-        "MODEL.NAME segformer_b0 (-model) labels pixels, but TASK detection (-task) does not: choose a recipe for "
-        "image_segmentation, such as -cfg=segformer_b0_shapes"
+@pytest.mark.parametrize(
+    "model, learns, recipe",
+    [
+        ("detr_resnet50", "images with boxes", "detr_r50_coco"),
+        ("segformer_b0", "images with label maps", "segformer_b0_shapes"),
+        ("detrpose_small", "images with keypoints", "heatmap_figures"),
+    ],
+)
+def test_a_network_of_other_annotations_is_for_its_own_tasks(model, learns, recipe):
+    assert check(model=model) == (
+        f"MODEL.NAME {model} (-model) is for {learns}, but TASK classification (default) reads images: choose a recipe "
+        f"for {learns}, such as -cfg={recipe}"
     )
     assert check(model="detr_resnet50", task="detection", dataset="coco") == ""
 

@@ -28,6 +28,13 @@ MANIFEST = Manifest(
         "drawn_figures": ".data.drawn_figures:DrawnFigures",
     },
     bundled=("drawn_figures",),
+    recipes={
+        "coco_keypoints": "finetune_keypoints",
+        "yolo_pose": "finetune_keypoints",
+        "keypoint_table": "finetune_keypoints",
+        "drawn_figures": "heatmap_figures",
+        KEYPOINT_LABELS: "heatmap_figures",
+    },
     functions={
         f"guess {KEYPOINT_LABELS}": ".guessing:guess_keypoints",
         f"find {KEYPOINT_LABELS}": ".guessing:find_keypoints",

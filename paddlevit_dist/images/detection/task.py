@@ -1,6 +1,6 @@
 """Object detection: training, evaluation and prediction of any detector."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ...tasks.sample_checks import require_finite, require_labels
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
 from ..backbone_task import TURNED, BackboneTask, is_turned
-from .data.detection_dataset import DetectionDataset, ImageAnnotations
+from .data.detection_dataset import DetectionDataset
 from .data.samples import (
     EVALUATED_AS,
     DetectionSample,
@@ -284,10 +284,9 @@ class Detection(BackboneTask):
         predictions = self.detect(model, batch)
         sizes = [tuple(shape) for shape in facts["original_sizes"].tolist()]
         for index, size, detections in zip(facts["indices"].tolist(), sizes, predictions):
-            image_id, truth = self.evaluated.image_id(index), self.evaluated.annotations(index)
-            table = step.metrics.update(image_id, truth, detections, size)
+            build_record = self.add_image(step.metrics, self.evaluated, index, detections, size)
             if step.keeps_records:
-                records.append(self.build_record(table, truth, detections.finite()))
+                records.append(build_record())
         if step.writer is not None:
             step.writer.add(predictions)
         return (lambda: records) if step.keeps_records else None
@@ -296,8 +295,16 @@ class Detection(BackboneTask):
         """Return the detections in each image of an evaluation batch, in its pixels, best first."""
         return detect_objects(model, batch, self.normalize, self.config, self.speed)
 
-    def build_record(self, matches: Any, truth: ImageAnnotations, detected: Any) -> Any:
-        """Return the record of an evaluated image, from what the metrics return, the annotations and the detections."""
-        from .records import DetectionRecord
+    def add_image(
+        self, metrics: Any, dataset: DetectionDataset, index: int, detected: Any, size: tuple[int, ...]
+    ) -> Callable[[], Any]:
+        """Add image ``index`` of height and width ``size`` to the metrics, and return what builds its record."""
+        truth = dataset.annotations(index)
+        table = metrics.update(dataset.image_id(index), truth, detected, size)
 
-        return DetectionRecord.from_table(matches, truth, detected, self.config.DETECTION.SCORE_THRESHOLD)
+        def build_record() -> Any:
+            from .records import DetectionRecord
+
+            return DetectionRecord.from_table(table, truth, detected.finite(), self.config.DETECTION.SCORE_THRESHOLD)
+
+        return build_record

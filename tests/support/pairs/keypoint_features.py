@@ -78,4 +78,6 @@ KEYPOINT_DETECTION = Task(
         "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1 DATA.COLOR_JITTER 0.3")},
         "empty": NONE | {"without": Value("DATA.KEEP_EMPTY_IMAGES False")},
     },
+    # A warm-up as long as the run, with fewer images.
+    may_be_refused=({"schedule": ("warmup",), "data": ("table", "spacing")},),
 )

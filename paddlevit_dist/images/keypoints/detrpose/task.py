@@ -1,17 +1,19 @@
 """Keypoints of several objects in one step: training, evaluation and prediction of DETRPose."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
 
+from ....registry.lookup import resolve
 from ....runtime.errors import UserError
 from ....tasks.dataset import TransformedDataset
 from ....tasks.metrics import Metrics
 from ....tasks.model_factory import model_options
 from ....tasks.prediction import CheckpointMeta
-from ...detection.data.detection_dataset import DetectionDataset, ImageAnnotations
+from ...detection.data.detection_dataset import DetectionDataset
 from ...detection.data.samples import DetectionSamples
 from ...detection.task import Detection
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
@@ -48,6 +50,9 @@ class KeypointDetection(Detection):
                 "example, and MODEL.BACKBONE for another backbone"
             )
         keys = config.POSES
+        self._has_one_object = getattr(resolve("dataset", config.DATA.DATASET), "has_whole_objects", False)
+        if self._has_one_object:
+            self.best_metric = ("PCK", True)
         self.keypoint_sets: tuple[KeypointSet, ...] = ()
         self.model_options["matchability"] = _MAL_EXPONENT if keys.CLASS_LOSS == MAL else None
         if keys.DENOISING is not None:
@@ -74,7 +79,7 @@ class KeypointDetection(Detection):
 
     def _set_points(self, sets: tuple[KeypointSet, ...]) -> None:
         self.keypoint_sets = sets
-        self.model_options["keypoints"] = max(1, *(len(points.names) for points in sets))
+        self.model_options["keypoints"] = max([1, *(len(points.names) for points in sets)])
 
     def _identify(self, dataset: TransformedDataset) -> dict[str, Any]:
         """Return facts that identify the dataset."""
@@ -123,8 +128,10 @@ class KeypointDetection(Detection):
 
     def build_metrics(self) -> Metrics:
         """Return the metrics of an evaluation."""
-        from ..evaluation.metrics import KeypointMetrics
+        from ..evaluation.metrics import KeypointMetrics, PointMetrics
 
+        if self._has_one_object:
+            return PointMetrics(self.keypoint_sets[0])
         images = None if self.evaluated is None else len(self.evaluated)
         least_score = self.config.DETECTION.SCORE_THRESHOLD
         return KeypointMetrics(self.class_names, self.keypoint_sets, images, least_score, self._max_detections)
@@ -145,8 +152,16 @@ class KeypointDetection(Detection):
             completed.append(detected._replace(points=np.where(is_missing[..., None], first, detected.points)))
         return completed
 
-    def build_record(self, matches: Any, truth: ImageAnnotations, detected: Any) -> Any:
-        """Return the record of an evaluated image, from its matches."""
-        from ..records import KeypointRecord
+    def add_image(
+        self, metrics: Any, dataset: Any, index: int, detected: DetectedKeypoints, size: tuple[int, ...]
+    ) -> Callable[[], Any]:
+        """Add image ``index`` of height and width ``size`` to the metrics, and return what builds its record."""
+        from ..records import KeypointRecord, PointRecord
 
-        return KeypointRecord.from_matches(matches, truth)
+        image_id, truth = dataset.image_id(index), dataset.annotations(index)
+        if not self._has_one_object:
+            matches = metrics.update(image_id, truth, detected, size)
+            return lambda: KeypointRecord.from_matches(matches, truth)
+        spacing = dataset.spacing_mm(index)
+        errors = metrics.update(image_id, truth, detected, size, spacing)
+        return lambda: PointRecord.from_errors(errors, truth, detected, spacing)

@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from PIL import Image
 from support.trainings.updates import waits_of_an_update
 
 from paddlevit_dist import settings
@@ -87,6 +88,21 @@ def test_points_that_a_category_lacks_have_no_score_and_no_extent():
     (completed,) = task.detect(model, batch)
     np.testing.assert_array_equal(completed.points[0], points[0])
     np.testing.assert_array_equal(completed.points[1], [[9, 10, 11], [9, 10, 0], [9, 10, 0]])
+
+
+def test_tables_of_one_object_an_image_are_scored_by_their_points(tmp_path):
+    Image.new("RGB", (32, 32)).save(tmp_path / "a.png")
+    (tmp_path / "val.csv").write_text("image,a_x,a_y,b_x,b_y,spacing_mm\na.png,3,4,10,12,0.5\n", encoding="ascii")
+    (tmp_path / "train.csv").write_text("image,a_x,a_y,b_x,b_y,spacing_mm\na.png,3,4,10,12,0.5\n", encoding="ascii")
+    task = make("-dataset=keypoint_table", f"-data_path={tmp_path}")
+    samples = open_split(task, tmp_path, "val")
+    metrics = task.build_metrics()
+    points = np.array([[[3, 4, 1], [10, 15, 1]]], np.float32)
+    found = DetectedKeypoints(points, np.ones(1, np.float32), np.zeros(1, np.int64))
+    record = task.add_image(metrics, samples.dataset, 0, found, (32, 32))()
+    assert task.best_metric == ("PCK", True)
+    np.testing.assert_allclose(record.errors, [0, 3])
+    np.testing.assert_allclose(record.errors_mm, [0, 1.5])
 
 
 def test_an_exported_function_returns_what_the_network_finds():

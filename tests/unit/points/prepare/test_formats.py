@@ -138,6 +138,8 @@ def test_each_kind_of_pcd_files_has_the_points_that_were_written(tmp_path, kind)
     np.testing.assert_allclose(np.stack([found[axis] for axis in "xyz"], axis=1), written["xyz"], rtol=1e-6)
     for name in ("intensity", "label"):
         np.testing.assert_array_equal(found[name], written[name], name, strict=True)
+    colors = np.stack([found[color] for color in ("red", "green", "blue")], axis=1)
+    np.testing.assert_array_equal(colors, written["rgb"].astype(np.uint8), strict=True)
 
 
 def test_damaged_pcd_files_are_told(tmp_path):

@@ -399,11 +399,12 @@ def test_vectors_of_scenes_and_normalization_over_them():
     )
     norm = sparse.InstanceNorm(2)
     norm.weight.set_value(paddle.to_tensor([[2.0, 3.0]]))
+    norm.bias.set_value(paddle.to_tensor([[-1.5, 0.25]]))
     y = norm(x)
     for scene in range(3):
         rows = x.coordinates[:, 0] == scene
         values = x.features.numpy()[rows]
-        expected = (values - values.mean(0)) / np.sqrt(values.var(0) + 1e-8) * [2, 3]
+        expected = (values - values.mean(0)) / np.sqrt(values.var(0) + 1e-8) * [2, 3] + [-1.5, 0.25]
         np.testing.assert_allclose(y.features.numpy()[rows], expected, atol=1e-9)
     assert [len(one) for one in x.decomposed_coordinates] == np.bincount(x.C[:, 0], minlength=4).tolist()
     np.testing.assert_array_equal(x.decomposed_features[1].numpy(), x.F.numpy()[x.C[:, 0] == 1], strict=True)

@@ -111,6 +111,11 @@ def test_folders_of_images_that_contain_themselves_are_refused(root, read):
         read("image,label\n5,dog\n")
 
 
+def test_of_two_columns_that_may_be_labels_the_better_known_word_counts(read):
+    found = read("image,category,label\nb/1.png,canis,dog\nb/2.png,felis,cat\n")
+    assert found.class_names == ["cat", "dog"] and pairs(found) == [("b/1.png", "dog"), ("b/2.png", "cat")]
+
+
 def test_composed_and_decomposed_names_are_one(root, read):
     save_image(root / "a" / "e\u0301te\u0301.png")
     found = read("image,label\na/\u00e9t\u00e9.png,\u00e9\na/4.png,e\u0301\nb/2.png,z\n")

@@ -35,6 +35,9 @@ RESULTS = [
 ]
 
 
+STATS = "AP AP50 AP75 AP_small AP_medium AP_large AR_1 AR_10 AR_100 AR_small AR_medium AR_large".split()
+
+
 @pytest.fixture
 def evaluate(tmp_path, capsys):
     """Evaluates files of these contents, or texts; what stands on stdout as JSON, and stderr."""
@@ -111,6 +114,7 @@ def test_intervals_are_those_of_the_numbers(tmp_path, capsys, percent):
     if percent == "off":
         assert not said["intervals"] and not any("interval" in line for line in lines)
         return
+    assert {"AP", "AP75", "AR_100"} <= set(said["intervals"]) <= set(STATS)  # none of a category
     for name, stat in zip(("AP", "AP50", "AP75"), said["stats"]):
         ends = said["intervals"][name]
         assert ends["value"] == pytest.approx(stat, rel=1e-5) and ends["low"] < stat < ends["high"]

@@ -61,6 +61,10 @@ def test_disagreements_are_listed_with_the_most_suspicious_first(tmp_path):
     (table,) = build_suspect_table(rows, "s.csv")
     assert list(table.rows) == rows and table.note.endswith("Also in s.csv.")
     assert build_suspect_table([], "s.csv") == []
+    many = [(*rows[0][:2], number, *rows[0][3:]) for number in range(101)]
+    (table,) = build_suspect_table(many, "s.csv")
+    assert list(table.rows) == many[:100] and table.note.endswith("The first 100 of 101; all: s.csv.")
+    assert build_suspect_table(many[:100], "s.csv")[0].note.endswith("Also in s.csv.")
 
 
 def test_images_without_boxes_or_labels():

@@ -132,3 +132,16 @@ def test_settings_without_effect_are_told(load_text, text, key, why):
 )
 def test_what_has_an_effect_or_is_off_is_silent(load_text, text):
     assert load_text(f"TRAIN: {{{text}}}").notices == []
+
+
+@pytest.mark.parametrize("alphas", [(0.8, 0.0), (0.0, 1.0), (0.0, 0.0)])
+def test_an_image_alone_is_refused_by_the_key_that_mixes_it(refuse, load_text, alphas):
+    text = f"DATA: {{BATCH_SIZE: 1}}\nTRAIN: {{MIXUP_PROB: 1.0, MIXUP_ALPHA: {alphas[0]}, CUTMIX_ALPHA: {alphas[1]}}}"
+    if not any(alphas):
+        assert load_text(text).values.DATA.BATCH_SIZE == 1
+        return
+    name = "MIXUP_ALPHA 0.8" if alphas[0] else "CUTMIX_ALPHA 1.0"
+    told = refuse(load_text, text)
+    assert told.startswith(
+        f"TRAIN.{name} (x.yaml:2): images are mixed with others of their batch, but DATA.BATCH_SIZE 1"
+    )

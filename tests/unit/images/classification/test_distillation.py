@@ -12,6 +12,8 @@ from paddlevit_dist.images.classification.distillation import TeacherModel, dist
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.classification.teacher_input import TeacherInput
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import ModelChecking
 from paddlevit_dist.tasks.step_types import StepPosition
 
 SMALL = ["MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "8"]
@@ -116,6 +118,22 @@ def test_a_teacher_gets_images_with_its_own_normalization(teacher_file):
         if (mean, deviation) == (0.25, 0.5):
             np.testing.assert_array_equal(found, expected)
         np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "words, is_told",
+    [
+        ([], True),
+        (["TRAIN.TEACHER_MODEL", "vit_tiny_patch16_224", "TRAIN.TEACHER_WEIGHTS", "x"], False),
+        (["-eval", "-pretrained=x"], False),
+        (["TRAIN.DISTILLATION_TYPE", "none"], False),
+    ],
+)
+def test_a_check_of_the_model_tells_that_training_needs_a_teacher(words, is_told):
+    task = Classification(settings.load([*DIGITS, *SMALL, "TRAIN.DISTILLATION_TYPE", "soft", *words]).values)
+    notes = get_aspect(task, ModelChecking).check_model()
+    told = "note: training needs TRAIN.TEACHER_MODEL (TRAIN.DISTILLATION_TYPE soft)"
+    assert notes[-1:] == [told] if is_told else told not in notes
 
 
 def test_a_teacher_without_weights_is_refused():

@@ -206,6 +206,9 @@ def test_an_evaluation_stops_over_images_but_not_over_text(dataset, root, cache)
             SplitInspection(is_evaluation, replaces_bad=False).inspect(build(str(root), "val", cache), "val", 2)
     lines = SplitInspection(True, False, allows_skipped_files=True).inspect(build(str(root), "val", cache), "val", 2)
     assert lines[0] == f"skipped below {root}/val: 1 .heic (pip install pillow-heif), 1 .txt"
+    put(root / "train" / "ant" / "x.heic", HEIC_HEAD)  # which a training run does without
+    lines = SplitInspection(False, False).inspect(build(str(root), "train", cache), "train", 2)
+    assert lines[0] == f"skipped below {root}/train: 1 .heic (pip install pillow-heif)"
 
 
 @pytest.mark.parametrize("given, where", [(".", "ILSVRC/Data/CLS-LOC"), ("ILSVRC", "Data/CLS-LOC")])

@@ -87,6 +87,7 @@ def test_a_table_without_headings_has_two_columns(read):
         (("2", "4"), {}),
         (("b\\2.png", "a\\4.png"), {}),
         (("./b/2.png", "b/../a/4.png"), {}),
+        (("b//2.png", "a/./4.png"), {}),
         (("pets/b/2.png", "pets/a/4.png"), {}),  # relative to the folder above, as in CheXpert
     ],
 )

@@ -135,6 +135,7 @@ def test_a_table_is_recognized_where_nothing_else_is(root, tmp_path):
 def test_other_data_sets_point_to_tables(root, cache):
     write(root, ROWS)
     for place, split, message in (
+        (root / "absent.csv", "train", r"absent.csv does not exist"),
         (root / "labels.csv", "train", r"labels.csv is a file, not a folder: if it is a table .* add -dataset=table"),
         (root, "train", r"has no folder train/<class>/ .*; if labels.csv has the labels, add -dataset=table"),
     ):

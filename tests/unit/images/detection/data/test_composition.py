@@ -227,6 +227,10 @@ def test_samples_are_composed_from_their_own_generator_until_the_last_epochs(wit
 def test_keys_build_it_and_data_without_masks_are_refused():
     words = ["TASK", "detection", "MODEL.NAME", "detr_resnet50", "DATA.SHORTEST_SIDES", "[48, 96]"]
     assert data_samples.build_composition(load(words).values.DATA, has_masks=True) is None
+    for shares in ((0.25, 0.0), (0.0, 0.75)):  # one of both alone
+        more = ["DATA.MOSAIC", str(shares[0]), "DATA.COPY_PASTE", str(shares[1])]
+        composition = data_samples.build_composition(load([*words, *more]).values.DATA, has_masks=True)
+        assert (composition.mosaic, composition.copy_paste) == shares
     data = load([*words, "DATA.MOSAIC", "0.5", "DATA.COPY_PASTE", "0.3", "DATA.NO_AUGMENT_EPOCHS", "2"]).values.DATA
     assert data_samples.build_composition(data, has_masks=True) == ImageComposition(0.5, 0.3, 96, 2)
     with pytest.raises(UserError, match="DATA.COPY_PASTE 0.3: the training data have boxes but no masks"):

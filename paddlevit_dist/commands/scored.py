@@ -1,4 +1,4 @@
-"""Common functions of ``evaluate classes``, ``detections``, ``masks``, ``scenes`` and ``landmarks``.
+"""Common functions of the commands ``evaluate classes``, ``detections``, ``keypoints``, ``masks`` and others.
 
 They take ground truth from a dataset, and print and write scores.
 """

@@ -12,6 +12,7 @@ from ...intervals import quotient
 from ...runtime.printing import one_line, shorten
 from ...tasks.sample_groups import FOLDER
 from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
+from ..data.data_warnings import count
 from ..detection.evaluate_command import (
     UNDEFINED,
     MatchReport,
@@ -81,7 +82,8 @@ def _print_errors(
     results, file = result_files.read_results(options.results, annotations), annotations.file
     arrays = result_files.measure_results(annotations, results, spacings)
     units = [unit for unit, name in (("px", "errors"), ("mm", "errors_mm")) if not np.isnan(arrays[name]).all()]
-    missing = int((np.bincount(results.found.images, minlength=len(spacings)) == 0).sum())
+    known = results.found.images[results.found.labels >= 0]
+    missing = int((np.bincount(known, minlength=len(spacings)) == 0).sum())
     share = f"{point_scores.PCK_SHARE:g} of the longer side of the extent of the labeled points"
     scored = ScoreReport(
         counted=f"{len(spacings):,} images with one object each, {len(results.found.scores):,} results",
@@ -90,7 +92,11 @@ def _print_errors(
         shown={"PCK": 2, **{f"{value}_{unit}": 4 for unit in units for value in ("mre", "sd")}},
         classes=annotations.sets[0].names,
         protocol=[f"PCK: percent of points within {share}; the result with the highest score of each image"],
-        notices=[*file.notices, *results.notices, *([f"{missing:,} images without a result"] if missing else [])],
+        notices=[
+            *file.notices,
+            *results.notices,
+            *([f"{count(missing, 'image')} without a result"] if missing else []),
+        ],
         task=TASK,
         kind=point_scores.KIND,
         arrays={name: array for name, array in arrays.items() if name != "places"},

@@ -184,9 +184,12 @@ def measure_results(annotations: KeypointAnnotations, results: KeypointResults, 
     ``spacings`` are width and height of a pixel of each image in millimeters, or None.
     """
     truth, found, number = annotations.truth, results.found, len(annotations.sets[0].names)
-    rows = []
+    known = np.flatnonzero(found.labels >= 0)
+    known = known[np.argsort(found.images[known], kind="stable")]
+    ends = np.searchsorted(found.images[known], np.arange(len(spacings) + 1))
+    first, rows = annotations.file.first, []
     for image, spacing in enumerate(spacings):
-        own, shown = truth.images == image, found.images == image
+        own, shown = slice(first[image], first[image + 1]), known[ends[image] : ends[image + 1]]
         annotated = ImageAnnotations(
             truth.boxes[own], truth.labels[own], truth.areas[own], truth.is_crowd[own], truth.labels[own],
             points=truth.points[own],

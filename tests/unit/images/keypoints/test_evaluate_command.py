@@ -183,6 +183,7 @@ def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing
     results = [
         {"image_id": 2, "category_id": 1, "keypoints": [13, 14, 1, 60, 110, 1], "score": 0.9},
         {"image_id": 2, "category_id": 1, "keypoints": [10, 10, 1, 60, 110, 1], "score": 0.1},
+        {"image_id": 1, "category_id": 5, "keypoints": [10, 10, 1, 60, 110, 1], "score": 1.0},
     ]
     (tmp_path / "results.json").write_text(json.dumps(results))
     words = [str(tmp_path), str(tmp_path / "results.json"), "-json"]
@@ -190,7 +191,7 @@ def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing
         evaluate_command.run([*words, f"-output={tmp_path / folder}"])
     captured = capsys.readouterr()
     scores = json.loads(captured.out.splitlines()[0])["scores"]
-    assert "1 images without a result" in captured.err
+    assert "note: 1 image without a result" in captured.err
     # 5 pixels of 100 are right, and the other image's points are not found
     assert scores["PCK"] == 50 and scores["mre_px"] == 2.5 and scores["point 1 mre_px"] == 5
     assert scores.get("mre_mm") == (1.25 if spacing else None)

@@ -313,6 +313,18 @@ def test_samples_in_any_order_are_matched_by_their_names(of_others):
     assert back.tolist() == order
 
 
+def test_names_are_simplified_as_little_as_makes_them_equal():
+    numbered = ["0.png", "1.png"]
+    for first, second, expected in (
+        (["a/0.png", "a/1.png"], ["b/1.png", "b/0.png"], (numbered, numbered[::-1])),
+        (["a/0.png", "a/1.png"], ["b/1.jpg", "0"], (["0", "1"], ["1", "0"])),
+        (["a/0.png", "a/1.png"], ["a/1.png", "a/0.png"], None),
+        (["a/0.png", "a/1.png"], ["b/2.png", "b/0.png"], None),  # another sample
+        (["a/0.png", "b/0.png"], ["c/0.png", "d/0.png"], None),  # two would have one name
+    ):
+        assert pairs._simplify_names(first, second) == (expected or (first, second))
+
+
 def test_the_difference_of_each_landmark_s_rates_is_that_of_paired_shares(tmp_path):
     order = np.random.default_rng(4).permutation(SAMPLES)
     pair = TablePair.match(

@@ -274,6 +274,12 @@ def test_a_state_of_another_optimizer_is_refused():
     with pytest.raises(ValueError, match="does not fit"):
         sgd = build_optimizer(settings("SGD"), model, None, DECAY)
         OptimizerState(sgd, model).load_state_dict(OptimizerState(adam, model).state_dict())
+    state = OptimizerState(adam, model)
+    saved = state.state_dict()
+    key = next(name for name, value in saved.items() if value.shape == (3, 2))
+    for other, message in ((saved[key].T, r"\(2, 3\)"), (saved[key].astype(np.float64), "of type float64")):
+        with pytest.raises(ValueError, match=f"^the saved optimizer state does not fit: {key} is {message}$"):
+            state.load_state_dict({**saved, key: other})
 
 
 def settings_with_dampening(dampening: float) -> CfgNode:

@@ -1,7 +1,7 @@
 """ViTPose of published sizes against transformers."""
 
 import pytest
-from unit.images.keypoints.heatmaps.test_vitpose_golden import BOUNDS, MODELS, SMALL, require_heatmaps_and_gradients
+from unit.images.keypoints.heatmaps.test_network_golden import BOUNDS, MODELS, SMALL, require_heatmaps_and_gradients
 
 
 @pytest.mark.parametrize("dtype", BOUNDS)

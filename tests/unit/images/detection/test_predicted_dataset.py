@@ -133,6 +133,16 @@ def test_frames_of_a_video_are_stored_as_they_were_seen(opened, tmp_path):
     assert [int(np.asarray(Image.open(file)).mean()) // 100 for file in stored] == [0, 2]
 
 
+def test_the_first_frame_of_an_animated_file_is_stored_alone(opened, tmp_path):
+    frames = [Image.new("RGB", (12, 10), color) for color in ("red", "blue")]
+    frames[0].save(tmp_path / "x" / "2.png", save_all=True, append_images=frames[1:])
+    task, _ = opened
+    samples = get_aspect(task, Predictable).open_inputs([str(tmp_path / "x")], tmp_path)
+    save(task, samples, tmp_path, "yolo", FOUND[::2])
+    stored = {file.name: Image.open(file) for file in (tmp_path / "dataset").rglob("*.???") if file.suffix != ".txt"}
+    assert stored["2.png"].n_frames == 1 and stored["2.png"].getpixel((0, 0)) == (255, 0, 0)
+
+
 def test_results_of_two_images_of_one_name_are_refused(opened, tmp_path):
     task, samples = opened
     save(task, samples, tmp_path, "coco")

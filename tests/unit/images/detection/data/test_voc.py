@@ -83,6 +83,11 @@ def test_paths_of_windows(tmp_path, cache):
     write_xml(tmp_path / "Annotations" / "2.xml", an_object(), name="C:\\images\\1.png")
     (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("JPEGImages\\2.jpg\n")
     assert Voc(str(tmp_path), "train", cache).describe(0).endswith("JPEGImages/1.png")
+    (tmp_path / "JPEGImages" / "1.png").unlink()  # a missing image has the name that its annotation gives, if any
+    write_image(tmp_path / "JPEGImages" / "3.png", 20, 30)
+    for name, expected in (("C:\\images\\1.png", "JPEGImages/1.png"), ("", "JPEGImages/2.jpg")):
+        write_xml(tmp_path / "Annotations" / "2.xml", an_object(), name=name)
+        assert Voc(str(tmp_path), "train", cache).describe(0).endswith(expected)
 
 
 def test_categories_follow_classes_txt_where_there_is_one(tmp_path, cache):

@@ -191,3 +191,19 @@ def require_total_and_gradients(kind: str, case: str) -> None:
     for name, expected in about["gradient_norms"].items():
         (ours,) = network.key_maps["the authors'"]({name: np.zeros((1, 1))})
         assert abs(np.linalg.norm(parameters[ours].grad.numpy()) - expected) <= EXACT * expected, name
+
+
+def require_person(kind: str) -> None:
+    """A network of one class gets the person's output and label."""
+    with weights_of_zero():
+        network = create_model(f"detrpose_hgnetv2_{kind[0]}", num_classes=1, **options(kind))
+    network.eval()
+    report = load_weights(network, make_weights(kind), strict=True)
+    assert report.unexpected == report.missing == report.reinitialized == []
+    state = make_weights(kind)
+    for name in ("enc_score_head", "decoder.class_embed.0"):
+        theirs = name.replace("enc_score_head", "enc_out_class_embed").replace("decoder.", "")
+        bias = dict(network.named_parameters())[f"{name}.bias"]
+        np.testing.assert_allclose(bias.numpy(), state[f"transformer.{theirs}.bias"][1:2])
+    labels = network.denoising_class_embed.weight.numpy()
+    np.testing.assert_allclose(labels[0], state["transformer.label_enc.weight"][1])

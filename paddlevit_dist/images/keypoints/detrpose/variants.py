@@ -39,6 +39,7 @@ DETRPOSE: Variants = {
         "decoder_layers": 2,
         "num_queries": 20,
         "denoising": 6,
+        "points": 2,  # places near a point, since maps are small
     },
     **{f"detrpose_hgnetv2_{size}": options for size, options in _SIZES.items()},
 }

@@ -1,5 +1,6 @@
 """Boxes of the objects whose keypoints are found: of annotations, of whole images, in a file, or by a detector."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,6 +68,8 @@ class BoxFile:
     """
 
     def __init__(self, path: str, dataset: KeypointDataset, cache_folder: Path, least_score: float) -> None:
+        if not os.path.isfile(path):
+            raise UserError(f"HEATMAPS.BOX_FILE {path}: there is no such file")
         results = read_results(path, load_annotations(dataset, "the split"))
         places = np.argsort(np.argsort(dataset.image_ids, kind="stable"))  # of each image among the ascending ids
         is_used = (results.labels >= 0) & (results.scores >= least_score) & (results.boxes[:, 2:] > 0).all(axis=1)

@@ -181,13 +181,15 @@ class HeatmapNetwork(Model):
         scale = stride // heatmap_stride
         if any(side % stride for side in self.image_size):
             size = f"{self.image_size[0]} x {self.image_size[1]}"
-            raise UserError(f"crops of {size} px: {backbone} takes sides that are multiples of {stride}")
+            raise UserError(
+                f"crops of {size} px (HEATMAPS.CROP_SIZE): {backbone} takes sides that are multiples of {stride}"
+            )
         if decoder not in ("classic", "simple"):
             raise UserError(f"option decoder '{decoder}' is not known: expected classic or simple")
         if scale * heatmap_stride != stride or scale & (scale - 1) or scale < 1:
             raise UserError(
-                f"heatmap_stride {heatmap_stride}: the maps of {backbone} have stride {stride}; expected that divided "
-                f"by a power of two, such as {max(stride // 4, 1)}"
+                f"heatmap_stride {heatmap_stride} (HEATMAPS.STRIDE): the maps of {backbone} have stride {stride}; "
+                f"expected that divided by a power of two, such as {max(stride // 4, 1)}"
             )
         width = self.backbone.feature_channels[-1]
         self.head: nn.Layer = (

@@ -119,9 +119,11 @@ def test_the_last_layer_takes_the_number_of_points():
 
 
 def test_what_is_refused():
-    with pytest.raises(UserError, match="64 x 48 px: resnet18 takes sides that are multiples of 32"):
+    with pytest.raises(
+        UserError, match="64 x 48 px .HEATMAPS.CROP_SIZE.: resnet18 takes sides that are multiples of 32"
+    ):
         HeatmapNetwork(3, SIZE, "resnet18")
-    with pytest.raises(UserError, match="heatmap_stride 3"):
+    with pytest.raises(UserError, match="heatmap_stride 3 .HEATMAPS.STRIDE."):
         HeatmapNetwork(3, SIZE, heatmap_stride=3, **TINY)
     with pytest.raises(UserError, match="decoder 'both'"):
         HeatmapNetwork(3, SIZE, decoder="both", **TINY)

@@ -1,7 +1,7 @@
 """Results that name their images and categories; their ids then need not match the annotations."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,7 @@ NameAndId = tuple[str, int | float | str]  # name and id in a result
 class NamedResult(msgspec.Struct, gc=False):
     """Ids and names of a result as its file has them."""
 
+    form: ClassVar[str] = '"bbox": [x, y, width, height]'  # what else it has, for messages
     image_id: int | float | str
     category_id: int | float | str
     file_name: Any = None

@@ -232,7 +232,7 @@ def _read_elements(path: str, kind: type[NamedResult]) -> Iterator[JsonElement]:
     if "" not in lists:
         raise UserError(
             f"{path}: expected a list of results, found an object, as in annotation files; results are "
-            '[{"image_id": 1, "category_id": 2, "bbox": [x, y, width, height], "score": 0.5}, ...]'
+            f'[{{"image_id": 1, "category_id": 2, {kind.form}, "score": 0.5}}, ...]'
         )
     return lists[""]
 

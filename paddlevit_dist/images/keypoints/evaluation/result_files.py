@@ -3,7 +3,7 @@
 import os
 from array import array
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -111,6 +111,7 @@ def _build_sets(
 class _KeypointResult(NamedResult, gc=False, kw_only=True):
     """A result as its file has it."""
 
+    form: ClassVar[str] = '"keypoints": [x, y, score, ...]'
     score: float
     keypoints: list[float] | None = None
     bbox: list[float] | None = None

@@ -186,7 +186,7 @@ def test_damaged_rows_are_computed_again(run, tmp_path, damage):
 
 def test_rows_that_are_not_finite_are_refused_with_their_sample(run, tmp_path):
     rows = ROWS.copy()
-    rows[3, 1] = 3e38  # finite, and infinite times ten
+    rows[3, 0] = 3e38  # finite, and infinite times ten
     with pytest.raises(UserError, match="the features of number 3 are not finite"):
         keep(run, rows, scale=10.0)
     assert not list(tmp_path.glob("features-*"))

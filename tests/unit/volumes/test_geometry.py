@@ -55,7 +55,9 @@ def test_resampling_a_linear_ramp_keeps_it_in_the_world():
     geometry = VolumeGeometry((9, 8, 7), np.diag([1.0, 2.0, 3.0, 1.0]))
     voxels = np.stack(np.meshgrid(*(np.arange(n) for n in geometry.shape), indexing="ij"), axis=-1)
     ramp = geometry.world(voxels) @ [1.0, 2.0, 3.0]
-    array, affine = resample(ramp, geometry.affine, np.array([2.0, 2.0, 0.5]))
+    given = np.diag([1.0, 2.0, 3.0, 1.0])
+    array, affine = resample(ramp, given, np.array([2.0, 2.0, 0.5]))
+    np.testing.assert_array_equal(given, geometry.affine)
     new = VolumeGeometry(array.shape, affine)
     np.testing.assert_allclose(new.spacing, [2.0, 2.0, 0.5])
     voxels = np.stack(np.meshgrid(*(np.arange(n) for n in array.shape), indexing="ij"), axis=-1)

@@ -85,6 +85,9 @@ def test_other_forms_of_the_same(tmp_path):
     (tmp_path / "case.csv").write_text("\ufeffZ, Name ,x,y,confidence\n3,nose,1,2,0.5\nnan,chin,1,2,0.5\n", "utf-8")
     positions = landmark_files.read(str(tmp_path / "case.csv")).positions
     assert positions["nose"].tolist() == [1, 2, 3] and positions["chin"] is None
+    (tmp_path / "case.csv").write_text('x, y, z, name\n1, 2, 3, "eye, left"\n')
+    positions = landmark_files.read(str(tmp_path / "case.csv")).positions
+    assert {name: position.tolist() for name, position in positions.items()} == {"eye, left": [1, 2, 3]}
 
 
 @pytest.mark.parametrize(

@@ -33,3 +33,7 @@ def test_labels_lie_on_their_image_where_two_axes_are_equally_near(tmp_path, ste
     for array, geometry in ((other.array, other.geometry), (found.array, found.geometry)):
         np.testing.assert_array_equal(array, one.array, strict=True)
         np.testing.assert_array_equal(geometry.affine, one.geometry.affine, strict=True)
+    for within in ("mask", "box"):  # of the voxels of both
+        both = [store.get(file, within, (first, second)) for file in (first, second)]
+        np.testing.assert_array_equal(both[0].array, both[1].array, strict=True)
+        assert both[0].moments == both[1].moments

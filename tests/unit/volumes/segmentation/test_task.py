@@ -355,6 +355,22 @@ def test_a_folder_without_a_channel_of_a_volume_is_told_and_nothing_is_written_f
     assert table.read_text() == "0\tbackground\n4\ta\n2\tb\n" and table.name in lines[0]
 
 
+def test_volumes_of_several_folders_are_read(tmp_path):
+    nibabel = pytest.importorskip("nibabel")
+    files = [str(tmp_path / name) for name in ("b/one_0000.nii", "b/one_0001.nii", "a/x_0000.nii", "c/two_0000.nii")]
+    files.append(str(tmp_path / "c/two_0001.nii"))
+    for folder in "abc":
+        (tmp_path / folder).mkdir()
+    for number, file in enumerate(files):
+        nibabel.save(nibabel.Nifti1Image(np.zeros((2, 3, 4 + number // 3), np.int16), np.eye(4)), file)
+    inputs = NewVolumes(files, make_task())
+    assert list(inputs.names) == ["one", "two"] and [tuple(each) for each in inputs.files] == [
+        tuple(files[:2]),
+        tuple(files[3:]),
+    ]
+    assert [file for file, _ in inputs.unreadable] == [files[2]]
+
+
 def test_weights_record_their_input_and_read_it_back():
     task = make_task()
     task.config = load([f"-cfg={ROOT}/{PHANTOMS}", "VOLUMES.NORMALIZE", "[none, z_score]"]).values

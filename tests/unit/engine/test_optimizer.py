@@ -311,6 +311,19 @@ def test_dampening_is_torchs_formula_with_its_undamped_first_step(dampening):
         np.testing.assert_allclose(p.numpy(), weights[key], rtol=2e-4, atol=2e-4, err_msg=key)
 
 
+def test_without_momentum_nothing_is_damped():
+    model = Small()
+    values = CfgNode({"NAME": "SGD", "MOMENTUM": 0.0, "DAMPENING": 0.5})
+    optimizer = build_optimizer(values, model, None, 0.0)
+    optimizer.set_lr(RATE)
+    for step in (1, 2, 3):
+        before, gradients = model.linear.weight.numpy(), make_gradients(model, step)
+        optimizer.step()
+        optimizer.clear_grad(False)
+        expected = before - RATE * gradients["linear.weight"]
+        np.testing.assert_allclose(model.linear.weight.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_a_parameter_that_is_used_later_has_its_own_undamped_first_step():
     model = Blocks()
     optimizer = build_optimizer(settings_with_dampening(0.5), model, None, 0.0)

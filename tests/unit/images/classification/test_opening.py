@@ -76,15 +76,15 @@ def test_a_dataset_with_validation_images_is_opened_as_it_is(opened, tmp_path):
     )  # a split that is never held out
 
 
-@pytest.mark.parametrize("words, has_validation", [((), False), (("DATA.VAL_FRACTION=0.25",), True)])
-def test_a_part_of_the_training_images_is_held_out(opened, tmp_path, words, has_validation):
-    words = (*words, "DATA.VAL_FRACTION_IF_MISSING=0.25", "DATA.VAL_SEED=5")
+@pytest.mark.parametrize("key, has_validation", [("_IF_MISSING", False), ("", False), ("", True)])
+def test_a_part_of_the_training_images_is_held_out(opened, tmp_path, key, has_validation):
+    words = [f"DATA.VAL_FRACTION{key}=0.25", "DATA.VAL_SEED=5"]
+    words += [] if key else ["DATA.VAL_FRACTION_IF_MISSING=0.5"]  # which is not used then
     found, notes, calls, config, whole, part = opened("val", *words, has_validation=has_validation)
     assert found is part and ("whole", "data", tmp_path / "cache") in calls
     assert calls[-1] == ("held out", whole, "val", 0.25, 5, tmp_path / "cache", DatasetPart)
     listed = tmp_path / "val_files.txt"
-    key = "VAL_FRACTION" if has_validation else "VAL_FRACTION_IF_MISSING"
-    said = f"note: 3 of 1,200 training images are held out for validation (DATA.{key} 0.25, VAL_SEED 5)"
+    said = f"note: 3 of 1,200 training images are held out for validation (DATA.VAL_FRACTION{key} 0.25, VAL_SEED 5)"
     assert notes == ["of the data", f"{said}, listed in {listed}, by patient"]
     assert listed.read_bytes() == b"0\xe9.png\n1\xe9.png\n2\xe9.png\n"
     found, notes, *_, part = opened("train", *words, has_validation=has_validation)

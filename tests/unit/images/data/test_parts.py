@@ -60,8 +60,8 @@ def test_parts_of_jpegs_have_the_pixels_of_the_whole(mode, subsampling, restarts
 
 @pytest.mark.parametrize(
     "encoded",
-    [jpeg(progressive=True), jpeg()[:-2], jpeg()[:-900], b"", b"\xff\xd8\xff\xd9", noise().convert("CMYK").tobytes()],
-    ids=["progressive", "no end", "cut off", "empty", "only ends", "not a JPEG"],
+    [jpeg(progressive=True), jpeg()[:-2], jpeg()[:-900], b"", b"\xff\xd8\xff\xd9", noise().tobytes(), jpeg("CMYK")],
+    ids=["progressive", "no end", "cut off", "empty", "only ends", "not a JPEG", "four components"],
 )
 def test_other_files_are_decoded_whole(encoded):
     assert read_layout(encoded) is None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....runtime.errors import UserError
+from ....runtime.spelling import compose
 from ...detection.coco_files import CocoAnnotation, CocoCategory, CocoFile, JsonElement, short
 from ..described_points import DescribedPoints, pair_up
 
@@ -78,7 +79,7 @@ class KeypointFile(CocoFile):
                     names,
                     self._read_pairs(category, names, number),
                     self._read_sigmas(category, number),
-                    self._read_skeleton(category, number),
+                    self._read_skeleton(category, names, number),
                 )
             )
         if not any(points.number for points in described):
@@ -98,7 +99,9 @@ class KeypointFile(CocoFile):
             return None
         if not isinstance(names, list) or not all(isinstance(name, (str, int)) for name in names):
             raise self._wrong(category, "keypoints", "expected a list of names")
-        names = [str(name) for name in names]
+        names = [_tidy(str(name)) for name in names]
+        if not all(names):
+            raise self._wrong(category, "keypoints", "expected no empty name")
         if len(set(names)) < len(names):
             raise self._wrong(category, "keypoints", "expected each name only once")
         return names
@@ -136,14 +139,23 @@ class KeypointFile(CocoFile):
             raise self._wrong(category, "sigmas", f"expected a number above 0 for each of its {number} points")
         return [float(sigma) for sigma in sigmas]
 
-    def _read_skeleton(self, category: KeypointCategory, number: int) -> list[tuple[int, int]] | None:
-        """Return the lines of a skeleton, from 0; those to points that do not exist are dropped and noted."""
+    def _read_skeleton(
+        self, category: KeypointCategory, names: list[str] | None, number: int
+    ) -> list[tuple[int, int]] | None:
+        """Return the lines of a skeleton, from 0; those to points that do not exist are dropped and noted.
+
+        Lines are pairs of numbers or, as in mmpose's descriptions of datasets, of names.
+        """
         skeleton = category.skeleton
         if skeleton is not None and not isinstance(skeleton, list):
             self.odd.note("category", "whose skeleton is not a list of pairs of points, not drawn", category.name)
         if not isinstance(skeleton, list) or not number:
             return None
         lines = [tuple(line) for line in skeleton if isinstance(line, list) and len(line) == 2]
+        number_of = {name: place for place, name in enumerate(names or (), 1)}
+        lines = [
+            tuple(number_of.get(_tidy(end), end) if isinstance(end, str) else end for end in line) for line in lines
+        ]
         lines = [line for line in lines if all(type(end) is int for end in line)]
         first = 0 if any(0 in line for line in lines) else 1
         shifted = [(one - first, other - first) for one, other in lines]
@@ -191,6 +203,11 @@ class KeypointFile(CocoFile):
 
     def _misplaced(self, at: int, problem: str, expected: str) -> UserError:
         return UserError(f"{self.file}: annotations[{at}] (id {self.numbers[at]}) {problem}: expected {expected}")
+
+
+def _tidy(name: str) -> str:
+    """Return a name on one line, in one spelling of its letters."""
+    return " ".join(compose(name).split())
 
 
 def surround(points: np.ndarray, margin: float = MARGIN) -> tuple[float, float, float, float] | None:

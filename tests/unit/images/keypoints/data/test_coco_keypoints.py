@@ -125,6 +125,19 @@ def test_categories_have_their_own_points(tmp_path, cache):
     assert mirrored.can_mirror and [points.pairs for points in mirrored.keypoint_sets] == [(), ((1, 2),), ((0, 0),)]
 
 
+def test_names_are_on_one_line_and_a_skeleton_may_use_them(tmp_path, cache):
+    names = ["nose", "left\n eye", "ne\u0301"]
+    skeleton = [["nose", "left\n eye"], ["n\u00e9", 1], ["tail", 1]]
+    for form in ("left\n eye", "left eye"):
+        skeleton[0][1] = form
+        write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "keypoints": names, "skeleton": skeleton}])
+        (points,) = CocoKeypoints(str(tmp_path), "train", cache).keypoint_sets
+        assert points.names == ("nose", "left eye", "n\u00e9")
+        assert points.skeleton == ((0, 1), (2, 0))
+    write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "keypoints": ["a", " ", "b"]}])
+    assert "category 'bug' has keypoints ['a', ' ', 'b']: expected no empty name" in refused(tmp_path, cache)
+
+
 def test_a_skeleton_that_is_no_list_is_told(tmp_path, cache):
     write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "skeleton": "1-2"}])
     dataset = CocoKeypoints(str(tmp_path), "train", cache)

@@ -4,6 +4,7 @@ The networks of published sizes take seconds and are of the night.
 """
 
 import math
+import re
 
 import numpy as np
 import paddle
@@ -28,9 +29,21 @@ PUBLISHED = 5_000_000  # numbers of a network that is of the night
 SMALL = [name for name, about in MODELS.items() if sum(map(math.prod, about["state"].values())) < PUBLISHED]
 EPSILON = 1e-12  # of transformers' norms; the authors' is 1e-6, which float32 does not tell
 BOUNDS = {"float32": (1e-4, 1e-5, 1e-3), "float64": (1e-10, 1e-9, 1e-9)}  # maps; loss, gradients: relative
-PAIRS = [(1, 2), (3, 4)]
+PAIRS = [
+    (int(a), int(b)) for a, b in re.findall(r"\((\d+), (\d+)\)", GOLDEN["arrays"]["{model}/flipped_back(_samples)"])
+]
 REGIONS = ARRAYS["decode/centers"], ARRAYS["decode/scales"]
-CROP, PHOTO = (256, 192), (240, 320)  # height and width
+
+
+def read_numbers(before):
+    """The whole numbers in parentheses after some words of the file's descriptions."""
+    found = re.search(re.escape(before) + r"\(([\w, ]+)\)", " ".join(GOLDEN["arrays"].values()))
+    return tuple(int(word) for word in found[1].split(", ") if word.isdigit())
+
+
+PHOTO, CROP = read_numbers("photo_case"), read_numbers("crops ")[1:]  # height and width
+KERNELS = [int(name.rpartition("_")[2]) for name in ARRAYS if name.startswith("decode/keypoints_kernel_")]
+HEATMAP = read_numbers("heatmap_case")[2:]  # rows and columns
 
 
 def sampled(values, count):
@@ -123,15 +136,14 @@ def test_golden_regions(drawn):
     np.testing.assert_allclose(found[:, 2:] / 200, scales, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", [3, 11])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_golden_decoding(drawn, kernel):
     expected = ARRAYS[f"decode/keypoints_kernel_{kernel}"]
     persons, points, _ = expected.shape
-    size = CROP[0] // 4, CROP[1] // 4
-    maps = drawn.heatmap_case(SEED, persons, points, *size)
+    maps = drawn.heatmap_case(SEED, persons, points, *HEATMAP)
     cells, scores = decode_heatmaps(maps, kernel)
     np.testing.assert_allclose(scores, ARRAYS["decode/scores"][..., 0], rtol=0, atol=1e-12)  # NumPys round differently
-    found = map_cells(cells, golden_regions(drawn), size)
+    found = map_cells(cells, golden_regions(drawn), HEATMAP)
     is_there = scores > 0  # transformers' places of other points are outside of the map
     np.testing.assert_allclose(found[is_there], expected[is_there], rtol=0, atol=1e-4)
 

@@ -160,7 +160,8 @@ def test_the_header_of_something_else_is_refused():
         unpack_plan(np.zeros(1, np.int32), np.array([99, 3, 1]).tobytes())
 
 
-def test_voxels_are_found_also_after_the_keys_have_changed():
+@pytest.mark.parametrize("side", [1, -1])
+def test_voxels_are_found_also_after_the_keys_have_changed(side):
     coordinates = reference.scene(np.random.default_rng(0), 80, 3)
     plan = CoordinateLevels(coordinates)
     level, expected = plan.level(1).coordinates, np.arange(len(coordinates))
@@ -168,9 +169,11 @@ def test_voxels_are_found_also_after_the_keys_have_changed():
     asked = np.concatenate([level[::3], level[::2] + [0, 1, 0, 0], level[:4] + [0, 90, 0, 0]])
     wanted = [rows.get(tuple(voxel), -1) for voxel in asked.tolist()]
     assert plan.find(1, asked).tolist() == wanted and plan.find(1, level).tolist() == expected.tolist()
-    far = np.array([[0, 0, 0], *([0, 0, step] for step in range(490, 560))])  # beyond twice the keys' first margin
+    far = np.array(
+        [[0, 0, 0], *([0, 0, side * step] for step in range(490, 560))]
+    )  # beyond twice the keys' first margin
     for k, level_rows, _ in plan.pairs_with(1, level, far):
         assert level_rows.tolist() == [rows.get((scene, x, y, z + far[k, 2]), -1) for scene, x, y, z in level.tolist()]
     assert plan.find(1, asked).tolist() == wanted
-    shifted = level + [0, 0, 0, 300]  # within reach of the new margin alone
+    shifted = level + [0, 0, 0, side * 300]  # within reach of the new margin alone
     assert plan.find(1, shifted).tolist() == [rows.get(tuple(voxel), -1) for voxel in shifted.tolist()]

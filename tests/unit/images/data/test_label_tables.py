@@ -468,6 +468,8 @@ def test_parquet_is_read_with_pyarrow(root, read):
 
 
 def test_where_there_is_no_table_or_split_one_line_says_so(root):
+    (root / "train_images").mkdir()  # a folder of images, not of a split's table
+    (root / "train_images" / "sizes.csv").write_text("image,label\nb/1.png,dog\n")
     for place, message in (
         (None, r"dataset table needs -data_path=<folder>, with a table such as labels.csv"),
         (str(root), r"has no table of labels, such as labels.csv, train.csv or train.parquet"),

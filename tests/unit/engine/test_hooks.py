@@ -123,6 +123,14 @@ def test_all_notices_of_a_network_are_logged(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("every, evaluations", [(1, 2), (2, 1), (5, 1)])
+def test_the_time_left_is_that_of_all_updates_and_evaluations(tmp_path, monkeypatch, every, evaluations):
+    counted, make = [], hooks.EtaEstimator
+    monkeypatch.setattr(hooks, "EtaEstimator", lambda *counts: counted.append(counts) or make(*counts))
+    build(tmp_path, "VALIDATE_FREQ", str(every))
+    assert counted == [(10, evaluations)]
+
+
 def test_a_hook_ends_the_training_after_an_evaluation(tmp_path):
     trainer, diary = build(tmp_path, "VALIDATE_FREQ", "1")
     diary.after_evaluate = lambda *arguments: setattr(diary, "stop_reason", "seen enough")

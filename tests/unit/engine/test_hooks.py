@@ -127,7 +127,8 @@ def test_all_notices_of_a_network_are_logged(tmp_path):
 def test_the_time_left_is_that_of_all_updates_and_evaluations(tmp_path, monkeypatch, every, evaluations):
     counted, make = [], hooks.EtaEstimator
     monkeypatch.setattr(hooks, "EtaEstimator", lambda *counts: counted.append(counts) or make(*counts))
-    build(tmp_path, "VALIDATE_FREQ", str(every))
+    trainer, _ = build(tmp_path, "VALIDATE_FREQ", str(every))
+    trainer.train()
     assert counted == [(10, evaluations)]
 
 

@@ -118,8 +118,10 @@ def test_without_classes_the_last_weights_are_the_best(tmp_path):
     assert build(*classes).traits.takes_last == build().traits.takes_last == ""
     none = ["-dataset=unlabeled", f"-data_path={tmp_path}", "DATA.VAL_FRACTION", "0.5"]
     assert "PRETRAINING.LABELED_PATH" in build(*none).traits.takes_last
+    patience = ("TRAIN.PATIENCE", "2", "-epochs=8")
+    assert build(*classes, *patience).traits.takes_last == ""
     with pytest.raises(UserError, match=r"TRAIN.PATIENCE 2: .*PRETRAINING.LABELED_PATH"):
-        build(*none, "TRAIN.PATIENCE", "2", "-epochs=8")
+        build(*none, *patience)
 
 
 @pytest.mark.parametrize(

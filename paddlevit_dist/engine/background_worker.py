@@ -6,6 +6,8 @@ import sys
 import threading
 from collections.abc import Callable
 
+import numpy.ma  # noqa: F401 - np.unique and np.isin import it at their first call, see ``BackgroundWorker``
+
 _LOWER_BY = 10  # steps of nice: a tenth of the time of a busy processor, all the time of an idle one
 
 
@@ -14,7 +16,8 @@ class BackgroundWorker:
 
     On Linux, the thread has a lower priority than the training threads of all ranks until a caller waits for it: with
     equal priority, it would delay all ranks in every step. After a function has failed, later ones are skipped until
-    ``take_failure`` is called. The thread is non-daemonic: the interpreter waits for it at exit.
+    ``take_failure`` is called. The thread is non-daemonic: the interpreter waits for it at exit. Functions should import
+    nothing: a loader process that is forked during an import in another thread never gets the lock of that module.
     """
 
     def __init__(self, in_thread: bool) -> None:

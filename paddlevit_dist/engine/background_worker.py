@@ -16,8 +16,8 @@ class BackgroundWorker:
 
     On Linux, the thread has a lower priority than the training threads of all ranks until a caller waits for it: with
     equal priority, it would delay all ranks in every step. After a function has failed, later ones are skipped until
-    ``take_failure`` is called. The thread is non-daemonic: the interpreter waits for it at exit. Functions should import
-    nothing: a loader process that is forked during an import in another thread never gets the lock of that module.
+    ``take_failure`` is called. The thread is non-daemonic: the interpreter waits for it at exit. Functions should
+    import nothing: a loader process that is forked during an import in another thread never gets that module's lock.
     """
 
     def __init__(self, in_thread: bool) -> None:

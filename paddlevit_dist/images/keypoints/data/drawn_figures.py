@@ -34,13 +34,13 @@ class FigureScene(NamedTuple):
     labels: list[int]  # of each figure, position in the requested kinds
     figures: list[Figure]
     bars: list[Line]  # that hide parts of figures
-    colors: list[Color]  # of each figure, its face, and each bar, then of the background's corners
+    colors: list[Color]  # of each figure, its front, and each bar, then of the background's corners
     draws: PortableRandom  # of the image's noise
 
     def layers(self) -> list[list[Line]]:
         """Return the lines of each color, from back to front."""
         return [
-            *(lines for figure in self.figures for lines in (figure.body, figure.face)),
+            *(lines for figure in self.figures for lines in (figure.body, figure.front)),
             *([bar] for bar in self.bars),
         ]
 
@@ -130,12 +130,12 @@ def pose_figures(
     colors: list[Color] = []
     for _ in range(draws.between(*number)):
         label, color = draws.below(len(categories)), choose_color(draws, corners[0])
-        face = choose_color(draws, color)
+        front = choose_color(draws, color)
         for _ in range(_ATTEMPTS):
             tried = scene._replace(figures=[*scene.figures, _place(draws, categories[label], height, width)])
             if _is_clear(tried):
                 scene = tried._replace(labels=[*scene.labels, label])
-                colors += [color, face]
+                colors += [color, front]
                 break
     for _ in range(draws.below(3) // 2):
         scene = scene._replace(bars=[*scene.bars, _place_bar(draws, height, width)])

@@ -1,8 +1,8 @@
 """Figures of thick lines with known points: people and hands, posed at random.
 
 All numbers are integers scaled from raw random words, so that figures are the same on every machine. A person is seen
-from the front, with a face, or from behind: only that tells left from right, also in a mirrored image. A hand is a left
-or a right one, and its points are the same in both.
+from the front, with a face and stripes, or from behind: only that tells left from right, also in a mirrored image. A
+hand is a left or a right one, and its points are the same in both.
 """
 
 import math
@@ -99,13 +99,13 @@ class Figure(NamedTuple):
     """A posed figure."""
 
     body: list[Line]
-    face: list[Line]  # drawn in another color on the body
+    front: list[Line]  # face and stripes, drawn in another color on the body
     points: list[_Point]
 
 
 def pose(name: str, draws: PortableRandom, center: _Point, radius: int) -> Figure:
     """Pose a figure, "person" or "hand", at random around a center, with its radius; both on the grid."""
-    body, face, points = _POSES[name](draws)
+    body, front, points = _POSES[name](draws)
     turn = draws.between(-24, 24)
     cosine, sine = _COSINES[turn % _TURNS], _COSINES[(turn - _TURNS // 4) % _TURNS]
 
@@ -119,7 +119,7 @@ def pose(name: str, draws: PortableRandom, center: _Point, radius: int) -> Figur
     def scale(lines: Sequence[Line]) -> list[Line]:
         return [Line(place(line.start), place(line.end), max(line.radius * radius // _UNIT, FINE)) for line in lines]
 
-    return Figure(scale(body), scale(face), [place(point) for point in points])
+    return Figure(scale(body), scale(front), [place(point) for point in points])
 
 
 def _reach(origin: _Point, turn: int, length: int) -> _Point:
@@ -140,7 +140,8 @@ def _pose_person(draws: PortableRandom) -> tuple[list[Line], list[Line], list[_P
     if is_front:  # the person's left is at the right in the image
         hands.reverse()
         feet.reverse()
-    return body, [Line(head, head, 160)] if is_front else [], [head, neck, *hands, hip, *feet]
+    stripes = [Line(neck, hip, 50), *(Line(neck, hand, 35) for hand in hands), *(Line(hip, foot, 40) for foot in feet)]
+    return body, [Line(head, head, 160), *stripes] if is_front else [], [head, neck, *hands, hip, *feet]
 
 
 def _pose_hand(draws: PortableRandom) -> tuple[list[Line], list[Line], list[_Point]]:

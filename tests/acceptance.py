@@ -190,6 +190,22 @@ ROWS = [
         metric="AP50",
     ),
     Row(
+        "keypoints of drawn figures by a ResNet's heatmaps, 2 processes",
+        ["-cfg=configs/heatmap_figures.yaml"],
+        0.85,
+        600.0,
+        nothing,
+        metric="AP",
+    ),
+    Row(
+        "keypoints of drawn figures by ViTPose's heatmaps, 2 processes",
+        ["-cfg=configs/vitpose_figures.yaml"],
+        0.50,
+        600.0,
+        nothing,
+        metric="AP",
+    ),
+    Row(
         "drawn shapes pixel by pixel, 2 processes",
         ["-cfg=configs/segformer_b0_shapes.yaml"],
         0.75,

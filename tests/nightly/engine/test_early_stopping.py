@@ -20,6 +20,8 @@ SCORES = {  # task -> its recipe, with settings that make it small, and its scor
     "masked_autoencoder": (["-cfg=mae_digits", "-batch_size=256"], "top-1"),
     "self_distillation": (["-cfg=dino_digits", "-batch_size=256"], "top-1"),
     "detection": (["-cfg=detr_shapes", *SHAPES], "AP"),
+    "keypoint_detection": (["-cfg=detrpose_figures", *SHAPES], "AP"),
+    "keypoint_heatmaps": (["-cfg=heatmap_figures", *SHAPES], "AP"),
     "image_segmentation": (["-cfg=segformer_b0_shapes", *SHAPES], "mIoU"),
     "semantic_segmentation": (["-cfg=minkunet14_synthetic_rooms", *ROOMS], "mIoU"),
     "pointgroup": (["-cfg=pointgroup_synthetic_rooms", *ROOMS, "POINTS.INSTANCES.PREPARE_EPOCHS", "0"], "AP"),

@@ -164,11 +164,11 @@ _SHORT = (
 ).split()
 _SIDES = (
     "-batch_size=2 DATA.SHORTEST_SIDES [64] DATA.CROP_SHORTEST_SIDES [64] DATA.CROP_SIDES [48,64] "
-    "DATA.EVAL_SHORTEST_SIDE 64 MODEL.BACKBONE_PRETRAINED None"
+    "DATA.EVAL_SHORTEST_SIDE 64"
 ).split()
 _MAPS = (
     "-batch_size=1 DATA.CROP_SIZE [64,96] DATA.BASE_SHORTEST_SIDE 64 DATA.EVAL_SHORTEST_SIDE 64 "
-    "SEGMENTATION.CROP [64,48] SEGMENTATION.STRIDE [32,32] MODEL.BACKBONE_PRETRAINED None"
+    "SEGMENTATION.CROP [64,48] SEGMENTATION.STRIDE [32,32]"
 ).split()
 _VOLUMES = (
     "-batch_size=1 VOLUMES.CROP_SIZE [8,10,12] VOLUMES.UNET_WIDTH 2 VOLUMES.UNET_DEPTH 2 VOLUMES.SPACING_MM [2,1.5,1] "
@@ -215,6 +215,7 @@ _CUTS: dict[str, Callable[[str], list[str]]] = {
     "self_distillation": lambda recipe: [*_cut_classifier(recipe), *_HEAD],
     "knn_probe": lambda recipe: [*_cut_classifier(recipe), "PROBE.KNN_K", "3"],
     "detection": _cut_detector,
+    "keypoint_detection": _cut_detector,
     "keypoint_heatmaps": lambda recipe: ["-batch_size=2", "HEATMAPS.CROP_SIZE", "[64,64]"],
     "image_segmentation": lambda recipe: _MAPS,
     "semantic_segmentation": lambda recipe: ["-batch_size=2", *COARSE],
@@ -227,7 +228,11 @@ _CUTS: dict[str, Callable[[str], list[str]]] = {
 
 def cut(recipe: str) -> list[str]:
     """Words that make a recipe small."""
-    return [*_SHORT, *_CUTS[load(recipe).TASK](recipe)]
+    values = load(recipe)
+    words = [*_SHORT, *_CUTS[values.TASK](recipe)]
+    if values.MODEL.get("BACKBONE_PRETRAINED"):
+        words += ["MODEL.BACKBONE_PRETRAINED", "None"]
+    return words
 
 
 # ---- commands ----------------------------------------------------------------------------------------------------

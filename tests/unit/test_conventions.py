@@ -2,16 +2,12 @@
 
 import ast
 import re
-import subprocess
 from collections import Counter
 
 import pytest
 from support.processes import ROOT
 
 UNIT = ROOT / "tests" / "unit"
-
-# Folders of the project; a command that is tried in it leaves others, such as ``predictions``.
-FOLDERS = {".ci", ".github", "benchmarks", "configs", "docker", "docs", "examples", "paddlevit_dist", "tests", "tools"}
 
 # Folders whose files name pages of docs/, and a page of MinkowskiEngine that a recipe names.
 NAMING_PAGES = ("paddlevit_dist", "tests", "tools", "benchmarks", "configs", "examples")
@@ -56,12 +52,6 @@ def is_named_after_a_module(path) -> bool:
     homes = [ROOT / "paddlevit_dist" / folder, ROOT / folder]  # the latter for tools/
     modules = {file.stem for home in homes for file in home.glob("*.py")} | {homes[0].name}
     return any(name == module or name.startswith(f"{module}_") for module in modules)
-
-
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="it is not a clone")
-def test_no_output_of_a_command_is_committed():
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert {path.partition("/")[0] for path in listed.splitlines() if "/" in path} == FOLDERS
 
 
 def test_a_unit_test_file_is_named_after_the_module_that_it_tests():

@@ -27,6 +27,7 @@ PAGE_OF_ITS_OWN = "tests/nightly/images/test_documented_session.py runs that pag
 SESSION = "tests/nightly/pages/test_tutorials.py runs that page, as it stands"
 CONTAINER = "needs Docker; tests/nightly/test_container.py does the steps of the file"
 FORMS = "tells how commands are written, of others and of ours"
+KEYPOINT_RESULTS = "tests/unit/images/keypoints/test_evaluate_command.py scores files that it writes"
 OWN_NETWORK = "tests/nightly/points/test_documented_programs.py trains it as it stands, from weights that it makes"
 
 NOT_RUN = {
@@ -164,6 +165,13 @@ IN_TEXT = {
     "paddlevit-dist train -cfg=vit_digits -epochs=6 -ngpus=1 -seeds=5 -output=output/faster TRAIN.BASE_LR 3e-3": SEEDS,
     "paddlevit-dist compare output/usual output/faster": SEEDS,
     "paddlevit-dist report output/usual output/faster -output=output/seeds.html": SEEDS,
+    "paddlevit-dist train -cfg=finetune_keypoints -data_path=/dataset/hands -output=output/hands": DOWNLOAD,
+    "paddlevit-dist predict output/hands new_images HEATMAPS.DETECTOR output/hand_boxes": "needs runs of both; "
+    "tests/integration/images/test_keypoint_heatmaps.py",
+    "paddlevit-dist train -cfg=detrpose_hgnetv2_s_coco -data_path=/dataset/hands -pretrained=detrpose_hgnetv2_s.pth "
+    "-output=output/hands": DOWNLOAD,
+    "paddlevit-dist evaluate keypoints annotations/person_keypoints_val2017.json results.json": KEYPOINT_RESULTS,
+    "paddlevit-dist evaluate keypoints hands.json results.json -sigmas=0.05 -output=output/theirs": KEYPOINT_RESULTS,
 }
 
 # Pages without any command that a reader types: they name some, as what they explain.

@@ -22,6 +22,7 @@ PAGES = [
                 "image_data",
                 "models",
                 "detection",
+                "keypoints",
                 "several_labels",
                 "pretraining",
                 "segmentation",

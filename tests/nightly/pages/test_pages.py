@@ -46,6 +46,7 @@ _SHORTER = [
     (r"-output=\./output/offline", f"{_SMALL} -epochs=1"),
     (r"-cfg=output/mine/config.yaml", ""),
     (r"-output=\./output/early", "MODEL.EMBED_DIM 32 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 -epochs=3 TRAIN.PATIENCE 1"),
+    (r"dist (inspect data|train).*_figures", "-epochs=1 DATA.SHAPES.TRAIN 32 DATA.SHAPES.VAL 8"),
     (r"inspect data", "-image_size=64"),
     (r"run_train.*-output=\./output/small", "-image_size=64 -epochs=1"),
     (r"-output=\./output/ten", "-epochs=1"),
@@ -163,7 +164,7 @@ OUTPUTS = sorted(
     "look mine predicted rooms rooms_instances heads four small balls "
     "heads_eval early my_volumes areas organs organs_eval fold_0 fold_1 judged again known offline "
     "base lion lora lora_scores muon nesterov sharded "
-    "table tags scored exported predicted_tags recall at_recall mae tuned dino".split()
+    "table tags scored exported predicted_tags recall at_recall mae tuned dino figures heatmaps".split()
 )
 
 

@@ -33,6 +33,7 @@ from rounds import print_machine, print_result, table  # noqa: E402
 from smallest import IS_SMALLEST, sized  # noqa: E402
 
 from paddlevit_dist.intervals import bootstrap  # noqa: E402
+from paddlevit_dist.tasks.packed_columns import pack_columns  # noqa: E402
 
 SAMPLES = sized((20, 50, 200, 1000), (20,))
 SHARES = sized((0.5, 0.8, 0.95, 0.99), (0.99,))  # of samples that are right
@@ -51,6 +52,7 @@ def classification() -> tuple[Any, list[np.ndarray]]:
 
 
 def detection(images: int) -> tuple[Any, list[np.ndarray]]:
+    from paddlevit_dist.images.detection.detections import DetectedObjects, boxes_to_corners
     from paddlevit_dist.images.detection.evaluation import scored_files
     from paddlevit_dist.images.detection.metrics import DetectionMetrics
 
@@ -59,11 +61,13 @@ def detection(images: int) -> tuple[Any, list[np.ndarray]]:
         write_files(folder, images)
         annotations = scored_files.read_annotations(folder / "annotations.json")
         results = scored_files.read_results(folder / "results.json", annotations)
-    matched = scored_files.build_match_table(annotations, results, "bbox")
     metrics = DetectionMetrics(annotations.names)
-    tables = np.empty(1, object)
-    tables[0] = matched  # of all images
-    return metrics, [matched.image_ids, tables]
+    corners = boxes_to_corners(results.boxes)
+    for image in range(images):
+        rows = results.find_rows(image)
+        detections = DetectedObjects(corners[rows], results.scores[rows], results.labels[rows])
+        metrics.update(image, annotations.get_truth(image), detections)
+    return metrics, metrics.per_sample()
 
 
 def scenes() -> tuple[Any, list[np.ndarray]]:
@@ -231,7 +235,8 @@ def main() -> None:
             len(samples[0]),
             resamples=options.resamples,
         )
-        seconds, size = time.process_time() - began, len(pickle.dumps(samples, pickle.HIGHEST_PROTOCOL)) / 1e6
+        seconds, packed = time.process_time() - began, pack_columns(dict(enumerate(samples)))
+        size = len(pickle.dumps(packed, pickle.HIGHEST_PROTOCOL)) / 1e6
         first = next(iter(found.values()))
         rows.append(
             [name, f"{len(samples[0]):,}", f"{seconds:.2f}", f"{size:.2f}", f"{first.value:.4g} {first.ends(3)}"]

@@ -20,16 +20,18 @@ from support.pairs.materials import Materials
 from support.processes import ROOT
 
 SHARES = {
-    "classification": 0.12,
-    "multi_label": 0.1,
+    "classification": 0.1,
+    "multi_label": 0.08,
     "masked_autoencoder": 0.05,
-    "self_distillation": 0.08,
-    "detection": 0.12,
-    "segmentation": 0.1,
-    "scenes": 0.1,
+    "self_distillation": 0.07,
+    "detection": 0.1,
+    "keypoint_detection": 0.06,
+    "keypoint_heatmaps": 0.06,
+    "segmentation": 0.08,
+    "scenes": 0.08,
     "instances": 0.08,
     "shapes": 0.05,
-    "organs": 0.08,
+    "organs": 0.07,
     "landmarks": 0.07,
     "outside": 0.05,
 }

@@ -79,6 +79,7 @@ FAMILIES += (
     "upernet",
     "vit",
 )
+FAMILIES += ("detrpose", "simple_baseline", "vitpose")
 FAMILIES += ("timm:tiny_vit_5m_224", "timm:vit_relpos_small_patch16_224")  # their attention adds trained tables
 
 
@@ -217,7 +218,7 @@ def family(name: str) -> Callable[[Place], str]:
     """Every network whose name begins so, one after the other in this process."""
 
     def run(place: Place) -> str:
-        names = names_of_family(name)
+        names = names_of_family(name, FAMILIES)
         assert names, f"no network is called {name}..."
         names = [smallest(names)] if place.on_cpu else names
         failed, peaks = [], {}

@@ -39,6 +39,8 @@ TASKS = {
     "detr_shapes": ["-cfg=detr_shapes", *SHAPES],
     "rtdetr_shapes": ["-cfg=rtdetr_shapes", *SHAPES, *SQUARES],
     "mask_rcnn_shapes": ["-cfg=mask_rcnn_shapes", *SHAPES],
+    "heatmap_figures": ["-cfg=heatmap_figures", *SHAPES],
+    "detrpose_figures": ["-cfg=detrpose_figures", *SHAPES],
     "segformer_shapes": ["-cfg=segformer_b0_shapes", *SHAPES],
     "minkunet": ["-cfg=minkunet14_synthetic_rooms", *ROOMS],
     "pointgroup": ["-cfg=pointgroup_synthetic_rooms", *ROOMS, "POINTS.INSTANCES.PREPARE_EPOCHS", "0"],
@@ -47,15 +49,17 @@ TASKS = {
     "landmarks": ["-cfg=landmark_unet3d", "-dataset=synthetic_landmarks", *CROPS],
 }
 WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
-# The recipe whose data a network of the zoo sees, by the beginning of its name; images of digits for all others.
+# The recipe whose data a network of the zoo sees, by the longest beginning of its name; digits for all others.
 RECIPE_OF = {"detr": "detr_shapes", "mask_rcnn": "mask_rcnn_shapes", "faster_rcnn": "mask_rcnn_shapes"}
 RECIPE_OF.update(dict.fromkeys(("rtdetr", "rfdetr", "deim", "dfine"), "rtdetr_shapes"))
+RECIPE_OF.update(detrpose="detrpose_figures", vitpose="heatmap_figures", simple_baseline="heatmap_figures")
 RECIPE_OF.update(minkunet="minkunet", mink_classifier="solids", pointgroup="pointgroup", unet3d="landmarks")
 RECIPE_OF.update(dict.fromkeys(("fcn", "linear", "segformer", "upernet"), "segformer_shapes"))
 
 
-def names_of_family(name: str) -> list[str]:
-    """Each network whose name begins so; of published backbones that differ in sizes alone, the smallest."""
+def names_of_family(name: str, families: Sequence[str]) -> list[str]:
+    """Each network whose name begins so, but for those of a longer family; of published backbones that differ in sizes
+    alone, the smallest."""
     if name.startswith("timm:"):
         return [name]
     from paddlevit_dist.images.models.foundation_variants import FOUNDATION
@@ -66,12 +70,14 @@ def names_of_family(name: str) -> list[str]:
     for model, options in sorted(FOUNDATION.items(), key=lambda item: item[1]["embed_dim"] * item[1]["depth"]):
         smallest.setdefault(str({key: value for key, value in options.items() if key not in sizes}), model)
     left_out = {*SPELLINGS, *FOUNDATION} - {*smallest.values()}
-    return [model for model in list_models() if model.startswith(name) and model not in left_out]
+    longer = tuple(family for family in families if family != name and family.startswith(name))
+    names = (model for model in list_models() if model.startswith(name) and not model.startswith(longer))
+    return [model for model in names if model not in left_out]
 
 
 def smallest(names: Sequence[str]) -> str:
     """The one of a family that a CPU trains, by what its name ends with."""
-    for ending in ("_shapes", "_tutorial", "_b0", "_small", "resnet18", "resnet50"):
+    for ending in ("_shapes", "_tutorial", "_b0", "pose_tiny", "_baseline_tiny", "_small", "resnet18", "resnet50"):
         if found := [name for name in names if name.endswith(ending)]:
             return min(found, key=len)
     return names[0]
@@ -82,7 +88,7 @@ def words_of_network(name: str, small: bool) -> list[str]:
     from support.trainings.recipe_steps import reduced
 
     common = ["-batch_size=2", "-epochs=100", "-num_workers=0", "-accum_iter=1", *WITHOUT_WARM_UP, "REPORT_FREQ", "1"]
-    recipe = next((recipe for start, recipe in RECIPE_OF.items() if name.startswith(start)), None)
+    recipe = RECIPE_OF.get(max((start for start in RECIPE_OF if name.startswith(start)), key=len, default=""))
     is_slow = name.startswith(("deim", "dfine", "rtdetr"))
     common += ["TRAIN.BASE_LR", OF_QUERIES if is_slow else LEARNING_RATE]
     common += ["MODEL.NAME", name, "REPORT", "false", "TRAIN.OPTIMIZER.NAME", "AdamW", "TRAIN.TF32", "false"]

@@ -26,7 +26,7 @@ def detect_objects(
     Args:
         model: a ``Detector``, or an exported function in its place.
         batch: collated samples; images are uint8 (n, 3, height, width), padded.
-        normalize: ``Detection.normalize``.
+        normalize: normalizes pixels, see ``Detection``.
         speed: meter of this process, which gets the batch.
     """
     facts, started, keys = host_facts(batch), time.perf_counter(), config.DETECTION

@@ -58,8 +58,8 @@ class Detection(BackboneTask):
     }
     config: DetectionSettings
     best_metric = ("AP", True)
-    dataset_type: type[DetectionDataset] = DetectionDataset
-    part_type: type[ImagesPart] = ImagesPart  # part of a dataset
+    _dataset_type: type[DetectionDataset] = DetectionDataset
+    _part_type: type[ImagesPart] = ImagesPart  # part of a dataset
     _classes_word = "categories"
     traits = replace(
         BackboneTask.traits,
@@ -95,8 +95,8 @@ class Detection(BackboneTask):
             self._family.learns_masks,
             inspection=self._inspection,
             by_shape=not is_training and self.config.DETECTION.EVAL_BATCHING == EQUAL_SHAPES,
-            base=self.dataset_type,
-            part=self.part_type,
+            base=self._dataset_type,
+            part=self._part_type,
         )
         self._check_classes(samples.dataset)
         self.turned[f"{split} {TURNED}"] = self._opened_turned = is_turned(samples.dataset)
@@ -206,14 +206,14 @@ class Detection(BackboneTask):
     def criterion(self) -> DetectionCriterion:
         """Losses of the configured model, available once the data are open."""
         if self._criterion is None:
-            name, losses = self.config.MODEL.NAME, self.loss_options()
+            name, losses = self.config.MODEL.NAME, self._loss_options()
             self._criterion = criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
             self.traits = replace(
                 self.traits, normalizer_names=criterion.normalizer_names, communicates_in_step=criterion.communicates
             )
         return self._criterion
 
-    def loss_options(self) -> dict[str, Any]:
+    def _loss_options(self) -> dict[str, Any]:
         """Return the arguments of the model's losses that keys set."""
         train = self.config.TRAIN
         return {"normalizer": train.DETECTION_NORMALIZER, "class_weight": train.CLASS_LOSS_WEIGHT}
@@ -224,7 +224,7 @@ class Detection(BackboneTask):
 
     # ---- training ----------------------------------------------------------------------------------------------
 
-    def normalize(
+    def _normalize(
         self, images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None
     ) -> paddle.Tensor:
         """Normalize pixels (N, 3, H, W) to float32, exactly zero outside of ``sizes``, int64 (N, 2)."""
@@ -233,22 +233,22 @@ class Detection(BackboneTask):
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: StepPosition) -> dict[str, LossTerm]:
         """Run the forward pass of a micro-batch and return its loss terms."""
         facts = host_facts(batch)
-        targets = self.build_targets(batch, facts["box_counts"])
+        targets = self._build_targets(batch, facts["box_counts"])
         if not self._family.takes_padding and (facts["sizes"] != batch["images"].shape[2:]).any():
             raise UserError(
                 f"{self.config.MODEL.NAME} takes unpadded images of one size, but a batch has several sizes, or "
                 "DETECTION.PAD_TO_BATCH_MAX false pads them: set DATA.RESIZE_TO_SQUARE true"
             )
-        images = self.normalize(batch["images"], facts["sizes"], batch["sizes"])
+        images = self._normalize(batch["images"], facts["sizes"], batch["sizes"])
         side, stored = batch_side(self.config.DATA, self.config.SEED, step.update, step.epochs_left), images.shape[-1]
         if side not in (None, stored):  # by nearest neighbor on the device, as RT-DETR's authors do
             images = F.interpolate(images, [side, side], mode="nearest")
-            targets = self.scale_targets(targets._replace(sizes=paddle.full_like(targets.sizes, side)), side / stored)
+            targets = self._scale_targets(targets._replace(sizes=paddle.full_like(targets.sizes, side)), side / stored)
         self.criterion.note_objects(facts["box_counts"], step)
         outputs = model(images, targets.sizes, targets)
         return dict(self.criterion.terms(outputs, targets))
 
-    def build_targets(self, batch: dict[str, Any], box_counts: np.ndarray) -> Any:
+    def _build_targets(self, batch: dict[str, Any], box_counts: np.ndarray) -> Any:
         """Return the objects of a training batch as the model takes them; ``box_counts`` are the objects per image."""
         return DetectionTargets(
             batch["boxes"],
@@ -259,7 +259,7 @@ class Detection(BackboneTask):
             DenoisingQueries.from_batch(batch) if self.criterion.noise else None,
         )
 
-    def scale_targets(self, targets: Any, scale: float) -> Any:
+    def _scale_targets(self, targets: Any, scale: float) -> Any:
         """Return the objects in images whose sides were multiplied by ``scale``."""
         return targets._replace(boxes=targets.boxes * scale)
 
@@ -284,7 +284,7 @@ class Detection(BackboneTask):
         predictions = self.detect(model, batch)
         sizes = [tuple(shape) for shape in facts["original_sizes"].tolist()]
         for index, size, detections in zip(facts["indices"].tolist(), sizes, predictions):
-            build_record = self.add_image(step.metrics, self.evaluated, index, detections, size)
+            build_record = self._add_image(step.metrics, self.evaluated, index, detections, size)
             if step.keeps_records:
                 records.append(build_record())
         if step.writer is not None:
@@ -293,9 +293,9 @@ class Detection(BackboneTask):
 
     def detect(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Any]:
         """Return the detections in each image of an evaluation batch, in its pixels, best first."""
-        return detect_objects(model, batch, self.normalize, self.config, self.speed)
+        return detect_objects(model, batch, self._normalize, self.config, self.speed)
 
-    def add_image(
+    def _add_image(
         self, metrics: Any, dataset: DetectionDataset, index: int, detected: Any, size: tuple[int, ...]
     ) -> Callable[[], Any]:
         """Add image ``index`` of height and width ``size`` to the metrics, and return what builds its record."""

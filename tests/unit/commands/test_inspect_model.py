@@ -41,7 +41,7 @@ def test_networks_of_other_tasks_take_their_keys(capsys):
     "words, said",
     [
         ("vit MODEL.DEPT 3", "MODEL.DEPT (3) is not a known key: the closest is MODEL.DEPTH"),
-        ("vit DETECTION.FLIP true", "DETECTION.FLIP is read by task detection, not by classification"),
+        ("vit DETECTION.FLIP true", "DETECTION.FLIP is read by tasks detection, "),
         ("vit MODEL.NAME resnet18", "inspect: MODEL.NAME resnet18: the model is vit; name one"),
         ("-list vit MODEL.DEPTH 3", "inspect: MODEL.DEPTH=3: --list takes no keys"),
     ],

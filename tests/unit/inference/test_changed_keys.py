@@ -60,7 +60,7 @@ def test_a_key_its_flag_and_the_argument_of_a_program_are_one(detector):
         (["MODEL.NAME=resnet18"], "is of another network: MODEL.NAME vit there, resnet18 here"),
         (["TASK=detection"], "is of another network: TASK classification there, detection here"),
         (["-image_size=32"], "was trained with different preprocessing: DATA.IMAGE_SIZE 16 there, 32 here"),
-        (["-least_score=0.2"], "DETECTION.SCORE_THRESHOLD is read by task detection, not by classification: remove it"),
+        (["-least_score=0.2"], "DETECTION.SCORE_THRESHOLD is read by tasks detection, "),
         (["DATA.CROP_PC=0.5"], "DATA.CROP_PC (0.5) is not a known key: the closest is DATA.CROP_PCT"),
         (["-pretrained=other"], "predict: MODEL.PRETRAINED (-pretrained) cannot change"),
         (["MODEL.RESUME=auto"], "predict: MODEL.RESUME (-resume) cannot change"),

@@ -37,6 +37,7 @@ EXAMPLES = {  # a word for each kind of argument
     "KIND": "cpu",
     "SIZE": "[48, 64]",
     "SHARE": "0.25",
+    "RUN": "output/boxes",
 }
 
 
@@ -67,7 +68,7 @@ def test_each_flag_sets_its_key_in_all_four_spellings(name):
     key, word = FLAGS[name].key, EXAMPLES[FLAGS[name].argument]
     expected = keys()[key].parse(word)
     recipes = dict.fromkeys(("max_detections", "window", "least_score"), ["-cfg=detr_shapes"])
-    recipes["largest_component"] = ["-cfg=volume_unet3d_phantoms"]
+    recipes |= {"largest_component": ["-cfg=volume_unet3d_phantoms"], "detector": ["-cfg=heatmap_figures"]}
     others = {**recipes, "per_sample": ["-eval", "-pretrained=x"]}.get(name, [])
 
     for spelling in ([f"-{name}={word}"], [f"-{name}", word], [f"--{name}={word}"], [f"--{name}", word]):
@@ -111,7 +112,7 @@ def test_paddlevits_flags_are_all_there():
     ours = (
         "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute profile "
         "allow_changes version selftest import split group log_to exclude_leaked per_sample seeds device "
-        "max_detections window least_score largest_component"
+        "max_detections window least_score largest_component detector"
     )
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}
 

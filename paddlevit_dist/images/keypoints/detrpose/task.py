@@ -40,7 +40,7 @@ class KeypointDetection(Detection):
         "Reportable": "..figures:KeypointFigures",
     }
     config: PoseSettings
-    dataset_type, part_type = KeypointDataset, KeypointsPart
+    _dataset_type, _part_type = KeypointDataset, KeypointsPart
 
     def __init__(self, config: PoseSettings) -> None:
         super().__init__(config)
@@ -102,24 +102,24 @@ class KeypointDetection(Detection):
 
     # ---- training ----------------------------------------------------------------------------------------------
 
-    def loss_options(self) -> dict[str, Any]:
+    def _loss_options(self) -> dict[str, Any]:
         """Return the arguments of the model's losses that keys and data set."""
         keys, most = self.config.POSES, self.model_options["keypoints"]
         rows = [points.sigmas + (SIGMA,) * (most - len(points.sigmas)) for points in self.keypoint_sets]
         return {
-            **super().loss_options(),
+            **super()._loss_options(),
             "sigmas": tuple(tuple(map(float, row)) for row in rows),
             "keypoints_weight": keys.KEYPOINT_LOSS_WEIGHT,
             "oks_weight": keys.OKS_LOSS_WEIGHT,
             "distill_weight": keys.DISTILL_LOSS_WEIGHT,
         }
 
-    def build_targets(self, batch: dict[str, Any], box_counts: np.ndarray) -> PoseTargets:
+    def _build_targets(self, batch: dict[str, Any], box_counts: np.ndarray) -> PoseTargets:
         """Return the objects of a training batch; ``box_counts`` are the objects per image."""
         queries = PoseQueries.from_batch(batch) if self.criterion.noise else None
         return PoseTargets(batch["points"], batch["areas"], batch["labels"], batch["sizes"], box_counts, queries)
 
-    def scale_targets(self, targets: PoseTargets, scale: float) -> PoseTargets:
+    def _scale_targets(self, targets: PoseTargets, scale: float) -> PoseTargets:
         """Return the objects in images whose sides were multiplied by ``scale``."""
         points = paddle.concat([targets.points[..., :2] * scale, targets.points[..., 2:]], axis=-1)
         return targets._replace(points=points, areas=targets.areas * scale**2)
@@ -152,7 +152,7 @@ class KeypointDetection(Detection):
             completed.append(detected._replace(points=np.where(is_missing[..., None], first, detected.points)))
         return completed
 
-    def add_image(
+    def _add_image(
         self, metrics: Any, dataset: Any, index: int, detected: DetectedKeypoints, size: tuple[int, ...]
     ) -> Callable[[], Any]:
         """Add image ``index`` of height and width ``size`` to the metrics, and return what builds its record."""

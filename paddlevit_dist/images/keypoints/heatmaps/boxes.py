@@ -145,13 +145,9 @@ class BoxDetector:
     @paddle.no_grad()
     def detect(self, batch: dict[str, Any]) -> list[ObjectBoxes]:
         """Find the objects in each image of a collated batch of the detector."""
-        from ...detection.inference import detect_objects
-
         if self._model is None:
             self._model = build_trained(self.task, self._source)[0]
-        task = self.task
-        found = detect_objects(self._model, batch, task.normalize, task.config, task.speed)
-        return [self._choose(objects.finite()) for objects in found]
+        return [self._choose(objects.finite()) for objects in self.task.detect(self._model, batch)]
 
     def _choose(self, objects: DetectedObjects) -> ObjectBoxes:
         assert self._labels is not None, "match_categories precedes"

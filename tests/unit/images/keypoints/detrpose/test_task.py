@@ -40,10 +40,10 @@ def test_a_batch_has_points_areas_and_queries_with_noise(tmp_path):
         image, truth = samples.dataset.read(index)
         scale = sample.image.shape[1] * sample.image.shape[2] / image.height / image.width
         np.testing.assert_allclose(np.sort(sample.areas), np.sort(truth.areas * scale), rtol=1e-5)
-    targets = task.build_targets(
+    targets = task._build_targets(
         {name: paddle.to_tensor(part) for name, part in batch.items() if name != HOST}, batch["box_counts"]
     )
-    larger = task.scale_targets(targets, 2.0)
+    larger = task._scale_targets(targets, 2.0)
     np.testing.assert_allclose(larger.points[..., :2].numpy(), 2 * batch["points"][..., :2])
     np.testing.assert_array_equal(larger.points[..., 2].numpy(), batch["points"][..., 2])
     np.testing.assert_allclose(larger.areas.numpy(), 4 * batch["areas"])
@@ -99,7 +99,7 @@ def test_tables_of_one_object_an_image_are_scored_by_their_points(tmp_path):
     metrics = task.build_metrics()
     points = np.array([[[3, 4, 1], [10, 15, 1]]], np.float32)
     found = DetectedKeypoints(points, np.ones(1, np.float32), np.zeros(1, np.int64))
-    record = task.add_image(metrics, samples.dataset, 0, found, (32, 32))()
+    record = task._add_image(metrics, samples.dataset, 0, found, (32, 32))()
     assert task.best_metric == ("PCK", True)
     np.testing.assert_allclose(record.errors, [0, 3])
     np.testing.assert_allclose(record.errors_mm, [0, 1.5])

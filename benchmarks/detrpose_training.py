@@ -12,12 +12,12 @@ import argparse
 import functools
 import json
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import rounds
+from clock import time_call
 from rounds import Spread
 from smallest import sized
 
@@ -143,9 +143,7 @@ def serve(library: str, clone: str) -> None:
     step = our_step() if library == OURS else their_step(clone)
     print(json.dumps({"ready": True}), flush=True)
     for _ in sys.stdin:
-        started, busy = time.perf_counter(), time.process_time()
-        step()
-        print(json.dumps((time.perf_counter() - started, time.process_time() - busy)), flush=True)
+        print(json.dumps(time_call(step)), flush=True)
 
 
 def measure(options: argparse.Namespace) -> dict[str, float]:

@@ -18,13 +18,13 @@ import functools
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import rounds
+from clock import time_call
 from PIL import Image
 from rounds import Spread
 from smallest import sized
@@ -70,12 +70,7 @@ def our_words(name: str) -> list[str]:
 
 def our_step(name: str, folder: Path) -> Callable[[], Any]:
     """The engine's step with a run's task, on one batch of noise that its own collate function has made."""
-    import paddle
-
-    from paddlevit_dist import Trainer, settings
-    from paddlevit_dist.engine.step import CountingCollate
-    from paddlevit_dist.tasks.step_types import StepPosition
-    from paddlevit_dist.tasks.task_factory import make_task
+    from engine_steps import build_step
 
     images, run = folder / name / "images", folder / name / "run"
     generator, number = np.random.default_rng(0), get_batch(name)
@@ -86,25 +81,8 @@ def our_step(name: str, folder: Path) -> Callable[[], Any]:
     if name != SUPERVISED:
         images = images / "train"
     run.mkdir()
-    values = settings.load([*our_words(name), f"-data_path={images}", f"-output={run}"]).values
-    task = make_task(values)
-    datasets = {split: task.build_dataset(split, run) for split in ("train", "val")}
-    trainer = Trainer(values, task, datasets)
-    trainer.prepare_training()
-    trainer.model.train()
-    samples = [datasets["train"].sample(index, np.random.default_rng(index)) for index in range(number)]
-    batch = {key: paddle.to_tensor(value) for key, value in CountingCollate(task)(samples).items()}
-    update = 0
-
-    def step() -> None:
-        nonlocal update
-        # Of the second epoch, where nothing is frozen any more.
-        (terms,) = trainer.step([dict(batch)], StepPosition(2, update, 10_000), 1e-4)
-        update += 1
-        if not trainer.step.finite:
-            raise SystemExit(f"{name}: the loss is not finite ({terms})")
-
-    return step
+    # Of the second epoch, where nothing is frozen any more.
+    return build_step([*our_words(name), f"-data_path={images}"], run, number, epoch=2)
 
 
 # ---- both ----------------------------------------------------------------------------------------------------
@@ -121,14 +99,7 @@ def serve(library: str, name: str) -> None:
             steps = {part: get_step(part) for part in PARTS[name]}
         print(json.dumps({"ready": True}), flush=True)
         for _ in sys.stdin:
-            print(json.dumps({part: _time(step) for part, step in steps.items()}), flush=True)
-
-
-def _time(step: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds by the clock and of the processor."""
-    started, busy = time.perf_counter(), time.process_time()
-    step()
-    return time.perf_counter() - started, time.process_time() - busy
+            print(json.dumps({part: time_call(step) for part, step in steps.items()}), flush=True)
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, float]:

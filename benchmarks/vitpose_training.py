@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import rounds
+from clock import time_call
 from rounds import Spread
 from smallest import sized
 
@@ -30,34 +31,12 @@ PERSONS, KERNEL = sized(200, 4), 11
 
 def our_step(name: str, folder: Path) -> Callable[[], Any]:
     """The engine's step with the task of a run, on one batch of drawn figures that its own collate function made."""
-    import paddle
-
-    from paddlevit_dist import Trainer, settings
-    from paddlevit_dist.engine.step import CountingCollate
-    from paddlevit_dist.tasks.step_types import StepPosition
-    from paddlevit_dist.tasks.task_factory import make_task
+    from engine_steps import build_step
 
     words = ["TASK", "keypoint_heatmaps", "-dataset=drawn_figures", "DATA.SHAPES.TRAIN", "20", "DATA.SHAPES.VAL", "2"]
     words += ["MODEL.TYPE", "vitpose", "MODEL.NAME", NAMES[name], "MODEL.DEPTH", str(DEPTH), f"-batch_size={BATCH}"]
     words += ["HEATMAPS.CROP_SIZE", f"[{HEIGHT}, {WIDTH}]", "TRAIN.GRAD_CLIP", str(CLIP), "-num_workers=0"]
-    values = settings.load([*words, "TRAIN.OPTIMIZER.NAME", "AdamW", f"-output={folder}"]).values
-    task = make_task(values)
-    datasets = {split: task.build_dataset(split, folder) for split in ("train", "val")}
-    trainer = Trainer(values, task, datasets)
-    trainer.prepare_training()
-    trainer.model.train()
-    samples = [datasets["train"].sample(index, np.random.default_rng(index)) for index in range(BATCH)]
-    batch = {key: paddle.to_tensor(value) for key, value in CountingCollate(task)(samples).items()}
-    update = 0
-
-    def step() -> None:
-        nonlocal update
-        (terms,) = trainer.step([dict(batch)], StepPosition(1, update, 10_000), 1e-4)
-        update += 1
-        if not trainer.step.finite:
-            raise SystemExit(f"{name}: the loss is not finite ({terms})")
-
-    return step
+    return build_step([*words, "TRAIN.OPTIMIZER.NAME", "AdamW"], folder, BATCH)
 
 
 def their_step(name: str) -> Callable[[], Any]:
@@ -106,9 +85,7 @@ def serve(library: str, name: str) -> None:
         step = our_step(name, Path(folder)) if library == OURS else their_step(name)
         print(json.dumps({"ready": True}), flush=True)
         for _ in sys.stdin:
-            started, busy = time.perf_counter(), time.process_time()
-            step()
-            print(json.dumps((time.perf_counter() - started, time.process_time() - busy)), flush=True)
+            print(json.dumps(time_call(step)), flush=True)
 
 
 def measure_updates(name: str, number: int, peer_python: str | None) -> dict[str, float]:

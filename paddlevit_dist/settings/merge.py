@@ -396,9 +396,19 @@ def _format_readers(settings: list[KeySetting]) -> str:
     return ", ".join(parts) or "no task"
 
 
+def _resolve_defaults(task: str, tables: list[KeyTable]) -> dict[str, Any]:
+    """Return the values that a run of the task has without any setting, which a saved configuration lists."""
+    values = default_config(task)
+    for table in tables:
+        if table.applies(values):
+            table.resolve_defaults(values, {}, [])
+    return dict(leaves(values))
+
+
 def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable]) -> Iterator[str]:
     """Yield a line per key that was set and not read, but not for recipes' training keys or overridden BASE files."""
     whole = _find_saved_files(config)
+    defaults = _resolve_defaults(config.values.TASK, tables) if whole else {}
     skipped = set()  # reported, or not worth a line
     if config.values.EVAL:
         skipped = {entry for table in tables for entry in table.training_names()}
@@ -413,6 +423,6 @@ def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable]) -> 
             skipped.add(name)
             is_overridden = setting.is_base and condition is not None and condition.source != setting.source
             key = find_key(name, config.values.TASK) if setting.source in whole else None
-            if is_overridden or (key is not None and setting.value == key.default):
+            if is_overridden or (key is not None and setting.value in (key.default, defaults.get(name, key.default))):
                 continue
             yield f"{config[name]}: no effect: {rule.reason.format(config[rule.condition])}"

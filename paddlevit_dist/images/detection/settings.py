@@ -29,7 +29,7 @@ PIXELS, EDGES = "pixels", "edges"
 PILLOW, TORCHVISION = "pillow", "torchvision"
 SINGLE, EQUAL_SHAPES, PADDED, ONE_SIZE = "single", "equal_shapes", "padded", "one_size"
 _COCO = ("coco", "coco_keypoints", "keypoint_table")  # datasets whose annotations are a file for each split
-EVALUATED_SIDES = {"EVAL_SHORTEST_SIDE": 800, "EVAL_LONGEST_SIDE": 1333}  # pixels
+_EVALUATED_SIDES = {"EVAL_SHORTEST_SIDE": 800, "EVAL_LONGEST_SIDE": 1333}  # pixels
 
 
 class DetectionDataSection(ObjectData):
@@ -249,7 +249,7 @@ OPTIONS = tuple(
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Set the evaluation size usual for COCO, and EXIF rotation by the annotations, unless configured."""
-    for name, side in EVALUATED_SIDES.items():
+    for name, side in _EVALUATED_SIDES.items():
         if values.DATA[name] is None:
             values.DATA[name] = side
     if "DATA.EXIF_ROTATE" not in settings:

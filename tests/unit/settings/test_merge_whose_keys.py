@@ -196,6 +196,14 @@ def test_a_saved_configuration_has_the_keys_of_its_task_and_loads_silently(write
     )
 
 
+def test_a_saved_side_that_nobody_wrote_is_not_told_but_an_edited_one_is(write):
+    text = dump_yaml(load(["-cfg=rtdetr_shapes"]).values)
+    assert "EVAL_LONGEST_SIDE: 1333\n" in text and load([f"-cfg={write('saved.yaml', text)}"]).notices == []
+    edited = write("edited.yaml", text.replace("EVAL_LONGEST_SIDE: 1333\n", "EVAL_LONGEST_SIDE: 1200\n"))
+    (notice,) = load([f"-cfg={edited}"]).notices
+    assert notice.startswith("DATA.EVAL_LONGEST_SIDE 1200 (") and "no effect" in notice
+
+
 def test_a_configuration_saved_by_an_earlier_version_loads_with_one_notice(write):
     """It has the keys of all tasks; nobody has written those by hand."""
     tree = default_config()

@@ -18,7 +18,6 @@ from ....settings.key import (
     rows,
 )
 from ....settings.table import ConfigView, IgnoredKeys, KeyTable
-from ...detection.settings import EVALUATED_SIDES
 from ...settings import SIDE_PX
 from ..settings import KeypointSettings
 
@@ -97,9 +96,7 @@ def _check(view: ConfigView[HeatmapSettings]) -> list[str]:
 
 def _find_ignored(view: ConfigView[HeatmapSettings]) -> Iterator[IgnoredKeys]:
     keys = view.values.HEATMAPS
-    data = view.values.DATA
-    of_images = [f"DATA.{name}" for name in _OF_DETECTION if data[name] != EVALUATED_SIDES.get(name)]  # not implied
-    names = (*of_images, "DETECTION.EVAL_BATCHING", "DETECTION.WINDOW")
+    names = (*(f"DATA.{name}" for name in _OF_DETECTION), "DETECTION.EVAL_BATCHING", "DETECTION.WINDOW")
     yield IgnoredKeys(names, "TASK", "objects are cropped to HEATMAPS.CROP_SIZE: {}")
     if keys.DETECTOR is not None:
         yield IgnoredKeys(("HEATMAPS.BOX_FILE",), "HEATMAPS.DETECTOR", "the detector finds the boxes: {}")

@@ -142,6 +142,8 @@ def _choose_pairs(
     if not pairs:
         return (), "no mirrored pairs, so images are not mirrored (KEYPOINTS.PAIRS names pairs; a/a: a is its own)"
     number = sum(one != other for one, other in pairs)
+    if not number and points.number > 1:  # Roboflow writes such a flip_idx for all data, also of left and right points
+        return tuple(pairs), f"images are mirrored and no points exchanged, by {source} (KEYPOINTS.PAIRS names pairs)"
     return tuple(pairs), f"{number} mirrored pair{'' if number == 1 else 's'} by {source}"
 
 

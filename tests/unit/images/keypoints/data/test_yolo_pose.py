@@ -43,6 +43,14 @@ def test_points_without_visibility_are_labeled_unless_they_are_zero(tmp_path, ca
     assert dataset.keypoint_sets[0].pairs == ((1, 2),)
 
 
+def test_a_mirror_that_exchanges_nothing_is_told(tmp_path, cache):
+    """Roboflow writes so without knowing the points."""
+    write_yolo(tmp_path, labels={"1": LABELS["1"]}, names=YAML.replace("2, 1", "1, 2"))
+    dataset = YoloPose(str(tmp_path), "train", cache)
+    assert any("mirrored and no points exchanged, by the annotations (KEYP" in line for line in dataset.notices)
+    assert dataset.keypoint_sets[0].pairs == ((0, 0), (1, 1), (2, 2))
+
+
 def test_names_of_points_are_of_the_class_that_they_name(tmp_path, cache):
     write_yolo(tmp_path, labels={"1": LABELS["1"]}, names=YAML + "kpt_names: {fly: [a, b, c], 0: [d, e, f]}\n")
     dataset = YoloPose(str(tmp_path), "train", cache)

@@ -10,9 +10,16 @@ from typing import Any
 import pytest
 from integration.launch.standing_still import END_LIMIT, SECONDS, SlowImage, ending, stands_at, start
 from support.processes import Finished, session_members, start_command, wait_until
+from support.trainings import small_runs
 from support.trainings.runs import DIGITS, MAIN
 
 from paddlevit_dist.launch import status
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels(tmp_path_factory):
+    """Compile what the trainings call: in a fresh clone that takes longer than a rank may stand still here."""
+    small_runs.build(str(tmp_path_factory.mktemp("first")), "-epochs=1", "-batch_size=16", train_size=32).train()
 
 
 @pytest.mark.parametrize(

@@ -234,9 +234,11 @@ def check_devices(context: CheckContext) -> CheckResult:
     from ..launch.spawn import launch_workers
 
     plan, target = context.plan, context.folder / "devices.json"
-    arguments = (context.config.TRAIN.TF32, context.config.DETERMINISTIC, str(target))
+    config = context.config
+    precision = config.AMP or config.EVAL_AMP, config.AMP_DTYPE, config.AMP_LEVEL
+    arguments = (config.TRAIN.TF32, config.DETERMINISTIC, str(target), precision)
     # The children exit, so that the GPUs are free for the step, also in exclusive-process mode.
-    launch_workers(run_device_test, arguments, plan, context.config.WATCHDOG_SECONDS, in_child=True)
+    launch_workers(run_device_test, arguments, plan, config.WATCHDOG_SECONDS, in_child=True)
     ranks = json.loads(target.read_bytes())
     speeds = "; ".join(f"{rank['name']}, {rank['gigaflops']:.0f} GFLOP/s" for rank in ranks)
     noun = device_kinds.get_kind(plan.device).noun
@@ -244,11 +246,20 @@ def check_devices(context: CheckContext) -> CheckResult:
     return CheckResult(OK, f"{len(ranks)} process(es) ({kind}) compute correctly and agree: {speeds}")
 
 
-def run_device_test(tf32: bool, deterministic: bool, target: str) -> None:
-    """Test the device of this rank. Every rank must call this; the main one writes the results to ``target``."""
+def run_device_test(tf32: bool, deterministic: bool, target: str, precision: tuple[bool, str, str]) -> None:
+    """Test the device of this rank. Every rank must call this; the main one writes the results to ``target``.
+
+    Args:
+        tf32, deterministic: see ``gpu.prepare``.
+        precision: arguments of ``TrainingPrecision``.
+    """
     from ..distributed import all_gather, is_main, rank, reduce_dict, world_size
+    from ..engine.device_check import check_precision
+    from ..engine.precision import TrainingPrecision
 
     gpu.prepare(tf32, deterministic, fixed_shapes=False)
+    for line in check_precision(TrainingPrecision(*precision)):
+        write_line(line)
     if gpu.is_on_gpu():
         properties = paddle.device.cuda.get_device_properties()
         name = f"{properties.name} {properties.total_memory / GIB:.1f} GiB{' in TF32' * gpu.rounds_to_tf32()}"

@@ -40,6 +40,7 @@ from ..tasks.protocols import FeatureCaching, get_sample_check
 from ..tasks.step_types import StepPosition
 from ..tasks.task import Task
 from .checkpointing import Checkpointer
+from .device_check import check_device
 from .evaluation import Evaluator, require_value
 from .feature_cache import FeatureCache
 from .hooks import EarlyStopping, EmptyingCache, Hook, TrainingLogger, UpdateRecord, require_finite
@@ -117,6 +118,8 @@ class Trainer:
         if is_on_gpu():
             in_half = config.EVAL_AMP or (config.AMP and not config.EVAL)
             gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.traits.fixed_shapes, in_half)
+        for line in check_device(config):
+            self.run_log.log_and_print(line)
         if world_size() > 1:
             assert_same_on_all_ranks(config, self.task, self.datasets)
         if task.traits.uses_cross_entropies and (is_on_gpu() or device_kinds.current().is_other):

@@ -27,6 +27,7 @@ from paddlevit_dist.tasks.protocols import Checkable
 from paddlevit_dist.tasks.step_types import LossTerm, StepPosition
 
 MACHINE = devices.ProcessPlan(1, "cpu", False, [])
+FLOAT32 = False, "float16", "O1"
 
 
 def test_two_paddles_in_one_place_are_told_however_their_names_are_spelled(tmp_path, monkeypatch):
@@ -516,7 +517,7 @@ def test_updates_of_two_ranks_are_measured_until_the_loss_is_halved(tmp_path, mo
 
 
 def test_this_processor_computes_as_it_should(tmp_path):
-    doctor_checks.run_device_test(False, False, str(tmp_path / "found.json"))
+    doctor_checks.run_device_test(False, False, str(tmp_path / "found.json"), FLOAT32)
     (found,) = json.loads((tmp_path / "found.json").read_text())
     assert found["name"] and found["gigaflops"] > 0
 
@@ -530,23 +531,31 @@ def test_processes_whose_ranks_are_not_their_own_are_found(tmp_path, monkeypatch
     monkeypatch.setattr(doctor_checks.tuning, "processor", lambda: {"model": ["Xeon", "Arm", None][ranks.rank()]})
     monkeypatch.setattr(doctor_checks.tuning, "check_product", lambda: {"gigaflops": 2.0 * ranks.rank()})
     target = tmp_path / "found.json"
-    ranks.run(lambda _: doctor_checks.run_device_test(False, False, str(target)))
+    ranks.run(lambda _: doctor_checks.run_device_test(False, False, str(target), FLOAT32))
     found = [{"name": name, "gigaflops": 2.0 * number} for number, name in enumerate(("Xeon", "Arm", "unknown"))]
     assert json.loads(target.read_text()) == found
     for numbers[:], total in (([0, 1, 1], 2), ([0, 2, 1], 3)):
         with pytest.raises(RuntimeError, match=rf"^the ranks of 3 processes add up to {total}, not to 3$"):
-            ranks.run(lambda _: doctor_checks.run_device_test(False, False, str(target)))
+            ranks.run(lambda _: doctor_checks.run_device_test(False, False, str(target), FLOAT32))
 
 
 def test_speeds_of_all_processes_are_listed(tmp_path, monkeypatch):
     def launch(function, arguments, plan, seconds, in_child):
         assert function is doctor_checks.run_device_test and plan.processes == 2 and seconds == 600 and in_child
-        assert arguments[:2] == (True, False)
+        assert arguments[:2] == (True, False) and arguments[3] == (True, "bfloat16", "O2")
         ranks = [{"name": "Xeon", "gigaflops": 81.4}, {"name": "Arm", "gigaflops": 7.6}]
         Path(arguments[2]).write_text(json.dumps(ranks))
 
     monkeypatch.setattr(spawn, "launch_workers", launch)
-    config = SimpleNamespace(TRAIN=SimpleNamespace(TF32=True), DETERMINISTIC=False, WATCHDOG_SECONDS=600)
+    config = SimpleNamespace(
+        TRAIN=SimpleNamespace(TF32=True),
+        DETERMINISTIC=False,
+        WATCHDOG_SECONDS=600,
+        AMP=False,
+        EVAL_AMP=True,
+        AMP_DTYPE="bfloat16",
+        AMP_LEVEL="O2",
+    )
     found = doctor_checks.check_devices(CheckContext(config, tmp_path, MACHINE._replace(processes=2)))
     assert found.status == "ok" and found.text.startswith("2 process(es) (CPU, ")
     assert found.text.endswith(" core(s)) compute correctly and agree: Xeon, 81 GFLOP/s; Arm, 8 GFLOP/s")

@@ -108,8 +108,6 @@ class TrainingPrecision:
 
     def backward(self, loss: paddle.Tensor) -> None:
         """Run the backward pass of the loss times ``scale``. A loss that is not finite makes all gradients NaN."""
-        if loss.dtype in (paddle.float16, paddle.bfloat16):
-            loss = loss.astype("float32")  # the scale overflows float16
         # The initial gradient is the scale, or NaN for a loss that is not finite, so that all ranks get NaN gradients.
         loss.backward(paddle.scale(loss.detach(), 0.0, bias=self.scale))
 

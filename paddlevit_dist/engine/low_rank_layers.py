@@ -42,7 +42,7 @@ def add_low_rank_terms(
         targets: a layer is chosen if one of the parts between dots of its name is among them.
     """
     groups = as_model(model).layer_groups()
-    inner, head = {key for group in groups[1:-1] for key in group}, set(groups[-1]) if len(groups) > 1 else set()
+    inner, head = {key for group in groups[1:-1] for key in group}, set(groups[-1])
     chosen = {
         key: sublayer
         for key, sublayer in model.named_sublayers()

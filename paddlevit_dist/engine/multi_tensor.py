@@ -47,8 +47,7 @@ class GradientList:
     def norm(self) -> np.float32:
         """Compute the norm of all gradients, which waits for the device once; infinite if float32 overflows."""
         gradients = self.present()
-        with np.errstate(over="ignore"):
-            return np.sqrt(np.float32(self.squares(gradients).item())) if gradients else np.float32(0)
+        return np.sqrt(np.float32(self.squares(gradients).item())) if gradients else np.float32(0)
 
     @paddle.no_grad()
     def scale(self, factor: np.float32) -> None:

@@ -63,7 +63,7 @@ def one_of_each(names: Sequence[str] = ("dog", "ant", "cow"), points: int = 2000
         FigureTable(
             "A table", ("class", "pictures", "share"), [(name, 12, 0.5) for name in names] + [("none", None, None)]
         ),
-        ConfusionMatrix("A matrix", names, generator.integers(0, 9, (size, size))),
+        ConfusionMatrix("A matrix", names, generator.integers(0, 9, (size, size)).astype(np.uint64)),
         Chart("A chart", "x", "y", {"one": ([0, 1, 2], [3.0, 1.0, float("nan")]), "two": ([0, 2], [1, 2])}),
         Chart("Bars", "x", "y", {"one": ([0, 1, 2], [3, 1, 2])}, kind="bar"),
         Gallery("A gallery", [(small, names[0]), (large, f"{names[1]}\nsecond line")], "a note"),

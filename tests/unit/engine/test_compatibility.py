@@ -146,6 +146,7 @@ class Counted(Task):
             "class 0: a",
         ),
         ({"samples": 3}, {"number of classes": 4}, None),
+        ({"classes": ["b", "a"]}, {"classes": ["b", "a"]}, None),
     ],
 )
 def test_classes_are_compared_by_name_where_both_have_names_else_by_number(checkpoint, there, here, said):

@@ -91,17 +91,20 @@ def test_a_training_calls_its_hooks_in_order(tmp_path):
         rate, waited, seconds = re.search(r" (\d+) images/s data wait (\d+)% \(([\d.]+) s, ", line).groups()
         assert float(seconds) == pytest.approx(event["seconds"], abs=0.051) and int(waited) <= 100
         assert 320 / (event["seconds"] + 0.001) - 1 < int(rate) < 320 / (event["seconds"] - 0.001) + 1
+    (told,) = [line for line in lines if "epoch 2 evaluation: top-1 " in line]
+    assert told.endswith(" (best top-1)")
 
 
 @pytest.mark.parametrize("mode", ["global", "tensor"])
 def test_the_key_clips_all_gradients_or_each(tmp_path, mode):
     """A step of SGD with a gradient of at most 1e-4, of all weights together or of each."""
     sgd = "TRAIN.OPTIMIZER.NAME SGD TRAIN.OPTIMIZER.MOMENTUM 0 TRAIN.BASE_LR 2.0 TRAIN.WEIGHT_DECAY 0".split()
-    words = [*RUN[1:], *sgd, "-epochs=1", "TRAIN.GRAD_CLIP", "1e-4", "TRAIN.GRAD_CLIP_MODE", mode]
+    words = [*RUN[1:], *sgd, "-epochs=1", "TRAIN.GRAD_CLIP", "1e-4", "TRAIN.GRAD_CLIP_MODE", mode, "-seed=5"]
     trainer = small_runs.build(str(tmp_path), *words, train_size=64, val_size=4)
     before = small_runs.make_weights(trainer)
     trainer.train()
     rate = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])["learning_rate"]
+    assert (trainer.step.seed, trainer.step.samples_per_update) == (5, 64)
     after = small_runs.make_weights(trainer)
     norms = np.array([np.linalg.norm((after[name] - before[name]).astype(np.float64)) for name in before])
     largest = np.linalg.norm(norms) if mode == "global" else norms.max()

@@ -271,14 +271,19 @@ def test_a_state_of_another_optimizer_is_refused():
     adam = build_optimizer(settings("Adam"), model, None, DECAY)
     make_gradients(model, 1)
     adam.step()
-    with pytest.raises(ValueError, match="does not fit"):
-        sgd = build_optimizer(settings("SGD"), model, None, DECAY)
-        OptimizerState(sgd, model).load_state_dict(OptimizerState(adam, model).state_dict())
-    state = OptimizerState(adam, model)
+    state, sgd = (
+        OptimizerState(adam, model),
+        OptimizerState(build_optimizer(settings("SGD"), model, None, DECAY), model),
+    )
     saved = state.state_dict()
+    problem = "the saved optimizer state does not fit"
+    with pytest.raises(ValueError) as refused:
+        sgd.load_state_dict(saved)
+    first, *more = sorted(saved.keys() ^ sgd.state_dict().keys())
+    assert str(refused.value) == f"{problem}: {first} and {len(more)} more differ"
     key = next(name for name, value in saved.items() if value.shape == (3, 2))
     for other, message in ((saved[key].T, r"\(2, 3\)"), (saved[key].astype(np.float64), "of type float64")):
-        with pytest.raises(ValueError, match=f"^the saved optimizer state does not fit: {key} is {message}$"):
+        with pytest.raises(ValueError, match=f"^{problem}: {key} is {message}$"):
             state.load_state_dict({**saved, key: other})
 
 

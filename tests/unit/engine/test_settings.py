@@ -27,6 +27,21 @@ def write(tmp_path):
     return write_file
 
 
+def test_published_start_weights_of_a_recipe_are_not_what_another_run_evaluates(write):
+    published, model = "deit_tiny_patch16_224.fb_in1k", "MODEL: {{PRETRAINED: {}, PRETRAINED_REQUIRED: {}}}\n"
+    recipe, run = write(model.format(published, "true")), ["-eval", "-resume=auto"]
+    assert load([recipe]).values.MODEL.PRETRAINED == published
+    assert load([recipe, *run]).values.MODEL.PRETRAINED is None
+    kept = [
+        [write(f"EVAL: true\nBASE: {recipe[5:]}", "named.yaml"), f"-pretrained={published}"],
+        [write(f"EVAL: true\n{model.format(published, 'true')}", "evaluates.yaml")],
+        [write(model.format(published, "false"), "optional.yaml"), "-eval"],
+    ]
+    assert [load(words).values.MODEL.PRETRAINED for words in kept] == [published] * 3
+    file = write(model.format("weights.npz", "true"), "file.yaml")
+    assert load([file, "-eval"]).values.MODEL.PRETRAINED == "weights.npz"
+
+
 def test_each_default_of_an_optimizer_counts_unless_its_key_was_set(monkeypatch):
     monkeypatch.setitem(
         engine_settings._OPTIMIZER_DEFAULTS, "LAMB", {"EPS": 0.5, "MOMENTUM": 0.25, "BETAS": (0.1, 0.2)}

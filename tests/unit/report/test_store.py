@@ -24,7 +24,8 @@ def test_every_kind_comes_back(tmp_path):
     table, matrix, chart, bars, gallery, _ = figures
     assert table["rows"] == [*([name, 12, 0.5] for name in ("dog", "ant", "cow")), ["none", None, None]]
     assert chart["lines"][0]["y"] == [3.0, 1.0, None] and bars["shape"] == "bar"
-    dense = np.zeros((3, 3), int)
+    dense = np.zeros((3, 3), np.uint64)
+    assert {*map(type, matrix["cells"])} == {int}
     for row, column, count in np.reshape(matrix["cells"], (-1, 3)):
         dense[row, column] = count
     np.testing.assert_array_equal(dense, one_of_each()[1].values, strict=True)
@@ -130,6 +131,11 @@ def test_the_order_of_points_interleaves_the_bits_of_their_cells():
     packed = store.pack(PointSet("p", cells, {"a": np.zeros((50, 3), np.uint8)}, {}))
     steps = np.rint(unpacked(packed.content, 50, 65_535, 1)[0]).astype(int)
     assert interleave(steps >> 6) == sorted(interleave(steps >> 6))  # of 16 bits, ten are compared
+    cells, colors = np.repeat([[0], [9]], 100, axis=0) * np.ones(3), np.zeros((200, 3), np.uint8)
+    colors[:, 0] = np.random.default_rng(5).permutation(200)
+    packed = store.pack(PointSet("p", cells[::-1], {"a": colors}, {}))
+    _, (found,) = unpacked(packed.content, 200, 9, 1)
+    assert [*found[:, 0]] == [*colors[100:, 0], *colors[:100, 0]]  # those of a cell keep their order
 
 
 def test_points_of_one_place_have_a_cube_and_are_in_its_center():

@@ -13,7 +13,9 @@ For each number of GPUs and each precision these contenders take turns, of so ma
 - timm: timm's model in a plain loop of torch, eager, on one batch that is on the device, by PYTHON, which has both
 - timm, compiled: the same by torch.compile, on GPUs
 
-plain, trainer and timm drop nothing (dropout and stochastic depth are off), so that they compute the same. Keys at the
+plain, trainer and timm compute the same: weights that are drawn once, one batch, AdamW with one rate and decay, nothing
+dropped, smoothed or mixed. Before any ratio is printed, the losses of their first three updates have to agree, as a
+device or a library that computes something else may be fast; a contender whose losses differ gets no ratio. Keys at the
 end are those of a recipe, for all but timm. Plain computes in half precision what our trainer does
 (``TrainingPrecision.autocast``), with Paddle's scaler; timm what ``torch.autocast`` does, which has one level: in O2 it
 is left out. TF32 is on, or off, for everybody, and cuDNN may search for its fastest algorithms. Recipes of other tasks
@@ -42,7 +44,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import rounds
-from gpu_throughput_worker import COMPILED_TIMM, PLAIN, PRECISIONS, RECIPE, TIMM, TRAINER
+from gpu_throughput_worker import COMPILED_TIMM, FIRST_LOSSES, PLAIN, PRECISIONS, RECIPE, TIMM, TRAINER, WEIGHTS
 from rounds import ROOT, Spread
 from smallest import sized
 from throughput import free_port, group_environment
@@ -61,6 +63,9 @@ SPEEDS: tuple[tuple[str, str, float | None], ...] = (
 )
 MEMORY = ((TRAINER, PLAIN, 1.05), (TRAINER, TIMM, 1.0))
 SCALING_GOAL = 1.95  # of two GPUs over one
+# Losses agree to a share of the loss, by rounding, and to one of what the reference has learned since its first update.
+ROUNDING = {"float32": 0.003, "half": 0.01}
+LEARNED = 0.1
 FULL = 0.85  # share of a GPU's memory; the rest is for what its processes hold beside their tensors
 
 
@@ -80,6 +85,7 @@ class Contender:
         self.peak_bytes: int | None = None
         self.memory = {"memory_bytes": math.inf, "reserved_bytes": 0}  # of a GPU, and what is kept of it
         self.facts: dict[str, Any] = {}
+        self.losses: list[float] = []  # of the first updates of the first process that tells any
         self._processes = processes
         self._listener = Listener(address)
         self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - until the processes end
@@ -107,6 +113,7 @@ class Contender:
             with contextlib.suppress(OSError):  # it has ended, which its answer says
                 rank.send(updates)
         answers = [self._answer(rank) for rank in self._ranks]
+        self.losses = self.losses or answers[0]["losses"]
         peaks = [answer["peak_bytes"] for answer in answers]
         self.peak_bytes = None if None in peaks else max(peaks)
         for name in self.memory:
@@ -144,19 +151,20 @@ class Contender:
 
 class Cell(NamedTuple):
     """One contender in one column: seconds of an update by round, peak of a device's memory, or why it failed; and what
-    the profiler has seen afterwards, if there is a GPU."""
+    the profiler has seen afterwards, if there is a GPU; losses of the first updates."""
 
     seconds: list[float]
     peak_bytes: int | None
     problem: str = ""
     profile: Mapping[str, float] = MappingProxyType({})
+    losses: Sequence[float] = ()
 
 
 def start(kind: str, options: argparse.Namespace, precision: str, processes: int, folder: str) -> Contender:
     """The processes of a contender, which then load their framework at the same time as the others do."""
     address = f"{folder}/{kind}"
-    names = ("recipe", "classifies", "batch", "image_size", "updates", "classes", "keys", "peer_model")
-    told: dict[str, Any] = {name: getattr(options, name) for name in names}
+    names = ("recipe", "classifies", "batch", "image_size", "updates", "classes", "keys", "channels", "clips")
+    told: dict[str, Any] = {name: getattr(options, name) for name in (*names, "peer_model", "weights")}
     told.update(processes=processes, tf32=options.tf32 == "on")
     told["workers"] = min(options.workers, default_workers(processes, cpu_cores())) if kind == RECIPE else 0
     words = [WORKER, kind, address, precision, json.dumps(told)]
@@ -167,6 +175,19 @@ def start(kind: str, options: argparse.Namespace, precision: str, processes: int
     port = free_port()
     groups = [{**environment, **group_environment(kind, rank, processes, port)} for rank in range(processes)]
     return Contender([([options.peer_python, *words], group) for group in groups], address, processes)
+
+
+def write_weights(options: argparse.Namespace, folder: str) -> str:
+    """Write the weights that all contenders start with, on the CPU; return their file, or "" without a classifier."""
+    if not options.classifies:
+        return ""
+    target = f"{folder}/first.safetensors"
+    names = ("recipe", "classifies", "batch", "image_size", "updates", "classes", "keys", "channels", "clips")
+    told = {name: getattr(options, name) for name in names}
+    told.update(processes=1, tf32=False, workers=0, weights="")
+    words = [sys.executable, "-W", "ignore", WORKER, WEIGHTS, target, "float32", json.dumps(told)]
+    rounds.run(words, rounds.tuned_environment(1), READY_SECONDS)
+    return target
 
 
 def get_kinds(options: argparse.Namespace, precision: str) -> list[str]:
@@ -216,7 +237,7 @@ def warm_up(running: Mapping[str, Contender], updates: int) -> dict[str, str] | 
             contender.wait_until_ready()
             if sum(reserved) + max(reserved) > FULL * total:
                 return None
-            contender(updates)
+            contender(max(updates, FIRST_LOSSES))
             reserved.append(contender.memory["reserved_bytes"])
             total = contender.memory["memory_bytes"]
         except Failed as failure:
@@ -248,10 +269,46 @@ def compete(
             except Failed as failure:  # its speed is measured, the profiler may not work here
                 print(f"  {kind} is not profiled: {failure}")
         is_bad = kind in problems
-        cells[kind] = (
-            Cell([], None, problems[kind]) if is_bad else Cell(seconds[kind], contender.peak_bytes, "", profile)
-        )
+        measured = Cell(seconds[kind], contender.peak_bytes, "", profile, contender.losses)
+        cells[kind] = Cell([], None, problems[kind]) if is_bad else measured
     return cells, {kind: contender.facts for kind, contender in running.items() if contender.facts}
+
+
+def find_disagreeing(losses: Mapping[str, Sequence[float]], precision: str) -> tuple[str, list[str]]:
+    """Return the contender whose losses are the reference, timm's if there are any, and those that have others.
+
+    Args:
+        losses: of the first updates by contender; those that have none are not compared.
+        precision: a key of ``PRECISIONS``.
+    """
+    told = {kind: values for kind, values in losses.items() if values}
+    reference = next((kind for kind in (TIMM, COMPILED_TIMM, PLAIN) if kind in told), "")
+    if not reference:
+        return "", []
+    expected = told[reference]
+    share = ROUNDING.get(precision, ROUNDING["half"])
+    allowed = [share * abs(value) + LEARNED * abs(value - expected[0]) for value in expected]
+    return reference, [
+        kind
+        for kind, values in told.items()
+        if not all(abs(one - other) <= bound for one, other, bound in zip(values, expected, allowed))
+        or len(values) != len(expected)
+    ]
+
+
+def drop_disagreeing(cells: Mapping[str, Cell], precision: str) -> dict[str, Cell]:
+    """Return the cells that ratios may be made of, and print the losses of the first updates."""
+    losses = {kind: cell.losses for kind, cell in cells.items()}
+    reference, wrong = find_disagreeing(losses, precision)
+    for kind, values in losses.items():
+        if values:
+            said = f" (differs from {reference}: no ratio)" if kind in wrong else ""
+            print(f"  losses of the first updates: {kind} {', '.join(f'{value:.4f}' for value in values)}{said}")
+    if wrong:
+        print("  a device or a library computes something else: `paddlevit-dist doctor` compares it with NumPy")
+    return {
+        kind: cell for kind, cell in cells.items() if kind not in wrong and (TRAINER not in wrong or kind != RECIPE)
+    }
 
 
 def get_ratios(cells: Mapping[str, Cell]) -> dict[str, tuple[Spread, float | None]]:
@@ -320,6 +377,8 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     options.peer_model = options.peer_model or Path(options.recipe).stem
     values = settings.load([f"-cfg={options.recipe}", *options.keys]).values
     options.classifies = values.TASK == "classification"
+    options.channels = values.DATA.IMAGE_CHANNELS if options.classifies else 0
+    options.clips = values.TRAIN.GRAD_CLIP is not None
     if not options.classifies:
         options.peer_python, options.batch = "", options.batch or values.DATA.BATCH_SIZE
     options.batch = options.batch or 256
@@ -337,10 +396,17 @@ def main(arguments: list[str] | None = None) -> int:
         left_out = [name for name in precisions if name != "float32"]
         precisions = [name for name in precisions if name == "float32"]
         print(f"no GPU: on the CPU; left out, as this device has none: {', '.join(left_out)}, memory of a GPU")
+    with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
+        options.weights = write_weights(options, folder)
+        return measure_all(options, options.gpus or get_counts(gpus), precisions)
+
+
+def measure_all(options: argparse.Namespace, counts: Sequence[int], precisions: Sequence[str]) -> int:
+    """Measure and print every column; return the exit code."""
     result: dict[str, float] = {}
     failed, told = False, False
     single: dict[str, list[float]] = {}
-    for processes in options.gpus or get_counts(gpus):
+    for processes in counts:
         for precision in precisions:
             cells, facts = measure(options, precision, processes)
             if not told:
@@ -349,15 +415,16 @@ def main(arguments: list[str] | None = None) -> int:
                     print(
                         f"  {kind}: " + ", ".join(f"{name} {value}" for name, value in said.items() if name != "rank")
                     )
-            found = get_ratios(cells)
+            trusted = drop_disagreeing(cells, precision)
+            found = get_ratios(trusted)
             name = f"{processes}x {precision}"
             many = f"{options.rounds} rounds of {options.updates} updates"
             size = f" images of {options.image_size} px" if options.classifies else " samples"
             title = f"{Path(options.recipe).stem}, {name}, {options.batch}{size} each, {many}"
             show(f"{title}, TF32 {options.tf32}", cells, processes * options.batch, found)
-            failed |= any(cell.problem for cell in cells.values())
+            failed |= len(trusted) < len(cells) or any(cell.problem for cell in cells.values())
             result.update({f"{name} {what}": spread.median for what, (spread, _) in found.items()})
-            trained = cells[TRAINER].seconds
+            trained = trusted[TRAINER].seconds if TRAINER in trusted else []
             if trained and processes == 1:
                 single[precision] = trained
             elif trained and precision in single:  # images/s over those of one

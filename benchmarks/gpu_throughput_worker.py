@@ -4,8 +4,8 @@
 
 It is run by the interpreter that has the framework, and needs nothing of this repository but ``clock.py`` for timm.
 Each process connects to the Unix socket ADDRESS, says its rank and device, and answers each request, a number of
-updates, with the seconds that they took and the peak of its device's memory; to so many below 0, what the profiler has
-seen in them. OPTIONS is a JSON object.
+updates, with the seconds that they took, the peak of its device's memory and the losses of its first three updates; to
+so many below 0, what the profiler has seen in them. OPTIONS is a JSON object.
 """
 
 import json
@@ -27,8 +27,17 @@ PRECISIONS = {
     "O1 bfloat16": ("O1", "bfloat16"),
     "O2 float16": ("O2", "float16"),
 }
-# Without them all contenders compute the same: timm's models have none unless they are asked for.
-NO_DROPPING = ("MODEL.DROPOUT", "0.0", "MODEL.ATTENTION_DROPOUT", "0.0", "MODEL.DROPPATH", "0.0")
+WEIGHTS = "weights"  # no contender: it writes the weights that all of them start with
+FIRST_LOSSES = 3  # of so many updates each contender tells the losses
+RATE, DECAY = 1e-3, 0.05
+# With these keys all contenders compute the same: timm's models drop nothing unless they are asked to.
+SAME = (
+    *"MODEL.DROPOUT 0.0 MODEL.ATTENTION_DROPOUT 0.0 MODEL.DROPPATH 0.0".split(),
+    *"TRAIN.SMOOTHING 0.0 TRAIN.MIXUP_ALPHA 0.0 TRAIN.CUTMIX_ALPHA 0.0 TRAIN.OPTIMIZER.NAME AdamW".split(),
+    *f"TRAIN.LINEAR_SCALED_LR None TRAIN.BASE_LR {RATE} TRAIN.WEIGHT_DECAY {DECAY}".split(),
+)
+# From 65,536 a scale would be lowered first, and Paddle's scaler says so in a way that NumPy 2.4 takes for an error.
+LOSS_SCALE = 1024.0
 
 # The images are noise that needs no transform; what is erased of one is drawn with its transform.
 # A run's end, its evaluations and its checkpoints are not measured: they do not come.
@@ -47,8 +56,12 @@ class Turns:
 
     _profile: Any = None
 
+    #: of the first updates, which are not measured
+    losses: list[float]
+
     def __init__(self, address: str, rank: int, **facts: Any) -> None:
         self._parent = Client(address)
+        self.losses = []
         self._left = 0
         self._started = 0.0
         self._parent.send({"rank": rank, **clock.device_facts(), **facts})
@@ -60,7 +73,8 @@ class Turns:
                 self._parent.send(self._profile.end())
             elif self._started:
                 seconds = clock.now() - self._started
-                self._parent.send({"seconds": seconds, "peak_bytes": clock.peak_bytes(), **clock.memory_bytes()})
+                memory = {"peak_bytes": clock.peak_bytes(), **clock.memory_bytes()}
+                self._parent.send({"seconds": seconds, "losses": self.losses, **memory})
             try:
                 asked = self._parent.recv()
             except EOFError:
@@ -73,15 +87,20 @@ class Turns:
             self._started = clock.now()
         self._left -= 1
 
+    def note_loss(self, read: Callable[[], float]) -> None:
+        """Read the loss of an update, if it is one of the first, before any gradient."""
+        if len(self.losses) < FIRST_LOSSES:
+            self.losses.append(read())
+
 
 # ---- Paddle ----------------------------------------------------------------------------------------------------
 
 
-def get_words(options: dict[str, Any], precision: str, drops: bool) -> list[str]:
+def get_words(options: dict[str, Any], precision: str, is_recipe: bool) -> list[str]:
     """The command line of the run that is measured, without its output folder.
 
     Args:
-        drops: it has the recipe's dropout; otherwise a classifier has none.
+        is_recipe: a classifier has the recipe's dropout, labels and optimizer; otherwise those of all contenders.
     """
     level, dtype = PRECISIONS[precision]
     words = [f"-cfg={options['recipe']}", "-accum_iter=1", f"-num_workers={options['workers']}", *ENDLESS]
@@ -90,7 +109,10 @@ def get_words(options: dict[str, Any], precision: str, drops: bool) -> list[str]
         words.append(f"-batch_size={options['batch']}")
     if options["classifies"]:
         words += [f"-image_size={options['image_size']}", "MODEL.NUM_CLASSES", str(options["classes"])]
-        words += [*IMAGES_AS_THEY_ARE, *([] if drops else NO_DROPPING)]
+        words += [*IMAGES_AS_THEY_ARE]
+        halves = str([0.5] * options["channels"])
+        limit = ["TRAIN.GRAD_CLIP", "1e6"] if options["clips"] else []  # the work of clipping, without its effect
+        words += [] if is_recipe else [*SAME, *limit, "DATA.IMAGENET_MEAN", halves, "DATA.IMAGENET_STD", halves]
     return words + (["-amp", "AMP_LEVEL", level, "AMP_DTYPE", dtype] if dtype else []) + options["keys"]
 
 
@@ -102,10 +124,28 @@ def work(kind: str, address: str, precision: str, options: dict[str, Any], folde
     from paddlevit_dist.runtime.transfers import is_on_gpu
 
     words = get_words(options, precision, kind == RECIPE)
+    if options["weights"] and kind not in (RECIPE, WEIGHTS):
+        words.append(f"-pretrained={options['weights']}")
     values = settings.load([*words, f"-output={folder}"]).values
+    if kind == WEIGHTS:
+        write_weights(values, address)
+        return
     make_folder(values.SAVE)
     run = plain_loop if kind == PLAIN else trainer_loop
     run(values, lambda: Turns(address, rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
+
+
+def write_weights(values: Any, target: str) -> None:
+    """Write drawn weights of the recipe's model with timm's names, for timm and for Paddle."""
+    import paddle
+
+    from paddlevit_dist.commands.convert import convert
+    from paddlevit_dist.tasks.task_factory import make_task
+
+    paddle.seed(0)
+    own = f"{target}.pdparams"
+    paddle.save(make_task(values).build_model().state_dict(), own)
+    convert(own, target)
 
 
 def get_samples(values: Any, task: Any) -> dict[str, Any]:
@@ -127,7 +167,7 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
     """What one writes by hand: forward pass, loss, backward pass, AdamW, on a batch that is on the device."""
     import paddle
 
-    from paddlevit_dist import world_size
+    from paddlevit_dist import load_weights, world_size
     from paddlevit_dist.engine.precision import TrainingPrecision
     from paddlevit_dist.launch import gpu
     from paddlevit_dist.tasks.task_factory import make_task
@@ -138,19 +178,21 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
     loss_of_model = classification_loss if values.TASK == "classification" else loss_of_task
     samples = get_samples(values, task)["train"]  # which may say how many classes the model has
     inner = task.build_model()
+    if values.MODEL.PRETRAINED:
+        load_weights(inner, values.MODEL.PRETRAINED)
     inner.train()
     with_loss = loss_of_model(values, task, samples)
     model = paddle.DataParallel(inner) if world_size() > 1 else inner
     learning = [parameter for parameter in inner.parameters() if not parameter.stop_gradient]
-    optimizer = paddle.optimizer.AdamW(1e-4, parameters=learning, weight_decay=0.05)
+    optimizer = paddle.optimizer.AdamW(RATE, parameters=learning, weight_decay=DECAY)
     precision = TrainingPrecision(values.AMP, values.AMP_DTYPE, values.AMP_LEVEL)
-    # From 65,536 it would lower its scale first, and says so in a way that NumPy 2.4 takes for an error.
-    scaler = paddle.amp.GradScaler(values.AMP and values.AMP_DTYPE == "float16", init_loss_scaling=1024.0)
+    scaler = paddle.amp.GradScaler(values.AMP and values.AMP_DTYPE == "float16", init_loss_scaling=LOSS_SCALE)
     turns = start()
     while True:
         turns.update_begins()
         with precision.autocast():
             loss = with_loss(model)
+        turns.note_loss(loss.item)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
@@ -163,9 +205,15 @@ def classification_loss(values: Any, task: Any, samples: Any) -> Callable[[Any],
 
     from paddlevit_dist import rank
 
-    shape = (values.DATA.BATCH_SIZE, values.DATA.IMAGE_CHANNELS, values.DATA.IMAGE_SIZE, values.DATA.IMAGE_SIZE)
-    images, labels = map(paddle.to_tensor, noise(shape, values.MODEL.NUM_CLASSES, rank()))
+    pixels, labels = noise_of(values, rank())
+    images, labels = paddle.to_tensor(scale(pixels)), paddle.to_tensor(labels)
     return lambda model: paddle.nn.functional.cross_entropy(model(images), labels)
+
+
+def noise_of(values: Any, rank: int) -> Any:
+    """The batch of a classifier, as it comes from the loader: images uint8 and labels int64."""
+    shape = (values.DATA.BATCH_SIZE, values.DATA.IMAGE_CHANNELS, values.DATA.IMAGE_SIZE, values.DATA.IMAGE_SIZE)
+    return noise(shape, values.MODEL.NUM_CLASSES, rank)
 
 
 def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
@@ -189,13 +237,16 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
     """``Trainer.train()`` as a run calls it.
 
     Args:
-        loads: the run's own loader hands over a new batch for each update; otherwise each has the first batch again,
-            which is on the device.
+        loads: the run's own loader hands over a new batch for each update; otherwise each has the same batch, which is
+            on the device: for a classifier that of all contenders, else the loader's first one.
     """
-    from paddlevit_dist import Trainer
+    import paddle
+
+    from paddlevit_dist import Trainer, rank
     from paddlevit_dist.tasks.task_factory import make_task
 
     task = make_task(values)
+    classifies = values.TASK == "classification"
 
     class Timed(type(task)):  # type: ignore[misc]
         turns: Any = None
@@ -203,17 +254,26 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
         def train_step(self, model: Any, batch: Any, step: Any) -> Any:
             self.turns = self.turns or start()
             self.turns.update_begins()
-            return super().train_step(model, batch, step)
+            terms = super().train_step(model, batch, step)
+            if classifies and not loads:
+                self.turns.note_loss(
+                    lambda: sum(t.weight * t.sum.item() / values.DATA.BATCH_SIZE for t in terms.values())
+                )
+            return terms
 
     class FirstBatchAgain(Trainer):
         def prepare_training(self) -> None:
             super().prepare_training()
             epochs = self.loader.epochs
+            if self.precision.scaler is not None:
+                self.precision.scaler.value = LOSS_SCALE
 
             def again(*where: Any) -> Any:
                 batches = epochs(*where)
                 first = next(batches)
                 batches.close()
+                if classifies:
+                    first.update(zip(("images", "labels"), map(paddle.to_tensor, noise_of(values, rank()))))
                 while True:
                     yield dict(first)
 
@@ -224,11 +284,16 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
 
 
 def noise(shape: Any, classes: int, seed: int) -> Any:
-    """Images float32 of ``shape`` and labels int64 (batch,)."""
+    """Images uint8 of ``shape`` and labels int64 (batch,)."""
     import numpy as np
 
     generator = np.random.default_rng(seed)
-    return generator.standard_normal(shape).astype(np.float32), generator.integers(0, classes, shape[0])
+    return generator.integers(0, 256, shape, dtype=np.uint8), generator.integers(0, classes, shape[0])
+
+
+def scale(pixels: Any) -> Any:
+    """Images float32 from -1 to 1, as our trainer normalizes them."""
+    return (pixels / 127.5 - 1).astype("float32")
 
 
 # ---- torch -----------------------------------------------------------------------------------------------------
@@ -242,6 +307,7 @@ def timm_loop(address: str, precision: str, options: dict[str, Any], is_compiled
     """
     import timm
     import torch
+    from safetensors.torch import load_file
 
     rank, processes = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     on_gpu = torch.cuda.is_available()
@@ -252,22 +318,28 @@ def timm_loop(address: str, precision: str, options: dict[str, Any], is_compiled
     torch.backends.cudnn.benchmark = True  # as in timm's own program, and as our trainer has it
     torch.manual_seed(0)
     sizes = {"img_size": options["image_size"]} if options["image_size"] != 224 else {}
-    model = timm.create_model(options["peer_model"], num_classes=options["classes"], **sizes).to(device)
+    model = timm.create_model(options["peer_model"], num_classes=options["classes"], **sizes)
+    keys = model.load_state_dict(load_file(options["weights"]), strict=False)
+    if left := [name for key in keys for name in key if not name.endswith("num_batches_tracked")]:
+        raise SystemExit(f"{options['peer_model']} has other weights than the recipe: {', '.join(left[:3])}")
+    model.to(device)
     if processes > 1:
         torch.distributed.init_process_group("nccl" if on_gpu else "gloo")
         model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank] if on_gpu else None)
     if is_compiled:
         model = torch.compile(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
     dtype = PRECISIONS[precision][1]
-    scaler = torch.amp.GradScaler(device.type, enabled=dtype == "float16")
-    shape = (options["batch"], 3, options["image_size"], options["image_size"])
-    images, labels = (torch.from_numpy(values).to(device) for values in noise(shape, options["classes"], rank))
+    scaler = torch.amp.GradScaler(device.type, init_scale=LOSS_SCALE, enabled=dtype == "float16")
+    shape = (options["batch"], options["channels"], options["image_size"], options["image_size"])
+    pixels, labels = noise(shape, options["classes"], rank)
+    images, labels = (torch.from_numpy(values).to(device) for values in (scale(pixels), labels))
     turns = Turns(address, rank, tf32=on_gpu and options["tf32"], timm=timm.__version__)
     while True:
         turns.update_begins()
         with torch.autocast(device.type, getattr(torch, dtype or "float32"), enabled=bool(dtype)):
             loss = torch.nn.functional.cross_entropy(model(images), labels)
+        turns.note_loss(loss.item)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()

@@ -25,6 +25,9 @@ OPTIONS = {
     "updates": 2,
     "keys": [],
     "tf32": True,
+    "weights": "",
+    "channels": 1,
+    "clips": True,
 }
 
 
@@ -71,12 +74,41 @@ def test_ratios_are_of_the_same_round_and_goals_are_those_of_the_precision(capsy
     assert [program.get_counts(gpus) for gpus in (0, 1, 2, 6, 8)] == [[1], [1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
 
 
+def test_losses_of_first_updates_are_those_of_the_peer_or_there_is_no_ratio(capsys):
+    import gpu_throughput as program
+
+    right = [6.95, 6.50, 6.20]
+    losses = {"plain": [6.95, 6.51, 6.21], "trainer": [6.95, 6.95, 6.95], "recipe": [], "timm": right}
+    cells = {kind: program.Cell([1.0], None, losses=values) for kind, values in losses.items()}
+    cells["timm, compiled"] = cells["timm"]
+    assert program.find_disagreeing(losses, "float32") == ("timm", ["trainer"])
+    assert list(program.drop_disagreeing(cells, "float32")) == ["plain", "timm", "timm, compiled"]
+    said = capsys.readouterr().out
+    assert "losses of the first updates: trainer 6.9500, 6.9500, 6.9500 (differs from timm: no ratio)" in said
+    assert "`paddlevit-dist doctor` compares it with NumPy" in said
+    cells["trainer"] = cells["plain"]
+    assert program.drop_disagreeing(cells, "float32") == cells
+    assert program.find_disagreeing({"plain": right, "trainer": right[:2]}, "float32") == ("plain", ["trainer"])
+    assert program.find_disagreeing({"trainer": right}, "float32") == ("", [])
+    off = {"timm": right, "plain": [value * 1.006 for value in right], "trainer": [float("nan")] * 3}
+    assert program.find_disagreeing(off, "float32")[1] == ["plain", "trainer"]
+    assert program.find_disagreeing(off, "O1 bfloat16")[1] == ["trainer"]
+
+
+def test_a_trainer_that_learns_nothing_gets_no_ratio():
+    program = BENCHMARKS / "gpu_throughput.py"
+    ended = run_command([sys.executable, str(program), *SMALL, "TRAIN.BASE_LR", "1e-6"])
+    assert ended.code == 1 and "(differs from plain: no ratio)" in ended.out, ended.out + ended.err
+    assert ended.out.splitlines()[-1] == "RESULT {}"
+
+
 class Holds:
     """In place of a contender whose process keeps so many bytes of a GPU of 80."""
 
     def __init__(self, reserved: int, fails: bool = False) -> None:
         self.memory = {"memory_bytes": 80, "reserved_bytes": reserved}
         self.facts, self.fails, self.peak_bytes = {"rank": 0}, fails, None
+        self.losses: list[float] = []
 
     def wait_until_ready(self) -> None:
         """It is."""
@@ -189,7 +221,7 @@ def contender(kind: str, tmp_path: Path, name: str = "vit_digits", **others: Any
 
     parent = Asks()
     turns = worker.Turns.__new__(worker.Turns)
-    turns._parent, turns._left, turns._started = parent, 0, 0.0
+    turns._parent, turns._left, turns._started, turns.losses = parent, 0, 0.0, []
     recipe = str(ROOT / "configs" / f"{name}.yaml")
     options = {**OPTIONS, "recipe": recipe, **others}
     values = settings.load([*worker.get_words(options, "float32", False), f"-output={tmp_path}"]).values

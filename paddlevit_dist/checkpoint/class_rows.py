@@ -66,7 +66,7 @@ def follow_names(
     counts = [_classes_in(state[key].shape, model.class_layout(key)) for key in parameter_names]
     theirs, pairs = _match_names(model, names, counts)
     is_in_order = names.theirs is not None and list(names.theirs) == list(names.ours)
-    if not parameter_names or not theirs or not are_names(names.ours) or is_in_order:
+    if not parameter_names or not are_names(names.ours) or is_in_order:
         return None
     if not pairs and (names.is_evaluated or not (names.is_own and names.theirs)):
         return None
@@ -231,7 +231,7 @@ def _merge(
         (np.array(part)[:, None] * layout.each + each).reshape(-1) for part in (list(some) for some in zip(*rows))
     )
     merged = np.moveaxis(initial.copy(), axis, 0)
-    merged[places] = np.moveaxis(value, axis, 0)[sources].astype(initial.dtype)
+    merged[places] = np.moveaxis(value, axis, 0)[sources]
     return np.moveaxis(merged, 0, axis)
 
 

@@ -222,7 +222,7 @@ def _only_weights_in(folder: Path) -> list[Path]:
     """Return the only file of a supported format in a directory, in a list; empty if there are none or several."""
     if not folder.is_dir():
         return []
-    files = [file for file in sorted(folder.iterdir()) if may_be_weights(file)]
+    files = [file for file in folder.iterdir() if may_be_weights(file)]
     return files if len(files) == 1 else []
 
 

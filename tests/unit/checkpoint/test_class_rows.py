@@ -191,6 +191,8 @@ class Published(Model):
 def test_names_are_published_ones_in_other_words_only_if_they_are_as_many():
     names = ["tench, Tinca tinca", "goldfish, Carassius", "shark, white"]
     assert order_outputs(Published(), ClassNames(names, ["n3", "n1"]), 3, 2, "f") == ([2, 0], True)
+    with pytest.raises(UserError, match="f has 3 classes, and 4 are needed"):
+        order_outputs(Published(), ClassNames(names, ["n3", "n1"]), 3, 4, "f")
     with pytest.raises(UserError, match="f lacks 2 classes"):
         order_outputs(Published(), ClassNames(names[:2], ["n3", "n1"]), 3, 2, "f")
 
@@ -345,6 +347,8 @@ def test_an_evaluation_of_other_classes_has_a_name_for_each_output():
         (["0", "1", "2"], ["x", "y", "z"], None, False),
         (None, ["1", "2", "3"], None, False),
         (["0", "1", "2"], ["1", "2", "3"], "lacks 1 classes (3); its own are 0, 1, 2", None),
+        (None, ["0", "1"], "the teacher has 3 classes, and 2 are needed: use a model of as many", None),
+        (["a", "b", "c"], ["0", "1", "2", "3"], "the teacher has 3 classes, and 4 are needed", None),
     ],
 )
 def test_outputs_named_by_numbers_follow_classes_named_by_numbers(theirs, ours, order, is_named):

@@ -78,8 +78,9 @@ def test_a_model_or_an_optimizer_that_is_no_mapping_is_no_training(tmp_path):
     model, optimizer = trained()
     for part in ("model", "optimizer"):
         content = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 1, part: 5}
-        paddle.save(content, str(tmp_path / "x.pdparams"))
-        assert read_training(tmp_path / "x.pdparams") is None
+        for saved in (content, [content]):
+            paddle.save(saved, str(tmp_path / "x.pdparams"))
+            assert read_training(tmp_path / "x.pdparams") is None
 
 
 def test_what_is_neither_a_weight_nor_a_moment_is_left_out(tmp_path):

@@ -181,7 +181,8 @@ def test_later_epochs_of_a_run_that_began_again_are_removed_and_no_best_among_th
 
 def test_a_discarded_checkpoint_hands_the_link_on(tmp_path, model):
     first, second = save_update(tmp_path, 7, model), save(tmp_path, 1, model)
-    checkpoint_store.link(tmp_path, "last", second)
+    for name in ("last", "best"):
+        checkpoint_store.link(tmp_path, name, second)
     checkpoint_store.discard(second)
     assert os.readlink(tmp_path / "last") == first.name
     checkpoint_store.discard(first)

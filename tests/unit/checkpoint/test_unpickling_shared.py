@@ -52,12 +52,12 @@ def test_tuples_sets_and_keys_of_every_protocol_are_read(tmp_path, protocol):
 
 
 def test_one_array_under_many_names_is_refused_before_it_is_converted(tmp_path):
-    bits = np.zeros(1 << 20, np.uint16)  # 2 MiB, 4 as float32
-    for names, is_read in ((2, True), (30, False)):
+    bits, wide = np.zeros(1 << 20, np.uint16), np.zeros(1 << 18)  # 2 MiB each, the first is 4 as float32
+    for array, names, needed in ((bits, 2, None), (bits, 30, 126), (wide, 40, 84)):
         file = tmp_path / f"{names}.pdparams"
-        file.write_bytes(pickle.dumps({f"layer{number}": bits for number in range(names)}, 4))
-        if is_read:
+        file.write_bytes(pickle.dumps({f"layer{number}": array for number in range(names)}, 4))
+        if needed is None:
             assert read_weights(file).state["layer1"].dtype == np.float32
         else:
-            with pytest.raises(UserError, match=r"30.pdparams is rejected: its arrays need 126 MB, far more than the"):
+            with pytest.raises(UserError, match=f"{names}.pdparams is rejected: its arrays need {needed} MB, far more"):
                 read_weights(file)

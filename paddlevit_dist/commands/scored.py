@@ -60,7 +60,7 @@ def add_data(parser: CommandParser) -> None:
     parser.option("cfg", None, meaning, path, metavar="FILE")
     parser.option("dataset", None, "name of the dataset (default: from -cfg, else detected)", metavar="NAME")
     parser.option("data_path", None, "folder of the dataset", path)
-    parser.option("split", "val", "split of the dataset that the results are for", metavar="SPLIT")
+    parser.option("split", "val", "split of the dataset that the results are for")
 
 
 def add_group(parser: CommandParser) -> None:

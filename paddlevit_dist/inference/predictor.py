@@ -110,7 +110,7 @@ def predict_batch(aspect: Any, model: Any, batch: dict[str, Any], writer: Predic
         entries.append(
             PredictionRecord(index, [{**row, **more} for row in rows], summary=writer.summarize(index, prediction))
         )
-    return sorted(entries, key=lambda entry: entry.index)
+    return sorted(entries)
 
 
 def predict_share(

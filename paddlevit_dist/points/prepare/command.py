@@ -53,7 +53,7 @@ def run_scenes(words: list[str]) -> None:
         "val.txt and test.txt there; else every fifth scene is for validation.",
         imports=True,
     )
-    parser.option("format", None, "one of the formats above (default: detected)", metavar="FORMAT")
+    parser.option("format", None, "one of the formats above (default: detected)")
     _add_choices(parser)
     parser.option(
         "columns", None, "columns of text and unnamed arrays, such as x,y,z,intensity,-; a dash skips a column"

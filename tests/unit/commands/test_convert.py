@@ -46,6 +46,12 @@ def assert_same(state, expected):
         np.testing.assert_array_equal(state[name], value, err_msg=name)
 
 
+def test_names_of_many_families_are_those_of_the_first(tmp_path):
+    save({"norm.weight": np.ones(4, np.float32), "norm.bias": np.ones(4, np.float32)}, tmp_path / "in.npz")
+    converted = convert(str(tmp_path / "in.npz"), str(tmp_path / "out.pdparams"))
+    assert converted.origin.startswith("mlp_mixer, timm names")  # the first on the list of models
+
+
 @pytest.mark.parametrize("name", REDUCED)
 def test_there_and_back_is_bit_equal_with_timms_layout_between(name, tmp_path):
     model = small(name, seed=1)

@@ -45,9 +45,11 @@ def test_the_first_split_with_classes_names_them_and_the_configuration_has_their
     assert read_trained_meta({}, 7) == (7, None, {}, {})
 
 
-def test_settings_of_training_do_not_apply_to_stored_weights():
+def test_settings_of_training_do_not_apply_to_stored_weights_and_no_code_that_they_name_runs(tmp_path):
+    (tmp_path / "own.py").write_text("raise AssertionError('weights alone have run it')")
     stored = {"MODEL": {"NAME": "vit", "RESUME": "auto", "PRETRAINED_PART": "teacher", "DEPTH": 3}}
     stored |= {"SAVE_PREDICTIONS": True, "ALLOW_CHANGES": True, "EVAL": False, "DATA": {"DATASET": "digits"}}
+    stored["IMPORTS"] = [str(tmp_path / "own.py")]
     values = build_configuration("w.pdparams", stored, words=["TRAIN.BASE_LR=0.5"]).values
     assert (values.EVAL, values.SAVE_PREDICTIONS, values.ALLOW_CHANGES) == (True, False, False)
     model = values.MODEL

@@ -1,5 +1,6 @@
 """``evaluate`` of a run's folder that was moved, or comes from others: its configuration is settings alone."""
 
+import contextlib
 import os
 
 import pytest
@@ -14,19 +15,20 @@ def evaluated(tmp_path, monkeypatch):
     """A folder with a configuration; ``evaluate`` stops once it has read that, which is returned."""
     (tmp_path / "moved").mkdir()
     (tmp_path / "own_thing.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
-    monkeypatch.setattr(runs, "_last_evaluation", lambda folder: ({}, {}, ""))
     monkeypatch.chdir(tmp_path)
+    load = settings.load
 
     def evaluate(text, *arguments, **keys):
         (tmp_path / "moved" / "config.yaml").write_text(f"DATA: {{DATASET: digits, CACHE_FOLDER: shared}}\n{text}")
         found = []
 
-        def carry_out(words, is_trusted=True):
-            found.append(settings.load(words, settings.DEFAULT_RECIPE, is_trusted).values)
-            return tmp_path
+        def read(*given):
+            found.append(load(*given).values)
+            raise InterruptedError
 
-        monkeypatch.setattr(runs, "_run", carry_out)
-        runs.evaluate(tmp_path / "moved", *arguments, **keys)
+        monkeypatch.setattr(settings, "load", read)
+        with contextlib.suppress(InterruptedError):
+            runs.evaluate(tmp_path / "moved", *arguments, **keys)
         return found[0]
 
     return evaluate

@@ -74,5 +74,7 @@ def test_they_are_listed_with_what_they_are(capsys):
     *lines, _, last = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == sorted(file.stem for file in CONFIGS.glob("*.yaml"))
     assert all(len(line.split()) > 3 for line in lines) and last.endswith(str(CONFIGS))
+    longest = max(len(file.stem) for file in CONFIGS.glob("*.yaml"))
+    assert {line.index(line.split(maxsplit=1)[1]) for line in lines} == {longest + 2}
     with pytest.raises(UserError, match="no recipe's name contains 'nothing'"):
         inspect_recipes.run(["nothing"])

@@ -25,7 +25,8 @@ def build_step(words: list[str], folder: Path, number: int, epoch: int = 1) -> C
     trainer.prepare_training()
     trainer.model.train()
     samples = [datasets["train"].sample(index, np.random.default_rng(index)) for index in range(number)]
-    batch = {key: paddle.to_tensor(value) for key, value in CountingCollate(task)(samples).items()}
+    collated = CountingCollate(task)(samples)  # facts for the host, such as sizes, are a dict
+    batch = {key: part if isinstance(part, dict) else paddle.to_tensor(part) for key, part in collated.items()}
     update = 0
 
     def step() -> None:

@@ -27,6 +27,7 @@ _FAST = {
     f"{_MODELS}.convnext.ConvNeXtBlock": "blocks:FastConvNeXtBlock",
     f"{_MODELS}.segformer.SegFormerHead": "blocks:FastSegFormerHead",
     f"{_MODELS}.pvt_v2.SpatialReductionAttention": "blocks:FastSpatialReductionAttention",
+    "paddlevit_dist.images.detection.rtdetr.encoder.PositionAttention": "query_attention:FastPositionAttention",
     "paddlevit_dist.images.detection.rtdetr.deformable.PointSampling": "sampling:FastPointSampling",
 }
 

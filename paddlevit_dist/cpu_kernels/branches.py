@@ -221,6 +221,32 @@ def attention(
     return add_branch(x, lambda base: linear_forward(attended, projection.weight, projection.bias, base), keep)
 
 
+# ---- attention alone ---------------------------------------------------------------------------------------------
+
+
+class _AttentionWithin(PyLayer):
+    @staticmethod
+    def forward(ctx, qkv, heads):
+        out, weights = _attend(qkv, None, heads, needs_weights=True)
+        ctx.heads = heads
+        ctx.save_for_backward(qkv, weights)
+        return out
+
+    @staticmethod
+    @with_graph()
+    def backward(ctx, gradient):
+        qkv, weights = ctx.saved_tensor()
+        return _attend_backward(as_contiguous(gradient), qkv, weights, None, ctx.heads)
+
+
+def attend_within(qkv, heads: HeadLayout) -> paddle.Tensor:
+    """Compute the attention (items, tokens, channels) of (items, tokens, 3 * channels), whose windows are in order."""
+    qkv = as_contiguous(qkv)
+    if paddle.is_grad_enabled() and not qkv.stop_gradient:
+        return differentiable(_AttentionWithin, qkv, heads)
+    return _attend(qkv, None, heads, needs_weights=False)[0]
+
+
 # ---- attention of queries to keys and values of other tokens -------------------------------------------------
 
 

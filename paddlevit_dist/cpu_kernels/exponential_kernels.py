@@ -99,7 +99,7 @@ def attention(sgemm, qkv, weights, out, bias, mask, index, batch, windows, token
         out: (batch, windows * tokens, heads * head_dim).
         bias: (heads, tokens, tokens), or 0.
         mask: (windows, tokens, tokens), or 0.
-        index: int64 (windows, tokens), row in the item of each token of a window; 0 for one window in order.
+        index: int64 (windows, tokens), row in the item of each token of a window; 0 for windows in order.
     """
     width, square = heads * head_dim, tokens * tokens
     step = 3 * width
@@ -107,7 +107,7 @@ def attention(sgemm, qkv, weights, out, bias, mask, index, batch, windows, token
     head_weights = weights
     for window in range(batch * windows):
         item, number = window // windows, window % windows
-        first = item * windows * tokens
+        first = (item * windows if index != 0 else window) * tokens
         base, target = qkv + 4 * first * step, out + 4 * first * width
         if index != 0:
             _gather(base, index + 8 * number * tokens, gathered.ctypes.data, tokens, step)
@@ -209,7 +209,7 @@ def attention_gradient(
         numba.carray(floats_at(bias_out), heads * square)[:] = zero
     for window in range(batch * windows):
         item, number = window // windows, window % windows
-        first = item * windows * tokens
+        first = (item * windows if index != 0 else window) * tokens
         base, target, out_gradient = qkv + 4 * first * step, out + 4 * first * step, gradient + 4 * first * width
         if index != 0:
             _gather(base, index + 8 * number * tokens, gathered.ctypes.data, tokens, step)

@@ -12,6 +12,7 @@ from support.networks.plain_layers import plain_layers
 
 from paddlevit_dist.cpu_kernels import accelerate as accelerate_module
 from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, can_use_fast_path, is_available
+from paddlevit_dist.images.detection.rtdetr.encoder import PositionAttention
 from paddlevit_dist.images.models import layers
 from paddlevit_dist.images.models.convnext import ConvNeXtBlock as ConvNeXtBlock
 from paddlevit_dist.images.models.layers import ChannelsLastConv, ChannelsLastDepthwiseConv, Mlp, PatchEmbedding
@@ -72,6 +73,22 @@ class OfMaps(paddle.nn.Layer):
         return self.head.summed([x, x[:, ::2, ::2], x[:, 1::3, ::4]])
 
 
+class OfQueries(paddle.nn.Layer):
+    """Attention of 4 x 7 tokens, with or without positions, two entries for each mask."""
+
+    def __init__(self, has_position, is_masked):
+        super().__init__()
+        self.attention = PositionAttention(24, 3)
+        self.attention.k_proj.bias.stop_gradient = True  # its gradient is 0 but for rounding
+        random = np.random.default_rng(1)
+        self.position = paddle.to_tensor(random.standard_normal((1, 7, 24)), "float32") if has_position else None
+        blocked = (random.random((2, 7, 7)) < 0.4) & ~np.eye(7, dtype=bool)
+        self.blocked = paddle.to_tensor(blocked, "float32") if is_masked else None
+
+    def forward(self, x):
+        return self.attention(x, self.position, self.blocked, copies=2)
+
+
 IMAGES = {
     "depthwise, whole tiles of 7 columns": (lambda: ChannelsLastDepthwiseConv(16, 7), (2, 14, 14, 16)),
     # a last tile that overlaps; five vectors of 16 channels, copied four and one
@@ -119,6 +136,10 @@ CASES = {
     ),
     "windows": (lambda: swin_block(False), (3, 8, 12, 24)),
     "shifted windows, dropped paths": (lambda: swin_block(True, 0.5), (6, 8, 12, 24)),
+    "queries": (lambda: OfQueries(False, False), (4, 7, 24)),
+    "queries at positions": (lambda: OfQueries(True, False), (4, 7, 24)),
+    "queries in groups": (lambda: OfQueries(False, True), (4, 7, 24)),
+    "queries at positions in groups": (lambda: OfQueries(True, True), (4, 7, 24)),
     "fewer keys": (lambda: reduction(2, (8, 6)), (3, 48, 24)),
     "fewer keys, linear form, no bias": (lambda: reduction(1, (9, 8), is_linear=True, qkv_bias=False), (2, 72, 24)),
     "keys of all, queries in two bands": (lambda: reduction(1, (20, 19)), (1, 380, 24)),

@@ -4,6 +4,8 @@
   of layers, if exactly the listed ones, with the fast classes of ``layers.py`` and ``blocks.py``; when they apply
 - ``functions.py``, ``branches.py``, ``image_functions.py``, ``upsampling.py``, ``volume_functions.py``: differentiable
   functions of layers, residual branches, attention, channels-last images, upsampled maps, and a convolution of volumes
+- ``decoders.py``, ``decoder_functions.py``: transposed convolutions with batch norm and ReLU, with the loops of
+  ``transposed_kernels.py`` and ``batch_norm_kernels.py``
 - ``sampling.py``: deformable attention's sums over points of maps, with its loops
 - ``row_kernels.py``, ``exponential_kernels.py``, ``image_kernels.py``, ``depthwise_kernels.py``,
   ``upsampling_kernels.py``: their loops, with ``intrinsics.py``; ``memory.py``: addresses and the matrix product

@@ -29,6 +29,7 @@ _FAST = {
     f"{_MODELS}.pvt_v2.SpatialReductionAttention": "blocks:FastSpatialReductionAttention",
     "paddlevit_dist.images.detection.rtdetr.encoder.PositionAttention": "query_attention:FastPositionAttention",
     "paddlevit_dist.images.detection.rtdetr.deformable.PointSampling": "sampling:FastPointSampling",
+    "paddlevit_dist.images.keypoints.heatmaps.network.ClassicDecoder": "decoders:FastClassicDecoder",
 }
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 Values = Sequence[ir.Value]
 _INT32 = ir.IntType(32)
-_FLOATS, _INTEGERS = ir.FloatType().as_pointer(), ir.IntType(64).as_pointer()
+_FLOATS, _DOUBLES = ir.FloatType().as_pointer(), ir.DoubleType().as_pointer()
+_INTEGERS = ir.IntType(64).as_pointer()
 
 # For loops: sums may be reordered, so that several numbers are added at once.
 FAST: dict[str, Any] = {"fastmath": {"contract", "reassoc", "nsz"}, "error_model": "numpy"}
@@ -26,6 +27,12 @@ ORDERED: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy"}
 def floats_at(typing_context: "TypingContext", address: types.Type):
     """Return a pointer to the float32 at an address."""
     return types.CPointer(types.float32)(types.int64), lambda _, builder, __, v: builder.inttoptr(v[0], _FLOATS)
+
+
+@intrinsic
+def doubles_at(typing_context: "TypingContext", address: types.Type):
+    """Return a pointer to the float64 at an address."""
+    return types.CPointer(types.float64)(types.int64), lambda _, builder, __, v: builder.inttoptr(v[0], _DOUBLES)
 
 
 @intrinsic

@@ -89,7 +89,7 @@ class DistributedBatchNorm(_FormattedLayer, paddle.nn.Layer):
 
     @paddle.jit.not_to_static
     def _normalize(self, x: paddle.Tensor) -> paddle.Tensor:
-        exchanges = self.synchronized and world.world_size() > 1
+        exchanges = exchanges_statistics(self)
         uses_batch = self.training and not self._use_global_stats
         if uses_batch and (exchanges or _size(x) <= self._mean.shape[0]):  # one row, or none
             return _NormalizeFunction.apply(x, self.weight, self.bias, self, exchanges)
@@ -229,23 +229,43 @@ class _RankStatistics:
 
     Each rank sends its row count, mean and sum of squared deviations from that mean, to be combined as in Chan, Golub
     and LeVeque (1979, "Updating formulae and a pairwise algorithm for computing sample variances", equation 1.5), so
-    that a mean far from 0 costs no precision. Every rank adds in the same order and gets bitwise equal results. ``x``:
-    this rank's rows, (rows, channels) or (batch, channels, positions); ``exchanges``: whether the statistics cover all
-    ranks.
+    that a mean far from 0 costs no precision. Every rank adds in the same order and gets bitwise equal results.
+    ``local``: this rank's three, see ``_compute_local_moments``; ``exchanges``: whether the statistics cover all ranks.
     """
 
-    def __init__(self, x: paddle.Tensor, exchanges: bool) -> None:
-        local = _compute_local_moments(x)  # (1 + 2 channels,)
-        gathered: list[paddle.Tensor] = [local]
-        if exchanges:
-            gathered = gather_float64(local)
-        table = paddle.stack(gathered)  # (ranks, 1 + 2 channels)
-        channels = x.shape[1]
+    def __init__(self, local: paddle.Tensor, exchanges: bool) -> None:
+        table = paddle.stack(gather_float64(local) if exchanges else [local])  # (ranks, 1 + 2 channels)
+        channels = (local.shape[0] - 1) // 2
         rows, means, squares = table[:, :1], table[:, 1 : 1 + channels], table[:, 1 + channels :]
         self.rows = rows.sum(axis=0)
         divisor = paddle.clip(self.rows, min=1.0)
         self.mean = (rows * means).sum(axis=0) / divisor
         self.variance = (squares + rows * (means - self.mean) ** 2).sum(axis=0) / divisor
+
+
+def combine_moments(layer: paddle.nn.Layer, local: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
+    """Return mean and variance of a training step, float32 (channels,), and its rows, float64 (1,).
+
+    The running statistics are updated as the layer's own forward pass does.
+
+    Args:
+        layer: one of Paddle's batch normalizations or a ``DistributedBatchNorm``.
+        local: the row count of this rank, the means and the sums of squared deviations, float64 (1 + 2 channels,).
+    """
+    statistics = _RankStatistics(local, exchanges_statistics(layer))
+    DistributedBatchNorm._update_running(layer, statistics)
+    mean, variance = (value.astype("float32") for value in (statistics.mean, statistics.variance))
+    return mean, variance, statistics.rows
+
+
+def exchanges_statistics(layer: paddle.nn.Layer) -> bool:
+    """Return whether the statistics of a batch normalization in training cover all ranks."""
+    return isinstance(layer, DistributedBatchNorm) and layer.synchronized and world.world_size() > 1
+
+
+def divides_by_all_but_one(layer: paddle.nn.Layer) -> bool:
+    """Return whether the layer's running variance divides by rows - 1, on every device."""
+    return isinstance(layer, (DistributedBatchNorm, _UnbiasedVariance))
 
 
 def _compute_local_moments(x: paddle.Tensor) -> paddle.Tensor:
@@ -322,7 +342,7 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
         with paddle.amp.auto_cast(enable=False):
             channels, dtype = layer._mean.shape[0], layer._mean.dtype
             flat = layer._flat(x).astype(dtype) if _size(x) else paddle.zeros([0, channels], dtype)
-            statistics = _RankStatistics(flat, exchanges)
+            statistics = _RankStatistics(_compute_local_moments(flat), exchanges)
             layer._update_running(statistics)
             mean, variance = (value.astype(flat.dtype) for value in (statistics.mean, statistics.variance))
             ctx.layer, ctx.exchanges = layer, exchanges

@@ -75,9 +75,14 @@ class ClassicDecoder(nn.Layer):
 
     def forward(self, x):
         """Map features (batch, channels, rows, columns) to heatmaps (batch, points, rows * scale, columns * scale)."""
-        for index in range(1, self.number + 1):
-            x = F.relu(getattr(self, f"batchnorm{index}")(getattr(self, f"deconv{index}")(x)))
+        for transposed, norm in zip(*self.stages()):
+            x = F.relu(norm(transposed(x)))
         return self.conv(x)
+
+    def stages(self) -> tuple[list[nn.Layer], list[nn.Layer]]:
+        """Return the transposed convolutions and their batch norms."""
+        numbers = range(1, self.number + 1)
+        return [getattr(self, f"deconv{k}") for k in numbers], [getattr(self, f"batchnorm{k}") for k in numbers]
 
 
 class SimpleDecoder(nn.Layer):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ..runtime.environment import program
 from ..runtime.errors import UserError
+from . import core_pinning
 
 _WSL_DEVICE = "/dev/dxg"  # of WSL 2: one for all GPUs of all vendors
 _DRIVER = "libcuda.so.1"
@@ -139,7 +140,11 @@ def _has_launcher() -> bool:
 
 
 def cpu_cores() -> int:
-    """Return the number of cores this process may use."""
+    """Return the number of cores this process may use, and its loader processes if it is pinned."""
+    return core_pinning.count_usable() or _count_cores()
+
+
+def _count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

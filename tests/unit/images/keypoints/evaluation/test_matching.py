@@ -6,6 +6,7 @@ from support.networks import keypoint_peer
 
 from paddlevit_dist.images.keypoints.evaluation import matching
 from paddlevit_dist.images.keypoints.evaluation.matching import DISTANCE, FOUND, LABELED, SIMILARITY
+from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -41,19 +42,27 @@ def test_images_alone_match_as_they_do_together():
 
 
 def test_errors_are_of_labeled_points_of_objects_that_are_found():
-    # two persons of area 400 with three points: one is found, with its second point hidden, its third not labeled
-    points = np.array([[[10, 10, 2], [20, 10, 1], [0, 0, 0]], [[90, 90, 2], [95, 90, 2], [95, 95, 2]]], float)
-    boxes = np.array([[5, 5, 20, 20], [85, 85, 20, 20]], float)
-    no, one = np.zeros(2, bool), np.zeros(2, int)
-    truth = matching.KeypointTruth(one, points, boxes, np.full(2, 400.0), one, no, no)
-    places = np.array([[[13, 14, 0.9], [20, 11, 0.8], [70, 70, 0.1]]])
-    found = matching.KeypointCandidates(one[:1], places, np.array([0.5]), one[:1])
-    table = matching.PointTable.from_sets(keypoint_peer.build_sets([[0.1, 0.2, 0.1]]))
-    matches = matching.match_keypoints(np.array([4]), truth, found, table)
-    assert matches.table.num_true.tolist() == [2] and matches.table.true_positives[0] & np.uint64(1)
-    assert matches.sums[0, :, LABELED].tolist() == [2, 2, 1]
-    assert matches.sums[0, :, FOUND].tolist() == [1, 1, 0]
-    np.testing.assert_allclose(matches.sums[0, :, DISTANCE], [5, 1, 0], rtol=1e-15)
-    parts = [np.exp(-25 / (2 * 400 * 0.2**2)), np.exp(-1 / (2 * 400 * 0.4**2)), 0]
-    np.testing.assert_allclose(matches.sums[0, :, SIMILARITY], parts, rtol=1e-12)
-    np.testing.assert_allclose(matches.errors.shares, [5 / 20, 1 / 20], rtol=1e-12)
+    """Two categories on two images: a hand is missed, and the first point of the other is where its last one is."""
+    fish = KeypointSet(("nose", "tail"), (), (0.1, 0.2), ())
+    hand = KeypointSet(("left", "middle", "right"), ((0, 2),), (0.3, 0.1, 0.2), ())
+    points = np.zeros((3, 3, 3))
+    points[0] = (90, 90, 2), (95, 90, 2), (95, 95, 2)
+    points[1] = (10, 10, 2), (20, 10, 1), (7, 7, 2)  # a fish has two points
+    points[2] = (10, 10, 2), (20, 10, 0), (40, 10, 1)
+    boxes, no = np.array([[85, 85, 20, 20], [5, 5, 20, 20], [5, 5, 40, 20]], float), np.zeros(3, bool)
+    images, labels, areas = np.array([0, 0, 1]), np.array([1, 0, 1]), np.array([100.0, 400, 1600])
+    truth = matching.KeypointTruth(images, points, boxes, areas, labels, no, no)
+    places = np.array([[[38, 10, 0.9], [70, 70, 0.1], [40, 11, 0.8]], [[13, 14, 0.9], [20, 11, 0.8], [0, 0, 0]]])
+    found = matching.KeypointCandidates(np.array([1, 0]), places, np.array([0.5, 0.6]), np.array([1, 0]))
+    matches = matching.match_keypoints(np.array([4, 9]), truth, found, matching.PointTable.from_sets([fish, hand]))
+    assert matches.table.num_true.tolist() == [2, 1] and (matches.table.true_positives & np.uint64(1)).all()
+    assert matches.sums[:, :, LABELED].tolist() == [[1, 1, 1, 1, 1], [0, 0, 1, 0, 1]]
+    assert matches.sums[:, :, FOUND].tolist() == [[1, 1, 0, 0, 0], [0, 0, 1, 0, 1]]
+    np.testing.assert_allclose(matches.sums[:, :, DISTANCE], [[5, 1, 0, 0, 0], [0, 0, 28, 0, 1]], rtol=1e-15)
+    parts = np.exp([-25 / (800 * 0.2**2), -1 / (800 * 0.4**2), -(28**2) / (3200 * 0.6**2), -1 / (3200 * 0.4**2)])
+    np.testing.assert_allclose(matches.sums[[0, 0, 1, 1], [0, 1, 2, 4], SIMILARITY], parts, rtol=1e-12)
+    errors = matches.errors
+    assert (errors.images.tolist(), errors.points.tolist()) == ([0, 0, 1, 1], [0, 1, 2, 4])
+    assert errors.is_exchanged.tolist() == [False, False, True, False]
+    np.testing.assert_allclose(errors.shares, [5 / 20, 1 / 20, 28 / 40, 1 / 40], rtol=1e-12)
+    np.testing.assert_allclose(errors.similarities, parts, rtol=1e-12)

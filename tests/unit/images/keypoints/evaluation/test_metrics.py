@@ -100,6 +100,10 @@ def test_the_table_of_a_file_gives_the_scores_again_and_a_damaged_one_is_refused
         assert again[name][0] == pytest.approx(values.get(name, np.nan), abs=1e-15, nan_ok=True)
     assert not kind.is_valid({**saved.arrays, "points": saved.arrays["points"][:, 1:]}, len(images), len(names))
     assert not kind.is_valid({**saved.arrays, "limits": np.array([1, 10, 100])}, len(images), len(names))
+    for name in ("points", "ids", "num_true", "counts"):
+        assert not kind.is_valid({**saved.arrays, name: saved.arrays[name][1:]}, len(images), len(names)), name
+    with pytest.raises(ValueError, match="expected a list of names"):
+        kind.is_valid({**saved.arrays, "point_names": np.frombuffer(b"{}", np.uint8)}, len(images), len(names))
     with pytest.raises(UserError, match="10 and 20"):
         kind.recompute([saved.arrays, {**saved.arrays, "limits": np.array([10])}], names)
 
@@ -185,19 +189,26 @@ PLACES = [(10, 10), (20, 110), (30, 30)]
 def test_shares_and_radial_errors_of_points():
     metrics = PointMetrics(HAND)
     moved = [(13, 14), (20, 119), (30, 30)]  # 5, 9 and 0 pixels off, within 5, 10 and 20 % of 100 pixels
-    metrics.update(1, one_object(PLACES, (2, 1, 0)), shown_at([PLACES, moved], (0.1, 0.9)), None, (0.5, 1.0))
+    metrics.update(1, one_object(PLACES, (2, 1, 0)), shown_at([PLACES, moved], (0.1, 0.9)), None, (1.0, 0.25))
     metrics.update(2, one_object(PLACES), shown_at([], ()))
     metrics.indices = [0, 1]
     values = metrics.compute(metrics.state)
     assert values["PCK"] == pytest.approx(100 / 5) and values["PCK@0.1"] == pytest.approx(200 / 5)
     assert values["mre_px"] == pytest.approx(7) and values["sd_px"] == pytest.approx(2)
-    millimeters = [np.hypot(1.5, 4), 9.0]
-    assert values["mre_mm"] == pytest.approx(np.mean(millimeters)) and values["sdr_4mm"] == 0
+    millimeters = [np.hypot(3, 1), 2.25]
+    assert values["mre_mm"] == pytest.approx(np.mean(millimeters)) and values["sdr_2.5mm"] == 50
     assert values["wrist mre_px"] == pytest.approx(5) and values["thumb PCK"] == 0 and "index mre_px" not in values
-    assert values["points not detected"] == 3 and "3 points of objects that are not detected" in metrics.summary(values)
+    assert (values["images"], values["points"], values["points not detected"]) == (2, 5, 3)
+    assert metrics.summary(values) == (
+        f"PCK 20.00% PCK@0.1 40.00% PCK@0.2 40.00% mre 7.0000 px sd 2.0000 px mre {np.mean(millimeters):.4f} mm "
+        f"sd {np.std(millimeters):.4f} mm sdr 2 mm 0.00 2.5 mm 50.00 3 mm 50.00 4 mm 100.00 "
+        "(3 points of objects that are not detected)"
+    )
     rows = metrics.columns(list(metrics.gathered[1].values()))
-    assert rows["mre_px"][0] == pytest.approx(7) and np.isnan(rows["mre_px"][1])
+    assert rows["mre_px"][0] == pytest.approx(7) and np.isnan(rows["mre_px"][1]) and [*rows["PCK"]] == [50, 0]
+    assert rows["mre_mm"][0] == pytest.approx(np.mean(millimeters)) and rows["thumb error_mm"][0] == 2.25
     assert rows["wrist x"][0] == 13 and rows["wrist true y"][0] == 10 and np.isnan(rows["index true x"][0])
+    assert (rows["thumb true x"][0], rows["thumb y"][0], rows["wrist score"][0]) == (20, 119, 0.5)
 
 
 def test_the_size_of_an_object_is_the_extent_of_its_points_or_else_its_box():
@@ -216,7 +227,12 @@ def test_rates_of_points_have_intervals_of_proportions():
     saved = metrics.to_sample_table(table)
     kind = require_score_kind(saved.kind, saved.classes)
     assert kind.is_valid(saved.arrays, 40, 3) and not kind.is_valid(saved.arrays, 40, 2)
-    assert kind.hits(saved.arrays, saved.classes)["PCK"].mean() == pytest.approx(values["PCK"] / 100)
+    for name, array in saved.arrays.items():
+        assert not kind.is_valid({**saved.arrays, name: np.zeros((40, 4))}, 40, 3), name
+    assert not kind.is_valid({**saved.arrays, "errors_mm": np.zeros((40, 3), int)}, 40, 3)
+    hits = kind.hits(saved.arrays, saved.classes)
+    assert hits["PCK"].mean() == pytest.approx(values["PCK"] / 100)
+    assert [hits[f"{point} PCK"].mean() for point in HAND.names] == [0.5, 1, 1]
     assert metrics.proportions(table)["PCK"] == 120 and metrics.proportions(table)["wrist PCK"] == 40
     intervals = bootstrap(kind.recompute([saved.arrays], saved.classes), 40)
     assert values["PCK"] == pytest.approx(100 * (80 + 20) / 120)  # wrists within 10 pixels: 0, 3, 6 and 9

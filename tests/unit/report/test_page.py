@@ -296,16 +296,6 @@ def test_a_report_that_cannot_be_written_hides_no_failure_of_the_run(tmp_path, m
     assert "no report was written: ModuleNotFoundError: import of jinja2 " in (folder / "log.txt").read_text()
 
 
-def test_thinning_keeps_ends_and_peaks(tmp_path):
-    points = [(float(x), 1.0) for x in range(300_000)]
-    points[123_456] = (123_456.0, 99.0)
-    points[200_000] = (200_000.0, -5.0)
-    kept = curves.thin(points)
-    assert len(kept) <= 500 and kept[0] == points[0] and kept[-1] == points[-1]
-    assert points[123_456] in kept and points[200_000] in kept
-    assert [x for x, _ in kept] == sorted(x for x, _ in kept)
-
-
 @pytest.mark.parametrize("low, high", [(0.0, 1.0), (-3.2, 7.9), (1e-9, 3e-9), (0.0, 1234567.0), (5.0, 5.1)])
 def test_ticks_are_even_and_reach_over_the_values(low, high):
     ticks = curves.ticks(low, high)

@@ -2,6 +2,7 @@
 
 import contextlib
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from paddlevit_dist.registry.lookup import TABLES
 from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import DEFAULT_RECIPE, help, load
-from paddlevit_dist.settings.command_line import flags
+from paddlevit_dist.settings.command_line import flags, format_words
 from paddlevit_dist.settings.table import keys, leaves
 
 MISSION = r"""
@@ -174,6 +175,15 @@ def test_what_is_given_twice_is_told():
     assert both.values.SEED == 3
     assert both.notices == ["SEED is given more than once: the last override, '3', is used"]
     assert load(["-amp", "-amp"]).notices == ["-amp is given 2 times"]
+    imports = load(["-import=colorsys", "-import", "fractions"])
+    assert imports.notices == [] and imports.values.IMPORTS == ["colorsys", "fractions"]
+
+
+def test_arguments_of_programs_are_words():
+    options = {"batch_size": 3, "amp": True, "eval": False, "seed": None, "pretrained": Path("a b")}
+    options |= {"TRAIN.GRAD_CLIP": None, "DATA.CROP_SIZE": (48, 64), "log_to": ["tensorboard", "mine"]}
+    words = ["-batch_size=3", "-amp", "-pretrained=a b", "TRAIN.GRAD_CLIP=None", "DATA.CROP_SIZE=[48, 64]"]
+    assert format_words(options) == [*words, "-log_to=[tensorboard, mine]"]
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,8 @@ def test_what_the_annotation_does_not_say_is_refused():
         ("WHOLE", 0),
         ("WHOLE", 1.5),
         ("WHOLE", None),
+        ("REAL", "inf"),
+        ("NUMBER", float("nan")),
         ("SWITCH", "maybe"),
         ("SWITCH", 1),
         ("CHOICE", "global"),

@@ -227,7 +227,7 @@ def test_rates_of_points_have_intervals_of_proportions():
     saved = metrics.to_sample_table(table)
     kind = require_score_kind(saved.kind, saved.classes)
     assert kind.is_valid(saved.arrays, 40, 3) and not kind.is_valid(saved.arrays, 40, 2)
-    for name, array in saved.arrays.items():
+    for name in saved.arrays:
         assert not kind.is_valid({**saved.arrays, name: np.zeros((40, 4))}, 40, 3), name
     assert not kind.is_valid({**saved.arrays, "errors_mm": np.zeros((40, 3), int)}, 40, 3)
     hits = kind.hits(saved.arrays, saved.classes)

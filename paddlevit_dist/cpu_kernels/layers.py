@@ -148,6 +148,15 @@ def normalized_linear(x: paddle.Tensor, weight: paddle.Tensor, norms: paddle.Ten
     return functions().normalized_linear(x, weight, norms)
 
 
+def gaussian_losses(maps: paddle.Tensor, *others: Any) -> paddle.Tensor | None:
+    """Compute ``heatmap_losses.gaussian_losses``; return None if fast functions do not apply."""
+    if not all(can_use_fast_path(each) for each in (maps, *others[:2])):
+        return None
+    from . import heatmap_losses
+
+    return heatmap_losses.gaussian_losses(maps, *others)
+
+
 def move_toward(tensors: Sequence[paddle.Tensor], goals: Sequence[paddle.Tensor], share: float) -> bool:
     """Move tensors by ``share`` toward others, in place; return False if fast functions do not apply."""
     if not all(each.is_contiguous() and can_use_fast_path(each) for each in (*tensors, *goals)):

@@ -8,6 +8,7 @@ MANIFEST = Manifest(
     functions={
         "CompiledTrainingTransform": ".transforms:CompiledTrainingTransform",
         "accelerate": ".accelerate:accelerate",
+        "gaussian_losses": ".layers:gaussian_losses",
         "move_toward": ".layers:move_toward",
         "normalized_linear": ".layers:normalized_linear",
         "resized_cross_entropy": ".layers:resized_cross_entropy",

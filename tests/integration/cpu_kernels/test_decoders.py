@@ -1,14 +1,17 @@
-"""The fast decoder of heatmaps computes what Paddle's layers compute, and leaves to these what is not theirs."""
+"""Fast decoders and losses of heatmaps compute what Paddle's layers do, and leave to these what is not theirs."""
 
 import numpy as np
 import paddle
 import pytest
 from support.networks.plain_layers import plain_layers
+from support.processes import run_together
 
 from paddlevit_dist.cpu_kernels import decoders
 from paddlevit_dist.cpu_kernels.accelerate import accelerate, is_available
+from paddlevit_dist.distributed import convert_batch_norm, rank, world_size
 from paddlevit_dist.distributed.batch_norm import unbias_running_variance
 from paddlevit_dist.images.keypoints.heatmaps.network import ClassicDecoder
+from paddlevit_dist.images.keypoints.heatmaps.targets import draw_targets, gaussian_losses, heatmap_losses
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="Paddle has no MKL here")
 
@@ -117,3 +120,58 @@ def test_a_mean_far_from_zero_costs_no_digits():
     assert found[0] == 5000
     np.testing.assert_allclose(found[1:4], exact.mean(0), rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(found[4:], ((exact - exact.mean(0)) ** 2).sum(0), rtol=2e-6)
+
+
+def synchronized_part():
+    """What a rank computes of its part of a batch, the first one of two maps, the second of three."""
+    values = np.random.default_rng(1).standard_normal((5, 12, 4, 6)).astype(np.float32)
+    weights = np.random.default_rng(2).standard_normal((5, 5, 16, 24)).astype(np.float32)
+    part = slice(None) if world_size() == 1 else (slice(2) if rank() == 0 else slice(2, 5))
+    decoder, x = build_decoder(unbias=False), paddle.to_tensor(values[part], stop_gradient=False)
+    convert_batch_norm(decoder)
+    assert decoders._fits(decoder, x)
+    out = decoder(x)
+    (out * paddle.to_tensor(weights[part])).sum().backward()
+    gradients = {name: value.grad.numpy() for name, value in decoder.named_parameters() if value.grad is not None}
+    statistics = {name: value.numpy() for name, value in decoder.state_dict().items() if "batchnorm" in name}
+    return {"out": out.numpy(), "input": x.grad.numpy(), "gradients": gradients, "statistics": statistics}
+
+
+def test_two_ranks_with_synchronized_statistics_compute_what_one_does():
+    module = "integration.cpu_kernels.test_decoders"
+    first, second = run_together({"parts": (f"{module}:synchronized_part", ())})["parts"]
+    whole = synchronized_part()
+
+    def assert_near(found, expected, name):
+        assert np.abs(found - expected).max() <= 4e-6 * np.abs(expected).max(), name
+
+    for name in ("out", "input"):
+        assert_near(np.concatenate([first[name], second[name]]), whole[name], name)
+    for name, value in whole["gradients"].items():
+        assert_near(first["gradients"][name] + second["gradients"][name], value, name)
+    for name, value in whole["statistics"].items():
+        assert_near(first["statistics"][name], value, name)
+        np.testing.assert_array_equal(first["statistics"][name], second["statistics"][name], err_msg=name)
+
+
+@pytest.mark.parametrize("size", [(9, 14), (1, 3)])
+def test_losses_of_gaussians_are_those_of_their_drawn_targets(size):
+    random = np.random.default_rng(0)
+    maps = paddle.to_tensor(random.standard_normal((4, 3, *size)).astype(np.float32), stop_gradient=False)
+    cells = paddle.to_tensor(random.uniform(-5, 17, (4, 3, 2)).astype(np.float32))
+    weights = paddle.to_tensor(random.random((4, 3)).round().astype(np.float32))
+    factors = paddle.to_tensor(random.random(4).astype(np.float32))
+    results = []
+    for losses in (
+        gaussian_losses(maps, cells, weights, 1.5),
+        heatmap_losses(maps, draw_targets(cells, size, 1.5), weights),
+    ):
+        (losses * factors).sum().backward()
+        results.append((losses.numpy(), maps.grad.numpy()))
+        maps.clear_gradient(False)
+    for found, expected in zip(*results):
+        np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6 * np.abs(expected).max())
+    with paddle.no_grad():
+        np.testing.assert_array_equal(gaussian_losses(maps, cells, weights, 1.5).numpy(), results[0][0])
+    with plain_layers():
+        np.testing.assert_array_equal(gaussian_losses(maps, cells, weights, 1.5).numpy(), results[1][0])

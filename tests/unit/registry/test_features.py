@@ -77,6 +77,7 @@ CALLED_WITH = {
     "guess images with keypoints": ["path"],
     "find images with keypoints": ["root", "shown"],
     "metrics of pixels": ["names"],
+    "gaussian_losses": ["maps", "cells", "weights", "deviation"],
     "move_toward": ["tensors", "goals", "share"],
     "normalized_linear": ["x", "weight", "norms"],
     "metrics of points": ["names"],

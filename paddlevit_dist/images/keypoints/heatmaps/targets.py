@@ -3,11 +3,12 @@
 Source: Huang et al., CVPR 2020, section 3.2: the Gaussian's center is the point's exact place, not the nearest cell.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import paddle
 
+from ....registry.features import find_function
 from ....runtime.transfers import constant
 
 _CUT = 3.0  # deviations from the map beyond which a point does not count
@@ -48,6 +49,18 @@ def heatmap_losses(maps: paddle.Tensor, targets: paddle.Tensor, weights: paddle.
         weights: (batch, points).
     """
     return ((maps - targets) ** 2 * weights.unsqueeze([2, 3])).mean(axis=[1, 2, 3])
+
+
+def gaussian_losses(
+    maps: paddle.Tensor, cells: paddle.Tensor, weights: paddle.Tensor, deviation: float
+) -> paddle.Tensor:
+    """Return ``heatmap_losses`` of maps, for targets of ``draw_targets``."""
+    compiled: Callable[..., paddle.Tensor | None] | None = find_function("gaussian_losses")
+    fast = None if compiled is None else compiled(maps, cells, weights, deviation)
+    if fast is not None:
+        return fast
+    rows, columns = maps.shape[2:]
+    return heatmap_losses(maps, draw_targets(cells, (rows, columns), deviation), weights)
 
 
 def flip_back(maps: paddle.Tensor, mirror: Sequence[int]) -> paddle.Tensor:

@@ -30,7 +30,7 @@ from .inference import KeypointFinder
 from .network import HeatmapNetwork
 from .samples import HOST, CropConfig, ObjectCrops, ObjectsOfImages, Size, collate, count_cells
 from .settings import HeatmapSettings
-from .targets import draw_targets, heatmap_losses
+from .targets import gaussian_losses
 
 
 class KeypointHeatmaps(BackboneTask):
@@ -214,8 +214,7 @@ class KeypointHeatmaps(BackboneTask):
         """Compute the loss of a batch."""
         maps = model(self.normalizer(batch["images"]))
         with autocast.off():
-            targets = draw_targets(batch["cells"], self.crops.heatmap_size, self.crops.deviation)
-            losses = heatmap_losses(maps.astype("float32"), targets, batch["weights"])
+            losses = gaussian_losses(maps.astype("float32"), batch["cells"], batch["weights"], self.crops.deviation)
         return {"loss": LossTerm(losses.sum(), len(losses))}
 
     # ---- evaluation --------------------------------------------------------------------------------------------

@@ -84,6 +84,11 @@ def test_what_is_imported_to_show_a_configuration_is_said_before(tmp_path, capsy
     assert second == "it runs"
 
 
+def test_the_last_task_counts_and_its_keys_are_known(load_text):
+    configuration = load_text("TASK: classification", "TASK", "detection", "DETECTION.FLIP", "true")
+    assert (configuration.values.TASK, configuration.values.DETECTION.FLIP) == ("detection", True)
+
+
 def test_the_description_is_yaml_with_the_source_behind_each_value(load_text):
     configuration = load_text("TRAIN: {BASE_LR: 3e-3}", "-seed=3", "-data_path=" + "long/" * 30)
 

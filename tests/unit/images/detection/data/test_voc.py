@@ -71,6 +71,22 @@ def test_folders_without_lists(tmp_path, cache, annotations, images, split):
     assert dataset.read(0)[0].size == (30, 20)
 
 
+def test_folders_are_the_splits_of_their_names_and_a_single_one_is_for_training(tmp_path, cache):
+    folders = {"named": {"train": "ab", "valid": "c", "Test": "d"}, "years": {"2019": "a", "2020": "b"}}
+    for root, parts in {**folders, "one": {"": "a"}}.items():
+        for part, stems in parts.items():
+            write_voc(tmp_path / root / part, {"": [*stems]})
+            shutil.rmtree(tmp_path / root / part / "ImageSets")
+    for split, stems in (("train", "ab"), ("val", "c"), ("test", "d")):
+        dataset = Voc(str(tmp_path / "named"), split, cache)
+        assert [dataset.describe(index)[-5] for index in range(len(dataset))] == [*stems]
+    assert Voc.has_validation(str(tmp_path / "named")) and not Voc.has_validation(str(tmp_path / "one"))
+    assert len(Voc(str(tmp_path / "one"), "train", cache)) == 1
+    write_voc(tmp_path / "listed" / "val", {"some": ["a"]})
+    for root, split in (("years", "train"), ("one", "val"), ("listed", "val"), ("listed", "train")):
+        assert f"has no split '{split}'" in refused(tmp_path / root, cache, split)
+
+
 def test_lists_with_suffixes_paths_and_marks(tmp_path, cache):
     write_voc(tmp_path, {"train": ["a.b", "2", "3"]})
     (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("JPEGImages/2.JPG 1\n3 -1\na.b\n")

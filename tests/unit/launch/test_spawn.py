@@ -18,6 +18,7 @@ from paddlevit_dist.launch.devices import ProcessPlan
 from paddlevit_dist.registry import lookup, register
 from paddlevit_dist.runtime import signals
 from paddlevit_dist.runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
+from paddlevit_dist.settings.key import Key
 
 
 class Child:
@@ -199,6 +200,7 @@ class Mine:
     """A registered class that workers can import."""
 
 
+KEYS = {"task": ["OWN.RATE"], "model": ["OWN.DEPTH", "OWN.WIDTH"]}
 KINDS = {
     "task": register.register_task,
     "dataset": register.register_dataset,
@@ -212,7 +214,12 @@ KINDS = {
 def test_workers_get_function_arguments_and_what_is_registered():
     with forgotten():
         for kind, enter in KINDS.items():
-            enter(f"own_{kind}", Mine)
+            names = KEYS.get(kind)
+            enter(
+                f"own_{kind}",
+                Mine,
+                **({} if names is None else {"keys": [Key(name, 3, "int", "a number") for name in names]}),
+            )
         register.register_model("own_lambda", lambda: None)
         payload = spawn.WorkerPayload.pack(work, (1, [2, "three"]))
     assert {(entry.kind, entry.name) for entry in payload.registered if entry.pickled} >= {
@@ -224,6 +231,8 @@ def test_workers_get_function_arguments_and_what_is_registered():
         assert payload.unpack() == (work, (1, [2, "three"]))
         found = {kind: lookup.REGISTRATIONS.get((kind, f"own_{kind}")) for kind in KINDS}
         assert {kind: found[kind].target for kind in KINDS} == {**dict.fromkeys(KINDS, Mine), "dataset": dict}
+        keys = {kind: [row.name for table in found[kind].keys for row in table.keys] for kind in KINDS}
+        assert keys == {**dict.fromkeys(KINDS, []), **KEYS, "dataset": []}
         assert "own_lambda" not in lookup.list_names("model")
 
 

@@ -141,6 +141,12 @@ def test_a_call_sets_the_variables_and_puts_all_back(monkeypatch):
         assert notes == [] and os.environ[PLAIN] == "1"
         assert paddle.get_flags(["FLAGS_use_stride_kernel"]) == {"FLAGS_use_stride_kernel": True}
     paddle.set_flags(views)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # stated, so that only the kernels may be late
+    for is_in_time in (False, True):
+        monkeypatch.setattr(tuning, "chose_in_time", lambda is_in_time=is_in_time: is_in_time)
+        with tuning.environment_for_call(2, True) as notes:
+            assert len(notes) == (not is_in_time)
+    monkeypatch.delenv("OMP_NUM_THREADS")
     assert dict(os.environ) == before
     for name in (KERNELS, "PADDLEVIT_DIST_KERNELS"):  # by the import of the package
         monkeypatch.setenv(name, "5")

@@ -172,7 +172,7 @@ def _find_stems(parts: list[VocPart], split: str) -> list[tuple[VocPart, str]]:
         return [(part, stem) for part, file in listed for stem in _read_list(file)]
     named = [part for part in parts if part.name.lower() in words or split_in_name(part.name) == split]
     folder_parts = [part for part in named if not part.lists]
-    if not folder_parts and split == "train" and len(parts) == 1 and not parts[0].lists:
+    if split == "train" and len(parts) == 1 and not parts[0].lists:
         folder_parts = parts  # one folder of images, which DATA.VAL_FRACTION may divide
     return [(part, name[: -len(".xml")]) for part in folder_parts for name in _xml_files(part)]
 

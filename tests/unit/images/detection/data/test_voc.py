@@ -72,12 +72,12 @@ def test_folders_without_lists(tmp_path, cache, annotations, images, split):
 
 
 def test_folders_are_the_splits_of_their_names_and_a_single_one_is_for_training(tmp_path, cache):
-    folders = {"named": {"train": "ab", "valid": "c", "Test": "d"}, "years": {"2019": "a", "2020": "b"}}
+    folders = {"named": {"training2017": "ab", "valid": "c", "Holdout": "d"}, "years": {"2019": "a", "2020": "b"}}
     for root, parts in {**folders, "one": {"": "a"}}.items():
         for part, stems in parts.items():
             write_voc(tmp_path / root / part, {"": [*stems]})
             shutil.rmtree(tmp_path / root / part / "ImageSets")
-    for split, stems in (("train", "ab"), ("val", "c"), ("test", "d")):
+    for split, stems in (("train", "ab"), ("val", "c"), ("holdout", "d")):
         dataset = Voc(str(tmp_path / "named"), split, cache)
         assert [dataset.describe(index)[-5] for index in range(len(dataset))] == [*stems]
     assert Voc.has_validation(str(tmp_path / "named")) and not Voc.has_validation(str(tmp_path / "one"))

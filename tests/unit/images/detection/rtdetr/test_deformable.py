@@ -70,13 +70,18 @@ def tensors(arrays, dtype):
 
 
 @pytest.mark.parametrize("is_discrete", [False, True])
-@pytest.mark.parametrize(("is_compiled", "dtype"), [(False, "float64"), (False, "float32"), (True, "float32")])
-def test_values_are_the_weighted_sums_over_all_points(is_compiled, dtype, is_discrete):
+@pytest.mark.parametrize(
+    ("is_compiled", "dtype", "of_places"),
+    [(False, "float64", "float64"), (False, "float32", "float64"), (False, *["float32"] * 2), (True, *["float32"] * 2)],
+)
+def test_values_are_the_weighted_sums_over_all_points(is_compiled, dtype, of_places, is_discrete):
     if is_compiled and not is_available():
         pytest.skip("Paddle has no MKL here")
     *arrays, _ = drawn()
     with paddle.no_grad():
-        found = make_layer(is_compiled, is_discrete)(arrays_to(arrays[0], dtype), SIZES, *tensors(arrays[1:], dtype))
+        inputs = arrays_to(arrays[0], dtype), SIZES, *tensors(arrays[1:], of_places)
+        found = make_layer(is_compiled, is_discrete)(*inputs)
+    assert found.dtype == inputs[0].dtype
     allowed = 1e-12 if dtype == "float64" else 2e-6
     np.testing.assert_allclose(found.numpy(), expected(*arrays, is_discrete), rtol=0, atol=allowed)
 

@@ -237,6 +237,9 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
         run([group, str(tmp_path / "empty")])
     with pytest.raises(UserError, match="-output does not apply to groups of seeds"):
         run([group, group, "-output=page.html"])
+    (tmp_path / "empty" / "metrics.jsonl").mkdir()
+    with pytest.raises(UserError, match="empty: its record cannot be read: Is a directory"):
+        run([group, str(tmp_path / "empty")])
     written = (tmp_path / "a" / "seeds.json").read_bytes()
     changed = [(b'"value": 90.4', b'"value": NaN'), (b'"finished"', b"1"), (b'"format": 1', b'"format": 2')]
     changed += [(b'"task": "classification"', b'"task": 3'), (b'"settings": {', b'"settings": 0, "other": {')]
@@ -246,6 +249,10 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
         (tmp_path / "a" / "seeds.json").write_bytes(content)
         with pytest.raises(UserError, match="seeds.json is damaged or from another version"):
             run([group, group])
+    (tmp_path / "a" / "seeds.json").unlink()
+    (tmp_path / "a" / "seeds.json").mkdir()
+    with pytest.raises(UserError, match="seeds.json cannot be read: Is a directory"):
+        groups.read_group(group)
 
 
 def test_a_single_run_s_interval_is_cut_and_settings_that_differ_are_told(tmp_path, capsys):

@@ -1,6 +1,10 @@
 """The keys for finding faults are those of the pages."""
 
+import pytest
 from support.key_pages import check_effects, check_rows
+
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
 
 
 def test_keys_are_on_the_page_with_values_default_meaning_and_flag():
@@ -9,3 +13,8 @@ def test_keys_are_on_the_page_with_values_default_meaning_and_flag():
 
 def test_what_another_value_changes_is_as_listed():
     check_effects("debug")
+
+
+def test_a_run_evaluates_or_compares_its_devices():
+    with pytest.raises(UserError, match="^EVAL True .* and SELFTEST True .*: a run does only one of them"):
+        load(["-selftest", "-eval", "-pretrained=x"])

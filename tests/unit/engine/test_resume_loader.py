@@ -1,5 +1,6 @@
 """What a run takes over from the checkpoint or the weights that it starts from, and what it refuses."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -324,6 +325,14 @@ def test_a_checkpoint_restores_every_part(tmp_path, loads, monkeypatch, last_epo
     lines += resume._changed_decay(directory, ["a", "x"], ["a"])
     rest = f"note: {directory} has no training means: the means of epoch 4 cover the rest of it only"
     assert printed == [*lines, *([rest] if consumed else [])]
+
+
+def test_a_state_of_the_task_that_does_not_fit_is_refused(tmp_path, loads):
+    none = SimpleNamespace(load_state_dict=lambda values: None)
+    loader, _ = loader_of(tmp_path, own=Average(), optimizer_state=none)
+    content = SimpleNamespace(optimizer={}, own=A, extra=EXTRA)
+    with pytest.raises(UserError, match="^-resume=/c: b is missing; use the settings it was saved with$"):
+        loader._restore(Path("/c"), content)
 
 
 def test_an_average_that_is_off_now_is_kept_in_its_file(tmp_path, loads):

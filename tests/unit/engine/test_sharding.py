@@ -55,6 +55,13 @@ def test_fewer_parameters_than_processes_are_refused(monkeypatch):
         shards_of(paddle.nn.Linear(2, 2), 3, monkeypatch)
 
 
+def test_weights_in_double_precision_are_refused():
+    model = paddle.nn.Linear(2, 3)
+    model.own = model.create_parameter([1], dtype="float64")
+    with pytest.raises(UserError, match=r"^TRAIN.SHARDING: expected float32 parameters"):
+        Shards(model)
+
+
 def test_tensors_are_sent_in_their_order_in_buckets_of_a_limited_size(monkeypatch):
     monkeypatch.setattr(sharding, "_BUCKET_VALUES", 10)
     sizes = {"a": 4, "b": 6, "c": 1, "d": 30, "e": 2}

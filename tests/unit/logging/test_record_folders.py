@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddlevit_dist.commands.train import _with_output
-from paddlevit_dist.logging.record import output_folder
+from paddlevit_dist.logging.record import cache_folder, output_folder
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import DEFAULT_RECIPE, load
 
@@ -35,6 +35,13 @@ def test_what_is_in_the_way_of_all_numbers_is_told(tmp_path):
     (tmp_path / "output").symlink_to("gone")
     with pytest.raises(UserError, match="cannot be written"), output_folder(str(tmp_path / "output/run"), (), True):
         pass
+
+
+def test_a_folder_for_caches_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    config = load([f"DATA.CACHE_FOLDER={tmp_path / 'file' / 'cache'}"]).values
+    with pytest.raises(UserError, match="^DATA.CACHE_FOLDER .*file/cache cannot be created: Not a directory; choose"):
+        cache_folder(config)
 
 
 def test_of_numbered_runs_only_the_refused_one_leaves_no_folder(tmp_path):

@@ -48,6 +48,8 @@ def test_each_file_that_is_missing_or_damaged_is_a_notice(tmp_path):
     assert run.settings == {"TRAIN.NUM_EPOCHS": "2", "TRAIN.BASE_LR": "0.001", "MODEL.NAME": "vit"}
     (folder / "metrics.jsonl").unlink()
     assert read_run(folder, "run").notices[1] == "there is no metrics.jsonl, so there are no curves"
+    (folder / "metrics.jsonl").mkdir()
+    assert read_run(folder, "run").notices[1] == "metrics.jsonl cannot be read: Is a directory"
 
 
 def test_figures_are_read_or_their_command_is_told_where_weights_are(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from paddlevit_dist.__main__ import main
 from paddlevit_dist.commands import COMMANDS
 from paddlevit_dist.registry.lookup import TABLES
-from paddlevit_dist.runtime.environment import program
+from paddlevit_dist.runtime.environment import program, versions
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import DEFAULT_RECIPE, help, load
 from paddlevit_dist.settings.command_line import flags, format_words
@@ -251,6 +251,26 @@ def test_a_flag_without_likeness_lists_all(refuse):
 
     assert message.startswith("-zzz is not a known flag: valid flags: -cfg, ")
     assert all(f"-{name}" in message for name in FLAGS)
+
+
+@pytest.mark.usefixtures("own_handlers")
+@pytest.mark.parametrize("words", ["-version", "--version", "version", "train -version", "train -eval --version"])
+def test_versions_are_told_by_each_spelling(capsys, words):
+    with contextlib.suppress(SystemExit):
+        assert main(words.split()) == 0
+    assert capsys.readouterr().out == f"{versions()}\n"
+
+
+@pytest.mark.usefixtures("own_handlers")
+def test_a_group_of_commands_lists_its_own(capsys):
+    assert main(["prepare"]) == 0
+    shown = capsys.readouterr().out
+    assert [name in shown for name in COMMANDS] == [name.startswith("prepare ") for name in COMMANDS]
+
+
+def test_the_home_folder_alone_is_a_path(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert load(["-data_path=~"]).values.DATA.DATA_PATH == "/home/me"
 
 
 @pytest.mark.parametrize("word", ["-h", "--help", "-help", "--h"])

@@ -83,6 +83,7 @@ def test_averaging_and_rates_by_layer_are_spelled_as_theirs(load_text):
 
 
 def test_what_never_mattered_is_a_notice(load_text):
+    assert load_text("TAG:").notices == []
     notices = load_text("TRAIN: {MODEL_EMA_FORCE_CPU: True, RANDOM_ERASE_SPLIT: False}\nTAG: default").notices
 
     why = "does not exist here and is not needed"

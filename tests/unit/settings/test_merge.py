@@ -9,6 +9,7 @@ import yaml
 import paddlevit_dist.settings
 from paddlevit_dist.engine.compatibility import to_plain_settings
 from paddlevit_dist.engine.settings import resolve_epochs, resolve_process_batch
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import dump_yaml, load
 
 ROOT = Path(paddlevit_dist.settings.__file__).parents[2]
@@ -82,6 +83,11 @@ def test_what_is_imported_to_show_a_configuration_is_said_before(tmp_path, capsy
     first, second = capsys.readouterr().err.splitlines()
     assert "my_module_of_code.py, as IMPORTS of" in first and "runs its code" in first
     assert second == "it runs"
+
+
+def test_modules_to_import_are_a_list_of_names(load_text):
+    with pytest.raises(UserError, match=r"^x.yaml:1: IMPORTS is \{.a.: 1\}: expected "):
+        load_text("IMPORTS: {a: 1}")
 
 
 def test_the_last_task_counts_and_its_keys_are_known(load_text):

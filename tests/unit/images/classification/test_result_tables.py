@@ -47,6 +47,17 @@ def test_two_columns_without_headings_are_names_and_classes(read):
     layout, path = read("b.png,cat\na.png,dog\n")
     assert (layout.name, layout.scores, layout.best, layout.has_header) == (0, [], [1], False)
     assert [row.cells for row in layout.rows(path)] == [["b.png", "cat"], ["a.png", "dog"]]
+    layout, _ = read("b.png,0\na.png,1\n")
+    assert (layout.best, layout.has_header) == ([1], False)
+
+
+def test_a_name_is_no_class_and_columns_may_lack_headings(read):
+    layout, _ = read("class,label\na.png,cat\n")
+    assert (layout.name, layout.best) == (0, [1])
+    layout, _ = read("image,,,cat,dog\na.png,,,0.5,0.25\n")
+    assert layout.scores == [3, 4]
+    with pytest.raises(UserError, match="results.csv: two columns are named cat; keep one"):
+        read("image,cat,cat\na.png,0.5,0.25\n")
 
 
 @pytest.mark.parametrize(

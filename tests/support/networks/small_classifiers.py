@@ -33,4 +33,4 @@ def gradients(model):
     paddle.seed(2)
     outputs = model(paddle.to_tensor(IMAGES))
     (outputs**2).sum().backward()
-    return {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
+    return {name: p.grad.numpy().copy() for name, p in model.named_parameters() if p.grad is not None}

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import paddle
 import pytest
 from support.trainings import small_runs
@@ -96,3 +97,20 @@ def test_weights_that_were_scored_and_not_saved_end_a_run(tmp_path):
         RuntimeError, match=r"^1 tensors of .*epoch_0001 are not the ones .* such as 'head.bias': an ev"
     ):
         saver.require_scored(1)
+
+
+def test_weights_that_diverge_in_numbers_or_between_ranks_are_not_saved(tmp_path, monkeypatch):
+    trainer = prepare(tmp_path)
+    saver, head = trainer.checkpointer, trainer.model.head
+    head.bias.set_value(head.bias * np.float32("nan"))
+    saver.save_epoch(1, True, Means())
+    with pytest.raises(UserError, match="^weight 'head.bias' is not finite after epoch 1: training has diverged"):
+        saver.finish()
+    with monkeypatch.context() as ranks:
+        ranks.setattr(checkpointing, "world_size", lambda: 2)
+        ranks.setattr(checkpointing, "all_gather", lambda own: [own, ("of rank 1", own[1])])
+        with pytest.raises(
+            RuntimeError, match="^weights differ between ranks after update 0: .* 'of rank 1'.; nothing"
+        ):
+            saver.save_update(False, Means())
+    assert not [path for path in tmp_path.rglob("*") if "epoch" in path.name or "update" in path.name]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support.trainings import small_runs
 
+from paddlevit_dist.distributed import StopRequested
 from paddlevit_dist.engine import evaluation
 from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults
 from paddlevit_dist.engine.evaluation import Evaluator
@@ -112,6 +113,19 @@ def test_files_are_written_if_there_are_intervals(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, "find_function", lambda name: None)
     evaluator.write_sample_table(log, "name", {})
     assert len(calls) == 1
+
+
+def test_an_evaluation_ends_after_the_batch_in_which_it_is_asked_to(monkeypatch):
+    answers, places = iter([False, True]), []
+    monkeypatch.setattr(evaluation.stops, "stop_requested", lambda: next(answers))
+    heartbeat = SimpleNamespace(at=places.append)
+    evaluator = evaluator_of(loader=["a", "b", "c"], model="model", heartbeat=heartbeat)
+    evaluator.task.eval_step = lambda *given: given
+    batches = evaluator.batches("evaluation 3", "step")
+    assert [next(batches) for _ in range(2)] == [(batch, ("model", batch, "step")) for batch in "ab"]
+    with pytest.raises(StopRequested):
+        next(batches)
+    assert places == ["in the evaluation 3", *(f"in the evaluation 3, {n} of 3 batches done" for n in (1, 2))]
 
 
 class Missing(ClassificationMetrics):

@@ -20,6 +20,7 @@ from .intrinsics import (
 )
 
 f32 = np.float32
+_NEGLIGIBLE = f32(-60.0)  # exponent of a share that is 0
 _CACHED_FLOATS = 1 << 17  # attention weights at a time, which stay in the processor's L2 cache
 
 
@@ -175,8 +176,9 @@ def _softmax(address, bias, mask, rows, width):
         largest = values[row, 0]
         for j in range(1, width):
             largest = values[row, j] if values[row, j] > largest else largest
-        for j in range(width):
-            values[row, j] = exponential(values[row, j] - largest)
+        for j in range(width):  # a masked weight is 0, so that its gradient is not subnormal
+            below = values[row, j] - largest
+            values[row, j] = f32(0.0) if below < _NEGLIGIBLE else exponential(below)
         total = f32(0.0)
         for j in range(width):
             total += values[row, j]

@@ -27,7 +27,7 @@ from ...detection.rtdetr.decoder import (
     SamplingPoints,
     build_classifier,
 )
-from ...detection.rtdetr.deformable import Sizes
+from ...detection.rtdetr.deformable import PointSampling, Sizes
 from ...detection.rtdetr.distributions import DistanceBins
 from ...detection.rtdetr.encoder import EncoderMlp, PositionAttention
 from ...models.layers import LayerNorm
@@ -90,12 +90,21 @@ class PoseQualityHead(nn.Layer):
     def __init__(self, keypoints: int):
         super().__init__()
         self.reg_conf = HeadMlp(keypoints * (_QUALITY_HIGHEST + 1), _QUALITY_DIM, 1, 2, starts_at_zero=True)
+        self.sampling = PointSampling((1,))
 
-    def forward(self, poses, finest):
-        """Return corrections (batch, queries, 1) of poses (batch, queries, K, 2); ``finest`` is (batch, dim, h, w)."""
-        values = F.grid_sample(finest.astype(poses.dtype), 2.0 * poses - 1.0, align_corners=False)
-        highest = paddle.topk(values.transpose([0, 2, 3, 1]), _QUALITY_HIGHEST, axis=-1)[0]  # (batch, queries, K, 4)
-        return self.reg_conf(paddle.concat([highest, highest.mean(-1, keepdim=True)], axis=-1).flatten(-2))
+    def forward(self, poses, finest, size: tuple[int, int]):
+        """Return corrections (batch, queries, 1) of poses (batch, queries, K, 2).
+
+        ``finest`` is the finest map of height and width ``size``, (batch, cells, dim).
+        """
+        _, queries, points, _ = poses.shape
+        places = poses.reshape([-1, queries * points, 1, 1, 2])
+        values = self.sampling(
+            finest.astype(poses.dtype).unsqueeze(2), [size], places, paddle.ones_like(places[..., 0])
+        )
+        highest = paddle.topk(values, _QUALITY_HIGHEST, axis=-1)[0]  # (batch, queries * K, 4)
+        highest = paddle.concat([highest, highest.mean(-1, keepdim=True)], axis=-1)
+        return self.reg_conf(highest.reshape([-1, queries, points * (_QUALITY_HIGHEST + 1)]))
 
 
 class PoseDecoder(nn.Layer):
@@ -114,14 +123,13 @@ class PoseDecoder(nn.Layer):
         self.lqe_layers = nn.LayerList([PoseQualityHead(config.keypoints) for _ in steps])
         self.class_embed = nn.LayerList([build_classifier(dim, 1) for _ in steps])
 
-    def forward(self, x, references, memory, finest, sizes: Sizes, blocked: paddle.Tensor | None = None) -> Outputs:
+    def forward(self, x, references, memory, sizes: Sizes, blocked: paddle.Tensor | None = None) -> Outputs:
         """Return the outputs of each of L layers.
 
         Args:
             x: (batch, queries, 1 + K, dim).
             references: poses (batch, queries, K, 2) at the start, x and y as fractions.
-            memory: (batch, cells of all maps, dim).
-            finest: the finest map, (batch, dim, height, width).
+            memory: (batch, cells of all maps, dim), the finest map first.
             sizes: height and width of the maps.
             blocked: (batch, queries, queries), see ``PoseDecoderLayer``.
 
@@ -134,6 +142,8 @@ class PoseDecoder(nn.Layer):
         first_poses: Any = None
         first_logits = anchors = None
         corners, parts = 0.0, []
+        height, width = sizes[0]
+        finest = memory[:, : height * width]
         heads = zip(self.layers, self.class_embed, self.pose_embed, self.lqe_layers)
         for number, (layer, classify, refine, judge) in enumerate(heads):
             x, position, tokens = self._place(x, references)
@@ -148,7 +158,7 @@ class PoseDecoder(nn.Layer):
             corners = single_or_double(refine(points if previous is None else points + previous)) + corners
             shifts = self._bins.expected(corners.reshape([*corners.shape[:-1], 2, -1])) / self._bins.reg_scale
             poses = anchors + shifts  # (batch, queries, K, 2)
-            parts.append((scores + judge(poses, finest), poses.flatten(2), corners.flatten(2)))
+            parts.append((scores + judge(poses, finest, (height, width)), poses.flatten(2), corners.flatten(2)))
             references = without_gradient(poses)
         names = ("layer_logits", "layer_poses", "layer_corners")
         outputs = {name: paddle.stack(part) for name, part in zip(names, zip(*parts))}

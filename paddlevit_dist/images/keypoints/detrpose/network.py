@@ -171,7 +171,7 @@ class DetrPose(HybridNetwork):
             content = paddle.concat([self._build_noisy_tokens(denoising.labels).astype(content.dtype), content], axis=1)
             noisy = denoising.points.astype(start.dtype)
             start = paddle.concat([noisy.reshape([*noisy.shape[:2], -1, 2]), start], axis=1)
-        decoded = self.decoder(content, start, memory, maps[0], grids, blocked)
+        decoded = self.decoder(content, start, memory, grids, blocked)
         outputs = {
             **slice_queries(decoded, extra, None),
             "encoder_logits": encoder_logits,

@@ -16,7 +16,8 @@ from paddlevit_dist.tasks.task_factory import make_task
 
 POSES = [f"-cfg={ROOT / 'configs' / 'detrpose_figures.yaml'}", "DATA.NUM_WORKERS", "0", "REPORT", "False"]
 POSES += ["DATA.SHAPES.TRAIN", "8", "DATA.SHAPES.VAL", "5", "DATA.SHORTEST_SIDES", "[48]", "-batch_size=4"]
-POSES += ["DATA.EVAL_SHORTEST_SIDE", "48", "TRAIN.WARMUP_STEPS", "0", "VALIDATE_FREQ", "1", "SAVE_FREQ", "1"]
+POSES += ["MODEL.NUM_QUERIES", "10", "DATA.EVAL_SHORTEST_SIDE", "48"]
+POSES += ["TRAIN.WARMUP_STEPS", "0", "VALIDATE_FREQ", "1", "SAVE_FREQ", "1"]
 
 
 def build(output, *words):

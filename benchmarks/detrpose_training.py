@@ -1,17 +1,19 @@
 """Updates of DETRPose, ours against the authors' code, on one thread.
 
-    python benchmarks/detrpose_training.py [--authors CLONE --peer-python PYTHON] [--rounds 7]
+    python benchmarks/detrpose_training.py [--authors CLONE --peer-python PYTHON] [--rounds N]
 
 DETRPose S on 2 images of 320 pixels with 5 people each: network, denoising, assignments of all layers, losses,
 gradients and AdamW. CLONE is a clone of github.com/SebastianJanampa/DETRPose; PYTHON has torch, torchvision, SciPy,
-OmegaConf and pycocotools. Without both only ours is measured. Weights are drawn. The authors' code moves parts of its
-denoising to a GPU by name, which is left out here.
+OmegaConf and Matplotlib. Without both only ours is measured. Weights are drawn. The authors' code moves parts of its
+denoising to a GPU by name, which is left out here. Its next decoder layer adds positions to what a head has read, which
+has a gradient only where automatic mixed precision made a copy: two heads copy their small inputs here.
 """
 
 import argparse
 import functools
 import json
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -86,6 +88,9 @@ def their_step(clone: str) -> Callable[[], None]:
     import torch
 
     sys.path.insert(0, clone)
+    data: dict[str, Any] = {name: types.ModuleType(name) for name in ("src.data", "src.data.dataloader")}
+    data["src.data.dataloader"].DataLoader = torch.utils.data.DataLoader
+    sys.modules.update(data)  # in place of data sets and augmentation, which need many packages
     torch.Tensor.cuda = lambda tensor, *_, **__: tensor
     from src.models.detrpose import Criterion, DETRPose, HungarianMatcher, HybridEncoder, Transformer
     from src.nn import HGNetv2
@@ -114,6 +119,8 @@ def their_step(clone: str) -> Callable[[], None]:
     )
     backbone = HGNetv2("B0", use_lab=True, pretrained=False)
     model = DETRPose(backbone, encoder, transformer).train()
+    for head in (*transformer.class_embed, transformer.pre_pose_embed):
+        head.register_forward_pre_hook(lambda _, inputs: tuple(part.clone() for part in inputs))
     weights = {"loss_vfl": 2.0, "loss_keypoints": 10.0, "loss_oks": 4.0}
     criterion = Criterion(2, HungarianMatcher(2.0, 0.25, 10.0, 4.0), weights, ["vfl", "keypoints"], POINTS)
     points, areas, boxes = (torch.from_numpy(part) for part in make_objects())

@@ -127,11 +127,13 @@ def recompute_layers(layers: Iterable[paddle.nn.Layer]) -> int:
     """
     recomputed = list(layers)
     for layer in recomputed:
-        layer.forward = functools.partial(_recompute, layer, layer.forward)
+        layer.forward = functools.partial(_recompute, layer, vars(layer).get("forward"))
     return len(recomputed)
 
 
-def _recompute(layer: paddle.nn.Layer, forward: Callable, x: paddle.Tensor, *inputs: object) -> paddle.Tensor:
+def _recompute(layer: paddle.nn.Layer, own: Callable | None, x: paddle.Tensor, *inputs: object) -> paddle.Tensor:
+    # A layer without a separate function is computed by its present class, which a hook may have replaced.
+    forward = own or functools.partial(type(layer).forward, layer)
     is_frozen = all(p.stop_gradient for p in layer.parameters())
     if not (layer.training and paddle.is_grad_enabled()) or (is_frozen and x.stop_gradient):
         return forward(x, *inputs)

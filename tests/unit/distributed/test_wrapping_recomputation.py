@@ -78,3 +78,15 @@ def test_a_model_without_blocks_is_refused_by_name():
         make_blocks("convnext_tiny", paddle.nn.Linear(2, 2))
     with pytest.raises(UserError, match="RECOMPUTE: resnet18 has batch norms, whose running statistics"):
         make_blocks("resnet18", build("resnet18", frozen_batch_norm=False))
+
+
+def test_a_layer_whose_class_is_replaced_afterwards_is_computed_by_the_new_one():
+    class Doubled(paddle.nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    layer, x = paddle.nn.Linear(3, 2), paddle.ones([4, 3])
+    expected = 2 * layer(x)
+    recompute_layers([layer])
+    layer.__class__ = Doubled
+    np.testing.assert_array_equal(layer(x).numpy(), expected.numpy())

@@ -65,6 +65,7 @@ TIMM = "timm>=1.0.31,<1.1"
 # DATA.ALBUMENTATIONS; its last version with the MIT license (its successor albumentationsx has the AGPL). It installs
 # OpenCV without windows.
 ALBUMENTATIONS = "albumentations>=2.0.8,<2.1"
+TRITON = "triton>=3.4,<3.10; platform_system == 'Linux'"  # compiles GPU_KERNELS; without PyTorch
 DETECTION = ["scipy>=1.7,<2"]  # assigns predicted to true boxes (DETR's matching), C++ behind one function
 
 # Only cpu, gpu and gpu26 install Paddle: a user's build, for Ascend or Kunlun, is not replaced. A
@@ -91,6 +92,7 @@ EXTRAS = {
     "albumentations": [ALBUMENTATIONS],
     "onnx": ONNX,
     "timm": [TIMM],
+    "triton": [TRITON],
     "all": [
         NUMBA,
         FAST,
@@ -100,9 +102,9 @@ EXTRAS = {
         *ONNX,
         *REMOTE,
         "tensorboard>=2.12,<3",
-    ],  # all except Paddle, timm and the services
+    ],  # all except Paddle, timm, Triton and the services
     "dev": [
-        *(NUMBA, FAST, ALBUMENTATIONS, LIDAR, *VOLUMES, *REMOTE, SEARCH, *ONNX[:2]),  # for their tests
+        *(NUMBA, FAST, ALBUMENTATIONS, LIDAR, *VOLUMES, *REMOTE, SEARCH, TRITON, *ONNX[:2]),  # for their tests
         "moto[s3]>=5,<6",  # an S3 on this machine, for nightly tests
         "flask>=3,<4",  # moto's server
         "flask-cors>=4,<7",  # moto's server

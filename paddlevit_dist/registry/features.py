@@ -16,7 +16,7 @@ FEATURES = (
     *("engine", "metrics", "logging", "commands"),
     *("images.classification", "images.models", "images.models.bridges", "volumes", "points"),
     *("images.multi_label", "images.pretraining", "images.detection", "images.segmentation", "images.keypoints"),
-    *("cpu_kernels", "debug", "report", "export", "leakage", "compare"),
+    *("cpu_kernels", "gpu_kernels", "debug", "report", "export", "leakage", "compare"),
 )
 _PACKAGE = "paddlevit_dist"
 

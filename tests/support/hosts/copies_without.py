@@ -37,6 +37,7 @@ assert len(own) > 100 and strange == [], strange
 """
 UNKNOWN = {
     "cpu_kernels": {},
+    "gpu_kernels": {"train GPU_KERNELS true": "command line: GPU_KERNELS (True) is not a known key"},
     "debug": {
         "doctor -h": "no command 'doctor'",
         "train -selftest": "-selftest is not a known flag",

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.images.data.label_layouts import TableChoices
+from paddlevit_dist.images.data.label_rows import read_rows, require_size
 from paddlevit_dist.images.data.label_tables import TableOptions, list_splits, read_table
 from paddlevit_dist.runtime.errors import UserError
 
@@ -44,6 +45,16 @@ def read(root):
 
 def pairs(found):
     return [(path, found.class_names[label]) for path, label in zip(found.paths, found.labels)]
+
+
+def test_tables_of_many_labels_are_read_up_to_a_limit(tmp_path):
+    file = tmp_path / "labels.csv"
+    file.write_text("image,label\n" + "".join(f"{number}.png,l{number}\n" for number in range(40_000)))
+    rows = read_rows(str(file), False, TableChoices())
+    assert rows.codes.tolist() == [*range(40_000)] and rows.sets[-1] == ("l39999",)
+    require_size(1 << 30, 8, "t.csv")
+    with pytest.raises(UserError, match="^t.csv: 1,073,741,825 images of 8 classes each; expected at most 8 GiB"):
+        require_size((1 << 30) + 1, 8, "t.csv")
 
 
 WANTED = [("b/2.png", "big, dog"), ("a/4.png", "cat"), ("b/3.jpg", 'say "no"')]

@@ -77,6 +77,8 @@ def test_rows_have_the_points_of_all_categories_best_object_first(opened):
     assert [(row["category"], row["score"]) for row in rows] == [("fish", 0.875), ("hand", 0.75)]
     assert [rows[0][name] for name in ("nose x", "nose y", "nose score", "wrist x")] == [40, 40, 0.9, None]
     assert [rows[1][name] for name in ("thumb x", "index score", "tail y")] == [30.5, 0.1, None]
+    alike = opened[0].prediction_rows(found(*((0, 0.5 + place % 2 / 4, (place, 1, 1)) for place in range(200))))
+    assert [row["wrist x"] for row in alike] == [*range(1, 200, 2), *range(0, 200, 2)]
     (empty,) = opened[0].prediction_rows(FOUND[1])
     assert list(empty) == list(rows[0]) and set(empty.values()) == {None}
     with pytest.raises(BadSample):

@@ -29,9 +29,16 @@ def test_points_are_fractions_of_the_image(tmp_path, cache):
     assert dataset.posed_objects().tolist() == [[0, 0]]
     names = ("point 1", "point 2", "point 3")
     assert dataset.keypoint_sets == ((names, ((0, 0), (1, 2)), (0.05,) * 3, ()),) * 2
+    assert not any("outside" in line for line in dataset.notices)
     boxes = Yolo(str(tmp_path), "train", cache)  # a detector reads the boxes
     np.testing.assert_array_equal(boxes.annotations(0).boxes, found.boxes)
     assert boxes.annotations(0).points is None
+
+
+def test_points_outside_of_their_image_are_told(tmp_path, cache):
+    write_yolo(tmp_path, labels={"1": LABELS["1"].replace("0.75 0.4 1", "1.25 0.4 1")}, names=YAML)
+    told = "1 object with a labeled point outside the image, not learned"
+    assert told in YoloPose(str(tmp_path), "train", cache).notices
 
 
 def test_points_without_visibility_are_labeled_unless_they_are_zero(tmp_path, cache):

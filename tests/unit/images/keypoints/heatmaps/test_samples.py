@@ -52,6 +52,19 @@ def test_points_without_a_label_have_no_weight():
     assert found.weights.tolist() == [0, 1, 1]
 
 
+def test_colors_change_and_places_stay_where_the_key_says_so():
+    points, box = np.column_stack([PLACES, [2, 1, 2]]), np.array([35.0, 25, 40, 40])
+    plain, changed = (
+        crop_object(
+            Image.eval(draw(), lambda level: 40 + level // 2),
+            *(box, points, 0, CONFIG._replace(jitter=jitter), CHANNELS, np.random.default_rng(0)),
+        )
+        for jitter in (0.0, 0.4)
+    )
+    np.testing.assert_array_equal(changed.cells, plain.cells)
+    assert plain.image.max() == 167 and (changed.image != plain.image).mean() > 0.01
+
+
 def test_changes_of_regions_have_their_shares_and_limits():
     config = CONFIG._replace(shift=0.16, scale=0.3, rotation=40.0)
     generator, region = np.random.default_rng(0), np.array([50.0, 40, 30, 20])

@@ -32,10 +32,11 @@ class FineCriterion(VarifocalCriterion):
     The matching is the union of the matchings of the decoder's layers, of the first layer's box head and of the
     encoder's selection. A query with several objects gets the object of most matchings, the first of equal ones.
     ``fine`` teaches each distribution the two bins next to the object's side, ``distill`` each layer the last one's
-    distribution. Boxes and ``fine`` are divided by the pairs of the union over all devices, which are known after the
-    forward pass, separately for each micro-batch. So is ``distill``, a mean over matched sides and a mean over all
-    others, weighted by the roots of their numbers; with the normalizer "reference" means are per device, as by the
-    authors. Every rank must call ``terms``. For other arguments see ``VarifocalCriterion``.
+    distribution. Boxes and ``fine`` are divided by the pairs of the union over all devices, separately for each
+    micro-batch: the gradients of earlier ones are in the sum, divided, when a later one is matched. So is ``distill``,
+    a mean over matched sides and a mean over all others, weighted by the roots of their numbers; with the normalizer
+    "reference" means are per device, as by the authors. Every rank must call ``terms``. For other arguments see
+    ``VarifocalCriterion``.
     """
 
     communicates = True

@@ -1,15 +1,14 @@
-"""Updates of DETRPose, ours against the authors' code, on one thread.
+"""Updates of DETRPose, ours against the authors' code, on one thread; see keypoints.py.
 
-    python benchmarks/detrpose_training.py [--authors CLONE --peer-python PYTHON] [--rounds N]
+    python benchmarks/detrpose_training.py --serve {ours,authors} CLONE
 
 DETRPose S on 2 images of 320 pixels with 5 people each: network, denoising, assignments of all layers, losses,
-gradients and AdamW. CLONE is a clone of github.com/SebastianJanampa/DETRPose; PYTHON has torch, torchvision, SciPy,
-OmegaConf and Matplotlib. Without both only ours is measured. Weights are drawn. The authors' code moves parts of its
-denoising to a GPU by name, which is left out here. Its next decoder layer adds positions to what a head has read, which
-has a gradient only where automatic mixed precision made a copy: two heads copy their small inputs here.
+gradients and AdamW. CLONE is a clone of github.com/SebastianJanampa/DETRPose. Weights are drawn. The authors' code
+moves parts of its denoising to a GPU by name, which is left out here. Its next decoder layer adds positions to what a
+head has read, which has a gradient only where automatic mixed precision made a copy: two heads copy their small inputs
+here. A contender's process prints a line when it is ready, and one with seconds for each line that it reads.
 """
 
-import argparse
 import functools
 import json
 import sys
@@ -23,7 +22,7 @@ from clock import time_call
 from rounds import Spread
 from smallest import sized
 
-OURS, AUTHORS = "ours", "the authors'"
+DETRPOSE, OURS, AUTHORS = "detrpose", "ours", "authors"
 BATCH, SIDE, PEOPLE, POINTS = sized(2, 1), sized(320, 128), 5, 17
 QUERIES = sized(60, 20)
 
@@ -146,28 +145,26 @@ def their_step(clone: str) -> Callable[[], None]:
 
 
 def serve(library: str, clone: str) -> None:
-    """A contender's process: a line for each update that is asked for, with its seconds."""
+    """A line for each update that is asked for, with its seconds by the clock and of the processor."""
     step = our_step() if library == OURS else their_step(clone)
     print(json.dumps({"ready": True}), flush=True)
     for _ in sys.stdin:
         print(json.dumps(time_call(step)), flush=True)
 
 
-def measure(options: argparse.Namespace) -> dict[str, float]:
+def measure_detrpose(number: int, clone: str | None, peer_python: str | None) -> dict[str, float]:
     """Updates of both in turns, each a process of its own with the variables of a tuned run."""
     from scaling import Group, group_environments, started
 
-    pythons = {OURS: sys.executable}
-    if options.authors and options.peer_python:
-        pythons[AUTHORS] = options.peer_python
+    pythons = {OURS: sys.executable, **({AUTHORS: peer_python} if clone and peer_python else {})}
     groups = {}
     for library, python in pythons.items():
         (environment,) = group_environments(OURS, 1)
-        groups[library] = Group(python, ["--serve", library, options.authors], [environment], __file__)
+        groups[library] = Group(python, ["--serve", library, clone or ""], [environment], __file__)
     with started(groups):
         turns = {library: functools.partial(lambda group: group.ask()[0], group) for library, group in groups.items()}
-        taken: Any = rounds.interleave(turns, options.rounds, warm_up=2)
-    rows, result = [], {"detrpose_training_ms": 1e3 * Spread.of([seconds for seconds, _ in taken[OURS]]).median}
+        taken: Any = rounds.interleave(turns, number, warm_up=2)
+    rows, result = [], {}
     for library, answers in taken.items():
         row = [library]
         for clock, suffix in enumerate(("", "_processor")):
@@ -175,28 +172,12 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
             ratio = rounds.ratios(seconds, ours)
             row += [Spread.of(seconds).text(1e3, 0), ratio.text()]
             if library != OURS:
-                result[f"detrpose_training_over_authors{suffix}"] = ratio.median
+                result[f"{DETRPOSE}_times_as_fast{suffix}"] = ratio.median
         rows.append(row)
-    title = f"DETRPose S, an update of {BATCH} x {SIDE} pixels, one thread, {options.rounds} rounds"
+    title = f"DETRPose S: an update of {BATCH} images of {SIDE} pixels, one thread, {number} rounds"
     rounds.table(title, ["", "ms", "times ours", "processor, ms", "times ours"], rows)
     return result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--authors", default="", help="a clone of the authors' code")
-    parser.add_argument("--peer-python", default="", help="an interpreter that has torch and what the code needs")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--serve", nargs=2, default=None, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        serve(*options.serve)
-        return
-    rounds.print_machine()
-    if not (options.authors and options.peer_python):
-        print("no --authors with --peer-python: measured without the authors' code")
-    rounds.print_result(measure(options))
-
-
 if __name__ == "__main__":
-    main()
+    serve(*sys.argv[2:])

@@ -1,6 +1,6 @@
-"""Keypoints: COCO's evaluation against pycocotools, ViTPose's updates against transformers', decoding.
+"""Keypoints: COCO's evaluation against pycocotools, updates of ViTPose and DETRPose against others', decoding.
 
-    python benchmarks/keypoints.py [--only NAME ...] [--images N] [--rounds N] [--peer-python PYTHON]
+    python benchmarks/keypoints.py [--only NAME ...] [--images N] [--rounds N] [--peer-python PYTHON] [--authors CLONE]
 
 - ap: ``evaluate keypoints`` against a program of pycocotools, each a new process that reads the same two files (2.2
   annotations and 20 results with 17 points in an image), matches, accumulates and prints the ten numbers, which must be
@@ -11,6 +11,8 @@
 - vitpose_simple, vitpose_classic: an update of ViTPose-S with each decoder, 8 crops of 256 x 192 pixels on one thread:
   forward pass, loss, backward pass, clipping, AdamW. The peer is transformers' ViTPose in a plain loop of torch (PYTHON
   has both; left out without). Ours is the engine's own step, which also normalizes images and draws targets
+- detrpose: an update of DETRPose S, 2 images of 320 pixels on one thread, against the code of a clone of
+  github.com/SebastianJanampa/DETRPose (PYTHON has torch, torchvision, SciPy and OmegaConf; left out without)
 - decoding: heatmaps to points, against SciPy's filter on each map and NumPy, as transformers computes them
 """
 
@@ -25,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 from coco_evaluation import compare_seconds, compare_with_pycocotools
+from detrpose_training import DETRPOSE, measure_detrpose
 from rounds import Spread, interleave, print_machine, print_result, ratios, table
 from smallest import sized
 from vitpose_training import CLASSIC, SIMPLE, measure_decoding, measure_updates
@@ -122,7 +125,7 @@ def compare_matching(folder: Path, rounds: int) -> dict[str, float]:
 PARTS: dict[str, Callable[[Path, int], dict[str, float]]] = {AP: compare_programs, MATCHING: compare_matching}
 
 
-CHOICES = [*PARTS, SIMPLE, CLASSIC, DECODING]
+CHOICES = [*PARTS, SIMPLE, CLASSIC, DETRPOSE, DECODING]
 
 
 def main() -> None:
@@ -131,12 +134,15 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=sized(5000, 4))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peer-python", help="interpreter with torch and transformers")
+    parser.add_argument("--authors", help="clone of DETRPose's code")
     options = parser.parse_args()
     print_machine()
     values: dict[str, float] = {}
     for part in (SIMPLE, CLASSIC):
         if part in options.only:
             values.update(measure_updates(part, options.rounds, options.peer_python))
+    if DETRPOSE in options.only:
+        values.update(measure_detrpose(options.rounds, options.authors, options.peer_python))
     if DECODING in options.only:
         values.update(measure_decoding(options.rounds))
     if not set(options.only) & set(PARTS):

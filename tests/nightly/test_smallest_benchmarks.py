@@ -12,6 +12,7 @@ from support.processes import ROOT, run_command
 FOLDER = ROOT / "benchmarks"
 # Programs that another benchmark starts, with arguments of its own.
 WORKERS = {
+    "detrpose_training": "keypoints",
     "gpu_throughput_worker": "gpu_throughput",
     "injected_run": "faults",
     "scaling_worker": "scaling",

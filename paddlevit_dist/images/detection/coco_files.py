@@ -64,7 +64,7 @@ def elements(path: Place, kinds: Mapping[str, Any], has_places: bool = True) -> 
         whole = _WHOLE.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    members = whole if isinstance(whole, dict) else {"": msgspec.Raw(text)}
+    members: dict[str, msgspec.Raw | list[msgspec.Raw]] = {**whole} if isinstance(whole, dict) else {"": whole}
     first_byte, label = _address(content), f"reading {os.path.basename(path)}"
     return {
         name: _elements(
@@ -76,14 +76,19 @@ def elements(path: Place, kinds: Mapping[str, Any], has_places: bool = True) -> 
 
 
 def _elements(
-    name: str, member: msgspec.Raw, first_byte: int | None, decode: Callable[[msgspec.Raw], Any], label: str
+    name: str,
+    member: msgspec.Raw | list[msgspec.Raw],
+    first_byte: int | None,
+    decode: Callable[[msgspec.Raw], Any],
+    label: str,
 ) -> Iterator[JsonElement]:
     """Iterate over the elements of one list; ``first_byte`` is the file's in memory, None: places are 0."""
-    if name and bytes(memoryview(member)[:1]) != b"[":
-        raise ValueError(f"{name}: expected a list of objects")
-    parts = _LIST.decode(member)
+    if not isinstance(member, list):
+        if name and bytes(memoryview(member)[:1]) != b"[":
+            raise ValueError(f"{name}: expected a list of objects")
+        member = _LIST.decode(member)
     for number, part in enumerate(
-        tqdm(parts, desc=f"{label} {name}".rstrip(), unit="part", delay=1.0, disable=None, leave=False)
+        tqdm(member, desc=f"{label} {name}".rstrip(), unit="part", delay=1.0, disable=None, leave=False)
     ):
         try:
             value = decode(part)

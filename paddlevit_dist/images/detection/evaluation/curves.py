@@ -81,8 +81,8 @@ class DetectionCurves(NamedTuple):
             _score(
                 image_weights.astype(np.int32),
                 self.images, self.groups, self.places, self.kinds, self.curves, self.annotated, RECALLS,
-                np.empty(lengths[0]), np.empty(lengths[1]), np.empty(lengths[1]), stats[draw], class_ap[draw],
-                class_recalls[draw],
+                np.empty(lengths[0] + 1, np.int64), np.empty(lengths[1] + 1), np.empty(lengths[1] + 1),
+                stats[draw], class_ap[draw], class_recalls[draw],
             )  # fmt: skip
         return stats, class_ap, class_recalls
 
@@ -143,39 +143,44 @@ def _score(
             for area in range(areas):
                 totals[annotated[row, 1], area] += weight * annotated[row, 2 + area]
     sums, counts = np.zeros(len(stats)), np.zeros(len(stats))
-    right = np.zeros(limits + 1)
+    right, needed = np.zeros(limits + 2), np.empty(len(recalls))  # in front of ``right``, what is ignored
     class_ap[:], class_recalls[:] = np.nan, np.nan
     for label in range(num_classes):
         for area in range(areas):
             if totals[label, area] == 0:
                 continue
             group = label * areas + area
-            first, total = groups[group], 0.0
+            first, total = groups[group], 0
+            reached_rows[0] = 0  # how many rows there are before each
             for place in range(groups[group + 1] - first):
                 total += weights[images[first + place]]
-                reached_rows[place] = total
+                reached_rows[place + 1] = total
+            for point in range(len(recalls)):  # the smallest number whose share of the total is at least this recall
+                smallest = np.floor(recalls[point] * totals[label, area])
+                while smallest / totals[label, area] < recalls[point]:
+                    smallest += 1.0
+                while smallest > 0.0 and (smallest - 1.0) / totals[label, area] >= recalls[point]:
+                    smallest -= 1.0
+                needed[point] = smallest
             ap_sum = 0.0
             for step in range(steps):
                 curve = group * steps + step
                 right[:] = 0.0
                 num_found, ignored, number = 0.0, 0.0, 0
-                for event in range(curves[curve], curves[curve + 1]):
-                    weight = weights[images[first + places[event]]]
-                    if weight == 0:
-                        continue
-                    if kinds[event] < 0:
-                        ignored += weight
-                        continue
-                    right[kinds[event]] += weight
-                    num_found += weight
-                    reached[number] = num_found / totals[label, area]
-                    precise[number] = num_found / (reached_rows[places[event]] - ignored + tiny)
-                    number += 1
+                for event in range(curves[curve], curves[curve + 1]):  # without branches, which are hard to predict
+                    before, reached_row = reached_rows[places[event]], reached_rows[places[event] + 1]
+                    weight, is_right = reached_row - before, kinds[event] >= 0
+                    right[kinds[event] + 1] += weight
+                    num_found += weight * is_right
+                    ignored += weight * (not is_right)
+                    reached[number] = num_found
+                    precise[number] = num_found / (reached_row - ignored + tiny)
+                    number += is_right and weight > 0
                 for place in range(number - 1, 0, -1):
                     precise[place - 1] = max(precise[place - 1], precise[place])
                 place, area_below = 0, 0.0
                 for point in range(len(recalls)):
-                    while place < number and reached[place] < recalls[point]:
+                    while place < number and reached[place] < needed[point]:
                         place += 1
                     if place == number:
                         break
@@ -194,7 +199,7 @@ def _score(
                         counts[column] += 1
                     num_right = 0.0
                     for limit in range(limits):
-                        num_right += right[limit]
+                        num_right += right[limit + 1]
                         sums[6 + limit] += num_right / totals[label, 0]
                         counts[6 + limit] += 1
                 else:

@@ -52,8 +52,9 @@ class NamedPositions(NamedTuple):
 
     def require_plain(self, path: str, number: int, result: NamedResult) -> None:
         """Raise if a result has names although the first result has none."""
-        has_none = result.file_name is None and result.category_name is None  # the usual case
-        if not has_none and not self.matched and not self.notices:
+        if result.file_name is None and result.category_name is None:  # the usual case
+            return
+        if not self.matched and not self.notices:
             require_same_names(path, number, list_names(result), [])
 
 

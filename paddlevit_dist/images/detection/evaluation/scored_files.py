@@ -195,24 +195,25 @@ def read_rows(
     try:
         elements, names = _read_elements(path, kind), match_names(path, annotations)
         for number, result, *_ in elements:
-            context = f"{path}: result {number} has"
             names.require_plain(path, number, result)
-            if not -LARGEST < result.score < LARGEST:
-                raise UserError(f"{context} score {result.score}: expected a finite number")
-            image_id, category = result.image_id, result.category_id
+            image_id, category, score = result.image_id, result.category_id, result.score
+            if not -LARGEST < score < LARGEST:
+                raise UserError(f"{path}: result {number} has score {score}: expected a finite number")
             if type(image_id) is not int or type(category) is not int:
+                context = f"{path}: result {number} has"
                 image_id, category = _id(context, "image_id", image_id), _id(context, "category_id", category)
             image = names.image(result, image_id)
             if image is None:
                 unknown.setdefault(image_id, number)
                 continue
+            label = names.label(result, category)
             images.append(image)
-            labels.append(names.label(result, category))
-            scores.append(result.score)
+            labels.append(label)
+            scores.append(score)
             try:
-                add(images[-1], labels[-1], result)
+                add(image, label, result)
             except ValueError as error:
-                raise UserError(f"{context} {error}") from None
+                raise UserError(f"{path}: result {number} has {error}") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:

@@ -128,7 +128,7 @@ def read_results(path: str, annotations: KeypointAnnotations) -> KeypointResults
             annotations lack.
     """
     path, shapes = os.fspath(path), _ResultShapes(annotations)
-    rows = read_rows(path, annotations.file, _KeypointResult, lambda _, label, result: shapes.add(label, result))
+    rows = read_rows(path, annotations.file, _KeypointResult, shapes.add)
     points = shapes.read_points()
     if not max(points.max(initial=0.0), -points.min(initial=0.0)) < _FARTHEST:
         is_far = (np.abs(points) >= _FARTHEST).any(axis=(1, 2))
@@ -148,7 +148,7 @@ class _ResultShapes:
         self.has_boxes: bool | None = None  # the first result's
         self.values, self.counts, self.areas = array("d"), array("q"), array("d")
 
-    def add(self, label: int, result: _KeypointResult) -> None:
+    def add(self, image: int, label: int, result: _KeypointResult) -> None:
         """Add a result of a label, -1 for others; raise ValueError, what it has, if it cannot be used."""
         values = result.keypoints or ()
         if label < 0:

@@ -23,6 +23,12 @@ def test_images_are_the_same_on_every_machine(figures):
     assert digest.hexdigest()[:16] == "659ca81af4b88abd"
 
 
+def test_images_are_counted_and_figures_are_not(figures):
+    assert figures.summary() == "40 drawn images of 1 to 4 figures each: person, hand"
+    one = DrawnFigures(None, "val", None, num_val=9, per_image=(2, 2))
+    assert one.summary(np.array([3, 7, 8])) == "3 drawn images of 2 figures each: person, hand"
+
+
 def test_more_images_and_another_split_leave_the_first_ones(figures):
     more = DrawnFigures(None, "train", None, num_train=50, per_image=(1, 4))
     other = DrawnFigures(None, "val", None, num_val=40, per_image=(1, 4))

@@ -57,6 +57,7 @@ def test_the_authors_person_is_taken_for_one_class():
     built = network()
     labels = np.repeat(np.arange(81.0)[:, None], 3, axis=1)
     assert built.resize_parameter("enc_score_head.weight", rows) is None  # it has two classes
+    assert built.list_resize_notices(["enc_score_head.weight"]) and not built.list_resize_notices(["other.weight"])
     np.testing.assert_array_equal(built.resize_parameter("denoising_class_embed.weight", labels)[:, 0], [0, 1, 80])
     built.num_classes = 1
     try:

@@ -164,6 +164,9 @@ def test_points_and_categories_return_from_a_checkpoint(tmp_path):
     other.load_meta(CheckpointMeta(13, tuple(facts["classes"]), {}, facts))
     assert other.keypoint_sets == task.keypoint_sets and other.class_names == task.class_names
     assert other.point_names == task.point_names and other.category_ids == task.category_ids
+    del facts["category ids"]
+    other.load_meta(CheckpointMeta(13, tuple(facts["classes"]), {}, facts))
+    assert other.category_ids == [1, 2]
     published = make_task(task.config)
     published.load_meta(CheckpointMeta(17))
     assert published.class_names == ["person"] and published.point_names[0] == "nose"
@@ -181,6 +184,8 @@ def test_a_step_is_a_mean_over_objects(tmp_path):
     [
         (["MODEL.NAME", "resnet18", "MODEL.DIMS", "None"], "MODEL.NAME resnet18 returns no heatmaps"),
         (["HEATMAPS.KERNEL", "4"], "HEATMAPS.KERNEL.*odd number, such as 5"),
+        (["KEYPOINTS.FIGURES", "[hand, hand]"], r"KEYPOINTS.FIGURES .*: expected at least one kind, each only once"),
+        (["KEYPOINTS.FIGURES", "[]"], r"KEYPOINTS.FIGURES .*: expected at least one kind, each only once"),
         (["HEATMAPS.BOX_FILE", "/nowhere.json"], "HEATMAPS.BOX_FILE /nowhere.json: there is no such file"),
         (["HEATMAPS.DETECTOR", "/nowhere"], "/nowhere"),
         (["DATA.DATASET", "synthetic_shapes"], "holds images with boxes"),

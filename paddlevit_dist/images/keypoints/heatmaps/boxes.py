@@ -75,7 +75,7 @@ class BoxFile:
         is_used = (results.labels >= 0) & (results.scores >= least_score) & (results.boxes[:, 2:] > 0).all(axis=1)
         images = np.repeat(np.arange(len(places)), np.diff(results.first))
         rows = np.column_stack([images, results.labels, results.scores, results.boxes])[is_used]
-        self.starts = np.searchsorted(rows[:, 0], np.arange(len(places) + 1))[np.r_[places, len(places)]]
+        self.starts = np.searchsorted(rows[:, 0], places)
         self.ends = np.searchsorted(rows[:, 0], places, side="right")
         self.file = str(cache_folder / "keypoint-boxes.npy")
         with atomic_file(Path(self.file)) as out:

@@ -62,6 +62,7 @@ def test_places_follow_one_another(pool):
     "text",
     [
         "image\nb/x.png\nz.png\n",
+        "b/x.png\n\n z.png \nb/x.png\n",
         "image,split,age\nb/x.png,train,3\nz.png,,4\nq.png,val,5\n",
         "image,is_valid,age\nb/x.png,False,3\nz.png,0,4\nq.png,True,5\n",
     ],
@@ -74,10 +75,17 @@ def test_tables_need_no_labels(pool, text):
 def test_training_and_validation_folders_are_told_apart(tmp_path):
     for name in ("train/loose.png", "train/x/1.png", "val/cat/1.png", "val/cat/2.png", "val/dog/1.png"):
         _write(tmp_path / "data" / name, 7)
+    for name in ("own/dog/1.png", "own/ant/2.png", "own/ant/1.png"):
+        _write(tmp_path / "data" / name, 9)
+    (tmp_path / "data" / "own" / "notes.odt").touch()
     (tmp_path / "cache").mkdir()
     train, val = _open(tmp_path / "data"), _open(tmp_path / "data", split="val")
     assert (train.labels, len(train)) == (None, 2)
     assert (list(val.labels), val.class_names) == ([0, 0, 1], ["cat", "dog"])
+    own = _open(tmp_path / "data", split="own")
+    assert (own.class_names, list(own.labels), own.num_classes) == (["ant", "dog"], [0, 0, 1], 2)
+    assert own.describe(2) == str(tmp_path / "data" / "own" / "dog" / "1.png") and own.label_at(2) == 1
+    assert sum(own.skipped_files.counts.values()) == 1 and not val.skipped_files.counts
     assert UnlabeledImages.has_validation(str(tmp_path / "data"))
     assert not UnlabeledImages.has_validation(str(tmp_path / "data" / "val"))
     (tmp_path / "data" / "val").rename(tmp_path / "data" / "later")  # now "train" is a folder like any other
@@ -102,7 +110,12 @@ def test_a_folder_that_contains_itself_is_refused(pool):
 
 def test_a_folder_without_images_says_so(pool):
     (pool.parent / "empty").mkdir()
-    with pytest.raises(UserError, match="MORE_PATHS: .*empty contains no images"):
+    with pytest.raises(UserError, match="MORE_PATHS: .*empty contains no images; .* or tar files of them$"):
+        _open(pool, pool.parent / "empty")
+    (pool.parent / "empty" / "a.odt").touch()
+    with pytest.raises(
+        UserError, match=r"MORE_PATHS: .*empty contains no images; .* or tar files of them \(.*odt.*\)$"
+    ):
         _open(pool, pool.parent / "empty")
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
+from support.trainings.trained import write_weights
 
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.detection.data.samples import DetectionSample
@@ -24,17 +25,26 @@ def make_detector(class_names, least_score=0.25):
     return detector
 
 
+def test_a_run_of_another_task_finds_no_boxes(tmp_path):
+    weights = write_weights(tmp_path / "classifier", ["a", "b"])
+    with pytest.raises(UserError, match=f"^-detector={weights} is a run of classification: expected a detector's"):
+        BoxDetector(str(weights), 0.5)
+
+
 def test_a_detector_finds_categories_by_name_or_the_only_one():
     detector = make_detector(["hand", "car", "PERSON"])
     assert detector.match_categories(["person", "Hand "]) == ["boxes: detector run finds hand, PERSON"]
-    boxes = np.array([[1, 2, 4, 8], [0, 0, 9, 9], [3, 3, 5, 6], [3, 3, 3, 6], [2, 2, 4, 5]], np.float32)
-    scores = np.array([0.5, 0.9, 0.25, 0.8, 0.2], np.float32)
+    boxes = np.array([[1, 2, 4, 8], [0, 0, 9, 9], [3, 3, 5, 6], [3, 3, 3, 6], [2, 2, 2.5, 3]], np.float32)
+    scores = np.array([0.5, 0.9, 0.25, 0.8, 0.3], np.float32)
     found = detector._choose(DetectedObjects(boxes, scores, np.array([0, 1, 2, 2, 0])))
-    assert found.boxes.tolist() == [[1, 2, 3, 6], [3, 3, 2, 3]] and found.boxes.dtype == np.float64
-    assert found.labels.tolist() == [1, 0] and found.scores.tolist() == [0.5, 0.25]
+    assert found.boxes.tolist() == [[1, 2, 3, 6], [3, 3, 2, 3], [2, 2, 0.5, 1]]
+    assert found.labels.tolist() == [1, 0, 1] and found.scores.tolist() == scores[[0, 2, 4]].tolist()
+    assert [column.dtype for column in found] == [np.float64, np.int64, np.float64]
     assert detector.__getstate__()["_model"] is None and detector.__getstate__()["run"] == "run"
     alone = make_detector(["thing"])
     assert alone.match_categories(["person"]) == ["boxes: detector run finds thing"]
+    found = alone._choose(DetectedObjects(boxes[:1], scores[:1], np.array([0])))
+    assert found.labels.tolist() == [0] and found.labels.dtype == np.int64
     for class_names in (["thing"], ["thing", "car"]):
         with pytest.raises(UserError, match=f"^-detector=run finds {', '.join(class_names)}, and none .*: person, ha"):
             make_detector(class_names).match_categories(["person", "hand"])
@@ -52,14 +62,14 @@ def test_a_file_has_the_boxes_of_each_image_whatever_the_order_of_ids(tmp_path):
     entries = [
         {"image_id": image, "category_id": category, "bbox": box, "score": score}
         for image, category, box, score in (
-            *((4, 1, [1, 2, 3, 4], 0.5), (9, 2, [5, 6, 7, 8], 0.9), (4, 2, [2, 2, 2, 2], 0.25)),
+            *((4, 1, [1, 2, 3, 4], 0.5), (9, 2, [5, 6, 7, 8], 0.9), (4, 2, [2, 2, 1, 1], 0.25)),
             *((9, 1, [1, 1, 0, 5], 0.9), (9, 1, [1, 1, 5, 5], 0.2), (9, 77, [1, 1, 5, 5], 0.9)),
         )
     ]
     (tmp_path / "boxes.json").write_text(json.dumps(entries))
     file = BoxFile(str(tmp_path / "boxes.json"), Falling(None, "val", None, num_val=3), tmp_path, 0.25)
     found = [file.find(index) for index in range(3)]
-    assert [each.boxes.tolist() for each in found] == [[[5, 6, 7, 8]], [[1, 2, 3, 4], [2, 2, 2, 2]], []]
+    assert [each.boxes.tolist() for each in found] == [[[5, 6, 7, 8]], [[1, 2, 3, 4], [2, 2, 1, 1]], []]
     assert [each.labels.tolist() for each in found] == [[1], [0, 1], []] and found[0].labels.dtype == np.int64
     assert [each.scores.tolist() for each in found] == [[0.9], [0.5, 0.25], []]
     assert file.notices[-1] == f"boxes: 3 detections of {tmp_path / 'boxes.json'}"
@@ -70,9 +80,10 @@ def test_annotations_count_with_a_labeled_point_and_whole_images_for_each_catego
     boxes = np.array([[0, 0, 4, 5], [1, 1, 6, 7], [2, 2, 8, 9]], float)
     points = np.zeros((3, 1, 3))
     points[[0, 2], 0, 2] = 2, 1
-    columns = boxes, np.array([1, 0, 2]), boxes.prod(axis=1) + 1, np.zeros(3, bool), np.arange(3)
+    columns = boxes, np.array([1, 0, 2], np.int32), boxes.prod(axis=1) + 1, np.zeros(3, bool), np.arange(3)
     found = find_true_boxes(ImageAnnotations(*columns, points=points))
     assert found.boxes.tolist() == boxes[[0, 2]].tolist() and found.labels.tolist() == [1, 2]
+    assert found.labels.dtype == WholeImages([1])((3, 4)).labels.dtype == np.int64
     assert found.scores.tolist() == [1, 1] and len(find_true_boxes(ImageAnnotations(*columns)).labels) == 3
     whole = WholeImages([2, 0])((30, 50))
     assert whole.boxes.tolist() == [[0, 0, 50, 30]] * 2 and whole.labels.tolist() == [2, 0]

@@ -1,0 +1,18 @@
+"""Trains by fused kernels on a CPU that is taken for a GPU; Triton's interpreter computes them."""
+
+import os
+from typing import Any
+
+os.environ["TRITON_INTERPRET"] = "1"  # read where Triton's and our kernels are defined
+
+from paddlevit_dist.gpu_kernels import device_check, hook, layers  # noqa: E402
+from support.trainings import small_runs  # noqa: E402
+
+
+def train(output: str, arguments: list[str], train_size: int) -> dict[str, Any]:
+    """Train as ``small_runs.train`` does, in a process that ends afterwards."""
+    os.environ["PADDLEVIT_DIST_PLAIN_LAYERS"] = "1"  # a GPU has no compiled layers
+    hook._start_triton = lambda: ""
+    layers._is_on_device = lambda tensor: True
+    device_check._TOKENS = 3
+    return small_runs.train(output, arguments, train_size)

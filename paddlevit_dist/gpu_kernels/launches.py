@@ -320,9 +320,12 @@ def launch(
         constants: arguments that it does.
         warps: of a program.
     """
-    addresses = [tensor.data_ptr() for tensor in tensors]
-    grid = blocks, more_blocks, 1
-    is_aligned = not any(address % 16 for address in addresses)
+    grid, addresses, all_bits = (blocks, more_blocks, 1), [], 0
+    for tensor in tensors:
+        address = tensor.data_ptr()
+        addresses.append(address)
+        all_bits |= address
+    is_aligned = not all_bits % 16
     if is_aligned and isinstance(kernel, triton.JITFunction):  # else Triton's interpreter
         device = driver.active.get_current_device()
         key = id(kernel), device, warps, constants, names

@@ -37,6 +37,7 @@ FORMS = {
     "visibility": ("image,x1,y1,v1,x2,y2,v2\na.png,1,2,2,3.5,4,2\nb.png,5,6,2,9,9,0\n", ("point 1", "point 2")),
     "numbers in another order": ("image,x2,y2,x1,y1\na.png,3.5,4,1,2\nb.png,,,5,6\n", ("point 1", "point 2")),
     "numbers from 0": ("image,x0,y0,x1,y1\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("point 0", "point 1")),
+    "a number and a name": ("image,x1,y1,x_tail,y_tail\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("1", "tail")),
     "long names": ("name,image,x,y\nnose,a,1,2\ntail,a,3.5,4\nnose,b,5,6\n", ("nose", "tail")),
 }
 
@@ -55,7 +56,8 @@ def test_both_forms_say_the_same(tmp_path, cache, name):
 
 
 def test_a_column_divides_images_and_test_replaces_val(tmp_path, cache):
-    write_table(tmp_path, "image,split,x1,y1\na.png,train,1,2\nb.png,test,3,4\n")
+    write_table(tmp_path, "image,split,x1,y1\na.png,train,1,2\nb.png,test,3,4\nc.png,,5,6\n", images="abc")
+    assert len(KeypointTable(str(tmp_path), "train", cache)) == 1
     assert KeypointTable.has_validation(str(tmp_path))
     dataset = KeypointTable(str(tmp_path), "val", cache)
     assert len(dataset) == 1 and dataset.annotations(0).points.tolist() == [[[3, 4, 2]]]
@@ -75,6 +77,11 @@ def test_points_of_splits_are_matched_by_name(tmp_path, cache, text):
     write_table(tmp_path, "image,x1,y1,x2,y2\na.png,1,1,2,2\n", "train.csv")
     write_table(tmp_path, text, "val.csv")
     assert KeypointTable(str(tmp_path), "val", cache).annotations(0).points[0, :, 0].tolist() == [1, 2]
+    write_table(tmp_path, "image,a_x,a_y,b_x,b_y\na.png,1,1,2,2\n", "train.csv")
+    write_table(tmp_path, "image,b_x,b_y,a_x,a_y\nb.png,2,2,1,1\n", "val.csv")
+    named = KeypointTable(str(tmp_path), "val", cache)
+    assert named.annotations(0).points[0, :, 0].tolist() == [1, 2] and named.keypoint_sets[0].names == ("a", "b")
+    write_table(tmp_path, "image,x1,y1,x2,y2\na.png,1,1,2,2\n", "train.csv")
     write_table(tmp_path, text.replace("x1", "x3").replace("y1", "y3").replace("png,1", "png,3"), "val.csv")
     assert "val.csv has the points point 2, point 3, but" in refused(tmp_path, cache, "val")
 
@@ -111,7 +118,7 @@ def test_table_and_images_may_be_named(tmp_path, cache):
         ("image,x1,y1\na.png,true,2\n", "line 2, column x1: 'true': expected a number"),
         ("image,x1,y1,x2\na.png,1,2,3\n", "points.csv: column x2 is one coordinate of a point whose other has no"),
         ("image,nose_x,nose_y,tail_x\na.png,1,2,3\n", "column tail_x is one coordinate of a point"),
-        ("image,point,x,y\na.png,,1,2\n", "line 2: no point is named"),
+        ("image,point,x,y\nb.png,1,1,2\na.png,,1,2\n", "line 3: no point is named"),
         ("image,point,x,y\na.png,²,1,2\na.png,²,1,2\n", "line 3: a.png, ² again"),
         ("image,x1,y1\na.png,1,2\na,1,2\n", "'a.png' and 'a' are the same image: expected one row for each image"),
         ("image,x1,y1,spacing_x,spacing_y\na.png,1,2,1,0\n", "column spacing_y: '0': expected millimeters of a pixel"),

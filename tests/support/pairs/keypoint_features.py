@@ -28,7 +28,9 @@ KEYPOINT_HEATMAPS = Task(
     8,
     {
         "heatmap_cnn": Model(
-            "-cfg=heatmap_figures HEATMAPS.CROP_SIZE [32,32] MODEL.DIMS [8,8,8]", has_batch_norm=True, start="-epochs=3"
+            "-cfg=heatmap_figures HEATMAPS.CROP_SIZE [32,32] MODEL.DIMS [8,8,8] TRAIN.BATCH_NORM sync",
+            has_batch_norm=True,
+            start="-epochs=3",
         )
     },
     {

@@ -176,8 +176,8 @@ def _write_coco(folder: Path, materials: Materials) -> None:
         _write_lines(folder / "annotations" / f"{split}.json", [json.dumps(content)])
 
 
-def _list_figures(split: str, *kinds: str) -> Iterator[tuple[int, Image.Image, ImageAnnotations]]:
-    drawn = DrawnFigures(None, split, None, _COUNTS["train"], _COUNTS["val"], _SIDES, (0, 2), kinds)
+def _list_figures(split: str, *kinds: str, least: int = 0) -> Iterator[tuple[int, Image.Image, ImageAnnotations]]:
+    drawn = DrawnFigures(None, split, None, _COUNTS["train"], _COUNTS["val"], _SIDES, (least, 2), kinds)
     for index in range(len(drawn)):
         yield index, *drawn.read(index)
 
@@ -235,16 +235,14 @@ def _write_yolo_pose(folder: Path, materials: Materials) -> None:
 
 
 def _write_keypoint_table(folder: Path, materials: Materials) -> None:
-    """The first person of each image that has one; every third image is of validation."""
+    """The first person of each image; every sixth image is of validation."""
     names = FIGURE_SETS["person"].names
     lines = [f"image,split,{','.join(f'{name}_x,{name}_y' for name in names)}"]
-    for index, image, truth in _list_figures("train", "person"):
-        if not len(truth.labels):
-            continue
+    for index, image, truth in _list_figures("train", "person", least=1):
         assert truth.points is not None
         _save(image, folder / "images" / f"{99 - index}.png")
         cells = [f"{x},{y}" if visibility else "," for x, y, visibility in truth.points[0].tolist()]
-        lines.append(f"images/{99 - index}.png,{'val' if index % 3 == 1 else 'train'},{','.join(cells)}")
+        lines.append(f"images/{99 - index}.png,{'val' if index % 6 == 1 else 'train'},{','.join(cells)}")
     _write_lines(folder / "points.csv", lines)
 
 

@@ -334,7 +334,8 @@ def launch(
             compiled[grid](*addresses, *numbers, *constants, stream=driver.active.get_current_stream(device))
             return
     pointers = [Pointer(address, name) for address, name in zip(addresses, names)]
-    compiled = kernel[grid](*pointers, *numbers, *constants, num_warps=warps)
+    # Triton 3.9 asks for a choice of fused multiply-adds, and 3.10 will change what it does without one.
+    compiled = kernel[grid](*pointers, *numbers, *constants, num_warps=warps, enable_fp_fusion=True)
     if is_aligned and compiled is not None:
         _compiled[key] = compiled
 

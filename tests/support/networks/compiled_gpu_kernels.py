@@ -3,11 +3,11 @@
 The interpreter takes programs that the compiler refuses. Arguments: compute capabilities, as 80.
 """
 
-import os
 import re
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import triton
@@ -17,7 +17,7 @@ from triton.compiler import ASTSource
 from paddlevit_dist.gpu_kernels import launches
 
 _TYPES = {"float32": "*fp32", "float16": "*fp16", "bfloat16": "*bf16"}
-_PTXAS = os.path.join(os.path.dirname(triton.__file__), "backends", "nvidia", "bin", "ptxas")
+_PTXAS = max(Path(triton.__file__).parent.glob("backends/nvidia/bin/ptxas*"))  # the newest, with a longer name
 
 
 class Shape:
@@ -46,7 +46,7 @@ def compile_for(capability: int) -> Any:
         values = {(len(types) + place,): value for place, value in enumerate(constants)}
         aligned = {(place,): [["tt.divisibility", 16]] for place in range(len(names))}
         source, target = ASTSource(kernel, signature, values, aligned), GPUTarget("cuda", capability, 32)
-        text = triton.compile(source, target=target, options={"num_warps": warps}).asm["ptx"]
+        text = triton.compile(source, target=target, options={"num_warps": warps, "enable_fp_fusion": True}).asm["ptx"]
         with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
             file.write(text)
             file.flush()

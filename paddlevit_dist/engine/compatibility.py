@@ -24,7 +24,7 @@ from ..settings.every_run import RunSettings
 from ..settings.table import effects, leaves, public_leaves
 from ..tasks.aspects import get_aspect
 from ..tasks.dataset import TransformedDataset
-from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching
+from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching, count_samples
 from ..tasks.task import Task
 from .run_command import format_command
 
@@ -347,7 +347,7 @@ class CheckpointDiff:
         kind = "seen" if len(trained_on) else "files"
         if not differs or not _matters(self.use, kind):
             return []
-        number = f"{len(samples):,} {self.task.traits.sample_name} of {split}"
+        number = f"{count_samples(self.task, samples)} of {split}"
         message = f"{number}, compared with the samples that {self.source} held out: {differs}"
         if kind == "seen":
             name = samples.describe(int(trained_on[0]))
@@ -365,7 +365,7 @@ class CheckpointDiff:
         """Return a line if the checkpoint does not list its training samples and the split was drawn at random."""
         if not samples.is_random_split or self.lists is not None:
             return []
-        number = f"{len(samples):,} {self.task.traits.sample_name}"
+        number = count_samples(self.task, samples)
         return [
             f"note: {self.source} does not list its training samples: some of these {number} may be among them, and "
             "the score may be far too high"

@@ -29,7 +29,7 @@ from ..runtime.printing import without_credentials
 from ..tasks.aspects import get_aspect, has_aspect
 from ..tasks.callback import RunFacts
 from ..tasks.prediction import PredictionRecord, PredictionWriter
-from ..tasks.protocols import LogContributor, Predictable, Reportable
+from ..tasks.protocols import LogContributor, Predictable, Reportable, count_samples
 from .figure_records import FigureRecorder
 
 _INTERVALS = "eval_intervals.json"
@@ -68,7 +68,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             run_log.log_and_print(message)
         split = config.DATA.SPLIT
         if not labeled:
-            number, folder = f"{len(run.eval_dataset):,} {run.task.traits.sample_name}", run_log.folder / "predictions"
+            number, folder = count_samples(run.task, run.eval_dataset), run_log.folder / "predictions"
             values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
         weights = without_credentials(str(source))
         warnings = [note for note in lines if note.startswith("note: ")]

@@ -136,6 +136,8 @@ class TransformedDataset:
 
     #: log lines about this split
     notices: Sequence[str] = ()
+    #: plural noun of these samples in log lines; empty: the task's
+    sample_name: str = ""
     #: whether any sample has labels; without any, an evaluation writes predictions and reports no score
     labeled: bool = True
     #: samples that a score excludes, such as "without 3 images not opened here"; logged after the score

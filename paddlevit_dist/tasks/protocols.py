@@ -397,7 +397,7 @@ def describe_samples(task: Task, dataset: TransformedDataset) -> str:
 
 def count_samples(task: Task, dataset: TransformedDataset) -> str:
     """Return the number of samples with their noun, such as "480 images"."""
-    return f"{len(dataset):,} {task.traits.sample_name}"
+    return f"{len(dataset):,} {getattr(dataset, 'sample_name', '') or task.traits.sample_name}"
 
 
 def predict_again(task: Task, dataset: TransformedDataset, index: int, model: paddle.nn.Layer) -> Any:

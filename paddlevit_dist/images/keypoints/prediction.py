@@ -39,15 +39,20 @@ class KeypointPrediction(ObjectPrediction):
             raise UserError(f"predict: -save_as={layout} has no keypoints: choose {known}")
         super().save_predictions_as(layout)
 
+    @property
+    def least_score(self) -> float:
+        """Lowest score of an object in rows, drawings and data sets."""
+        return float(self.task.config.DETECTION.SCORE_THRESHOLD)
+
     def prediction_rows(self, prediction: DetectedKeypoints) -> list[Row]:
         """Return table rows of a prediction."""
         task = self.task
-        return build_rows(prediction, task.class_names, task.keypoint_sets, task.config.DETECTION.SCORE_THRESHOLD)
+        return build_rows(prediction, task.class_names, task.keypoint_sets, self.least_score)
 
     def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Return the writer of predictions in a folder."""
         task, saved = self.task, None
-        least_score, names, ids = task.config.DETECTION.SCORE_THRESHOLD, task.class_names, task.category_ids
+        least_score, names, ids = self.least_score, task.class_names, task.category_ids
         if self.saved_as is not None and isinstance(dataset, InputImages):
             saved = PredictedKeypoints(folder, dataset, self.saved_as, names, ids, least_score, task.keypoint_sets)
         images, categories = self.choose_ids(dataset)

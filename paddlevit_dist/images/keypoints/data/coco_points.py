@@ -13,6 +13,7 @@ from ..described_points import DescribedPoints, pair_up
 
 MARGIN = 0.1  # of the longer side of the extent of points, by which it is enlarged to a box
 _VALUES = 3  # of a point: x, y, visibility
+_NO_NUMBER = -2  # a stated number of points that cannot be one; -1: not stated
 
 
 class KeypointCategory(CocoCategory):
@@ -50,7 +51,8 @@ class KeypointFile(CocoFile):
         values, stated = element.value.keypoints or (), element.value.num_keypoints
         self._values.extend(values)
         self._counts.append(len(values))
-        self._stated.append(stated if type(stated) is int and 0 <= stated <= len(values) else -1)
+        is_number = type(stated) in (int, float) and 0 <= stated <= len(values) and stated == int(stated)
+        self._stated.append(-1 if stated is None else int(stated) if is_number else _NO_NUMBER)
 
     def read_box(self, number: int, entry: Any, id_: int) -> Sequence[float]:
         """Return the box of an object; without one, the extent of its labeled points with a margin."""
@@ -189,7 +191,7 @@ class KeypointFile(CocoFile):
         self._refuse(~is_known, "has another visibility", "0 (not labeled), 1 (hidden) or 2 (visible) for each point")
         labeled, stated = (points[:, :, 2] > 0).sum(axis=1), np.array(self._stated)
         text = "whose num_keypoints is not the number of its labeled points, which is used"
-        self.odd.note_all("object", text, numbers[(stated >= 0) & (stated != labeled)])
+        self.odd.note_all("object", text, numbers[(stated != -1) & (stated != labeled)])
         if self.has_annotations and not labeled.any():
             reason = (
                 "the visibility, third number of each point, is 0 everywhere" if len(counts) else "it has no objects"

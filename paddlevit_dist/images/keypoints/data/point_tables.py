@@ -195,7 +195,7 @@ def _pair_columns(
 
 
 def _read_point(table: LabelColumns, cells: Sequence[list[Any]], x: int, y: int, visibility: int | None) -> np.ndarray:
-    """Return a point of all rows, float64 (rows, 3); zeros where a coordinate is missing."""
+    """Return a point of all rows, float64 (rows, 3); zeros where it is not labeled."""
     places = np.stack([_read_numbers(table, column, cells[column]) for column in (x, y)], axis=1)
     is_given = ~np.isnan(places).any(axis=1)
     seen = np.full(len(places), 2.0)
@@ -205,6 +205,12 @@ def _read_point(table: LabelColumns, cells: Sequence[list[Any]], x: int, y: int,
         if len(wrong):
             row = int(wrong[0])
             raise _wrong(table, row, visibility, cells[visibility][row], "0 (not labeled), 1 (hidden) or 2 (visible)")
+    lone = np.flatnonzero((np.isnan(places).sum(axis=1) == 1) & (seen > 0))
+    if len(lone):
+        row = int(lone[0])
+        empty, other = (x, y) if np.isnan(places[row, 0]) else (y, x)
+        heading = shorten(table.headings[other], 60)
+        raise _wrong(table, row, empty, cells[empty][row], f"a number, as in column {heading}, or both cells empty")
     point = np.concatenate([places, seen[:, None]], axis=1)
     return np.where((is_given & (seen > 0))[:, None], point, 0.0)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import paddle
 
 from ....tasks.prediction import InputSamples
@@ -18,14 +19,25 @@ class HeatmapPrediction(KeypointPrediction):
 
     task: KeypointHeatmaps
 
+    is_one_object = False  # whether each input is one object, which ``open_inputs`` decides
+
+    @property
+    def least_score(self) -> float:
+        """Lowest score of an object that is shown; none if each image is one object."""
+        return 0.0 if self.is_one_object else super().least_score
+
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedKeypoints]:
-        """Return the objects in each image, with points in its pixels."""
-        return self.task.finder(model, batch)
+        """Return the objects in each image, with points in its pixels; of an image that is one object the best."""
+        found = self.task.finder(model, batch)
+        if not self.is_one_object:
+            return found
+        return [objects.only(np.argsort(-objects.scores, kind="stable")[:1]) for objects in found]
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         """Return samples of images to predict."""
         task = self.task
-        detector, lines = task.detector, ["each image is one object (-detector=RUN finds several)"]
+        detector, lines = task.detector, ["each image is one object, with any score (-detector=RUN finds several)"]
+        self.is_one_object = detector is None
         if detector is not None:
             lines = detector.match_categories(task.class_names)
             transform = ImageInput(task.crops, None, detector.prepare)

@@ -166,6 +166,8 @@ class ObjectsOfImages(ImageSamples):
         prepare: makes the detector's sample of a stored image.
     """
 
+    sample_name = "images"
+
     def __init__(
         self,
         dataset: KeypointDataset,

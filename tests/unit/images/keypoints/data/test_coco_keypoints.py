@@ -150,6 +150,8 @@ ODD = {
         "1 object without a box: the extent of its points",
     ),
     "stated": (posed(1, 11, num_keypoints=3), "1 object whose num_keypoints is not the number of its labeled points"),
+    "stated too many": (posed(1, 11, num_keypoints=2**70), "1 object whose num_keypoints is not the number"),
+    "stated as text": (posed(1, 11, num_keypoints="2"), "1 object whose num_keypoints is not the number"),
     "outside": (posed(1, 11, [31, 5, 2, *POINTS[3:]]), "1 object with a labeled point outside its image: scored"),
 }
 

@@ -12,7 +12,9 @@ from support.trainings.updates import changes_of_an_update, waits_of_an_update
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
 from paddlevit_dist.images.keypoints.heatmaps.samples import HOST
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import Predictable, count_samples
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.tasks.task_factory import make_task
 
@@ -37,7 +39,8 @@ def test_training_has_a_sample_for_each_object(tmp_path):
     task, samples = build_task(tmp_path)
     figures = DrawnFigures(None, "train", None, num_train=6)
     objects = [(index, k) for index in range(6) for k in range(len(figures.annotations(index).labels))]
-    assert len(samples["train"]) == len(objects) > 6 and len(samples["val"]) == 4
+    assert count_samples(task, samples["train"]) == f"{len(objects)} objects" and len(objects) > 6
+    assert count_samples(task, samples["val"]) == "4 images"
     assert [samples["train"].dataset.identity(k) for k in range(len(objects))] == [
         figures.identity(index) for index, _ in objects
     ]
@@ -155,6 +158,21 @@ def test_whole_images_are_one_object_each(tmp_path):
         height, width = samples["val"].dataset.size(index)
         np.testing.assert_array_equal(detected.boxes, [[0, 0, width, height]] * 2)
         assert detected.labels.tolist() == [0, 1]
+
+
+def test_an_input_is_one_object_of_the_best_category_with_any_score(tmp_path):
+    task, samples = build_task(tmp_path, "HEATMAPS.BOXES", "image")
+    predicting = get_aspect(task, Predictable)
+    model, batch = task.build_model(), take(task, samples["val"], [0])
+    model.eval()
+    (both,) = predicting.predict_step(model, batch)
+    assert both.labels.tolist() == [0, 1] and predicting.least_score == 0.5
+    Image.new("RGB", (40, 30)).save(tmp_path / "a.png")
+    samples = predicting.open_inputs([tmp_path / "a.png"], tmp_path)
+    assert any("one object, with any score" in line for line in samples.notices)
+    (best,) = predicting.predict_step(model, batch)
+    assert best.labels.tolist() == [int(np.argmax(both.scores))] and best.scores[0] == both.scores.max() < 0.5
+    assert [row["category"] for row in predicting.prediction_rows(best)] == [task.class_names[best.labels[0]]]
 
 
 def test_points_and_categories_return_from_a_checkpoint(tmp_path):

@@ -9,6 +9,7 @@ With ``--queued``, too, steps are queued as on a GPU, so that the host knows an 
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import math
 import os
@@ -140,6 +141,26 @@ def mixed(level: str, dtype: str) -> Callable[[Place], str]:
         return f"the loss falls to {share:.2f} of what it was; {last}"
 
     return run
+
+
+def fused_kernels(place: Place) -> str:
+    """The losses of Paddle's operations, in float32 and bfloat16."""
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed (pip install '.[triton]' in a clone)"
+    said = []
+    for dtype, words in (("float32", []), ("bfloat16", ["-amp", "AMP_DTYPE", "bfloat16"])):
+        words = [*DIGITS, *words, "-ngpus=1", "-epochs=1", "TRAIN.TF32", "false", *WITHOUT_WARM_UP]
+        for name in ("False", "True"):
+            job(place, f"{dtype} {name}", *words, "GPU_KERNELS", name)
+        log = (place.folder / f"{dtype} True" / "log.txt").read_text(encoding="utf-8")
+        expected = "they need a CUDA GPU" if place.on_cpu else "fused kernels (GPU_KERNELS): "
+        lines = [line for line in log.splitlines() if "GPU_KERNELS" in line and "fused kernels" in line]
+        assert len(lines) == 1 and expected in lines[0], "\n".join(lines) or "the log does not tell of fused kernels"
+        plain, fused = (losses(place.folder / f"{dtype} {name}") for name in ("False", "True"))
+        difference = largest_difference(plain, fused, sorted(plain)[:FIRST_UPDATES])
+        assert difference <= (BETWEEN_NUMBERS if dtype == "float32" else FIRST[dtype]), f"{dtype}: {difference:.1e}"
+        said.append(f"{dtype} losses differ by {difference:.1e} in {FIRST_UPDATES} updates")
+    return ", ".join(said)
 
 
 def resumes_after_a_kill(place: Place) -> str:
@@ -305,6 +326,7 @@ ROWS: dict[str, Row] = {
         for level in ("O1", "O2")
         for dtype in ("float16", "bfloat16")
     },
+    "fused kernels": Row("losses of Paddle's operations to rounding, if Triton is there", 240, fused_kernels),
     "kill -9 and resume": Row("losses and weights bit for bit", 150, resumes_after_a_kill),
     "evaluation": Row(f"top-1 of the training, loss within {EVALUATED:g}", 90, evaluates_the_same),
     **{f"task {name}": Row("ends, losses do not rise", 240, task(name)) for name in TASKS},

@@ -94,7 +94,7 @@ def _start_triton() -> str:
         use(
             DeviceAnswers(
                 current_device=lambda: index,  # a process has one device
-                current_stream=lambda device: paddle.device.cuda.current_stream(device).cuda_stream,
+                current_stream=_find_stream,
                 capability=paddle.device.cuda.get_device_capability,
                 set_device=lambda device: paddle.device.set_device(f"gpu:{device}"),
             )
@@ -102,6 +102,12 @@ def _start_triton() -> str:
     except Exception as error:  # no compiler for its launcher, no driver, a version of Triton with another interface
         return _one_line(error)
     return ""
+
+
+def _find_stream(device: int) -> int:
+    """Return the address of the stream in which Paddle queues a device's operations."""
+    stream = paddle.device.cuda.current_stream(device)
+    return getattr(stream, "stream_base", stream).cuda_stream  # Paddle's class for all devices holds CUDA's
 
 
 def _one_line(error: Exception) -> str:

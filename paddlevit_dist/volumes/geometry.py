@@ -30,12 +30,7 @@ class VolumeGeometry(NamedTuple):
     @property
     def voxel_ml(self) -> float:
         """Volume of a voxel in milliliters, for any angles between the axes."""
-        return voxel_ml(self.directions)
-
-    @property
-    def directions(self) -> np.ndarray:
-        """World millimeters (x, y, z) of a step along depth, height and width: float64 (3, 3), one row per axis."""
-        return self.affine[:3, :3].T[::-1]
+        return voxel_ml(self.affine[:3, :3])
 
     def world(self, points: np.ndarray) -> np.ndarray:
         """Convert voxel positions (..., 3) in the order z, y, x to millimeters (..., 3) in the order x, y, z."""

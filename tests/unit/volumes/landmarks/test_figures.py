@@ -52,6 +52,7 @@ def test_errors_places_and_figures_of_an_evaluation_are_those_of_its_predictions
     task.cases = [("case_0", "lps"), ("case_1", "ras"), ("case_2", "ras")]
     samples = VolumeSamples(FourVolumes(), None, AugmentationConfig(), range(9), (0.0, 1.0))
     model, metrics, indices, written = task.build_model(), task.build_metrics(), (2, 0, 1), []
+    assert (model.width, model.depth) == (2, 1)
     model.eval()
     batch = task.collate([samples.sample(index, np.random.default_rng(0)) for index in indices])
     batch = {name: paddle.to_tensor(values) for name, values in batch.items()}

@@ -116,8 +116,9 @@ def test_names_that_look_like_formulas_are_text_in_a_spreadsheet_and_are_read_ba
         rows = list(csv.DictReader(lines))
     assert [(row["case"], row["landmark"]) for row in rows] == [("'+case", "'=1+1"), ("'+case", "'@sum")]
     assert [float(row["x_mm"]) for row in rows] == [-3.0, -2.0]
-    summary = (tmp_path / "per_landmark.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in summary] == ["landmark", "'=1+1", "'@sum", "all"]
+    summary = (tmp_path / "per_landmark.csv").read_bytes().decode().split("\n")
+    assert [line.split(",")[0] for line in summary] == ["landmark", "'=1+1", "'@sum", "all", ""]
+    assert not any("\r" in line for line in summary)
     (tmp_path / "truth").mkdir()
     truth = {name: place.tolist() for name, place in zip(names, geometry.world(places))}
     (tmp_path / "truth" / "+case.json").write_text(json.dumps(truth))

@@ -38,6 +38,15 @@ FORMS = {
     "numbers in another order": ("image,x2,y2,x1,y1\na.png,3.5,4,1,2\nb.png,,,5,6\n", ("point 1", "point 2")),
     "numbers from 0": ("image,x0,y0,x1,y1\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("point 0", "point 1")),
     "a number and a name": ("image,x1,y1,x_tail,y_tail\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("1", "tail")),
+    "words that end in x or y": (
+        "image,sex,INDEX,day,LNoseX,LNoseY,LTailX,LTailY\na.png,1,2,3,1,2,3.5,4\nb.png,4,5,6,5,6,,\n",
+        ("LNose", "LTail"),
+    ),
+    "a long heading": (
+        f"image,{198 * 'n'}_x,{198 * 'n'}_y,t_x,t_y,{199 * 'o'}_x\na.png,1,2,3.5,4,3\nb.png,5,6,,,\n",
+        (198 * "n", "t"),
+    ),
+    "long names of paths": ("name,path,x,y\nnose,a,1,2\ntail,a,3.5,4\nnose,b,5,6\n", ("nose", "tail")),
     "long names": ("name,image,x,y\nnose,a,1,2\ntail,a,3.5,4\nnose,b,5,6\n", ("nose", "tail")),
 }
 
@@ -95,6 +104,9 @@ def test_sizes_of_pixels_are_of_the_table_or_a_key(tmp_path, cache):
     keys = SimpleNamespace(NAMES=["tip"], PAIRS=None, SIGMAS=None, SKELETON=None, SPACING_MM=0.1)
     chosen = KeypointTable(str(tmp_path), "train", cache, keys=keys)
     assert chosen.spacing_mm(1) == (0.1, 0.1) and chosen.keypoint_sets[0].names == ("tip",)
+    write_table(tmp_path, "image,spacing_x,spacing_y,tip_x,tip_y\nb.png,0.5,1,1,2\n")
+    both = KeypointTable(str(tmp_path), "train", cache)
+    assert both.spacing_mm(0) == (0.5, 1) and both.keypoint_sets[0].names == ("tip",)
 
 
 def test_table_and_images_may_be_named(tmp_path, cache):
@@ -125,6 +137,7 @@ def test_table_and_images_may_be_named(tmp_path, cache):
         ("image,x1,y1\na.png,1,2\na,1,2\n", "'a.png' and 'a' are the same image: expected one row for each image"),
         ("image,x1,y1,spacing_x,spacing_y\na.png,1,2,1,0\n", "column spacing_y: '0': expected millimeters of a pixel"),
         ("image,x1,y1,spacing\na.png,1,2,0\n", "column spacing: '0': expected millimeters of a pixel, above 0"),
+        ("image,x,y\na.png,1,2\n", "no points among its columns image, x, y: expected columns image, x1, y1"),
         ("image,label\na.png,cat\n", "no points among its columns image, label: expected columns image, x1, y1"),
         ("image,x1,y1\nc.png,1,2\n", "1 of 1 image missing below"),
         ("image,x1,y1\na.png,,\n", "no point of its images has coordinates"),

@@ -39,7 +39,7 @@ class CheckedOperation(NamedTuple):
         shapes: shapes of its inputs.
         compute: computes results, and gradients, from tensors in the run's precision.
         reference: computes the same from float64 arrays.
-        is_float32: whether it is computed in float32 in every precision, as optimizer steps are.
+        is_float32: whether it is computed in float32 in every precision, as sums and optimizer steps are.
     """
 
     shapes: Sequence[Sequence[int]]
@@ -162,9 +162,11 @@ def list_operations() -> dict[str, CheckedOperation]:
         ),
     }
     for axis in range(3):
-        operations[f"sum over axis {axis} of 3"] = CheckedOperation(
-            [(40, 50, 60)], lambda x, axis=axis: [x.sum(axis=axis)], lambda x, axis=axis: [x.sum(axis=axis)]
-        )
+
+        def add(x: Any, axis: int = axis) -> list[Any]:
+            return [x.sum(axis=axis)]
+
+        operations[f"sum over axis {axis} of 3"] = CheckedOperation([(40, 50, 60)], add, add, is_float32=True)
     wide, out = (96,), (150, 64)
     operations["product"] = CheckedOperation([rows, (96, 64), out], _with_gradients(paddle.matmul), _product)
     operations["LayerNorm"] = CheckedOperation(
@@ -175,8 +177,8 @@ def list_operations() -> dict[str, CheckedOperation]:
         [rows, rows], _with_gradients(F.relu), lambda x, g: [np.maximum(x, 0), g * (x > 0)]
     )
     steps = [(10,)] * 3
-    operations["AdamW step"] = CheckedOperation(steps, _step_adamw, _adamw, True)
-    operations["momentum step"] = CheckedOperation(steps, _step_momentum, _momentum, True)
+    operations["AdamW step"] = CheckedOperation(steps, _step_adamw, _adamw, is_float32=True)
+    operations["momentum step"] = CheckedOperation(steps, _step_momentum, _momentum, is_float32=True)
     return operations
 
 

@@ -79,8 +79,10 @@ def autocasts(monkeypatch) -> list[dict[str, Any]]:
     @contextlib.contextmanager
     def auto_cast(**options: Any) -> Iterator[None]:
         opened.append(options)
-        yield
-        opened.pop()
+        try:
+            yield
+        finally:
+            opened.pop()
 
     on_a_gpu(monkeypatch, (8, 0))
     monkeypatch.setattr(paddle.amp, "auto_cast", auto_cast)

@@ -17,7 +17,7 @@ from typing import Any
 import paddle
 from paddle.amp.amp_lists import black_list
 
-from . import biases
+from . import biases, half_weights
 
 PRODUCTS = ("conv3d", "depthwise_conv2d", "conv2d_transpose")  # names in Paddle's dispatcher
 _MOST_IN_TURN = 2048
@@ -74,14 +74,18 @@ def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) 
     """Compute ``x (..., in) @ weight (in, out) + bias`` in the precision of products here."""
     if not paddle.in_dynamic_mode():
         return paddle.nn.functional.linear(x, weight, like_products(bias))
-    if bias is not None:
+    if bias is None:
+        weight = half_weights.find(weight)
+    else:
         dtype = product_dtype()
         if dtype is not None:
-            if biases.has_epilogue(weight, bias, dtype):
+            has_epilogue = biases.has_epilogue(weight, bias, dtype)
+            weight, bias = half_weights.find(weight), half_weights.find(bias)
+            if has_epilogue:
                 return biases.fused_linear(x, weight, bias)
             bias = as_dtype(bias, dtype)
         if biases.sums_by_product(x, bias):
-            return biases.add(paddle._C_ops.matmul(x, weight, False, False), bias)
+            return biases.add_with_product(paddle._C_ops.matmul(x, weight, False, False), bias)
     return paddle._C_ops.linear(x, weight, bias)  # Paddle 3.3's function reads its flags first: twice the time
 
 

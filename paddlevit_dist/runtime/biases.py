@@ -9,6 +9,7 @@ a layer, whether it computes the same.
 A bias or weight that is frozen, and any layer of a static program, is computed as on a CPU.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 import paddle
 from paddle.incubate.nn.functional import fused_linear
 
+from . import operations
 from .transfers import to_device
 
 Linear = Callable[[paddle.Tensor, paddle.Tensor, paddle.Tensor], paddle.Tensor]  # of x, weight and bias
@@ -37,15 +39,26 @@ class _BiasAddition(paddle.autograd.PyLayer):
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor]:
-        rows = gradient.reshape([-1, gradient.shape[-1]])  # (rows, out)
-        ones = paddle.ones([1, rows.shape[0]], dtype=gradient.dtype)
-        bias_gradient = paddle.matmul(ones, rows).reshape(ctx.bias_shape)
+        rows = operations.reshape(gradient, [-1, gradient.shape[-1]])  # (rows, out)
+        product = operations.matmul(_ones(rows.shape[0], gradient.dtype), rows)  # (1, out)
+        bias_gradient = operations.reshape(product, ctx.bias_shape)
         return None if ctx.is_input_fixed else gradient, bias_gradient
+
+
+@functools.lru_cache(maxsize=32)
+def _ones(number: int, dtype: paddle.dtype) -> paddle.Tensor:
+    """Return a row of ones, (1, number), on this process's device; callers must not change it."""
+    return paddle.ones([1, number], dtype=dtype)
 
 
 def add(product: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
     """Add a bias, (out,) or (1, out), to a product (..., out) of the same dtype."""
-    return _BiasAddition.apply(product, bias) if sums_by_product(product, bias) else product + bias
+    return add_with_product(product, bias) if sums_by_product(product, bias) else product + bias
+
+
+def add_with_product(product: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
+    """Add a bias whose gradient is a product with ones, where ``sums_by_product`` says so."""
+    return _BiasAddition.apply(product, bias)
 
 
 def sums_by_product(x: paddle.Tensor, bias: paddle.Tensor) -> bool:

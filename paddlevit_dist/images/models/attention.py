@@ -7,9 +7,10 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from ...runtime import operations
 from ...runtime.autocast import like_products
 from ...runtime.errors import UserError
-from .layers import MatrixProduct
+from .layers import MatrixProduct, drop
 
 Weights = Callable[[paddle.Tensor], paddle.Tensor]  # of attention weights, (batch, heads, tokens, tokens attended to)
 
@@ -44,7 +45,8 @@ class MultiHeadAttention(nn.Layer):
 
     def heads(self, x):
         """Split (batch, tokens, n * heads * head_dim) into (batch, tokens, n * heads, head_dim)."""
-        return x.reshape([-1, x.shape[1], x.shape[-1] // self.head_dim, self.head_dim])
+        _, tokens, channels = x.shape
+        return operations.reshape(x, [-1, tokens, channels // self.head_dim, self.head_dim])
 
 
 def attend(
@@ -68,14 +70,14 @@ def attend(
         q, k, v = _unpack(packed, 2, layer.num_heads)  # the operation's scale is ours
         dropout = layer.attention_dropout.p if layer.training else 0.0  # 2.6 drops weights in evaluation, too
         x = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, training=layer.training)
-        return x.reshape([-1, tokens, channels])
+        return operations.reshape(x, [-1, tokens, channels])
     # One transposition for q, k and v together, then a split of whole heads: the cheapest order measured.
-    q, k, v = _unpack([part.transpose([0, 2, 1, 3]) for part in packed], 1, layer.num_heads)
-    weights = layer.query_key(q * layer.scale, k)  # (batch, heads, tokens, tokens attended to)
-    weights = F.softmax(weights if before is None else before(weights), axis=-1)
-    weights = layer.attention_dropout(weights if after is None else after(weights))
-    x = layer.attention_value(weights, v)  # (batch, heads, tokens, head_dim)
-    return x.transpose([0, 2, 1, 3]).reshape([-1, tokens, channels])
+    q, k, v = _unpack([operations.transpose(part, [0, 2, 1, 3]) for part in packed], 1, layer.num_heads)
+    weights = operations.call(layer.query_key, q * layer.scale, k)  # (batch, heads, tokens, tokens attended to)
+    weights = operations.softmax(weights if before is None else before(weights))
+    weights = drop(layer.attention_dropout, weights if after is None else after(weights))
+    x = operations.call(layer.attention_value, weights, v)  # (batch, heads, tokens, head_dim)
+    return operations.reshape(operations.transpose(x, [0, 2, 1, 3]), [-1, tokens, channels])
 
 
 @contextlib.contextmanager
@@ -94,7 +96,8 @@ def attention(fused: bool) -> Iterator[None]:
 def _unpack(packed: Sequence[paddle.Tensor], axis: int, heads: int) -> list[paddle.Tensor]:
     """Split tensors that hold n of q, k and v side by side on ``axis``."""
     counts = [part.shape[axis] // heads for part in packed]
-    return [tensor for part, n in zip(packed, counts) for tensor in (part.split(n, axis=axis) if n > 1 else [part])]
+    parts = (operations.split(part, n, axis) if n > 1 else [part] for part, n in zip(packed, counts))
+    return [tensor for part in parts for tensor in part]
 
 
 @paddle.jit.not_to_static

@@ -6,7 +6,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...runtime import autocast
+from ...runtime import autocast, operations
 from ...runtime.autocast import like_products
 from ...runtime.errors import UserError
 from ..image_size import ImageSize, as_pair
@@ -15,9 +15,12 @@ from ..image_size import ImageSize, as_pair
 class Linear(nn.Linear):
     """x (..., in) @ weight (in, out) + bias, in the precision of its product."""
 
+    finds_half_weights = True  # see ``runtime/half_weights.py``
+
     def forward(self, x):
         """Map (..., in) to (..., out)."""
-        return autocast.linear(x, self.weight, self.bias)
+        own = self._parameters  # attributes of a layer are looked up in three dictionaries, and raise an error first
+        return autocast.linear(x, own["weight"], own.get("bias"))
 
 
 class Conv2D(nn.Conv2D):
@@ -77,11 +80,18 @@ class LayerNorm(nn.LayerNorm):
         """Normalize the last axis."""
         if _is_scaled_apart(self, x):
             return self.bias + self.weight * nn.functional.layer_norm(x, self._normalized_shape, epsilon=self._epsilon)
-        return nn.LayerNorm.forward(self, x)
+        if not paddle.in_dynamic_mode():
+            return nn.LayerNorm.forward(self, x)
+        first_axis = x.ndim - len(self._normalized_shape)
+        return paddle._C_ops.layer_norm(x, self.weight, self.bias, self._epsilon, first_axis)
 
 
 class GELU(nn.GELU):
     """The exact GELU."""
+
+    def forward(self, x):
+        """Compute the GELU of each value."""
+        return paddle._C_ops.gelu(x, False) if paddle.in_dynamic_mode() else nn.GELU.forward(self, x)
 
 
 @paddle.jit.not_to_static
@@ -139,7 +149,7 @@ class MatrixProduct(nn.Layer):
 
     def forward(self, x, y):
         """Multiply the last two axes."""
-        return paddle.matmul(x, y, transpose_x=self.transpose_x, transpose_y=self.transpose_y)
+        return operations.matmul(x, y, self.transpose_x, self.transpose_y)
 
     def count_products(self, x: paddle.Tensor, y: paddle.Tensor) -> int:
         """Return the number of products in each number of the output."""
@@ -187,6 +197,11 @@ class DropPath(nn.Layer):
         return f"rate={self.rate:g}"
 
 
+def drop(layer: nn.Dropout, x):
+    """Call a dropout layer, unless its rate is 0."""
+    return x if layer.p == 0 else operations.call(layer, x)
+
+
 class Mlp(nn.Layer):
     """Two linear layers, whose weights start with ``deviations``, and an exact GELU between them, on the last axis."""
 
@@ -199,8 +214,8 @@ class Mlp(nn.Layer):
 
     def forward(self, x):
         """Map (..., dim) to the same shape."""
-        x = self.dropout(self.act(self.fc1(x)))  # (..., hidden_dim)
-        return self.dropout(self.fc2(x))  # (..., dim)
+        x = operations.call(self.act, operations.call(self.fc1, x))  # (..., hidden_dim)
+        return drop(self.dropout, operations.call(self.fc2, drop(self.dropout, x)))  # (..., dim)
 
 
 class PatchEmbedding(nn.Layer):

@@ -14,7 +14,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...runtime import autocast
+from ...runtime import autocast, operations
 from ...runtime.errors import UserError
 from ...runtime.transfers import constant
 from ...tasks.model import KeyMap, Variants
@@ -23,7 +23,7 @@ from .attention import MultiHeadAttention, attend
 from .classifier import USUAL_EPSILONS, Classifier
 from .foundation_names import FOUNDATION, OF_HUGGING_FACE
 from .key_names import jax_layout, join_jax_heads, join_projections, rename, without_jax_prefix
-from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
+from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop, drop_path_rates, linear
 from .pretrained_input import HALF, ExpectedInput, list_inputs
 from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_position_embedding
 from .simple_pyramid import SimplePyramid
@@ -52,7 +52,8 @@ class Attention(MultiHeadAttention):
 
     def forward(self, x):
         """Map tokens (batch, tokens, dim) to the same shape."""
-        return self.dropout(self.proj(attend(self, self.heads(self.qkv(x)))))  # (batch, tokens, dim)
+        x = attend(self, self.heads(operations.call(self.qkv, x)))
+        return drop(self.dropout, operations.call(self.proj, x))  # (batch, tokens, dim)
 
 
 class ViTBlock(nn.Layer):
@@ -68,8 +69,9 @@ class ViTBlock(nn.Layer):
 
     def forward(self, x, count: int | None = None):
         """Compute all tokens (batch, tokens, dim), or the first ``count`` of them."""
-        x = x + self.drop_path(self.attn(self.norm1(x)))
-        x = x + self.drop_path(self.mlp(self.norm2(x)))
+        call = operations.call
+        x = x + call(self.drop_path, call(self.attn, call(self.norm1, x)))
+        x = x + call(self.drop_path, call(self.mlp, call(self.norm2, x)))
         return x if count is None else x[:, :count]
 
 

@@ -93,6 +93,7 @@ def test_evaluation_in_half_precision_says_so_and_training_and_prediction_agree(
     output, seen = str(tmp_path / "run"), set()
     arguments = ["EVAL_AMP", "true", "AMP_DTYPE", "bfloat16", "TRAIN.NUM_EPOCHS", "1", "-batch_size=32"]
     trainer = small_runs.build(output, *arguments, train_size=32, val_size=16)
+    autocasts.clear()  # of the check of the device
     network, plain = type(trainer.model), type(trainer.model).forward
 
     def forward(model: Any, images: paddle.Tensor) -> Any:

@@ -1,0 +1,110 @@
+"""Weights that are cast together are those that are cast one by one, bit for bit, with the same gradients."""
+
+import numpy as np
+import paddle
+import pytest
+from support.networks.plain_layers import plain_layers
+
+from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.images.models.layers import Mlp
+from paddlevit_dist.runtime import autocast, biases, half_weights
+from paddlevit_dist.runtime.half_weights import HalfWeights, find, list_parameters, time_casts
+
+SHAPES = [5, 128], [7, 128], [3], [300], [5, 3], [128], [2, 3, 4, 16], [4, 3, 4, 16], [192, 7], []
+
+
+def parameters() -> list[paddle.Tensor]:
+    generator = np.random.default_rng(0)
+    arrays = [np.asarray(generator.standard_normal(shape) * 10.0 ** generator.integers(-9, 5)) for shape in SHAPES]
+    return [paddle.to_tensor(array.astype("float32"), stop_gradient=False) for array in arrays]
+
+
+def gradients_of(halves: list[paddle.Tensor], trained: list[paddle.Tensor], unused: int) -> list[np.ndarray | None]:
+    """Gradients of a sum in which each value has another factor, and one tensor does not occur."""
+    terms = [
+        (half.astype("float32").flatten() * paddle.linspace(0.1, 3.3, max(1, half.size)).astype("float32")).sum()
+        for number, half in enumerate(halves)
+        if number != unused
+    ]
+    found = paddle.grad(paddle.add_n(terms), trained, allow_unused=True)
+    return [None if each is None else each.numpy() for each in found]
+
+
+@pytest.mark.parametrize("dtype", [paddle.float16, paddle.bfloat16])
+@pytest.mark.parametrize("groups, unused", [(1, 99), (1, 3), (3, 5), (len(SHAPES), 0)])
+def test_values_and_gradients_are_those_of_separate_casts(dtype, groups, unused):
+    trained = parameters()
+    with HalfWeights(trained, dtype, groups).in_use():
+        halves = [find(parameter) for parameter in trained]
+    separate = [parameter.astype(dtype) for parameter in trained]
+    for one, other in zip(halves, separate, strict=True):
+        assert one.dtype == dtype and one.shape == other.shape
+        np.testing.assert_array_equal(one.astype("float32").numpy(), other.astype("float32").numpy())
+        assert one.data_ptr() % 64 == 0
+    expected, found = (gradients_of(each, trained, unused) for each in (separate, halves))
+    for position, (one, other) in enumerate(zip(found, expected, strict=True)):
+        assert (one is None) == (other is None) == (position == unused)
+        if one is not None:
+            np.testing.assert_array_equal(one, other)
+
+
+def test_parts_of_a_joined_tensor_start_where_separate_tensors_could():
+    trained = [paddle.to_tensor(np.ones(size, "float32"), stop_gradient=False) for size in (3, 130, 128, 1)]
+    with HalfWeights(trained, paddle.float16).in_use():
+        addresses = [find(parameter).data_ptr() for parameter in trained]
+    assert len({address % 256 for address in addresses}) == 1
+
+
+def test_nothing_is_found_after_a_forward_pass_that_failed():
+    trained = parameters()
+    with pytest.raises(KeyError), HalfWeights(trained, paddle.float16).in_use():
+        assert all(find(parameter) is not parameter for parameter in trained)
+        raise KeyError
+    assert all(find(parameter) is parameter for parameter in trained)
+
+
+def test_a_network_computes_the_same_with_them(monkeypatch):
+    """Float64 stands for half precision, which no CPU multiplies in; Paddle's autocast would cast what is not yet."""
+
+    def fused_linear(x, weight, bias):
+        seen.append((weight.dtype, bias.dtype))
+        x, weight, bias = (
+            each if each.dtype == paddle.float64 else each.astype("float64") for each in (x, weight, bias)
+        )
+        return (paddle.matmul(x, weight) + bias).astype("float32")
+
+    monkeypatch.setattr(autocast, "product_dtype", lambda: paddle.float64)
+    monkeypatch.setattr(biases, "has_epilogue", lambda weight, bias, dtype: True)
+    monkeypatch.setattr(biases, "fused_linear", fused_linear)
+    paddle.seed(0)
+    seen: list = []
+    with plain_layers():
+        network, x = Mlp(8, 16), paddle.rand([3, 8])
+        listed = list_parameters(network)
+        assert [id(each) for each in listed] == [id(each) for each in network.parameters()]
+        expected = paddle.grad(network(x).sum(), listed)
+        with HalfWeights(listed, paddle.float64).in_use():
+            found = paddle.grad(network(x).sum(), listed)
+    assert seen == [(paddle.float32, paddle.float32)] * 2 + [(paddle.float64, paddle.float64)] * 2
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    network.fc1.bias.stop_gradient = True
+    assert len(list_parameters(network)) == 2  # a layer with a frozen part is left to Paddle
+
+
+@pytest.mark.parametrize("apart, together, is_used", [(2e-3, 1e-3, True), (1e-3, 2e-3, False)])
+def test_the_device_chooses_what_takes_it_less_time(monkeypatch, apart, together, is_used):
+    network, precision = Mlp(8, 16), TrainingPrecision(True, "bfloat16", on_gpu=True)
+    assert precision.choose_casts(network) == [] and precision.half_weights is None  # a CPU
+    monkeypatch.setattr("paddlevit_dist.engine.precision.is_on_gpu", lambda: True)
+    monkeypatch.setattr(half_weights, "time_casts", lambda trained, dtype: (apart, together))
+    (line,) = precision.choose_casts(network)
+    how = "together" if is_used else "one by one"
+    assert line.startswith(f"weights of 4 tensors are cast to half precision {how}: ")
+    assert (precision.half_weights is not None) == is_used
+    with precision.autocast():
+        assert (find(network.fc1.weight) is not network.fc1.weight) == is_used
+
+
+def test_both_ways_are_timed():
+    assert all(0 < seconds < 60 for seconds in time_casts(parameters(), paddle.float16))

@@ -1,6 +1,7 @@
 """Half-precision training and evaluation: autocast and loss scaling, on devices with the kernels."""
 
 import contextlib
+import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -120,8 +121,10 @@ class TrainingPrecision:
             groups = _GROUPS_OF_RANKS if world_size() > 1 else 1
             self.half_weights = half_weights.HalfWeights(parameters, dtype, groups)
         how = "together" if together < apart else "one by one"
-        times = f"{1e3 * together:.2f} ms together, {1e3 * apart:.2f} ms one by one"
-        return [f"weights of {len(parameters)} tensors are cast to half precision {how}: {times} on this GPU"]
+        times = f"{1e3 * together:.2f} ms together, {1e3 * apart:.2f} ms one by one on this GPU"
+        if math.isinf(together):
+            times = "this GPU computes something else together"
+        return [f"weights of {len(parameters)} tensors are cast to half precision {how}: {times}"]
 
     def ask_device(self, model: paddle.nn.Layer) -> list[str]:
         """Ask a GPU which products of the model can add their biases in half precision; return log lines."""

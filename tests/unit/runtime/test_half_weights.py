@@ -92,7 +92,7 @@ def test_a_network_computes_the_same_with_them(monkeypatch):
     assert len(list_parameters(network)) == 2  # a layer with a frozen part is left to Paddle
 
 
-@pytest.mark.parametrize("apart, together, is_used", [(2e-3, 1e-3, True), (1e-3, 2e-3, False)])
+@pytest.mark.parametrize("apart, together, is_used", [(2e-3, 1e-3, True), (1e-3, 2e-3, False), (1e-3, np.inf, False)])
 def test_the_device_chooses_what_takes_it_less_time(monkeypatch, apart, together, is_used):
     network, precision = Mlp(8, 16), TrainingPrecision(True, "bfloat16", on_gpu=True)
     assert precision.choose_casts(network) == [] and precision.half_weights is None  # a CPU
@@ -101,6 +101,7 @@ def test_the_device_chooses_what_takes_it_less_time(monkeypatch, apart, together
     (line,) = precision.choose_casts(network)
     how = "together" if is_used else "one by one"
     assert line.startswith(f"weights of 4 tensors are cast to half precision {how}: ")
+    assert ("computes something else" in line) == (together == np.inf)
     assert (precision.half_weights is not None) == is_used
     with precision.autocast():
         assert (find(network.fc1.weight) is not network.fc1.weight) == is_used
@@ -108,3 +109,19 @@ def test_the_device_chooses_what_takes_it_less_time(monkeypatch, apart, together
 
 def test_both_ways_are_timed():
     assert all(0 < seconds < 60 for seconds in time_casts(parameters(), paddle.float16))
+
+
+def test_a_device_that_joins_wrongly_or_not_at_all_casts_one_by_one(monkeypatch):
+    right = half_weights.cast_together
+
+    def wrong(tensors, shapes, dtype):
+        results = right(tensors, shapes, dtype)
+        return [*results[:3], results[3] * 1.01, *results[4:]] if dtype == paddle.float32 else results
+
+    def fails(*_):
+        raise RuntimeError("no kernel")
+
+    for cast in (wrong, fails):
+        monkeypatch.setattr(half_weights, "cast_together", cast)
+        apart, together = time_casts(parameters(), paddle.bfloat16)
+        assert 0 < apart < together == float("inf")

@@ -147,7 +147,7 @@ def check_all():
     f32, f16, b16 = torch.float32, torch.float16, torch.bfloat16
     shapes = smallest.sized(
         [
-            (1, 1, 1),
+            (1, 1, 2),
             (3, 1, 7),
             (11, 3, 77),
             (16, 197, 192),
@@ -157,7 +157,7 @@ def check_all():
             (1, 2, 5001),
             (256, 197, 192),
         ],
-        [(1, 1, 1), (3, 2, 7), (2, 3, 77)],
+        [(1, 1, 2), (3, 2, 7), (2, 3, 77)],
     )
     worst = {}
     for items, tokens, width in shapes:

@@ -13,8 +13,9 @@ from paddle import nn
 
 from ..images.models import vit
 from ..images.models.attention import attend
-from ..images.models.layers import GELU, DropPath, LayerNorm, Linear, Mlp
+from ..images.models.layers import GELU, DropPath, LayerNorm, Linear, Mlp, drop
 from ..runtime.autocast import linear
+from ..runtime.operations import call
 from .functions import FLOATS, add_and_normalize, add_bias_and_gelu, normalize
 
 Kernel = tuple[str, int]  # "norm" or "gelu", and its width
@@ -45,7 +46,7 @@ class FusedMlp(Mlp):
         if not _is_fused(x, self, (self.fc1, self.act)):
             return Mlp.forward(self, x)
         hidden = add_bias_and_gelu(linear(x, self.fc1.weight, None), self.fc1.bias)  # (..., hidden_dim)
-        return self.dropout(self.fc2(self.dropout(hidden)))
+        return drop(self.dropout, call(self.fc2, drop(self.dropout, hidden)))
 
 
 class FusedViTBlock(vit.ViTBlock):
@@ -162,7 +163,7 @@ def _compute_block(block: FusedViTBlock, state: _BlockState, x: paddle.Tensor, c
         normal, state.prepared = state.prepared[1], None
     else:
         normal = _normalize(x, block.norm1)
-    attended = attend(attention, attention.heads(attention.qkv(normal)))
+    attended = attend(attention, attention.heads(call(attention.qkv, normal)))
     if count is not None:  # of the other tokens, only keys and values are read
         x, attended = x[:, :count], attended[:, :count]
     branch = linear(attended, attention.proj.weight, None)
@@ -170,7 +171,7 @@ def _compute_block(block: FusedViTBlock, state: _BlockState, x: paddle.Tensor, c
     hidden = add_bias_and_gelu(linear(normal, mlp.fc1.weight, None), mlp.fc1.bias)
     following = _claim_following(state) if count is None else None
     if following is None:
-        return total + block.drop_path(mlp.fc2(hidden))
+        return total + call(block.drop_path, call(mlp.fc2, hidden))
     branch = linear(hidden, mlp.fc2.weight, None)
     prepared = _add_and_normalize(total, branch, following.norm1, mlp.fc2.bias, block.drop_path)
     _states[following].prepared = prepared

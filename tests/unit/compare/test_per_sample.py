@@ -158,10 +158,13 @@ def test_the_ap_of_a_scene_is_that_of_an_evaluation_of_it_alone():
     together = InstanceMetrics(NAMES, [1, 2, 3])
     alone = []
     for number in range(5):
-        labels = paddle.to_tensor(scene(number)[0])
+        true_class, true_instance, predictions = scene(number)
+        if number == 4:  # its largest instance alone
+            true_instance = np.where(true_instance == np.bincount(true_instance.clip(0)).argmax(), true_instance, -100)
+        labels = paddle.to_tensor(true_class)
         one = InstanceMetrics(NAMES, [1, 2, 3])
         for metrics in (together, one):
-            metrics.update_instances(*scene(number))
+            metrics.update_instances(true_class, true_instance, predictions)
             metrics.update((labels + 1) % 3, labels, paddle.full([2000], 0.25))
         alone.append(one.compute(one.state))
     empty = np.zeros(2000, int), np.full(2000, -100), scene(0)[2]
@@ -171,9 +174,13 @@ def test_the_ap_of_a_scene_is_that_of_an_evaluation_of_it_alone():
     for number, values in enumerate(alone):
         for name in ("AP", "AP50", "AP25", "mIoU", "accuracy", *(n for n in values if n.startswith("AP "))):
             assert found[name][number] == pytest.approx(values[name]), name
+        matches = together.tables[number]
+        is_wrong, is_lowest = ~matches.is_right, matches.thresholds == 0  # an IoU of 0.5
+        assert found["false positives"][number] == np.sum(is_wrong & is_lowest) < np.sum(is_wrong)
+        assert found["true positives"][number] == np.sum(matches.is_right & is_lowest)
         assert found["true positives"][number] + found["missed"][number] == found["instances"][number]
         assert found["loss"][number] == pytest.approx(0.25)
-    assert found["instances"][5] == 0 and np.isnan(found["AP"][5])
+    assert sum(found["true positives"]) > 3 and list(found["instances"][4:]) == [1, 0] and np.isnan(found["AP"][5])
 
 
 def test_a_volume_has_the_error_and_the_place_of_each_landmark():

@@ -7,6 +7,7 @@ from support.samples.instance_scenes import NAMES, scene
 
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
+from paddlevit_dist.tasks.score_kind import require_score_kind
 
 
 def scored(numbers) -> InstanceMetrics:
@@ -30,6 +31,31 @@ def test_scores_of_a_draw_are_those_of_repeated_scenes():
         names = {name for name, column in found.items() if not np.isnan(column[draw])}
         assert names == {name for name in expected if name != "points"}
         assert {name: found[name][draw] for name in names} == pytest.approx({name: expected[name] for name in names})
+
+
+def test_arrays_of_a_file_that_do_not_fit_are_refused():
+    metrics = scored(range(3))
+    for number in range(3):
+        true_class, true_instance, predictions = scene(number)
+        metrics.update_panoptic(true_class, true_instance, true_class, predictions, 10)
+    metrics.compute(metrics.state)
+    saved = metrics.to_sample_table(list(metrics.gathered[1].values()))
+    kind, arrays = require_score_kind(saved.kind, saved.classes), saved.arrays
+    assert kind.is_valid(arrays, 3, 4) and not kind.is_valid(arrays, 3, 3) and not kind.is_valid(arrays, 2, 4)
+    for name in arrays:
+        assert not kind.is_valid({**arrays, name: arrays[name][:-1]}, 3, 4), name
+        if name in ("segment_counts", "segment_ious", "statistics", "missed", "num_true"):
+            assert not kind.is_valid({**arrays, name: arrays[name][:, :-1]}, 3, 4), name
+    for name, most in (("rows", 2**31), ("instance_classes", 4), ("class_numbers", 3), ("thresholds", 10)):
+        for wrong in (most, -1, 0.5):
+            changed = arrays[name].astype(np.result_type(arrays[name].dtype, np.min_scalar_type(wrong)))
+            changed[0] = wrong
+            assert not kind.is_valid({**arrays, name: changed}, 3, 4), (name, wrong)
+    rows = arrays["rows"]
+    moved = rows + (rows[0] + 1) * np.array([-1, 0, 1])  # the first is -1
+    for wrong in (rows.astype(float), rows[:, None], np.append(rows, 0), moved):
+        assert not kind.is_valid({**arrays, "rows": wrong}, 3, 4)
+    assert kind.is_valid({name: arrays[name] for name in arrays if not name.startswith("segment_")}, 3, 4)
 
 
 def test_scenes_of_a_batch_are_told_apart_by_their_offsets():

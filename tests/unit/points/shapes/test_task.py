@@ -285,11 +285,11 @@ def test_steps_of_training_and_evaluation(tmp_path):
     tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
     optimizer, losses = paddle.optimizer.AdamW(3e-3, parameters=model.parameters()), []
     for update in range(4):
-        if update == 0:  # the same batch statistics as in the step that follows
+        if update == 1:  # the same batch statistics as in the step that follows
             logits = task.logits(model, tensors).numpy().astype(np.float64)
         terms = task.train_step(model, tensors, StepPosition(1, update, 4))
         term = terms["loss"]
-        if update == 0:
+        if update == 1:
             logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
             smooth = 0.9 * np.eye(8)[batch["labels"]] + 0.1 / 8
             assert term.sum.item() == pytest.approx(-(smooth * logs).sum(), rel=1e-4) and (term.count, term.weight) == (
@@ -297,6 +297,7 @@ def test_steps_of_training_and_evaluation(tmp_path):
                 1,
             )
             right = (logits.argmax(axis=1) == batch["labels"]).sum()
+            assert 8 > right > (logits.argmin(axis=1) == batch["labels"]).sum()
             assert (terms["accuracy"].sum.item(), terms["accuracy"].count, terms["accuracy"].weight) == (right, 8, 0)
         (term.sum / term.count).backward()
         optimizer.step()
@@ -316,7 +317,7 @@ def test_steps_of_training_and_evaluation(tmp_path):
     assert {"Hardest shapes", "Confusion", "Classes", "Calibration"} < set(figures)
     assert np.trace(figures["Confusion"].values) == round(8 * right) and figures["Confusion"].values.sum() == 8
     pixels, caption = figures["Hardest shapes"].images[0]
-    assert pixels.shape[1:] == (80, 3) and "train" in caption and (pixels != 255).any(axis=2).mean() > 0.2
+    assert pixels.shape[1:] == (80, 3) and "train" in caption and (pixels != 255).any(axis=2).mean() > 0.1
 
 
 def test_training_shapes_are_drawn_as_they_are_evaluated_and_as_an_epoch_has_them(tmp_path):

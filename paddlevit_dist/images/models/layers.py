@@ -198,8 +198,10 @@ class DropPath(nn.Layer):
 
 
 def drop(layer: nn.Dropout, x):
-    """Call a dropout layer, unless its rate is 0."""
-    return x if layer.p == 0 else operations.call(layer, x)
+    """Call a dropout layer, unless its rate is 0 and it has no hooks."""
+    if layer.p or layer._forward_pre_hooks or layer._forward_post_hooks:
+        return operations.call(layer, x)
+    return x
 
 
 class Mlp(nn.Layer):

@@ -276,6 +276,8 @@ def test_images_show_the_instances_of_a_batch():
     task = make_task()
     samples = task.build_dataset("train", None)
     readings = [samples.sample(index, np.random.default_rng(index)) for index in (0, 2)]
+    for reading in readings:  # a distortion moves voxels, but not the whole scene
+        np.testing.assert_allclose(np.ptp(reading.voxels, axis=0) * 0.1, np.ptp(reading.scene.xyz, axis=0), rtol=0.5)
     drawing, rooms = get_aspect(task, Drawable), [samples.dataset.read(index) for index in (0, 2)]
     drawn = drawing.visualize_batch(samples, task.collate(readings), 1)
     drawn += drawing.visualize_eval_samples(samples, [0, 2])

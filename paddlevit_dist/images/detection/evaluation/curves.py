@@ -143,7 +143,7 @@ def _score(
             for area in range(areas):
                 totals[annotated[row, 1], area] += weight * annotated[row, 2 + area]
     sums, counts = np.zeros(len(stats)), np.zeros(len(stats))
-    right, needed = np.zeros(limits + 2), np.empty(len(recalls))  # in front of ``right``, what is ignored
+    right = np.zeros(limits + 2)  # in front, what is ignored
     class_ap[:], class_recalls[:] = np.nan, np.nan
     for label in range(num_classes):
         for area in range(areas):
@@ -155,13 +155,8 @@ def _score(
             for place in range(groups[group + 1] - first):
                 total += weights[images[first + place]]
                 reached_rows[place + 1] = total
-            for point in range(len(recalls)):  # the smallest number whose share of the total is at least this recall
-                smallest = np.floor(recalls[point] * totals[label, area])
-                while smallest / totals[label, area] < recalls[point]:
-                    smallest += 1.0
-                while smallest > 0.0 and (smallest - 1.0) / totals[label, area] >= recalls[point]:
-                    smallest -= 1.0
-                needed[point] = smallest
+            # The smallest number whose share of the total is at least each recall.
+            needed = np.searchsorted(np.arange(totals[label, area] + 1.0) / totals[label, area], recalls)
             ap_sum = 0.0
             for step in range(steps):
                 curve = group * steps + step

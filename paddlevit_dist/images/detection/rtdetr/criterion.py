@@ -142,12 +142,14 @@ class VarifocalCriterion(SetCriterion):
         return {**self.select_terms(sums, last, objects), self.overlap_name: overlap}
 
     def select_terms(self, sums: Sums, last: int, objects: float) -> dict[str, LossTerm]:
-        """Return the loss's terms, divided by ``objects``; boxes of ordinary queries by ``pairs`` of sums, if any."""
+        """Return the loss's terms, divided by ``objects``; boxes of ordinary queries by pairs, if sums have these."""
         terms = {}
         for name in self.parts:
-            count, last_sum = objects if name == "class" else sums.get("pairs", objects), sums[name][last]
-            terms[name] = LossTerm(last_sum, count, self.weights[name])
-            terms[name + AUXILIARY] = LossTerm(sums[name].sum() - last_sum, count, self.weights[name])
+            last_sum, others = sums[name][last], sums[name].sum() - sums[name][last]
+            if name != "class" and "objects_per_pair" in sums:
+                last_sum, others = last_sum * sums["objects_per_pair"], others * sums["objects_per_pair"]
+            terms[name] = LossTerm(last_sum, objects, self.weights[name])
+            terms[name + AUXILIARY] = LossTerm(others, objects, self.weights[name])
             if self.noise:
                 terms[name + DENOISING] = LossTerm(sums[name + DENOISING].sum(), objects, self.weights[name])
         return terms

@@ -32,11 +32,11 @@ class FineCriterion(VarifocalCriterion):
     The matching is the union of the matchings of the decoder's layers, of the first layer's box head and of the
     encoder's selection. A query with several objects gets the object of most matchings, the first of equal ones.
     ``fine`` teaches each distribution the two bins next to the object's side, ``distill`` each layer the last one's
-    distribution. Boxes and ``fine`` are divided by the pairs of the union over all devices, separately for each
-    micro-batch: the gradients of earlier ones are in the sum, divided, when a later one is matched. So is ``distill``,
-    a mean over matched sides and a mean over all others, weighted by the roots of their numbers; with the normalizer
-    "reference" means are per device, as by the authors. Every rank must call ``terms``. For other arguments see
-    ``VarifocalCriterion``.
+    distribution. Boxes and ``fine`` are divided by the pairs of the union over all devices, each micro-batch by its
+    own pairs: the gradients of earlier ones are in the sum, divided, when a later one is matched. These means weigh as
+    the micro-batches have objects. ``distill`` is a mean over matched sides and a mean over all others, weighted by the
+    roots of their numbers, of each micro-batch; with the normalizer "reference" means are per device, as by the
+    authors. Every rank must call ``terms``. For other arguments see ``VarifocalCriterion``.
     """
 
     communicates = True
@@ -57,8 +57,6 @@ class FineCriterion(VarifocalCriterion):
         super().__init__(num_classes, queries, layers, normalizer, **options)
         self.weights.update(fine=fine_weight, distill=distill_weight)
         self.bins = bins
-        denoising_terms = [f"{name}{DENOISING}" for name in self.parts if name != "class"] if self.noise else []
-        self.normalizer_names = (*(f"class{suffix}" for suffix in self.suffixes), *denoising_terms)
 
     def heads(self, outputs: Outputs) -> Any:
         """Return the heads matched with objects: decoder's layers, first layer's box head, encoder's selection."""
@@ -82,28 +80,28 @@ class FineCriterion(VarifocalCriterion):
     ) -> Sums:
         """Return the sums of ``VarifocalCriterion``, and of the distributions.
 
-        These are ``fine`` (layers,), ``distill`` (layers - 1,), which is already divided, and ``pairs``, the pairs of
-        the union on an average device. Every rank must call this. ``union`` is int64 (N, Q), the object of each query
-        in the union, M for none; None: ``unite_matchings`` of ``matches``.
+        These are ``fine`` (layers,), ``distill`` (layers - 1,), which is already divided, ``pairs``, the pairs of the
+        union on an average device, and ``objects_per_pair`` of all devices. Every rank must call this. ``union`` is
+        int64 (N, Q), the object of each query in the union, M for none; None: ``unite_matchings`` of ``matches``.
         """
         truth, objects = self.ground_truth(targets, heads.logits.dtype), matches.object_of
         union = unite_matchings(objects, truth.most) if union is None else union
-        num_pairs = np.array([(union < truth.most).sum()])
-        rows, shared_rows, pairs = to_device_together(truth.rows(objects).ravel(), truth.rows(union).ravel(), num_pairs)
+        numbers = np.array([matches.counts.sum(), (union < truth.most).sum()])
+        rows, shared_rows, counts = to_device_together(truth.rows(objects).ravel(), truth.rows(union).ravel(), numbers)
         matched, union_matched = (
             truth.gather(rows.reshape(objects.shape)),
             truth.gather(shared_rows.reshape(union.shape)),
         )
         sums = {**self.class_sums(heads, matched), **self.place_sums(heads, union_matched)}
-        pairs = pairs.astype("float64")
-        matched_and_others = [pairs, paddle.full([1], union.size, "float64") - pairs]
+        counts = counts.astype("float64")
+        matched_and_others = [counts, paddle.full([1], union.size, "float64") - counts[1:]]
         if self.noise:
             matched, weights = truth.gather_denoising()
             queries = weights.astype("float64")
             num_matched = (matched.matched.astype("float64") * queries).sum()
             matched_and_others += [num_matched.reshape([1]), (queries.sum() - num_matched).reshape([1])]
-        pairs, shares = self._divided(paddle.concat(matched_and_others))
-        sums["pairs"] = pairs.astype(heads.logits.dtype)
+        means, shares = self._divided(paddle.concat(matched_and_others))
+        sums["pairs"], sums["objects_per_pair"] = means.astype(heads.logits.dtype)
         sums.update(self._side_sums(outputs, heads, union_matched, shares[:2]))
         if self.noise:
             heads = stack_heads(outputs, "first", prefix=PREFIX, kind=type(heads))
@@ -112,18 +110,20 @@ class FineCriterion(VarifocalCriterion):
             sums.update({name + DENOISING: value for name, value in denoising_sums.items()})
         return sums
 
-    def _divided(self, sizes: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Return the union's pairs on an average device, and the factors of the sums in ``distill``.
+    def _divided(self, numbers: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Return pairs on an average device and objects for each pair, (2,), and the factors of sums in ``distill``.
 
-        ``sizes`` are float64 (2,) or (4,): queries with an object and others, of the union and of denoising.
+        ``numbers`` are float64 (3,) or (5,): objects, then queries with an object and others, of the union and of
+        denoising.
         """
         if not is_on_gpu():
             host_barrier()  # gloo aborts after a long wait
-        global_sizes = all_reduce_sum(sizes.clone())
-        sizes = global_sizes if self.is_global else sizes
+        of_all = all_reduce_sum(numbers.clone())
+        means = paddle.concat([of_all[1:2] / world_size(), of_all[:1] / paddle.clip(of_all[1:2], min=1.0)])
+        sizes = (of_all if self.is_global else numbers)[1:]
         roots = sizes[:2].sqrt()
         factors = paddle.concat([roots / roots.sum()] * (len(sizes) // 2)) / paddle.clip(sizes, min=1.0)
-        return global_sizes[0] / world_size(), factors if self.is_global else factors / world_size()
+        return means, factors if self.is_global else factors / world_size()
 
     def _side_sums(
         self,

@@ -251,7 +251,9 @@ def loss_in_parts(kind, groups, normalizer="global"):
     """Gradients of the outputs of one update, for the images of each micro-batch of one process."""
     numbers = (3, 0, 1, 6)
     batch = make_batch(numbers)
-    criterion = kind(CLASSES, QUERIES, LAYERS, normalizer, noise=NOISE)
+    criterion = kind(
+        CLASSES, QUERIES, LAYERS, normalizer, noise=NOISE, **({"bins": BINS} if kind is FineCriterion else {})
+    )
     criterion = pickle.loads(pickle.dumps(criterion))
     totals = criterion.loss_normalizers(batch)
     assert set(totals) == set(criterion.normalizer_names)
@@ -280,6 +282,29 @@ def test_gradients_of_rtdetr_do_not_depend_on_micro_batches():
     for groups in ([[0, 1], [2, 3]], [[3], [1], [0, 2]]):
         for name, gradient in loss_in_parts(VarifocalCriterion, groups).items():
             assert np.abs(gradient - whole[name]).max() < 1e-12 and np.abs(gradient).max() > 0, name
+
+
+def count_pairs(rows):
+    """Of the union in these images of ``loss_in_parts``."""
+    batch = make_batch((3, 0, 1, 6))
+    outputs = make_outputs(batch["denoising_labels"].shape[1])
+    outputs = {name: make_part(value, rows, name) for name, value in outputs.items()}
+    criterion, targets = FineCriterion(CLASSES, QUERIES, LAYERS, noise=NOISE, bins=BINS), make_targets(batch, rows)
+    return make_sums(criterion, outputs, targets)[1]["pairs"].item()
+
+
+@pytest.mark.parametrize("groups", [([0, 1], [2, 3]), ([0], [1], [2], [3])])
+def test_boxes_of_dfine_in_micro_batches_differ_from_the_batch_by_pairs_for_each_object(groups):
+    (whole, parts), numbers = (loss_in_parts(FineCriterion, each) for each in ([[0, 1, 2, 3]], groups)), (3, 0, 1, 6)
+    pairs_per_object = count_pairs([0, 1, 2, 3]) / sum(numbers)
+    for rows in groups:
+        objects = sum(numbers[row] for row in rows)
+        ratio = pairs_per_object / (count_pairs(rows) / objects) if objects else 1.0
+        for name in ("layer_boxes", "first_boxes", "encoder_boxes"):
+            index = make_index(rows, name)
+            np.testing.assert_allclose(parts[name][index], ratio * whole[name][index], rtol=1e-9, atol=1e-15)
+    for name in ("layer_logits", "denoising_layer_boxes"):  # divided by objects
+        np.testing.assert_allclose(parts[name], whole[name], rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("kind", [VarifocalCriterion, FineCriterion])

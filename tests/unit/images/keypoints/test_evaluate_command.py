@@ -126,6 +126,11 @@ def changed(content, entry, **fields):
             changed(RESULTS, 0, bbox=[1, 2, 3, 4]),
             "result 1 has no bbox of x, y, width and height in pixels, unlike the",
         ),
+        (
+            [{**result, "bbox": [-1e300, 2, 3, 4]} for result in RESULTS],
+            "result 0 has no bbox of x, y, width and height in pixels",
+        ),
+        (changed(RESULTS, 1, keypoints=[5, 5, 1, 5, -1e300, 1]), "image_id 3 has keypoints far from any image"),
         (changed(RESULTS, 0, keypoints=[1e300] * 6), "image_id 7 has keypoints far from any image: expected pixels"),
         (changed(RESULTS, 0, image_id=4), "1 image of its results are missing from"),
         (ANNOTATIONS, "expected a list of results, found an object.*keypoints.: .x, y, score, ...., .score"),
@@ -176,11 +181,12 @@ def test_tables_of_both_tasks_can_be_compared_and_others_cannot(evaluate, tmp_pa
 @pytest.mark.parametrize("spacing", ["", ",spacing_mm"])
 def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing):
     value = ",0.5" if spacing else ""
-    rows = [f"{name},val{value},10,10,60,110" for name in "ab"]
+    rows = [f"{name},val{value},10,10,60,110" for name in "abc"]
     (tmp_path / "points.csv").write_text(f"image,split{spacing},x1,y1,x2,y2\n" + "\n".join(rows) + "\n")
-    for name in "ab":
+    for name in "abc":
         Image.new("RGB", (80, 120)).save(tmp_path / f"{name}.png")
     results = [
+        {"image_id": 3, "category_id": 1, "keypoints": [10, 10, 1, 60, 110, 1], "score": 0.5},
         {"image_id": 2, "category_id": 1, "keypoints": [13, 14, 1, 60, 110, 1], "score": 0.9},
         {"image_id": 2, "category_id": 1, "keypoints": [10, 10, 1, 60, 110, 1], "score": 0.1},
         {"image_id": 1, "category_id": 5, "keypoints": [10, 10, 1, 60, 110, 1], "score": 1.0},
@@ -192,8 +198,8 @@ def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing
     captured = capsys.readouterr()
     scores = json.loads(captured.out.splitlines()[0])["scores"]
     assert "note: 1 image without a result" in captured.err
-    # 5 pixels of 100 are right, and the other image's points are not found
-    assert scores["PCK"] == 50 and scores["mre_px"] == 2.5 and scores["point 1 mre_px"] == 5
-    assert scores.get("mre_mm") == (1.25 if spacing else None)
+    # 5 pixels of 100 are right, and the points of image 1 are not found
+    assert scores["PCK"] == pytest.approx(200 / 3) and scores["mre_px"] == 1.25 and scores["point 1 mre_px"] == 2.5
+    assert scores.get("mre_mm") == (0.625 if spacing else None)
     intervals = TablePair.match(*(read_table(str(tmp_path / folder)) for folder in ("one", "two"))).compute_intervals()
     assert intervals["difference PCK"].value == intervals["difference mre_px"].value == 0

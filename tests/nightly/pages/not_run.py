@@ -58,6 +58,7 @@ NOT_RUN = {
     "pip install '.[remote]'": DOWNLOAD,
     "pip install '.[search]'": DOWNLOAD,
     "pip install '.[onnx]'": DOWNLOAD,
+    "pip install '.[triton]'": DOWNLOAD,
     "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
     "--models ...": HOURS,
     "pip install pillow-heif": DOWNLOAD,

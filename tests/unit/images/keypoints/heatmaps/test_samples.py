@@ -1,12 +1,15 @@
 """Crops of objects: where their points are, mirrored, turned and shifted."""
 
+import pickle
+
 import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
 from paddlevit_dist.images.keypoints.heatmaps.channels import PointChannels
 from paddlevit_dist.images.keypoints.heatmaps.crops import BOX_SCALE
-from paddlevit_dist.images.keypoints.heatmaps.samples import CropConfig, change_region, crop_object
+from paddlevit_dist.images.keypoints.heatmaps.samples import CropConfig, ObjectCrops, change_region, crop_object
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 
 POINTS = KeypointSet(("left", "right", "middle"), ((0, 1),), (0.05,) * 3, ())
@@ -63,6 +66,41 @@ def test_colors_change_and_places_stay_where_the_key_says_so():
     )
     np.testing.assert_array_equal(changed.cells, plain.cells)
     assert plain.image.max() == 167 and (changed.image != plain.image).mean() > 0.01
+
+
+def test_each_object_with_points_is_a_sample_of_its_image_before_and_after_changes_of_it(tmp_path):
+    dataset = DrawnFigures(None, "train", tmp_path, num_train=4)
+    channels = PointChannels(dataset.class_names, dataset.keypoint_sets)
+    samples = pickle.loads(pickle.dumps(ObjectCrops(dataset, CONFIG, channels, tmp_path)))
+    objects = [(image, place) for image in range(4) for place in range(len(dataset.annotations(image).labels))]
+    assert len(samples) == len(objects) > 4
+    number_outside = 0
+
+    def widen(image, box, points, label, generator):
+        """Move an object to the right of the square below, and cut the image at its second point."""
+        shift = (image.width + label, 0, 0, 0)
+        wide = Image.new("RGB", (shift[0] + int(points[1, 0] - 0.5 * generator.random()), image.height))
+        wide.paste(image, shift[:2])
+        return wide, box + shift, points + shift[:3]
+
+    for index, (image, place) in enumerate(objects):
+        stored, truth = dataset.read(image)
+        box, points, label = truth.boxes[place], truth.points[place], int(truth.labels[place])
+        for augment in (None, widen):
+            samples.augment = augment
+            found = samples.read_sample(index, np.random.default_rng(index))
+            generator, own = np.random.default_rng(index), (stored, box, points)
+            if augment is not None:
+                own = augment(*own, label, generator)
+                own[2][own[2][:, 0] >= own[0].width] = 0  # not labeled
+                number_outside += int(np.sum(own[2][1, 2] == 0))
+            expected = crop_object(*own, label, CONFIG, channels, generator)
+            np.testing.assert_array_equal(found.image, expected.image)
+            np.testing.assert_array_equal(found.weights, expected.weights)
+            is_known = expected.weights > 0
+            np.testing.assert_array_equal(found.cells[is_known], expected.cells[is_known])
+            assert is_known.any() or augment is not None
+    assert number_outside > 1
 
 
 def test_changes_of_regions_have_their_shares_and_limits():

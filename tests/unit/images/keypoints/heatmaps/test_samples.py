@@ -79,7 +79,7 @@ def test_each_object_with_points_is_a_sample_of_its_image_before_and_after_chang
     def widen(image, box, points, label, generator):
         """Move an object to the right of the square below, and cut the image at its second point."""
         shift = (image.width + label, 0, 0, 0)
-        wide = Image.new("RGB", (shift[0] + int(points[1, 0] - 0.5 * generator.random()), image.height))
+        wide = Image.new("RGB", (shift[0] + int(points[1, 0] - 5 * label - 0.5 * generator.random()), image.height))
         wide.paste(image, shift[:2])
         return wide, box + shift, points + shift[:3]
 

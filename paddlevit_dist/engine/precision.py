@@ -10,6 +10,7 @@ import paddle
 
 from ..distributed import (
     DistributedBatchNorm,
+    all_gather,
     communicates_in_forward,
     has_batch_norm,
     list_batch_norms,
@@ -116,7 +117,9 @@ class TrainingPrecision:
         parameters = half_weights.list_parameters(model)
         if len(parameters) < 2:
             return []
-        apart, together = half_weights.time_casts(parameters, dtype)
+        # One choice for all ranks: a parameter that no rank uses has a gradient of 0 on those that cast together while
+        # others do not, and none on the others, whose optimizer would leave out its decay.
+        apart, together = map(max, zip(*all_gather(half_weights.time_casts(parameters, dtype))))
         if together < apart:
             groups = _GROUPS_OF_RANKS if world_size() > 1 else 1
             self.half_weights = half_weights.HalfWeights(parameters, dtype, groups)

@@ -75,7 +75,8 @@ def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) 
     if not paddle.in_dynamic_mode():
         return paddle.nn.functional.linear(x, weight, like_products(bias))
     if bias is None:
-        weight = half_weights.find(weight)
+        found = half_weights.find(weight)
+        weight = found if found is weight or product_dtype() is not None else weight  # not where autocast is off
     else:
         dtype = product_dtype()
         if dtype is not None:

@@ -147,7 +147,9 @@ def list_shapes(tensors: Sequence[paddle.Tensor]) -> Shapes:
 def list_parameters(model: paddle.nn.Layer) -> list[paddle.Tensor]:
     """Return the parameters whose layers ask ``find`` for them, in order: of trained linear layers."""
     layers = [layer for layer in model.sublayers() if getattr(layer, "finds_half_weights", False)]
-    pairs = [(layer.weight, layer.bias) for layer in layers]
+    # By name: with Paddle's weight_norm the weight is not a parameter, and another tensor in each forward pass.
+    pairs = [[layer._parameters.get(name) for name in ("weight", "bias")] for layer in layers]
+    pairs = [pair for pair in pairs if pair[0] is not None]
     trained = [pair for pair in pairs if not any(each is not None and each.stop_gradient for each in pair)]
     found = {id(each): each for pair in trained for each in pair if each is not None and each.dtype == paddle.float32}
     return list(found.values())

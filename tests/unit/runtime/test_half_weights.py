@@ -6,7 +6,7 @@ import pytest
 from support.networks.plain_layers import plain_layers
 
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.images.models.layers import Mlp
+from paddlevit_dist.images.models.layers import Linear, Mlp
 from paddlevit_dist.runtime import autocast, biases, half_weights
 from paddlevit_dist.runtime.half_weights import HalfWeights, find, list_parameters, time_casts
 
@@ -125,3 +125,26 @@ def test_a_device_that_joins_wrongly_or_not_at_all_casts_one_by_one(monkeypatch)
         monkeypatch.setattr(half_weights, "cast_together", cast)
         apart, together = time_casts(parameters(), paddle.bfloat16)
         assert 0 < apart < together == float("inf")
+
+
+def test_all_ranks_cast_together_or_none_does(monkeypatch):
+    """A parameter without use has no gradient on some ranks and 0 on others if they differ: only some would decay."""
+    precision = TrainingPrecision(True, "bfloat16", on_gpu=True)
+    monkeypatch.setattr("paddlevit_dist.engine.precision.is_on_gpu", lambda: True)
+    monkeypatch.setattr(half_weights, "time_casts", lambda trained, dtype: (2e-3, 1e-3))
+    monkeypatch.setattr("paddlevit_dist.engine.precision.all_gather", lambda times: [times, (3e-3, 4e-3)])
+    (line,) = precision.choose_casts(Mlp(8, 16))
+    assert line.endswith("one by one: 4.00 ms together, 3.00 ms one by one on this GPU")
+    assert precision.half_weights is None
+
+
+def test_a_layer_without_bias_stays_in_float32_where_autocast_is_off():
+    x, layer = paddle.rand([2, 8]), Linear(8, 4, bias_attr=False)
+    with HalfWeights([layer.weight], paddle.float16).in_use(), autocast.off():
+        found = layer(x)
+    np.testing.assert_array_equal(found.numpy(), paddle.matmul(x, layer.weight).numpy())
+
+
+def test_a_weight_that_is_computed_from_others_is_not_cast_ahead():
+    layer = paddle.nn.utils.weight_norm(Linear(8, 4))
+    assert list_parameters(layer) == list_parameters(paddle.nn.Sequential(layer)) == []

@@ -116,9 +116,10 @@ def _is_plain_block(block: vit.ViTBlock) -> bool:
         return False
     if not all(type(norm) is LayerNorm and norm.weight is not None and norm.bias is not None for norm in norms):
         return False
-    linears = attention.qkv, attention.proj
+    linears, dropouts = (attention.qkv, attention.proj), (attention.dropout, block.mlp.dropout)
     return (
         type(block.drop_path) is DropPath
+        and all(type(one) is nn.Dropout for one in dropouts)
         and all(type(one) is Linear for one in linears)
         and linears[1].bias is not None
     )
@@ -169,7 +170,7 @@ def _compute_block(block: FusedViTBlock, state: _BlockState, x: paddle.Tensor, c
     branch = linear(attended, attention.proj.weight, None)
     total, normal = _add_and_normalize(x, branch, norm, attention.proj.bias, block.drop_path)
     hidden = add_bias_and_gelu(linear(normal, mlp.fc1.weight, None), mlp.fc1.bias)
-    following = _claim_following(state) if count is None else None
+    following = _claim_following(block, state) if count is None else None
     if following is None:
         return total + call(block.drop_path, call(mlp.fc2, hidden))
     branch = linear(hidden, mlp.fc2.weight, None)
@@ -178,9 +179,11 @@ def _compute_block(block: FusedViTBlock, state: _BlockState, x: paddle.Tensor, c
     return prepared[0]
 
 
-def _claim_following(state: _BlockState) -> FusedViTBlock | None:
+def _claim_following(block: FusedViTBlock, state: _BlockState) -> FusedViTBlock | None:
     """Return the block whose first norm is to be computed; None if there is none, or it did not read the last one."""
     following = state.following
+    if block._forward_post_hooks or (following is not None and following._forward_pre_hooks):
+        return None  # they may change the sum in place
     if following is not None and _states[following].prepared is not None:  # its input is not what this block returns
         state.following = _states[following].prepared = None
     return state.following

@@ -20,7 +20,10 @@ class Linear(nn.Linear):
     def forward(self, x):
         """Map (..., in) to (..., out)."""
         own = self._parameters  # attributes of a layer are looked up in three dictionaries, and raise an error first
-        return autocast.linear(x, own["weight"], own.get("bias"))
+        weight = own.get("weight")
+        if weight is None:  # Paddle's weight_norm computes it
+            weight = self.weight
+        return autocast.linear(x, weight, own.get("bias"))
 
 
 class Conv2D(nn.Conv2D):
@@ -199,7 +202,8 @@ class DropPath(nn.Layer):
 
 def drop(layer: nn.Dropout, x):
     """Call a dropout layer, unless its rate is 0 and it has no hooks."""
-    if layer.p or layer._forward_pre_hooks or layer._forward_post_hooks:
+    is_plain = type(layer) is nn.Dropout and not layer.p  # any other layer may compute anything
+    if not is_plain or layer._forward_pre_hooks or layer._forward_post_hooks:
         return operations.call(layer, x)
     return x
 

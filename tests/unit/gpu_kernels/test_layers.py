@@ -101,6 +101,15 @@ def test_a_block_with_a_hook_on_a_part_or_dropout_after_a_product_is_computed_by
     assert set(launched) == {"add_bias_and_gelu"}
 
 
+def test_a_hook_on_a_block_may_change_its_output_in_place(launched):
+    """The next block's norm would be that of the output before the change."""
+    models = [build(is_fused) for is_fused in (True, False)]
+    for model in models:
+        model.blocks[0].register_forward_post_hook(lambda block, inputs, output: output.scale_(1.5))
+    check_equal(*map(update, models))
+    assert launched == ["normalize", "add_and_normalize", "add_bias_and_gelu"] * 2
+
+
 def test_a_block_whose_input_is_another_is_not_prepared_again(launched):
     """Such as blocks in windows, or those after the last map."""
 
@@ -130,6 +139,9 @@ def test_only_the_package_s_own_layers_of_a_checked_width_are_replaced():
     assert fuse(model, [("norm", 16), ("gelu", 64)]) == {"ViTBlock": 1}
     assert [type(block) for block in model.blocks] == [FusedViTBlock, Own, ViTBlock]
     assert type(model.blocks[1].mlp) is FusedMlp and fuse(model, []) == {}
+    model = build(False)
+    model.blocks[0].attn.dropout = paddle.nn.Identity()
+    assert fuse(model, list_kernels(model)) == {"Mlp": 2, "ViTBlock": 1}
     with plain_layers():
         mixer = create_model("mixer_s32_224", depth=1, num_classes=2)
     assert {kernel for kernel, _ in list_kernels(mixer)} == {"gelu"}

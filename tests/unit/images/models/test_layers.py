@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.images.models.layers import LayerNorm
+from paddlevit_dist.images.models.layers import LayerNorm, Linear, drop
 from paddlevit_dist.tasks.model_factory import create_model
 
 
@@ -56,3 +56,26 @@ def test_norms_have_the_epsilon_of_the_published_network(name):
     assert len(found) > 2
     parts = {place: max((part for part in epsilons if f".{part}" in f".{place}."), key=len) for place in found}
     assert found == {place: epsilons[part] for place, part in parts.items()} and set(parts.values()) == set(epsilons)
+
+
+@pytest.mark.parametrize("reparametrize", [paddle.nn.utils.weight_norm, paddle.nn.utils.spectral_norm])
+def test_a_linear_layer_takes_a_weight_that_is_computed_from_parameters(reparametrize):
+    """Paddle's functions keep a copy of it only until the first forward pass."""
+    layer, plain, x = Linear(4, 3), paddle.nn.Linear(4, 3), paddle.rand([2, 4])
+    plain.set_state_dict(layer.state_dict())
+    paddle.seed(0)
+    reparametrize(layer)
+    paddle.seed(0)
+    reparametrize(plain)
+    np.testing.assert_allclose(layer(x).numpy(), plain(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_only_a_plain_dropout_of_rate_0_is_left_out():
+    class Double(paddle.nn.Dropout):
+        def forward(self, x):
+            return 2 * x
+
+    x = paddle.rand([2, 4])
+    assert drop(paddle.nn.Dropout(0.0), x) is x
+    np.testing.assert_array_equal(drop(Double(0.0), x).numpy(), 2 * x.numpy())
+    np.testing.assert_array_equal(drop(paddle.nn.Identity(), x).numpy(), x.numpy())  # has no rate

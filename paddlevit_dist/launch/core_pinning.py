@@ -39,11 +39,12 @@ def pin(requested: str | None) -> str:
     number, size = local_rank(os.environ)
     try:
         share, reason = _choose(requested, number, size)
-    except (OSError, ValueError) as error:  # no such system calls or files; another user's parent
-        share, reason = None, f"this system does not tell its cores ({type(error).__name__})"
+        if share is not None:
+            apply(share)
+    except (AttributeError, OSError, ValueError) as error:  # no such system calls or files; a sandbox forbids them
+        share, reason = None, f"this system does not tell or give its cores ({type(error).__name__})"
     if share is None:
         return f"TRAIN.PIN_CORES {requested}: cores are not pinned: {reason}"
-    apply(share)
     text = f"cores: each of {size} processes has {len(share.own)} separate hardware threads"
     if share.loaders != share.own:
         text += f", its loader processes have {len(share.loaders)} others"
@@ -121,12 +122,12 @@ def divide(cores: Sequence[Sequence[int]], processes: int, on_cpu: bool) -> list
 def apply(share: CoreShare) -> None:
     """Pin all threads of this process, and the loader processes that it forks later."""
     global _usable
-    if _usable is None:
-        _usable = len(os.sched_getaffinity(0))
-    _for_loaders.clear()
-    _for_loaders.update(share.loaders)
+    usable = len(os.sched_getaffinity(0))
     for thread in os.listdir("/proc/self/task"):  # Linux pins threads; new ones inherit from their parent
         try:
             os.sched_setaffinity(int(thread), share.own)
         except ProcessLookupError:
             continue  # it has ended
+    _usable = usable if _usable is None else _usable
+    _for_loaders.clear()
+    _for_loaders.update(share.loaders)

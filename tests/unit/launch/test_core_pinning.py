@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from paddlevit_dist.launch import devices
-from paddlevit_dist.launch.core_pinning import divide, local_rank, pin, read_cores
+from paddlevit_dist.launch import core_pinning, devices
+from paddlevit_dist.launch.core_pinning import CoreShare, divide, local_rank, pin, read_cores
 
 
 def write_machine(folder, sockets: int, cores: int) -> set[int]:
@@ -76,3 +76,18 @@ def test_a_single_process_is_not_pinned_and_says_so_if_asked():
         line = f"TRAIN.PIN_CORES {requested}: cores are not pinned: this is the only process of this machine"
         assert pin(requested) == line
     assert os.sched_getaffinity(0) == before and devices.cpu_cores() == cores
+
+
+@pytest.mark.parametrize("error", [PermissionError, AttributeError])
+def test_a_process_that_may_not_be_pinned_says_so_and_goes_on(monkeypatch, error):
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr(core_pinning, "_choose", lambda *_: (CoreShare([0], [0]), ""))
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    before = os.sched_getaffinity(0)
+    assert error.__name__ in pin("always")
+    assert os.sched_getaffinity(0) == before and core_pinning.count_usable() is None
+    monkeypatch.undo()
+    core_pinning.use_loader_cores()
+    assert os.sched_getaffinity(0) == before

@@ -108,7 +108,8 @@ class _NormalizedFunction(PyLayer):
         inverse = 1.0 / (variance + layer._epsilon).sqrt()
         ctx.needs_gradient, ctx.exchanges = needs_gradients(x, weight, bias), batch_norm.exchanges_statistics(layer)
         out = _apply(x, weight * inverse, bias - mean * weight * inverse)
-        ctx.save_for_backward(x, out, mean, inverse, weight, all_rows)
+        # Not the result itself, which would keep its own graph alive.
+        ctx.save_for_backward(x, out.detach(), mean, inverse, weight, all_rows)
         return out
 
     @staticmethod

@@ -117,8 +117,7 @@ class TrainingPrecision:
         parameters = half_weights.list_parameters(model)
         if len(parameters) < 2:
             return []
-        # One choice for all ranks: a parameter that no rank uses has a gradient of 0 on those that cast together while
-        # others do not, and none on the others, whose optimizer would leave out its decay.
+        # One choice for all ranks, by the slowest, for which the others wait in each update.
         apart, together = map(max, zip(*all_gather(half_weights.time_casts(parameters, dtype))))
         if together < apart:
             groups = _GROUPS_OF_RANKS if world_size() > 1 else 1

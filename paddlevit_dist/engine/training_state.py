@@ -99,8 +99,9 @@ def build_training_state(
     schedule = _build_schedule(config, sampler)
     precision = TrainingPrecision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
     _prepare_model(config, task, model, log)
-    # Recomputed blocks run again after the forward pass, when nothing is left of weights that were cast for it.
-    choices = [] if train.RECOMPUTE else precision.choose_casts(model)
+    # Recomputed blocks run again after the forward pass, when nothing is left of weights that were cast for it. Cast
+    # together, weights that a rank does not use belong to its graph: Paddle waits for them, and gives them no gradient.
+    choices = [] if train.RECOMPUTE or train.FIND_UNUSED_PARAMETERS else precision.choose_casts(model)
     for line in [*precision.ask_device(model), *choices]:
         log(line)
     grouping = get_aspect(task, ParameterGrouping)

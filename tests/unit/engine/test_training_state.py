@@ -208,3 +208,14 @@ def test_low_rank_terms_are_added_with_their_settings(monkeypatch):
     assert (
         model is state.model and (rank, alpha, list(targets)) == (3, 7.0, ["second", "first"]) and log == printed.append
     )
+
+
+@pytest.mark.parametrize("key", [None, "TRAIN.RECOMPUTE", "TRAIN.FIND_UNUSED_PARAMETERS"])
+def test_weights_are_cast_together_only_where_each_rank_uses_all_once(monkeypatch, key):
+    """With parameters that a rank does not use, two processes cast together got gradients on one of them only."""
+    config, asked = config_of(*([key, "True"] if key else [])), []
+    monkeypatch.setattr(training_state.TrainingPrecision, "choose_casts", lambda self, model: asked.append(model) or [])
+    monkeypatch.setattr(training_state, "_prepare_model", lambda *_: None)
+    model = Small()
+    build_training_state(config, Task(config), model, build_sampler(config, list(range(SAMPLES))), print)
+    assert asked == ([] if key else [model])

@@ -128,7 +128,6 @@ def test_a_device_that_joins_wrongly_or_not_at_all_casts_one_by_one(monkeypatch)
 
 
 def test_all_ranks_cast_together_or_none_does(monkeypatch):
-    """A parameter without use has no gradient on some ranks and 0 on others if they differ: only some would decay."""
     precision = TrainingPrecision(True, "bfloat16", on_gpu=True)
     monkeypatch.setattr("paddlevit_dist.engine.precision.is_on_gpu", lambda: True)
     monkeypatch.setattr(half_weights, "time_casts", lambda trained, dtype: (2e-3, 1e-3))

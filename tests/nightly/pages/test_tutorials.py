@@ -97,6 +97,25 @@ def test_from_a_file_of_boxes_to_boxes_on_new_images(tmp_path):
     assert shown in said
 
 
+def test_from_a_table_of_points_to_points_on_new_images(tmp_path):
+    page = "docs/tutorials/keypoints.md"
+    printed = Session(tmp_path, page).run(page)
+    (counted, trained, evaluated, scored, *_) = printed[1:]
+    assert re.search(r"^train: keypoints of object: 3 points, no .*$", make_text(page), re.MULTILINE)[0] in counted
+    lines = [re.search(r"^PCK ([\d.]+)% .* mre ([\d.]+) px", out, re.MULTILINE) for out in (trained, evaluated)]
+    pck, error = map(float, lines[0].groups())
+    assert lines[1].groups() == lines[0].groups() and pck > 60 and error < 1.5
+    assert re.search(rf"^PCK {pck:.2f} \[", scored, re.MULTILINE) and f"mre_px {error}" in scored
+    with open(tmp_path / "points.csv", encoding="utf-8", newline="") as file:
+        errors = [float(row["mre_px"]) for row in csv.DictReader(file)]
+    assert len(errors) == 50 and sum(errors) / 50 == pytest.approx(error, abs=1e-4)
+    with open(tmp_path / "found" / "predictions.csv", encoding="utf-8", newline="") as file:
+        columns, *rows = csv.reader(file)
+    assert ",".join(columns) in make_text(page) and len(rows) == 6
+    content = json.loads(next((tmp_path / "labels" / "dataset").rglob("*.json")).read_text())
+    assert content["categories"][0]["keypoints"] == ["center", "tip", "zero"] and len(content["annotations"]) == 6
+
+
 def test_a_detector_in_practice(tmp_path):
     page = "docs/guides/detection.md"
     pytest.importorskip("albumentations")
@@ -255,6 +274,7 @@ def test_custom_code_trains_and_evaluates(tmp_path):
 def test_every_file_that_a_tutorial_runs_is_on_its_page():
     for page in (
         "docs/tutorials/quickstart_custom_images.md",
+        "docs/tutorials/keypoints.md",
         CUSTOM_LOOP,
         "docs/guides/extending.md",
     ):

@@ -51,6 +51,8 @@ FAMILIES = {
     "attention to fewer keys": ("FastSpatialReductionAttention",),
     "sum of enlarged maps": ("FastSegFormerHead",),
     "deformable sampling": ("FastPointSampling",),
+    "attention among queries": ("FastPositionAttention",),
+    "transposed convolutions": ("FastClassicDecoder",),
 }
 Switch = Callable[[], contextlib.AbstractContextManager]
 

@@ -1,4 +1,4 @@
-"""On CPUs, Triton's interpreter computes the kernels; without Triton, only keys and the first checks are tested."""
+"""On CPUs, Triton's interpreter computes the kernels; without Triton, these files have nothing to test."""
 
 import importlib.util
 import os

@@ -12,6 +12,7 @@ import pytest
 os.environ.setdefault("FLAGS_paddle_num_threads", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GLOG_minloglevel", "2")
+os.environ.setdefault("TRITON_INTERPRET", "1")  # CPUs interpret kernels; read whenever Triton is imported first
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 # A script's `make test &` ignores Ctrl-C, and `nohup make test` the end of its terminal; whatever a test starts would

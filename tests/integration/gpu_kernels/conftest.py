@@ -1,8 +1,6 @@
 """On CPUs, Triton's interpreter computes the kernels; without Triton, these files have nothing to test."""
 
 import importlib.util
-import os
 
-os.environ["TRITON_INTERPRET"] = "1"  # read where Triton's and our kernels are defined
 NEEDS_TRITON = ["test_driver.py", "test_launches.py", "test_functions.py", "test_layers.py", "test_device_check.py"]
 collect_ignore = [] if importlib.util.find_spec("triton") is not None else NEEDS_TRITON

@@ -1,14 +1,11 @@
 """A run with GPU_KERNELS, on a CPU that a test takes for a GPU: it trains, is resumed and exported as any other."""
 
-import os
-
 import numpy as np
 import paddle
 import pytest
 from support.networks.plain_layers import plain_layers
 from support.trainings import small_runs
 
-os.environ["TRITON_INTERPRET"] = "1"  # read where Triton's and our kernels are defined
 pytest.importorskip("triton")
 
 from paddlevit_dist import create_model  # noqa: E402

@@ -59,6 +59,8 @@ NOT_RUN = {
     "pip install '.[search]'": DOWNLOAD,
     "pip install '.[onnx]'": DOWNLOAD,
     "pip install '.[triton]'": DOWNLOAD,
+    "paddlevit-dist predict output/heatmaps new -output=skeletons": "needs the images of the program above it; "
+    "test_tutorials.py predicts on images of points",
     "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
     "--models ...": HOURS,
     "pip install pillow-heif": DOWNLOAD,
@@ -167,8 +169,6 @@ IN_TEXT = {
     "paddlevit-dist compare output/usual output/faster": SEEDS,
     "paddlevit-dist report output/usual output/faster -output=output/seeds.html": SEEDS,
     "paddlevit-dist train -cfg=finetune_keypoints -data_path=/dataset/hands -output=output/hands": DOWNLOAD,
-    "paddlevit-dist predict output/heatmaps new -output=skeletons": "needs the images of the program above it; "
-    "test_tutorials.py predicts on images of points",
     "paddlevit-dist predict output/hands new_images HEATMAPS.DETECTOR output/hand_boxes": "needs runs of both; "
     "tests/integration/images/test_keypoint_heatmaps.py",
     "paddlevit-dist train -cfg=detrpose_hgnetv2_s_coco -data_path=/dataset/hands -pretrained=detrpose_hgnetv2_s.pth "

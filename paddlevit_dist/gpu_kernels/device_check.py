@@ -1,15 +1,14 @@
 """Comparison of the fused kernels with Paddle's operations on the device that is to train by them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import paddle
 from paddle.nn import functional as F
 
+from ..runtime.differences import measure_difference
 from ..runtime.transfers import to_device
 from .functions import add_and_normalize, add_bias_and_gelu
-
-Function = Callable[..., Sequence[paddle.Tensor]]
 
 _ITEMS, _TOKENS, _EPSILON = 8, 129, 1e-6
 
@@ -36,7 +35,7 @@ def measure_norm(width: int, dtype: str) -> float:
         total = x + keep * (branch + bias.astype(dtype))
         return total, F.layer_norm(total, [width], weight, shift, _EPSILON).astype(dtype)
 
-    return _compare(fused, plain, inputs, [gradients[0], gradients[1].astype(dtype)])
+    return measure_difference(fused, plain, inputs, [gradients[0], gradients[1].astype(dtype)])
 
 
 def measure_gelu(width: int, dtype: str) -> float:
@@ -50,7 +49,7 @@ def measure_gelu(width: int, dtype: str) -> float:
     def plain(x, bias):
         return [F.gelu(x + bias.astype(dtype))]
 
-    return _compare(fused, plain, [x, _draw(generator, [width])], [gradient])
+    return measure_difference(fused, plain, [x, _draw(generator, [width])], [gradient])
 
 
 MEASURES = {"norm": measure_norm, "gelu": measure_gelu}
@@ -58,26 +57,3 @@ MEASURES = {"norm": measure_norm, "gelu": measure_gelu}
 
 def _draw(generator: np.random.Generator, shape: Sequence[int]) -> paddle.Tensor:
     return to_device(generator.standard_normal(shape).astype("float32"))
-
-
-def _compare(
-    fused: Function, plain: Function, inputs: Sequence[paddle.Tensor], gradients: Sequence[paddle.Tensor]
-) -> float:
-    worst = 0.0
-    for expected, actual in zip(_compute(plain, inputs, gradients), _compute(fused, inputs, gradients), strict=True):
-        difference = np.abs(expected - actual).max() / np.abs(expected).max()
-        worst = max(worst, float(difference)) if np.isfinite(difference) else np.inf
-    return worst
-
-
-def _compute(
-    function: Function, inputs: Sequence[paddle.Tensor], gradients: Sequence[paddle.Tensor]
-) -> list[np.ndarray]:
-    """Return the results and the gradients of the inputs as float32 arrays."""
-    inputs = [tensor.detach() for tensor in inputs]
-    for one in inputs:
-        one.stop_gradient = False
-    with paddle.enable_grad():
-        results = list(function(*inputs))
-        found = paddle.grad(results, inputs, list(gradients))
-    return [tensor.astype("float32").numpy() for tensor in (*results, *found)]

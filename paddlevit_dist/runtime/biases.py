@@ -10,14 +10,14 @@ A bias or weight that is frozen, and any layer of a static program, is computed 
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import paddle
 from paddle.incubate.nn.functional import fused_linear
 
-from . import operations
+from . import differences, operations
 from .transfers import to_device
 
 Linear = Callable[[paddle.Tensor, paddle.Tensor, paddle.Tensor], paddle.Tensor]  # of x, weight and bias
@@ -120,23 +120,14 @@ def measure_difference(linear: Linear, reference: Linear, num_in: int, num_out: 
     shapes = ([_ROWS, num_in], [num_in, num_out], [num_out], [_ROWS, num_out])
     arrays = [generator.standard_normal(shape).astype("float32") for shape in shapes]
     *inputs, gradient = [to_device(array).astype(dtype) for array in arrays]
+
+    def compute(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor) -> list[paddle.Tensor]:
+        return [reference(x, weight, bias)]
+
+    def try_linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor) -> list[paddle.Tensor]:
+        return [linear(x, weight, bias)]
+
     try:
-        found = _compute_with_gradients(linear, inputs, gradient)
+        return differences.measure_difference(try_linear, compute, inputs, [gradient])
     except Exception:  # Paddle raises several types for a device or shape without this kernel
         return np.inf
-    worst = 0.0
-    for expected, actual in zip(_compute_with_gradients(reference, inputs, gradient), found):
-        difference = np.abs(expected - actual).max() / np.abs(expected).max()
-        worst = max(worst, float(difference)) if np.isfinite(difference) else np.inf
-    return worst
-
-
-def _compute_with_gradients(linear: Linear, inputs: Iterable[Any], gradient: paddle.Tensor) -> list[np.ndarray]:
-    """Return the result and the gradients of x, weight and bias as float32 arrays."""
-    inputs = [tensor.detach() for tensor in inputs]
-    for one in inputs:
-        one.stop_gradient = False
-    with paddle.enable_grad():
-        result = linear(*inputs)
-        gradients = paddle.grad(result, inputs, gradient)
-    return [tensor.astype("float32").numpy() for tensor in (result, *gradients)]

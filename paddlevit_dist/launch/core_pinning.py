@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
-_MOST_OWN = (
-    4  # cores of a process that drives an accelerator: it computes on one thread; NCCL, copies and saves on others
-)
+# Cores of a process that drives an accelerator: it computes on one thread, and NCCL, copies and saves on others.
+_MOST_OWN = 4
 
 _usable: int | None = None  # number of hardware threads before this process was pinned; None: it is not
 _for_loaders: set[int] = set()

@@ -55,14 +55,14 @@ class HalfWeights:
         """Cast the parameters, and let ``find`` return the results inside the block."""
         try:
             for group, shapes in self._groups:
-                halves = _Cast.apply(self._dtype, shapes, *group)
+                halves = _JoinedCast.apply(self._dtype, shapes, *group)
                 _in_use.update(zip(map(id, group), halves))
             yield
         finally:
             _in_use.clear()
 
 
-class _Cast(paddle.autograd.PyLayer):
+class _JoinedCast(paddle.autograd.PyLayer):
     """Cast tensors of these shapes to a dtype, and the gradients back."""
 
     @staticmethod
@@ -98,7 +98,7 @@ def cast_together(
     return results
 
 
-class _Group(NamedTuple):
+class _JoinedTensors(NamedTuple):
     """Tensors that are joined along the first axis.
 
     Attributes:
@@ -115,14 +115,14 @@ class _Group(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def _plan(shapes: Shapes) -> list[_Group]:
-    groups: dict[tuple[int, ...], _Group] = {}
+def _plan(shapes: Shapes) -> list[_JoinedTensors]:
+    groups: dict[tuple[int, ...], _JoinedTensors] = {}
     for number, shape in enumerate(shapes):
         if shape is None:
             continue
         missing = -math.prod(shape) % _ALIGNED_VALUES
         can_join = len(shape) == 1 or (shape and not missing)
-        group = groups.setdefault(shape[1:] if can_join else (-1, number), _Group([], [], [], []))
+        group = groups.setdefault(shape[1:] if can_join else (-1, number), _JoinedTensors([], [], [], []))
         group.numbers.append(number)
         group.places.append(len(group.parts))
         group.parts.append(number)
@@ -166,7 +166,7 @@ def time_casts(parameters: Sequence[paddle.Tensor], dtype: paddle.dtype) -> tupl
         return [parameter.astype(dtype) for parameter in parameters]
 
     def together() -> Sequence[paddle.Tensor]:
-        return _Cast.apply(dtype, shapes, *parameters)
+        return _JoinedCast.apply(dtype, shapes, *parameters)
 
     seconds: list[list[float]] = [[], []]
     results: list[list[paddle.Tensor]] = [[], []]

@@ -8,6 +8,7 @@ from paddle import nn
 
 from ..runtime.autocast import product_dtype
 from ..runtime.lazy_names import import_object
+from ..runtime.operations import is_changed
 from ..runtime.transfers import is_on_gpu
 
 _MODELS = "paddlevit_dist.images.models"
@@ -76,7 +77,7 @@ def _is_plain_float(tensor: paddle.Tensor) -> bool:
 
 
 def _is_plain_layer(layer: nn.Layer) -> bool:
-    if layer._forward_pre_hooks or layer._forward_post_hooks:
+    if is_changed(layer):
         return False
     return all(
         _is_plain_float(parameter) and parameter.is_contiguous()

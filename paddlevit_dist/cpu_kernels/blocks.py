@@ -100,7 +100,7 @@ def _fits(x: paddle.Tensor, block: vit.ViTBlock | swin.SwinBlock) -> bool:
         return False
     if any(layer.bias is None for layer in linears[1:]):
         return False
-    other_layers = attention, mlp, mlp.act, attention.query_key, attention.attention_value
+    other_layers = attention, mlp, mlp.act, attention.query_key, attention.attention_value, block.drop_path
     return can_use_fast_path(x, *norms, *linears, *dropouts, *other_layers)
 
 

@@ -1,7 +1,8 @@
 """Layers that train by fused kernels; in evaluation they compute what the plain layers compute.
 
-``fuse`` replaces the classes of a model's layers, whose parameters, names and hooks stay. A layer with a hook on one of
-its parts, in a static program, or with input that no kernel takes is computed by Paddle's operations.
+``fuse`` replaces the classes of a model's layers, whose parameters, names and hooks stay. A layer with a hook or an own
+``forward`` on one of its parts, in a static program, or with input that no kernel takes is computed by Paddle's
+operations.
 """
 
 import weakref
@@ -15,7 +16,7 @@ from ..images.models import vit
 from ..images.models.attention import attend
 from ..images.models.layers import GELU, DropPath, LayerNorm, Linear, Mlp, drop
 from ..runtime.autocast import linear
-from ..runtime.operations import call
+from ..runtime.operations import call, is_changed
 from .functions import FLOATS, add_and_normalize, add_bias_and_gelu, normalize
 
 Kernel = tuple[str, int]  # "norm" or "gelu", and its width
@@ -25,7 +26,7 @@ class _BlockState:
     """What a fused block knows of its neighbors; outside of the layer, so that no copy or state has it.
 
     Attributes:
-        parts: the layers that are not called as such, and so must have no hooks.
+        parts: the layers that are not called as such, and so must be unchanged.
         following: the block after this one, whose first norm this block computes with its last sum; None for none.
         prepared: the sum and the norm that the block before has computed.
     """
@@ -148,7 +149,7 @@ def _is_fused(x: paddle.Tensor, layer: nn.Layer, parts: Sequence[nn.Layer]) -> b
         return False
     if x.dtype.value not in FLOATS or 0 in x.shape:
         return False
-    return not any(part._forward_pre_hooks or part._forward_post_hooks for part in parts)
+    return not any(is_changed(part) for part in parts)
 
 
 def _is_on_device(tensor: paddle.Tensor) -> bool:  # a test on a CPU replaces it

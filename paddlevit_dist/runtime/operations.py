@@ -38,6 +38,11 @@ def split(x: paddle.Tensor, number: int, axis: int) -> list[paddle.Tensor]:
     return paddle._C_ops.split_with_num(x, number, axis) if paddle.in_dynamic_mode() else x.split(number, axis=axis)
 
 
+def is_changed(layer: paddle.nn.Layer) -> bool:
+    """Return whether a call of a layer does more than its class says: it has hooks or a separate ``forward``."""
+    return bool(layer._forward_pre_hooks or layer._forward_post_hooks or "forward" in vars(layer))
+
+
 def call(layer: paddle.nn.Layer, *inputs: Any) -> Any:
     """Call a layer; without hooks, its ``forward`` at once."""
     if layer._forward_pre_hooks or layer._forward_post_hooks or not paddle.in_dynamic_mode():

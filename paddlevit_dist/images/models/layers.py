@@ -90,7 +90,10 @@ class LayerNorm(nn.LayerNorm):
 
 
 class GELU(nn.GELU):
-    """The exact GELU."""
+    """The exact GELU; ``paddle.nn.GELU`` has the approximation."""
+
+    def __init__(self):
+        super().__init__()
 
     def forward(self, x):
         """Compute the GELU of each value."""
@@ -203,9 +206,7 @@ class DropPath(nn.Layer):
 def drop(layer: nn.Dropout, x):
     """Call a dropout layer, unless its rate is 0 and it has no hooks."""
     is_plain = type(layer) is nn.Dropout and not layer.p  # any other layer may compute anything
-    if not is_plain or layer._forward_pre_hooks or layer._forward_post_hooks:
-        return operations.call(layer, x)
-    return x
+    return x if is_plain and not operations.is_changed(layer) else operations.call(layer, x)
 
 
 class Mlp(nn.Layer):

@@ -358,11 +358,26 @@ def test_fast_layers_are_called_what_the_plain_ones_are():
         assert import_object(f".cpu_kernels.{location}").__name__ == plain.rpartition(".")[2]
 
 
-def test_hooks_see_every_layer():
+def watch_by_hook(layer, seen):
+    layer.register_forward_post_hook(lambda layer, inputs, output: seen.append(type(layer).__name__))
+
+
+def watch_by_own_forward(layer, seen):
+    forward = layer.forward
+
+    def watched(*inputs):
+        seen.append(type(layer).__name__)
+        return forward(*inputs)
+
+    layer.forward = watched
+
+
+@pytest.mark.parametrize("watch", [watch_by_hook, watch_by_own_forward])
+def test_hooks_and_own_functions_see_every_layer(watch):
     layer, values = made("block")
     seen = []
     for part in layer.sublayers():
-        part.register_forward_post_hook(lambda layer, inputs, output: seen.append(type(layer).__name__))
+        watch(part, seen)
     layer(paddle.to_tensor(values))
     assert sorted(set(seen)) == [
         "Attention",

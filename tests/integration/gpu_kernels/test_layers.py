@@ -96,6 +96,11 @@ def test_a_block_with_a_hook_on_a_part_or_dropout_after_a_product_is_computed_by
     fused.blocks[1].mlp.fc1.register_forward_post_hook(lambda *arguments: seen.append("fc1"))
     check_equal(update(fused), update(build(False)))
     assert seen == ["fc1"] and launched.count("add_bias_and_gelu") == 1
+    changed = build(True)
+    attention = changed.blocks[0].attn
+    attention.forward = lambda x: seen.append("attn") or type(attention).forward(attention, x)
+    check_equal(update(changed), update(build(False)))
+    assert seen == ["fc1", "attn"]
     launched.clear()
     check_equal(update(build(True, dropout=0.4)), update(build(False, dropout=0.4)))
     assert set(launched) == {"add_bias_and_gelu"}

@@ -77,5 +77,8 @@ def test_only_a_plain_dropout_of_rate_0_is_left_out():
 
     x = paddle.rand([2, 4])
     assert drop(paddle.nn.Dropout(0.0), x) is x
+    own = paddle.nn.Dropout(0.0)
+    own.forward = lambda x: 3 * x
+    np.testing.assert_array_equal(drop(own, x).numpy(), 3 * x.numpy())
     np.testing.assert_array_equal(drop(Double(0.0), x).numpy(), 2 * x.numpy())
     np.testing.assert_array_equal(drop(paddle.nn.Identity(), x).numpy(), x.numpy())  # has no rate

@@ -15,6 +15,7 @@ from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import cell, utf8
 from ..tasks.metrics import PerSampleMetrics
+from ..tasks.protocols import get_sample_name
 from ..tasks.sample_groups import GROUP
 from .settings import CompareSettings
 
@@ -49,9 +50,8 @@ class PerSampleWriter(EvaluationObserver):
         replaced = " (replaces an earlier one)" if self._target.exists() else ""
         with atomic_file(self._target) as file:
             file.write(content)
-        self._run.run_log.log_and_print(
-            f"wrote a row for each of {len(names):,} {self._run.task.traits.sample_name}: {self._target}{replaced}"
-        )
+        noun = get_sample_name(self._run.task, samples)
+        self._run.run_log.log_and_print(f"wrote a row for each of {len(names):,} {noun}: {self._target}{replaced}")
 
     def _format_unsupported(self) -> str:
         return (

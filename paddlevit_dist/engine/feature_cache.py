@@ -22,7 +22,7 @@ from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import stamps
-from ..tasks.protocols import get_sample_check
+from ..tasks.protocols import count_samples, get_sample_check
 from ..tasks.task import Task
 from . import gpu_memory
 from .precision import EvaluationPrecision
@@ -60,7 +60,7 @@ class FeatureCache:
         precision = EvaluationPrecision(self._config)
         key = broadcast_object(self._digest(samples, network, precision) if is_main() else None)
         path = cache_folder(self._config) / f"features-{split}-{key}.npy"
-        message = f"features of {len(samples):,} {self._task.traits.sample_name} of {split}: {path}"
+        message = f"features of {count_samples(self._task, samples)} of {split}: {path}"
         rows, is_damaged = _open_rows(path, len(samples))
         states = all_gather((rows is not None, is_damaged))
         if rows is not None and all(is_intact for is_intact, _ in states):

@@ -22,6 +22,7 @@ from ..settings.every_run import RunSettings
 from ..settings.table import get_value
 from ..tasks.model import as_model
 from ..tasks.model_factory import build_model
+from ..tasks.protocols import count_samples
 from ..tasks.step_types import EvaluationStep, ExportParts
 from ..tasks.task import Task
 from . import functions
@@ -377,9 +378,7 @@ class ExportComparison(EvaluationObserver):
         messages = [str(difference)]
         if self._has_class_scores:
             differences["changed"] = changed
-            messages.insert(
-                0, f"{changed:,} of {len(run.eval_dataset):,} {run.task.traits.sample_name} have another answer"
-            )
+            messages.insert(0, f"{changed:,} of {count_samples(run.task, run.eval_dataset)} have another answer")
         event = {**facts, "trained": exported.weights, **differences}
         if self._is_labeled:
             values, (score, _) = self._metrics.compute(state), run.task.best_metric

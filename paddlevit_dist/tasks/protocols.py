@@ -397,7 +397,12 @@ def describe_samples(task: Task, dataset: TransformedDataset) -> str:
 
 def count_samples(task: Task, dataset: TransformedDataset) -> str:
     """Return the number of samples with their noun, such as "480 images"."""
-    return f"{len(dataset):,} {getattr(dataset, 'sample_name', '') or task.traits.sample_name}"
+    return f"{len(dataset):,} {get_sample_name(task, dataset)}"
+
+
+def get_sample_name(task: Task, dataset: TransformedDataset) -> str:
+    """Return the plural noun of a dataset's samples, which may differ from that of training samples."""
+    return getattr(dataset, "sample_name", "") or task.traits.sample_name
 
 
 def predict_again(task: Task, dataset: TransformedDataset, index: int, model: paddle.nn.Layer) -> Any:

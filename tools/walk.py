@@ -1,8 +1,9 @@
-"""Count the files of the package that a batch, a score and a key pass through: ``python tools/walk.py [-v]``.
+"""Count the functions of the package that a batch, a score and a key pass through: ``python tools/walk.py [-v]``.
 
-Each walk runs the digits recipe in this process and counts the files with a function that is entered, also during an
-import; module and class bodies do not count. The batch is the second one of a training run. With ``-v``, the files are
-listed in the order of their first entry. ``PADDLEVIT_DIST_PLAIN_LAYERS=`` (empty) includes the compiled layers of CPUs.
+Each walk runs the digits recipe in this process and counts what ``def`` made and is entered, also during an import:
+no module and class bodies, comprehensions or lambdas. The batch is the second one of a training run. With ``-v``, the
+functions are listed in the order of their first entry, with their numbers of calls. ``PADDLEVIT_DIST_PLAIN_LAYERS=``
+(empty) includes the compiled layers of CPUs.
 """
 
 import collections
@@ -17,7 +18,7 @@ from pathlib import Path
 
 PACKAGE = f"{Path(__file__).resolve().parents[1] / 'paddlevit_dist'}{os.sep}"
 FIRST, LAST = "synchronized_groups", "after_step"  # waits for the batches of a step; called after each step
-walks: dict[str, dict[str, int]] = {"key": {}, "batch": {}, "evaluate": {}}  # files with their numbers of entries
+walks: dict[str, dict[tuple, int]] = {"key": {}, "batch": {}, "evaluate": {}}  # (file, line, name): number of calls
 current = ""
 
 
@@ -27,7 +28,7 @@ def follow(frame, event, _) -> None:
     if threading.current_thread().name == "heartbeat":  # its line for a quiet run may come at any time
         return
     code = frame.f_code
-    file, is_function = code.co_filename, code.co_flags & inspect.CO_OPTIMIZED
+    file, is_function = code.co_filename, code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<")
     if event != "call" or not is_function or not file.startswith(PACKAGE) or not file.endswith(".py"):
         return
     if code.co_name == LAST:
@@ -35,8 +36,8 @@ def follow(frame, event, _) -> None:
     elif code.co_name == FIRST and current == "second":  # the first update also builds what the later ones use
         current = "batch"
     if current in walks:
-        name = file[len(PACKAGE) :]
-        walks[current][name] = walks[current].get(name, 0) + 1
+        function = (file[len(PACKAGE) :], code.co_firstlineno, code.co_name)
+        walks[current][function] = walks[current].get(function, 0) + 1
 
 
 class ScoreWatch(io.StringIO):
@@ -51,7 +52,7 @@ class ScoreWatch(io.StringIO):
 
 
 def main() -> None:
-    """Run the three walks and print their numbers of files."""
+    """Run the three walks and print their numbers of functions, calls and files."""
     global current
     sys.path.insert(0, str(Path(PACKAGE).parent))
     # The first variable says that this process has the environment of a run, so it is not started again.
@@ -76,12 +77,15 @@ def main() -> None:
         current = "evaluate"
         import_command("evaluate")([*words, f"-pretrained={folder}/run", f"-output={folder}/scored"])
     sys.setprofile(None)
-    for name, files in walks.items():
-        folders = collections.Counter(file.partition("/")[0] for file in files)
+    for walk, functions in walks.items():
+        files = {file for file, *_ in functions}
+        folders = collections.Counter(file.partition("/")[0] for file, *_ in functions)
         shares = ", ".join(f"{folder} {number}" for folder, number in folders.most_common())
-        print(f"{name}: {len(files)} files, {sum(files.values()):,} calls ({shares})")
+        calls = sum(functions.values())
+        print(f"{walk}: {len(functions)} functions, {calls:,} calls, {len(files)} files ({shares})")
         if "-v" in sys.argv:
-            print("\n".join(f"  {count:7,} {file}" for file, count in files.items()))
+            for (file, line, name), count in functions.items():
+                print(f"  {count:7,} {file}:{line} {name}")
 
 
 if __name__ == "__main__":

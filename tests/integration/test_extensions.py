@@ -2,6 +2,7 @@
 else is as before."""
 
 import json
+import re
 import sys
 
 from support.hosts.copies_without import FOLDERS, UNKNOWN, in_a_copy_without
@@ -24,13 +25,18 @@ def test_without_all_extensions_one_trains_evaluates_and_predicts(tmp_path):
 def test_a_batch_and_an_evaluation_enter_nothing_that_has_nothing_to_do():
     ended = run_command([sys.executable, str(ROOT / "tools" / "walk.py"), "-v"], is_copy=False)
     assert ended.code == 0, ended.err
-    entered = [line.split()[-1] for line in ended.out.partition("evaluate: ")[2].splitlines()[1:]]
+    batch, _, evaluation = ended.out.partition("batch: ")[2].partition("evaluate: ")
+    entered = list_files(evaluation)
     assert "inference/evaluation.py" in entered and "intervals/scores.py" in entered
-    assert [file for file in entered if file.partition("/")[0] in FOLDERS] == ["cpu_kernels/accelerate.py"]
-    assert not {"launch/rendezvous.py", "launch/gpu.py", "engine/rank_comparison.py"} & set(entered)
-    settings = {line.split()[-1] for line in ended.out.splitlines() if line.endswith("/settings.py")}
+    assert {file for file in entered if file.partition("/")[0] in FOLDERS} == {"cpu_kernels/accelerate.py"}
+    assert not {"launch/rendezvous.py", "launch/gpu.py", "engine/rank_comparison.py"} & entered
+    settings = {file for file in list_files(ended.out) if file.endswith("/settings.py")}
     assert settings == {"engine/settings.py", "images/settings.py", "images/classification/settings.py"}
-    batch = ended.out.partition("batch: ")[2].partition("evaluate: ")[0]
-    entered = [line.split()[-1] for line in batch.splitlines()[1:]]
-    assert {"data/loader.py", "engine/step.py"} <= set(entered)
+    entered = list_files(batch)
+    assert {"data/loader.py", "engine/step.py"} <= entered
     assert not {file.partition("/")[0] for file in entered} & set(FOLDERS)  # compiled layers are disabled there
+
+
+def list_files(walk):
+    """Return the files of the functions in lines such as "      2 engine/step.py:283 _wait_for_ranks"."""
+    return set(re.findall(r"^ +[\d,]+ (\S+):\d+ \w+$", walk, re.MULTILINE))

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from support.hosts.servers import Server
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.weights import read_weights
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 from support.processes import ROOT, run_command
 from support.trainings.runs import DIGITS, STATE
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.store import HostTensor
-from paddlevit_dist.runtime.errors import UserError
 
 
 def save(folder: Path, epoch: int) -> Path:

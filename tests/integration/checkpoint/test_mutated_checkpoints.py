@@ -14,8 +14,8 @@ import yaml
 from support.trainings import small_runs
 from support.trainings.runs import DIGITS, refused
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint import store as checkpoint_store
-from paddlevit_dist.runtime.errors import UserError
 
 RUN = ["-batch_size=64", "-epochs=2", "SAVE_FREQ", "1", "SAVE_EVERY_UPDATES", "3", "TRAIN.MODEL_EMA", "True"]
 JSON = ("manifest.json", "state.json", "evaluation.json", "about.yaml")

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 from support.processes import run_command, succeeded
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands import inspect_data
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.runtime.text_rendering import LINE_PX
 
 DIGITS = ["-image_size=16", "DATA.IMAGE_CHANNELS", "1"]

@@ -8,11 +8,11 @@ from PIL import Image
 from support.processes import ROOT, run_command
 from support.trainings.runs import refusal, well
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.export import command as export_model
 from paddlevit_dist.points.data.scannet_classes import COLORS
 from paddlevit_dist.registry import lookup
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task import Task
 
 

@@ -21,11 +21,11 @@ from PIL import Image
 from support.processes import ROOT, run_command, run_main
 from support.trainings.runs import contents, refusal, well
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.parts import crop_jpeg_rows, read_layout
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.data.tar import TarImages
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

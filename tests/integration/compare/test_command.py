@@ -11,10 +11,10 @@ import pytest
 from support.processes import run_command
 from support.trainings import small_runs
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare import tables
 from paddlevit_dist.compare.command import run
 from paddlevit_dist.inference.evaluation import evaluate_only
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.sample_groups import read_groups
 
 

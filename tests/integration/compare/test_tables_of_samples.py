@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from support.trainings import small_runs
 
+from paddlevit_dist import UserError
 from paddlevit_dist.inference.evaluation import evaluate_only
-from paddlevit_dist.runtime.errors import UserError
 
 
 def test_an_evaluation_writes_its_table_with_and_without_intervals(tmp_path):

@@ -11,8 +11,8 @@ from paddle.io.dataloader import dataloader_iter
 from support.processes import HANG_SECONDS
 from support.samples.numbers import Numbers, make_loader, readings
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data.loader import SampleFailure
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 4])

@@ -5,9 +5,9 @@ import paddle
 import pytest
 from support.processes import run_together
 
+from paddlevit_dist import UserError
 from paddlevit_dist.distributed import rank
 from paddlevit_dist.losses import choose_cross_entropy, cross_entropies, cross_entropy
-from paddlevit_dist.runtime.errors import UserError
 
 LOGITS, LABELS = np.random.default_rng(0).normal(size=(2, 5, 3)).astype("float32"), np.array([[0, 4, 2], [1, 1, 3]])
 

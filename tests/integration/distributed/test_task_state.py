@@ -12,12 +12,11 @@ import pytest
 from support.processes import run_together, run_workers
 from support.trainings import small_runs
 
-from paddlevit_dist import rank
+from paddlevit_dist import UserError, rank
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.distributed import all_reduce_sum
 from paddlevit_dist.engine.model_ema import ModelEma
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks import StateKeeping, TaskState
 
 MODULE = "integration.distributed.test_task_state"

@@ -15,10 +15,10 @@ import pytest
 from support.trainings import small_runs
 from support.trainings.full_disks import fill_disk_after
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.engine.background_worker import BackgroundWorker
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 
 RUN = [
     "-batch_size=32",

@@ -8,12 +8,11 @@ import pytest
 from support.networks import small_classifiers
 from support.trainings import small_runs
 
-from paddlevit_dist import create_model, load_weights
+from paddlevit_dist import UserError, create_model, load_weights
 from paddlevit_dist.checkpoint.low_rank import is_factor
 from paddlevit_dist.commands.convert import convert
 from paddlevit_dist.cpu_kernels import accelerate
 from paddlevit_dist.engine.low_rank_layers import add_low_rank_terms
-from paddlevit_dist.runtime.errors import UserError
 
 TARGETS = ["qkv", "proj", "mlp"]
 SMALL = {"embed_dim": 16, "depth": 3, "num_heads": 2, "patch_size": 8, "num_classes": 5, "image_size": 16}

@@ -11,10 +11,10 @@ import pytest
 from support.trainings import small_runs
 from support.trainings.runs import events
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.engine.queued_step import QueuedStep
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "-epochs=1", "SAVE_EVERY_UPDATES", "1", "KEEP_UPDATES", "20"]
 

@@ -7,9 +7,8 @@ from support.processes import run_main, succeeded
 from support.trainings.runs import PLAIN, write_images
 from support.trainings.small_runs import TINY
 
-from paddlevit_dist import create_model
+from paddlevit_dist import UserError, create_model
 from paddlevit_dist.images.classification.distillation import TeacherModel
-from paddlevit_dist.runtime.errors import UserError
 
 
 def test_two_processes_train_with_a_teacher(tmp_path):

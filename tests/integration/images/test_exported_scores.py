@@ -10,12 +10,12 @@ import pytest
 from support.processes import run_command, run_main
 from support.trainings.runs import DIGITS, contents, events, last_line, refusal, well
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands.evaluate import with_settings
 from paddlevit_dist.export import functions
 from paddlevit_dist.export.command import run as export
 from paddlevit_dist.export.files import find_exported
 from paddlevit_dist.export.scoring import ExportedLayer
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import ExportParts
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]

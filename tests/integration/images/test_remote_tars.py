@@ -11,11 +11,11 @@ from support.files.shard_writer import make_image, write_shards
 from support.hosts.range_server import RangeServer
 from support.trainings.runs import refused
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data import remote_folder
 from paddlevit_dist.images.data.remote_tars import RemoteTars
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.images.prepare.published_index import publish_index
-from paddlevit_dist.runtime.errors import UserError
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("fsspec")

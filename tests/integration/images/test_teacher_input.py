@@ -6,11 +6,10 @@ import pytest
 import yaml
 from support.trainings.small_runs import DIGITS
 
-from paddlevit_dist import create_model, settings
+from paddlevit_dist import UserError, create_model, settings
 from paddlevit_dist.images.classification.distillation import TeacherModel
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.transforms.on_device import PixelNormalizer
-from paddlevit_dist.runtime.errors import UserError
 
 SMALL = "MODEL.NAME vit MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8".split()
 MEANS, DEVIATIONS = [0.1, 0.9, 0.5], [0.1, 0.2, 0.3]  # the teacher's

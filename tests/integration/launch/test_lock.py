@@ -9,7 +9,7 @@ import pytest
 from support.processes import run_main
 from support.trainings.runs import DIGITS, refused
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc and /dev/shm")
 FORK_AND_WAIT = """

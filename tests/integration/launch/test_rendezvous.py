@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.launch import rendezvous, secret
-from paddlevit_dist.runtime.errors import UserError, WorkerFailure
+from paddlevit_dist.runtime.errors import WorkerFailure
 
 SECONDS = 2.0
 

@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.logging.callbacks import CallbackList
 from paddlevit_dist.logging.services import MlflowLog
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import default_config
 from paddlevit_dist.tasks.callback import RunFacts
 

@@ -11,7 +11,7 @@ import pytest
 from support.files.georeferenced_scenes import UTM, room, stray, write_ply
 from support.files.raw_scenes import zipped
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.rooms import SyntheticRooms
@@ -23,7 +23,6 @@ from paddlevit_dist.points.prepare.pointgroup import PthReader
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import PlyReader
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Predictable
 from paddlevit_dist.tasks.step_types import EvaluationStep

@@ -10,13 +10,12 @@ from support.files.prepared_scenes import prepared
 from support.files.raw_scenes import write_labeled_ply, write_pointgroup, write_scannet
 from support.samples.small_scenes import tensors
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, load_scannet200_classes
 from paddlevit_dist.points.prepare import s3dis as s3dis_reader
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
 from paddlevit_dist.points.prepare.command import run_scannet, run_scenes
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 

@@ -15,10 +15,9 @@ from support.processes import ROOT, run_main, run_together, succeeded
 from support.trainings.runs import last_line
 from support.trainings.small_runs import Part
 
-from paddlevit_dist import Trainer, settings
+from paddlevit_dist import Trainer, UserError, settings
 from paddlevit_dist.engine.compatibility import CheckpointDiff
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.GRAD_CLIP", "None", "TRAIN.WARMUP_STEPS", "0"]
 

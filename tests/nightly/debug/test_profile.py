@@ -10,7 +10,7 @@ import paddle
 import pytest
 from support.trainings import small_runs
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 
 RUN = ["-batch_size=16", "-accum_iter=2", "-epochs=1", "REPORT_FREQ", "1"]  # 10 updates
 

@@ -8,11 +8,10 @@ import pytest
 from support.networks import timm_zoo
 from support.trainings import small_runs
 
-from paddlevit_dist import Trainer, create_model, load_weights, settings
+from paddlevit_dist import Trainer, UserError, create_model, load_weights, settings
 from paddlevit_dist.checkpoint.weights import read_state
 from paddlevit_dist.engine.low_rank_layers import add_low_rank_terms
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 
 pytestmark = timm_zoo.needs_compat
 RECIPE = """

@@ -75,8 +75,8 @@ def test_processes_and_a_kill_change_nothing(bucket, shards, tmp_path):
 
 
 def test_changed_and_missing_objects_are_one_line(bucket, shards, tmp_path):
+    from paddlevit_dist import UserError
     from paddlevit_dist.images.data.tar import TarImages
-    from paddlevit_dist.runtime.errors import UserError
 
     dataset = TarImages("s3://bucket/small", "train", tmp_path)
     dataset.encoded(0)

@@ -17,8 +17,8 @@ from integration.images.test_onnx_export import (
 )
 from support.networks.other_names import REDUCED, small
 
+from paddlevit_dist import UserError
 from paddlevit_dist.export.command import export
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
 

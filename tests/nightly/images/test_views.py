@@ -7,8 +7,8 @@ from integration.images.test_views import COMMAND, WORDS
 from support.processes import run_command, run_main
 from support.trainings.runs import last_line, well, write_images
 
+from paddlevit_dist import UserError
 from paddlevit_dist.export.command import run as export
-from paddlevit_dist.runtime.errors import UserError
 
 
 def test_a_training_run_chooses_its_best_checkpoint_by_the_views_and_cannot_be_exported_with_them(tmp_path):

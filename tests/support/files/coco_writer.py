@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 
 BOX = [2.0, 3.0, 10.0, 8.0]
 CATEGORIES = [{"id": 7, "name": "cat"}, {"id": 3, "name": "dog"}, {"id": 5, "name": "ant"}]

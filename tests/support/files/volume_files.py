@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.volumes.geometry import rotation
 
 SHAPE = (10, 12, 14)

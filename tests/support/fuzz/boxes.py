@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.coco_files import elements
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.images.run_lengths import parse_segmentation
-from paddlevit_dist.runtime.errors import UserError
 from support.files.coco_writer import BOX, annotation, write_coco
 from support.files.voc_writer import write_voc
 from support.files.yolo_writer import write_darknet, write_yolo

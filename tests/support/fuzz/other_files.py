@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 from yacs.config import CfgNode
 
+from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
 from paddlevit_dist.checkpoint import store
 from paddlevit_dist.checkpoint.array_files import write_safetensors
@@ -21,7 +22,6 @@ from paddlevit_dist.compare.tables import read_table as read_samples
 from paddlevit_dist.compare.tables import write_evaluated
 from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
 from paddlevit_dist.logging.record import supersede
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import SampleTable
 
 _FILES = Path(__file__).resolve().parents[1] / "files" / "weights_of_torch"

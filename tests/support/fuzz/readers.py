@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 
 from . import boxes, images, keypoints, label_maps, other_files, results, scenes, volumes
 from .mutations import GZIP, PNG, SCENE, TAR, ZIP, Packing

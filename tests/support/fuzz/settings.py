@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from typing import NamedTuple
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.settings import Configuration, dump_yaml, load, recipe_folder
 from paddlevit_dist.settings.command_line import parse_value
 from paddlevit_dist.settings.key import Key

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.dataset import VolumeOptions
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset

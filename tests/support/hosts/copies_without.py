@@ -17,7 +17,7 @@ sys.meta_path = [finder for finder in sys.meta_path if "editable" not in getattr
 sys.path = [here] + [place for place in sys.path if os.path.realpath(place or here) != repository]
 os.environ["PYTHONPATH"] = here
 from paddlevit_dist.__main__ import _run
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 
 small = "MODEL.EMBED_DIM 32 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 TRAIN.WARMUP_EPOCHS 0"
 for command in (

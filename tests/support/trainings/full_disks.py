@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from support.trainings import small_runs
 
 

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import paddle
 
-from paddlevit_dist import rank
+from paddlevit_dist import UserError, rank
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 from support.trainings import small_runs
 
 RUN = "-batch_size=16 -epochs=1 TRAIN.WARMUP_STEPS 2 TRAIN.BATCH_NORM sync REPORT_FREQ 20".split()

@@ -11,6 +11,7 @@ from support.networks import small_detr
 from support.networks.timm_zoo import needs_compat
 from support.trainings import small_segmenters  # noqa: F401  # registers small networks
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.class_rows import (
     ClassNames,
     get_class_names,
@@ -23,7 +24,6 @@ from paddlevit_dist.images.classification.probes import ProbeModel
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES, Detector
 from paddlevit_dist.images.imagenet_classes import names_by_synset
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.model_factory import create_model
 

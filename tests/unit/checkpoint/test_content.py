@@ -10,10 +10,10 @@ import pytest
 import yaml
 from support.trainings.runs import STATE
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint import content
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.content import DamagedCheckpointError
-from paddlevit_dist.runtime.errors import UserError
 
 MOST = 1 << 53  # the largest whole number that is exact in every reader of JSON
 SCALER = {"scale": [2.0], "incr_ratio": 2.0, "decr_ratio": 0.5, "incr_every_n_steps": 9, "decr_every_n_nan_or_inf": 1}

@@ -5,9 +5,9 @@ import hashlib
 import huggingface_hub
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.published import find_sibling_file
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("name", ["timm/resnet50.a1_in1k.", "timm/resnet50--a1", "timm/.x"])

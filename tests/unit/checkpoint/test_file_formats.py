@@ -11,10 +11,10 @@ import paddle
 import pytest
 from support.processes import ROOT
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.file_formats import choose_format, find_format, may_be_weights
 from paddlevit_dist.checkpoint.weights import read_state, read_weights
-from paddlevit_dist.runtime.errors import UserError
 
 TORCH = ROOT / "tests" / "support" / "files" / "weights_of_torch"  # made by make_files.py there
 

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 from support.networks.other_names import with_paddlevit_names
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.weights import read_state
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
 SMALL = {"image_size": 32, "patch_size": 8, "embed_dim": 48, "depth": 2, "num_heads": 4}

@@ -23,9 +23,9 @@ from support.networks.other_names import (
     small,
 )
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.weights import from_torch_names, rename_norms_like, to_torch_names
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize(

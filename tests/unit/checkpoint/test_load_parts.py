@@ -4,10 +4,9 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import create_model
+from paddlevit_dist import UserError, create_model
 from paddlevit_dist.checkpoint.load import LoadReport, load_weights, require_trained
 from paddlevit_dist.registry.lookup import MODELS
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model
 
 TINY = {"num_classes": 3, "image_size": 32}

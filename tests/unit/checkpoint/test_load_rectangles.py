@@ -5,9 +5,8 @@ import paddle
 import pytest
 import yaml
 
-from paddlevit_dist import create_model, load_weights
+from paddlevit_dist import UserError, create_model, load_weights
 from paddlevit_dist.images.models.resampling import bicubic_matrix
-from paddlevit_dist.runtime.errors import UserError
 
 NETWORKS = {
     "vit": ({"patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}, "pos_embed"),

@@ -6,9 +6,9 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import LoadReport, is_in_paddle_layout, load_weights, require_trained
 from paddlevit_dist.checkpoint.weights import SourceWeights
-from paddlevit_dist.runtime.errors import UserError
 
 
 def make_report(**parts):

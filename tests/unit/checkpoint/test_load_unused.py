@@ -3,8 +3,8 @@
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
 SIZES = {"num_classes": 4, "image_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}

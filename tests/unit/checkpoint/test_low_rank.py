@@ -8,14 +8,13 @@ import pytest
 import yaml
 from paddle import nn
 
-from paddlevit_dist import load_weights
+from paddlevit_dist import UserError, load_weights
 from paddlevit_dist.checkpoint import load as loading
 from paddlevit_dist.checkpoint import low_rank
 from paddlevit_dist.checkpoint.load import count_classes
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.engine.low_rank_layers import add_low_rank_terms
 from paddlevit_dist.images.models.bridges import torch_layers
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model
 
 WIDTH = 6

@@ -9,9 +9,9 @@ import pytest
 from support.networks import small_detr
 from support.networks.golden_rtdetr import MODELS
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.network_facts import list_network_differences
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.model_factory import create_model
 

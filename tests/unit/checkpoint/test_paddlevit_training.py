@@ -5,10 +5,10 @@ import paddle
 import pytest
 from support.processes import ROOT
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import rename_for
 from paddlevit_dist.checkpoint.paddlevit_training import read_training
 from paddlevit_dist.engine.optimizer import OptimizerState
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
 SIZES = {"num_classes": 4, "image_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}

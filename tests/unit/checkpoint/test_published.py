@@ -13,6 +13,7 @@ from support.hosts.hubs import NAME, PATH
 from support.hosts.servers import Server, send
 
 import paddlevit_dist
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint import download, published
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.published import (
@@ -31,7 +32,6 @@ from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
 from paddlevit_dist.inference.trained import open_source
 from paddlevit_dist.registry.lookup import MODELS
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
 from .test_download import digest

@@ -10,10 +10,10 @@ import paddle
 import pytest
 from support.trainings.runs import STATE
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.content import list_checkpoints, read_evaluated_values, resolve_checkpoint
 from paddlevit_dist.checkpoint.weights import read_weights
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from support.trainings.runs import STATE
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.store import HostTensor
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.runtime.files import atomic_file
 
 ADVICE = {

@@ -17,9 +17,9 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint import unpickling
 from paddlevit_dist.checkpoint.unpickling import restricted_load
-from paddlevit_dist.runtime.errors import UserError
 
 
 def written(folder, content, name="file.pdparams"):

@@ -5,9 +5,9 @@ import pickle
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.unpickling import restricted_load
 from paddlevit_dist.checkpoint.weights import read_weights
-from paddlevit_dist.runtime.errors import UserError
 
 DOUBLED = b"K\x01\x85q\x00" + b"".join(b"0h%ch%c\x86q%c" % (i, i, i + 1) for i in range(60))  # 2**60 ones
 LISTS = b"]q\x00" + b"".join(b"0](h%ch%ceq%c" % (i, i, i + 1) for i in range(60))

@@ -8,10 +8,10 @@ import pytest
 from safetensors.numpy import load_file
 from support.processes import ROOT
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.array_files import read_safetensors, write_safetensors
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.weights import read_state, read_weights
-from paddlevit_dist.runtime.errors import UserError
 
 FILES = ROOT / "tests" / "support" / "files" / "weights_of_torch"  # made by make_files.py there
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from support.processes import ROOT
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.unpickling import restricted_load
 from paddlevit_dist.checkpoint.weights import read_state
-from paddlevit_dist.runtime.errors import UserError
 
 from .test_unpickling import refused, written
 

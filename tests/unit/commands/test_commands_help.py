@@ -5,12 +5,12 @@ import shlex
 import pytest
 from support.processes import ROOT
 
+from paddlevit_dist import UserError
 from paddlevit_dist.__main__ import _run
 from paddlevit_dist.commands import COMMANDS, import_command
 from paddlevit_dist.commands.parser import build_parser, path
 from paddlevit_dist.compare.search import split_words
 from paddlevit_dist.runtime.environment import program
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings.command_line import flags
 from paddlevit_dist.settings.help import ABOUT
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.weights import SourceWeights
 from paddlevit_dist.commands import convert
 from paddlevit_dist.commands.convert import ConvertedWeights
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize(("number", "more"), [(0, None), (5, ""), (6, " ...")])

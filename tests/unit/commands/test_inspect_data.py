@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.data.sampler import SampleKey, sample_generator
 from paddlevit_dist.logging import record
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.runtime.text_rendering import LINE_PX, render_text
 from paddlevit_dist.tasks import aspects, task_factory
 from paddlevit_dist.tasks.protocols import Drawable

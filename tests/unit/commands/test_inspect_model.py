@@ -2,8 +2,8 @@
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands.inspect_model import run
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_cost import count_parameters
 from paddlevit_dist.tasks.model_factory import create_model
 

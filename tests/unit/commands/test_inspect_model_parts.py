@@ -4,10 +4,10 @@ import paddle
 import pytest
 from support.registrations import forgotten
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands import inspect_model
 from paddlevit_dist.registry import lookup
 from paddlevit_dist.registry.register import register_model
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.model_cost import LayerCost
 

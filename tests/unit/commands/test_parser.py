@@ -5,6 +5,7 @@ from argparse import ArgumentTypeError
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands import parser as parsers
 from paddlevit_dist.commands.parser import (
     CommandParser,
@@ -18,7 +19,6 @@ from paddlevit_dist.commands.parser import (
 )
 from paddlevit_dist.registry import plugins
 from paddlevit_dist.runtime.environment import program
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

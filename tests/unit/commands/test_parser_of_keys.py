@@ -3,8 +3,8 @@
 import pytest
 from support.registrations import forgotten
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands.parser import CommandParser, at_least
-from paddlevit_dist.runtime.errors import UserError
 
 OWN_KEY = """
 from paddlevit_dist import Key, register_model

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands import predict
 from paddlevit_dist.engine import gpu_memory
 from paddlevit_dist.inference import predictor, rows
-from paddlevit_dist.runtime.errors import UserError
 
 
 def refuse(function, *arguments) -> str:

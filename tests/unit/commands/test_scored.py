@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands import scored
 from paddlevit_dist.commands.parser import CommandParser
 from paddlevit_dist.registry import lookup
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.score_kind import ScoreKind
 from paddlevit_dist.tasks.score_report import ResultSource, ScoreReport
 

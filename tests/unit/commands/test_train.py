@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from support.registrations import forgotten
 
-from paddlevit_dist import launch, settings
+from paddlevit_dist import UserError, launch, settings
 from paddlevit_dist.checkpoint import finding, published, weights
 from paddlevit_dist.commands import train
 from paddlevit_dist.engine import trainer
@@ -15,7 +15,6 @@ from paddlevit_dist.inference import evaluation
 from paddlevit_dist.launch import devices, lock, rendezvous, tuning
 from paddlevit_dist.logging import record
 from paddlevit_dist.registry import lookup
-from paddlevit_dist.runtime.errors import UserError
 
 EVALUATED = ["-eval", "-pretrained=weights"]
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare import command
-from paddlevit_dist.runtime.errors import UserError
 
 
 def refuse(*words: str) -> str:

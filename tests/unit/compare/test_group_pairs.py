@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare import group_pairs, groups
 from paddlevit_dist.compare.groups import SeedGroup
-from paddlevit_dist.runtime.errors import UserError
 
 STUDENT = {2: 12.7062, 3: 4.30265, 4: 3.18245}  # 97.5 % quantiles by the number of seeds
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from support.processes import ROOT
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare import groups
 from paddlevit_dist.compare.command import run
 from paddlevit_dist.compare.seeds import format_group
 from paddlevit_dist.report.runs import read_run
-from paddlevit_dist.runtime.errors import UserError
 
 SETTINGS = {"TRAIN": {"BASE_LR": 0.002}, "SAVE": "a", "SEED": 0}
 

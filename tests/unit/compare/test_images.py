@@ -12,9 +12,9 @@ from PIL import Image
 from support.trainings import evaluated_digits
 from support.trainings.evaluated_digits import NAMES, digits, evaluated
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare.command import run
 from paddlevit_dist.compare.images import draw_images
-from paddlevit_dist.runtime.errors import UserError
 
 
 def make_images(page: str) -> dict[str, tuple[np.ndarray, str]]:

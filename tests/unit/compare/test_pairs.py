@@ -10,6 +10,7 @@ import pytest
 from support.samples.instance_scenes import NAMES, scene
 from yacs.config import CfgNode
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare import pairs, tables
 from paddlevit_dist.compare.pairs import TablePair, compare_tables, find_warnings
 from paddlevit_dist.compare.significance import mcnemar_test
@@ -22,7 +23,6 @@ from paddlevit_dist.intervals import paired_difference
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.dataset import TransformedDataset
 from paddlevit_dist.volumes.landmarks.metrics import RADII_MM, LandmarkMetrics, rate_name
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from yacs.config import CfgNode
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare import tables
 from paddlevit_dist.compare.formatting import add_findings, format_lines
 from paddlevit_dist.compare.pairs import compare_tables
@@ -15,7 +16,6 @@ from paddlevit_dist.compare.significance import mcnemar_test
 from paddlevit_dist.intervals import means, paired_difference
 from paddlevit_dist.launch.spawn import WorkerPayload
 from paddlevit_dist.registry import lookup, register
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import SampleTable
 from paddlevit_dist.tasks.score_kind import ScoreKind, count_class_samples, find_score_kind, join_arrays
 

@@ -14,6 +14,7 @@ from support.samples.drawn_detections import CATEGORY_IDS, as_coco, drawn
 from support.samples.drawn_detections import NAMES as ANIMALS
 from support.samples.instance_scenes import NAMES, scene
 
+from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
 from paddlevit_dist.compare import per_sample
 from paddlevit_dist.compare.per_sample import PerSampleWriter
@@ -23,7 +24,6 @@ from paddlevit_dist.intervals import means
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import Metrics, PerSampleMetrics
 from paddlevit_dist.tasks.sample_groups import SampleGroups
 from paddlevit_dist.tasks.step_types import TaskTraits

@@ -8,11 +8,11 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare import groups, tables
 from paddlevit_dist.compare.command import run
 from paddlevit_dist.compare.plan import format_plan, plan_group, plan_pair, plan_samples, plan_seeds, plan_single
 from paddlevit_dist.intervals import paired_difference, wilson
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.sample_groups import SampleGroups
 
 POWER = ((NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)) / NormalDist().inv_cdf(0.975)) ** 2

@@ -7,11 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.compare import search, tables
 from paddlevit_dist.compare.search_space import parse_range
 from paddlevit_dist.intervals import ConfidenceInterval
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings.table import public_leaves
 
 optuna = pytest.importorskip("optuna")

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.compare import search
 from paddlevit_dist.compare.search_space import parse_range
-from paddlevit_dist.runtime.errors import Stopped, UserError
 
 optuna = pytest.importorskip("optuna")
 State = optuna.trial.TrialState

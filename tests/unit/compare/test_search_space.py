@@ -2,8 +2,8 @@
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare.search_space import parse_range, take_ranges
-from paddlevit_dist.runtime.errors import UserError
 
 distributions = pytest.importorskip("optuna").distributions
 

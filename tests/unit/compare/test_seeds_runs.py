@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.compare import groups, seeds
 from paddlevit_dist.compare.groups import FAILED, FINISHED, UNFINISHED, SeedGroup
 from paddlevit_dist.logging.record import SEEDS
-from paddlevit_dist.runtime.errors import Stopped, UserError
 
 ABOUT = {"task": "t", "dataset": "d", "score": "top-1", "more_is_better": True, "settings": {}}
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from yacs.config import CfgNode
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare import tables
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import SampleTable
 from paddlevit_dist.tasks.sample_groups import SampleGroups
 from paddlevit_dist.tasks.score_report import ResultSource, ScoreReport

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 from support.samples.numbers import Numbers, collate, make_loader, readings
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data import loader as loader_module
 from paddlevit_dist.data.loader import DeviceLoader, SampleFailure, _LoaderWatchdog
 from paddlevit_dist.data.sampler import EvaluationSampler, TrainingSampler
 from paddlevit_dist.distributed import StopRequested
 from paddlevit_dist.launch.devices import default_workers
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.sample_checks import BadSample
 
 

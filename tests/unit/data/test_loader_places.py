@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.launch import devices, spawn
 from paddlevit_dist.launch.devices import ProcessPlan
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data.path_index import PathIndex, ensure_path_index, make_batch
-from paddlevit_dist.runtime.errors import UserError
 
 KEY = hashlib.sha256(b"a source").digest()
 PATHS = ["a.jpg", "", "folder with space/Größe.png", "图/b.webp", "c" * 300]

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data import prepare_workers
 from paddlevit_dist.data.prepare_workers import PreparationStopped, check_stop, spans, work
-from paddlevit_dist.runtime.errors import UserError
 
 
 class Pool:

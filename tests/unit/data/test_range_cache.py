@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data import range_cache
 from paddlevit_dist.data.range_cache import FOLDERS, RangeCache
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

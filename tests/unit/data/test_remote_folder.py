@@ -15,10 +15,10 @@ import pytest
 from support.hosts.range_server import RangeServer
 from support.processes import wait_until
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.remote_folder import RangeRequest, RemoteFile, RemoteFolder, RemoteReader
 from paddlevit_dist.data.sampler import EvaluationSampler
-from paddlevit_dist.runtime.errors import UserError
 
 pytest.importorskip("aiohttp")
 CONTENT = np.random.default_rng(0).integers(0, 256, 100_000, np.uint8).tobytes()

@@ -10,9 +10,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data import remote_folder, request_errors
 from paddlevit_dist.data.remote_folder import RangeRequest, RemoteFile, RemoteFolder, RemoteReader
-from paddlevit_dist.runtime.errors import UserError
 
 aiohttp = pytest.importorskip("aiohttp")
 

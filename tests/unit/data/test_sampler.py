@@ -6,9 +6,9 @@ import pickle
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data import sampler as sampler_module
 from paddlevit_dist.data.sampler import EvaluationSampler, SampleKey, SampleKeys, TrainingSampler
-from paddlevit_dist.runtime.errors import UserError
 
 DATA = range(103)
 

@@ -9,8 +9,8 @@ import paddle
 import pytest
 from support.shared_files import own_files
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data import shared_arrays
-from paddlevit_dist.runtime.errors import UserError
 
 
 def test_an_array_is_pickled_by_name_and_read_once():

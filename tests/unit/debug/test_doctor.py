@@ -5,10 +5,11 @@ import tempfile
 import pytest
 from support.trainings.runs import PLAIN
 
+from paddlevit_dist import UserError
 from paddlevit_dist.debug import doctor, doctor_checks
 from paddlevit_dist.debug.doctor_checks import CheckResult, DoctorCheck
 from paddlevit_dist.launch import devices, stale_resources
-from paddlevit_dist.runtime.errors import UserError, WorkerFailure
+from paddlevit_dist.runtime.errors import WorkerFailure
 
 RESULTS = {"ok": CheckResult("ok", "fine"), "warning": CheckResult("warning", "odd", "look"), "skipped": None}
 

@@ -13,12 +13,11 @@ from support.thread_ranks import ThreadRanks
 from support.trainings import small_runs
 from support.trainings.runs import DIGITS
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.debug import selftest
 from paddlevit_dist.debug.selftest import RunVariant, compare_variants
 from paddlevit_dist.images import Classification
 from paddlevit_dist.launch.devices import ProcessPlan
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import LossTerm
 
 LOSS_1, LOSS_2 = "loss term 'ce' of update 1", "loss term 'ce' of update 2"

@@ -3,7 +3,7 @@
 import pytest
 from support.key_pages import check_effects, check_rows
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.settings import load
 
 

@@ -8,10 +8,10 @@ import paddle
 import pytest
 
 import paddlevit_dist
+from paddlevit_dist import UserError
 from paddlevit_dist.distributed import collectives, world
 from paddlevit_dist.launch import secret, status
 from paddlevit_dist.runtime import device_kinds
-from paddlevit_dist.runtime.errors import UserError
 
 
 def test_one_process_returns_at_once():

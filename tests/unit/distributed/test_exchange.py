@@ -13,10 +13,10 @@ from typing import Any
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.distributed import exchange, world
 from paddlevit_dist.launch import rendezvous, secret, status
 from paddlevit_dist.launch.failures import PeerGone
-from paddlevit_dist.runtime.errors import UserError
 
 SIZE = 3
 

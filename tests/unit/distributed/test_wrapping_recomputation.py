@@ -5,10 +5,9 @@ import paddle
 import pytest
 from support.networks.small_classifiers import FAMILIES, IMAGES, build, gradients
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.distributed import recompute_layers
 from paddlevit_dist.images.classification.task import Classification
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Recomputable
 

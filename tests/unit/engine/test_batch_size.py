@@ -8,10 +8,10 @@ import pytest
 from support.trainings import small_runs
 from support.trainings.full_gpus import no_memory
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.engine import batch_size
 from paddlevit_dist.launch import ProcessPlan
-from paddlevit_dist.runtime.errors import UserError, WorkerFailure
+from paddlevit_dist.runtime.errors import WorkerFailure
 from paddlevit_dist.settings.every_run import RunSettings
 
 GPUS, CPU = ProcessPlan(2, "gpu", False, []), ProcessPlan(1, "cpu", False, [])

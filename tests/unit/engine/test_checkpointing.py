@@ -9,9 +9,9 @@ import paddle
 import pytest
 from support.trainings import small_runs
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.store import HostCopies, write_tensors
 from paddlevit_dist.engine import checkpointing
-from paddlevit_dist.runtime.errors import UserError
 
 
 def prepare(output: Path) -> Any:

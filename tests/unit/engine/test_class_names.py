@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.class_rows import ClassNames
 from paddlevit_dist.engine import class_names
 from paddlevit_dist.engine.class_names import compare_classes, find_class_names
-from paddlevit_dist.runtime.errors import UserError
 
 OURS = ["owl", "tit", "wren"]
 

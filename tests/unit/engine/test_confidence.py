@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from support.trainings import small_runs
 
+from paddlevit_dist import UserError
 from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.intervals import bootstrap, means
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
 

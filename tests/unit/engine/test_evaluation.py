@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support.trainings import small_runs
 
+from paddlevit_dist import UserError
 from paddlevit_dist.distributed import StopRequested
 from paddlevit_dist.engine import evaluation
 from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults
@@ -15,7 +16,6 @@ from paddlevit_dist.images import Classification
 from paddlevit_dist.intervals import ConfidenceInterval
 from paddlevit_dist.metrics import ClassificationMetrics, ClassificationScores
 from paddlevit_dist.registry.register import register_score_kind
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import PerSampleMetrics
 from paddlevit_dist.tasks.sample_groups import SampleGroups
 

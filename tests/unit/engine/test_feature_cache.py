@@ -7,10 +7,10 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data.checked_files import checked_file
 from paddlevit_dist.engine import feature_cache
 from paddlevit_dist.engine.feature_cache import FeatureCache, _open_rows
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.step_types import TaskTraits
 

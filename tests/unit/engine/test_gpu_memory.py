@@ -6,8 +6,8 @@ import pytest
 from support.trainings import small_runs
 from support.trainings.full_gpus import ALLOCATION, SAID, no_memory
 
+from paddlevit_dist import UserError
 from paddlevit_dist.engine import gpu_memory
-from paddlevit_dist.runtime.errors import UserError
 
 VIRTUAL = (
     "(ResourceExhausted) \n\nOut of memory error on GPU Virtual Memory 1. Cannot allocate 98.000244MB memory on GPU "

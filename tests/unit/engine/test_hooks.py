@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from support.trainings import small_runs
 
-from paddlevit_dist import Callback
+from paddlevit_dist import Callback, UserError
 from paddlevit_dist.engine import hooks
 from paddlevit_dist.engine.evaluation import EvaluationObserver
 from paddlevit_dist.engine.hooks import Hook, UpdateRecord
 from paddlevit_dist.images import Classification
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import StepPosition
 
 RUN = ["-epochs=2", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0", "VALIDATE_FREQ", "2"]  # 2 x 5 steps

@@ -8,8 +8,8 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.engine.nan_guard import SCALER_SKIPS, BufferSnapshot, NonFiniteGuard, not_finite, weights_digest
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import StepPosition
 
 

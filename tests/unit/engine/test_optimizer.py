@@ -8,6 +8,7 @@ import pytest
 from support.trainings.updates import update_one_by_one
 from yacs.config import CfgNode
 
+from paddlevit_dist import UserError
 from paddlevit_dist.engine.list_optimizers import JointOptimizer
 from paddlevit_dist.engine.optimizer import (
     OptimizerState,
@@ -18,7 +19,6 @@ from paddlevit_dist.engine.optimizer import (
 )
 from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates
 from paddlevit_dist.runtime import paddle_versions
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings.optimizer_keys import OptimizerSection
 from paddlevit_dist.tasks.model import Model
 

@@ -8,10 +8,9 @@ import pytest
 from support.trainings.updates import update_one_by_one
 from yacs.config import CfgNode
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates
-from paddlevit_dist.runtime.errors import UserError
 
 BETAS, DECAY, RATE = (0.9, 0.99), 0.5, 0.1
 WEIGHT = np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)

@@ -20,11 +20,10 @@ from paddle.amp import grad_scaler
 from PIL import Image
 from support.trainings import small_runs
 
-from paddlevit_dist import Predictor, settings
+from paddlevit_dist import Predictor, UserError, settings
 from paddlevit_dist.engine import precision as precision_module
 from paddlevit_dist.engine.precision import EvaluationPrecision, LossScale, TrainingPrecision
 from paddlevit_dist.inference.evaluation import evaluate_only
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("level", ["O1", "O2"])

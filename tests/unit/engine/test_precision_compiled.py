@@ -5,12 +5,11 @@ import pytest
 from paddle.jit.dy2static import utils as to_static_utils
 from support.trainings.compiled_models import build, compiled
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.engine import precision
 from paddlevit_dist.engine.precision import compile_model
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime import paddle_versions
-from paddlevit_dist.runtime.errors import UserError
 
 
 def told(monkeypatch, *words: str, on_gpu: bool = True) -> tuple[str, bool]:

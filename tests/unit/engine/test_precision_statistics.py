@@ -7,13 +7,12 @@ import paddle
 import pytest
 from paddle import nn
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.distributed import DistributedBatchNorm, convert_batch_norm, unbias_running_variance
 from paddlevit_dist.engine import precision
 from paddlevit_dist.engine.compatibility import compare, facts_from_settings, to_plain_settings
 from paddlevit_dist.engine.precision import compile_model, compile_passes
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 
 MOMENTUM = 0.9
 

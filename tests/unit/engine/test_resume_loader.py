@@ -7,11 +7,11 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.paddlevit_training import PaddleViTTraining
 from paddlevit_dist.engine import resume
 from paddlevit_dist.engine.compatibility import FactDifference
 from paddlevit_dist.engine.resume import ResumeState, StateLoader
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
 

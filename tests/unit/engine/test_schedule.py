@@ -5,9 +5,9 @@ import math
 import pytest
 from support.processes import ROOT
 
+from paddlevit_dist import UserError
 from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates, build_schedule, describe_rates, scale_rates
 from paddlevit_dist.engine.settings import compute_epochs, resolve_epochs, resolve_process_batch
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import default_config, load
 
 RATES = ScaledRates(base=1.0, warmup_start=0.1, end=0.2)

@@ -3,6 +3,7 @@
 import pytest
 from support.key_pages import check_effects, check_rows
 
+from paddlevit_dist import UserError
 from paddlevit_dist.engine import settings as engine_settings
 from paddlevit_dist.engine.settings import (
     effective_batch_size,
@@ -10,7 +11,6 @@ from paddlevit_dist.engine.settings import (
     resolve_process_batch,
     resolve_warmup_steps,
 )
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
 DIGITS = "-cfg=vit_digits"

@@ -8,10 +8,10 @@ import pytest
 from support.networks import small_classifiers
 from support.trainings import small_runs
 
+from paddlevit_dist import UserError
 from paddlevit_dist.distributed import DistributedBatchNorm
 from paddlevit_dist.engine import sharding
 from paddlevit_dist.engine.sharding import Shards
-from paddlevit_dist.runtime.errors import UserError
 
 
 def shards_of(model, processes: int, monkeypatch) -> list[Shards]:

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 from paddle import nn
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.engine import training_state
 from paddlevit_dist.engine.training_state import build_sampler, build_training_state
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.task import Task

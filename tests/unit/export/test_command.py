@@ -8,10 +8,10 @@ import paddle
 import pytest
 import yaml
 
+from paddlevit_dist import UserError
 from paddlevit_dist.export import command
 from paddlevit_dist.export.command import TrainedModel, export
 from paddlevit_dist.export.differences import OutputDifference
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import ExportParts
 
 

@@ -4,9 +4,9 @@ import paddle
 import pytest
 from support.trainings.trained import write_weights
 
+from paddlevit_dist import UserError
 from paddlevit_dist.export.command import load_trained_model
 from paddlevit_dist.inference.trained import open_source
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.export.files import as_mapping, find_exported, parse_description, parse_evaluated_argument
-from paddlevit_dist.runtime.errors import UserError
 
 
 def write(folder, *names) -> None:

@@ -5,9 +5,9 @@ import json
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.export.foreign_weights import find_class_names, make_classifier_parts, make_detector_parts
 from paddlevit_dist.images.imagenet_classes import names_by_synset
-from paddlevit_dist.runtime.errors import UserError
 
 INPUT = {"image_processor_type": "ViTImageProcessor", "image_mean": [0.1, 0.2, 0.3], "image_std": [0.5, 0.6, 0.7]}
 

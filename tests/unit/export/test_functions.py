@@ -7,9 +7,9 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.export import functions
 from paddlevit_dist.export.files import ExportedModel
-from paddlevit_dist.runtime.errors import UserError
 
 
 class ThreeOutputs(paddle.nn.Layer):

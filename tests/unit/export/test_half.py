@@ -5,9 +5,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from paddlevit_dist import UserError
 from paddlevit_dist.export.half import to_float16, value_types
 from paddlevit_dist.export.onnx_files import run
-from paddlevit_dist.runtime.errors import UserError
 
 FLOAT, HALF, INT = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64
 

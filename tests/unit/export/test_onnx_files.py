@@ -10,9 +10,9 @@ import paddle
 import pytest
 from onnx import TensorProto, helper
 
+from paddlevit_dist import UserError
 from paddlevit_dist.export import onnx_files
 from paddlevit_dist.export.onnx_files import describe, require_packages, run, to_onnx
-from paddlevit_dist.runtime.errors import UserError
 
 
 def make_model(kind=TensorProto.FLOAT):

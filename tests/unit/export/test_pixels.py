@@ -6,9 +6,9 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.export.command import TrainedModel
 from paddlevit_dist.export.pixels import convert_to_pixel_input, to_pixels
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import ExportParts
 
 MEAN, DEVIATION = [0.5, 0.25, 0.75], [0.25, 0.5, 0.125]

@@ -6,12 +6,12 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.export import scoring
 from paddlevit_dist.export.functions import ExportedFunction, TensorSpec
 from paddlevit_dist.export.scoring import ExportComparison, ExportedLayer, format_steps, load_exported_layer
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks import Task
 from paddlevit_dist.tasks.step_types import ExportParts

@@ -5,8 +5,7 @@ import importlib.util
 import pytest
 from support.key_pages import check_effects, check_rows
 
-from paddlevit_dist import settings
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError, settings
 
 
 def test_rows_of_the_pages_are_those_of_the_keys():

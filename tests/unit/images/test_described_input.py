@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.described_input import (
     describes_images,
     is_of_timms_training,
@@ -14,7 +15,6 @@ from paddlevit_dist.images.described_input import (
     parse_timm_file,
 )
 from paddlevit_dist.images.models.pretrained_input import ExpectedInput
-from paddlevit_dist.runtime.errors import UserError
 
 HALF = (0.5, 0.5, 0.5)
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

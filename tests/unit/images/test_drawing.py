@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images import drawing
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.figures import class_colors
 
 

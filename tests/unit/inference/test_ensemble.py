@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.inference.ensemble import ModelEnsemble, join_digests, require_ensemble, split_runs
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks import EnsembleMember, Ensembling
 from paddlevit_dist.tasks.aspects import has_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta

@@ -13,14 +13,13 @@ import paddle
 import pytest
 from support.trainings import small_runs
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.checkpoint import store
 from paddlevit_dist.checkpoint.class_rows import ClassNames
 from paddlevit_dist.distributed import StopRequested
 from paddlevit_dist.inference import evaluation
 from paddlevit_dist.inference.evaluation import SavedPredictions, evaluate_only, load_evaluated_weights
 from paddlevit_dist.runtime import signals
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.callback import RunFacts
 from paddlevit_dist.tasks.prediction import PredictionWriter
 

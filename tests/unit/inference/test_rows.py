@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.inference.rows import begin, finish, open_rank_writer, read_entries, read_unreadable, write_tables
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import InputSamples, PredictionRecord
 
 NAMES = ["=cmd|'/c calc'!A1.png", "+1.png", "-2.png", "@sum.png", "red\x1b[31m.png", "two\nlines.png", "plain ä.png"]

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from support.trainings.trained import network, write_weights
 
+from paddlevit_dist import UserError
 from paddlevit_dist.inference import trained
 from paddlevit_dist.inference.ensemble import require_ensemble
 from paddlevit_dist.inference.trained import build_configuration, build_trained, open_source, read_trained_meta
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task_factory import make_task
 
 NAMES = ["cat", "ant", "bee"]

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.debug import doctor_checks
 from paddlevit_dist.launch import devices
 from paddlevit_dist.launch.devices import plan_processes
 from paddlevit_dist.runtime import device_kinds
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.runtime.transfers import is_on_gpu
 
 

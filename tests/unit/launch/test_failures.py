@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.launch import failures
-from paddlevit_dist.runtime.errors import DeviceFailure, Stopped, UserError
+from paddlevit_dist.runtime.errors import DeviceFailure
 from paddlevit_dist.runtime.signals import ProcessInterrupted
 
 

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
+from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.launch import group_watch
 from paddlevit_dist.launch.status import RankStatus
-from paddlevit_dist.runtime.errors import Stopped, UserError
 
 
 def test_the_watch_goes_on_while_a_long_join_has_stderr_elsewhere(monkeypatch):

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.launch import lock, stale_resources
 from paddlevit_dist.launch.lock import FILE, is_running, lock_output_dir
-from paddlevit_dist.runtime.errors import UserError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc and /dev/shm")
 

@@ -11,8 +11,9 @@ import paddle
 import pytest
 from support import processes
 
+from paddlevit_dist import UserError
 from paddlevit_dist.launch import rendezvous, secret
-from paddlevit_dist.runtime.errors import UserError, WorkerFailure
+from paddlevit_dist.runtime.errors import WorkerFailure
 
 VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "PADDLE_MASTER", "PADDLE_TRAINER_ENDPOINTS")
 

@@ -7,8 +7,8 @@ import pickle
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.launch import secret
-from paddlevit_dist.runtime.errors import UserError
 
 LONG_ENOUGH = "0123456789abcdef"
 

@@ -13,11 +13,12 @@ import paddle
 import pytest
 from support.registrations import forgotten
 
+from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.launch import failures, group_watch, rendezvous, spawn
 from paddlevit_dist.launch.devices import ProcessPlan
 from paddlevit_dist.registry import lookup, register
 from paddlevit_dist.runtime import signals
-from paddlevit_dist.runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
+from paddlevit_dist.runtime.errors import DeviceFailure, WorkerFailure
 from paddlevit_dist.settings.key import Key
 
 

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.launch import stale_resources
-from paddlevit_dist.runtime.errors import UserError
 
 OURS, THEIRS = "0123456789abcdef", "fedcba9876543210"
 

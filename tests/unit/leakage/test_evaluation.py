@@ -8,10 +8,9 @@ import pytest
 from PIL import Image
 from support.trainings.runs import IMAGES, write_images
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.leakage.evaluation import WithoutLeaks, find_in_training
 from paddlevit_dist.leakage.search import FILE
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task_factory import make_task
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.leakage import fingerprints
 from paddlevit_dist.leakage.fingerprints import EXACT, HASHED, UNREADABLE, _digest_points, compute_fingerprints
-from paddlevit_dist.runtime.errors import UserError
 
 
 class ThreeImages(ImageDataset):

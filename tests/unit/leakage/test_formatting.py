@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.leakage import formatting
 from paddlevit_dist.leakage.formatting import draw_sheet, find_label_conflicts
 from paddlevit_dist.leakage.search import DuplicatePair, SearchResult, read_leaks, write_leaks
-from paddlevit_dist.runtime.errors import UserError
 
 
 class Labeled:

@@ -8,13 +8,13 @@ from PIL import Image, ImageOps
 from support.samples.leaking_images import CHANGES, DrawnImages, find_changed, scene, write_leaking
 from support.trainings.runs import IMAGES
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.leakage import comparing, fingerprints, formatting, search
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.shapes.solids import SyntheticSolids
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.segmentation.dataset import SegmentedVolumes
 from paddlevit_dist.volumes.store import DecodedVolume

@@ -3,8 +3,7 @@
 import pytest
 from support.key_pages import check_effects, check_rows
 
-from paddlevit_dist import settings
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError, settings
 
 EVAL = ["-cfg=vit_digits", "-eval", "-pretrained=w"]
 

@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.library import checks
-from paddlevit_dist.runtime.errors import UserError
 
 
 def refuse(message, check, *arguments, **options):

@@ -22,12 +22,12 @@ from support.samples.metered_samples import (
 )
 
 import paddlevit_dist as pv
+from paddlevit_dist import UserError
 from paddlevit_dist.images.classification import evaluate_command as evaluate_classes
 from paddlevit_dist.images.classification import result_scores
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
 from paddlevit_dist.library import meters
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,9 +9,9 @@ from PIL import Image
 from support.trainings.trained import network, write_weights
 
 import paddlevit_dist as pv
+from paddlevit_dist import UserError
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
 from paddlevit_dist.library import models
-from paddlevit_dist.runtime.errors import UserError
 
 SMALL = {"image_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 4, "num_heads": 2}
 

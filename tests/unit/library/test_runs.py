@@ -2,8 +2,8 @@
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.library.runs import load_config
-from paddlevit_dist.runtime.errors import UserError
 
 
 def test_a_configuration_is_loaded_by_name():

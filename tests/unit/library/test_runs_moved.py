@@ -5,9 +5,8 @@ import os
 
 import pytest
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.library import runs
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

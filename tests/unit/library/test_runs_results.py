@@ -7,10 +7,10 @@ import os
 import pytest
 
 import paddlevit_dist as pv
+from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.launch import tuning
 from paddlevit_dist.library import runs
 from paddlevit_dist.runtime import signals
-from paddlevit_dist.runtime.errors import Stopped, UserError
 
 EVENTS = [
     {"kind": "evaluation", "time": 0.5, "epoch": 0, "update": 1, "top-1": 10.0, "loss": 3.5},

@@ -12,10 +12,10 @@ import paddle
 import pytest
 
 import paddlevit_dist
+from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.launch import tuning
 from paddlevit_dist.logging import record
 from paddlevit_dist.logging.record import RunLog, find_numbered, make_folder, note_end, output_folder, supersede
-from paddlevit_dist.runtime.errors import Stopped, UserError
 from paddlevit_dist.runtime.metrics_file import METRICS, recorded_events
 
 RECORDED = [

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands.train import _with_output
 from paddlevit_dist.logging.record import cache_folder, output_folder
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import DEFAULT_RECIPE, load
 
 

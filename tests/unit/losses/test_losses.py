@@ -5,6 +5,7 @@ import paddle
 import pytest
 from support.waits import counted_waits
 
+from paddlevit_dist import UserError
 from paddlevit_dist.losses import (
     adjusted_losses,
     choose_cross_entropy,
@@ -20,7 +21,6 @@ from paddlevit_dist.losses import (
     scene_dice_losses,
     summed_cross_entropy,
 )
-from paddlevit_dist.runtime.errors import UserError
 
 CLASSES, NONE = 5, 255
 

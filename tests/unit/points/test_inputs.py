@@ -8,7 +8,7 @@ from support.files.raw_scenes import make_points, pointgroup_arrays, write_point
 from support.files.scene_inputs import SEMANTIC, make_inputs, recalled
 from support.samples.small_scenes import make_scene, tensors
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.points import inputs
 from paddlevit_dist.points.data.ply import read_vertices, write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
@@ -18,7 +18,6 @@ from paddlevit_dist.points.instances.matching import InstancePrediction
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, output_names
 from paddlevit_dist.tasks.protocols import Predictable

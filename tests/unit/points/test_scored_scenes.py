@@ -9,7 +9,7 @@ import paddle
 import pytest
 from support.files.raw_scenes import write_scannet
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.points import evaluate_command as evaluate_scenes
@@ -26,7 +26,6 @@ from paddlevit_dist.points.scored_scenes import SceneGroundTruth, _read_masks, s
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.points.submission import INSTANCES, SEMANTIC, SubmissionFiles, find_kind
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 
 NUMBER = 5
 

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 from support.registrations import forgotten
 
+from paddlevit_dist import UserError
 from paddlevit_dist.registry import features, lookup, model_sources, plugins
 from paddlevit_dist.registry.lookup import as_source, list_models
 from paddlevit_dist.registry.manifest import Manifest
 from paddlevit_dist.registry.register import register_dataset, register_model, register_task, register_transform
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings.key import Key
 
 FOLD = Key("DATA.MINE.FOLD", 0, "int", "which part is for validation")

@@ -7,11 +7,10 @@ import pytest
 from paddle import nn
 from PIL import Image
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.logging.callbacks import find_callbacks
 from paddlevit_dist.registry import lookup
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.dataset import Dataset, dataset_class
 from paddlevit_dist.tasks.model_factory import create_model
 from paddlevit_dist.tasks.protocols import describe_samples

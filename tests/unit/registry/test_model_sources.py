@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.registry import features, model_sources
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.registry import features, plugins
 from paddlevit_dist.registry.manifest import Manifest
 from paddlevit_dist.registry.plugins import ModuleLocation
-from paddlevit_dist.runtime.errors import OwnCodeError, UserError
+from paddlevit_dist.runtime.errors import OwnCodeError
 
 
 @pytest.fixture(autouse=True)
@@ -172,7 +173,7 @@ def test_the_exception_of_a_module_has_only_frames_of_the_user(project):
 
 def test_a_name_that_is_registered_twice_stays_a_line():
     Path("plug_twice.py").write_text(
-        "from paddlevit_dist.runtime.errors import UserError\nraise UserError('x.py:3: model registered twice')\n"
+        "from paddlevit_dist import UserError\nraise UserError('x.py:3: model registered twice')\n"
     )
     assert refuse("plug_twice") == "-import=plug_twice: x.py:3: model registered twice"
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 from support.registrations import forgotten
 
+from paddlevit_dist import UserError
 from paddlevit_dist.registry import lookup, register
-from paddlevit_dist.runtime.errors import UserError
 
 
 class First:

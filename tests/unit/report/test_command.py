@@ -5,8 +5,8 @@ import os
 import pytest
 from support.trainings.report_runs import write_run
 
+from paddlevit_dist import UserError
 from paddlevit_dist.report import command
-from paddlevit_dist.runtime.errors import UserError
 
 
 def test_the_page_is_in_the_run_here_or_where_it_was_asked_for(tmp_path, monkeypatch, capsys):

@@ -8,8 +8,8 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.report import hook, store
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.figures import FigureTable
 from paddlevit_dist.tasks.protocols import Reportable
 

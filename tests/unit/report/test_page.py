@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from support.trainings.report_runs import HOSTILE, Page, event, one_of_each, training, write_run
 
+from paddlevit_dist import UserError
 from paddlevit_dist.launch.lock import lock_output_dir
 from paddlevit_dist.report import command, curves, store
 from paddlevit_dist.report.page import render, write_last_page, write_page
 from paddlevit_dist.report.runs import read_runs
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.figures import Gallery
 
 

@@ -5,9 +5,9 @@ import json
 import pytest
 from support.trainings.report_runs import event, one_of_each, training, write_run
 
+from paddlevit_dist import UserError
 from paddlevit_dist.report import runs, store
 from paddlevit_dist.report.runs import RunMetrics, read_run, read_runs
-from paddlevit_dist.runtime.errors import UserError
 
 
 def test_names_are_the_shortest_ends_of_paths_that_differ(tmp_path, monkeypatch):

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.runtime import device_kinds
-from paddlevit_dist.runtime.errors import UserError
 
 VARIABLES = {
     "gpu": "CUDA_VISIBLE_DEVICES",

@@ -2,8 +2,9 @@
 
 import pytest
 
+from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.runtime import errors, limits, process_exit, signals
-from paddlevit_dist.runtime.errors import DeviceFailure, OwnCodeError, Stopped, UserError, WorkerFailure, run_and_report
+from paddlevit_dist.runtime.errors import DeviceFailure, OwnCodeError, WorkerFailure, run_and_report
 
 FIRST = "before the first update: nothing new was saved; the same command starts again"
 

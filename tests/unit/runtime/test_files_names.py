@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.runtime import files
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from support.files.cached_files import write_folder, write_mnist, write_scenes, 
 from support.files.cifar_writer import write_cifar10
 from support.files.raw_scenes import write_labeled_ply
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.guessing import guess
@@ -20,7 +21,6 @@ from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.scenes import PreparedScenes
 from paddlevit_dist.points.prepare.pointgroup import load_arrays
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.runtime.files import open_regular, read_regular, require_regular
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset
 

@@ -17,6 +17,7 @@ from support.files.cifar_writer import write_archive
 from support.files.raw_scenes import write_scannet
 from support.files.volume_files import write_landmarks, write_series, write_volume
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.imagenet import read_kit_labels
 from paddlevit_dist.images.data.prepared import read_preparation
@@ -24,7 +25,6 @@ from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage, deco
 from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.dataset import VolumeOptions
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset

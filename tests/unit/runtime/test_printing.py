@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 from support.hosts.foreign import EVIL, SHOWN
 
+from paddlevit_dist import UserError
 from paddlevit_dist.runtime import printing
-from paddlevit_dist.runtime.errors import UserError, WorkerFailure, run_and_report
+from paddlevit_dist.runtime.errors import WorkerFailure, run_and_report
 
 
 @pytest.mark.parametrize("text, shown", [

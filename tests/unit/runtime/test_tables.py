@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.runtime.tables import find_separator, iterate_rows
 
 

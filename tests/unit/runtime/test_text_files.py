@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import yaml
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands.predict import _read_class_names
 from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions
 from paddlevit_dist.images.data.class_lists import read_class_list
@@ -29,7 +30,6 @@ from paddlevit_dist.points.prepare.text_tables import read_text as read_points
 from paddlevit_dist.points.shapes.data import parse_off
 from paddlevit_dist.points.submission import SubmissionFiles
 from paddlevit_dist.runtime import text_files
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings.files import read as read_settings
 from paddlevit_dist.tasks.sample_groups import _iterate_rows
 from paddlevit_dist.volumes import landmark_files

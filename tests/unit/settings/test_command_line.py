@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.__main__ import main
 from paddlevit_dist.commands import COMMANDS
 from paddlevit_dist.registry.lookup import TABLES
 from paddlevit_dist.runtime.environment import program, versions
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import DEFAULT_RECIPE, help, load
 from paddlevit_dist.settings.command_line import flags, format_words
 from paddlevit_dist.settings.table import keys, leaves

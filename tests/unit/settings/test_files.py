@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.settings import files, load
 
 

@@ -6,10 +6,10 @@ import pytest
 import yaml
 from support.hosts.paddlevit_clone import write_family
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.content import MODEL, STATE
 from paddlevit_dist.registry.lookup import MODELS, REGISTRATIONS
 from paddlevit_dist.registry.register import register_model
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
 # A file of PaddleViT's for a model that is here.

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 import paddlevit_dist.settings
+from paddlevit_dist import UserError
 from paddlevit_dist.engine.compatibility import to_plain_settings
 from paddlevit_dist.engine.settings import resolve_epochs, resolve_process_batch
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import dump_yaml, load
 
 ROOT = Path(paddlevit_dist.settings.__file__).parents[2]

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from paddlevit_dist import register_task, settings
+from paddlevit_dist import UserError, register_task, settings
 from paddlevit_dist.registry import lookup
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import DEFAULT_RECIPE, default_config, dump_yaml, load
 from paddlevit_dist.settings.key import Key
 from paddlevit_dist.settings.table import KeyTable, keys, leaves

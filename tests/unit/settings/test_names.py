@@ -7,9 +7,9 @@ import pytest
 from support.registrations import forgotten
 from yacs.config import CfgNode
 
+from paddlevit_dist import UserError
 from paddlevit_dist.registry import lookup
 from paddlevit_dist.registry.register import register_dataset, register_model
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import names
 from paddlevit_dist.settings.files import RecipeMissing
 from paddlevit_dist.settings.table import COMMAND_LINE, ConfigView, KeySetting

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.tasks import DatasetSaving, Exportable, Predictable, Recomputable, Reportable, Task
 from paddlevit_dist.tasks.aspects import TaskAspect, get_aspect, has_aspect
 from paddlevit_dist.tasks.task_factory import require_asked_aspects

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.registry.register import register_dataset, register_task
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks import dataset as datasets
 from paddlevit_dist.tasks.dataset import Dataset, TransformedDataset
 from paddlevit_dist.tasks.task import Task

@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.registry.register import register_score_kind
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import TableMetrics
 from paddlevit_dist.tasks.score_kind import ScoreKind
 

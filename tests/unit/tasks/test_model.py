@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from paddle import nn
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.engine.optimizer import decay_groups
 from paddlevit_dist.registry.lookup import MODELS
 from paddlevit_dist.registry.register import register_model
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model, as_model
 from paddlevit_dist.tasks.model_factory import create_model, model_options, variant_options
 

@@ -4,9 +4,9 @@ import paddle
 import pytest
 from paddle import nn
 
+from paddlevit_dist import UserError
 from paddlevit_dist.commands.inspect_model import listing, report, run
 from paddlevit_dist.registry.lookup import list_models
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_cost import compute_cost, count_parameters, list_layers
 from paddlevit_dist.tasks.model_factory import create_model
 

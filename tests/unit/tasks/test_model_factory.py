@@ -8,9 +8,9 @@ import pytest
 from paddle import nn
 from support.registrations import forgotten
 
+from paddlevit_dist import UserError
 from paddlevit_dist.registry import features
 from paddlevit_dist.registry.register import register_model
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.model_factory import (
     build_model,

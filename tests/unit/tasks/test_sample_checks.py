@@ -9,13 +9,12 @@ from support.processes import ROOT
 from support.samples.bad_samples import Changed
 from support.trainings.small_runs import build
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.registry import lookup, register
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.protocols import get_sample_check
 from paddlevit_dist.tasks.sample_checks import BadSample, require_finite, require_label, require_labels
 from paddlevit_dist.tasks.task import Task

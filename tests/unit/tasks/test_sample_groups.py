@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.data.scenes import GROUPS_BY
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.sample_groups import FOLDER, SUBJECT, SampleGroups, find_groups, read_groups
 
 NAMES = ["val/a/1.png", "val/a/2.png", "val/b/3.png", "val/c/4.png"]

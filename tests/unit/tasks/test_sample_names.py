@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.runtime.tables import iterate_rows
 from paddlevit_dist.tasks.sample_names import SampleNames
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.registry.register import register_score_kind
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.score_kind import ScoreKind, are_below, count_class_samples, find_score_kind, join_arrays
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.volumes.geometry import (
     VolumeGeometry,
     check_geometry,

@@ -9,8 +9,7 @@ import pytest
 from PIL import Image
 from support.files.volume_files import AFFINE, voxels, write_series, write_volume
 
-from paddlevit_dist import settings
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Predictable

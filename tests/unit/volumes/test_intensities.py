@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.volumes.intensities import IntensityConfig, IntensityScaling
 
 VOXELS = np.array([[-900, -200, 10], [40, 250, 1200]], np.int16)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.volumes.planning import plan_levels, plan_network
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "nnunet_plans.json").read_text())

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.volumes import samples as samples_module
 from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.geometry import VolumeGeometry, rotation

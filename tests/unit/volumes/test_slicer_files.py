@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.files.volume_files import world, write_volume
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
 from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv, format_markups

@@ -4,8 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import create_model
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError, create_model
 from paddlevit_dist.volumes.unet3d import UNet3D
 
 

@@ -9,9 +9,8 @@ import paddle
 import pytest
 from support.networks.timm_zoo import needs_compat
 
-from paddlevit_dist import create_model, load_weights
+from paddlevit_dist import UserError, create_model, load_weights
 from paddlevit_dist.checkpoint.weights import to_torch_names
-from paddlevit_dist.runtime.errors import UserError
 
 NAMES = {
     "vit_tiny_patch16_224": ((96, 64), 224),

@@ -9,6 +9,7 @@ from support.networks.other_names import arrays, in_torch_layout
 from support.networks.segmenters_of_others import CLASSES, ONE_OF_EACH, far_from_the_start, logits, reduced, small
 from support.waits import counted_waits
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.weights import weights_from_mapping
 from paddlevit_dist.commands.convert import with_our_names
@@ -17,7 +18,6 @@ from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.segmenter import Segmenter
 from paddlevit_dist.registry.lookup import MODELS, annotation_type
 from paddlevit_dist.registry.manifest import MASK_LABELS
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_cost import count_parameters
 from paddlevit_dist.tasks.model_factory import create_model, variant_options
 

@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.images.classification.class_balance import (
     compute_class_weights,
@@ -11,7 +12,6 @@ from paddlevit_dist.images.classification.class_balance import (
     format_imbalance,
     weighted_cross_entropy,
 )
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.dataset import TransformedDataset
 
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 4], [700, 290, 10]))

@@ -7,11 +7,10 @@ import paddle
 import pytest
 from support.trainings.small_runs import DIGITS
 
-from paddlevit_dist import create_model, settings
+from paddlevit_dist import UserError, create_model, settings
 from paddlevit_dist.images.classification.distillation import TeacherModel, distillation_loss
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.classification.teacher_input import TeacherInput
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import ModelChecking
 from paddlevit_dist.tasks.step_types import StepPosition

@@ -11,13 +11,13 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.classification import evaluate_command as evaluate_classes
 from paddlevit_dist.images.classification import opening, result_scores
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.score_report import ResultSource
 
 CLASSES = ["cat", "dog", "hen", "owl", "pig", "rat", "yak"]

@@ -7,9 +7,9 @@ import paddle
 import pytest
 from paddle import nn
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.classification.probes import KnnProbe, LinearProbe, ProbeMetrics, ProbeModel
 from paddlevit_dist.metrics.classification import RECORD
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.model import Model

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.classification.result_scores import score
 from paddlevit_dist.images.classification.result_tables import (
     ClassGroundTruth,
@@ -10,7 +11,6 @@ from paddlevit_dist.images.classification.result_tables import (
     parse_scores,
     read_listed_classes,
 )
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

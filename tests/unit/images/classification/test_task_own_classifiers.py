@@ -3,10 +3,9 @@
 import pytest
 from paddle import nn
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.registry.lookup import MODELS
 from paddlevit_dist.registry.register import register_model
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings.files import recipe_names
 from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.task_factory import make_task

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
+from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
 from paddlevit_dist.images.classification.teacher_input import TeacherInput, find_exported_input
-from paddlevit_dist.runtime.errors import UserError
 
 WHOLE = {
     **{"mean": [0.25, 0.5, 1], "standard_deviation": [0.125, 0.5, 0.75], "input_shape": ["batch", 3, 48, 32]},

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.trainings.runs import IMAGES, write_single_folder
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.classification.augmentation import build_augmentation, build_mixing
 from paddlevit_dist.images.classification.samples import ClassificationSamples, evaluation_transform
 from paddlevit_dist.images.classification.training_samples import build_training_samples, build_training_transform
@@ -17,7 +17,6 @@ from paddlevit_dist.images.data.quarantine import ReplacementReader
 from paddlevit_dist.images.transforms.crops import GlyphTransform
 from paddlevit_dist.images.transforms.decoding_opencv import FastReader, FastTransform
 from paddlevit_dist.images.transforms.policies import AutoAugment, ColorJitter, RandAugment, TransformChain
-from paddlevit_dist.runtime.errors import UserError
 
 MEAN = [0.25, 0.5, 0.75]
 KEYS = "DATA.CROP_SCALE [0.25,0.5] DATA.CROP_RATIO [0.5,3.0] DATA.HORIZONTAL_FLIP 0.125 DATA.IMAGE_CHANNELS 1".split()

@@ -5,6 +5,7 @@ import unicodedata
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.annotated_files import (
     list_image_names,
     list_images_below,
@@ -12,7 +13,6 @@ from paddlevit_dist.images.data.annotated_files import (
     stamp,
 )
 from paddlevit_dist.images.data.data_warnings import DataWarnings, count
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.runtime.files import readable
 
 

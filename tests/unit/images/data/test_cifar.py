@@ -19,9 +19,9 @@ from support.files.cifar_writer import (
     write_cifar100,
 )
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data import cifar
 from paddlevit_dist.images.data.cifar import Cifar10, Cifar100
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import shutil
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data import class_folders
 from paddlevit_dist.images.data.class_folders import ClassFolders, find_split_folders
 from paddlevit_dist.images.data.guessing import guess
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

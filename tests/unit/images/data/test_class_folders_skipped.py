@@ -8,13 +8,13 @@ import tarfile
 import pytest
 from PIL import Image, ImageFile
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.formats import readable_formats, readable_suffixes
 from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.data.reading import UnreadableImage, decode_image
 from paddlevit_dist.images.data.tar import TarImages
-from paddlevit_dist.runtime.errors import UserError
 
 Image.init()  # for what this Pillow can write
 HEIC_HEAD = b"\0\0\0\x18ftypheic\0\0\0\0" + bytes(40)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.class_lists import read_class_list
 from paddlevit_dist.images.data.map_layouts import find_layout, find_pairs
@@ -15,7 +16,6 @@ from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
-from paddlevit_dist.runtime.errors import UserError
 
 FORMS = [("NFC", "NFD"), ("NFD", "NFC")]
 CLASSES = "Épagneul", "Zèbre"

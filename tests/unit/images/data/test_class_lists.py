@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.class_lists import ClassList, read_class_list
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("word", ["unlabeled", "unlabelled", "Unlabelled", "void", "ignore"])

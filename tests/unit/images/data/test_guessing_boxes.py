@@ -8,6 +8,7 @@ from support.files.voc_writer import write_voc
 from support.files.yolo_writer import write_darknet, write_yolo
 from support.processes import ROOT
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
@@ -15,7 +16,6 @@ from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.registry.manifest import BOX_LABELS
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.dataset import dataset_class
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support.trainings.runs import write_single_folder
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.classification.opening import open_images
 from paddlevit_dist.images.classification.samples import ClassificationSamples
 from paddlevit_dist.images.data.class_folders import ClassFolders
@@ -14,7 +15,6 @@ from paddlevit_dist.images.data.held_out import choose_held_out, hold_out
 from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.logging.record import cache_folder
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
 

@@ -3,10 +3,10 @@
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.image_dataset import name_folders, read_class_names
 from paddlevit_dist.images.data.imagenet import ImageNet2012
-from paddlevit_dist.runtime.errors import UserError
 
 FOLDERS = ["n01", "n02", "n03"]
 

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 from support.files.cifar_writer import write_cifar10, write_cifar100
 
+from paddlevit_dist import UserError
 from paddlevit_dist.registry.lookup import DATASETS, resolve
-from paddlevit_dist.runtime.errors import UserError
 
 NAMES = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet2012", "folder", "tar", "table")
 

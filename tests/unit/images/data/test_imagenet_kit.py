@@ -6,11 +6,11 @@ import tarfile
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data import imagenet
 from paddlevit_dist.images.data.imagenet import ImageNet2012, read_kit_labels
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.images.imagenet_classes import names_by_synset
-from paddlevit_dist.runtime.errors import UserError
 
 # The first ten lines of the published file, and the classes of these images by sorted WordNet id, as published lists
 # have them: sea snake, alp, Shetland sheepdog, ...

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.inputs import AnnotatedImages, open_image_inputs
 from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Predictable

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data import inspection as opening
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.held_out import hold_out
@@ -22,7 +23,6 @@ from paddlevit_dist.images.data.inspection import SplitInspection, find_empty_cl
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.data.tar import TarImages
-from paddlevit_dist.runtime.errors import UserError
 
 
 def save(path, number, orientation=None):

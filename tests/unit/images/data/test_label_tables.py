@@ -8,10 +8,10 @@ import os
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.label_layouts import TableChoices
 from paddlevit_dist.images.data.label_rows import read_rows, require_size
 from paddlevit_dist.images.data.label_tables import TableOptions, list_splits, read_table
-from paddlevit_dist.runtime.errors import UserError
 
 
 def save_image(path, size=(9, 7)):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data import listing as listing_module
 from paddlevit_dist.images.data.listing import InputListing, ListedImage, VideoFile, natural_key, read_frame_times
 from paddlevit_dist.images.data.reading import UnreadableImage
-from paddlevit_dist.runtime.errors import UserError
 
 
 def encode(kind="PNG"):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from support.files.label_map_layouts import SIZE, photo, save
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.map_layouts import find_layout, find_pairs
-from paddlevit_dist.runtime.errors import UserError
 
 
 def write_voc(root, lists):

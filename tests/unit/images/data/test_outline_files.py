@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.outline_files import (
     LABELME_JSON,
     YOLO_TEXT,
@@ -12,7 +13,6 @@ from paddlevit_dist.images.data.outline_files import (
     list_outlines,
     read_drawing,
 )
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.prepared import Preparation, read_preparation, write_preparation
-from paddlevit_dist.runtime.errors import UserError
 
 MADE = Preparation(
     source="/data/set",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data import reading
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.quarantine import (
@@ -19,7 +20,6 @@ from paddlevit_dist.images.data.quarantine import (
     write_quarantine,
 )
 from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage, decode_image
-from paddlevit_dist.runtime.errors import UserError
 
 # What the package silences for a run, pytest shows again.
 pytestmark = pytest.mark.filterwarnings("ignore:Palette images with Transparency", "ignore:Corrupt EXIF data")

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.small_sets import FashionMnist, Mnist
-from paddlevit_dist.runtime.errors import UserError
 
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 WHOLE = 16 + 12 * 28 * 28

@@ -2,9 +2,9 @@
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.label_layouts import ClassValues
 from paddlevit_dist.images.data.table_columns import open_columns
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize(

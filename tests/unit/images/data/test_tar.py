@@ -10,11 +10,11 @@ import tarfile
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.reading import UnreadableImage
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.images.data.tar_files import find_shards
-from paddlevit_dist.runtime.errors import UserError
 
 
 def image(shade):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.yolo_files import list_images, read_description
-from paddlevit_dist.runtime.errors import UserError
 
 
 def touch(root, *names):

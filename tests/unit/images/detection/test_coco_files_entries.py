@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.detection import coco_files
 from paddlevit_dist.images.detection.coco_files import CocoFile, as_id, file_name, in_order, require_sides, short
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from PIL import Image
 from support.networks import coco_peer
 from support.samples.drawn_detections import NOTHING_FOUND
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.prediction import DetectionWriter
 from paddlevit_dist.images.run_lengths import encode, outline, parse_segmentation
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import InputSamples, PredictionRecord
 
 ANNOTATIONS = {

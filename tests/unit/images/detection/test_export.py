@@ -8,10 +8,10 @@ import paddle
 import pytest
 from support.networks.cheap_weights import weights_of_zero
 
+from paddlevit_dist import UserError
 from paddlevit_dist.export.command import run
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.export import EvaluatedFunction, compare_detections
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.matched_ids import (
     match_categories,
     match_files,
     require_categories,
     require_images,
 )
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize(

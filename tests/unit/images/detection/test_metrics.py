@@ -8,12 +8,12 @@ import pytest
 from support.networks.coco_peer import evaluated
 from support.samples.drawn_detections import CATEGORY_IDS, NAMES, NOTHING_FOUND, as_coco, drawn
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionWriter
 from paddlevit_dist.inference.evaluation import SavedPredictions
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import InputSamples
 
 IMAGES = 60

@@ -9,6 +9,7 @@ import yaml
 from PIL import Image
 from support.trainings import small_detections
 
+from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
 from paddlevit_dist.images.detection import evaluate_command
 from paddlevit_dist.images.detection.data.coco import Coco
@@ -16,7 +17,6 @@ from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.run_lengths import decode, encode
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect, has_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.protocols import DatasetSaving, Predictable

@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 from support.networks import keypoint_peer
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare.pairs import TablePair
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.keypoints import evaluate_command
 from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN
-from paddlevit_dist.runtime.errors import UserError
 
 ANNOTATIONS = {
     "images": [{"id": 7, "width": 100, "height": 80, "file_name": "a.png"}, {"id": 3, "width": 60, "height": 90}],

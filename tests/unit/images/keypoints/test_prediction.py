@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from support.networks import keypoint_peer
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.inputs import open_image_inputs
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.keypoints.data.coco_keypoints import CocoKeypoints
@@ -15,7 +16,6 @@ from paddlevit_dist.images.keypoints.data.yolo_pose import YoloPose
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 from paddlevit_dist.images.keypoints.prediction import KeypointPrediction
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import PredictionRecord
 from paddlevit_dist.tasks.sample_checks import BadSample
 

@@ -21,10 +21,10 @@ from support.networks.every_classifier import (
     small_model,
 )
 
+from paddlevit_dist import UserError
 from paddlevit_dist.registry.lookup import SPELLINGS, annotation_type, list_models
 from paddlevit_dist.registry.manifest import CLASS_LABELS
 from paddlevit_dist.registry.model_names import read_model_names
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model, variant_options
 
 

@@ -5,7 +5,7 @@ import paddle
 import pytest
 from support.networks.other_names import REDUCED, small
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
 SMALL = {"depths": (1, 2, 1, 2), "dims": (4, 6, 8, 10)}

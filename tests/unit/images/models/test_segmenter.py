@@ -8,10 +8,10 @@ import paddle
 import pytest
 from paddle import nn
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.models import segmenter, upernet
 from paddlevit_dist.images.models.segformer import MmsegmentationsHead
 from paddlevit_dist.images.models.segmenter import NormalizedConvolution, Segmenter, pixel_classifier, resize_maps
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.model_factory import create_model
 

@@ -5,7 +5,7 @@ import paddle
 import pytest
 from support.networks.rtdetr_networks import CLASSES, make_images, make_targets
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
 NARROW = {"depth": 2, "embed_dim": 32, "num_heads": 2, "pyramid": 8}

@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
 VIT = {"image_size": 16, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 2}

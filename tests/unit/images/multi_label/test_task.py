@@ -8,12 +8,11 @@ from support.samples.tagged_images import NAMES, make_task
 from support.trainings.updates import waits_of_an_update
 from support.waits import counted_waits
 
-from paddlevit_dist import register_dataset
+from paddlevit_dist import UserError, register_dataset
 from paddlevit_dist.images import ImageDataset
 from paddlevit_dist.images.multi_label.mixing import BOXES, KNOWN, TARGETS, WEIGHTS, apply_mix, mix_labels
 from paddlevit_dist.images.multi_label.samples import find_missing_labels
 from paddlevit_dist.images.transforms.on_device import BatchMixing
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.dataset import reading_generator
 from paddlevit_dist.tasks.sample_checks import BadSample

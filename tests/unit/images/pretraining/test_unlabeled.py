@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 from support.hosts.range_server import RangeServer
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.held_out import hold_out
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.pretraining.samples import PretrainingSamples
 from paddlevit_dist.images.pretraining.unlabeled import UnlabeledImages
 from paddlevit_dist.images.transforms.crops import TrainingTransform
-from paddlevit_dist.runtime.errors import UserError
 
 
 def _write(path: Path, level: int) -> None:

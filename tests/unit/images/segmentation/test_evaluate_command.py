@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
-from paddlevit_dist.runtime.errors import UserError
 
 
 def drawn(seed=0, images=5, classes=4):

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from support.waits import counted_waits
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.drawing import fit_in_cell, get_palette, overlay_labels
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
 from paddlevit_dist.images.segmentation.protocols import read_protocol
@@ -16,7 +16,6 @@ from paddlevit_dist.images.segmentation.task import ImageSegmentation
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.inference.trained import open_source
 from paddlevit_dist.metrics.counts import count_confusion, reduce_confusions
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.protocols import Exportable, Predictable, Reportable

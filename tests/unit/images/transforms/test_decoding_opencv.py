@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.reading import UnreadableImage
-from paddlevit_dist.runtime.errors import UserError
 
 cv2 = pytest.importorskip("cv2")
 

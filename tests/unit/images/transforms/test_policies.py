@@ -13,6 +13,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from support.networks.timm_peer import kolmogorov_distance, timm_module
 from yacs.config import CfgNode
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.classification.augmentation import build_augmentation
 from paddlevit_dist.images.transforms import policies as augment
 from paddlevit_dist.images.transforms.policies import (
@@ -26,7 +27,6 @@ from paddlevit_dist.images.transforms.policies import (
     parse_rand_augment,
 )
 from paddlevit_dist.images.transforms.policy_tables import AUTO_AUGMENT
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import default_config
 
 TEXTS = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.samples.displaced import displace
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.points.data.augment import (
     AffineMap,
     ColorContrast,
@@ -34,7 +34,6 @@ from paddlevit_dist.points.data.augment import (
 from paddlevit_dist.points.data.elastic import blur, elastic_distortion, grid_shape
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.segmentation.task import training_steps
-from paddlevit_dist.runtime.errors import UserError
 
 TURNED = AffineMap((RandomFlip(0.5, axes=2), RandomRotation(2, math.pi)))
 EVERYTHING = (

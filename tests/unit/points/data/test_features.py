@@ -9,6 +9,7 @@ import paddle
 import pytest
 from support.samples.small_scenes import make_samples, scene
 
+from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
 from paddlevit_dist.distributed import DistributedBatchNorm, set_batch_norm_momentum
 from paddlevit_dist.engine.compatibility import CheckpointDiff
@@ -18,7 +19,6 @@ from paddlevit_dist.points.data.scene import AS_GIVEN
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.points.sparse.layers import RowsBatchNorm
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Drawable
 

@@ -7,7 +7,7 @@ import paddle
 import pytest
 from support.samples.small_scenes import make_scene, same, tensors
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.points.data.augment import (
     AffineMap,
     MatrixDistortion,
@@ -21,7 +21,6 @@ from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import read_header, read_scene, write_lines, write_scene
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import StepPosition
 
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial"]

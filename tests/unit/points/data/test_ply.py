@@ -5,8 +5,8 @@ import struct
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.data.ply import DamagedPlyError, parse_typed, read_vertices, write_points
-from paddlevit_dist.runtime.errors import UserError
 
 ROWS = [(1.5, -2.0, 3.25, 10, 20, 255, 7), (0.0, 1e-3, -9.5, 0, 128, 3, 65000)]
 PROPERTIES = ["float x", "float y", "float z", "uchar red", "uchar green", "uchar blue", "ushort label"]

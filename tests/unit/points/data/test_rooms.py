@@ -6,9 +6,9 @@ import pickle
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.data.rooms import GENERATOR_VERSION, SyntheticRooms, generate_room
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
-from paddlevit_dist.runtime.errors import UserError
 
 FLOOR, WALL = CLASS_NAMES.index("floor"), CLASS_NAMES.index("wall")
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.data.augment import PointDropout
 from paddlevit_dist.points.data.samples import PointSample, SceneSamples, SceneView, collate_samples
 from paddlevit_dist.points.data.scene import Scene
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.sample_checks import BadSample
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.samples.small_scenes import make_scene, same
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import (
@@ -21,7 +22,6 @@ from paddlevit_dist.points.data.scene_store import (
     write_scene,
 )
 from paddlevit_dist.points.data.scenes import PreparedScenes, ScanNet
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points import sparse_collate, sparse_quantize
 from paddlevit_dist.points.data.voxels import first_occurrences
-from paddlevit_dist.runtime.errors import UserError
 
 
 def by_dictionary(voxels):

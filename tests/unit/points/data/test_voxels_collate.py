@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points import sparse_collate
-from paddlevit_dist.runtime.errors import UserError
 
 PLACES = [np.array([[0.5, 1.25], [-0.5, 3.0]], np.float32), np.array([[7.75, 2.0]], np.float32)]
 ROWS = [np.ones((2, 3), np.float32), np.ones((1, 3), np.float32)]

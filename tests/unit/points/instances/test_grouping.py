@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.instances.grouping import PointClusters, cluster_points, proposal_ious
-from paddlevit_dist.runtime.errors import UserError
 
 RADIUS = 0.03
 

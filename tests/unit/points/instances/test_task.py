@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 from support.samples.small_scenes import tensors
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.engine.optimizer import freeze
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.intervals import nanmean
@@ -28,7 +28,6 @@ from paddlevit_dist.points.instances.writer import draw_instances
 from paddlevit_dist.points.prepare import nuscenes, semantic_kitti
 from paddlevit_dist.points.scene_task import SceneTask
 from paddlevit_dist.points.sparse import Plan, SparseTensor
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Drawable, Predictable
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition

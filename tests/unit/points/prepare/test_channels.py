@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.prepare.channels import normalize_name, select_channels
-from paddlevit_dist.runtime.errors import UserError
 
 COLUMNS = ["x", "Y", "z", "Red", "scalar_Intensity", "ring", "nx", "NY", "nz", "label", "time ", "Height"]
 

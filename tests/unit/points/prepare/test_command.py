@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.prepare import command, formats, store
 from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.store import StoreSummary
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

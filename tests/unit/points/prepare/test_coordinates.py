@@ -8,6 +8,7 @@ from support.files.georeferenced_scenes import UTM, room, stray, write_ply
 from support.files.raw_scenes import write_scannet, zipped
 from support.samples.small_scenes import make_scene
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.data.ply import read_vertices, write_colored_ply, write_points
 from paddlevit_dist.points.data.scene_store import SceneHeader, read_header, read_scene, write_scene
 from paddlevit_dist.points.data.voxels import sparse_quantize
@@ -16,7 +17,6 @@ from paddlevit_dist.points.prepare.listing import RawScene
 from paddlevit_dist.points.prepare.pointgroup import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import PlyReader
-from paddlevit_dist.runtime.errors import UserError
 
 
 def read_ply(path, xyz, rgb, **more):

@@ -10,6 +10,7 @@ from support.files.prepared_scenes import prepared
 from support.files.raw_scenes import write_labeled_ply
 from support.registrations import forgotten
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.inputs import find_scenes
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
 from paddlevit_dist.points.prepare.formats import detect_format, get_reader, identify_file, list_readers
@@ -21,7 +22,6 @@ from paddlevit_dist.points.prepare.s3dis import split_by_area
 from paddlevit_dist.points.prepare.store import _write
 from paddlevit_dist.points.prepare.tables import TableReader, read_table
 from paddlevit_dist.registry.register import register_scene_format
-from paddlevit_dist.runtime.errors import UserError
 
 
 def test_predictions_for_semantic_kitti_have_its_own_numbers(tmp_path):

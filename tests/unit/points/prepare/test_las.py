@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from support.files.other_scenes import las
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.prepare.las import read_las, write_classified
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("suffix", [".las", ".laz"])

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from support.files.raw_scenes import legacy, make_points, pointgroup_arrays, write_scannet, zipped
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, from_nyu40
 from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices
 from paddlevit_dist.points.prepare.pointgroup import PthReader, load_arrays
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import NumpyReader, PlyReader, TextReader
-from paddlevit_dist.runtime.errors import UserError
 
 BENCHMARK = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 24, 28, 33, 34, 36, 39]  # of NYU's forty, in class order
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.prepare.numpy_tables import load_array, read_arrays
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("name", ["rgb", "color", "colors", "colour", "colours"])

@@ -10,12 +10,12 @@ import paddle
 import pytest
 from support.files.nuscenes import CATEGORIES, draw_objects, draw_predictions, nuscenes
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.nuscenes_submission import write_submission_labels
 from paddlevit_dist.points.prepare.formats import detect_format
 from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.nuscenes import CLASS_NAMES, NuScenesReader
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
-from paddlevit_dist.runtime.errors import UserError
 
 GOLDEN = json.loads((Path(__file__).resolve().parents[3] / "golden" / "nuscenes.json").read_text())
 NUMBERS = GOLDEN["numbers"]  # of each class, from 1; 0 is ignored

@@ -2,9 +2,9 @@
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices
 from paddlevit_dist.points.prepare.tables import PlyReader, TextReader, read_table
-from paddlevit_dist.runtime.errors import UserError
 
 
 def write(folder, name, *lines):

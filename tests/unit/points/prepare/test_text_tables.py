@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.prepare.text_tables import read_text
-from paddlevit_dist.runtime.errors import UserError
 
 ROWS = [[1.0, -2.5, 3.0, 7.0], [4.0, 5.0, 6e-3, 8.0], [-7.0, 8.0, 9.0, 9.0]]
 

@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.points.data.augment import PointCrop, apply
 from paddlevit_dist.points.data.features import point_features
 from paddlevit_dist.points.data.scene import Scene
@@ -13,7 +13,6 @@ from paddlevit_dist.points.segmentation import fragments
 from paddlevit_dist.points.segmentation.fragments import FloorBlocks
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation, training_steps
 from paddlevit_dist.points.sparse import PlanSpec
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Predictable
 from paddlevit_dist.tasks.step_types import EvaluationStep

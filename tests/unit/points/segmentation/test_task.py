@@ -5,14 +5,13 @@ import paddle
 import pytest
 from support.samples.small_scenes import make_samples, scene, tensors
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.points.data.samples import collate_samples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
 from paddlevit_dist.points.scene_task import compute_outputs
 from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Checkable, Predictable, describe_samples

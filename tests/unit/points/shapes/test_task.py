@@ -8,7 +8,7 @@ import paddle
 import pytest
 from scipy.spatial.transform import Rotation
 
-from paddlevit_dist import create_model, settings
+from paddlevit_dist import UserError, create_model, settings
 from paddlevit_dist.points.data.images import draw
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, SampledShape, parse_off, read_shape, sample_mesh
@@ -16,7 +16,6 @@ from paddlevit_dist.points.shapes.figures import draw_shape
 from paddlevit_dist.points.shapes.solids import SOLIDS, SyntheticSolids, revolve_profile
 from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, build_sample
 from paddlevit_dist.points.sparse import SparseTensor
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Checkable, Drawable, Predictable, Reportable

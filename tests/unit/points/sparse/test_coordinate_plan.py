@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from support.networks import sparse_reference as reference
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.sparse.coordinate_levels import CoordinateLevels, kernel_offsets
 from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey, PlanSpec, build_plan, unpack_plan
 from paddlevit_dist.points.sparse.device_plan import Plan
-from paddlevit_dist.runtime.errors import UserError
 
 SHAPES = [(1, 3, 1), (2, 2, 1), (2, 3, 1), (1, 5, 1), (1, 3, 2), (2, 3, 3), (3, 3, 1), (3, 2, 2), (1, 2, 1), (2, 1, 1)]
 

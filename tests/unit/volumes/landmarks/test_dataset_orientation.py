@@ -10,10 +10,9 @@ import pytest
 from support.files.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
 from support.processes import ROOT
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Predictable
 from paddlevit_dist.tasks.step_types import EvaluationStep

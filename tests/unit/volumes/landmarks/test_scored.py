@@ -6,11 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import PredictionRecord
 from paddlevit_dist.volumes import commands as volume_commands
 from paddlevit_dist.volumes.geometry import VolumeGeometry

@@ -9,9 +9,8 @@ from support.files.landmark_folders import TINY, small_folder
 from support.files.volume_files import world
 from support.processes import ROOT
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Drawable, describe_samples
 from paddlevit_dist.volumes.geometry import VolumeGeometry

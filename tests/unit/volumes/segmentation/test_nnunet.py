@@ -8,8 +8,8 @@ import pytest
 from support.files.nnunet_folders import SECOND, make_labels, raw_data
 from support.files.volume_files import AFFINE, SHAPE, voxels, write_series, write_volume
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.guessing import guess
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import VolumeGeometry, from_canonical, rotation, to_canonical
 from paddlevit_dist.volumes.reading import read_header
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, LabelSource, SegmentationOptions

@@ -7,7 +7,7 @@ import yaml
 from support.files.nnunet_folders import raw_data
 from support.files.volume_files import write_volume
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.volumes.commands import run_plan

@@ -9,7 +9,7 @@ import pytest
 from support.files.nnunet_folders import REGIONS, make_labels, raw_data
 from support.files.volume_files import AFFINE
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta

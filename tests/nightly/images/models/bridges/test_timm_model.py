@@ -6,6 +6,7 @@ import pytest
 from support.networks import golden, timm_zoo
 from support.processes import ROOT
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.published import is_fetched
 from paddlevit_dist.checkpoint.weights import to_torch_names
@@ -13,7 +14,6 @@ from paddlevit_dist.distributed.batch_norm import DistributedBatchNorm, convert_
 from paddlevit_dist.images.expected_input import find_expected_input
 from paddlevit_dist.images.models.bridges.timm_model import COMPARED_MODULES, REQUIREMENT, load_timm
 from paddlevit_dist.registry.model_sources import find_weights_address
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.model_factory import create_model, model_options
 

@@ -13,6 +13,7 @@ from PIL import Image
 from pycocotools.coco import COCO
 from support.files.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.data.quarantine import ReplacementReader
 from paddlevit_dist.images.detection.data import coco as coco_data
@@ -21,7 +22,6 @@ from paddlevit_dist.images.detection.data.samples import DetectionSamples, open_
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform
 from paddlevit_dist.images.detection.evaluation.scored_files import read_annotations
 from paddlevit_dist.images.run_lengths import decode
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
 TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]

@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 from support.samples.drawn_views import edges
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.data import samples as data_samples
 from paddlevit_dist.images.detection.data.composition import (
     ImageComposition,
@@ -16,7 +17,6 @@ from paddlevit_dist.images.detection.data.samples import DetectionSamples, colla
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform
 from paddlevit_dist.images.run_lengths import encode
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.dataset import reading_generator
 

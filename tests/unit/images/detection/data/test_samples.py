@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.held_out import write_rows
 from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.detection.data.composition import ImageComposition
@@ -21,7 +22,6 @@ from paddlevit_dist.images.detection.data.samples import (
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform, DetectionTrainingTransform
 from paddlevit_dist.registry.register import register_dataset
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
 KEEP = DetectionTrainingTransform(shortest=(64,), flip_probability=0, crop_probability=0)

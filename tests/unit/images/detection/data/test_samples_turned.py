@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.engine import compatibility
 from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.task import Detection
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.data.split_checks import check_files, note_crowded
-from paddlevit_dist.runtime.errors import UserError
 
 OBJECTS = np.array([[3, 2], [1200, 7], [5, 5], [1001, 900]])  # of an image, and of its most frequent category
 

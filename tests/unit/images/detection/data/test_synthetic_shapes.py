@@ -6,11 +6,11 @@ import pickle
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.drawn_shapes import draw_shapes, render_image
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.run_lengths import decode, find_mask_runs
 from paddlevit_dist.images.settings import CATEGORIES
-from paddlevit_dist.runtime.errors import UserError
 
 
 def shapes(split="train", **options):

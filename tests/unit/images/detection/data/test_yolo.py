@@ -10,11 +10,11 @@ from PIL import Image
 from support.files.coco_writer import refused_by
 from support.files.yolo_writer import LABELS, write_darknet, write_yolo
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions, find_yolo_outlines
 from paddlevit_dist.images.detection.data import yolo
 from paddlevit_dist.images.detection.data.split_checks import check_files
 from paddlevit_dist.images.detection.data.yolo import Yolo
-from paddlevit_dist.runtime.errors import UserError
 
 refused = functools.partial(refused_by, Yolo)
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from support.networks import coco_peer
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.packed_columns import pack_columns
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from support.files.coco_writer import write_coco, write_image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.run_lengths import outline, parse_segmentation
-from paddlevit_dist.runtime.errors import UserError
 
 IMAGES = [
     {"id": 907, "file_name": "x/1.png", "width": 100, "height": 80},

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from support.networks import coco_peer
 
+from paddlevit_dist import UserError
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
@@ -15,7 +16,6 @@ from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotati
 from paddlevit_dist.images.detection.evaluation.scored_files import MASKS
 from paddlevit_dist.images.detection.evaluation.yolo_results import load_annotations
 from paddlevit_dist.images.run_lengths import compress_runs
-from paddlevit_dist.runtime.errors import UserError
 
 CATEGORIES = [{"id": 3, "name": "cup"}, {"id": 8, "name": "hat"}]  # 0 and 1 in YOLO's files
 

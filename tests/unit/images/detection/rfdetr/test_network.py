@@ -8,11 +8,11 @@ import pytest
 from support.networks.cheap_weights import weights_of_zero
 from support.networks.golden import arrays, description, recipe
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.engine.step import compute_loss
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.rfdetr.network import RfDetr, apply_deltas
-from paddlevit_dist.runtime.errors import UserError
 
 GOLDEN, STORED = description("rfdetr"), arrays("rfdetr")
 OURS = {  # names of parameters whose gradients the file has

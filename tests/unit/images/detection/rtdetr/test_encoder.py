@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.rtdetr.encoder import Aifi, grid_waves
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
 

@@ -7,7 +7,7 @@ import paddle
 import pytest
 from support.samples.pose_batches import CLASSES, NOISE, POINTS, make_images, make_network, make_targets
 
-from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
 # Millions, from the authors' README (SebastianJanampa/DETRPose).

@@ -6,13 +6,12 @@ import pytest
 from PIL import Image
 from support.trainings.updates import waits_of_an_update
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.detection.data.samples import HOST
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
 from paddlevit_dist.images.keypoints.detrpose.export import EvaluatedPoses, ExportedPoseDetector, PoseExport
 from paddlevit_dist.images.keypoints.detrpose.network import TopPoses
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSet
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.task_factory import make_task
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from support.samples.drawn_detections import as_coco
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
 from paddlevit_dist.images.keypoints.evaluation.result_files import read_annotations, read_dataset, read_results
 from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN, score_table
-from paddlevit_dist.runtime.errors import UserError
 
 
 def as_file(dataset, path):

@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 from support.trainings.trained import write_weights
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
 from paddlevit_dist.images.keypoints.heatmaps import samples
 from paddlevit_dist.images.keypoints.heatmaps.boxes import BoxDetector, BoxFile, WholeImages, find_true_boxes
-from paddlevit_dist.runtime.errors import UserError
 
 
 def make_detector(class_names, least_score=0.25):

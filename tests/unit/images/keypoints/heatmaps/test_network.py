@@ -8,12 +8,12 @@ import pytest
 from support.networks import golden
 from support.networks.cheap_weights import weights_of_zero
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.keypoints.heatmaps.backbone import PoseTransformer
 from paddlevit_dist.images.keypoints.heatmaps.network import HeatmapNetwork, SimpleDecoder
 from paddlevit_dist.images.models.vit import VisionTransformer
 from paddlevit_dist.images.pretraining.masked_autoencoder.network import MaskedAutoencoder
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 
 TINY = {"patch_size": 16, "embed_dim": 16, "depth": 2, "num_heads": 2}

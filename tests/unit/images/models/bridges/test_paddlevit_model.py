@@ -8,9 +8,9 @@ import paddle
 import pytest
 from support.hosts.paddlevit_clone import PASSED, write_family
 
+from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.configured_options import configured_options
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.model_factory import create_model
 

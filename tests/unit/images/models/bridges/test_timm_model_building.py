@@ -10,10 +10,10 @@ import pytest
 from paddle import nn
 from support.networks.timm_zoo import needs_compat
 
+from paddlevit_dist import UserError
 from paddlevit_dist.engine.optimizer import block_matrices, decay_groups, layer_decay_groups
 from paddlevit_dist.images.models.bridges import timm_model
 from paddlevit_dist.images.models.bridges.timm_model import TimmModel, _create, _pyramid
-from paddlevit_dist.runtime.errors import UserError
 
 PYTHON = "Network.__init__() got an unexpected keyword argument '{}'"
 PYTHON_NEAR = PYTHON + ". Did you mean 'size'?"

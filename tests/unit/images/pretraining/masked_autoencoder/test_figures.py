@@ -4,10 +4,9 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.pretraining.masked_autoencoder.figures import MaskedImageDrawing
 from paddlevit_dist.images.pretraining.masked_autoencoder.task import MaskedAutoencoding
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks import get_aspect
 from paddlevit_dist.tasks.protocols import Drawable, Recomputable, Reportable
 

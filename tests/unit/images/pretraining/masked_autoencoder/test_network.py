@@ -4,12 +4,11 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.pretraining.masked_autoencoder import masks
 from paddlevit_dist.images.pretraining.masked_autoencoder.losses import reconstruction_losses
 from paddlevit_dist.images.pretraining.masked_autoencoder.network import MaskedAutoencoder
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 from paddlevit_dist.tasks.task_factory import make_task
 

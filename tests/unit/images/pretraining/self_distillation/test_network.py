@@ -6,10 +6,9 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import StateKeeping
 

@@ -19,10 +19,10 @@ from support.files.label_map_layouts import (
     voc,
 )
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.segmentation.data.label_maps import LabelChoices, LabelMaps
 from paddlevit_dist.registry.lookup import guess_dataset
 from paddlevit_dist.registry.manifest import MASK_LABELS
-from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

@@ -165,18 +165,14 @@ def get_channel() -> StoreChannel:
     return _channel
 
 
-_exchanges = 0
-
-
 def _exchange(purpose: str, message: memoryview) -> list[Any]:
     """Return the object of every rank's message in rank order, after its signature is verified.
 
     ``purpose``: name of the collective, which is signed; ``message``: from ``_pickle``, with room for the signature.
     """
-    global _exchanges
     channel = get_channel()
-    _exchanges += 1  # equal on all ranks; a message of another exchange has an invalid signature
-    number, this_rank, content_here = _exchanges, world.rank(), message[secret.SIGNATURE_BYTES :]
+    channel.exchanges += 1  # equal on all ranks; a message of another exchange has an invalid signature
+    number, this_rank, content_here = channel.exchanges, world.rank(), message[secret.SIGNATURE_BYTES :]
 
     def read(rank: int, received: Any) -> Any:
         if rank == this_rank:  # never sent, so nothing to verify

@@ -47,6 +47,7 @@ class StoreChannel:
     def __init__(self) -> None:
         self.store = paddle.base.core.create_or_get_global_tcp_store()
         self._rank, self._size = world.rank(), world.world_size()
+        self.exchanges = 0  # of values, so far
         self._meetings = self._waited_in = 0
         self._posted = 0
         self._processes: list[str] = []  # ``_this_process`` of all ranks, after the first barrier

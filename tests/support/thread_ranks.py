@@ -1,52 +1,73 @@
-"""Ranks that are threads of this process, for what gathers values and neither trains nor starts processes."""
+"""Ranks that are threads of this process, for what exchanges values and neither trains nor starts processes."""
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
+import pytest
+
+from paddlevit_dist.distributed import collectives, world
+from paddlevit_dist.launch import status
+
+
+@contextlib.contextmanager
+def acting_as(rank: int, size: int) -> Iterator[None]:
+    """Let this process be a rank among ``size``, for what asks for numbers and exchanges nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world, "place", lambda: (rank, size))
+        yield
+
 
 class ThreadRanks:
-    """Ranks that call a function together; its methods stand in for the functions of ``paddlevit_dist.distributed``."""
+    """Ranks that call a function together; ``paddlevit_dist.distributed`` exchanges host values between them.
+
+    It takes the place of ``StoreChannel``: messages are packed, signed and read as between processes.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._own = threading.local()
-        self._values: list[Any] = [None] * size
-
-    def rank(self) -> int:
-        return self._own.rank
-
-    def world_size(self) -> int:
-        return self._size
-
-    def all_gather(self, value: object) -> list[Any]:
-        self._values[self._own.rank] = value
-        self._gate.wait()
-        values = list(self._values)
-        self._gate.wait()
-        return values
-
-    def reduce_dict(self, values: dict[str, float], average: bool = True) -> dict[str, float]:
-        gathered = {name: self.all_gather(value) for name, value in values.items()}
-        sums = {name: sum(of_ranks) for name, of_ranks in gathered.items()}
-        return {name: total / self._size for name, total in sums.items()} if average else sums
+        self._messages: list[Any] = [b""] * size
 
     def run(self, function: Callable[[int], Any]) -> list[Any]:
         """Call a function in each rank with its number, and return the results, or raise the first rank's error."""
         self._gate = threading.Barrier(self._size, timeout=60)
 
         def call(rank: int) -> Any:
-            self._own.rank = rank
+            self._own.rank, self._own.exchanges = rank, 0
             try:
                 return function(rank)
             except BaseException:
                 self._gate.abort()  # the others do not wait for this one
                 raise
 
-        with ThreadPoolExecutor(self._size) as pool:
-            calls = [pool.submit(call, rank) for rank in range(self._size)]
+        with pytest.MonkeyPatch.context() as patch, status.during("on ranks that are threads"):
+            patch.setattr(world, "place", lambda: (self._own.rank, self._size))
+            patch.setattr(collectives, "_channel", self)
+            with ThreadPoolExecutor(self._size) as pool:
+                calls = [pool.submit(call, rank) for rank in range(self._size)]
         errors = [error for error in (done.exception() for done in calls) if error is not None]
         for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
             raise error
         return [done.result() for done in calls]
+
+    @property
+    def exchanges(self) -> int:
+        return self._own.exchanges
+
+    @exchanges.setter
+    def exchanges(self, number: int) -> None:
+        self._own.exchanges = number
+
+    def exchange(self, message: bytes | memoryview, read: Callable[[int, Any], Any]) -> list[Any]:
+        self._messages[self._own.rank] = np.frombuffer(message, np.uint8).copy()
+        self._gate.wait()
+        values = [read(rank, part) for rank, part in enumerate(self._messages)]
+        self._gate.wait()
+        return values
+
+    def wait_for_all(self, timeout: float | None = None) -> None:
+        self._gate.wait(timeout)

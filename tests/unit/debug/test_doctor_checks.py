@@ -14,10 +14,11 @@ from PIL import Image
 from support.thread_ranks import ThreadRanks
 from support.trainings.runs import DIGITS, PLAIN, TINY
 
-from paddlevit_dist import register_dataset, settings
+from paddlevit_dist import distributed, register_dataset, settings
 from paddlevit_dist.data.sampler import SampleKey, sample_generator
 from paddlevit_dist.debug import doctor_checks, selftest
 from paddlevit_dist.debug.doctor_checks import CheckContext, read_memory, run_check
+from paddlevit_dist.distributed import world
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.images.data.reading import UnreadableImage
 from paddlevit_dist.launch import devices, spawn
@@ -477,14 +478,15 @@ def test_each_term_of_a_loss_is_near_what_is_expected(tmp_path, monkeypatch, sec
 )
 def test_updates_of_two_ranks_are_measured_until_the_loss_is_halved(tmp_path, monkeypatch, losses, seconds, made):
     config = settings.load([*DIGITS, "-accum_iter=2", f"-output={tmp_path}", "TRAIN.BASE_LR", "0.5"]).values
-    ranks, now, calls = ThreadRanks(2), [7.0, 8.0], [[], []]
+    now, calls = [7.0, 8.0], [[], []]
     model = paddle.nn.Linear(3, 2)
     model.bias.stop_gradient = True
     model.eval()
 
     def step(batches, position, rate):
         """The second rank has three times the loss and takes twice the time, and the first update thrice."""
-        rank, update = ranks.rank(), len(calls[ranks.rank()])
+        rank = distributed.rank()
+        update = len(calls[rank])
         assert (position, rate) == (StepPosition(1, update, 100), 0.5) and model.training
         calls[rank].append([batch.pop("images") for batch in batches])
         now[rank] += seconds * (rank + 1) * (1 if update else 3) if seconds < 1 else seconds * (0.9 + 0.1 * rank)
@@ -500,12 +502,10 @@ def test_updates_of_two_ranks_are_measured_until_the_loss_is_halved(tmp_path, mo
         yield from ({"images": (*epochs, number)} for number in range(5))
 
     monkeypatch.setattr(selftest, "build_silent_trainer", build)
-    monkeypatch.setattr("paddlevit_dist.distributed.all_gather", ranks.all_gather)
-    monkeypatch.setattr("paddlevit_dist.distributed.is_main", lambda: ranks.rank() == 0)
-    monkeypatch.setattr("paddlevit_dist.logging.meters.memory_mib", lambda: 100.0 + 28 * ranks.rank())
-    monkeypatch.setattr(doctor_checks, "time", SimpleNamespace(perf_counter=lambda: now[ranks.rank()]))
+    monkeypatch.setattr("paddlevit_dist.logging.meters.memory_mib", lambda: 100.0 + 28 * distributed.rank())
+    monkeypatch.setattr(doctor_checks, "time", SimpleNamespace(perf_counter=lambda: now[distributed.rank()]))
     target = tmp_path / "facts.json"
-    ranks.run(lambda rank: doctor_checks.run_device_steps(config, "task", "data", str(target)))
+    ThreadRanks(2).run(lambda rank: doctor_checks.run_device_steps(config, "task", "data", str(target)))
     facts = json.loads(target.read_text())
     assert calls == [[[(1, 1, 0), (1, 1, 1)]] * made] * 2
     assert facts["losses"] == [loss / 2 for loss in losses[:made]] and facts["first"] == {
@@ -523,18 +523,15 @@ def test_this_processor_computes_as_it_should(tmp_path):
 
 
 def test_processes_whose_ranks_are_not_their_own_are_found(tmp_path, monkeypatch):
-    ranks, numbers = ThreadRanks(3), [0, 1, 2]
-    for name in ("all_gather", "reduce_dict", "world_size"):
-        monkeypatch.setattr(f"paddlevit_dist.distributed.{name}", getattr(ranks, name))
-    monkeypatch.setattr("paddlevit_dist.distributed.rank", lambda: numbers[ranks.rank()])
-    monkeypatch.setattr("paddlevit_dist.distributed.is_main", lambda: ranks.rank() == 0)
-    monkeypatch.setattr(doctor_checks.tuning, "processor", lambda: {"model": ["Xeon", "Arm", None][ranks.rank()]})
-    monkeypatch.setattr(doctor_checks.tuning, "check_product", lambda: {"gigaflops": 2.0 * ranks.rank()})
+    ranks = ThreadRanks(3)
+    monkeypatch.setattr(doctor_checks.tuning, "processor", lambda: {"model": ["Xeon", "Arm", None][world.rank()]})
+    monkeypatch.setattr(doctor_checks.tuning, "check_product", lambda: {"gigaflops": 2.0 * world.rank()})
     target = tmp_path / "found.json"
     ranks.run(lambda _: doctor_checks.run_device_test(False, False, str(target), FLOAT32))
     found = [{"name": name, "gigaflops": 2.0 * number} for number, name in enumerate(("Xeon", "Arm", "unknown"))]
     assert json.loads(target.read_text()) == found
-    for numbers[:], total in (([0, 1, 1], 2), ([0, 2, 1], 3)):
+    for numbers, total in (([0, 1, 1], 2), ([0, 2, 1], 3)):
+        monkeypatch.setattr(distributed, "rank", lambda numbers=numbers: numbers[world.rank()])
         with pytest.raises(RuntimeError, match=rf"^the ranks of 3 processes add up to {total}, not to 3$"):
             ranks.run(lambda _: doctor_checks.run_device_test(False, False, str(target), FLOAT32))
 

@@ -63,7 +63,7 @@ def on_ranks(monkeypatch) -> Callable:
         recorder, results = Recorder(), []
         monkeypatch.setattr(collectives, "_channel", recorder)
         for turn in range(6):
-            monkeypatch.setattr(collectives, "_exchanges", 4)
+            recorder.exchanges = 4
             monkeypatch.setattr(world, "rank", lambda: turn % 3)  # noqa: B023
             if turn < 3:
                 with pytest.raises(Sent):
@@ -266,10 +266,12 @@ def test_a_rank_says_that_it_exchanges_values_and_counts_its_exchanges(on_ranks,
     monkeypatch.setattr(status, "_notes", status._StatusNotes())
     texts, exchange = [], Recorder.exchange
     monkeypatch.setattr(
-        Recorder, "exchange", lambda self, *words: texts.append(status.get_status().text) or exchange(self, *words)
+        Recorder,
+        "exchange",
+        lambda self, *words: texts.append((status.get_status().text, self.exchanges)) or exchange(self, *words),
     )
     on_ranks(collectives.all_gather)
-    assert texts == ["starting: in an exchange of values"] * 6 and collectives._exchanges == 5
+    assert texts == [("starting: in an exchange of values", 5)] * 6
 
 
 def test_the_entry_that_differs_is_named_and_not_the_first():

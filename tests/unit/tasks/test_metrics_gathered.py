@@ -6,22 +6,13 @@ import numpy as np
 import pytest
 from support.thread_ranks import ThreadRanks
 
-from paddlevit_dist import distributed
 from paddlevit_dist.tasks.metrics import gather_columns
 from paddlevit_dist.tasks.packed_columns import pack_columns
 
 
-@pytest.fixture
-def gather(monkeypatch):
-    """``gather(parts)`` gathers the (columns, indices) of each rank, and returns what each one gets."""
-
-    def gather(parts):
-        ranks = ThreadRanks(len(parts))
-        monkeypatch.setattr(distributed, "all_gather", ranks.all_gather)
-        monkeypatch.setattr(distributed, "world_size", lambda: len(parts))
-        return ranks.run(lambda rank: gather_columns(*parts[rank]))
-
-    return gather
+def gather(parts):
+    """Gather the (columns, indices) of each rank, and return what each one gets."""
+    return ThreadRanks(len(parts)).run(lambda rank: gather_columns(*parts[rank]))
 
 
 def rows(*numbers):
@@ -31,7 +22,7 @@ def rows(*numbers):
 
 
 @pytest.mark.parametrize("padded", [[], [0]], ids=["each sample once", "a sample on two ranks"])
-def test_rows_are_ordered_by_samples(gather, padded):
+def test_rows_are_ordered_by_samples(padded):
     parts = [(rows(4.0, 1.0, 3.0), [4, 1, 3]), ({}, []), (rows(2.0, 0.0, *padded), [2, 0, *padded])]
     for indices, columns in gather(parts):
         assert indices.tolist() == [0, 1, 2, 3, 4] and indices.dtype == np.int64
@@ -40,18 +31,18 @@ def test_rows_are_ordered_by_samples(gather, padded):
 
 
 @pytest.mark.parametrize("unknown", [None, [7]], ids=["none", "another number than rows"])
-def test_where_a_rank_does_not_know_its_samples_ranks_follow_one_another(gather, unknown):
+def test_where_a_rank_does_not_know_its_samples_ranks_follow_one_another(unknown):
     parts = [(rows(4.0, 1.0, 3.0), [4, 1, 3]), ({}, []), (rows(2.0, 0.0), unknown)]
     for indices, columns in gather(parts):
         assert indices is None and columns["widths"].tolist() == [4, 1, 3, 2, 0]
 
 
-def test_a_rank_with_samples_and_without_rows_hides_the_order(gather):
+def test_a_rank_with_samples_and_without_rows_hides_the_order():
     ((indices, columns), _) = gather([(rows(4.0, 1.0), [4, 1]), ({}, [2])])
     assert indices is None and columns["widths"].tolist() == [4, 1]
 
 
-def test_objects_are_ordered_like_numbers_and_are_sent_compressed(gather):
+def test_objects_are_ordered_like_numbers_and_are_sent_compressed():
     def make_rows(*numbers):
         objects = np.empty(len(numbers), object)
         objects[:] = [{"matches": np.full(50, number)} for number in numbers]
@@ -65,11 +56,11 @@ def test_objects_are_ordered_like_numbers_and_are_sent_compressed(gather):
     assert pack_columns(rows(1.0, 2.0)).keys() == {"widths", "pairs"}  # numbers are sent as they are
 
 
-def test_no_rows_at_all_are_no_columns(gather):
+def test_no_rows_at_all_are_no_columns():
     for indices, columns in gather([({}, []), ({}, [])]):
         assert indices.tolist() == [] and columns == {}
 
 
-def test_other_columns_are_refused(gather):
+def test_other_columns_are_refused():
     with pytest.raises(ValueError, match=r"columns \['widths'\] and \['widths', 'pairs'\]: add the same"):
         gather([(rows(1.0), [0]), ({"widths": np.ones(1)}, [1])])

@@ -3,11 +3,11 @@
 import numpy as np
 import paddle
 import pytest
+from support.forced_device import forced_device
 from support.waits import counted_waits
 
 from paddlevit_dist.engine.device_check import CheckedOperation, check_operations, check_precision, list_operations
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.runtime import device_kinds
 from paddlevit_dist.runtime.errors import DeviceFailure
 
 FLOAT32 = TrainingPrecision(False)
@@ -113,12 +113,12 @@ def test_what_a_device_cannot_compute_is_told_and_the_rest_is_compared():
         check_operations(FLOAT32, {"split": operations["split"]})
 
 
-def test_accelerators_of_other_makers_may_compute_float32_by_float16(monkeypatch):
+def test_accelerators_of_other_makers_may_compute_float32_by_float16():
     def round_to_float16(x):
         return [paddle.to_tensor((x.numpy() * 1.001).astype("float16").astype("float32"))]
 
     operations = {"product": CheckedOperation([(20, 30)], round_to_float16, lambda x: [x])}
     with pytest.raises(DeviceFailure, match="computes a wrong product in float32"):
         check_operations(FLOAT32, operations)
-    monkeypatch.setattr(device_kinds, "current", lambda: device_kinds.get_kind("npu"))
-    assert check_operations(FLOAT32, operations) == []
+    with forced_device("npu"):
+        assert check_operations(FLOAT32, operations) == []

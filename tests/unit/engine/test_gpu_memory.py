@@ -2,7 +2,9 @@
 
 from types import SimpleNamespace
 
+import paddle
 import pytest
+from support.forced_device import forced_device
 from support.trainings import small_runs
 from support.trainings.full_gpus import ALLOCATION, SAID, no_memory
 
@@ -59,10 +61,10 @@ def test_other_errors_are_left_as_they_are(text):
         raise MemoryError(text)
 
 
+@forced_device()
 def test_memory_that_others_hold_is_told_apart(monkeypatch):
     device = SimpleNamespace(memory_reserved=lambda: 4 << 30)
-    monkeypatch.setattr(gpu_memory.paddle.device, "cuda", device)
-    monkeypatch.setattr(gpu_memory.device_kinds, "current", lambda: gpu_memory.device_kinds.get_kind("gpu"))
+    monkeypatch.setattr(paddle.device.cuda, "memory_reserved", lambda: device.memory_reserved())
     said = gpu_memory.out_of_memory(ALLOCATION)
     assert "28.77 GiB in use, 24.77 GiB of them not by this process (see nvidia-smi)" in said
     device.memory_reserved = lambda: 28 << 30

@@ -2,10 +2,11 @@
 
 import json
 import re
-from types import SimpleNamespace
 
 import numpy as np
+import paddle
 import pytest
+from support.forced_device import forced_device
 from support.trainings import small_runs
 
 from paddlevit_dist import Callback, UserError
@@ -156,10 +157,10 @@ def test_an_exception_of_a_hook_ends_the_run_within_its_epoch(tmp_path):
 @pytest.mark.parametrize("on_gpu", [True, False])
 def test_the_cache_of_a_gpu_is_emptied_every_few_updates(monkeypatch, on_gpu):
     emptied, made = [], []
-    monkeypatch.setattr(hooks, "is_on_gpu", lambda: on_gpu)
-    monkeypatch.setattr(hooks.paddle.device, "cuda", SimpleNamespace(empty_cache=lambda: emptied.append(len(made))))
+    monkeypatch.setattr(paddle.device.cuda, "empty_cache", lambda: emptied.append(len(made)))
     hook = hooks.EmptyingCache(3)
-    for update in range(7):
-        made.append(update)
-        hook.after_step(UpdateRecord(StepPosition(1, update, 7), [], True, 1.0, 0.1, update + 1, False))
+    with forced_device("gpu" if on_gpu else "cpu"):
+        for update in range(7):
+            made.append(update)
+            hook.after_step(UpdateRecord(StepPosition(1, update, 7), [], True, 1.0, 0.1, update + 1, False))
     assert emptied == ([3, 6] if on_gpu else [])

@@ -18,10 +18,10 @@ import paddle
 import pytest
 from paddle.amp import grad_scaler
 from PIL import Image
+from support.forced_device import forced_device
 from support.trainings import small_runs
 
 from paddlevit_dist import Predictor, UserError, settings
-from paddlevit_dist.engine import precision as precision_module
 from paddlevit_dist.engine.precision import EvaluationPrecision, LossScale, TrainingPrecision
 from paddlevit_dist.inference.evaluation import evaluate_only
 
@@ -36,30 +36,24 @@ def test_on_a_gpu_the_keys_choose_cast_and_scaler(dtype, level, scales):
     assert set(precision.options) <= set(inspect.signature(paddle.amp.auto_cast).parameters)
 
 
-def on_a_gpu(monkeypatch, capability: tuple[int, int]) -> None:
-    """Let this process believe that it computes on a GPU."""
-    monkeypatch.setattr(precision_module, "is_on_gpu", lambda: True)
-    monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda *_: capability)
-    monkeypatch.setattr(paddle.version, "cuda", lambda: "11.8")
-
-
 @pytest.mark.parametrize("dtype, capability", [("float16", (6, 1)), ("bfloat16", (7, 5)), ("bfloat16", (6, 0))])
-def test_a_gpu_that_paddle_would_leave_in_float32_is_refused(monkeypatch, dtype, capability):
-    on_a_gpu(monkeypatch, capability)
-    with pytest.raises(UserError, match=f"AMP_DTYPE {dtype}: .* this one has {capability[0]}.{capability[1]}") as told:
-        TrainingPrecision(True, dtype)
+def test_a_gpu_that_paddle_would_leave_in_float32_is_refused(dtype, capability):
+    with forced_device(capability=capability):
+        with pytest.raises(UserError, match=f"AMP_DTYPE {dtype}: .* has {capability[0]}.{capability[1]}") as told:
+            TrainingPrecision(True, dtype)
+        TrainingPrecision(False, dtype)
     assert ("or AMP_DTYPE float16" in str(told.value)) == (capability == (7, 5))
-    TrainingPrecision(False, dtype)
 
 
 @pytest.mark.parametrize("dtype, least", [("float16", (7, 0)), ("bfloat16", (8, 0))])
 def test_the_least_capability_is_that_of_paddles_autocast(monkeypatch, dtype, least):
     can_compute = getattr(importlib.import_module("paddle.amp.auto_cast"), f"_is_gpu_{dtype}_supported")
+    monkeypatch.setattr(paddle.version, "cuda", lambda: "11.8")  # Paddle asks itself, too
     for capability, expected in ((least, True), ((least[0] - 1, 9), False)):
-        on_a_gpu(monkeypatch, capability)
-        assert bool(can_compute()) == expected
-    on_a_gpu(monkeypatch, least)
-    assert TrainingPrecision(True, dtype).enabled
+        with forced_device(capability=capability):
+            assert bool(can_compute()) == expected
+    with forced_device(capability=least):
+        assert TrainingPrecision(True, dtype).enabled
 
 
 def test_without_a_gpu_training_goes_on_in_float32_and_says_so():
@@ -71,7 +65,7 @@ def test_without_a_gpu_training_goes_on_in_float32_and_says_so():
 
 
 @pytest.fixture
-def autocasts(monkeypatch) -> list[dict[str, Any]]:
+def autocasts(monkeypatch) -> Iterator[list[dict[str, Any]]]:
     """The autocasts that are open, of a process that believes that it computes on a GPU."""
     opened: list[dict[str, Any]] = []
 
@@ -83,9 +77,9 @@ def autocasts(monkeypatch) -> list[dict[str, Any]]:
         finally:
             opened.pop()
 
-    on_a_gpu(monkeypatch, (8, 0))
     monkeypatch.setattr(paddle.amp, "auto_cast", auto_cast)
-    return opened
+    with forced_device():
+        yield opened
 
 
 def test_evaluation_in_half_precision_says_so_and_training_and_prediction_agree(tmp_path, monkeypatch, autocasts):

@@ -1,8 +1,8 @@
 """When passes are compiled, and what is said of it."""
 
-import paddle
 import pytest
 from paddle.jit.dy2static import utils as to_static_utils
+from support.forced_device import forced_device
 from support.trainings.compiled_models import build, compiled
 
 from paddlevit_dist import UserError, settings
@@ -12,13 +12,12 @@ from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime import paddle_versions
 
 
-def told(monkeypatch, *words: str, on_gpu: bool = True) -> tuple[str, bool]:
+def told(*words: str, on_gpu: bool = True) -> tuple[str, bool]:
     """What a training says of its passes, and whether they are compiled."""
-    seen: list[paddle.nn.Layer] = []
-    monkeypatch.setattr(precision, "is_on_gpu", lambda: on_gpu)
-    monkeypatch.setattr(precision, "compile_passes", seen.append)
-    config = settings.load(list(words)).values
-    return compile_model(config, resolve("task", config.TASK)(config), build("resnet18")), bool(seen)
+    config, model = settings.load(list(words)).values, build("resnet18")
+    with forced_device("gpu" if on_gpu else "cpu"):
+        line = compile_model(config, resolve("task", config.TASK)(config), model)
+    return line, "forward" in vars(model)
 
 
 COMPILED = "passes: compiled (TO_STATIC), once for each batch shape"
@@ -26,25 +25,25 @@ COMPILED = "passes: compiled (TO_STATIC), once for each batch shape"
 
 @pytest.mark.parametrize("on_gpu", [False, True])
 @pytest.mark.parametrize("words", [[], ["-amp"], ["-eval", "-pretrained=x"]])
-def test_passes_are_compiled_where_a_run_asks_for_it_and_nowhere_else(monkeypatch, words, on_gpu):
-    assert told(monkeypatch, *words, on_gpu=on_gpu) == ("", False)
-    assert told(monkeypatch, *words, "TO_STATIC=False", on_gpu=on_gpu) == ("", False)
+def test_passes_are_compiled_where_a_run_asks_for_it_and_nowhere_else(words, on_gpu):
+    assert told(*words, on_gpu=on_gpu) == ("", False)
+    assert told(*words, "TO_STATIC=False", on_gpu=on_gpu) == ("", False)
     if on_gpu and "-eval" not in words:
         with pytest.raises(UserError, match=r"TO_STATIC: on GPUs .* gradients of biases.*; remove TO_STATIC$"):
-            told(monkeypatch, *words, "TO_STATIC=True")
+            told(*words, "TO_STATIC=True")
     else:
-        assert told(monkeypatch, *words, "TO_STATIC=True", on_gpu=on_gpu) == (COMPILED, True)
+        assert told(*words, "TO_STATIC=True", on_gpu=on_gpu) == (COMPILED, True)
 
 
 @pytest.mark.parametrize("dtype, level", [("bfloat16", "O1"), ("float16", "O2"), ("float16", "O1")])
-def test_half_precision_that_paddle_would_compile_as_another_is_refused(monkeypatch, dtype, level):
+def test_half_precision_that_paddle_would_compile_as_another_is_refused(dtype, level):
     words = ["TO_STATIC=True", "-eval", "-pretrained=x", "EVAL_AMP=True", f"AMP_DTYPE={dtype}", f"AMP_LEVEL={level}"]
-    assert told(monkeypatch, *words, on_gpu=False)[1]  # there it is float32
+    assert told(*words, on_gpu=False)[1]  # there it is float32
     if paddle_versions.compiles_half(dtype, level):
-        assert told(monkeypatch, *words)[1]
+        assert told(*words)[1]
     else:
         with pytest.raises(UserError, match=f"this is {dtype} at level {level}: remove TO_STATIC"):
-            told(monkeypatch, *words)
+            told(*words)
 
 
 def test_programs_are_made_of_the_kernels_that_were_compared(monkeypatch):

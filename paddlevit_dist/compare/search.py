@@ -179,7 +179,7 @@ def resolve(plan: SearchPlan, params: dict[str, Any]) -> dict[str, Any]:
         configuration = settings.load([*plan.words, *format_words(plan, params)], settings.DEFAULT_RECIPE)
     except UserError as error:
         return {"error": str(error)}
-    return {name: value for name, value in public_leaves(configuration.values) if name != "SAVE"}
+    return {name: value for name, value in public_leaves(configuration.values).items() if name != "SAVE"}
 
 
 def format_words(plan: SearchPlan, params: dict[str, Any]) -> list[str]:

@@ -91,7 +91,7 @@ def write_evaluated(intervals: Path, evaluation: "Evaluator", facts: dict[str, A
     config, task = evaluation.config, evaluation.task
     score, more_is_better = task.best_metric
     key_effects, names = effects(config), [evaluation.samples.name(index) for index in table.indices.tolist()]
-    settings = {name: value for name, value in leaves(config) if key_effects[name] == "score"}
+    settings = {name: value for name, value in leaves(config).items() if key_effects[name] == "score"}
     about = {
         "task": config.TASK,
         "kind": sample_table.kind,
@@ -184,7 +184,7 @@ def find_differing_settings(
 
     ignored_effects = {None, *_NOT_COMPARED, *ignored}
     key_effects = {**effects(first), **dict.fromkeys(_STARTED_FROM, "training")}
-    before, now = dict(leaves(first)), dict(leaves(second))
+    before, now = leaves(first), leaves(second)
     shared = [name for name in now if name in before and key_effects.get(name) not in ignored_effects]
     return {name: [before[name], now[name]] for name in shared if before[name] != now[name]}
 

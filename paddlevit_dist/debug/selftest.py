@@ -364,7 +364,7 @@ def run(configuration: Configuration) -> None:
 def _make_deterministic(config: RunSettings, folder: str) -> tuple[Any, list[str]]:
     """Return the configuration without options that are random on each rank, and these options."""
     rank_local = make_task(config).traits.selftest_overrides
-    others, settings = {**_COMMON, **rank_local}, dict(leaves(config))
+    others, settings = {**_COMMON, **rank_local}, leaves(config)
     off = [
         f"{name} {settings[name]}"
         for name, value in others.items()

@@ -40,7 +40,7 @@ def change_settings(config: RunSettings, values: dict[str, Any]) -> RunSettings:
     """Return a frozen copy of the configuration with other values; keys that it does not have are ignored."""
     other = config.clone()
     other.defrost()
-    for name in values.keys() & dict(leaves(other)).keys():
+    for name in values.keys() & leaves(other).keys():
         put(other, name, values[name])
     other.freeze()
     return other

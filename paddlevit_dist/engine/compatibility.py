@@ -78,7 +78,7 @@ def _matters(use: str, kind: str) -> bool:
 def to_plain_settings(config: RunSettings) -> dict[str, Any]:
     """Convert the configuration to nested plain values, as its YAML has them: without BASE, and without passwords."""
     plain: dict[str, Any] = {}
-    for name, value in public_leaves(config):
+    for name, value in public_leaves(config).items():
         *sections, last = name.split(".")
         section = plain
         for part in sections:
@@ -105,7 +105,7 @@ def facts_from_settings(settings: Mapping[str, Any] | RunSettings) -> dict[str, 
     Skipped are paths, data settings that are None (and so follow from the data) and keys of other versions.
     """
     effect_of, facts = effects(settings), {}
-    for name, value in leaves(settings):
+    for name, value in leaves(settings).items():
         effect = effect_of.get(name, "place")
         if effect != "place" and not (effect == "data" and value is None):
             facts[name] = RunFact("course" if effect in ("training", "data") else effect, value)

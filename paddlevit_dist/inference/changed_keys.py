@@ -83,10 +83,10 @@ def find_ignored_words(command: str, configuration: Configuration) -> list[str]:
 
 def find_changed_keys(stored: RunSettings, config: RunSettings) -> dict[str, Any]:
     """Return the keys on which results depend and that differ, with their new values."""
-    before, effect_of = dict(leaves(stored)), effects(config)
+    before, effect_of = leaves(stored), effects(config)
     return {
         name: value
-        for name, value in leaves(config)
+        for name, value in leaves(config).items()
         if value != before.get(name)
         and effect_of.get(name) not in ("machine", "place")
         and not covers((*_UNREAD, *HOOKS, *OBSERVERS, *JOBS, "ALLOW_CHANGES"), name)

@@ -135,7 +135,7 @@ class MlflowLog(ServiceLog):
             number = experiment.experiment_id if experiment else self._client.create_experiment(name)
             run_id = self._client.create_run(number, run_name=run.folder.name).info.run_id
             settings = leaves(parse_yaml(run.config_text))
-            parameters = [entities.Param(key, str(value)[:_LONGEST_TEXT]) for key, value in settings]
+            parameters = [entities.Param(key, str(value)[:_LONGEST_TEXT]) for key, value in settings.items()]
             for first in range(0, len(parameters), _MOST_PARAMETERS):
                 self._client.log_batch(run_id, params=parameters[first : first + _MOST_PARAMETERS])
         else:

@@ -216,7 +216,7 @@ def _read_optional(folder: Path, names: Sequence[str], read: Callable[[Path], An
 
 def flatten(tree: Mapping[str, Any]) -> dict[str, str]:
     """Return values as text by full key, such as ``TRAIN.BASE_LR``."""
-    return {one_line(name): one_line(value) for name, value in leaves(tree)}
+    return {one_line(name): one_line(value) for name, value in leaves(tree).items()}
 
 
 # ---- metrics.jsonl -------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Callable, ItemsView, Iterator
+from collections.abc import Callable, ItemsView
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -377,21 +377,21 @@ class Section:
 
 def rows(section: type[Section], above: str = "") -> tuple[Key, ...]:
     """Return the rows of the keys that a class and its sections declare, in order, without inherited ones."""
-    return tuple(_rows(section, above))
-
-
-def _rows(section: type[Section], above: str) -> Iterator[Key]:
+    found: list[Key] = []
     for name, annotation in section.__dict__.get("__annotations__", {}).items():
         if name in section.__dict__:
-            yield _row(f"{above}{name}", annotation, section.__dict__[name])
+            found.append(_row(f"{above}{name}", annotation, section.__dict__[name]))
         else:
-            yield from _rows(annotation, f"{above}{name}.")
+            found += rows(annotation, f"{above}{name}.")
+    return tuple(found)
 
 
 def _row(name: str, annotation: object, field: _SectionField) -> Key:
-    members = [member for member in _members(annotation) if member is not NoneType]
-    sequence = next(filter(None, map(_sequence, members)), None)
-    others = [member for member in members if _sequence(member) is None]
+    every = _members(annotation)
+    members = [member for member in every if member is not NoneType]
+    sequences = {member: found for member in members if (found := _sequence(member))}
+    sequence = next(iter(sequences.values()), None)
+    others = [member for member in members if member not in sequences]
     words = tuple(word for member in others for word in get_args(member)) if sequence else ()
     items, length = (_members(sequence[0]), sequence[1]) if sequence else (members, None)
     choices = get_args(items[0]) if get_origin(items[0]) is Literal else None
@@ -405,7 +405,7 @@ def _row(name: str, annotation: object, field: _SectionField) -> Key:
         choices,
         many=sequence is not None and (not others or bool(words)),
         length=length,
-        optional=NoneType in _members(annotation),
+        optional=NoneType in every,
         words=words,
         or_many=sequence is not None and bool(others) and not words,
         training_only=name.startswith("TRAIN.") if field.training_only is None else field.training_only,

@@ -186,13 +186,15 @@ def _load(
     for setting in accepted.values():
         if setting.name in known:  # not a key of another task in a BASE file, which is reported
             put(values, setting.name, setting.value)
-    recipe_epochs = _recipe_epochs(settings, known["TRAIN.NUM_EPOCHS"])
+    epochs = known["TRAIN.NUM_EPOCHS"]
+    of_files = [setting for setting in settings if setting.name == epochs.name and setting.source != COMMAND_LINE]
+    recipe_epochs = epochs.parse(of_files[-1].value) if of_files else epochs.default
     if default_recipe is not None and (
         names.reads_no_path(accepted, values) or names.is_of_another_layout(accepted, values)
     ):
         accepted, guessed = names.guess_dataset(accepted, values)
         renamed += guessed
-    chosen = dict(leaves(values))
+    chosen = leaves(values)
     for table in find_tables(values):
         if table.applies(values):
             renamed += table.resolve_defaults(values, accepted, settings)
@@ -204,7 +206,7 @@ def _load(
     values.freeze()
 
     sources = {name: accepted[name].source if name in accepted else "default" for name in known}
-    sources.update((name, DERIVED) for name, value in leaves(values) if value != chosen[name])
+    sources.update((name, DERIVED) for name, value in leaves(values).items() if value != chosen[name])
     recipe = Path(cfg).stem if cfg else values.DATA.DATASET
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs, accepted)
 
@@ -245,12 +247,6 @@ def _log_implied(implied: list[KeySetting], before_implied: dict[str, KeySetting
         ),
         *([f"{reported[0].origin}: from {reported[0].source}: {names}"] if reported else []),
     ]
-
-
-def _recipe_epochs(settings: list[KeySetting], key: Key) -> int:
-    """Return TRAIN.NUM_EPOCHS, described by ``key``, of the files, before the command line changes it."""
-    in_files = [setting for setting in settings if setting.name == key.name and setting.source != COMMAND_LINE]
-    return key.parse(in_files[-1].value) if in_files else key.default
 
 
 def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting], list[str], list[str]]:
@@ -374,17 +370,11 @@ def _find_foreign_keys(config: ConfigView[RunSettings]) -> list[str]:
             "remove it" + (f", and also {more}" if more else "")
         )
     notices = []
-    for source, group in _group_by_source(wrong).items():
+    for source in dict.fromkeys(setting.source for setting in wrong):
+        group = [setting for setting in wrong if setting.source == source]
         names = f"{len(group)} keys" if source in whole else ", ".join(setting.name for setting in group)
         notices.append(f"{source}: no effect: {names}: read by {_format_readers(group)}, not by {task}")
     return notices
-
-
-def _group_by_source(settings: list[KeySetting]) -> dict[str, list[KeySetting]]:
-    sources: dict[str, list[KeySetting]] = {}
-    for setting in settings:
-        sources.setdefault(setting.source, []).append(setting)
-    return sources
 
 
 def _format_readers(settings: list[KeySetting]) -> str:
@@ -402,7 +392,7 @@ def _resolve_defaults(task: str, tables: list[KeyTable]) -> dict[str, Any]:
     for table in tables:
         if table.applies(values):
             table.resolve_defaults(values, {}, [])
-    return dict(leaves(values))
+    return leaves(values)
 
 
 def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable]) -> Iterator[str]:

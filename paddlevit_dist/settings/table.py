@@ -138,16 +138,11 @@ def find_tables(values: CfgNode) -> list[KeyTable]:
 def tables_with(names: Sequence[str], task: str | None) -> list[KeyTable]:
     """Return the tables that a configuration of ``task`` may use: all tables if the task's lack one of the names."""
     tables = known_tables(task)
-    return tables if all(name in _names(tuple(tables)) for name in names) else key_tables()
+    return tables if _names(tuple(tables)).issuperset(names) else key_tables()
 
 
 def index_keys(tables: Sequence[KeyTable]) -> dict[str, Key]:
     """Return dotted name -> row of the keys of the tables."""
-    return _keys(tuple(tables))
-
-
-@functools.cache
-def _keys(tables: tuple[KeyTable, ...]) -> dict[str, Key]:
     return {key.name: key for table in tables for key in table.keys}
 
 
@@ -155,7 +150,7 @@ def _keys(tables: tuple[KeyTable, ...]) -> dict[str, Key]:
 def _names(tables: tuple[KeyTable, ...]) -> frozenset[str]:
     """Return the names of keys here and of keys that only PaddleViT has."""
     others = (name for table in tables for name in (*table.renamed, *table.ignored_keys))
-    return frozenset([*_keys(tables), *others])
+    return frozenset([*index_keys(tables), *others])
 
 
 def find_key(name: str, task: str | None = None) -> Key | None:
@@ -223,13 +218,15 @@ def put(config: CfgNode, name: str, value: object) -> None:
     config[last] = value
 
 
-def leaves(config: Mapping[str, Any] | Section, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value) of every key in the tree, in its order."""
+def leaves(config: Mapping[str, Any] | Section, above: str = "") -> dict[str, Any]:
+    """Return dotted name -> value of every key in the tree, in its order."""
+    found: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):
-            yield from leaves(value, f"{above}{name}.")
+            found |= leaves(value, f"{above}{name}.")
         else:
-            yield f"{above}{name}", value
+            found[f"{above}{name}"] = value
+    return found
 
 
 def dump_yaml(values: CfgNode) -> str:
@@ -270,7 +267,7 @@ def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
     """Return the lines of YAML: for a key with its dotted name, for a section with None."""
     lines: list[tuple[str, str | None]] = []
     open_sections: list[str] = []
-    for name, value in public_leaves(values):
+    for name, value in public_leaves(values).items():
         *sections, last = name.split(".")
         for depth, section in enumerate(sections):
             if open_sections[: depth + 1] != sections[: depth + 1]:
@@ -280,15 +277,13 @@ def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
     return lines
 
 
-def public_leaves(values: CfgNode) -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, plain value) of every key that a run with this configuration reads, to store and to show.
+def public_leaves(values: CfgNode) -> dict[str, Any]:
+    """Return dotted name -> plain value of every key that a run with this configuration reads, to store and to show.
 
     BASE is omitted, as its files are merged; passwords and tokens are removed from URLs.
     """
-    accepted = find_keys(values)
-    for name, value in leaves(values):
-        if name != "BASE" and name in accepted:
-            yield name, _public(value)
+    accepted = find_keys(values).keys() - {"BASE"}
+    return {name: _public(value) for name, value in leaves(values).items() if name in accepted}
 
 
 def _public(value: object) -> Any:

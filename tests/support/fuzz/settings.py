@@ -112,7 +112,7 @@ def _find_fault(loaded: Configuration, words: list[str], folder: Path) -> str:
             again = load(others)
         except BaseException:
             return f"{where}: {traceback.format_exc()}"
-        before, now = dict(leaves(values)), dict(leaves(again.values))
+        before, now = leaves(values), leaves(again.values)
         changed = [f"{name} {before.get(name)} became {now.get(name)}" for name in before if before[name] != now[name]]
         if changed:
             return f"{where}: {'; '.join(changed)}"

@@ -220,7 +220,7 @@ def test_a_folder_of_another_search_is_refused(tmp_path):
 def test_settings_of_a_trial_are_all_but_its_folder(tmp_path):
     plan = make_plan(tmp_path)
     found = search.resolve(plan, {"TRAIN.BASE_LR": 0.005})
-    public = dict(public_leaves(settings.load([*plan.words, "TRAIN.BASE_LR=0.005"], settings.DEFAULT_RECIPE).values))
+    public = public_leaves(settings.load([*plan.words, "TRAIN.BASE_LR=0.005"], settings.DEFAULT_RECIPE).values)
     assert public.pop("SAVE") == "./output" and found == public
 
 

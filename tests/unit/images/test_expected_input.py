@@ -169,7 +169,7 @@ def test_paddlevits_files_get_what_its_config_py_says(tmp_path, monkeypatch):
             put_plain(content, key, value)
         Path("x.yaml").write_text(yaml.safe_dump(content))
         configuration = load(["-cfg=x.yaml", "-dataset=imagenet2012"])
-        found = dict(leaves(configuration.values))
+        found = leaves(configuration.values)
         for key, value in {**PADDLEVIT["config.py"][folder], **stated}.items():
             if key in PADDLEVIT["config.py"][folder]:
                 assert (list(found[key]) if isinstance(found[key], tuple) else found[key]) == read(value), (name, key)

@@ -169,7 +169,7 @@ def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_
     assert {run_id for run_id, *_ in batches} == {"a run of mine"}
     assert len(batches[0][1]) == at_once == max(len(parameters) for _, parameters, _ in batches)
     parameters = [one for _, some, _ in batches for one in some]
-    settings = dict(leaves(services.parse_yaml(run.config_text)))
+    settings = leaves(services.parse_yaml(run.config_text))
     assert len(settings) > 100 and len(parameters) == len(settings)
     assert dict(parameters) == {key: str(value)[:500] for key, value in settings.items()}
     batches.clear()

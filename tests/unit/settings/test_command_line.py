@@ -43,7 +43,7 @@ EXAMPLES = {  # a word for each kind of argument
 
 
 def value(configuration, name):
-    return dict(leaves(configuration.values))[name]
+    return leaves(configuration.values)[name]
 
 
 def test_the_line_of_the_readme_word_for_word(write):

@@ -19,7 +19,7 @@ def find_recipe_keys() -> set[str]:
     found: set[str] = set()
     for file in recipe_folder().rglob("*.yaml"):
         text = file.read_text(encoding="utf-8")
-        found |= {name for name, _ in leaves(yaml.safe_load(text) or {})}
+        found |= leaves(yaml.safe_load(text) or {}).keys()
         found |= set(re.findall(r"\b[A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)+", text))
     return found
 

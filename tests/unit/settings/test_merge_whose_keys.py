@@ -209,7 +209,7 @@ def test_a_configuration_saved_by_an_earlier_version_loads_with_one_notice(write
     tree.TASK, tree.TRAIN.NUM_EPOCHS = "semantic_segmentation", 5
     lines = [
         f"{name}: {'null' if value is None else list(value) if isinstance(value, tuple) else value}"
-        for name, value in leaves(tree)
+        for name, value in leaves(tree).items()
         if name != "BASE"
     ]
 

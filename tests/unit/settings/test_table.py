@@ -12,7 +12,7 @@ from paddlevit_dist.settings.table import keys, leaves, put
 def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():
     names = [key.name for table in key_tables() for key in table.keys]
 
-    assert sorted(names) == sorted(dict(leaves(default_config()))) and len(names) == len(set(names))
+    assert sorted(names) == sorted(leaves(default_config())) and len(names) == len(set(names))
     assert {name for task in TABLES for name in keys(task)} == set(names)
 
 

@@ -61,13 +61,13 @@ def follow_names(
 
     Returns None if names are not known on both sides, or are equal and in the same order.
     """
+    is_in_order = names.theirs is not None and list(names.theirs) == list(names.ours)
     layers = tuple(f"{layer}." for layer in model.classifier_layers)
     parameter_names = [key for key in targets if key.startswith(layers) and key in state] if layers else []
+    if is_in_order or not parameter_names or not are_names(names.ours):
+        return None
     counts = [_classes_in(state[key].shape, model.class_layout(key)) for key in parameter_names]
     theirs, pairs = _match_names(model, names, counts)
-    is_in_order = names.theirs is not None and list(names.theirs) == list(names.ours)
-    if not parameter_names or not are_names(names.ours) or is_in_order:
-        return None
     if not pairs and (names.is_evaluated or not (names.is_own and names.theirs)):
         return None
     matched, outputs = len(pairs), list(names.ours)

@@ -280,13 +280,17 @@ def _in_our_names_and_layout(
 ) -> tuple[Mapping[str, np.ndarray], str, list[str]]:
     targets = _list_targets(model, weights.state)
     naming, state = "timm", weights.state  # our models use timm's parameter names
-    if any(name not in state or state[name].shape != tuple(target.shape) for name, target in targets.items()):
+    is_own = is_run_checkpoint(weights.name)
+    fits = all(name in state and state[name].shape == tuple(target.shape) for name, target in targets.items())
+    if not fits:
         states = rename_states(state, {**as_model(model).key_maps, "PyTorch": from_torch_names})
         states = {origin: rename_norms_like(targets, arrays) for origin, arrays in states.items()}
         # On a tie max() takes the first, "timm".
         naming = max(states, key=lambda naming: sum(name in targets for name in states[naming]))
         state = states[naming]
     notices = as_model(model).list_source_notices(naming, state)
+    if fits and is_own and weights.in_paddle_layout:
+        return state, "a checkpoint of this package", notices
 
     layers = model.named_sublayers(include_self=True)
     linear = [f"{prefix}.weight".lstrip(".") for prefix, layer in layers if isinstance(layer, paddle.nn.Linear)]
@@ -298,7 +302,7 @@ def _in_our_names_and_layout(
         in_paddle_layout = as_paddle > as_torch
     if not in_paddle_layout:
         state = {**state, **{name: state[name].T for name in linear}}
-    if naming == "timm" and is_run_checkpoint(weights.name):
+    if naming == "timm" and is_own:
         return state, "a checkpoint of this package", notices
     return state, f"{naming} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}", notices
 

@@ -123,6 +123,8 @@ def find_published_for(model: str) -> PublishedWeights | None:
 
 def is_fetched(source: object) -> bool:
     """Return whether ``source`` is an address or a name, whose weights are downloaded, and not a path."""
+    if not isinstance(source, str) or os.path.exists(source):
+        return False
     return _repository(source) is not None or _resolve_address(source) is not None
 
 
@@ -165,6 +167,8 @@ def local_weights(source: Any, log: Callable[[str], None] = silent) -> CachedCop
 
     Raises UserError if it cannot be downloaded or stored, or its checksum differs.
     """
+    if not isinstance(source, str) or os.path.exists(source):
+        return None
     repository = _repository(source)
     if repository is None:
         address = _resolve_address(source)

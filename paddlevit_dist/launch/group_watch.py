@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from ..runtime import printing
@@ -25,7 +25,7 @@ from .watchdog import MonotonicClock, ProcessInfo, RankState
 
 _GRACE_SECONDS = 3.0  # for a rank that has also failed to report its own failure
 _STOP_SECONDS = 10.0  # between the ends of ranks that stop together
-_FINISHED = "finished"
+FINISHED = "finished"  # the status of a rank whose work is complete
 _NO_PROCESS = ProcessInfo("", "", 0, 0)
 
 
@@ -41,11 +41,69 @@ def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> N
     status.note("joining the group")
     with contextlib.closing(Guard(rank, seconds + max(5.0, seconds / 5))) as guard:
         peers = rendezvous.meet(rank, size, seconds)
-        with GroupWatch(rank, size, peers, seconds, guard.signal_alive):
+        with GroupWatch(rank, peers, seconds, guard.signal_alive):
             with status.waiting_for_ranks():
                 join()
             status.note("at work")
             work()
+
+
+class GroupStates:
+    """The states of all ranks of the group as ``rank`` has heard of them; each may make no progress for ``seconds``.
+
+    Times are in seconds, by the clock of ``rank``; its ``peers`` are last heard at ``now``.
+    """
+
+    def __init__(self, rank: int, peers: Collection[int], seconds: float, now: float) -> None:
+        self._rank, self._peers, self._seconds = rank, peers, seconds
+        self.poll = min(1.0, seconds / 10)
+        self._silence = max(0.75 * seconds, seconds - 10.0)  # early enough for the others to end within ``seconds``
+        self._heard = dict.fromkeys(peers, now)  # when each last sent a message
+        self._gone: dict[int, float] = {}  # when each connection ended
+        self._states: dict[int, RankState] = {}
+        self.has_lost_a_peer = False  # then a silent rank is to be found sooner
+
+    def hear(self, rank: int, message: dict[str, Any], now: float) -> None:
+        """Note that a peer has sent a message, and its status if it is one."""
+        self._heard[rank] = now
+        if "status" in message:
+            latest = RankStatus(*message["status"])
+            self._states[rank] = watchdog.update_state(self._states.get(rank), latest, _NO_PROCESS, now)
+
+    def lose(self, rank: int, now: float) -> None:
+        """Note that the connection of a peer has ended."""
+        self._gone[rank] = now
+
+    def connected(self) -> list[int]:
+        """Return the peers whose connections have not ended."""
+        return [rank for rank in self._peers if rank not in self._gone]
+
+    def has_finished(self, rank: int) -> bool:
+        """Return whether the last status of a peer was that its work is complete."""
+        return rank in self._states and self._states[rank].status.text == FINISHED
+
+    def judge(self, now: float) -> str | None:
+        """Check all ranks on rank 0, and rank 0 on others; return a line if one hangs or has ended."""
+        silence = min(self._silence, max(5.0, 8 * self.poll)) if self.has_lost_a_peer else self._silence
+        for rank in self._peers:
+            starting = RankState(RankStatus(0, 0, False, "joining the group"), now, 0, 0, False, True)
+            is_heard = rank not in self._gone and now - self._heard[rank] < silence
+            self._states[rank] = self._states.get(rank, starting)._replace(is_heard=is_heard)
+        silent = [each for each in self._peers if not self._states[each].is_heard and not self.has_finished(each)]
+        silent = [each for each in silent if now - self._gone.get(each, -math.inf) > _GRACE_SECONDS]
+        if silent and self._rank:
+            host, port = rendezvous.endpoint()
+            silent_for = f"no answer for {now - self._heard[0]:.0f} s (WATCHDOG_SECONDS)"
+            what = "the connection has ended" if 0 in self._gone else silent_for
+            return (
+                "rank 0 failed: its process or its machine has ended or hangs (its store at "
+                f"{host}:{port}: {what}); rank {self._rank} was {status.get_status().text}"
+            )
+        guilty = min(silent, key=lambda rank: self._gone.get(rank, self._heard[rank])) if silent else None
+        if guilty is None and self._rank == 0:  # a hanging rank that can report ends the run itself, with its stack
+            self._states[0] = watchdog.update_state(self._states.get(0), status.get_status(), _NO_PROCESS, now)
+            guilty = watchdog.find_stalled_rank(self._states, self._seconds + 4 * self.poll, now)
+        return None if guilty is None else f"rank {guilty} failed: {watchdog.describe(guilty, self._states, now, '')}"
 
 
 class GroupWatch:
@@ -57,66 +115,58 @@ class GroupWatch:
     def __init__(
         self,
         rank: int,
-        size: int,
         peers: rendezvous.Peers,
         seconds: float,
         signal_alive: Callable[[], None] = lambda: None,
     ) -> None:
-        self._rank, self._size, self._peers, self._seconds = rank, size, peers, seconds
+        self._rank, self._peers, self._seconds = rank, peers, seconds
         self._signal_alive = signal_alive
-        self._poll = min(1.0, seconds / 10)
-        self._silence = max(0.75 * seconds, seconds - 10.0)  # early enough for the others to end within ``seconds``
         self._stderr = sys.stderr  # redirected while Paddle joins
-        self._clock = MonotonicClock(longest_step=max(2.0, 4 * self._poll))
-        now = self._clock.now()
-        self._heard = dict.fromkeys(peers, now)  # when each last sent a message
-        self._gone: dict[int, float] = {}  # when each connection ended
-        self._states: dict[int, RankState] = {}
-        self._has_lost_a_peer = False
+        poll = min(1.0, seconds / 10)
+        self._clock = MonotonicClock(longest_step=max(2.0, 4 * poll))
+        self._states = GroupStates(rank, peers, seconds, self._clock.now())
         for peer in peers.values():
-            peer.socket.settimeout(self._poll)
+            peer.socket.settimeout(self._states.poll)
+        self._own: RankState | None = None  # the state of this rank
         self._sending = threading.RLock()  # the main thread sends its last messages
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run_watch, name="group watch", daemon=True)
-        self._thread.start()
 
     # ---- the main thread ---------------------------------------------------------------------------------------
 
     def __enter__(self) -> "GroupWatch":
+        self._thread.start()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
-            if error is None or isinstance(error, Stopped):
-                status.note(_FINISHED)
-                self._log_status()
-                if self._rank == 0:  # it serves the store, so it ends last
-                    self._wait_for_others(math.inf if error is None else _STOP_SECONDS)
-            elif isinstance(error, Exception):
-                if failures.is_echo(error):
-                    self._has_lost_a_peer = True
-                    with status.waiting_for_ranks():  # the watching thread finds the lost rank and ends this process
-                        self._stopped.wait(self._seconds)
-                is_user_error = isinstance(error, UserError)
-                message = failures.reason(error)
-                message = message if is_user_error else f"rank {self._rank} failed: {message}"
-                self._log_end(message, 2 if is_user_error else 1)
+            self.tell_end(error)
         finally:
-            self.stop()
+            self._stopped.set()
+            self._thread.join(_GRACE_SECONDS)
 
-    def stop(self) -> None:
-        """Stop watching."""
-        self._stopped.set()
-        self._thread.join(_GRACE_SECONDS)
+    def tell_end(self, error: BaseException | None) -> None:
+        """Tell the others how this rank ends: by ``error``, or None if its work is complete; then rank 0 waits."""
+        if error is None or isinstance(error, Stopped):
+            status.note(FINISHED)
+            self._log_status()
+            if self._rank == 0:  # it serves the store, so it ends last
+                self._wait_for_others(math.inf if error is None else _STOP_SECONDS)
+        elif isinstance(error, Exception):
+            if failures.is_echo(error):
+                self._states.has_lost_a_peer = True
+                with status.waiting_for_ranks():  # the watching thread finds the lost rank and ends this process
+                    self._stopped.wait(self._seconds)
+            is_user_error = isinstance(error, UserError)
+            message = failures.reason(error)
+            message = message if is_user_error else f"rank {self._rank} failed: {message}"
+            self._log_end(message, 2 if is_user_error else 1)
 
     def _wait_for_others(self, longest_wait: float) -> None:
         deadline = time.monotonic() + longest_wait
         with status.waiting_for_ranks():
-            while time.monotonic() < deadline and not all(map(self._has_finished, self._peers)):
+            while time.monotonic() < deadline and not all(map(self._states.has_finished, self._peers)):
                 time.sleep(0.02)
-
-    def _has_finished(self, rank: int) -> bool:
-        return rank in self._states and self._states[rank].status.text == _FINISHED
 
     # ---- both threads ------------------------------------------------------------------------------------------
 
@@ -135,72 +185,46 @@ class GroupWatch:
     # ---- the watching thread -----------------------------------------------------------------------------------
 
     def _run_watch(self) -> None:
-        state: RankState | None = None
         while not self._stopped.is_set():
             self._signal_alive()
-            self._listen()
-            now = self._clock.now()
-            state = watchdog.update_state(state, status.get_status(), ProcessInfo.read(os.getpid()), now)
-            if (
-                watchdog.find_stalled_rank({self._rank: state}, self._seconds, now) is not None
-                and not state.status.waits
-            ):
-                what = watchdog.describe(self._rank, {self._rank: state}, now, str(ProcessInfo.read(os.getpid())))
-                print(watchdog.format_stacks(), file=self._stderr)
-                self._end(f"rank {self._rank} failed: {what}", 1, broadcast=True)
-            self._log_status()
-            self._judge(now)
+            self.listen()
+            self.judge()
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
         """Handle the messages of the other ranks for about one poll interval."""
-        deadline = time.monotonic() + self._poll
+        deadline = time.monotonic() + self._states.poll
         while (pause := deadline - time.monotonic()) > 0 and not self._stopped.is_set():
-            present = {each: peer for each, peer in self._peers.items() if each not in self._gone}
-            ready = multiprocessing.connection.wait([peer.socket for peer in present.values()], min(pause, 0.2))
-            for rank in [each for each, peer in present.items() if peer.socket in ready]:
-                messages = self._peers[rank].receive()
+            present = [(rank, self._peers[rank]) for rank in self._states.connected()]
+            ready = multiprocessing.connection.wait([peer.socket for _, peer in present], min(pause, 0.2))
+            for rank, peer in present:
+                messages = peer.receive() if peer.socket in ready else []
                 if messages is None:
-                    self._gone[rank] = self._clock.now()
+                    self._states.lose(rank, self._clock.now())
                 for message in messages or []:
-                    self._hear(rank, message)
+                    self.hear(rank, message)
 
-    def _hear(self, rank: int, message: dict[str, Any]) -> None:
-        now = self._clock.now()
-        self._heard[rank] = now
-        if "status" in message:
-            self._states[rank] = watchdog.update_state(
-                self._states.get(rank), RankStatus(*message["status"]), _NO_PROCESS, now
-            )
-        elif "end" in message and message["guilty"] != self._rank:  # else the main thread is on its way out
+    def hear(self, rank: int, message: dict[str, Any]) -> None:
+        """Handle one message of another rank: its status, or the end of the run."""
+        self._states.hear(rank, message, self._clock.now())
+        if "end" in message and message["guilty"] != self._rank:  # else the main thread is on its way out
             if self._rank == 0:
                 self._log_end(message["end"], message["code"], message["guilty"])
             if not self._stopped.wait(_GRACE_SECONDS):
                 self._end(message["end"], message["code"])
 
-    def _judge(self, now: float) -> None:
-        """Check all ranks on rank 0, and end the run if one hangs; check rank 0 on others."""
-        silence = min(self._silence, max(5.0, 8 * self._poll)) if self._has_lost_a_peer else self._silence
-        for rank in self._peers:
-            starting = RankState(RankStatus(0, 0, False, "joining the group"), now, 0, 0, False, True)
-            is_heard = rank not in self._gone and now - self._heard[rank] < silence
-            self._states[rank] = self._states.get(rank, starting)._replace(is_heard=is_heard)
-        silent = [each for each in self._peers if not self._states[each].is_heard and not self._has_finished(each)]
-        silent = [each for each in silent if now - self._gone.get(each, -math.inf) > _GRACE_SECONDS]
-        if silent and self._rank:
-            host, port = rendezvous.endpoint()
-            silent_for = f"no answer for {now - self._heard[0]:.0f} s (WATCHDOG_SECONDS)"
-            what = "the connection has ended" if 0 in self._gone else silent_for
-            self._end(
-                "rank 0 failed: its process or its machine has ended or hangs (its store at "
-                f"{host}:{port}: {what}); rank {self._rank} was {status.get_status().text}",
-                1,
-            )
-        guilty = min(silent, key=lambda rank: self._gone.get(rank, self._heard[rank])) if silent else None
-        if guilty is None and self._rank == 0:  # a hanging rank that can report ends the run itself, with its stack
-            self._states[0] = watchdog.update_state(self._states.get(0), status.get_status(), _NO_PROCESS, now)
-            guilty = watchdog.find_stalled_rank(self._states, self._seconds + 4 * self._poll, now)
-        if guilty is not None:
-            self._end(f"rank {guilty} failed: {watchdog.describe(guilty, self._states, now, '')}", 1, broadcast=True)
+    def judge(self) -> None:
+        """Send this rank's status, and end the process if it makes no progress, or another rank hangs or has ended."""
+        now = self._clock.now()
+        self._own = watchdog.update_state(self._own, status.get_status(), ProcessInfo.read(os.getpid()), now)
+        own = {self._rank: self._own}
+        if watchdog.find_stalled_rank(own, self._seconds, now) is not None and not self._own.status.waits:
+            what = watchdog.describe(self._rank, own, now, str(ProcessInfo.read(os.getpid())))
+            print(watchdog.format_stacks(), file=self._stderr)
+            self._end(f"rank {self._rank} failed: {what}", 1, broadcast=True)
+        self._log_status()
+        failure = self._states.judge(now)
+        if failure is not None:
+            self._end(failure, 1, broadcast=self._rank == 0)
 
     def _end(self, message: str, code: int, broadcast: bool = False) -> None:
         if self._stopped.is_set():

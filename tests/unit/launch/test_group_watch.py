@@ -2,155 +2,163 @@
 
 import contextlib
 import io
-import math
 import socket
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from paddlevit_dist import Stopped, UserError
-from paddlevit_dist.launch import group_watch
-from paddlevit_dist.launch.status import RankStatus
+from paddlevit_dist.launch import group_watch, status
+from paddlevit_dist.launch.group_watch import GroupStates, GroupWatch
+from paddlevit_dist.launch.rendezvous import RankConnection
 
 
-def test_the_watch_goes_on_while_a_long_join_has_stderr_elsewhere(monkeypatch):
+def test_the_watch_goes_on_while_a_long_join_has_stderr_elsewhere():
     """A group of GPUs takes seconds to join, and what Paddle says meanwhile goes into a string."""
-    has_looked = threading.Event()
-    monkeypatch.setattr(group_watch.ProcessInfo, "read", lambda pid: has_looked.set() or group_watch._NO_PROCESS)
-    watch = group_watch.GroupWatch(0, 1, {}, 60.0)
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            assert has_looked.wait(60.0)
-    finally:
-        watch.stop()
+    looks, has_looked_twice = [], threading.Event()
 
+    def look() -> None:
+        looks.append(1)
+        if len(looks) == 2:
+            has_looked_twice.set()
 
-def test_what_a_rank_notes_last_is_what_it_tells_last(monkeypatch):
-    """Else rank 0 would take one that has finished and gone for one that has failed."""
-    told, has_read, has_told = [], threading.Event(), threading.Event()
-
-    class Peer:
-        def send(self, **message):
-            told.append(message["status"])
-
-    def read_slowly() -> str:
-        if threading.current_thread() is threading.main_thread():
-            return "finished"
-        has_read.set()
-        has_told.wait(0.2)
-        return "at work"
-
-    watch = group_watch.GroupWatch(0, 1, {}, 60.0)
-    watch.stop()
-    watch._peers = {1: Peer()}
-    monkeypatch.setattr(group_watch.status, "get_status", read_slowly)
-    watching = threading.Thread(target=watch._log_status)
-    watching.start()
-    assert has_read.wait(60.0)
-    watch._log_status()
-    has_told.set()
-    watching.join()
-    assert told == ["at work", "finished"]
+    with contextlib.redirect_stderr(io.StringIO()), GroupWatch(0, {}, 0.5, look):
+        assert has_looked_twice.wait(60.0)
 
 
 class OpenPeer:
     """A rank whose connection is open, and that is told things."""
 
     def __init__(self) -> None:
-        self.told = []
+        self.told, self.socket = [], SimpleNamespace(settimeout=lambda seconds: None)
 
     def send(self, **message) -> None:
         self.told.append(message)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_is_silent_on_an_open_connection_has_failed(monkeypatch, rank):
-    """Such as one whose machine has lost its network or power."""
-    watch, ended = group_watch.GroupWatch(rank, 3, {}, 60.0), []
-    watch.stop()
-    monkeypatch.setattr(watch, "_end", lambda message, code, broadcast=False: ended.append((message, code)))
-    monkeypatch.setattr(group_watch.rendezvous, "endpoint", lambda: ("10.0.0.1", 7000))
-    others = (1, 2) if rank == 0 else (0,)
-    watch._peers = {other: OpenPeer() for other in others}
-    now = watch._clock.now()
-    watch._heard = dict.fromkeys(others, now)
-    for seconds in (0.0, 49.0):  # of the 50 that are allowed here
-        watch._judge(now + seconds)
-    assert ended == []
-    silent = others[-1]
-    watch._heard = {other: now + (0.0 if other == silent else 55.0) for other in others}
-    watch._judge(now + 55.0)
-    message, code = ended[0]  # which ends the process
-    assert message.startswith(f"rank {silent} failed: ") and code == 1
-    assert rank == 0 or "no answer for 55 s" in message
+def test_what_a_rank_notes_last_is_what_it_tells_last():
+    """Else rank 0 would take one that has finished and gone for one that has failed."""
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    class SlowPeer(OpenPeer):
+        def send(self, **message) -> None:
+            if threading.current_thread() is not threading.main_thread():
+                has_begun.set()
+                may_end.wait(0.2)
+            super().send(**message)
+
+    status.note("at work")
+    peer = SlowPeer()
+    watch = GroupWatch(1, {0: peer}, 60.0)
+    watching = threading.Thread(target=watch.judge)
+    watching.start()
+    assert has_begun.wait(60.0)
+    watch.tell_end(None)
+    may_end.set()
+    watching.join()
+    assert [message["status"].text for message in peer.told] == ["at work", "finished"]
 
 
-def test_a_rank_whose_connection_has_just_ended_may_still_say_why(monkeypatch):
-    watch, ended = group_watch.GroupWatch(0, 2, {}, 60.0), []
-    watch.stop()
-    monkeypatch.setattr(watch, "_end", lambda message, code, broadcast=False: ended.append(message))
-    watch._peers, now = {1: OpenPeer()}, watch._clock.now()
-    watch._heard, watch._gone = {1: now}, {1: now}
-    watch._judge(now + group_watch._GRACE_SECONDS / 2)
-    assert ended == []
-    watch._judge(now + group_watch._GRACE_SECONDS * 2)
-    assert len(ended) == 1 and ended[0].startswith("rank 1 failed: ")
-
-
-class Waits:
-    """An event that notes for how long it was awaited."""
-
-    def __init__(self, is_set: bool = False) -> None:
-        self.seconds, self._is_set = [], is_set
-
-    def wait(self, seconds: float) -> bool:
-        self.seconds.append(seconds)
-        return self._is_set
-
-    def is_set(self) -> bool:
-        return self._is_set
-
-    def set(self) -> None:
-        self._is_set = True
+# What the ranks know of one another
 
 
 @pytest.fixture
-def build(monkeypatch):
-    """Return a function that builds the watch of a rank whose thread has ended, and notes how it ends the process."""
-    monkeypatch.setattr(group_watch.status, "_notes", group_watch.status._StatusNotes())
-    monkeypatch.setattr(group_watch.ProcessInfo, "read", lambda pid: group_watch._NO_PROCESS)
-    ended = []
-
-    def build_one(rank: int, size: int, seconds: float = 60.0) -> tuple[group_watch.GroupWatch, list]:
-        with monkeypatch.context() as patch:  # a thread that looks would only end after a while
-            patch.setattr(group_watch.GroupWatch, "_run_watch", lambda watch: None)
-            watch = group_watch.GroupWatch(rank, size, {}, seconds)
-            watch.stop()
-        assert watch._stopped.is_set() and not watch._thread.is_alive() and watch._thread.daemon
-        watch._stopped, watch._stderr = Waits(), io.StringIO()
-        watch._peers = {other: OpenPeer() for other in ((0,) if rank else range(1, size))}
-        watch._heard = dict.fromkeys(watch._peers, watch._clock.now())
-        monkeypatch.setattr(
-            watch, "_end", lambda message, code, broadcast=False: ended.append((message, code, broadcast))
-        )
-        return watch, ended
-
-    return build_one
+def at_master(monkeypatch, fresh_status):
+    """Rank 0 is at 10.0.0.1:7000; this process has noted nothing."""
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "7000")
 
 
-@pytest.mark.parametrize(
-    "seconds, poll, silence, step", [(4.0, 0.4, 3.0, 2.0), (8.0, 0.8, 6.0, 3.2), (60.0, 1.0, 50.0, 4.0)]
-)
-def test_times_follow_from_the_limit(build, seconds, poll, silence, step):
-    watch, _ = build(0, 1, seconds)
-    assert (watch._poll, watch._silence, watch._clock._longest_step) == pytest.approx((poll, silence, step))
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("seconds, silence", [(4.0, 3.0), (8.0, 6.0), (60.0, 50.0)])
+def test_a_rank_that_is_silent_on_an_open_connection_has_failed(at_master, rank, seconds, silence):
+    """Such as one whose machine has lost its network or power."""
+    others = (1, 2) if rank == 0 else (0,)
+    states = GroupStates(rank, others, seconds, 100.0)
+    for now in (100.0, 100.0 + silence - 0.1):
+        assert states.judge(now) is None
+    for other in others[:-1]:
+        states.hear(other, {}, 100.0 + silence)
+    line = states.judge(100.0 + silence + 0.1)
+    assert line.startswith(f"rank {others[-1]} failed: ") and states.connected() == list(others)
+    assert rank == 0 or f"no answer for {silence:.0f} s" in line
+
+
+def test_a_rank_whose_connection_has_just_ended_may_still_say_why():
+    states = GroupStates(0, (1,), 60.0, 100.0)
+    states.lose(1, 101.0)
+    assert states.judge(104.0) is None and states.connected() == []
+    assert states.judge(104.1).startswith("rank 1 failed: ")
+
+
+def test_after_a_lost_connection_the_silent_rank_is_found_sooner():
+    states = GroupStates(0, (1, 2), 60.0, 100.0)
+    states.has_lost_a_peer = True
+    states.hear(2, {}, 101.0)
+    assert states.judge(107.9) is None  # 8 polls of a second
+    assert states.judge(108.1).startswith("rank 1 failed: ")
+    states.hear(1, {"status": (1, 5, False, "finished")}, 100.0)
+    assert states.judge(108.5) is None and states.has_finished(1) and not states.has_finished(2)
+    states.lose(2, 105.0)  # a connection that ended is no answer
+    assert states.judge(108.5).startswith("rank 2 failed: ")
+
+
+def test_rank_0_ends_the_run_if_a_rank_hangs_that_answers(fresh_status):
+    states, lines = GroupStates(0, (1, 2), 60.0, 100.0), []
+    for now in (100.0, 163.9, 164.1):  # 4 polls of a second later than the rank itself would
+        for rank in (1, 2):
+            states.hear(rank, {"status": (5, 77, rank == 1, f"in step {rank}")}, now)
+        status.note("at work")
+        lines.append(states.judge(now))
+    assert lines == [None, None, "rank 2 failed: no progress for 64 s (WATCHDOG_SECONDS) in step 2"]
+
+
+def test_a_rank_whose_rank_0_is_gone_says_where_and_what_it_did(at_master):
+    status.note("in epoch 3")
+    states = GroupStates(2, (0,), 60.0, 1000.0)
+    states.lose(0, 1000.0)
+    assert states.judge(1003.0) is None
+    assert states.judge(1003.1) == (
+        "rank 0 failed: its process or its machine has ended or hangs (its store at 10.0.0.1:7000: the connection has "
+        "ended); rank 2 was in epoch 3"
+    )
+
+
+# What a rank does
+
+
+@pytest.fixture
+def build(at_master, simulated_time, exit_codes, capsys):
+    """Return a function that builds the watch of a rank without its thread, and one that reads how it ended."""
+
+    def build_one(rank: int, size: int, seconds: float = 60.0) -> tuple[GroupWatch, dict[int, OpenPeer]]:
+        peers = {other: OpenPeer() for other in ((0,) if rank else range(1, size))}
+        return GroupWatch(rank, peers, seconds), peers
+
+    def read_end() -> tuple[list[int], str]:
+        return exit_codes, capsys.readouterr().err
+
+    return build_one, read_end
+
+
+@pytest.mark.parametrize("seconds, jumps, silent_for", [(4.0, 2, 4), (8.0, 2, 6), (60.0, 13, 52)])
+def test_a_suspended_process_counts_a_few_seconds_of_its_absence(build, simulated_time, seconds, jumps, silent_for):
+    build_one, read_end = build
+    watch, _ = build_one(1, 2, seconds)
+    for jump in range(jumps):
+        assert read_end() == ([], "")
+        status.note(f"in step {jump}")
+        simulated_time.now += 100.0
+        watch.judge()
+    codes, line = read_end()
+    assert codes == [1] and f"no answer for {silent_for} s" in line
 
 
 @pytest.mark.parametrize("seconds, guarded", [(10.0, 15.0), (25.0, 30.0), (100.0, 120.0)])
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_rank_joins_and_works_watched_by_others_and_guarded(monkeypatch, seconds, guarded, fails):
+def test_a_rank_joins_and_works_watched_by_others_and_guarded(monkeypatch, fresh_status, seconds, guarded, fails):
     events, peers = [], {0: OpenPeer()}
-    monkeypatch.setattr(group_watch.status, "_notes", group_watch.status._StatusNotes())
 
     def note(*what) -> None:
         events.append((*what, *group_watch.status.get_status()[2:]))
@@ -176,7 +184,8 @@ def test_a_rank_joins_and_works_watched_by_others_and_guarded(monkeypatch, secon
 
     monkeypatch.setattr(group_watch, "Guard", Helper)
     monkeypatch.setattr(group_watch, "GroupWatch", enter)
-    monkeypatch.setattr(group_watch.rendezvous, "get_rank_and_size", lambda: (1, 3))
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
     monkeypatch.setattr(group_watch.rendezvous, "broadcast_startup_failure", enter)
     monkeypatch.setattr(group_watch.rendezvous, "meet", lambda *words: note("meet", *words) or peers)
     monkeypatch.setattr(group_watch.secret, "get_run_secret", lambda: note("secret"))
@@ -188,7 +197,7 @@ def test_a_rank_joins_and_works_watched_by_others_and_guarded(monkeypatch, secon
         ("secret", *start),
         ("guard", 1, guarded, *joining),
         ("meet", 1, 3, seconds, *joining),
-        ("enter", 1, 3, peers, seconds, "signal", *joining),
+        ("enter", 1, peers, seconds, "signal", *joining),
         ("join", True, "joining the group"),
         ("work", *at_work),
         ("close", *at_work),
@@ -199,20 +208,26 @@ def test_a_rank_joins_and_works_watched_by_others_and_guarded(monkeypatch, secon
 @pytest.mark.parametrize(
     "error, told, waited",
     [
-        (None, "finished", math.inf),
+        (None, "finished", 40.0),
         (Stopped("SIGTERM", "epoch 2"), "finished", 10.0),
-        (UserError("no file"), ("no file", 2), None),
-        (ValueError("shapes"), ("rank {rank} failed: ValueError: shapes", 1), None),
-        (RuntimeError("gloo broke"), ("rank {rank} failed: RuntimeError: gloo broke", 1), None),
-        (KeyboardInterrupt(), None, None),
+        (UserError("no file"), ("no file", 2), 0.0),
+        (ValueError("shapes"), ("rank {rank} failed: ValueError: shapes", 1), 0.0),
+        (RuntimeError("gloo broke"), ("rank {rank} failed: RuntimeError: gloo broke", 1), 60.0),
+        (KeyboardInterrupt(), None, 0.0),
     ],
 )
-def test_the_last_message_of_a_rank_is_how_it_ends(build, monkeypatch, rank, error, told, waited):
-    watch, _ = build(rank, 3)
-    waits = []
-    monkeypatch.setattr(watch, "_wait_for_others", waits.append)
-    watch.__exit__(type(error), error, None)
-    messages = next(iter(watch._peers.values())).told
+def test_the_last_message_of_a_rank_is_how_it_ends(build, simulated_time, rank, error, told, waited):
+    watch, peers = build[0](rank, 3)
+    has_waited = []
+
+    def meanwhile(number: int) -> None:
+        has_waited.append(status.get_status().waits)
+        if number in (1000, 2000):  # after 20 and 40 s
+            watch.hear(number // 1000, {"status": (5, 77, False, "finished")})
+
+    simulated_time.meanwhile = meanwhile
+    watch.tell_end(error)
+    messages = next(iter(peers.values())).told
     if told == "finished":
         (message,) = messages
         assert list(message) == ["status"] and message["status"].text == "finished"
@@ -220,157 +235,94 @@ def test_the_last_message_of_a_rank_is_how_it_ends(build, monkeypatch, rank, err
         assert messages == [{"end": told[0].format(rank=rank), "code": told[1], "guilty": rank}]
     else:
         assert messages == []
-    assert waits == ([waited] if waited and not rank else []) and watch._stopped.is_set()
-    is_echo = isinstance(error, RuntimeError)
-    assert (watch._stopped.seconds, watch._has_lost_a_peer) == ([60.0] if is_echo else [], is_echo)
+    if told == "finished" and rank:
+        waited = 0.0
+    assert sum(simulated_time.waits) == pytest.approx(waited, abs=0.021)
+    assert all(has_waited) and not status.get_status().waits
+    if told == "finished":
+        assert set(simulated_time.waits) <= {0.02}
 
 
-def test_rank_0_waits_until_all_others_have_finished_but_not_for_ever(build, monkeypatch):
-    watch, _ = build(0, 3)
-    clock, waits = [5.0], []
-    monkeypatch.setattr(group_watch.time, "monotonic", lambda: clock[0])
-
-    def sleep(seconds: float) -> None:
-        waits.append((seconds, group_watch.status.get_status().waits))
-        clock[0] += 0.5
-        if len(waits) < 3:
-            watch._hear(len(waits), {"status": (5, 77, False, "finished")})
-
-    monkeypatch.setattr(group_watch.time, "sleep", sleep)
-    watch._wait_for_others(math.inf)
-    assert waits == [(0.02, True)] * 2
-    del watch._states[1]
-    watch._wait_for_others(1.5)
-    assert len(waits) == 5 and not group_watch.status.get_status().waits
+def test_after_an_error_of_a_collective_the_silent_rank_is_found_sooner(build, simulated_time):
+    build_one, read_end = build
+    watch, _ = build_one(0, 3)
+    watch.tell_end(RuntimeError("gloo broke"))
+    ends = []
+    for _ in range(5):
+        watch.hear(2, {})
+        watch.judge()
+        simulated_time.now += 1.5
+        ends.append(len(read_end()[0]))
+    assert ends == [0, 0, 0, 1, 2]  # silent for 4, and three times 1.5 s
 
 
 @pytest.mark.parametrize("rank, guilty", [(0, 1), (0, 0), (1, 0), (1, 1)])
-@pytest.mark.parametrize("is_stopped", [False, True])
-def test_an_end_is_forwarded_by_rank_0_and_ends_all_but_the_guilty(build, rank, guilty, is_stopped):
-    watch, ended = build(rank, 3)
-    watch._stopped = Waits(is_stopped)
-    watch._heard = {}
-    watch._hear(2, {"end": "no disk", "code": 7, "guilty": guilty})
+def test_an_end_is_forwarded_by_rank_0_and_ends_all_but_the_guilty(build, simulated_time, rank, guilty):
+    build_one, read_end = build
+    watch, peers = build_one(rank, 3)
     told = {"end": "no disk", "code": 7, "guilty": guilty}
-    assert [peer.told for peer in watch._peers.values()] == (
-        [[told]] * 2 if (rank, guilty) == (0, 1) else [[]] * len(watch._peers)
-    )
-    assert watch._stopped.seconds == ([3.0] if guilty != rank else [])
-    assert ended == ([("no disk", 7, False)] if guilty != rank and not is_stopped else [])
-    assert list(watch._heard) == [2] and watch._states == {}
+    watch.hear(2, told)
+    assert [peer.told for peer in peers.values()] == ([[told]] * 2 if (rank, guilty) == (0, 1) else [[]] * len(peers))
+    assert simulated_time.waits == ([3.0] if guilty != rank else [])
+    assert read_end() == (([7], "error: no disk\n") if guilty != rank else ([], ""))
 
 
-@pytest.mark.parametrize("broadcast", [True, False])
-@pytest.mark.parametrize("is_stopped", [True, False])
-def test_a_process_ends_with_one_line_and_tells_the_others(build, monkeypatch, broadcast, is_stopped):
-    watch, _ = build(1, 3)
-    monkeypatch.undo()
-    codes, watch._stopped = [], Waits(is_stopped)
-    monkeypatch.setattr(group_watch.os, "_exit", codes.append)
-    watch._end("rank 2 failed:\nno disk", 7, **({"broadcast": True} if broadcast else {}))
-    lines = "" if is_stopped else "error: rank 2 failed:\\nno disk\n"
-    assert (codes, watch._stderr.getvalue()) == ([] if is_stopped else [7], lines)
-    told = {"end": "rank 2 failed:\nno disk", "code": 7, "guilty": 1}
-    assert watch._peers[0].told == ([told] if broadcast and not is_stopped else [])
-
-
-def test_after_a_lost_connection_the_silent_rank_is_found_sooner(build):
-    watch, ended = build(0, 3)
-    watch._has_lost_a_peer, now = True, watch._clock.now()
-    watch._heard = {1: now, 2: now + 1.0}
-    watch._gone = {1: now - 1.0}
-    watch._judge(now + 7.9)  # 8 polls of a second; a connection that ended is no answer
-    assert [end[0].split(":")[0] for end in ended] == ["rank 1 failed"] and ended[0][1:] == (1, True)
-    watch._gone, watch._states = {}, {}
-    ended.clear()
-    watch._judge(now + 7.9)
-    assert ended == []
-    watch._judge(now + 8.1)
-    assert len(ended) == 1
-    watch._states = {1: watch._states[1]._replace(status=RankStatus(1, 5, False, "finished")), 2: watch._states[2]}
-    watch._judge(now + 8.5)
-    assert len(ended) == 1
-
-
-def test_rank_0_ends_the_run_if_a_rank_hangs_that_answers(build):
-    watch, ended = build(0, 3)
-    now = watch._clock.now()
-    watch._clock.now = lambda: now
-    for rank in (1, 2):
-        watch._hear(rank, {"status": (5, 77, rank == 1, f"in step {rank}")})
-    for seconds in (0.0, 63.9, 64.1):  # 4 polls of a second later than the rank itself would
-        watch._heard = dict.fromkeys((1, 2), now + seconds)
-        group_watch.status.note("at work")
-        watch._judge(now + seconds)
-        assert len(ended) == (seconds > 64.0)
-    assert ended == [("rank 2 failed: no progress for 64 s (WATCHDOG_SECONDS) in step 2", 1, True)]
-
-
-def test_a_rank_whose_rank_0_is_gone_says_where_and_what_it_did(build, monkeypatch):
-    monkeypatch.setattr(group_watch.rendezvous, "endpoint", lambda: ("10.0.0.1", 7000))
-    watch, ended = build(2, 3)
-    group_watch.status.note("in epoch 3")
-    watch._gone = {0: 1000.0}
-    watch._judge(1003.0)
-    assert ended == []
-    watch._judge(1003.1)
-    line = (
-        "rank 0 failed: its process or its machine has ended or hangs (its store at 10.0.0.1:7000: the connection has "
-        "ended); rank 2 was in epoch 3"
-    )
-    assert ended[0] == (line, 1, False)
+def test_a_rank_whose_main_thread_has_ended_is_not_ended_by_another(exit_codes, capsys):
+    with GroupWatch(1, {}, 0.5) as watch:
+        pass
+    watch.hear(0, {"end": "no disk", "code": 7, "guilty": 0})
+    assert (exit_codes, capsys.readouterr().err) == ([], "")
 
 
 @pytest.mark.parametrize("waits, is_late", [(False, True), (True, True), (False, False)])
-def test_a_rank_that_makes_no_progress_ends_itself_unless_it_waits(build, monkeypatch, waits, is_late):
-    watch, ended = build(1, 3, 10.0)
-    begun, alive, calls = watch._clock.now(), [], []
-    group_watch.status.note("in step 3")
-    times = iter([begun, begun + (10.5 if is_late else 9.5)])
-    watch._clock.now = lambda: next(times)
-    watch._signal_alive = lambda: alive.append(1)
-    monkeypatch.setattr(watch, "_listen", lambda: group_watch.status._note_waiting(waits) if not calls else None)
-
-    def judge(now: float) -> None:
-        calls.append(now)
-        if len(calls) == 2:
-            watch._stopped.set()
-
-    monkeypatch.setattr(watch, "_judge", judge)
-    monkeypatch.setattr(group_watch.watchdog, "format_stacks", lambda: "the stacks")
-    watch._run_watch()
-    assert len(alive) == len(calls) == len(watch._peers[0].told) == 2 and calls[1] > calls[0]
-    is_ended = is_late and not waits
-    line = "rank 1 failed: no progress for 10 s (WATCHDOG_SECONDS) in step 3; its process is gone"
-    assert ended == ([(line, 1, True)] if is_ended else [])
-    assert watch._stderr.getvalue() == ("the stacks\n" if is_ended else "")
+def test_a_rank_that_makes_no_progress_ends_itself_unless_it_waits(build, simulated_time, waits, is_late):
+    build_one, read_end = build
+    watch, peers = build_one(1, 3, 10.0)
+    status.note("in step 3")
+    status.set_detail("", may_wait=waits)
+    for _ in range(8):
+        watch.hear(0, {})
+        watch.judge()
+        simulated_time.now += 1.5 if is_late else 1.2
+    (codes, printed), messages = read_end(), peers[0].told
+    if waits or not is_late:
+        assert (codes, printed) == ([], "")
+        assert [list(message) for message in messages] == [["status"]] * 8 and messages[0]["status"].text == "in step 3"
+    else:
+        assert codes == [1]
+        stacks, line = printed.split("\nerror: ")
+        assert "in test_a_rank_that_makes_no_progress_ends_itself_unless_it_waits" in stacks
+        assert line.startswith("rank 1 failed: no progress for 10 s (WATCHDOG_SECONDS) in step 3; its process is R")
+        assert {"end": line.strip(), "code": 1, "guilty": 1} in messages
 
 
-def test_messages_are_heard_until_a_connection_ends(build, monkeypatch):
-    watch, _ = build(0, 3, 0.5)
+def test_rank_0_tells_the_others_whom_it_has_found(build, simulated_time):
+    build_one, read_end = build
+    watch, peers = build_one(0, 2, 8.0)
+    for seconds in (3.0, 3.1):
+        simulated_time.now += seconds
+        watch.judge()
+    codes, line = read_end()
+    assert codes == [1] and line.startswith("error: rank 1 failed: no message for 3 s")
+    assert peers[1].told[-1] == {"end": line[len("error: ") : -1], "code": 1, "guilty": 0}
+
+
+def test_messages_are_heard_until_a_connection_ends(exit_codes):
     pairs = {rank: socket.socketpair() for rank in (1, 2)}
-    watch._peers = {rank: group_watch.rendezvous.RankConnection(ours) for rank, (ours, _) in pairs.items()}
-    heard = []
-    monkeypatch.setattr(watch, "_hear", lambda rank, message: heard.append((rank, message)))
     with contextlib.ExitStack() as opened:
         for pair in pairs.values():
             for each in pair:
                 opened.enter_context(each)
-        pairs[2][1].sendall(b'{"status": 1}\n{"status": 2}\n')
+        watch = GroupWatch(0, {rank: RankConnection(ours) for rank, (ours, _) in pairs.items()}, 0.5)
+        assert {ours.gettimeout() for ours, _ in pairs.values()} == {0.05}  # no longer than a poll
+        for number in (1, 2):
+            pairs[2][1].sendall(b'{"end": "no disk", "code": %d, "guilty": 0}\n' % number)
+        pairs[2][1].sendall(b'{"status": [5, 77, false, "finished"]}\n')
+        pairs[1][1].sendall(b'{"status": [5, 77, false, "finished"]}\n')
         pairs[1][1].close()
-        watch._listen()
-        assert heard == [(2, {"status": 1}), (2, {"status": 2})] and list(watch._gone) == [1]
-        watch._stopped.set()
-        pairs[2][1].close()
-        watch._listen()
-    assert list(watch._gone) == [1]
-
-
-def test_no_connection_is_waited_for_longer_than_a_poll(monkeypatch):
-    monkeypatch.setattr(group_watch.GroupWatch, "_run_watch", lambda watch: None)
-    first, second = socket.socketpair()
-    with first, second:
-        peers = {rank: group_watch.rendezvous.RankConnection(each) for rank, each in ((1, first), (2, second))}
-        watch = group_watch.GroupWatch(0, 3, peers, 4.0)
-        watch.stop()
-        assert first.gettimeout() == second.gettimeout() == watch._poll == 0.4 and watch._heard.keys() == {1, 2}
+        watch.listen()
+        watch.listen()
+        waiting = threading.Thread(target=watch.tell_end, args=(None,), daemon=True)  # ends: both have finished
+        waiting.start()
+        waiting.join(60.0)
+        assert not waiting.is_alive() and pairs[2][1].recv(1 << 16).endswith(b'"finished"]}\n') and exit_codes == []

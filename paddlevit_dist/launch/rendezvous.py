@@ -81,6 +81,16 @@ class RankConnection:
         is_ours = received and len(self._rest) < _LONGEST and all(isinstance(message, dict) for message in messages)
         return messages if is_ours else None
 
+    def receive_one(self, deadline: float) -> dict[str, Any] | None:
+        """Return the next message; None if there is none until ``deadline``, in seconds of the monotonic clock."""
+        messages: list[dict[str, Any]] | None = []
+        while messages == [] and time.monotonic() < deadline:
+            messages = self.receive()  # for a second at most
+        if not messages:
+            return None
+        first, *self.unread = messages
+        return first
+
 
 Peers = dict[int, RankConnection]  # by rank: on rank 0 all others, on the others rank 0
 
@@ -231,7 +241,7 @@ def meet(rank: int, size: int, seconds: float, failure: str | None = None) -> Pe
     return _accept_ranks(size, seconds, failure) if rank == 0 else {0: _connect_to_rank_0(rank, seconds, failure)}
 
 
-class _ArrivedRanks:
+class ArrivedRanks:
     """The ranks that have connected to rank 0, with its secret's ``fingerprint``; None admits all to hear a failure."""
 
     def __init__(self, size: int, fingerprint: int | None) -> None:
@@ -243,6 +253,7 @@ class _ArrivedRanks:
         self._others: dict[int, tuple[int, float]] = {}  # rank -> another secret's fingerprint, and its time
 
     def admit(self, connection: RankConnection, hello: dict[str, Any]) -> None:
+        """Take a rank that says ``hello`` with a proof, or note its failure or its other secret; ignore strangers."""
         rank, nonce, failure, shown = (hello.get(name) for name in ("rank", "nonce", "failure", "fingerprint"))
         if not (isinstance(rank, int) and 0 < rank < self.size):
             return
@@ -258,6 +269,7 @@ class _ArrivedRanks:
         self.peers[rank], self.nonces[rank] = connection, str(nonce)
 
     def missing(self) -> list[int]:
+        """Return the ranks that have not been admitted."""
         return [rank for rank in range(1, self.size) if rank not in self.peers]
 
     def other_secrets(self) -> dict[int, int]:
@@ -268,6 +280,32 @@ class _ArrivedRanks:
             for rank, (shown, came_at) in self._others.items()
             if came_at < before and rank not in self.peers
         }
+
+    def collect(self, listener: socket.socket, deadline: float) -> None:
+        """Accept the ranks until all are there, or ``deadline``; ignore other programs that connect."""
+        waiting: dict[Any, RankConnection] = {}  # by socket
+        notice = _WaitNotice()
+        while self.missing() and not self.other_secrets() and time.monotonic() < deadline:
+            notice.print_if_due(f"rank(s) {', '.join(map(str, self.missing()))} to connect to rank 0")
+            pause = min(0.5, max(0.0, deadline - time.monotonic()))
+            for ready in multiprocessing.connection.wait([listener, *waiting], pause):
+                if ready is listener:
+                    connection = RankConnection(listener.accept()[0])
+                    connection.send(program=_PROGRAM, challenge=self.challenge, fingerprint=self.fingerprint)
+                    waiting[connection.socket] = connection
+                    continue
+                hello = waiting[ready].receive()
+                if hello:
+                    had_failed = self.failed is not None
+                    self.admit(waiting[ready], hello[0])
+                    if self.failed is not None and not had_failed:
+                        deadline = min(deadline, time.monotonic() + _LATE_SECONDS)
+                if hello != []:
+                    unknown = waiting.pop(ready)
+                    if unknown not in self.peers.values():
+                        unknown.socket.close()
+        for unknown in waiting.values():
+            unknown.socket.close()
 
 
 def _accept_ranks(size: int, seconds: float, failure: str | None) -> Peers:
@@ -282,9 +320,9 @@ def _accept_ranks(size: int, seconds: float, failure: str | None) -> Peers:
         ) from error
     if failure is None:
         secret.print_missing_protection()
-    arrivals = _ArrivedRanks(size, secret.fingerprint() if failure is None else None)
+    arrivals = ArrivedRanks(size, secret.fingerprint() if failure is None else None)
     with listener:  # closed before the ranks continue: later connections must reach Paddle's store
-        _collect(listener, arrivals, time.monotonic() + seconds)
+        arrivals.collect(listener, time.monotonic() + seconds)
     missing, others = arrivals.missing(), arrivals.other_secrets()
     failed = (0, failure) if failure is not None else arrivals.failed
     if failed is None and others:
@@ -307,33 +345,6 @@ def _accept_ranks(size: int, seconds: float, failure: str | None) -> Peers:
     return arrivals.peers
 
 
-def _collect(listener: socket.socket, arrivals: _ArrivedRanks, deadline: float) -> None:
-    """Accept the ranks until all are there; ignore other programs that connect."""
-    waiting: dict[Any, RankConnection] = {}  # by socket
-    notice = _WaitNotice()
-    while arrivals.missing() and not arrivals.other_secrets() and time.monotonic() < deadline:
-        notice.print_if_due(f"rank(s) {', '.join(map(str, arrivals.missing()))} to connect to rank 0")
-        pause = min(0.5, max(0.0, deadline - time.monotonic()))
-        for ready in multiprocessing.connection.wait([listener, *waiting], pause):
-            if ready is listener:
-                connection = RankConnection(listener.accept()[0])
-                connection.send(program=_PROGRAM, challenge=arrivals.challenge, fingerprint=arrivals.fingerprint)
-                waiting[connection.socket] = connection
-                continue
-            hello = waiting[ready].receive()
-            if hello:
-                had_failed = arrivals.failed is not None
-                arrivals.admit(waiting[ready], hello[0])
-                if arrivals.failed is not None and not had_failed:
-                    deadline = min(deadline, time.monotonic() + _LATE_SECONDS)
-            if hello != []:
-                unknown = waiting.pop(ready)
-                if unknown not in arrivals.peers.values():
-                    unknown.socket.close()
-    for unknown in waiting.values():
-        unknown.socket.close()
-
-
 def _connect_to_rank_0(rank: int, seconds: float, failure: str | None) -> RankConnection:
     """Report this rank, or its failure, to rank 0 and wait until all ranks are there."""
     host, port = endpoint()
@@ -349,10 +360,10 @@ def _connect_to_rank_0(rank: int, seconds: float, failure: str | None) -> RankCo
         except OSError:
             time.sleep(_RETRY_SECONDS)
             continue
-        greeting = _next(connection, deadline) or {}
+        greeting = connection.receive_one(deadline) or {}
         is_foreign = greeting.get("program") != _PROGRAM
         if not is_foreign:
-            answer = _greet(
+            answer = greet(
                 connection, greeting, rank, failure, deadline + 0.25 * seconds + 5.0
             )  # rank 0 gives up first
             if "session" in answer:
@@ -368,33 +379,25 @@ def _connect_to_rank_0(rank: int, seconds: float, failure: str | None) -> RankCo
     raise WorkerFailure(0, f"{waited}; {reason}")
 
 
-def _greet(
+def greet(
     connection: RankConnection, greeting: dict[str, Any], rank: int, failure: str | None, deadline: float
 ) -> dict[str, Any]:
-    """Greet rank 0 and return its final answer; empty if it is gone or does not prove that it has the secret."""
+    """Greet rank 0 and return its final answer; empty if it is gone or does not prove that it has the secret.
+
+    Raises UserError if its ``greeting`` shows another secret.
+    """
     if failure is not None:
         connection.send(rank=rank, failure=failure)
-        return _next(connection, deadline) or {}
+        return connection.receive_one(deadline) or {}
     fingerprint, shown = secret.fingerprint(), greeting.get("fingerprint")
     nonce = secrets.token_hex(16)
     proof = secret.proof(str(greeting.get("challenge")), str(rank), nonce)
     connection.send(rank=rank, nonce=nonce, fingerprint=fingerprint, proof=proof)
     if isinstance(shown, int) and shown != fingerprint:
         raise UserError(secret.describe_mismatch(rank, {0: shown}))
-    answer = _next(connection, deadline) or {}
+    answer = connection.receive_one(deadline) or {}
     if "session" in answer:
         if not secret.is_proof(answer.get("proof"), str(answer["session"]), str(rank), nonce):
             return {}
         secret.begin_session(str(answer["session"]))
     return answer
-
-
-def _next(connection: RankConnection, deadline: float) -> dict[str, Any] | None:
-    """Return the next message; None if there is none."""
-    messages: list[dict[str, Any]] | None = []
-    while messages == [] and time.monotonic() < deadline:
-        messages = connection.receive()  # for a second at most
-    if not messages:
-        return None
-    first, *connection.unread = messages
-    return first

@@ -1,13 +1,15 @@
 """What a test sets for its whole process: the time, what this process notes as its status, and that it does not end."""
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 
+import paddle
 import pytest
 
-from paddlevit_dist.launch import status
+from paddlevit_dist.launch import rendezvous, secret, status
 
 
 class SimulatedTime:
@@ -63,3 +65,46 @@ def fresh_status(monkeypatch) -> Callable[[], None]:
 
     forget()
     return forget
+
+
+@pytest.fixture
+def fresh_rank(monkeypatch) -> None:
+    """Let this process be a rank that has met no other, and that neither has a secret nor is named one."""
+    variables = ("MASTER_ADDR", "MASTER_PORT", "PADDLE_MASTER", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINER_ID")
+    for name in (*variables, "PADDLE_TRAINERS_NUM", secret.VARIABLE, secret.FILE_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(rendezvous, "_has_met", False)
+    for name in ("_run_secret", "_session_key"):
+        monkeypatch.setattr(secret, name, None)
+
+
+class StandInStore:
+    """Attributes:
+    served: the number of ranks in the environment, each time that Paddle's store was opened.
+    error, group_error: raised when the store is opened, after words on stderr, and when its group is joined.
+    """
+
+    def __init__(self) -> None:
+        self.served: list[str] = []
+        self.error: BaseException | None = None
+        self.group_error: BaseException | None = None
+
+    def open(self) -> None:
+        self.served.append(os.environ["PADDLE_TRAINERS_NUM"])
+        if self.error is not None:
+            print("of Paddle", file=sys.stderr)
+            raise self.error
+
+    def join(self) -> None:
+        if self.group_error is not None:
+            raise self.group_error
+
+
+@pytest.fixture
+def store(monkeypatch) -> StandInStore:
+    """Stands in for Paddle's store of a group, which nobody serves."""
+    stand_in = StandInStore()
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "1")
+    monkeypatch.setattr(paddle.base.core, "create_or_get_global_tcp_store", stand_in.open)
+    monkeypatch.setattr(paddle.distributed, "init_parallel_env", stand_in.join)
+    return stand_in

@@ -1,4 +1,3 @@
-"""Ranks that are started separately, and locks of folders."""
+"""What a process is for others, and a simulated time."""
 
-from integration.launch.separate_ranks import ranks  # noqa: F401
-from support.trainings.locked_folders import take  # noqa: F401
+from support.simulated import fresh_rank, simulated_time, store  # noqa: F401

@@ -14,14 +14,10 @@ SECONDS = 2.0
 
 
 @pytest.fixture
-def port(monkeypatch) -> int:
+def port(monkeypatch, fresh_rank, store) -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         number = listener.getsockname()[1]
-    for name in ("MASTER_ADDR", "MASTER_PORT", secret.VARIABLE, secret.FILE_VARIABLE):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(rendezvous, "_open_store", lambda rank: None)
-    monkeypatch.setattr(rendezvous, "_has_met", False)
     monkeypatch.setenv("PADDLE_MASTER", f"127.0.0.1:{number}")
     return number
 
@@ -95,18 +91,6 @@ def test_a_rank_that_failed_before_is_named_to_all(port, failing):
     assert found[2].startswith(f"WorkerFailure: rank {failing} failed: no data in\\n/data/é") and len(found[2]) < 1024
 
 
-def test_a_failure_before_ranks_meet_is_told_and_stays_what_it_is(port, monkeypatch):
-    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
-    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
-    told = []
-    monkeypatch.setattr(rendezvous, "meet", lambda *of: told.append(of))
-    for has_met in (False, True):  # what fails later is for others to tell
-        monkeypatch.setattr(rendezvous, "_has_met", has_met)
-        with pytest.raises(KeyError), rendezvous.broadcast_startup_failure(300.0):
-            raise KeyError("no such class")
-    assert told == [(1, 2, 30.0, "KeyError: 'no such class'")]
-
-
 def test_a_missing_first_rank_and_a_taken_port_are_told_apart(port):
     found = answers([1], 2, seconds=1.0)[1]
     assert "nothing answers there" in found
@@ -125,7 +109,7 @@ def test_what_follows_an_answer_at_once_is_kept_for_the_watch():
     with ours, theirs:
         theirs.sendall(b'{"session": "x"}\n{"end": "no network card", "code": 1, "guilty": 0}\n')
         connection = rendezvous.RankConnection(ours)
-        assert rendezvous._next(connection, time.monotonic() + SECONDS) == {"session": "x"}
+        assert connection.receive_one(time.monotonic() + SECONDS) == {"session": "x"}
         assert connection.receive() == [{"end": "no network card", "code": 1, "guilty": 0}]
 
 
@@ -136,19 +120,17 @@ def test_a_master_that_is_no_address_is_a_mistake(monkeypatch, port):
 
 
 @pytest.fixture
-def run_with_secret(monkeypatch):
-    monkeypatch.setattr(secret, "_session_key", None)
-    monkeypatch.setattr(secret, "_run_secret", b"a" * 32)
+def run_with_secret(fresh_rank):
+    secret.use(b"a" * 32)
 
 
 def test_ranks_with_one_secret_meet(port, run_with_secret):
     assert answers(range(3), 3, seconds=60.0) == dict.fromkeys(range(3), "")
 
 
-def test_only_who_shows_the_secret_is_admitted(run_with_secret, monkeypatch):
-    monkeypatch.setattr(rendezvous, "_PATIENCE_SECONDS", 0.0)
+def test_only_who_shows_the_secret_is_admitted(run_with_secret, simulated_time):
     own, other = secret.fingerprint(), secret.fingerprint() + 1
-    arrivals = rendezvous._ArrivedRanks(4, own)
+    arrivals = rendezvous.ArrivedRanks(4, own)
     assert len(bytes.fromhex(arrivals.challenge)) == 16
     proofs = {rank: secret.proof(arrivals.challenge, str(rank), "nonce") for rank in (1, 2)}
     for nonsense in (
@@ -159,6 +141,7 @@ def test_only_who_shows_the_secret_is_admitted(run_with_secret, monkeypatch):
     assert arrivals.missing() == [1, 2, 3]
     arrivals.admit(None, {"rank": 1, "nonce": "nonce", "fingerprint": own, "proof": proofs[1]})
     arrivals.admit(None, {"rank": 2, "nonce": "nonce", "fingerprint": other, "proof": ""})
+    simulated_time.now += 3.5
     assert arrivals.missing() == [2, 3] and arrivals.other_secrets() == {2: other}
     assert secret.describe_mismatch(0, {2: other}).startswith("rank(s) [2] have another secret than rank 0: set ")
     arrivals.admit(None, {"rank": 2, "nonce": "nonce", "fingerprint": own, "proof": proofs[2]})
@@ -175,31 +158,32 @@ def test_a_stranger_in_the_place_of_rank_0_is_not_joined(port, run_with_secret):
         connection.send(session="of a stranger", proof="")
         connection.socket.close()
 
+    name = secret.key_name("board")
     with socket.create_server(("127.0.0.1", port)) as listener:
         listener.settimeout(60.0)  # where nobody comes, the thread ends, too
         stranger = threading.Thread(target=pretend, args=(listener,))
         stranger.start()
         found = answers([1], 2, seconds=2.0)[1]
         stranger.join(60.0)
-    assert found and secret._session_key is None
+    assert found and secret.key_name("board") == name
 
 
 @pytest.mark.parametrize("shown", [0, 1], ids=["the same secret", "another secret"])
-def test_a_greeting_shows_the_fingerprint_by_which_both_sides_tell_another_secret(run_with_secret, monkeypatch, shown):
-    monkeypatch.setattr(rendezvous, "_PATIENCE_SECONDS", 0.0)
+def test_a_greeting_shows_the_fingerprint_by_which_another_secret_is_told(run_with_secret, simulated_time, shown):
     ours, theirs = map(rendezvous.RankConnection, socket.socketpair())
     own = secret.fingerprint()
-    arrivals = rendezvous._ArrivedRanks(4, own + shown)
+    arrivals = rendezvous.ArrivedRanks(4, own + shown)
     greeting = {"challenge": arrivals.challenge, "fingerprint": arrivals.fingerprint}
     with ours.socket, theirs.socket:
         ours.socket.settimeout(SECONDS)
         if shown:
             with pytest.raises(UserError, match=r"rank\(s\) \[0\] have another secret than rank 2"):
-                rendezvous._greet(ours, greeting, 2, None, time.monotonic() + SECONDS)
+                rendezvous.greet(ours, greeting, 2, None, time.monotonic() + SECONDS)
         else:
-            assert rendezvous._greet(ours, greeting, 2, None, time.monotonic()) == {}
+            assert rendezvous.greet(ours, greeting, 2, None, time.monotonic()) == {}
         (hello,) = theirs.receive()
     assert hello["fingerprint"] == own and hello["rank"] == 2
     arrivals.admit(theirs, hello)
+    simulated_time.now += 3.5
     assert arrivals.missing() == ([1, 2, 3] if shown else [1, 3])
     assert arrivals.other_secrets() == ({2: own} if shown else {})

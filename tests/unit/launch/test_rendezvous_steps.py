@@ -2,12 +2,12 @@
 
 import contextlib
 import json
+import multiprocessing.connection
 import os
 import socket
-import sys
+import threading
 from types import SimpleNamespace
 
-import paddle
 import pytest
 from support import processes
 
@@ -19,26 +19,97 @@ VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "PADDLE_MASTER", "PADDLE_TRAINER_ENDP
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch):
+def fresh(fresh_rank):
     """A rank that has met no other, and has no secret."""
-    for name in (*VARIABLES, secret.VARIABLE, secret.FILE_VARIABLE, "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(rendezvous, "_has_met", False)
-    monkeypatch.setattr(secret, "_run_secret", None)
-    monkeypatch.setattr(secret, "_session_key", None)
+
+
+class Client:
+    """A program that connects to rank 0 and says ``hello`` once it is greeted, or says nothing; a rank, if it is one.
+
+    Attributes:
+        greeting: what rank 0 says first; None before.
+    """
+
+    def __init__(self, hello: dict | bytes | None = None) -> None:
+        self.hello, self.greeting, self.socket = hello, None, None
+
+    def connect(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address)
+
+    def answer(self) -> None:
+        self.greeting = self.read()
+        if isinstance(self.hello, dict):
+            more = {} if "failure" in self.hello else {"fingerprint": secret.fingerprint()}
+            proof = secret.proof(self.greeting["challenge"], str(self.hello["rank"]), self.hello["nonce"])
+            self.socket.sendall(json.dumps({"proof": proof, **more, **self.hello}).encode() + b"\n")
+        elif self.hello is not None:
+            self.socket.sendall(self.hello)
+
+    def read(self) -> dict | None:
+        """The next message of rank 0; None if the connection has ended, or says nothing."""
+        self.socket.settimeout(0.1)
+        line = b""
+        with contextlib.suppress(ConnectionResetError, TimeoutError):
+            while not line.endswith(b"\n") and (byte := self.socket.recv(1)):
+                line += byte
+        return json.loads(line) if line else None
+
+    def is_connected(self) -> bool:
+        self.socket.setblocking(False)
+        try:
+            return self.socket.recv(1) != b""
+        except BlockingIOError:
+            return True
+        except ConnectionResetError:
+            return False
+
+
+class Network:
+    """Lets programs act while rank 0 waits, in one thread; the time passes when none has anything to do.
+
+    Attributes:
+        clients: those who connect, a pause between two of them.
+        pauses: for how long rank 0 would have waited at most, in seconds, in order.
+        pause: how many seconds pass between the acts of two clients.
+    """
+
+    def __init__(self, time, port: int) -> None:
+        self.time, self.address = time, ("127.0.0.1", port)
+        self.clients, self.pauses, self.pause = [], [], 0.0
+        self._wait = multiprocessing.connection.wait
+        self.restart()
+
+    def restart(self) -> None:
+        """Let the clients come again."""
+        self._acts = None
+
+    def _turns(self):
+        for client in self.clients:
+            client.connect(self.address)
+            yield
+            client.answer()
+            yield
+
+    def wait(self, sockets, seconds) -> list:
+        self.pauses.append(seconds)
+        self._acts = self._acts or self._turns()
+        next(self._acts, None)
+        ready = self._wait(sockets, -1.0)
+        self.time.now += self.pause if ready else seconds
+        return ready
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    """The time, which a sleep moves on; ``sleeps`` are their lengths."""
-    state = SimpleNamespace(now=100.0, sleeps=[])
-
-    def sleep(seconds: float) -> None:
-        state.sleeps.append(seconds)
-        state.now += seconds
-
-    monkeypatch.setattr(rendezvous, "time", SimpleNamespace(monotonic=lambda: state.now, sleep=sleep))
-    return state
+def network(monkeypatch, simulated_time, store):
+    """The network of rank 0, at a port of this machine."""
+    (port,) = processes.free_ports(1)
+    monkeypatch.setenv("PADDLE_MASTER", f"127.0.0.1:{port}")
+    made = Network(simulated_time, port)
+    monkeypatch.setattr(multiprocessing.connection, "wait", made.wait)
+    yield made
+    for client in made.clients:
+        if client.socket is not None:
+            client.socket.close()
 
 
 @pytest.mark.parametrize(
@@ -77,45 +148,49 @@ def test_rank_and_size_are_those_of_the_environment(monkeypatch):
 # Joining
 
 
-class Peer:
-    """The connection of another rank; ``told`` is what it is sent."""
+@contextlib.contextmanager
+def answering_rank_0(monkeypatch, rank: int, size: int):
+    """This process is one of several ranks; another program is rank 0, and lets it join once. Yields who has joined."""
+    joined = []
 
-    def __init__(self) -> None:
-        self.told, self.is_closed = [], False
-        self.socket = self
+    def answer() -> None:
+        with listener.accept()[0] as connected:
+            joined.append(1)
+            connection = rendezvous.RankConnection(connected)
+            connection.send(program="paddlevit_dist", challenge="c", fingerprint=1)
+            connection.send(session="s", proof="")
 
-    def send(self, **message) -> None:
-        self.told.append(message)
-
-    def close(self) -> None:
-        self.is_closed = True
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        for name, value in {
+            **{"MASTER_ADDR": "", "MASTER_PORT": "", "PADDLE_MASTER": address, "PADDLE_TRAINER_ENDPOINTS": address},
+            **{"PADDLE_TRAINER_ID": str(rank), "PADDLE_TRAINERS_NUM": str(size)},
+        }.items():
+            monkeypatch.setenv(name, value)
+        listener.settimeout(60.0)
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield joined
+        thread.join(60.0)
 
 
 @pytest.mark.parametrize("spawned", [True, False])
 @pytest.mark.parametrize("has_met", [True, False])
 def test_ranks_meet_before_they_open_the_store_and_what_paddle_says_is_shown_on_errors(
-    monkeypatch, capsys, spawned, has_met
+    monkeypatch, capsys, store, spawned, has_met
 ):
-    calls, peer = [], Peer()
-
-    def open_store(rank: int) -> None:
-        calls.append(("store", rank))
-        print("of Paddle", file=sys.stderr)
-        raise ConnectionError("no store")
-
-    monkeypatch.setattr(rendezvous, "meet", lambda *words: calls.append(("meet", *words)) or {0: peer})
-    monkeypatch.setattr(rendezvous, "_open_store", open_store)
-    monkeypatch.setattr(rendezvous, "_has_met", has_met)
     for name in VARIABLES:
         monkeypatch.setenv(name, "a:1")
     monkeypatch.setenv("PADDLE_DISTRI_BACKEND", "x")
     rendezvous.join_group("cpu", spawned)  # one process
-    assert calls == [] and os.environ["PADDLE_MASTER"] == "a:1"
-    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
-    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
-    with pytest.raises(ConnectionError, match="no store"):
-        rendezvous.join_group("cpu", spawned)
-    assert calls == [*([] if has_met else [("meet", 1, 3, 300.0)]), ("store", 1)] and peer.is_closed is not has_met
+    assert store.served == [] and os.environ["PADDLE_MASTER"] == "a:1"
+    store.error = RuntimeError("no store")
+    with answering_rank_0(monkeypatch, 1, 3) as joined:
+        if has_met:
+            rendezvous.meet(1, 3, 60.0)
+        with pytest.raises(ConnectionError, match="no store"):
+            rendezvous.join_group("cpu", spawned)
+    assert joined == [1] and store.served == ["3"]
     assert capsys.readouterr().err == "of Paddle\n" and os.environ["PADDLE_DISTRI_BACKEND"] == "gloo"
     kept = {name for name in VARIABLES if name in os.environ}
     assert kept == ({"PADDLE_TRAINER_ENDPOINTS"} if spawned else set(VARIABLES))
@@ -147,64 +222,50 @@ def test_gloo_takes_the_interface_of_the_machines_address(monkeypatch):
     [(None, False, "127.0.0.1:1", "lo"), ("", False, "127.0.0.1:1", "lo"), ("eth7", False, "127.0.0.1:1", "eth7"),
      (None, False, "203.0.113.7:1", None), (None, True, "127.0.0.1:1", None)],
 )  # fmt: skip
-def test_an_interface_is_chosen_where_the_user_names_none(monkeypatch, before, spawned, endpoint, after):
-    values = {"PADDLE_TRAINER_ID": "1", "PADDLE_TRAINERS_NUM": "2", "PADDLE_CURRENT_ENDPOINT": endpoint}
-    for name, value in values.items():
-        monkeypatch.setenv(name, value)
+def test_an_interface_is_chosen_where_the_user_names_none(monkeypatch, store, before, spawned, endpoint, after):
+    monkeypatch.setenv("PADDLE_CURRENT_ENDPOINT", endpoint)
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", before or "")
     if before is None:
         monkeypatch.delenv("GLOO_SOCKET_IFNAME")
-    monkeypatch.setattr(rendezvous, "meet", lambda *words: {})
-    monkeypatch.setattr(rendezvous, "_open_store", lambda rank: None)
-
-    def refused() -> None:
-        raise RuntimeError("connect [127.0.0.1]:11669: Connection refused\n")
-
-    monkeypatch.setattr(rendezvous.dist, "init_parallel_env", refused)
-    with pytest.raises(RuntimeError, match="Connection refused") as failed:
+    store.group_error = RuntimeError("connect [127.0.0.1]:11669: Connection refused\n")
+    with answering_rank_0(monkeypatch, 1, 2), pytest.raises(RuntimeError, match="Connection refused") as failed:
         rendezvous.join_group("cpu", spawned)
     assert os.environ.get("GLOO_SOCKET_IFNAME") == after
     assert ("set GLOO_SOCKET_IFNAME to the name" in str(failed.value)) is not spawned
 
 
-def test_a_rank_says_after_30_seconds_whom_it_waits_for_and_rarely_again(monkeypatch, clock, capsys):
-    monkeypatch.setenv("PADDLE_MASTER", "127.0.0.1:9")
-    monkeypatch.setattr(rendezvous, "_RETRY_SECONDS", 1.0)
-    (port,) = processes.free_ports(1)
-    monkeypatch.setenv("PADDLE_MASTER", f"127.0.0.1:{port}")
+def test_a_rank_says_after_30_seconds_whom_it_waits_for_and_rarely_again(network, capsys):
+    network.time.meanwhile = lambda number: setattr(network.time, "now", network.time.now + 0.95)
     with pytest.raises(WorkerFailure):
-        rendezvous._connect_to_rank_0(1, 300.0, None)
+        rendezvous.meet(1, 3, 300.0)
     seconds = [line.split(", ")[1] for line in capsys.readouterr().err.splitlines()]
     assert seconds == [f"{number} s so far" for number in (30, 60, 120, 240)]
-
-    def wait(sockets, pause) -> list:
-        clock.now += 10.0
-        return []
-
-    monkeypatch.setattr(rendezvous.multiprocessing.connection, "wait", wait)
-    rendezvous._collect("listener", rendezvous._ArrivedRanks(3, None), clock.now + 70.0)
-    lines = capsys.readouterr().err.splitlines()
+    with pytest.raises(WorkerFailure):
+        rendezvous.meet(0, 3, 70.0)
+    _, *lines = capsys.readouterr().err.splitlines()  # after the one of the missing secret
     assert lines == [f"waiting for rank(s) 1, 2 to connect to rank 0, {number} s so far" for number in (30, 60)]
 
 
 @pytest.mark.parametrize("rank, seen", [(0, "1"), (2, "3")])
 @pytest.mark.parametrize("error", [None, RuntimeError(" no port\nmore"), ZeroDivisionError()])
-def test_rank_0_serves_the_store_without_waiting_for_others(monkeypatch, rank, seen, error):
-    calls = []
-
-    def create() -> None:
-        calls.append(os.environ["PADDLE_TRAINERS_NUM"])
-        if error is not None:
-            raise error
-
-    monkeypatch.setattr(paddle.base.core, "create_or_get_global_tcp_store", create)
-    monkeypatch.setattr(rendezvous, "send_small_messages_at_once", lambda: calls.append("at once"))
+def test_rank_0_serves_the_store_without_waiting_for_others(monkeypatch, network, store, rank, seen, error):
+    if rank == 0:
+        network.clients = [Client(arrive(1)), Client(arrive(2))]
+        rendezvous.meet(0, 3, 60.0)
+    else:
+        with answering_rank_0(monkeypatch, 2, 3):
+            rendezvous.meet(2, 3, 60.0)
+    monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
     monkeypatch.setenv("PADDLE_MASTER", "b:2")
+    store.served.clear()
+    store.error = error
     kind = ConnectionError if isinstance(error, RuntimeError) else type(error)
-    with contextlib.nullcontext() if error is None else pytest.raises(kind) as raised:
-        rendezvous._open_store(rank)
-    assert calls == [seen, *["at once"] * (error is None)] and os.environ["PADDLE_TRAINERS_NUM"] == "3"
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as one:
+        with contextlib.nullcontext() if error is None else pytest.raises(kind) as raised:
+            rendezvous.join_group("cpu", False)
+        assert bool(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)) is (error is None)
+    assert store.served == [seen] and os.environ["PADDLE_TRAINERS_NUM"] == "3"
     if isinstance(error, RuntimeError):
         assert str(raised.value) == (
             f"rank {rank} cannot join the group at b:2: no port; does another program use this port or send to it?"
@@ -221,43 +282,50 @@ def test_small_messages_of_connections_are_sent_at_once():
 
 
 @pytest.mark.parametrize(
-    "size, seconds, has_met, error, told",
+    "size, seconds, error, told",
     [
-        (3, 300.0, False, ValueError("x"), (1, 3, 30.0, "ValueError: x")),
-        (3, 20.0, False, UserError("x"), (1, 3, 20.0, "x")),
-        (1, 300.0, False, ValueError("x"), None),
-        (3, None, False, ValueError("x"), None),
-        (3, 300.0, True, ValueError("x"), None),
-        (3, 300.0, False, KeyboardInterrupt(), None),
+        (3, 300.0, ValueError("x"), (30.0, "ValueError: x")),
+        (3, 20.0, UserError("x"), (20.0, "x")),
+        (1, 300.0, ValueError("x"), None),
+        (3, None, ValueError("x"), None),
+        (3, 300.0, KeyboardInterrupt(), None),
     ],
 )
-@pytest.mark.parametrize("other", [None, UserError("y"), WorkerFailure(0, "y"), ConnectionError("y")])
-def test_a_failure_before_the_meeting_is_told_to_the_others(monkeypatch, size, seconds, has_met, error, told, other):
-    calls = []
-
-    def meet(*words) -> None:
-        calls.append(words)
-        if other is not None:
-            raise other
-
-    monkeypatch.setattr(rendezvous, "meet", meet)
-    monkeypatch.setattr(rendezvous, "_has_met", has_met)
-    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_a_failure_before_the_meeting_is_told_to_the_others(monkeypatch, network, size, seconds, error, told, others):
+    network.clients = [Client(arrive(rank)) for rank in range(1, 1 + others)]
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", str(size))
+    begun = network.time.now
     with pytest.raises(type(error)) as raised, rendezvous.broadcast_startup_failure(seconds):
         raise error
-    assert raised.value is error and calls == ([] if told is None else [told])
+    assert raised.value is error and rendezvous.has_met() is (told is not None)
+    waited = network.time.now - begun
+    if told is None:
+        assert waited == 0.0 and network.pauses == []
+    else:
+        assert waited == pytest.approx(0.0 if others == 2 else told[0])
+        assert [client.read() for client in network.clients] == [{"failed": [0, told[1]]}] * others
 
 
-@pytest.mark.parametrize(
-    "failure, told", [(None, None), ("a\nb", "a\\nb"), ("é" * 500, "é" * 400), ("x" * 801, "x" * 800)]
-)
-def test_rank_0_accepts_and_others_connect(monkeypatch, failure, told):
-    monkeypatch.setattr(rendezvous, "_accept_ranks", lambda *words: ("accept", *words))
-    monkeypatch.setattr(rendezvous, "_connect_to_rank_0", lambda *words: ("connect", *words))
+def test_after_the_meeting_a_failure_is_not_told(monkeypatch, network):
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    network.clients = [Client(arrive(1))]
+    rendezvous.meet(0, 2, 60.0)
+    pauses = len(network.pauses)
+    with pytest.raises(ValueError), rendezvous.broadcast_startup_failure(60.0):
+        raise ValueError
+    assert len(network.pauses) == pauses and "failed" not in network.clients[0].read()
+
+
+@pytest.mark.parametrize("failure, told", [("a\nb", "a\\nb"), ("é" * 500, "é" * 400), ("x" * 801, "x" * 800)])
+def test_a_reason_is_one_short_line(network, failure, told):
+    network.clients = [Client(arrive(1))]
     assert not rendezvous.has_met()
-    assert rendezvous.meet(0, 3, 9.0, failure) == ("accept", 3, 9.0, told) and rendezvous.has_met()
-    assert rendezvous.meet(2, 3, 9.0, failure) == {0: ("connect", 2, 9.0, told)}
+    with pytest.raises(WorkerFailure):
+        rendezvous.meet(0, 2, 9.0, failure)
+    assert network.clients[0].read() == {"failed": [0, told]} and rendezvous.has_met()
 
 
 # Messages
@@ -305,22 +373,36 @@ def test_a_long_line_is_waited_for(pair):
     assert ours.receive() == []
 
 
-def test_the_next_message_is_awaited_until_a_time(pair, clock):
-    ours, theirs = pair
-    answers = [[], [], [{"a": 1}, {"b": 2}, {"c": 3}]]
+class SlowSocket:
+    """A connection on which each of ``answers`` comes within a second; None: it does not."""
 
-    def receive():
-        clock.now += 1.0
-        return answers.pop(0)
+    def __init__(self, time, answers) -> None:
+        self.time, self.answers, self.told, self.is_closed = time, list(answers), [], False
 
-    connection = SimpleNamespace(receive=receive, unread=None)
-    assert rendezvous._next(connection, 103.0) == {"a": 1} and connection.unread == [{"b": 2}, {"c": 3}]
+    def sendall(self, data: bytes) -> None:
+        self.told.append(json.loads(data))
+
+    def recv(self, size: int) -> bytes:
+        self.time.now += 1.0
+        answer = self.answers.pop(0) if self.answers else None
+        if answer is None:
+            raise TimeoutError
+        return answer
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_the_next_message_is_awaited_until_a_time(simulated_time):
+    connected = SlowSocket(simulated_time, [None, None, b'{"a": 1}\n{"b": 2}\n{"c": 3}\n'])
+    connection, begun = rendezvous.RankConnection(connected), simulated_time.now
+    assert connection.receive_one(begun + 3.0) == {"a": 1} and connection.unread == [{"b": 2}, {"c": 3}]
+    assert connection.receive() == [{"b": 2}, {"c": 3}]
     for later, waits in ((2.0, 2), (1.5, 2), (0.0, 0)):
-        answers = [[]] * 9
-        before = clock.now
-        assert rendezvous._next(connection, clock.now + later) is None and clock.now - before == waits
-    answers = [None]
-    assert rendezvous._next(connection, clock.now + 9.0) is None
+        before = simulated_time.now
+        assert connection.receive_one(before + later) is None and simulated_time.now - before == waits
+    connected.answers = [b""]  # it has ended
+    assert connection.receive_one(simulated_time.now + 9.0) is None and simulated_time.now == before + 1.0
 
 
 # Rank 0
@@ -330,10 +412,10 @@ def arrive(rank=1, **more):
     return {"rank": rank, "nonce": "n", **more}
 
 
-def test_ranks_of_the_run_are_admitted_with_their_proof_only(clock):
+def test_ranks_of_the_run_are_admitted_with_their_proof_only(simulated_time):
     secret.use(b"s" * 32)
     own = secret.fingerprint()
-    arrivals = rendezvous._ArrivedRanks(4, own)
+    arrivals = rendezvous.ArrivedRanks(4, own)
     assert len(bytes.fromhex(arrivals.challenge)) == 16
     proof = secret.proof(arrivals.challenge, "1", "n")
     for hello in (
@@ -352,15 +434,15 @@ def test_ranks_of_the_run_are_admitted_with_their_proof_only(clock):
     assert arrivals.missing() == [1, 2, 3] and arrivals.peers == {}
     arrivals.admit("a", arrive(1, proof=proof, fingerprint=own))
     arrivals.admit("b", arrive(2, fingerprint=own + 1))
-    clock.now += 1.0
+    simulated_time.now += 1.0
     arrivals.admit("c", arrive(2, fingerprint=own + 2))
     arrivals.admit("d", arrive(3, fingerprint=own + 3))
-    clock.now += 2.0
+    simulated_time.now += 2.0
     assert (arrivals.missing(), arrivals.peers, arrivals.nonces) == ([2, 3], {1: "a"}, {1: "n"})
     assert arrivals.other_secrets() == {}
-    clock.now += 0.5
+    simulated_time.now += 0.5
     assert arrivals.other_secrets() == {2: own + 1}
-    clock.now += 1.0
+    simulated_time.now += 1.0
     assert arrivals.other_secrets() == {2: own + 1, 3: own + 3}
     arrivals.admit("e", arrive(2, proof=secret.proof(arrivals.challenge, "2", "n")))
     assert arrivals.other_secrets() == {3: own + 3} and arrivals.failed is None
@@ -371,92 +453,81 @@ def test_ranks_of_the_run_are_admitted_with_their_proof_only(clock):
 
 def test_all_are_admitted_to_hear_a_failure():
     secret.use(b"s" * 32)
-    arrivals = rendezvous._ArrivedRanks(3, None)
+    arrivals = rendezvous.ArrivedRanks(3, None)
     arrivals.admit("a", arrive(1, fingerprint=99))
     arrivals.admit("b", arrive(2))
     assert arrivals.peers == {1: "a", 2: "b"} and arrivals.failed is None
 
 
-@pytest.fixture
-def accept(monkeypatch, clock):
-    """Return a function by which rank 0 of 4 accepts who has come: ``change`` may alter what has arrived."""
-    calls = []
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    monkeypatch.setenv("PADDLE_MASTER", f"127.0.0.1:{port}")
-    monkeypatch.setattr(rendezvous, "_open_store", lambda rank: calls.append(("store", rank)))
-    monkeypatch.setattr(secret, "print_missing_protection", lambda: calls.append("note"))
-    monkeypatch.setattr(secret, "begin_session", lambda session: calls.append(("session", session)))
-
-    def accept_ranks(ranks, failure=None, change=lambda arrivals: None):
-        def collect(listener, arrivals, deadline) -> None:
-            assert deadline == clock.now + 9.0 and listener.getsockname() == ("127.0.0.1", port)
-            assert arrivals.fingerprint == (None if failure else secret.fingerprint()) and arrivals.size == 4
-            arrivals.peers.update({rank: Peer() for rank in ranks})
-            arrivals.nonces.update({rank: f"n{rank}" for rank in ranks})
-            change(arrivals)
-            state.arrivals = arrivals
-
-        monkeypatch.setattr(rendezvous, "_collect", collect)
-        state = SimpleNamespace(calls=calls, port=port, error=None, peers=None)
-        try:
-            state.peers = rendezvous._accept_ranks(4, 9.0, failure)
-        except (UserError, WorkerFailure) as error:
-            state.error = f"{type(error).__name__}: {error}"
-        return state
-
-    return accept_ranks
+def meet(network, hellos, failure=None) -> str | dict:
+    """What rank 0 of 4 finds when these have come: the peers, or an error."""
+    network.clients = [Client(hello) for hello in hellos]
+    try:
+        return rendezvous.meet(0, 4, 9.0, failure)
+    except (UserError, WorkerFailure) as error:
+        return f"{type(error).__name__}: {error}"
 
 
-def test_all_get_the_session_once_the_store_is_there(accept):
-    secret.use(b"s" * 32)
-    state = accept([1, 2, 3])
-    *before, (_, session) = state.calls
-    assert before == ["note", ("store", 0)] and len(bytes.fromhex(session)) == 32
-    assert state.peers is state.arrivals.peers and state.error is None
-    for rank, peer in state.peers.items():
-        assert peer.told == [{"session": session, "proof": secret.proof(session, str(rank), f"n{rank}")}]
-    assert accept([1, 2, 3]).calls[-1] != ("session", session)  # a new one each time
+def test_all_get_the_session_once_the_store_is_there(network, store, capsys):
+    monitored = []
+    for _ in range(2):
+        secret.use(b"s" * 32)
+        before = secret.key_name("board")
+        peers = meet(network, [arrive(rank, nonce=f"n{rank}") for rank in (1, 2, 3)])
+        session = network.clients[0].read()
+        assert session == {"session": session["session"], "proof": secret.proof(session["session"], "1", "n1")}
+        for rank, client in enumerate(network.clients[1:], 2):
+            assert client.read() == {**session, "proof": secret.proof(session["session"], str(rank), f"n{rank}")}
+        for rank, peer in peers.items():
+            assert peer.socket.getpeername() == network.clients[rank - 1].socket.getsockname()
+            peer.socket.close()
+        own_name = secret.key_name("board")
+        secret.begin_session(session["session"])
+        assert secret.key_name("board") == own_name != before  # of the session that all are told
+        monitored.append(session["session"])
+        assert len(bytes.fromhex(session["session"])) == 32
+        network.restart()
+    assert len(set(monitored)) == 2 and store.served == ["1", "1"]  # a new one each time
+    assert capsys.readouterr().err == ""
+
+
+NOT_CONNECTED = "it did not connect to {0} within 9 s (WATCHDOG_SECONDS)"
+NOTE = "note: messages between ranks are not signed; "
 
 
 @pytest.mark.parametrize(
-    "ranks, failure, change, told",
+    "hellos, failure, told",
     [
         (
-            [1, 3],
+            [arrive(1), arrive(3)],
             None,
-            None,
-            (
-                2,
-                "it did not connect to {0} within 9 s (WATCHDOG_SECONDS): check that it was started with this master, ",
-            ),
+            (2, f"{NOT_CONNECTED}: check that it was"),
         ),
         (
-            [2],
+            [arrive(2)],
             None,
-            None,
-            (1, "it did not connect to {0} within 9 s (WATCHDOG_SECONDS) (missing: ranks 1, 3): check that"),
+            (1, f"{NOT_CONNECTED} (missing: ranks 1, 3): check that"),
         ),
-        ([1, 2, 3], "no disk", None, (0, "no disk")),
-        ([1], "no disk", None, (0, "no disk")),
-        ([1, 2], None, lambda arrivals: setattr(arrivals, "failed", (2, "no data")), (2, "no data")),
+        ([arrive(1), arrive(2), arrive(3)], "no disk", (0, "no disk")),
+        ([arrive(1)], "no disk", (0, "no disk")),
+        ([arrive(1), arrive(2, failure="no data")], None, (2, "no data")),
         (
-            [1],
+            [arrive(1), arrive(3, fingerprint=9), arrive(2, fingerprint=8)],
             None,
-            lambda arrivals: arrivals._others.update({3: (9, 0.0), 2: (8, 0.0)}),
             (2, "rank(s) [2, 3] have a secret, and rank 0 has none: set PADDLEVIT_DIST_SECRET or"),
         ),
     ],
 )
-def test_all_that_came_are_told_why_the_run_ends(accept, ranks, failure, change, told):
-    state = accept(ranks, failure, change or (lambda arrivals: None))
-    rank, text = told[0], told[1].format(f"127.0.0.1:{state.port}")
+def test_all_that_came_are_told_why_the_run_ends(network, store, capsys, hellos, failure, told):
+    found = meet(network, hellos, failure)
+    rank, text = told[0], told[1].format(f"127.0.0.1:{network.address[1]}")
     kind = "UserError: " if "secret" in text else f"WorkerFailure: rank {rank} failed: "
-    assert state.error.startswith(kind + text) and state.calls == ([] if failure else ["note"])
-    for peer in state.arrivals.peers.values():
-        ((name, (guilty, reason)),) = peer.told[0].items()
-        assert (name, guilty) == ("failed", rank) and reason.startswith(text) and len(peer.told) == 1
+    assert found.startswith(kind + text) and store.served == []
+    assert capsys.readouterr().err.startswith(NOTE) is (failure is None)
+    for client in network.clients:
+        if "fingerprint" not in client.hello:
+            ((name, (guilty, reason)),) = client.read().items()
+            assert (name, guilty) == ("failed", rank) and reason.startswith(text) and client.read() is None
 
 
 def test_a_taken_port_is_named(monkeypatch):
@@ -464,122 +535,84 @@ def test_a_taken_port_is_named(monkeypatch):
         port = other.getsockname()[1]
         monkeypatch.setenv("PADDLE_MASTER", f"127.0.0.1:{port}")
         with pytest.raises(UserError) as refused:
-            rendezvous._accept_ranks(2, 9.0, None)
+            rendezvous.meet(0, 2, 9.0)
     assert str(refused.value) == (
         f"rank 0 cannot listen on port {port} (the master is 127.0.0.1:{port}): Address already in use; another "
         "program uses it: choose a free port"
     )
 
 
-def test_ranks_are_collected_among_others(monkeypatch):
+def test_ranks_are_collected_among_others(network):
     secret.use(b"s" * 32)
-    arrivals = rendezvous._ArrivedRanks(3, secret.fingerprint())
-    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as opened:
-        clients = [opened.enter_context(socket.create_connection(listener.getsockname())) for _ in range(4)]
-        clients[0].sendall(b"GET /\r\n")
-        for rank in (2, 1):
-            proof = secret.proof(arrivals.challenge, str(rank), "n")
-            clients[rank].sendall(json.dumps(arrive(rank, proof=proof)).encode() + b"\n")
-        rendezvous._collect(listener, arrivals, rendezvous.time.monotonic() + 600.0)
-        greeting = {"program": "paddlevit_dist", "challenge": arrivals.challenge, "fingerprint": secret.fingerprint()}
-        for client in clients:
-            client.settimeout(60.0)
-            assert json.loads(client.makefile().readline()) == greeting
-        for client in (clients[0], clients[3]):  # a stranger, and one that has said nothing
-            with contextlib.suppress(ConnectionResetError):
-                assert client.recv(1) == b""
-        for rank, peer in arrivals.peers.items():
-            assert peer.socket.getpeername() == clients[rank].getsockname()
-            opened.enter_context(peer.socket)
-    assert sorted(arrivals.peers) == [1, 2]
+    stranger, silent = Client(b"GET /\r\n"), Client()
+    network.clients = [stranger, silent, Client(arrive(2)), Client(arrive(1))]
+    peers = rendezvous.meet(0, 3, 600.0)
+    challenges = {client.greeting.pop("challenge") for client in network.clients}
+    assert len(challenges) == 1
+    for client in network.clients:
+        assert client.greeting == {"program": "paddlevit_dist", "fingerprint": secret.fingerprint()}
+    assert [client.is_connected() for client in network.clients] == [False, False, True, True]
+    for rank, peer in peers.items():
+        assert peer.socket.getpeername() == network.clients[4 - rank].socket.getsockname()
+        peer.socket.close()
+    assert sorted(peers) == [1, 2]
 
 
-@pytest.mark.parametrize("moments, waits", [((0.0, 0.2, 8.9), [0.5, 0.5, 0.1]), ((9.0,), []), ((10.0,), [])])
-def test_ranks_are_collected_until_a_time(monkeypatch, clock, moments, waits):
-    found, times = [], iter([*moments[1:], 99.0])
-
-    def wait(sockets, seconds) -> list:
-        assert sockets == ["listener"]
-        found.append(seconds)
-        clock.now = 100.0 + next(times)
-        return []
-
-    clock.now += moments[0]
-    monkeypatch.setattr(rendezvous.multiprocessing.connection, "wait", wait)
-    rendezvous._collect("listener", rendezvous._ArrivedRanks(2, None), 109.0)
-    assert found == pytest.approx(waits)
+@pytest.mark.parametrize("seconds, pauses", [(1.2, [0.5, 0.5, 0.2]), (0.5, [0.5]), (0.0, [])])
+def test_ranks_are_collected_until_a_time(network, seconds, pauses):
+    with pytest.raises(WorkerFailure):
+        rendezvous.meet(0, 2, seconds)
+    assert network.pauses == pytest.approx(pauses)
 
 
-@pytest.mark.parametrize("others", [{1: (7, 0.0)}, {}])
-def test_ranks_with_other_secrets_are_not_waited_for(monkeypatch, clock, others):
-    def wait(sockets, seconds) -> list:
-        clock.now = 200.0
-        return waits.append(seconds) or []
-
-    waits, arrivals = [], rendezvous._ArrivedRanks(2, 5)
-    arrivals._others.update(others)
-    monkeypatch.setattr(rendezvous.multiprocessing.connection, "wait", wait)
-    rendezvous._collect("listener", arrivals, 150.0)
-    assert waits == ([] if others else [0.5])
+def test_ranks_with_other_secrets_are_waited_for_a_few_seconds_only(network):
+    network.clients, begun = [Client(arrive(1, fingerprint=7))], network.time.now
+    with pytest.raises(UserError, match="secret"):
+        rendezvous.meet(0, 3, 50.0)
+    assert 3.0 < network.time.now - begun <= 3.5
 
 
-def test_after_a_failure_others_have_five_seconds(monkeypatch, clock, pair):
-    ours, theirs = pair
-    arrivals = rendezvous._ArrivedRanks(4, None)
-    arrivals.failed, waits = None, []
-    monkeypatch.setattr(rendezvous, "RankConnection", lambda connected: connected)
-    hellos = [[arrive(1, failure="no disk")], [arrive(2, failure="no data")]]
+def test_after_a_failure_others_have_five_seconds(network):
+    network.clients = [Client(arrive(1, failure="no disk")), Client(arrive(2, failure="no data"))]
+    network.pause, begun = 1.0, network.time.now
+    with pytest.raises(WorkerFailure, match="rank 1 failed: no disk"):
+        rendezvous.meet(0, 4, 400.0)
+    assert network.time.now - begun == 7.0  # told after two
+    assert [client.read() for client in network.clients] == [{"failed": [1, "no disk"]}] * 2
 
-    class Client(Peer):
-        """A rank that reports a failure."""
 
-        def receive(self):
-            return hellos.pop(0)
-
-    clients = [Client(), Client()]
-    listener = SimpleNamespace(accept=lambda: (clients[len(waits) // 2], None))
-
-    def wait(sockets, seconds) -> list:
-        waits.append(round(seconds, 3))
-        clock.now += 2.0
-        return [[listener], [sockets[-1]]][(len(waits) - 1) % 2] if len(waits) <= 4 else []
-
-    monkeypatch.setattr(rendezvous.multiprocessing.connection, "wait", wait)
-    rendezvous._collect(listener, arrivals, 500.0)
-    assert arrivals.failed == (1, "no disk") and sorted(arrivals.peers) == [1, 2]
-    assert clock.now == 110.0 and len(waits) == 5  # told at 104, over at 109
+def test_who_was_not_admitted_in_time_is_closed(network):
+    network.clients = [Client(), Client(b"no message\n"), Client(arrive(1))]
+    with pytest.raises(WorkerFailure):
+        rendezvous.meet(0, 4, 9.0)
+    assert [client.read() is None for client in network.clients] == [True, True, False]
+    assert not any(client.is_connected() for client in network.clients[:2])
 
 
 # Other ranks
 
 
 @pytest.fixture
-def connect(monkeypatch, clock):
-    """Return a function by which rank 2 connects: rank 0 greets and answers in these ways, one after the other."""
+def connect(monkeypatch, simulated_time):
+    """Return a function by which rank 2 connects: each try finds nobody (None), or a socket with these answers."""
     monkeypatch.setenv("PADDLE_MASTER", "10.0.0.1:70")
 
-    def connect_with(greetings, answers=(), failure=None):
-        state = SimpleNamespace(made=[], greeted=[], error=None, connection=None)
-        left, replies = list(greetings), list(answers)
+    def connect_with(tries, failure=None):
+        state = SimpleNamespace(made=[], error=None, connection=None)
+        left = list(tries)
 
-        def create(address, timeout) -> Peer:
+        def create(address, timeout) -> SlowSocket:
             assert (address, timeout) == (rendezvous.endpoint(), 1.0)
-            clock.now += 1.0
-            if not left or left[0] is OSError:
-                del left[:1]
+            answers = left.pop(0) if left else None
+            if answers is None:
+                simulated_time.now += 1.0
                 raise OSError
-            state.made.append(Peer())
+            state.made.append(SlowSocket(simulated_time, answers))
             return state.made[-1]
 
-        def greet(connection, greeting, *words) -> dict:
-            state.greeted.append((greeting, *words))
-            return replies.pop(0)
-
-        monkeypatch.setattr(rendezvous.socket, "create_connection", create)
-        monkeypatch.setattr(rendezvous, "_next", lambda connection, deadline: left.pop(0))
-        monkeypatch.setattr(rendezvous, "_greet", greet)
+        monkeypatch.setattr(socket, "create_connection", create)
         try:
-            state.connection = rendezvous._connect_to_rank_0(2, 8.0, failure)
+            state.connection = rendezvous.meet(2, 3, 8.0, failure)[0]
         except (UserError, WorkerFailure) as error:
             state.error = f"{type(error).__name__}: {error}"
         return state
@@ -587,15 +620,24 @@ def connect(monkeypatch, clock):
     return connect_with
 
 
-OURS = {"program": "paddlevit_dist", "challenge": "c"}
+ENDED = b""
+OURS = b'{"program": "paddlevit_dist", "challenge": "c", "fingerprint": 1}\n'
+SESSION = b'{"session": "s", "proof": ""}\n'
 
 
-def test_a_rank_tries_until_rank_0_answers_with_a_session(connect, clock):
-    state = connect([OSError, None, {"program": "x"}, OURS, OURS], [{}, {"session": "s"}])
+def test_a_rank_tries_until_rank_0_answers_with_a_session(connect, simulated_time):
+    state = connect([None, [ENDED], [b'{"program": "x"}\n'], [OURS, ENDED], [OURS, SESSION]])
     assert state.connection.socket is state.made[-1] and state.error is None
     assert [peer.is_closed for peer in state.made] == [True, True, True, False]
-    assert state.greeted == [(OURS, 2, None, 115.0)] * 2  # 100 + 8 + a quarter of 8 + 5: rank 0 gives up first
-    assert clock.sleeps == [0.05] * 4
+    assert [len(peer.told) for peer in state.made] == [0, 0, 1, 1]
+    assert simulated_time.waits == [0.05] * 4
+
+
+def test_rank_0_gives_up_before_a_rank_that_it_has_greeted(connect, simulated_time):
+    begun = simulated_time.now
+    state = connect([[OURS]])
+    assert "it answered, but has ended" in state.error
+    assert simulated_time.now - begun == pytest.approx(15.05)  # 8 + a quarter of 8 + 5
 
 
 WAITED = "rank 2 waited for rank 0 at 10.0.0.1:70 for 8 s (WATCHDOG_SECONDS)"
@@ -603,20 +645,19 @@ NOTHING = "nothing answers there: check that it was started and that its machine
 
 
 @pytest.mark.parametrize(
-    "greetings, answers, error",
+    "tries, error",
     [
-        ([], [], f"WorkerFailure: rank 0 failed: {WAITED}; {NOTHING}"),
-        ([None] * 9, [], f"UserError: {WAITED}, but another program answers there: choose a free port for the master"),
+        ([], f"WorkerFailure: rank 0 failed: {WAITED}; {NOTHING}"),
+        ([[ENDED]] * 9, f"UserError: {WAITED}, but another program answers there: choose a free port for the master"),
         (
-            [None, OURS],
-            [{}],
+            [[ENDED], [OURS, ENDED]],
             f"WorkerFailure: rank 0 failed: {WAITED}; it answered, but has ended: read its log for the reason",
         ),
-        ([OURS], [{"failed": [3, "no disk"]}], "WorkerFailure: rank 3 failed: no disk"),
+        ([[OURS, b'{"failed": [3, "no disk"]}\n']], "WorkerFailure: rank 3 failed: no disk"),
     ],
 )
-def test_a_rank_says_why_it_does_not_meet_rank_0(connect, greetings, answers, error):
-    assert connect(greetings, answers, "own failure").error == error
+def test_a_rank_says_why_it_does_not_meet_rank_0(connect, tries, error):
+    assert connect(tries, "own failure").error == error
 
 
 def test_an_address_of_each_machine_itself_is_explained(connect, monkeypatch):
@@ -627,56 +668,47 @@ def test_an_address_of_each_machine_itself_is_explained(connect, monkeypatch):
 
 @pytest.mark.parametrize("failure", [None, "no disk"])
 @pytest.mark.parametrize(
-    "answer, found", [({"failed": [1, "x"]}, {"failed": [1, "x"]}), (None, {}), ({"session": "t", "proof": "x"}, {})]
+    "answer, found",
+    [
+        (b'{"failed": [1, "x"]}\n', {"failed": [1, "x"]}),
+        (ENDED, {}),
+        (b'{"session": "t", "proof": "x"}\n', {}),
+    ],
 )
-def test_a_rank_greets_with_its_proof_or_its_failure(monkeypatch, failure, answer, found):
+def test_a_rank_greets_with_its_proof_or_its_failure(simulated_time, failure, answer, found):
     secret.use(b"s" * 32)
-    peer, deadlines = Peer(), []
-    monkeypatch.setattr(rendezvous, "_next", lambda connection, deadline: deadlines.append(deadline) or answer)
+    before = secret.key_name("board")
+    connected, begun = SlowSocket(simulated_time, [None, answer]), simulated_time.now
     greeting = {"challenge": "c", "fingerprint": secret.fingerprint()}
+    answered = rendezvous.greet(rendezvous.RankConnection(connected), greeting, 2, failure, begun + 2.0)
+    assert simulated_time.now == begun + 2.0
+    (hello,) = connected.told
     if failure is not None:
-        assert rendezvous._greet(peer, greeting, 2, failure, 7.0) == (answer or {})
-        assert peer.told == [{"rank": 2, "failure": failure}] and deadlines == [7.0]
+        assert answered == (json.loads(answer) if answer else {}) and hello == {"rank": 2, "failure": failure}
         return
-    assert rendezvous._greet(peer, greeting, 2, None, 7.0) == found and deadlines == [7.0]
-    (hello,) = peer.told
+    assert answered == found and secret.key_name("board") == before
     nonce = hello.pop("nonce")
-    assert len(bytes.fromhex(nonce)) == 16 and secret._session_key is None
+    assert len(bytes.fromhex(nonce)) == 16
     assert hello == {"rank": 2, "fingerprint": secret.fingerprint(), "proof": secret.proof("c", "2", nonce)}
+    assert rendezvous.greet(rendezvous.RankConnection(connected), greeting, 2, failure, simulated_time.now) == {}
 
 
-def test_a_session_begins_if_rank_0_proves_it(monkeypatch):
+class HonestSocket(SlowSocket):
+    """Rank 0, which proves that it has the secret."""
+
+    def recv(self, size: int) -> bytes:
+        proof = secret.proof("t", "2", self.told[-1]["nonce"])
+        return json.dumps({"session": "t", "proof": proof}).encode() + b"\n"
+
+
+@pytest.mark.parametrize("shown", ["none", "own"])
+def test_a_session_begins_if_rank_0_proves_it(simulated_time, shown):
     secret.use(b"s" * 32)
-    peer, begun = Peer(), []
-
-    def answer(connection, deadline) -> dict:
-        proof = secret.proof("t", "2", peer.told[0]["nonce"])
-        return {"session": "t", "proof": proof}
-
-    monkeypatch.setattr(rendezvous, "_next", answer)
-    monkeypatch.setattr(secret, "begin_session", begun.append)
-    for greeting in ({"challenge": "c"}, {"challenge": "c", "fingerprint": secret.fingerprint()}):
-        peer.told.clear()
-        assert rendezvous._greet(peer, greeting, 2, None, 7.0)["session"] == "t"
-    assert begun == ["t", "t"]
+    connection, later = rendezvous.RankConnection(HonestSocket(simulated_time, [])), simulated_time.now + 7.0
+    greeting = {"challenge": "c", **({} if shown == "none" else {"fingerprint": secret.fingerprint()})}
+    assert rendezvous.greet(connection, greeting, 2, None, later)["session"] == "t"
+    begun = secret.key_name("board")
+    secret.begin_session("t")
+    assert begun == secret.key_name("board")
     with pytest.raises(UserError, match=r"^rank\(s\) \[0\] have another secret than rank 2: "):
-        rendezvous._greet(peer, {"challenge": "c", "fingerprint": 99}, 2, None, 7.0)
-
-
-def test_who_was_not_admitted_in_time_is_closed(monkeypatch, clock):
-    clients, turns = [Peer() for _ in range(4)], iter([*"aaaa", 3, 2])
-    monkeypatch.setattr(rendezvous, "RankConnection", lambda connected: connected)
-    listener = SimpleNamespace(accept=lambda: (clients[len(accepted)], accepted.append(1)))
-    accepted, arrivals = [], rendezvous._ArrivedRanks(4, None)
-    clients[2].receive = lambda: [arrive(1)]
-    clients[3].receive = lambda: None  # gone
-
-    def wait(sockets, seconds) -> list:
-        clock.now += 1.0
-        turn = next(turns, None)
-        return [] if turn is None else [listener] if turn == "a" else [clients[turn]]
-
-    monkeypatch.setattr(rendezvous.multiprocessing.connection, "wait", wait)
-    rendezvous._collect(listener, arrivals, 110.0)
-    assert [client.is_closed for client in clients] == [True, True, False, True]
-    assert arrivals.peers == {1: clients[2]} and all(len(client.told) == 1 for client in clients)
+        rendezvous.greet(connection, {"challenge": "c", "fingerprint": 99}, 2, None, later)

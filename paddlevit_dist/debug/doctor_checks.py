@@ -154,30 +154,48 @@ def check_versions(context: CheckContext) -> CheckResult:
     return CheckResult(WARNING if notes else OK, "; ".join([text, *notes]))
 
 
+class SeenGpus(NamedTuple):
+    """What the driver and Paddle see of the accelerators of the machine."""
+
+    driver: int  # number of GPUs
+    card: devices.GpuCard | None  # the newest one
+    usable: int  # number of GPUs that Paddle can use
+    others: dict[str, int]  # accelerators without CUDA that Paddle can use, by kind
+    version: str  # Paddle's
+    cuda: str | None  # CUDA's version that Paddle was built for; None: its CPU build
+
+
 def check_gpus(context: CheckContext) -> CheckResult:
     """Check that Paddle can use the GPUs of the machine."""
-    driver, usable = devices.expected_gpus(), devices.count_gpus()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
+    driver = devices.expected_gpus()
     card = devices.find_newest_card() if driver else None
+    cuda = str(paddle.version.cuda()) if device_kinds.is_built_for_cuda() else None
+    seen = SeenGpus(driver, card, devices.count_gpus(), device_kinds.count_others(), paddle.__version__, cuda)
+    return judge_gpus(seen)
+
+
+def judge_gpus(seen: SeenGpus) -> CheckResult:
+    """Judge whether Paddle can use all that the driver sees."""
+    visible, card = os.environ.get("CUDA_VISIBLE_DEVICES", "not set"), seen.card
     capability = "" if card is None else f", compute capability {card.capability[0]}.{card.capability[1]}"
-    if usable:
-        text = f"{usable} usable (CUDA_VISIBLE_DEVICES={visible}){capability}"
-        known = paddle_versions.supported_capabilities()
+    if seen.usable:
+        text = f"{seen.usable} usable (CUDA_VISIBLE_DEVICES={visible}){capability}"
+        known = paddle_versions.supported_capabilities(seen.version, str(seen.cuda))
         if card is not None and known is not None and not known[0] <= card.capability <= known[1]:
             lowest, highest = (f"{major}.{minor}" for major, minor in known)
-            text += f"; Paddle {paddle.__version__} for CUDA {paddle.version.cuda()} supports {lowest} to {highest}"
+            text += f"; Paddle {seen.version} for CUDA {seen.cuda} supports {lowest} to {highest}"
             return CheckResult(WARNING, text, f"unless you built this Paddle for the card: {format_install(card)}")
         return CheckResult(OK, text)
-    if others := device_kinds.count_others():
-        text = ", ".join(f"{number} {device_kinds.get_kind(name).noun}(s)" for name, number in others.items())
+    if seen.others:
+        text = ", ".join(f"{number} {device_kinds.get_kind(name).noun}(s)" for name, number in seen.others.items())
         return CheckResult(OK, f"no CUDA GPU; {text} usable through Paddle's plug-in (docs/guides/devices.md)")
-    if not driver:
+    if not seen.driver:
         return CheckResult(OK, "none: training on the CPU")
-    if not device_kinds.is_built_for_cuda():
+    if seen.cuda is None:
         fix = f"{format_install(card)}; or train on the CPU"
-        return CheckResult(WARNING, f"{driver} GPU(s){capability}, but this is Paddle's CPU build", fix)
+        return CheckResult(WARNING, f"{seen.driver} GPU(s){capability}, but this is Paddle's CPU build", fix)
     fix = "check `nvidia-smi` (its CUDA has to be as new as Paddle's), the CUDA libraries, and CUDA_VISIBLE_DEVICES"
-    text = f"{driver} GPU(s){capability}, none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}"
+    text = f"{seen.driver} GPU(s){capability}, none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}"
     return CheckResult(FAILURE, text, fix)
 
 
@@ -197,15 +215,18 @@ def format_install(card: devices.GpuCard | None) -> str:
 
 def check_memory(context: CheckContext) -> CheckResult:
     """Check the available memory of the machine, or of the container if that is less."""
-    if (sizes := read_memory()) is None:
+    return judge_memory(read_memory(), context.plan.processes)
+
+
+def judge_memory(sizes: tuple[int, int] | None, processes: int) -> CheckResult:
+    """Judge whether total and available memory, in bytes, suffice for these processes; None: unknown."""
+    if sizes is None:
         return CheckResult(OK, "unknown: this system does not report it")
     total, available = sizes
     text = f"{available / GIB:.1f} of {total / GIB:.1f} GiB available"
-    needed = context.plan.processes * 1.5 * GIB  # measured: one Paddle process with a small model
-    if available < needed:
+    if available < processes * 1.5 * GIB:  # measured: one Paddle process with a small model
         fix = "end other programs, give the container more memory, or lower -ngpus and -num_workers"
-        text += f": {context.plan.processes} process(es) need at least 1.5 GiB each"
-        return CheckResult(WARNING, text, fix)
+        return CheckResult(WARNING, f"{text}: {processes} process(es) need at least 1.5 GiB each", fix)
     return CheckResult(OK, text)
 
 
@@ -369,16 +390,21 @@ def check_step(context: CheckContext) -> CheckResult:
     target = context.folder / "step.json"
     arguments = (config, context.task, context.samples["train"], str(target))
     launch_workers(run_device_steps, arguments, plan, config.WATCHDOG_SECONDS, in_child=True)
-    facts = json.loads(target.read_bytes())
-    losses, memory = facts["losses"], facts["memory_mib"] / 1024
     checkable = get_aspect(context.task, Checkable)
-    expected = checkable.expected_losses() if checkable else {}
+    result = judge_steps(json.loads(target.read_bytes()), checkable.expected_losses() if checkable else {})
+    noun = device_kinds.get_kind(plan.device).noun
+    about = f"{plan.processes} x {noun}, batch {config.DATA.BATCH_SIZE} x {config.TRAIN.ACCUM_ITER}"
+    return result._replace(text=f"{about}: {result.text}")
+
+
+def judge_steps(facts: dict[str, Any], expected: dict[str, float]) -> CheckResult:
+    """Judge whether a model has learned, from facts of ``measure_steps`` and the losses expected of the first step."""
+    losses = facts["losses"]
     first = [f"{name} {value:.4g} at start" for name, value in facts["first"].items() if value is not None]
     first += [f"ln(classes) is {value:.4g}" for name, value in expected.items() if name in facts["first"]]
     text = (
-        f"{plan.processes} x {device_kinds.get_kind(plan.device).noun}, batch {config.DATA.BATCH_SIZE} x "
-        f"{config.TRAIN.ACCUM_ITER}: {', '.join(first)}; after {len(losses) - 1} updates with this batch "
-        f"{losses[-1]:.4g}; {facts['seconds']:.3g} s an update, {memory:.1f} GiB"
+        f"{', '.join(first)}; after {len(losses) - 1} updates with this batch {losses[-1]:.4g}; "
+        f"{facts['seconds']:.3g} s an update, {facts['memory_mib'] / 1024:.1f} GiB"
     )
     if not math.isfinite(losses[0]):
         fix = "check the data for huge values, and IMAGENET_MEAN and IMAGENET_STD or VOLUMES.INTENSITY_WINDOW"
@@ -399,21 +425,33 @@ def check_step(context: CheckContext) -> CheckResult:
 
 def run_device_steps(config: RunSettings, task: Task, dataset: TransformedDataset, target: str) -> None:
     """Train on the first batch, and write losses, seconds and memory to ``target``. Every rank must call this."""
-    from ..distributed import all_gather, is_main
+    from ..distributed import is_main
+    from .selftest import build_silent_trainer
+
+    facts = measure_steps(build_silent_trainer(config, task, dataset, Path(target).parent), config)
+    if is_main():
+        Path(target).write_bytes(json.dumps(facts).encode())
+
+
+def measure_steps(training: Any, config: RunSettings, clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
+    """Make updates with the first batch, and return facts as JSON has them. Every rank must call this.
+
+    Facts: ``losses`` of all updates, means over ranks, and the ``first`` ones by term; the fewest ``seconds`` of an
+    update of this rank; the most ``memory_mib`` of a rank; the ``trained`` share of parameters.
+    """
+    from ..distributed import all_gather
     from ..engine import gpu_memory
     from ..engine.step import accumulation_groups
     from ..logging.meters import memory_mib
-    from .selftest import build_silent_trainer
 
-    training = build_silent_trainer(config, task, dataset, Path(target).parent)
     training.model.train()
     with contextlib.closing(training.loader.epochs(1, 1)) as batches:
         group = next(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, 1))
     losses: list[float] = []
-    seconds, began = [], time.perf_counter()
+    seconds, began = [], clock()
     first: dict[str, float] = {}
     while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
-        started = time.perf_counter()
+        started = clock()
         with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
             outputs = training.step(
                 [dict(batch) for batch in group], StepPosition(1, len(losses), 100), config.TRAIN.BASE_LR
@@ -422,15 +460,13 @@ def run_device_steps(config: RunSettings, task: Task, dataset: TransformedDatase
         gathered = all_gather((means, sum(outputs[0][name].weight * mean for name, mean in means.items())))
         losses.append(float(np.mean([total for _, total in gathered])))
         first = first or {name: float(np.mean([terms[name] for terms, _ in gathered])) for name in means}
-        seconds.append(time.perf_counter() - started)
-        if max(all_gather(time.perf_counter() - began)) > _SECONDS and len(losses) > 1:
+        seconds.append(clock() - started)
+        if max(all_gather(clock() - began)) > _SECONDS and len(losses) > 1:
             break
     memory = max(all_gather(memory_mib() or 0.0))
-    if is_main():
-        parameters = training.model.parameters()
-        trained = sum(p.size for p in parameters if not p.stop_gradient) / sum(p.size for p in parameters)
-        facts = {"losses": losses, "first": first, "seconds": min(seconds), "memory_mib": memory, "trained": trained}
-        Path(target).write_bytes(json.dumps(facts).encode())
+    parameters = training.model.parameters()
+    trained = sum(p.size for p in parameters if not p.stop_gradient) / sum(p.size for p in parameters)
+    return {"losses": losses, "first": first, "seconds": min(seconds), "memory_mib": memory, "trained": trained}
 
 
 DATA = "data"

@@ -23,16 +23,16 @@ def needs_older_numpy() -> bool:
     return not _IS_3 and int(np.__version__.split(".")[0]) > 1
 
 
-def supported_capabilities() -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the lowest and highest compute capability that Paddle's own build of this version has code for.
+def supported_capabilities(version: str, cuda: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Return the lowest and highest compute capability that Paddle's own build of a version for a CUDA has code for.
 
     Code for 8.6 also runs on 8.9. None for a Paddle built from source, and from CUDA 12.8 on: not known.
     """
-    numbers = str(paddle.version.cuda()).split(".")
-    if paddle.__version__ == _FROM_SOURCE or numbers[0] not in ("11", "12"):
+    numbers = cuda.split(".")
+    if version == _FROM_SOURCE or numbers[0] not in ("11", "12"):
         return None
     if numbers[0] == "11":
-        return (6, 0) if _IS_3 else (6, 1), (8, 9)
+        return (6, 1) if version.startswith("2.") else (6, 0), (8, 9)
     return ((7, 0), (9, 0)) if int(numbers[1]) < 8 else None
 
 

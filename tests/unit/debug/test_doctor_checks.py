@@ -1,12 +1,14 @@
 """Checks of the doctor: what they find, that none stops the others, and that nothing stays behind."""
 
-import itertools
 import json
 import math
 import os
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numba
 import numpy as np
 import paddle
 import pytest
@@ -16,12 +18,22 @@ from support.trainings.runs import DIGITS, PLAIN, TINY
 
 from paddlevit_dist import distributed, register_dataset, settings
 from paddlevit_dist.data.sampler import SampleKey, sample_generator
-from paddlevit_dist.debug import doctor_checks, selftest
-from paddlevit_dist.debug.doctor_checks import CheckContext, read_memory, run_check
+from paddlevit_dist.debug import doctor_checks
+from paddlevit_dist.debug.doctor_checks import (
+    CheckContext,
+    SeenGpus,
+    judge_gpus,
+    judge_memory,
+    judge_steps,
+    measure_steps,
+    read_memory,
+    run_check,
+)
 from paddlevit_dist.distributed import world
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.images.data.reading import UnreadableImage
 from paddlevit_dist.launch import devices, spawn
+from paddlevit_dist.logging import record
 from paddlevit_dist.runtime import device_kinds, limits, paddle_versions
 from paddlevit_dist.tasks.aspects import TaskAspect
 from paddlevit_dist.tasks.protocols import Checkable
@@ -69,26 +81,26 @@ def expected_fix(name: str) -> str:
     return f"{driver}{remove}{INDEX}/{CARDS[name][2]}/"
 
 
-def see_gpus(monkeypatch, card: devices.GpuCard | None, is_usable: bool, has_cuda: bool) -> doctor_checks.CheckResult:
-    """What the check of GPUs finds where the driver shows two of this card."""
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 2)
-    monkeypatch.setattr(devices, "find_newest_card", lambda: card)
-    monkeypatch.setattr(devices, "count_gpus", lambda: 2 * is_usable)
-    monkeypatch.setattr(device_kinds, "is_built_for_cuda", lambda: has_cuda)
+@pytest.fixture(autouse=True)
+def all_visible(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return doctor_checks.check_gpus(None)
+
+
+def make_gpus(card: devices.GpuCard | None, usable: int = 0, **changes) -> SeenGpus:
+    """What is seen where the driver shows two of this card, beside Paddle's CPU build."""
+    return SeenGpus(2, card, usable, {}, "3.3.1", None)._replace(**changes)
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_beside_a_cpu_build_the_build_for_the_card_is_named(monkeypatch, name):
+def test_beside_a_cpu_build_the_build_for_the_card_is_named(name):
     capability, cuda, _ = CARDS[name]
-    found = see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=False, has_cuda=False)
+    found = judge_gpus(make_gpus(devices.GpuCard(capability, cuda)))
     assert found.status == "warning" and f"compute capability {capability[0]}.{capability[1]}" in found.text
     assert found.fix == f"{expected_fix(name)}; or train on the CPU"
 
 
-def test_a_driver_that_says_nothing_of_its_cards_leaves_the_page(monkeypatch):
-    found = see_gpus(monkeypatch, None, is_usable=False, has_cuda=False)
+def test_a_driver_that_says_nothing_of_its_cards_leaves_the_page():
+    found = judge_gpus(make_gpus(None))
     assert found.status == "warning" and "docs/guides/installation.md" in found.fix
 
 
@@ -104,13 +116,10 @@ def test_a_driver_that_says_nothing_of_its_cards_leaves_the_page(monkeypatch):
         ("3.3.1", "False", set()),
     ],
 )
-def test_a_paddle_without_code_for_the_card_is_found(monkeypatch, version, cuda, lacking):
+def test_a_paddle_without_code_for_the_card_is_found(version, cuda, lacking):
     """Paddle counts a GPU that it has no code for as one that it can use."""
-    monkeypatch.setattr(paddle, "__version__", version)
-    monkeypatch.setattr(paddle.version, "cuda", lambda: cuda)
-    monkeypatch.setattr(paddle_versions, "_IS_3", version != "2.6.2")
     for name, (capability, driver, _) in CARDS.items():
-        found = see_gpus(monkeypatch, devices.GpuCard(capability, driver), is_usable=True, has_cuda=True)
+        found = judge_gpus(make_gpus(devices.GpuCard(capability, driver), usable=2, version=version, cuda=cuda))
         is_lacking = f"{capability[0]}.{capability[1]}" in lacking
         assert found.status == ("warning" if is_lacking else "ok") and found.text.startswith("2 usable")
         assert (f"; Paddle {version} for CUDA {cuda} supports " in found.text) == is_lacking
@@ -121,66 +130,48 @@ def test_a_paddle_without_code_for_the_card_is_found(monkeypatch, version, cuda,
 def test_numpy_2_beside_a_paddle_that_was_built_for_numpy_1_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(paddle_versions, "_IS_3", False)
     monkeypatch.setattr(np, "__version__", "2.4.6")
-    assert "was built for NumPy 1, and this is 2.4.6" in paddle_versions.notes()[0]
     found = doctor_checks.check_versions(CheckContext(None, tmp_path, MACHINE))
     assert found.status == "failure" and found.fix == "python -m pip install 'numpy<2'"
-    monkeypatch.setattr(np, "__version__", "1.26.4")
-    assert not paddle_versions.needs_older_numpy()
+    assert "was built for NumPy 1, but NumPy 2.4.6 is installed" in found.text
 
 
 def test_versions_that_are_known_are_told(monkeypatch):
-    monkeypatch.setattr("paddlevit_dist.logging.record.versions", lambda: {"paddle": "3.9", "onnx": None, "numpy": "2"})
-    monkeypatch.setattr(doctor_checks, "has_numba", lambda: False)
-    monkeypatch.setattr(device_kinds, "is_built_for_cuda", lambda: False)
-    monkeypatch.setattr(paddle_versions, "needs_older_numpy", lambda: False)
-    monkeypatch.setattr(paddle_versions, "notes", lambda: [])
     found = doctor_checks.check_versions(None)
-    assert found == ("ok", "paddle 3.9, numpy 2, numba not installed (training on CPUs is slower)", "")
-    monkeypatch.setattr(paddle_versions, "notes", lambda: ["untested"])
-    assert doctor_checks.check_versions(None) == ("warning", f"{found.text}; untested", "")
-
-
-def test_what_the_versions_say_of_cuda_and_of_a_numba_that_does_not_fit(monkeypatch):
-    monkeypatch.setattr("paddlevit_dist.logging.record.versions", lambda: {"paddle": "3.9"})
-    monkeypatch.setattr(doctor_checks, "has_numba", lambda: True)
-    monkeypatch.setattr(device_kinds, "is_built_for_cuda", lambda: True)
-    monkeypatch.setattr(paddle_versions, "notes", lambda: [])
-    monkeypatch.setattr(
-        doctor_checks.importlib, "import_module", lambda name: SimpleNamespace(__version__=f"of {name}")
+    told = dict(entry.split(" ", 1) for entry in found.text.split(", "))
+    assert found[::2] == ("ok", "") and told["numba"] == numba.__version__
+    assert [name for name, version in record.versions().items() if version != told.get(name)] == []
+    assert ("cuda" in told) == ("cudnn" in told) == paddle.is_compiled_with_cuda()
+    monkeypatch.setattr(paddle, "__version__", "9.8")
+    assert doctor_checks.check_versions(None).status == "warning"
+    assert doctor_checks.check_versions(None).text.endswith(
+        "; Paddle 9.8 is untested; the last version tested with paddlevit_dist is 3.3"
     )
-    found = doctor_checks.check_versions(None)
-    cuda = f"cuda {paddle.version.cuda()}, cudnn {paddle.version.cudnn()}"
-    assert found == ("ok", f"paddle 3.9, numba of numba, {cuda}", "")
 
-    def fail(name):
-        raise ImportError("needs another NumPy")
 
-    monkeypatch.setattr(doctor_checks.importlib, "import_module", fail)
+def test_a_numba_that_cannot_be_imported_is_a_failure(tmp_path, monkeypatch):
+    (tmp_path / "numba.py").write_text("raise ImportError('needs another NumPy')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
     found = doctor_checks.check_versions(None)
     assert found == ("failure", "numba cannot be imported: needs another NumPy", "python -m pip install -U numba")
 
 
-def test_devices_without_cuda_and_gpus_that_paddle_cannot_use_are_told(monkeypatch):
-    monkeypatch.setattr(devices, "count_gpus", lambda: 0)
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
-    monkeypatch.setattr(device_kinds, "count_others", dict)
-    assert doctor_checks.check_gpus(None) == ("ok", "none: training on the CPU", "")
-    monkeypatch.setattr(device_kinds, "count_others", lambda: {"npu": 2, "xpu": 1})
+def test_devices_without_cuda_and_gpus_that_paddle_cannot_use_are_told():
+    none = make_gpus(None, driver=0)
+    assert judge_gpus(none) == ("ok", "none: training on the CPU", "")
     nouns = [device_kinds.get_kind(name).noun for name in ("npu", "xpu")]
     text = f"no CUDA GPU; 2 {nouns[0]}(s), 1 {nouns[1]}(s) usable through Paddle's plug-in (docs/guides/devices.md)"
-    assert doctor_checks.check_gpus(None) == ("ok", text, "")
-    monkeypatch.setattr(device_kinds, "count_others", dict)
-    status, text, fix = see_gpus(monkeypatch, devices.GpuCard((8, 6), (12, 0)), is_usable=False, has_cuda=True)
+    assert judge_gpus(none._replace(others={"npu": 2, "xpu": 1})) == ("ok", text, "")
+    status, text, fix = judge_gpus(make_gpus(devices.GpuCard((8, 6), (12, 0)), cuda="11.8"))
     assert (status, fix[:16]) == ("failure", "check `nvidia-sm")
     assert text == "2 GPU(s), compute capability 8.6, none usable by Paddle; CUDA_VISIBLE_DEVICES=not set"
 
 
-def test_a_check_has_the_task_and_the_data_of_a_training_run(tmp_path, monkeypatch):
+def test_a_check_has_the_task_and_the_data_of_a_training_run(tmp_path):
     words = [*DIGITS, f"-output={tmp_path}", "-eval", "-pretrained=x", "DATA.ON_INVALID_SAMPLE", "stop"]
     config = settings.load(words).values
     context = CheckContext(config, tmp_path / "temporary", MACHINE)
-    monkeypatch.setattr(doctor_checks, "make_task", lambda own: own)
-    own = context.task
+    own = context.task.config
     assert (own.SAVE, own.EVAL, own.MODEL.RESUME, own.DATA.ON_INVALID_SAMPLE) == (
         *(str(tmp_path / "temporary"), False, None, "skip"),
     )
@@ -236,15 +227,19 @@ def test_good_labels_are_told_with_their_shares(tmp_path):
     assert "75 opened at random" in found["data"].text
 
 
-def test_some_samples_of_each_split_are_opened_and_timed(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor_checks, "_OPENED", {"train": 5, "val": 4})
-    monkeypatch.setattr(doctor_checks, "time", SimpleNamespace(perf_counter=itertools.count(0, 0.25).__next__))
+def test_some_samples_of_each_split_are_opened_and_timed(tmp_path):
     opened = []
-    read = lambda self, index: opened.append((self.blue, index)) or Images.read(self, index)  # noqa: E731
-    found = look_at(tmp_path, "-seed=3", read=read)
-    assert found["data"].text == "train 60 images; val 15 images; 9 opened at random, 50 ms for each training sample"
-    orders = [np.random.default_rng(3).permutation(number).tolist() for number in (60, 15)]
-    assert opened == [*((80, index) for index in orders[0][:5]), *((160, index) for index in orders[1][:4])]
+
+    def read(self, index):
+        opened.append((self.blue, index))
+        time.sleep(0.004 if self.blue == 80 else 0)
+        return Images.read(self, index)
+
+    found = look_at(tmp_path, "-seed=3", read=read, train=[0, 1, 2] * 35, val=[0, 1, 2] * 7)
+    about, _, milliseconds = found["data"].text.removesuffix(" ms for each training sample").rpartition(", ")
+    assert about == "train 105 images; val 21 images; 120 opened at random" and 4 <= float(milliseconds) < 400
+    orders = [np.random.default_rng(3).permutation(number).tolist() for number in (105, 21)]
+    assert opened == [*((80, index) for index in orders[0][:100]), *((160, index) for index in orders[1][:20])]
 
 
 @pytest.mark.parametrize(
@@ -393,16 +388,14 @@ def test_memory_is_that_of_the_machine_or_of_the_container_if_that_is_less(tmp_p
         assert (found, available) == (total, max(0, total - used))
 
 
-def test_each_process_needs_memory(monkeypatch):
-    monkeypatch.setattr(doctor_checks, "read_memory", lambda: (9 << 30, 4 << 30))
-    found = [doctor_checks.check_memory(CheckContext(None, None, MACHINE._replace(processes=n))) for n in (1, 2, 3)]
+def test_each_process_needs_memory():
+    found = [judge_memory((9 << 30, 4 << 30), processes) for processes in (1, 2, 3)]
     assert [result.status for result in found] == ["ok", "ok", "warning"]
     assert found[0].text == "4.0 of 9.0 GiB available" and not found[0].fix
     assert found[2].text.endswith("3 process(es) need at least 1.5 GiB each") and "-ngpus" in found[2].fix
-    monkeypatch.setattr(doctor_checks, "read_memory", lambda: (9 << 30, 3 << 30))
-    assert doctor_checks.check_memory(CheckContext(None, None, MACHINE._replace(processes=2))).status == "ok"
-    monkeypatch.setattr(doctor_checks, "read_memory", lambda: None)
-    assert doctor_checks.check_memory(None).status == "ok"
+    assert judge_memory((9 << 30, 3 << 30), 2).status == judge_memory(None, 2).status == "ok"
+    machines = [CheckContext(None, None, MACHINE._replace(processes=number)) for number in (1, 1 << 20)]
+    assert [doctor_checks.check_memory(machine).status for machine in machines] == ["ok", "warning"]
 
 
 FACTS = {"losses": [2.3, 2.2, 1.1], "first": {"loss": 2.3, "unknown": None}, "seconds": 0.125, "memory_mib": 3072.0}
@@ -427,41 +420,40 @@ FACTS |= {"trained": 1.0}
         ("ok", "", {"first": {"another": 99.0}}),
     ],
 )
-def test_losses_of_some_updates_are_judged(tmp_path, monkeypatch, status, fix, changes):
+def test_losses_of_some_updates_are_judged(status, fix, changes):
+    facts = FACTS | changes
+    found = judge_steps(facts, {"loss": math.log(10)})
+    assert found.status == status and fix in found.fix and bool(fix) == bool(found.fix)
+    assert ("ln(classes)" in found.text) == ("loss" in facts["first"])
+    if "loss" in facts["first"]:
+        assert f"{facts['first']['loss']:.4g} at start, ln(classes) is 2.303; after 2 updates with this" in found.text
+    assert "unknown" not in found.text and found.text.endswith("s an update, 3.0 GiB")
+
+
+def test_updates_are_made_by_processes_of_their_own_with_what_the_check_has_read(tmp_path, monkeypatch):
     started = []
 
     def launch(function, arguments, plan, seconds, in_child):
         started.append((function, arguments, plan, seconds, in_child))
-        Path(arguments[-1]).write_text(json.dumps(FACTS | changes))
+        Path(arguments[-1]).write_text(json.dumps(FACTS))
 
     monkeypatch.setattr(spawn, "launch_workers", launch)
     words = [*DIGITS, "-accum_iter=3", f"-output={tmp_path}", "-epochs=5", "TRAIN.WARMUP_EPOCHS", "2", "-pretrained=x"]
     checkup = CheckContext(settings.load([*words, "WATCHDOG_SECONDS", "44"]).values, tmp_path, MACHINE)
     found = doctor_checks.check_step(checkup)
-    assert found.status == status and fix in found.fix and bool(fix) == bool(found.fix)
     ((function, (config, task, dataset, _), plan, seconds, in_child),) = started
     assert function is doctor_checks.run_device_steps and (plan, seconds, in_child) == (MACHINE, 44, True)
     assert config.TRAIN.WARMUP_EPOCHS == 0 and config.MODEL.PRETRAINED is None and config.SAVE == str(tmp_path)
     assert task is checkup.task and dataset is checkup.samples["train"]
-    first = (FACTS | changes)["first"]
-    assert ("ln(classes)" in found.text) == ("loss" in first)
-    if "loss" in first:
-        assert f"{first['loss']:.4g} at start, ln(classes) is 2.303; after 2 updates with this batch" in found.text
-    assert "1 x CPU" in found.text and "batch 64 x 3: " in found.text and found.text.endswith("s an update, 3.0 GiB")
+    judged = judge_steps(FACTS, {"loss": math.log(10)})
+    assert found == judged._replace(text=f"1 x CPU process, batch 64 x 3: {judged.text}")
 
 
 @pytest.mark.parametrize(
     "second, status", [(1.0, "ok"), (0.7, "ok"), (1.5, "ok"), (0.69, "warning"), (1.51, "warning")]
 )
-def test_each_term_of_a_loss_is_near_what_is_expected(tmp_path, monkeypatch, second, status):
-    facts = FACTS | {"first": {"a": 2.0, "b": second}}
-    monkeypatch.setattr(
-        spawn, "launch_workers", lambda _, given, *more, **how: Path(given[3]).write_text(json.dumps(facts))
-    )
-    monkeypatch.setattr(Labels, "expected_losses", lambda self: {"a": 2.0, "b": 1.0})
-    context = CheckContext(settings.load([*DIGITS, f"-output={tmp_path}"]).values, tmp_path, MACHINE)
-    context.task, context.samples = Counted(), {"train": None}
-    found = doctor_checks.check_step(context)
+def test_each_term_of_a_loss_is_near_what_is_expected(second, status):
+    found = judge_steps(FACTS | {"first": {"a": 2.0, "b": second}}, {"a": 2.0, "b": 1.0})
     assert found.status == status
     assert f"a 2 at start, b {second:g} at start, ln(classes) is 2, ln(classes) is 1; after 2 updates" in found.text
 
@@ -494,20 +486,13 @@ def test_updates_of_two_ranks_are_measured_until_the_loss_is_halved(tmp_path, mo
         terms = {"ce": LossTerm(paddle.to_tensor(4 * loss), 4, 0.25), "none": LossTerm(paddle.zeros([]), 0, 1.0)}
         return [{**terms, "shown": LossTerm(paddle.to_tensor(9.0), 0, 0.0)}, {}]
 
-    def build(*given):
-        assert given == (config, "task", "data", tmp_path)
-        return SimpleNamespace(model=model, step=step, loader=SimpleNamespace(epochs=lambda *epochs: read(epochs)))
-
     def read(epochs):
         yield from ({"images": (*epochs, number)} for number in range(5))
 
-    monkeypatch.setattr(selftest, "build_silent_trainer", build)
     monkeypatch.setattr("paddlevit_dist.logging.meters.memory_mib", lambda: 100.0 + 28 * distributed.rank())
-    monkeypatch.setattr(doctor_checks, "time", SimpleNamespace(perf_counter=lambda: now[distributed.rank()]))
-    target = tmp_path / "facts.json"
-    ThreadRanks(2).run(lambda rank: doctor_checks.run_device_steps(config, "task", "data", str(target)))
-    facts = json.loads(target.read_text())
-    assert calls == [[[(1, 1, 0), (1, 1, 1)]] * made] * 2
+    training = SimpleNamespace(model=model, step=step, loader=SimpleNamespace(epochs=lambda *epochs: read(epochs)))
+    facts, other = ThreadRanks(2).run(lambda rank: measure_steps(training, config, lambda: now[rank]))
+    assert {**other, "seconds": facts["seconds"]} == facts and calls == [[[(1, 1, 0), (1, 1, 1)]] * made] * 2
     assert facts["losses"] == [loss / 2 for loss in losses[:made]] and facts["first"] == {
         "ce": 2 * losses[0],
         "none": 0,
@@ -525,11 +510,10 @@ def test_this_processor_computes_as_it_should(tmp_path):
 def test_processes_whose_ranks_are_not_their_own_are_found(tmp_path, monkeypatch):
     ranks = ThreadRanks(3)
     monkeypatch.setattr(doctor_checks.tuning, "processor", lambda: {"model": ["Xeon", "Arm", None][world.rank()]})
-    monkeypatch.setattr(doctor_checks.tuning, "check_product", lambda: {"gigaflops": 2.0 * world.rank()})
     target = tmp_path / "found.json"
     ranks.run(lambda _: doctor_checks.run_device_test(False, False, str(target), FLOAT32))
-    found = [{"name": name, "gigaflops": 2.0 * number} for number, name in enumerate(("Xeon", "Arm", "unknown"))]
-    assert json.loads(target.read_text()) == found
+    found = json.loads(target.read_text())
+    assert [one["name"] for one in found] == ["Xeon", "Arm", "unknown"] and all(one["gigaflops"] > 0 for one in found)
     for numbers, total in (([0, 1, 1], 2), ([0, 2, 1], 3)):
         monkeypatch.setattr(distributed, "rank", lambda numbers=numbers: numbers[world.rank()])
         with pytest.raises(RuntimeError, match=rf"^the ranks of 3 processes add up to {total}, not to 3$"):

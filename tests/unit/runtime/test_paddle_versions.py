@@ -51,16 +51,12 @@ def test_half_precision_is_compiled_by_version(monkeypatch, is_3):
     assert paddle_versions.has_lists_in_functions() is is_3
 
 
-@pytest.mark.parametrize("is_3", [True, False])
-def test_a_build_has_code_for_the_cards_of_its_cuda(monkeypatch, is_3):
-    monkeypatch.setattr(paddle_versions, "_IS_3", is_3)
-    known = {"11.8": ((6, 0) if is_3 else (6, 1), (8, 9)), "12.0": ((7, 0), (9, 0)), "12.7": ((7, 0), (9, 0))}
+@pytest.mark.parametrize("version, lowest", [("3.3.1", (6, 0)), ("2.6.2", (6, 1))])
+def test_a_build_has_code_for_the_cards_of_its_cuda(version, lowest):
+    known = {"11.8": (lowest, (8, 9)), "12.0": ((7, 0), (9, 0)), "12.7": ((7, 0), (9, 0))}
     for cuda in ("11.8", "12.0", "12.7", "12.8", "12.10", "13.0", "False"):
-        monkeypatch.setattr(paddle.version, "cuda", lambda cuda=cuda: cuda)
-        assert paddle_versions.supported_capabilities() == known.get(cuda)
-    monkeypatch.setattr(paddle, "__version__", "0.0.0")  # built from source
-    monkeypatch.setattr(paddle.version, "cuda", lambda: "12.0")
-    assert paddle_versions.supported_capabilities() is None
+        assert paddle_versions.supported_capabilities(version, cuda) == known.get(cuda)
+    assert paddle_versions.supported_capabilities("0.0.0", "12.0") is None  # built from source
 
 
 def test_a_tensors_own_memory_is_given_where_it_can_be(monkeypatch):

@@ -398,7 +398,7 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def _begin_child() -> None:
+def begin_child() -> None:
     """Reset a forked process: its parent's requests and handlers do not apply to it."""
     if not _state.installed:
         return
@@ -427,4 +427,4 @@ def child_handler_kept() -> Iterator[None]:
 _ignored: set[int] = set()
 _loaded = time.time()
 _state = _SignalState()
-os.register_at_fork(after_in_child=_begin_child)
+os.register_at_fork(after_in_child=begin_child)

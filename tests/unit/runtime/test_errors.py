@@ -1,28 +1,40 @@
 """How each kind of error ends a process: its lines and its exit code."""
 
+import atexit
+import errno
+import signal
+import sys
+
 import pytest
 
 from paddlevit_dist import Stopped, UserError
-from paddlevit_dist.runtime import errors, limits, process_exit, signals
+from paddlevit_dist.runtime import printing, process_exit, signals
 from paddlevit_dist.runtime.errors import DeviceFailure, OwnCodeError, WorkerFailure, run_and_report
 
 FIRST = "before the first update: nothing new was saved; the same command starts again"
 
 
 @pytest.fixture(autouse=True)
-def ends(monkeypatch):
-    """The codes with which this process would end."""
-    codes = []
-    monkeypatch.setattr(signals, "_state", signals._SignalState())
-    monkeypatch.setattr(signals, "install", lambda: None)
+def ends(monkeypatch, exit_codes):
+    """The codes with which this process would end, in danger or after a SIGINT; it handles signals."""
+    codes, at_exit = [], []
+    monkeypatch.setattr(atexit, "register", at_exit.append)
     monkeypatch.setattr(process_exit, "end_if_in_danger", codes.append)
-    monkeypatch.setattr(errors.sys, "excepthook", errors.sys.excepthook)
-    return codes
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+
+    def read_ends() -> list[int]:
+        signal.raise_signal(signal.SIGINT)  # is only recorded
+        assert signals.interrupts() == 1 and not signals.is_ending()
+        for function in at_exit:
+            function()
+        return [*codes, *exit_codes]
+
+    with signals.installed():
+        yield read_ends
 
 
 def failing(error):
     def work():
-        assert not signals._state.only_records
         raise error
 
     return work
@@ -45,46 +57,44 @@ def failing(error):
 )
 def test_an_error_has_its_lines_and_its_exit_code(ends, capsys, error, trains, code, text):
     assert run_and_report(failing(error), trains) == code
-    assert ends == [signals._state.code] == [code] and signals._state.only_records
     lines = capsys.readouterr().err
+    assert ends() == [code, code]
     if text is None:
         text = "trace\nmore\nerror: rank 3 failed: ValueError: x\n"
     assert lines == text
 
 
-def test_work_that_is_done_ends_with_zero(ends, capsys):
+def test_a_signal_interrupts_the_work(ends, capsys):
+    assert run_and_report(lambda: signal.raise_signal(signal.SIGTERM)) == 143
+    assert capsys.readouterr().err == "interrupted (SIGTERM)\n"
+
+
+def test_work_that_is_done_ends_with_zero(capsys):
     modes = []
     assert run_and_report(lambda: modes.append(signals.is_training()), trains=True) == 0
     assert run_and_report(lambda: modes.append(signals.is_training())) == 0
-    assert modes == [True, False] and ends == [0, 0] and capsys.readouterr().err == ""
+    assert modes == [True, False] and capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("reason", ["the disk is full", None])
-def test_other_exceptions_are_faults_unless_a_limit_explains_them(monkeypatch, ends, capsys, reason):
-    monkeypatch.setattr(limits, "explain", lambda error: reason)
-    if reason is None:
-        with pytest.raises(ZeroDivisionError):
-            run_and_report(failing(ZeroDivisionError()))
-        return
-    assert run_and_report(failing(ZeroDivisionError())) == 2
-    assert capsys.readouterr().err == "error: the disk is full\n" and ends == [2]
+def test_other_exceptions_are_faults_unless_a_limit_explains_them(ends, capsys):
+    with pytest.raises(ZeroDivisionError):
+        run_and_report(failing(ZeroDivisionError()))
+    assert run_and_report(failing(OSError(errno.ENAMETOOLONG, "File name too long"))) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("error: OSError: ") and line.endswith(": give a shorter path\n") and ends() == [2, 2]
 
 
-@pytest.mark.parametrize("advice", ["pip install it", None])
-def test_a_module_that_is_not_installed_is_told_with_advice(monkeypatch, capsys, advice):
-    monkeypatch.setattr(errors.environment, "restart_in_venv", lambda error: advice)
-    monkeypatch.setattr(limits, "explain", lambda error: None)
-    if advice is None:
-        with pytest.raises(ModuleNotFoundError):
-            run_and_report(failing(ModuleNotFoundError(name="x")))
-        return
-    assert run_and_report(failing(ModuleNotFoundError(name="x"))) == 2
-    assert capsys.readouterr().err == "error: pip install it\n"
+def test_a_module_that_is_not_installed_is_told_with_advice(monkeypatch, capsys):
+    monkeypatch.setenv("PADDLEVIT_DIST_PYTHON", "/x/python")  # another one was tried
+    with pytest.raises(ModuleNotFoundError):
+        run_and_report(failing(ModuleNotFoundError(name="own")))
+    assert run_and_report(failing(ModuleNotFoundError(name="yacs"))) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("error: ") and "yacs" in line and line.count("\n") == 1
 
 
 def test_a_process_is_prepared_before_its_work(monkeypatch):
     calls = []
-    monkeypatch.setattr(errors.printing, "ignore_broken_pipe", lambda: calls.append("streams"))
-    monkeypatch.setattr(signals, "install", lambda: calls.append("signals"))
-    assert run_and_report(lambda: calls.append(errors.sys.excepthook)) == 0
-    assert calls == ["streams", "signals", errors.printing.show_uncaught]
+    monkeypatch.setattr(printing, "ignore_broken_pipe", lambda: calls.append("streams"))
+    assert run_and_report(lambda: calls.append(sys.excepthook)) == 0
+    assert calls == ["streams", printing.show_uncaught]

@@ -79,6 +79,11 @@ class KeptNames:
                 place[name] = decay * self.decay_factor()
         super().step()  # type: ignore[misc]
 
+    def clear_grad(self, set_to_zero: bool = True) -> None:
+        """Clear all gradients; Paddle would first look for them in its groups."""
+        for parameter, _ in self._named:
+            parameter.clear_gradient(set_to_zero)
+
 
 class FusedStep(KeptNames):
     """Mixin that gives a Paddle optimizer one step for all parameters.

@@ -42,6 +42,7 @@ class GradientList:
 
     def __init__(self, parameters: Sequence[paddle.Tensor]) -> None:
         self._parameters = list(parameters)
+        self._joined = _list_joined(self._parameters)
 
     @paddle.no_grad()
     def norm(self) -> np.float32:
@@ -93,9 +94,26 @@ class GradientList:
         return present
 
     def squares(self, gradients: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        """Compute the sum of squares of all values on the device, as a float32 tensor (1,)."""
-        parts = [paddle_versions.squared_norm(flatten(alike)).astype("float32") for alike in _by_type(gradients)]
+        """Compute the sum of squares of all values of what ``present`` returned, as a float32 tensor (1,)."""
+        joined = self._joined if len(gradients) == len(self._parameters) else _list_joined(gradients)
+        parts = []
+        for numbers in joined:
+            part = gradients[numbers[0]] if len(numbers) == 1 else paddle.concat([gradients[n] for n in numbers])
+            square = paddle_versions.squared_norm(part)
+            parts.append(square if square.dtype == paddle.float32 else square.astype("float32"))
         return parts[0] if len(parts) == 1 else paddle.add_n(parts)
+
+
+def _list_joined(tensors: Sequence[paddle.Tensor]) -> list[list[int]]:
+    """Group the numbers of tensors of one dtype whose shapes differ in the first axis only, where they can be joined.
+
+    A ViT has few such shapes. To join them all, the host would launch a reshape for each matrix.
+    """
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for number, tensor in enumerate(tensors):
+        shape = tensor.shape
+        groups.setdefault((tensor.dtype, *shape[1:]) if shape else (number,), []).append(number)
+    return list(groups.values())
 
 
 def clipping_factor(norm: np.float32, largest: float | None) -> np.float32:
@@ -259,6 +277,24 @@ class Optimizer(Protocol):
         """Return the step by lists, or None if this optimizer has none."""
 
 
+class _UpdatedTogether(NamedTuple):
+    """Parameters that one call of an ``Update`` updates, listed once: lists take the host longer than the call.
+
+    Attributes:
+        factor: of the learning rate.
+        numbers: positions in the list of all parameters.
+        columns: the accumulators of ``parameters``: ``powers``, which are on the host, and ``moments``.
+    """
+
+    factor: float
+    decay: float
+    numbers: list[int]
+    parameters: Tensors
+    columns: list[Tensors]
+    powers: list[Tensors]
+    moments: list[Tensors]
+
+
 class MultiTensorStep:
     """An optimizer step with one call for all parameters that share learning rate and decay; a ``ForeachStep``.
 
@@ -282,7 +318,7 @@ class MultiTensorStep:
         self._powers = [column for column in columns if all(t.place.is_cpu_place() and t.size == 1 for t in column)]
         self._moments = [column for column in columns if not any(column is power for power in self._powers)]
         self._grouped: list[bool] | None = None  # whether each parameter had a gradient when the groups were made
-        self._groups: list[tuple[float, float, list[int]]] = []  # factor, decay, indices of parameters
+        self._groups: list[_UpdatedTogether] = []
 
     def __call__(self, rate: float, gradients: Sequence[paddle.Tensor | None]) -> bool:
         """Make a step and return True, or return False without one if a gradient is not dense float32."""
@@ -298,16 +334,12 @@ class MultiTensorStep:
         if share is None:
             share = paddle.ones([1])
         decay_now = self._decay_now
-        for factor, decay, numbers in self._groups:
-            factor = float(np.float32(rate) * np.float32(factor))
-            self._update.apply(
-                [self._parameters[n] for n in numbers],
-                [_align(gradients[n]) for n in numbers],
-                share * factor,
-                share,
-                decay * decay_now,
-                [[column[n] for n in numbers] for column in self._columns],
-            )
+        for group in self._groups:
+            own = [gradients[n] for n in group.numbers]
+            if not all(gradient.is_contiguous() and not gradient.data_ptr() % _ALIGNED_BYTES for gradient in own):
+                own = [_align(gradient) for gradient in own]
+            factor = float(np.float32(rate) * np.float32(group.factor))
+            self._update.apply(group.parameters, own, share * factor, share, group.decay * decay_now, group.columns)
 
     def gradients(self) -> list[paddle.Tensor | None]:
         """Return the current gradient of each parameter, or None."""
@@ -324,11 +356,10 @@ class MultiTensorStep:
         """Return a function that undoes what a step with a share of 0 does to moments and powers."""
         self._group(gradients)
         undos: list[Callable[[], None]] = []
-        for _, decay, numbers in self._groups:
-            for column in self._powers:  # one number on the host for each group
-                undos.append(functools.partial(_restore, column[numbers[0]].clone(), [column[n] for n in numbers]))
-            for column, factor in zip(self._moments, self._update.shrink(decay * self._decay_now), strict=True):
-                moments = [column[n] for n in numbers]
+        for group in self._groups:
+            for powers in group.powers:  # one number on the host for each group
+                undos.append(functools.partial(_restore, powers[0].clone(), powers))
+            for moments, factor in zip(group.moments, self._update.shrink(group.decay * self._decay_now), strict=True):
                 if factor is None:
                     undos.append(functools.partial(_restore, flatten(moments), moments))
                 elif factor != 1.0:
@@ -358,7 +389,16 @@ class MultiTensorStep:
         for n in np.flatnonzero(has_gradient).tolist():
             powers = [column[n].item() for column in self._powers]
             groups.setdefault((self._factors[n], self._decays[n], *powers), []).append(n)
-        self._groups = [(key[0], key[1], numbers) for key, numbers in groups.items()]
+        kinds = self._columns, self._powers, self._moments
+        self._groups = [
+            _UpdatedTogether(
+                *key[:2],
+                numbers,
+                [self._parameters[n] for n in numbers],
+                *([[column[n] for n in numbers] for column in columns] for columns in kinds),
+            )
+            for key, numbers in groups.items()
+        ]
         self._grouped = has_gradient
 
 

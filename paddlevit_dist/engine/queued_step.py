@@ -8,6 +8,8 @@ by their decay, so that they are equal to one rounding. Only a velocity with an 
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import paddle
@@ -20,7 +22,8 @@ from .multi_tensor import ForeachStep, GradientList, zero_where
 class QueuedStep:
     """One step of an optimizer, queued after its gradients, which are multiplied by ``scale``.
 
-    ``clip`` is the largest norm of all gradients, or of each if ``clips_each``; ``average`` moves with the step.
+    ``present`` is what ``gradients.present`` returned, and ``step_gradients`` what ``step.gradients`` returned after
+    it. ``clip`` is the largest norm of all gradients, or of each if ``clips_each``; ``average`` moves with the step.
 
     Attributes:
         is_bad: whether the gradients are not finite, bool (1,) on the device.
@@ -30,7 +33,9 @@ class QueuedStep:
     def __init__(
         self,
         gradients: GradientList,
+        present: Sequence[paddle.Tensor],
         step: ForeachStep,
+        step_gradients: Any,
         *,
         scale: float,
         clip: float | None,
@@ -38,7 +43,6 @@ class QueuedStep:
         learning_rate: float,
         average: WeightAverage | None,
     ) -> None:
-        present = gradients.present()
         squares = gradients.squares(present)  # (1,)
         is_finite = paddle.less_than(squares, constant(np.full, 1, np.inf, "float32"))  # False for NaN, too
         self.is_bad = is_bad = paddle.logical_not(is_finite)
@@ -53,7 +57,6 @@ class QueuedStep:
                 divisor = paddle.maximum(paddle.scale(squares.sqrt(), 1 / clip, bias=scale * 1e-6 / clip), divisor)
             paddle._C_ops.check_finite_and_unscale_(present, divisor)
         zero_where(is_bad, present)
-        step_gradients = step.gradients()
         self._undo = step.prepare_undo(step_gradients)
         step.apply(learning_rate, step_gradients, is_finite.astype("float32"))
         if average is not None:

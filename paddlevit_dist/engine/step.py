@@ -236,11 +236,17 @@ class TrainStep:
         if self.on_host or self.before_clipping or not (self.average is None or self.average.is_all_float32):
             return None
         step = self.optimizer.foreach_step()
-        if step is None or not step.accepts(step.gradients()):
+        if step is None:
+            return None
+        present = self._gradients.present()
+        step_gradients = step.gradients()
+        if not step.accepts(step_gradients):
             return None
         queued = QueuedStep(
             self._gradients,
+            present,
             step,
+            step_gradients,
             scale=self.precision.scale,
             clip=self.gradient_clip,
             clips_each=self.clips_each,

@@ -118,7 +118,7 @@ def counted(function: Callable[..., Any], found: Counter, *arguments: Any) -> An
 )
 def test_a_step_is_as_many_operations_for_any_number_of_parameters(optimizer, scales, limit):
     counts = []
-    for depth in (1, 4):
+    for depth in (2, 4):  # with one block some shapes are there once, and need no joining
         run = Run(optimizer, scales, depth=depth)
         run.update(0)
         made = Counter()
@@ -131,7 +131,7 @@ def test_a_step_is_as_many_operations_for_any_number_of_parameters(optimizer, sc
     assert 15 <= sum(counts[0].values()) <= limit, counts[0]
 
 
-def test_the_norm_reshapes_only_gradients_with_several_axes(monkeypatch):
+def test_the_norm_reshapes_no_gradient(monkeypatch):
     """Each call holds the host for 2 microseconds, and no kernel is launched by it."""
     run, reshape, made = Run("AdamW", False), paddle._C_ops.reshape, []
     run.update(0)
@@ -144,8 +144,7 @@ def test_the_norm_reshapes_only_gradients_with_several_axes(monkeypatch):
 
     run.train_step._queue_step = counting
     run.update(1)
-    axes = [parameter.ndim for parameter in run.train_step.parameters]
-    assert len(made) == len(axes) - axes.count(1) < len(axes) / 2
+    assert made == [] and max(parameter.ndim for parameter in run.train_step.parameters) > 1
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from paddle.amp.amp_lists import black_list
 from . import biases, half_weights
 
 PRODUCTS = ("conv3d", "depthwise_conv2d", "conv2d_transpose")  # names in Paddle's dispatcher
+_AUTOCAST_OFF = paddle.base.core.AmpLevel.O0
 _MOST_IN_TURN = 2048
 _FOLLOW_AT_O2 = {"softmax", "layer_norm", "group_norm"}
 
@@ -45,8 +46,10 @@ def off() -> AbstractContextManager:
 def product_dtype() -> Any:
     """Return the dtype of products, ``paddle.float16`` or ``paddle.bfloat16``; None without mixed precision."""
     tracer = paddle.base.framework._dygraph_tracer()
-    is_on = tracer is not None and tracer._amp_level != paddle.base.core.AmpLevel.O0
-    return getattr(paddle, tracer._amp_dtype) if is_on else None
+    name = None if tracer is None else tracer._amp_dtype
+    if name is None or name == "float32":  # where autocast is off; to compare its level takes the host longer
+        return None
+    return getattr(paddle, name) if tracer._amp_level != _AUTOCAST_OFF else None
 
 
 def like_products(tensor: paddle.Tensor | None) -> paddle.Tensor | None:

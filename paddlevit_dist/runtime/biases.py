@@ -10,6 +10,7 @@ A bias or weight that is frozen, and any layer of a static program, is computed 
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import paddle
 from paddle.incubate.nn.functional import fused_linear
 
-from . import differences, operations
+from . import differences
 from .transfers import to_device
 
 Linear = Callable[[paddle.Tensor, paddle.Tensor, paddle.Tensor], paddle.Tensor]  # of x, weight and bias
@@ -35,13 +36,16 @@ class _BiasAddition(paddle.autograd.PyLayer):
     @staticmethod
     def forward(ctx: Any, product: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
         ctx.bias_shape, ctx.is_input_fixed = bias.shape, product.stop_gradient
-        return product + bias
+        return paddle._C_ops.add(product, bias)
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor]:
-        rows = operations.reshape(gradient, [-1, gradient.shape[-1]])  # (rows, out)
-        product = operations.matmul(_ones(rows.shape[0], gradient.dtype), rows)  # (1, out)
-        bias_gradient = operations.reshape(product, ctx.bias_shape)
+        *leading, width = gradient.shape
+        number = math.prod(leading)
+        ops = paddle._C_ops
+        rows = ops.reshape(gradient, [number, width])
+        product = ops.matmul(_ones(number, gradient.dtype), rows, False, False)  # (1, out)
+        bias_gradient = ops.reshape(product, ctx.bias_shape)
         return None if ctx.is_input_fixed else gradient, bias_gradient
 
 

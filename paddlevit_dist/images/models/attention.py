@@ -64,19 +64,20 @@ def attend(
     Returns:
         (batch, tokens of q, heads * head_dim).
     """
-    packed = tuple(like_products(part) for part in packed)
+    parts = layer._sub_layers  # see ``Linear``
+    packed = [like_products(part) for part in packed]
     tokens, channels = packed[0].shape[1], layer.num_heads * layer.head_dim
     if before is None and after is None and _is_fused(layer, packed[0]):
         q, k, v = _unpack(packed, 2, layer.num_heads)  # the operation's scale is ours
-        dropout = layer.attention_dropout.p if layer.training else 0.0  # 2.6 drops weights in evaluation, too
+        dropout = parts["attention_dropout"].p if layer.training else 0.0  # 2.6 drops weights in evaluation, too
         x = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, training=layer.training)
         return operations.reshape(x, [-1, tokens, channels])
     # One transposition for q, k and v together, then a split of whole heads: the cheapest order measured.
     q, k, v = _unpack([operations.transpose(part, [0, 2, 1, 3]) for part in packed], 1, layer.num_heads)
-    weights = operations.call(layer.query_key, q * layer.scale, k)  # (batch, heads, tokens, tokens attended to)
+    weights = operations.call(parts["query_key"], q * layer.scale, k)  # (batch, heads, tokens, tokens attended to)
     weights = operations.softmax(weights if before is None else before(weights))
-    weights = drop(layer.attention_dropout, weights if after is None else after(weights))
-    x = operations.call(layer.attention_value, weights, v)  # (batch, heads, tokens, head_dim)
+    weights = drop(parts["attention_dropout"], weights if after is None else after(weights))
+    x = operations.call(parts["attention_value"], weights, v)  # (batch, heads, tokens, head_dim)
     return operations.reshape(operations.transpose(x, [0, 2, 1, 3]), [-1, tokens, channels])
 
 
@@ -95,9 +96,13 @@ def attention(fused: bool) -> Iterator[None]:
 
 def _unpack(packed: Sequence[paddle.Tensor], axis: int, heads: int) -> list[paddle.Tensor]:
     """Split tensors that hold n of q, k and v side by side on ``axis``."""
-    counts = [part.shape[axis] // heads for part in packed]
-    parts = (operations.split(part, n, axis) if n > 1 else [part] for part, n in zip(packed, counts))
-    return [tensor for part in parts for tensor in part]
+    if len(packed) == 1:
+        return operations.split(packed[0], 3, axis)
+    unpacked = []
+    for part in packed:
+        number = part.shape[axis] // heads
+        unpacked += operations.split(part, number, axis) if number > 1 else [part]
+    return unpacked
 
 
 @paddle.jit.not_to_static

@@ -81,12 +81,16 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, x):
         """Normalize the last axis."""
-        if _is_scaled_apart(self, x):
-            return self.bias + self.weight * nn.functional.layer_norm(x, self._normalized_shape, epsilon=self._epsilon)
         if not paddle.in_dynamic_mode():
             return nn.LayerNorm.forward(self, x)
-        first_axis = x.ndim - len(self._normalized_shape)
-        return paddle._C_ops.layer_norm(x, self.weight, self.bias, self._epsilon, first_axis)
+        own = self._parameters  # see ``Linear``
+        weight, bias = own.get("weight"), own.get("bias")
+        if weight is None or bias is None:  # there is none, or Paddle's weight_norm computes it
+            weight, bias = self.weight, self.bias
+        if weight is not None and weight.stop_gradient and _is_scaled_apart(x, bias):
+            return bias + weight * nn.functional.layer_norm(x, self._normalized_shape, epsilon=self._epsilon)
+        first_axis = len(x.shape) - len(self._normalized_shape)
+        return paddle._C_ops.layer_norm(x, weight, bias, self._epsilon, first_axis)
 
 
 class GELU(nn.GELU):
@@ -101,14 +105,12 @@ class GELU(nn.GELU):
 
 
 @paddle.jit.not_to_static
-def _is_scaled_apart(norm: nn.LayerNorm, x: paddle.Tensor) -> bool:
-    """Return whether Paddle's layer norm would give ``x`` a gradient as if all weights were 1.
+def _is_scaled_apart(x: paddle.Tensor, bias: paddle.Tensor | None) -> bool:
+    """Return whether Paddle's layer norm with a frozen weight would give ``x`` a gradient as if all weights were 1.
 
-    On a CPU (2.6 and 3.3) it does if the weight itself needs no gradient.
+    On a CPU (2.6 and 3.3) it does.
     """
-    if not paddle.in_dynamic_mode() or x.stop_gradient or not x.place.is_cpu_place():
-        return False
-    return norm.weight is not None and norm.weight.stop_gradient and norm.bias is not None
+    return not x.stop_gradient and x.place.is_cpu_place() and bias is not None
 
 
 class TruncatedNormal(nn.initializer.Initializer):
@@ -185,7 +187,7 @@ class DropPath(nn.Layer):
 
     def forward(self, x):
         """Drop the branch (batch, ...) of random samples, in training."""
-        return x if not self.is_dropping else x * self.factors(x)
+        return x * self.factors(x) if self.training and self.rate != 0.0 else x
 
     @property
     def is_dropping(self) -> bool:
@@ -205,8 +207,9 @@ class DropPath(nn.Layer):
 
 def drop(layer: nn.Dropout, x):
     """Call a dropout layer, unless its rate is 0 and it has no hooks."""
-    is_plain = type(layer) is nn.Dropout and not layer.p  # any other layer may compute anything
-    return x if is_plain and not operations.is_changed(layer) else operations.call(layer, x)
+    if type(layer) is nn.Dropout and not layer.p and not operations.is_changed(layer):  # others may compute anything
+        return x
+    return operations.call(layer, x)
 
 
 class Mlp(nn.Layer):
@@ -221,8 +224,9 @@ class Mlp(nn.Layer):
 
     def forward(self, x):
         """Map (..., dim) to the same shape."""
-        x = operations.call(self.act, operations.call(self.fc1, x))  # (..., hidden_dim)
-        return drop(self.dropout, operations.call(self.fc2, drop(self.dropout, x)))  # (..., dim)
+        parts, call = self._sub_layers, operations.call  # see ``Linear``
+        x = call(parts["act"], call(parts["fc1"], x))  # (..., hidden_dim)
+        return drop(parts["dropout"], call(parts["fc2"], drop(parts["dropout"], x)))  # (..., dim)
 
 
 class PatchEmbedding(nn.Layer):

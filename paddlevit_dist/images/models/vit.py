@@ -52,8 +52,9 @@ class Attention(MultiHeadAttention):
 
     def forward(self, x):
         """Map tokens (batch, tokens, dim) to the same shape."""
-        x = attend(self, self.heads(operations.call(self.qkv, x)))
-        return drop(self.dropout, operations.call(self.proj, x))  # (batch, tokens, dim)
+        parts, call = self._sub_layers, operations.call  # see ``Linear``
+        x = attend(self, self.heads(call(parts["qkv"], x)))
+        return drop(parts["dropout"], call(parts["proj"], x))  # (batch, tokens, dim)
 
 
 class ViTBlock(nn.Layer):
@@ -69,9 +70,9 @@ class ViTBlock(nn.Layer):
 
     def forward(self, x, count: int | None = None):
         """Compute all tokens (batch, tokens, dim), or the first ``count`` of them."""
-        call = operations.call
-        x = x + call(self.drop_path, call(self.attn, call(self.norm1, x)))
-        x = x + call(self.drop_path, call(self.mlp, call(self.norm2, x)))
+        parts, call = self._sub_layers, operations.call  # see ``Linear``
+        x = x + call(parts["drop_path"], call(parts["attn"], call(parts["norm1"], x)))
+        x = x + call(parts["drop_path"], call(parts["mlp"], call(parts["norm2"], x)))
         return x if count is None else x[:, :count]
 
 

@@ -205,7 +205,7 @@ def _read_masks(
             message = f"{len(marks):,} lines, but the scene has {vertices:,} vertices"
             message = message if len(marks) != vertices else "something other than 0 and 1"
             raise UserError(f"{files.path}: {file} has {message}; expected a 0 or 1 for each vertex")
-        is_inside = np.frombuffer(b"".join(marks), np.uint8) == ord("1")
+        is_inside = np.array(marks, "S1") == b"1"
         is_inside = np.delete(is_inside, np.array(scene.skipped_rows, np.int64))
         yield label_by_number[label_number], score, np.flatnonzero(is_inside)
 

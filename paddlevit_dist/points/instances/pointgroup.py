@@ -245,7 +245,7 @@ def _build_dummy_cluster(num_points: int) -> PointClusters:
 
 def group_points(semantic_scores: paddle.Tensor, offsets: paddle.Tensor, grouping: GroupingInput) -> PointClusters:
     """Return clusters of thing points, by their positions and by their shifted positions; on the host."""
-    classes, moves = read(semantic_scores.detach().argmax(axis=-1), offsets.detach().astype("float32"))
+    classes, moves = read(semantic_scores.argmax(axis=-1), offsets.astype("float32"))
     things = np.flatnonzero(grouping.is_thing[classes])
     positions = grouping.xyz[things]
     shifted = positions + moves[things]

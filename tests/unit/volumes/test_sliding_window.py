@@ -12,12 +12,26 @@ from paddlevit_dist.volumes.sliding_window import line_weights, predict, window_
 
 
 @pytest.mark.parametrize(
-    "length, window, overlap", [(48, 32, 0.5), (100, 32, 0.5), (32, 32, 0.9), (70, 16, 0.0), (17, 16, 0.3)]
+    "length, window, overlap",
+    [(48, 32, 0.5), (100, 32, 0.5), (32, 32, 0.9), (70, 16, 0.0), (17, 16, 0.3), (20, 4, 0.9), (41, 10, 0.25)],
 )
-def test_windows_cover_the_volume_with_the_overlap_asked_for(length, window, overlap):
-    starts = window_starts(length, window, overlap)
+def test_the_fewest_windows_cover_the_volume_with_the_overlap_asked_for(length, window, overlap):
+    starts, step = window_starts(length, window, overlap), max(1, int(window * (1 - overlap)))
     assert starts[0] == 0 and starts[-1] == length - window
-    assert all(0 < b - a <= max(1, int(window * (1 - overlap))) for a, b in zip(starts, starts[1:]))
+    assert all(0 < b - a <= step for a, b in zip(starts, starts[1:]))
+    assert len(starts) == 1 + int(np.ceil((length - window) / step))
+    np.testing.assert_allclose(starts, np.linspace(0, length - window, len(starts)), atol=0.5)  # evenly spread
+
+
+@pytest.mark.parametrize("length", [1, 5, 8])
+def test_weights_are_symmetric_triangles_and_bells(length):
+    from_middle = np.abs(np.arange(length) - (length - 1) / 2)
+    triangle = (length + 1) / 2 - from_middle
+    expected = {"linear": triangle / triangle.max(), "gaussian": np.exp(-((from_middle * 8 / length) ** 2) / 2)}
+    for kind, weights in expected.items():
+        found = line_weights(length, kind)
+        np.testing.assert_allclose(found, weights, rtol=1e-6)
+        assert found.dtype == np.float32
 
 
 @pytest.mark.parametrize("shape", [(20, 24, 30), (8, 24, 9), (12, 10, 8)])

@@ -1,10 +1,12 @@
 """Clusters of points: against a breadth-first search over all pairs, and on unusual scenes."""
 
 import numpy as np
+import paddle
 import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.points.instances.grouping import PointClusters, cluster_points, proposal_ious
+from paddlevit_dist.points.instances.pointgroup import GroupingInput, group_points
 
 RADIUS = 0.03
 
@@ -48,6 +50,26 @@ def test_clusters_are_those_of_a_search(seed, extent, shift):
     assert np.array_equal(clusters.cluster_numbers, np.repeat(np.arange(clusters.number), np.diff(clusters.offsets)))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_things_are_grouped_at_their_positions_and_then_at_their_shifted_ones(dtype):
+    generator = np.random.default_rng(0)
+    number, is_thing = 500, np.array([True, False, True])
+    xyz = (generator.random((number, 3)) * [0.5, 0.3, 0.05]).astype(np.float32)
+    scenes = np.sort(generator.integers(0, 2, number))
+    logits = paddle.to_tensor(generator.standard_normal((number, 3)), "float32")
+    moves = paddle.to_tensor(generator.normal(0, 0.02, (number, 3)), dtype)
+    found = group_points(logits, moves, GroupingInput(xyz, scenes, is_thing, RADIUS, 4, 14, 50.0, np.zeros(3)))
+    classes, shifted = logits.numpy().argmax(axis=1), xyz + moves.astype("float32").numpy()
+    things = np.flatnonzero(classes != 1)
+    expected = [
+        things[members].tolist()
+        for places in (xyz, shifted)
+        for members in by_search(places[things], classes[things], scenes[things], RADIUS, 4)
+    ]
+    assert make_members(found) == expected
+    assert [part.dtype for part in found] == [np.int32] * 3
+
+
 def test_distances_at_the_radius_are_decided_as_in_float32():
     # A chain whose links are the radius, a little less and a little more.
     for gap in (np.float32(RADIUS), np.nextafter(np.float32(RADIUS), 0), np.nextafter(np.float32(RADIUS), 1)):
@@ -70,10 +92,12 @@ def test_no_points_and_points_that_are_nowhere():
     none = cluster_points(np.zeros((0, 3)), np.zeros(0, int), np.zeros(0, int), RADIUS, 1)
     assert none.number == 0 and none.offsets.tolist() == [0]
     xyz = np.zeros((6, 3))
-    xyz[1], xyz[3, 2], xyz[4, 0] = np.nan, np.inf, -1e30
+    xyz[1], xyz[3, 2], xyz[4, 0] = np.nan, np.inf, -1000.1
     zeros = np.zeros(6, int)
     assert make_members(cluster_points(xyz, zeros, zeros, RADIUS, 1)) == [[0, 2, 5]]
     assert cluster_points(xyz, zeros, zeros, RADIUS, 4).number == 0
+    xyz[:] = -999.9
+    assert make_members(cluster_points(xyz, zeros, zeros, RADIUS, 1)) == [[0, 1, 2, 3, 4, 5]]
     assert cluster_points(np.full((2, 3), np.nan), zeros[:2], zeros[:2], RADIUS, 1).number == 0
 
 

@@ -35,7 +35,6 @@ from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 SMALL = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms", "DATA.VOXEL_SIZE_M", "0.1"]
 SMALL += ["POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "2", "POINTS.ROOMS.SPACING_M", "0.08"]
 SMALL += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.RADIUS_M", "0.16"]
-EVERY_CLASS = np.ones(20, bool)
 THINGS = np.array([name not in ("wall", "floor") for name in CLASS_NAMES])
 
 
@@ -77,21 +76,6 @@ def test_perfect_predictions_are_grouped_to_the_true_instances(index):
     metrics.update_instances(scene.semantic, scene.instance, predictions)
     precisions = class_precisions(flatten_tables(metrics.tables), np.ones((1, 1)))
     assert nanmean(precisions["AP"]) > 0.95 and nanmean(precisions["AP50"]) == 1.0
-
-
-def test_stuff_is_not_grouped_and_scenes_are_not_joined():
-    xyz = np.random.default_rng(0).random((400, 3)).astype(np.float32) * 0.1
-    logits = np.zeros((400, 20), np.float32)
-    logits[:200, 5] = logits[200:, 1] = 1.0
-    offsets = paddle.zeros([400, 3])
-    scenes = np.arange(400) % 2
-    for is_thing, expected in ((EVERY_CLASS, 8), (THINGS, 4)):  # classes x scenes x both sets of positions
-        clusters = group_points(
-            paddle.to_tensor(logits), offsets, GroupingInput(xyz, scenes, is_thing, 0.2, 50, 14, 50.0, np.zeros(3))
-        )
-        assert clusters.number == expected
-        assert np.bincount(clusters.cluster_numbers).tolist() == expected * [100]
-    assert clusters.points.max() < 200
 
 
 def test_a_training_step_reaches_every_parameter():

@@ -111,6 +111,10 @@ def test_a_data_set_is_recognized_by_its_tables(tmp_path):
     assert detect_format(str(tmp_path)) == "nuscenes"
     shutil.rmtree(tmp_path / "v1.0-mini")
     assert detect_format(str(tmp_path)) == "nuscenes"  # by its scans
+    for version in ("v1.0-mini", "v1.0-trainval", "v1.0-test"):
+        (tmp_path / version / version).mkdir(parents=True)
+        (tmp_path / version / version / "sample_data.json").write_text("[]")
+        assert detect_format(str(tmp_path / version)) == "nuscenes"  # by its tables alone
 
 
 def edit(path, old, new):

@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from support.samples.small_scenes import tensors
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.points.data.augment import PointCrop, apply
@@ -85,7 +86,7 @@ def test_heights_are_alike_in_training_and_evaluation(keys, views):
     places, samples = [], task.build_samples(GivenScenes([whole]), is_training=False)
     task.plan_spec = PlanSpec(())
     batch = task.collate([samples.build_sample(whole, None)])
-    task.score(model, {name: paddle.to_tensor(value) for name, value in batch.items()})
+    task.score(model, tensors(batch))
     assert len(places) > 12 * int(views)
     for *_, z, height in (block.T for block in places):
         np.testing.assert_allclose(height, z - (z.min() if "block" in keys else whole.xyz[:, 2].min()), atol=1e-4)
@@ -131,8 +132,7 @@ def test_blocks_cover_every_voxel_and_neighbors_overlap(size, overlap):
 
 def logits_as_a_whole(task, model, sample):
     arrays = SemanticSegmentation.__mro__[1].collate(task, [sample])
-    batch = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in arrays.items()}
-    return task.point_logits(model, batch).numpy()
+    return task.point_logits(model, tensors(arrays)).numpy()
 
 
 def evaluated(task, samples, scenes):
@@ -140,10 +140,9 @@ def evaluated(task, samples, scenes):
     model = task.build_model()
     model.eval()
     batch = task.collate([samples.build_sample(one, np.random.default_rng(0)) for one in scenes])
-    tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
-    metrics = task.build_metrics()
-    task.eval_step(model, tensors, EvaluationStep(metrics))
-    return metrics, get_aspect(task, Predictable).predict_step(model, tensors), model
+    inputs, metrics = tensors(batch), task.build_metrics()
+    task.eval_step(model, inputs, EvaluationStep(metrics))
+    return metrics, get_aspect(task, Predictable).predict_step(model, inputs), model
 
 
 def test_a_point_has_the_mean_logits_of_its_blocks():
@@ -192,6 +191,22 @@ def test_one_block_is_the_whole_scene(views, monkeypatch):
         found.append((metrics.compute(metrics.state), predicted))
     assert found[1][0] == pytest.approx(found[0][0], rel=1e-5)
     assert all(np.array_equal(one, other) for one, other in zip(found[0][1], found[1][1]))
+
+
+def test_half_precision_outputs_of_a_block_are_read_as_numbers():
+    def model(x):
+        logits = (x.features[:, :1] * 8).round() * paddle.arange(20, dtype="float32")
+        return logits.astype(dtype)
+
+    task = make_task("POINTS.FRAGMENT_SIZE_M", "4")
+    samples, found = task.build_dataset("val", None), []
+    task.plan_spec = PlanSpec(())
+    batch = tensors(task.collate([samples.build_sample(scene(400), None)]))
+    for dtype in ("float32", "bfloat16"):
+        found.append([part.numpy() for part in task.score(model, batch)])
+    np.testing.assert_array_equal(*(classes for classes, _ in found))
+    np.testing.assert_array_equal(*(losses for _, losses in found))
+    assert len(np.unique(found[0][0])) > 1
 
 
 def test_a_mirrored_view_is_the_mirrored_scene():

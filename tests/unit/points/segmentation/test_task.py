@@ -5,8 +5,9 @@ import paddle
 import pytest
 from support.samples.small_scenes import make_samples, scene, tensors
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError, register_dataset, settings
 from paddlevit_dist.inference.evaluation import SavedPredictions
+from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.samples import collate_samples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
@@ -217,6 +218,24 @@ def test_weights_record_how_scenes_become_voxels():
     assert (other.num_classes, other.class_names, other.coordinates) == (3, ["a", "b", "c"], CENTERED)
     other.load_meta(CheckpointMeta(None, None, {"coordinates": AS_GIVEN}))  # the dataset's own classes
     assert (other.class_names, other.coordinates) == ([*CLASS_NAMES], AS_GIVEN)
+
+
+@pytest.mark.parametrize("splits", [("train", "train"), ("val", "val"), ("train", "val"), ("val", "train"), ("val",)])
+def test_scenes_are_centered_if_all_splits_are(splits):
+    class Placed(SyntheticRooms):
+        def __init__(self, data_path, split, cache_folder):
+            super().__init__(data_path, split, cache_folder)
+            self.coordinates = CENTERED if split == "val" else AS_GIVEN
+
+        @classmethod
+        def open(cls, config, split, cache_folder):
+            return cls(None, split, cache_folder)
+
+    register_dataset("placed", Placed)
+    task = make_task("-dataset=placed")
+    for split in splits:
+        task.build_dataset(split, None)
+    assert task.signature()["coordinates"] == (AS_GIVEN if "train" in splits else CENTERED)
 
 
 def test_the_log_and_doctor_see_classes():

@@ -60,10 +60,8 @@ class ShiftToOrigin:
 
     def __call__(self, scene: VoxelizedScene, generator: np.random.Generator | None) -> VoxelizedScene:
         """Return the shifted scene."""
-        shifted = scene.xyz.copy()
-        for axis in range(3 if len(shifted) else 0):  # numpy is slow along rows
-            shifted[:, axis] -= shifted[:, axis].min()
-        return scene._replace(xyz=shifted)
+        lowest = [values.min(initial=np.inf) for values in scene.xyz.T]  # numpy is slow along rows
+        return scene._replace(xyz=scene.xyz - lowest)
 
 
 @dataclass(frozen=True)

@@ -372,6 +372,7 @@ def test_folders_of_arrays_are_named_read_and_refused(tmp_path):
     reader = PointceptReader()
     sources = reader.sources(str(tmp_path), {})["train"]
     folder = Path(sources[0].files[0]).parent
+    assert [Path(file).stem for file in sources[0].files] == ["coord", "color", "instance", "normal", "segment20"]
     (folder / "strange.npy").write_bytes((folder / "segment20.npy").read_bytes())
     np.save(folder / "segment20.npy", np.zeros(3, np.int16))
     with pytest.raises(

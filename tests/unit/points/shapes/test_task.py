@@ -72,13 +72,14 @@ def test_the_resampled_layout_is_read_by_its_lists(tmp_path):
 
 
 def test_the_layout_of_meshes_is_read_by_its_folders(tmp_path):
-    for name in ("chair/train/chair_0001", "chair/test/chair_0002", "sofa/train/sofa_0001"):
+    names = ["sofa/train/sofa_0001", "vase/train/vase_0002", "chair/test/chair_0003", "chair/train/chair_0001"]
+    for name in [*names, "desk/train/desk_0002", "lamp/train/lamp_0001"]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"{name}.off").write_text(CUBE)
     (tmp_path / "README.txt").write_text("")
     train, test = (ModelNet10(str(tmp_path), split, None) for split in ("train", "test"))
-    assert train.class_names == test.class_names == ["chair", "sofa"]
-    assert train.labels.tolist() == [0, 1] and test.labels.tolist() == [0] and len(train.read(1).xyz) == 10_000
+    assert train.class_names == test.class_names == ["chair", "desk", "lamp", "sofa", "vase"]
+    assert train.labels.tolist() == [0, 1, 2, 3, 4] and test.labels.tolist() == [0] and len(train.read(1).xyz) == 10_000
 
 
 def test_points_of_a_mesh_lie_evenly_on_its_faces(tmp_path):

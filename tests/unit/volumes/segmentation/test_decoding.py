@@ -8,7 +8,7 @@ from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Ensembling
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED
-from paddlevit_dist.volumes.segmentation.decoding import MeanProbabilities
+from paddlevit_dist.volumes.segmentation.decoding import MeanProbabilities, resample_maps
 from paddlevit_dist.volumes.segmentation.regions import LabelRegion
 from paddlevit_dist.volumes.segmentation.samples import HOST, VolumeRecord
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
@@ -44,6 +44,19 @@ def test_labels_are_those_of_numpys_mean(regions, monkeypatch):
     np.testing.assert_array_equal(found, labels)
     single = (interpolated(maps[0]).argmax(axis=0), interpolated(maps[1]).argmax(axis=0))
     assert regions or ((found != single[0]).any() and (found != single[1]).any())  # not one member's alone
+
+
+@pytest.mark.parametrize("steps", [(1.0, 1.0, 1.0), (0.5, 1.7, 1.0), (1.0, 0.8, 1.1)])
+@pytest.mark.parametrize("shape", [(4, 3, 5), (6, 2, 7)])
+def test_maps_are_resampled_along_each_axis_as_numpy_does(shape, steps):
+    maps = np.random.default_rng(0).standard_normal((2, 4, 3, 5)).astype("float32")
+    expected = maps
+    for axis, (count, step) in enumerate(zip(shape, steps), 1):
+        known = np.arange(maps.shape[axis])
+        expected = np.apply_along_axis(lambda line: np.interp(np.arange(count) * step, known, line), axis, expected)
+    for planes in (slice(None), slice(1, 3)):
+        found = resample_maps(paddle.to_tensor(maps), shape, np.array(steps), planes)
+        np.testing.assert_allclose(found.numpy(), expected[:, planes], rtol=1e-5, atol=1e-6)
 
 
 def test_each_member_predicts_with_its_own_windows():

@@ -159,13 +159,13 @@ def test_channels_are_planned_as_nnunet_names_them(tmp_path, monkeypatch):
     monkeypatch.setattr("paddlevit_dist.volumes.segmentation.fingerprint._SAMPLED", 20_000)
     labels = np.zeros((6, 20, 16), np.uint8)
     labels[2:4, 2:12, 2:12], labels[2:4, 12:18, 2:12] = 1, 2
-    names = ["CT", "noNorm", "ct", "rescale_to_0_1", "MRI"]
+    names, dtypes = ["CT", "noNorm", "ct", "rescale_to_0_1", "MRI"], [np.float32, *4 * [np.int16]]
     for number in range(3):
         write_volume(tmp_path / "labelsTr" / f"case_{number}.nii.gz", labels)
         for channel in range(len(names)):
             intensities = np.array([-1, 100, 300]) * (10 if channel == 2 else 1)
             voxels = intensities[labels] if channel != 3 else np.full(labels.shape, number)
-            write_volume(tmp_path / "imagesTr" / f"case_{number}_{channel:04d}.nii.gz", voxels.astype(np.int16))
+            write_volume(tmp_path / "imagesTr" / f"case_{number}_{channel:04d}.nii.gz", voxels.astype(dtypes[channel]))
     content = {"channel_names": dict(enumerate(names)), "labels": {"background": 0, "a": 1, "b": 2, "c": 3}}
     (tmp_path / "dataset.json").write_text(json.dumps(content))
     dataset = opened(tmp_path)
@@ -280,6 +280,16 @@ def test_written_labels_lie_where_the_volume_lies(tmp_path, angles):
         np.testing.assert_allclose(written.affine, affine, atol=1e-5)
         assert written.get_data_dtype() == np.uint8
         assert source is None or int(written.header["sform_code"]) == 2
+
+
+def test_labels_of_a_volume_without_a_position_have_none_either(tmp_path):
+    image = nibabel.Nifti1Image(make_labels(0).T.astype(np.int16), None)
+    image.to_filename(tmp_path / "a.nii")
+    affine = nibabel.load(tmp_path / "a.nii").affine
+    source = LabelSource(str(tmp_path / "a.nii"), VolumeGeometry(SHAPE, affine))
+    write_labels(tmp_path / "out.nii.gz", to_canonical(make_labels(0), affine)[0], source)
+    header = nibabel.load(tmp_path / "out.nii.gz").header
+    assert (header["sform_code"], header["qform_code"]) == (0, 0)
 
 
 @pytest.mark.parametrize("tilt", [0.0, 0.5])

@@ -32,7 +32,7 @@ from paddlevit_dist.volumes.segmentation.samples import VolumeRecord
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 
 PHANTOMS = "configs/volume_unet3d_phantoms.yaml"
-BRATS = {"background": 0, "whole": [1, 2, 3], "core": [2, 3], "enhancing": 3, "ignore": 4}
+BRATS = {"background": 0, "whole": [2, 3, 1], "core": [3, 2], "enhancing": 3, "ignore": 4}
 WHOLE, CORE, ENHANCING = [LabelRegion((1, 2, 3), 1), LabelRegion((2, 3), 2), LabelRegion((3,), 3)]
 
 

@@ -56,7 +56,7 @@ def write_submission_meta(folder: Path, split: str, has_instances: bool = False)
     meta: dict[str, object] = {name: name == "use_lidar" for name in names}
     if has_instances:
         meta["task"] = "segmentation"
-    (folder / split).mkdir(parents=True, exist_ok=True)
+    (folder / split).mkdir(exist_ok=True)
     with atomic_file(folder / split / "submission.json") as file:
         file.write(format_json({"meta": meta}).encode())
     return PANOPTIC if has_instances else LIDARSEG

@@ -194,15 +194,14 @@ def test_one_block_is_the_whole_scene(views, monkeypatch):
 
 
 def test_half_precision_outputs_of_a_block_are_read_as_numbers():
-    def model(x):
-        logits = (x.features[:, :1] * 8).round() * paddle.arange(20, dtype="float32")
-        return logits.astype(dtype)
+    def network(x):
+        return (x.features[:, :1] * 8).round() * paddle.arange(20, dtype="float32")
 
     task = make_task("POINTS.FRAGMENT_SIZE_M", "4")
     samples, found = task.build_dataset("val", None), []
     task.plan_spec = PlanSpec(())
     batch = tensors(task.collate([samples.build_sample(scene(400), None)]))
-    for dtype in ("float32", "bfloat16"):
+    for model in (network, lambda x: network(x).astype("bfloat16")):
         found.append([part.numpy() for part in task.score(model, batch)])
     np.testing.assert_array_equal(*(classes for classes, _ in found))
     np.testing.assert_array_equal(*(losses for _, losses in found))

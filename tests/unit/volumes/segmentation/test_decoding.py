@@ -52,8 +52,8 @@ def test_maps_are_resampled_along_each_axis_as_numpy_does(shape, steps):
     maps = np.random.default_rng(0).standard_normal((2, 4, 3, 5)).astype("float32")
     expected = maps
     for axis, (count, step) in enumerate(zip(shape, steps), 1):
-        known = np.arange(maps.shape[axis])
-        expected = np.apply_along_axis(lambda line: np.interp(np.arange(count) * step, known, line), axis, expected)
+        places = np.arange(count) * step, np.arange(maps.shape[axis])
+        expected = np.apply_along_axis(lambda line, places=places: np.interp(*places, line), axis, expected)
     for planes in (slice(None), slice(1, 3)):
         found = resample_maps(paddle.to_tensor(maps), shape, np.array(steps), planes)
         np.testing.assert_allclose(found.numpy(), expected[:, planes], rtol=1e-5, atol=1e-6)

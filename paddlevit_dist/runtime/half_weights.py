@@ -91,7 +91,8 @@ def cast_together(
             results[group.numbers[0]] = paddle._C_ops.cast(tensors[group.numbers[0]], dtype)
             continue
         first = tensors[group.numbers[0]]
-        parts = [_zeros(-part, first.dtype) if part < 0 else tensors[part] for part in group.parts]  # type: ignore
+        fillings = {part: _zeros(-part, first.dtype) for part in group.fillings}  # type: ignore[union-attr]
+        parts = [fillings[part] if part < 0 else tensors[part] for part in group.parts]
         casts = paddle._C_ops.split(paddle._C_ops.cast(paddle._C_ops.concat(parts, 0), dtype), group.lengths, 0)
         for number, place in zip(group.numbers, group.places):
             results[number] = casts[place]
@@ -106,12 +107,14 @@ class _JoinedTensors(NamedTuple):
         parts: what is joined: the position of a tensor, or below 0 minus the number of zeros that fill up a vector.
         lengths: of the parts, along the first axis.
         places: positions of the tensors in ``parts``.
+        fillings: the numbers below 0 among ``parts``, each once.
     """
 
     numbers: list[int]
     parts: list[int]
     lengths: list[int]
     places: list[int]
+    fillings: set[int]
 
 
 @functools.lru_cache(maxsize=256)
@@ -122,13 +125,14 @@ def _plan(shapes: Shapes) -> list[_JoinedTensors]:
             continue
         missing = -math.prod(shape) % _ALIGNED_VALUES
         can_join = len(shape) == 1 or (shape and not missing)
-        group = groups.setdefault(shape[1:] if can_join else (-1, number), _JoinedTensors([], [], [], []))
+        group = groups.setdefault(shape[1:] if can_join else (-1, number), _JoinedTensors([], [], [], [], set()))
         group.numbers.append(number)
         group.places.append(len(group.parts))
         group.parts.append(number)
         group.lengths.append(shape[0] if shape else 1)
         if can_join and missing:
             group.parts.append(-missing)
+            group.fillings.add(-missing)
             group.lengths.append(missing)
     return list(groups.values())
 

@@ -40,5 +40,5 @@ def predict_by_others(features: np.ndarray, labels: np.ndarray, number: int) -> 
         is_last = paddle.arange(number + 1) == number
         is_other = is_other * (1.0 - (is_last & (is_other.sum(axis=1, keepdim=True) > number)).astype("float32"))
         votes = weigh_votes(similarity, known[places], classes) * is_other.unsqueeze(-1)
-        predictions.append(votes.sum(axis=1).argmax(axis=1).astype("int32"))
+        predictions.append(votes.sum(axis=1).argmax(axis=1))
     return np.where(is_finite, paddle.concat(predictions).numpy(), -1).astype(np.int32)

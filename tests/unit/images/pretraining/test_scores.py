@@ -46,3 +46,10 @@ def test_without_classes_there_are_numbers_alone(scores):
 )
 def test_each_image_has_each_number(scores, arrays, is_valid):
     assert scores.is_valid(arrays, 4, 3) == is_valid
+
+
+def test_an_evaluation_ends_with_the_votes_first_and_without_counts(scores):
+    values = {"loss": 0.12346, "top-1": 66.666, "entropy": 2.0, "images": 300}
+    line = scores.summary(values, lambda name, decimals: f" [{name} {decimals}]")
+    assert line == "top-1 of neighbors 66.67% [top-1 1] loss 0.1235 [loss 4] entropy 2.0000 [entropy 4]"
+    assert scores.summary({"loss": 1.0, "images": 3}, lambda name, decimals: "") == "loss 1.0000"

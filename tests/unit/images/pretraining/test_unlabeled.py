@@ -24,8 +24,8 @@ def _write(path: Path, level: int) -> None:
 
 @pytest.fixture
 def pool(tmp_path):
-    """Images at three depths, one hidden, and a tar file with a label that is not a number."""
-    for level, name in enumerate(("b/x.png", "a/deep/er/y.png", "z.png", ".thumbs/x.png")):
+    """Images at three depths, hidden ones, and a tar file with a label that is not a number."""
+    for level, name in enumerate(("b/x.png", "a/deep/er/y.png", "z.png", ".thumbs/x.png", "a/.y.png")):
         _write(tmp_path / "pool" / name, 10 * level)
     (tmp_path / "label.cls").write_text("cat")
     with tarfile.open(tmp_path / "pool" / "c.tar", "w") as archive:
@@ -52,9 +52,12 @@ def test_images_at_any_depth_and_in_tar_files_are_found_once(pool):
     assert images.labels is None and {images.read(index)[1] for index in range(4)} == {-1}
 
 
-def test_places_follow_one_another(pool):
+def test_places_follow_one_another(pool, monkeypatch):
     _write(pool.parent / "more" / "q.png", 90)
-    images = _open(pool / "c.tar", pool.parent / "more")
+    monkeypatch.setenv("HOME", str(pool))
+    monkeypatch.chdir(pool.parent)
+    images = UnlabeledImages("~/c.tar", "train", pool.parent / "cache", ["more"])
+    assert [images.describe(index) for index in range(2)] == [f"{pool}/c.tar/k.png", f"{pool.parent}/more/q.png"]
     assert _names(images) == ["0/c.tar/k.png", "1/q.png"]
 
 
@@ -81,7 +84,7 @@ def test_training_and_validation_folders_are_told_apart(tmp_path):
     (tmp_path / "cache").mkdir()
     train, val = _open(tmp_path / "data"), _open(tmp_path / "data", split="val")
     assert (train.labels, len(train)) == (None, 2)
-    assert (list(val.labels), val.class_names) == ([0, 0, 1], ["cat", "dog"])
+    assert (list(val.labels), val.class_names) == ([0, 0, 1], ["cat", "dog"]) and val.labels.dtype == np.int32
     own = _open(tmp_path / "data", split="own")
     assert (own.class_names, list(own.labels), own.num_classes) == (["ant", "dog"], [0, 0, 1], 2)
     assert own.describe(2) == str(tmp_path / "data" / "own" / "dog" / "1.png") and own.label_at(2) == 1

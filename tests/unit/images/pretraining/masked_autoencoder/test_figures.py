@@ -83,6 +83,7 @@ def test_a_reconstruction_has_the_predicted_pixels_in_hidden_patches_alone(image
     tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
     prediction = task.predict(model, tensors)[1][0].numpy()  # (2, 8, 48)
     [gallery] = get_aspect(task, Reportable).figures(samples, [(0, 0.25), (2, 0.75)], model)
+    assert gallery.note.startswith("Each image, the patches that the encoder sees")
     assert ("the mean and the deviation of their patch" in gallery.note) == is_normalized
     mean, deviation = (np.array(values) for values in (task.config.DATA.IMAGENET_MEAN, task.config.DATA.IMAGENET_STD))
     for number, (row, _) in enumerate(gallery.images):

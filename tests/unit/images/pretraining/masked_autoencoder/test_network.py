@@ -56,6 +56,25 @@ def test_every_trainable_parameter_learns(name):
     assert [n for n, p in model.named_parameters() if p.stop_gradient] == ["pos_embed"]
 
 
+def test_first_weights_are_uniform_by_the_widths_of_both_sides_and_positions_are_a_table_of_sines():
+    model = make(image_size=[12, 20], embed_dim=24)
+    sides = {"patch_embed.proj": (24, 3 * 4 * 4), "blocks.0.mlp.fc1": (24, 96), "pretraining_decoder.embed": (24, 8)}
+    layers = dict(model.named_sublayers())
+    for name, (inputs, outputs) in sides.items():
+        largest = float(layers[name].weight.abs().max())
+        limit = np.sqrt(6 / (inputs + outputs))
+        assert 0.93 * limit < largest <= limit * (1 + 1e-6), name
+        assert abs(float(layers[name].weight.mean())) < 0.1 * limit, name
+    frequencies = 10000.0 ** (-np.arange(6) / 6)
+    expected = np.zeros((16, 24))  # a class token without a position, 3 x 5 patches
+    for row in range(3):
+        for column in range(5):
+            angles = [place * frequencies for place in (column, row)]
+            parts = [part(angle) for angle in angles for part in (np.sin, np.cos)]
+            expected[1 + 5 * row + column] = np.concatenate(parts)
+    np.testing.assert_allclose(model.pos_embed.numpy()[0], expected, atol=1e-6)
+
+
 def test_masked_pixels_reach_the_loss_alone():
     model, (images, order, restore) = make(), draw()
     hidden = (restore >= model.kept).astype("float32").unsqueeze(-1)

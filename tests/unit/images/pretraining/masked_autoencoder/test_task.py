@@ -61,6 +61,13 @@ def test_classes_of_validation_images_choose_the_best(pool):
     assert (task.best_metric, splits["val"].has_classes, len(splits["train"])) == (("loss", False), False, 1)
 
 
+@pytest.mark.parametrize(("words", "fraction"), [([], 0.25), (["PRETRAINING.LABELED_PATH", "labeled"], None)])
+def test_no_image_is_held_out_if_others_are_evaluated(words, fraction):
+    common = ["TASK", "masked_autoencoder", "MODEL.NAME", "vit", "-dataset=unlabeled", "-data_path=any"]
+    found = settings.load([*common, "DATA.VAL_FRACTION_IF_MISSING", "0.25", *words]).values
+    assert found.DATA.VAL_FRACTION_IF_MISSING == fraction
+
+
 @pytest.mark.parametrize("is_normalized", [False, True])
 def test_the_loss_is_the_mean_error_of_hidden_patches(is_normalized):
     keys = {"MASKED_AUTOENCODER.NORMALIZED_PATCHES": is_normalized, "DATA.IMAGE_SIZE": "[16, 24]"}
@@ -114,6 +121,8 @@ def test_other_images_with_classes_are_evaluated(pool):
     task, splits = open_task(pool / "train", "PRETRAINING.LABELED_PATH", str(pool / "val"))
     assert [splits["val"].sample(k, np.random.default_rng(0))[1] for k in range(2)] == [0, 1]
     assert (len(splits["train"]), task.class_names) == (2, ["x", "y"])
+    metrics = task.build_metrics()
+    assert (metrics.class_names, metrics.neighbors) == (["x", "y"], task.config.PRETRAINING.NEIGHBORS)
     for split, number in (("train", 4), ("val", 2)):  # of folders and tables that have validation, only this
         for name in "ab":
             (pool / "both" / split / name).mkdir(parents=True)

@@ -81,20 +81,17 @@ def test_a_collapse_is_described(entropy, information, word):
     assert word in text and bool(text) == bool(word)
 
 
-def make_state() -> DistillationState:
+def make_state(*more: str) -> DistillationState:
     words = "TASK self_distillation -image_size=16 MODEL.NAME vit MODEL.PATCH_SIZE 8 MODEL.EMBED_DIM 8 MODEL.DEPTH 1 "
     words += (
         "MODEL.NUM_HEADS 2 SELF_DISTILLATION.OUTPUTS 6 SELF_DISTILLATION.HEAD_WIDTH 4 SELF_DISTILLATION.BOTTLENECK 4"
     )
-    task = SelfDistillation(settings.load(words.split()).values)
+    task = SelfDistillation(settings.load([*words.split(), *more]).values)
     return DistillationState(task.config.SELF_DISTILLATION, task.create_network(0), task.create_teacher())
 
 
 def test_signs_are_the_mutual_information_of_images_and_outputs_in_good_steps():
     generator, state, expected = np.random.default_rng(0), make_state(), []
-    state.collect(0, *[paddle.ones([12, 6]) / 6] * 3)
-    state.update(None)
-    assert state.take_signs() is None  # the center is not yet that of the outputs
     state.before_update(StepPosition(1, 44, 99))
     for is_bad in (False, True, False):
         shares = softmax(2 * generator.standard_normal((12, 6)))
@@ -111,6 +108,33 @@ def test_signs_are_the_mutual_information_of_images_and_outputs_in_good_steps():
     state.collect(0, rows, rows, rows)
     state.update(None)
     assert state.take_signs() is None
+
+
+@pytest.mark.parametrize(("momentum", "first"), [(0.9, 44), (0.999, 500), (0.0, 0)])
+def test_signs_count_once_the_center_is_that_of_the_outputs(momentum, first):
+    state = make_state("SELF_DISTILLATION.CENTER_MOMENTUM", str(momentum))
+    for update in range(max(0, first - 1), first + 1):
+        state.before_update(StepPosition(1, update, 999))
+        state.collect(0, *[paddle.ones([8, 6]) / 6] * 3)
+        state.update(None)
+        assert (state.take_signs() is None) == (update < first)
+
+
+def test_student_and_teacher_exchange_weights_and_statistics():
+    words = [*WORDS.split()[:3], *"MODEL.NAME resnet18 MODEL.DEPTHS [1,1] MODEL.DIMS [4,8]".split()]
+    task = SelfDistillation(settings.load([*words, *WORDS[WORDS.index("SELF") :].split()]).values)
+    average = DistillationState(task.config.SELF_DISTILLATION, task.create_network(0), task.create_teacher()).average
+    networks = average.student, average.teacher
+    for number, network in enumerate(networks):
+        for name, tensor in network.state_dict().items():
+            tensor.set_value(np.full(tensor.shape, number + len(name) / 100, tensor.numpy().dtype))
+    for swapped in (1, 0):
+        average.exchange()
+        for number, network in enumerate(networks):
+            state = network.state_dict()
+            expected = {name: (number != swapped) + len(name) / 100 for name in state}
+            assert {name: float(tensor.numpy().flat[0]) for name, tensor in state.items()} == pytest.approx(expected)
+            assert "bn1._mean" in state
 
 
 @pytest.fixture

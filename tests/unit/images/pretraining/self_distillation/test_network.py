@@ -64,7 +64,7 @@ def test_positions_of_small_views_are_resized_as_by_the_authors():
         VIT,
         f"MODEL.NAME {SWIN} MODEL.EMBED_DIM 8 MODEL.STAGE_DEPTHS [1,2] MODEL.NUM_HEADS [1,2]".split(),
         "MODEL.NAME convnext_tiny MODEL.DIMS [4,8,8,8] MODEL.DEPTHS [1,1,1,1]".split(),
-        "MODEL.NAME resnet18".split(),
+        "MODEL.NAME resnet18 MODEL.DEPTHS [1,1] MODEL.DIMS [4,8]".split(),
         "MODEL.NAME hgnetv2_b0".split(),
     ],
     ids=lambda words: words[1],
@@ -79,9 +79,12 @@ def test_each_family_takes_both_sizes_and_its_weights_fit_a_classifier(words):
     unused = [name for name, p in model.named_parameters() if not p.stop_gradient and p._grad_ivar() is None]
     assert unused == []
     model.eval()
+    assert not model.backbone.training and not any(layer.training for layer in model.sublayers())
     images = paddle.randn([2, 1, 64, 64])
     features = model(images)
     assert features.shape == [2, model.embed_dim]
+    model.train()
+    assert model.backbone.training and all(layer.training for layer in model.sublayers())
 
 
 def test_a_network_of_one_size_is_refused_unless_there_are_no_small_views():

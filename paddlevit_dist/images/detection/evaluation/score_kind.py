@@ -44,9 +44,7 @@ class BoxScores(ScoreKind):
                     {f"{prefix}{name}": column for name, column in zip(stat_names(own.max_detections), stats.T)}
                 )
                 values.update({f"{prefix}AP {name}": column for name, column in zip(classes, class_ap[..., 0].T)})
-            if detections:
-                values.update(find_thresholds(detections, classes, wished, weights[:, samples]))
-            return values
+            return values | find_thresholds(detections, classes, wished, weights[:, samples])
 
         return compute_scores
 

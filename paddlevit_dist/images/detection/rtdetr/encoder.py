@@ -46,7 +46,7 @@ class ConvNormSiLU(nn.Layer):
             weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, deviation)),
             bias_attr=False,
         )
-        self.norm = nn.BatchNorm2D(outputs, momentum=0.9, epsilon=_EPSILON)
+        self.norm = nn.BatchNorm2D(outputs, epsilon=_EPSILON)
         self.active = active
 
     def forward(self, x):

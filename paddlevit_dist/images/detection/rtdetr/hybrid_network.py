@@ -133,9 +133,7 @@ def inside_cells(grids: Grids, dtype: paddle.dtype) -> paddle.Tensor:
 
 def project_map(inputs: int, outputs: int) -> nn.Sequential:
     """Build a point-wise convolution without bias and a batch norm."""
-    return nn.Sequential(
-        Conv2D(inputs, outputs, 1, bias_attr=False), nn.BatchNorm2D(outputs, momentum=0.9, epsilon=_EPSILON)
-    )
+    return nn.Sequential(Conv2D(inputs, outputs, 1, bias_attr=False), nn.BatchNorm2D(outputs, epsilon=_EPSILON))
 
 
 def cell_boxes(grids: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:

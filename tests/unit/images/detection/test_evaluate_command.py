@@ -203,10 +203,13 @@ def test_what_is_left_out_is_counted(evaluate):
 
 
 def test_what_has_no_area_and_no_crowd_flag(evaluate):
-    plain = {"image_id": 7, "category_id": 5, "bbox": [10, 10, 40, 40]}
-    whole = changed(ANNOTATIONS, ["annotations"], [{**plain, "id": 1, "area": 1600, "iscrowd": 0}])
-    said, told = evaluate(changed(ANNOTATIONS, ["annotations"], [{**plain, "id": 1}]), RESULTS)
-    assert numbers(said) == numbers(evaluate(whole, RESULTS)[0]) and "1 object without an area" in told
+    plain = {"image_id": 7, "category_id": 5}
+    boxes = {1: [10, 10, 40, 40], 2: [60, 10, 20, 30]}
+    whole = [{**plain, "id": id_, "bbox": box, "area": box[2] * box[3], "iscrowd": 0} for id_, box in boxes.items()]
+    bare = [{**plain, "id": id_, "bbox": box} for id_, box in boxes.items()]
+    said, told = evaluate(changed(ANNOTATIONS, ["annotations"], bare), RESULTS)
+    expected, _ = evaluate(changed(ANNOTATIONS, ["annotations"], whole), RESULTS)
+    assert numbers(said) == numbers(expected) and "2 objects without an area" in told
 
 
 def test_an_annotation_of_id_0_counts_as_any_other(evaluate):

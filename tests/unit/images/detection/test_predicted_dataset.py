@@ -91,6 +91,7 @@ def test_the_reader_of_the_layout_reads_the_same_images_and_boxes(opened, tmp_pa
         content = json.loads((root / "annotations" / "instances_train.json").read_text())
         assert [one["category_id"] for one in content["annotations"]] == [8, 3, 7]
         assert [one["score"] for one in content["annotations"]] == [0.9, 0.6, 0.5]
+        assert [one["area"] for one in content["annotations"]] == [28.125, 120, 12]
         assert [one["id"] for one in content["annotations"]] == [1, 2, 3]  # COCO's evaluation takes 0 for no match
     if layout == "yolo":  # a relative path would be taken from the folder in which a program runs
         described = yaml.safe_load((root / "data.yaml").read_text(encoding="utf-8"))

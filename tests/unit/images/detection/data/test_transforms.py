@@ -152,7 +152,9 @@ def test_boxes_of_thin_objects_that_are_cut_do_not_depend_on_the_pixels_that_are
     corners = np.array([[*box[:2], *(box[2:] - box[:2])]], float)
     view = whole_view(Image.new("RGB", (100, 100)), corners, np.arange(1))
     part = crop(resize(view, (25, 25)), 0, 0, (20, 20))
+    before = part.boxes.copy()
     seen, (shown,) = part.fit_to_masks([mask])
+    assert (part.boxes == before).all() and (seen.boxes != before).any()
     rows, columns = np.nonzero(mask[:80])
     expected = [columns.min() / 4, rows.min() / 4, min((columns.max() + 1) / 4, 20), 20]
     assert np.abs(seen.boxes[0] - expected).max() < 1 and shown.any(axis=1).sum() == 18

@@ -5,7 +5,14 @@ import paddle
 import pytest
 from support.networks import mask_rcnn_peers as peers
 
-from paddlevit_dist.images.detection.mask_rcnn.region_heads import assign_levels, paste, pool_regions, roi_align
+from paddlevit_dist.images.detection.mask_rcnn.region_heads import (
+    RegionHeads,
+    assign_levels,
+    paste,
+    pool_regions,
+    roi_align,
+)
+from paddlevit_dist.images.detection.mask_rcnn.rules import MaskRcnnRules
 
 
 def tensor(values, dtype="float64"):
@@ -17,6 +24,8 @@ def test_a_region_is_cut_out_one_level_coarser_for_each_doubling_of_its_side():
     boxes = tensor([[0, 0, side, side] for side in sides], "float32")
     assert assign_levels(boxes, 4, 224).numpy().tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3]
     assert assign_levels(boxes[1:2], 4, 4).numpy().tolist() == [2]
+    heads = RegionHeads(2, 3, (4, 8, 16), 4, (), MaskRcnnRules())
+    assert heads.regions(boxes, np.zeros(9, np.int64)).levels.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2]
 
 
 @pytest.mark.parametrize("numbers", [[3, 0, 4], [0, 0, 7], [7, 0, 0]])

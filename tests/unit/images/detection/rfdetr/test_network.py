@@ -121,7 +121,9 @@ def test_of_outputs_for_each_id_those_of_cocos_categories_are_taken():
     told = "of the classifier's 91 outputs, the outputs of COCO's 80 categories were used"
     assert network.list_resize_notices(["backbone.x", "class_embed.bias"]) == [told]
     assert network.list_resize_notices(["enc_out_class_embed.0.bias", "backbone.x"]) == []
-    assert network.published_classes(91)[:2] == ["", "person"] and network.published_classes(4) is None
+    names = network.published_classes(91)
+    assert (names[:2], names[90], len(names)) == (["", "person"], "toothbrush", 91)
+    assert network.published_classes(4) is None
 
 
 def test_sizes_and_backbones_that_do_not_fit_are_refused():

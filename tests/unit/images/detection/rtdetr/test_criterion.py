@@ -337,11 +337,11 @@ def test_denoising_queries_follow_from_seed_epoch_and_image_alone():
 
 def test_denoising_boxes_move_by_up_to_half_a_side_and_negative_ones_farther():
     noise = ContrastiveNoise(CLASSES, queries=4000)
-    box = np.array([[40.0, 45.0, 60.0, 55.0]])  # far from the edges of 100 x 100 pixels
-    drawn = noise.draw(box, np.array([2]), (100, 100), np.random.default_rng(0))
+    box = np.array([[40.0, 45.0, 60.0, 55.0]])  # far from the edges of 125 x 100 pixels
+    drawn = noise.draw(box, np.array([2]), (125, 100), np.random.default_rng(0))
     shares = 1 / (1 + np.exp(-drawn.boxes.astype(np.float64))).reshape(4000, 2, 4)
     ends = np.concatenate([shares[..., :2] - shares[..., 2:] / 2, shares[..., :2] + shares[..., 2:] / 2], -1)
-    moved = np.abs(ends * 100 - box[0]) / ([20, 10] * 2) * 2  # in halves of the sides
+    moved = np.abs(ends * ([100, 125] * 2) - box[0]) / ([20, 10] * 2) * 2  # in halves of the sides
     assert moved[:, 0].max() < 1.001 and 0.45 < moved[:, 0].mean() < 0.55
     is_whole = (shares[:, 1, 2:] > 1e-4).all(axis=-1)  # not turned inside out
     assert moved[is_whole, 1].min() > 0.999 and moved[is_whole, 1].max() < 2.001

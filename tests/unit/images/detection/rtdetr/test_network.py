@@ -60,6 +60,14 @@ def test_an_image_gives_the_same_in_any_company(name):
         np.testing.assert_allclose(alone[part].numpy()[0], together[part].numpy()[2], rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("size", [(56, 64), (64, 56)])
+def test_both_sides_of_an_image_are_multiples(size):
+    with weights_of_zero():
+        small = create_model("rtdetr_small", num_classes=CLASSES)
+    with pytest.raises(UserError, match=f"multiples of 16, not {size[0]} x {size[1]} pixels"):
+        small(paddle.zeros([1, 3, *size]))
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_queries_see_no_denoising_queries_but_their_own_group(name):
     network, images, numbers = make_network(name), make_images(2), [2, 1]

@@ -210,9 +210,11 @@ def test_a_biased_score_is_moved_back_and_an_unbiased_one_is_not():
     assert found["mean"].low < found["mean"].value < found["mean"].high
 
 
-@pytest.mark.parametrize(("value", "below"), [(2.0, 0.25), (4.5, 0.6), (0.0, 0.05), (99.0, 0.95)])
+@pytest.mark.parametrize(
+    ("value", "below"), [(2.0, 0.25), (4.5, 0.6), (0.0, 0.05), (99.0, 0.95), (-2.0, 0.75), (-2.5, 0.6), (-9.0, 0.05)]
+)
 def test_quantiles_move_by_the_share_of_draws_below_and_half_of_the_equal_ones(value, below):
-    drawn = np.array([1, 2, 2, 2, 3, 4, 5, 6, 7, 8.0])
+    drawn = np.array([1, 2, 2, 2, 3, 4, 5, 6, 7, 8.0]) * (-1 if value < 0 else 1)
     normal = NormalDist()
     shares = [normal.cdf(2 * normal.inv_cdf(below) + normal.inv_cdf(share)) for share in (0.1, 0.9)]
     low, high = np.quantile(drawn, shares)

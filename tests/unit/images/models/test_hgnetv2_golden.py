@@ -29,7 +29,7 @@ def test_golden_maps(entry, dtype, frozen):
 
 
 def test_a_classifier_reads_the_widened_mean_of_the_last_map():
-    model, x = small_model("hgnetv2_b0", dropout=0.25), images("hgnetv2_b0")
+    model, x = small_model("hgnetv2_b0", dropout=0.25, stem_dims=(5, 7)), images("hgnetv2_b0")
     model.eval()
     mean = model.features(x)[-1].numpy().mean((2, 3))
     assert len(np.unique(mean)) > 9 and model.head.dropout.p == 0.25

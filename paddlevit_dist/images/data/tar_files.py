@@ -1,6 +1,7 @@
 """Byte ranges of open files, and the images of one split in tar files with their labels."""
 
 import functools
+import itertools
 import os
 import re
 from collections import OrderedDict
@@ -184,7 +185,7 @@ def _join(
     if any(tar.labels for tar in tars):
         labels = [tar.stored_labels() for tar in tars]
     elif not all(tar.has_labels for tar in tars):
-        labels = [np.zeros(len(tar.images), np.int64) for tar in tars]
+        labels = [[0] * len(tar.images) for tar in tars]
     elif listed is not None:
         labels = [tar.listed_labels(listed) for tar in tars]
     else:
@@ -193,14 +194,15 @@ def _join(
         ]
         groups = sorted({group for tar_groups in groups_of_tars for group in tar_groups})
         position = {group: number for number, group in enumerate(groups)}
-        labels = [np.array([position[group] for group in tar_groups], np.int64) for tar_groups in groups_of_tars]
+        labels = [[position[group] for group in tar_groups] for tar_groups in groups_of_tars]
     images = [member for tar in tars for member in tar.images]
     locations = np.array([(member.offset, member.size) for member in images], np.int64).reshape(-1, 2)
     batches = [
         make_batch([b"%s/%s" % (os.fsencode(shard), member.name) for member in tar.images], 0)
         for tar, shard in zip(tars, shards, strict=True)
     ]
-    return TarScan(batches, locations, np.concatenate(labels), groups, skipped_files)
+    all_labels = np.fromiter(itertools.chain.from_iterable(labels), np.int64)
+    return TarScan(batches, locations, all_labels, groups, skipped_files)
 
 
 class _TarContents:
@@ -258,7 +260,7 @@ class _TarContents:
         elif self.labels[key] != value:
             raise UserError(f"{self.path} gives {os.fsdecode(key)} two labels, {self.labels[key]} and {value}")
 
-    def stored_labels(self) -> np.ndarray:
+    def stored_labels(self) -> list[int]:
         """Return the labels of label files, and drop other images of a sample, as ``key.seg.png`` of ``key.jpg``."""
         suffixes, keys = readable_suffixes(), {}
         images = [image for image in self.images if b"." + _key(image.name)[1].lower() in suffixes]
@@ -279,15 +281,15 @@ class _TarContents:
                     f"{os.fsdecode(key)} has no image; name it without further dots"
                 )
         self.images = images
-        return np.fromiter(keys.values(), np.int64, len(keys))
+        return list(keys.values())
 
-    def listed_labels(self, listed: dict[bytes, int]) -> np.ndarray:
+    def listed_labels(self, listed: dict[bytes, int]) -> list[int]:
         """Look up the labels in a list."""
         names = [os.path.basename(member.name) for member in self.images]
         unknown = next((name for name in names if name not in listed), None)
         if unknown is not None:
             raise UserError(f"{self.path} contains {os.fsdecode(unknown)}, which is not in the list of labels")
-        return np.array([listed[name] for name in names], np.int64)
+        return [listed[name] for name in names]
 
     def groups(self, is_class: bool) -> list[str]:
         """Return the class of each image: the folder or tar file around it, else this tar file if ``is_class``."""

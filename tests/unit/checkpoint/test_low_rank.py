@@ -84,6 +84,20 @@ def start(source: Path, scale: float, kind: type = nn.Linear, targets=("proj", "
     return model, load_weights(model, str(source), minimum_loaded=0.5).base
 
 
+def test_terms_begin_as_nothing_with_inner_weights_of_the_scale_of_their_inputs():
+    model = SmallNetwork()
+    before = outputs(model)
+    add_low_rank_terms(model, 8, 6.0, ["wide", "narrow"], lambda line: None)
+    for block in model.blocks:
+        for layer in (block.wide, block.narrow):
+            (inputs, width), first = layer.weight.shape, layer.lora_a.numpy()
+            bound = 1 / np.sqrt(inputs)
+            assert first.shape == (inputs, 8) and layer.lora_b.shape == [8, width] and layer.lora_scale == 0.75
+            assert -bound <= first.min() < -0.7 * bound and 0.7 * bound < first.max() <= bound
+            assert not layer.lora_b.numpy().any()
+    np.testing.assert_array_equal(outputs(model), before)
+
+
 def train(model: nn.Layer) -> None:
     """Two steps; running statistics move in each."""
     model.train()

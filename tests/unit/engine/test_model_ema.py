@@ -93,6 +93,8 @@ def test_an_average_of_another_model_is_refused():
         averaged.load_state_dict(
             {k: np.zeros(7) if k == "norm.bias" else v.numpy() for k, v in averaged.state_dict().items()}
         )
+    with pytest.raises(ValueError, match="do not fit: more"):
+        averaged.load_state_dict({**{k: v.numpy() for k, v in averaged.state_dict().items()}, "more": np.zeros(1)})
 
 
 def test_exchanging_and_averaging_make_the_host_wait_for_no_gpu():
@@ -125,6 +127,9 @@ class Renaming(Replacing):
 def test_of_shards_only_this_rank_s_and_what_is_no_float32_are_averaged():
     averaged = ModelEma(Counted(), DECAY, shards=SimpleNamespace(owned={"norm.bias", "steps"}))
     assert list(averaged.state_dict()) == ["steps", "norm.bias"]
+    whole = {name: tensor.numpy() + 3 for name, tensor in Counted().state_dict().items()}
+    averaged.load_state_dict(whole)
+    assert all((average.numpy() == whole[name]).all() for name, average in averaged.state_dict().items())
 
 
 def test_with_shards_the_other_ranks_averages_come_from_them_inside_and_their_weights_afterwards():

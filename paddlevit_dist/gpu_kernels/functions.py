@@ -57,6 +57,7 @@ class _AddNorm(PyLayer):
 
     @staticmethod
     def forward(ctx, x, branch, weight, shift, bias, keep, epsilon, dtype):
+        ctx.set_materialize_grads(False)  # weight and shift have none if the norm is of a block that was skipped
         x_dtype, branch_dtype = _name(x), None if branch is None else _name(branch)
         total, normal, statistics = launches.add_norm(
             _TENSORS,
@@ -69,7 +70,7 @@ class _AddNorm(PyLayer):
             dtype=dtype,
             total_dtype=x_dtype if x_dtype == branch_dtype else "float32",
         )
-        ctx.dtypes = x_dtype, branch_dtype, None if bias is None else _name(bias)
+        ctx.dtypes, ctx.dtype = (x_dtype, branch_dtype, None if bias is None else _name(bias)), dtype
         ctx.needs_gradient = [
             not tensor.stop_gradient for tensor in (x, branch, weight, shift, bias) if tensor is not None
         ]
@@ -85,7 +86,10 @@ class _AddNorm(PyLayer):
     def backward(ctx, *gradients):
         _require_first_order()
         total, statistics, weight, *keep = ctx.saved_tensor()
-        *total_gradient, normal_gradient = map(_contiguous, gradients)
+        *total_gradient, normal_gradient = (one if one is None else _contiguous(one) for one in gradients)
+        is_normal_read = normal_gradient is not None
+        if not is_normal_read:
+            normal_gradient = paddle.zeros(total.shape, ctx.dtype)
         x_dtype, branch_dtype, bias_dtype = ctx.dtypes
         found = launches.add_norm_backward(
             _TENSORS,
@@ -98,11 +102,14 @@ class _AddNorm(PyLayer):
             bias_dtype=bias_dtype,
             x_dtype=x_dtype,
         )
-        given = found.x, found.branch, found.weight, found.shift, found.bias
-        return _select((one for one in given if one is not None), ctx.needs_gradient)
+        given = [found.x, *([] if found.branch is None else [found.branch])]
+        given += [found.weight, found.shift] if is_normal_read else [None, None]
+        return _select([*given, *([] if found.bias is None else [found.bias])], ctx.needs_gradient)
 
 
-def _select(gradients: Iterable[paddle.Tensor], needs_gradient: Sequence[bool]) -> tuple[paddle.Tensor | None, ...]:
+def _select(
+    gradients: Iterable[paddle.Tensor | None], needs_gradient: Sequence[bool]
+) -> tuple[paddle.Tensor | None, ...]:
     """Return the gradients, with None for inputs that need none, which Paddle requires."""
     return tuple(gradient if is_needed else None for gradient, is_needed in zip(gradients, needs_gradient))
 

@@ -1,5 +1,6 @@
 """The hook of GPU_KERNELS: before the first update, it replaces layers where the GPU agrees with Paddle."""
 
+import math
 from typing import Any
 
 import paddle
@@ -46,6 +47,9 @@ def use_fused_kernels(model: paddle.nn.Layer, precision: TrainingPrecision) -> l
     reason = next((one for one, _ in of_ranks if one), "")
     if reason:
         return [f"{_NOT_USED}: {reason}"]
+    # A case of one rank alone, as in another precision, is not right on all of them.
+    cases = {case: None for _, of_rank in of_ranks for case in of_rank}
+    differences = {case: max(of_rank.get(case, math.inf) for _, of_rank in of_ranks) for case in cases}
     if not differences:
         return [f"{_NOT_USED}: this network has none of the layers that they compute"]
     import triton
@@ -53,8 +57,7 @@ def use_fused_kernels(model: paddle.nn.Layer, precision: TrainingPrecision) -> l
     from .layers import fuse
 
     wrong: dict[Any, str] = {}
-    for (kernel, width, dtype), _ in differences.items():
-        difference = max(of_rank[kernel, width, dtype] for _, of_rank in of_ranks)
+    for (kernel, width, dtype), difference in differences.items():
         if not difference <= BOUNDS[dtype]:
             wrong[kernel, width] = (
                 f"{_NOT_USED} for the {kernel} of width {width}: in {dtype} this device differs from Paddle's "

@@ -132,6 +132,29 @@ def test_a_block_whose_input_is_another_is_not_prepared_again(launched):
     assert launched == [*block, "add_and_normalize"] * 2 + block * 2  # each has prepared one that was not read
 
 
+def test_a_block_that_is_skipped_has_no_gradients(launched):
+    """The block before has computed the skipped one's first norm, which nothing reads."""
+
+    def compute(model, number):
+        x = model.embedded(IMAGES)
+        for block in (block for position, block in enumerate(model.blocks) if position != number):
+            x = block(x)
+        return x.mean(axis=1)
+
+    models = [build(is_fused, depth=3) for is_fused in (True, False)]
+    for skipped in (None, 1, None, 2):
+        gradients = []
+        for model in models:
+            for parameter in model.parameters():
+                parameter.clear_gradient(False)
+            update(model, lambda model, skipped=skipped: compute(model, skipped))
+            gradients.append({name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None})
+        assert gradients[0].keys() == gradients[1].keys() and len(gradients[0]) == 4 + 12 * (
+            3 if skipped is None else 2
+        )
+        check_equal(list(gradients[0].values()), list(gradients[1].values()))
+
+
 def test_only_the_package_s_own_layers_of_a_checked_width_are_replaced():
     class Own(ViTBlock):
         pass

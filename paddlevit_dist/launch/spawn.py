@@ -95,14 +95,14 @@ def _run_workers(
             # Keep a reference to the context: it owns the queues that workers open.
             context = _start(worker, arguments, plan, folder, status_pages)
             watchdog = Watchdog(status_pages, context.processes, watchdog_seconds, folder)
-            failed = _wait(context.processes, folder, watchdog)
+            failed = wait_for_workers(context.processes, folder, watchdog)
             failed_ranks = {end["rank"] for end in failed}
             # Stop these before the failed ones, which wait: a rank that loses a peer in a collective aborts noisily.
             _end_all([process for rank, process in enumerate(context.processes) if rank not in failed_ranks])
         finally:
             _end_all([process for process in multiprocessing.active_children() if process not in others])
         if failed:
-            _raise(failures.find_root_cause(failed))
+            raise_cause(failures.find_root_cause(failed))
 
 
 def _run_in_place(
@@ -247,7 +247,7 @@ def _exit_now(number: int, again: bool) -> None:
     os._exit(128 + number)
 
 
-class _SignalRelay:
+class SignalRelay:
     """Forwards the parent's stop and save requests to the workers.
 
     It sends SIGTERM, which may arrive any number of times: a terminal and a scheduler signal all processes.
@@ -277,7 +277,7 @@ class _SignalRelay:
             raise WorkerFailure(0, f"still working {_STOP_SECONDS:g} s after the request to stop")
 
 
-def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[str, Any]]:
+def wait_for_workers(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[str, Any]]:
     """Wait for all workers, until one hangs, or for ``_GRACE_SECONDS`` after the first failure; return failed records.
 
     A worker that has recorded its failure has ended. A user error has no other cause, so it gets no grace period.
@@ -285,7 +285,7 @@ def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[s
     running = dict(enumerate(processes))
     failed: list[dict[str, Any]] = []
     deadline = None
-    requests = _SignalRelay(processes)
+    requests = SignalRelay(processes)
     while running and (deadline is None or time.monotonic() < deadline):
         multiprocessing.connection.wait([child.sentinel for child in running.values()], timeout=0.2)
         requests.forward()
@@ -315,7 +315,8 @@ def _end_all(processes: list[Any]) -> None:
         process.join(_JOIN_SECONDS)
 
 
-def _raise(cause: dict[str, Any]) -> None:
+def raise_cause(cause: dict[str, Any]) -> None:
+    """Raise the error of a record in this process, as ``launch_workers`` does."""
     if cause["kind"] == failures.USER_ERROR:
         kind = DeviceFailure if cause.get("exit_code") == DeviceFailure.exit_code else UserError
         raise kind(cause["message"])

@@ -3,7 +3,7 @@
 A handler raises ``ProcessInterrupted`` until ``record_only`` is called. From then on requests are only recorded, and
 the work polls ``stop_reason``. Needs nothing but Python, so that an entry point can use it before any other import.
 
-Path of a SIGTERM in training: worker -> parent (``launch/spawn._SignalRelay``) -> all workers ->
+Path of a SIGTERM in training: worker -> parent (``launch/spawn.SignalRelay``) -> all workers ->
 ``distributed/stops.SyncPoint`` agrees on an update -> ``Trainer._save_and_stop`` -> ``Stopped`` -> exit code 75. A
 SIGTERM to the parent enters this path there. A wait for data or an evaluation ends by ``StopRequested`` instead, which
 ``Trainer.train`` turns into ``_save_and_stop``.

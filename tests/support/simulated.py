@@ -1,5 +1,6 @@
 """What a test sets for its whole process: the time, what this process notes as its status, and that it does not end."""
 
+import multiprocessing.connection
 import os
 import sys
 import threading
@@ -9,13 +10,13 @@ from collections.abc import Callable
 import paddle
 import pytest
 
-from paddlevit_dist.launch import rendezvous, secret, status
+from paddlevit_dist.launch import failures, rendezvous, secret, status
 
 
 class SimulatedTime:
     """Attributes:
     now: what ``time.monotonic`` returns, in seconds.
-    waits: for how long ``time.sleep`` and events with a limit were called, in seconds, in order.
+    waits: for how long sleeps, events and connections that did not come were waited for, in seconds, in order.
     meanwhile: called after each of them, with how many there were.
     """
 
@@ -32,8 +33,8 @@ class SimulatedTime:
 
 @pytest.fixture
 def simulated_time(monkeypatch) -> SimulatedTime:
-    """The time passes only when the process sleeps, or waits for an event that no thread sets, or a test sets it."""
-    simulated, wait = SimulatedTime(), threading.Event.wait
+    """The time passes only when a test sets it, or this process sleeps or waits for something that does not come."""
+    simulated, wait, wait_for_any = SimulatedTime(), threading.Event.wait, multiprocessing.connection.wait
 
     def wait_for_event(event: threading.Event, seconds: float | None = None) -> bool:
         if seconds is None:
@@ -42,6 +43,13 @@ def simulated_time(monkeypatch) -> SimulatedTime:
             simulated.sleep(seconds)
         return event.is_set()
 
+    def wait_for_objects(objects, timeout: float | None = None) -> list:
+        ready = wait_for_any(objects, None if timeout is None else -1.0)
+        if not ready:
+            simulated.sleep(timeout)
+        return ready
+
+    monkeypatch.setattr(multiprocessing.connection, "wait", wait_for_objects)
     monkeypatch.setattr(time, "monotonic", lambda: simulated.now)
     monkeypatch.setattr(time, "sleep", simulated.sleep)
     monkeypatch.setattr(threading.Event, "wait", wait_for_event)
@@ -69,11 +77,12 @@ def fresh_status(monkeypatch) -> Callable[[], None]:
 
 @pytest.fixture
 def fresh_rank(monkeypatch) -> None:
-    """Let this process be a rank that has met no other, and that neither has a secret nor is named one."""
+    """Let this process be a rank that has met no other, has no secret and records nothing, and is told none."""
     variables = ("MASTER_ADDR", "MASTER_PORT", "PADDLE_MASTER", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINER_ID")
     for name in (*variables, "PADDLE_TRAINERS_NUM", secret.VARIABLE, secret.FILE_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(rendezvous, "_has_met", False)
+    monkeypatch.setattr(failures, "_own_records", None)
     for name in ("_run_secret", "_session_key"):
         monkeypatch.setattr(secret, name, None)
 

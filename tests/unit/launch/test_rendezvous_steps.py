@@ -94,8 +94,8 @@ class Network:
         self.pauses.append(seconds)
         self._acts = self._acts or self._turns()
         next(self._acts, None)
-        ready = self._wait(sockets, -1.0)
-        self.time.now += self.pause if ready else seconds
+        ready = self._wait(sockets, seconds)
+        self.time.now += self.pause if ready else 0.0
         return ready
 
 
@@ -240,6 +240,7 @@ def test_a_rank_says_after_30_seconds_whom_it_waits_for_and_rarely_again(network
         rendezvous.meet(1, 3, 300.0)
     seconds = [line.split(", ")[1] for line in capsys.readouterr().err.splitlines()]
     assert seconds == [f"{number} s so far" for number in (30, 60, 120, 240)]
+    network.time.meanwhile = lambda number: None
     with pytest.raises(WorkerFailure):
         rendezvous.meet(0, 3, 70.0)
     _, *lines = capsys.readouterr().err.splitlines()  # after the one of the missing secret

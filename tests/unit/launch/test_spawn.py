@@ -2,11 +2,14 @@
 
 import contextlib
 import logging
+import multiprocessing
+import multiprocessing.resource_tracker
 import os
 import signal
 import sys
 import time
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import paddle
@@ -55,28 +58,34 @@ class Watch:
 
 
 @pytest.fixture(autouse=True)
-def state(monkeypatch):
-    """The requests that this process has received: none."""
-    monkeypatch.setattr(signals, "_state", signals._SignalState())
-    monkeypatch.setattr(signals.atexit, "register", lambda function: None)
+def killed(monkeypatch, fresh_rank, fresh_status, simulated_time):
+    """What this process, which handles signals and has received none, sends to others."""
+    sent = []
     monkeypatch.setenv("PADDLEVIT_DIST_STARTED", f"{os.getpid()} 1.0")
-    monkeypatch.setattr(spawn, "_GRACE_SECONDS", 0.05)
-    return signals._state
+    monkeypatch.setattr(os, "kill", lambda *words: sent.append(words))
+    with signals.installed():
+        yield sent
 
 
-def record(folder, rank, error, monkeypatch):
-    monkeypatch.setattr(failures, "_own_records", None)
+def receive(*numbers):
+    """Receive signals as a parent of workers does."""
+    signals.record_only_as_parent()
+    for number in numbers:
+        signal.raise_signal(number)
+
+
+def record(folder, rank, error):
     failures.keep_records(folder, rank)
     failures.record_finish() if error is None else failures.record_failure(error)
 
 
 def wait(folder, children, stuck=None):
-    return spawn._wait(children, folder, Watch(stuck))
+    return spawn.wait_for_workers(children, folder, Watch(stuck))
 
 
-def test_all_that_finish_leave_no_failure(tmp_path, monkeypatch):
+def test_all_that_finish_leave_no_failure(tmp_path):
     for rank in range(3):
-        record(tmp_path, rank, None, monkeypatch)
+        record(tmp_path, rank, None)
     assert wait(tmp_path, [Child(exitcode=0) for _ in range(3)]) == []
     (end,) = wait(tmp_path, [Child(exitcode=code) for code in (0, 5, 0)])
     assert (end["rank"], end["kind"]) == (1, failures.EXIT) and abs(end["time"] - time.time()) < 60
@@ -84,49 +93,44 @@ def test_all_that_finish_leave_no_failure(tmp_path, monkeypatch):
     assert (end["rank"], end["message"]) == (0, "ended with exit code 0 before its work was complete")
 
 
-def test_a_record_of_failure_counts_while_its_process_waits(tmp_path, monkeypatch):
-    record(tmp_path, 1, ValueError("why"), monkeypatch)
-    record(tmp_path, 2, None, monkeypatch)
+def test_a_record_of_failure_counts_while_its_process_waits(tmp_path):
+    record(tmp_path, 1, ValueError("why"))
+    record(tmp_path, 2, None)
     first, *others = wait(tmp_path, [Child(), Child(), Child()])
     assert (first["rank"], first["message"]) == (1, "ValueError: why")
     assert others == [{"explained": 0}, {"explained": 2}]  # what has finished still runs
 
 
-@pytest.mark.parametrize("error, is_waited", [(UserError("no"), False), (ValueError("no"), True)])
-def test_others_have_time_to_fail_unless_the_cause_is_known(tmp_path, monkeypatch, error, is_waited):
-    monkeypatch.setattr(spawn, "_GRACE_SECONDS", 600.0)
-    record(tmp_path, 0, error, monkeypatch)
+@pytest.mark.parametrize("error, waits", [(UserError("no"), 1), (ValueError("no"), 3)])
+def test_others_have_time_to_fail_unless_the_cause_is_known(tmp_path, simulated_time, error, waits):
+    record(tmp_path, 0, error)
     other = Child()
-
-    def end_other(*words, timeout):
-        if relay.count(timeout) == 1:
-            other.end(1)
-        relay.append(timeout)
-
-    relay = []
-    monkeypatch.setattr(spawn.multiprocessing.connection, "wait", end_other)
-    ends = wait(tmp_path, [Child(), other])
-    assert ends[0]["rank"] == 0 and relay == [0.2] * (2 if is_waited else 1)
-    assert ends[1] == {"explained": 1} if not is_waited else ends[1]["kind"] == failures.EXIT
+    simulated_time.meanwhile = lambda number: other.end(1) if number == 3 else None
+    first, second = wait(tmp_path, [Child(), other])
+    assert first["rank"] == 0 and simulated_time.waits == [0.2] * waits
+    assert second == {"explained": 1} if waits == 1 else second["kind"] == failures.EXIT
 
 
-def test_a_rank_that_stands_still_is_the_only_failure(tmp_path, monkeypatch):
-    monkeypatch.setattr(spawn.multiprocessing.connection, "wait", lambda *words, timeout: None)
+def test_others_have_three_seconds_to_fail(tmp_path, simulated_time):
+    record(tmp_path, 0, ValueError("no"))
+    assert len(wait(tmp_path, [Child(), Child()])) == 2
+    assert sum(simulated_time.waits) == pytest.approx(3.2)  # it is seen after the first
+
+
+def test_a_rank_that_stands_still_is_the_only_failure(tmp_path):
     assert wait(tmp_path, [Child(), Child()], stuck=1) == [{"kind": failures.STANDSTILL, "rank": 1}]
 
 
-def test_requests_are_forwarded_once(state, monkeypatch):
-    killed = []
-    monkeypatch.setattr(os, "kill", lambda *words: killed.append(words))
+def test_requests_are_forwarded_once(killed):
     children = [Child(71), Child(72)]
-    relay = spawn._SignalRelay(children)
+    relay = spawn.SignalRelay(children)
     relay.forward()
     assert not killed and not children[0].calls
     signals.request_save()
     relay.forward()
     relay.forward()
     assert killed == [(71, signal.SIGUSR1)] and not children[1].calls
-    state.number = signal.SIGTERM
+    receive(signal.SIGTERM)
     relay.forward()
     relay.forward()
     assert [child.calls for child in children] == [[("terminate",)]] * 2
@@ -136,36 +140,25 @@ def test_requests_are_forwarded_once(state, monkeypatch):
     assert len(killed) == 1 and not signals.save_requested()  # the rank that saves has ended
 
 
-def test_a_stop_takes_half_an_hour_at_most(state, monkeypatch):
-    clock = [50.0]
-    monkeypatch.setattr(spawn.time, "monotonic", lambda: clock[0])
-    relay = spawn._SignalRelay([Child(71)])
-    state.number = signal.SIGTERM
-    for clock[0] in (50.0, 60.0, 1850.0):
+def test_a_stop_takes_half_an_hour_at_most(simulated_time):
+    relay = spawn.SignalRelay([Child(71)])
+    receive(signal.SIGTERM)
+    for seconds in (0.0, 10.0, 1790.0):
+        simulated_time.now += seconds
         relay.forward()
-    clock[0] = 1850.5
+    simulated_time.now += 0.5
     with pytest.raises(WorkerFailure, match="^rank 0 failed: still working 1800 s after the request to stop$"):
         relay.forward()
 
 
 @pytest.mark.parametrize("interrupts", [1, 2])
-def test_a_second_interrupt_ends_without_a_save(state, interrupts):
-    state.interrupts = interrupts
-    relay = spawn._SignalRelay([Child(71)])
+def test_a_second_interrupt_ends_without_a_save(interrupts):
+    receive(*[signal.SIGINT] * interrupts)
+    relay = spawn.SignalRelay([Child(71)])
     with pytest.raises(signals.ProcessInterrupted) if interrupts == 2 else contextlib.nullcontext() as raised:
         relay.forward()
     if interrupts == 2:
         assert (raised.value.number, raised.value.again) == (signal.SIGINT, True)
-
-
-def test_all_are_killed_before_one_is_awaited():
-    order = []
-    processes = [
-        SimpleNamespace(kill=lambda n=n: order.append(("kill", n)), join=lambda s, n=n: order.append((s, n)))
-        for n in range(2)
-    ]
-    spawn._end_all(processes)
-    assert order == [("kill", 0), ("kill", 1), (5.0, 0), (5.0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -180,11 +173,11 @@ def test_all_are_killed_before_one_is_awaited():
         (ValueError("why"), None, WorkerFailure(4, "ValueError: why")),
     ],
 )
-def test_the_cause_is_raised_again_in_the_parent(tmp_path, monkeypatch, state, error, number, expected):
-    state.number = number
-    record(tmp_path, 4, error, monkeypatch)
+def test_the_cause_is_raised_again_in_the_parent(tmp_path, error, number, expected):
+    receive(*([] if number is None else [number]))
+    record(tmp_path, 4, error)
     with pytest.raises(type(expected)) as raised:
-        spawn._raise(failures.read(tmp_path, 4))
+        spawn.raise_cause(failures.read(tmp_path, 4))
     found = raised.value
     assert (type(found), str(found)) == (type(expected), str(expected))
     for name in ("number", "again", "reason", "saved", "rank", "exit_code"):
@@ -271,80 +264,9 @@ def test_what_workers_cannot_find_in_the_program_is_told(program, told):
     assert (
         str(refused.value).endswith(f": {told}") and "Gone" in str(refused.value) and " on <" not in str(refused.value)
     )
-    other = payload._replace(work=name_missing("os"))
+    other = spawn.WorkerPayload(payload.imports, [], name_missing("os"), program)
     with pytest.raises(AttributeError, match="Gone"):
         other.unpack()
-
-
-@pytest.mark.parametrize(
-    "variables, added",
-    [
-        ({"CUDA_VISIBLE_DEVICES": "0, 1 ,2"}, {"CUDA_VISIBLE_DEVICES": "0,1,2", "GLOO_SOCKET_IFNAME": "lo"}),
-        ({"GLOO_SOCKET_IFNAME": "eth7"}, {"GLOO_SOCKET_IFNAME": "eth7"}),
-        ({}, {"GLOO_SOCKET_IFNAME": "lo"}),
-    ],
-)
-def test_workers_of_one_machine_meet_on_its_loopback(monkeypatch, variables, added):
-    for name in ("CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        spawn._prepare_rendezvous()
-        warnings.warn("Your model will be trained under CPUONLY mode by using GLOO", stacklevel=1)
-        with pytest.raises(UserWarning):
-            warnings.warn("another", stacklevel=1)
-    assert {
-        name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME") if name in os.environ
-    } == added
-
-
-@pytest.mark.parametrize(
-    "file, spec, is_replaced",
-    [
-        ("/x/train.py", None, False),
-        ("/x/tool.py", "package.tool", False),
-        ("/x/__main__.py", "package.__main__", True),
-        (None, None, True),  # a notebook
-    ],
-)
-def test_spawned_processes_import_the_package_before_paddle(monkeypatch, file, spec, is_replaced):
-    before = spec and SimpleNamespace(name=spec)
-    main = SimpleNamespace(__file__=file, __spec__=before)
-    monkeypatch.setitem(sys.modules, "__main__", main)
-    with spawn._package_before_paddle():
-        assert main.__spec__ is (signals.__spec__ if is_replaced else before)
-    assert main.__spec__ is before
-
-
-@pytest.mark.parametrize(
-    "plan, in_child, is_pool, called",
-    [
-        (ProcessPlan(1, "cpu", False, []), False, False, "_run_in_place"),
-        (ProcessPlan(1, "cpu", False, []), False, True, "_run_in_place"),
-        (ProcessPlan(1, "cpu", False, []), True, False, "_run_workers"),
-        (ProcessPlan(3, "cpu", False, []), False, False, "_run_workers"),
-        (ProcessPlan(3, "cpu", True, []), False, True, "_run_in_place"),
-        (ProcessPlan(3, "cpu", True, []), True, False, "_run_in_place"),
-        (ProcessPlan(3, "cpu", False, []), False, True, None),
-    ],
-)
-def test_one_process_runs_in_place_and_several_in_children(monkeypatch, plan, in_child, is_pool, called):
-    calls = []
-    for name in ("_run_in_place", "_run_workers"):
-        monkeypatch.setattr(spawn, name, lambda *words, name=name: calls.append((name, *words)))
-    monkeypatch.setattr(spawn, "is_pool_worker", lambda: is_pool)
-    if called is None:
-        with pytest.raises(
-            UserError, match=r"^3 processes \(NGPUS\): a worker of a process pool cannot start processes"
-        ):
-            spawn.launch_workers(work, (1, 2), plan, 30.0)
-    elif in_child:
-        spawn.launch_workers(work, (1, 2), plan, 30.0, in_child=True)
-    else:
-        spawn.launch_workers(work, (1, 2), plan, 30.0)
-    assert calls == ([] if called is None else [(called, work, (1, 2), plan, 30.0)])
 
 
 class Calls(list):
@@ -369,8 +291,114 @@ class Calls(list):
 
 @pytest.fixture
 def calls(monkeypatch):
-    monkeypatch.setattr(spawn.status, "_notes", spawn.status._StatusNotes())
     return Calls(monkeypatch)
+
+
+class Spawned:
+    """Processes that Paddle would spawn.
+
+    Attributes:
+        entry, words: what each of them would run, and its arguments; ``options`` are Paddle's.
+        looks: called when they would start.
+        processes: those that are waited for.
+    """
+
+    def __init__(self) -> None:
+        self.entry, self.words, self.options = None, (), {}
+        self.looks, self.processes = (lambda: None), []
+
+    def spawn(self, entry, args, **options):
+        self.entry, self.words, self.options = entry, args, options
+        self.looks()
+        return self
+
+    def launch(self, plan, seconds=30.0):
+        """Run ``work`` in processes of a plan."""
+        spawn.launch_workers(work, (1, 2), plan, seconds, in_child=True)
+
+
+@pytest.fixture
+def spawned(monkeypatch, calls):
+    """Stands in for the processes that Paddle spawns."""
+    stand_in = Spawned()
+    calls.replace(multiprocessing.resource_tracker, "ensure_running")
+    monkeypatch.setattr(paddle.distributed, "spawn", stand_in.spawn)
+    calls.clear()
+    return stand_in
+
+
+@pytest.mark.parametrize(
+    "variables, added",
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0, 1 ,2"}, {"CUDA_VISIBLE_DEVICES": "0,1,2", "GLOO_SOCKET_IFNAME": "lo"}),
+        ({"GLOO_SOCKET_IFNAME": "eth7"}, {"GLOO_SOCKET_IFNAME": "eth7"}),
+        ({}, {"GLOO_SOCKET_IFNAME": "lo"}),
+    ],
+)
+def test_workers_of_one_machine_meet_on_its_loopback(monkeypatch, spawned, variables, added):
+    for name in ("CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        spawned.launch(ProcessPlan(1, "cpu", False, []))
+        warnings.warn("Your model will be trained under CPUONLY mode by using GLOO", stacklevel=1)
+        with pytest.raises(UserWarning):
+            warnings.warn("another", stacklevel=1)
+    assert {
+        name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME") if name in os.environ
+    } == added
+
+
+@pytest.mark.parametrize(
+    "file, spec, is_replaced",
+    [
+        ("/x/train.py", None, False),
+        ("/x/tool.py", "package.tool", False),
+        ("/x/__main__.py", "package.__main__", True),
+        (None, None, True),  # a notebook
+    ],
+)
+def test_spawned_processes_import_the_package_before_paddle(monkeypatch, spawned, file, spec, is_replaced):
+    before = spec and SimpleNamespace(name=spec)
+    main, found = SimpleNamespace(__file__=file, __spec__=before), []
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    spawned.looks = lambda: found.append(main.__spec__)
+    spawned.launch(ProcessPlan(1, "cpu", False, []))
+    assert found == [signals.__spec__ if is_replaced else before] and main.__spec__ is before
+
+
+@pytest.mark.parametrize(
+    "plan, in_child, is_pool, where",
+    [
+        (ProcessPlan(1, "cpu", False, []), False, False, "here"),
+        (ProcessPlan(1, "cpu", False, []), False, True, "here"),
+        (ProcessPlan(1, "cpu", False, []), True, False, "in children"),
+        (ProcessPlan(3, "cpu", False, []), False, False, "in children"),
+        (ProcessPlan(3, "cpu", True, []), False, True, "here"),
+        (ProcessPlan(3, "cpu", True, []), True, False, "here"),
+        (ProcessPlan(3, "cpu", False, []), False, True, None),
+    ],
+)
+def test_one_process_runs_in_place_and_several_in_children(monkeypatch, spawned, plan, in_child, is_pool, where):
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", is_pool)
+    ran = []
+
+    def launch() -> None:
+        spawn.launch_workers(work if where == "in children" else ran.append, (1,), plan, 30.0, in_child=in_child)
+
+    if where is None:
+        with pytest.raises(
+            UserError, match=r"^3 processes \(NGPUS\): a worker of a process pool cannot start processes"
+        ):
+            launch()
+    else:
+        launch()
+    assert (ran, spawned.options.get("nprocs")) == (
+        [1] if where == "here" else [],
+        plan.processes if where == "in children" else None,
+    )
 
 
 @pytest.mark.parametrize("seconds", [None, 30.0])
@@ -378,7 +406,7 @@ def calls(monkeypatch):
 def test_a_process_in_place_joins_others_first_if_there_are_any(monkeypatch, calls, total, seconds):
     calls.replace(spawn.tuning, "use_threads")
     calls.replace(paddle, "disable_signal_handler")
-    calls.replace(spawn.signals, "install", "poll_in_thread")
+    calls.replace(spawn.signals, "poll_in_thread")
     calls.replace(spawn.process_exit, "note_group")
     calls.replace(rendezvous, "join_group")
 
@@ -390,10 +418,10 @@ def test_a_process_in_place_joins_others_first_if_there_are_any(monkeypatch, cal
     monkeypatch.setattr(group_watch, "run", run)
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", str(total))
     plan = ProcessPlan(1, "cpu", total > 1, [])
-    spawn._run_in_place(lambda *words: calls.append(("work", *words)), (1, 2), plan, seconds)
+    spawn.launch_workers(lambda *words: calls.append(("work", *words)), (1, 2), plan, seconds)
     joined = [("join_group", "cpu", ("spawned", False))]
     assert calls == [
-        *[("use_threads",), ("disable_signal_handler",), ("install",), ("poll_in_thread",)],
+        *[("use_threads",), ("disable_signal_handler",), ("poll_in_thread",)],
         *([("note_group",), *[("watched", 30.0)] * (seconds is not None), *joined] if total > 1 else []),
         ("work", 1, 2),
     ]
@@ -401,13 +429,18 @@ def test_a_process_in_place_joins_others_first_if_there_are_any(monkeypatch, cal
 
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("error, code", [(None, 0), (UserError("no"), 2), (DeviceFailure("no"), 1), (ValueError(), 1)])
-def test_a_spawned_process_joins_works_and_records_its_end(tmp_path, monkeypatch, calls, rank, error, code):
+def test_a_spawned_process_joins_works_and_records_its_end(monkeypatch, calls, spawned, rank, error, code):
     def note_work(*words) -> None:
         calls.append(("work", *words, spawn.status.get_status()[2:]))
         if error is not None:
             raise error
 
+    spawned.launch(ProcessPlan(1, "cpu", False, []))
     monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
+    payload, folder, parent, device, run_secret, pages = spawned.words
+    assert (parent, device, len(run_secret)) == (os.getpid(), "cpu", 32)
+    assert payload.unpack() == (work, (1, 2)) and len(pages) == 2 * 512
+    calls.clear()
     calls.replace(spawn.printing, "ignore_broken_pipe")
     calls.replace(spawn.faulthandler, "enable", "disable")
     calls.replace(spawn.process_exit, "die_with_parent", "end")
@@ -427,11 +460,12 @@ def test_a_spawned_process_joins_works_and_records_its_end(tmp_path, monkeypatch
     )
     payload = SimpleNamespace(unpack=lambda: calls.append(("unpack",)) or (note_work, (1, 2)))
     with contextlib.nullcontext() if error is None else pytest.raises(SystemExit):
-        spawn._worker_entry(payload, str(tmp_path), 71, "cpu", b"secret", "pages")
-    forwarded = (("forwards_saves", rank > 0), ("exit_now", spawn._exit_now))
+        spawned.entry(payload, folder, 71, "cpu", b"secret", "pages")
+    folder, (_, _, *forwarded) = Path(folder), calls[4]
+    assert forwarded[0] == ("forwards_saves", rank > 0) and forwarded[1][0] == "exit_now"
     assert calls == [
-        *[("ignore_broken_pipe",), ("enable",), ("die_with_parent", 71), ("keep_records", tmp_path, rank)],
-        *[("forward_to_parent", 71, *forwarded), ("use", b"secret"), ("dump_stacks_on_request", tmp_path, rank)],
+        *[("ignore_broken_pipe",), ("enable",), ("die_with_parent", 71), ("keep_records", folder, rank)],
+        *[("forward_to_parent", 71, *forwarded), ("use", b"secret"), ("dump_stacks_on_request", folder, rank)],
         *[("publish", "pages", rank), ("set_start_method", "fork", ("force", True)), ("use_threads",)],
         *[("disable_signal_handler",), ("disable",), ("enable",), ("install",), ("poll_in_thread",), ("unpack",)],
         ("join", "cpu", {"spawned": True}, (True, "joining the group")),
@@ -443,46 +477,64 @@ def test_a_spawned_process_joins_works_and_records_its_end(tmp_path, monkeypatch
     assert spawn.status.get_status().text == (spawn.status.AT_END if error is None else "at work")
 
 
-def test_a_process_that_is_interrupted_records_it_and_ends(calls):
-    calls.replace(spawn.failures, "record_interruption")
-    calls.replace(spawn.os, "_exit")
-    spawn._exit_now(15, True)
-    assert calls == [("record_interruption", 15, True), ("_exit", 143)]
+def test_a_process_that_is_interrupted_records_it_and_ends(calls, spawned, monkeypatch, tmp_path, exit_codes):
+    spawned.launch(ProcessPlan(1, "cpu", False, []))
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    payload, _, *words = spawned.words
+    calls.replace(spawn.process_exit, "die_with_parent")
+    calls.replace(spawn.signals, "forward_to_parent", result=ZeroDivisionError())  # in place of its work
+    with pytest.raises(ZeroDivisionError):
+        spawned.entry(payload, str(tmp_path), *words)
+    dict(calls[-1][2:])["exit_now"](15, True)
+    found = failures.read(tmp_path, 1)
+    assert (found["kind"], found["number"], found["again"]) == (failures.INTERRUPTED, 15, True) and exit_codes == [143]
+
+
+class Worker(Child):
+    """A process that notes in ``order`` how it is ended."""
+
+    def __init__(self, name, order):
+        super().__init__()
+        self.name, self.order = name, order
+
+    def kill(self):
+        self.order.append(("kill", self.name))
+
+    def join(self, seconds):
+        self.order.append((seconds, self.name))
 
 
 @pytest.mark.parametrize("failed", [[], [1], [1, 2]])
-def test_workers_that_have_not_failed_are_ended_first_and_the_cause_is_raised(monkeypatch, calls, failed):
-    workers, other, helper = ["worker 0", "worker 1", "worker 2"], "an earlier child", "the resource tracker's"
-    ends = [{"rank": rank, "kind": failures.EXIT} for rank in failed]
-    context, children = SimpleNamespace(processes=workers), iter([[other], [other, *workers, helper]])
-    calls.replace(spawn.stale_resources, "require_semaphores")
-    calls.replace(spawn.signals, "record_only_as_parent")
-    calls.replace(spawn.status, "new_pages", result="pages")
-    calls.replace(spawn, "_start", result=context)
-    calls.replace(spawn, "Watchdog", result="watchdog")
-    calls.replace(spawn, "_wait", result=ends)
-    calls.replace(spawn, "_end_all", "_raise")
-    calls.replace(failures, "find_root_cause", result="the cause")
-    monkeypatch.setattr(spawn.multiprocessing, "active_children", lambda: next(children))
-    plan = ProcessPlan(3, "cpu", False, [])
-    spawn._run_workers(work, (1, 2), plan, 30.0)
-    folder = calls[3][4]
-    assert folder.name.startswith("paddlevit_dist_ends_") and not folder.exists()
-    assert calls == [
-        ("require_semaphores", 12, "the queues of the processes", "lower -ngpus"),
-        *[("record_only_as_parent",), ("new_pages", 3), ("_start", work, (1, 2), plan, folder, "pages")],
-        *[("Watchdog", "pages", workers, 30.0, folder), ("_wait", workers, folder, "watchdog")],
-        ("_end_all", [worker for rank, worker in enumerate(workers) if rank not in failed]),
-        ("_end_all", [*workers, helper]),
-        *([("find_root_cause", ends), ("_raise", "the cause")] if failed else []),
-    ]
+def test_workers_that_have_not_failed_are_ended_first_and_the_cause_is_raised(monkeypatch, spawned, failed):
+    order, folders = [], []
+    workers = [Worker(f"worker {rank}", order) for rank in range(3)]
+    other, helper = "an earlier child", Worker("the resource tracker's", order)
+    children = iter([[other], [other, *workers, helper]])
+    monkeypatch.setattr(multiprocessing, "active_children", lambda: next(children))
+
+    def end_workers() -> None:
+        folders.append(Path(spawned.words[1]))
+        for rank, worker in enumerate(workers):
+            record(folders[0], rank, ValueError(f"of {rank}") if rank in failed else None)
+            if not failed:
+                worker.end(0)
+
+    spawned.looks, spawned.processes = end_workers, workers
+    with (
+        pytest.raises(WorkerFailure, match="^rank 1 failed: ValueError: of 1$") if failed else contextlib.nullcontext()
+    ):
+        spawned.launch(ProcessPlan(3, "cpu", False, []))
+    assert folders[0].name.startswith("paddlevit_dist_ends_") and not folders[0].exists()
+    first = [worker.name for rank, worker in enumerate(workers) if rank not in failed]
+    last = [*[worker.name for worker in workers], helper.name]
+    assert order == [(how, name) for names in (first, last) for how in ("kill", 5.0) for name in names]
+    assert spawned.options == {"nprocs": 3, "join": False, "backend": "gloo"}
 
 
 @pytest.mark.parametrize("device, variable", [("cpu", None), ("npu", "npu")])
-def test_workers_are_started_with_signals_blocked_and_without_lines_of_paddle(monkeypatch, calls, device, variable):
-    root = logging.getLogger()
-    monkeypatch.setattr(root, "level", logging.DEBUG)
-    usual, started = signal.pthread_sigmask(signal.SIG_BLOCK, []), []
+def test_workers_are_started_with_signals_blocked_and_without_lines_of_paddle(monkeypatch, spawned, device, variable):
+    root, started = logging.getLogger(), []
+    before, usual = root.level, signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
     def begin():
         started.append((root.level, signal.pthread_sigmask(signal.SIG_BLOCK, []) - usual))
@@ -490,15 +542,14 @@ def test_workers_are_started_with_signals_blocked_and_without_lines_of_paddle(mo
         raise ZeroDivisionError  # in place of the processes
 
     monkeypatch.delenv("PADDLE_XCCL_BACKEND", raising=False)
-    monkeypatch.setattr(spawn.plugins, "folders_hidden", begin)
-    calls.replace(spawn.WorkerPayload, "pack")
-    calls.replace(spawn, "_prepare_rendezvous")
-    calls.replace(spawn.tuning, "hide_omp_threads_from_children")
-    calls.replace(spawn.multiprocessing.resource_tracker, "ensure_running")
-    calls.replace(spawn.signals, "block")
-    with pytest.raises(ZeroDivisionError):
-        spawn._start(work, (1, 2), ProcessPlan(3, device, False, []), None, None)
-    assert started == [(logging.WARNING, set(signals._ALL) - usual), variable] and root.level == logging.DEBUG
+    spawned.looks = begin
+    root.setLevel(logging.DEBUG)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            spawned.launch(ProcessPlan(3, device, False, []))
+        assert root.level == logging.DEBUG
+    finally:
+        root.setLevel(before)
+    handled = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1}
+    assert started == [(logging.WARNING, handled - usual), variable]
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == usual
-    names = ["_prepare_rendezvous", "hide_omp_threads_from_children", "ensure_running", "block"]
-    assert calls == [("pack", work, (1, 2)), *((name,) for name in names)]

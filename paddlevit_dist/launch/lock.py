@@ -33,14 +33,14 @@ _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 _descriptors: set[int] = set()
 
 
-def _close_in_child() -> None:
+def close_in_child() -> None:
     """Close the files in a forked process, which would otherwise keep the lock after its parent's end."""
     for descriptor in _descriptors:
         os.close(descriptor)
     _descriptors.clear()
 
 
-os.register_at_fork(after_in_child=_close_in_child)
+os.register_at_fork(after_in_child=close_in_child)
 
 
 class LockOwner(msgspec.Struct):
@@ -72,7 +72,7 @@ class LockOwner(msgspec.Struct):
 
     def is_alive(self) -> bool:
         """Return whether the process is on this machine and has not ended."""
-        started = _started(self.pid)
+        started = find_start(self.pid)
         return self.is_local() and started is not None and self.started in (0, started)
 
     def describe(self) -> str:
@@ -158,7 +158,7 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, log: Callable[[str], No
         token,
         utf8(tempfile.gettempdir()),
         what == "evaluation",
-        _started(os.getpid()) or 0,
+        find_start(os.getpid()) or 0,
     )
     content = msgspec.json.encode(this)
     os.pwrite(descriptor, content, 0)
@@ -204,10 +204,10 @@ def _try_flock(descriptor: int) -> bool | None:
     return True
 
 
-def _started(process: int) -> int | None:
-    """Return when a process began, in the kernel's ticks since the machine's start; None if it has ended."""
+def find_start(process: int, kernel: Path = Path("/proc")) -> int | None:
+    """Return when a process began, in the ticks of the ``kernel`` since the machine's start; None if it has ended."""
     try:
-        content = Path("/proc", str(process), "stat").read_text(encoding="utf-8", errors="replace")
+        content = (kernel / str(process) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     fields = content.rpartition(")")[2].split()  # from the third field on

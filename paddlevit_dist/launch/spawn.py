@@ -143,7 +143,7 @@ def _start(
 
     payload = WorkerPayload.pack(worker, arguments)
     kind = device_kinds.get_kind(plan.device)
-    _prepare_rendezvous()
+    prepare_rendezvous()
     if kind.backend == "xccl":  # as Paddle's launcher sets it
         os.environ["PADDLE_XCCL_BACKEND"] = kind.name
     tuning.hide_omp_threads_from_children()
@@ -188,7 +188,8 @@ def _package_before_paddle() -> Iterator[None]:
         main.__spec__ = before
 
 
-def _prepare_rendezvous() -> None:
+def prepare_rendezvous() -> None:
+    """Let workers of this machine meet on its loopback, and find their devices."""
     # The plan has already reported that this run uses the CPU.
     warnings.filterwarnings("ignore", message="Your model will be trained under CPUONLY mode")
     if not os.environ.get("GLOO_SOCKET_IFNAME") and os.path.exists("/sys/class/net/lo"):

@@ -1,5 +1,6 @@
 """What a test sets for its whole process: the time, what this process notes as its status, and that it does not end."""
 
+import glob
 import multiprocessing.connection
 import os
 import sys
@@ -117,3 +118,39 @@ def store(monkeypatch) -> StandInStore:
     monkeypatch.setattr(paddle.base.core, "create_or_get_global_tcp_store", stand_in.open)
     monkeypatch.setattr(paddle.distributed, "init_parallel_env", stand_in.join)
     return stand_in
+
+
+@pytest.fixture
+def command_line(monkeypatch) -> Callable[..., None]:
+    """Return a function that gives this process other words, of which the first is the program."""
+    return lambda *words: monkeypatch.setattr(sys, "argv", list(words))
+
+
+class Machine:
+    """Attributes:
+    gpus: how many NVIDIA GPUs the kernel lists; None: as it does.
+    cores: how many this process may use; None: as they are.
+    """
+
+    def __init__(self) -> None:
+        self.gpus: int | None = None
+        self.cores: int | None = None
+
+
+@pytest.fixture
+def machine(monkeypatch) -> Machine:
+    """What this process is told of its machine, once a test has set it."""
+    described, list_files, list_cores = Machine(), glob.glob, os.sched_getaffinity
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def list_described(pattern: str, **options) -> list[str]:
+        if described.gpus is None or pattern != "/dev/nvidia[0-9]*":
+            return list_files(pattern, **options)
+        return [f"/dev/nvidia{number}" for number in range(described.gpus)]
+
+    def list_usable(process: int) -> set[int]:
+        return list_cores(process) if described.cores is None else set(range(described.cores))
+
+    monkeypatch.setattr(glob, "glob", list_described)
+    monkeypatch.setattr(os, "sched_getaffinity", list_usable)
+    return described

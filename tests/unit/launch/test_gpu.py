@@ -182,7 +182,7 @@ def test_paddle_finds_the_device_of_each_rank(monkeypatch, visible, devices_of_r
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    spawn._prepare_rendezvous()
+    spawn.prepare_rendezvous()
     assert get_gpus(os.environ["CUDA_VISIBLE_DEVICES"]) == devices_of_ranks
 
 

@@ -19,27 +19,43 @@ from paddlevit_dist.launch.lock import FILE, is_running, lock_output_dir
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc and /dev/shm")
 
 
-def test_the_lock_does_not_keep_passwords_of_the_command_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["train", "-pretrained=https://me:secret@example.org/w?token=hidden"])
+def test_the_lock_does_not_keep_passwords_of_the_command_line(tmp_path, command_line):
+    command_line("train", "-pretrained=https://me:secret@example.org/w?token=hidden")
     with lock_output_dir(tmp_path, print, is_evaluation=False):
         content = (tmp_path / FILE).read_text()
     assert "https://***@example.org/w?token=***" in content and "secret" not in content and "hidden" not in content
 
 
-def test_the_lock_says_bytes_of_the_command_line_that_are_no_text(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["train", "-output=\udcff", "-data_path=\udce4\u00e4"])
+def test_the_lock_says_bytes_of_the_command_line_that_are_no_text(tmp_path, command_line):
+    command_line("train", "-output=\udcff", "-data_path=\udce4\u00e4")
     with lock_output_dir(tmp_path, print, is_evaluation=False):
         assert r"-output=\xff" in json.loads((tmp_path / FILE).read_text(encoding="utf-8"))["command"]
 
 
 @pytest.fixture
-def no_locks(monkeypatch):
+def lock_file(monkeypatch):
+    """Return a function that sets what happens when this process locks a file, after an error or in place of it."""
+    usual = fcntl.flock
+
+    def act_before(act) -> None:
+        monkeypatch.setattr(fcntl, "flock", lambda descriptor, operation: act() or usual(descriptor, operation))
+
+    return act_before
+
+
+def refuse(number: int):
+    """Return a function that raises a system error."""
+
+    def raise_error() -> None:
+        raise OSError(number, os.strerror(number))
+
+    return raise_error
+
+
+@pytest.fixture
+def no_locks(lock_file):
     """A file system that refuses them."""
-
-    def refuse(descriptor, operation):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    lock_file(refuse(errno.ENOLCK))
 
 
 def change_holder(folder, **values) -> None:
@@ -117,15 +133,17 @@ def test_folders_that_cannot_be_locked_are_named_and_not_known_to_run(tmp_path):
     assert is_running(tmp_path) is None
 
 
-def test_a_lock_file_of_64_kib_is_read_and_no_further(tmp_path, take):
+def test_a_lock_file_of_64_kib_is_read_and_no_further(tmp_path, take, simulated_time):
     take(tmp_path)
-    content = (tmp_path / FILE).read_bytes()
-    (tmp_path / FILE).write_bytes(content.ljust(64 * 1024))
-    assert lock._read(tmp_path / FILE).pid == os.getpid()
-    (tmp_path / FILE).write_bytes(content.ljust(64 * 1024) + b"x")
-    assert lock._read(tmp_path / FILE).pid == os.getpid()  # what follows is not read
-    (tmp_path / FILE).write_bytes(b" " * (64 * 1024) + content)
-    assert lock._read(tmp_path / FILE) is None
+    content, size = (tmp_path / FILE).read_bytes(), 64 * 1024
+    for text, who in (
+        (content.ljust(size), f"process {os.getpid()} on "),
+        (content.ljust(size) + b"x", f"process {os.getpid()} on "),  # what follows is not read
+        (b" " * size + content, "another run"),
+    ):
+        (tmp_path / FILE).write_bytes(text)
+        with pytest.raises(UserError, match=f"is in use by {who}"):
+            take(tmp_path)
 
 
 @pytest.mark.parametrize("is_evaluation", [False, True])
@@ -143,8 +161,8 @@ def test_a_folder_is_running_while_a_training_run_holds_it(tmp_path, is_evaluati
         assert list(tmp_path.iterdir()) == []
 
 
-def test_the_lock_says_who_holds_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["train", "-a b"])
+def test_the_lock_says_who_holds_it(tmp_path, command_line):
+    command_line("train", "-a b")
     ticks = os.sysconf("SC_CLK_TCK")
     before = os.umask(0o026)
     try:
@@ -165,10 +183,6 @@ def test_the_lock_says_who_holds_it(tmp_path, monkeypatch):
         "temporary": tempfile.gettempdir(),
         "is_evaluation": True,
     }
-    monkeypatch.setattr(lock, "_started", lambda process: None)
-    with lock_output_dir(tmp_path, print, is_evaluation=False):
-        owner = json.loads((tmp_path / FILE).read_text())
-    assert (owner["started"], owner["is_evaluation"]) == (0, False)
 
 
 def test_the_holder_is_described_in_a_short_line():
@@ -180,18 +194,17 @@ def test_the_holder_is_described_in_a_short_line():
 
 
 @pytest.mark.parametrize("state, started", [("S", 22), ("Z", None), ("X", None)])
-def test_the_start_of_a_process_is_a_field_after_its_name(tmp_path, monkeypatch, state, started):
+def test_the_start_of_a_process_is_a_field_after_its_name(tmp_path, state, started):
     fields = " ".join(map(str, range(4, 53)))
-    (tmp_path / "stat").write_bytes(b"41 (a) \xff) 9) " + f"{state} {fields}\n".encode())
-    monkeypatch.setattr(lock, "Path", lambda top, number, name: tmp_path / name if number == "41" else None)
-    assert lock._started(41) == started
-    (tmp_path / "stat").unlink()
-    assert lock._started(41) is None
+    stat = tmp_path / "41" / "stat"
+    stat.parent.mkdir()
+    stat.write_bytes(b"41 (a) \xff) 9) " + f"{state} {fields}\n".encode())
+    assert lock.find_start(41, tmp_path) == started
+    stat.unlink()
+    assert lock.find_start(41, tmp_path) is None
 
 
-def test_half_written_files_of_the_killed_run_are_removed(tmp_path, take, monkeypatch):
-    removed = []
-    monkeypatch.setattr(stale_resources, "remove", lambda *words: removed.append(words))
+def test_half_written_files_of_the_killed_run_are_removed(tmp_path, take):
     with lock_output_dir(tmp_path, print, is_evaluation=False):
         owner = json.loads((tmp_path / FILE).read_text())
     number, other = 2**22 + 1, 2**22 + 2
@@ -207,24 +220,19 @@ def test_half_written_files_of_the_killed_run_are_removed(tmp_path, take, monkey
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "0.7.0123abcd.tmp").mkdir()  # cannot be removed like a file, and disturbs nothing
+    kept = stale_resources.SHARED_MEMORY / f"sem.{stale_resources.PREFIX}{owner['token']}-of-the-first"
+    kept.touch()
     take(tmp_path)
-    assert removed == [(owner["token"], owner["temporary"])]
+    assert not kept.exists()
     assert {name for name in names if (tmp_path / name).exists()} == {name for name, gone in names.items() if not gone}
 
 
-def test_a_lock_whose_holder_is_about_to_end_is_waited_for(tmp_path, monkeypatch, take):
-    clock, sleeps = [100.0], []
-
-    def sleep(seconds: float) -> None:
-        sleeps.append(seconds)
-        clock[0] += 5.0
-
-    monkeypatch.setattr(lock.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(lock.time, "sleep", sleep)
-    monkeypatch.setattr(lock, "_try_flock", lambda descriptor: False)
+def test_a_lock_whose_holder_is_about_to_end_is_waited_for(tmp_path, lock_file, take, simulated_time):
+    sleeps = simulated_time.waits
+    simulated_time.meanwhile = lambda number: setattr(simulated_time, "now", simulated_time.now + 4.95)
+    lock_file(refuse(errno.EWOULDBLOCK))
     content = {"host": socket.gethostname(), "pid": 2**22 + 1, "since": "", "command": "", "token": "", "temporary": ""}
     for holder in ("", json.dumps(content)):
-        clock[0] = 100.0
         sleeps.clear()
         (tmp_path / FILE).write_text(holder)
         before = os.listdir("/proc/self/fd")
@@ -239,41 +247,40 @@ def test_a_lock_whose_holder_is_about_to_end_is_waited_for(tmp_path, monkeypatch
     assert sleeps == []
 
 
-def test_a_file_that_its_holder_has_removed_is_no_lock(tmp_path, monkeypatch):
-    sleeps, same = [], iter([False, True])
-    monkeypatch.setattr(lock.time, "sleep", sleeps.append)
-    monkeypatch.setattr(lock, "_is_same_file", lambda descriptor, path: next(same))
+def test_a_file_that_its_holder_has_removed_is_no_lock(tmp_path, lock_file, simulated_time):
+    locked = []
+
+    def remove_once() -> None:
+        locked.append(os.stat(tmp_path / FILE).st_ino)
+        if len(locked) == 1:
+            os.rename(tmp_path / FILE, tmp_path / "removed")
+
+    lock_file(remove_once)
     with lock_output_dir(tmp_path, print, is_evaluation=False):
-        assert len(sleeps) == 1
-    descriptor = os.open(tmp_path / "a", os.O_CREAT)
-    monkeypatch.undo()
-    try:
-        assert lock._is_same_file(descriptor, tmp_path / "a")
-        os.unlink(tmp_path / "a")
-        assert not lock._is_same_file(descriptor, tmp_path / "a")
-    finally:
-        os.close(descriptor)
+        assert simulated_time.waits == [0.05] and len(set(locked)) == 2
+        assert os.stat(tmp_path / FILE).st_ino == locked[1] and (tmp_path / "removed").read_bytes() == b""
+
+
+def open_files(folder) -> list[str]:
+    """The files in a folder that this process has open."""
+    paths = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
+    return [path for path in paths if path.startswith(os.path.realpath(folder))]
 
 
 def test_a_forked_process_closes_the_file_and_leaves_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "_descriptors", set())
     with lock_output_dir(tmp_path, print, is_evaluation=False):
-        assert len(lock._descriptors) == 1
-    assert lock._descriptors == set()
+        assert len(open_files(tmp_path)) == 1
+    assert open_files(tmp_path) == []
     with lock_output_dir(tmp_path, print, is_evaluation=False):
-        (descriptor,) = lock._descriptors
-        lock._close_in_child()
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(descriptor)
-        assert lock._descriptors == set()
-        lock._close(descriptor)  # not again
-        monkeypatch.setattr(lock.os, "getpid", lambda: 1)
-    assert (tmp_path / FILE).exists()
+        lock.close_in_child()
+        assert open_files(tmp_path) == []
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+    assert (tmp_path / FILE).exists()  # and what is closed was not closed again
 
 
-def test_a_refused_file_is_closed(tmp_path):
+def test_a_refused_file_is_closed(tmp_path, take):
     os.mkfifo(tmp_path / FILE)
     before = os.listdir("/proc/self/fd")
     with pytest.raises(UserError, match="is not a file"):
-        lock._open(tmp_path / FILE)
+        take(tmp_path)
     assert os.listdir("/proc/self/fd") == before

@@ -50,9 +50,9 @@ class ProcessPlan(NamedTuple):
 
 # Variables that Paddle's launcher sets in addition to the rank, without their prefix PADDLE_.
 _NAMES = "MASTER TRAINERS_NUM TRAINER_ENDPOINTS CURRENT_ENDPOINT LOCAL_SIZE LOCAL_RANK GLOBAL_SIZE GLOBAL_RANK NNODES"
-_LAUNCHER = tuple(f"PADDLE_{name}" for name in _NAMES.split())
+LAUNCHER_VARIABLES = tuple(f"PADDLE_{name}" for name in _NAMES.split())
 # Rank and number of processes by torchrun, mpirun and srun. The script of sbatch has rank 0 of tasks not started yet.
-_OTHER_LAUNCHERS: tuple[str, ...] = (
+OTHER_LAUNCHERS: tuple[str, ...] = (
     *("RANK WORLD_SIZE", "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE", "PMI_RANK PMI_SIZE"),
     *("SLURM_PROCID SLURM_STEP_NUM_TASKS", "SLURM_PROCID SLURM_NTASKS"),
 )
@@ -86,13 +86,13 @@ def check_launcher_variables(requested: int) -> None:
         return
     number, total = os.environ["PADDLE_TRAINER_ID"], os.environ.get("PADDLE_TRAINERS_NUM")
     local = os.environ.get("PADDLE_LOCAL_SIZE", "1")
-    variables = [name for name in ("PADDLE_TRAINER_ID", *_LAUNCHER) if name in os.environ]
+    variables = [name for name in ("PADDLE_TRAINER_ID", *LAUNCHER_VARIABLES) if name in os.environ]
     problem = None
     if total is None:
         problem = "PADDLE_TRAINERS_NUM is not"
     elif not (number.isdecimal() and total.isdecimal() and local.isdecimal() and int(number) < int(total)):
         problem = f"it is not one of PADDLE_TRAINERS_NUM={total} processes, PADDLE_LOCAL_SIZE={local} of them here"
-    elif requested > 1 and total == "1" and not _has_launcher():
+    elif requested > 1 and total == "1" and not has_launcher():
         problem = f"-ngpus={requested} requests more processes than PADDLE_TRAINERS_NUM={total}"
     if problem is not None:
         raise UserError(
@@ -103,7 +103,7 @@ def check_launcher_variables(requested: int) -> None:
 
 def _refuse_other_launchers() -> None:
     """Raise UserError in each of several processes of a launcher whose ranks Paddle does not read."""
-    for name, size_name in map(str.split, _OTHER_LAUNCHERS):
+    for name, size_name in map(str.split, OTHER_LAUNCHERS):
         number, size = os.environ.get(name, ""), os.environ.get(size_name, "")
         is_several = number.isdecimal() and size.isdecimal() and int(size) > 1
         if is_several and (int(number) > 0 or size_name != "SLURM_NTASKS"):
@@ -119,18 +119,19 @@ def drop_stale_variables() -> list[str]:
     """Remove what an earlier launch left in this shell's environment, unless launched; return a notice with names."""
     if is_launched():
         return []
-    dropped = [f"{name}={os.environ.pop(name)}" for name in _LAUNCHER if name in os.environ]
+    dropped = [f"{name}={os.environ.pop(name)}" for name in LAUNCHER_VARIABLES if name in os.environ]
     if not dropped:
         return []
     return [f"ignored, as no launcher started this run: {', '.join(dropped)} (left in this shell; unset them)"]
 
 
-def _has_launcher() -> bool:
+def has_launcher(kernel: Path = Path("/proc")) -> bool:
+    """Return whether Paddle's launcher is among the parents of this process, as the ``kernel`` lists them."""
     pid = os.getppid()
     for _ in range(16):
         try:
-            words = Path("/proc", str(pid), "cmdline").read_bytes()
-            status = Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace")
+            words = (kernel / str(pid) / "cmdline").read_bytes()
+            status = (kernel / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return False
         if any(name in words for name in (b"paddle.distributed.launch", b"paddle/distributed/launch", b"fleetrun")):

@@ -34,7 +34,7 @@ _MALLOPT = {"MALLOC_MMAP_MAX_": -4, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PA
 
 _THREADS = "PADDLEVIT_DIST_THREADS"  # OMP_NUM_THREADS after Paddle's import, see ``use_threads``
 
-_OPENMP, _MKL = re.compile(r"/lib[gi]omp[^/]*$"), re.compile(r"/lib(mklml_intel|mkl_rt)[^/]*$")
+OPENMP, MKL = re.compile(r"/lib[gi]omp[^/]*$"), re.compile(r"/lib(mklml_intel|mkl_rt)[^/]*$")
 
 _COPIES = "FLAGS_use_stride_kernel"  # 0: no operation returns a view of its argument
 
@@ -110,10 +110,10 @@ def restart_with_environment(requested_processes: int, tuned: bool, device: str 
         if not take_effect(added):
             restart()
     import_paddle()
-    _raise_open_files()
+    raise_open_files()
 
 
-def _raise_open_files() -> None:
+def raise_open_files() -> None:
     """Raise this process's limit of open files, and that of its children, to the user's maximum, 65,536 at most."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_FILES)
@@ -204,11 +204,11 @@ def one_thread_here() -> Iterator[None]:
 
     In MKL's products its own number, which MKL_NUM_THREADS sets, overrides OpenMP's.
     """
-    openmp = _find_loaded(_OPENMP)
+    openmp = find_loaded(OPENMP)
     before = [handle.omp_get_max_threads() for handle in openmp]
     for library in openmp:
         library.omp_set_num_threads(1)
-    mkl = [(handle, handle.MKL_Set_Num_Threads_Local(1)) for handle in _find_loaded(_MKL)]
+    mkl = [(handle, handle.MKL_Set_Num_Threads_Local(1)) for handle in find_loaded(MKL)]
     try:
         yield
     finally:
@@ -219,7 +219,7 @@ def one_thread_here() -> Iterator[None]:
 
 
 @functools.cache
-def _find_loaded(names: re.Pattern[str]) -> list[ctypes.CDLL]:
+def find_loaded(names: re.Pattern[str]) -> list[ctypes.CDLL]:
     """Return the libraries of these names that this process has loaded."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text(encoding="utf-8", errors="replace").splitlines() if maps.exists() else []

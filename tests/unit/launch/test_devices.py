@@ -1,7 +1,7 @@
 """A user with several kinds of devices, or none, is told which is taken."""
 
+import multiprocessing
 import os
-from types import SimpleNamespace
 
 import paddle
 import pytest
@@ -125,24 +125,23 @@ def test_a_launcher_is_found_among_all_parents(tmp_path, monkeypatch, words, is_
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "cmdline").write_bytes(command)
         (tmp_path / str(pid) / "stat").write_text(f"{pid} (a name) 99 9) S {parent} 5 6\n")
-    monkeypatch.setattr(devices, "Path", lambda top, *names: tmp_path.joinpath(*names))
     monkeypatch.setattr(os, "getppid", lambda: 30)
-    assert devices._has_launcher() is is_launched
+    assert devices.has_launcher(tmp_path) is is_launched
 
 
-def test_more_processes_than_cores_share_them(seen, monkeypatch):
+def test_more_processes_than_cores_share_them(seen, machine):
     seen()
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
-    monkeypatch.setattr(devices, "cpu_cores", lambda: 2)
+    machine.gpus = 0
+    machine.cores = 2
     assert plan_processes(2) == (2, "cpu", False, []) and plan_processes(-1) == (1, "cpu", False, [])
     notices = ["3 processes share 2 core(s): they will slow one another down"]
     assert plan_processes(3) == (3, "cpu", False, notices)
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 1)
+    machine.gpus = 1
     unusable = "this Paddle cannot use this machine's GPU: training on the CPU (run `doctor` for the reason)"
     assert plan_processes(3).notices == [unusable, *notices]
 
 
-def test_a_launchers_process_takes_the_number_and_rank_that_it_is_given(seen, monkeypatch):
+def test_a_launchers_process_takes_the_number_and_rank_that_it_is_given(seen, monkeypatch, machine):
     seen(4)
     monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     for name in ("PADDLE_LOCAL_SIZE", "PADDLE_TRAINERS_NUM"):
@@ -155,9 +154,9 @@ def test_a_launchers_process_takes_the_number_and_rank_that_it_is_given(seen, mo
     assert plan == (3, "gpu", True, []) and devices.expected_processes(9) == 3
     assert (plan.total_processes, plan._replace(by_paddle_launcher=False).total_processes) == (6, 3)
     monkeypatch.delenv("PADDLE_TRAINER_ID")
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
+    machine.gpus = 0
     assert [devices.expected_processes(asked) for asked in (-1, 1, 9)] == [1, 1, 9]
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 4)
+    machine.gpus = 4
     assert devices.expected_processes(-1) == 4
 
 
@@ -197,9 +196,8 @@ def test_of_a_launchers_processes_the_first_reports(monkeypatch, launched, numbe
     ],
 )
 def test_variables_of_a_launcher_have_to_fit(monkeypatch, variables, requested, problem):
-    for name in devices._LAUNCHER:
+    for name in devices.LAUNCHER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(devices, "_has_launcher", lambda: False)
     variables = {"PADDLE_TRAINER_ID": "1", **variables}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -207,7 +205,7 @@ def test_variables_of_a_launcher_have_to_fit(monkeypatch, variables, requested, 
         return devices.check_launcher_variables(requested)
     with pytest.raises(UserError) as refused:
         devices.check_launcher_variables(requested)
-    names = " ".join(name for name in ("PADDLE_TRAINER_ID", *devices._LAUNCHER) if name in variables)
+    names = " ".join(name for name in ("PADDLE_TRAINER_ID", *devices.LAUNCHER_VARIABLES) if name in variables)
     start = f"PADDLE_TRAINER_ID={variables['PADDLE_TRAINER_ID']} is set in this shell, but {problem}"
     assert str(refused.value).startswith(start)
     assert str(refused.value).endswith(
@@ -240,7 +238,7 @@ SRUN = {"SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4", "
     ],
 )
 def test_several_processes_of_another_launcher_are_refused_with_the_command_to_use(monkeypatch, variables, named):
-    for name in {*" ".join(devices._OTHER_LAUNCHERS).split(), *devices._LAUNCHER, "PADDLE_TRAINER_ID"}:
+    for name in {*" ".join(devices.OTHER_LAUNCHERS).split(), *devices.LAUNCHER_VARIABLES, "PADDLE_TRAINER_ID"}:
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -258,14 +256,14 @@ def test_a_launchers_single_process_may_be_asked_for_several(monkeypatch):
     monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "1")
     monkeypatch.delenv("PADDLE_LOCAL_SIZE", raising=False)
-    monkeypatch.setattr(devices, "_has_launcher", lambda: True)
+    monkeypatch.setattr(devices, "has_launcher", lambda: True)
     devices.check_launcher_variables(2)
 
 
 @pytest.mark.parametrize("gpus, cores, most, advised", [(0, 2, 32, 2), (40, 2, 40, 40), (3, 2, 32, 3)])
-def test_more_processes_than_any_machine_runs_are_refused(monkeypatch, gpus, cores, most, advised):
-    monkeypatch.setattr(devices, "expected_gpus", lambda: gpus)
-    monkeypatch.setattr(devices, "cpu_cores", lambda: cores)
+def test_more_processes_than_any_machine_runs_are_refused(machine, gpus, cores, most, advised):
+    machine.gpus = gpus
+    machine.cores = cores
     devices.check_launcher_variables(most)
     with pytest.raises(UserError) as refused:
         devices.check_launcher_variables(most + 1)
@@ -276,7 +274,7 @@ def test_more_processes_than_any_machine_runs_are_refused(monkeypatch, gpus, cor
 
 
 def test_what_an_earlier_launch_has_left_is_dropped_and_told_unless_launched(monkeypatch):
-    for name in devices._LAUNCHER:
+    for name in devices.LAUNCHER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     assert devices.drop_stale_variables() == []
     monkeypatch.setenv("PADDLE_NNODES", "2")
@@ -290,10 +288,9 @@ def test_what_an_earlier_launch_has_left_is_dropped_and_told_unless_launched(mon
     assert not {"PADDLE_MASTER", "PADDLE_NNODES"} & set(os.environ)
 
 
-def test_a_program_that_workers_import_may_not_start_a_run(monkeypatch):
+def test_a_program_that_workers_import_may_not_start_a_run(monkeypatch, command_line):
     devices.refuse_to_start_in_a_worker()
-    monkeypatch.setattr(devices.sys, "argv", ["/x/train.py", "-a"])
-    process = SimpleNamespace(_inheriting=True)
-    monkeypatch.setattr(devices.multiprocessing, "current_process", lambda: process)
+    command_line("/x/train.py", "-a")
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
     with pytest.raises(SystemExit, match=r"^error: train.py starts a run outside `if __name__ == \"__main__\"`, so"):
         devices.refuse_to_start_in_a_worker()

@@ -32,11 +32,11 @@ def test_the_users_own_settings_are_respected():
     assert "FLAGS_paddle_num_threads" not in tuning.environment(1, True, {"FLAGS_paddle_num_threads": "3"})
 
 
-def test_views_are_switched_off_on_cpus_only(monkeypatch):
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
+def test_views_are_switched_off_on_cpus_only(machine):
+    machine.gpus = 0
     assert tuning.environment(1, True, {})["FLAGS_use_stride_kernel"] == "0"
     assert "FLAGS_use_stride_kernel" not in tuning.environment(1, True, {"FLAGS_use_stride_kernel": "1"})
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 1)
+    machine.gpus = 1
     assert "FLAGS_use_stride_kernel" not in tuning.environment(1, True, {})
 
 
@@ -44,8 +44,8 @@ def test_views_are_switched_off_on_cpus_only(monkeypatch):
     "version, is_known",
     [("2.5.2", False), ("2.6.2", True), ("3.3.1", True), ("0.0.0", True), ("4.0.0", False), (None, False)],
 )
-def test_views_are_switched_off_in_the_versions_that_are_known(monkeypatch, version, is_known):
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
+def test_views_are_switched_off_in_the_versions_that_are_known(monkeypatch, machine, version, is_known):
+    machine.gpus = 0
     monkeypatch.setattr(tuning, "paddle_version", lambda: version)
     assert tuning.has_slow_views() is is_known
 
@@ -104,9 +104,9 @@ def test_a_single_process_asks_other_systems_for_nothing_that_only_linux_has(mon
     tuning.release_memory()
 
 
-def test_a_process_with_several_cores_to_itself_uses_them(monkeypatch):
-    monkeypatch.setattr(devices, "cpu_cores", lambda: 4)
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
+def test_a_process_with_several_cores_to_itself_uses_them(machine):
+    machine.cores = 4
+    machine.gpus = 0
     alone = tuning.environment(1, True, {})
     assert alone["PADDLEVIT_DIST_THREADS"] == "4"
     assert alone["KMP_BLOCKTIME"] == "1" and alone["OPENBLAS_NUM_THREADS"] == "1"
@@ -116,7 +116,7 @@ def test_a_process_with_several_cores_to_itself_uses_them(monkeypatch):
     for others in (tuning.environment(4, True, {}), tuning.environment(1, False, {})):
         assert "PADDLEVIT_DIST_THREADS" not in others
     assert "PADDLEVIT_DIST_THREADS" not in tuning.environment(1, True, {"OMP_NUM_THREADS": "3"})
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 1)
+    machine.gpus = 1
     assert "PADDLEVIT_DIST_THREADS" not in tuning.environment(1, True, {})
 
 
@@ -180,8 +180,8 @@ def test_limits_of_errors_are_between_those_of_precisions():
 
 
 def test_loaded_libraries_are_found_by_name():
-    (library,) = tuning._find_loaded(re.compile(r"/libc\.so[^/]*$|/libc-[^/]*$"))
-    assert "/libc" in library._name and tuning._find_loaded(re.compile("/no such library")) == []
+    (library,) = tuning.find_loaded(re.compile(r"/libc\.so[^/]*$|/libc-[^/]*$"))
+    assert "/libc" in library._name and tuning.find_loaded(re.compile("/no such library")) == []
 
 
 def test_unused_memory_is_returned(monkeypatch):
@@ -208,13 +208,13 @@ def test_a_command_is_restarted_once_if_its_environment_comes_too_late(monkeypat
     monkeypatch.setattr(tuning.devices, "expected_processes", note("processes", 3))
     for name, result in (("environment", added), ("take_effect", takes)):
         monkeypatch.setattr(tuning, name, note(name, result))
-    for name in ("forget_kernels", "restart", "import_paddle", "_raise_open_files"):
+    for name in ("forget_kernels", "restart", "import_paddle", "raise_open_files"):
         monkeypatch.setattr(tuning, name, note(name))
     tuning.restart_with_environment(-1, True, "cpu")
     middle = [("processes", -1), ("environment", 3, True, os.environ), ("take_effect", added)]
     middle += [] if takes else [("restart",)]
     expected = [("hide", "cpu"), ("forget_kernels",), *([] if is_marked else middle)]
-    assert calls == [*expected, ("import_paddle",), ("_raise_open_files",)]
+    assert calls == [*expected, ("import_paddle",), ("raise_open_files",)]
     assert os.environ["PADDLEVIT_DIST_ENVIRONMENT"] == ("A" if is_marked else "A_TEST_1,A_TEST_2")
     assert os.environ.get("A_TEST_2") == (None if is_marked else "x")
     for name in added:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from paddlevit_dist.launch import devices, tuning
+from paddlevit_dist.launch import tuning
 from paddlevit_dist.runtime.processor import KERNELS
 
 QUIET = {"GLOG_minloglevel", "PYTHONWARNINGS"}
@@ -16,10 +16,9 @@ PLAIN = "PADDLEVIT_DIST_PLAIN_LAYERS"
 
 
 @pytest.fixture(autouse=True)
-def machine(monkeypatch):
+def usual(monkeypatch, machine):
     """A machine with 6 cores of a processor that needs other kernels, and no GPU."""
-    monkeypatch.setattr(devices, "cpu_cores", lambda: 6)
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
+    machine.cores, machine.gpus = 6, 0
     monkeypatch.setattr(tuning, "math_kernels", lambda processor: "5")
     monkeypatch.setattr(tuning, "paddle_version", lambda: "3.3.0")
     monkeypatch.setattr(tuning.platform, "libc_ver", lambda: ("glibc", "2.39"))
@@ -40,8 +39,8 @@ def test_a_tuned_process_has_threads_malloc_kernels_and_copies():
     assert added(2, False) == {"FLAGS_paddle_num_threads": "3", PLAIN: "1"}
 
 
-def test_another_machine_gets_what_it_can_use(monkeypatch):
-    monkeypatch.setattr(devices, "expected_gpus", lambda: 2)
+def test_another_machine_gets_what_it_can_use(monkeypatch, machine):
+    machine.gpus = 2
     monkeypatch.setattr(tuning.platform, "libc_ver", lambda: ("musl", "1"))
     monkeypatch.setattr(tuning, "math_kernels", lambda processor: None)
     assert added(2) == {"FLAGS_paddle_num_threads": "3"}
@@ -60,10 +59,11 @@ def test_another_machine_gets_what_it_can_use(monkeypatch):
 )
 def test_the_limit_of_open_files_is_raised(monkeypatch, limits, target):
     calls = []
-    names = {"getrlimit": lambda kind: limits, "setrlimit": lambda *words: calls.append(words), "RLIMIT_NOFILE": 7}
-    monkeypatch.setattr(tuning, "resource", SimpleNamespace(**names, RLIM_INFINITY=resource.RLIM_INFINITY))
-    tuning._raise_open_files()
-    assert calls == ([] if target is None else [(7, (target, limits[1]))])
+    names = {"getrlimit": lambda kind: limits, "setrlimit": lambda *words: calls.append(words)}
+    for name, function in names.items():
+        monkeypatch.setattr(resource, name, function)
+    tuning.raise_open_files()
+    assert calls == ([] if target is None else [(resource.RLIMIT_NOFILE, (target, limits[1]))])
 
 
 def test_a_process_that_adds_its_own_gets_none_of_ours():
@@ -113,7 +113,7 @@ def test_one_thread_computes_inside_the_block_and_all_afterwards(monkeypatch):
     calls = []
     openmp = SimpleNamespace(omp_get_max_threads=lambda: 6, omp_set_num_threads=lambda n: calls.append(("omp", n)))
     mkl = SimpleNamespace(MKL_Set_Num_Threads_Local=lambda n: calls.append(("mkl", n)) or 4)
-    monkeypatch.setattr(tuning, "_find_loaded", {tuning._OPENMP: [openmp], tuning._MKL: [mkl]}.__getitem__)
+    monkeypatch.setattr(tuning, "find_loaded", {tuning.OPENMP: [openmp], tuning.MKL: [mkl]}.__getitem__)
     with tuning.one_thread_here():
         assert calls == [("omp", 1), ("mkl", 1)]
     assert calls[2:] == [("omp", 6), ("mkl", 4)]
@@ -122,7 +122,6 @@ def test_one_thread_computes_inside_the_block_and_all_afterwards(monkeypatch):
 def test_a_call_sets_the_variables_and_puts_all_back(monkeypatch):
     monkeypatch.setattr(tuning, "_is_set_for_calls", False)
     monkeypatch.setattr(tuning, "chose_in_time", lambda: False)
-    monkeypatch.setattr(devices, "expected_processes", lambda requested: 2)
     for name in (*MALLOC, "PADDLEVIT_DIST_THREADS", "OMP_NUM_THREADS", "PADDLEVIT_DIST_ENVIRONMENT", KERNELS):
         monkeypatch.delenv(name, raising=False)
     import paddle

@@ -30,13 +30,14 @@ class ProcessInfo(NamedTuple):
     ticks: int  # processor time since it started
 
     @classmethod
-    def read(cls, process: int) -> "ProcessInfo":
-        """Read the data of a process from /proc."""
-        fields = _read_text(f"/proc/{process}/stat").rpartition(")")[2].split()  # from the third field on
+    def read(cls, process: int, kernel: Path = Path("/proc")) -> "ProcessInfo":
+        """Read the data of a process as the ``kernel`` lists it."""
+        folder = kernel / str(process)
+        fields = _read_text(folder / "stat").rpartition(")")[2].split()  # from the third field on
         return cls(
-            _read_field(f"/proc/{process}/status", "State:"),
-            _read_text(f"/proc/{process}/wchan").strip().strip("0"),
-            sum(int(_read_field(f"/proc/{process}/io", name) or 0) for name in ("rchar:", "wchar:")),
+            _read_field(folder / "status", "State:"),
+            _read_text(folder / "wchan").strip().strip("0"),
+            sum(int(_read_field(folder / "io", name) or 0) for name in ("rchar:", "wchar:")),
             int(fields[11]) + int(fields[12]) if len(fields) > 12 else 0,
         )
 
@@ -127,12 +128,12 @@ def _is_a_watcher(stack: str) -> bool:
     return any(line.endswith((" in _watch", " in _run_watch")) for line in frames)
 
 
-def _read_field(path: str, name: str) -> str:
+def _read_field(path: Path, name: str) -> str:
     return next((line[len(name) :].strip() for line in _read_text(path).splitlines() if line.startswith(name)), "")
 
 
-def _read_text(path: str) -> str:
-    """Read a file of /proc; empty if there is none, or if the process is gone."""
+def _read_text(path: Path) -> str:
+    """Read a file of the kernel; empty if there is none, or if the process is gone."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -214,11 +215,11 @@ class Watchdog:
     def _describe_end(self, rank: int, now: float, limit: str = "WATCHDOG_SECONDS") -> dict[str, Any]:
         process = ProcessInfo.read(self._processes[rank].pid)
         message = describe(rank, self._states, now, str(process), limit)
-        stacks = "" if process.is_stopped else self._get_stacks(rank)
+        stacks = "" if process.is_stopped else self.get_stacks(rank)
         kind = failures.STANDSTILL
         return {"kind": kind, "rank": rank, "message": message, "traceback": stacks, "time": time.time()}
 
-    def _get_stacks(self, rank: int) -> str:
+    def get_stacks(self, rank: int) -> str:
         """Return the Python stacks of a rank; empty if it does not answer, or cannot do so yet."""
         file = _stack_file(self._folder, rank)
         if not file.exists():

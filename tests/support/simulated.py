@@ -28,7 +28,7 @@ class SimulatedTime:
 
     def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
-        self.now += seconds
+        self.now = round(self.now + seconds, 6)
         self.meanwhile(len(self.waits))
 
 

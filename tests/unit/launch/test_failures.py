@@ -13,9 +13,8 @@ from paddlevit_dist.runtime.signals import ProcessInterrupted
 
 
 @pytest.fixture
-def records(tmp_path, monkeypatch):
+def records(tmp_path, fresh_rank):
     """A folder in which this process records as rank 2."""
-    monkeypatch.setattr(failures, "_own_records", None)
     failures.keep_records(tmp_path, 2)
     return tmp_path
 
@@ -42,8 +41,7 @@ def test_a_process_that_fails_after_its_work_is_told_with_its_end(records, code,
         (-9, "killed", 9, "ended by SIGKILL (the system may have run out of memory: see dmesg)"),
     ],
 )
-def test_a_process_without_a_record_is_told_with_its_exit_code(tmp_path, monkeypatch, code, kind, number, message):
-    monkeypatch.setattr(failures.limits, "memory_kill_since", lambda before: None)
+def test_a_process_without_a_record_is_told_with_its_exit_code(tmp_path, code, kind, number, message):
     end = failures.describe_end(2, code, tmp_path)
     assert (end["kind"], end.get("signal"), end["rank"], end["message"]) == (kind, number, 2, message)
     assert failures.read(tmp_path, 2) is None
@@ -55,13 +53,13 @@ def test_a_process_that_ends_well_without_a_record_has_failed(tmp_path):
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
-def test_a_thread_ends_the_process_with_a_record_or_a_line(tmp_path, monkeypatch, capsys, is_recorded):
-    calls = []
-    monkeypatch.setattr(failures, "_own_records", (tmp_path, 3) if is_recorded else None)
-    monkeypatch.setattr(failures.os, "_exit", lambda code: calls.append(("exit", code)))
-    monkeypatch.setattr(failures.time, "sleep", lambda seconds: calls.append(("sleep", seconds)))
+def test_a_thread_ends_the_process_with_a_record_or_a_line(
+    tmp_path, fresh_rank, exit_codes, simulated_time, capsys, is_recorded
+):
+    if is_recorded:
+        failures.keep_records(tmp_path, 3)
     failures.end_process("no\ndisk")
-    assert calls == [*([("sleep", 20.0)] if is_recorded else []), ("exit", 1)]
+    assert exit_codes == [1] and simulated_time.waits == ([20.0] if is_recorded else [])
     assert capsys.readouterr().err == ("" if is_recorded else "error: no\\ndisk\n")
     if is_recorded:
         record = failures.read(tmp_path, 3)
@@ -95,8 +93,7 @@ def test_the_exit_code_of_a_device_failure_is_kept(records):
     assert (failures.read(records, 2)["exit_code"], failures.read(records, 1)) == (1, None)
 
 
-def test_without_a_folder_nothing_is_recorded(monkeypatch):
-    monkeypatch.setattr(failures, "_own_records", None)
+def test_without_a_folder_nothing_is_recorded(fresh_rank):
     with pytest.raises(AssertionError, match="call keep_records first"):
         failures.record_finish()
 

@@ -8,12 +8,12 @@ from paddlevit_dist.launch import status
 
 
 @pytest.fixture
-def publish_as(monkeypatch):
+def publish_as(fresh_status):
     """Return a function by which this process becomes a rank."""
     pages = status.new_pages(2)
 
     def publish(rank: int) -> None:
-        monkeypatch.setattr(status, "_notes", status._StatusNotes())
+        fresh_status()
         status.publish(pages, rank)
 
     return pages, publish
@@ -34,8 +34,7 @@ def test_every_rank_reads_the_number_that_rank_0_posts(publish_as):
     assert [status.read(pages, rank).text for rank in (0, 1)] == ["starting", "x" * 488] and len(pages) == 3 * 512
 
 
-def test_a_process_without_a_parent_shares_no_number(monkeypatch):
-    monkeypatch.setattr(status, "_notes", status._StatusNotes())
+def test_a_process_without_a_parent_shares_no_number(fresh_status):
     assert status.shared_number() is None
 
 

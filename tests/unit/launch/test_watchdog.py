@@ -156,104 +156,104 @@ def test_stacks_leave_out_those_that_watch():
     assert stacks.endswith("\n") and not stacks.endswith("\n\n")
 
 
-def test_the_clock_stands_still_while_this_process_does(monkeypatch):
-    times = iter([10.0, 11.0, 50.0, 51.5])
-    monkeypatch.setattr(watchdog.time, "monotonic", lambda: next(times))
-    clock = MonotonicClock(2.0)
-    assert [clock.now() for _ in range(3)] == [11.0, 13.0, 14.5]
+def test_the_clock_stands_still_while_this_process_does(simulated_time):
+    clock, begun = MonotonicClock(2.0), simulated_time.now
+    found = []
+    for seconds in (1.0, 39.0, 1.5):
+        simulated_time.now += seconds
+        found.append(clock.now() - begun)
+    assert found == [1.0, 3.0, 4.5]
 
 
 # The parent's watchdog
 
 
 @pytest.fixture
-def build(monkeypatch, tmp_path):
-    """Return a function that builds the watchdog of three ranks, and one that sets the time."""
-    now = [100.0]
-    monkeypatch.setattr(watchdog.time, "monotonic", lambda: now[0])
+def build(monkeypatch, simulated_time, tmp_path):
+    """Return a function that builds the watchdog of three ranks, their notes, and the processes that run."""
     monkeypatch.setattr(ProcessInfo, "read", classmethod(lambda cls, process: STOPPED if process == 12 else RUNNING))
-    monkeypatch.setattr(watchdog.Watchdog, "_get_stacks", lambda self, rank: f"stack of {rank}")
+    monkeypatch.setattr(watchdog.Watchdog, "get_stacks", lambda self, rank: f"stack of {rank}")
     notes = {0: (1, True, "in a gather"), 1: (1, False, "in a loop"), 2: (1, True, "at a barrier")}
     monkeypatch.setattr(status, "read", lambda pages, rank: RankStatus(notes[rank][0], 10 + rank, *notes[rank][1:]))
-    processes = [SimpleNamespace(pid=10 + rank) for rank in range(3)]
 
     def build_one(seconds, pids=(10, 11, 13)):
-        for process, pid in zip(processes, pids):
-            process.pid = pid
-        return watchdog.Watchdog(None, processes, seconds, tmp_path), dict(enumerate(processes)), now, notes
+        processes = [SimpleNamespace(pid=pid) for pid in pids]
+        dog = watchdog.Watchdog(None, processes, seconds, tmp_path)
+        return dog, dict(enumerate(processes)), simulated_time, notes
 
     return build_one
 
 
-def pass_time(dog, running, now, seconds: float) -> dict | None:
+def pass_time(dog, running, time, seconds: float) -> dict | None:
     end = None
     for _ in range(int(seconds)):
-        now[0] += 1.0
+        time.now += 1.0
         end = end or dog.poll(running)
     return end
 
 
 def test_a_rank_without_progress_is_recorded_with_its_stack(build):
-    dog, running, now, notes = build(10.0)
-    assert pass_time(dog, running, now, 11) is None
+    dog, running, time, notes = build(10.0)
+    assert pass_time(dog, running, time, 11) is None
     notes[1] = (2, False, "in a loop")
-    assert pass_time(dog, running, now, 11) is None
-    end = pass_time(dog, running, now, 2)
+    assert pass_time(dog, running, time, 11) is None
+    end = pass_time(dog, running, time, 2)
     assert (end["kind"], end["rank"], end["traceback"]) == (failures.STANDSTILL, 1, "stack of 1")
     assert end["message"].startswith("no progress for 11 s (WATCHDOG_SECONDS) in a loop; its process is S (sleeping)")
 
 
 def test_a_stopped_rank_is_not_asked_for_its_stack(build):
-    dog, running, now, _ = build(10.0, (10, 11, 12))
-    end = pass_time(dog, running, now, 13)
+    dog, running, time, _ = build(10.0, (10, 11, 12))
+    end = pass_time(dog, running, time, 13)
     assert (end["rank"], end["traceback"]) == (2, "") and "T (stopped)" in end["message"]
 
 
 def test_without_a_limit_nothing_is_watched_and_ranks_that_ended_are_not(build):
-    dog, running, now, _ = build(None)
-    assert pass_time(dog, running, now, 99) is None
-    dog, running, now, _ = build(10.0)
+    dog, running, time, _ = build(None)
+    assert pass_time(dog, running, time, 99) is None
+    dog, running, time, _ = build(10.0)
     del running[1]
-    end = pass_time(dog, running, now, 13)
+    end = pass_time(dog, running, time, 13)
     assert end["rank"] == 0 and end["message"].startswith("every rank has waited for the others for ")
 
 
-def test_failures_that_only_miss_a_peer_get_the_rank_that_hangs(build, monkeypatch):
-    monkeypatch.setattr(failures, "looks_like_a_lost_peer", lambda end: end["lost"])
-    dog, running, now, _ = build(1000.0)
-    lost = [{"lost": True}, {"lost": True}]
+def test_failures_that_only_miss_a_peer_get_the_rank_that_hangs(build):
+    dog, running, time, _ = build(1000.0)
+    lost, other = [{"kind": failures.EXCEPTION, "message": "gloo broke"}] * 2, {"kind": failures.USER_ERROR}
     assert dog.explain(lost, running) == lost
-    pass_time(dog, running, now, 20)
+    pass_time(dog, running, time, 20)
     assert dog.explain(lost, running) == lost
-    now[0] += 1.0
+    time.now += 1.0
     assert dog.explain([], running) == [] and dog.explain(lost, {}) == lost
-    assert dog.explain([*lost, {"lost": False}], running) == [*lost, {"lost": False}]
+    assert dog.explain([*lost, other], running) == [*lost, other]
     *first, end = dog.explain(lost, running)
     assert first == lost and end["rank"] == 1 and "(a collective gives up after 30 s)" in end["message"]
 
 
 @pytest.mark.parametrize(("seconds", "reads"), [(100.0, 11), (2.0, 41)])
 def test_ranks_are_looked_at_ten_times_in_the_limit_but_once_a_second_at_least(build, monkeypatch, seconds, reads):
-    dog, running, now, _ = build(seconds)
-    updates = []
-    monkeypatch.setattr(dog, "_update", lambda running: updates.append(now[0]) or 0.0)
+    dog, running, time, _ = build(seconds)
+    looks, read = [], status.read
+    monkeypatch.setattr(status, "read", lambda pages, rank: looks.append(rank) or read(pages, rank))
     for _ in range(41):
         dog.poll(running)
-        now[0] += 0.25
-    assert len(updates) == reads
+        time.now += 0.25
+    assert len(looks) == 3 * reads
 
 
-def test_fields_of_proc_are_read_where_they_are(monkeypatch):
+def test_fields_of_proc_are_read_where_they_are(tmp_path):
     texts = {
-        "/proc/5/stat": "5 (a) b) S 4 5 6 7 8 9 10 11 12 13 140 1500",
-        "/proc/5/status": "Name:\tx\nState:S (sleeping)\nStateful:\tno\n",
-        "/proc/5/wchan": "futex_wait_0\n",
-        "/proc/5/io": "rchar: 100\nwchar: 20\nread_bytes: 3\n",
+        "stat": "5 (a) b) S 4 5 6 7 8 9 10 11 12 13 140 1500",
+        "status": "Name:\tx\nState:S (sleeping)\nStateful:\tno\n",
+        "wchan": "futex_wait_0\n",
+        "io": "rchar: 100\nwchar: 20\nread_bytes: 3\n",
     }
-    monkeypatch.setattr(watchdog, "_read_text", lambda path: texts[path])
-    assert ProcessInfo.read(5) == ProcessInfo("S (sleeping)", "futex_wait_", 120, 1640)
-    texts["/proc/5/stat"] = texts["/proc/5/stat"].rpartition(" ")[0]
-    assert ProcessInfo.read(5).ticks == 0
+    (tmp_path / "5").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "5" / name).write_text(text)
+    assert ProcessInfo.read(5, tmp_path) == ProcessInfo("S (sleeping)", "futex_wait_", 120, 1640)
+    (tmp_path / "5" / "stat").write_text(texts["stat"].rpartition(" ")[0])
+    assert ProcessInfo.read(5, tmp_path).ticks == 0
 
 
 def test_ranks_that_wait_for_one_another_are_listed_in_order():
@@ -261,10 +261,15 @@ def test_ranks_that_wait_for_one_another_are_listed_in_order():
     assert describe(2, states, 10.0, "").endswith(" for 8 s (WATCHDOG_SECONDS): rank 0 a, rank 1 b, rank 2 c")
 
 
-@pytest.mark.parametrize("seconds, poll, step", [(4.0, 0.4, 2.0), (8.0, 0.8, 3.2), (90.0, 1.0, 4.0), (None, 1.0, 4.0)])
-def test_times_follow_from_the_limit(tmp_path, seconds, poll, step):
-    dog = watchdog.Watchdog(None, [], seconds, tmp_path)
-    assert (dog._poll_seconds, dog._clock._longest_step) == pytest.approx((poll, step))
+@pytest.mark.parametrize("seconds, step", [(4.0, 2.0), (8.0, 3.2), (90.0, 4.0)])
+def test_a_parent_that_was_suspended_counts_a_few_seconds_of_it(build, seconds, step):
+    dog, running, time, _ = build(seconds)
+    polls = 1
+    assert dog.poll(running) is None
+    while (end := dog.poll(running)) is None:
+        time.now += 100.0
+        polls += 1
+    assert polls == 2 + int(seconds / step) and end["rank"] == 1
 
 
 def test_stacks_are_written_into_a_private_file_on_request(tmp_path, monkeypatch):
@@ -295,19 +300,19 @@ WATCHING = b'Thread 2:\n  File "b.py", line 2 in wait\n  File "b.py", line 3 in 
         ([b""] * 90, 60, ""),
     ],
 )
-def test_the_stacks_of_a_rank_are_read_once_they_are_complete(tmp_path, monkeypatch, contents, waits, stacks):
-    clock, calls, sleeps = [0], [], []
+def test_the_stacks_of_a_rank_are_read_once_they_are_complete(
+    tmp_path, monkeypatch, simulated_time, contents, waits, stacks
+):
+    calls = []
     dog = watchdog.Watchdog(None, [SimpleNamespace(pid=41), SimpleNamespace(pid=42)], 10.0, tmp_path)
-    assert dog._get_stacks(1) == ""
+    assert dog.get_stacks(1) == ""
     (tmp_path / "stack_1.txt").touch()
 
-    def sleep(seconds: float) -> None:
-        sleeps.append(seconds)
-        clock[0] += 1
-        (tmp_path / "stack_1.txt").write_bytes(contents[len(sleeps) - 1])
+    def write(number: int) -> None:
+        (tmp_path / "stack_1.txt").write_bytes(contents[number - 1])
 
+    simulated_time.meanwhile = write
     monkeypatch.setattr(watchdog.os, "kill", lambda *words: calls.append(words))
-    monkeypatch.setattr(watchdog.time, "monotonic", lambda: clock[0] / 20)
-    monkeypatch.setattr(watchdog.time, "sleep", sleep)
-    assert dog._get_stacks(1) == stacks
-    assert sleeps == [0.05] * waits and calls == [(42, watchdog.signal.SIGUSR2)]
+    assert dog.get_stacks(1) == stacks
+    assert simulated_time.waits == [0.05] * waits
+    assert calls == [(42, watchdog.signal.SIGUSR2)]

@@ -279,7 +279,8 @@ def run_device_test(tf32: bool, deterministic: bool, target: str, precision: tup
     from ..engine.precision import TrainingPrecision
 
     gpu.prepare(tf32, deterministic, fixed_shapes=False)
-    for line in check_precision(TrainingPrecision(*precision)):
+    notes = all_gather(check_precision(TrainingPrecision(*precision)))
+    for line in dict.fromkeys(line for of_rank in notes for line in of_rank) if is_main() else ():
         write_line(line)
     if gpu.is_on_gpu():
         properties = paddle.device.cuda.get_device_properties()

@@ -109,7 +109,7 @@ def convert(source: str, target: str, part: str | None = None, names: str = "tim
         )
     of_pretraining = {name: value for name, value in weights.state.items() if find_pretraining_part(name)}
     weights = weights._replace(state={n: value for n, value in weights.state.items() if n not in of_pretraining})
-    converted = _keep_timm_names(path_or_name, weights) or with_our_names(weights)
+    converted = keep_timm_names(path_or_name, weights) or with_our_names(weights)
     dropped = [*of_pretraining]
     if names != "timm":
         converted, dropped = _name_like(names, converted, of_pretraining, path)
@@ -159,7 +159,7 @@ def _describe(source: str) -> dict[str, Any]:
     return about
 
 
-def _keep_timm_names(source: str, weights: SourceWeights) -> ConvertedWeights | None:
+def keep_timm_names(source: str, weights: SourceWeights) -> ConvertedWeights | None:
     """Return the weights unchanged if timm built the model of the run: names and layout are timm's already."""
     if is_fetched(source):
         return None
@@ -183,10 +183,10 @@ def with_our_names(weights: SourceWeights) -> ConvertedWeights:
     candidates = []
     for family in build_families():
         for naming, state in rename_states(weights.state, family.key_maps).items():
-            num_known = sum(_pattern(name) in family.names for name in state)
+            num_known = sum(mask_numbers(name) in family.names for name in state)
             candidates.append((num_known / max(len(state), 1), family, naming, state))
     share, family, naming, state = max(candidates, key=lambda candidate: candidate[0])  # the first on a tie
-    head = [_pattern(name) in family.names for name in state if not name.startswith(_BACKBONE)]
+    head = [mask_numbers(name) in family.names for name in state if not name.startswith(_BACKBONE)]
     head_share = float(np.mean(head)) if head else 1.0
     if share < _MIN_KNOWN_NAMES or head_share < _MIN_KNOWN_HEAD_NAMES:
         which, known = ("", share) if share < _MIN_KNOWN_NAMES else (" outside the backbone", head_share)
@@ -194,12 +194,12 @@ def with_our_names(weights: SourceWeights) -> ConvertedWeights:
             f"convert: the model family of {weights.name} is unknown: only {100 * known:.0f} % of its names{which} are "
             f"names of {family.name}, the closest; classifiers and segmentation networks of images are known"
         )
-    linear = {name for name in state if _pattern(name) in family.linear and state[name].ndim == 2}
+    linear = {name for name in state if mask_numbers(name) in family.linear and state[name].ndim == 2}
     is_paddle_layout = _is_paddle_layout(state, linear, is_in_paddle_layout(naming, weights))
     if not is_paddle_layout:
         state = {name: value.T if name in linear else value for name, value in state.items()}
     layout = "(in, out)" if is_paddle_layout else "(out, in)"
-    unknown = [name for name in state if _pattern(name) not in family.names]
+    unknown = [name for name in state if mask_numbers(name) not in family.names]
     return ConvertedWeights(
         state, linear, f"{family.name}, {naming} names, Linear weights {layout}", unknown, weights.name, weights.notices
     )
@@ -233,11 +233,12 @@ def build_families() -> list[ModelFamily]:
             for layer_name, layer in model.named_sublayers()
             if isinstance(layer, paddle.nn.Linear)
         }
-        names = {_pattern(parameter) for parameter in model.state_dict()}
+        names = {mask_numbers(parameter) for parameter in model.state_dict()}
         module = target.partition(":")[0].rpartition(".")[2]
-        families.append(ModelFamily(module, model.key_maps, names, {_pattern(key) for key in linear}))
+        families.append(ModelFamily(module, model.key_maps, names, {mask_numbers(key) for key in linear}))
     return families
 
 
-def _pattern(name: str) -> str:
+def mask_numbers(name: str) -> str:
+    """Return a parameter's name with ``#`` for each number."""
     return re.sub(r"\d+", "#", name)

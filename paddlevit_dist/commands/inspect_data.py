@@ -37,10 +37,11 @@ def run(arguments: list[str]) -> None:
     with output_folder(values.SAVE, (_SHEET,)) as folder:
         with os_errors_as_user_errors(folder), tempfile.TemporaryFile(dir=folder):
             pass  # report an unwritable folder before reading the data
-        _draw(values, folder / _SHEET)
+        draw(values, folder / _SHEET)
 
 
-def _draw(values: RunSettings, target: Path) -> None:
+def draw(values: RunSettings, target: Path) -> None:
+    """Draw training samples to ``target``, in epochs of one random sequence."""
     from ..data.sampler import SampleKey, sample_generator
     from ..logging.record import cache_folder
     from ..tasks.aspects import get_aspect
@@ -55,7 +56,7 @@ def _draw(values: RunSettings, target: Path) -> None:
     order = np.random.default_rng(values.SEED).permutation(len(samples)).tolist()
     names = legend(drawable.image_legend(), _TALLEST)
     evaluated = enlarge(drawable.visualize_eval_samples(samples, order[: _ROWS[1]]))
-    rows, epochs = _fit_sheet(evaluated, _WIDEST - names.width)
+    rows, epochs = fit_sheet(evaluated, _WIDEST - names.width)
     columns = [("as evaluated", evaluated[:rows])]
     for epoch in range(1, epochs + 1):
         keys = [SampleKey(epoch, index, 0) for index in order[:rows]]
@@ -75,7 +76,7 @@ def _draw(values: RunSettings, target: Path) -> None:
         print("leaks: not searched, since numba is not installed (pip install numba)")
 
 
-def _fit_sheet(images: list[Shown], width: int) -> tuple[int, int]:
+def fit_sheet(images: list[Shown], width: int) -> tuple[int, int]:
     """Return the numbers of rows, and of epochs next to the first column, that fit on a sheet of readable size."""
     if not images:
         raise UserError("the dataset is empty, nothing to show: check -data_path")

@@ -28,7 +28,7 @@ from .parser import CommandParser, at_least, image_size
 
 def run(words: list[str]) -> None:
     """Run the command."""
-    options = _parse(words)
+    options = parse_words(words)
     if options.list and options.settings:
         raise UserError(f"inspect: {options.settings[0]}: --list takes no keys: remove one of both")
     if options.list:
@@ -40,7 +40,8 @@ def run(words: list[str]) -> None:
         print(report(options.name, options.image_size, options.num_classes, options.depth, options.settings))
 
 
-def _parse(words: list[str]) -> argparse.Namespace:
+def parse_words(words: list[str]) -> argparse.Namespace:
+    """Parse the words of the command."""
     parser = CommandParser(
         "inspect",
         "Show the layers, parameters, multiply-accumulates and activation memory of a model. "
@@ -123,8 +124,8 @@ def report(
         return "\n".join(
             [
                 f"{name}: {type(model).__name__}, {num_classes} classes",
-                *_table(list_layers(model), depth),
-                f"parameters: {total:,} ({_megabytes(4 * total)} as float32)",
+                *format_table(list_layers(model), depth),
+                f"parameters: {total:,} ({format_megabytes(4 * total)} as float32)",
                 "multiply-accumulates and activations are counted for image models only",
             ]
         )
@@ -133,10 +134,11 @@ def report(
     return "\n".join(
         [
             f"{name}: {type(model).__name__}, images {' x '.join(map(str, shape))}, {num_classes} classes",
-            *_table(cost.layers, depth),
-            f"parameters: {cost.parameters:,} ({_megabytes(4 * cost.parameters)} as float32)",
+            *format_table(cost.layers, depth),
+            f"parameters: {cost.parameters:,} ({format_megabytes(4 * cost.parameters)} as float32)",
             f"multiply-accumulates: {cost.multiply_accumulates / 1e9:.2f} G for one image",
-            f"activations kept for the backward pass: about {_megabytes(cost.activation_bytes)} for one float32 image",
+            "activations kept for the backward pass: about "
+            f"{format_megabytes(cost.activation_bytes)} for one float32 image",
         ]
     )
 
@@ -149,10 +151,10 @@ def _build_configured(
     from ..settings.table import COMMAND_LINE
     from ..tasks.task_factory import make_task
 
-    configuration = settings.load([f"TASK={_find_task(name)}", f"MODEL.NAME={name}", *words])
+    configuration = settings.load([f"TASK={find_task(name)}", f"MODEL.NAME={name}", *words])
     given = {each: setting for each, setting in configuration.settings.items() if setting.source == COMMAND_LINE}
     for key, found in given.items():
-        if not _changes_layers(key):
+        if not changes_layers(key):
             print(one_line(f"{key} {show(found.value)} ({found.origin}): no effect: inspect does not read it"))
     config: Any = configuration.values
     if config.MODEL.NAME != name:
@@ -169,7 +171,7 @@ def _build_configured(
     return create_model(name, num_classes=num_classes, image_size=image_size, **options)
 
 
-def _changes_layers(name: str) -> bool:
+def changes_layers(name: str) -> bool:
     """Return whether a key may change the layers of a model: not one of all runs, of training or of data."""
     if name.startswith("MODEL.") or name in ("TASK", "DATA.IMAGE_SIZE", "DATA.IMAGE_CHANNELS"):
         return True
@@ -177,7 +179,7 @@ def _changes_layers(name: str) -> bool:
     return name not in of_all_runs and not name.startswith(("DATA.", "TRAIN.")) and not keys()[name].training_only
 
 
-def _find_task(name: str) -> str:
+def find_task(name: str) -> str:
     """Return the first task that trains a model; the default one for a model of a user."""
     package, labels = find_package("model", name), annotation_type("model", name)
     tasks = (
@@ -186,7 +188,7 @@ def _find_task(name: str) -> str:
     return DEFAULT_TASK if package is None else next(tasks, DEFAULT_TASK)
 
 
-def _table(layers: list[Any], depth: int) -> list[str]:
+def format_table(layers: list[Any], depth: int) -> list[str]:
     """Format name, class, output, parameters and multiply-accumulates; deeper layers are added to their parents."""
     rows: dict[str, tuple[str, tuple[int, ...], list[int]]] = {}
     for layer in layers:
@@ -210,5 +212,6 @@ def _table(layers: list[Any], depth: int) -> list[str]:
     ]
 
 
-def _megabytes(num_bytes: int) -> str:
+def format_megabytes(num_bytes: int) -> str:
+    """Format a number of bytes in megabytes."""
     return f"{num_bytes / 1e6:,.1f} MB"

@@ -39,12 +39,12 @@ _OTHER_NAMES = {
 
 def run(words: list[str]) -> None:
     """Run the command; Paddle is imported after its environment variables are set."""
-    options = _parse(words)
+    options = parse_words(words)
     if not options.output.strip():
         raise UserError(
             "predict: -output is empty: is a shell variable not set? Remove -output to write to ./predictions"
         )
-    _require_inputs(options.inputs)
+    require_inputs(options.inputs)
     signals.set_mode(training=False)
 
     from ..launch import devices, tuning
@@ -62,7 +62,7 @@ def run(words: list[str]) -> None:
     from ..logging.progress import write_line
     from ..logging.record import output_folder
 
-    names = _read_class_names(options.class_names)
+    names = read_class_names(options.class_names)
     runs, options.inputs = split_runs(options.inputs)
     if not options.inputs:
         raise UserError(f"predict: {', '.join([options.source, *runs])}: runs without an input; add files or folders")
@@ -88,7 +88,8 @@ def run(words: list[str]) -> None:
         _predict(options, sources, plan, folder)
 
 
-def _parse(words: list[str]) -> Any:
+def parse_words(words: list[str]) -> Any:
+    """Parse the words of the command."""
     parser = CommandParser(
         "predict",
         "Predict data without labels: images, point clouds, volumes. The preprocessing is stored with the weights. "
@@ -122,7 +123,7 @@ def _parse(words: list[str]) -> Any:
     return parser.parse_args(words)
 
 
-def _require_inputs(inputs: list[str]) -> None:
+def require_inputs(inputs: list[str]) -> None:
     """Raise a UserError for inputs that are not files or folders (mistyped paths, URLs), before any work."""
     for text in inputs:
         if os.path.exists(text):
@@ -141,7 +142,7 @@ def _require_inputs(inputs: list[str]) -> None:
         raise UserError(f"predict: input {one_line(without_credentials(text))}: {reason}")
 
 
-def _read_class_names(file: str | None) -> list[str] | None:
+def read_class_names(file: str | None) -> list[str] | None:
     """Read the class names of a text file, one per line; raises a UserError if it cannot be read or is empty."""
     if file is None:
         return None
@@ -173,7 +174,7 @@ def _predict(options: Namespace, sources: "Sequence[TrainedWeights]", plan: "Pro
             samples = require_predictable(task).open_inputs(options.inputs, Path(cache))
             digests: dict[str, Any] = {
                 **join_digests(sources),
-                "annotations_sha256": _compute_digest(options.annotations),
+                "annotations_sha256": compute_digest(options.annotations),
             }
             if options.save_as is not None:
                 saving = get_aspect(task, DatasetSaving)
@@ -193,7 +194,7 @@ def _predict(options: Namespace, sources: "Sequence[TrainedWeights]", plan: "Pro
                 write_line(line)
             inputs = {"inputs": len(samples), "inputs_sha256": samples.fingerprint()}
             identity = {"source": without_credentials(options.source), **digests, **inputs}
-            _require_no_dataset(options, folder, rows.ABOUT)
+            require_no_dataset(options, folder, rows.ABOUT)
             remaining = rows.begin(folder, identity, options.restart)
             if remaining is None:
                 write_line(f"{folder}: all inputs are already predicted; add -restart to predict them again")
@@ -212,17 +213,17 @@ def _predict(options: Namespace, sources: "Sequence[TrainedWeights]", plan: "Pro
             counts, lines = finish_prediction(folder, task, samples)
             for line in lines:
                 write_line(line)
-            _report_outcome(counts, folder, options.inputs)
+            report_outcome(counts, folder, options.inputs)
 
 
-def _require_no_dataset(options: Namespace, folder: Path, about: str) -> None:
+def require_no_dataset(options: Namespace, folder: Path, about: str) -> None:
     """Raise a UserError if a new prediction would add images to the data set of an earlier one."""
     is_new = options.restart or not (folder / about).exists()
     if options.save_as is not None and is_new and (folder / "dataset").exists():
         raise UserError(f"-save_as: {folder / 'dataset'} exists: remove it, or choose another -output")
 
 
-def _compute_digest(file: str | None) -> str | None:
+def compute_digest(file: str | None) -> str | None:
     """Compute the SHA-256 of a file's content; None without a file."""
     from ..checkpoint.content import fingerprint
 
@@ -245,7 +246,7 @@ def _write_partial_tables(folder: Path, dataset: "InputSamples") -> None:
         )
 
 
-def _report_outcome(counts: "PredictionCounts", folder: Path, inputs: list[str]) -> None:
+def report_outcome(counts: "PredictionCounts", folder: Path, inputs: list[str]) -> None:
     """Report the numbers of predicted and unreadable inputs; a UserError if an input that was named is unreadable."""
     from ..inference.rows import ROWS_CSV, UNREADABLE, read_unreadable
     from ..logging.progress import write_line

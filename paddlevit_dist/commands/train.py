@@ -34,7 +34,7 @@ def run(arguments: list[str]) -> None:
         run = configuration.load(arguments, configuration.DEFAULT_RECIPE)
     except configuration.RecipeMissing as error:
         if error.reason and signals.looks_like_training(arguments) and sys.stdin.isatty() and sys.stdout.isatty():
-            _offer(error)
+            offer(error)
         raise
 
     job = find_job(run.values)
@@ -58,20 +58,20 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
 
     plan = plan_processes(run.values.NGPUS, device=run.values.DEVICE)
     plan.notices.extend(stale)
-    run, is_numbered = _with_output(run, plan.by_paddle_launcher)
+    run, is_numbered = with_output(run, plan.by_paddle_launcher)
     if run.show:
-        _show(run, plan)
+        show_plan(run, plan)
         return None
     if not plan.by_paddle_launcher:
-        return _run_in_folder(run, plan, is_numbered)
+        return run_in_folder(run, plan, is_numbered)
 
     from ..launch.rendezvous import broadcast_startup_failure
 
     with broadcast_startup_failure(run.values.WATCHDOG_SECONDS):
-        return _run_in_folder(run, plan, is_numbered)
+        return run_in_folder(run, plan, is_numbered)
 
 
-def _run_in_folder(run: configuration.Configuration, plan: "ProcessPlan", is_numbered: bool) -> Path:
+def run_in_folder(run: configuration.Configuration, plan: "ProcessPlan", is_numbered: bool) -> Path:
     """Create and lock the output folder, and train or evaluate; return the folder."""
     from ..launch.lock import lock_output_dir
     from ..logging.progress import write_line
@@ -85,7 +85,7 @@ def _run_in_folder(run: configuration.Configuration, plan: "ProcessPlan", is_num
     return folder
 
 
-def _offer(missing: configuration.RecipeMissing) -> None:
+def offer(missing: configuration.RecipeMissing) -> None:
     """Offer the recipe that fits the data, and restart with it if the user presses Enter."""
     name = missing.recipe
     print(one_line(f"{missing.reason}. The recipe for this data is {name}: {configuration.recipe_title(name)}"))
@@ -94,7 +94,7 @@ def _offer(missing: configuration.RecipeMissing) -> None:
             restart(sys.executable, f"-cfg={name}")
 
 
-def _with_output(run: configuration.Configuration, is_launched: bool) -> tuple[configuration.Configuration, bool]:
+def with_output(run: configuration.Configuration, is_launched: bool) -> tuple[configuration.Configuration, bool]:
     """Return the configuration with an output folder, and whether an existing folder gets a number.
 
     Without -output the folder is named after the recipe. Processes of a launcher have to agree on a name before they
@@ -142,11 +142,11 @@ def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Pa
     task = make_task(run.values)
     splits = (run.values.DATA.SPLIT,) if run.values.EVAL else ("train", "val")
     heartbeat = Heartbeat(write_line, shown=plan.is_main)
-    _find_weights(run.values, folder / "checkpoints", write_line, fetches=False)
+    find_weights(run.values, folder / "checkpoints", write_line, fetches=False)
     with heartbeat.at("reading the datasets"):
         datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
     with heartbeat.at("fetching the weights"):
-        _find_weights(run.values, folder / "checkpoints", write_line, fetches=True)
+        find_weights(run.values, folder / "checkpoints", write_line, fetches=True)
     if plan.is_main and run.values.get("EXCLUDE_LEAKED"):
         find_function("find_in_training")(run.values, datasets, folder)
     run = _with_fitting_course(run, plan.total_processes, task, datasets)
@@ -182,7 +182,7 @@ def _with_fitting_course(
     return resolve_warmup_steps(run, processes, datasets)
 
 
-def _find_weights(config: RunSettings, checkpoints: Path, log: Callable[[str], None], fetches: bool) -> None:
+def find_weights(config: RunSettings, checkpoints: Path, log: Callable[[str], None], fetches: bool) -> None:
     """Check that local weights exist, or download weights named by a URL or a published name.
 
     Local weights are checked before data are read. Downloads start after the data were read, and before the worker
@@ -243,7 +243,7 @@ def worker(
             run.train()
 
 
-def _show(run: configuration.Configuration, plan: "ProcessPlan") -> None:
+def show_plan(run: configuration.Configuration, plan: "ProcessPlan") -> None:
     """Print the merged configuration and values derived from it, for -show_config."""
     from ..engine.schedule import describe_rates
     from ..engine.settings import resolve_process_batch

@@ -73,7 +73,7 @@ def run(arguments: list[str]) -> None:
     if any(map(is_group, options.runs)):
         _compare_groups(parser, options)
         return
-    first, *others = tables = [_with_groups(read_table(folder), options.group) for folder in options.runs]
+    first, *others = tables = [with_groups(read_table(folder), options.group) for folder in options.runs]
     comparisons = add_findings([compare_tables(first, other) for other in others])
     decimals = first.kind.decimals
     if options.json:
@@ -81,7 +81,7 @@ def run(arguments: list[str]) -> None:
     else:
         print("\n".join(format_lines(tables, comparisons, decimals)), flush=True)
     if options.output:
-        message = _write(Path(options.output), tables, comparisons, decimals, options.data_path)
+        message = write_images(Path(options.output), tables, comparisons, decimals, options.data_path)
         print(printing.one_line(message), file=sys.stderr if options.json else sys.stdout)
 
 
@@ -99,16 +99,17 @@ def _plan(parser: CommandParser, options: argparse.Namespace) -> None:
             raise UserError(f"{names[0]} has {len(group.scores)} finished seeds: train two or more to see their spread")
         plan = plan_group(group, options.plan)
     else:
-        first, *others = (_with_groups(read_table(folder), options.group) for folder in names)
+        first, *others = (with_groups(read_table(folder), options.group) for folder in names)
         plan = plan_pair(first, others[0], options.plan) if others else plan_single(first, options.plan)
     print(format_json(plan, indent=1) if options.json else "\n".join(format_plan(plan)))
 
 
-def _with_groups(table: EvaluationTable, file: str | None) -> EvaluationTable:
+def with_groups(table: EvaluationTable, file: str | None) -> EvaluationTable:
+    """Return the table with the groups of a file, if one is named."""
     return table if file is None else table._replace(groups=read_groups(file, table.names, table.run))
 
 
-def _write(
+def write_images(
     target: Path, tables: list[EvaluationTable], comparisons: list[dict[str, Any]], decimals: int, data_path: str | None
 ) -> str:
     """Write the page, with images if the data can be read, and return a line about it."""

@@ -84,11 +84,11 @@ def _compare(first: SeedGroup, second: SeedGroup) -> dict[str, Any]:
         "smallest_p": groups.compute_smallest_p(*map(len, both)),
         "test": test,
         "settings": find_differing_settings(first.about["settings"], second.about["settings"]),
-        "warnings": _find_warnings(_find_finished(first), _find_finished(second)),
+        "warnings": _find_warnings(find_finished(first), find_finished(second)),
     }
 
 
-def _find_finished(group: SeedGroup) -> str:
+def find_finished(group: SeedGroup) -> str:
     """Return the folder of the first finished seed."""
     return str(Path(group.run, next(row["folder"] for row in group.seeds if row["state"] == groups.FINISHED)))
 
@@ -119,7 +119,7 @@ def _compare_single(run: str, group: SeedGroup) -> dict[str, Any]:
     where = "within" if low <= best["value"] <= high else "below" if best["value"] < low else "above"
     about: dict[str, Any] = {"seeds_low": low, "seeds_high": high, "where": where}
     about["settings"] = find_differing_settings(group.about["settings"], load_run_settings(Path(run)))
-    about["warnings"] = _find_warnings(_find_finished(group), run)
+    about["warnings"] = _find_warnings(find_finished(group), run)
     return {"run": run, "group": group.run, **best, **about}
 
 

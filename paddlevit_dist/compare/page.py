@@ -34,7 +34,7 @@ def write_page(
 
     folder = Path(__file__).parent
     pages = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    images = {name: _encode_image(pixels, name) for name, pixels in shown.drawn.items()}
+    images = {name: encode_image(pixels, name) for name, pixels in shown.drawn.items()}
     content = pages.get_template("page.html.j2").render(
         title="Comparison: " + ", ".join(formatting.one_line(table.run) for table in tables),
         evaluations=[formatting.format_evaluation(table) for table in tables],
@@ -49,7 +49,8 @@ def write_page(
         file.write(content.encode("utf-8", "backslashreplace"))
 
 
-def _encode_image(pixels: np.ndarray, name: str) -> dict[str, Any]:
+def encode_image(pixels: np.ndarray, name: str) -> dict[str, Any]:
+    """Return the entry of an image, uint8 (height, width, 3), for the page."""
     is_wide = pixels.shape[1] > 1.5 * pixels.shape[0]  # such as three slices of a volume
     suffix, content, (width, height) = encode(pixels, 2 * _LARGEST_SIDE if is_wide else _LARGEST_SIDE)
     kind, shown = ("png", "small") if suffix == "png" else ("jpeg", "wide" if is_wide else "")

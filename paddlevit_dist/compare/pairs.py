@@ -23,7 +23,7 @@ from .significance import SwapDifference, mcnemar_test, permutation_test
 from .tables import RESULTS, EvaluationTable, TableArrays, find_differing_settings, load_settings
 
 PERCENT = 95
-_FIRST, _SECOND, _DIFFERENCE = "first ", "second ", "difference "  # prefixes of value names
+_FIRST, _SECOND, DIFFERENCE = "first ", "second ", "difference "  # prefixes of value names
 _MAX_SINGLE_SCORES = 2_000  # samples whose own scores are computed, as each takes a draw
 _UNKNOWN = object()
 
@@ -56,7 +56,7 @@ class TablePair(NamedTuple):
         if moved:
             reason = f"classes in another order ({moved[0][1]} instead of {moved[0][0]}); evaluate both on equal lists"
             raise UserError(_format_refusal(first, second, reason))
-        order = _match_names(first, second)
+        order = match_names(first, second)
         differs = _find_other_labels(first, second, order)
         if differs.any():
             name = first.names[int(np.argmax(differs))]
@@ -75,7 +75,7 @@ class TablePair(NamedTuple):
             return {
                 **{f"{_FIRST}{name}": values[name] for name in names},
                 **{f"{_SECOND}{name}": others[name] for name in names},
-                **{f"{_DIFFERENCE}{name}": others[name] - values[name] for name in names},
+                **{f"{DIFFERENCE}{name}": others[name] - values[name] for name in names},
             }
 
         rates = first.rates if isinstance(first, ProportionRecompute) else {}
@@ -98,19 +98,19 @@ class TablePair(NamedTuple):
         depends = number_groups(self.group_names) is not None
         hits, second_hits = self.find_hits()
         for name, others in second_hits.items():
-            bootstrapped = intervals.get(f"{_DIFFERENCE}{name}")
+            bootstrapped = intervals.get(f"{DIFFERENCE}{name}")
             if bootstrapped is not None:
                 both = [intervals[f"{which}{name}"] for which in (_FIRST, _SECOND)] if depends else ()
                 exact = paired_difference(hits[name], others, PERCENT, both)
                 if depends or len(others) > len(self.order):
                     low, high = min(exact.low, bootstrapped.low), max(exact.high, bootstrapped.high)
                     exact = exact._replace(low=low, high=high)
-                intervals[f"{_DIFFERENCE}{name}"] = exact._replace(value=bootstrapped.value)
+                intervals[f"{DIFFERENCE}{name}"] = exact._replace(value=bootstrapped.value)
         return intervals
 
     def get_difference(self, intervals: Mapping[str, ConfidenceInterval]) -> ConfidenceInterval:
         """Return the interval of the score's difference, from ``compute_intervals``; UserError if it is not defined."""
-        name = f"{_DIFFERENCE}{self.first.about['score']}"
+        name = f"{DIFFERENCE}{self.first.about['score']}"
         if name not in intervals:
             raise UserError(_format_refusal(self.first, self.second, explain_undefined(self.first)))
         return intervals[name]
@@ -194,13 +194,13 @@ def _format_refusal(first: EvaluationTable, second: EvaluationTable, reason: str
     return f"compare: {second.run} cannot be compared with {first.run}: {shorten(reason)}"
 
 
-def _match_names(first: EvaluationTable, second: EvaluationTable) -> np.ndarray:
+def match_names(first: EvaluationTable, second: EvaluationTable) -> np.ndarray:
     """Return the row in the second table of each sample of the first."""
     first_names, second_names = first.names, second.names
     if first.about["digest"] == second.about["digest"] and first_names == second_names:
         return np.arange(len(first_names))
     if any(table.about["of"].startswith(RESULTS) for table in (first, second)):
-        first_names, second_names = _simplify_names(first_names, second_names)
+        first_names, second_names = simplify_names(first_names, second_names)
     missing, new = Counter(first_names) - Counter(second_names), Counter(second_names) - Counter(first_names)
     if missing or new:
         reason = f"different samples: {missing.total():,} of {len(first_names):,} are only in the first"
@@ -216,7 +216,7 @@ def _match_names(first: EvaluationTable, second: EvaluationTable) -> np.ndarray:
     return order
 
 
-def _simplify_names(first: list[str], second: list[str]) -> tuple[list[str], list[str]]:
+def simplify_names(first: list[str], second: list[str]) -> tuple[list[str], list[str]]:
     """Remove folders, then suffixes, if names are equal without them: a file of labels may name samples so."""
     for simplify in (str, os.path.basename, lambda name: os.path.splitext(os.path.basename(name))[0]):
         first_names, second_names = list(map(simplify, first)), list(map(simplify, second))
@@ -229,8 +229,8 @@ def compare_tables(first: EvaluationTable, second: EvaluationTable) -> dict[str,
     """Compare two tables, and return plain values; "difference" is second minus first. May raise UserError."""
     pair = TablePair.match(first, second)
     intervals, score = pair.compute_intervals(), first.about["score"]
-    differences = [name for name in intervals if name.startswith(_DIFFERENCE)]
-    rows = {name.removeprefix(_DIFFERENCE): _build_row(intervals, name) for name in differences}
+    differences = [name for name in intervals if name.startswith(DIFFERENCE)]
+    rows = {name.removeprefix(DIFFERENCE): _build_row(intervals, name) for name in differences}
     pair.get_difference(intervals)
     p, test = _test_significance(pair)
     class_scores = {pair.kind.class_score.format(name): name for name in pair.classes}
@@ -282,7 +282,7 @@ def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> li
 
 
 def _build_row(intervals: dict[str, ConfidenceInterval], name: str) -> dict[str, Any]:
-    score = name.removeprefix(_DIFFERENCE)
+    score = name.removeprefix(DIFFERENCE)
     names = {"of_first": f"{_FIRST}{score}", "of_second": f"{_SECOND}{score}", "difference": name}
     return {what: intervals[value].plain() for what, value in names.items() if value in intervals}
 
@@ -317,7 +317,7 @@ def _find_changes(pair: TablePair) -> dict[str, Any]:
     if len(names) > _MAX_SINGLE_SCORES:
         return {}
     single_scores, score = pair.build_recompute()(np.eye(len(names))), pair.first.about["score"]
-    better = single_scores[f"{_DIFFERENCE}{score}"] * (1 if pair.first.about["more_is_better"] else -1)
+    better = single_scores[f"{DIFFERENCE}{score}"] * (1 if pair.first.about["more_is_better"] else -1)
     if np.isnan(better).all():
         return {}
     by_change = np.argsort(-np.abs(np.nan_to_num(better)), kind="stable").tolist()

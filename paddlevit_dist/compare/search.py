@@ -80,13 +80,13 @@ def run(arguments: list[str]) -> None:
     ranges, words = take_ranges(words)
     if not ranges:
         parser.error("name a key with its range, such as TRAIN.BASE_LR=1e-4..1e-2:log")
-    optuna = _import_optuna()
+    optuna = import_optuna()
     devices.check_launcher_variables(1)
     tuning.import_paddle()
-    plan = _make_plan(words, ranges, options.output)
+    plan = make_plan(words, ranges, options.output)
     with output_folder(plan.folder, records=(DATABASE,)) as folder, lock_output_dir(folder, write_line, False):
-        study = _open_study(optuna, plan)
-        failed = _run_trials(optuna, study, plan, options.trials)
+        study = open_study(optuna, plan)
+        failed = run_trials(optuna, study, plan, options.trials)
         for line in format_search(optuna, study, plan):
             write_line(line)
     if failed:
@@ -108,7 +108,8 @@ def split_words(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return own, others
 
 
-def _import_optuna() -> ModuleType:
+def import_optuna() -> ModuleType:
+    """Import Optuna, which logs warnings only. Raises UserError if it is not installed."""
     try:
         optuna = importlib.import_module("optuna")
     except ImportError as error:
@@ -117,7 +118,7 @@ def _import_optuna() -> ModuleType:
     return optuna
 
 
-def _make_plan(words: list[str], ranges: list[SearchRange], output: str | None) -> SearchPlan:
+def make_plan(words: list[str], ranges: list[SearchRange], output: str | None) -> SearchPlan:
     """Check the command line of the training runs with the ends of the ranges."""
     from .. import settings
     from ..tasks.task_factory import make_task
@@ -141,7 +142,7 @@ def _make_plan(words: list[str], ranges: list[SearchRange], output: str | None) 
     return SearchPlan(folder, ranges, words, values.SEED, score, more_is_better)
 
 
-def _open_study(optuna: ModuleType, plan: SearchPlan) -> "Study":
+def open_study(optuna: ModuleType, plan: SearchPlan) -> "Study":
     """Open or create the study in the folder; raise a UserError if it is damaged or of another search."""
     file = Path(plan.folder, DATABASE).absolute()
     direction = "maximize" if plan.more_is_better else "minimize"
@@ -187,22 +188,23 @@ def format_words(plan: SearchPlan, params: dict[str, Any]) -> list[str]:
     return [found.format(params[found.name]) for found in plan.ranges]
 
 
-def _run_trials(optuna: ModuleType, study: "Study", plan: SearchPlan, trials: int) -> list[int]:
+def run_trials(optuna: ModuleType, study: "Study", plan: SearchPlan, trials: int) -> list[int]:
     """Train until the study has this many trials, first those that were interrupted; return which have failed."""
     signals.record_only_as_parent()
     failed: list[int] = []  # they stay running in the study, so that the same command continues them
-    while trial := _find_interrupted(optuna, study, failed) or _add_trial(optuna, study, plan, trials):
-        if not _run_trial(optuna, study, plan, trial):
+    while trial := find_interrupted(optuna, study, failed) or add_trial(optuna, study, plan, trials):
+        if not run_trial(optuna, study, plan, trial):
             failed.append(trial.number)
     return failed
 
 
-def _find_interrupted(optuna: ModuleType, study: "Study", failed: Sequence[int] = ()) -> "FrozenTrial | None":
+def find_interrupted(optuna: ModuleType, study: "Study", failed: Sequence[int] = ()) -> "FrozenTrial | None":
+    """Return the first trial that was running when its command ended, unless it has failed since; else None."""
     trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
     return next((trial for trial in trials if trial.number not in failed), None)
 
 
-def _add_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trials: int) -> "FrozenTrial | None":
+def add_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trials: int) -> "FrozenTrial | None":
     """Store a new trial with settings that no other has; None if there are enough trials, or no other settings."""
     known = study.get_trials(deepcopy=False)
     number, tried = len(known), [earlier.user_attrs["configuration"] for earlier in known]
@@ -246,11 +248,11 @@ def _propose(
     yield from (dict(zip(distributions, point, strict=True)) for point in grid)
 
 
-def _run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "FrozenTrial") -> bool:
+def run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "FrozenTrial") -> bool:
     """Train one trial to its end, or until it is worse than the best; record its score. False: it has failed."""
     state, folder = optuna.trial.TrialState, get_folder(plan, trial.number)
     values = format_words(plan, trial.params)
-    ranked = [other.number for other, _ in _rank(optuna, study, plan)]
+    ranked = [other.number for other, _ in rank_trials(optuna, study, plan)]
     write_line(f"trial {trial.number}: {' '.join(values)}: {folder}")
     _wait_for_other_run(folder)
     if signals.stop_reason():
@@ -386,7 +388,7 @@ def require_table(folder: str) -> None:
         )
 
 
-def _rank(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[tuple["FrozenTrial", dict[str, Any]]]:
+def rank_trials(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[tuple["FrozenTrial", dict[str, Any]]]:
     """Return the finished trials, the best first, with value and epoch of their best checkpoints.
 
     They are of the trials' folders; a trial without its folder has the value that the study has stored.
@@ -406,7 +408,7 @@ def _read_best_table(folder: str, score: str) -> EvaluationTable:
 
 def format_search(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[str]:
     """Format all trials as a table, and what the best is worth against the second."""
-    scores = _rank(optuna, study, plan)
+    scores = rank_trials(optuna, study, plan)
     ranked, decimals = [trial for trial, _ in scores], count_decimals([best["value"] for _, best in scores])
     names = [row.name for row in plan.ranges]
     others = [(candidate, None) for candidate in study.get_trials(deepcopy=False) if candidate not in ranked]

@@ -25,7 +25,7 @@ from .settings import CompareSettings
 
 _POLL_SECONDS = 0.1
 _PER_SEED = ("SEEDS", "SEED", "SAVE", "MODEL.RESUME")  # keys that differ for each seed
-_REPEAT = "repeat the command to continue"
+REPEAT = "repeat the command to continue"
 
 
 def run(configuration: Configuration) -> None:
@@ -45,18 +45,18 @@ def run(configuration: Configuration) -> None:
         raise UserError(f"-seeds={config.SEEDS} starts its own processes: run the command without the launcher")
     gpus = assign_gpus(plan_processes(config.NGPUS, device=config.DEVICE))
     with output_folder(path, records=(SEEDS,)) as folder, lock_output_dir(folder, write_line, is_evaluation=False):
-        group = _begin_group(config, str(folder))
+        group = begin_group(config, str(folder))
         waiting = [row for row in group.seeds if row["state"] != FINISHED]
         done = len(group.seeds) - len(waiting)
         status = f"{done} of {len(group.seeds)} seeds are finished in {folder}" if done else f"seeds in {folder}"
         write_line(f"{status}: training {len(waiting)}, {max(min(len(gpus), len(waiting)), 1)} at a time")
-        _train(group, waiting, remove_keys(configuration.argv, _PER_SEED), gpus)
+        train_seeds(group, waiting, remove_keys(configuration.argv, _PER_SEED), gpus)
         group.write()
         for line in format_group(group):
             write_line(line)
     failed = [f"{row['seed']} (exit code {row['code']})" for row in group.seeds if row["state"] == FAILED]
     if failed:
-        raise UserError(f"failed: seed {', '.join(failed)}: see log.txt in the folder of each; {_REPEAT}")
+        raise UserError(f"failed: seed {', '.join(failed)}: see log.txt in the folder of each; {REPEAT}")
 
 
 def assign_gpus(plan: devices.ProcessPlan) -> list[str | None]:
@@ -72,7 +72,7 @@ def assign_gpus(plan: devices.ProcessPlan) -> list[str | None]:
     return [gpu.strip() for gpu in gpus]
 
 
-def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str], gpus: list[str | None]) -> None:
+def train_seeds(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str], gpus: list[str | None]) -> None:
     """Train these seeds; raise a UserError if the first does not start, and ``Stopped`` on request."""
     waiting, gpus = list(waiting), gpus[: max(len(waiting), 1)]
     running: dict[str | None, tuple[subprocess.Popen, dict[str, Any]]] = {}
@@ -83,7 +83,7 @@ def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str]
             for place, gpu in enumerate(gpus):
                 if waiting and gpu not in running and not stop_reason:
                     row = waiting.pop(0)
-                    running[gpu] = _start(group, row, words, gpu, place / len(gpus), (place + 1) / len(gpus)), row
+                    running[gpu] = start_seed(group, row, words, gpu, place / len(gpus), (place + 1) / len(gpus)), row
             time.sleep(_POLL_SECONDS)
             training_commands.forward_requests(child for child, _ in running.values())
             ended = {device: (child, entry) for device, (child, entry) in running.items() if child.poll() is not None}
@@ -94,16 +94,16 @@ def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str]
                     process.terminate()  # it saves a checkpoint
             for gpu, (process, row) in ended.items():
                 del running[gpu]
-                _record_end(group, row, process.returncode, bool(stop_reason), bool(running))
+                record_end(group, row, process.returncode, bool(stop_reason), bool(running))
     finally:
         training_commands.kill(child for child, _ in running.values())
     left = sum(entry["state"] != FINISHED for entry in group.seeds)
     if stop_reason and left:
         message = f"{left} of {len(group.seeds)} seeds of {group.run} are unfinished, and their checkpoints are saved"
-        raise Stopped(stop_reason, f"{message}; {_REPEAT}")
+        raise Stopped(stop_reason, f"{message}; {REPEAT}")
 
 
-def _start(
+def start_seed(
     group: SeedGroup, row: dict[str, Any], words: Sequence[str], gpu: str | None, low: float, high: float
 ) -> subprocess.Popen:
     """Start the training run of a seed.
@@ -129,9 +129,9 @@ def _start(
     return process
 
 
-def _record_end(group: SeedGroup, row: dict[str, Any], code: int, is_stopped: bool, are_others: bool) -> None:
+def record_end(group: SeedGroup, row: dict[str, Any], code: int, is_stopped: bool, are_others: bool) -> None:
     """Record the end of a training run in the group's file, and log it."""
-    row.update(_read_row(group.run, row["seed"], group.about["score"]))
+    row.update(read_row(group.run, row["seed"], group.about["score"]))
     row["state"] = FINISHED if code == 0 else UNFINISHED if is_stopped else FAILED
     if row["state"] == FAILED:
         row["code"] = code
@@ -143,7 +143,7 @@ def _record_end(group: SeedGroup, row: dict[str, Any], code: int, is_stopped: bo
     write_line(f"seed {row['seed']}: {', '.join([row['state'], *score])}")
 
 
-def _begin_group(config: CompareSettings, folder: str) -> SeedGroup:
+def begin_group(config: CompareSettings, folder: str) -> SeedGroup:
     """Build the group of the requested seeds from its folder, unless that contains something else."""
     from ..checkpoint.finding import existing_run_error, holds_any
     from ..engine.compatibility import altering, compare, facts_from_settings, to_plain_settings
@@ -162,18 +162,18 @@ def _begin_group(config: CompareSettings, folder: str) -> SeedGroup:
                 "restore these settings"
             )
     about = {"task": config.TASK, "dataset": str(config.DATA.DATASET), "score": score}
-    rows = [_read_row(folder, seed, score) for seed in range(config.SEED, config.SEED + (config.SEEDS or 0))]
+    rows = [read_row(folder, seed, score) for seed in range(config.SEED, config.SEED + (config.SEEDS or 0))]
     return SeedGroup(folder, {**about, "more_is_better": more_is_better, "settings": settings}, rows)
 
 
-def _read_row(folder: str, seed: int, score: str) -> dict[str, Any]:
+def read_row(folder: str, seed: int, score: str) -> dict[str, Any]:
     """Read state and best score from the folder of a seed; see ``SeedGroup.seeds``."""
     seed_folder = Path(folder, f"seed_{seed}")
-    state = FINISHED if _is_finished(seed_folder) else UNFINISHED
+    state = FINISHED if is_finished(seed_folder) else UNFINISHED
     return {"seed": seed, "folder": seed_folder.name, "state": state, **groups.find_best(seed_folder, score)}
 
 
-def _is_finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
     """Return whether a run has evaluated its last epoch. Runs that stopped early may continue, and are unfinished."""
     try:
         epochs = read_yaml(folder / "config.yaml")["TRAIN"]["NUM_EPOCHS"]

@@ -30,7 +30,7 @@ FILES = ("eval_scored_samples.npz", "scored_samples.npz")  # of an evaluation, o
 RESULTS = "results "  # prefix for results of other programs, whose weights are not known
 _FORMAT = 1
 _INVALID = (AttributeError, LookupError, TypeError, ValueError)  # of content that has another form
-_ABOUT, _NAMES, _INDICES, _GROUPS = "about", "names", "indices", "groups"
+_ABOUT, _NAMES, INDICES, _GROUPS = "about", "names", "indices", "groups"
 _NOT_COMPARED = ("start", "place", "machine")  # effects of settings that do not change scores
 _STARTED_FROM = ("MODEL.PRETRAINED", "MODEL.BACKBONE_PRETRAINED")  # these do change scores
 _TEXTS = ("task", "kind", "score", "split", "dataset", "of", "digest")
@@ -105,8 +105,8 @@ def write_evaluated(intervals: Path, evaluation: "Evaluator", facts: dict[str, A
         "input": task.signature(),
     }
     file = intervals.with_name(intervals.name.replace("intervals.json", "scored_samples.npz"))
-    arrays = {_INDICES: table.indices.astype(np.int32), **sample_table.arrays}
-    _write(file, about, names, arrays, table.groups)
+    arrays = {INDICES: table.indices.astype(np.int32), **sample_table.arrays}
+    write_table(file, about, names, arrays, table.groups)
 
 
 def write_scored(file: Path, scored: ScoreReport, results: str, groups: SampleGroups | None = None) -> None:
@@ -124,16 +124,17 @@ def write_scored(file: Path, scored: ScoreReport, results: str, groups: SampleGr
         "input": {},
     }
     indices = np.arange(len(scored.names), dtype=np.int32)
-    _write(file, about, scored.names, {_INDICES: indices, **scored.arrays}, groups)
+    write_table(file, about, scored.names, {INDICES: indices, **scored.arrays}, groups)
 
 
-def _write(
+def write_table(
     file: Path,
     about: dict[str, Any],
     names: Sequence[str],
     arrays: Mapping[str, np.ndarray],
     groups: SampleGroups | None,
 ) -> None:
+    """Write a table of samples by index, with their groups if there are any."""
     joined = _encode_names(names)
     facts = {"format": _FORMAT, "time": round(time.time(), 3), "digest": hashlib.sha256(joined).hexdigest()}
     texts = {_NAMES: joined}
@@ -204,7 +205,7 @@ def _read_file(run: str, file: Path) -> EvaluationTable:
         about, names, indices = (
             parse_json(arrays.pop(_ABOUT).tobytes()),
             _decode_names(arrays.pop(_NAMES)),
-            arrays.pop(_INDICES),
+            arrays.pop(INDICES),
         )
         groups = (
             SampleGroups(about[GROUP], np.array(_decode_names(arrays.pop(_GROUPS))), str(file))

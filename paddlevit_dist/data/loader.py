@@ -36,7 +36,7 @@ from .sampler import SampleKey, SampleKeys, TrainingSampler, sample_generator
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
-_LARGE_BYTES = 32 << 20  # creating larger batches leaves much unused memory: scenes and volumes, not images
+LARGE_BYTES = 32 << 20  # creating larger batches leaves much unused memory: scenes and volumes, not images
 _SEMAPHORES, _SEMAPHORES_PER_WORKER = 8, 3  # of Paddle's queues and events
 _SLOW_SECONDS = 20.0
 
@@ -90,12 +90,15 @@ class _SampleFailure:
         return {_FAILURE: np.frombuffer(pickle.dumps((self.is_user_error, self.message)), dtype=np.uint8).copy()}
 
 
-class _CollateFunction:
+class CollateFunction:
+    """Collates readings, in a worker into shared memory; a failed reading makes the batch a failure."""
+
     def __init__(self, collate: Callable[[Sequence[Any]], dict[str, Any]], prefix: str | None) -> None:
         self.collate = collate
         self.prefix = prefix  # of the names of files in shared memory; None: batches stay in this process
 
     def __call__(self, readings: list[Any]) -> dict[str, Any]:
+        """Return the batch of these readings."""
         for reading in readings:
             if isinstance(reading, _SampleFailure):
                 return reading.as_batch()
@@ -103,7 +106,7 @@ class _CollateFunction:
             batch = self.collate(readings)
             if self.prefix is None:
                 return batch
-            is_large = sum(value.nbytes for value in batch.values() if isinstance(value, np.ndarray)) > _LARGE_BYTES
+            is_large = sum(value.nbytes for value in batch.values() if isinstance(value, np.ndarray)) > LARGE_BYTES
             readings.clear()
             if is_large:
                 tuning.release_memory()  # free what creating the batch left, before copying it
@@ -117,7 +120,7 @@ class _CollateFunction:
             return _SampleFailure(error, "collating a batch", rank()).as_batch()
 
 
-class _EpochSampler(paddle.io.BatchSampler):
+class EpochSampler(paddle.io.BatchSampler):
     """The micro-batches of several epochs in sequence, so that loader processes prefetch across the end of an epoch."""
 
     def __init__(self, sampler: TrainingSampler, first: int, last: int, consumed: int) -> None:
@@ -178,7 +181,7 @@ class DeviceLoader:
         self.seconds_waited = 0.0
         self._readings = _ReadingDataset(samples, seed, check, epochs)
         self._prefix = new_prefix() if num_workers else None
-        self._collate = _CollateFunction(collate, self._prefix)
+        self._collate = CollateFunction(collate, self._prefix)
 
     def __len__(self) -> int:
         return len(self.sampler)
@@ -189,7 +192,7 @@ class DeviceLoader:
 
     def epochs(self, first: int, last: int, consumed: int = 0) -> Generator[dict[str, Any], None, None]:
         """Yield all micro-batches of epochs ``first`` to ``last``; the first one starts after ``consumed`` samples."""
-        yield from self._batches(_EpochSampler(self.sampler, first, last, consumed))
+        yield from self._batches(EpochSampler(self.sampler, first, last, consumed))
 
     def _batches(self, batch_sampler: Collection[Sequence[SampleKey]]) -> Iterator[dict[str, Any]]:
         loader = paddle.io.DataLoader(
@@ -198,7 +201,7 @@ class DeviceLoader:
             collate_fn=self._collate,
             num_workers=self.num_workers,
             prefetch_factor=self.prefetch,
-            worker_init_fn=functools.partial(_begin_worker, os.getpid()),
+            worker_init_fn=functools.partial(begin_worker, os.getpid()),
             return_list=True,
             use_shared_memory=False,  # shared_arrays replaces it
         )
@@ -212,13 +215,13 @@ class DeviceLoader:
             batches = iter(loader)
         _unfinished.add(batches)
         is_first = True
-        watchdog = _LoaderWatchdog(batches, self.timeout_seconds, len(batch_sampler))
+        watchdog = LoaderWatchdog(batches, self.timeout_seconds, len(batch_sampler))
         try:
             while True:
                 started = time.perf_counter()
                 watchdog.may_leave = self.may_leave
                 with status.during("waiting for a batch"), watchdog:
-                    batch = _next(batches)
+                    batch = next_batch(batches)
                 if watchdog.has_left:
                     raise StopRequested
                 self.seconds_waited += time.perf_counter() - started
@@ -236,13 +239,14 @@ class DeviceLoader:
         finally:
             watchdog.stop()
             if signals.stop_reason() is not None:
-                _abandon(batches)
+                abandon(batches)
             batches = None  # ends the remaining loader processes
             if self._prefix is not None:
                 remove_leftovers(self._prefix)
 
 
-def _begin_worker(parent: int, worker_id: int) -> None:
+def begin_worker(parent: int, worker_id: int) -> None:
+    """Prepare a loader process, which Paddle has forked."""
     # This process must not collect inherited objects: some of Paddle's, such as executors, wait in their destructor
     # for threads that a fork does not copy (observed: forever).
     gc.freeze()
@@ -254,7 +258,7 @@ def _begin_worker(parent: int, worker_id: int) -> None:
 _unfinished: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def _end_loader_processes() -> None:
+def end_loader_processes() -> None:
     """Kill loader processes that still run when this process ends: Python would send SIGTERM and wait forever."""
     for batches in list(_unfinished):
         batches._thread_done_event.set()  # otherwise Paddle's thread may report unexpected exits
@@ -271,10 +275,10 @@ def end_unfinished() -> None:
 
 
 # Runs before Python joins its children, in the main process and in workers; in workers, ``atexit`` runs after that.
-multiprocessing.util.Finalize(None, _end_loader_processes, exitpriority=100)
+multiprocessing.util.Finalize(None, end_loader_processes, exitpriority=100)
 
 
-def _abandon(batches: Any) -> None:
+def abandon(batches: Any) -> None:
     """End loader processes, and another thread's wait for them, without waiting for samples in progress."""
     batches._thread_done_event.set()
     for worker in _list_workers(batches):
@@ -291,7 +295,8 @@ def _list_workers(batches: Any) -> Sequence[Any]:
     return getattr(batches, "_workers", [])
 
 
-def _next(batches: Iterator[Any]) -> dict[str, Any] | None:
+def next_batch(batches: Iterator[Any]) -> dict[str, Any] | None:
+    """Return the next batch, or None after the last. Raises an error if a loader process has died."""
     try:
         return next(batches)
     except StopIteration:
@@ -317,7 +322,7 @@ def _describe_dead(workers: Sequence[Any], are_due: bool) -> str:
     return f"loader {processes} ended while batches were due ({meaning})"
 
 
-class _LoaderWatchdog:
+class LoaderWatchdog:
     """Ends this process if a worker has died or a batch of Paddle's iterator takes longer than ``seconds``.
 
     Paddle's ``timeout`` does not notice a stopped worker. The waiting thread is inside Paddle's queue and cannot be
@@ -379,7 +384,7 @@ class _LoaderWatchdog:
         with self._lock:
             if self._deadline is not None:
                 self.has_left = True
-                _abandon(self._batches)
+                abandon(self._batches)
 
     def _log_slow(self, deadline: float) -> None:
         """Log once that this rank delays the others."""

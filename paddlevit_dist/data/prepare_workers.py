@@ -48,7 +48,7 @@ def work(
     context = multiprocessing.get_context("spawn")  # tqdm has a thread, whose locks a fork would copy in any state
     with named_semaphores():
         stopping = context.Event()
-        pool = ProcessPoolExecutor(workers, context, _start, (stopping, os.getpid()))
+        pool = ProcessPoolExecutor(workers, context, start_worker, (stopping, os.getpid()))
     done = False
     try:
         with tqdm(total=total, desc=label, unit=unit, disable=None, leave=False) as bar:
@@ -71,7 +71,8 @@ def work(
             pool.shutdown(wait=True, cancel_futures=not done)
 
 
-def _start(stopping: "Event", parent: int) -> None:
+def start_worker(stopping: "Event", parent: int) -> None:
+    """Prepare a process of the pool."""
     global _stopping
     _stopping = stopping
     signals.ignore_all()  # the main process handles them

@@ -81,7 +81,7 @@ class RangeCache:
         Return False, without a file, if other processes write too much there.
         """
         folder, limit = temporary.parent, self.limit_bytes // FOLDERS
-        with _locked_counter(folder / _COUNTER) as counter:
+        with locked_counter(folder / _COUNTER) as counter:
             stored = os.pread(counter, _TOTAL.size, 0)
             total = _TOTAL.unpack(stored)[0] if len(stored) == _TOTAL.size else _remove_oldest(folder, limit)
             if total + size > limit:  # a killed or replacing writer was counted, too: count the files again
@@ -96,7 +96,7 @@ class RangeCache:
 
 
 @contextlib.contextmanager
-def _locked_counter(path: Path) -> Iterator[int]:
+def locked_counter(path: Path) -> Iterator[int]:
     """Open the file of a subfolder's total, locked until the block ends, also by the end of this process."""
     counter = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:

@@ -269,8 +269,8 @@ class RemoteFolder:
         try:
             async with self._request("HEAD", address) as answer:
                 size = answer.headers.get("Content-Length", "")
-                if size.isdigit() and not _is_compressed(answer):
-                    return RemoteFile(int(size), _find_tag(answer), _find_time(answer.headers))
+                if size.isdigit() and not is_compressed(answer):
+                    return RemoteFile(int(size), find_tag(answer), _find_time(answer.headers))
         except aiohttp.ClientResponseError as error:
             if not is_final(error):
                 raise
@@ -278,22 +278,22 @@ class RemoteFolder:
 
     async def _get_over_http(self, address: str, first: int, last: int) -> RangeAnswer:
         async with self._request("GET", address, Range=f"bytes={first}-{last}") as answer:
-            if _is_compressed(answer):
+            if is_compressed(answer):
                 raise UserError(
                     f"{address}: the server compresses its answer ({answer.headers['Content-Encoding']}), so it cannot "
                     "be read in parts; switch that off for tar files, or copy the data to this machine"
                 )
             sent = answer.headers.get("Content-Range") if answer.status == 206 else None
-            first, last, size = _parse_range(sent, address)  # before the content: it may be the whole file
+            first, last, size = parse_range(sent, address)  # before the content: it may be the whole file
             return RangeAnswer(
-                await answer.read(), first, last, RemoteFile(size, _find_tag(answer), _find_time(answer.headers))
+                await answer.read(), first, last, RemoteFile(size, find_tag(answer), _find_time(answer.headers))
             )
 
     async def _get_from_s3(self, address: str, first: int, last: int) -> RangeAnswer:
         bucket, key, _ = self._system.split_path(address)
         answer = await self._system._call_s3("get_object", Bucket=bucket, Key=key, Range=f"bytes={first}-{last}")
         async with answer["Body"] as body:
-            first, last, size = _parse_range(answer.get("ContentRange"), address)
+            first, last, size = parse_range(answer.get("ContentRange"), address)
             content = await body.read()
         tag = answer.get("ETag") or str(answer.get("LastModified") or "")
         return RangeAnswer(content, first, last, RemoteFile(size, tag))
@@ -357,7 +357,8 @@ async def _gather(limited: Callable[[Awaitable[Any]], Awaitable[Any]], coroutine
         raise
 
 
-def _find_tag(answer: Any) -> str:
+def find_tag(answer: Any) -> str:
+    """Return what identifies the version of a file: its ETag, else its time; empty without both."""
     # Apache marks the tag of a file that has just been written as weak, and no longer a second later.
     return answer.headers.get("ETag", "").removeprefix("W/") or answer.headers.get("Last-Modified") or ""
 
@@ -373,11 +374,12 @@ def _kind(tag: str) -> str:
     return "ETag" if tag.startswith('"') else "date" if tag else "none"
 
 
-def _is_compressed(answer: Any) -> bool:
+def is_compressed(answer: Any) -> bool:
+    """Return whether the content of an answer is compressed."""
     return answer.headers.get("Content-Encoding", "identity").lower() not in ("", "identity")
 
 
-def _parse_range(sent: str | None, address: str) -> tuple[int, int, int]:
+def parse_range(sent: str | None, address: str) -> tuple[int, int, int]:
     """Return the first and the last byte, and the file's size, of an answer's Content-Range, or raise UserError."""
     match = _CONTENT_RANGE.fullmatch((sent or "").strip())
     if match is None:

@@ -115,11 +115,11 @@ class KeyedPermutation:
     def _encrypt(self, values: np.ndarray) -> np.ndarray:
         left, right = values >> self._half_bits, values & self._mask
         for key in self._keys:
-            left, right = right, left ^ (_mix(right ^ key) & self._mask)
+            left, right = right, left ^ (mix_bits(right ^ key) & self._mask)
         return (left << self._half_bits) | right
 
 
-def _mix(values: np.ndarray) -> np.ndarray:
+def mix_bits(values: np.ndarray) -> np.ndarray:
     """Mix the bits of 64-bit numbers as splitmix64 does."""
     values = (values ^ (values >> _SHIFTS[0])) * _MULTIPLIERS[0]
     values = (values ^ (values >> _SHIFTS[1])) * _MULTIPLIERS[1]

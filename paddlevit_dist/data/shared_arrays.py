@@ -34,7 +34,7 @@ class SharedArray(np.ndarray):
     path: str
 
     def __reduce__(self) -> Any:
-        return _map, (self.path, self.shape, self.dtype.str)
+        return map_file, (self.path, self.shape, self.dtype.str)
 
 
 def new_prefix() -> str:
@@ -87,7 +87,7 @@ def require_room(arrays: Iterable[Any], batches: int, prefix: str) -> None:
         )
 
 
-def _map(path: str, shape: tuple[int, ...], dtype: str) -> Any:
+def map_file(path: str, shape: tuple[int, ...], dtype: str) -> Any:
     """Create a tensor of Paddle's core on the CPU in the file's memory.
 
     Paddle's reader thread would copy arrays, in steps and in its threads' heaps: several batches of 100 MB add up.

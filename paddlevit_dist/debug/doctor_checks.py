@@ -310,7 +310,7 @@ def check_data(context: CheckContext) -> CheckResult:
             return CheckResult(FAILURE, f"{split}: there are no samples", "check -data_path and -dataset")
         chosen = np.random.default_rng(context.config.SEED).permutation(len(samples))[:number].tolist()
         for index in chosen:
-            problem, classes = _check_sample(task, samples, index, context.config.SEED)
+            problem, classes = check_sample(task, samples, index, context.config.SEED)
             bad += [f"{split} {index} ({describe_sample(samples, index)}): {problem}"] if problem else []
             labels += [] if classes is None else [classes]
         milliseconds[split] = 1000 * (time.perf_counter() - started) / len(chosen)
@@ -333,7 +333,7 @@ def check_data(context: CheckContext) -> CheckResult:
     return CheckResult(OK, "; ".join([*lines, times]))
 
 
-def _check_sample(task: Task, dataset: TransformedDataset, index: int, seed: int) -> Any:
+def check_sample(task: Task, dataset: TransformedDataset, index: int, seed: int) -> Any:
     """Return the problem of a sample, or None, and its classes (n,), or None."""
     from ..data.sampler import SampleKey, sample_generator
 

@@ -44,7 +44,7 @@ from ..tasks.task_factory import make_task
 from .settings import change_settings
 
 UPDATES = 3
-_RESULT = "variant.pickle"
+RESULT = "variant.pickle"
 # Measured: a ViT's gradients differ by 1e-6 of their largest value, the loss of any model's first update by 4e-6. ReLUs
 # and batch norms amplify rounding: 7 % of the first layer's gradient in PointGroup, 1e-5 of the last one's. If two
 # proposals of a Mask R-CNN have nearly equal scores, either may be selected, in one run of two or of twenty. So the
@@ -103,7 +103,7 @@ def run_variant(config: RunSettings, task: Task, dataset: TransformedDataset, fo
         for difference in compare_variants(variant, _run_updates(config, task, dataset, Path(folder), number)):
             variant.rounding[difference.name] = max(variant.rounding.get(difference.name, 0.0), difference.share)
     if is_main():
-        Path(folder, _RESULT).write_bytes(pickle.dumps(variant))
+        Path(folder, RESULT).write_bytes(pickle.dumps(variant))
 
 
 def _run_updates(
@@ -116,7 +116,7 @@ def _run_updates(
         if isinstance(layer, _DROPOUTS):  # in a user's model; the package's models have keys for it
             layer.p = 0.0
     if perturbation is not None:
-        _change_last_bits(model, perturbation)
+        change_last_bits(model, perturbation)
     train_step = training.step
     train_step.nan_guard = NonFiniteGuard()
     gradients: Arrays = {}
@@ -143,18 +143,18 @@ def _run_updates(
             step = StepPosition(1 + update // per_epoch, update, UPDATES)
             with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
                 terms = train_step(group, step, config.TRAIN.BASE_LR)
-            values.update(_compute_losses(terms, update + 1))
+            values.update(compute_losses(terms, update + 1))
             if update == 0:
                 values.update(gradients)
-            differing = differing or _find_differing_ranks(model, update + 1)
+            differing = differing or find_differing_ranks(model, update + 1)
     values.update(_compute_changes(model, before))
     if differing is None and perturbation is None:
-        _require_saved(training)
+        require_same_saved(training)
     sizes = {name: _largest(tensor.numpy()) for name, tensor in model.state_dict().items()}
     return RunVariant(values, differing, has_batch_norm(model), sizes, {})
 
 
-def _require_saved(training: Trainer) -> None:
+def require_same_saved(training: Trainer) -> None:
     """Check that an evaluation would load the weights that would be scored now. Every rank must call this."""
     checkpointer, model = training.checkpointer, training.model
     broadcast_statistics(model)
@@ -171,7 +171,8 @@ def _require_saved(training: Trainer) -> None:
 
 
 @paddle.no_grad()
-def _change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
+def change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
+    """Change trained float32 parameters at random by their last bits, in place."""
     generator = np.random.default_rng(seed)
     for parameter in model.parameters():
         values = parameter.numpy()
@@ -192,7 +193,7 @@ def _copy_state(model: paddle.nn.Layer) -> Arrays:
     return {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
 
 
-def _compute_losses(outputs: Sequence[dict[str, LossTerm]], update: int) -> Arrays:
+def compute_losses(outputs: Sequence[dict[str, LossTerm]], update: int) -> Arrays:
     """Compute the mean of each loss term over all ranks and micro-batches, float64. Every rank must call this."""
     sums: dict[str, tuple[float, float]] = {}
     for terms in outputs:
@@ -208,7 +209,7 @@ def _compute_losses(outputs: Sequence[dict[str, LossTerm]], update: int) -> Arra
     return means
 
 
-def _find_differing_ranks(model: paddle.nn.Layer, update: int) -> str | None:
+def find_differing_ranks(model: paddle.nn.Layer, update: int) -> str | None:
     """Describe the first parameter or buffer that is not the same on all ranks. Every rank must call this."""
     if world_size() == 1:
         return None
@@ -240,7 +241,7 @@ def _compute_changes(model: paddle.nn.Layer, before: Arrays) -> Arrays:
 
 def read_variant(folder: Path) -> RunVariant:
     """Read the result of ``run_variant`` from a folder to which no other user can write."""
-    return pickle.loads((folder / _RESULT).read_bytes())
+    return pickle.loads((folder / RESULT).read_bytes())
 
 
 def compare_variants(reference: RunVariant, other: RunVariant, with_buffers: bool = True) -> list[TensorDifference]:

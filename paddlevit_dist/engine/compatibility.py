@@ -175,7 +175,7 @@ def compare_files(
     return crossed, ", ".join(f"{number:,} {what}" for what, number in counts.items() if number)
 
 
-def _other_names(theirs: list[Any], ours: list[Any]) -> str:
+def list_other_names(theirs: list[Any], ours: list[Any]) -> str:
     """Format how two lists of class names differ; empty if they are equal."""
     pairs = enumerate(zip(theirs, ours))
     different = [f"{number}: {show(a)} there, {show(b)} here" for number, (a, b) in pairs if a != b]
@@ -303,7 +303,7 @@ class CheckpointDiff:
         now = self.task.signature(samples)
         theirs, ours = self._get_first("classes"), now.get("classes")
         if theirs and ours:
-            difference = _other_names(theirs, ours)
+            difference = list_other_names(theirs, ours)
         else:
             there, here = self._get_first("number of classes"), now.get("number of classes")
             is_same = None in (there, here) or there == here

@@ -113,7 +113,7 @@ class Evaluator:
         if self.keeps_table and isinstance(metrics, PerSampleMetrics):
             intervals = compute_intervals(metrics, indices, self.confidence, self._keep, self.groups)
             metrics.intervals = self.intervals = intervals
-        return values, _line(metrics, values, self._facts(self.groups))
+        return values, format_line(metrics, values, self._facts(self.groups))
 
     def _evaluate(
         self, label: str, step: EvaluationStep, observers: Sequence[EvaluationObserver] = (), number: int | None = None
@@ -168,7 +168,7 @@ class Evaluator:
         part.metrics.intervals = intervals = part.intervals(self.confidence)
         facts = {**self._facts(part.groups), **facts}
         event = {**facts, **values, **to_event(intervals, values, self.confidence)}
-        return event, _line(part.metrics, values, facts)
+        return event, format_line(part.metrics, values, facts)
 
     def batches(self, label: str, step: EvaluationStep) -> Generator[tuple[dict[str, Any], Records | None], None, None]:
         """Evaluate this rank's batches without communication; yield each with the records from ``Task.eval_step``.
@@ -235,6 +235,7 @@ def _find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str:
     return ""
 
 
-def _line(metrics: Metrics, values: dict[str, float], facts: dict[str, Any]) -> str:
+def format_line(metrics: Metrics, values: dict[str, float], facts: dict[str, Any]) -> str:
+    """Format the values of an evaluation, and facts about it."""
     remarks = (fact if name == _GROUPS else f"({fact})" for name, fact in facts.items())
     return " ".join([metrics.summary(values), *remarks])

@@ -61,7 +61,7 @@ class FeatureCache:
         key = broadcast_object(self._digest(samples, network, precision) if is_main() else None)
         path = cache_folder(self._config) / f"features-{split}-{key}.npy"
         message = f"features of {count_samples(self._task, samples)} of {split}: {path}"
-        rows, is_damaged = _open_rows(path, len(samples))
+        rows, is_damaged = open_rows(path, len(samples))
         states = all_gather((rows is not None, is_damaged))
         if rows is not None and all(is_intact for is_intact, _ in states):
             self._log(f"{message}, computed before")
@@ -73,7 +73,7 @@ class FeatureCache:
         with opened as file, precision.patch_forward(network):
             self._compute(file, split, samples, compute)
         barrier()  # until the file has its final name
-        rows, _ = _open_rows(path, len(samples))
+        rows, _ = open_rows(path, len(samples))
         if not all(all_gather(rows is not None)) or rows is None:
             raise UserError(f"{path} is not on each machine: give them different host names, or one DATA.CACHE_FOLDER")
         self._log(message)
@@ -121,7 +121,7 @@ class FeatureCache:
         bar.close()
 
 
-def _open_rows(path: Path, number: int) -> tuple[np.ndarray | None, bool]:
+def open_rows(path: Path, number: int) -> tuple[np.ndarray | None, bool]:
     """Map the features of ``number`` samples if their checksum is right; also return whether a damaged file exists."""
     try:
         rows = map_verified(path)

@@ -137,7 +137,7 @@ class FusedStep(KeptNames):
         self._lists = None if maker is None else self._build(maker)
 
     def _find_lists(self) -> Maker | None:
-        maker, problem = _try_lists(self.rule)
+        maker, problem = try_lists(self.rule)
         if problem:
             self._log(f"note: Paddle updates one parameter after the other; its operation for all of them {problem}")
         return maker
@@ -211,7 +211,7 @@ class Lamb(PerParameterStep, paddle.optimizer.Lamb):
 
 
 @functools.cache
-def _try_lists(rule: UpdateRule) -> tuple[Maker | None, str]:
+def try_lists(rule: UpdateRule) -> tuple[Maker | None, str]:
     """Return the step that uses Paddle's multi-tensor operations, or None and the problem with them."""
     values = dict(rule.options)
     make: Callable[..., Any] = multi_tensor.adamw if rule.kind is paddle.optimizer.AdamW else multi_tensor.momentum
@@ -265,10 +265,11 @@ def agrees(rule: UpdateRule, make: Maker) -> bool:
         if not step(rate, [paddle.to_tensor(each) for each in gradients]):
             return False
     pairs = zip([*expected, *itertools.chain(*state[0])], [*actual, *itertools.chain(*state[1])])
-    return all(_is_same(a.numpy(), b.numpy(), actual[0].place.is_cpu_place()) for a, b in pairs)
+    return all(is_same(a.numpy(), b.numpy(), actual[0].place.is_cpu_place()) for a, b in pairs)
 
 
-def _is_same(expected: np.ndarray, actual: np.ndarray, bitwise: bool) -> bool:
+def is_same(expected: np.ndarray, actual: np.ndarray, bitwise: bool) -> bool:
+    """Return whether float32 results are equal to the bit, or up to 1e-6 of the largest."""
     if bitwise:
         return np.array_equal(expected.view(np.int32), actual.view(np.int32))
     return bool(np.abs(expected - actual).max() <= 1e-6 * np.abs(expected).max())

@@ -58,7 +58,7 @@ def add_low_rank_terms(
     for name, parameter in model.named_parameters():
         parameter.stop_gradient = parameter.stop_gradient or name not in head  # running statistics are not trained
     for layer in chosen.values():
-        _add_term(layer, rank, alpha / rank)
+        add_term(layer, rank, alpha / rank)
     parameters = dict(model.named_parameters())
     terms = sum(parameters[f"{key}.{factor}"].size for key in chosen for factor in FACTORS)
     in_head = sum(parameters[key].size for key in head if not parameters[key].stop_gradient)
@@ -91,7 +91,8 @@ def _get_widths(layer: paddle.nn.Layer) -> tuple[int, int] | None:
     return (layer.in_features, layer.out_features) if is_linear else None
 
 
-def _add_term(layer: paddle.nn.Layer, rank: int, scale: float) -> None:
+def add_term(layer: paddle.nn.Layer, rank: int, scale: float) -> None:
+    """Add the factors of a low-rank term to a layer, in place."""
     kind, widths = type(layer), _get_widths(layer)
     assert widths is not None
     bound = 1.0 / math.sqrt(widths[0])

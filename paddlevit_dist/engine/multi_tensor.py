@@ -337,7 +337,7 @@ class MultiTensorStep:
         for group in self._groups:
             own = [gradients[n] for n in group.numbers]
             if not all(gradient.is_contiguous() and not gradient.data_ptr() % _ALIGNED_BYTES for gradient in own):
-                own = [_align(gradient) for gradient in own]
+                own = [align(gradient) for gradient in own]
             factor = float(np.float32(rate) * np.float32(group.factor))
             self._update.apply(group.parameters, own, share * factor, share, group.decay * decay_now, group.columns)
 
@@ -417,7 +417,7 @@ def _grow(moments: Sequence[paddle.Tensor], factor: float) -> None:
             paddle.assign(moment / divisor, output=moment)
 
 
-def _align(gradient: paddle.Tensor) -> paddle.Tensor:
+def align(gradient: paddle.Tensor) -> paddle.Tensor:
     """Return the gradient, or a copy if strided or not aligned, which Paddle's vectorizing kernel does not check."""
     if not gradient.is_contiguous():
         return gradient.contiguous()

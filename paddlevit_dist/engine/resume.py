@@ -187,7 +187,7 @@ class StateLoader:
         last_epoch = self._config.TRAIN.LAST_EPOCH
         if last_epoch not in (0, resume_state.position["epoch"]):
             log(f"TRAIN.LAST_EPOCH {last_epoch}: no effect: {directory} knows its epoch")
-        for line in _changed_decay(directory, content.extra["undecayed"], self._state.undecayed):
+        for line in describe_changed_decay(directory, content.extra["undecayed"], self._state.undecayed):
             log(line)
         sampler = self._state.sampler
         if means is None and sampler.consumed:
@@ -300,7 +300,7 @@ def _find_scores(directory: Path, content: checkpoint_store.RunState) -> list[tu
     return sorted({best["epoch"]: best["value"], **{row["epoch"]: row[best["name"]] for row in rows}}.items())
 
 
-def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[str]:
+def describe_changed_decay(directory: Path, before: list[str], now: list[str]) -> list[str]:
     """Return a line if the set of parameters without weight decay differs from the checkpoint's."""
     changed = sorted(set(now) ^ set(before))
     if not changed:

@@ -49,7 +49,7 @@ def require_saved(
     try:
         load_weights(model, source, strict=True)
         loaded = digest_state(model)
-        differing = _compare(scored, loaded) or _find_unmerged(model, source, build_plain)
+        differing = _compare(scored, loaded) or find_unmerged(model, source, build_plain)
         if loaded != own:  # averaged
             load_weights(model, str(checkpoint / MODEL), strict=True)
             differing = differing or _compare(own, digest_state(model))
@@ -67,7 +67,7 @@ def _compare(expected: dict[str, str], found: dict[str, str]) -> list[str]:
     return [name for name in {**expected, **found} if expected.get(name) != found.get(name)]
 
 
-def _find_unmerged(model: paddle.nn.Layer, source: str, build_plain: Callable[[], paddle.nn.Layer]) -> list[str]:
+def find_unmerged(model: paddle.nn.Layer, source: str, build_plain: Callable[[], paddle.nn.Layer]) -> list[str]:
     """Return the names of weights that a model without matrices of low rank does not get as the model computes them."""
     state, layers = model.state_dict(), dict(model.named_sublayers())
     if not any(key.rpartition(".")[2] in FACTORS for key in state):

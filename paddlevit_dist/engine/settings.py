@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _KEYS = {row.name: row for row in rows(RunSettings)}
 _SPLIT_NAME = re.compile(r"\w[\w.-]*")
-_OPTIMIZER_DEFAULTS: dict[str, dict[str, Any]] = {
+OPTIMIZER_DEFAULTS: dict[str, dict[str, Any]] = {
     "Lion": {"BETAS": (0.9, 0.99)},
     "LAMB": {"EPS": 1e-6},
     "Muon": {"MOMENTUM": 0.95},
@@ -26,7 +26,7 @@ _MIN_PLAUSIBLE_MOMENTUM = 0.5  # a batch norm momentum below is probably stated 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]) -> list[str]:
     _drop_recipe_weights(values, settings)
-    for name, value in _OPTIMIZER_DEFAULTS.get(values.TRAIN.OPTIMIZER.NAME, {}).items():
+    for name, value in OPTIMIZER_DEFAULTS.get(values.TRAIN.OPTIMIZER.NAME, {}).items():
         if f"TRAIN.OPTIMIZER.{name}" not in settings:
             values.TRAIN.OPTIMIZER[name] = value
     notices = resolve_batch_size(values, settings, all_settings)
@@ -176,7 +176,8 @@ _READ_BY = (  # keys, the key that decides whether they are read, and its values
 )
 
 
-def _join(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
+    """Join words by commas and a last "and"."""
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
@@ -195,7 +196,7 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
     values, train = view.values, view.values.TRAIN
     for names, chooser, readers in _READ_BY:
         if get_value(values, chooser) not in readers:
-            yield IgnoredKeys(names, chooser, f"it is for {_join(readers)}, and {{}}")
+            yield IgnoredKeys(names, chooser, f"it is for {join_words(readers)}, and {{}}")
     if train.OPTIMIZER.NAME == "SGD" and not train.OPTIMIZER.MOMENTUM:
         names = ("TRAIN.OPTIMIZER.DAMPENING", "TRAIN.OPTIMIZER.NESTEROV")
         yield IgnoredKeys(names, "TRAIN.OPTIMIZER.MOMENTUM", "it is for the momentum of SGD, and {}")

@@ -69,7 +69,7 @@ class Shards:
         buckets = []
         for owner in range(world_size()):
             sizes = {name: tensor.size for name, tensor in tensors.items() if self._owners[name] == owner}
-            buckets += [(owner, [tensors[name] for name in names]) for names in _buckets(sizes)]
+            buckets += [(owner, [tensors[name] for name in names]) for names in make_buckets(sizes)]
         return buckets
 
     @paddle.no_grad()
@@ -91,7 +91,7 @@ class Shards:
         for owner, (their_shapes, their_small) in enumerate(all_gather((shapes, small))):
             collected.update(their_small)
             sizes = {key: int(np.prod(shape)) for key, shape in their_shapes.items()}
-            for bucket in _buckets(sizes):
+            for bucket in make_buckets(sizes):
                 own = flatten([tensors[key] for key in bucket]) if owner == rank() else None
                 flat = broadcast_flat(own, sum(sizes[key] for key in bucket), owner)
                 if rank() == 0:
@@ -101,7 +101,7 @@ class Shards:
         return collected if rank() == 0 else {}
 
 
-def _buckets(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+def make_buckets(sizes: Mapping[str, int]) -> Iterator[list[str]]:
     """Yield names in order, in lists of at most ``_BUCKET_VALUES`` values, or of one name."""
     bucket: list[str] = []
     total = 0

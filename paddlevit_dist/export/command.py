@@ -160,7 +160,7 @@ def load_trained_model(
     task = make_task(opened.config)
     if image_size:
         size_key = require_exportable(task).image_size_key
-        options[size_key] = _parse_size(size_key, image_size)
+        options[size_key] = parse_size(size_key, image_size)
         opened = open_source(source, "export", words=words, options=options, advice=advice)
         task = make_task(opened.config)
     exportable = require_exportable(task)
@@ -170,7 +170,7 @@ def load_trained_model(
     model, report = build_trained(task, opened, part)
     about = {
         "task": opened.config.TASK,
-        **_describe_model(opened.config.MODEL.NAME, opened.weights, model, parts),
+        **describe_model(opened.config.MODEL.NAME, opened.weights, model, parts),
         **parts.about,
         "report": report.summary(),
     }
@@ -184,7 +184,7 @@ def load_trained_model(
     return TrainedModel(exported, about, parts)
 
 
-def _parse_size(key: str, size: "Size") -> Any:
+def parse_size(key: str, size: "Size") -> Any:
     """Return the value of the key that sets the input's size; UserError for (height, width) of cubes."""
     from ..settings.table import keys
 
@@ -226,7 +226,7 @@ def _load_foreign_weights(
     is_named = kind in (CLASS_LABELS, BOX_LABELS) or ":" in name
     classes = find_class_names(path, num_classes) if is_named else {}
     report = load_weights(model, weights, strict=True)
-    facts = {**_describe_model(name, str(weights.name), model, parts and parts[1]), "report": report.summary()}
+    facts = {**describe_model(name, str(weights.name), model, parts and parts[1]), "report": report.summary()}
     facts.update(classes)
     if parts is not None:
         exportable, detector_parts = parts
@@ -235,7 +235,8 @@ def _load_foreign_weights(
     return TrainedModel(model, facts, parts and parts[1])
 
 
-def _describe_model(name: str, weights: str, model: "nn.Layer", parts: "ExportParts | None") -> dict[str, Any]:
+def describe_model(name: str, weights: str, model: "nn.Layer", parts: "ExportParts | None") -> dict[str, Any]:
+    """Return the facts of a network that its exported description has."""
     size = parts and parts.size
     shape = [None, parts.channels if parts else model.in_channels, *(model.image_size if size is None else size)]
     num_classes = getattr(model, "num_classes", 1)  # a network that no ``create_model`` built may have none

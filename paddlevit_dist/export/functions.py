@@ -108,7 +108,7 @@ def _load_paddle(model: ExportedModel) -> ExportedFunction:
             layer = paddle.jit.load(model.prefix)
     except Exception as error:  # C++ errors of several classes
         raise UserError(f"{model.file}: Paddle cannot load it: {find_reason(error)}") from error
-    _check_size(model.file, layer.state_dict())
+    check_size(model.file, layer.state_dict())
     layer.eval()
     inputs, outputs = ([_paddle_spec(spec) for spec in specs] for specs in (layer._input_spec(), layer._output_spec()))
     names = model.about.get("outputs")  # Paddle's files do not store output names
@@ -128,7 +128,7 @@ def _paddle_spec(spec: Any) -> TensorSpec:
     return TensorSpec(spec.name, tuple(x if x > 0 else None for x in spec.shape), _FLOATS.get(dtype, dtype))
 
 
-def _check_size(file: Path, state: dict[str, paddle.Tensor]) -> None:
+def check_size(file: Path, state: dict[str, paddle.Tensor]) -> None:
     """Check that a file contains all parameters: Paddle reads past the end of a truncated file.
 
     Source: ``dense_tensor_serialize.cc`` of Paddle: each tensor has 20 bytes of versions and lengths, and a protocol

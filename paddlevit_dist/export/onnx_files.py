@@ -40,7 +40,7 @@ def require_packages() -> None:
                 "pip install '.[onnx]' in the folder of paddlevit_dist's setup.py"
             ) from error
         except ValueError as error:  # paddle2onnx raises it if Paddle is too old
-            raise UserError(f"export: {name} does not support this Paddle: {_first_line(error)}") from error
+            raise UserError(f"export: {name} does not support this Paddle: {first_line(error)}") from error
 
 
 def to_onnx(
@@ -60,8 +60,8 @@ def to_onnx(
     """
     if prefix.with_name(f"{prefix.name}.pdiparams").stat().st_size >= _LARGEST_FILE:
         raise UserError("export: the weights exceed the 2 GB that an ONNX file holds; use -format=paddle")
-    model = _convert(prefix)
-    _rename(model, names)
+    model = convert_program(prefix)
+    rename_outputs(model, names)
     model = fix_shapes(simplify(model), lambda probe, batch: run(probe, inputs(batch)))
     types = value_types(model)  # ONNX cannot infer types of onnxruntime's operators
     if is_fused:
@@ -90,7 +90,7 @@ def run(model: "ModelProto", inputs: Mapping[str, np.ndarray]) -> dict[str, np.n
         }
         return dict(zip(names, session.run(names, feeds)))
     except Exception as error:  # onnxruntime's exceptions have no common class
-        reason = _first_line(error)
+        reason = first_line(error)
         raise UserError(
             f"export: onnxruntime cannot compute the converted model: {reason}; try -format=paddle"
         ) from error
@@ -103,12 +103,13 @@ def describe(model: "ModelProto", about: dict[str, Any]) -> None:
     helper.set_model_props(model, {"about": to_yaml(about)})
 
 
-def _convert(prefix: Path) -> Any:
+def convert_program(prefix: Path) -> Any:
+    """Return the ONNX model of an exported program, or raise UserError."""
     import onnx
     import paddle2onnx
 
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
-        program, file = _readable_program(prefix, Path(folder)), Path(folder, "model.onnx")
+        program, file = readable_program(prefix, Path(folder)), Path(folder, "model.onnx")
         with captured_output() as output:
             try:
                 paddle2onnx.export(
@@ -121,12 +122,12 @@ def _convert(prefix: Path) -> Any:
                 )
             except (Exception, SystemExit) as error:  # it prints the reason and exits
                 raise UserError(
-                    f"export: paddle2onnx cannot convert this model: {_find_reason(output, error)}"
+                    f"export: paddle2onnx cannot convert this model: {explain_failure(output, error)}"
                 ) from error
         return onnx.load(str(file))
 
 
-def _readable_program(prefix: Path, folder: Path) -> Path:
+def readable_program(prefix: Path, folder: Path) -> Path:
     """Rewrite the 64-bit float attributes of Paddle 3.3, which paddle2onnx 2.1 misreads (Paddle2ONNX issue 1646)."""
     program = folder / "program.json"
     text = prefix.with_name(f"{prefix.name}.json").read_text(encoding="utf-8")
@@ -134,7 +135,7 @@ def _readable_program(prefix: Path, folder: Path) -> Path:
     return program
 
 
-def _rename(model: "ModelProto", names: Sequence[str]) -> None:
+def rename_outputs(model: "ModelProto", names: Sequence[str]) -> None:
     """Name the batch dimension "batch", and the outputs ``names``."""
     graph = model.graph
     for output, name in zip(graph.output, names, strict=True):
@@ -146,13 +147,14 @@ def _rename(model: "ModelProto", names: Sequence[str]) -> None:
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
 
 
-def _find_reason(output: BinaryIO, error: BaseException) -> str:
+def explain_failure(output: BinaryIO, error: BaseException) -> str:
     """Return the line of a converter's output that names the reason; if there is none, the error's first line."""
     output.seek(0)
     lines = [line.strip() for line in output.read().decode("utf-8", "replace").splitlines()]
     error_lines = [line for line in lines if "rror" in line or "support" in line or "ailed" in line]
-    return error_lines[0][:300] if error_lines else _first_line(error)
+    return error_lines[0][:300] if error_lines else first_line(error)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error that is not blank, else the name of its class."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

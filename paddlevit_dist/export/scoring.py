@@ -235,9 +235,9 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
     exportable = require_exportable(task)
     lines = [function.note] if function.note else []
     about = exportable.export_parts().about
-    lines += _compare_descriptions(model, about, config)
+    lines += compare_descriptions(model, about, config)
     names = about.get("landmarks") or task.signature(run.eval_dataset).get("classes")
-    lines += _match_names(model, names, config, task)
+    lines += match_names(model, names, config, task)
     if model.gives_probabilities:
         lines.append(f"note: {model.source} gives probabilities: the loss uses their logarithms as logits")
     if model.compared_with is not None:
@@ -250,7 +250,7 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
     return model.source, lines
 
 
-def _compare_descriptions(model: ExportedLayer, task_facts: Mapping[str, Any], config: RunSettings) -> list[str]:
+def compare_descriptions(model: ExportedLayer, task_facts: Mapping[str, Any], config: RunSettings) -> list[str]:
     """Compare preprocessing with the configuration's; if it differs without -allow_changes, raise a UserError."""
     about, here = model.function.about, task_facts.get("preprocessing")
     there = about.get("preprocessing")
@@ -274,7 +274,7 @@ def format_steps(steps: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in steps.items())
 
 
-def _match_names(model: ExportedLayer, names: Sequence[str] | None, config: RunSettings, task: Task) -> list[str]:
+def match_names(model: ExportedLayer, names: Sequence[str] | None, config: RunSettings, task: Task) -> list[str]:
     """Order the outputs as the classes or landmarks of the data, by name, from now on; return lines for the log.
 
     Raises UserError if the model lacks one of them, or if it is unknown which outputs they are.

@@ -46,7 +46,7 @@ def require_same_network(weights: str, stored: RunSettings, config: RunSettings,
     network = [change for change in compare(_USE, before, now) if change.kind == "network"]
     _judge(weights, "is of another network", network, config)
     if stored.TASK == config.TASK:
-        there, here = (_list_input_facts(each, learned) for each in (stored, config))
+        there, here = (list_input_facts(each, learned) for each in (stored, config))
         _judge(weights, "was trained with different preprocessing", compare(_USE, there, here), config)
 
 
@@ -56,7 +56,8 @@ def _judge(weights: str, what: str, changes: list[FactDifference], config: RunSe
         report_or_raise(_USE, changes[0].kind, f"{weights} {what}: {both}", config, "remove the change")
 
 
-def _list_input_facts(config: RunSettings, learned: CheckpointMeta) -> dict[str, RunFact]:
+def list_input_facts(config: RunSettings, learned: CheckpointMeta) -> dict[str, RunFact]:
+    """Return the facts about the input of models that learned from this data."""
     task = make_task(config)
     if not isinstance(task, Restorable):
         return {}

@@ -144,7 +144,7 @@ def predict_share(
     gpu.prepare(settings.TRAIN.TF32, settings.DETERMINISTIC, task.traits.fixed_shapes, settings.EVAL_AMP)
     num_notices = len(task.notices)
     with Heartbeat(write_line, shown=is_main()).at("building the model"):
-        model = _build_models(task, sources)
+        model = build_models(task, sources)
     precision = EvaluationPrecision(source.config)
     if is_main():
         for line in filter(None, [precision.notice, *task.notices[num_notices:]]):
@@ -156,7 +156,7 @@ def predict_share(
     is_ensemble = isinstance(model, ModelEnsemble)
     patched = model.patch_forward(precision) if is_ensemble else precision.patch_forward(model)
     try:
-        with _SharedProgress(len(remaining)) as progress, patched:
+        with SharedProgress(len(remaining)) as progress, patched:
             for batch in loader:
                 entries = predict_batch(aspect, model, batch, writer)
                 out.add(entries)
@@ -167,7 +167,8 @@ def predict_share(
         raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
 
 
-def _build_models(task: Task, sources: Sequence[TrainedWeights]) -> Any:
+def build_models(task: Task, sources: Sequence[TrainedWeights]) -> Any:
+    """Build the model of the weights, or an ensemble of several."""
 
     def build() -> Iterator[EnsembleMember]:
         for source in sources:
@@ -190,7 +191,7 @@ def finish_prediction(folder: Path, task: Task, samples: InputSamples) -> tuple[
     return counts, lines
 
 
-class _SharedProgress:
+class SharedProgress:
     """Progress of all ranks, estimated from this one: a bar on a terminal, else a line every 10 seconds."""
 
     def __init__(self, total: int) -> None:
@@ -199,7 +200,7 @@ class _SharedProgress:
         self._bar = ProgressBar(total, "predicting", is_main())
         self._heartbeat = Heartbeat(write_line, shown=is_main()).at("predicting")
 
-    def __enter__(self) -> "_SharedProgress":
+    def __enter__(self) -> "SharedProgress":
         self._heartbeat.__enter__()
         return self
 
@@ -208,6 +209,7 @@ class _SharedProgress:
         self._bar.close()
 
     def count(self, inputs: int) -> None:
+        """Count inputs that are predicted."""
         before = self._done()
         self._num_done += inputs
         self._bar.step(self._done() - before)

@@ -148,17 +148,17 @@ def bootstrap(
     resampled = [recompute(weights) for weights in _draws(num_samples, resamples, numbers)]
     tail = (1 - percent / 100) / 2
     intervals = {}
-    groups_by_name = {} if numbers is None or not rates else _count_groups(recompute, numbers)
+    groups_by_name = {} if numbers is None or not rates else count_groups(recompute, numbers)
     for name, value in values.items():
         drawn = np.concatenate([part[name] for part in resampled])
         drawn = drawn[np.isfinite(drawn)]
         if len(drawn) and np.isfinite(value[0]):
             count, mean = rates.get(name), float(value[0])
             if count is None:
-                intervals[name] = _interval(mean, drawn, tail)
+                intervals[name] = make_interval(mean, drawn, tail)
             else:
                 units, minimum = groups_by_name.get(name, num_samples), groups_by_name.get(name, count)
-                effective = _count_independent(count, units, minimum, mean, drawn)
+                effective = count_independent(count, units, minimum, mean, drawn)
                 intervals[name] = wilson(mean, effective, percent)
     return intervals
 
@@ -175,7 +175,7 @@ def number_groups(groups: Sequence[Hashable] | np.ndarray | None) -> np.ndarray 
     return np.array([numbers_by_name[name] for name in listed], np.int64)
 
 
-def _count_groups(recompute: Recompute, numbers: np.ndarray) -> dict[str, int]:
+def count_groups(recompute: Recompute, numbers: np.ndarray) -> dict[str, int]:
     """Count the groups in which each value is defined."""
     counts: Counter[str] = Counter()
     at_once, end = max(1, _MOST_WEIGHTS // len(numbers)), int(numbers.max()) + 1
@@ -228,7 +228,7 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(shorten(name, 40) for name in names[:_MOST_LISTED]) + more
 
 
-def _count_independent(count: int, units: int, minimum: int, proportion: float, drawn: np.ndarray) -> float:
+def count_independent(count: int, units: int, minimum: int, proportion: float, drawn: np.ndarray) -> float:
     """Return the number of independent decisions whose proportion would vary as much as these draws.
 
     Args:
@@ -246,7 +246,8 @@ def _count_independent(count: int, units: int, minimum: int, proportion: float, 
     return min(float(count), max(proportion * (100 - proportion) / variance, 1.0))
 
 
-def _interval(value: float, drawn: np.ndarray, tail: float) -> ConfidenceInterval:
+def make_interval(value: float, drawn: np.ndarray, tail: float) -> ConfidenceInterval:
+    """Return the bias-corrected interval of drawn values, float64 (draws,); ``tail`` is the share beyond each end."""
     slack = _ROUNDING * abs(value)
     below = float((drawn < value - slack).mean() + (abs(drawn - value) <= slack).mean() / 2)
     shift = 2 * _NORMAL.inv_cdf(min(max(below, 0.5 / len(drawn)), 1 - 0.5 / len(drawn)))

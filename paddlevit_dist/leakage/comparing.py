@@ -15,7 +15,7 @@ from ..runtime.compiled import compiled
 NEAR, FIRST = 13, 22  # bits that may differ from the nearest variant, and from the image itself
 NEAREST = 8  # matches of each query
 _CHUNK = 512  # queries of one task of the thread pool
-_TILE = 4096  # hashes that stay in the first-level cache
+TILE = 4096  # hashes that stay in the first-level cache
 
 
 @intrinsic
@@ -63,10 +63,10 @@ def find_nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, n
 
 @compiled
 def _compare(queries, others, matches, distances):
-    is_near = np.empty(_TILE, np.uint8)  # one flag per byte, so that eight flags are tested as one uint64
+    is_near = np.empty(TILE, np.uint8)  # one flag per byte, so that eight flags are tested as one uint64
     eights = is_near.view(np.uint64)
-    for tile in range(0, len(others), _TILE):
-        part = others[tile : tile + _TILE]
+    for tile in range(0, len(others), TILE):
+        part = others[tile : tile + TILE]
         for row in range(len(queries)):
             for place in range(len(part)):
                 is_near[place] = _count_bits(queries[row, 0] ^ part[place]) <= FIRST

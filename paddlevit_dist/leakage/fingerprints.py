@@ -55,7 +55,7 @@ def compute_fingerprints(
     """
     total = len(dataset)
     table = np.zeros(total, [("state", "u1"), ("stored", "<u8"), ("content", "<u8"), ("hashes", "<u8", (variants,))])
-    file = _find_cache_file(dataset, variants, cache_folder)
+    file = find_cache_file(dataset, variants, cache_folder)
     if file is not None:
         with contextlib.suppress(DamagedCacheError):  # computed again if missing or damaged
             cached = map_verified(file)
@@ -66,7 +66,7 @@ def compute_fingerprints(
     try:
         order = missing.tolist()
         for index, row in zip(
-            order, run_in_threads(partial(_compute_row, variants), dataset, order, label, len(order), seconds)
+            order, run_in_threads(partial(compute_row, variants), dataset, order, label, len(order), seconds)
         ):
             table[index] = row
     finally:
@@ -76,7 +76,7 @@ def compute_fingerprints(
     return DatasetFingerprints(table["state"], table["stored"], table["content"], table["hashes"])
 
 
-def _find_cache_file(dataset: Any, variants: int, cache_folder: Path | None) -> Path | None:
+def find_cache_file(dataset: Any, variants: int, cache_folder: Path | None) -> Path | None:
     """Return the cache file, whose name depends on the names, sizes and modification times of the image files."""
     if cache_folder is None or getattr(dataset, "reading", None) is None:
         return None
@@ -91,11 +91,11 @@ def _find_cache_file(dataset: Any, variants: int, cache_folder: Path | None) -> 
     return Path(cache_folder, f"fingerprints-{key.hexdigest()[:16]}.npy")
 
 
-def _compute_row(variants: int, dataset: Dataset, index: int) -> tuple[int, int, int, Any]:
+def compute_row(variants: int, dataset: Dataset, index: int) -> tuple[int, int, int, Any]:
     """Compute state, digests and hashes of a sample."""
     try:
         if dataset.holds in _POINTS:
-            return EXACT, 0, _digest_points(dataset.read(index)), 0
+            return EXACT, 0, digest_points(dataset.read(index)), 0
         if dataset.holds in _VOLUMES:
             decoded = dataset.read(index)[0]
             first = decoded[0] if isinstance(decoded, list) else decoded  # first channel
@@ -153,7 +153,7 @@ def _read_thumbnail(dataset: Dataset, index: int) -> np.ndarray | None:
         return None
 
 
-def _digest_points(scene: Any) -> int:
+def digest_points(scene: Any) -> int:
     """Compute a digest of coordinates and colors, if any, that does not depend on the order of the points."""
     xyz = np.asarray(scene.xyz, dtype="<f4") + np.float32(0)  # -0.0 becomes 0.0
     colors = np.asarray(getattr(scene, "rgb", xyz[:, :0]), dtype="<u4")

@@ -34,7 +34,7 @@ def run(arguments: list[str]) -> None:
     with output_folder(values.SAVE, (FILE, _SHEET)) as folder:
         task = make_task(values)
         train = task.build_dataset("train", cache_folder(values))
-        _print_findings(*_search(values, task, train, float("inf")), task, folder)
+        print_findings(*_search(values, task, train, float("inf")), task, folder)
 
 
 def show_leaks(config: RunSettings, task: Task, train: TransformedDataset, folder: Path) -> None:
@@ -44,7 +44,7 @@ def show_leaks(config: RunSettings, task: Task, train: TransformedDataset, folde
     except UserError as error:
         print(one_line(f"samples of val in train: not searched: {error}"))
         return
-    _print_findings(search, val, train_dataset, task, folder)
+    print_findings(search, val, train_dataset, task, folder)
 
 
 def _search(
@@ -56,7 +56,7 @@ def _search(
     return find_copies(val, train_dataset, cache_folder(config), seconds), val, train_dataset
 
 
-def _print_findings(search: SearchResult, val: Dataset, train: Dataset, task: Task, folder: Path) -> None:
+def print_findings(search: SearchResult, val: Dataset, train: Dataset, task: Task, folder: Path) -> None:
     """Print the result, and write ``leaks.json`` and, for images, ``leaks.png`` into ``folder``."""
     print(one_line(f"leaks: {search.summary('val', task.traits.sample_name)}"))
     if search.compared != search.totals:

@@ -101,16 +101,16 @@ def compute_similarity(first_thumb: np.ndarray, second_thumb: np.ndarray) -> Ima
     first, second = to_luminance(first_thumb), to_luminance(second_thumb)
     thumbs = first_thumb, second_thumb
     planes, others = (np.moveaxis(thumb.astype(np.float64), 2, 0) for thumb in thumbs)  # (3, 64, 64)
-    colors = _correlation(*(_blur() @ image @ _blur().T for image in (planes, others)))
+    colors = correlate(*(_blur() @ image @ _blur().T for image in (planes, others)))
     if colors < _DISSIMILAR:
         return ImageSimilarity(colors, 0.0)
     borders = np.array([0.0, 1.0, 0.0, 1.0])  # top, bottom, left, right
-    borders = _align(_blur() @ first @ _blur().T, _blur() @ second @ _blur().T, borders)
+    borders = align_images(_blur() @ first @ _blur().T, _blur() @ second @ _blur().T, borders)
     details = [image - _blur() @ image @ _blur().T for image in (first, second)]
-    borders = _align(details[0], details[1], borders)
-    rows, columns, is_shared = _window(borders)
-    colors = _correlation((rows @ planes @ columns.T)[:, is_shared], others[:, is_shared])
-    return ImageSimilarity(colors, _correlation((rows @ details[0] @ columns.T)[is_shared], details[1][is_shared]))
+    borders = align_images(details[0], details[1], borders)
+    rows, columns, is_shared = find_window(borders)
+    colors = correlate((rows @ planes @ columns.T)[:, is_shared], others[:, is_shared])
+    return ImageSimilarity(colors, correlate((rows @ details[0] @ columns.T)[is_shared], details[1][is_shared]))
 
 
 @functools.cache
@@ -121,7 +121,7 @@ def _blur() -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def _window(borders: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def find_window(borders: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return matrices that resample a thumbnail's rows and columns to these borders, and its valid mask, (64, 64)."""
     top, bottom, left, right = borders
     places = (np.arange(THUMB_PX) + 0.5) / THUMB_PX
@@ -130,7 +130,7 @@ def _window(borders: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return matrices[0], matrices[1], np.outer(*inside)
 
 
-def _align(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray) -> np.ndarray:
+def align_images(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray) -> np.ndarray:
     """Find the borders with which ``moving`` fits ``fixed`` best, up to brightness and contrast, of Gauss-Newton steps.
 
     Source: B. Lucas, T. Kanade, "An Iterative Image Registration Technique", IJCAI 1981, section 4.3.
@@ -139,9 +139,9 @@ def _align(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray) -> np.nda
     centered = (np.arange(THUMB_PX) + 0.5) / THUMB_PX - 0.5
     best_fit, best_borders = -1.0, borders
     for _ in range(_STEPS):
-        rows, columns, is_shared = _window(borders)
+        rows, columns, is_shared = find_window(borders)
         source, target = (rows @ moving @ columns.T)[is_shared], fixed[is_shared]
-        fit = _correlation(source, target)
+        fit = correlate(source, target)
         if fit > best_fit:
             best_fit, best_borders = fit, borders
         down, across = (rows @ slope @ columns.T for slope in slopes)
@@ -155,7 +155,7 @@ def _align(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray) -> np.nda
     return best_borders
 
 
-def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+def correlate(first: np.ndarray, second: np.ndarray) -> float:
     """Compute the correlation of two arrays of one shape; 0 if one of them is constant."""
     first, second = first - first.mean(), second - second.mean()
     scale = np.sqrt((first * first).sum() * (second * second).sum())

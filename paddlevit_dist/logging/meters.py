@@ -134,7 +134,7 @@ def resident_mib(root: int) -> float | None:
     for both.
     """
     pages = 0
-    for number, process in enumerate(_tree(root)):
+    for number, process in enumerate(list_process_tree(root)):
         try:
             resident, shared = map(int, Path(f"/proc/{process}/statm").read_bytes().split()[1:3])
         except (OSError, ValueError):  # it has just ended, or the system has no such file
@@ -143,12 +143,13 @@ def resident_mib(root: int) -> float | None:
     return round(pages * os.sysconf("SC_PAGE_SIZE") / _MIB, 1) if pages else None
 
 
-def _tree(root: int) -> Iterator[int]:
+def list_process_tree(root: int) -> Iterator[int]:
+    """Return the ids of a process and of all its descendants."""
     yield root
     try:
         for thread in os.listdir(f"/proc/{root}/task"):
             for child in Path(f"/proc/{root}/task/{thread}/children").read_bytes().split():
-                yield from _tree(int(child))
+                yield from list_process_tree(int(child))
     except OSError:
         return
 

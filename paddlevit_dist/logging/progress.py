@@ -45,10 +45,10 @@ class ProgressBar:
         self.left = total
         self._bar: Any | None = None
         self._values: Any | None = None
-        if shown and _can_be_drawn():
+        if shown and can_be_drawn():
             from tqdm import tqdm
 
-            _count_bars(1)
+            count_bars(1)
             self._stream = _drawn_on(sys.stderr)
             self._bar = tqdm(
                 total=total,
@@ -83,7 +83,7 @@ class ProgressBar:
         if self._bar is None:
             return
         if self._values is None:
-            self._values = _line_below(self._stream)
+            self._values = line_below(self._stream)
         self._values.fields = fields
         self._values.refresh()
 
@@ -94,10 +94,10 @@ class ProgressBar:
                 self._values.close()
             self._bar.close()
             self._bar = self._values = None
-            _count_bars(-1)
+            count_bars(-1)
 
 
-def _line_below(stream: object) -> Any:
+def line_below(stream: object) -> Any:
     """Create a line of fields under the bar, drawn like tqdm's bars."""
     from tqdm import tqdm
 
@@ -105,7 +105,7 @@ def _line_below(stream: object) -> Any:
         fields: Sequence[ReportField] = ()
 
         def __str__(self) -> str:
-            return fit(self.fields, max(_columns(stream), _NARROWEST) - 1)
+            return fit(self.fields, max(count_columns(stream), _NARROWEST) - 1)
 
     return Line(position=1, leave=False, file=stream)
 
@@ -115,7 +115,7 @@ def write_line(text: str) -> None:
     note_output()
     text = one_line(text)
     if sys.stderr.isatty() and "tqdm" in sys.modules:
-        _write_above(text + "\n", _drawn_on(sys.stdout))
+        write_above(text + "\n", _drawn_on(sys.stdout))
     else:
         # In one piece: the saving thread also writes lines, and ``print`` writes the newline separately.
         print(text + "\n", end="", flush=True)
@@ -243,7 +243,7 @@ def _same(text: str) -> ReportField:
     return ReportField(text, text)
 
 
-def _can_be_drawn() -> bool:
+def can_be_drawn() -> bool:
     """Return whether stderr is a terminal for drawing, undisturbed by lines of stdout."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return False
@@ -289,14 +289,14 @@ class BarSafeStream:
             self._incomplete = ""
 
     def _write(self, text: str) -> None:
-        _write_above(text, self.stream)
+        write_above(text, self.stream)
 
 
 def _drawn_on(stream: Any) -> Any:
     return stream.stream if isinstance(stream, BarSafeStream) else stream
 
 
-def _write_above(text: str, stream: Any) -> None:
+def write_above(text: str, stream: Any) -> None:
     """Write whole lines in place of the bars, and redraw the bars below."""
     from tqdm import tqdm
 
@@ -307,7 +307,7 @@ def _write_above(text: str, stream: Any) -> None:
         stream.flush()
 
 
-def _count_bars(more: int) -> None:
+def count_bars(more: int) -> None:
     """Update the number of bars; while there are any, the standard streams print above them."""
     global _bars
     before, _bars = _bars, _bars + more
@@ -320,7 +320,7 @@ def _count_bars(more: int) -> None:
             setattr(sys, name, stream.stream)
 
 
-def _columns(stream: Any) -> int:
+def count_columns(stream: Any) -> int:
     """Return the width of a stream's terminal; 80 if unknown."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80

@@ -74,30 +74,30 @@ def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
     """Render the page for a file in this folder."""
     import jinja2  # without it, a run only lacks its report
 
-    jinja = _open_templates(jinja2.Environment)
+    jinja = open_templates(jinja2.Environment)
     macros: Any = jinja.get_template("parts.html.j2").module
     trained = any(run.metrics.training for run in runs)
     sections: list[Section] = [
-        ("summary", "Summary", [*_summary(runs), _comparisons(runs, folder)]),
-        ("data", "Data", _data(runs)),
-        ("curves", "Curves", _curves(runs)),
-        *_figures(runs, macros.part),
-        ("differences", "Differences", _differences(runs)),
-        ("weights", "Initial weights" if trained else "Evaluated weights", _weights(runs)),
+        ("summary", "Summary", [*make_summary(runs), _comparisons(runs, folder)]),
+        ("data", "Data", make_data(runs)),
+        ("curves", "Curves", make_curves(runs)),
+        *make_figures(runs, macros.part),
+        ("differences", "Differences", make_differences(runs)),
+        ("weights", "Initial weights" if trained else "Evaluated weights", make_weights(runs)),
         ("configuration", "Configuration", _settings(runs)),
-        ("environment", "Environment", _environment(runs)),
-        ("events", "Events", _events(runs)),
+        ("environment", "Environment", make_environment(runs)),
+        ("events", "Events", make_events(runs)),
     ]
     return jinja.get_template("report.html.j2").render(
         title="Report: " + ", ".join(run.name for run in runs),
         sections=[section for section in sections if section[2]],
-        now=_format_time(time.time()),
+        now=format_time(time.time()),
         version=__version__,
     )
 
 
 @functools.cache
-def _open_templates(environment: Callable[..., Any]) -> Any:
+def open_templates(environment: Callable[..., Any]) -> Any:
     """Open the templates, which are compiled once for all pages of a process."""
     from jinja2 import FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -131,7 +131,8 @@ def _folded(summary: str, *parts: Part) -> Part:
 # ---- sections ------------------------------------------------------------------------------------------------
 
 
-def _summary(runs: Sequence[ReportedRun]) -> list[Part]:
+def make_summary(runs: Sequence[ReportedRun]) -> list[Part]:
+    """Make the table of runs, with notices."""
     columns = ["score", "state", "time", "model", "data", "device"]  # phones show only the first columns
     rows: list[list[Any]] = []
     notices: list[str] = []
@@ -141,14 +142,14 @@ def _summary(runs: Sequence[ReportedRun]) -> list[Part]:
         device = f"{run.facts.get('processes', '?')} x {run.facts.get('device', '?')}"
         device += f", {one_line(processor)}" if processor else ""
         model, data = run.settings.get("MODEL.NAME"), run.settings.get("DATA.DATASET")
-        rows.append([_format_best(run), _format_state(run), _format_duration(run), model, data, device])
+        rows.append([format_best(run), format_state(run), format_duration(run), model, data, device])
         notices += [_name_run(line, run, runs) for line in run.notices]
     if len(runs) > 1:
         columns, rows = ["run", *columns], [[each.name, *row] for each, row in zip(runs, rows)]
-    return [*_groups(runs), _table("Runs" if len(runs) > 1 else "Run", columns, rows), _lines(notices)]
+    return [*make_groups(runs), _table("Runs" if len(runs) > 1 else "Run", columns, rows), _lines(notices)]
 
 
-def _groups(runs: Sequence[ReportedRun]) -> list[Part]:
+def make_groups(runs: Sequence[ReportedRun]) -> list[Part]:
     """Summarize the best scores of each group of seeds."""
     best: dict[tuple[str, str], list[float]] = {}
     for run in runs:
@@ -161,7 +162,7 @@ def _groups(runs: Sequence[ReportedRun]) -> list[Part]:
         rows.append([group, len(scores), name, *(None if value is None else f"{value:.4g}" for value in numbers)])
     columns = ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
     unfinished = [
-        each.name for each in runs if each.group and not _format_state(each).startswith(("complete", "ended early"))
+        each.name for each in runs if each.group and not format_state(each).startswith(("complete", "ended early"))
     ]
     note = f"Not complete, counted with their best score so far: {', '.join(unfinished)}." if unfinished else ""
     return [_table("Groups of seeds", columns, rows, note)] if rows else []
@@ -180,7 +181,7 @@ def _name_run(line: object, run: ReportedRun, runs: Sequence[ReportedRun]) -> st
     return one_line(f"{run.name}: {line}" if len(runs) > 1 else line)
 
 
-def _data(runs: Sequence[ReportedRun]) -> list[Part]:
+def make_data(runs: Sequence[ReportedRun]) -> list[Part]:
     """List the content of each split, and notes about held-out, skipped, unreadable and identical samples."""
     rows, notes = [], []
     for run in runs:
@@ -195,7 +196,8 @@ def _data(runs: Sequence[ReportedRun]) -> list[Part]:
     return [_table("Splits", ["split", "contents"], rows), _lines(dict.fromkeys(notes))] if rows else []
 
 
-def _format_state(run: ReportedRun) -> str:
+def format_state(run: ReportedRun) -> str:
+    """Format how far a run is."""
     last = run.metrics.last or {}
     if not run.metrics.training and last.get("kind") != "interruption":
         return "evaluated" if run.metrics.evaluations else "nothing recorded yet"
@@ -208,15 +210,16 @@ def _format_state(run: ReportedRun) -> str:
         return f"complete, {epochs} epochs" if str(epoch) == epochs else f"stopped after epoch {epoch} of {epochs}"
     if run.is_running is False:  # None: unknown
         return one_line(f"killed in epoch {epoch} of {epochs}, without a message")
-    return one_line(f"in epoch {epoch} of {epochs}; last entry {_format_time(last.get('time'))}")
+    return one_line(f"in epoch {epoch} of {epochs}; last entry {format_time(last.get('time'))}")
 
 
-def _format_time(value: Any) -> str:
+def format_time(value: Any) -> str:
+    """Format a time in seconds since 1970; "?" if it is none."""
     is_time = is_number(value) and 0 < value < 1e11
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value)) if is_time else "?"
 
 
-def _format_facts(values: dict[str, Any], skipped: Sequence[str]) -> str:
+def format_facts(values: dict[str, Any], skipped: Sequence[str]) -> str:
     """Format names and values that are not empty, separated by commas."""
     return ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
@@ -225,7 +228,7 @@ def _format_facts(values: dict[str, Any], skipped: Sequence[str]) -> str:
     )
 
 
-def _format_best(run: ReportedRun) -> str | None:
+def format_best(run: ReportedRun) -> str | None:
     """Format the best evaluation, or the last one, marked as such, if the best is not known."""
     if run.metrics.best is not None and run.metrics.training:
         best = run.metrics.best
@@ -247,14 +250,15 @@ def _format_interval(values: Mapping[str, Any]) -> str:
     return f" [{low:.4g}, {high:.4g}] ({values['percent']:g} %)"
 
 
-def _format_duration(run: ReportedRun) -> str | None:
+def format_duration(run: ReportedRun) -> str | None:
+    """Format how long a run took; None if that is unknown."""
     if run.seconds is None:
         return None
     minutes, seconds = divmod(round(run.seconds), 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
 
 
-def _figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]) -> list[Section]:
+def make_figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]) -> list[Section]:
     """Build a section with the figures of each run, by the macro ``render_part``; a line replaces a damaged figure."""
     sections: list[Section] = []
     for number, run in enumerate(runs):
@@ -267,7 +271,7 @@ def _figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]) ->
                     notices.append(one_line(f"a figure cannot be shown: {type(error).__name__}: {error}"))
             by_kind = itertools.groupby(rendered, key=lambda row: row[0])
             groups = [(name, [content for _, content in figures]) for name, figures in by_kind]
-            facts = _format_facts(stored.about, ("of", "time"))
+            facts = format_facts(stored.about, ("of", "time"))
             about = f"Of {stored.about.get('of', 'an evaluation')}{f' ({facts})' if facts else ''}."
             parts = [*map(_note, [about, *notices]), {"kind": "figures", "groups": groups}]
             title = f"{run.name}: predictions" if len(runs) > 1 else "Predictions"
@@ -279,7 +283,7 @@ def _figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]) ->
     return sections
 
 
-def _prepare_matrix(figure: Part) -> Part:
+def prepare_matrix(figure: Part) -> Part:
     """Add the counts of each row if the matrix is small enough for HTML."""
     size, cells = len(figure["names"]), iter(figure["cells"])
     if size > _LARGEST_GRID:
@@ -290,7 +294,8 @@ def _prepare_matrix(figure: Part) -> Part:
     return {**figure, "rows": rows}
 
 
-def _prepare_chart(figure: Part) -> Part:
+def prepare_chart(figure: Part) -> Part:
+    """Make the chart of a figure that has lines."""
     lines = []
     for number, line in enumerate(figure["lines"]):
         points = [(float(x), float(y)) for x, y in zip(line["x"], line["y"]) if x is not None and y is not None]
@@ -300,10 +305,11 @@ def _prepare_chart(figure: Part) -> Part:
 
 
 # Computed for the macros of these kinds.
-_PREPARE: dict[str, Callable[[Part], Part]] = {"matrix": _prepare_matrix, "chart": _prepare_chart}
+_PREPARE: dict[str, Callable[[Part], Part]] = {"matrix": prepare_matrix, "chart": prepare_chart}
 
 
-def _curves(runs: Sequence[ReportedRun]) -> list[Part]:
+def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
+    """Make the charts of losses and scores."""
     series = [(run.name, run.metrics.training, run.metrics.evaluation) for run in runs]
     names: dict[str, None] = {}
     for _, training, evaluation in series:
@@ -344,7 +350,8 @@ def _curve_sort_key(name: str) -> tuple[int, int]:
     return (4, 0) if " " in name and name.split()[0] in _CLASS_SCORES else (1, 0)
 
 
-def _differences(runs: Sequence[ReportedRun]) -> list[Part]:
+def make_differences(runs: Sequence[ReportedRun]) -> list[Part]:
+    """Make the table of settings that differ between runs."""
     if len(runs) == 1:
         return []
     keys = sorted({name for run in runs for name in run.settings})
@@ -369,7 +376,8 @@ def _settings(runs: Sequence[ReportedRun]) -> list[Part]:
     ]
 
 
-def _weights(runs: Sequence[ReportedRun]) -> list[Part]:
+def make_weights(runs: Sequence[ReportedRun]) -> list[Part]:
+    """Make the tables of weights that were loaded."""
     parts: list[Part] = []
     for run in runs:
         report = run.load_report
@@ -397,18 +405,20 @@ def _weights(runs: Sequence[ReportedRun]) -> list[Part]:
     return parts
 
 
-def _environment(runs: Sequence[ReportedRun]) -> list[Part]:
+def make_environment(runs: Sequence[ReportedRun]) -> list[Part]:
+    """Make the tables of facts about machines and versions."""
     facts = {run.name: list(flatten(run.facts).items())[:_MOST_NAMES] for run in runs}
     return [_folded(name, _table("run.json", ["fact", "value"], rows)) for name, rows in facts.items() if rows]
 
 
-def _events(runs: Sequence[ReportedRun]) -> list[Part]:
+def make_events(runs: Sequence[ReportedRun]) -> list[Part]:
+    """Make the table of events, by time."""
     rows = []
     for run in runs:
         for event in [*run.metrics.events, *run.metrics.evaluations]:
             kind = f"superseded {event['kind']}" if event.get("superseded") else event["kind"]
-            details = _format_facts(event, ("kind", "time", "superseded", "stages", "operators", "interval"))
-            rows.append([_format_time(event.get("time")), run.name, one_line(kind), one_line(details)[:1000]])
+            details = format_facts(event, ("kind", "time", "superseded", "stages", "operators", "interval"))
+            rows.append([format_time(event.get("time")), run.name, one_line(kind), one_line(details)[:1000]])
     rows.sort(key=lambda row: row[0])
     if not rows:
         return [_note("There are no interruptions, resumptions or superseded evaluations.")]

@@ -53,10 +53,10 @@ def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:
     """Read the runs in these folders, and all seeds of groups; raises a UserError if a folder contains no run."""
     runs = [
         (run, name if run != folder else "")
-        for folder, name in zip(folders, _shortest_names(folders))
+        for folder, name in zip(folders, shorten_names(folders))
         for run in _list_runs(folder)
     ]
-    names = _shortest_names([run for run, _ in runs])
+    names = shorten_names([run for run, _ in runs])
     return [read_run(run, name)._replace(group=group) for (run, group), name in zip(runs, names)]
 
 
@@ -85,7 +85,7 @@ def _require_run(folder: Path) -> None:
         )
 
 
-def _shortest_names(folders: Sequence[Path]) -> list[str]:
+def shorten_names(folders: Sequence[Path]) -> list[str]:
     """Return the shortest ends of the paths that are unique."""
     parts = [Path(os.path.abspath(folder)).parts for folder in folders]
     for count in range(1, max(map(len, parts)) + 1):

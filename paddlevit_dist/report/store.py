@@ -213,7 +213,7 @@ def pack(figure: PointSet, most: int = MOST) -> PackedPoints:
     # The cube is centered on the points, so that they rotate about their center.
     low = low - (size - (xyz.max(axis=0) - low)) / 2
     steps = np.clip(np.rint((xyz - low) * (_STEPS / size)), 0, _STEPS).astype(np.uint16)
-    order = np.argsort(_compute_morton_code(steps >> (16 - _ORDER_BITS)), kind="stable")
+    order = np.argsort(compute_morton_code(steps >> (16 - _ORDER_BITS)), kind="stable")
     steps = steps[order]
     differences = np.diff(steps, axis=0, prepend=np.zeros((1, 3), np.uint16))  # modulo 2^16
     planes: list[np.ndarray] = []
@@ -224,7 +224,7 @@ def pack(figure: PointSet, most: int = MOST) -> PackedPoints:
     return PackedPoints(len(indices), size, zlib.compress(np.concatenate(planes).tobytes(), 6))
 
 
-def _compute_morton_code(cells: np.ndarray) -> np.ndarray:
+def compute_morton_code(cells: np.ndarray) -> np.ndarray:
     """Compute the Z-order of cells (points, 3): the interleaved bits of the three axes."""
     code = np.zeros(len(cells), np.int64)
     for bit in range(_ORDER_BITS):

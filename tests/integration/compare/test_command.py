@@ -106,7 +106,7 @@ def test_samples_of_a_group_are_compared_together(runs, capsys, tmp_path):
         table, kept = tables.read_table(folder), groups._replace(names=np.roll(groups.names, number))
         (tmp_path / str(number)).mkdir()
         arrays = {"indices": np.arange(300), **table.arrays}
-        tables._write(tmp_path / str(number) / tables.FILES[0], table.about, table.names, arrays, kept)
+        tables.write_table(tmp_path / str(number) / tables.FILES[0], table.about, table.names, arrays, kept)
     run([str(tmp_path / "0"), runs[1], "-json"])
     (again,) = json.loads(capsys.readouterr().out)["comparisons"]
     assert [again[what] for what in ("difference", "p")] == [found[what] for what in ("difference", "p")]

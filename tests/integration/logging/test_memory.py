@@ -8,7 +8,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from paddlevit_dist.logging.meters import _tree, resident_mib
+from paddlevit_dist.logging.meters import list_process_tree, resident_mib
 
 CHILD = "import sys; held = b'x' * (200 << 20); print('ready', flush=True); sys.stdin.read()"
 
@@ -38,8 +38,8 @@ def test_children_of_all_threads_and_their_children_are_found():
         try:
             begun += [children.get(timeout=60) for _ in ended]
             assert [child.stdout.readline() for child in begun] == [b"begun\n"] * 2
-            trees = {child.pid: list(_tree(child.pid)) for child in begun}
-            found = list(_tree(os.getpid()))
+            trees = {child.pid: list(list_process_tree(child.pid)) for child in begun}
+            found = list(list_process_tree(os.getpid()))
         finally:
             may_end.set()
             for child in begun:

@@ -57,7 +57,7 @@ def test_biases_tell_the_layout_of_weights_that_are_not_square(shapes, otherwise
 
 
 def test_numbers_of_names_do_not_count():
-    assert convert._pattern("blocks.10.attn2.qkv3.weight") == "blocks.#.attn#.qkv#.weight"
+    assert convert.mask_numbers("blocks.10.attn2.qkv3.weight") == "blocks.#.attn#.qkv#.weight"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_weights_of_a_run_with_timms_model_are_kept(monkeypatch, settings, keeps
     read = lambda info, file: settings if (info, file) == ("info of file of w", "file of w") else 1 / 0  # noqa: E731
     monkeypatch.setattr(convert, "find_run_settings", read)
     weights = SimpleNamespace(state={"a": shape(2)}, name="mine", notices=("n",))
-    kept = convert._keep_timm_names("w", weights)
+    kept = convert.keep_timm_names("w", weights)
     expected = (weights.state, set(), "timm:resnet18, timm's own names and layout", [], "mine", ("n",))
     assert kept == (expected if keeps and not is_fetched else None)
 

@@ -54,12 +54,12 @@ def test_small_images_grow_by_a_whole_factor_and_large_ones_shrink(size, shown):
     ],
 )
 def test_a_sheet_has_the_rows_and_epochs_that_fit(sizes, width, rows, epochs):
-    assert inspect_data._fit_sheet([(image(*size), "") for size in sizes], width) == (rows, epochs)
+    assert inspect_data.fit_sheet([(image(*size), "") for size in sizes], width) == (rows, epochs)
 
 
 def test_an_empty_data_set_is_told():
     with pytest.raises(UserError, match="^the dataset is empty, nothing to show: check -data_path$"):
-        inspect_data._fit_sheet([], 1300)
+        inspect_data.fit_sheet([], 1300)
 
 
 def test_each_image_is_below_its_heading_above_its_caption_and_beside_the_legend():
@@ -140,7 +140,7 @@ def task(monkeypatch, tmp_path):
 
 def test_the_first_samples_in_a_random_order_are_drawn_once_for_each_epoch(task, tmp_path, capsys):
     values = SimpleNamespace(SEED=5, TASK="some")
-    inspect_data._draw(values, tmp_path / "data.png")
+    inspect_data.draw(values, tmp_path / "data.png")
     order = np.random.default_rng(5).permutation(1234).tolist()
     assert task.epochs == [order[:8], *range(1, 6)]
     numbers = [index for index, _ in task.samples.drawn]
@@ -166,7 +166,7 @@ def test_leaks_are_searched_where_numba_is_installed(task, tmp_path, capsys, mon
     monkeypatch.setattr(inspect_data, "find_function", lambda name: names.append(name) or show)
     monkeypatch.setattr(inspect_data, "has_numba", lambda: has_numba)
     values = SimpleNamespace(SEED=5, TASK="some")
-    inspect_data._draw(values, tmp_path / "data.png")
+    inspect_data.draw(values, tmp_path / "data.png")
     assert names == ["show_leaks"] and calls == [(values, task, task.samples, Path(tmp_path))] * has_numba
     assert ("leaks: not searched, since numba is not installed" in capsys.readouterr().out) != has_numba
 
@@ -174,4 +174,4 @@ def test_leaks_are_searched_where_numba_is_installed(task, tmp_path, capsys, mon
 def test_a_task_that_draws_nothing_is_refused(task, tmp_path, monkeypatch):
     monkeypatch.setattr(aspects, "get_aspect", lambda *_: None)
     with pytest.raises(UserError, match="^inspect data: TASK some cannot draw its samples$"):
-        inspect_data._draw(SimpleNamespace(SEED=5, TASK="some"), tmp_path / "data.png")
+        inspect_data.draw(SimpleNamespace(SEED=5, TASK="some"), tmp_path / "data.png")

@@ -23,10 +23,10 @@ class Mine:
 
 
 def test_options_have_their_defaults():
-    options = inspect_model._parse(["vit"])
+    options = inspect_model.parse_words(["vit"])
     expected = {"name": "vit", "list": False, "image_size": None, "num_classes": 1000, "depth": 2, "settings": []}
     assert {name: getattr(options, name) for name in expected} == expected
-    options = inspect_model._parse(["-list", "-image_size=32x48", "-num_classes=0", "-depth=0"])
+    options = inspect_model.parse_words(["-list", "-image_size=32x48", "-num_classes=0", "-depth=0"])
     assert (options.name, options.list, options.image_size, options.num_classes) == (None, True, (32, 48), 0)
     with pytest.raises(UserError, match="^inspect: name a model or add --list; "):
         inspect_model.run([])
@@ -73,14 +73,14 @@ def test_names_of_another_package_are_listed_as_they_are(monkeypatch):
     ],
 )
 def test_keys_of_layers_are_known(key, changes):
-    assert inspect_model._changes_layers(key) is changes
+    assert inspect_model.changes_layers(key) is changes
 
 
 def test_a_model_belongs_to_the_first_task_that_trains_it():
     register_model("mine", Mine)
     expected = {"detr_resnet50": "detection", "segformer_b0": "image_segmentation", "unet3d": "landmarks"}
     expected |= {"minkunet34c": "semantic_segmentation", "mine": "classification", "resnet18": "classification"}
-    assert {name: inspect_model._find_task(name) for name in expected} == expected
+    assert {name: inspect_model.find_task(name) for name in expected} == expected
 
 
 class Auxiliary(Model):
@@ -158,7 +158,7 @@ LAYERS = [
 def test_deeper_layers_are_added_to_their_parents(depth, rows):
     header = ("layer", "", "output", "parameters", "multiply-accumulates")
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(5)]
-    lines = inspect_model._table(LAYERS, depth)
+    lines = inspect_model.format_table(LAYERS, depth)
     assert len({len(line) for line in lines}) == 1 and len(lines[0]) == sum(widths) + 8
     starts = [sum(widths[:column]) + 2 * column for column in range(5)]
     cells = [[line[start : start + width] for start, width in zip(starts, widths)] for line in lines]
@@ -167,4 +167,4 @@ def test_deeper_layers_are_added_to_their_parents(depth, rows):
 
 
 def test_megabytes_are_millions():
-    assert inspect_model._megabytes(1_234_567_890) == "1,234.6 MB"
+    assert inspect_model.format_megabytes(1_234_567_890) == "1,234.6 MB"

@@ -22,7 +22,7 @@ def test_inputs_that_are_none_are_told_by_what_they_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("there.jpg").touch()
     Path("broken").symlink_to("nowhere")
-    predict._require_inputs(["there.jpg", "."])
+    predict.require_inputs(["there.jpg", "."])
     for text, reason in {
         "https://me:secret@host/a.jpg": "URLs are not fetched: download it and give the file",
         "*.jpg": "no file matches: write patterns without quotes, for the shell to expand",
@@ -30,11 +30,11 @@ def test_inputs_that_are_none_are_told_by_what_they_are(tmp_path, monkeypatch):
         "broken": "it is a link to a file that does not exist",
         "gone.jpg": "no such file or folder",
     }.items():
-        line = refuse(predict._require_inputs, ["there.jpg", text])
+        line = refuse(predict.require_inputs, ["there.jpg", text])
         assert line.startswith(f"predict: input {text[:5]}") and line.endswith(f": {reason}") and "secret" not in line
-    line = refuse(predict._require_inputs, ["data.batch_size=4"])
+    line = refuse(predict.require_inputs, ["data.batch_size=4"])
     assert line == "predict: input data.batch_size=4: keys are in capitals: DATA.BATCH_SIZE"
-    assert "no such file" in refuse(predict._require_inputs, ["a=B.C"])
+    assert "no such file" in refuse(predict.require_inputs, ["a=B.C"])
 
 
 def test_an_empty_output_is_refused_first():
@@ -44,11 +44,11 @@ def test_an_empty_output_is_refused_first():
 
 
 def test_options_have_the_runs_values_by_default():
-    options = vars(predict._parse(["run", "a", "b"]))
+    options = vars(predict.parse_words(["run", "a", "b"]))
     assert (options.pop("source"), options.pop("inputs"), options.pop("output")) == ("run", ["a", "b"], "./predictions")
     assert (options.pop("device"), options.pop("restart")) == ("auto", False)
     assert options.pop("settings") == [] and set(options.values()) == {None} and len(options) == 8
-    options = predict._parse(
+    options = predict.parse_words(
         "run a -restart -ngpus=2 -batch_size=3 -num_workers=0 -least_score=.25 -max_detections=10 -window=8x9 "
         "-save_as=yolo -largest_component=foreground -class_names=n -annotations=c".split()
     )
@@ -61,16 +61,14 @@ def test_options_have_the_runs_values_by_default():
 def test_class_names_are_the_lines_of_a_file(tmp_path):
     names = tmp_path / "names.txt"
     names.write_bytes("\ufeffred \n\nblue fish\n\n".encode())
-    assert predict._read_class_names(None) is None
-    assert predict._read_class_names(str(names)) == ["red", "", "blue fish"]
+    assert predict.read_class_names(None) is None
+    assert predict.read_class_names(str(names)) == ["red", "", "blue fish"]
     names.write_text(" \n\n")
-    assert refuse(predict._read_class_names, str(names)).endswith(
-        "names.txt is empty: expected one class name per line"
-    )
-    line = refuse(predict._read_class_names, str(tmp_path / "none"))
+    assert refuse(predict.read_class_names, str(names)).endswith("names.txt is empty: expected one class name per line")
+    line = refuse(predict.read_class_names, str(tmp_path / "none"))
     assert line.endswith("none cannot be read: No such file or directory; expected one class name per line")
     names.write_bytes(b"\xff")
-    line = refuse(predict._read_class_names, str(names))
+    line = refuse(predict.read_class_names, str(names))
     assert line.endswith("names.txt is not UTF-8 text; save it as UTF-8; expected one class name per line")
 
 
@@ -93,19 +91,19 @@ def test_images_are_not_added_to_the_data_set_of_another_prediction(
         (tmp_path / "about").touch()
     options = SimpleNamespace(save_as=save_as, restart=restarts)
     if refused:
-        line = refuse(predict._require_no_dataset, options, tmp_path, "about")
+        line = refuse(predict.require_no_dataset, options, tmp_path, "about")
         assert line == f"-save_as: {tmp_path / 'dataset'} exists: remove it, or choose another -output"
     else:
-        predict._require_no_dataset(options, tmp_path, "about")
+        predict.require_no_dataset(options, tmp_path, "about")
 
 
 def test_the_digest_of_annotations_follows_their_content(tmp_path):
     files = [tmp_path / name for name in "abc"]
     for file, text in zip(files, ("one", "one", "two")):
         file.write_text(text)
-    digests = [predict._compute_digest(str(file)) for file in files]
-    assert digests[0] == digests[1] != digests[2] and predict._compute_digest(None) is None
-    line = refuse(predict._compute_digest, str(tmp_path / "none"))
+    digests = [predict.compute_digest(str(file)) for file in files]
+    assert digests[0] == digests[1] != digests[2] and predict.compute_digest(None) is None
+    line = refuse(predict.compute_digest, str(tmp_path / "none"))
     assert line.startswith("-annotations=") and line.endswith("cannot be read: No such file or directory")
 
 
@@ -152,9 +150,9 @@ def test_what_was_predicted_and_what_was_not_is_counted(
     monkeypatch.setattr(rows, "read_unreadable", lambda folder: iter(unreadable))
     counts = SimpleNamespace(predicted=predicted, unreadable=len(unreadable))
     if error is None:
-        predict._report_outcome(counts, tmp_path, inputs)
+        predict.report_outcome(counts, tmp_path, inputs)
     else:
-        assert refuse(predict._report_outcome, counts, tmp_path, inputs) == error.format(f=tmp_path)
+        assert refuse(predict.report_outcome, counts, tmp_path, inputs) == error.format(f=tmp_path)
     assert capsys.readouterr().out.splitlines() == [line.format(f=tmp_path) for line in lines]
 
 

@@ -25,7 +25,7 @@ def here(tmp_path, monkeypatch):
 
 
 def find_output(*words: str, launched: bool = False) -> tuple[str, bool]:
-    run, is_numbered = train._with_output(settings.load(["-cfg=vit_digits", *words]), launched)
+    run, is_numbered = train.with_output(settings.load(["-cfg=vit_digits", *words]), launched)
     return run.values.SAVE, is_numbered
 
 
@@ -57,12 +57,12 @@ def test_an_evaluation_of_a_runs_file_is_written_beside_the_run(tmp_path):
     run = settings.load(["-cfg=vit_digits", "-output=done", "-epochs=3"])
     Path("done/config.yaml").write_text(settings.dump_yaml(run.values))
     words = ["-cfg=done/config.yaml", *EVALUATED]
-    before = train._with_output(settings.load(words), False)
+    before = train.with_output(settings.load(words), False)
     Path("done/run.json").write_text("{}")
-    after, is_numbered = train._with_output(settings.load(words), False)
+    after, is_numbered = train.with_output(settings.load(words), False)
     assert (before[0].values.SAVE, before[1]) == ("done", False)
     assert (after.values.SAVE, is_numbered) == ("done_eval", True)
-    assert train._with_output(settings.load([*words, "-output=done"]), False)[0].values.SAVE == "done"
+    assert train.with_output(settings.load([*words, "-output=done"]), False)[0].values.SAVE == "done"
 
 
 # Weights
@@ -83,7 +83,7 @@ def look(fetches: bool, folder: str = "empty", **values) -> None:
     model = {"PRETRAINED": None, "RESUME": None, "PRETRAINED_REQUIRED": False, **values.pop("model", {})}
     model = type("Model", (dict,), {"__getattr__": dict.get})(model)
     config = SimpleNamespace(EVAL=values.pop("evaluates", False), MODEL=model, TRAIN=values.pop("train", {}))
-    train._find_weights(config, Path(folder), lambda line: None, fetches)
+    train.find_weights(config, Path(folder), lambda line: None, fetches)
 
 
 def test_local_weights_are_looked_for_first_and_others_fetched_later(found):
@@ -139,7 +139,7 @@ def test_a_recipe_is_offered_and_started_only_with_enter(monkeypatch, capsys, an
 
     monkeypatch.setattr("builtins.input", ask)
     monkeypatch.setattr(train, "restart", lambda *words: restarts.append(words[1:]))
-    train._offer(SimpleNamespace(reason="no recipe", recipe="vit_digits"))
+    train.offer(SimpleNamespace(reason="no recipe", recipe="vit_digits"))
     assert capsys.readouterr().out.startswith("no recipe. The recipe for this data is vit_digits: ")
     assert questions == ["Press Enter to start it (-cfg=vit_digits); type anything else to stop: "]
     assert restarts == [("-cfg=vit_digits",)] * starts
@@ -168,7 +168,7 @@ def test_a_worker_trains_or_evaluates_with_the_parents_callbacks(monkeypatch, ev
 @pytest.mark.parametrize("words", [[], EVALUATED, ["TRAIN.NUM_SAMPLES", "None"]])
 def test_a_shown_configuration_ends_with_its_rates_and_all_notices(capsys, words):
     run = settings.load(["-cfg=vit_digits", "TRAIN.NUM_SAMPLES", "54321", "TRAIN.EPOCH_LIMITS", "[6,9]", *words])
-    train._show(run, SimpleNamespace(total_processes=2, notices=["of the plan", "two\nlines"]))
+    train.show_plan(run, SimpleNamespace(total_processes=2, notices=["of the plan", "two\nlines"]))
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2:] == ["of the plan", "two\\nlines"]
     said = "epochs: 6 to 9, to read 54,321 images (TRAIN.NUM_SAMPLES)"
@@ -262,7 +262,7 @@ def test_lines_on_old_variables_join_those_of_the_plan(monkeypatch):
     plan = SimpleNamespace(notices=["of the plan"], by_paddle_launcher=False)
     calls = []
     monkeypatch.setattr(launch, "plan_processes", lambda requested, device: calls.append((requested, device)) or plan)
-    monkeypatch.setattr(train, "_run_in_folder", lambda run, plan, is_numbered: (run.values.SAVE, is_numbered))
+    monkeypatch.setattr(train, "run_in_folder", lambda run, plan, is_numbered: (run.values.SAVE, is_numbered))
     run = settings.load(["-cfg=vit_digits", "-ngpus=3", "-device=cpu"])
     assert train.carry_out(run, ["stale", "older"]) == ("output/vit_digits", True)
     assert calls == [(3, "cpu")] and plan.notices == ["of the plan", "stale", "older"]
@@ -279,8 +279,8 @@ def test_a_launchers_ranks_learn_that_the_start_has_failed(monkeypatch, is_shown
 
     monkeypatch.setattr(rendezvous, "broadcast_startup_failure", broadcast)
     monkeypatch.setattr(launch, "plan_processes", lambda requested, device: plan)
-    monkeypatch.setattr(train, "_run_in_folder", lambda run, plan, is_numbered: events.append(is_numbered) or "folder")
-    monkeypatch.setattr(train, "_show", lambda run, plan: events.append(run.values.SAVE))
+    monkeypatch.setattr(train, "run_in_folder", lambda run, plan, is_numbered: events.append(is_numbered) or "folder")
+    monkeypatch.setattr(train, "show_plan", lambda run, plan: events.append(run.values.SAVE))
     words = ["-cfg=vit_digits", "WATCHDOG_SECONDS", "77", *["-show_config"] * is_shown]
     assert train.carry_out(settings.load(words)) == (None if is_shown else "folder")
     assert events == (["output/vit_digits"] if is_shown else [77, False])
@@ -302,7 +302,7 @@ def test_a_run_has_its_folder_for_itself(monkeypatch, is_numbered, words):
     run = settings.load(["-cfg=vit_digits", "-output=mine", *words])
     plan = SimpleNamespace(is_main="of the plan")
     folder = Path("mine-2" if is_numbered else "mine")
-    assert train._run_in_folder(run, plan, is_numbered) == folder and folder.is_dir()
+    assert train.run_in_folder(run, plan, is_numbered) == folder and folder.is_dir()
     assert locked == [(folder, bool(words), "of the plan")]
     ((run, *further),) = carried
     assert further == [plan, folder] and run.values.SAVE == str(folder)

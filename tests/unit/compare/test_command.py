@@ -48,7 +48,7 @@ def calls(monkeypatch) -> list:
     noted = []
     tables = {name: SimpleNamespace(name=name, kind=SimpleNamespace(decimals=len(name))) for name in ("a", "bb", "c")}
     monkeypatch.setattr(command, "read_table", lambda folder: tables[folder])
-    monkeypatch.setattr(command, "_with_groups", lambda table, file: noted.append((table.name, file)) or table)
+    monkeypatch.setattr(command, "with_groups", lambda table, file: noted.append((table.name, file)) or table)
     monkeypatch.setattr(command, "compare_tables", lambda first, other: {"pair": first.name + other.name})
     monkeypatch.setattr(command, "add_findings", lambda rows: [{**row, "of": len(rows)} for row in rows])
     monkeypatch.setattr(
@@ -56,7 +56,7 @@ def calls(monkeypatch) -> list:
     )
     monkeypatch.setattr(
         command,
-        "_write",
+        "write_images",
         lambda target, all_tables, rows, decimals, data: f"{target} {len(all_tables)} {len(rows)} {decimals} {data}",
     )
     return noted
@@ -117,18 +117,18 @@ def test_the_page_is_in_a_folder_or_a_file_with_images_or_the_reason(tmp_path, m
     monkeypatch.setattr(command.images, "draw_images", draw)
     monkeypatch.setattr(command, "write_page", lambda *given: written.append(given))
     rows = [{"fixed": [{"sample": "s"}, {"sample": "t"}], "broken": []}, {"broken": [{"sample": "u"}]}]
-    told = command._write(tmp_path, ["first", "other"], rows, 2, "data")
+    told = command.write_images(tmp_path, ["first", "other"], rows, 2, "data")
     target = tmp_path / command.COMPARED
     assert told == f"{target}: 1 image" and asked == [("first", ["s", "t", "u"], "data")]
     assert written == [(target, ["first", "other"], rows, 2, drawn)]
     drawn.drawn = {"x": 1, "y": 2}
-    assert command._write(tmp_path / "p.html", ["first"], [], 2, None) == f"{tmp_path / 'p.html'}: 2 images"
+    assert command.write_images(tmp_path / "p.html", ["first"], [], 2, None) == f"{tmp_path / 'p.html'}: 2 images"
     drawn.problem = "no data"
-    assert command._write(tmp_path / "p.html", ["first"], [], 2, None).endswith(": no images: no data")
+    assert command.write_images(tmp_path / "p.html", ["first"], [], 2, None).endswith(": no images: no data")
 
     def fail(*_):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(command, "write_page", fail)
     with pytest.raises(UserError, match=rf"^compare: {tmp_path / 'p.html'}: .*ermission"):
-        command._write(tmp_path / "p.html", ["first"], [], 2, None)
+        command.write_images(tmp_path / "p.html", ["first"], [], 2, None)

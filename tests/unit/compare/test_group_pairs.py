@@ -39,7 +39,7 @@ def make_run(folder: Path, value: float, settings: str = "TRAIN: {BASE_LR: 0.1}"
 def test_the_first_finished_seed_stands_for_its_group(folder):
     states = ["failed", "unfinished", "finished", "finished"]
     rows = [{"seed": n, "folder": f"seed_{n}", "state": state} for n, state in enumerate(states)]
-    assert group_pairs._find_finished(SeedGroup(folder, {}, rows)) == f"{folder}/seed_2"
+    assert group_pairs.find_finished(SeedGroup(folder, {}, rows)) == f"{folder}/seed_2"
 
 
 def test_every_group_is_compared_with_the_first(tmp_path):

@@ -93,7 +93,7 @@ def test_a_page_has_each_comparison_with_its_classes_images_and_samples(tmp_path
 )
 def test_images_are_no_larger_than_they_are_shown(height, width, size, kind, shown):
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
-    image = page._encode_image(pixels, "a\nb")
+    image = page.encode_image(pixels, "a\nb")
     head, _, content = image["source"].partition(",")
     assert head == f"data:image/{kind};base64" and Image.open(io.BytesIO(base64.b64decode(content))).size == size
     facts = {"shown": shown, "width": size[0], "height": size[1], "name": r"a\nb"}

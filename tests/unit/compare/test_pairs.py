@@ -304,12 +304,12 @@ def test_samples_in_any_order_are_matched_by_their_names(of_others):
         SimpleNamespace(names=names, about={"digest": kind, "of": kind}, run=kind)
         for names, kind in zip((first, second), kinds)
     ]
-    found = pairs._match_names(*given)
+    found = pairs.match_names(*given)
     assert [first[row] for row in range(5)] == [
         f"val/{second[place][-5 if not of_others else 0]}.png" for place in found
     ]
     assert [order[place] for place in found] == list(range(5))
-    back = pairs._match_names(*given[::-1])
+    back = pairs.match_names(*given[::-1])
     assert back.tolist() == order
 
 
@@ -322,7 +322,7 @@ def test_names_are_simplified_as_little_as_makes_them_equal():
         (["a/0.png", "a/1.png"], ["b/2.png", "b/0.png"], None),  # another sample
         (["a/0.png", "b/0.png"], ["c/0.png", "d/0.png"], None),  # two would have one name
     ):
-        assert pairs._simplify_names(first, second) == (expected or (first, second))
+        assert pairs.simplify_names(first, second) == (expected or (first, second))
 
 
 def test_the_difference_of_each_landmark_s_rates_is_that_of_paired_shares(tmp_path):
@@ -339,7 +339,7 @@ def test_the_difference_of_each_landmark_s_rates_is_that_of_paired_shares(tmp_pa
         for radius in RADII_MM:
             hits = [error[:, landmark] <= radius for error in errors]
             expected = paired_difference(*hits, 95)
-            found = intervals[f"{pairs._DIFFERENCE}{name} {rate_name(radius)}"]
+            found = intervals[f"{pairs.DIFFERENCE}{name} {rate_name(radius)}"]
             assert (found.low, found.high) == pytest.approx((expected.low, expected.high)), (name, radius)
 
 

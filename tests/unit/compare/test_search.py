@@ -24,8 +24,8 @@ def write_trial(folder, epoch, wrong, score, epochs=10):
     about = {"task": "classification", "kind": "classes", "score": "top-1", "more_is_better": True, "split": "val"}
     about |= {"classes": ["a", "b"], "dataset": "drawn", "of": f"epoch {epoch}", "protocol": {}, "input": {}}
     arrays = {"labels": np.arange(400, dtype=np.int32) % 2, "places": places, "losses": np.ones(400, np.float32)}
-    arrays |= {"top": np.array([1]), tables._INDICES: np.arange(400, dtype=np.int32)}
-    tables._write(folder / "scored_samples.npz", about, list(map(str, range(400))), arrays, None)
+    arrays |= {"top": np.array([1]), tables.INDICES: np.arange(400, dtype=np.int32)}
+    tables.write_table(folder / "scored_samples.npz", about, list(map(str, range(400))), arrays, None)
     (folder / "config.yaml").write_text(f"TRAIN: {{NUM_EPOCHS: {epochs}}}\n", encoding="utf-8")
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"kind": "evaluation", "epoch": epoch, "top-1": score, "best": "top-1"}) + "\n")
@@ -143,8 +143,8 @@ def test_a_trial_is_stopped_only_by_trials_of_its_own_length(tmp_path):
 
 def add_trials(plan, trials):
     """Store trials without training them; return the words of each."""
-    study, added = search._open_study(optuna, plan), []
-    while trial := search._add_trial(optuna, study, plan, trials):
+    study, added = search.open_study(optuna, plan), []
+    while trial := search.add_trial(optuna, study, plan, trials):
         added.append(" ".join(search.format_words(plan, trial.params)))
         study.tell(trial.number, float(trial.number))
     return added
@@ -196,12 +196,12 @@ def test_drawn_values_repeat_and_stay_in_the_range(tmp_path):
 
 def test_an_interrupted_trial_continues_with_its_number_and_values(tmp_path):
     plan = make_plan(tmp_path)
-    trial = search._add_trial(optuna, search._open_study(optuna, plan), plan, 1)
-    study = search._open_study(optuna, plan)  # of the next command
-    interrupted = search._find_interrupted(optuna, study)
+    trial = search.add_trial(optuna, search.open_study(optuna, plan), plan, 1)
+    study = search.open_study(optuna, plan)  # of the next command
+    interrupted = search.find_interrupted(optuna, study)
     assert (interrupted.number, interrupted.params) == (0, trial.params)
     study.tell(interrupted.number, 1.0)
-    assert search._find_interrupted(optuna, study) is None
+    assert search.find_interrupted(optuna, study) is None
 
 
 def test_a_folder_of_another_search_is_refused(tmp_path):
@@ -209,12 +209,12 @@ def test_a_folder_of_another_search_is_refused(tmp_path):
     add_trials(plan, 1)
     add_trials(plan._replace(words=["-cfg=vit_digits", "REPORT", "False"]), 1)  # other words for the same settings
     with pytest.raises(UserError, match="contains a search with TRAIN.NUM_EPOCHS 40, now 9: choose another -output"):
-        search._open_study(optuna, plan._replace(words=[*plan.words, "-epochs=9"]))
+        search.open_study(optuna, plan._replace(words=[*plan.words, "-epochs=9"]))
     many = ["-epochs=9", "-batch_size=7", "TRAIN.SMOOTHING=0.25", "TRAIN.WEIGHT_DECAY=0.125"]
     with pytest.raises(UserError, match=r"with [^;]*, now 7; [^;]*; [^;]*: choose another -output for these settings"):
-        search._open_study(optuna, plan._replace(words=[*plan.words, *many]))
+        search.open_study(optuna, plan._replace(words=[*plan.words, *many]))
     with pytest.raises(UserError, match="contains a search of TRAIN.BASE_LR=1e-4..1e-2:log: choose another -output"):
-        search._open_study(optuna, plan._replace(ranges=[parse_range("TRAIN.BASE_LR=1e-4..1e-3")]))
+        search.open_study(optuna, plan._replace(ranges=[parse_range("TRAIN.BASE_LR=1e-4..1e-3")]))
 
 
 def test_settings_of_a_trial_are_all_but_its_folder(tmp_path):
@@ -234,7 +234,7 @@ def test_an_edited_recipe_is_another_search(tmp_path):
         add_trials(plan, 2)
     recipe.write_text("TRAIN: {NUM_EPOCHS: 4, WARMUP_EPOCHS: 9}\n", encoding="utf-8")
     with pytest.raises(UserError, match="with settings that do not fit together any more"):
-        search._open_study(optuna, plan)
+        search.open_study(optuna, plan)
 
 
 def test_files_of_others_are_not_taken_for_a_search(tmp_path):
@@ -244,17 +244,17 @@ def test_files_of_others_are_not_taken_for_a_search(tmp_path):
         add_trials(plan, 1)
     (tmp_path / search.DATABASE).write_bytes(b"trials of another program" * 99)
     with pytest.raises(UserError, match=r"search.sqlite3 cannot be read as a search \(file is not a database\)"):
-        search._open_study(optuna, plan)
+        search.open_study(optuna, plan)
 
 
 def test_fewer_can_be_better_and_optuna_says_only_warnings(tmp_path, monkeypatch):
     optuna.logging.set_verbosity(optuna.logging.INFO)
-    assert search._import_optuna() is optuna and optuna.logging.get_verbosity() == optuna.logging.WARNING
-    study = search._open_study(optuna, make_plan(tmp_path)._replace(more_is_better=False))
+    assert search.import_optuna() is optuna and optuna.logging.get_verbosity() == optuna.logging.WARNING
+    study = search.open_study(optuna, make_plan(tmp_path)._replace(more_is_better=False))
     assert study.direction == optuna.study.StudyDirection.MINIMIZE
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(UserError, match=r"^search needs Optuna, which is not installed: pip install '.\[search\]' in"):
-        search._import_optuna()
+        search.import_optuna()
 
 
 def test_words_of_the_command_are_kept_from_its_training_runs():

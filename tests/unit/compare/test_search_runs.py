@@ -91,7 +91,7 @@ def calls(monkeypatch) -> SimpleNamespace:
 
 def run_trial(plan, *ended):
     study, trial = make_study(plan, *ended)
-    search._run_trial(optuna, study, plan, trial)
+    search.run_trial(optuna, study, plan, trial)
     return study.get_trials()[-1]
 
 
@@ -127,7 +127,7 @@ def test_a_trial_that_was_stopped_continues_later(plan, calls, monkeypatch, code
     reasons = iter([None, *[reason] * 9])
     monkeypatch.setattr(search.signals, "stop_reason", lambda: next(reasons))
     with pytest.raises(Stopped) as stopped:
-        search._run_trial(optuna, study, plan, trial)
+        search.run_trial(optuna, study, plan, trial)
     saved = f"trial 1 of {plan.folder} is unfinished, and its checkpoint is saved; {REPEAT}"
     assert (stopped.value.reason, stopped.value.saved) == (told, saved)
     assert study.get_trials()[-1].state == State.RUNNING and calls.killed == [[calls.child]]
@@ -141,14 +141,14 @@ def test_a_run_that_has_ended_well_counts_although_a_stop_was_requested(plan, ca
 
 @pytest.mark.parametrize("ended, code", [((50.0,), 1), ((50.0,), -9), ((), -9)])
 def test_a_trial_that_fails_or_is_killed_is_left_to_the_next_command(plan, calls, monkeypatch, ended, code):
-    monkeypatch.setattr(search, "_add_trial", lambda *given: None)
+    monkeypatch.setattr(search, "add_trial", lambda *given: None)
     calls.child.code = code
     study, trial = make_study(plan, *ended)
-    assert search._run_trials(optuna, study, plan, len(ended) + 1) == [trial.number]
+    assert search.run_trials(optuna, study, plan, len(ended) + 1) == [trial.number]
     assert study.get_trials()[-1].state == State.RUNNING
     assert calls.lines[1:] == [f"trial {trial.number}: failed (exit code {code})"]
     calls.child = Child(0)  # the same command again
-    assert search._run_trials(optuna, study, plan, len(ended) + 1) == []
+    assert search.run_trials(optuna, study, plan, len(ended) + 1) == []
     assert calls.started[0] == calls.started[1] and study.get_trials()[-1].state == State.COMPLETE
 
 
@@ -157,9 +157,9 @@ def test_a_first_trial_that_fails_without_a_checkpoint_ends_the_search(tmp_path,
     study, trial = make_study(plan)
     said = f"trial 0 has failed .see the error above.: remove {plan.folder}, and start again"
     with pytest.raises(UserError, match=f"^{said}$"):
-        search._run_trial(optuna, study, plan, trial)
+        search.run_trial(optuna, study, plan, trial)
     make_folder(tmp_path / "trial_0000" / "checkpoints")  # which continues once the disk has room again
-    assert not search._run_trial(optuna, study, plan, trial)
+    assert not search.run_trial(optuna, study, plan, trial)
 
 
 def test_no_trial_starts_after_a_stop_was_requested_or_in_the_folder_of_a_running_one(plan, calls):
@@ -182,10 +182,10 @@ def test_an_interrupted_trial_continues_before_others_are_added(plan, monkeypatc
     seven, three, four = (SimpleNamespace(number=number) for number in (7, 3, 4))
     trials, ran, interrupted = iter([three, four, None]), [], [seven, None, None, None]
     monkeypatch.setattr(search.signals, "record_only_as_parent", lambda: ran.append("signals"))
-    monkeypatch.setattr(search, "_find_interrupted", lambda *given: (ran.append(given), interrupted.pop(0))[1])
-    monkeypatch.setattr(search, "_add_trial", lambda *given: (ran.append(given), next(trials))[1])
-    monkeypatch.setattr(search, "_run_trial", lambda *given: (ran.append(given), given[-1] is not three)[1])
-    assert search._run_trials("optuna", "study", plan, 5) == [3]
+    monkeypatch.setattr(search, "find_interrupted", lambda *given: (ran.append(given), interrupted.pop(0))[1])
+    monkeypatch.setattr(search, "add_trial", lambda *given: (ran.append(given), next(trials))[1])
+    monkeypatch.setattr(search, "run_trial", lambda *given: (ran.append(given), given[-1] is not three)[1])
+    assert search.run_trials("optuna", "study", plan, 5) == [3]
     looked, added = ("optuna", "study", [3]), ("optuna", "study", plan, 5)  # the same list all the time
     expected = ["signals", looked, (*added[:3], seven), looked, added, (*added[:3], three), looked, added]
     expected += [(*added[:3], four)]
@@ -194,23 +194,23 @@ def test_an_interrupted_trial_continues_before_others_are_added(plan, monkeypatc
 
 def test_a_plan_has_the_words_the_seed_and_the_score_of_its_runs():
     words, ranges = ["-cfg=vit_digits", "-seed=5"], [parse_range("TRAIN.OPTIMIZER.NAME=SGD|AdamW")]
-    found = search._make_plan(words, ranges, None)
+    found = search.make_plan(words, ranges, None)
     assert found == search.SearchPlan("output/vit_digits_search", ranges, words, 5, "top-1", True)
-    assert search._make_plan(words, ranges, "there").folder == "there"
+    assert search.make_plan(words, ranges, "there").folder == "there"
     for others in (["-eval", "-pretrained=x"], ["-seeds=2"]):
         with pytest.raises(
             UserError, match="^search trains, all trials with one seed: drop -eval, -seeds and the range"
         ):
-            search._make_plan([*words[:1], *others], ranges, None)
+            search.make_plan([*words[:1], *others], ranges, None)
 
 
 def test_the_command_runs_its_plan_and_names_the_trials_that_failed(tmp_path, monkeypatch, capsys):
     ran, study, out = [], optuna.create_study(), tmp_path / "out"
-    monkeypatch.setattr(search, "_import_optuna", lambda: optuna)
-    monkeypatch.setattr(search, "_make_plan", lambda *given: (ran.append(given), SimpleNamespace(folder=given[2]))[1])
-    monkeypatch.setattr(search, "_open_study", lambda module, plan: study if plan.folder == str(out) else module)
+    monkeypatch.setattr(search, "import_optuna", lambda: optuna)
+    monkeypatch.setattr(search, "make_plan", lambda *given: (ran.append(given), SimpleNamespace(folder=given[2]))[1])
+    monkeypatch.setattr(search, "open_study", lambda module, plan: study if plan.folder == str(out) else module)
     failed = []
-    monkeypatch.setattr(search, "_run_trials", lambda *given: (ran.append(given), failed)[1])
+    monkeypatch.setattr(search, "run_trials", lambda *given: (ran.append(given), failed)[1])
     monkeypatch.setattr(search, "format_search", lambda *given: ["", "told"])
     search.run(["-cfg=a", "TRAIN.BASE_LR=1..2", "-trials=7", f"-output={out}"])
     assert capsys.readouterr().out == "\ntold\n" and out.is_dir()
@@ -239,13 +239,13 @@ def test_a_score_is_that_of_the_best_checkpoint_and_a_study_has_the_best_first(t
     with pytest.raises(UserError, match=f"^{said}$"):
         search.read_score(str(tmp_path), "AP")
     study, _ = make_study(plan, 3.0, 9.0, State.FAIL, 3.0, 5.0)
-    assert [trial.number for trial, _ in search._rank(optuna, study, plan)] == [1, 4, 0, 3]
-    assert [trial.number for trial, _ in search._rank(optuna, study, plan._replace(more_is_better=False))] == [
+    assert [trial.number for trial, _ in search.rank_trials(optuna, study, plan)] == [1, 4, 0, 3]
+    assert [trial.number for trial, _ in search.rank_trials(optuna, study, plan._replace(more_is_better=False))] == [
         0,
         3,
         4,
         1,
     ]
     (tmp_path / "metrics.jsonl").rename(make_folder(tmp_path / "trial_0003") / "metrics.jsonl")
-    found = [(trial.number, best["value"], best["epoch"]) for trial, best in search._rank(optuna, study, plan)]
+    found = [(trial.number, best["value"], best["epoch"]) for trial, best in search.rank_trials(optuna, study, plan)]
     assert found == [(3, 60.0, 2), (1, 9.0, ""), (4, 5.0, ""), (0, 3.0, "")]  # what its folder says, if there is one

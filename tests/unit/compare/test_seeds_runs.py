@@ -34,17 +34,17 @@ def write_seed(
 
 
 def test_a_seed_is_finished_once_its_last_epoch_was_evaluated(tmp_path):
-    assert seeds._is_finished(write_seed(tmp_path / "a", 1, 3, 2))
-    assert not seeds._is_finished(write_seed(tmp_path / "b", 1, 2))
-    assert not seeds._is_finished(write_seed(tmp_path / "c", 3, superseded=True))
-    assert not seeds._is_finished(write_seed(tmp_path / "d"))
+    assert seeds.is_finished(write_seed(tmp_path / "a", 1, 3, 2))
+    assert not seeds.is_finished(write_seed(tmp_path / "b", 1, 2))
+    assert not seeds.is_finished(write_seed(tmp_path / "c", 3, superseded=True))
+    assert not seeds.is_finished(write_seed(tmp_path / "d"))
     (tmp_path / "a" / "config.yaml").write_text("TRAIN: 3\n")
-    assert not seeds._is_finished(tmp_path / "a") and not seeds._is_finished(tmp_path / "none")
+    assert not seeds.is_finished(tmp_path / "a") and not seeds.is_finished(tmp_path / "none")
     write_seed(tmp_path / "group" / "seed_7", 1, 3, value=50.0)
-    assert seeds._read_row(str(tmp_path / "group"), 7, "top-1") == {
+    assert seeds.read_row(str(tmp_path / "group"), 7, "top-1") == {
         **{"seed": 7, "folder": "seed_7", "state": FINISHED, "value": 50.0, "epoch": 3, "low": 49.0, "high": 51.0},
     }
-    assert seeds._read_row(str(tmp_path / "group"), 8, "top-1") == {
+    assert seeds.read_row(str(tmp_path / "group"), 8, "top-1") == {
         **{"seed": 8, "folder": "seed_8", "state": UNFINISHED},
     }
 
@@ -67,7 +67,7 @@ def lines(monkeypatch) -> list[str]:
 def test_the_end_of_a_seed_is_recorded_with_its_score(tmp_path, lines, code, is_stopped, state):
     write_seed(tmp_path / "seed_2", 1, value=50.0)
     group = SeedGroup(str(tmp_path), dict(ABOUT), [row(1), row(2)])
-    seeds._record_end(group, group.seeds[1], code, is_stopped, False)
+    seeds.record_end(group, group.seeds[1], code, is_stopped, False)
     written = json.loads((tmp_path / SEEDS).read_text())["seeds"]
     assert written[0] == row(1) and written[1]["state"] == state and written[1]["value"] == 50.0
     assert written[1].get("code") == (code if state == FAILED else None)
@@ -77,11 +77,11 @@ def test_the_end_of_a_seed_is_recorded_with_its_score(tmp_path, lines, code, is_
 def test_a_first_seed_that_does_not_start_ends_the_command(tmp_path, lines):
     group = SeedGroup(str(tmp_path), dict(ABOUT), [row(1), row(2)])
     with pytest.raises(UserError, match=r"^seed 1 did not start \(see the error above\); no other seed was started$"):
-        seeds._record_end(group, group.seeds[0], 1, False, False)
+        seeds.record_end(group, group.seeds[0], 1, False, False)
     assert not (tmp_path / SEEDS).exists()
-    seeds._record_end(group, group.seeds[0], 1, False, True)  # others run
+    seeds.record_end(group, group.seeds[0], 1, False, True)  # others run
     (tmp_path / "seed_2").mkdir()
-    seeds._record_end(group, group.seeds[0], 1, False, False)  # others have run
+    seeds.record_end(group, group.seeds[0], 1, False, False)  # others have run
     assert lines == ["seed 1: failed"] * 2
 
 
@@ -96,11 +96,11 @@ def test_a_seed_on_a_gpu_has_its_share_of_the_cores_and_a_log_of_its_own(
     monkeypatch.setattr(os, "sched_getaffinity", {0: {6, 0, 4, 2}}.__getitem__)
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, share: shares.append((pid, set(share))))
     group = SeedGroup("out", ABOUT, [])
-    assert seeds._start(group, row(5), ["-cfg=a", "-amp"], gpu, low, high).pid == 77
+    assert seeds.start_seed(group, row(5), ["-cfg=a", "-amp"], gpu, low, high).pid == 77
     words = ["-cfg=a", "-amp", "-output=out/seed_5", "-seed=5", "-resume=auto", "SEEDS=None"]
     assert calls == [(words, {"CUDA_VISIBLE_DEVICES": gpu, "TERM": "dumb"}, subprocess.DEVNULL)]
     assert shares == [(77, cores)] and lines == [f"seed 5: out/seed_5, GPU {gpu}: see log.txt there"]
-    seeds._start(group, row(6), [], None, low, high)
+    seeds.start_seed(group, row(6), [], None, low, high)
     assert calls[1][1:] == ({}, None) and len(shares) == 1 and lines[1] == "seed 6: out/seed_6"
 
 
@@ -141,11 +141,11 @@ def train(tmp_path, monkeypatch, lines):
             started.append((entry["seed"], gpu, low, high))
             return children[entry["seed"] - 1]
 
-        monkeypatch.setattr(seeds, "_start", start)
+        monkeypatch.setattr(seeds, "start_seed", start)
         monkeypatch.setattr(seeds.signals, "stop_reason", lambda: next(asked, None))
         monkeypatch.setattr(seeds.training_commands, "kill", lambda left: killed.extend(left))
         try:
-            seeds._train(group, group.seeds, ["words"], gpus)
+            seeds.train_seeds(group, group.seeds, ["words"], gpus)
         except Stopped as stopped:
             return group, started, children, killed, str(stopped)
         return group, started, children, killed, ""
@@ -189,7 +189,7 @@ def test_running_seeds_are_killed_after_an_error(train, monkeypatch):
     def fail(*_):
         raise KeyError
 
-    monkeypatch.setattr(seeds, "_record_end", fail)
+    monkeypatch.setattr(seeds, "record_end", fail)
     with pytest.raises(KeyError):
         train([(0, 1), (0, 9)], ["a", "b"])
     assert [child.left for child in train.killed] == [8]
@@ -243,10 +243,10 @@ def test_the_seeds_that_are_not_finished_are_trained_and_those_that_failed_are_n
     monkeypatch.setattr(seeds, "plan_processes", lambda number, device: planned.append((number, device)))
     monkeypatch.setattr(seeds, "assign_gpus", lambda plan: ["a", "b", "c"])
     monkeypatch.setattr(seeds, "lock_output_dir", lock)
-    monkeypatch.setattr(seeds, "_train", train)
+    monkeypatch.setattr(seeds, "train_seeds", train)
     monkeypatch.setattr(
         seeds,
-        "_begin_group",
+        "begin_group",
         lambda config, folder: SeedGroup(folder, dict(ABOUT), [row(5, FINISHED, value=1.0, epoch=1), row(6), row(7)]),
     )
     states, out = (FINISHED, FINISHED), tmp_path / "out"
@@ -257,7 +257,7 @@ def test_the_seeds_that_are_not_finished_are_trained_and_those_that_failed_are_n
     ]
     assert lines[1:] == seeds.format_group(groups.read_group(str(out))) and len(lines) == 8
     states = (FAILED, FAILED)
-    told = rf"^failed: seed 6 \(exit code 3\), 7 \(exit code 3\): see log.txt in the folder of each; {seeds._REPEAT}$"
+    told = rf"^failed: seed 6 \(exit code 3\), 7 \(exit code 3\): see log.txt in the folder of each; {seeds.REPEAT}$"
     with pytest.raises(UserError, match=told):
         seeds.run(make_configuration(SAVE=str(out)))
     monkeypatch.chdir(tmp_path)
@@ -270,7 +270,7 @@ def test_the_seeds_that_are_not_finished_are_trained_and_those_that_failed_are_n
         group.write()
         raise UserError("no seed started")
 
-    monkeypatch.setattr(seeds, "_train", refuse)
+    monkeypatch.setattr(seeds, "train_seeds", refuse)
     with pytest.raises(UserError, match="^no seed started$"):
         seeds.run(make_configuration(SAVE=str(tmp_path / "new")))
     assert (tmp_path / "new" / SEEDS).exists()  # a new folder is kept once it has a record
@@ -284,7 +284,7 @@ def test_a_group_begins_with_its_seeds_and_their_states(tmp_path, monkeypatch):
     monkeypatch.setattr("paddlevit_dist.tasks.task_factory.make_task", lambda config: task)
     monkeypatch.setattr("paddlevit_dist.engine.compatibility.to_plain_settings", lambda config: {"TASK": config.TASK})
     write_seed(tmp_path / "seed_6", 1, 3, value=50.0)
-    group = seeds._begin_group(make_configuration().values, str(tmp_path))
+    group = seeds.begin_group(make_configuration().values, str(tmp_path))
     assert group.about == {**ABOUT, "dataset": "digits", "settings": {"TASK": "t"}} and group.run == str(tmp_path)
     assert [(entry["seed"], entry["state"]) for entry in group.seeds] == [
         (5, UNFINISHED),
@@ -292,7 +292,7 @@ def test_a_group_begins_with_its_seeds_and_their_states(tmp_path, monkeypatch):
         (7, UNFINISHED),
     ]
     assert not (tmp_path / SEEDS).exists()
-    assert seeds._begin_group(make_configuration(SEEDS=None).values, str(tmp_path)).seeds == []
+    assert seeds.begin_group(make_configuration(SEEDS=None).values, str(tmp_path)).seeds == []
     (tmp_path / "run.json").touch()
     with pytest.raises(UserError, match="already holds a run's checkpoints"):
-        seeds._begin_group(make_configuration().values, str(tmp_path))
+        seeds.begin_group(make_configuration().values, str(tmp_path))

@@ -11,7 +11,7 @@ from support.samples.numbers import Numbers, collate, make_loader, readings
 
 from paddlevit_dist import UserError
 from paddlevit_dist.data import loader as loader_module
-from paddlevit_dist.data.loader import DeviceLoader, SampleFailure, _LoaderWatchdog
+from paddlevit_dist.data.loader import DeviceLoader, LoaderWatchdog, SampleFailure
 from paddlevit_dist.data.sampler import EvaluationSampler, TrainingSampler
 from paddlevit_dist.distributed import StopRequested
 from paddlevit_dist.launch.devices import default_workers
@@ -63,7 +63,7 @@ def test_default_workers_leave_a_core_to_the_training_process(processes, cores, 
 
 
 def test_an_error_while_waiting_is_passed_over_only_if_the_wait_was_left():
-    watchdog = _LoaderWatchdog(iter(()), 600.0, 3)
+    watchdog = LoaderWatchdog(iter(()), 600.0, 3)
     try:
         for has_left, error, is_raised in (
             (False, ValueError, True),
@@ -82,11 +82,11 @@ def test_an_error_while_waiting_is_passed_over_only_if_the_wait_was_left():
 @pytest.mark.parametrize("consumed", [0, 8, 23])
 def test_the_batches_of_several_epochs_are_counted_before_they_are_read(consumed):
     sampler = TrainingSampler(Numbers(26), 4, rank=0, world_size=1, accumulation_steps=2)
-    batches = loader_module._EpochSampler(sampler, 2, 4, consumed)
+    batches = loader_module.EpochSampler(sampler, 2, 4, consumed)
     read = [list(batch) for batch in batches]
     assert len(batches) == len(read) == {0: 18, 8: 16, 23: 12}[consumed]
     assert [read[place][0].epoch for place in (0, -7, -6, -1)] == [2 if consumed < 20 else 3, 3, 4, 4]
-    second = [list(batch) for batch in loader_module._EpochSampler(sampler, 3, 3, 0)]
+    second = [list(batch) for batch in loader_module.EpochSampler(sampler, 3, 3, 0)]
     assert [batch for batch in read if batch[0].epoch == 3] == second
 
 
@@ -126,9 +126,9 @@ def test_waits_are_timed_and_are_progress_of_the_run(monkeypatch):
     clock, texts = itertools.count(0.0, 0.5), []
     monkeypatch.setattr(loader_module.time, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(loader_module.status, "_notes", loader_module.status._StatusNotes())
-    wait = loader_module._next
+    wait = loader_module.next_batch
     get_status = loader_module.status.get_status
-    monkeypatch.setattr(loader_module, "_next", lambda batches: texts.append(get_status().text) or wait(batches))
+    monkeypatch.setattr(loader_module, "next_batch", lambda batches: texts.append(get_status().text) or wait(batches))
     loader = make_loader(Numbers(12))
     for batch in loader.epochs(1, 1):
         assert batch["index"].shape == [4] and get_status().text == "starting"
@@ -137,14 +137,14 @@ def test_waits_are_timed_and_are_progress_of_the_run(monkeypatch):
 
 @pytest.mark.parametrize("may_leave", [True, False])
 def test_a_wait_that_was_left_ends_the_loop(monkeypatch, may_leave):
-    class Watchdog(_LoaderWatchdog):
+    class Watchdog(LoaderWatchdog):
         """Finds that the run is asked to stop in the second wait."""
 
         def __exit__(self, *words) -> bool:
             self.has_left = self.may_leave and self.batches_due == 2
             return super().__exit__(*words)
 
-    monkeypatch.setattr(loader_module, "_LoaderWatchdog", Watchdog)
+    monkeypatch.setattr(loader_module, "LoaderWatchdog", Watchdog)
     loader, read = make_loader(Numbers(12)), []
     loader.may_leave = may_leave
     with pytest.raises(StopRequested) if may_leave else contextlib.nullcontext():
@@ -169,7 +169,7 @@ def test_memory_for_the_queues_of_all_loader_processes_is_needed_first(monkeypat
     assert (paddles.num_workers, paddles.prefetch_factor, paddles.use_shared_memory) == (3, 7, False)
     assert (paddles.dataset, paddles.collate_fn, paddles.pin_memory) == (loader._readings, loader._collate, False)
     start = paddles.worker_init_fn
-    assert (start.func, start.args, paddles.return_list) == (loader_module._begin_worker, (os.getpid(),), True)
+    assert (start.func, start.args, paddles.return_list) == (loader_module.begin_worker, (os.getpid(),), True)
     assert asked == [(17, "the queues of the loader processes", "lower DATA.NUM_WORKERS")]
 
 
@@ -178,7 +178,7 @@ def test_a_loader_process_ends_with_its_parent_and_leaves_signals_to_it(monkeypa
     monkeypatch.setattr(loader_module.gc, "freeze", lambda: events.append("freeze"))
     monkeypatch.setattr(loader_module.signals, "ignore_all", lambda: events.append("ignore"))
     monkeypatch.setattr(loader_module.process_exit, "die_with_parent", events.append)
-    loader_module._begin_worker(71, 2)
+    loader_module.begin_worker(71, 2)
     assert events == ["freeze", "ignore", 71]
 
 
@@ -219,6 +219,6 @@ def test_only_remote_data_is_fetched_in_batches():
 
 def test_the_watching_thread_watches(monkeypatch):
     seen = []
-    monkeypatch.setattr(_LoaderWatchdog, "_watch", lambda watchdog: seen.append(threading.current_thread().name))
-    _LoaderWatchdog(iter(()), 600.0, 3).stop()
+    monkeypatch.setattr(LoaderWatchdog, "_watch", lambda watchdog: seen.append(threading.current_thread().name))
+    LoaderWatchdog(iter(()), 600.0, 3).stop()
     assert seen == ["loader watchdog"]

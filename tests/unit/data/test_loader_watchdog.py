@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.data import loader
-from paddlevit_dist.data.loader import _CollateFunction, _LoaderWatchdog
+from paddlevit_dist.data.loader import CollateFunction, LoaderWatchdog
 
 LATE = "no batch arrived for 8 s (DATA.LOADER_TIMEOUT_SECONDS); loader processes: "
 
@@ -34,7 +34,7 @@ class Watched:
     def __init__(self, monkeypatch, seconds=8.0, due=1, workers=()) -> None:
         self.now, self.moves, self.abandoned, self.reason = 100.0, [], [], None
         self.batches = SimpleNamespace(_workers=list(workers))
-        self.watchdog = _LoaderWatchdog(self.batches, seconds, due)
+        self.watchdog = LoaderWatchdog(self.batches, seconds, due)
         self.watchdog.stop()
         assert not self.watchdog._thread.is_alive() and self.watchdog._thread.daemon
         assert (self.watchdog._batches, self.watchdog._workers) == (None, ())
@@ -45,7 +45,7 @@ class Watched:
 
         monkeypatch.setattr(loader, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(loader, "end_process", end)
-        monkeypatch.setattr(loader, "_abandon", self.abandoned.append)
+        monkeypatch.setattr(loader, "abandon", self.abandoned.append)
         monkeypatch.setattr(loader.status, "move", lambda: self.moves.append(self.now))
         monkeypatch.setattr(loader.signals, "stop_reason", lambda: self.reason)
 
@@ -153,12 +153,12 @@ def test_a_slow_batch_is_told_once_if_other_ranks_wait(monkeypatch, capsys):
 @pytest.mark.parametrize(("numbers", "releases"), [((5, 5), 0), ((6, 5), 2), ((11, 0), 2)])
 def test_memory_is_returned_before_and_after_a_large_batch_is_shared(monkeypatch, numbers, releases):
     events = []
-    assert loader._LARGE_BYTES == 32 * 1024**2
-    monkeypatch.setattr(loader, "_LARGE_BYTES", 80)
+    assert loader.LARGE_BYTES == 32 * 1024**2
+    monkeypatch.setattr(loader, "LARGE_BYTES", 80)
     monkeypatch.setattr(loader.tuning, "release_memory", lambda: events.append("release"))
     monkeypatch.setattr(loader, "share", lambda array, prefix: events.append(prefix) or len(array))
     readings = [1, 2]
-    batch = _CollateFunction(
+    batch = CollateFunction(
         lambda given: {"a": np.zeros(numbers[0]), "names": list(given), "b": np.ones(numbers[1])}, "own"
     )(readings)
     assert batch == {"a": numbers[0], "names": [1, 2], "b": numbers[1]} and readings == []
@@ -174,12 +174,12 @@ def test_an_error_of_the_queue_has_the_dead_process_as_its_reason_or_stays(error
         return type("Batches", (), {"__next__": next_batch, "_workers": [SimpleNamespace(pid=7, exitcode=exitcode)]})()
 
     with pytest.raises(error, match="^Blocking queue is killed$"):
-        loader._next(batches(None))
+        loader.next_batch(batches(None))
     for code in (0, -9):
         with pytest.raises(RuntimeError, match=rf"^loader process 7 with exit code {code} ended") as told:
-            loader._next(batches(code))
+            loader.next_batch(batches(code))
         assert isinstance(told.value.__cause__, error)
-    assert loader._next(iter(())) is None
+    assert loader.next_batch(iter(())) is None
 
 
 @pytest.mark.parametrize("has_queue", [True, False])
@@ -197,7 +197,7 @@ def test_an_abandoned_wait_leaves_no_process_and_its_thread_alone(monkeypatch, w
         _blocking_queue=note("queue") if has_queue else None,
         _thread=thread,
     )
-    loader._abandon(batches)
+    loader.abandon(batches)
     is_left = not workers and thread is not None
     ended = ["done", *[f"worker {number}" for number in range(workers)], *["queue"] * has_queue]
     assert events == [*ended, *["thread one"] * is_left]
@@ -223,5 +223,5 @@ def test_loaders_that_are_no_longer_read_are_closed_or_killed(monkeypatch):
     once, twice = ["shutdown a", "shutdown b"], ["queue a", "queue b"] * 2
     assert sorted(events) == sorted([*once, *twice])
     events.clear()
-    loader._end_loader_processes()
+    loader.end_loader_processes()
     assert sorted(events) == sorted(["done a", "done b", *["kill a", "kill b"] * 2])

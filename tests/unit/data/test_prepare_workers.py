@@ -70,7 +70,7 @@ def test_all_jobs_are_done_and_counted(pools):
     assert sorted(work(divide, iter(jobs), 3, 13, "decoding")) == [3.0, 4.0, 5.0]
     (pool,), (bar,) = pools.pools, pools.bars
     (initializer, (stopping, parent)) = pool.start
-    assert (pool.workers, initializer, parent) == (3, prepare_workers._start, os.getpid())
+    assert (pool.workers, initializer, parent) == (3, prepare_workers.start_worker, os.getpid())
     assert pool.ended == {"wait": True, "cancel_futures": False} and not stopping.is_set()
     assert sorted(bar.steps) == [1, 5, 7] and bar.is_closed
     assert bar.options == {"total": 13, "desc": "decoding", "unit": "image", "disable": None, "leave": False}
@@ -117,7 +117,7 @@ def test_a_worker_stops_at_its_next_item(monkeypatch):
     monkeypatch.setattr(prepare_workers, "_stopping", None)
     check_stop()
     stopping = threading.Event()
-    prepare_workers._start(stopping, 41)
+    prepare_workers.start_worker(stopping, 41)
     check_stop()
     stopping.set()
     with pytest.raises(PreparationStopped):

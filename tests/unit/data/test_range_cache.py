@@ -215,7 +215,7 @@ def test_the_count_is_believed_while_there_is_room_and_locked_while_it_changes(s
         stream.write((900).to_bytes(8, "little"))
     assert fill(cache, {"b": 50}) == "ab" and count() == 950
     assert fill(cache, {"c": 100}) == "abc" and count() == 450
-    with range_cache._locked_counter(Path(path)), open(path, "rb") as other, pytest.raises(BlockingIOError):
+    with range_cache.locked_counter(Path(path)), open(path, "rb") as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with open(path, "rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -147,18 +147,18 @@ def test_headers_of_answers():
         return SimpleNamespace(headers={name.replace("_", "-"): value for name, value in headers.items()})
 
     tags = [answer(ETag="a", Last_Modified="b"), answer(ETag="", Last_Modified="b"), answer()]
-    assert [remote_folder._find_tag(each) for each in tags] == ["a", "b", ""]
+    assert [remote_folder.find_tag(each) for each in tags] == ["a", "b", ""]
     encodings = [
         answer(),
         answer(Content_Encoding=""),
         answer(Content_Encoding="IDENTITY"),
         answer(Content_Encoding="br"),
     ]
-    assert [remote_folder._is_compressed(each) for each in encodings] == [False, False, False, True]
-    assert remote_folder._parse_range(" BYTES 3-5/70 ", "x") == (3, 5, 70)
+    assert [remote_folder.is_compressed(each) for each in encodings] == [False, False, False, True]
+    assert remote_folder.parse_range(" BYTES 3-5/70 ", "x") == (3, 5, 70)
     for sent in (None, "", "bytes 3-5", "bytes 3-5/*", "x bytes 3-5/70"):
         with pytest.raises(UserError, match=r"^x: the server sends whole files only \(no byte ranges\); copy the data"):
-            remote_folder._parse_range(sent, "x")
+            remote_folder.parse_range(sent, "x")
 
 
 def test_a_request_has_no_limit_in_all_but_one_without_a_byte():

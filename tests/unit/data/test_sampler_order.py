@@ -86,7 +86,7 @@ def test_bits_are_mixed_as_splitmix64_does():
     step = 0x9E3779B97F4A7C15
     states = np.array([step * number % 2**64 for number in (1, 2, 3)], np.uint64)
     expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
-    assert [int(value) for value in sampler._mix(states)] == expected
+    assert [int(value) for value in sampler.mix_bits(states)] == expected
 
 
 def test_a_computed_order_is_that_of_a_feistel_network():
@@ -98,7 +98,7 @@ def test_a_computed_order_is_that_of_a_feistel_network():
     def permute(value: int) -> int:
         left, right = value >> 3, value & 7
         for key in keys:
-            left, right = right, left ^ int(sampler._mix(np.array([right ^ key], np.uint64))[0]) & 7
+            left, right = right, left ^ int(sampler.mix_bits(np.array([right ^ key], np.uint64))[0]) & 7
         return left << 3 | right
 
     expected = []

@@ -64,7 +64,7 @@ def test_small_arrays_and_those_of_machines_without_shared_memory_are_pickled(tm
 def test_a_tensor_has_the_memory_of_the_file_and_leaves_none(tmp_path):
     array = np.arange(12, dtype=np.int16).reshape(3, 4)
     (tmp_path / "file").write_bytes(array.tobytes())
-    tensor = shared_arrays._map(str(tmp_path / "file"), (3, 4), "<i2")
+    tensor = shared_arrays.map_file(str(tmp_path / "file"), (3, 4), "<i2")
     assert np.array_equal(np.asarray(tensor), array) and not (tmp_path / "file").exists()
 
 

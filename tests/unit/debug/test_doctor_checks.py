@@ -289,11 +289,11 @@ def test_labels_of_a_sample_may_have_any_shape():
     keys = []
     data = SimpleNamespace(labeled=True, sample=lambda index, generator: keys.append(generator.random()) or labels)
     labels = np.array([[1, 2, 0], [0, 2, 2]], np.int32)
-    problem, classes = doctor_checks._check_sample(Counted(), data, 7, 3)
+    problem, classes = doctor_checks.check_sample(Counted(), data, 7, 3)
     assert problem is None and classes.tolist() == [1, 2, 0, 0, 2, 2] and classes.dtype == np.int64
     assert keys == [sample_generator(3, SampleKey(1, 7, 0)).random()]
     data.labeled = False
-    assert doctor_checks._check_sample(Counted(), data, 7, 3) == (None, None)
+    assert doctor_checks.check_sample(Counted(), data, 7, 3) == (None, None)
 
 
 def test_classes_are_counted_by_name():

@@ -74,7 +74,7 @@ def run_with(monkeypatch, words, results) -> list[dict]:
         assert function is selftest.run_variant and in_child and len(dataset) > 64 and task.config.SELFTEST
         facts = {"processes": plan.processes, "batch": config.DATA.BATCH_SIZE, "steps": config.TRAIN.ACCUM_ITER}
         started.append({**facts, "ngpus": config.NGPUS, "perturbed": perturbed, "config": config, "seconds": seconds})
-        with open(f"{folder}/{selftest._RESULT}", "wb") as file:
+        with open(f"{folder}/{selftest.RESULT}", "wb") as file:
             pickle.dump(results[len(started) - 1], file)
 
     monkeypatch.setattr(selftest, "launch_workers", launch)
@@ -195,11 +195,11 @@ def test_the_first_tensor_and_rank_that_differ_are_told(means, said):
         network.weight.set_value(paddle.to_tensor([1.0, -2.0]))
         network.mean.set_value(paddle.to_tensor(mean, dtype="float32"))
     expected = said and f"{said}they differ by 0.5"
-    assert ranks.run(lambda rank: selftest._find_differing_ranks(networks[rank], 3)) == [expected] * 3
+    assert ranks.run(lambda rank: selftest.find_differing_ranks(networks[rank], 3)) == [expected] * 3
     networks[2].weight.set_value(paddle.to_tensor([1.0, -2.25]))
     first = "'weight' is not the same on rank 0 and rank 2 after update 1: they differ by 0.25"
     networks[0].mean.set_value(networks[2].mean)
-    assert ranks.run(lambda rank: selftest._find_differing_ranks(networks[rank], 1)) == [first] * 3
+    assert ranks.run(lambda rank: selftest.find_differing_ranks(networks[rank], 1)) == [first] * 3
 
 
 def test_a_loss_is_the_mean_of_all_ranks_and_parts():
@@ -212,7 +212,7 @@ def test_a_loss_is_the_mean_of_all_ranks_and_parts():
             }
             for total, count in ([(6.0, 2), (1.0, 4)], [(2.0, paddle.to_tensor([3])), (7.0, 1)])[rank]
         ]
-        return selftest._compute_losses(terms, 2)
+        return selftest.compute_losses(terms, 2)
 
     expected = {"loss term 'ce' of update 2": 1.6, "loss term 'none' of update 2": 0.0}  # 16 of 10
     assert ThreadRanks(2).run(list_terms) == [expected] * 2
@@ -224,7 +224,7 @@ def test_last_bits_are_changed_in_what_is_trained():
         network.weight.set_value(paddle.full([40, 50], 1.0))
         network.bias.set_value(paddle.full([50], 0.5))
         network.bias.stop_gradient = True
-        selftest._change_last_bits(network, seed)
+        selftest.change_last_bits(network, seed)
     first, same, other = (network.weight.numpy().astype("float64") for network in networks)
     changed = (first - 1) / np.spacing(np.float32(1.0))
     assert changed.max() == 32 and changed.min() < -31 and abs(changed.mean()) < 2 and (first == same).all()
@@ -265,7 +265,7 @@ def test_what_is_saved_and_scored_has_the_statistics_of_rank_0(monkeypatch, tmp_
     monkeypatch.setattr(selftest, "broadcast_statistics", broadcast)
     monkeypatch.setattr(selftest, "require_saved", require)
     monkeypatch.setattr(selftest, "build_model", lambda *given: ("plain", *given))
-    selftest._require_saved(training)
+    selftest.require_same_saved(training)
     expected = Network()
     expected.mean.set_value(paddle.full([3], 9.0))
     scored = selftest.digest_state(expected)["mean"]

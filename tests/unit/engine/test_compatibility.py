@@ -202,7 +202,7 @@ def test_precision_alters_a_training_and_is_read_by_evaluations():
     ],
 )
 def test_three_classes_are_named_that_differ(theirs, ours, told):
-    assert compatibility._other_names(list(theirs), list(ours)) == told
+    assert compatibility.list_other_names(list(theirs), list(ours)) == told
 
 
 @pytest.mark.parametrize("random, number", [((True, False), 1), ((False, True), 1), ((False, False), 0)])

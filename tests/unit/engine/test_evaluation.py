@@ -63,9 +63,9 @@ def test_an_event_has_facts_values_and_intervals_of_the_main_value_first():
 
 
 def test_a_line_ends_with_the_facts_in_parentheses():
-    line = evaluation._line(Means(), VALUES, {"groups": "by 3 groups (video)", **FACTS})
+    line = evaluation.format_line(Means(), VALUES, {"groups": "by 3 groups (video)", **FACTS})
     assert line == "a 1 b 2 of 5 by 3 groups (video) (float16) (without 3 images)"
-    assert evaluation._line(Means(), VALUES, {}) == "a 1 b 2 of 5"
+    assert evaluation.format_line(Means(), VALUES, {}) == "a 1 b 2 of 5"
 
 
 def test_some_samples_are_scored_as_if_they_were_all():

@@ -10,7 +10,7 @@ import pytest
 from paddlevit_dist import UserError
 from paddlevit_dist.data.checked_files import checked_file
 from paddlevit_dist.engine import feature_cache
-from paddlevit_dist.engine.feature_cache import FeatureCache, _open_rows
+from paddlevit_dist.engine.feature_cache import FeatureCache, open_rows
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.step_types import TaskTraits
 
@@ -140,10 +140,10 @@ def test_files_have_a_row_for_each_sample(tmp_path, rows, found):
             head = {"descr": "<f4", "fortran_order": False, "shape": rows.shape}
             np.lib.format.write_array_header_1_0(stream, head)
             stream.write(np.ascontiguousarray(rows))
-    opened, is_damaged = _open_rows(file, 5)
+    opened, is_damaged = open_rows(file, 5)
     assert (opened is not None, is_damaged) == found
     file.write_bytes(b"damaged")
-    assert _open_rows(file, 5) == (None, True)
+    assert open_rows(file, 5) == (None, True)
 
 
 def test_rows_that_another_machine_lacks_are_computed_again_and_have_to_be_there_then(run, monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.engine.fused_optimizers import UpdateRule, _is_same, agrees
+from paddlevit_dist.engine.fused_optimizers import UpdateRule, agrees, is_same
 
 RATE, DECAY = 0.7, 0.05
 RULE = UpdateRule(paddle.optimizer.Momentum, ("velocity",), (("momentum", 0.9),))
@@ -42,7 +42,7 @@ def change_last(tensors, by):
 def like_a_gpu(monkeypatch):
     """Compare as on a GPU, which may fuse products and sums."""
     monkeypatch.setattr(
-        "paddlevit_dist.engine.fused_optimizers._is_same", lambda expected, actual, _: _is_same(expected, actual, False)
+        "paddlevit_dist.engine.fused_optimizers.is_same", lambda expected, actual, _: is_same(expected, actual, False)
     )
 
 
@@ -66,8 +66,8 @@ def test_a_step_with_one_wrong_value_is_not_taken(like_a_gpu, wrong):
 @pytest.mark.parametrize("bitwise", [True, False])
 def test_results_are_the_same_up_to_rounding_of_the_largest_or_bit_by_bit(bitwise):
     expected = np.linspace(-5.0, 4.0, 30, dtype=np.float32).reshape(5, 6)
-    for by, is_same in ((0.0, True), (4.5e-6, not bitwise), (7e-6, False), (np.nan, False), (np.inf, False)):
+    for by, is_equal in ((0.0, True), (4.5e-6, not bitwise), (7e-6, False), (np.nan, False), (np.inf, False)):
         for place in (0, 13, 29):
             actual = expected.copy()
             actual.flat[place] += np.float32(by)
-            assert _is_same(expected, actual, bitwise) == is_same, (by, place)
+            assert is_same(expected, actual, bitwise) == is_equal, (by, place)

@@ -113,7 +113,7 @@ def test_a_list_for_a_gpu_has_one_rate_one_decay_and_one_power_of_the_betas(monk
 
 @pytest.mark.parametrize("problem", [RuntimeError("kernel fused_adam is not registered"), None])
 def test_where_lists_fail_or_differ_paddle_makes_the_update_and_the_log_says_so(problem, monkeypatch):
-    fused_optimizers._try_lists.cache_clear()
+    fused_optimizers.try_lists.cache_clear()
 
     def broken(parameters, *rest):
         if problem is not None:
@@ -128,7 +128,7 @@ def test_where_lists_fail_or_differ_paddle_makes_the_update_and_the_log_says_so(
     fallen_back = build_optimizer(CfgNode(OPTIMIZER), models[1], None, 0.05, log=lines.append)
     for model, optimizer in zip(models, (own, fallen_back)):
         train(model, optimizer, RATES)
-    fused_optimizers._try_lists.cache_clear()
+    fused_optimizers.try_lists.cache_clear()
     assert bits(models[1], fallen_back) == bits(models[0], own)
     (line,) = lines
     assert "one parameter after the other" in line and (problem is None or str(problem) in line)
@@ -173,12 +173,12 @@ def test_moved_weights_and_moments_are_found_where_they_are():
 def test_a_gradient_that_begins_inside_other_memory_is_copied_for_a_gpu():
     memory = paddle.arange(9, dtype="float32")
     inside = memory[1:]
-    copy = multi_tensor._align(inside)
-    assert copy.data_ptr() % 16 == 0 and multi_tensor._align(memory) is memory
+    copy = multi_tensor.align(inside)
+    assert copy.data_ptr() % 16 == 0 and multi_tensor.align(memory) is memory
     np.testing.assert_array_equal(copy.numpy(), inside.numpy())
     strided = paddle.as_strided(memory, [2, 3], [1, 3])
-    assert not strided.is_contiguous() and multi_tensor._align(strided).is_contiguous()
-    assert multi_tensor._align(strided).tolist() == [[0, 3, 6], [1, 4, 7]]
+    assert not strided.is_contiguous() and multi_tensor.align(strided).is_contiguous()
+    assert multi_tensor.align(strided).tolist() == [[0, 3, 6], [1, 4, 7]]
 
 
 def test_views_are_made_anew_once_a_tensor_has_moved():

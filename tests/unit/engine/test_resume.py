@@ -74,7 +74,7 @@ def test_a_section_is_that_of_the_resumed_run(tmp_path):
 def test_weight_decay_that_is_applied_otherwise_is_told(before, now, names):
     rule = "from here on this run's rule applies"
     told = [] if names is None else [f"note: /c applied weight decay differently to {names}; {rule}"]
-    assert resume._changed_decay("/c", before, now) == told
+    assert resume.describe_changed_decay("/c", before, now) == told
 
 
 EVENTS = [("training", 1, 4), ("epoch", 1, 8), ("evaluation", 1, 8), ("training", 2, 12), ("evaluation", 2, 16)]

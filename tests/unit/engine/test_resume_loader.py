@@ -322,7 +322,7 @@ def test_a_checkpoint_restores_every_part(tmp_path, loads, monkeypatch, last_epo
     place = "update 33, 16 samples into epoch 4" if consumed else "epoch 3"
     lines = [f"resumed from {directory} after {place}: 5 of 6"]
     lines += [f"TRAIN.LAST_EPOCH 2: no effect: {directory} knows its epoch"] if is_told else []
-    lines += resume._changed_decay(directory, ["a", "x"], ["a"])
+    lines += resume.describe_changed_decay(directory, ["a", "x"], ["a"])
     rest = f"note: {directory} has no training means: the means of epoch 4 cover the rest of it only"
     assert printed == [*lines, *([rest] if consumed else [])]
 

@@ -6,8 +6,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.engine.low_rank_layers import _add_term
-from paddlevit_dist.engine.saved_weights import _find_unmerged, digest_state, require_saved
+from paddlevit_dist.engine.low_rank_layers import add_term
+from paddlevit_dist.engine.saved_weights import digest_state, find_unmerged, require_saved
 
 NAMES = {"own": "model.pdparams", "averaged": "model_ema.pdparams"}
 
@@ -67,7 +67,7 @@ def test_a_checkpoint_that_cannot_be_loaded_gets_a_line(tmp_path):
 def test_merged_matrices_are_what_the_scored_layers_compute(tmp_path, scale, offset, differing):
     """To a hundred thousandth of the largest value."""
     model, merged = build(), build()
-    _add_term(model[0], 2, 0.5)
+    add_term(model[0], 2, 0.5)
     model[0].lora_b.set_value(np.ones([2, 4], np.float32))
     product = model[0].lora_a.numpy() @ model[0].lora_b.numpy()
     merged[0].weight.set_value(merged[0].weight.numpy() + np.float32(scale) * product)
@@ -75,4 +75,4 @@ def test_merged_matrices_are_what_the_scored_layers_compute(tmp_path, scale, off
     found.flat[np.abs(found).argmin()] += offset * 1e-5 * np.abs(found).max()
     merged[0].weight.set_value(found)
     save(tmp_path, own=merged)
-    assert _find_unmerged(model, str(tmp_path / NAMES["own"]), lambda: build(7)) == differing
+    assert find_unmerged(model, str(tmp_path / NAMES["own"]), lambda: build(7)) == differing

@@ -43,9 +43,7 @@ def test_published_start_weights_of_a_recipe_are_not_what_another_run_evaluates(
 
 
 def test_each_default_of_an_optimizer_counts_unless_its_key_was_set(monkeypatch):
-    monkeypatch.setitem(
-        engine_settings._OPTIMIZER_DEFAULTS, "LAMB", {"EPS": 0.5, "MOMENTUM": 0.25, "BETAS": (0.1, 0.2)}
-    )
+    monkeypatch.setitem(engine_settings.OPTIMIZER_DEFAULTS, "LAMB", {"EPS": 0.5, "MOMENTUM": 0.25, "BETAS": (0.1, 0.2)})
     optimizer = load(["TRAIN.OPTIMIZER.NAME", "LAMB"]).values.TRAIN.OPTIMIZER
     assert (optimizer.EPS, optimizer.MOMENTUM, optimizer.BETAS) == (0.5, 0.25, (0.1, 0.2))
     optimizer = load(["TRAIN.OPTIMIZER.NAME", "LAMB", "TRAIN.OPTIMIZER.EPS", "0.75"]).values.TRAIN.OPTIMIZER
@@ -187,7 +185,7 @@ def test_keys_of_other_runs_are_refused(words, told):
 
 @pytest.mark.parametrize("words, joined", [("a", "a"), ("ab", "a and b"), ("abc", "a, b and c")])
 def test_words_are_joined_as_in_a_sentence(words, joined):
-    assert engine_settings._join(words) == joined
+    assert engine_settings.join_words(words) == joined
 
 
 def test_keys_are_on_the_page_with_values_default_meaning_and_flag():

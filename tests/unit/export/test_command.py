@@ -181,13 +181,13 @@ def test_a_sparse_network_is_refused_before_its_weights_are_read():
 
 
 def test_a_size_is_that_of_all_axes():
-    assert command._parse_size("DATA.IMAGE_SIZE", 64) == [64, 64]
-    assert command._parse_size("DATA.IMAGE_SIZE", (32, 64)) == [32, 64]
-    assert command._parse_size("DETECTION.EXPORT_SIZE", 64) == [64, 64]
-    assert command._parse_size("DETECTION.EXPORT_SIZE", (32, 64)) == [32, 64]
+    assert command.parse_size("DATA.IMAGE_SIZE", 64) == [64, 64]
+    assert command.parse_size("DATA.IMAGE_SIZE", (32, 64)) == [32, 64]
+    assert command.parse_size("DETECTION.EXPORT_SIZE", 64) == [64, 64]
+    assert command.parse_size("DETECTION.EXPORT_SIZE", (32, 64)) == [32, 64]
     with pytest.raises(UserError, match="DATA.BATCH_SIZE is one number: give -image_size as one number"):
-        command._parse_size("DATA.BATCH_SIZE", (32, 64))
-    assert command._parse_size("DATA.BATCH_SIZE", 64) == 64
+        command.parse_size("DATA.BATCH_SIZE", (32, 64))
+    assert command.parse_size("DATA.BATCH_SIZE", 64) == 64
 
 
 def test_the_shape_of_the_input_is_what_the_task_exports_or_else_the_models():
@@ -195,7 +195,7 @@ def test_the_shape_of_the_input_is_what_the_task_exports_or_else_the_models():
     regression = paddle.nn.Linear(2, 1)  # the network of a user
 
     shapes = [
-        command._describe_model("net", "run", model, parts)["input_shape"]
+        command.describe_model("net", "run", model, parts)["input_shape"]
         for model, parts in ((images, None), (images, ExportParts(1, {})), (regression, ExportParts(1, {}, (6, 7))))
     ]
 

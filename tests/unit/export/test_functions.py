@@ -52,7 +52,7 @@ def test_parameters_that_were_cut_off_by_one_byte_are_refused_with_what_they_nee
     paddle.jit.save(Mixed(), str(tmp_path / "m"), input_spec=[paddle.static.InputSpec([None, 300], "float32", "x")])
     (file,) = tmp_path.glob("*.pdiparams")
     state = paddle.jit.load(str(tmp_path / "m")).state_dict()
-    functions._check_size(file, state)
+    functions.check_size(file, state)
     content = file.read_bytes()
     size = len(content)
     assert size == 2 * 300 * 4 + 30 * 8 + 2 * 22 + (3 + 2) + 4 * 2  # lengths above 127 need two bytes
@@ -60,7 +60,7 @@ def test_parameters_that_were_cut_off_by_one_byte_are_refused_with_what_they_nee
     with pytest.raises(
         UserError, match=f"m.pdiparams: damaged: it has {size - 1:,} bytes, its parameters need {size:,}"
     ):
-        functions._check_size(file, state)
+        functions.check_size(file, state)
     with pytest.raises(UserError, match=r"m\.pdiparams: (damaged: it has|Paddle cannot load it: )"):
         functions.load(ExportedModel(file, {}))
 

@@ -51,7 +51,7 @@ def test_a_model_that_cannot_be_computed_is_one_line():
 
 def test_the_batch_and_the_outputs_get_their_names_wherever_they_are_used():
     model = make_model()
-    onnx_files._rename(model, ["scores", "less", "sizes_again"])
+    onnx_files.rename_outputs(model, ["scores", "less", "sizes_again"])
     graph = model.graph
     assert [output.name for output in graph.output] == ["scores", "less", "sizes_again"]
     assert [(list(node.input), list(node.output)) for node in graph.node] == [
@@ -59,7 +59,7 @@ def test_the_batch_and_the_outputs_get_their_names_wherever_they_are_used():
     ]  # fmt: skip
     assert {value.type.tensor_type.shape.dim[0].dim_param for value in (*graph.input, *graph.output)} == {"batch"}
     with pytest.raises(ValueError):
-        onnx_files._rename(model, ["scores"])
+        onnx_files.rename_outputs(model, ["scores"])
 
 
 def test_the_description_is_stored_in_the_file():
@@ -86,8 +86,8 @@ def test_each_step_works_on_the_model_of_the_one_before(tmp_path, monkeypatch, i
         compute("probe", 3)
         return f"fixed({model})"
 
-    monkeypatch.setattr(onnx_files, "_convert", lambda prefix: f"model of {prefix.name}")
-    monkeypatch.setattr(onnx_files, "_rename", lambda *given: steps.append(("rename", *given)))
+    monkeypatch.setattr(onnx_files, "convert_program", lambda prefix: f"model of {prefix.name}")
+    monkeypatch.setattr(onnx_files, "rename_outputs", lambda *given: steps.append(("rename", *given)))
     monkeypatch.setattr(onnx_files, "fix_shapes", fix_shapes)
     monkeypatch.setattr(onnx_files, "run", lambda *given: steps.append(("run", *given)))
     monkeypatch.setattr(onnx_files, "value_types", lambda model: f"types of {model}")
@@ -111,7 +111,7 @@ def test_programs_have_floats_that_the_converter_reads(tmp_path):
     program = {"attrs": [{"#": "0.a_f64", "D": 0.5}, {"#": "0.a_str", "D": "ä 0.a_f64"}]}
     (tmp_path / "net.json").write_text(json.dumps(program, ensure_ascii=False), encoding="utf-8")
     (tmp_path / "out").mkdir()
-    file = onnx_files._readable_program(tmp_path / "net", tmp_path / "out")
+    file = onnx_files.readable_program(tmp_path / "net", tmp_path / "out")
     assert file == tmp_path / "out" / "program.json"
     program["attrs"][0]["#"] = "0.a_f32"
     assert json.loads(file.read_text(encoding="utf-8")) == program
@@ -153,12 +153,12 @@ def test_a_package_that_is_missing_or_too_new_is_named(monkeypatch, error, said)
 def test_the_reason_is_the_first_line_about_an_error_else_that_of_the_exception(output, expected):
     stream = io.BytesIO(output)
     stream.seek(3)
-    assert onnx_files._find_reason(stream, RuntimeError("\n  first line \nsecond")) == expected
+    assert onnx_files.explain_failure(stream, RuntimeError("\n  first line \nsecond")) == expected
 
 
 def test_reasons_are_short_and_an_error_without_text_has_its_name():
-    assert onnx_files._find_reason(io.BytesIO(b"error " + b"x" * 500), RuntimeError()) == "error " + "x" * 294
-    assert onnx_files._first_line(KeyError()) == "KeyError" and onnx_files._first_line(RuntimeError("\n")) != ""
+    assert onnx_files.explain_failure(io.BytesIO(b"error " + b"x" * 500), RuntimeError()) == "error " + "x" * 294
+    assert onnx_files.first_line(KeyError()) == "KeyError" and onnx_files.first_line(RuntimeError("\n")) != ""
 
 
 @pytest.mark.skipif(paddle.__version__.startswith("2."), reason="paddle2onnx needs Paddle 3")
@@ -175,7 +175,7 @@ def test_a_converter_that_ends_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(paddle2onnx, "export", export)
     (tmp_path / "net.v2.json").write_text("{}")
     with pytest.raises(UserError, match="^export: paddle2onnx cannot convert this model: "):
-        onnx_files._convert(tmp_path / "net.v2")
+        onnx_files.convert_program(tmp_path / "net.v2")
     ((program, parameters, file), options) = given[0]
     assert program.endswith("/program.json") and parameters == str(tmp_path / "net.v2.pdiparams")
     assert options == {"opset_version": 17, "auto_upgrade_opset": False, "optimize_tool": "None"}
@@ -184,4 +184,4 @@ def test_a_converter_that_ends_says_why(tmp_path, monkeypatch):
         onnx.save(make_model(), file)
 
     monkeypatch.setattr(paddle2onnx, "export", write)
-    assert onnx_files._convert(tmp_path / "net.v2") == make_model()
+    assert onnx_files.convert_program(tmp_path / "net.v2") == make_model()

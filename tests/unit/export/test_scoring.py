@@ -327,7 +327,7 @@ STEPS = {"resize": [8, 8], "divide_by": 255, "layout": "batch, channels, height,
 def describe(dtype="float32", words=(), **about):
     """What is said of the description of a model and of this configuration's steps."""
     model = SimpleNamespace(function=SimpleNamespace(about=about), slot=TensorSpec("x", None, dtype), source="net.onnx")
-    return scoring._compare_descriptions(model, {"preprocessing": STEPS}, load(["-cfg=vit_digits", *words]).values)
+    return scoring.compare_descriptions(model, {"preprocessing": STEPS}, load(["-cfg=vit_digits", *words]).values)
 
 
 def test_steps_of_the_model_are_those_of_the_configuration():
@@ -348,7 +348,7 @@ def test_steps_of_the_model_are_those_of_the_configuration():
 def match(function, ours, numbers=3, config=("-cfg=vit_digits",)):
     layer = ExportedLayer("net.onnx", function, ExportParts(3, MEAN, output_shape=(numbers,)), SHAPE, None)
     values = load(["-eval", "-pretrained=w.pdparams", *config]).values
-    return layer, scoring._match_names(layer, ours, values, Classification(values))
+    return layer, scoring.match_names(layer, ours, values, Classification(values))
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,7 @@ def compare_steps(there, here):
     """Lines about the preprocessing that an exported model describes and that of the task."""
     function, _ = make_function(channel_means, "means", preprocessing=there)
     facts = {} if here is None else {"preprocessing": here}
-    return scoring._compare_descriptions(make_layer(function), facts, SimpleNamespace(ALLOW_CHANGES=False))
+    return scoring.compare_descriptions(make_layer(function), facts, SimpleNamespace(ALLOW_CHANGES=False))
 
 
 def test_preprocessing_may_be_one_text_or_not_described():

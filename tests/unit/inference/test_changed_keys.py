@@ -148,7 +148,7 @@ def test_facts_of_the_training_data_take_the_place_of_keys(classifier, monkeypat
     learned = CheckpointMeta(3, None, {"size": 24}, {})
     for made, expected in ((Measured, {"size": RunFact("input", 24)}), (Fixed, {})):
         monkeypatch.setattr(changed_keys, "make_task", made)
-        assert [changed_keys._list_input_facts(each, learned) for each in (stored, config)] == [expected] * 2
+        assert [changed_keys.list_input_facts(each, learned) for each in (stored, config)] == [expected] * 2
 
 
 def test_lines_of_the_configuration_about_given_words_are_kept(classifier):

@@ -281,7 +281,7 @@ def share(monkeypatch, tmp_path):
             return self
 
     monkeypatch.setattr(predictor, "Heartbeat", Beat)
-    monkeypatch.setattr(predictor, "_build_models", build)
+    monkeypatch.setattr(predictor, "build_models", build)
     monkeypatch.setattr(predictor, "build_prediction_loader", load)
     monkeypatch.setattr(predictor, "EvaluationPrecision", Precision)
     monkeypatch.setattr(predictor.gpu, "prepare", prepare)
@@ -361,7 +361,7 @@ def test_models_of_several_runs_are_built_with_their_own_tasks(classifier, tmp_p
     other = str(write_weights(tmp_path / "other", ["cat", "ant", "bee"], seed=1))
     sources = [open_source(path, "predict") for path in (classifier, other)]
     task = prepare_task(sources[0])
-    first, second = predictor._build_models(task, sources)
+    first, second = predictor.build_models(task, sources)
     assert first.task is task and second.task.config is sources[1].config
     for member, path in ((first, classifier), (second, other)):
         for name, value in paddle.load(path).items():
@@ -371,7 +371,7 @@ def test_models_of_several_runs_are_built_with_their_own_tasks(classifier, tmp_p
     said = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in said] == [f"weights {classifier}", f"weights {other}"]
     as_rank(monkeypatch, 1, 2)
-    assert not isinstance(predictor._build_models(task, sources[1:]), ModelEnsemble)
+    assert not isinstance(predictor.build_models(task, sources[1:]), ModelEnsemble)
     assert capsys.readouterr().out == ""
 
 
@@ -408,7 +408,7 @@ def test_progress_is_told_every_ten_seconds_where_no_bar_is_shown(monkeypatch, c
     monkeypatch.setattr(predictor, "ProgressBar", Bar)
     monkeypatch.setattr(predictor, "Heartbeat", Beat)
     as_rank(monkeypatch, int(not is_main), 2)
-    with predictor._SharedProgress(4001) as progress:
+    with predictor.SharedProgress(4001) as progress:
         for seconds, inputs in ((104, 100), (110, 400), (115, 1), (125, 499), (140, 5000)):
             clock[0] = float(seconds)
             progress.count(inputs)

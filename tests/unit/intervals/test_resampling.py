@@ -131,7 +131,7 @@ def test_a_rate_whose_draws_are_all_alike_is_of_as_many_as_there_are_groups():
     ],
 )
 def test_decisions_count_as_many_as_would_vary_as_much(count, share, drawn, independent):
-    assert resampling._count_independent(count, 5, 4, share, np.array(drawn)) == pytest.approx(independent)
+    assert resampling.count_independent(count, 5, 4, share, np.array(drawn)) == pytest.approx(independent)
 
 
 def test_the_difference_of_paired_shares_is_newcombe_s():
@@ -218,7 +218,7 @@ def test_quantiles_move_by_the_share_of_draws_below_and_half_of_the_equal_ones(v
     normal = NormalDist()
     shares = [normal.cdf(2 * normal.inv_cdf(below) + normal.inv_cdf(share)) for share in (0.1, 0.9)]
     low, high = np.quantile(drawn, shares)
-    assert resampling._interval(value, drawn, 0.1) == pytest.approx((value, min(low, value), max(high, value)))
+    assert resampling.make_interval(value, drawn, 0.1) == pytest.approx((value, min(low, value), max(high, value)))
 
 
 def test_values_that_are_not_defined_are_left_out():
@@ -337,7 +337,7 @@ def test_how_many_groups_are_counted_at_a_time_changes_nothing(monkeypatch):
     for most in (1, 300 * 7, 300 * 10_000):
         monkeypatch.setattr("paddlevit_dist.intervals.resampling._MOST_WEIGHTS", most)
         assert bootstrap(recompute, 300, resamples=50, groups=groups) == whole
-        assert resampling._count_groups(recompute, resampling.number_groups(groups)) == defined
+        assert resampling.count_groups(recompute, resampling.number_groups(groups)) == defined
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (2, 3)])

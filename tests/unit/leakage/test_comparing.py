@@ -40,7 +40,7 @@ def search_slowly(queries, others) -> tuple[list, list]:
     return places, distances
 
 
-@pytest.mark.parametrize("others, chunk", [(301, 512), (301, 5), (comparing._TILE + 9, 512), (1, 512)])
+@pytest.mark.parametrize("others, chunk", [(301, 512), (301, 5), (comparing.TILE + 9, 512), (1, 512)])
 def test_the_nearest_come_first_and_no_more_than_eight(monkeypatch, others, chunk):
     steps = []
 

@@ -13,7 +13,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.leakage import fingerprints
-from paddlevit_dist.leakage.fingerprints import EXACT, HASHED, UNREADABLE, _digest_points, compute_fingerprints
+from paddlevit_dist.leakage.fingerprints import EXACT, HASHED, UNREADABLE, compute_fingerprints, digest_points
 
 
 class ThreeImages(ImageDataset):
@@ -53,14 +53,14 @@ def test_damaged_fingerprints_are_made_again(dataset, tmp_path, damage):
 
 def test_a_negative_zero_is_a_zero_and_nothing_else_is():
     def digest(xyz, color=0):
-        return _digest_points(SimpleNamespace(xyz=np.float32(xyz), rgb=np.full((2, 3), color, np.uint8)))
+        return digest_points(SimpleNamespace(xyz=np.float32(xyz), rgb=np.full((2, 3), color, np.uint8)))
 
     zeros = np.zeros((2, 3), np.float32)
     assert digest(zeros) == digest(-zeros)
     others = [digest(zeros, 1), digest([[0, 0, 0], [0, 0, 1]]), digest([[0, 0, 0], [0, 0, -1]])]
     assert len({digest(zeros), *others}) == 4
     assert digest([[0, 0, 1], [0, 0, 0]]) == others[1]
-    bare = _digest_points(SimpleNamespace(xyz=[[2, 0, 3], [5, 4, 1], [1, 9, 3]]))
+    bare = digest_points(SimpleNamespace(xyz=[[2, 0, 3], [5, 4, 1], [1, 9, 3]]))
     rows = np.float32([[5, 4, 1], [2, 0, 3], [1, 9, 3]])  # by the last column, then the one before it
     assert bare == int.from_bytes(hashlib.blake2b(rows.tobytes(), digest_size=8).digest(), "little")
 
@@ -139,7 +139,7 @@ def test_kept_fingerprints_are_of_these_files_and_this_number_of_variants(datase
     assert len(first) == 1 and keep(1) == first and len(keep(9)) == 2
     os.utime(dataset.paths[1], ns=(1, 1))
     assert len(keep(1)) == 3
-    file = fingerprints._find_cache_file(dataset, 1, tmp_path / "cache")
+    file = fingerprints.find_cache_file(dataset, 1, tmp_path / "cache")
     before = file.stat().st_mtime_ns
     compute_fingerprints(dataset, "train", 1, tmp_path / "cache")
     assert file.stat().st_mtime_ns == before  # nothing was missing
@@ -147,7 +147,7 @@ def test_kept_fingerprints_are_of_these_files_and_this_number_of_variants(datase
         fingerprints.write_array(file, other)
         assert compute_fingerprints(dataset, "train", 1, tmp_path / "cache").num_read == 3
     os.unlink(dataset.paths[2])
-    assert fingerprints._find_cache_file(dataset, 1, tmp_path / "cache") is None
+    assert fingerprints.find_cache_file(dataset, 1, tmp_path / "cache") is None
 
 
 def test_thumbnails_of_images_that_have_become_unreadable_are_left_out():

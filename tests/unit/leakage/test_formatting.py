@@ -127,7 +127,7 @@ def test_findings_replace_those_of_the_search_before(tmp_path, capsys):
     task = SimpleNamespace(traits=SimpleNamespace(sample_name="scenes"))
     val = Labeled("val", [0, 1, 2, 0, 1, 2, 0], ["ant", "bee", "cow"])
     train = Labeled("train", [1, 0, 2, 1, 0, 1], ["ant", "bee", "cow"])
-    formatting._print_findings(FOUND, val, train, task, tmp_path)
+    formatting.print_findings(FOUND, val, train, task, tmp_path)
     leaks, more, conflicts, written = capsys.readouterr().out.splitlines()
     assert leaks.startswith("leaks: 4 of 7 scenes of val are also in train (1 same file, ")
     assert more == "to compare all samples, run inspect leaks with the same flags"
@@ -135,7 +135,7 @@ def test_findings_replace_those_of_the_search_before(tmp_path, capsys):
     assert conflicts == f"3 of these have another class in train: {'; '.join([*others, LAST])}"
     assert written == f"pairs written to {tmp_path}/leaks.json; evaluate -exclude_leaked scores without them"
     (tmp_path / "leaks.png").write_text("of the search before")
-    formatting._print_findings(SearchResult([], (7, 6), (7, 6), 0), val, train, task, tmp_path)
+    formatting.print_findings(SearchResult([], (7, 6), (7, 6), 0), val, train, task, tmp_path)
     assert capsys.readouterr().out.splitlines() == ["leaks: 0 of 7 scenes of val are also in train"]
     assert list(tmp_path.iterdir()) == []
 
@@ -149,7 +149,7 @@ def test_findings_of_images_name_three_conflicts_and_the_sheet(tmp_path, capsys,
     task = SimpleNamespace(traits=SimpleNamespace(sample_name="images"))
     found = FOUND._replace(pairs=[*FOUND.pairs, DuplicatePair(5, 5, "same file")], compared=(7, 6))
     val = LabeledImages("val", [0, 1, 2, 0, 1, 2, 0], ["ant", "bee", "cow"])
-    formatting._print_findings(found, val, LabeledImages("train", [1, 0, 2, 1, 0, 1]), task, tmp_path)
+    formatting.print_findings(found, val, LabeledImages("train", [1, 0, 2, 1, 0, 1]), task, tmp_path)
     _, conflicts, written = capsys.readouterr().out.splitlines()
     assert conflicts.startswith("5 of these have another class in train: val/0.png is ant, ")
     assert [conflict[:9] for conflict in conflicts.split(": ")[1].split("; ")] == [

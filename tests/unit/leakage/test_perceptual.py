@@ -59,8 +59,8 @@ def test_images_with_other_colors_are_not_aligned_and_equal_ones_are_copies():
     assert perceptual.compute_similarity(blocks[0], blocks[0]) == pytest.approx((1.0, 1.0))
     darker = (blocks[0] * 0.5 + 20).astype(np.uint8)
     assert min(perceptual.compute_similarity(blocks[0], darker)) > 0.99
-    assert perceptual._correlation(np.ones(4), np.arange(4.0)) == 0.0
-    assert perceptual._correlation(np.arange(4.0), -np.arange(4.0)) == pytest.approx(-1.0)
+    assert perceptual.correlate(np.ones(4), np.arange(4.0)) == 0.0
+    assert perceptual.correlate(np.arange(4.0), -np.arange(4.0)) == pytest.approx(-1.0)
 
 
 def make_blob(row: float, column: float) -> np.ndarray:
@@ -72,13 +72,13 @@ def make_blob(row: float, column: float) -> np.ndarray:
 
 def test_an_alignment_finds_a_shift_by_steps_of_limited_length(monkeypatch):
     start = np.array([0.0, 1.0, 0.0, 1.0])
-    found = perceptual._align(make_blob(0.56, 0.47), make_blob(0.5, 0.5), start)
+    found = perceptual.align_images(make_blob(0.56, 0.47), make_blob(0.5, 0.5), start)
     assert found - start == pytest.approx([0.06, 0.06, -0.03, -0.03], abs=0.004)
     for sign in (1, -1):
-        far = perceptual._align(make_blob(0.5 + 0.2 * sign, 0.5 - 0.25 * sign), make_blob(0.5, 0.5), start)
+        far = perceptual.align_images(make_blob(0.5 + 0.2 * sign, 0.5 - 0.25 * sign), make_blob(0.5, 0.5), start)
         assert np.abs(far - start).max() == pytest.approx(0.15)
     monkeypatch.setattr(perceptual, "_STEPS", 2)  # fit after the first step, which moves and stretches by 5 %
-    found = perceptual._align(make_blob(0.62, 0.44), make_blob(0.5, 0.5), start)
+    found = perceptual.align_images(make_blob(0.62, 0.44), make_blob(0.5, 0.5), start)
     assert found - start == pytest.approx([0.075, 0.025, -0.025, -0.075])
 
 
@@ -92,9 +92,9 @@ def test_crops_of_one_image_are_copies_once_they_are_aligned():
 
 def test_nothing_is_moved_to_fit_an_image_without_details():
     start = np.array([0.01, 1.0, 0.0, 0.98])
-    assert (perceptual._align(make_blob(0.4, 0.6), np.full((64, 64), 9.0), start) == start).all()
+    assert (perceptual.align_images(make_blob(0.4, 0.6), np.full((64, 64), 9.0), start) == start).all()
     stripes = np.tile(make_blob(0.5, 0.5)[:, :1], 64)  # equal columns: any shift across fits
-    assert perceptual._align(stripes, stripes, start)[2:] == pytest.approx(start[2:])
+    assert perceptual.align_images(stripes, stripes, start)[2:] == pytest.approx(start[2:])
 
 
 def test_a_luminance_weighs_green_most_and_a_thumbnail_averages_blocks():
@@ -109,7 +109,7 @@ def test_a_luminance_weighs_green_most_and_a_thumbnail_averages_blocks():
 
 def test_what_two_aligned_images_share_lies_inside_of_both():
     for top, bottom, left, right in ((0.0, 1.0, 0.0, 1.0), (0.1, 1.0, -0.12, 0.9), (-0.05, 1.1, 0.02, 1.13)):
-        _, _, is_shared = perceptual._window(np.array([top, bottom, left, right]))
+        _, _, is_shared = perceptual.find_window(np.array([top, bottom, left, right]))
         for row in range(0, 64, 3):
             for column in range(64):
                 y, x = (row + 0.5) / 64 * (bottom - top) + top, (column + 0.5) / 64 * (right - left) + left

@@ -146,8 +146,8 @@ def test_a_second_look_reads_no_image_again_unless_it_has_changed(tmp_path, monk
     train = Files(tmp_path / "data" / "train")
     first = fingerprints.compute_fingerprints(train, "train", 1, tmp_path)
     looked = []
-    plain = fingerprints._compute_row
-    monkeypatch.setattr(fingerprints, "_compute_row", lambda *given: looked.append(given) or plain(*given))
+    plain = fingerprints.compute_row
+    monkeypatch.setattr(fingerprints, "compute_row", lambda *given: looked.append(given) or plain(*given))
     second = fingerprints.compute_fingerprints(train, "train", 1, tmp_path)
     assert not looked and all(np.array_equal(a, b) for a, b in zip(first, second))
     scene(np.random.default_rng(9)).save(train.describe(3))

@@ -180,7 +180,7 @@ def test_resident_memory_is_that_of_the_process_and_its_children(monkeypatch):
         pages = int(file.read().split()[1])
     own = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
     assert resident_mib(os.getpid()) == pytest.approx(own, rel=0.2) and memory_mib() == pytest.approx(own, rel=0.2)
-    monkeypatch.setattr(meters_module, "_tree", lambda root: [root, 2**22 + 1, root])
+    monkeypatch.setattr(meters_module, "list_process_tree", lambda root: [root, 2**22 + 1, root])
     resident, shared = (int(word) for word in Path("/proc/self/statm").read_text().split()[1:3])
     both = (2 * resident - shared) * os.sysconf("SC_PAGE_SIZE") / 2**20
     assert resident_mib(os.getpid()) == pytest.approx(both, rel=0.01)

@@ -36,15 +36,15 @@ def terminal():
 
 
 def test_the_width_is_that_of_the_terminal_or_80(terminal):
-    assert [progress._columns(terminal(width)) for width in (57, 0)] == [57, 80]
-    assert progress._columns(io.StringIO()) == progress._columns(None) == 80
+    assert [progress.count_columns(terminal(width)) for width in (57, 0)] == [57, 80]
+    assert progress.count_columns(io.StringIO()) == progress.count_columns(None) == 80
 
 
 @pytest.mark.parametrize(
     "width, length, is_short", [(57, 56, False), (57, 57, True), (20, 19, False), (10, 19, False), (10, 20, True)]
 )
 def test_the_line_below_a_bar_is_as_wide_as_the_terminal(terminal, width, length, is_short):
-    line = progress._line_below(terminal(width))
+    line = progress.line_below(terminal(width))
     line.fields = [ReportField("x" * length, "short")]
     assert str(line) == ("short" if is_short else "x" * length)
     line.close()
@@ -62,7 +62,7 @@ def test_bars_are_drawn_where_no_line_can_tear_them(monkeypatch, tmp_path, is_te
         monkeypatch.setenv("TERM", kind)
         monkeypatch.setattr(sys, "stderr", Terminal() if is_terminal else io.StringIO())
         monkeypatch.setattr(sys, "stdout", {**streams, "pipe": pipe, "file": file}[stdout])
-        found = progress._can_be_drawn()
+        found = progress.can_be_drawn()
         monkeypatch.undo()
     assert found == bool(is_terminal and kind == "xterm" and is_undisturbed)
 
@@ -70,7 +70,7 @@ def test_bars_are_drawn_where_no_line_can_tear_them(monkeypatch, tmp_path, is_te
 def test_a_bar_is_shown_if_it_is_asked_for_and_can_be_drawn(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     for shown, can_be_drawn in ((True, False), (False, True), (True, True)):
-        monkeypatch.setattr(progress, "_can_be_drawn", lambda can_be_drawn=can_be_drawn: can_be_drawn)
+        monkeypatch.setattr(progress, "can_be_drawn", lambda can_be_drawn=can_be_drawn: can_be_drawn)
         bar = ProgressBar(4, "epoch 2", shown)
         assert bar.is_shown == (shown and can_be_drawn) and progress._bars == bar.is_shown
         bar.step(3)
@@ -85,24 +85,24 @@ def test_a_bar_is_shown_if_it_is_asked_for_and_can_be_drawn(monkeypatch):
 
 def test_streams_print_above_bars_while_there_are_any(monkeypatch):
     written = []
-    monkeypatch.setattr(progress, "_write_above", lambda text, stream: written.append((text, stream)))
+    monkeypatch.setattr(progress, "write_above", lambda text, stream: written.append((text, stream)))
     own = {name: Terminal() for name in ("stdout", "stderr")}
     for name, stream in own.items():
         monkeypatch.setattr(sys, name, stream)
     for more in (1, 1, -1):
-        progress._count_bars(more)
+        progress.count_bars(more)
         assert all(isinstance(getattr(sys, name), BarSafeStream) for name in own)
         assert [getattr(sys, name).stream for name in own] == [*own.values()]
     sys.stderr.write("incomplete")
-    progress._count_bars(-1)
+    progress.count_bars(-1)
     assert (sys.stdout, sys.stderr) == (own["stdout"], own["stderr"]) and written == [("incomplete", own["stderr"])]
     assert not isinstance(sys.stdout, BarSafeStream) and not isinstance(sys.stderr, BarSafeStream)
     plain = io.StringIO()
     monkeypatch.setattr(sys, "stdout", plain)
     monkeypatch.setattr(sys, "stderr", None)
-    progress._count_bars(1)
+    progress.count_bars(1)
     assert sys.stdout is plain and sys.stderr is None
-    progress._count_bars(-1)
+    progress.count_bars(-1)
     assert sys.stdout is plain and sys.stderr is None and progress._bars == 0
 
 
@@ -110,7 +110,7 @@ def test_streams_print_above_bars_while_there_are_any(monkeypatch):
 @pytest.mark.parametrize("has_bars", [True, False])
 def test_a_line_is_written_above_bars_that_may_be_there(monkeypatch, capsys, is_terminal, has_bars):
     above = []
-    monkeypatch.setattr(progress, "_write_above", lambda text, stream: above.append(text))
+    monkeypatch.setattr(progress, "write_above", lambda text, stream: above.append(text))
     monkeypatch.setattr(sys, "stderr", Terminal() if is_terminal else io.StringIO())
     monkeypatch.setitem(sys.modules, "tqdm", None)
     if not has_bars:

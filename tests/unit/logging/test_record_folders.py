@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.commands.train import _with_output
+from paddlevit_dist.commands.train import with_output
 from paddlevit_dist.logging.record import cache_folder, output_folder
 from paddlevit_dist.settings import DEFAULT_RECIPE, load
 
@@ -78,5 +78,5 @@ def test_the_folder_follows_from_recipe_and_command(tmp_path, monkeypatch, words
     for name in there:
         Path("output", name, "checkpoints", "epoch_0001").mkdir(parents=True)
     Path("output", "vit_digits-11").mkdir(parents=True)  # was ended before it saved anything
-    run, is_numbered = _with_output(load(words.split(), DEFAULT_RECIPE), is_launched)
+    run, is_numbered = with_output(load(words.split(), DEFAULT_RECIPE), is_launched)
     assert (run.values.SAVE, is_numbered) == expected

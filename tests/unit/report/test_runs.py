@@ -24,7 +24,7 @@ def test_names_are_the_shortest_ends_of_paths_that_differ(tmp_path, monkeypatch)
     assert read_names("x/run", tmp_path / "b/x/run") == [("a/x/run", ""), ("b/x/run", "")]
     assert read_names("other", tmp_path / "a/other") == [("other (1)", ""), ("other (2)", "")]
     assert read_names("../group", "other") == [("seed_9", "group"), ("seed_10", "group"), ("other", "")]
-    assert runs._shortest_names([runs.Path("/a/x"), runs.Path("/b/x")]) == ["a/x", "b/x"]
+    assert runs.shorten_names([runs.Path("/a/x"), runs.Path("/b/x")]) == ["a/x", "b/x"]
     assert read_names("../bare") == [("bare", "")]
     with pytest.raises(
         UserError, match=r"report: \.\./group/seed_11 does not contain a run \(metrics.jsonl is missing"

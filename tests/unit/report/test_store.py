@@ -127,7 +127,7 @@ def test_the_order_of_points_interleaves_the_bits_of_their_cells():
         return [int("".join(z + y + x for x, y, z in zip(*axes)), 2) for axes in bits]
 
     cells = np.random.default_rng(4).integers(0, 1024, (50, 3)).astype(np.uint16)
-    assert store._compute_morton_code(cells).tolist() == interleave(cells)
+    assert store.compute_morton_code(cells).tolist() == interleave(cells)
     packed = store.pack(PointSet("p", cells, {"a": np.zeros((50, 3), np.uint8)}, {}))
     steps = np.rint(unpacked(packed.content, 50, 65_535, 1)[0]).astype(int)
     assert interleave(steps >> 6) == sorted(interleave(steps >> 6))  # of 16 bits, ten are compared

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from paddlevit_dist import UserError
-from paddlevit_dist.commands.predict import _read_class_names
+from paddlevit_dist.commands.predict import read_class_names
 from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions
 from paddlevit_dist.images.data.class_lists import read_class_list
 from paddlevit_dist.images.data.data_warnings import DataWarnings
@@ -167,7 +167,7 @@ READERS = {  # of files that a stranger may have written with a mark: name and t
     "landmarks of Slicer": ("a.fcsv", NRRD_LIST, lambda file: landmark_files.read(str(file))),
     "settings": ("a.yaml", "TAG: \u00e4", lambda file: [setting.value for setting in read_settings(str(file))]),
     "rows": ("a.json", '[{"name": "\u00e4"}]', lambda file: list(text_files.iterate_rows(file, Person))),
-    "names to predict": ("names.txt", "\u00e4\nb", lambda file: _read_class_names(str(file))),
+    "names to predict": ("names.txt", "\u00e4\nb", lambda file: read_class_names(str(file))),
     "numbers": ("classes.tsv", "id\traw_category\tnyu40id\n2\twall\t1\n", lambda file: _read_class_table(str(file))),
 }
 
@@ -208,7 +208,7 @@ LISTS = {  # of paths or names: name of a file, and what reads it
     "class names": ("classes.txt", lambda file: names_in_file(str(file))),
     "class list": ("labels.txt", lambda file: read_class_list(str(file))),
     "names of scenes": ("train.txt", read_lines),
-    "names to predict": ("names.txt", lambda file: _read_class_names(str(file))),
+    "names to predict": ("names.txt", lambda file: read_class_names(str(file))),
 }
 TRAIN = YoloDescription("data.yaml", {0: "cat"}, {"train": ["train.txt"]}, "", (), 0)
 

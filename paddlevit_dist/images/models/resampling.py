@@ -34,7 +34,7 @@ def resize_position_embedding(
     if old_prefix < num_prefix_tokens:
         prefix = np.concatenate([prefix, prefix[:, :1]], axis=1)
     prefix = prefix[:, :num_prefix_tokens]
-    patches = patches.astype(np.float64).reshape(old_grid + (-1,))  # (old height, old width, channels)
+    patches = patches.reshape(old_grid + (-1,))  # (old height, old width, channels)
     down = bicubic_matrix(old_grid[0], grid[0])  # (height, old height)
     across = bicubic_matrix(old_grid[1], grid[1])  # (width, old width)
     patches = np.einsum("yh,xw,hwc->yxc", down, across, patches, optimize=True)  # (height, width, channels)
@@ -58,7 +58,7 @@ def resize_relative_position_bias(
     if rows * columns != table.shape[0] or rows % 2 == 0:
         return None
     down, across = (bicubic_matrix(old, 2 * length - 1) for old, length in zip((rows, columns), window))
-    biases = table.astype(np.float64).reshape(rows, columns, -1)
+    biases = table.reshape(rows, columns, -1)
     biases = np.einsum("yh,xw,hwc->yxc", down, across, biases, optimize=True)
     return biases.reshape(-1, table.shape[1]).astype(np.float32)
 

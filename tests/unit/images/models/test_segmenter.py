@@ -10,7 +10,7 @@ from paddle import nn
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.models import segmenter, upernet
-from paddlevit_dist.images.models.segformer import MmsegmentationsHead
+from paddlevit_dist.images.models.segformer import MmsegmentationsHead, SegFormer
 from paddlevit_dist.images.models.segmenter import NormalizedConvolution, Segmenter, pixel_classifier, resize_maps
 from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.model_factory import create_model
@@ -212,6 +212,12 @@ def test_weights_of_the_other_segformer_are_refused_with_its_name(name, theirs, 
     with pytest.raises(UserError, match=f"another network than this model's: take MODEL.NAME {other} or"):
         model.list_source_notices("", {"backbone.x": 0, theirs: 0})
     assert model.list_source_notices("", {"backbone.x": 0}) == []
+
+
+def test_a_classifier_that_a_head_inherits_is_left_out_where_another_is_used():
+    used, unused = ({f"decode_head.{name}.weight": 0 for name in names} for names in (["conv_seg"], ["linear_pred"]))
+    rename = SegFormer.key_maps["the authors'"]
+    assert rename(used) == used and rename({**used, **unused}) == unused
 
 
 def test_paddlevit_s_layers_in_a_row_have_two_names():

@@ -189,6 +189,8 @@ def test_any_number_can_be_ignored(tmp_path, evaluate):
     for wrong in ("-1", "65536", "all"):
         with pytest.raises(UserError, match=f"-ignore: '{wrong}' is not a number from 0 to 65535 or none"):
             evaluate(f"-ignore={wrong}")
+    write(tmp_path / "true", np.where(true == 9, 65535, true.astype(int)), np.uint16)
+    assert evaluate("-ignore=65535")[0]["scores"] == scores
 
 
 def test_two_folders_are_compared(tmp_path, evaluate):

@@ -28,11 +28,12 @@ def clone(tmp_path, monkeypatch):
 
 
 def test_a_network_of_paddleclas_is_built_without_what_the_package_pins(clone):
-    before = set(sys.modules)
+    before = dict(sys.modules)
     model = create_model("paddleclas:Small_x1_0", 7)
 
     assert model.classifier_layers == ("fc",) and model(IMAGES).shape == [2, 7]
     assert "six" in before or getattr(sys.modules.get("six"), "__spec__", True)  # no placeholder stays
+    assert all(sys.modules[name] is module for name, module in before.items())
     again = create_model("paddleclas:Small_x1_0", 7)  # names of parameters may be fixed
     linear = {one.name for network in (model, again) for one in network.network.fc.parameters()}
     assert len(linear) == 4
@@ -78,6 +79,7 @@ def test_its_yaml_file_says_what_images_look_like(clone):
     np.testing.assert_allclose(expected.mean, (0.485, 0.456, 0.406))
     np.testing.assert_allclose(expected.std, (0.229, 0.224, 0.225))
     assert expected.crop_mode == "center" and find_variant_input("paddle:resnet18").crop_pct == 0.875
+    assert find_variant_input("paddle:resnet18").image_size == 224
     whole = find_variant_input("paddleclas:Listed")
     assert (whole.image_size, whole.crop_pct, whole.crop_mode, whole.interpolation) == (24, 1.0, "squash", "bicubic")
     assert (whole.mean, whole.std) == ((0.5, 0.4, 0.3), (0.1, 0.2, 0.3))

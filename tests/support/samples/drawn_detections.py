@@ -13,16 +13,22 @@ NOTHING_FOUND = DetectedObjects(np.zeros((0, 4), np.float32), np.zeros(0, np.flo
 
 
 def drawn(number: int) -> tuple[ImageAnnotations, DetectedObjects]:
-    """Image ``number``: every fifth has no boxes, every seventh no detections; equal scores are frequent."""
+    """Image ``number``: every fifth has no boxes, every seventh no detections; equal scores are frequent.
+
+    Some boxes are exactly as large as the limit between small and medium ones.
+    """
     generator = np.random.default_rng(number)
     boxes = generator.uniform(0, 60, (0 if number % 5 == 0 else generator.integers(1, 8), 4)).round(1)
     boxes[:, 2:] += 8
+    boxes[::4, 2:] = 32.0
     labels = generator.integers(0, 3, len(boxes))
     crowd = generator.random(len(boxes)) < 0.15
     truth = ImageAnnotations(boxes, labels, boxes[:, 2] * boxes[:, 3], crowd, 100 * number + 1 + np.arange(len(boxes)))
     found = np.repeat(boxes, 3, axis=0) + generator.normal(0, 2.5, (3 * len(boxes), 4))
     found = np.concatenate([found, generator.uniform(0, 60, (3, 4))])
     found[:, 2:] = np.maximum(found[:, 2:], 1)
+    found[::6] = found[::6].round()
+    found[::6, 2:] = 32.0
     chosen = np.flatnonzero(generator.random(len(found)) < (0.0 if number % 7 == 0 else 0.7))
     wrong = generator.random(len(found)) < 0.2
     all_labels = np.concatenate([np.repeat(labels, 3), generator.integers(0, 4, 3)])

@@ -310,7 +310,9 @@ def test_what_is_not_found_or_not_clear_is_told_with_the_key_that_names_it(tmp_p
     assert "has no file of val annotations; there is annotations/instances_train2017.json" in refused(
         tmp_path, cache, "val"
     )
+    write_coco(tmp_path, [], file="val/train.json")  # the name of a file counts before that of its folder
     assert not Coco.has_validation(str(tmp_path))
+    (tmp_path / "val" / "train.json").unlink()
     write_coco(tmp_path, [], file="annotations/instances_train.json")
     assert "has 2 files of annotations for train" in refused(tmp_path, cache)
     dataset = Coco(str(tmp_path), "train", cache, annotations="annotations/instances_train.json")

@@ -100,6 +100,15 @@ def test_pasted_objects_hide_points():
             assert after[2] == (min(before[2], 1) if hides else before[2])
 
 
+def test_a_point_on_the_border_is_hidden_by_the_last_pixel():
+    places = np.array([[[5.5, 3.5, 2], [5.5, 0, 2], [2.0, 3.5, 2]]])
+    for row, column, hidden in ((3, 5, 0), (0, 5, 1), (3, 2, 2)):
+        mask = np.zeros((4, 6), np.uint8)
+        mask[row, column] = 1
+        covered = ObjectPoints(places, MIRROR[None], np.ones(1)).cover(mask)
+        assert covered.places[0, :, 2].tolist() == [1 if point == hidden else 2 for point in range(3)]
+
+
 STEPS = {
     "mirror": [{"__class_fullname__": "HorizontalFlip", "p": 1.0}],
     "turn": [{"__class_fullname__": "Rotate", "limit": [30, 30], "p": 1.0}],

@@ -163,6 +163,11 @@ def test_boxes_of_thin_objects_that_are_cut_do_not_depend_on_the_pixels_that_are
 def test_a_small_image_in_a_larger_one_keeps_thin_objects():
     view, masks = lines()
     view = resize(zoom_out(view, np.random.default_rng(2)), (31, 47))
+    rows, columns = (np.flatnonzero(lines[:, 0] >= 0) for lines in (view.rows, view.columns))
+    part = crop(view, 0, int(columns[0]), (int(rows[-1]), len(columns)))  # out of the image at its top alone
+    assert part.rows[0, 0] == -1 and part.rows[-1, 0] >= 0 and part.columns.min() >= 0
+    full = part.mask(np.ones((90, 120), np.uint8), 1)
+    np.testing.assert_array_equal(full.all(axis=1), part.rows[:, 0] >= 0)
     seen, shown = view.fit_to_masks(masks)
     assert seen.objects.tolist() == list(range(25)) and view.rows[0, 0] == view.rows[-1, 0] == -1
     for box, mask in zip(seen.boxes[:-1], shown):

@@ -222,6 +222,14 @@ def test_the_ids_of_coco():
     assert (COCO_CATEGORIES[1], COCO_CATEGORIES[62], COCO_CATEGORIES[90]) == ("person", "chair", "toothbrush")
 
 
+@pytest.mark.parametrize(("name", "classes", "first"), [("detr_small", 91, 0), ("mask_rcnn_resnet50_fpn", 90, 1)])
+def test_published_classifiers_have_cocos_names_at_their_ids(name, classes, first):
+    with paddle.LazyGuard():
+        network = create_model(name, 3)
+    assert network.published_classes(classes) == [COCO_CATEGORIES.get(id_, "") for id_ in range(first, 91)]
+    assert network.published_classes(classes - 1) is network.published_classes(classes + 1) is None
+
+
 @pytest.mark.parametrize("mask_padding", [False, True])
 def test_recomputed_layers_change_no_gradient(mask_padding):
     found = []

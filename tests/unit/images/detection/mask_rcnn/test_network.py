@@ -331,14 +331,15 @@ def test_published_weights_have_a_place_for_each_name():
     assert plain == {name for name in ours if ".mask_" not in name}
 
 
-@pytest.mark.parametrize("outputs, epsilon", [(91, 0.0), (4, 1e-5)])
+@pytest.mark.parametrize("outputs, epsilon", [(91, 0.0), (4, 1e-5), (None, 1e-5)])
 def test_fixed_batch_norms_of_published_weights_compute_without_epsilon(outputs, epsilon):
     rng = np.random.default_rng(0)
     mean, variance, weight, bias = (rng.uniform(low, 2.0, 64).astype("float32") for low in (-2, 1e-6, -2, -2))
     variance[0] = 3e-6
     state = {"running_mean": mean, "running_var": variance, "weight": weight, "bias": bias}
     state = {f"backbone.body.bn1.{name}": value for name, value in state.items()}
-    state["roi_heads.box_predictor.cls_score.bias"] = np.zeros(outputs, "float32")
+    if outputs:
+        state["roi_heads.box_predictor.cls_score.bias"] = np.zeros(outputs, "float32")
     ours = key_names.MASK_RCNN["torchvision"](state)
     norm = FrozenBatchNorm(64)
     for name, value in norm.state_dict().items():

@@ -83,10 +83,12 @@ def test_names_can_be_sliced(tmp_path):
     ],
 )
 def test_what_is_not_an_image_in_memory_is_refused(tmp_path, image, message):
-    samples = open_inputs([np.zeros((4, 5, 4), np.uint8), image], tmp_path)
-    assert samples.image(0).size == (5, 4)
+    shapes = [(4, 5), (4, 5, 1), (4, 5, 3), (4, 5, 4)]
+    samples = open_inputs([*(np.full(shape, 9, np.uint8) for shape in shapes), image], tmp_path)
+    for index in range(4):
+        assert (samples.image(index).size, samples.image(index).getpixel((4, 3))) == ((5, 4), (9, 9, 9))
     with pytest.raises(BadSample, match=message):
-        samples.image(1)
+        samples.image(4)
 
 
 def test_annotated_copies_are_named_after_their_inputs_and_keep_colors_of_single_pixels(tmp_path):

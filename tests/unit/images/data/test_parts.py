@@ -67,6 +67,13 @@ def test_other_files_are_decoded_whole(encoded):
     assert read_layout(encoded) is None
 
 
+def test_the_end_of_a_file_is_behind_its_header():
+    encoded = jpeg()
+    scan = encoded.index(b"\xff\xda")
+    header = encoded[: scan + 2 + int.from_bytes(encoded[scan + 2 : scan + 4], "big")]
+    assert read_layout(header[:-1] + b"\xff\xd9") is None and read_layout(header + b"\xff\xd9") is not None
+
+
 def test_a_header_without_rows_is_no_layout():
     encoded, layout = jpeg(), read_layout(jpeg())
     for at in (layout.size_at, layout.size_at + 2):

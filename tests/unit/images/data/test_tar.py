@@ -498,6 +498,20 @@ def test_an_index_is_of_one_place_also_if_names_sizes_and_times_are_those_of_ano
     assert TarImages(str(tmp_path / "first"), "train", cache).labels.tolist() == [1, 0]
 
 
+def test_an_index_is_of_all_tar_files(folder, cache):
+    for number in range(3):
+        write_tar(folder / f"train-{number}.tar", {"0.png": image(number), "0.cls": b"0"})
+    assert [shade for _, shade, _ in contents(TarImages(str(folder), "train", cache))] == [0, 1, 2]
+    for number in range(3):
+        write_tar(
+            folder / f"train-{number}.tar",
+            {f"{k}.{e}": c for k in range(2) for e, c in (("png", image(9 + k)), ("cls", b"1"))},
+        )
+        os.utime(folder / f"train-{number}.tar", (10**9, 10**9))
+        found = contents(TarImages(str(folder), "train", cache))
+        assert [shade for _, shade, _ in found] == [*[9, 10] * (number + 1), *range(number + 1, 3)]
+
+
 def test_a_file_with_holes_is_refused(folder, cache):
     member = tarfile.TarInfo("a/1.png")
     member.type = tarfile.GNUTYPE_SPARSE

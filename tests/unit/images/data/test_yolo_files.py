@@ -30,6 +30,13 @@ def test_a_split_without_images_is_refused_with_what_there_is(tmp_path, files, s
     assert str(tmp_path) in str(refused.value)
 
 
+def test_folders_below_images_come_before_those_beside_it(tmp_path):
+    touch(tmp_path, "images/train7/2.jpg", "images/train2/1.jpg", "train3/images/3.jpg", "Train/4.jpg", "images/0.jpg")
+    assert list_images(str(tmp_path), "train", None) == [f"{tmp_path}/images/train{k}.jpg" for k in ("2/1", "7/2")]
+    (tmp_path / "images").rename(tmp_path / "other")
+    assert list_images(str(tmp_path), "train", None) == [f"{tmp_path}/{k}.jpg" for k in ("Train/4", "train3/images/3")]
+
+
 def test_the_description_is_named_where_its_places_have_no_images(tmp_path):
     touch(tmp_path, "photos/1.txt", "more/2.jpg")
     (tmp_path / "data.yaml").write_text("train: photos\nval: more\nnames: [cow, ant]\n")

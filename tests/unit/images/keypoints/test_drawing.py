@@ -28,6 +28,8 @@ def test_points_and_lines_have_the_colors_of_their_side():
     assert tuple(drawn[100, 100]) == FIRST and tuple(drawn[100, 200]) == SECOND and tuple(drawn[300, 100]) == MIDDLE
     assert tuple(drawn[100, 150]) == tuple(drawn[200, 100]) == MIDDLE  # lines between different colors
     assert (drawn[200, 200] == 90).all()
+    for edge in (drawn[:, 150], drawn[200]):  # seen on a background of any color
+        assert (edge == 0).all(axis=1).sum() >= 2
     same = draw([[2, 2, 2]], points=FACE._replace(pairs=((0, 2), (1, 1))))
     assert tuple(same[100, 200]) == MIDDLE and tuple(same[200, 100]) == MIDDLE
 

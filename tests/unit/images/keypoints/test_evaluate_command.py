@@ -186,10 +186,10 @@ def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing
     for name in "abc":
         Image.new("RGB", (80, 120)).save(tmp_path / f"{name}.png")
     results = [
-        {"image_id": 3, "category_id": 1, "keypoints": [10, 10, 1, 60, 110, 1], "score": 0.5},
+        {"image_id": 1, "category_id": 1, "keypoints": [10, 10, 1, 60, 110, 1], "score": 0.5},
         {"image_id": 2, "category_id": 1, "keypoints": [13, 14, 1, 60, 110, 1], "score": 0.9},
         {"image_id": 2, "category_id": 1, "keypoints": [10, 10, 1, 60, 110, 1], "score": 0.1},
-        {"image_id": 1, "category_id": 5, "keypoints": [10, 10, 1, 60, 110, 1], "score": 1.0},
+        {"image_id": 3, "category_id": 5, "keypoints": [10, 10, 1, 60, 110, 1], "score": 1.0},
     ]
     (tmp_path / "results.json").write_text(json.dumps(results))
     words = [str(tmp_path), str(tmp_path / "results.json"), "-json"]
@@ -198,7 +198,7 @@ def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing
     captured = capsys.readouterr()
     scores = json.loads(captured.out.splitlines()[0])["scores"]
     assert "note: 1 image without a result" in captured.err
-    # 5 pixels of 100 are right, and the points of image 1 are not found
+    # 5 pixels of 100 are right, and the points of image 3 are not found
     assert scores["PCK"] == pytest.approx(200 / 3) and scores["mre_px"] == 1.25 and scores["point 1 mre_px"] == 2.5
     assert scores.get("mre_mm") == (0.625 if spacing else None)
     intervals = TablePair.match(*(read_table(str(tmp_path / folder)) for folder in ("one", "two"))).compute_intervals()

@@ -77,7 +77,9 @@ def test_points_have_the_errors_of_found_objects(figures):
 def test_curves_have_the_scores_of_each_threshold(figures):
     lines = figures["Scores by similarity"].lines
     assert lines["recall"][1] == pytest.approx([1, *[2 / 3] * 9])
-    assert np.mean(lines["AP"][1]) == pytest.approx(figures["Categories"].rows[0][1] / 100, abs=1e-4)
+    assert len(lines["AP"][1]) == 10 and np.mean(lines["AP"][1]) == pytest.approx(
+        figures["Categories"].rows[0][1] / 100, abs=1e-4
+    )
     assert list(figures["Precision and recall"].lines) == ["OKS 0.50", "OKS 0.75", "OKS 0.90"]
     assert figures["Categories"].rows[0][4:] == (3, 3) and figures["Categories"].rows[1][1:] == (None,) * 3 + (0, 0)
     assert "with objects from a score of" in figures["Choice of the score threshold"].note
@@ -94,6 +96,7 @@ def test_the_hardest_images_are_drawn_with_their_skeletons():
         records.append((index, KeypointRecord.from_matches(match_image(index, truth, miss(index), table), truth)))
     gallery = build_keypoint_figures(images, records, 0.5)[0]
     ((image, caption),) = gallery.images
+    assert gallery.note.startswith("Images with the lowest F1") and "of at least 0.5, uncertain" in gallery.note
     assert caption == "0 right, 0 wrong, 1 missed\nimage 0"
     left, right = image[:250, :300], image[:250, 330:630]
     assert (left != 90).any() and (right == 90).all()

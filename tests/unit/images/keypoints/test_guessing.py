@@ -32,6 +32,13 @@ def test_layouts_are_recognized(tmp_path):
     write_table(tmp_path / "labels", "image,label,fold")
     assert guess(tmp_path / "wide") == guess(tmp_path / "wide" / "points.csv") == "keypoint_table"
     assert guess(tmp_path / "labels") is None
+    reasons = [
+        guess_dataset(str(path), "keypoint_heatmaps").reason for path in (file, tmp_path / "wide" / "points.csv")
+    ]
+    assert reasons == [
+        f"{file} contains annotations in COCO's format",
+        f"{tmp_path}/wide/points.csv is a table, read as one of points",
+    ]
     assert find_layouts("coco_keypoints", str(tmp_path / "yolo")) == ["yolo_pose"]
 
 

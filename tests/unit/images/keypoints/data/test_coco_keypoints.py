@@ -13,6 +13,7 @@ from support.files.keypoint_writer import BUG, POINTS, posed, write_keypoints
 from paddlevit_dist.images.keypoints.data.coco_keypoints import CocoKeypoints
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointsPart, is_posed
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON
+from paddlevit_dist.settings import load
 
 refused = functools.partial(refused_by, CocoKeypoints)
 PERSON = {"id": 1, "name": "person", "keypoints": list(COCO_PERSON.names)}
@@ -87,6 +88,15 @@ def test_keys_win_over_the_file(tmp_path, cache):
     found = CocoKeypoints(str(tmp_path), "train", cache, keys=chosen).keypoint_sets[0]
     assert found == (("a", "b", "c"), ((0, 1), (2, 2)), (0.07,) * 3, ((2, 0),))
     assert not CocoKeypoints(str(tmp_path), "train", cache, keys=keys(PAIRS=[])).can_mirror
+    words = [
+        "TASK",
+        "keypoint_heatmaps",
+        "-dataset=coco_keypoints",
+        f"-data_path={tmp_path}",
+        "KEYPOINTS.SIGMAS",
+        "0.3",
+    ]
+    assert CocoKeypoints.open(load(words).values, "train", cache).keypoint_sets[0].sigmas == (0.3,) * 3
 
 
 @pytest.mark.parametrize(

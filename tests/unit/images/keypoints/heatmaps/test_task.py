@@ -10,6 +10,7 @@ from support.processes import ROOT
 from support.trainings.updates import changes_of_an_update, waits_of_an_update
 
 from paddlevit_dist import UserError, settings
+from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
 from paddlevit_dist.images.keypoints.heatmaps.samples import HOST
 from paddlevit_dist.tasks.aspects import get_aspect
@@ -173,6 +174,25 @@ def test_an_input_is_one_object_of_the_best_category_with_any_score(tmp_path):
     (best,) = predicting.predict_step(model, batch)
     assert best.labels.tolist() == [int(np.argmax(both.scores))] and best.scores[0] == both.scores.max() < 0.5
     assert [row["category"] for row in predicting.prediction_rows(best)] == [task.class_names[best.labels[0]]]
+
+
+def test_weights_depend_on_the_crops_and_positions_are_resized_to_them():
+    words = "MODEL.NAME vitpose_tiny MODEL.DIMS None MODEL.EMBED_DIM 16 MODEL.DEPTH 1".split()
+    tasks = [make_task(settings.load([*FIGURES, *words, "HEATMAPS.CROP_SIZE", side]).values)
+             for side in ("[32, 32]", "[64, 32]")]  # fmt: skip
+    data = tasks[1].config.DATA
+    assert tasks[1].signature() == {
+        "DATA.IMAGENET_MEAN": data.IMAGENET_MEAN,
+        "DATA.IMAGENET_STD": data.IMAGENET_STD,
+        "DATA.EXIF_ROTATE": data.EXIF_ROTATE,
+        "HEATMAPS.CROP_SIZE": [64, 32],
+        "HEATMAPS.BOX_SCALE": tasks[1].config.HEATMAPS.BOX_SCALE,
+    }
+    square, tall = (task.build_model(3) for task in tasks)
+    expected = tall.backbone.resample_parameter("pos_embed", square.backbone.pos_embed.numpy(), None)
+    report = load_weights(tall, square.state_dict())
+    assert (report.resized, report.missing, report.unexpected) == (["backbone.pos_embed"], [], [])
+    np.testing.assert_array_equal(tall.backbone.pos_embed.numpy(), expected)
 
 
 def test_points_and_categories_return_from_a_checkpoint(tmp_path):

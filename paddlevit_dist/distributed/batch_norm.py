@@ -95,7 +95,7 @@ class DistributedBatchNorm(_FormattedLayer, paddle.nn.Layer):
             return _NormalizeFunction.apply(x, self.weight, self.bias, self, exchanges)
         if not _size(x):  # kernels reject empty tensors
             return x
-        if uses_batch and _has_many_rows(self, x):
+        if uses_batch and has_many_rows(self, x):
             return _normalize_in_double(self, x)
         with _kernel_variance(self, x) as variance:
             return F.batch_norm(
@@ -129,7 +129,7 @@ class DistributedBatchNorm(_FormattedLayer, paddle.nn.Layer):
         return f"num_features={self._mean.shape[0]}, momentum={self._momentum}, epsilon={self._epsilon}"
 
 
-def _has_many_rows(layer: paddle.nn.Layer, x: paddle.Tensor) -> bool:
+def has_many_rows(layer: paddle.nn.Layer, x: paddle.Tensor) -> bool:
     """Return whether statistics would lose digits, because the CPU's kernel adds too many values in float32."""
     if not paddle.in_dynamic_mode() or not x.place.is_cpu_place() or x.dtype == paddle.float64:
         return False
@@ -173,7 +173,7 @@ class _UnbiasedVariance(_FormattedLayer):
         parameters = self._parameters  # type: ignore[attr-defined]
         running = parameters["_variance"]
         layer: paddle.nn.Layer = self
-        if layer.training and not layer._use_global_stats and _has_many_rows(layer, x):
+        if layer.training and not layer._use_global_stats and has_many_rows(layer, x):
             normalized, act = _normalize_in_double(layer, x), getattr(layer, "_act", None)
             return normalized if act is None else getattr(F, act)(normalized)
         with _kernel_variance(self, x) as parameters["_variance"]:
@@ -316,7 +316,7 @@ def moments_by_kernel(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
     With momentum 0, it returns the batch's statistics, ten times faster than reductions. Many rows are added in
     float64.
     """
-    x = _widen(x)
+    x = widen(x)
     mean, variance = (paddle.zeros([x.shape[1]], dtype=x.dtype) for _ in range(2))
     F.batch_norm(x, mean, variance, training=True, momentum=0.0)
     return mean, variance.astype("float64") * (_size(x) // x.shape[1])
@@ -395,7 +395,7 @@ def _channel_sum(x: paddle.Tensor) -> paddle.Tensor:
     """Sum over all axes except the channels of (rows, channels) or (batch, channels, positions)."""
     if not x.place.is_cpu_place():
         return x.sum(axis=0 if x.ndim == 2 else [0, 2])
-    x = _widen(x)
+    x = widen(x)
     # Multiplying by ones takes a tenth of the time of a CPU sum. (A GPU could round the factors to TF32.)
     if x.ndim == 3:
         ones = paddle.ones([x.shape[2], 1], dtype=x.dtype)
@@ -403,7 +403,7 @@ def _channel_sum(x: paddle.Tensor) -> paddle.Tensor:
     return paddle.matmul(paddle.ones([1, x.shape[0]], dtype=x.dtype), x).reshape([x.shape[1]])
 
 
-def _widen(x: paddle.Tensor) -> paddle.Tensor:
+def widen(x: paddle.Tensor) -> paddle.Tensor:
     """Return (rows, channels) or (batch, channels, positions) in float64 if a CPU would add too many in float32."""
     is_large = x.shape[0] > _MOST_POINTS if x.ndim == 2 else x.shape[2] > _MOST_POSITIONS
     return x.astype("float64") if is_large else x

@@ -161,7 +161,7 @@ def get_channel() -> StoreChannel:
     """Return the group's channel, created on the first collective call of any program."""
     global _channel
     if _channel is None:
-        _channel = StoreChannel()
+        _channel = StoreChannel(paddle.base.core.create_or_get_global_tcp_store(), *world.place())
     return _channel
 
 

@@ -20,11 +20,11 @@ import paddle.distributed as dist
 
 from ..launch import rendezvous, secret, status
 from ..launch.failures import PeerGone
+from ..launch.lock import find_start
 from ..launch.secret import key_name
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.transfers import read, to_device
-from . import world
 
 Message = bytes | memoryview
 Reader = Callable[[int, Any], Any]  # takes a rank and its message, a buffer that is valid during the call only
@@ -34,9 +34,10 @@ _NUMBER = struct.Struct("<q")
 
 
 class StoreChannel:
-    """Channel between ranks: they wait at the group's key-value store, and ``paddle.distributed`` carries the messages.
+    """Channel between ranks: they wait at the group's key-value ``store``, and ``paddle.distributed`` carries messages.
 
-    Rank 0 serves the store. A wait may last for hours. Every rank must call the same methods in the same order.
+    Rank 0 of ``size`` serves the store. A wait may last for hours. Every rank must call the same methods in the same
+    order.
     """
 
     _FRAME_BYTES = 1024  # size of the first frame that each rank sends in an exchange
@@ -44,19 +45,18 @@ class StoreChannel:
     _CHECK_SECONDS = 1.0  # between checks that missing ranks of this machine are alive
     _LEAVE_SECONDS = 5.0
 
-    def __init__(self) -> None:
-        self.store = paddle.base.core.create_or_get_global_tcp_store()
-        self._rank, self._size = world.rank(), world.world_size()
+    def __init__(self, store: Any, rank: int, size: int) -> None:
+        self.store, self._rank, self._size = store, rank, size
         self.exchanges = 0  # of values, so far
         self._meetings = self._waited_in = 0
         self._posted = 0
-        self._processes: list[str] = []  # ``_this_process`` of all ranks, after the first barrier
+        self._processes: list[str] = []  # ``this_process`` of all ranks, after the first barrier
         if not rendezvous.has_met():
             rendezvous.send_small_messages_at_once()
             self._begin_session()
-        self.store.set(self._process_key(self._rank), _this_process())
+        self.store.set(self._process_key(self._rank), this_process())
         # Processes that ``multiprocessing`` starts call no other exit handlers.
-        multiprocessing.util.Finalize(None, self._leave, exitpriority=0)
+        multiprocessing.util.Finalize(None, self.leave, exitpriority=0)
 
     def _begin_session(self) -> None:
         """Agree on a session in a user's own program, under store keys that only ranks with the same secret know."""
@@ -104,7 +104,7 @@ class StoreChannel:
     def _process_key(rank: int) -> str:
         return key_name(f"{_PREFIX}process/{rank}")
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Keep rank 0, which serves the store, alive for up to 5 seconds until the other ranks have left."""
         deadline = time.monotonic() + self._LEAVE_SECONDS
         with contextlib.suppress(RuntimeError, ValueError, OSError):  # the store is closed
@@ -147,7 +147,7 @@ class StoreChannel:
         """Return the ranks of this machine whose process has ended after the first barrier."""
         if self._meetings > 1 and not self._processes:
             self._processes = [self._ask_store("get", self._process_key(rank)).decode() for rank in range(self._size)]
-        return [rank for rank, process in enumerate(self._processes) if _has_ended(process)]
+        return [rank for rank, process in enumerate(self._processes) if has_ended(process)]
 
     def _check_missing(self, expected: int) -> None:
         ended = self._find_ended()
@@ -183,28 +183,18 @@ class StoreChannel:
         return [*others[: self._rank], payload, *others[self._rank :]]
 
 
-def _this_process() -> str:
+def this_process() -> str:
     """Identify this process: boot id, PID namespace, process id and start time; empty if unknown (not Linux)."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {os.getpid()} {_read_start(os.getpid())}"
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {os.getpid()} {find_start(os.getpid())}"
     except OSError:
         return ""
 
 
-def _read_start(process: int) -> str:
-    """Return the start time of a process in the kernel's ticks; empty once it has ended, even as a zombie."""
-    try:
-        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return "" if fields[0] in "ZX" else fields[19]
-
-
-def _has_ended(described: str) -> bool:
-    """Return whether a process of this machine and container, as ``_this_process`` describes it, has ended."""
+def has_ended(described: str) -> bool:
+    """Return whether a process of this machine and container, as ``this_process`` describes it, has ended."""
     if not described:
         return False
     *place, process, start = described.split(" ")
-    return place == _this_process().split(" ")[:2] and _read_start(int(process)) != start
+    return place == this_process().split(" ")[:2] and str(find_start(int(process))) != start

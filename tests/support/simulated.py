@@ -11,6 +11,7 @@ from collections.abc import Callable
 import paddle
 import pytest
 
+from paddlevit_dist.distributed import world
 from paddlevit_dist.launch import failures, rendezvous, secret, status
 
 
@@ -154,3 +155,9 @@ def machine(monkeypatch) -> Machine:
     monkeypatch.setattr(glob, "glob", list_described)
     monkeypatch.setattr(os, "sched_getaffinity", list_usable)
     return described
+
+
+@pytest.fixture
+def act_as(monkeypatch) -> Callable[[int, int], None]:
+    """Return a function that makes this process a rank among so many, for what asks for numbers only."""
+    return lambda rank, size: monkeypatch.setattr(world, "place", lambda: (rank, size))

@@ -20,6 +20,14 @@ SHAPES = [(7, 3), (4, 3, 5), (2, 3, 4, 5), (2, 3, 2, 4, 3)]
 PLAIN = {2: paddle.nn.BatchNorm1D, 3: paddle.nn.BatchNorm1D, 4: paddle.nn.BatchNorm2D, 5: paddle.nn.BatchNorm3D}
 
 
+def mean_of(layer) -> paddle.Tensor:
+    return running_statistics(layer)[0]
+
+
+def variance_of(layer) -> paddle.Tensor:
+    return running_statistics(layer)[1]
+
+
 def rows(shape, seed=0) -> np.ndarray:
     return 2.0 * np.random.default_rng(seed).standard_normal(shape) + 1.0
 
@@ -37,7 +45,12 @@ def run(layer, x: np.ndarray, slope: np.ndarray, dtype: str) -> dict:
     outputs = layer(inputs)
     (outputs * paddle.to_tensor(slope, dtype=dtype)).sum().backward()
     gradients = {"x": inputs.grad, "weight": layer.weight.grad, "bias": layer.bias.grad}
-    return {"y": outputs, **gradients, "mean": layer._mean, "variance": layer._variance}
+    return {
+        "y": outputs,
+        **gradients,
+        "mean": mean_of(layer),
+        "variance": variance_of(layer),
+    }
 
 
 def randomized(plain: paddle.nn.Layer) -> paddle.nn.Layer:
@@ -53,7 +66,7 @@ def test_own_operations_agree_with_paddles_layer(shape, dtype, tolerance):
     plain = randomized(PLAIN[len(shape)](3, momentum=0.75)).to(dtype=dtype)
     layer = with_own_path(plain, dtype)
     slope = rows(shape, seed=1)
-    before = plain._variance.numpy().copy()
+    before = variance_of(plain).numpy().copy()
     ours, theirs = run(layer, rows(shape), slope, dtype), run(plain, rows(shape), slope, dtype)
     count = np.prod(shape) // 3
     unbiased = 0.75 * before + (theirs.pop("variance").numpy() - 0.75 * before) * count / (count - 1)
@@ -62,13 +75,13 @@ def test_own_operations_agree_with_paddles_layer(shape, dtype, tolerance):
         np.testing.assert_allclose(ours[name].numpy(), value.numpy(), rtol=tolerance, atol=tolerance, err_msg=name)
 
 
-def test_a_layer_of_one_device_counts_its_own_rows_on_any_number_of_devices(monkeypatch):
+def test_a_layer_of_one_device_counts_its_own_rows_on_any_number_of_devices(act_as):
     """Not of all devices: otherwise its running variance would hardly be corrected."""
-    monkeypatch.setattr(batch_norm.world, "world_size", lambda: 3)
+    act_as(0, 3)
     layer = unbias_running_variance(paddle.nn.BatchNorm1D(3, momentum=0.75))
     values = rows((4, 3))
     layer(paddle.to_tensor(values, dtype="float32"))
-    np.testing.assert_allclose(layer._variance.numpy(), 0.75 + 0.25 * values.var(axis=0, ddof=1), rtol=1e-5)
+    np.testing.assert_allclose(variance_of(layer).numpy(), 0.75 + 0.25 * values.var(axis=0, ddof=1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -131,7 +144,7 @@ def test_statistics_never_pass_through_the_host(monkeypatch):
     layer, x = DistributedBatchNorm(3), rows((7, 3))
     layer(paddle.to_tensor(x, dtype="float32"))
     expected = 0.9 + 0.1 * x.var(axis=0, ddof=1)
-    np.testing.assert_allclose(layer._variance.numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(variance_of(layer).numpy(), expected, rtol=1e-5)
 
 
 def test_channels_last():
@@ -207,7 +220,7 @@ def test_on_gpus_dense_layers_become_paddles_own(monkeypatch):
     np.testing.assert_allclose(model[6](last).numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_paddles_layer_is_taken_only_where_it_is_seen_to_exchange(monkeypatch):
+def test_paddles_layer_is_taken_only_where_it_is_seen_to_exchange(monkeypatch, act_as):
     def exchanging(x, mean, *others):
         return a_kernel(x * 0.0 + 1.0 / 3, mean, *others)  # the mean over the three ranks
 
@@ -218,18 +231,18 @@ def test_paddles_layer_is_taken_only_where_it_is_seen_to_exchange(monkeypatch):
         return a_kernel(x, mean, *others)
 
     monkeypatch.setattr(batch_norm, "is_on_gpu", lambda: True)
-    monkeypatch.setattr(batch_norm.world, "world_size", lambda: 3)
+    act_as(0, 3)
     monkeypatch.setattr(batch_norm, "all_reduce_sum", lambda tensor: calls.append("collective"))
     for kernel, expected in ((exchanging, True), (alone, False)):
         monkeypatch.setattr(paddle._C_ops, "sync_batch_norm_", kernel)
         for number in range(3):
-            monkeypatch.setattr(batch_norm.world, "rank", lambda number=number: number)
+            act_as(number, 3)
             assert batch_norm.native_synchronizes() is expected
     assert calls[-6:] == ["collective", 0, "collective", 0, "collective", 1]
-    monkeypatch.setattr(batch_norm.world, "world_size", lambda: 1)
+    act_as(0, 1)
     assert not batch_norm.native_synchronizes()
     monkeypatch.undo()
-    monkeypatch.setattr(batch_norm.world, "world_size", lambda: 3)
+    act_as(0, 3)
     assert not batch_norm.native_synchronizes()
 
 
@@ -283,7 +296,7 @@ def test_a_converted_layer_of_one_process_computes_what_paddles_does():
     converted = convert_batch_norm(same)
     x = paddle.to_tensor(rows(SHAPES[3]).astype("float32"))
     assert np.array_equal(plain(x).numpy(), converted(x).numpy())
-    assert np.array_equal(plain._variance.numpy(), converted._variance.numpy())
+    assert np.array_equal(variance_of(plain).numpy(), variance_of(converted).numpy())
     plain.eval(), converted.eval()
     assert np.array_equal(plain(x).numpy(), converted(x).numpy())
 
@@ -298,7 +311,7 @@ def test_no_rows_leave_the_statistics_and_give_zero_gradients():
     assert y.shape == [0, 3]
     build_zero(y, layer.weight).backward()
     assert layer.weight.grad.numpy().tolist() == [0.0] * 3 == layer.bias.grad.numpy().tolist()
-    assert layer._mean.numpy().tolist() == [0.0] * 3 and layer._variance.numpy().tolist() == [1.0] * 3
+    assert mean_of(layer).numpy().tolist() == [0.0] * 3 and variance_of(layer).numpy().tolist() == [1.0] * 3
     layer.eval()
     assert layer(x).shape == [0, 3]
 
@@ -318,7 +331,7 @@ def test_a_single_row_gives_the_bias():
     layer = DistributedBatchNorm(3)
     layer.bias.set_value(paddle.to_tensor([1.0, 2.0, 3.0]))
     assert layer(paddle.to_tensor([[5.0, -5.0, 0.0]])).numpy().tolist() == [[1.0, 2.0, 3.0]]
-    np.testing.assert_allclose(layer._mean.numpy(), [0.5, -0.5, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(mean_of(layer).numpy(), [0.5, -0.5, 0.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -371,10 +384,10 @@ def test_the_running_variance_divides_by_rows_less_1_whatever_the_kernel_stores(
     layer, x = ROUTES[route](), rows((2, 3, 4, 5))
     layer(paddle.to_tensor(x, dtype="float32"))
     expected = 0.9 + 0.1 * np.var(x, axis=(0, 2, 3), ddof=1)
-    np.testing.assert_allclose(layer._variance.numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(variance_of(layer).numpy(), expected, rtol=1e-6)
     layer.eval()
     layer(paddle.to_tensor(x, dtype="float32"))
-    np.testing.assert_allclose(layer._variance.numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(variance_of(layer).numpy(), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])
@@ -387,7 +400,7 @@ def test_the_device_at_hand_is_asked_whether_it_divides_by_rows(on_gpu, ndim, co
     layer(x)
     expected = 0.9 + 0.1 * x.numpy().astype("f8").var(ddof=1)
     assert batch_norm.kernel_divides_by_rows(x)
-    np.testing.assert_allclose(layer._variance.numpy(), [expected], rtol=1e-5)
+    np.testing.assert_allclose(variance_of(layer).numpy(), [expected], rtol=1e-5)
 
 
 def test_paddles_kernels_for_images_are_cudnns_on_a_gpu(monkeypatch):
@@ -412,7 +425,7 @@ def test_the_rows_from_which_a_kernel_divides_by_them_are_found(first):
 def test_a_single_row_leaves_the_running_variance_as_it_is(route):
     layer = ROUTES[route]()
     layer(paddle.full([1, 3, 1, 1], 7.0))
-    assert layer._variance.numpy().tolist() == [1.0] * 3
+    assert variance_of(layer).numpy().tolist() == [1.0] * 3
 
 
 @pytest.mark.parametrize(
@@ -429,11 +442,11 @@ def test_a_single_row_leaves_the_running_variance_as_it_is(route):
 )
 def test_many_rows_are_those_whose_sums_lose_digits(shape, layout, limit, is_wide):
     layer, x = DistributedBatchNorm(1, data_format=layout), paddle.zeros(shape)
-    assert batch_norm._has_many_rows(layer, x) is is_wide
-    assert not batch_norm._has_many_rows(layer, x.astype("float64"))
+    assert batch_norm.has_many_rows(layer, x) is is_wide
+    assert not batch_norm.has_many_rows(layer, x.astype("float64"))
     if layout != "NHWC":
         flat = x.reshape([*shape[:2], -1]) if len(shape) > 2 else x
-        assert (batch_norm._widen(flat).dtype == paddle.float64) is is_wide
+        assert (batch_norm.widen(flat).dtype == paddle.float64) is is_wide
 
 
 @pytest.mark.parametrize(

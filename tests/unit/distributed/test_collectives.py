@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
+from support.thread_ranks import acting_as
 
 import paddlevit_dist
 from paddlevit_dist import UserError
-from paddlevit_dist.distributed import collectives, world
+from paddlevit_dist.distributed import collectives
 from paddlevit_dist.launch import secret, status
 from paddlevit_dist.runtime import device_kinds
 
@@ -53,25 +54,23 @@ class Recorder:
 
 
 @pytest.fixture
-def on_ranks(monkeypatch) -> Callable:
+def on_ranks(monkeypatch, fresh_rank) -> Callable:
     """Return a function that calls another for each rank, with the rank, and returns what each got."""
-    monkeypatch.setattr(world, "world_size", lambda: 3)
-    monkeypatch.setattr(secret, "_run_secret", b"a secret of tests")
-    monkeypatch.setattr(secret, "_session_key", None)
+    secret.use(b"a secret of tests")
 
     def call(function: Callable[[int], Any], change: Callable[[list[bytes]], None] | None = None) -> list[Any]:
         recorder, results = Recorder(), []
         monkeypatch.setattr(collectives, "_channel", recorder)
         for turn in range(6):
             recorder.exchanges = 4
-            monkeypatch.setattr(world, "rank", lambda: turn % 3)  # noqa: B023
-            if turn < 3:
-                with pytest.raises(Sent):
-                    function(turn)
-            else:
-                if change is not None:
-                    change(recorder.messages)
-                results.append(function(turn % 3))
+            with acting_as(turn % 3, 3):
+                if turn < 3:
+                    with pytest.raises(Sent):
+                        function(turn)
+                else:
+                    if change is not None:
+                        change(recorder.messages)
+                    results.append(function(turn % 3))
         return results
 
     return call
@@ -163,18 +162,27 @@ def test_large_entries_are_summed_on_the_device_in_one_operation_for_each_type(o
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "others", "message"),
     [
-        ({"a": 1, "b": 2}, r"only on rank 0: \[\], only on rank 2: \['b'\]$"),
-        ({}, r"only on rank 0: \['a'\], only on rank 2: \[\]$"),
-        ({"a": np.ones(2)}, r"'a' is \('number', '', \(\)\) on rank 0 and \('array', 'float64', \(2,\)\) on rank 2$"),
+        ({"a": 1, "b": 2}, {"a": 1}, r"only on rank 0: \[\], only on rank 2: \['b'\]$"),
+        ({}, {"a": 1}, r"only on rank 0: \['a'\], only on rank 2: \[\]$"),
+        (
+            {"a": np.ones(2)},
+            {"a": 1},
+            r"'a' is \('number', '', \(\)\) on rank 0 and \('array', 'float64', \(2,\)\) on rank 2$",
+        ),
+        (
+            {"a": 1, "b": np.ones(2, np.int64), "c": 1},
+            {"a": 1, "b": 1, "c": 1},
+            r"; 'b' is \('number', '', \(\)\) on rank 0 and \('array', 'int64', \(2,\)\) on rank 2$",
+        ),
     ],
 )
-def test_entries_that_differ_between_ranks_are_named_on_all(on_ranks, values, message):
+def test_entries_that_differ_between_ranks_are_named_on_all(on_ranks, values, others, message):
     for reader in range(3):
 
         def reduce(rank: int, reader: int = reader) -> Any:
-            own = values if rank == 2 else {"a": 1}
+            own = values if rank == 2 else others
             if rank < reader and len(collectives._channel.messages) == 3:
                 return None
             return collectives.reduce_dict(own)
@@ -190,11 +198,11 @@ def test_barriers_wait_at_the_store_and_say_so(monkeypatch):
     )
     monkeypatch.setattr(collectives, "_channel", channel())
     for size in (1, 2):
-        monkeypatch.setattr(world, "world_size", lambda: size)  # noqa: B023
         status.note("in epoch 3")
-        collectives.barrier(2.5)
-        collectives.barrier()
-        collectives.host_barrier()
+        with acting_as(0, size):
+            collectives.barrier(2.5)
+            collectives.barrier()
+            collectives.host_barrier()
     waiting = "in epoch 3: in a barrier"
     assert calls == [((2.5,), waiting), ((None,), waiting), ((), "in epoch 3")]
 
@@ -230,9 +238,9 @@ class Group:
 def group(monkeypatch) -> Group:
     group = Group()
     monkeypatch.setattr(collectives, "dist", group)
-    monkeypatch.setattr(world, "world_size", lambda: 3)
     monkeypatch.setattr(collectives, "host_barrier", lambda: group.calls.append("barrier"))
-    return group
+    with acting_as(0, 3):
+        yield group
 
 
 def test_values_of_an_owner_are_broadcast_once_all_have_arrived(group):
@@ -251,19 +259,19 @@ def test_tensors_are_summed_and_gathered_where_they_are(group, monkeypatch):
     number = paddle.to_tensor([3], "int64")
     assert collectives.all_reduce_sum(number) is number and number.tolist() == [9]
     assert group.calls == [("all_reduce", [1.5, 2.0]), ("all_gather", [4.5, 6.0]), ("all_reduce", [3])]
-    monkeypatch.setattr(world, "world_size", lambda: 1)
-    assert collectives.all_reduce_sum(number) is number and number.tolist() == [9] and len(group.calls) == 3
+    with acting_as(0, 1):
+        assert collectives.all_reduce_sum(number) is number and number.tolist() == [9] and len(group.calls) == 3
 
 
-def test_the_channel_is_made_by_the_first_call(monkeypatch):
+def test_the_channel_is_made_by_the_first_call(monkeypatch, store):
     made = []
     monkeypatch.setattr(collectives, "_channel", None)
-    monkeypatch.setattr(collectives, "StoreChannel", lambda: made.append(object()) or made[-1])
-    assert collectives.get_channel() is collectives.get_channel() is made[0] and len(made) == 1
+    monkeypatch.setattr(collectives, "StoreChannel", lambda *words: made.append(words) or made[-1])
+    assert collectives.get_channel() is collectives.get_channel() is made[0]
+    assert len(made) == 1 and made[0][1:] == (0, 1)
 
 
-def test_a_rank_says_that_it_exchanges_values_and_counts_its_exchanges(on_ranks, monkeypatch):
-    monkeypatch.setattr(status, "_notes", status._StatusNotes())
+def test_a_rank_says_that_it_exchanges_values_and_counts_its_exchanges(on_ranks, monkeypatch, fresh_status):
     texts, exchange = [], Recorder.exchange
     monkeypatch.setattr(
         Recorder,
@@ -274,21 +282,13 @@ def test_a_rank_says_that_it_exchanges_values_and_counts_its_exchanges(on_ranks,
     assert texts == [("starting: in an exchange of values", 5)] * 6
 
 
-def test_the_entry_that_differs_is_named_and_not_the_first():
-    first = [("a", "number", "", ()), ("b", "number", "", ()), ("c", "number", "", ())]
-    other = [first[0], ("b", "array", "int64", (2,)), first[2]]
-    with pytest.raises(
-        ValueError, match=r"; 'b' is \('number', '', \(\)\) on rank 0 and \('array', 'int64', \(2,\)\) on"
-    ):
-        collectives._check_signatures([first, first, other])
-    collectives._check_signatures([first, first])
-
-
-@pytest.mark.parametrize("kind", ["tensor", "array"])
-def test_averages_of_large_integers_lose_no_digits(kind):
+@pytest.mark.parametrize("kind", [paddle.to_tensor, np.asarray])
+def test_averages_of_large_integers_lose_no_digits(on_ranks, kind):
     number = 2**40 + 1
-    total = paddle.to_tensor([2 * number], "int64")
-    average = collectives._ValueSignature(kind, "int32", (1, 1)).result(total, 2, True)
-    assert average.tolist() == [[float(number)]] and str(average.dtype).rpartition(".")[2] == "float64"
-    summed = collectives._ValueSignature(kind, "bool", (1, 1)).result(total, 2, False)
-    assert summed.tolist() == [[2 * number]] and str(summed.dtype).rpartition(".")[2] == "int64"
+    for average, dtype, value in ((True, "float64", float(number)), (False, "int64", 3 * number)):
+        results = on_ranks(lambda rank, average=average: collectives.reduce_dict({"n": kind([[number]])}, average))
+        for reduced in results:
+            assert reduced["n"].tolist() == [[value]] and str(reduced["n"].dtype).rpartition(".")[2] == dtype
+    summed = on_ranks(lambda rank: collectives.reduce_dict({"n": kind([[True]])}, average=False))
+    assert [each["n"].tolist() for each in summed] == [[[3]]] * 3
+    assert {str(each["n"].dtype).rpartition(".")[2] for each in summed} == {"int64"}

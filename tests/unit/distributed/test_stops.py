@@ -33,18 +33,17 @@ class Ranks:
     """Lets this process act as one rank after the other."""
 
     def __init__(self, monkeypatch, board: Board) -> None:
-        self.set, self.board, self.now = monkeypatch.setattr, board, 100.0
+        self.set, self.board, self.now, self.size = monkeypatch.setattr, board, 100.0, 3
         self.group = {rank: stops._GroupState() for rank in range(3)}
         self.stop = dict.fromkeys(range(3))
         self.save = dict.fromkeys(range(3), False)
-        self.set(world, "world_size", lambda: 3)
         self.set(stops, "get_channel", lambda: board)
         self.set(status, "shared_number", lambda: None)
         self.set(stops.time, "monotonic", lambda: self.now)
         self.set(signals, "has_parent", lambda: False)
 
     def be(self, rank: int) -> None:
-        self.set(world, "rank", lambda: rank)
+        self.set(world, "place", lambda: (rank, self.size))
         self.set(stops, "_group", self.group[rank])
         self.set(signals, "stop_reason", lambda: self.stop[rank])
         self.set(signals, "save_requested", lambda: self.save[rank])
@@ -106,7 +105,7 @@ def test_the_store_is_read_once_a_second_but_a_request_is_sent_at_once(ranks, bo
 @pytest.mark.parametrize("alone", ["one process", "with a parent"])
 def test_without_other_programs_nothing_is_exchanged(ranks, board, monkeypatch, alone):
     if alone == "one process":
-        monkeypatch.setattr(world, "world_size", lambda: 1)
+        ranks.size = 1
     else:
         monkeypatch.setattr(signals, "has_parent", lambda: True)
     ranks.stop[0], ranks.save[1] = "SIGTERM", True
@@ -174,7 +173,7 @@ def test_rank_0_announces_what_it_is_asked_for_and_forgets_a_save_that_it_announ
 
 
 def test_one_process_stops_by_itself(ranks, board, monkeypatch):
-    monkeypatch.setattr(world, "world_size", lambda: 1)
+    ranks.size = 1
     (main, _) = make_points(ranks, monkeypatch, "cpu")
     ranks.be(0)
     assert not main.should_stop(3)

@@ -33,9 +33,9 @@ def test_one_process_keeps_its_model(monkeypatch):
 @pytest.mark.parametrize(
     "kind, options", [("local", {}), ("sync", {"find_unused_parameters": True, "bucket_megabytes": 7})]
 )
-def test_several_processes_wait_convert_and_wrap(monkeypatch, kind, options):
+def test_several_processes_wait_convert_and_wrap(monkeypatch, kind, options, act_as):
     calls, model = [], make_model()
-    monkeypatch.setattr(world, "world_size", lambda: 2)
+    act_as(0, 2)
     monkeypatch.setattr(wrapping, "barrier", lambda: calls.append("barrier"))
     monkeypatch.setattr(wrapping, "make_gradients_contiguous", lambda parameters: calls.append(len(list(parameters))))
     monkeypatch.setattr(paddle, "DataParallel", lambda *words, **named: calls.append((words, named)) or "wrapped")
@@ -104,7 +104,7 @@ def test_zero_depends_on_tensors_with_zero_gradients():
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_statistics_of_rank_0_replace_those_of_others(monkeypatch, rank):
+def test_statistics_of_rank_0_replace_those_of_others(monkeypatch, rank, act_as):
     model, sent = make_model(), []
 
     def broadcast(values):
@@ -114,8 +114,7 @@ def test_statistics_of_rank_0_replace_those_of_others(monkeypatch, rank):
     monkeypatch.setattr(wrapping, "broadcast_object", broadcast)
     wrapping.broadcast_statistics(model)
     assert sent == []  # one process
-    monkeypatch.setattr(world, "world_size", lambda: 2)
-    monkeypatch.setattr(world, "rank", lambda: rank)
+    act_as(rank, 2)
     wrapping.broadcast_statistics(paddle.nn.Linear(2, 3))
     assert sent == []  # nothing to send
     wrapping.broadcast_statistics(model)

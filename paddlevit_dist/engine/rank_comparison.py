@@ -2,6 +2,7 @@
 
 import platform
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,11 @@ def assert_same_on_all_ranks(config: RunSettings, task: Task, datasets: dict[str
     """
     if signals.has_parent():
         return
-    all_facts = all_gather((socket.gethostname(), facts_from_machine(config, task, datasets)))
+    require_same_facts(all_gather((socket.gethostname(), facts_from_machine(config, task, datasets))))
+
+
+def require_same_facts(all_facts: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Raise UserError if the facts of a rank differ from rank 0's: each rank's host name and ``facts_from_machine``."""
     first_host, expected = all_facts[0]
     for rank, (host, facts) in enumerate(all_facts):
         names = [name for name in dict.fromkeys([*expected, *facts]) if expected.get(name) != facts.get(name)]

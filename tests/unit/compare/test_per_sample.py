@@ -13,10 +13,10 @@ from support.networks import coco_peer
 from support.samples.drawn_detections import CATEGORY_IDS, as_coco, drawn
 from support.samples.drawn_detections import NAMES as ANIMALS
 from support.samples.instance_scenes import NAMES, scene
+from support.thread_ranks import acting_as
 
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
-from paddlevit_dist.compare import per_sample
 from paddlevit_dist.compare.per_sample import PerSampleWriter
 from paddlevit_dist.images.detection.detections import DetectedObjects, corners_to_boxes
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
@@ -242,17 +242,17 @@ def test_metrics_of_ones_own_have_a_row_for_each_sample_too(tmp_path):
     assert content == b"name,error\r\nx,3.0\r\ny,\r\nz,4.5\r\n"
 
 
-def test_the_group_comes_before_numbers_of_six_digits(tmp_path, monkeypatch):
+def test_the_group_comes_before_numbers_of_six_digits(tmp_path):
     groups = SampleGroups("video", np.array(["v1", "v2", "v1"]), "file")
     columns = {"error": np.array([1.23456789, -1.23456789e-7, np.inf]), "count": np.array([12345678, 0, 1])}
     file = written(tmp_path, list("xyz"), columns, groups=groups)
     assert file.read_bytes() == (
         b"name,group,error,count\r\nx,v1,1.23457,12345678\r\ny,v2,-1.23457e-07,0\r\nz,v1,,1\r\n"
     )
-    monkeypatch.setattr(per_sample, "is_main", lambda: False)
     run = SimpleNamespace(config=SimpleNamespace(PER_SAMPLE=str(tmp_path / "other.csv")), evaluator=SimpleNamespace())
     run.eval_dataset, run.task = SimpleNamespace(labeled=True), SimpleNamespace(build_metrics=Own)
-    PerSampleWriter(run).after_evaluate({})
+    with acting_as(1, 2):
+        PerSampleWriter(run).after_evaluate({})
     assert list(tmp_path.iterdir()) == [file]
 
 

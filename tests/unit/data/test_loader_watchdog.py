@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.thread_ranks import acting_as
 
 from paddlevit_dist.data import loader
 from paddlevit_dist.data.loader import CollateFunction, LoaderWatchdog
@@ -136,14 +137,12 @@ def test_a_wait_that_has_just_ended_is_not_left(monkeypatch):
 
 def test_a_slow_batch_is_told_once_if_other_ranks_wait(monkeypatch, capsys):
     watched = Watched(monkeypatch, 600.0)
-    monkeypatch.setattr(loader, "world_size", lambda: 1)
     with watched.watchdog:
         watched.look(150)
-        monkeypatch.setattr(loader, "world_size", lambda: 2)
-        monkeypatch.setattr(loader, "rank", lambda: 1)
-        watched.look(119.5)
-        assert capsys.readouterr().err == ""
-        watched.look(120, 160)
+        with acting_as(1, 2):
+            watched.look(119.5)
+            assert capsys.readouterr().err == ""
+            watched.look(120, 160)
     assert capsys.readouterr().err == (
         "note: rank 1 has been waiting for a batch for 20 s, and the other ranks for this one (use faster storage, "
         "more DATA.NUM_WORKERS or smaller samples)\n"

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from support.thread_ranks import acting_as
 
 from paddlevit_dist import UserError
 from paddlevit_dist.data import sampler as sampler_module
@@ -223,9 +224,8 @@ def test_repeated_indices_are_counted_in_their_order():
     assert (found.tolist(), occurrences.tolist()) == ([order[7], order[3]], [expected[7], expected[3]])
 
 
-def test_samplers_are_those_of_this_process_by_default(monkeypatch):
-    monkeypatch.setattr(sampler_module.distributed, "rank", lambda: 1)
-    monkeypatch.setattr(sampler_module.distributed, "world_size", lambda: 3)
+@acting_as(1, 3)
+def test_samplers_are_those_of_this_process_by_default():
     sampler = TrainingSampler(DATA, 4)
     assert (sampler.local_rank, sampler.nranks, sampler.global_batch_size) == (1, 3, 12)
     assert (sampler.seed, sampler.repeats, sampler.accumulation_steps, sampler.consumed_before) == (0, 1, 1, 0)

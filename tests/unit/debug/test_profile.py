@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import paddle
 import pytest
+from support.thread_ranks import acting_as
 
 from paddlevit_dist.debug import profile
 from paddlevit_dist.debug.profile import ProfileHook
@@ -54,8 +55,8 @@ def record(folder, requested: int, per_epoch: int, done: int = 0, writes: bool =
 def test_the_updates_after_the_first_two_are_recorded_once(tmp_path, monkeypatch, requested, per_epoch, done, expected):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(profile, "time", SimpleNamespace(perf_counter=itertools.count(0, 0.25).__next__))
-    monkeypatch.setattr(profile, "world_size", lambda: requested - 1)
-    recorded, (line,) = record(tmp_path, requested, per_epoch, done)
+    with acting_as(0, requested - 1):
+        recorded, (line,) = record(tmp_path, requested, per_epoch, done)
     assert recorded == [(3, update) for update in expected]
     name = f"epoch_0003_updates_{expected[0]}_to_{expected[-1]}"
     assert sorted(path.name for path in (tmp_path / "profile").iterdir()) == [f"{name}.json", f"{name}.txt"]

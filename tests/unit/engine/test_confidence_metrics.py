@@ -6,9 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support.samples.counted_samples import CONFIDENCE, KINDS, SAMPLES, evaluate_share
+from support.thread_ranks import ThreadRanks
 
-from paddlevit_dist import distributed
-from paddlevit_dist.engine import confidence
 from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals, to_event, to_json
 from paddlevit_dist.intervals import ConfidenceInterval
 from paddlevit_dist.tasks.metrics import PerSampleMetrics
@@ -107,26 +106,23 @@ def test_values_that_are_not_defined_are_left_out():
     assert (rest.indices.tolist(), rest.columns[0].tolist(), rest.values()) == ([3, 8], [1.0, 6.0], {"mean": 3.5})
 
 
-@pytest.mark.parametrize("main", [True, False])
-def test_the_main_process_computes_with_the_rows_of_all_ranks_by_index(monkeypatch, main):
-    other = ([0, 3], 2, {0: np.array([7.0, 9.0])})
-    monkeypatch.setattr(distributed, "all_gather", lambda own: [own, other])
-    monkeypatch.setattr(confidence, "broadcast_object", lambda found: ("from the main process", found))
-    monkeypatch.setattr(confidence, "is_main", lambda: main)
-    groups = SampleGroups("video", np.array(list("abcde")), "videos.csv")
-    kept = []
-    told, found = compute_intervals(Means([8.0, 6.0]), [4, 1], CONFIDENCE, kept.append, groups)
-    assert told == "from the main process" and bool(found) == bool(kept) == main
-    if main:
-        (table,) = kept
-        assert (table.indices.tolist(), table.columns[0].tolist()) == ([0, 1, 3, 4], [7.0, 6.0, 9.0, 8.0])
-        assert table.group_names.tolist() == list("abde")
-        assert found["mean"].value == 7.5 and 6.0 <= found["mean"].low < 7.5 < found["mean"].high <= 9.0
-    monkeypatch.setattr(distributed, "all_gather", lambda own: [own, (None, 0, {})])
-    assert compute_intervals(Means([8.0]), [4], CONFIDENCE, kept.append)[1] == {}
-    monkeypatch.setattr(distributed, "all_gather", lambda own: [own])
-    assert compute_intervals(Means(), [], CONFIDENCE, kept.append) == ("from the main process", {})
-    assert len(kept) == main
+def test_the_main_process_computes_with_the_rows_of_all_ranks_by_index():
+    groups, kept = SampleGroups("video", np.array(list("abcde")), "videos.csv"), [[], []]
+
+    def compute(rank):
+        parts = (Means([8.0, 6.0]), [4, 1]), (Means([7.0, 9.0]), [0, 3])
+        found = compute_intervals(*parts[rank], CONFIDENCE, kept[rank].append, groups)
+        unknown = compute_intervals(*((Means([8.0]), [4]), (Means(), None))[rank], CONFIDENCE, kept[rank].append)
+        return found, unknown, compute_intervals(Means(), [], CONFIDENCE, kept[rank].append)
+
+    first, second = ThreadRanks(2).run(compute)
+    assert first == second
+    (found, unknown, none) = first
+    ((table,), others) = kept
+    assert others == [] and unknown == none == {}
+    assert (table.indices.tolist(), table.columns[0].tolist()) == ([0, 1, 3, 4], [7.0, 6.0, 9.0, 8.0])
+    assert table.group_names.tolist() == list("abde")
+    assert found["mean"].value == 7.5 and 6.0 <= found["mean"].low < 7.5 < found["mean"].high <= 9.0
 
 
 def test_intervals_are_stored_with_their_ends_if_these_differ():

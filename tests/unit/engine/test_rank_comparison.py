@@ -9,9 +9,10 @@ from paddle import nn
 from support.files import volume_files
 from support.files.yolo_writer import write_yolo
 from support.samples.small_scenes import make_scene
+from support.thread_ranks import ThreadRanks
 from support.trainings.runs import write_single_folder
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError, all_gather, settings
 from paddlevit_dist.engine import rank_comparison
 from paddlevit_dist.engine.startup_log import describe_training
 from paddlevit_dist.points.data.scene_store import write_scene
@@ -69,8 +70,13 @@ def machine(folder, write, change, *options):
     return values, task, {split: task.build_dataset(split, folder / "cache") for split in ("train", "val")}
 
 
+def compare_with(function, *others):
+    """Call a function in rank 0 while the other ranks show their machine and its facts."""
+    return ThreadRanks(1 + len(others)).run(lambda rank: all_gather(others[rank - 1]) if rank else function())[0]
+
+
 @pytest.fixture
-def compare(monkeypatch, tmp_path):
+def compare(tmp_path):
     """Compares a machine, as rank 0, with another whose data ``change`` has altered and which has more options."""
 
     def compare(write, change, *options, common=(), **facts):
@@ -80,8 +86,7 @@ def compare(monkeypatch, tmp_path):
         theirs = rank_comparison.facts_from_machine(
             *machine(tmp_path / "far" / "away", write, change, *common, *options)
         )
-        monkeypatch.setattr(rank_comparison, "all_gather", lambda own: [own, ("node2", {**theirs, **facts})])
-        rank_comparison.assert_same_on_all_ranks(*ours)
+        compare_with(lambda: rank_comparison.assert_same_on_all_ranks(*ours), ("node2", {**theirs, **facts}))
 
     return compare
 
@@ -128,14 +133,12 @@ def test_settings_and_versions_that_differ_are_named(compare):
 
 
 @pytest.mark.parametrize("number, more", [(5, ""), (6, "; and 1 more"), (1205, "; and 1,200 more")])
-def test_five_differences_are_named(monkeypatch, number, more):
+def test_five_differences_are_named(number, more):
     ours, theirs = ({f"k{n}": n + offset for n in range(number)} for offset in (0, 1))
-    monkeypatch.setattr(rank_comparison, "facts_from_machine", lambda *parts: {**ours, "same": 1})
-    others = ("node1", {**ours, "same": 1}), ("node2", {**theirs, "same": 1})
-    monkeypatch.setattr(rank_comparison, "all_gather", lambda own: [own, *others])
-    monkeypatch.setattr(rank_comparison.socket, "gethostname", lambda: "node0")
+    same = {"same": 1}
+    machines = [("node0", {**ours, **same}), ("node1", {**ours, **same}), ("node2", {**theirs, **same})]
     with pytest.raises(UserError) as caught:
-        rank_comparison.assert_same_on_all_ranks(None, None, {})
+        rank_comparison.require_same_facts(machines)
     named = "; ".join(f"k{n} {n + 1} instead of {n}" for n in range(5))
     assert str(caught.value) == (
         f"rank 2 on node2 differs from rank 0 on node0: {named}{more}; "
@@ -144,16 +147,13 @@ def test_five_differences_are_named(monkeypatch, number, more):
 
 
 @pytest.mark.parametrize("sides", [({}, {"val names": b"1"}), ({"val names": b"1"}, {})])
-def test_digests_are_not_shown_even_if_one_rank_has_none(monkeypatch, sides):
-    monkeypatch.setattr(rank_comparison, "facts_from_machine", lambda *parts: sides[0])
-    monkeypatch.setattr(rank_comparison, "all_gather", lambda own: [own, ("node1", sides[1])])
+def test_digests_are_not_shown_even_if_one_rank_has_none(sides):
     with pytest.raises(UserError, match="rank 1 on node1 differs from rank 0 on .*: its val names are different; give"):
-        rank_comparison.assert_same_on_all_ranks(None, None, {})
+        rank_comparison.require_same_facts([("node0", sides[0]), ("node1", sides[1])])
 
 
 def test_ranks_of_one_parent_are_not_compared(monkeypatch):
     monkeypatch.setattr(rank_comparison.signals, "has_parent", lambda: True)
-    monkeypatch.setattr(rank_comparison, "all_gather", None)
     rank_comparison.assert_same_on_all_ranks(None, None, {})
 
 

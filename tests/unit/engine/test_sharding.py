@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from support.networks import small_classifiers
+from support.thread_ranks import acting_as
 from support.trainings import small_runs
 
 from paddlevit_dist import UserError
@@ -14,21 +15,20 @@ from paddlevit_dist.engine import sharding
 from paddlevit_dist.engine.sharding import Shards
 
 
-def shards_of(model, processes: int, monkeypatch) -> list[Shards]:
-    monkeypatch.setattr(sharding, "world_size", lambda: processes)
+def shards_of(model, processes: int) -> list[Shards]:
     shares = []
     for number in range(processes):
-        monkeypatch.setattr(sharding, "rank", lambda number=number: number)
-        shares.append(Shards(model))
+        with acting_as(number, processes):
+            shares.append(Shards(model))
     return shares
 
 
 @pytest.mark.parametrize("processes", [2, 3])
-def test_each_float_tensor_has_one_owner_and_shares_are_alike(processes, monkeypatch):
+def test_each_float_tensor_has_one_owner_and_shares_are_alike(processes):
     model = small_classifiers.build("vit_tiny_patch16_224", depth=6)
     model.register_buffer("statistics", paddle.zeros([1000]))
     model.register_buffer("steps", paddle.zeros([1], dtype="int64"))
-    shares = shards_of(model, processes, monkeypatch)
+    shares = shards_of(model, processes)
     names = sorted(name for share in shares for name in share.owned)
     assert names == sorted(name for name in model.state_dict() if name != "steps")
     assert "statistics" in shares[0].owned
@@ -40,19 +40,19 @@ def test_each_float_tensor_has_one_owner_and_shares_are_alike(processes, monkeyp
     )
 
 
-def test_frozen_parameters_do_not_make_the_shares_of_trained_ones_uneven(monkeypatch):
+def test_frozen_parameters_do_not_make_the_shares_of_trained_ones_uneven():
     model = small_classifiers.build("vit_tiny_patch16_224", depth=4)
     for name, parameter in model.named_parameters():
         parameter.stop_gradient = not name.startswith(("blocks.2.", "blocks.3."))
-    shares = shards_of(model, 2, monkeypatch)
+    shares = shards_of(model, 2)
     sizes = {name: p.size for name, p in model.named_parameters() if not p.stop_gradient}
     totals = [sum(sizes.get(name, 0) for name in share.owned) for share in shares]
     assert abs(totals[0] - totals[1]) < 0.02 * sum(totals)
 
 
-def test_fewer_parameters_than_processes_are_refused(monkeypatch):
+def test_fewer_parameters_than_processes_are_refused():
     with pytest.raises(UserError, match="TRAIN.SHARDING: 2 trained parameters are fewer than 3 processes"):
-        shards_of(paddle.nn.Linear(2, 2), 3, monkeypatch)
+        shards_of(paddle.nn.Linear(2, 2), 3)
 
 
 def test_weights_in_double_precision_are_refused():
@@ -80,7 +80,7 @@ def test_the_first_rank_owns_all_statistics_that_training_changes(monkeypatch):
         paddle.nn.Conv2D(3, 8, 1), paddle.nn.BatchNorm2D(8), paddle.nn.Conv2D(8, 8, 1), DistributedBatchNorm(8)
     )
     model[2].weight.stop_gradient = True
-    first, second = shards_of(model, 2, monkeypatch)
+    first, second = shards_of(model, 2)
     statistics = {f"{layer}.{name}" for layer in (1, 3) for name in ("_mean", "_variance")}
     assert statistics <= first.owned
     assert statistics.isdisjoint(second.owned)

@@ -1,9 +1,11 @@
 """The lines before a run's first step: data, devices, batch norm, model and updates, each counted."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
 from paddle import nn
+from support.thread_ranks import acting_as
 
 from paddlevit_dist.data import sampler as sampler_module
 from paddlevit_dist.data.sampler import TrainingSampler
@@ -39,11 +41,9 @@ def config_of(*words):
 
 
 @pytest.fixture
-def ranks(monkeypatch):
-    def set_ranks(number):
-        monkeypatch.setattr(startup_log, "world_size", lambda: number)
-
-    return set_ranks
+def ranks():
+    with contextlib.ExitStack() as stack:
+        yield lambda number: stack.enter_context(acting_as(0, number))
 
 
 SPLITS = {"train": Samples(range(1200)), "val": Samples(range(30))}

@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist.distributed import StopRequested, stops
-from paddlevit_dist.engine import step
 from paddlevit_dist.engine.step import synchronized_groups
 
 
@@ -24,23 +24,27 @@ def asked(monkeypatch):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_ranks_leave_together_before_the_first_update_and_a_single_process_also_later(monkeypatch, asked, ranks):
-    monkeypatch.setattr(step, "world_size", lambda: ranks)
-    loader = SimpleNamespace(may_leave=True)
-    found = []
-    for group in synchronized_groups(loader, draw_batches(6), 2, 3):
-        found.append(group)
-        assert loader.may_leave is (ranks == 1)
-    assert found == [[0, 1], [2, 3], [4, 5]] and asked == [False] and loader.may_leave
+def test_ranks_leave_together_before_the_first_update_and_a_single_process_also_later(asked, ranks):
+    def read(rank):
+        loader = SimpleNamespace(may_leave=True)
+        found = []
+        for group in synchronized_groups(loader, draw_batches(6), 2, 3):
+            found.append(group)
+            assert loader.may_leave is (ranks == 1)
+        assert found == [[0, 1], [2, 3], [4, 5]] and loader.may_leave
 
+    ThreadRanks(ranks).run(read)
+    assert asked == [False] * ranks
+    asked.clear()
+    loader = SimpleNamespace(may_leave=True)
     with pytest.raises(StopRequested):
         next(synchronized_groups(loader, draw_batches(1), 2, 3))
-    assert asked == [False, True]
+    assert asked == [True]
     later = synchronized_groups(loader, draw_batches(3), 2, 3)
     assert next(later) == [0, 1]
     with pytest.raises(StopRequested):
         next(later)
-    assert asked == [False, True, False]  # the others may be in a collective already
+    assert asked == [True, False]  # the others may be in a collective already
 
 
 def test_a_stop_of_any_rank_ends_all_before_the_first_update(monkeypatch):

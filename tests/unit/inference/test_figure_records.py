@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import paddle
 import pytest
+from support.thread_ranks import ThreadRanks
 
+from paddlevit_dist import all_gather
 from paddlevit_dist.distributed import StopRequested
-from paddlevit_dist.inference import figure_records
 from paddlevit_dist.inference.figure_records import FigureRecorder
 
 
@@ -64,16 +65,19 @@ def test_an_evaluation_for_figures_leaves_the_model_as_it_was(is_training, error
         assert records == [] and text in problems[0]
 
 
-def test_problems_and_records_of_all_ranks_reach_the_main_process(monkeypatch):
-    def gather_with(other):
-        monkeypatch.setattr(figure_records, "all_gather", lambda own: [own, other])
-        recorder = make_recorder()
-        recorder.after_batch({}, lambda: ["four", "one", "nine"])
-        return recorder.gather()
+def test_problems_and_records_of_all_ranks_reach_the_main_process():
+    def gather_with(other, rank=0):
+        def gather(number):
+            if number != rank:
+                return all_gather(other)
+            recorder = make_recorder()
+            recorder.after_batch({}, lambda: ["four", "one", "nine"])
+            return recorder.gather()
+
+        return ThreadRanks(2).run(gather)[rank]
 
     others = (pickle.dumps([(2, "two"), (8, "eight")]), None)
     ordered = [(1, "one"), (2, "two"), (4, "four"), (8, "eight"), (9, "nine")]
     assert gather_with(others) == (ordered, [])
     assert gather_with((None, "Traceback of rank 1")) == ([], ["Traceback of rank 1"])
-    monkeypatch.setattr(figure_records, "is_main", lambda: False)
-    assert gather_with(others) == ([], [])
+    assert gather_with(others, rank=1) == ([], [])

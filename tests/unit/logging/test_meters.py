@@ -8,6 +8,7 @@ from pathlib import Path
 import paddle
 import pytest
 from paddle.autograd import PyLayer
+from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist.logging import meters as meters_module
 from paddlevit_dist.logging.meters import DataWaitHint, StepMeters, memory_mib, resident_mib
@@ -42,15 +43,15 @@ def test_a_window_starts_afresh_and_the_epoch_keeps_all():
     assert meters.finish_epoch() == {}
 
 
-def test_sums_and_counts_of_all_ranks_are_reduced(monkeypatch):
-    def add_other_rank(values, average=True):
-        assert not average and [value.dtype for value in values.values()] == [paddle.float64] * 2
-        return {name: value + value[::-1] for name, value in values.items()}
+def test_sums_and_counts_of_all_ranks_are_reduced():
+    def reduce(rank):
+        meters = StepMeters()
+        sums, counts = [(3.0, 1.0), (1.0, 2.0**24)][rank], [(2, 6), (6, 10)][rank]
+        parts = zip("ab", sums, counts)
+        meters.add({name: LossTerm(paddle.to_tensor(total, "float64"), number) for name, total, number in parts})
+        return meters.reduce()
 
-    monkeypatch.setattr(meters_module, "reduce_dict", add_other_rank)
-    meters = StepMeters()
-    meters.add({"a": LossTerm(paddle.to_tensor(3.0), 2), "b": LossTerm(paddle.to_tensor(1.0), paddle.to_tensor([6]))})
-    assert meters.reduce() == {"a": 0.5, "b": 0.5}
+    assert ThreadRanks(2).run(reduce) == [{"a": 0.5, "b": (2**24 + 1) / 16}] * 2
 
 
 def test_a_term_without_any_element_is_zero_and_nothing_added_is_empty():
@@ -162,17 +163,20 @@ def test_windows_of_several_ranks_add_up_on_one(windows, mean):
     assert meters.reduce() == pytest.approx(mean)
 
 
-def test_counts_above_those_of_float32_are_kept_and_ranks_without_values_reduce_with_the_others(monkeypatch):
+def test_counts_above_those_of_float32_are_kept_and_ranks_without_values_reduce_with_the_others():
     many = float(2**24 + 1)
     state = {"names": ["loss"], "sums": {}, "counts": {}, "windows": [[[many], [0.0], [many]]]}
     meters = StepMeters()
     meters.load_state_dict(state)
     assert meters.reduce() == {"loss": 1.0}
-    monkeypatch.setattr(meters_module, "world_size", lambda: 2)
-    for rank, mean in ((0, 0.0), (1, 2.0)):
-        monkeypatch.setattr(meters_module, "rank", lambda rank=rank: rank)
+
+    def reduce(rank):
+        meters = StepMeters()
         meters.load_state_dict({**state, "windows": [[], [[6.0], [3.0], [0.0]]]})
-        assert meters.reduce() == {"loss": mean}
+        assert meters.window() == [[[0.0], [0.0], [0.0]], [[6.0], [3.0], [0.0]]][rank]
+        return meters.reduce()
+
+    assert ThreadRanks(2).run(reduce) == [{"loss": 2.0}] * 2
 
 
 def test_resident_memory_is_that_of_the_process_and_its_children(monkeypatch):

@@ -115,6 +115,18 @@ def test_dice_and_radial_errors_are_their_formulas():
     assert values["sdr_2mm"] == pytest.approx(100 * (errors <= 2).mean(), rel=1e-12)
 
 
+def test_instances_of_points_are_those_of_the_truth_and_classes_are_counted_as_without_them():
+    """Of instances that have 130 of 150 points: right up to the threshold 0.85, which is 8 of 9."""
+    found, true = scenes(0)
+    classes, whole = pv.MeanIoU(NAMES, of="points"), pv.ScanNetAP(NAMES)
+    classes.update([found["classes"]], [true["classes"]])
+    whole.update([found], [true])
+    scores = whole.compute().values
+    expected = classes.compute().values
+    assert {name: scores[name] for name in expected} == expected
+    assert scores["AP"] == pytest.approx(8 / 9) and scores["AP50"] == 1.0
+
+
 def test_a_sample_counted_twice_and_nothing_at_all_are_refused():
     with pytest.raises(UserError, match="sample 3 was counted 2 times: Paddle's DistributedBatchSampler"):
         make_meter("images", [1, 3, 3, 5, 5, 5]).compute()

@@ -119,6 +119,12 @@ def test_a_leading_axis_of_one_is_no_fourth_dimension():
     assert check_geometry((1, 4, 5, 6), np.eye(4), "file").shape == (4, 5, 6)
 
 
+def test_positions_are_in_double_precision_whatever_a_header_has():
+    for affine in (OBLIQUE.astype(np.float32), OBLIQUE.tolist()):
+        found = check_geometry((4, 5, 6), affine, "file").affine
+        np.testing.assert_array_equal(found, np.array(affine, np.float64), strict=True)
+
+
 def test_weights_reach_the_last_voxel_and_no_further():
     for length, count, step, places in ((4, 4, 1.0, [0, 1, 2, 3]), (4, 3, 2.25, [0, 2.25, 3]), (1, 2, 0.5, [0, 0])):
         lower, weights = interpolation_weights(length, count, step)

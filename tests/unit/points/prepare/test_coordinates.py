@@ -173,6 +173,13 @@ def test_rooms_in_millimeters_may_be_large(place):
         place("a.ply", np.concatenate([xyz, [[1e8, 0, 0]]]))
 
 
+def test_near_points_stay_where_they_are():
+    xyz = np.random.default_rng(0).uniform(-8190, 8190, (9, 3))
+    placed = coordinates.as_given("a.ply", xyz)
+    np.testing.assert_array_equal(placed.xyz, xyz.astype(np.float32), strict=True)
+    assert placed.offset == (0.0, 0.0, 0.0)
+
+
 def box(width, height, points):
     """What the header says of a scene that is centered, meters."""
     low, high = (-width / 2, -width / 2, -height / 2), (width / 2, width / 2, height / 2)

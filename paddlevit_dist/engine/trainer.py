@@ -259,44 +259,61 @@ class Trainer:
         return is_evaluated(self.config, epoch, self.last_epoch)
 
     def _train_epochs(self) -> dict[str, float]:
-        first, consumed = self.sampler.epoch, self.sampler.consumed
-        nothing_left = f"epoch {first - 1} of {self.last_epoch} is already done" if first > self.last_epoch else ""
-        nothing_left = nothing_left or self._stop_reason
         self.checkpointer.link_last()
-        if nothing_left and not self.resume_state.evaluation_due:
-            self.run_log.log_and_print(f"nothing to do: {nothing_left}")
+        if self._has_nothing_to_do():
             return {}
         self._log_start()
-        self.evaluator.check_metrics(first)
-        values: dict[str, float] = {}
-        line = ""
-        if self.resume_state.evaluation_due:
-            if not self.resume_state.is_of_epoch(self.checkpointer.folder):
-                self.save(evaluation_due=True, epoch=first - 1)
-            values, line = self.evaluate(first - 1)
+        self.evaluator.check_metrics(self.sampler.epoch)
+        result = self._evaluate_as_due()
         # Close the loader before an exception propagates: its threads must not run when the process exits.
-        with contextlib.closing(self.loader.epochs(first, self.last_epoch, consumed)) as batches:
-            for epoch in range(first, self.last_epoch + 1):
+        left = self.loader.epochs(self.sampler.epoch, self.last_epoch, self.sampler.consumed)
+        with contextlib.closing(left) as batches:
+            while self.sampler.epoch <= self.last_epoch:  # early stopping may lower it
+                epoch = self.sampler.epoch
                 self.train_epoch(epoch, batches)
-                is_evaluated = self.should_evaluate(epoch)
-                if is_evaluated or self.checkpointer.should_save(epoch):
-                    self.save(evaluation_due=is_evaluated, epoch=epoch)
-                if self.checkpointer.sync_point.should_stop(self.schedule.update):
-                    self._save_and_stop()
-                if is_evaluated:
-                    values, line = self.evaluate(epoch)
-                if epoch == self.last_epoch:  # early stopping may have lowered it
-                    break
+                self._save_epoch(epoch)
+                if self.should_evaluate(epoch):
+                    result = self.evaluate(epoch)
+        self._finish(*result)
+        return result[0]
+
+    def _has_nothing_to_do(self) -> bool:
+        done = self.sampler.epoch - 1
+        reason = f"epoch {done} of {self.last_epoch} is already done" if done >= self.last_epoch else self._stop_reason
+        if not reason or self.resume_state.evaluation_due:
+            return False
+        self.run_log.log_and_print(f"nothing to do: {reason}")
+        return True
+
+    def _evaluate_as_due(self) -> tuple[dict[str, float], str]:
+        """Make up for the evaluation that the resumed run was stopped before, if it was; return its values and line."""
+        if not self.resume_state.evaluation_due:
+            return {}, ""
+        epoch = self.sampler.epoch - 1
+        if not self.resume_state.is_of_epoch(self.checkpointer.folder):
+            self.save(evaluation_due=True, epoch=epoch)
+        return self.evaluate(epoch)
+
+    def _save_epoch(self, epoch: int) -> None:
+        """Save the trained epoch if a checkpoint is due, and stop if the run is asked to."""
+        is_evaluated = self.should_evaluate(epoch)
+        if is_evaluated or self.checkpointer.should_save(epoch):
+            self.save(evaluation_due=is_evaluated, epoch=epoch)
+        if self.checkpointer.sync_point.should_stop(self.schedule.update):
+            self._save_and_stop()
+
+    def _finish(self, values: dict[str, float], line: str) -> None:
+        """Write the last checkpoint, and log the results if an evaluation gave ``values`` and their ``line``."""
         with self.logger.paused("writing the last checkpoint"):
             self.checkpointer.finish()
-        if values:
-            for hook in self.hooks:
-                hook.after_train()
-            with self.logger.paused("comparing the last checkpoint with the weights that were scored"):
-                self.checkpointer.require_scored(self.last_epoch)
-            for result in filter(None, [self._average_note, *self.checkpointer.format_results(line, self.last_epoch)]):
-                self.run_log.log_and_print(result)
-        return values
+        if not values:
+            return
+        for hook in self.hooks:
+            hook.after_train()
+        with self.logger.paused("comparing the last checkpoint with the weights that were scored"):
+            self.checkpointer.require_scored(self.last_epoch)
+        for result in filter(None, [self._average_note, *self.checkpointer.format_results(line, self.last_epoch)]):
+            self.run_log.log_and_print(result)
 
     def _log_start(self) -> None:
         config, run_log = self.config, self.run_log

@@ -129,7 +129,7 @@ def require_inputs(inputs: list[str]) -> None:
         if os.path.exists(text):
             continue
         name = text.partition("=")[0]
-        if name != name.upper() in keys():
+        if name.upper() in keys() and not name.isupper():
             reason = f"keys are in capitals: {name.upper()}"
         elif "://" in text:
             reason = "URLs are not fetched: download it and give the file"

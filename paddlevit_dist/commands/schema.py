@@ -62,7 +62,11 @@ def _values(key: Key) -> dict[str, Any]:
     several: dict[str, Any] = {"type": "array", "items": {"anyOf": single}}
     if key.length is not None:
         several.update(minItems=key.length, maxItems=key.length)
-    allowed = [several, {"type": "string"}, *single] if key.many else [*single, several] if key.or_many else single
+    allowed = single
+    if key.many:
+        allowed = [several, {"type": "string"}, *single]
+    elif key.or_many:
+        allowed = [*single, several]
     if key.optional:
         allowed = [*allowed, {"enum": [None, "None", "none"]}]
     return allowed[0] if len(allowed) == 1 else {"anyOf": allowed}

@@ -72,7 +72,7 @@ class FastSegFormerHead(segformer.SegFormerHead):
         return segformer.SegFormerHead.summed(self, maps)
 
 
-# Tables of layers and messages show the names of the plain classes.
+# Tables of layers and messages show the names of the plain classes, from which the fast ones are derived first.
 for _fast in (
     FastViTBlock,
     FastSwinBlock,
@@ -81,7 +81,8 @@ for _fast in (
     FastSpatialReductionAttention,
     FastSegFormerHead,
 ):
-    _fast.__name__ = _fast.__mro__[1].__name__
+    _plain, *_ = _fast.__bases__
+    _fast.__name__ = _plain.__name__
 
 
 @paddle.jit.not_to_static

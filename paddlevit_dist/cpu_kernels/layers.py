@@ -195,7 +195,7 @@ def volume_functions() -> Any:
     return module
 
 
-# Tables of layers and messages show the names of the plain classes.
+# Tables of layers and messages show the names of the plain classes, from which the fast ones are derived first.
 for _fast in (
     FastLinear,
     FastLayerNorm,
@@ -206,4 +206,5 @@ for _fast in (
     FastConv,
     FastConv3D,
 ):
-    _fast.__name__ = _fast.__mro__[1].__name__
+    _plain, *_ = _fast.__bases__
+    _fast.__name__ = _plain.__name__

@@ -82,13 +82,8 @@ class NonFiniteGuard:
         place = f"update {step.update + 1} in epoch {step.epoch} is not finite"
         if is_last:
             num_earlier = self.in_a_row - 1
-            before = (
-                ""
-                if not num_earlier
-                else ", nor was the one before"
-                if num_earlier == 1
-                else f", nor were the {num_earlier} before"
-            )
+            few = {0: "", 1: ", nor was the one before"}
+            before = few.get(num_earlier, f", nor were the {num_earlier} before")
             lines = [text for explain in self._explain for text in explain(batches, step, counts)]
             for line in lines:
                 self._log(line)

@@ -29,7 +29,8 @@ def make_classifier_parts(source: str, name: str, image_size: Size, in_channels:
     size = format_words({"DATA.IMAGE_SIZE": image_size}) if image_size else []
     values = cast("ClassificationSettings", settings.load([*words, *size]).values)
     match, model = find_expected_input(values), SPELLINGS.get(name, name)
-    if match is None or (match[1] == model != source.partition("#")[0]):  # known of the model, not of these weights
+    is_of_model_alone = match is not None and match[1] == model and model != source.partition("#")[0]
+    if match is None or is_of_model_alone:  # nothing is known of these weights
         return None, image_size
     exportable = require_exportable(make_task(values))
     return (exportable, exportable.export_parts()), values.DATA.IMAGE_SIZE

@@ -34,8 +34,10 @@ class TensorSpec(NamedTuple):
 
 def format_shape(shape: tuple[int | None, ...]) -> str:
     """Format a shape, such as ``(batch, 3, any, any)``."""
-    first = "batch" if shape and shape[0] is None else None
-    return f"({', '.join(str(first if first and not n else 'any' if x is None else x) for n, x in enumerate(shape))})"
+    lengths = ["any" if length is None else str(length) for length in shape]
+    if shape and shape[0] is None:
+        lengths[0] = "batch"
+    return f"({', '.join(lengths)})"
 
 
 class ExportedFunction(NamedTuple):

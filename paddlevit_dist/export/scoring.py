@@ -152,7 +152,8 @@ def _find_input(
     if len(slot.shape) == len(expected) and all(length in (None, needed) for length, needed in pairs):
         return slot
     advice = "change the configuration's size and channels, or export the model for these"
-    if len(slot.shape) == len(expected) and slot.shape[-1] == expected[1] != slot.shape[1]:
+    channels = expected[1]
+    if len(slot.shape) == len(expected) and slot.shape[-1] == channels and slot.shape[1] != channels:
         advice = "export it with channels before height and width"
     raise UserError(f"{source}: takes {slot}, and this configuration has {format_shape(expected)}: {advice}")
 

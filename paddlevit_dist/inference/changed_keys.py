@@ -72,13 +72,16 @@ def find_ignored_words(command: str, configuration: Configuration) -> list[str]:
     unread = (*_UNREAD, *HOOKS, *OBSERVERS, *JOBS, *_UNREAD_BY.get(command, ()))
     lines = []
     for setting in given:
-        reason = "it is for training" if setting.name in for_training else ""
-        reason = f"{command} does not read it" if covers(unread, setting.name) else reason
-        if reason:
-            lines.append(f"{setting.name} {show(setting.value)} ({setting.origin}): no effect: {reason}")
-    starts = tuple(
-        f"{text} " for option in given if option.name not in for_training for text in (option.name, option.origin)
-    )
+        if covers(unread, setting.name):
+            reason = f"{command} does not read it"
+        elif setting.name in for_training:
+            reason = "it is for training"
+        else:
+            continue
+        lines.append(f"{setting.name} {show(setting.value)} ({setting.origin}): no effect: {reason}")
+    others = [setting for setting in given if setting.name not in for_training]
+    # A notice of the configuration begins with the key or the flag that it is about.
+    starts = tuple(f"{start} " for setting in others for start in (setting.name, setting.origin))
     return [*lines, *(line for line in configuration.notices if line.startswith(starts))]
 
 

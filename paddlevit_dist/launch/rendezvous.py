@@ -259,7 +259,7 @@ class ArrivedRanks:
             return
         if isinstance(failure, str):
             self.failed = self.failed or (rank, failure)
-        elif isinstance(shown, int) and shown != self.fingerprint is not None:
+        elif isinstance(shown, int) and self.fingerprint not in (None, shown):
             self._others.setdefault(rank, (shown, time.monotonic()))
             return
         elif self.fingerprint is not None and not secret.is_proof(

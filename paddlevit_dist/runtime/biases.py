@@ -126,13 +126,10 @@ def measure_difference(linear: Linear, reference: Linear, num_in: int, num_out: 
     arrays = [generator.standard_normal(shape).astype("float32") for shape in shapes]
     *inputs, gradient = [to_device(array).astype(dtype) for array in arrays]
 
-    def compute(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor) -> list[paddle.Tensor]:
-        return [reference(x, weight, bias)]
-
-    def try_linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor) -> list[paddle.Tensor]:
-        return [linear(x, weight, bias)]
+    def listing(layer: Linear) -> Callable[..., list[paddle.Tensor]]:
+        return lambda x, weight, bias: [layer(x, weight, bias)]
 
     try:
-        return differences.measure_difference(try_linear, compute, inputs, [gradient])
+        return differences.measure_difference(listing(linear), listing(reference), inputs, [gradient])
     except Exception:  # Paddle raises several types for a device or shape without this kernel
         return np.inf

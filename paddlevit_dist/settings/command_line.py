@@ -295,7 +295,9 @@ def find_key(name: str) -> str:
     """Return the key of a flag, or of another tool's name for one; empty if there is none."""
     ours = OTHER_NAMES.get(name.lower(), name.lower())
     flag = find_flag(ours)
-    return (flag.key or "") if flag else ours if table.find_key(ours) else ""
+    if flag:
+        return flag.key or ""
+    return ours if table.find_key(ours) else ""
 
 
 def _closest_flag(name: str) -> str:

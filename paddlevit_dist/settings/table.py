@@ -47,8 +47,10 @@ class ConfigView(Generic[SettingsT]):
 
     def __getitem__(self, name: str) -> str:
         setting, key = self.settings.get(name), find_key(name, get_value(self.values, "TASK"))
-        value, chosen = get_value(self.values, name), setting.value if setting else key and key.default
-        return f"{name} {value} ({DERIVED if value != chosen else setting.origin if setting else 'default'})"
+        value, chosen, origin = get_value(self.values, name), key and key.default, "default"
+        if setting:
+            chosen, origin = setting.value, setting.origin
+        return f"{name} {value} ({origin if value == chosen else DERIVED})"
 
     def __contains__(self, name: str) -> bool:
         return name in self.settings

@@ -247,9 +247,7 @@ class TableMetrics(PerSampleMetrics):
         hidden = () if self.scores.logs_classes else {self.scores.class_score.format(name) for name in self.class_names}
         known = {name: float(column[0]) for name, column in columns.items() if name not in hidden}
         defined = {name: value for name, value in known.items() if not np.isnan(value) or name in self.scores.zeros}
-        values = {
-            n: 0.0 if np.isnan(value) else value if np.isfinite(value) else np.nan for n, value in defined.items()
-        }
+        values = {n: float(np.nan_to_num(x, nan=0.0, posinf=np.nan, neginf=np.nan)) for n, x in defined.items()}
         return {**values, **self.scores.counts(arrays)}
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:

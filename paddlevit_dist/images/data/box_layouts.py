@@ -80,8 +80,8 @@ def find_labelme(root: str) -> str | None:
 def refuse_labelme(path: str) -> None:
     """Reject Labelme's own files, which have one image each, by a ``UserError`` that explains how to convert them."""
     is_file = os.path.isfile(path)
-    file = (path if _LABELME.search(read_beginning(path)) else None) if is_file else find_labelme(path)
-    if file is not None:
+    file = path if is_file else find_labelme(path)
+    if file is not None and _LABELME.search(read_beginning(file)):
         folder = os.path.dirname(path) if is_file else path
         raise UserError(
             f"data path {path}: {os.path.basename(file)} is a Labelme file of one image; convert all of them to "

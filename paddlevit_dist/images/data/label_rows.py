@@ -159,7 +159,7 @@ def _describe(table: LabelColumns, layout: LabelLayout) -> str:
 
 def _image_names(table: LabelColumns, first: int, cells: Column) -> list[str]:
     """Return the names of images in the next rows, from row ``first``."""
-    names = [cell.strip() if isinstance(cell, str) else "" if cell is None else str(cell) for cell in cells]
+    names = ["" if cell is None else str(cell).strip() for cell in cells]
     if not all(names) or isinstance(cells[0], (dict, bytes, tuple)):
         wrong = names.index("") if not all(names) else 0
         shown = "no image is named" if not names[wrong] else "expected the path of an image, found its content"

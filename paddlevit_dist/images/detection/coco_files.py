@@ -211,8 +211,10 @@ class CocoFile:
 
     def error(self, number: int, entry: _Entry, name: str, expected: str) -> UserError:
         """Build the error for an entry, or for its field ``name``."""
-        value = getattr(entry, name) if name else None
-        field = "" if not name else f" has no {name}" if value is None else f" has {name} {short(value)}"
+        field = ""
+        if name:
+            value = getattr(entry, name)
+            field = f" has no {name}" if value is None else f" has {name} {short(value)}"
         entry_id = f" (id {short(entry.id)})" if entry.id is not None and name != "id" else ""
         return UserError(f"{self.file}: {entry.of}[{number}]{entry_id}{field}: {expected}")
 

@@ -43,7 +43,9 @@ _HEADS_ABOVE = re.compile(r"^(?:class|bbox)_embed\.")  # transformers' copies of
 def _in_block(match: re.Match[str]) -> str:
     """Rename a ResNet block's layer: 2a, 2b, 2c are convolutions; shortcuts from stage 2 on start with pooling."""
     stage, block, part, pooled, layer = match.groups()
-    place = f"layer.{'abc'.index(part[-1])}" if part.startswith("branch") else "shortcut.1" if pooled else "shortcut"
+    place = "shortcut.1" if pooled else "shortcut"
+    if part.startswith("branch"):
+        place = f"layer.{'abc'.index(part[-1])}"
     return f"{_BACKBONE}encoder.stages.{stage}.layers.{block}.{place}.{_LAYERS[layer]}."
 
 

@@ -74,7 +74,8 @@ class KeypointFile(CocoFile):
             assert isinstance(category, KeypointCategory)
             names = self._read_names(category)
             present = counts[(labels == label) & (counts > 0)]
-            number = len(names) if names is not None else int(present[0]) // _VALUES if len(present) else 0
+            of_objects = int(present[0]) // _VALUES if len(present) else 0
+            number = of_objects if names is None else len(names)
             described.append(
                 DescribedPoints(
                     number,

@@ -29,19 +29,15 @@ class SampleKey(int):
     """
 
     epoch: int
+    index: int  # as a plain ``int``
     repeat: int
     batch: list[int] | None = None
 
     def __new__(cls, epoch: int, index: int, repeat: int) -> "SampleKey":
         """Create the key of repetition ``repeat`` of sample ``index`` in ``epoch``."""
         key = super().__new__(cls, index)
-        key.epoch, key.repeat = epoch, repeat
+        key.epoch, key.index, key.repeat = epoch, int(index), repeat
         return key
-
-    @property
-    def index(self) -> int:
-        """Index of the sample as a plain ``int``."""
-        return int(self)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, SampleKey):

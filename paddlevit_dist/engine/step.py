@@ -329,12 +329,11 @@ def synchronized_groups(loader: DeviceLoader, batches: Iterator[Any], size: int,
     process of a one-process run can leave while it waits for data, because other ranks may already be in a collective.
     Raises StopRequested, on all ranks.
     """
-    lists = accumulation_groups(batches, size, groups)
     for number in range(groups):
         leaves = False
         try:
             with RecordEvent("waiting for data"):
-                group = next(lists)
+                group = [next(batches) for _ in range(size)]
             leaves = number == 0 and stops.stop_requested()
         except StopRequested:
             if number:

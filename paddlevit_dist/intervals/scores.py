@@ -36,7 +36,10 @@ class ClassificationCounts(NamedTuple):
         total = weights.sum(axis=1)
         hits = np.stack([self.places < k for k in self.top], axis=1)  # (samples, tops)
         values = {f"top-{k}": 100.0 * column / total for k, column in zip(self.top, weighted_sums(weights, hits).T)}
-        recalls = 100.0 * np.stack([self._recalls(draw) for draw in weights])  # (draws, classes)
+        labels, is_right = np.asarray(self.labels, np.int64), self.places == 0
+        totals = np.stack([np.bincount(labels, draw, minlength=self.num_classes) for draw in weights])
+        correct = np.stack([np.bincount(labels, draw * is_right, minlength=self.num_classes) for draw in weights])
+        recalls = 100.0 * quotient(correct, totals)  # (draws, classes); NaN if a class does not occur
         values["balanced accuracy"] = nanmean(recalls)
         names = self.class_names or range(self.num_classes)
         values.update({f"recall {name}": column for name, column in zip(names, recalls.T)})
@@ -48,13 +51,6 @@ class ClassificationCounts(NamedTuple):
         names = self.class_names or range(self.num_classes)
         recalls = {f"recall {name}": number for name, number in zip(names, class_counts) if number}
         return {**{f"top-{k}": len(self.labels) for k in self.top}, **recalls}
-
-    def _recalls(self, weights: np.ndarray) -> np.ndarray:
-        """Compute the recall of each class, (classes,); NaN if a class does not occur."""
-        labels, number = np.asarray(self.labels, np.int64), self.num_classes
-        totals = np.bincount(labels, weights, minlength=number)
-        correct = np.bincount(labels, weights * (self.places == 0), minlength=number)
-        return quotient(correct, totals)
 
 
 def means(numbers: Mapping[str, np.ndarray]) -> Recompute:

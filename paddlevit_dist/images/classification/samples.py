@@ -45,18 +45,16 @@ class ClassificationSamples(TransformedDataset):
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """Return ``(image, label)``: uint8 ``(channels, size, size)`` and an int; with erasing, also what to erase."""
-        stored, label = self._read(index)
+        if self.replacements is None:
+            stored, label = self.reader(index)
+        else:
+            stored, label = self.replacements.read(self.reader, index, self.dataset)
         if self.augmentation is not None:
             stored = self.augmentation.augment_image(stored, generator)
         image = self.transform(stored, generator)
         if self.erasing is None:
             return image, label
         return image, label, self.erasing.draw(image.shape, generator)
-
-    def _read(self, index: int) -> Any:
-        if self.replacements is None:
-            return self.reader(index)
-        return self.replacements.read(self.reader, index, self.dataset)
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
         """Draw the order of an epoch if classes are balanced; None: the sampler decides."""

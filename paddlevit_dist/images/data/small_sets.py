@@ -4,6 +4,7 @@ MNIST and Fashion-MNIST are converted once to one memory-mapped file of images a
 """
 
 import contextlib
+import functools
 import gzip
 import hashlib
 import math
@@ -41,10 +42,9 @@ class SmallSet(ImageDataset):
     def __init__(self, split: str) -> None:
         self.split = require_split(split, SPLITS, self.name, self.remark)
         self.num_classes = len(self.class_names)
-        self._mapped: np.ndarray | None = None
 
     def __getstate__(self) -> Any:
-        return {**self.__dict__, "_mapped": None}
+        return {name: value for name, value in self.__dict__.items() if name != "_records"}
 
     def __len__(self) -> int:
         return len(self._records)
@@ -63,14 +63,9 @@ class SmallSet(ImageDataset):
         """All labels, (samples,) uint8."""
         return self._records["label"]
 
-    @property
+    @functools.cached_property
     def _records(self) -> np.ndarray:
         """The samples, (samples,) with the fields "image", uint8 (height, width[, 3]), and "label"."""
-        if self._mapped is None:
-            self._mapped = self._load()
-        return self._mapped
-
-    def _load(self) -> np.ndarray:
         raise NotImplementedError
 
 
@@ -104,7 +99,8 @@ class Digits(SmallSet):
         row = index * every if self.split == "val" else index + index // (every - 1) + 1
         return f"sample {row} of {DIGITS_FILE}"
 
-    def _load(self) -> np.ndarray:
+    @functools.cached_property
+    def _records(self) -> np.ndarray:
         with np.load(DIGITS_FILE, allow_pickle=False) as stored:
             images, labels = stored["images"], stored["labels"]
         chosen = (np.arange(len(labels)) % _HELD_OUT_EVERY == 0) == (self.split == "val")
@@ -130,7 +126,8 @@ class ConvertedSet(SmallSet):
         except DamagedCacheError:
             write_array(file, self._convert())
 
-    def _load(self) -> np.ndarray:
+    @functools.cached_property
+    def _records(self) -> np.ndarray:
         return map_array(self.file)
 
     @staticmethod

@@ -6,6 +6,7 @@ Every transform is called as ``transform(image, generator)``, draws all random n
 array (``policies.py``).
 """
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -209,7 +210,7 @@ class GlyphTransform:
             image = image.resize(target, Image.Resampling.BICUBIC)
         return to_array(image, self.channels)
 
-    @property
+    @functools.cached_property
     def _target(self) -> tuple[int, int]:
         """Width and height of the result."""
         height, width = as_pair(self.image_size)

@@ -209,7 +209,10 @@ def load_weights(
     elif report.loaded_fraction < minimum_loaded:
         _refuse(report, minimum_loaded)
     _require_statistics(report)
-    _assign_all(model, values)
+    targets = model.state_dict()
+    for name, value in values.items():
+        tensor = paddle.to_tensor(np.ascontiguousarray(value), place=paddle.CPUPlace())
+        targets[name].set_value(tensor.astype(targets[name].dtype).numpy())
     return report
 
 
@@ -241,15 +244,10 @@ def _complete(model: paddle.nn.Layer, weights: SourceWeights, keep: bool) -> tup
 
 def _list_targets(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> dict[str, paddle.Tensor]:
     """Return the tensors that a source has to have: factors of the model are new if the source has none."""
-    targets, has_factors = model.state_dict(), low_rank.has_factors(state)
-    return {name: tensor for name, tensor in targets.items() if has_factors or not low_rank.is_factor(name)}
-
-
-def _assign_all(model: paddle.nn.Layer, values: Mapping[str, np.ndarray]) -> None:
     targets = model.state_dict()
-    for name, value in values.items():
-        tensor = paddle.to_tensor(np.ascontiguousarray(value), place=paddle.CPUPlace())
-        targets[name].set_value(tensor.astype(targets[name].dtype).numpy())
+    if low_rank.has_factors(state) or not low_rank.has_factors(targets):
+        return targets
+    return {name: tensor for name, tensor in targets.items() if not low_rank.is_factor(name)}
 
 
 def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:

@@ -63,7 +63,7 @@ def is_factor(name: str) -> bool:
 
 def has_factors(names: Iterable[str]) -> bool:
     """Return whether some of the parameters are factors."""
-    return any(map(is_factor, names))
+    return any(name.endswith(FACTORS) and is_factor(name) for name in names)
 
 
 def list_layers(names: Iterable[str]) -> list[str]:

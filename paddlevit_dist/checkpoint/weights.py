@@ -132,20 +132,16 @@ def weights_from_mapping(state: Mapping[str, Any], part: str | None = None) -> S
 def _read_file(file: Path, part: str | None) -> SourceWeights:
     """Read a file by its content; prefixes are kept."""
     name, kind = str(file), choose_format(file)
+    most_bytes = _ALWAYS_ALLOWED + _LARGEST_GAIN * file.stat().st_size
     if kind == "safetensors":
         state, metadata = read_safetensors(file)
-        return _weights(state, name, metadata.get("format") in ("pd", "paddle"), part, _largest_size(file))
+        return _weights(state, name, metadata.get("format") in ("pd", "paddle"), part, most_bytes)
     if kind == "npz":
         return _weights(read_npz(file), name, True, part)  # read_npz has a limit itself
     if kind == "torch":
         with open_torch_file(file) as content:
-            return _weights(content, name, False, part, _largest_size(file))
-    return _weights(restricted_load(file), name, True, part, _largest_size(file))
-
-
-def _largest_size(file: Path) -> int:
-    """Return the largest number of bytes that the arrays of a file may need."""
-    return _ALWAYS_ALLOWED + _LARGEST_GAIN * file.stat().st_size
+            return _weights(content, name, False, part, most_bytes)
+    return _weights(restricted_load(file), name, True, part, most_bytes)
 
 
 def _weights(

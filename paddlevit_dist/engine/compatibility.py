@@ -71,10 +71,6 @@ def must_match(use: str, kind: str) -> bool:
     return kind in USES[use][0]
 
 
-def _matters(use: str, kind: str) -> bool:
-    return any(kind in kinds for kinds in USES[use])
-
-
 def to_plain_settings(config: RunSettings) -> dict[str, Any]:
     """Convert the configuration to nested plain values, as its YAML has them: without BASE, and without passwords."""
     plain: dict[str, Any] = {}
@@ -143,10 +139,11 @@ def list_samples(datasets: dict[str, Any], before: dict[str, np.ndarray] | None)
 
 def compare(use: str, before: Mapping[str, RunFact], now: Mapping[str, RunFact]) -> list[FactDifference]:
     """Return the differences that matter to ``use`` in the order of ``now``, skipping names that only one side has."""
+    refused, logged = USES[use]
     return [
         FactDifference(name, before[name].value, value, kind)
         for name, (kind, value) in now.items()
-        if _matters(use, kind) and name in before and _plain(before[name].value) != _plain(value)
+        if kind in (*refused, *logged) and name in before and _plain(before[name].value) != _plain(value)
     ]
 
 
@@ -345,7 +342,7 @@ class CheckpointDiff:
             return []
         trained_on, differs = compare_files(self.lists, split, identities, self.lists.get(_EARLIER, _NONE))
         kind = "seen" if len(trained_on) else "files"
-        if not differs or not _matters(self.use, kind):
+        if not differs or not any(kind in kinds for kinds in USES[self.use]):
             return []
         number = f"{count_samples(self.task, samples)} of {split}"
         message = f"{number}, compared with the samples that {self.source} held out: {differs}"

@@ -226,9 +226,10 @@ def _find_implied(
     """Return settings that the named files imply and the command line does not set; the file stays their source."""
     origin = next((setting.source for file in named_files for setting in file.values()), "")
     user_files = [file for file in named_files if file and not files.is_recipe_file(next(iter(file.values())).source)]
+    rules = [table.infer for table in lookup.known_tables(task) if table.infer]
     return [
         KeySetting(name, value, source, origin, is_implied=True)
-        for source, values in (table.infer(named_files, user_files) for table in lookup.known_tables(task))
+        for source, values in (infer(named_files, user_files) for infer in rules)
         for name, value in values.items()
         if name not in accepted or accepted[name].source != COMMAND_LINE
     ]

@@ -78,10 +78,6 @@ def _nothing(*_: object) -> Any:
 _Files = Sequence[Mapping[str, KeySetting]]  # the settings of each file by name
 
 
-def _infer_nothing(files: _Files, user_files: _Files) -> tuple[str, Mapping[str, Any]]:
-    return "", {}  # no lambda: tables of users travel to worker processes
-
-
 @dataclass(frozen=True, eq=False)
 class KeyTable:
     """The keys that one package reads, and its rules for them.
@@ -92,7 +88,7 @@ class KeyTable:
     keys: tuple[Key, ...]  # the rows; they alone define the defaults, effects and flags
     #: ``infer(files, user_files)`` recognizes a kind of files by the settings of each. It returns a source and the
     #: values that these files imply, or ("", {}). ``user_files`` excludes the recipes of this package
-    infer: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] = _infer_nothing
+    infer: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] | None = None
     #: ``resolve_defaults(values, settings, all_settings)`` adapts values that were not set to those that were, in
     #: place, and returns notices. ``all_settings`` also has the settings that others override
     resolve_defaults: Callable[[CfgNode, Mapping[str, KeySetting], Sequence[KeySetting]], Sequence[str]] = _nothing

@@ -23,8 +23,7 @@ def exchange_columns(
 
     sent = columns if world_size() == 1 else pack_columns(columns)
     gathered = all_gather((indices, number, sent))
-    return [(part, rows, _unpack(packed)) for part, rows, packed in gathered]
-
-
-def _unpack(packed: Mapping[Any, np.ndarray] | bytes) -> Mapping[Any, np.ndarray]:
-    return pickle.loads(zlib.decompress(packed)) if isinstance(packed, bytes) else packed
+    return [
+        (part, rows, pickle.loads(zlib.decompress(packed)) if isinstance(packed, bytes) else packed)
+        for part, rows, packed in gathered
+    ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..intervals.resampling import ProportionRecompute, Recompute
 from ..registry import plugins
-from ..registry.lookup import list_names, require_derived, resolve
+from ..registry.lookup import KINDS, require_derived, resolve
 from ..runtime.errors import UserError
 
 Arrays = Mapping[str, np.ndarray]
@@ -149,9 +149,10 @@ def find_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind | None:
     Raises:
         UserError: it is not derived from ``ScoreKind``.
     """
-    if name not in list_names("score_kind"):
+    known = KINDS["score_kind"]
+    if name not in known:
         plugins.load_installed()
-    if name not in list_names("score_kind"):
+    if name not in known:
         return None
     kind: ScoreKind = require_derived(resolve("score_kind", name), ScoreKind)()
     kind.classes = list(classes)

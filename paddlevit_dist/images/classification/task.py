@@ -275,15 +275,12 @@ class Classification(LabeledImageTask, ClassifierTask):
         images = self.normalizer(batch["images"])
         if self.erasing is not None:
             images = self.erasing.fill(images, batch)
-        mix = self._draw_mix(images.shape, step)
-        return (images if mix is None else mix.images(images)), mix
-
-    def _draw_mix(self, shape: Sequence[int], step: StepPosition) -> MixParameters | None:
-        """Draw the mix of this process's micro-batch; None: not mixed."""
         if self.mixing is None:
-            return None
+            return images, None
+        # The mix of this process's micro-batch.
         generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
-        return self.mixing.draw(generator, tuple(shape))
+        mix = self.mixing.draw(generator, tuple(images.shape))
+        return (images if mix is None else mix.images(images)), mix
 
     def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, mix: MixParameters | None) -> paddle.Tensor:
         """Compute the cross-entropy, summed over the batch.

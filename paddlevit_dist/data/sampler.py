@@ -278,23 +278,18 @@ class TrainingSampler(DistributedBatchSampler):
     def batches(self, epoch: int, consumed: int) -> Iterator[SampleKeys]:
         """Yield the micro-batches of ``epoch`` after ``consumed`` samples, independent of the current position."""
         order = self._draw_order(np.random.default_rng([self.seed, epoch]))
+        # Of this rank's samples in a global batch; Paddle calls the global rank local_rank.
+        rank_positions = np.arange(self.global_batch_size).reshape(self.nranks, -1)[self.local_rank]
+        if self.repeats > 1:
+            rank_positions = np.arange(self.local_rank, self.global_batch_size, self.nranks)
         for first in range(consumed, len(order.indices) - self.global_batch_size + 1, self.global_batch_size):
-            rank_positions = first + self._rank_positions()
-            for positions in rank_positions.reshape(self.accumulation_steps, self.batch_size):
+            for positions in (first + rank_positions).reshape(self.accumulation_steps, self.batch_size):
                 indices, occurrences = order.at(positions // self.repeats)
                 yield SampleKeys(epoch, indices, positions % self.repeats + self.repeats * occurrences)
 
     def _draw_order(self, generator: np.random.Generator) -> DrawnOrder:
         order = self.dataset.draw_order(generator) if isinstance(self.dataset, TransformedDataset) else None
         return draw_permutation(len(self.dataset), generator) if order is None else count_occurrences(order)
-
-    def _rank_positions(self) -> np.ndarray:
-        """Return the positions of this rank's samples in a global batch."""
-        positions = np.arange(self.global_batch_size)
-        # Paddle calls the global rank local_rank.
-        if self.repeats > 1:
-            return positions[self.local_rank :: self.nranks]
-        return positions.reshape(self.nranks, -1)[self.local_rank]
 
 
 def _resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:

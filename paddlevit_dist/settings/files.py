@@ -64,7 +64,16 @@ def _list_files(files: Sequence[YamlFile], task: str | None) -> list[KeySetting]
     named = [file.content["TASK"] for file in files if isinstance(file.content.get("TASK"), str)]
     task = task or (named[-1] if named else DEFAULT_TASK)
     tables = tuple(known_tables(task))
-    return [setting for file in files for setting in _list_settings(file, tables)]
+    settings: list[KeySetting] = []
+    for file in files:
+        origins: dict[str, str] = {}
+        for setting in _flatten(file.content, (), file, tables):
+            if setting.name in origins:
+                first = origins[setting.name]
+                raise UserError(f"{setting.origin}: {setting.name} is already set at {first}: keep one")
+            origins[setting.name] = setting.origin
+            settings.append(setting)
+    return settings
 
 
 def _read(path: str, above: tuple[str, ...]) -> list[YamlFile]:
@@ -82,16 +91,6 @@ def _read_content(
         for name in _base_names(base):
             files += _read_base(name, path, base.origin, (*above, os.path.realpath(path)))
     return [*files, YamlFile(label, content, lines, is_base=bool(above))]
-
-
-def _list_settings(file: YamlFile, tables: tuple[KeyTable, ...]) -> list[KeySetting]:
-    settings: dict[str, KeySetting] = {}
-    for setting in _flatten(file.content, (), file, tables):
-        if setting.name in settings:
-            first = settings[setting.name].origin
-            raise UserError(f"{setting.origin}: {setting.name} is already set at {first}: keep one")
-        settings[setting.name] = setting
-    return list(settings.values())
 
 
 def _read_base(name: str, path: str, origin: str, above: tuple[str, ...]) -> list[YamlFile]:

@@ -173,7 +173,7 @@ def _load(
         accepted, respelled = names.resolve_names(accepted)
         renamed += respelled
 
-    implied = _find_implied(split_by_file(settings, task), accepted, task)
+    implied = _find_implied(settings, accepted, task)
     before_implied = accepted
     accepted = {
         **{inferred.name: inferred for inferred in implied},
@@ -211,19 +211,13 @@ def _load(
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs, accepted)
 
 
-def split_by_file(settings: Sequence[KeySetting], task: str) -> list[dict[str, KeySetting]]:
-    """Return the accepted settings of each file by name, in the order in which later files win."""
+def _find_implied(settings: Sequence[KeySetting], accepted: dict[str, KeySetting], task: str) -> list[KeySetting]:
+    """Return settings that the named files imply and the command line does not set; the file stays their source."""
     by_file: dict[str, list[KeySetting]] = {}
     for setting in settings:
         if setting.source != COMMAND_LINE:
             by_file.setdefault(setting.source, []).append(setting)
-    return [_accept(file_settings, task)[0] for file_settings in by_file.values()]
-
-
-def _find_implied(
-    named_files: list[dict[str, KeySetting]], accepted: dict[str, KeySetting], task: str
-) -> list[KeySetting]:
-    """Return settings that the named files imply and the command line does not set; the file stays their source."""
+    named_files = [_accept(file_settings, task)[0] for file_settings in by_file.values()]  # later files win
     origin = next((setting.source for file in named_files for setting in file.values()), "")
     user_files = [file for file in named_files if file and not files.is_recipe_file(next(iter(file.values())).source)]
     rules = [table.infer for table in lookup.known_tables(task) if table.infer]

@@ -151,6 +151,9 @@ def test_the_line_names_classes_without_a_positive_and_counts_exact_matches_in_p
     line = kind.summary({**values, **kind.counts(arrays)}, lambda name, decimals: f" [{name} {decimals}]")
     assert line.startswith("mAP 1.0000 [mAP 3] micro AP 1.0000 micro F1 1.0000 macro F1 1.0000 exact match 100.00%")
     assert line.endswith("(mAP of 2 of 3 classes: no image has hull)")
+    for classes, named in (("abcd", "b, c, d"), ("abcde", "b, c, d, …")):
+        many = require_score_kind("labels", list(classes)).summary({"AP a": 0.5, "AUC": 0.5}, lambda *_: "")
+        assert many == f"(mAP of 1 of {len(classes)} classes: no image has {named})"
     assert kind.counts(arrays) == {"images": 3, "known labels": 8}
     always = {name: value for name, value in values.items() if name != "AUC"}  # as where -1 is meant as absent
     assert kind.summary(always, lambda name, decimals: "").endswith(

@@ -115,6 +115,22 @@ def test_unknown_labels_change_no_gradient(tmp_path):
     assert model.num_classes == 3
 
 
+@pytest.mark.parametrize("gammas", [(4.0, 1.0), (0.0, 1.0), (2.0, 0.0)])
+def test_the_keys_of_the_asymmetric_loss_are_those_of_its_formula(gammas, tmp_path):
+    keys = {"LOSS": "asymmetric", "GAMMA_NEGATIVE": gammas[0], "GAMMA_POSITIVE": gammas[1], "MARGIN": 0.05}
+    words = [word for name, value in keys.items() for word in (f"MULTI_LABEL.{name}", str(value))]
+    task, splits = make_task(*words, folder=tmp_path)
+    batch = collate(task, splits["train"], range(8))
+    logits, labels = np.random.default_rng(0).normal(size=(8, 3)), batch["labels"]
+    found = task.train_step(lambda images: paddle.to_tensor(logits, "float32"), tensors(batch), STEP)["loss"]
+    share = 1 / (1 + np.exp(-logits))
+    lowered = np.maximum(share - 0.05, 0)
+    losses = np.where(
+        labels == 1, -((1 - share) ** gammas[1]) * np.log(share), -(lowered ** gammas[0]) * np.log(1 - lowered)
+    )
+    assert float(found.sum) == pytest.approx(losses[labels >= 0].sum(), rel=1e-5)
+
+
 def test_positive_weights_are_counted_or_given(tmp_path):
     task, splits = make_task("MULTI_LABEL.POSITIVE_WEIGHTS", "balanced", folder=tmp_path)
     matrix = splits["train"].dataset.label_matrix

@@ -4,6 +4,7 @@ With autocast Paddle casts each weight and bias where it is used, and their grad
 of ViT-Ti/16, which take a GPU less time than the host needs to launch them. Here tensors of one width are joined, cast
 and split again, forward and backward: the same values bit for bit. That copies the weights once more, which costs more
 than it saves for large networks. So the GPU itself is asked, before the first step, which of the two takes less time.
+While a group is joined, it takes up to 6 bytes for each of its values besides the results, so groups are limited.
 
 Each part of the joined tensor starts at a multiple of 256 bytes, as a separate tensor does: products assume it.
 """
@@ -21,6 +22,7 @@ import paddle
 from .transfers import read
 
 _ALIGNED_VALUES = 128  # of two bytes each
+_MOST_JOINED = 1 << 24  # values of a group: 100 MB; a single larger tensor is a group
 _TRIALS = 5
 
 _in_use: dict[int, paddle.Tensor] = {}  # by the id of the float32 parameter, inside ``HalfWeights.in_use``
@@ -39,12 +41,13 @@ class HalfWeights:
     Args:
         parameters: trained float32 parameters, in the order of the forward pass.
         dtype: Paddle's half precision.
-        groups: number of groups, of about the same size.
+        groups: the least number of groups, of about the same size.
     """
 
     def __init__(self, parameters: Sequence[paddle.Tensor], dtype: paddle.dtype, groups: int = 1) -> None:
         self._dtype = dtype
         sizes = [parameter.size for parameter in parameters]
+        groups = max(groups, -(-sum(sizes) // _MOST_JOINED))
         parted: list[list[paddle.Tensor]] = [[] for _ in range(groups)]
         for before, parameter in zip(itertools.accumulate(sizes, initial=0), parameters):
             parted[before * groups // sum(sizes)].append(parameter)
@@ -164,13 +167,14 @@ def time_casts(parameters: Sequence[paddle.Tensor], dtype: paddle.dtype) -> tupl
 
     The latter is infinite if a value differs, or if the device cannot join tensors.
     """
-    shapes = list_shapes(parameters)
+    joined = HalfWeights(parameters, dtype)
 
     def one_by_one() -> Sequence[paddle.Tensor]:
         return [parameter.astype(dtype) for parameter in parameters]
 
     def together() -> Sequence[paddle.Tensor]:
-        return _JoinedCast.apply(dtype, shapes, *parameters)
+        with joined.in_use():
+            return [find(parameter) for parameter in parameters]
 
     seconds: list[list[float]] = [[], []]
     results: list[list[paddle.Tensor]] = [[], []]

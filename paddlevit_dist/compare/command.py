@@ -113,7 +113,7 @@ def write_images(
     target: Path, tables: list[EvaluationTable], comparisons: list[dict[str, Any]], decimals: int, data_path: str | None
 ) -> str:
     """Write the page, with images if the data can be read, and return a line about it."""
-    target = target / COMPARED if target.is_dir() else target
+    target = target / COMPARED if os.path.isdir(target) else target
     changed = [images.choose_samples(row[kind]) for row in comparisons for kind in CHANGES if row.get(kind)]
     changed_images = images.draw_images(tables[0], [row["sample"] for rows in changed for row in rows], data_path)
     try:

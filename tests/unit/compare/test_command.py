@@ -1,12 +1,21 @@
 """What the command ``compare`` refuses, hands on and prints."""
 
 import json
-from types import SimpleNamespace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.compare import command
+from paddlevit_dist.compare.formatting import add_findings, format_lines
+from paddlevit_dist.compare.group_pairs import compare_groups
+from paddlevit_dist.compare.groups import SeedGroup, read_group
+from paddlevit_dist.compare.pairs import compare_tables
+from paddlevit_dist.compare.plan import format_plan, plan_group, plan_pair, plan_single
+from paddlevit_dist.compare.tables import read_table, write_table
+
+NUMBER = 60
 
 
 def refuse(*words: str) -> str:
@@ -29,6 +38,32 @@ def test_words_that_do_not_fit_together_are_refused_first(words, said):
     assert refuse(*words).startswith(f"compare: {said}; see ")
 
 
+@pytest.fixture
+def runs(tmp_path, monkeypatch) -> Path:
+    """Runs a, bb and c, groups of seeds g, h and one, and a file of the samples' groups."""
+    monkeypatch.chdir(tmp_path)
+    about = {"task": "classification", "kind": "classes", "score": "top-1", "more_is_better": True, "split": "val"}
+    about |= {"classes": ["x", "y"], "dataset": "drawn", "of": "epoch 1", "protocol": {}, "input": {}}
+    for seed, name in enumerate(("a", "bb", "c")):
+        Path(name).mkdir()
+        wrong = np.random.default_rng(seed).random(NUMBER) < 0.1 * (seed + 1)
+        arrays = {"labels": np.arange(NUMBER) % 2, "places": wrong.astype(np.int32), "losses": np.ones(NUMBER)}
+        arrays |= {"top": np.array([1]), "indices": np.arange(NUMBER)}
+        write_table(Path(name, "scored_samples.npz"), about, [f"s{n}" for n in range(NUMBER)], arrays, None)
+    about = {"task": "classification", "dataset": "drawn", "score": "top-1", "more_is_better": True, "settings": {}}
+    for name, scores in (("g", (50.0, 60.0, 65.0)), ("h", (70.0, 75.0)), ("one", (70.0,))):
+        Path(name).mkdir()
+        rows = [{"seed": n, "folder": str(n), "state": "finished", "value": v} for n, v in enumerate(scores)]
+        SeedGroup(name, about, rows).write()
+    lines = [f"s{number},{number // 5}" for number in range(NUMBER)]
+    Path("f.csv").write_text("\n".join(["sample,group", *lines]) + "\n")
+    return tmp_path
+
+
+def as_json(value: object) -> object:
+    return json.loads(json.dumps(value))
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -37,98 +72,54 @@ def test_words_that_do_not_fit_together_are_refused_first(words, said):
         (["g", "a", "-group=f"], "-group does not apply to groups of seeds, which are compared by their scores: drop "),
     ],
 )
-def test_what_is_not_for_groups_is_refused(monkeypatch, words, said):
-    monkeypatch.setattr(command, "is_group", lambda run: run == "g")
+def test_what_is_not_for_groups_is_refused(runs, words, said):
     assert refuse(*words).startswith(f"compare: {said}")
 
 
-@pytest.fixture
-def calls(monkeypatch) -> list:
-    """Notes what reads and compares; a table is the name of its run."""
-    noted = []
-    tables = {name: SimpleNamespace(name=name, kind=SimpleNamespace(decimals=len(name))) for name in ("a", "bb", "c")}
-    monkeypatch.setattr(command, "read_table", lambda folder: tables[folder])
-    monkeypatch.setattr(command, "with_groups", lambda table, file: noted.append((table.name, file)) or table)
-    monkeypatch.setattr(command, "compare_tables", lambda first, other: {"pair": first.name + other.name})
-    monkeypatch.setattr(command, "add_findings", lambda rows: [{**row, "of": len(rows)} for row in rows])
-    monkeypatch.setattr(
-        command, "format_lines", lambda all_tables, rows, decimals: [str(len(all_tables)), str(rows), str(decimals)]
-    )
-    monkeypatch.setattr(
-        command,
-        "write_images",
-        lambda target, all_tables, rows, decimals, data: f"{target} {len(all_tables)} {len(rows)} {decimals} {data}",
-    )
-    return noted
-
-
-def test_each_run_is_compared_with_the_first(calls, capsys):
-    rows = [{"pair": "abb", "of": 2}, {"pair": "ac", "of": 2}]
-    command.run(["a", "bb", "c", "-group=f"])
-    assert capsys.readouterr().out.splitlines() == ["3", str(rows), "1"]
-    assert calls == [("a", "f"), ("bb", "f"), ("c", "f")]
-    command.run(["a", "bb", "c", "-output=p.html", "-json", "-data_path=d"])
+def test_each_run_is_compared_with_the_first(runs, capsys):
+    tables = [read_table(name) for name in ("a", "bb", "c")]
+    rows = add_findings([compare_tables(tables[0], other) for other in tables[1:]])
+    command.run(["a", "bb", "c"])
+    plain = capsys.readouterr().out
+    assert plain.splitlines() == "\n".join(format_lines(tables, rows, tables[0].kind.decimals)).splitlines()
+    assert refuse("a", "bb", "-output=p.html", "-data_path=d").endswith("--data_path=d: a has no config.yaml")
+    capsys.readouterr()
+    command.run(["a", "bb", "c", "-output=p.html", "-json"])
     said = capsys.readouterr()
-    assert json.loads(said.out) == {"comparisons": rows} and said.err == "p.html 3 2 1 d\n"
-    command.run(["bb", "a", "-output=p.html"])
+    assert as_json(rows) == json.loads(said.out)["comparisons"]
+    assert said.err.startswith("p.html: no images: ") and Path("p.html").is_file()
+    command.run(["bb", "a", "-output=."])
     said = capsys.readouterr()
-    assert said.err == "" and said.out.splitlines()[-1] == "p.html 2 1 2 None"
+    assert said.err == "" and said.out.splitlines()[-1].startswith(f"{command.COMPARED}: no images: ")
+    assert Path(command.COMPARED).is_file()
+    command.run(["a", "bb", "c", "-group=f.csv"])
+    assert capsys.readouterr().out != plain  # resampled by groups
 
 
-@pytest.mark.parametrize("as_json", [True, False])
-def test_seeds_json_of_a_group_means_its_folder(monkeypatch, capsys, as_json):
-    given = []
-    monkeypatch.setattr(command, "is_group", lambda run: run == "out/g")
-    monkeypatch.setattr(command, "compare_groups", lambda runs: given.append(runs) or ({"n": 2}, ["one", "two"]))
-    command.run(["out/g/seeds.json", "out/h/seeds.json", *["-json"] * as_json])
+@pytest.mark.parametrize("as_document", [True, False])
+def test_seeds_json_of_a_group_means_its_folder(runs, capsys, as_document):
+    command.run(["g/seeds.json", "h/seeds.json", *["-json"] * as_document])
+    plain, lines = compare_groups(["g", "h"])
     said = capsys.readouterr().out
-    assert given == [["out/g", "out/h"]] and (json.loads(said) == {"n": 2} if as_json else said == "one\ntwo\n")
+    assert (json.loads(said) == as_json(plain)) if as_document else (said.splitlines() == lines)
 
 
-def test_a_plan_is_of_a_group_a_pair_or_a_run(calls, monkeypatch, capsys):
-    monkeypatch.setattr(command, "is_group", lambda run: run in ("g", "h"))
-    monkeypatch.setattr(command, "read_group", lambda run: SimpleNamespace(scores=[1.0] * (2 if run == "g" else 1)))
-    monkeypatch.setattr(command, "plan_group", lambda group, size: {"group": [len(group.scores), size]})
-    monkeypatch.setattr(command, "plan_pair", lambda first, other, size: {"pair": [first.name, other.name, size]})
-    monkeypatch.setattr(command, "plan_single", lambda first, size: {"single": [first.name, size]})
-    monkeypatch.setattr(command, "format_plan", lambda plan: ["of", json.dumps(plan)])
+def test_a_plan_is_of_a_group_a_pair_or_a_run(runs, capsys):
+    first, second = read_table("a"), read_table("c")
     for words, plan in (
-        (["g"], {"group": [2, 0.5]}),
-        (["g/seeds.json"], {"group": [2, 0.5]}),
-        (["a", "c"], {"pair": ["a", "c", 0.5]}),
-        (["bb", "-group=f"], {"single": ["bb", 0.5]}),
+        (["g"], plan_group(read_group("g"), 0.5)),
+        (["g/seeds.json"], plan_group(read_group("g"), 0.5)),
+        (["a", "c"], plan_pair(first, second, 0.5)),
+        (["a"], plan_single(first, 0.5)),
     ):
         command.run([*words, "-plan=0.5"])
-        assert capsys.readouterr().out == f"of\n{json.dumps(plan)}\n"
+        assert capsys.readouterr().out.splitlines() == "\n".join(format_plan(plan)).splitlines()
         command.run([*words, "-plan=0.5", "-json"])
-        assert json.loads(capsys.readouterr().out) == plan
-    assert calls[-1] == ("bb", "f")
-    assert refuse("h", "-plan=1") == "h has 1 finished seeds: train two or more to see their spread"
+        assert json.loads(capsys.readouterr().out) == as_json(plan)
+    command.run(["a", "-plan=0.5", "-json", "-group=f.csv"])
+    assert json.loads(capsys.readouterr().out)["half_width"] != plan["half_width"]
+    assert refuse("one", "-plan=1") == "one has 1 finished seeds: train two or more to see their spread"
 
 
-def test_the_page_is_in_a_folder_or_a_file_with_images_or_the_reason(tmp_path, monkeypatch):
-    written, asked = [], []
-    drawn = SimpleNamespace(drawn={"x": 1}, problem="")
-
-    def draw(table, names, data_path):
-        asked.append((table, names, data_path))
-        return drawn
-
-    monkeypatch.setattr(command.images, "draw_images", draw)
-    monkeypatch.setattr(command, "write_page", lambda *given: written.append(given))
-    rows = [{"fixed": [{"sample": "s"}, {"sample": "t"}], "broken": []}, {"broken": [{"sample": "u"}]}]
-    told = command.write_images(tmp_path, ["first", "other"], rows, 2, "data")
-    target = tmp_path / command.COMPARED
-    assert told == f"{target}: 1 image" and asked == [("first", ["s", "t", "u"], "data")]
-    assert written == [(target, ["first", "other"], rows, 2, drawn)]
-    drawn.drawn = {"x": 1, "y": 2}
-    assert command.write_images(tmp_path / "p.html", ["first"], [], 2, None) == f"{tmp_path / 'p.html'}: 2 images"
-    drawn.problem = "no data"
-    assert command.write_images(tmp_path / "p.html", ["first"], [], 2, None).endswith(": no images: no data")
-
-    def fail(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(command, "write_page", fail)
-    with pytest.raises(UserError, match=rf"^compare: {tmp_path / 'p.html'}: .*ermission"):
-        command.write_images(tmp_path / "p.html", ["first"], [], 2, None)
+def test_a_page_that_cannot_be_written_is_refused(runs):
+    assert refuse("a", "bb", f"-output={'p' * 300}.html").startswith("cannot write ppp")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, register_score_kind
 from paddlevit_dist.commands import scored
 from paddlevit_dist.commands.parser import CommandParser
 from paddlevit_dist.registry import lookup
@@ -54,11 +54,10 @@ def read(*words: str, data: bool = True) -> Namespace:
     return parser.parse_args(words)
 
 
-@pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    for name, kind in {"shares": Shares, "rates": Rates}.items():
-        monkeypatch.setitem(lookup.KINDS["score_kind"], name, kind)
-        monkeypatch.setitem(lookup.REGISTRATIONS, ("score_kind", name), lookup.Registration(kind, None, [], "here"))
+@pytest.fixture(autouse=True, scope="module")
+def registered(registered_names):
+    register_score_kind("shares", Shares)
+    register_score_kind("rates", Rates)
 
 
 def test_scores_are_printed_with_intervals_protocol_and_a_row_for_each_class(capsys):

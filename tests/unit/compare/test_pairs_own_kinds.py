@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.registrations import forgotten
 from yacs.config import CfgNode
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, register_score_kind
 from paddlevit_dist.compare import tables
 from paddlevit_dist.compare.formatting import add_findings, format_lines
 from paddlevit_dist.compare.pairs import compare_tables
@@ -15,7 +16,7 @@ from paddlevit_dist.compare.plan import plan_pair, plan_single
 from paddlevit_dist.compare.significance import mcnemar_test
 from paddlevit_dist.intervals import means, paired_difference
 from paddlevit_dist.launch.spawn import WorkerPayload
-from paddlevit_dist.registry import lookup, register
+from paddlevit_dist.registry import lookup
 from paddlevit_dist.tasks.metrics import SampleTable
 from paddlevit_dist.tasks.score_kind import ScoreKind, count_class_samples, find_score_kind, join_arrays
 
@@ -42,9 +43,10 @@ class ErrorScores(ScoreKind):
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    monkeypatch.setitem(lookup.KINDS["score_kind"], KIND, ErrorScores)
-    monkeypatch.setitem(lookup.REGISTRATIONS, ("score_kind", KIND), lookup.Registration(ErrorScores, None, [], "here"))
+def registered():
+    with forgotten():
+        register_score_kind(KIND, ErrorScores)
+        yield
 
 
 def write(folder, arrays, kind=KIND, score="near", **keys):
@@ -86,12 +88,12 @@ def test_right_answers_of_an_own_kind_have_the_exact_test_and_interval(tmp_path)
     assert f"fixed {len(fixed)} (wrong before, right now): vector {fixed[0]}, " in lines and found["classes"] == []
 
 
-def test_an_own_kind_needs_no_more_than_its_scores(tmp_path, monkeypatch):
+def test_an_own_kind_needs_no_more_than_its_scores(tmp_path):
     class Least(ScoreKind):
         def recompute(self, parts, classes):
             return means({"mean error": np.concatenate([part["errors"] for part in parts])})
 
-    monkeypatch.setitem(lookup.KINDS["score_kind"], "least", Least)
+    register_score_kind("least", Least)
     first, second = (
         read(tmp_path / name, draw(seed), kind="least", score="mean error") for name, seed in (("a", 1), ("b", 2))
     )
@@ -105,7 +107,7 @@ def test_an_own_kind_needs_no_more_than_its_scores(tmp_path, monkeypatch):
     assert count_class_samples("least", first.arrays, ["sum"]) == {}
 
 
-def test_a_score_that_one_sample_does_not_have_names_no_samples_as_better_or_worse(tmp_path, monkeypatch):
+def test_a_score_that_one_sample_does_not_have_names_no_samples_as_better_or_worse(tmp_path):
     class Spread(ScoreKind):
         def recompute(self, parts, classes):
             moments = means({name: join_arrays(parts, "errors") ** power for name, power in (("one", 1), ("two", 2))})
@@ -117,7 +119,7 @@ def test_a_score_that_one_sample_does_not_have_names_no_samples_as_better_or_wor
 
             return compute
 
-    monkeypatch.setitem(lookup.KINDS["score_kind"], "spread", Spread)
+    register_score_kind("spread", Spread)
     first, second = (
         read(tmp_path / name, draw(seed), kind="spread", score="variance") for name, seed in (("a", 1), ("b", 2))
     )
@@ -129,7 +131,7 @@ def test_a_score_that_one_sample_does_not_have_names_no_samples_as_better_or_wor
     assert not [line for line in lines if line.startswith(("better ", "worse "))]
 
 
-def test_classes_of_an_own_kind_are_compared_and_counted(tmp_path, monkeypatch):
+def test_classes_of_an_own_kind_are_compared_and_counted(tmp_path):
     class Named(ErrorScores):
         class_score = "error of {}"
 
@@ -143,7 +145,7 @@ def test_classes_of_an_own_kind_are_compared_and_counted(tmp_path, monkeypatch):
         def predictions(self, arrays):
             return arrays["labels"]
 
-    monkeypatch.setitem(lookup.KINDS["score_kind"], "named", Named)
+    register_score_kind("named", Named)
     labels = np.array([0, -1, *[0] * (NUMBER - 2)])  # one is of no class
     first, second = (
         read(tmp_path / name, draw(seed, labels=labels), kind="named") for name, seed in (("a", 1), ("b", 2))
@@ -217,24 +219,25 @@ def test_a_score_without_a_value_is_refused_in_a_line(tmp_path):
         plan_single(second, 0.1)
 
 
-def test_a_right_rate_without_decisions_is_refused_in_a_line(tmp_path, monkeypatch):
+def test_a_right_rate_without_decisions_is_refused_in_a_line(tmp_path):
     class Wrong(ErrorScores):
         right_rate = "far"
 
-    monkeypatch.setitem(lookup.KINDS["score_kind"], KIND, Wrong)
+    register_score_kind(KIND, Wrong, replace=True)
     first, second = read(tmp_path / "a", draw(1)), read(tmp_path / "b", draw(2))
     with pytest.raises(UserError, match="Wrong.hits has no decisions 'far' of 30 samples: its right_rate names them"):
         compare_tables(first, second)
 
 
-def test_a_kind_is_registered_once_derived_and_also_in_workers(monkeypatch):
+def test_a_kind_is_registered_once_derived_and_also_in_workers():
     with pytest.raises(UserError, match=r"score kind 'classes' is registered twice \(this package has one\)"):
-        register.register_score_kind("classes", ErrorScores)
-    monkeypatch.setitem(lookup.KINDS["score_kind"], "plain", int)
+        register_score_kind("classes", ErrorScores)
+    register_score_kind("plain", int)
     with pytest.raises(UserError, match="int is not derived from ScoreKind: derive it"):
         find_score_kind("plain")
     packed = pickle.dumps(WorkerPayload.pack(len, ((),)))
-    monkeypatch.delitem(lookup.KINDS["score_kind"], KIND)
-    assert find_score_kind(KIND) is None
-    pickle.loads(packed).unpack()
-    assert isinstance(find_score_kind(KIND), ErrorScores)
+    with forgotten():
+        lookup.KINDS["score_kind"].pop(KIND)
+        assert find_score_kind(KIND) is None
+        pickle.loads(packed).unpack()
+        assert isinstance(find_score_kind(KIND), ErrorScores)

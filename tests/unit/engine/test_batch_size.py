@@ -1,15 +1,19 @@
 """The search for the largest batch that fits, its refusals, and what counts as too large in a trial."""
 
+import contextlib
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 
 import paddle
 import pytest
+from support.forced_device import forced_device
 from support.trainings import small_runs
 from support.trainings.full_gpus import no_memory
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.engine import batch_size
+from paddlevit_dist.images import Classification
 from paddlevit_dist.launch import ProcessPlan
 from paddlevit_dist.runtime.errors import WorkerFailure
 from paddlevit_dist.settings.every_run import RunSettings
@@ -110,24 +114,21 @@ def test_an_evaluation_ignores_it_and_says_so(tmp_path):
     assert any("DATA.FIND_BATCH_SIZE" in notice and "no effect" in notice for notice in run.notices)
 
 
-class Memory:
-    """A GPU of 100 bytes, of which a trial has used some."""
-
-    def __init__(self, monkeypatch, peak: int | None) -> None:
-        monkeypatch.setattr(batch_size.device_kinds, "max_allocated_bytes", lambda: peak)
-        monkeypatch.setattr(batch_size.device_kinds, "accelerator_bytes", lambda: 100)
-
-
 @pytest.mark.parametrize(
     "peak, fixed_shapes, fits",
     [(90, True, True), (91, True, False), (70, False, True), (71, False, False), (None, True, True)],
 )
-def test_some_of_the_memory_has_to_stay_free(tmp_path, monkeypatch, peak, fixed_shapes, fits):
-    monkeypatch.setattr(batch_size, "_train_and_evaluate", lambda *_: None)
-    Memory(monkeypatch, peak)
-    task = SimpleNamespace(traits=SimpleNamespace(fixed_shapes=fixed_shapes))
-    monkeypatch.setattr(batch_size, "launch_workers", lambda worker, arguments, *_, **__: worker(*arguments))
-    assert batch_size.try_batch(settings.load([RECIPE]).values, GPUS, task, {}) == fits
+def test_some_of_the_memory_has_to_stay_free(tmp_path, peak, fixed_shapes, fits):
+    class AnyShape(Classification):
+        traits = dataclasses.replace(Classification.traits, fixed_shapes=fixed_shapes)
+
+    trainer = small_runs.build(str(tmp_path), "-batch_size=16", train_size=16, val_size=16, task_class=AnyShape)
+    with (
+        contextlib.nullcontext() if peak is None else forced_device(used=peak, memory=100),
+        contextlib.nullcontext() if fits else pytest.raises(UserError, match=f"^{peak} of 100 bytes are more than "),
+    ):
+        batch_size.run_trial(trainer.config, trainer.task, trainer.datasets)
+    assert Path(tmp_path, "too_large").exists() is not fits
 
 
 @pytest.mark.parametrize("accumulated, tried", [(1, 1), (2, 2), (3, 2)])
@@ -159,29 +160,33 @@ def test_other_failures_of_a_trial_end_the_run(monkeypatch, error):
 
 
 @pytest.mark.parametrize("fails_in", ["train_step", "eval_step"])
-def test_memory_that_runs_out_in_an_update_or_an_evaluation_is_told_to_the_parent(tmp_path, monkeypatch, fails_in):
-    trainer = small_runs.build(str(tmp_path), "-batch_size=16", "-accum_iter=2")
+def test_memory_that_runs_out_in_an_update_or_an_evaluation_is_told_to_the_parent(tmp_path, fails_in):
     calls = []
-    monkeypatch.setattr(trainer.task, fails_in, lambda *_: calls.append(1) or no_memory())
+    full = type("Full", (Classification,), {fails_in: lambda *_: calls.append(1) or no_memory()})
+    trainer = small_runs.build(str(tmp_path), "-batch_size=16", "-accum_iter=2", task_class=full)
     with pytest.raises(UserError, match="out of memory on GPU 0"):
         batch_size.run_trial(trainer.config, trainer.task, trainer.datasets)
     assert calls == [1] and Path(tmp_path, "too_large").exists()
 
 
-def test_a_trial_writes_nothing_and_makes_two_updates(tmp_path, monkeypatch, capsys):
+def test_a_trial_writes_nothing_and_makes_two_updates(tmp_path, capsys):
+    updates, evaluated = [], []
+
+    class Noted(Classification):
+        def train_step(self, *given):
+            updates.append(given[2][:4])
+            return super().train_step(*given)
+
+        def eval_step(self, model, *rest):
+            evaluated.append((model.training, rest[1].epoch))
+            return super().eval_step(model, *rest)
+
     weights = tmp_path / "start.pdparams"
     words = ["-batch_size=32", "-accum_iter=2", f"-pretrained={weights}"]
-    trainer = small_runs.build(str(tmp_path), *words, train_size=64)
+    trainer = small_runs.build(str(tmp_path), *words, train_size=64, task_class=Noted)
     paddle.save(trainer.model.state_dict(), str(weights))
     capsys.readouterr()
-    before, updates = sorted(tmp_path.rglob("*")), []
-    train_step, eval_step, evaluated = trainer.task.train_step, trainer.task.eval_step, []
-    monkeypatch.setattr(trainer.task, "train_step", lambda *given: updates.append(given[2][:4]) or train_step(*given))
-    monkeypatch.setattr(
-        trainer.task,
-        "eval_step",
-        lambda model, *rest: evaluated.append((model.training, rest[1].epoch)) or eval_step(model, *rest),
-    )
+    before = sorted(tmp_path.rglob("*"))
     batch_size.run_trial(trainer.config, trainer.task, trainer.datasets)
     total = trainer.config.TRAIN.NUM_EPOCHS  # of one update each
     assert updates == [(1, 0, total, 0), (1, 0, total, 1), (2, 1, total, 0), (2, 1, total, 1)]

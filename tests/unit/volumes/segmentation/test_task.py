@@ -245,6 +245,10 @@ def test_losses_are_weighted_means_of_levels(tmp_path):
             term = terms[name + end]
             assert float(term.sum) == pytest.approx(sum(parts), rel=1e-4) and term.weight == pytest.approx(weight)
             assert float(term.count) == counts[name + end] == len(parts)
+    single = task.train_step(lambda volume: paddle.to_tensor(logits[0]), batch, StepPosition(1, 0, 1))
+    assert list(single) == ["cross_entropy", "dice"]  # of a network with one output
+    for name, term in single.items():
+        assert (float(term.sum), term.weight) == (float(terms[name].sum), 1.0)
 
 
 def test_levels_of_the_network_have_heads_in_training_only():

@@ -137,7 +137,7 @@ class InstanceSegmentation(SceneTask):
             raise ValueError("the output has no scores: the network is not in training mode")
         count = paddle.full([], 0.0 if clusters is None else float(clusters.number))
         if clusters is None or not clusters.number:
-            return LossTerm(scores.sum(), count)
+            return LossTerm(scores.reshape([]), count)  # the single 0
         members = points.instances
         sizes = np.bincount(members[members >= 0])
         ious = proposal_ious(clusters, members, sizes)

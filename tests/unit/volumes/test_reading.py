@@ -106,6 +106,7 @@ def test_other_forms_of_the_same(tmp_path):
         ("case.json", '{"nose": [1, 2]}', "landmark 'nose' is [1, 2], expected three numbers"),
         ("case.json", "[1, 2]", "expected {"),
         ("case.json", '["name"]', "expected {"),
+        ("case.json", '[{"name": "nose", "x": 1, "y": 2, "z": 3}, {"x": 1}]', "expected {"),
         ("case.json", '[{"x": 1, "y": 2, "z": 3}]', "expected {"),
         ("case.json", "[" * 100_000, "nested too deeply; expected {"),
         ("case.json", '{"nose": [true, 2, 3]}', "x of landmark 'nose' is True, expected a number"),

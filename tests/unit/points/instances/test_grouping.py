@@ -80,6 +80,15 @@ def test_distances_at_the_radius_are_decided_as_in_float32():
             assert make_members(cluster_points(xyz, ones, ones, RADIUS, 1)) == by_search(xyz, ones, ones, RADIUS, 1)
 
 
+def test_cells_of_a_wide_scene_are_numbered_exactly():
+    """More cells than float64 has whole numbers: neighbors beyond the radius stay apart, in either corner."""
+    radius, steps = 0.01, np.arange(40, dtype=np.float64)[:, None] * [0, 0, 0.013]
+    xyz = np.concatenate([sign * (900 - steps) - [0, 0, 0.004 * (sign > 0)] for sign in (-1, 1)]).astype(np.float32)
+    ones = np.ones(80, int)
+    found = make_members(cluster_points(xyz, ones, ones, radius, 1))
+    assert found == by_search(xyz, ones, ones, radius, 1) == [[number] for number in range(80)]
+
+
 def test_points_that_were_shifted_onto_one_place_stay_one_cluster():
     # 5,000 points in a ball of half the radius: each has more neighbors than the original lists.
     xyz = np.random.default_rng(0).normal(0.0, 0.003, (5000, 3)).astype(np.float32)

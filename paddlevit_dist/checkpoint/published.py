@@ -125,7 +125,7 @@ def is_fetched(source: object) -> bool:
     """Return whether ``source`` is an address or a name, whose weights are downloaded, and not a path."""
     if not isinstance(source, str) or os.path.exists(source):
         return False
-    return _repository(source) is not None or _resolve_address(source) is not None
+    return _repository(source) is not None or resolve_address(source) is not None
 
 
 def _repository(source: object) -> str | None:
@@ -138,7 +138,7 @@ def _repository(source: object) -> str | None:
     return match[1] if match else None
 
 
-def _resolve_address(source: Any) -> str | None:
+def resolve_address(source: Any) -> str | None:
     """Return the address of the weights that ``source`` is or names, at ModelScope or in another package; else None."""
     if isinstance(source, str) and re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE):
         return source
@@ -171,7 +171,7 @@ def local_weights(source: Any, log: Callable[[str], None] = silent) -> CachedCop
         return None
     repository = _repository(source)
     if repository is None:
-        address = _resolve_address(source)
+        address = resolve_address(source)
         return None if address is None else local_copy(address, log)
     _, mark, checksum = source.partition("#")
     return download_from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), log)

@@ -83,7 +83,7 @@ def product() -> MklSgemm | None:
     except (OSError, AttributeError):
         return None
     sgemm = MklSgemm(function)
-    return sgemm if _is_exact(sgemm) else None
+    return sgemm if is_exact(sgemm) else None
 
 
 def require_product() -> MklSgemm:
@@ -94,7 +94,7 @@ def require_product() -> MklSgemm:
     return sgemm
 
 
-def _is_exact(function: Callable[..., None]) -> bool:
+def is_exact(function: Callable[..., None]) -> bool:
     """Return whether a small product plus a transposed one is exact; its numbers are integers."""
     left, right = (np.arange(count, dtype=np.float32) for count in (35, 21))
     a, b, out = left.reshape(5, 7), right.reshape(7, 3), np.ones((5, 3), dtype=np.float32)

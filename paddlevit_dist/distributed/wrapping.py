@@ -79,10 +79,11 @@ def make_gradients_contiguous(parameters: Iterable[paddle.Tensor]) -> None:
         return
     for parameter in parameters:
         if not parameter.stop_gradient:
-            parameter.register_hook(_as_contiguous)
+            parameter.register_hook(as_contiguous)
 
 
-def _as_contiguous(gradient: paddle.Tensor) -> paddle.Tensor | None:
+def as_contiguous(gradient: paddle.Tensor) -> paddle.Tensor | None:
+    """Return a contiguous copy of a gradient; None if none is needed."""
     return gradient.contiguous() if gradient.is_dense() and not gradient.is_contiguous() else None
 
 

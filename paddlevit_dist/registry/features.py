@@ -83,7 +83,7 @@ def import_target(target: Target) -> Any:
     return import_object(target) if isinstance(target, str) else target
 
 
-def _find_manifest(folder: str) -> Manifest | None:
+def find_manifest(folder: str) -> Manifest | None:
     """Return the manifest of a folder; None if the folder, or a module that it requires, does not exist."""
     path = os.path.join(os.path.dirname(os.path.dirname(__file__)), *folder.split("."))  # not of another installed copy
     if PathFinder.find_spec(f"{_PACKAGE}.{folder}.manifest", [path]) is None:
@@ -100,5 +100,5 @@ def _is_there(module: str) -> bool:
 
 
 for _folder in FEATURES:
-    if (_manifest := _find_manifest(_folder)) is not None:
+    if (_manifest := find_manifest(_folder)) is not None:
         add(_manifest)

@@ -42,7 +42,7 @@ def compiled(plain: Callable[..., Any] | None = None, needs_numba: bool = True, 
         cached = _cached_files(compile_once(), plain) if has_numba() else []
         if not cached:
             return None
-        removed = [_remove(file) for file in cached]
+        removed = [remove_file(file) for file in cached]
         print(
             f"note: the compiled code of {plain.__name__} in {cached[0].parent} cannot be used: compiling it again",
             file=sys.stderr,
@@ -78,12 +78,13 @@ def _as_python(plain: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function itself, which divides by zero as silently as a compiled one."""
     import numpy as np
 
-    _note_python()
+    note_python()
     return np.errstate(all="ignore")(plain)
 
 
 @functools.cache
-def _note_python() -> None:
+def note_python() -> None:
+    """Print that loops are not compiled."""
     print("note: without numba, loops run in Python, about 100 times slower: pip install numba", file=sys.stderr)
 
 
@@ -111,7 +112,8 @@ def _cached_files(dispatcher: Any, plain: Callable[..., Any]) -> list[Path]:
     return list(Path(folder).glob(f"*.{plain.__name__}-{line}.*.nb[ic]")) if folder else []
 
 
-def _remove(file: Path) -> bool:
+def remove_file(file: Path) -> bool:
+    """Remove a file, and return whether it is gone."""
     try:
         file.unlink()
     except FileNotFoundError:  # another process was faster

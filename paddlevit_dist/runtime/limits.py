@@ -39,7 +39,7 @@ def out_of_memory_kills() -> dict[str, int]:
         Counter file -> kills, of the group (a container or job) and its parents; empty if none is readable.
     """
     kills_by_counter = {}
-    for folder in _memory_groups():
+    for folder in list_memory_groups():
         for name in ("memory.events", "memory.oom_control"):  # versions 2 and 1 of control groups
             try:
                 lines = (folder / name).read_text(encoding="utf-8").splitlines()
@@ -72,7 +72,7 @@ def format_memory(counter: str) -> str:
     return "of unknown size"
 
 
-def _memory_groups() -> list[Path]:
+def list_memory_groups() -> list[Path]:
     """Return the folders of this process's memory group: by its path, or as a container sees its own."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-class _DroppingWriter(io.FileIO):
+class DroppingWriter(io.FileIO):
     """Writes to a descriptor; bytes that the descriptor no longer accepts count as written."""
 
     def write(self, data: "ReadableBuffer") -> int:
@@ -40,16 +40,16 @@ class _DroppingWriter(io.FileIO):
 
 def ignore_broken_pipe() -> None:
     """Make this process's stdout and stderr drop output that they cannot write, unless a notebook replaced them."""
-    _open_closed_descriptors()
+    open_closed_descriptors()
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
         if stream is None:
             stream = io.TextIOWrapper(io.FileIO(descriptor, "w", closefd=False), encoding="utf-8", write_through=True)
-        if type(stream) is io.TextIOWrapper and not _is_safe(stream) and stream.fileno() == descriptor:
-            setattr(sys, name, _safe(stream, descriptor))
+        if type(stream) is io.TextIOWrapper and not is_safe(stream) and stream.fileno() == descriptor:
+            setattr(sys, name, make_safe(stream, descriptor))
 
 
-def _open_closed_descriptors() -> None:
+def open_closed_descriptors() -> None:
     """Open /dev/null for closed standard descriptors: otherwise prints would go to the next file that is opened."""
     for descriptor in range(3):
         try:
@@ -59,14 +59,16 @@ def _open_closed_descriptors() -> None:
             os.set_inheritable(descriptor, True)
 
 
-def _is_safe(stream: io.TextIOWrapper) -> bool:
-    return isinstance(getattr(stream.buffer, "raw", stream.buffer), _DroppingWriter)
+def is_safe(stream: io.TextIOWrapper) -> bool:
+    """Return whether a stream drops what it cannot write."""
+    return isinstance(getattr(stream.buffer, "raw", stream.buffer), DroppingWriter)
 
 
-def _safe(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
+def make_safe(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
+    """Return a stream like this one that drops what the descriptor no longer accepts."""
     with contextlib.suppress(OSError):  # earlier output without a reader is dropped, too
         stream.flush()
-    raw = _DroppingWriter(descriptor, "w", closefd=False)
+    raw = DroppingWriter(descriptor, "w", closefd=False)
     raw.name = f"<{'stdout' if descriptor == 1 else 'stderr'}>"
     return io.TextIOWrapper(
         raw if isinstance(stream.buffer, io.RawIOBase) else io.BufferedWriter(raw),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 KERNELS = "MKL_DEBUG_CPU_TYPE"
-_OURS = "PADDLEVIT_DIST_KERNELS"  # value that the package's import has set KERNELS to
+CHOSEN = "PADDLEVIT_DIST_KERNELS"  # value that the package's import has set KERNELS to
 _was_in_time = False
 
 
@@ -44,7 +44,7 @@ def choose_kernels() -> None:
     if kernels is None:
         return
     _was_in_time = "paddle" not in sys.modules
-    os.environ.update({KERNELS: kernels, _OURS: kernels})
+    os.environ.update({KERNELS: kernels, CHOSEN: kernels})
     if not _was_in_time:
         warnings.warn(
             "paddlevit_dist was imported after Paddle: if Paddle has computed by now, its matrix products stay slow on "
@@ -55,7 +55,7 @@ def choose_kernels() -> None:
 
 def forget_kernels() -> None:
     """Remove the variable that ``choose_kernels`` has set here or in the parent process."""
-    kernels = os.environ.pop(_OURS, None)
+    kernels = os.environ.pop(CHOSEN, None)
     if kernels is not None and os.environ.get(KERNELS) == kernels:
         del os.environ[KERNELS]
 

@@ -17,8 +17,8 @@ from .files import open_regular, read_regular, readable
 
 LARGEST_BYTES = 1 << 28  # of a text or JSON file; regular ones list a segment for each of some million points
 LARGEST_YAML_BYTES = 1 << 23  # takes half a minute; 20,000 class names take 1 MB
-_MOST_NODES = 250_000  # of a YAML file with its aliases expanded
-_MOST_CONTAINERS = 4_000_000  # of a JSON file: an empty list takes 2 bytes there and 64 here
+MOST_NODES = 250_000  # of a YAML file with its aliases expanded
+MOST_CONTAINERS = 4_000_000  # of a JSON file: an empty list takes 2 bytes there and 64 here
 _DEEPEST = 100  # nested lists and mappings
 _MOST_DIGITS = 400  # of a number: no float64 has more before its decimal point
 
@@ -86,8 +86,8 @@ def parse_json(content: str | bytes, pairs: Callable[[Any], Any] | None = None) 
         ValueError: as in ``read_json``; a ``json.JSONDecodeError`` if it is not JSON.
     """
     containers = (b"[", b"{") if isinstance(content, bytes) else ("[", "{")
-    if sum(content.count(opening) for opening in containers) > _MOST_CONTAINERS:  # type: ignore[misc, arg-type]
-        raise ValueError(f"it has more than {_MOST_CONTAINERS:,} lists and objects")
+    if sum(content.count(opening) for opening in containers) > MOST_CONTAINERS:  # type: ignore[misc, arg-type]
+        raise ValueError(f"it has more than {MOST_CONTAINERS:,} lists and objects")
     try:
         content = content.removeprefix("\ufeff") if isinstance(content, str) else content
         return json.loads(content, object_pairs_hook=pairs, parse_int=_whole)
@@ -131,7 +131,7 @@ class YamlLoader(yaml.SafeLoader):
     """PyYAML's safe loader for files that may be hostile.
 
     Raises ``yaml.YAMLError`` also where PyYAML raises ``RecursionError``, and if the content with expanded aliases and
-    merges would be larger than ``_MOST_NODES``.
+    merges would be larger than ``MOST_NODES``.
     """
 
     def __init__(self, content: str | bytes, text_keys: Collection[str] = ()) -> None:
@@ -161,9 +161,9 @@ class YamlLoader(yaml.SafeLoader):
             self._nodes += self._sizes[id(node)]
         else:
             self._sizes[id(node)] = self._nodes - before
-        if self._nodes > _MOST_NODES:
+        if self._nodes > MOST_NODES:
             raise yaml.MarkedYAMLError(
-                problem=f"more than {_MOST_NODES:,} values with its aliases expanded", problem_mark=event.start_mark
+                problem=f"more than {MOST_NODES:,} values with its aliases expanded", problem_mark=event.start_mark
             )
         if isinstance(index, yaml.ScalarNode) and index.value in self._text_keys:
             _keep_words(node)

@@ -98,7 +98,7 @@ def _read_base(name: str, path: str, origin: str, above: tuple[str, ...]) -> lis
     if not os.path.isfile(base):
         recipe = _find_builtin_base(name)
         if recipe is None:
-            raise UserError(f"{origin}: BASE names {show(name)}: {_explain_missing_file(base)}")
+            raise UserError(f"{origin}: BASE names {show(name)}: {explain_missing_file(base)}")
         base = recipe
     if os.path.realpath(base) in above:
         chain = [os.path.relpath(file) for file in (*above[above.index(os.path.realpath(base)) :], base)]
@@ -258,7 +258,7 @@ def _find_builtin_base(name: str) -> str | None:
     return None
 
 
-def _explain_missing_file(path: str) -> str:
+def explain_missing_file(path: str) -> str:
     """Format the error for a missing YAML file, with the closest name in its folder."""
     if os.path.isdir(path):
         return f"{os.path.normpath(path)} is a folder: expected a YAML file"
@@ -273,7 +273,7 @@ def _explain_missing_recipe(path: str, stem: str) -> str:
     same = os.path.basename(stem)
     if os.sep in stem and same in recipe_names() and not os.path.isdir(path):
         return f"there is no file {os.path.normpath(path)}; use -cfg={same} for the recipe of that name"
-    message = _explain_missing_file(path)
+    message = explain_missing_file(path)
     near = difflib.get_close_matches(stem, recipe_names(), n=1, cutoff=0.5)
     if os.path.isdir(path) or os.sep in path or (path != stem and ("did you mean" in message or not near)):
         return message

@@ -122,7 +122,7 @@ def _find_group(pattern: str, name: str) -> str:
 
 def _read(file: str, column: str | None, names: Sequence[str], source: str) -> tuple[str, str, dict[int, str]]:
     """Read the column of groups; return its name, the file, and the groups by index of the samples in the file."""
-    rows = _iterate_rows(file)
+    rows = iterate_records(file)
     first = next(rows, TableRow(0, []))
     heading = [cell.strip() for cell in first.cells]
     finder = SampleNames(names, source, "sample")
@@ -162,10 +162,10 @@ def _find_columns(file: str, heading: Sequence[str], column: str | None) -> tupl
 
 
 def _read_headings(file: str) -> list[str]:
-    return [cell.strip() for cell in next(_iterate_rows(file), TableRow(0, [])).cells]
+    return [cell.strip() for cell in next(iterate_records(file), TableRow(0, [])).cells]
 
 
-def _iterate_rows(file: str) -> Iterator[TableRow]:
+def iterate_records(file: str) -> Iterator[TableRow]:
     """Yield the rows of a table, or of the images in COCO's annotations, starting with the headings."""
     if not _is_coco(file):
         yield from iterate_rows(file, find_separator(file))

@@ -30,7 +30,9 @@ class DicomSeries(NamedTuple):
     load: Callable[[], np.ndarray]  # reads the voxels
 
 
-class _DicomSlice(NamedTuple):
+class DicomSlice(NamedTuple):
+    """One file of a series, as its header describes it."""
+
     file: str
     series: str
     description: str
@@ -73,20 +75,20 @@ def open_series(folder: str, itk: ModuleType) -> DicomSeries:
             "of one series directly into the folder"
         )
     _check_one_series(folder, slices)
-    _check_alike(folder, slices)
+    check_alike(folder, slices)
     normal = np.cross(slices[0].steps[:, 0], slices[0].steps[:, 1])
     normal /= np.linalg.norm(normal)
     slices.sort(key=lambda item: float(item.position @ normal))
     affine = np.eye(4)
     affine[:3, :2] = slices[0].steps
     # Not along the normal if the gantry was tilted: each slice is then shifted slightly from the previous one.
-    affine[:3, 2] = _even_step(folder, slices, normal)
+    affine[:3, 2] = find_even_step(folder, slices, normal)
     affine[:3, 3] = slices[0].position
     columns, rows = slices[0].size
     return DicomSeries((len(slices), rows, columns), affine, lambda: _load([item.file for item in slices], itk))
 
 
-def _read_slice(file: str, itk: ModuleType) -> _DicomSlice | None:
+def _read_slice(file: str, itk: ModuleType) -> DicomSlice | None:
     """Read the header of a slice; return None if the file is not a DICOM file, such as a text note."""
     is_dicom = _has_preamble(file) or file.lower().endswith(_SUFFIXES)
     if os.path.basename(file).upper() == _INDEX:
@@ -115,7 +117,7 @@ def _read_slice(file: str, itk: ModuleType) -> _DicomSlice | None:
             f"{file}: each voxel has {components} color components, expected one value; convert colors to intensities"
         )
     directions = np.asarray(reader.GetDirection()).reshape(3, 3)  # a column for each of x, y, z
-    return _DicomSlice(
+    return DicomSlice(
         file,
         _tag(reader, _SERIES),
         _tag(reader, _DESCRIPTION),
@@ -135,8 +137,8 @@ def _has_preamble(file: str) -> bool:
         return content.read(132)[128:] == b"DICM"
 
 
-def _check_one_series(folder: str, slices: list[_DicomSlice]) -> None:
-    series: dict[str, list[_DicomSlice]] = {}
+def _check_one_series(folder: str, slices: list[DicomSlice]) -> None:
+    series: dict[str, list[DicomSlice]] = {}
     for item in slices:
         series.setdefault(item.series, []).append(item)
     if len(series) > 1:
@@ -149,7 +151,8 @@ def _check_one_series(folder: str, slices: list[_DicomSlice]) -> None:
         )
 
 
-def _check_alike(folder: str, slices: list[_DicomSlice]) -> None:
+def check_alike(folder: str, slices: list[DicomSlice]) -> None:
+    """Raise UserError unless all slices have a place, and the series, size and voxels of the first."""
     first = slices[0]
     for item in slices:
         absent = [name for has, name in zip(item.place, _PLACE.values()) if not has]
@@ -171,7 +174,7 @@ def _check_alike(folder: str, slices: list[_DicomSlice]) -> None:
             )
 
 
-def _even_step(folder: str, slices: list[_DicomSlice], normal: np.ndarray) -> np.ndarray:
+def find_even_step(folder: str, slices: list[DicomSlice], normal: np.ndarray) -> np.ndarray:
     """Return the millimeters (3,) from each slice to the next; raise UserError if gaps differ."""
     if len(slices) == 1:
         raise UserError(f"{folder} contains only one DICOM slice; expected the files of a whole series")

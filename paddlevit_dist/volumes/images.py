@@ -43,7 +43,7 @@ def orthogonal_slices(
             4), 0 to 255 and 0 to 1; None: none are shown.
     """
     if center is None:
-        center = _middle(volume.shape, true if predicted is None else predicted)
+        center = find_middle(volume.shape, true if predicted is None else predicted)
     index = np.clip(np.rint(center).astype(int), 0, np.array(volume.shape) - 1)
     sides = [length * step for length, step in zip(volume.shape, spacing)]
     scale = min(_SHORTEST_SIDE / min(sides), _LONGEST_SIDE / max(sides))
@@ -63,7 +63,8 @@ def orthogonal_slices(
     return np.concatenate(columns, axis=1)[:, :-_GAP]
 
 
-def _middle(shape: Sequence[int], points: np.ndarray | None) -> np.ndarray:
+def find_middle(shape: Sequence[int], points: np.ndarray | None) -> np.ndarray:
+    """Return the voxel (3,) amid landmarks (landmarks, 3), NaN where absent; without any, amid the volume."""
     if points is None or not np.isfinite(points).all(axis=1).any():
         return (np.array(shape) - 1) / 2
     return np.nanmedian(points, axis=0)

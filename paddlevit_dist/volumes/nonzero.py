@@ -73,7 +73,7 @@ def set_region(task: Any, dataset: Any, kinds: Sequence[str], is_training: bool)
         task.within = VOLUME
         return []
     reason = "setting of the weights"
-    task.within = task.within or _read_checkpoint_region(task.config, is_training)
+    task.within = task.within or read_checkpoint_region(task.config, is_training)
     if task.within is None:
         shares = compute_box_shares(dataset)
         task.within = choose_region(shares)
@@ -92,7 +92,7 @@ def read_region(input_meta: Mapping[str, Any]) -> str:
     return str(input_meta.get("z_score", VOLUME))
 
 
-def _read_checkpoint_region(config: VolumeSettings, is_training: bool) -> str | None:
+def read_checkpoint_region(config: VolumeSettings, is_training: bool) -> str | None:
     """Read the region from the checkpoint that is resumed or evaluated; return None if it is not recorded."""
     model = config.MODEL
     source = model.RESUME if is_training or model.PRETRAINED is None else evaluated_weights(model.PRETRAINED)

@@ -187,7 +187,7 @@ def list_parts(path: str) -> list[str]:
     """List all files of a volume: the file, the voxel file of a detached header, or the files of a folder."""
     if os.path.isdir(path):
         return dicom.list_regular_files(path)
-    return [path, *filter(os.path.isfile, _detached_voxel_files(path))]
+    return [path, *filter(os.path.isfile, detached_voxel_files(path))]
 
 
 def case_name(path: str) -> str:
@@ -355,7 +355,7 @@ def _load_npz(file: str) -> np.ndarray:
 
 def _open_itk(file: str) -> _OpenedVolume:
     itk = import_extra("SimpleITK", file)
-    for part in _detached_voxel_files(file):
+    for part in detached_voxel_files(file):
         if not os.path.isfile(part):
             raise UserError(
                 f"{file}: the header names the voxel file {part}, which does not exist; copy it next to the header"
@@ -390,7 +390,7 @@ def _read_itk_units(file: str) -> tuple[str, list[str]]:
     return name, [unit for text in texts for unit in re.findall(r'"[^"]*"', text)[:3] or [text]]  # a fourth is time's
 
 
-def _detached_voxel_files(header: str) -> list[str]:
+def detached_voxel_files(header: str) -> list[str]:
     """Return the file that a MetaImage or NRRD header names for its voxels, as a list of at most one path."""
     if not header.lower().endswith(_ITK_SUFFIXES):
         return []

@@ -107,13 +107,13 @@ def _index_list(
 
 
 def _batches(list_file: Path, num_classes: int) -> Iterator[PathBatch]:
-    entries = _entries(list_file, num_classes)
+    entries = read_entries(list_file, num_classes)
     for chunk in iter(lambda: list(islice(entries, _LINES_PER_BATCH)), []):
         paths, labels = zip(*chunk, strict=True)
         yield make_batch(list(paths), np.array(labels, np.int32))
 
 
-def _entries(list_file: Path, num_classes: int) -> Iterator[tuple[bytes, int]]:
+def read_entries(list_file: Path, num_classes: int) -> Iterator[tuple[bytes, int]]:
     """Yield path and label of each line that is not blank. The label is the last field, so paths may contain spaces."""
     with open_regular(list_file, "rb") as stream:
         for number, line in enumerate(stream, 1):
@@ -152,7 +152,7 @@ def read_listed_labels(root: str, split: str) -> dict[bytes, int] | None:
     if not path.is_file():
         return read_kit_labels(root) if split == "val" else None
     labels: dict[bytes, int] = {}
-    for file, label in _entries(path, 1 << 31):
+    for file, label in read_entries(path, 1 << 31):
         name = os.path.basename(file)
         if labels.setdefault(name, label) != label:
             raise UserError(f"{path}: {os.fsdecode(name)} has two labels; file names must be unique")

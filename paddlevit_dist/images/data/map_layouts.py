@@ -203,7 +203,7 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
     if folders is None or (layout.lists and not files):
         _refuse_split(match, split)
     if layout.lists and not layout.images:
-        return _read_pairs(files[0], top)
+        return read_pairs(files[0], top)
     images, labels = (_files(folder, suffix) for folder, suffix in zip(folders, (None, layout.end)))
     images = {stem.removesuffix(layout.image_end): name for stem, name in images.items()}
     end = "" if layout.end else _find_label_end(images, labels, folders[0] == folders[1])
@@ -211,7 +211,7 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
         images = {stem: name for stem, name in images.items() if folders[0] != folders[1] or not stem.endswith(end)}
         labels = {stem.removesuffix(end): name for stem, name in labels.items() if stem.endswith(end)}
     if files:
-        stems = _read_list(files[0], images, labels, folders)
+        stems = read_list(files[0], images, labels, folders)
         notices: list[str] = []
     else:
         stems, notices = _match(split, images, labels, folders)
@@ -232,7 +232,7 @@ def _refuse_split(match: MatchedLayout, split: str) -> NoReturn:
     refuse_split(split, [name for name in existing if name != split], f"{layout.dataset} at {top}", remark)
 
 
-def _read_pairs(file: str, top: str) -> LabelMapPairs:
+def read_pairs(file: str, top: str) -> LabelMapPairs:
     """Read the images and label maps that the lines of a list name."""
     with readable(file):
         rows = _pairs_in(read_text(file).splitlines(), top)
@@ -284,7 +284,7 @@ def _find_label_end(images: Mapping[str, str], labels: Mapping[str, str], is_sha
     return max(fitting, key=lambda end: fitting[end])
 
 
-def _read_list(file: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]) -> list[str]:
+def read_list(file: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]) -> list[str]:
     """Read the names in a list, in its order."""
     with readable(file):
         lines = [compose(line).split() for line in read_text(file).splitlines()]

@@ -151,7 +151,7 @@ class CanvasPen:
         width, height = self.size
         left, right = sorted(np.clip(box[[0, 2]], 0, width - 1).astype(int).tolist())
         top, bottom = sorted(np.clip(box[[1, 3]], 0, height - 1).astype(int).tolist())
-        rim = "white" if _is_dark(color) else "black"  # visible on a background of the box's color
+        rim = "white" if is_dark(color) else "black"  # visible on a background of the box's color
         self.draw.rectangle([left - 1, top - 1, right + 1, bottom + 1], outline=rim, width=self.line_px + 2)
         self.draw.rectangle([left, top, right, bottom], outline=color, width=self.line_px)
 
@@ -166,16 +166,17 @@ class CanvasPen:
         choices = [int(first) - high, int(first) + self.line_px, int(last), int(last) - high]
         tops = [min(max(top, 0), max(self.size[1] - high, 0)) for top in choices]
         places = [(left, top, left + wide, top + high) for top in tops]
-        place = next((free for free in places if not any(_intersect(free, other) for other in plates)), places[0])
+        place = next((free for free in places if not any(intersect(free, other) for other in plates)), places[0])
         plates.append(place)
         self.draw.rectangle([place[0], place[1], place[2] - 1, place[3] - 1], fill=color)
-        self.canvas.paste("white" if _is_dark(color) else "black", (place[0] + _MARGIN_PX, place[1]), mask)
+        self.canvas.paste("white" if is_dark(color) else "black", (place[0] + _MARGIN_PX, place[1]), mask)
 
 
-def _is_dark(color: Color) -> bool:
+def is_dark(color: Color) -> bool:
     """Return whether white text is readable on a color."""
     return 0.3 * color[0] + 0.6 * color[1] + 0.1 * color[2] < 140
 
 
-def _intersect(first: _Plate, second: _Plate) -> bool:
+def intersect(first: _Plate, second: _Plate) -> bool:
+    """Return whether two plates have a common area."""
     return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]

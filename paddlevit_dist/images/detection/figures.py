@@ -34,7 +34,7 @@ _SHOWN = 12  # images of the gallery
 _MOST_CURVES = 8
 _MOST_NAMES = 100  # of a confusion matrix; more are not readable
 _NOTHING = "nothing"
-_THRESHOLDS = np.linspace(0.05, 0.95, 19)
+THRESHOLDS = np.linspace(0.05, 0.95, 19)
 _AT_50 = 0
 
 
@@ -102,7 +102,7 @@ def detection_figures(
     matrix = build_confusion_matrix([record.pairs for _, record in records], len(names))
     classes, indices = split_by_class(table), [index for index, _ in records]
     return [
-        *_hardest(
+        *show_hardest(
             dataset,
             [(indices[place], place) for place in quality.find_hardest(_SHOWN)],
             quality,
@@ -110,15 +110,15 @@ def detection_figures(
             least_score,
             predict,
         ),
-        *_curves(classes, names),
-        _categories(class_ap[0], classes, matrix, names, least_score),
-        *_confusion(matrix, names, least_score),
-        *_thresholds(classes, len(records), names, wished),
+        *chart_precision(classes, names),
+        tabulate_categories(class_ap[0], classes, matrix, names, least_score),
+        *show_confusion(matrix, names, least_score),
+        *chart_best_thresholds(classes, len(records), names, wished),
         *chart_thresholds(table, least_score),
     ]
 
 
-def _hardest(
+def show_hardest(
     dataset: DetectionSamples,
     chosen: Sequence[tuple[int, int]],
     quality: ImageQuality,
@@ -126,6 +126,8 @@ def _hardest(
     least_score: float,
     predict: Callable[[int], DetectedObjects],
 ) -> list[Figure]:
+    """Return a gallery of the ``chosen`` images, (index, row of ``quality``), with what is detected in them."""
+
     def draw(index: int, pixels: np.ndarray, truth: ImageAnnotations) -> list[np.ndarray]:
         detections = predict(index)
         detections = detections.only(detections.scores >= least_score)
@@ -142,7 +144,8 @@ def _hardest(
     return build_gallery(dataset, [(index, caption) for (index, _), caption in zip(chosen, captions)], draw, note)
 
 
-def _curves(classes: Sequence[ClassDetections], names: Sequence[str]) -> list[Figure]:
+def chart_precision(classes: Sequence[ClassDetections], names: Sequence[str]) -> list[Figure]:
+    """Return precision by recall at an IoU of 0.5, of all and of frequent categories; none without annotations."""
     numbers = np.array([detections.annotated.sum() for detections in classes])
     curves = {label: classes[label].sample_precision() for label in np.flatnonzero(numbers).tolist()}
     if not curves:
@@ -155,13 +158,14 @@ def _curves(classes: Sequence[ClassDetections], names: Sequence[str]) -> list[Fi
     return [Chart("Precision and recall", "recall", "precision", lines, note=f"At an IoU of 0.5{more}.")]
 
 
-def _categories(
+def tabulate_categories(
     class_ap: np.ndarray,
     classes: Sequence[ClassDetections],
     matrix: np.ndarray,
     names: Sequence[str],
     least_score: float,
 ) -> Figure:
+    """Return the table of categories: average precision, objects, and detections with at least ``least_score``."""
     rows = []
     num_found = matrix[:, :-1].sum(axis=0)  # with a sufficient score
     for label, (name, scores) in enumerate(zip(names, class_ap.tolist())):
@@ -179,7 +183,8 @@ def _categories(
     return FigureTable("Categories", columns, rows, note)
 
 
-def _confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> list[Figure]:
+def show_confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> list[Figure]:
+    """Return the confusion matrix (categories + 1, categories + 1) as a figure; none if it would not be readable."""
     if len(names) >= _MOST_NAMES:
         return []
     note = (
@@ -189,7 +194,7 @@ def _confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> 
     return [ConfusionMatrix("Confusion", [*names, _NOTHING], matrix, note)]
 
 
-def _thresholds(
+def chart_best_thresholds(
     classes: Sequence[ClassDetections], images: int, names: Sequence[str], wished: WishedRates
 ) -> list[Figure]:
     """Return a table of the score threshold of each category for the wished precision and recall."""
@@ -221,7 +226,7 @@ def chart_thresholds(
     ``nouns`` are what is detected, one and several, and ``overlap`` what matches have 0.5 of.
     """
     lines: list[tuple[float, float, float]] = []
-    for score in _THRESHOLDS:
+    for score in THRESHOLDS:
         quality = compute_image_quality(table, float(score))
         right, wrong, missed = (int(part.sum()) for part in quality[:3])
         if right + missed == 0:
@@ -230,14 +235,14 @@ def chart_thresholds(
         lines.append((right / (right + wrong) if right + wrong else 1.0, recall, f1))
     precision, recalls, f1s = (list(column) for column in zip(*lines))
     best = int(np.argmax(f1s))
-    message = f"F1 is highest, {f1s[best]:.3f}, with {nouns[1]} from a score of {_THRESHOLDS[best]:.2f} on"
+    message = f"F1 is highest, {f1s[best]:.3f}, with {nouns[1]} from a score of {THRESHOLDS[best]:.2f} on"
     shown = f"{nouns[1]} from {least_score:g} on are shown (DETECTION.SCORE_THRESHOLD)"
     return [
         Chart(
             "Choice of the score threshold",
             f"lowest score of {nouns[0]}",
             "fraction",
-            {"precision": (_THRESHOLDS, precision), "recall": (_THRESHOLDS, recalls), "F1": (_THRESHOLDS, f1s)},
+            {"precision": (THRESHOLDS, precision), "recall": (THRESHOLDS, recalls), "F1": (THRESHOLDS, f1s)},
             note=f"{message}; {shown}. At {overlap} of 0.5.",
         )
     ]

@@ -41,7 +41,7 @@ class WindowPlan(NamedTuple):
         parts = [ImagePart(0, 0, *size)]
         if self.size is not None and (size[0] > self.size[0] or size[1] > self.size[1]):
             height, width = min(self.size[0], size[0]), min(self.size[1], size[1])
-            rows, columns = (_find_starts(*pair, self.overlap) for pair in ((size[0], height), (size[1], width)))
+            rows, columns = (find_starts(*pair, self.overlap) for pair in ((size[0], height), (size[1], width)))
             parts += [ImagePart(row, column, height, width) for row in rows for column in columns]
         return [part._replace(is_mirrored=mirror) for part in parts for mirror in ((False, True)[: 1 + self.mirrors])]
 
@@ -66,7 +66,7 @@ class WindowPlan(NamedTuple):
         }
 
 
-def _find_starts(length: int, window: int, overlap: float) -> list[int]:
+def find_starts(length: int, window: int, overlap: float) -> list[int]:
     """Return the first pixel of each window along an axis; the last window ends at the image's border."""
     stride = max(int(window * (1 - overlap)), 1)
     return [*range(0, length - window, stride), length - window]

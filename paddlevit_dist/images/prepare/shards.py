@@ -113,7 +113,7 @@ def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, set
                 check_stop()
                 path = dataset.describe(index)
                 try:
-                    suffix, content = _shrink_image(dataset.encoded(index), path, dataset.reading, settings)
+                    suffix, content = shrink_image(dataset.encoded(index), path, dataset.reading, settings)
                 except UnreadableImage as error:
                     if not settings.skip_bad:
                         raise UserError(
@@ -135,7 +135,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(member, io.BytesIO(content))
 
 
-def _shrink_image(encoded: bytes, path: str, reading: ReadConfig, settings: ShardSettings) -> tuple[str, bytes]:
+def shrink_image(encoded: bytes, path: str, reading: ReadConfig, settings: ShardSettings) -> tuple[str, bytes]:
     """Return suffix and content of the image's new file, whose shorter side is at most the setting.
 
     A JPEG that is small enough is copied unchanged, unless pages are stored. Raises UnreadableImage.

@@ -59,7 +59,7 @@ class ScanNetReader(SceneReader):
 
     def splits(self, root: str, paths: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
         """Return the names of each split; "test" needs no list if its scenes are in the download's folder for them."""
-        self.class_by_name = _read_class_table(os.path.join(root, TABLE)) if self.choices.two_hundred else {}
+        self.class_by_name = read_class_table(os.path.join(root, TABLE)) if self.choices.two_hundred else {}
         splits = split_scenes(root, paths, lists, LIST_NAME)
         test_scenes = sorted(name for name, path in paths.items() if TEST_FOLDER in Path(path).parts)
         if splits is None and len(test_scenes) == len(paths):
@@ -130,7 +130,7 @@ def _read_classes(path: str, points: int, remarks: list[str]) -> np.ndarray:
     return from_nyu40(np.where(unknown | (numbers == IGNORED), 0, numbers))
 
 
-def _read_class_table(path: str) -> dict[str, int]:
+def read_class_table(path: str) -> dict[str, int]:
     """Read ScanNet200's class of each object name; names without a class are omitted."""
     label_by_id = {number: label for label, number in enumerate(load_scannet200_classes().values())}
     try:

@@ -24,7 +24,7 @@ from .task import VolumeSegmentation
 _SHOWN = 12  # volumes of the gallery
 _MOST_ROWS = 1_000
 _OPACITY = 0.5  # of a class's color
-_CLASS_VALUES = ("Dice", "labeled Dice", "pooled Dice", "assd_mm", "hd95_mm")  # values of the metrics
+CLASS_VALUES = ("Dice", "labeled Dice", "pooled Dice", "assd_mm", "hd95_mm")  # values of the metrics
 
 
 class VolumeLabelFigures(TaskAspect, Reportable):
@@ -106,10 +106,10 @@ def segmentation_figures(
     numbers = [select(arrays["sums"], what).sum(axis=0).astype(int).tolist() for what in ("labeled", "missed")]
     rows = []
     for name, *class_numbers in zip(class_names[1:], *numbers):
-        values = [_round(totals.get(f"{what} {name}", [np.nan])[0]) for what in _CLASS_VALUES]
+        values = [_round(totals.get(f"{what} {name}", [np.nan])[0]) for what in CLASS_VALUES]
         rows.append((name, *values, *class_numbers))
     note = "Dice: mean over volumes; pooled: over the voxels of all volumes. Missed: only labeled, or only predicted."
-    classes = FigureTable("Classes of voxels", ["class", *_CLASS_VALUES, "volumes with it", "missed in"], rows, note)
+    classes = FigureTable("Classes of voxels", ["class", *CLASS_VALUES, "volumes with it", "missed in"], rows, note)
     columns = scores.columns(arrays)
     order = np.argsort(np.nan_to_num(columns["Dice"], nan=2.0), kind="stable").tolist()
     names = [samples.dataset.case(i) for i, _ in records]

@@ -8,7 +8,7 @@ from support.files.heads_in_zeros import make_dataset
 from support.processes import ROOT, run_command, run_main, succeeded
 
 from paddlevit_dist.settings import load
-from paddlevit_dist.volumes.nonzero import _read_checkpoint_region
+from paddlevit_dist.volumes.nonzero import read_checkpoint_region
 
 
 def test_a_run_is_evaluated_and_continued_as_its_weights_were_trained(tmp_path):
@@ -30,6 +30,6 @@ def test_a_run_is_evaluated_and_continued_as_its_weights_were_trained(tmp_path):
     assert "box around nonzero voxels: median 100 % of a volume" in succeeded(inspected).out
 
     assert yaml.safe_load((weights / "about.yaml").read_text())["input"]["z_score"] == "mask"
-    assert _read_checkpoint_region(load([*evaluation, "-dataset=nnunet"]).values, False) == "mask"
-    assert _read_checkpoint_region(load([*words, "-resume=auto"]).values, True) == "mask"
-    assert _read_checkpoint_region(load(words).values, True) is None
+    assert read_checkpoint_region(load([*evaluation, "-dataset=nnunet"]).values, False) == "mask"
+    assert read_checkpoint_region(load([*words, "-resume=auto"]).values, True) == "mask"
+    assert read_checkpoint_region(load(words).values, True) is None

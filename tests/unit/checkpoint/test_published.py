@@ -367,11 +367,11 @@ def test_names_of_other_packages_lead_to_addresses_or_repositories(monkeypatch):
     monkeypatch.delenv("MODELSCOPE_ENDPOINT", raising=False)
     checksum = f"#sha256={'1' * 64}"
     for ending in ("", checksum):
-        assert published._resolve_address(f"zoo:vit{ending}") == f"https://a/vit.npz{ending}"
-        assert published._resolve_address(f"https://b/c.npz{ending}") == f"https://b/c.npz{ending}"
-        assert published._resolve_address(f"zoo:hub{ending}") is None
+        assert published.resolve_address(f"zoo:vit{ending}") == f"https://a/vit.npz{ending}"
+        assert published.resolve_address(f"https://b/c.npz{ending}") == f"https://b/c.npz{ending}"
+        assert published.resolve_address(f"zoo:hub{ending}") is None
         assert published._repository(f"zoo:hub{ending}") == "somebody/vit"
-        assert published._resolve_address(f"ms:a/b{ending}") == (
+        assert published.resolve_address(f"ms:a/b{ending}") == (
             f"https://www.modelscope.cn/models/a/b/resolve/master/model.safetensors{ending}"
         )
     assert [*map(published.is_fetched, ("zoo:vit", "zoo:hub", "zoo:none", "vit", 3))] == [

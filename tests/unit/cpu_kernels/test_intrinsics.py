@@ -84,7 +84,7 @@ def test_paddles_own_product_is_found_and_exact():
 
 def test_a_product_that_is_missing_or_wrong_is_not_used(monkeypatch, tmp_path):
     find = memory.product.__wrapped__
-    assert memory._is_exact(lambda *arguments: None) is False
+    assert memory.is_exact(lambda *arguments: None) is False
     monkeypatch.setattr(memory, "product", lambda: None)
     with pytest.raises(RuntimeError, match="^Paddle has no exact matrix product of MKL$"):
         memory.require_product()
@@ -102,4 +102,4 @@ def test_a_product_that_adds_no_second_product_is_wrong():
     def without_beta(*arguments):
         exact(*arguments[:5])
 
-    assert memory._is_exact(exact) is True and memory._is_exact(without_beta) is False
+    assert memory.is_exact(exact) is True and memory.is_exact(without_beta) is False

@@ -58,7 +58,7 @@ def test_gradients_of_what_is_trained_are_copied_where_there_are_views(views, ha
     views(has_views)
     parameters = [Parameter(False), Parameter(True), Parameter(False)]
     wrapping.make_gradients_contiguous(parameters)
-    hook = [wrapping._as_contiguous] if has_views else []
+    hook = [wrapping.as_contiguous] if has_views else []
     assert [parameter.hooks for parameter in parameters] == [hook, [], hook]
 
 
@@ -66,8 +66,8 @@ def test_a_view_becomes_a_copy_and_others_stay(views):
     views(True)
     tensor = paddle.arange(6, dtype="float32").reshape([2, 3])
     view = tensor.t()
-    assert not view.is_contiguous() and wrapping._as_contiguous(tensor) is None
-    copy = wrapping._as_contiguous(view)
+    assert not view.is_contiguous() and wrapping.as_contiguous(tensor) is None
+    copy = wrapping.as_contiguous(view)
     assert copy.is_contiguous() and np.array_equal(copy.numpy(), [[0, 3], [1, 4], [2, 5]])
 
 

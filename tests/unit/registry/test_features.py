@@ -119,11 +119,11 @@ def test_a_row_is_built_only_if_its_key_is_set():
 def test_a_folder_needs_its_module_and_its_manifest(monkeypatch):
     from paddlevit_dist.cpu_kernels import manifest
 
-    assert features._find_manifest("cpu_kernels") is manifest.MANIFEST
+    assert features.find_manifest("cpu_kernels") is manifest.MANIFEST
     for missing in ("a_module_that_nobody_has", "a_package_that_nobody_has.module"):
         monkeypatch.setattr(manifest, "MANIFEST", manifest.MANIFEST._replace(requires=("json", missing)))
-        assert features._find_manifest("cpu_kernels") is None
-    assert features._find_manifest("a_folder_that_was_deleted") is None
+        assert features.find_manifest("cpu_kernels") is None
+    assert features.find_manifest("a_folder_that_was_deleted") is None
     assert features.find_function("a_function_of_it") is None
     assert [features.has_function(name) for name in ("a_function_of_it", "accelerate")] == [False, True]
 

@@ -77,14 +77,14 @@ def test_a_damaged_cache_is_removed_and_told(compiler, tmp_path, capsys, can_rem
         compiler.broken = next(state)
         function.dispatcher()
         compiler.broken = list(first)
-        original = module._remove
+        original = module.remove_file
 
         def remove(file: Path) -> bool:
             compiler.broken = []
             return original(file)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "_remove", remove)
+            patch.setattr(module, "remove_file", remove)
             assert function(6, 3) == 2
     else:
         function = compiled(divide, boundscheck=False)
@@ -99,13 +99,13 @@ def test_a_damaged_cache_is_removed_and_told(compiler, tmp_path, capsys, can_rem
 
 def test_without_numba_some_functions_run_in_python_and_a_note_says_so(monkeypatch, capsys):
     monkeypatch.setattr(module, "has_numba", lambda: False)
-    module._note_python.cache_clear()
+    module.note_python.cache_clear()
     function = compiled(needs_numba=False)(divide)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert [function(np.float64(1.0), np.float64(0.0)), function(6, 3)] == [np.inf, 2]
     compiled(divide, needs_numba=False)(1, 1)
-    module._note_python.cache_clear()
+    module.note_python.cache_clear()
     note = "note: without numba, loops run in Python, about 100 times slower: pip install numba\n"
     assert capsys.readouterr().err == note
     monkeypatch.setattr(module, "_numba", lambda: (_ for _ in ()).throw(ModuleNotFoundError("numba")))
@@ -114,7 +114,7 @@ def test_without_numba_some_functions_run_in_python_and_a_note_says_so(monkeypat
 
 
 def test_a_file_that_another_process_has_removed_is_gone(tmp_path):
-    assert module._remove(tmp_path / "none") and not module._remove(tmp_path)
+    assert module.remove_file(tmp_path / "none") and not module.remove_file(tmp_path)
     assert module._cached_files(SimpleNamespace(stats=SimpleNamespace()), divide) == []
 
 

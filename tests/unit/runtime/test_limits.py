@@ -73,7 +73,7 @@ def groups(tmp_path, monkeypatch):
 
 
 def test_kills_are_counted_in_the_group_and_its_container_by_both_versions(groups):
-    assert limits._memory_groups() == [groups / "job/step", groups, groups / "memory/old", groups / "memory"]
+    assert limits.list_memory_groups() == [groups / "job/step", groups, groups / "memory/old", groups / "memory"]
     assert limits.out_of_memory_kills() == {
         str(groups / "job/step/memory.events"): 2,
         str(groups / "job/step/memory.oom_control"): 4,
@@ -96,4 +96,4 @@ def test_a_kill_since_then_is_told_with_the_limit(groups, monkeypatch):
     assert limits.format_memory(old) == "2.5 GiB"
     assert limits.format_memory(str(groups / "job/step/memory.events")) == "of unknown size"
     os.unlink(groups.parent / "cgroup")
-    assert limits._memory_groups() == [] and limits.out_of_memory_kills() == {}
+    assert limits.list_memory_groups() == [] and limits.out_of_memory_kills() == {}

@@ -89,7 +89,7 @@ def pipe():
 
 def test_output_without_a_reader_counts_as_written(pipe):
     reading, writing = pipe
-    raw = printing._DroppingWriter(writing, "w", closefd=False)
+    raw = printing.DroppingWriter(writing, "w", closefd=False)
     assert raw.write(b"abc") == 3 and os.read(reading, 10) == b"abc"
     os.close(reading)
     assert raw.write(memoryview(b"abcdef").cast("H")) == 6
@@ -98,7 +98,7 @@ def test_output_without_a_reader_counts_as_written(pipe):
 def test_output_waits_for_a_slow_reader(pipe, monkeypatch):
     reading, writing = pipe
     os.set_blocking(writing, False)
-    raw, waits = printing._DroppingWriter(writing, "w", closefd=False), []
+    raw, waits = printing.DroppingWriter(writing, "w", closefd=False), []
     with contextlib.suppress(BlockingIOError):
         while os.write(writing, bytes(1 << 16)):  # until it is full
             pass
@@ -119,8 +119,8 @@ def test_a_stream_is_replaced_by_one_like_it(pipe, descriptor, name, errors, buf
     buffer = io.BufferedWriter(raw) if buffered else raw
     stream = io.TextIOWrapper(buffer, "latin-1", errors, line_buffering=buffered, write_through=not buffered)
     stream.write("before\n")
-    safe = printing._safe(stream, descriptor)
-    assert os.read(reading, 100) == b"before\n" and printing._is_safe(safe) and not printing._is_safe(stream)
+    safe = printing.make_safe(stream, descriptor)
+    assert os.read(reading, 100) == b"before\n" and printing.is_safe(safe) and not printing.is_safe(stream)
     assert (safe.encoding, safe.errors) == ("latin-1", "backslashreplace" if errors == "strict" else errors)
     assert (safe.line_buffering, safe.write_through) == (buffered, not buffered)
     own = getattr(safe.buffer, "raw", safe.buffer)
@@ -129,14 +129,14 @@ def test_a_stream_is_replaced_by_one_like_it(pipe, descriptor, name, errors, buf
     if buffered:
         os.close(reading)
         stream.write("lost")
-        printing._safe(stream, descriptor)  # what nobody reads is dropped
+        printing.make_safe(stream, descriptor)  # what nobody reads is dropped
 
 
 def test_only_this_processs_own_streams_are_replaced(monkeypatch):
     made = []
-    monkeypatch.setattr(printing, "_open_closed_descriptors", lambda: made.append("descriptors"))
+    monkeypatch.setattr(printing, "open_closed_descriptors", lambda: made.append("descriptors"))
     monkeypatch.setattr(
-        printing, "_safe", lambda stream, descriptor: made.append((stream, descriptor)) or f"safe {descriptor}"
+        printing, "make_safe", lambda stream, descriptor: made.append((stream, descriptor)) or f"safe {descriptor}"
     )
     with open(os.devnull, "w") as other:
         for name, stream in (("stdout", io.StringIO()), ("stderr", other)):
@@ -161,7 +161,7 @@ def test_closed_descriptors_are_opened(monkeypatch):
     functions = dict.fromkeys(("open", "set_inheritable"), lambda *words: calls.append(words))
     system = SimpleNamespace(fstat=look, devnull=os.devnull, O_RDWR=os.O_RDWR, **functions)
     monkeypatch.setattr(printing, "os", system)
-    printing._open_closed_descriptors()
+    printing.open_closed_descriptors()
     assert calls == [(os.devnull, os.O_RDWR), (0, True), (os.devnull, os.O_RDWR), (2, True)]
 
 

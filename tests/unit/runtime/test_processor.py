@@ -14,7 +14,7 @@ AMD = {"vendor": "AuthenticAMD", "model": "EPYC", "flags": ["avx2"]}
 
 @pytest.fixture
 def amd(monkeypatch):
-    for name in (processor.KERNELS, processor._OURS):
+    for name in (processor.KERNELS, processor.CHOSEN):
         monkeypatch.setenv(name, "")  # restored afterwards, whatever happens
         monkeypatch.delenv(name)
     monkeypatch.setattr(processor, "processor", lambda: AMD)
@@ -48,7 +48,7 @@ def test_a_command_takes_its_own_choice_and_restores_this_one(amd, monkeypatch, 
     processor.forget_kernels()
     assert processor.KERNELS not in os.environ
     assert (processor.KERNELS in tuning.environment(1, tuned, os.environ)) is tuned
-    os.environ.update({name: before[name] for name in (processor.KERNELS, processor._OURS)})
+    os.environ.update({name: before[name] for name in (processor.KERNELS, processor.CHOSEN)})
     os.environ[processor.KERNELS] = "7"  # by the user, since
     processor.forget_kernels()
     assert os.environ[processor.KERNELS] == "7"
@@ -57,7 +57,7 @@ def test_a_command_takes_its_own_choice_and_restores_this_one(amd, monkeypatch, 
 def test_what_the_user_has_set_stays_and_other_processors_are_left_alone(amd, monkeypatch):
     monkeypatch.setenv(processor.KERNELS, "4")
     processor.choose_kernels()
-    assert os.environ[processor.KERNELS] == "4" and processor._OURS not in os.environ
+    assert os.environ[processor.KERNELS] == "4" and processor.CHOSEN not in os.environ
     monkeypatch.delenv(processor.KERNELS)
     monkeypatch.setattr(processor, "processor", lambda: {**AMD, "vendor": "GenuineIntel"})
     processor.choose_kernels()

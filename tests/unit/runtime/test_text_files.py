@@ -14,24 +14,24 @@ from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions
 from paddlevit_dist.images.data.class_lists import read_class_list
 from paddlevit_dist.images.data.data_warnings import DataWarnings
 from paddlevit_dist.images.data.image_dataset import names_in_file
-from paddlevit_dist.images.data.imagenet import _entries
-from paddlevit_dist.images.data.map_layouts import _read_list as read_stems
-from paddlevit_dist.images.data.map_layouts import _read_pairs
+from paddlevit_dist.images.data.imagenet import read_entries
+from paddlevit_dist.images.data.map_layouts import read_list as read_stems
+from paddlevit_dist.images.data.map_layouts import read_pairs
 from paddlevit_dist.images.data.outline_files import YOLO_TEXT, read_drawing, read_labelme
 from paddlevit_dist.images.data.yolo_files import YoloDescription, list_images, read_description
-from paddlevit_dist.images.detection.data.voc import _read_list as read_voc_list
-from paddlevit_dist.images.detection.data.yolo import _rows
+from paddlevit_dist.images.detection.data.voc import read_list as read_voc_list
+from paddlevit_dist.images.detection.data.yolo import read_rows
 from paddlevit_dist.images.segmentation.data.label_maps import read_panoptic
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.scene_store import read_lines
 from paddlevit_dist.points.prepare.pcd import read_pcd
-from paddlevit_dist.points.prepare.scannet import _read_class_table
+from paddlevit_dist.points.prepare.scannet import read_class_table
 from paddlevit_dist.points.prepare.text_tables import read_text as read_points
 from paddlevit_dist.points.shapes.data import parse_off
 from paddlevit_dist.points.submission import SubmissionFiles
 from paddlevit_dist.runtime import text_files
 from paddlevit_dist.settings.files import read as read_settings
-from paddlevit_dist.tasks.sample_groups import _iterate_rows
+from paddlevit_dist.tasks.sample_groups import iterate_records
 from paddlevit_dist.volumes import landmark_files
 
 CONFIGS = sorted(Path(__file__).resolve().parents[3].glob("configs/**/*.yaml"))
@@ -121,7 +121,7 @@ def test_json_is_within_limits(monkeypatch, as_bytes):
         parse("[" + "9" * 401 + "]")
     with pytest.raises(ValueError, match="^it is nested too deeply$"):
         parse("[" * 100_000)
-    monkeypatch.setattr(text_files, "_MOST_CONTAINERS", 3)
+    monkeypatch.setattr(text_files, "MOST_CONTAINERS", 3)
     assert parse('[{"a": []}]') == [{"a": []}]
     for text in ("[[], [], []]", "[{}, {}, {}]"):
         with pytest.raises(ValueError, match="^it has more than 3 lists and objects$"):
@@ -153,11 +153,11 @@ READERS = {  # of files that a stranger may have written with a mark: name and t
     "YOLO's description": ("data.yaml", "names: [\u00e4]\ntrain: a", lambda file: read_description(str(file.parent))),
     "beginning": ("x.yaml", "names: [\u00e4]\ntrain: a", lambda file: find_yolo_descriptions(str(file.parent))),
     "outlines": ("a.txt", "0 .1 .2 .3 .4 .5 .9\n", lambda file: read_drawing(YOLO_TEXT, str(file), (10, 10)).shapes),
-    "boxes": ("a.txt", "0 .1 .2 .3 .4\n", lambda file: _rows(str(file), (9, 9), {0: 0}, DataWarnings())),
+    "boxes": ("a.txt", "0 .1 .2 .3 .4\n", lambda file: read_rows(str(file), (9, 9), {0: 0}, DataWarnings())),
     "Labelme": ("a.json", SHAPES, lambda file: read_labelme(str(file))),
     "panoptic": ("val.json", PANOPTIC, lambda file: read_panoptic([str(file.parent / "val" / "a.png")])[0]),
-    "groups": ("g.json", '{"images": [{"file_name": "\u00e4"}]}', lambda file: list(_iterate_rows(str(file)))),
-    "table": ("g.csv", "name,\u00e4\n1,2\n", lambda file: list(_iterate_rows(str(file)))),
+    "groups": ("g.json", '{"images": [{"file_name": "\u00e4"}]}', lambda file: list(iterate_records(str(file)))),
+    "table": ("g.csv", "name,\u00e4\n1,2\n", lambda file: list(iterate_records(str(file)))),
     "lines": ("classes.txt", "w\u00e4ll\nfloor\r\n\nx", lambda file: read_lines(file)),
     "mesh": ("a.off", "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n", lambda file: parse_off(str(file))),
     "points": ("a.txt", "x y z\n1 2 3\n4 5 6\n", lambda file: read_points(str(file))),
@@ -168,7 +168,7 @@ READERS = {  # of files that a stranger may have written with a mark: name and t
     "settings": ("a.yaml", "TAG: \u00e4", lambda file: [setting.value for setting in read_settings(str(file))]),
     "rows": ("a.json", '[{"name": "\u00e4"}]', lambda file: list(text_files.iterate_rows(file, Person))),
     "names to predict": ("names.txt", "\u00e4\nb", lambda file: read_class_names(str(file))),
-    "numbers": ("classes.tsv", "id\traw_category\tnyu40id\n2\twall\t1\n", lambda file: _read_class_table(str(file))),
+    "numbers": ("classes.tsv", "id\traw_category\tnyu40id\n2\twall\t1\n", lambda file: read_class_table(str(file))),
 }
 
 
@@ -203,8 +203,8 @@ LISTS = {  # of paths or names: name of a file, and what reads it
     "YOLO's data of darknet": ("own.data", lambda file: read_description(str(file.parent))),
     "VOC's images": ("train.txt", lambda file: read_voc_list(str(file))),
     "names of label maps": ("train.txt", lambda file: read_stems(str(file), {}, {}, ("images", "labels"))),
-    "pairs of images and label maps": ("train.txt", lambda file: _read_pairs(str(file), str(file.parent))),
-    "ImageNet's images": ("train_list.txt", lambda file: list(_entries(file, 9))),
+    "pairs of images and label maps": ("train.txt", lambda file: read_pairs(str(file), str(file.parent))),
+    "ImageNet's images": ("train_list.txt", lambda file: list(read_entries(file, 9))),
     "class names": ("classes.txt", lambda file: names_in_file(str(file))),
     "class list": ("labels.txt", lambda file: read_class_list(str(file))),
     "names of scenes": ("train.txt", read_lines),
@@ -268,8 +268,8 @@ def test_yaml_that_is_wrong_is_told_with_its_line(text, told):
 
 def test_yaml_is_within_limits(monkeypatch):
     assert text_files.parse_yaml("[" * 100 + "]" * 100)
-    assert text_files._MOST_NODES == 250_000
-    monkeypatch.setattr(text_files, "_MOST_NODES", 12)
+    assert text_files.MOST_NODES == 250_000
+    monkeypatch.setattr(text_files, "MOST_NODES", 12)
     assert text_files.parse_yaml("a: &a [1, 2]\nb: [*a, 3]") == {"a": [1, 2], "b": [[1, 2], 3]}
     with pytest.raises(ValueError, match="^line 2: more than 12 values with its aliases expanded$"):
         text_files.parse_yaml("a: &a [1, 2]\nb: [*a, 3, 4]")

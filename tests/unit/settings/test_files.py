@@ -258,7 +258,7 @@ def test_numbers_to_other_bases_and_words_are_refused_in_one_line(tmp_path, word
 def test_the_closest_yaml_file_is_suggested(tmp_path):
     for name in ("recipe.yaml~", "recipes.yml", "other.yaml"):
         (tmp_path / name).touch()
-    said = files._explain_missing_file(f"{tmp_path}/./recipe.yaml")
+    said = files.explain_missing_file(f"{tmp_path}/./recipe.yaml")
     assert said == f"there is no file {tmp_path}/recipe.yaml: did you mean '{tmp_path}/recipes.yml'?"
-    assert files._explain_missing_file(f"{tmp_path}/q") == f"there is no file {tmp_path}/q"
-    assert files._explain_missing_file(f"{tmp_path}/.") == f"{tmp_path} is a folder: expected a YAML file"
+    assert files.explain_missing_file(f"{tmp_path}/q") == f"there is no file {tmp_path}/q"
+    assert files.explain_missing_file(f"{tmp_path}/.") == f"{tmp_path} is a folder: expected a YAML file"

@@ -12,17 +12,17 @@ STEPS = np.array([[-0.5, 0.0], [0.0, -0.8], [0.0, 0.0]])
 NORMAL = np.array([0.0, 0.0, 1.0])
 
 
-def make_slice(name: str, place: float, steps: np.ndarray = STEPS) -> dicom._DicomSlice:
-    return dicom._DicomSlice(f"f/{name}", "1.2", "head", (5, 4), (True,) * 3, np.array([1.0, 2.0, place]), steps)
+def make_slice(name: str, place: float, steps: np.ndarray = STEPS) -> dicom.DicomSlice:
+    return dicom.DicomSlice(f"f/{name}", "1.2", "head", (5, 4), (True,) * 3, np.array([1.0, 2.0, place]), steps)
 
 
 @pytest.mark.parametrize(("change", "is_same"), [(7e-4, True), (-7e-4, True), (9e-4, False), (-9e-4, False)])
 def test_directions_may_differ_by_a_thousandth_of_the_largest_step(change, is_same):
     slices = [make_slice("a", 0), make_slice("b", 1, STEPS + np.array([[0, 0], [0, 0], [change, 0]]))]
     if is_same:
-        dicom._check_alike("f", slices)
+        dicom.check_alike("f", slices)
     else:
-        assert told(dicom._check_alike, "f", slices).startswith("f: a and b differ in direction or pixel spacing; ")
+        assert told(dicom.check_alike, "f", slices).startswith("f: a and b differ in direction or pixel spacing; ")
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_directions_may_differ_by_a_thousandth_of_the_largest_step(change, is_sa
 )
 def test_the_gap_that_differs_most_is_named_be_it_narrow_or_wide(places, said):
     slices = [make_slice(name, place) for name, place in zip("abcdefg", places)]
-    assert f"slices are not evenly spaced: {said}; is one missing?" in told(dicom._even_step, "f", slices, NORMAL)
+    assert f"slices are not evenly spaced: {said}; is one missing?" in told(dicom.find_even_step, "f", slices, NORMAL)
     even = [make_slice(name, 2.5 * number) for number, name in enumerate("abc")]
-    np.testing.assert_allclose(dicom._even_step("f", even, NORMAL), [0, 0, 2.5])
+    np.testing.assert_allclose(dicom.find_even_step("f", even, NORMAL), [0, 0, 2.5])
 
 
 @pytest.mark.parametrize(

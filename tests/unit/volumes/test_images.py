@@ -78,9 +78,11 @@ def test_sizes_and_middles(monkeypatch):
     monkeypatch.setattr(images, "_SHORTEST_SIDE", 1)
     assert size((2, 2, 2)) == (1, 15, 3) and size((2, 2, 2), names=["a"])[0] == LINE_PX > 1
     assert (
-        images._middle((3, 4, 8), None).tolist() == images._middle((3, 4, 8), np.array([NAN])).tolist() == [1, 1.5, 3.5]
+        images.find_middle((3, 4, 8), None).tolist()
+        == images.find_middle((3, 4, 8), np.array([NAN])).tolist()
+        == [1, 1.5, 3.5]
     )
-    assert images._middle((9, 9, 9), np.array([NAN, (1, 2, 8), (2, 5, 1)])).tolist() == [1.5, 3.5, 4.5]
+    assert images.find_middle((9, 9, 9), np.array([NAN, (1, 2, 8), (2, 5, 1)])).tolist() == [1.5, 3.5, 4.5]
 
 
 def test_a_center_outside_is_moved_to_the_border(monkeypatch):

@@ -39,7 +39,7 @@ def stored_region(monkeypatch):
         assert config == "the configuration"
         return regions[is_training]
 
-    monkeypatch.setattr(nonzero, "_read_checkpoint_region", read)
+    monkeypatch.setattr(nonzero, "read_checkpoint_region", read)
     return regions
 
 
@@ -118,6 +118,6 @@ def test_a_checkpoint_that_is_resumed_or_evaluated_records_its_region(
     monkeypatch.setattr(nonzero, "resolve", resolve)
     monkeypatch.setattr(nonzero, "read_about", {"found": about}.__getitem__)
     config = SimpleNamespace(MODEL=SimpleNamespace(RESUME=resume, PRETRAINED=pretrained), SAVE="out")
-    assert nonzero._read_checkpoint_region(config, is_training) == (None if source is None else region)
+    assert nonzero.read_checkpoint_region(config, is_training) == (None if source is None else region)
     monkeypatch.setattr(nonzero, "resolve", lambda *_: None)
-    assert nonzero._read_checkpoint_region(config, is_training) is None
+    assert nonzero.read_checkpoint_region(config, is_training) is None

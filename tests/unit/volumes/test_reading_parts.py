@@ -92,13 +92,13 @@ def test_the_file_of_voxels_is_the_one_that_the_header_names(tmp_path, text, nam
     header = tmp_path / "case.MHD"
     header.write_bytes(text.encode())
     found = [] if name is None else [str(tmp_path / name)]
-    assert reading._detached_voxel_files(str(header)) == found
+    assert reading.detached_voxel_files(str(header)) == found
     assert reading.list_parts(str(header)) == [str(header)]
     if found:
         (tmp_path / name).touch()
         assert reading.list_parts(str(header)) == [str(header), *found]
     (tmp_path / "case.nii").write_bytes(text.encode())
-    assert reading._detached_voxel_files(str(tmp_path / "case.nii")) == []
+    assert reading.detached_voxel_files(str(tmp_path / "case.nii")) == []
 
 
 def test_the_parts_of_a_folder_are_its_visible_files(tmp_path):

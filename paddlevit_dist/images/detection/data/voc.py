@@ -169,7 +169,7 @@ def _find_stems(parts: list[VocPart], split: str) -> list[tuple[VocPart, str]]:
     listed = [(part, os.path.join(part.lists, f"{word}.txt")) for part in parts if part.lists for word in words]
     listed = [(part, file) for part, file in listed if os.path.isfile(file)]
     if listed:
-        return [(part, stem) for part, file in listed for stem in _read_list(file)]
+        return [(part, stem) for part, file in listed for stem in read_list(file)]
     named = [part for part in parts if part.name.lower() in words or split_in_name(part.name) == split]
     folder_parts = [part for part in named if not part.lists]
     if split == "train" and len(parts) == 1 and not parts[0].lists:
@@ -194,7 +194,7 @@ def _stems(root: str, split: str) -> list[tuple[VocPart, str]]:
     refuse_split(split, [name for name in sorted(set(splits)) if name != split], f"voc at {root}", advice)
 
 
-def _read_list(file: str) -> list[str]:
+def read_list(file: str) -> list[str]:
     """Read the images of a list: the first word of each line, unless the second word marks it as without the class."""
     with readable(file):
         lines = [line.split() for line in read_text(file).splitlines()]

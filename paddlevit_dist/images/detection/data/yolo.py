@@ -130,7 +130,7 @@ def read_yolo(
         if not os.path.isfile(file):
             odd.note("image", "without a label file, taken as without boxes", image)
             continue
-        rows, more = _rows(file, sizes[position].tolist(), label_map, odd, keypoints)
+        rows, more = read_rows(file, sizes[position].tolist(), label_map, odd, keypoints)
         objects[position] = np.array(rows, OBJECT)
         values += more
     has_masks = any((rows["bytes"] > 0).any() for rows in objects)
@@ -139,7 +139,7 @@ def read_yolo(
     return source, np.array(values, np.float64).reshape(len(values), keypoints)
 
 
-def _rows(
+def read_rows(
     file: str, size: Sequence[int], label_map: dict[int, int], odd: DataWarnings, keypoints: int = 0
 ) -> tuple[list[tuple[Any, ...]], list[list[float]]]:
     """Return the objects in the label file of an image of this height and width, as rows of OBJECT, and keypoints."""

@@ -82,13 +82,13 @@ def test_names_are_above_in_below_or_over_the_lower_edge_and_stay_in_the_image()
     + [((12, 20, 14, 30), False), ((12, 19, 14, 30), True), ((12, 0, 14, 10), False)],
 )
 def test_rectangles_that_touch_do_not_overlap(other, meets):
-    assert drawing._intersect((10, 10, 30, 20), other) is drawing._intersect(other, (10, 10, 30, 20)) is meets
+    assert drawing.intersect((10, 10, 30, 20), other) is drawing.intersect(other, (10, 10, 30, 20)) is meets
 
 
 def test_text_is_white_on_dark_colors():
     dark = [(139, 140, 140), (255, 0, 255), (0, 200, 0), (140, 139, 140), (140, 140, 139)]
-    assert all(map(drawing._is_dark, dark))
-    assert not any(map(drawing._is_dark, [(140, 140, 140), (255, 110, 0), (0, 220, 90)]))
+    assert all(map(drawing.is_dark, dark))
+    assert not any(map(drawing.is_dark, [(140, 140, 140), (255, 110, 0), (0, 220, 90)]))
 
 
 def test_colors_and_names_also_of_labels_beyond_the_names():

@@ -76,7 +76,7 @@ def test_the_table_of_all_images_counts_annotations_without_crowds(table):
 def test_each_category_has_its_scores_and_what_it_was_taken_for(table, matrix):
     assert matrix.tolist() == [[1, 1, 0, 0, 0], [0, 2, 0, 0, 1], [0] * 5, [0, 0, 0, 0, 1], [0, 0, 0, 2, 0]]
     _, class_ap = DetectionCurves.from_table(table).scores(np.ones((1, 3)))
-    figure = figures._categories(class_ap[0], split_by_class(table), matrix, NAMES, 0.5)
+    figure = figures.tabulate_categories(class_ap[0], split_by_class(table), matrix, NAMES, 0.5)
     assert figure.title == "Categories" and figure.columns == (
         *("category", "AP %", "AP50 %", "AP75 %", "annotated", "found", "correct", "most often taken for"),
     )
@@ -94,14 +94,14 @@ def test_each_category_has_its_scores_and_what_it_was_taken_for(table, matrix):
 
 
 def test_a_confusion_has_a_class_of_nothing_unless_there_are_too_many(matrix):
-    (figure,) = figures._confusion(matrix, NAMES, 0.5)
+    (figure,) = figures.show_confusion(matrix, NAMES, 0.5)
     assert figure.names == [*NAMES, "nothing"] and figure.values is matrix and figure.title == "Confusion"
-    assert figures._confusion(matrix, ["x"] * 100, 0.5) == [] and len(figures._confusion(matrix, ["x"] * 99, 0.5)) == 1
+    assert [len(figures.show_confusion(matrix, ["x"] * number, 0.5)) for number in (100, 99)] == [0, 1]
 
 
 def test_curves_are_of_all_and_of_the_most_frequent(table, monkeypatch):
     classes = split_by_class(table)
-    (chart,) = figures._curves(classes, NAMES)
+    (chart,) = figures.chart_precision(classes, NAMES)
     assert list(chart.lines) == ["all categories", "bee", "ant", "dog"] and chart.note == "At an IoU of 0.5."
     assert (chart.title, chart.x_label, chart.y_label) == ("Precision and recall", "recall", "precision")
     for name, labels in (("all categories", [0, 1, 3]), ("bee", [1]), ("ant", [0]), ("dog", [3])):
@@ -111,13 +111,13 @@ def test_curves_are_of_all_and_of_the_most_frequent(table, monkeypatch):
         )
         assert len(recalls) == 101 and recalls[-1] == 1
     monkeypatch.setattr(figures, "_MOST_CURVES", 2)
-    (chart,) = figures._curves(classes, NAMES)
+    (chart,) = figures.chart_precision(classes, NAMES)
     assert list(chart.lines) == ["all categories", "bee", "ant"]
     assert chart.note == "At an IoU of 0.5; the 2 most frequent categories."
     only_ants = table._replace(annotated=table.annotated[table.annotated[:, 1] == 0])
-    (chart,) = figures._curves(split_by_class(only_ants), NAMES)
+    (chart,) = figures.chart_precision(split_by_class(only_ants), NAMES)
     assert list(chart.lines) == ["all categories"]
-    assert figures._curves(split_by_class(table._replace(annotated=table.annotated[:0])), NAMES) == []
+    assert figures.chart_precision(split_by_class(table._replace(annotated=table.annotated[:0])), NAMES) == []
 
 
 def test_a_threshold_is_chosen_by_f1(table):
@@ -125,14 +125,14 @@ def test_a_threshold_is_chosen_by_f1(table):
     # (score, right at an IoU of 0.5 with its class): of six annotations; the box in the crowd does not count
     boxes = [(0.95, 1), (0.9, 1), (0.8, 0), (0.75, 0), (0.7, 1), (0.65, 0), (0.3, 1)]
     precision, recall, f1 = [], [], []
-    for score in figures._THRESHOLDS:
+    for score in figures.THRESHOLDS:
         hits = [is_right for value, is_right in boxes if np.float32(value) >= np.float32(score)]
         precision.append(sum(hits) / len(hits) if hits else 1.0)
         recall.append(sum(hits) / 6)
         f1.append(2 * sum(hits) / (len(hits) + 6))
     for name, values in (("precision", precision), ("recall", recall), ("F1", f1)):
         np.testing.assert_allclose(chart.lines[name][1], values, err_msg=name)
-        assert chart.lines[name][0] is figures._THRESHOLDS
+        assert chart.lines[name][0] is figures.THRESHOLDS
     best = int(np.argmax(f1))
     assert chart.note.startswith(
         f"F1 is highest, {f1[best]:.3f}, with boxes from a score of {0.05 * (best + 1):.2f} on;"
@@ -153,16 +153,16 @@ def test_thresholds_are_listed_for_what_is_wished(table, monkeypatch):
         return {wished.name(kind, "bee"): (0.12345, 0.1, 0.2) for kind in wished._fields if getattr(wished, kind)}
 
     monkeypatch.setattr(figures, "bootstrap", draw)
-    (figure,) = figures._thresholds(split_by_class(table), 3, NAMES, WishedRates(0.9, 0.8))
+    (figure,) = figures.chart_best_thresholds(split_by_class(table), 3, NAMES, WishedRates(0.9, 0.8))
     assert figure.columns == [
         *("category", "precision 0.9", "precision: low", "precision: high"),
         *("recall 0.8", "recall: low", "recall: high"),
     ]
     bee = ["bee", 0.1235, 0.1, 0.2, 0.1235, 0.1, 0.2]
     assert figure.rows == [[name, *[None] * 6] if name != "bee" else bee for name in NAMES] and calls == [3]
-    (figure,) = figures._thresholds(split_by_class(table), 3, NAMES, WishedRates(recall=0.75))
+    (figure,) = figures.chart_best_thresholds(split_by_class(table), 3, NAMES, WishedRates(recall=0.75))
     assert figure.columns == ["category", "recall 0.75", "recall: low", "recall: high"]
-    assert figures._thresholds(split_by_class(table), 3, NAMES, NO_WISHES) == []
+    assert figures.chart_best_thresholds(split_by_class(table), 3, NAMES, NO_WISHES) == []
 
 
 def test_the_hardest_images_are_drawn_with_the_boxes_that_count(records, monkeypatch):
@@ -206,7 +206,7 @@ def test_the_hardest_images_are_drawn_with_the_boxes_that_count(records, monkeyp
     monkeypatch.setattr(
         figures, "build_gallery", lambda data, chosen, draw, note: crowd.extend(draw(12, "p", IMAGES[2][0]))
     )
-    figures._hardest(
+    figures.show_hardest(
         None,
         [(12, 2)],
         figures.compute_image_quality(figures.join_tables(records, 4), 0.5),
@@ -227,5 +227,5 @@ def test_the_last_categories_may_be_absent_and_a_score_at_the_limit_counts(recor
     )
     monkeypatch.setattr(figures, "fit_in_cell", lambda pixels, boxes, *_, **__: len(boxes))
     quality = figures.compute_image_quality(figures.join_tables(records, 4), limit)
-    figures._hardest(None, [(0, 0)], quality, NAMES, limit, lambda n: IMAGES[0][1])
+    figures.show_hardest(None, [(0, 0)], quality, NAMES, limit, lambda n: IMAGES[0][1])
     assert seen == [3, 4]

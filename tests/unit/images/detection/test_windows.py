@@ -183,7 +183,7 @@ def test_windows_need_not_be_square(size, image, parts):
 
 
 def test_windows_that_overlap_wholly_move_by_a_pixel():
-    assert windows._find_starts(7, 4, 0.9) == [0, 1, 2, 3] and windows._find_starts(8, 4, 0.5) == [0, 2, 4]
+    assert windows.find_starts(7, 4, 0.9) == [0, 1, 2, 3] and windows.find_starts(8, 4, 0.5) == [0, 2, 4]
 
 
 def test_the_parts_are_told_after_a_score_and_in_exports():

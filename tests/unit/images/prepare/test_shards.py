@@ -73,7 +73,7 @@ def jobs(monkeypatch):
 def test_images_are_reduced_to_the_shorter_side(image, stored, suffix, size, mode):
     encoded = encode(image, mode=mode)
     settings = SMALL._replace(stored=stored)
-    found, content = shards._shrink_image(encoded, "a", ReadConfig(), settings)
+    found, content = shards.shrink_image(encoded, "a", ReadConfig(), settings)
     if suffix is None:
         assert (found, content) == (".jpg", encoded)
         return
@@ -89,14 +89,14 @@ def test_images_are_reduced_to_the_shorter_side(image, stored, suffix, size, mod
 def test_orientations_are_stored_and_other_formats_become_jpegs():
     turned = encode((20, 30), orientation=6)
     for stored in ("jpeg", PAGES):
-        suffix, content = shards._shrink_image(turned, "a", ReadConfig(), SMALL._replace(stored=stored))
+        suffix, content = shards.shrink_image(turned, "a", ReadConfig(), SMALL._replace(stored=stored))
         with Image.open(io.BytesIO(content)) as image:
             assert (suffix, image.format, image.size, image.getexif()[0x0112]) == (".jpg", "JPEG", (8, 12), 6)
-    suffix, content = shards._shrink_image(encode((4, 4), "PNG", "RGBA"), "a", ReadConfig(), SMALL)
+    suffix, content = shards.shrink_image(encode((4, 4), "PNG", "RGBA"), "a", ReadConfig(), SMALL)
     with Image.open(io.BytesIO(content)) as image:
         assert (suffix, image.format, image.mode, image.size) == (".jpg", "JPEG", "RGB", (4, 4))
         assert not image.getexif()
-    assert shards._shrink_image(encode((1, 64)), "a", ReadConfig(), SMALL)[0] == ".jpg"
+    assert shards.shrink_image(encode((1, 64)), "a", ReadConfig(), SMALL)[0] == ".jpg"
 
 
 def list_members(file):

@@ -111,11 +111,11 @@ def test_tables_and_pictures_are_of_the_worst_volumes(task, monkeypatch):
     records = [(index, sums) for index, (_, _, sums) in found.items()]
     classes, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, network)
 
-    values = {name: np.nan for kind in figures._CLASS_VALUES for name in [f"{kind} c"]} | metrics.compute({})
+    values = {name: np.nan for kind in figures.CLASS_VALUES for name in [f"{kind} c"]} | metrics.compute({})
     labeled = [sum((found[index][1] == label).any() for index in order) for label in (1, 2, 3)]
-    assert classes.columns == ["class", *figures._CLASS_VALUES, "volumes with it", "missed in"] and labeled == [3, 3, 0]
+    assert classes.columns == ["class", *figures.CLASS_VALUES, "volumes with it", "missed in"] and labeled == [3, 3, 0]
     for row, name, number in zip(classes.rows, NAMES[1:], labeled, strict=True):
-        expected = [values.get(f"{kind} {name}", np.nan) for kind in figures._CLASS_VALUES]
+        expected = [values.get(f"{kind} {name}", np.nan) for kind in figures.CLASS_VALUES]
         said = [None if np.isnan(value) else pytest.approx(value, abs=6e-5) for value in expected]
         assert row == (name, *said, number, values[f"missed {name}"])
     assert [row[-1] for row in classes.rows] == [0, 3, 3] and classes.rows[2][4] is None

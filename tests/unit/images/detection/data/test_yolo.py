@@ -286,7 +286,7 @@ def test_folders_of_splits_in_other_spellings_are_not_one_training_set(tmp_path,
 def test_lines_of_outlines_keep_their_place_in_the_file(tmp_path):
     lines = [b"0 0.5 0.25 0.25 0.125\r\n", b"\n", b"3 0.25 0.5 0.75 0.5 0.75 1 0.25 1\n", b" 0 0.1 0.1 0.9 0.1 0.9 0.5"]
     (tmp_path / "a.txt").write_bytes(b"".join(lines))
-    (box, square, triangle), _ = yolo._rows(str(tmp_path / "a.txt"), (80, 40), {0: 5, 3: 1}, None)
+    (box, square, triangle), _ = yolo.read_rows(str(tmp_path / "a.txt"), (80, 40), {0: 5, 3: 1}, None)
     assert box == ((15.0, 15.0, 10.0, 10.0), 100.0, 0, 5, False, 0, 0)
     start = len(lines[0]) + 1
     assert square == ((10.0, 40.0, 20.0, 40.0), 800.0, 0, 1, False, len(lines[2]), start)

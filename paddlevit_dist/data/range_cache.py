@@ -41,7 +41,7 @@ class RangeCache:
 
     def get(self, key: str) -> bytes | None:
         """Return the range of ``key``; None if it is not kept, or its file is damaged."""
-        path = self._path(key)
+        path = self.find_path(key)
         try:
             content = Path(path).read_bytes()
             os.utime(path)  # the time of the last reading, by which ranges are removed
@@ -53,7 +53,7 @@ class RangeCache:
 
     def put(self, key: str, content: bytes) -> None:
         """Keep the range of ``key``, if it is not too large. Raises UserError if the folder cannot be written."""
-        path = Path(self._path(key))
+        path = Path(self.find_path(key))
         size = len(content) + _CHECKSUM.size
         hint = "; it is below DATA.CACHE_FOLDER and takes up to DATA.REMOTE_CACHE_GIGABYTES"
         if size > self.limit_bytes // FOLDERS:
@@ -71,7 +71,8 @@ class RangeCache:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
 
-    def _path(self, key: str) -> str:
+    def find_path(self, key: str) -> str:
+        """Return the path of a range's file, whether it is there or not."""
         name = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
         return os.path.join(self.folder, f"{int(name[:8], 16) % FOLDERS:02d}", name)
 

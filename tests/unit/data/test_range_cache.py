@@ -27,6 +27,11 @@ def files(cache):
     return [path for path in found if os.path.basename(path) != "bytes"]
 
 
+@pytest.fixture
+def one_folder(monkeypatch):
+    monkeypatch.setattr(range_cache, "FOLDERS", 1)
+
+
 def test_what_is_put_is_got_also_by_a_pickled_copy(cache):
     assert cache.get("a") is None
     cache.put("a", b"x" * 100)
@@ -49,12 +54,12 @@ def test_size_never_exceeds_the_limit_and_the_latest_ranges_stay(cache):
     assert answers["0"] is None
 
 
-def test_ranges_read_longest_ago_are_removed_first(cache, monkeypatch):
-    monkeypatch.setattr(range_cache, "FOLDERS", 1)
+@pytest.mark.usefixtures("one_folder")
+def test_ranges_read_longest_ago_are_removed_first(cache):
     cache.limit_bytes = 10_000
     for number, name in enumerate("abc"):
         cache.put(name, bytes(3000))
-        os.utime(cache._path(name), (number, number))
+        os.utime(cache.find_path(name), (number, number))
     cache.get("a")
     cache.put("d", bytes(3000))
     assert [name for name in "abcd" if cache.get(name) is not None] == ["a", "c", "d"]
@@ -78,14 +83,12 @@ def test_a_damaged_file_is_not_read(damage, cache):
     assert cache.get("a") == b"x" * 100
 
 
+@pytest.mark.usefixtures("one_folder")
 def test_an_interrupted_write_leaves_nothing_and_leftovers_are_removed(cache, monkeypatch):
-    monkeypatch.setattr(range_cache, "FOLDERS", 1)
     cache.limit_bytes = 10_000
-    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         cache.put("a", bytes(100))
-    monkeypatch.undo()
-    monkeypatch.setattr(range_cache, "FOLDERS", 1)
     assert cache.get("a") is None and files(cache) == []
     leftover = os.path.join(cache.folder, "00", "name.host.1.0123abcd.tmp")  # of a killed process
     with open(leftover, "wb") as stream:
@@ -116,8 +119,8 @@ def test_racing_writers_and_readers_see_whole_ranges(cache):
     assert wrong == [] and sum(map(os.path.getsize, files(cache))) <= cache.limit_bytes
 
 
+@pytest.mark.usefixtures("one_folder")
 def test_files_of_other_writers_stay(cache, monkeypatch):
-    monkeypatch.setattr(range_cache, "FOLDERS", 1)
     cache.limit_bytes = 10_000
     other = os.path.join(cache.folder, "00", "name.host.1.0123abcd.tmp")
     written, replace = [], os.replace
@@ -146,15 +149,14 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     with pytest.raises(UserError) as caught:
         cache.put("a", b"x")
     assert str(caught.value) == (
-        f"cannot write {cache._path('a')}: Not a directory; there is a file where a folder is expected: rename it, or "
-        "choose another folder; it is below DATA.CACHE_FOLDER and takes up to DATA.REMOTE_CACHE_GIGABYTES"
+        f"cannot write {cache.find_path('a')}: Not a directory; there is a file where a folder is expected: rename it, "
+        "or choose another folder; it is below DATA.CACHE_FOLDER and takes up to DATA.REMOTE_CACHE_GIGABYTES"
     )
 
 
 @pytest.fixture
-def small(cache, monkeypatch):
+def small(cache, one_folder):
     """One subfolder of 1,000 bytes, and its counted bytes."""
-    monkeypatch.setattr(range_cache, "FOLDERS", 1)
     cache.limit_bytes = 1000
 
     def count() -> int:
@@ -168,10 +170,10 @@ def fill(cache, sizes) -> str:
     """Put ranges of these sizes in files, which have 4 bytes more, and return the names of all that are kept."""
     for name, size in sizes.items():
         cache.put(name, bytes(size - 4))
-        path = cache._path(name)
+        path = cache.find_path(name)
         if os.path.exists(path):
             os.utime(path, (ord(name), ord(name)))
-    return "".join(name for name in map(chr, range(97, 123)) if os.path.exists(cache._path(name)))
+    return "".join(name for name in map(chr, range(97, 123)) if os.path.exists(cache.find_path(name)))
 
 
 def test_a_full_folder_keeps_nine_tenths_or_what_leaves_room(small):
@@ -222,12 +224,12 @@ def test_the_count_is_believed_while_there_is_room_and_locked_while_it_changes(s
 
 
 def test_ranges_are_spread_by_their_digest_and_readable_by_others(cache):
-    names = {cache._path(str(number)) for number in range(1000)}
+    names = {cache.find_path(str(number)) for number in range(1000)}
     folders = {os.path.basename(os.path.dirname(path)) for path in names}
     assert folders == {f"{number:02d}" for number in range(64)} and len(names) == 1000
     digest = hashlib.blake2b("ä\udce9".encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
     path = f"{cache.folder}/{int(digest[:8], 16) % 64:02d}/{digest}"
-    assert cache._path("ä\udce9") == path
+    assert cache.find_path("ä\udce9") == path
     before = os.umask(0o026)
     try:
         cache.put("ä\udce9", b"abc")

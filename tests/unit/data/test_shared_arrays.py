@@ -32,12 +32,19 @@ def test_full_shared_memory_is_the_users_to_mend(monkeypatch):
     assert own_files() == []
 
 
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder of files in shared memory."""
+    monkeypatch.setattr(shared_arrays, "FOLDER", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
 def test_room_counts_all_files_of_this_loader_and_none_of_another(tmp_path, monkeypatch):
     prefix, million = shared_arrays.new_prefix(), 2**20
     for name, size in (("a", million), ("b", 2 * million), ("c", 4 * million)):
         (tmp_path / f"{prefix}{name}").write_bytes(bytes(size))
     (tmp_path / "of another").write_bytes(bytes(million))
-    monkeypatch.setattr(shared_arrays, "FOLDER", tmp_path)
     free = shutil.disk_usage(tmp_path)._replace(free=million)
     monkeypatch.setattr(shared_arrays.shutil, "disk_usage", lambda folder: free)
     batch = [paddle.zeros([million // 4]), paddle.zeros([3])]  # the second is too small to be shared
@@ -46,16 +53,16 @@ def test_room_counts_all_files_of_this_loader_and_none_of_another(tmp_path, monk
         shared_arrays.require_room(batch, 9, prefix)
 
 
-def test_small_arrays_and_those_of_machines_without_shared_memory_are_pickled(tmp_path, monkeypatch):
+def test_small_arrays_and_those_of_machines_without_shared_memory_are_pickled(folder, tmp_path):
     prefix, small, large = shared_arrays.new_prefix(), np.zeros(2**16 - 1, np.uint8), np.zeros(2**16, np.uint8)
     assert shared_arrays.share(small, prefix) is small
-    monkeypatch.setattr(shared_arrays, "FOLDER", tmp_path)
     shared = shared_arrays.share(large, prefix)
     assert [str(path) for path in tmp_path.iterdir()] == [shared.path] and shared.path.startswith(
         f"{tmp_path}/{prefix}"
     )
     assert (shared.shape, shared.dtype, shared.strides) == (large.shape, np.uint8, (0,))
-    monkeypatch.setattr(shared_arrays, "FOLDER", tmp_path / "none")
+    os.unlink(shared.path)
+    tmp_path.rmdir()
     assert shared_arrays.share(large, prefix) is large
     shared_arrays.require_room([paddle.zeros([2**18])], 2**40, prefix)
     shared_arrays.remove_leftovers(prefix)
@@ -68,8 +75,7 @@ def test_a_tensor_has_the_memory_of_the_file_and_leaves_none(tmp_path):
     assert np.array_equal(np.asarray(tensor), array) and not (tmp_path / "file").exists()
 
 
-def test_files_of_this_loader_and_of_dead_processes_are_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr(shared_arrays, "FOLDER", tmp_path)
+def test_files_of_this_loader_and_of_dead_processes_are_removed(folder, tmp_path):
     first, second = shared_arrays.new_prefix(), shared_arrays.new_prefix()
     namespace = f"paddlevit_dist_{os.stat('/proc/self/ns/pid').st_ino}_"
     head, number, _ = first.removeprefix(namespace).split("_", 2)

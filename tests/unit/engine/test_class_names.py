@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+from support.thread_ranks import ThreadRanks
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, broadcast_object
 from paddlevit_dist.checkpoint.class_rows import ClassNames
 from paddlevit_dist.engine import class_names
 from paddlevit_dist.engine.class_names import compare_classes, find_class_names
@@ -136,13 +137,13 @@ def test_numbers_that_a_run_recorded_are_names_of_classes_named_by_numbers(monke
 
 
 @pytest.mark.parametrize("sent, is_raised", [((None, "rank 0 cannot read it"), True), (((OURS, False), None), False)])
-def test_other_ranks_take_what_the_main_process_read(monkeypatch, source, sent, is_raised):
-    given = []
-    monkeypatch.setattr(class_names, "is_main", lambda: False)
-    monkeypatch.setattr(class_names, "broadcast_object", lambda own: given.append(own) or sent)
+def test_other_ranks_take_what_the_main_process_read(source, sent, is_raised):
+    def find(rank):
+        return find_class_names(Named(OURS), "samples", "damaged") if rank else broadcast_object(sent)
+
     if is_raised:
         with pytest.raises(UserError, match="^rank 0 cannot read it$"):
-            find_class_names(Named(OURS), "samples", "damaged")
+            ThreadRanks(2).run(find)
     else:
-        assert find_class_names(Named(OURS), "samples", "damaged") == ClassNames(OURS, OURS, False)
-    assert source == [] and given == [(None, None)]
+        assert ThreadRanks(2).run(find)[1] == ClassNames(OURS, OURS, False)
+    assert source == []

@@ -1,12 +1,12 @@
 """The parts of a training are built from the configuration: each callee gets its own settings."""
 
 import inspect
-from types import SimpleNamespace
 
 import pytest
 from paddle import nn
+from support.thread_ranks import acting_as
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, create_model
 from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.engine import training_state
 from paddlevit_dist.engine.training_state import build_sampler, build_training_state
@@ -140,9 +140,8 @@ def test_a_position_moves_sampler_and_schedule_together():
     assert state.optimizer_state.state_dict() is not None
 
 
-def test_a_sampler_gets_the_split_of_this_rank(monkeypatch):
-    monkeypatch.setattr(training_state, "rank", lambda: 2)
-    monkeypatch.setattr(training_state, "world_size", lambda: 5)
+@acting_as(2, 5)
+def test_a_sampler_gets_the_split_of_this_rank():
     config = config_of("SEED", "13", "TRAIN.REPEATED_AUGMENT", "3")
     sampler = build_sampler(config, range(200))
     expected = TrainingSampler(range(200), BATCH, rank=2, world_size=5, accumulation_steps=2, seed=13, repeats=3)
@@ -179,17 +178,15 @@ def test_frozen_and_recomputed_layers_are_counted(monkeypatch):
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_sharding_needs_several_processes(monkeypatch, given, number):
-    shards = SimpleNamespace(describe=lambda: "in two parts")
-    monkeypatch.setattr(training_state, "world_size", lambda: number)
-    monkeypatch.setattr(training_state, "Shards", lambda model: shards)
-    monkeypatch.setattr(training_state, "build_optimizer", lambda *words: words)
+def test_sharding_needs_several_processes(number):
     printed = []
     config = config_of("TRAIN.SHARDING", "optimizer", "TRAIN.MODEL_EMA", "False")
     sampler = TrainingSampler(range(SAMPLES), BATCH, rank=0, world_size=number, seed=0)
-    state = build_training_state(config, Task(config), nn.Linear(2, 2), sampler, printed.append)
-    assert state.shards is state.optimizer[7] is (None if number == 1 else shards)
-    assert printed == ["TRAIN.SHARDING optimizer has no effect on one process" if number == 1 else "in two parts"]
+    with acting_as(0, number):
+        state = build_training_state(config, Task(config), nn.Linear(2, 2), sampler, printed.append)
+    shared = "TRAIN.SHARDING: this process keeps the optimizer's state of 4 of 6 values"
+    assert printed == ["TRAIN.SHARDING optimizer has no effect on one process" if number == 1 else shared]
+    assert (state.shards is None) == (number == 1)
 
 
 def test_a_line_of_the_device_or_the_compiler_is_logged(monkeypatch):
@@ -198,16 +195,15 @@ def test_a_line_of_the_device_or_the_compiler_is_logged(monkeypatch):
     assert build(model=nn.Linear(2, 2))[1] == ["compiled", "float16", "is slow"]
 
 
-def test_low_rank_terms_are_added_with_their_settings(monkeypatch):
-    calls = []
-    monkeypatch.setattr(training_state, "add_low_rank_terms", lambda *words: calls.append(words))
+def test_low_rank_terms_are_added_with_their_settings():
     words = ["TRAIN.LORA.RANK", "3", "TRAIN.LORA.ALPHA", "7.0", "TRAIN.LORA.TARGETS"]
-    words += ["['second', 'first']", "-pretrained=x"]
-    state, printed = build(*words)
-    ((model, rank, alpha, targets, log),) = calls
-    assert (
-        model is state.model and (rank, alpha, list(targets)) == (3, 7.0, ["second", "first"]) and log == printed.append
-    )
+    words += ["['fc2', 'fc1']", "-pretrained=x"]
+    model = create_model("vit", num_classes=3, image_size=8, patch_size=4, embed_dim=8, depth=2, num_heads=2)
+    state, printed = build(*words, model=model)
+    layers = {name: layer for name, layer in state.model.named_sublayers() if hasattr(layer, "lora_scale")}
+    assert list(layers) == [f"blocks.{number}.mlp.{name}" for number in range(2) for name in ("fc1", "fc2")]
+    assert {(layer.lora_scale, layer.lora_a.shape[1]) for layer in layers.values()} == {(7.0 / 3, 3)}
+    assert printed[0].startswith("LoRA: 4 layers have matrices of rank 3 ")
 
 
 @pytest.mark.parametrize("key", [None, "TRAIN.RECOMPUTE", "TRAIN.FIND_UNUSED_PARAMETERS"])

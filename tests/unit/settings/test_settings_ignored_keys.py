@@ -31,6 +31,11 @@ IGNORED = [
     ("vit_digits", "DATA.CROP_PCT=0.9", "DATA.DATASET=cifar10"),
     ("vit_digits", "DATA.DATASET=cifar10 DATA.GLYPH_DISTORTION=0.5", "DATA.DATASET=digits"),
     ("vit_digits", "DATA.VAL_FRACTION=0.2 DATA.VAL_FRACTION_IF_MISSING=0.1", "DATA.VAL_FRACTION=None"),
+    (
+        "vit_digits",
+        "DATA.DATASET=imagenet2012 DATA.DATA_PATH=/data DATA.REMOTE_CACHE_GIGABYTES=5",
+        "DATA.DATA_PATH=http://127.0.0.1:1/tars",
+    ),
     ("vit_digits", "DATA.VAL_SEED=3", "DATA.VAL_FRACTION=0.2"),
     ("detr_shapes", "DATA.VAL_SEED=3", "DATA.VAL_FRACTION_IF_MISSING=0.2"),
     ("segformer_b0_shapes", "DATA.VAL_SEED=3", "DATA.VAL_FRACTION=0.2"),

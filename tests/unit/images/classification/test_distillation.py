@@ -105,9 +105,12 @@ def test_a_teacher_of_several_labels_does_not_teach_one_class(teacher_file, tmp_
 
 
 @pytest.mark.usefixtures("weights_of_zero")
-def test_a_teacher_gets_images_with_its_own_normalization(teacher_file):
+def test_a_teacher_has_its_own_normalization_and_the_students_order_of_classes(teacher_file, tmp_path):
+    names = list("jdabcefghi")
+    (tmp_path / "named.pdparams").symlink_to(f"{teacher_file}.pdparams")
+    (tmp_path / "named.about.yaml").write_text(f"data: {{train: {{classes: {names}}}}}\n")
     data = settings.load([*DIGITS, "DATA.IMAGENET_MEAN", "0.25", "DATA.IMAGENET_STD", "0.5"]).values.DATA
-    teacher = TeacherModel("vit_tiny_patch16_224", teacher_file, 10, 16, 1)
+    teacher = TeacherModel("vit_tiny_patch16_224", str(tmp_path / "named"), 10, 16, 1)
     pixels = np.random.default_rng(0).random((3, 1, 16, 16)).astype("float32")
     for mean, deviation in ((0.25, 0.5), (0.125, 0.5), (0.25, 2.0)):
         teacher.input = TeacherInput("file", (mean,), (deviation,), 16, "bicubic")
@@ -117,6 +120,10 @@ def test_a_teacher_gets_images_with_its_own_normalization(teacher_file):
         if (mean, deviation) == (0.25, 0.5):
             np.testing.assert_array_equal(found, expected)
         np.testing.assert_allclose(found, expected, atol=1e-5)
+    teacher.match_classes(teacher.model, sorted(names), 10)
+    ordered = teacher(paddle.to_tensor((pixels - 0.25) / 0.5)).numpy()
+    np.testing.assert_allclose(ordered, expected[:, np.argsort(names)], atol=1e-5)
+    assert np.ptp(expected, axis=1).min() > 0.1
 
 
 @pytest.mark.parametrize(

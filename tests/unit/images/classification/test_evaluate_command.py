@@ -270,6 +270,9 @@ def test_numbers_and_names_of_classes_are_told_apart(evaluate):
     )
     with pytest.raises(UserError, match="is of class 0, which .*results.csv has no column for; it has 1, 2, 3"):
         evaluate(by_number, score_rows(SCORES, range(1, 8)))
+    half = [row[:4] for row in score_rows(SCORES)]  # of 3 of 7 classes
+    with pytest.raises(UserError, match="no column for|is of class"):
+        evaluate(truth, half)
     more = [[*row, number or "quality"] for number, row in enumerate(score_rows(SCORES))]
     assert "columns that are not classes of" in evaluate(truth, more)[1]
     other = [["name", "class"], *([name, "cow" if row % 2 else own] for row, (name, own) in enumerate(truth[1:]))]

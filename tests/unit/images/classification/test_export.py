@@ -57,6 +57,11 @@ def test_resize_and_crop_are_told_in_words_and_as_operations_of_paddlex(words):
     assert given.dtype == np.float32 and list(given.shape) == [1, 3, *resize["center_crop"]]
     pixels = given[0] * np.reshape([0.25, 0.5, 0.75], (3, 1, 1)) + np.reshape([0.125, 0.25, 0.5], (3, 1, 1))
     np.testing.assert_allclose(pixels * 255, np.rint(pixels * 255), atol=1e-3)
+    picture = parts.example["picture"]
+    assert picture.shape == (90, 120, 3) and picture.dtype == np.uint8
+    for row, column in np.ndindex(90, 120):  # a disk of radius 30 on two ramps
+        is_inside = np.hypot(row - 45, column - 60) < 30
+        assert picture[row, column].tolist() == [2 * row, 2 * column, 220 * is_inside]
     if operation is None:
         assert parts.paddlex is None
         return

@@ -17,10 +17,10 @@ def test_pixels_without_a_class_are_no_class(tmp_path, word):
 
 @pytest.mark.parametrize("word", ["color", "colour", "rgb"])
 def test_colors_of_classes_are_read(tmp_path, word):
-    entries = [{"name": "sky", word: [1, 2, 3]}, {"name": "road", word: [4, 5, 6]}]
+    entries = [{"name": "sky", word: [1, 2, 3]}, {"name": "road", word: [4, 255, 6]}]
     (tmp_path / "classes.json").write_text(json.dumps(entries), encoding="utf-8")
     listed = read_class_list(str(tmp_path / "classes.json"))
-    assert listed.colors.tolist() == [1 + (2 << 8) + (3 << 16), 4 + (5 << 8) + (6 << 16)]
+    assert listed.colors.tolist() == [1 + (2 << 8) + (3 << 16), 4 + (255 << 8) + (6 << 16)]
 
 
 FORMS = {

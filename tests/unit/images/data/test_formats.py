@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from paddlevit_dist.images.data.formats import SkippedFiles, detect_image_type, read_head, walk_files
+from paddlevit_dist.images.data.formats import SkippedFiles, detect_image_type, get_suffix, read_head, walk_files
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,13 @@ from paddlevit_dist.images.data.formats import SkippedFiles, detect_image_type, 
 )
 def test_signatures_of_containers_are_told_apart_by_what_is_in_them(head, kind):
     assert detect_image_type(head) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"), [(b"a.b.PNG", b".png"), (b".png", b""), (b"png", b""), (b"a.", b""), (b"a.b c", b"")]
+)
+def test_suffixes_follow_a_name(name, suffix):
+    assert get_suffix(name) == suffix
 
 
 def test_the_most_frequent_eight_suffixes_are_named_and_the_others_counted():

@@ -67,6 +67,8 @@ def test_a_folder_or_an_archive_without_images_is_told(tmp_path):
     (tmp_path / "torn.tar").write_bytes(b"torn" * 300)
     (reason,) = add(tmp_path / "torn.tar").unreadable
     assert reason[0] == f"{tmp_path}/torn.tar" and reason[1] != "the archive contains no images"
+    (tmp_path / "torn.tar").rename(tmp_path / "in" / "torn.tar")
+    assert [path for path, _ in add(tmp_path / "in").unreadable] == [f"{tmp_path}/in/torn.tar"]
 
 
 def test_members_of_an_archive_are_at_their_offsets(tmp_path, monkeypatch):

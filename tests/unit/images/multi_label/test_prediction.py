@@ -44,10 +44,10 @@ def test_a_row_has_the_chosen_labels_and_a_column_a_class(trained):
 
 
 def test_labels_that_a_table_would_split_are_a_list(trained):
-    trained.evaluated_classes = ("a;b", "hull", "b|c")
+    trained.evaluated_classes = ("é;b", "hull", "b|c")
     aspect = get_aspect(trained, Predictable)
     labels = [aspect.prediction_rows(np.array(row))[0]["labels"] for row in ([0.9, 0.9, 0.9], [0.1, 0.9, 0.1])]
-    assert labels == ['["a;b", "hull", "b|c"]', "hull"]
+    assert labels == ['["é;b", "hull", "b|c"]', "hull"]
 
 
 def test_probabilities_of_several_networks_are_averaged(trained):

@@ -137,7 +137,7 @@ def test_categories_have_their_own_points(tmp_path, cache):
 
 def test_names_are_on_one_line_and_a_skeleton_may_use_them(tmp_path, cache):
     names = ["nose", "left\n eye", "ne\u0301"]
-    skeleton = [["nose", "left\n eye"], ["n\u00e9", 1], ["tail", 1]]
+    skeleton = [["nose", "left\n eye"], ["n\u00e9", 1], ["tail", 1], [1, 2, 3], "12", {"1": 2, "2": 3}]
     for form in ("left\n eye", "left eye"):
         skeleton[0][1] = form
         write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "keypoints": names, "skeleton": skeleton}])

@@ -155,9 +155,7 @@ class Trainer:
         self.sampler = build_sampler(config, samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=get_sample_check(task))
-        # Imported and called for a step that is not finite only, on every rank.
-        has_finder = has_function("FirstLayerFinder")
-        explain = [lambda *step: find_function("FirstLayerFinder")(self)(*step)] if has_finder else []
+        explain = [self._find_first_layer] if has_function("FirstLayerFinder") else []
         self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
         if has_batch_norm(self.model):  # with frozen ones alone, no statistics are computed
             run_log.log_and_print(describe_batch_norm(config, self.batch_norm, reason))
@@ -183,6 +181,11 @@ class Trainer:
             own=self.state.own,
         )
         self._is_prepared = True
+
+    def _find_first_layer(self, *step: Any) -> list[str]:
+        """Import and call the finder of the first layer that is not finite, for such a step only and on every rank."""
+        lines: list[str] = find_function("FirstLayerFinder")(self)(*step)
+        return lines
 
     def restore(self) -> None:
         """Load what -resume or -pretrained names, if anything, and build the checkpointer. Every rank must call this.

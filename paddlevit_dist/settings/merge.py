@@ -347,7 +347,7 @@ def _check(config: ConfigView[RunSettings]) -> list[str]:
 def _find_saved_files(config: ConfigView[RunSettings]) -> set[str]:
     """Return the files that a run has saved: they contain every key, so their defaults are not choices of the user."""
     names = [key.name for table in lookup.common_tables() for key in table.keys]
-    sources = [config.settings[name].source for name in names if name in config]
+    sources = [config.settings[name].source for name in names if name in config.settings]
     return {source for source in sources if sources.count(source) > _SAVED_SHARE * len(names)} - {COMMAND_LINE}
 
 

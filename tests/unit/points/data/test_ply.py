@@ -177,3 +177,10 @@ def test_numbers_of_text_get_the_type_of_the_header_if_it_holds_them():
     assert parse_typed(np.array([255.0]), "red", "u1").dtype == np.uint8
     with pytest.raises(DamagedPlyError, match="^vertex 1 has red 2.5, but its header declares it as "):
         parse_typed(values, "red", "u1")
+
+
+def test_floats_stay_double_if_any_has_more_digits_than_float_holds():
+    values = np.array([1.5, np.nan, -0.25, 5_400_000.123])
+    assert parse_typed(values, "x", "f4") is values
+    values[3] = 54.5
+    np.testing.assert_array_equal(parse_typed(values, "x", "f4"), values.astype(np.float32), strict=True)

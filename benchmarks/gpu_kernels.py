@@ -302,12 +302,12 @@ def time_norm(rows, width, dtype, results, variants):
     for tile_rows, warps in choices:
         if tile_rows * columns > 8192:
             continue
-        tile = launches.Tile(tile_rows, columns, warps)
+        tile = launches.KernelTile(tile_rows, columns, warps)
         results[f"{key} variant {tile_rows}x{warps}"] = {"forward": milliseconds(partial(forward, tile), 20)}
         if tile_rows * columns > 4096:
             continue
         for programs in (256, 512, 1024, 2048):
-            tile = launches.Tile(tile_rows, columns, warps, programs)
+            tile = launches.KernelTile(tile_rows, columns, warps, programs)
             results[f"{key} variant {tile_rows}x{warps}x{programs}"] = {
                 "backward": milliseconds(partial(backward, tile), 20),
                 "with bias": milliseconds(partial(backward, tile, bias_dtype="float32"), 20),
@@ -342,10 +342,10 @@ def time_gelu(rows, width, dtype, results, variants):
         (16, 128, 4),
         (32, 64, 4),
     ]:
-        tile = launches.Tile(tile_rows, columns, warps)
+        tile = launches.KernelTile(tile_rows, columns, warps)
         results[f"{key} variant {tile_rows}x{columns}x{warps}"] = {"forward": milliseconds(partial(forward, tile), 20)}
         for programs in (64, 128, 256, 512, 1024):
-            tile = launches.Tile(tile_rows, columns, warps, programs)
+            tile = launches.KernelTile(tile_rows, columns, warps, programs)
             results[f"{key} variant {tile_rows}x{columns}x{warps}x{programs}"] = {
                 "backward": milliseconds(partial(backward, tile), 20)
             }

@@ -335,7 +335,7 @@ class MultiTensorStep:
             share = paddle.ones([1])
         decay_now = self._decay_now
         for group in self._groups:
-            own = [gradients[n] for n in group.numbers]
+            own: Tensors = [gradients[n] for n in group.numbers]
             if not all(gradient.is_contiguous() and not gradient.data_ptr() % _ALIGNED_BYTES for gradient in own):
                 own = [align(gradient) for gradient in own]
             factor = float(np.float32(rate) * np.float32(group.factor))
@@ -389,16 +389,14 @@ class MultiTensorStep:
         for n in np.flatnonzero(has_gradient).tolist():
             powers = [column[n].item() for column in self._powers]
             groups.setdefault((self._factors[n], self._decays[n], *powers), []).append(n)
-        kinds = self._columns, self._powers, self._moments
-        self._groups = [
-            _UpdatedTogether(
-                *key[:2],
-                numbers,
-                [self._parameters[n] for n in numbers],
-                *([[column[n] for n in numbers] for column in columns] for columns in kinds),
+        self._groups = []
+        for (factor, decay, *_), numbers in groups.items():
+            columns, powers, moments = (
+                [[column[n] for n in numbers] for column in kind]
+                for kind in (self._columns, self._powers, self._moments)
             )
-            for key, numbers in groups.items()
-        ]
+            parameters = [self._parameters[n] for n in numbers]
+            self._groups.append(_UpdatedTogether(factor, decay, numbers, parameters, columns, powers, moments))
         self._grouped = has_gradient
 
 

@@ -34,7 +34,7 @@ class _PaddleTensors:
 _TENSORS = _PaddleTensors()
 
 
-class Untracked:
+class HiddenTensor:
     """A tensor without gradient, hidden from ``PyLayer.apply``, which would want a gradient for it."""
 
     def __init__(self, tensor: paddle.Tensor | None):
@@ -123,7 +123,7 @@ def normalize(x: paddle.Tensor, weight: paddle.Tensor, shift: paddle.Tensor, eps
         shift: (width,), the bias of the norm.
         epsilon: added to the variance.
     """
-    return _AddNorm.apply(_contiguous(x), None, weight, shift, None, Untracked(None), epsilon, _dtype_of_products(x))
+    return _AddNorm.apply(_contiguous(x), None, weight, shift, None, HiddenTensor(None), epsilon, _dtype_of_products(x))
 
 
 def add_and_normalize(
@@ -146,7 +146,7 @@ def add_and_normalize(
         bias: (width,).
         keep: (items, 1, ...), without gradient; None for 1.
     """
-    arguments = _contiguous(x), _contiguous(branch), weight, shift, bias, Untracked(keep), epsilon
+    arguments = _contiguous(x), _contiguous(branch), weight, shift, bias, HiddenTensor(keep), epsilon
     total, normal = _AddNorm.apply(*arguments, _dtype_of_products(x))
     return total, normal
 

@@ -1,6 +1,6 @@
 """Launches of the Triton functions on tensors of any framework, which are passed by address.
 
-A ``Framework`` creates tensors and names their dtypes; Paddle's is in ``functions.py``, and a benchmark has torch's.
+A ``TensorFactory`` creates tensors and names dtypes. Paddle's is in ``functions.py``, and a benchmark has torch's.
 All tensors are contiguous, on the device in use, and in float32, float16 or bfloat16.
 """
 
@@ -18,7 +18,7 @@ FLOAT32 = "float32"
 _MOST_SUMMED = 8192  # values that one program of ``sum_partials`` reads, for up to 2,048 rows of them
 
 
-class Framework(Protocol):
+class TensorFactory(Protocol):
     """How the tensors of a framework are created; they have ``shape`` and ``data_ptr()``."""
 
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
@@ -28,7 +28,7 @@ class Framework(Protocol):
         """Return the name of a tensor's dtype."""
 
 
-class Tile(NamedTuple):
+class KernelTile(NamedTuple):
     """How a kernel is divided into programs.
 
     Attributes:
@@ -45,31 +45,31 @@ class Tile(NamedTuple):
 
 
 @functools.cache
-def norm_tile(width: int) -> Tile:
+def norm_tile(width: int) -> KernelTile:
     """Choose the tile of a layer norm; the sizes of all tiles were chosen on an H200."""
     columns = _power_of_two(width)
-    return Tile(max(2, 512 // columns) if columns <= 1024 else 1, columns, _count_warps(columns))
+    return KernelTile(max(2, 512 // columns) if columns <= 1024 else 1, columns, _count_warps(columns))
 
 
 @functools.cache
-def norm_backward_tile(width: int) -> Tile:
+def norm_backward_tile(width: int) -> KernelTile:
     """Choose the tile of the gradient of a layer norm."""
     columns = _power_of_two(width)
     if columns <= 256:
-        return Tile(256 // columns, columns, 2, 2048)
-    return Tile(1, columns, max(2, _count_warps(columns) // 2), 1024)
+        return KernelTile(256 // columns, columns, 2, 2048)
+    return KernelTile(1, columns, max(2, _count_warps(columns) // 2), 1024)
 
 
 @functools.cache
-def gelu_tile(width: int) -> Tile:
+def gelu_tile(width: int) -> KernelTile:
     """Choose the tile of a GELU."""
-    return Tile(8, min(256, _power_of_two(width)), 4)
+    return KernelTile(8, min(256, _power_of_two(width)), 4)
 
 
 @functools.cache
-def gelu_backward_tile(width: int) -> Tile:
+def gelu_backward_tile(width: int) -> KernelTile:
     """Choose the tile of the gradient of a GELU."""
-    return Tile(16, min(128, _power_of_two(width)), 4, 256)
+    return KernelTile(16, min(128, _power_of_two(width)), 4, 256)
 
 
 def _count_warps(columns: int) -> int:
@@ -85,7 +85,7 @@ class AddedNorm(NamedTuple):
 
 
 def add_norm(
-    framework: Framework,
+    framework: TensorFactory,
     x: Any,
     branch: Any | None,
     parameters: tuple[Any, Any],
@@ -95,7 +95,7 @@ def add_norm(
     epsilon: float,
     dtype: str,
     total_dtype: str = FLOAT32,
-    tile: Tile | None = None,
+    tile: KernelTile | None = None,
 ) -> AddedNorm:
     """Compute total = x + keep * (branch + bias) and its layer norm in ``dtype``.
 
@@ -143,7 +143,7 @@ class NormGradients(NamedTuple):
 
 
 def add_norm_backward(
-    framework: Framework,
+    framework: TensorFactory,
     saved: AddedNorm,
     normal_gradient: Any,
     total_gradient: Any | None,
@@ -153,7 +153,7 @@ def add_norm_backward(
     branch_dtype: str | None,
     bias_dtype: str | None = None,
     x_dtype: str = FLOAT32,
-    tile: Tile | None = None,
+    tile: KernelTile | None = None,
 ) -> NormGradients:
     """Compute the gradients of ``add_norm``.
 
@@ -205,7 +205,7 @@ def add_norm_backward(
     )
 
 
-def bias_gelu(framework: Framework, x: Any, bias: Any, *, tile: Tile | None = None) -> Any:
+def bias_gelu(framework: TensorFactory, x: Any, bias: Any, *, tile: KernelTile | None = None) -> Any:
     """Compute GELU(x + bias) in the dtype of x (..., width) for a bias (width,)."""
     shape, x_name = list(x.shape), framework.name(x)
     rows, width = math.prod(shape[:-1]), shape[-1]
@@ -218,7 +218,7 @@ def bias_gelu(framework: Framework, x: Any, bias: Any, *, tile: Tile | None = No
 
 
 def bias_gelu_backward(
-    framework: Framework, gradient: Any, x: Any, bias: Any, *, tile: Tile | None = None
+    framework: TensorFactory, gradient: Any, x: Any, bias: Any, *, tile: KernelTile | None = None
 ) -> tuple[Any, Any]:
     """Compute the gradients of x and bias of ``bias_gelu``, in their dtypes, from that of its result."""
     shape, x_name, bias_name = list(x.shape), framework.name(x), framework.name(bias)
@@ -243,7 +243,7 @@ def _sum_partials(partials: Any, sums: Sequence[Any], names: tuple[str, ...], pr
     launch(kernels.sum_partials, -(-width // columns), len(sums), tensors, names, (programs,), constants, 4)
 
 
-class Pointer:
+class TypedAddress:
     """What Triton reads of a tensor: its address and the name of its dtype, such as "float32".
 
     The other methods are what Triton's interpreter calls to copy a tensor to the host and back. It computes on the
@@ -260,23 +260,23 @@ class Pointer:
         """Return the address of the first value."""
         return self.address
 
-    def untyped_storage(self) -> "Pointer":
+    def untyped_storage(self) -> "TypedAddress":
         """Return the memory that the tensor is in."""
         return self
 
-    def cpu(self) -> "Pointer":
+    def cpu(self) -> "TypedAddress":
         """Return the memory on the host."""
         return self
 
-    def new_empty(self, size: int, device: str) -> "Pointer":
+    def new_empty(self, size: int, device: str) -> "TypedAddress":
         """Return a tensor that ``set_`` places."""
-        return Pointer(0, self.dtype)
+        return TypedAddress(0, self.dtype)
 
-    def set_(self, storage: "Pointer", offset: int, size: Any, stride: Any) -> None:
+    def set_(self, storage: "TypedAddress", offset: int, size: Any, stride: Any) -> None:
         """Place the tensor in memory."""
         self.address = storage.address
 
-    def copy_(self, storage: "Pointer") -> None:
+    def copy_(self, storage: "TypedAddress") -> None:
         """Copy nothing: both are one memory."""
 
     def storage_offset(self) -> int:
@@ -333,7 +333,7 @@ def launch(
         if compiled is not None:
             compiled[grid](*addresses, *numbers, *constants, stream=driver.active.get_current_stream(device))
             return
-    pointers = [Pointer(address, name) for address, name in zip(addresses, names)]
+    pointers = [TypedAddress(address, name) for address, name in zip(addresses, names)]
     # Triton 3.9 asks for a choice of fused multiply-adds, and 3.10 will change what it does without one.
     compiled = kernel[grid](*pointers, *numbers, *constants, num_warps=warps, enable_fp_fusion=True)
     if is_aligned and compiled is not None:

@@ -65,15 +65,15 @@ def attend(
         (batch, tokens of q, heads * head_dim).
     """
     parts = layer._sub_layers  # see ``Linear``
-    packed = [like_products(part) for part in packed]
-    tokens, channels = packed[0].shape[1], layer.num_heads * layer.head_dim
-    if before is None and after is None and _is_fused(layer, packed[0]):
-        q, k, v = _unpack(packed, 2, layer.num_heads)  # the operation's scale is ours
+    inputs: list[paddle.Tensor] = [like_products(part) for part in packed]
+    tokens, channels = inputs[0].shape[1], layer.num_heads * layer.head_dim
+    if before is None and after is None and _is_fused(layer, inputs[0]):
+        q, k, v = _unpack(inputs, 2, layer.num_heads)  # the operation's scale is ours
         dropout = parts["attention_dropout"].p if layer.training else 0.0  # 2.6 drops weights in evaluation, too
         x = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, training=layer.training)
         return operations.reshape(x, [-1, tokens, channels])
     # One transposition for q, k and v together, then a split of whole heads: the cheapest order measured.
-    q, k, v = _unpack([operations.transpose(part, [0, 2, 1, 3]) for part in packed], 1, layer.num_heads)
+    q, k, v = _unpack([operations.transpose(part, [0, 2, 1, 3]) for part in inputs], 1, layer.num_heads)
     weights = operations.call(parts["query_key"], q * layer.scale, k)  # (batch, heads, tokens, tokens attended to)
     weights = operations.softmax(weights if before is None else before(weights))
     weights = drop(parts["attention_dropout"], weights if after is None else after(weights))

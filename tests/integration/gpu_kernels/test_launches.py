@@ -8,7 +8,7 @@ import pytest
 
 from paddlevit_dist.gpu_kernels import launches
 from paddlevit_dist.gpu_kernels.functions import _TENSORS
-from paddlevit_dist.gpu_kernels.launches import Tile
+from paddlevit_dist.gpu_kernels.launches import KernelTile
 
 # Half the distance of two numbers, as a share of the smaller; the interpreter does not round bfloat16 but cuts it.
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-7}
@@ -100,13 +100,13 @@ def test_a_gelu_has_the_values_and_gradients_of_the_formula(dtype, rows, width):
 def test_a_program_adds_several_groups_of_rows_and_the_programs_are_added():
     rows, width = 23, 10
     x, gradient, bias = draw(1, rows, width), draw(2, rows, width), draw(3, width)
-    tile = Tile(rows=2, columns=8, warps=1, programs=3)
+    tile = KernelTile(rows=2, columns=8, warps=1, programs=3)
     _, expected = launches.bias_gelu_backward(_TENSORS, gradient, x, bias)
     _, found = launches.bias_gelu_backward(_TENSORS, gradient, x, bias, tile=tile)
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
-    saved = launches.add_norm(_TENSORS, x, x, (bias, bias), epsilon=EPSILON, dtype="float32", tile=Tile(4, 16, 1))
+    saved = launches.add_norm(_TENSORS, x, x, (bias, bias), epsilon=EPSILON, dtype="float32", tile=KernelTile(4, 16, 1))
     options = {"branch_dtype": "float32", "bias_dtype": "float32"}
-    found = launches.add_norm_backward(_TENSORS, saved, gradient, x, bias, tile=Tile(2, 16, 1, 3), **options)
+    found = launches.add_norm_backward(_TENSORS, saved, gradient, x, bias, tile=KernelTile(2, 16, 1, 3), **options)
     expected = launches.add_norm_backward(_TENSORS, saved, gradient, x, bias, **options)
     for one, other in zip(found, expected):
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-5)

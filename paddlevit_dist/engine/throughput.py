@@ -1,6 +1,7 @@
 """Throughput of a training run and the time that it has left."""
 
 import time
+from collections.abc import Callable
 
 from ..data.loader import DeviceLoader
 
@@ -8,11 +9,12 @@ from ..data.loader import DeviceLoader
 class EtaEstimator:
     """Estimates the time left from the pace of this process so far, without pauses, and the last evaluation."""
 
-    def __init__(self, updates: int, evaluations: int) -> None:
+    def __init__(self, updates: int, evaluations: int, clock: Callable[[], float] = time.perf_counter) -> None:
         self._updates, self._evaluations = updates, evaluations
         self._done = 0
         self._training_seconds = self._evaluation_seconds = 0.0
-        self._since = time.perf_counter()  # time of the last ``pause`` or ``resume``
+        self._clock = clock  # returns seconds
+        self._since = self._clock()  # time of the last ``pause`` or ``resume``
 
     def count_update(self) -> None:
         """Count one more step."""
@@ -20,17 +22,17 @@ class EtaEstimator:
 
     def pause(self) -> None:
         """Stop counting training time, for an evaluation or a checkpoint, until ``resume``."""
-        self._training_seconds += time.perf_counter() - self._since
-        self._since = time.perf_counter()
+        self._training_seconds += self._clock() - self._since
+        self._since = self._clock()
 
     def count_evaluation(self) -> None:
         """Note that an evaluation that began with ``pause`` is done."""
         self._evaluations -= 1
-        self._evaluation_seconds = time.perf_counter() - self._since
+        self._evaluation_seconds = self._clock() - self._since
 
     def resume(self) -> None:
         """Count training time again."""
-        self._since = time.perf_counter()
+        self._since = self._clock()
 
     def seconds(self) -> float:
         """Estimate the seconds left for training and, after the first one, for evaluations; called while training."""
@@ -39,7 +41,7 @@ class EtaEstimator:
 
     def estimate_seconds(self, updates: int) -> float:
         """Estimate the seconds that this number of steps takes, without evaluations."""
-        training = self._training_seconds + time.perf_counter() - self._since
+        training = self._training_seconds + self._clock() - self._since
         return training / max(self._done, 1) * updates
 
     def text(self) -> str:
@@ -53,9 +55,10 @@ class ThroughputMeter:
     ``updates``: steps since the start of the epoch; ``waited``: seconds spent waiting for data up to the last report.
     """
 
-    def __init__(self, loader: DeviceLoader) -> None:
+    def __init__(self, loader: DeviceLoader, clock: Callable[[], float] = time.perf_counter) -> None:
         self._loader = loader
-        self._epoch_started = self._started = time.perf_counter()
+        self._clock = clock  # returns seconds
+        self._epoch_started = self._started = self._clock()
         self._loader.seconds_waited = 0.0
         self._reported = 0
         self.updates = 0
@@ -71,7 +74,7 @@ class ThroughputMeter:
         Returns samples per second over all ranks, share of the time that this rank waited for data (0 to 1), and the
         seconds.
         """
-        now = time.perf_counter()
+        now = self._clock()
         seconds = max(now - self._started, 1e-9)
         rate = (self.updates - self._reported) * samples_per_update / seconds
         waiting = self._loader.seconds_waited / seconds
@@ -81,7 +84,7 @@ class ThroughputMeter:
 
     def state_dict(self) -> dict[str, float]:
         """Return this process's counts for the checkpoint."""
-        now = time.perf_counter()
+        now = self._clock()
         return {
             "updates": self.updates,
             "reported": self._reported,
@@ -93,14 +96,14 @@ class ThroughputMeter:
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         """Restore the counts of a ``state_dict``."""
-        now = time.perf_counter()
+        now = self._clock()
         self.updates, self._reported, self.waited = int(state["updates"]), int(state["reported"]), state["waited"]
         self._epoch_started, self._started = now - state["seconds"], now - state["unreported"]
         self._loader.seconds_waited = state["unreported_wait"]
 
     def estimate_epoch_seconds(self) -> float:
         """Return the seconds since the start of the epoch."""
-        return time.perf_counter() - self._epoch_started
+        return self._clock() - self._epoch_started
 
 
 def format_duration(seconds: float) -> str:

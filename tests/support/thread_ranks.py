@@ -45,7 +45,7 @@ class ThreadRanks:
                 raise
 
         with pytest.MonkeyPatch.context() as patch, status.during("on ranks that are threads"):
-            patch.setattr(world, "place", lambda: (self._own.rank, self._size))
+            patch.setattr(world, "place", lambda: (getattr(self._own, "rank", 0), self._size))
             patch.setattr(collectives, "_channel", self)
             with ThreadPoolExecutor(self._size) as pool:
                 calls = [pool.submit(call, rank) for rank in range(self._size)]

@@ -1,17 +1,18 @@
 """What a checkpointer tells and raises on each rank, and its copies of tensors, without a training."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
 import pytest
+from support.thread_ranks import ThreadRanks
 from support.trainings import small_runs
 
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.store import HostCopies, write_tensors
-from paddlevit_dist.engine import checkpointing
 
 
 def prepare(output: Path) -> Any:
@@ -21,19 +22,20 @@ def prepare(output: Path) -> Any:
     return trainer
 
 
-def test_a_write_that_fails_on_the_main_process_ends_all_others_too(tmp_path, monkeypatch):
-    checkpointer, told = prepare(tmp_path).checkpointer, []
-    monkeypatch.setattr(checkpointing, "broadcast_object", lambda problem: told.append(problem) or "as there")
-    with pytest.raises(UserError, match="^as there$"):
-        checkpointer.finish()
+def test_a_write_that_fails_on_the_main_process_ends_all_others_too(tmp_path):
+    savers = [prepare(tmp_path / name).checkpointer for name in ("main", "other")]
+    ThreadRanks(2).run(lambda rank: savers[rank].finish())
+    shutil.rmtree(savers[0].folder, ignore_errors=True)
+    savers[0].folder.touch()  # where a folder is expected
+    savers[0].save_epoch(1, True, Means())
 
-    def fail() -> None:
-        raise UserError("the disk is full")
+    def fail(rank: int) -> str:
+        with pytest.raises(UserError, match=f"{savers[0].folder}") as told:
+            savers[rank].finish()
+        return str(told.value)
 
-    checkpointer._background.do(fail)
-    with pytest.raises(UserError, match="^as there$"):
-        checkpointer.finish()
-    assert told == [None, "the disk is full"]
+    first, second = ThreadRanks(2).run(fail)
+    assert first == second
 
 
 def test_copies_stay_as_they_were_until_the_next(tmp_path):
@@ -99,18 +101,14 @@ def test_weights_that_were_scored_and_not_saved_end_a_run(tmp_path):
         saver.require_scored(1)
 
 
-def test_weights_that_diverge_in_numbers_or_between_ranks_are_not_saved(tmp_path, monkeypatch):
-    trainer = prepare(tmp_path)
+def test_weights_that_diverge_in_numbers_or_between_ranks_are_not_saved(tmp_path):
+    trainer = prepare(tmp_path / "main")
     saver, head = trainer.checkpointer, trainer.model.head
     head.bias.set_value(head.bias * np.float32("nan"))
     saver.save_epoch(1, True, Means())
     with pytest.raises(UserError, match="^weight 'head.bias' is not finite after epoch 1: training has diverged"):
         saver.finish()
-    with monkeypatch.context() as ranks:
-        ranks.setattr(checkpointing, "world_size", lambda: 2)
-        ranks.setattr(checkpointing, "all_gather", lambda own: [own, ("of rank 1", own[1])])
-        with pytest.raises(
-            RuntimeError, match="^weights differ between ranks after update 0: .* 'of rank 1'.; nothing"
-        ):
-            saver.save_update(False, Means())
+    savers = [saver, prepare(tmp_path / "other").checkpointer]
+    with pytest.raises(RuntimeError, match="^weights differ between ranks after update 0: .*; nothing"):
+        ThreadRanks(2).run(lambda rank: savers[rank].save_update(False, Means()))
     assert not [path for path in tmp_path.rglob("*") if "epoch" in path.name or "update" in path.name]

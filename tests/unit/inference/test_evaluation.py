@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import paddle
 import pytest
+from support.thread_ranks import acting_as
 from support.trainings import small_runs
 
 from paddlevit_dist import UserError, settings
@@ -46,11 +47,6 @@ class ListedWriter(PredictionWriter):
         return [json.dumps(entry) for entry in entries]
 
 
-def as_rank(monkeypatch, number):
-    monkeypatch.setattr(evaluation, "rank", lambda: number)
-    monkeypatch.setattr(evaluation, "is_main", lambda: number == 0)
-
-
 def list_open_files(folder):
     """List the files below a folder that this process has open."""
     links = (os.path.join("/proc/self/fd", number) for number in os.listdir("/proc/self/fd"))
@@ -61,21 +57,21 @@ def test_predictions_of_all_ranks_are_finished_in_the_order_of_the_samples(tmp_p
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "entries-0000.jsonl").write_text("[7,[]]\n")  # of an evaluation that was killed
     seen, writers = [], []
-    monkeypatch.setattr(evaluation, "world_size", lambda: 2)
     monkeypatch.setattr(evaluation, "barrier", lambda: seen.append(sorted(list_open_files(tmp_path))))
     for number, indices in enumerate([[0, 2, 4], [1, 3]]):
-        as_rank(monkeypatch, number)
-        writers.append(SavedPredictions(own := ListedWriter(), tmp_path, indices))
+        with acting_as(number, 2):
+            writers.append(SavedPredictions(own := ListedWriter(), tmp_path, indices))
     first, second = "entries-0000.jsonl", "entries-0001.jsonl"
     assert seen == [[], [first]] and list_open_files(tmp_path) == [first, second]
     writers[0].add(["a", "c"], [7, 8])
     writers[0].add(["e"])
     writers[1].add(["b", "d"], [9, None])
     assert own.written == [[1, "b", 9], [3, "d", None]]
-    assert writers[1].finish() == [] and seen.pop() == [first]
-    as_rank(monkeypatch, 0)
+    with acting_as(1, 2):
+        assert writers[1].finish() == [] and seen.pop() == [first]
     expected = [[0, "a", 7], [1, "b", 9], [2, "c", 8], [3, "d", None], [4, "e", None]]
-    assert writers[0].finish() == [json.dumps([row[0], [], "", row]) for row in expected]
+    with acting_as(0, 2):
+        assert writers[0].finish() == [json.dumps([row[0], [], "", row]) for row in expected]
     assert seen.pop() == [] and len(seen) == 2 and not list(tmp_path.iterdir())
 
 
@@ -280,11 +276,11 @@ def test_weights_without_notes_and_those_of_an_export_have_their_own_facts(start
     assert [call[2]["weights"] for call in calls if call[0] == "event"] == ["w", "net"]
 
 
-def test_other_ranks_log_no_line_of_the_task_and_keep_no_table(start, monkeypatch):
-    as_rank(monkeypatch, 1)
+def test_other_ranks_log_no_line_of_the_task_and_keep_no_table(start):
     run, calls, _ = start()
     run.evaluator.table = None
-    evaluate_only(run)
+    with acting_as(1, 2):
+        evaluate_only(run)
     assert [call[1] for call in calls if call[0] == "line"] == [*LOADED, "top-1 50.00"]
 
 

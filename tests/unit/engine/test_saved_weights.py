@@ -15,7 +15,7 @@ NAMES = {"own": "model.pdparams", "averaged": "model_ema.pdparams"}
 def build(seed: int = 0) -> paddle.nn.Layer:
     paddle.seed(seed)
     model = paddle.nn.Sequential(paddle.nn.Linear(3, 4), paddle.nn.BatchNorm1D(4))
-    model[1]._variance.set_value(np.arange(4, dtype=np.float32) + seed)
+    model.state_dict()["1._variance"].set_value(np.arange(4, dtype=np.float32) + seed)
     return model
 
 

@@ -34,7 +34,8 @@ def train(is_queued, finite_before, skipped):
     groups = [{"params": model.parameters(), "weight_decay": 0.0}]
     decays = {parameter.name: 0.0 for parameter in model.parameters()}
     precision = TrainingPrecision(True, "float16", on_gpu=True)
-    precision.enabled, precision.scaler._finite_in_a_row = False, finite_before
+    precision.enabled = False
+    precision.load_state_dict({**precision.state_dict(), "incr_count": finite_before})
     updater = TrainStep(
         task,
         model,

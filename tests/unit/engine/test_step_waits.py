@@ -170,7 +170,7 @@ def test_passes_that_were_queued_with_an_outdated_scale_are_made_again(bad):
     runs = [Run("AdamW", True) for _ in range(2)]
     scales: list[list[float]] = [[], []]
     for run, queues, seen in zip(runs, (False, True), scales):
-        run.precision.scaler._finite_in_a_row = 1998
+        run.precision.load_state_dict({**run.precision.state_dict(), "incr_count": 1998})
         backward = run.precision.backward
         run.precision.backward = lambda loss, run=run, seen=seen, to=backward: (
             seen.append(run.precision.scale) or to(loss)

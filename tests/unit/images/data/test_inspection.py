@@ -45,6 +45,17 @@ def root(tmp_path, cache):
     return tmp_path / "data"
 
 
+@pytest.fixture
+def limit(monkeypatch):
+    """Return a function that sets how many images of a split are opened."""
+
+    def set_limits(**limits: int) -> None:
+        for name, number in limits.items():
+            monkeypatch.setattr(opening, name, number)
+
+    return set_limits
+
+
 def folders(root, split):
     return ClassFolders(str(root), split, root.parent / "cache")
 
@@ -111,14 +122,13 @@ def test_a_bad_training_image_stops_or_is_told_where_the_next_one_replaces_it(da
         looked(dataset_of, root, replaces_bad=True)
 
 
-def test_a_large_set_is_judged_by_the_same_sample_each_time_and_within_the_time(root, monkeypatch):
-    monkeypatch.setattr(opening, "ALL_UP_TO", 11)
-    monkeypatch.setattr(opening, "SAMPLE", 5)
+def test_a_large_set_is_judged_by_the_same_sample_each_time_and_within_the_time(root, limit):
+    limit(ALL_UP_TO=11, SAMPLE=5)
     first, second = (opening.open_split(folders(root, "train"), "train") for _ in range(2))
     assert first.findings() == ["opened 5 of 12 images of train"]
     assert [look.index for look in first.results] == [look.index for look in second.results]
     assert len({look.index for look in first.results}) == 5
-    monkeypatch.setattr(opening, "WITHOUT_LIMIT", 3)
+    limit(WITHOUT_LIMIT=3)
     in_no_time = opening.open_split(folders(root, "train"), "train", seconds=-1.0)
     assert in_no_time.findings() == ["opened 3 of 12 images of train"]
 
@@ -138,9 +148,9 @@ def test_ctrl_c_ends_the_threads_at_once(root):
     assert threading.active_count() == before
 
 
-def test_each_thread_reads_its_own_copy(root, monkeypatch):
+def test_each_thread_reads_its_own_copy(root, machine):
     """With one copy of tar files for all, a thread would close the file that another reads from."""
-    monkeypatch.setattr(opening, "cpu_cores", lambda: 4)
+    machine.cores = 4
     dataset = tars(root, "train")
     together = threading.Barrier(4, timeout=60)
 
@@ -159,7 +169,7 @@ def test_each_thread_reads_its_own_copy(root, monkeypatch):
     [(0, 2, [3, 3]), (3, 1, [5] * 4), (20, 0, [8, 9, 10, *[11] * 8])],
 )
 def test_threads_are_started_until_the_time_is_over_and_a_bar_counts_what_is_done(
-    monkeypatch, without_limit, in_time, taken
+    monkeypatch, without_limit, in_time, taken, machine
 ):
     told, begun = [], []
 
@@ -173,7 +183,7 @@ def test_threads_are_started_until_the_time_is_over_and_a_bar_counts_what_is_don
 
     clock = iter([100.0, *[105.0] * in_time, 105.1])  # at the beginning, and before each that has a limit
     monkeypatch.setattr(opening, "tqdm", Bar)
-    monkeypatch.setattr(opening, "cpu_cores", lambda: 2)
+    machine.cores = 2
     monkeypatch.setattr(opening, "time", SimpleNamespace(monotonic=lambda: next(clock)))
 
     def take():
@@ -247,24 +257,22 @@ def test_transparent_images_are_counted_also_before_a_prediction(root, tmp_path,
 
 @every_dataset
 @pytest.mark.parametrize("sample", [100, 3])
-def test_identical_images_of_train_and_val_are_counted_with_an_example(sample, dataset_of, root, monkeypatch):
+def test_identical_images_of_train_and_val_are_counted_with_an_example(sample, dataset_of, root, limit):
     shutil.copy(root / "train" / "bee" / "0.png", root / "val" / "ant" / "x.png")
     shutil.copy(root / "train" / "ant" / "5.png", root / "val" / "bee" / "y.png")
     link = shutil.copy if dataset_of is tars else os.symlink
     link(root / "train" / "ant" / "5.png", root / "val" / "bee" / "link.png")
-    monkeypatch.setattr(opening, "ALL_UP_TO", sample)
-    monkeypatch.setattr(opening, "SAMPLE", 9)  # all of val; of train the others are compared by size and content
+    limit(ALL_UP_TO=sample, SAMPLE=9)  # all of val; of train the others are compared by size and content
     line = looked(dataset_of, root)[-1]
     assert line.startswith("3 images of val are identical to images of train, such as ")
     assert line.endswith("bee/0.png") and "ant/x.png and " in line
 
 
-def test_the_first_of_identical_training_images_is_named_whether_it_was_opened_or_not(root, monkeypatch):
+def test_the_first_of_identical_training_images_is_named_whether_it_was_opened_or_not(root, limit):
     for file in root.glob("train/*/*"):
         shutil.copy(root / "train" / "ant" / "0.png", file) if file.parent.name + file.stem != "ant0" else None
     shutil.copy(root / "train" / "ant" / "0.png", root / "val" / "bee" / "1.png")
-    monkeypatch.setattr(opening, "ALL_UP_TO", 3)
-    monkeypatch.setattr(opening, "SAMPLE", 6)  # all of val, half of train
+    limit(ALL_UP_TO=3, SAMPLE=6)  # all of val, half of train
     opened = [opening.open_split(folders(root, split), split) for split in ("train", "val")]
     assert 0 not in {look.index for look in opened[0].results}
     (line,) = opening.compare(*opened)
@@ -273,9 +281,8 @@ def test_the_first_of_identical_training_images_is_named_whether_it_was_opened_o
     )
 
 
-def test_what_was_compared_is_said_where_it_was_not_all(root, monkeypatch):
-    monkeypatch.setattr(opening, "ALL_UP_TO", 7)
-    monkeypatch.setattr(opening, "SAMPLE", 4)
+def test_what_was_compared_is_said_where_it_was_not_all(root, limit):
+    limit(ALL_UP_TO=7, SAMPLE=4)
     opened = [opening.open_split(folders(root, split), split) for split in ("train", "val")]
     assert opening.compare(*opened, seconds=-1.0) == [
         "no validation image is identical to a training image (compared: all 6 with 4 of 12)"

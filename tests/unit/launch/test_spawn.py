@@ -539,9 +539,12 @@ def test_workers_are_started_with_signals_blocked_and_without_lines_of_paddle(mo
     def begin():
         started.append((root.level, signal.pthread_sigmask(signal.SIG_BLOCK, []) - usual))
         started.append(os.environ.get("PADDLE_XCCL_BACKEND"))
+        assert os.environ["OMP_NUM_THREADS"] == "1"  # Paddle's import would complain of others
         raise ZeroDivisionError  # in place of the processes
 
     monkeypatch.delenv("PADDLE_XCCL_BACKEND", raising=False)
+    for name in ("PADDLEVIT_DIST_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "3")
     spawned.looks = begin
     root.setLevel(logging.DEBUG)
     try:
@@ -552,4 +555,5 @@ def test_workers_are_started_with_signals_blocked_and_without_lines_of_paddle(mo
         root.setLevel(before)
     handled = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1}
     assert started == [(logging.WARNING, handled - usual), variable]
+    signal.raise_signal(signal.SIGHUP)  # a parent records requests only
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == usual

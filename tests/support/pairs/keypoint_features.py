@@ -81,5 +81,5 @@ KEYPOINT_DETECTION = Task(
         "empty": NONE | {"without": Value("DATA.KEEP_EMPTY_IMAGES False")},
     },
     # A warm-up as long as the run, with fewer images.
-    may_be_refused=({"schedule": ("warmup",), "data": ("table", "spacing")},),
+    may_be_refused=({"schedule": ("warmup",), "data": ("table", "spacing", "held_out")},),
 )

@@ -36,8 +36,8 @@ def test_mixed_precision_ends_before_pixels_are_normalized(monkeypatch, level):
 
     monkeypatch.setattr(on_device.F, "batch_norm", batch_norm)
     tracer = paddle.base.framework._dygraph_tracer()
-    monkeypatch.setattr(tracer, "_amp_level", getattr(paddle.base.core.AmpLevel, level))
-    monkeypatch.setattr(tracer, "_amp_dtype", "bfloat16")
+    for name, value in {"_amp_level": getattr(paddle.base.core.AmpLevel, level), "_amp_dtype": "bfloat16"}.items():
+        monkeypatch.setattr(tracer, name, value)
     pixels = np.random.default_rng(0).integers(0, 256, (2, 1, 4, 4)).astype(np.uint8)
     found = on_device.PixelNormalizer([0.5], [0.25])(paddle.to_tensor(pixels))
     assert product_dtype() is not None and found.dtype == paddle.float32

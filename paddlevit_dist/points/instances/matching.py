@@ -71,7 +71,7 @@ def match_scene(
             scored, missed[number, position] = _match_at_threshold(candidates, class_sizes, threshold)
             decisions += [(number, position, *decision) for decision in scored]
     rows = np.array(decisions, _DECISION)
-    return InstanceMatchTable(*[rows[name] for name in DECISIONS], missed=missed, num_true=num_true)
+    return InstanceMatchTable(**{name: rows[name] for name in DECISIONS}, missed=missed, num_true=num_true)
 
 
 class _CandidateMatch(NamedTuple):

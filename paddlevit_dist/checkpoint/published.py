@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from ..registry.model_sources import find_weights_address
 from ..runtime.errors import UserError
@@ -109,9 +109,14 @@ def find_published_detectors(model: str) -> list[str]:
     return [f"hf:PekingU/rtdetr_v2_{size}"] if family == "rtdetrv2" and not size.endswith("_dsp") else []
 
 
+def _may_be_name(source: object) -> TypeGuard[str]:
+    """Return whether ``source`` may be an address or a name of weights: it is no path that exists."""
+    return isinstance(source, str) and not os.path.exists(source)
+
+
 def find_published(source: object) -> PublishedWeights | None:
     """Return the entry that ``source`` names; None for an existing path and anything else."""
-    if not isinstance(source, str) or os.path.exists(source):
+    if not _may_be_name(source):
         return None
     return PUBLISHED.get(source.partition("#")[0].lower().removeprefix("hf:timm/"))
 
@@ -123,9 +128,7 @@ def find_published_for(model: str) -> PublishedWeights | None:
 
 def is_fetched(source: object) -> bool:
     """Return whether ``source`` is an address or a name, whose weights are downloaded, and not a path."""
-    if not isinstance(source, str) or os.path.exists(source):
-        return False
-    return _repository(source) is not None or resolve_address(source) is not None
+    return _may_be_name(source) and (_repository(source) is not None or resolve_address(source) is not None)
 
 
 def _repository(source: object) -> str | None:
@@ -167,7 +170,7 @@ def local_weights(source: Any, log: Callable[[str], None] = silent) -> CachedCop
 
     Raises UserError if it cannot be downloaded or stored, or its checksum differs.
     """
-    if not isinstance(source, str) or os.path.exists(source):
+    if not _may_be_name(source):
         return None
     repository = _repository(source)
     if repository is None:

@@ -1,18 +1,20 @@
 """What a test sets for its whole process: the time, what this process notes as its status, and that it does not end."""
 
+import contextlib
 import glob
 import multiprocessing.connection
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import paddle
 import pytest
 
-from paddlevit_dist.distributed import world
 from paddlevit_dist.launch import failures, rendezvous, secret, status
+
+from .thread_ranks import acting_as
 
 
 class SimulatedTime:
@@ -127,7 +129,7 @@ def command_line(monkeypatch) -> Callable[..., None]:
     return lambda *words: monkeypatch.setattr(sys, "argv", list(words))
 
 
-class Machine:
+class DescribedMachine:
     """Attributes:
     gpus: how many NVIDIA GPUs the kernel lists; None: as it does.
     cores: how many this process may use; None: as they are.
@@ -139,9 +141,9 @@ class Machine:
 
 
 @pytest.fixture
-def machine(monkeypatch) -> Machine:
+def machine(monkeypatch) -> DescribedMachine:
     """What this process is told of its machine, once a test has set it."""
-    described, list_files, list_cores = Machine(), glob.glob, os.sched_getaffinity
+    described, list_files, list_cores = DescribedMachine(), glob.glob, os.sched_getaffinity
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def list_described(pattern: str, **options) -> list[str]:
@@ -158,6 +160,7 @@ def machine(monkeypatch) -> Machine:
 
 
 @pytest.fixture
-def act_as(monkeypatch) -> Callable[[int, int], None]:
+def act_as() -> Iterator[Callable[[int, int], None]]:
     """Return a function that makes this process a rank among so many, for what asks for numbers only."""
-    return lambda rank, size: monkeypatch.setattr(world, "place", lambda: (rank, size))
+    with contextlib.ExitStack() as ranks:
+        yield lambda rank, size: ranks.enter_context(acting_as(rank, size))

@@ -96,9 +96,7 @@ def attention(fused: bool) -> Iterator[None]:
 
 def _unpack(packed: Sequence[paddle.Tensor], axis: int, heads: int) -> list[paddle.Tensor]:
     """Split tensors that hold n of q, k and v side by side on ``axis``."""
-    if len(packed) == 1:
-        return operations.split(packed[0], 3, axis)
-    unpacked = []
+    unpacked: list[paddle.Tensor] = []
     for part in packed:
         number = part.shape[axis] // heads
         unpacked += operations.split(part, number, axis) if number > 1 else [part]

@@ -187,7 +187,7 @@ class DropPath(nn.Layer):
 
     def forward(self, x):
         """Drop the branch (batch, ...) of random samples, in training."""
-        return x * self.factors(x) if self.training and self.rate != 0.0 else x
+        return x * self.factors(x) if self.is_dropping else x
 
     @property
     def is_dropping(self) -> bool:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 import types
 import warnings
 import weakref
@@ -219,11 +220,13 @@ def copy_worker(path: str, arguments: list[str], handles: list[int]) -> int:
         multiprocessing.util._finalizer_registry.clear()  # Python calls none of them here: they are another process's
         loader = sys.modules.get("paddlevit_dist.data.loader")
         if loader is not None:  # it registers this when it is imported, which the copy does not do again
-            multiprocessing.util.Finalize(None, loader._end_loader_processes, exitpriority=100)
+            multiprocessing.util.Finalize(None, loader.end_loader_processes, exitpriority=100)
         sys.argv = arguments[-2:]
         exec(arguments[-2])  # it ends with sys.exit
     except SystemExit as end:
         code = end.code
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
 

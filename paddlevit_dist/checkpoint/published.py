@@ -110,7 +110,7 @@ def find_published_detectors(model: str) -> list[str]:
 
 
 def _may_be_name(source: object) -> TypeGuard[str]:
-    """Return whether ``source`` may be an address or a name of weights: it is no path that exists."""
+    """Return whether ``source`` may be an address or a name of weights: no such path exists."""
     return isinstance(source, str) and not os.path.exists(source)
 
 

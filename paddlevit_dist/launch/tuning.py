@@ -18,7 +18,7 @@ import resource
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ..runtime import signals
@@ -58,7 +58,6 @@ _QUIET = {
 }
 
 
-# Modules that read the variables of threads and kernels when they are loaded.
 _READERS = ("numpy", "paddle", "numba")
 
 
@@ -171,9 +170,12 @@ def without_tuning(current: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in current.items() if name not in ours}
 
 
-def take_effect(added: Mapping[str, str]) -> bool:
-    """Apply variables as if they had been set at the process's start; False if it must be replaced for that."""
-    if any(reader in sys.modules for reader in _READERS):
+def take_effect(added: Mapping[str, str], readers: Collection[str] = _READERS) -> bool:
+    """Apply variables as if they had been set at the process's start; False if it must be replaced for that.
+
+    ``readers`` are modules that read the variables of threads and kernels when they are loaded.
+    """
+    if any(reader in sys.modules for reader in readers):
         return False
     for name in added.keys() & _MALLOPT:
         if ctypes.CDLL(None).mallopt(_MALLOPT[name], int(added[name])) != 1:

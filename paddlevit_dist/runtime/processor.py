@@ -13,10 +13,10 @@ CHOSEN = "PADDLEVIT_DIST_KERNELS"  # value that the package's import has set KER
 _was_in_time = False
 
 
-def processor() -> dict[str, Any]:
+def processor(file: Path = Path("/proc/cpuinfo")) -> dict[str, Any]:
     """Return vendor, model name and instruction-set flags of the CPU, empty if the system does not report them."""
     try:
-        first_core = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+        first_core = file.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
     except OSError:
         first_core = ""
     lines = (line.partition(":") for line in first_core.splitlines())

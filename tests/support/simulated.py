@@ -4,6 +4,7 @@ import contextlib
 import glob
 import multiprocessing.connection
 import os
+import platform
 import sys
 import threading
 import time
@@ -12,7 +13,8 @@ from collections.abc import Callable, Iterator
 import paddle
 import pytest
 
-from paddlevit_dist.launch import failures, rendezvous, secret, status
+from paddlevit_dist.launch import failures, rendezvous, secret, status, tuning
+from paddlevit_dist.runtime import processor
 
 from .thread_ranks import acting_as
 
@@ -133,17 +135,24 @@ class DescribedMachine:
     """Attributes:
     gpus: how many NVIDIA GPUs the kernel lists; None: as it does.
     cores: how many this process may use; None: as they are.
+    cpu: its processor, as ``processor.processor`` returns it; None: as it is.
+    libc: the name of its C library; None: as it is.
+    has_dxg: whether it is one of Windows Subsystem for Linux with a GPU.
     """
 
     def __init__(self) -> None:
         self.gpus: int | None = None
         self.cores: int | None = None
+        self.cpu: dict | None = None
+        self.libc: str | None = None
+        self.has_dxg = False
 
 
 @pytest.fixture
 def machine(monkeypatch) -> DescribedMachine:
     """What this process is told of its machine, once a test has set it."""
     described, list_files, list_cores = DescribedMachine(), glob.glob, os.sched_getaffinity
+    find, describe_cpu, find_libc = os.path.exists, processor.processor, platform.libc_ver
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def list_described(pattern: str, **options) -> list[str]:
@@ -156,6 +165,11 @@ def machine(monkeypatch) -> DescribedMachine:
 
     monkeypatch.setattr(glob, "glob", list_described)
     monkeypatch.setattr(os, "sched_getaffinity", list_usable)
+    monkeypatch.setattr(os.path, "exists", lambda path: described.has_dxg if path == "/dev/dxg" else find(path))
+    for module in (processor, tuning):
+        monkeypatch.setattr(module, "processor", lambda: describe_cpu() if described.cpu is None else described.cpu)
+    monkeypatch.setattr(processor, "_was_in_time", False)
+    monkeypatch.setattr(platform, "libc_ver", lambda: find_libc() if described.libc is None else (described.libc, ""))
     return described
 
 

@@ -12,6 +12,15 @@ import pytest
 from numba.core import event
 from numba.core.registry import cpu_target
 from support import prepared
+from support.stand_ins import (  # noqa: F401
+    clock,
+    libraries,
+    module_specs,
+    other_paddle,
+    own_environment,
+    own_signals,
+    replacements,
+)
 from tqdm import tqdm
 
 import paddlevit_dist  # noqa: F401  (before Paddle: it chooses MKL's instructions)

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import paddle
 import pytest
+from support.forced_device import forced_device
 
 from paddlevit_dist.launch import devices, gpu, spawn, tuning
 
@@ -19,27 +20,28 @@ def rounded(tensor: paddle.Tensor, kept_bits: int) -> paddle.Tensor:
 
 
 @pytest.fixture()
-def product_of(monkeypatch):
+def product_of(other_paddle):
     """Lets ``paddle.matmul`` round its factors to so many bits of mantissa."""
     exact = paddle.matmul
-    return lambda kept: monkeypatch.setattr(paddle, "matmul", lambda a, b: exact(rounded(a, kept), rounded(b, kept)))
+    return lambda kept: other_paddle({"matmul": lambda a, b: exact(rounded(a, kept), rounded(b, kept))})
 
 
-def test_a_product_in_tf32_is_right_for_a_gpu_and_wrong_for_a_cpu(monkeypatch, product_of):
+def test_a_product_in_tf32_is_right_for_a_gpu_and_wrong_for_a_cpu(as_before, product_of):
     product_of(10)
     with pytest.raises(RuntimeError, match=r"off by [23]\.\de-04 on cpu .*CPU_TUNING"):
         tuning.check_product()
-    monkeypatch.setattr(gpu, "rounds_to_tf32", lambda: False)
+    gpu.prepare(False, deterministic=False, fixed_shapes=False)
     with pytest.raises(RuntimeError, match="off by"):
         gpu.check_product()
-    monkeypatch.setattr(gpu, "rounds_to_tf32", lambda: True)
+    del os.environ["NVIDIA_TF32_OVERRIDE"]
+    gpu.prepare(True, deterministic=False, fixed_shapes=False)
     assert gpu.check_product()["relative_error"] == pytest.approx(2.9e-4, rel=0.2)
     product_of(7)  # of bfloat16
     with pytest.raises(RuntimeError, match="off by"):
         gpu.check_product()
 
 
-def test_the_product_of_the_cpu_is_computed_there_wherever_a_run_computes(monkeypatch):
+def test_the_product_of_the_cpu_is_computed_there_wherever_a_run_computes(other_paddle):
     places = []
     exact = paddle.matmul
 
@@ -47,8 +49,7 @@ def test_the_product_of_the_cpu_is_computed_there_wherever_a_run_computes(monkey
         places.extend([a.place, b.place])
         return exact(a, b)
 
-    monkeypatch.setattr(paddle, "matmul", noted)
-    monkeypatch.setattr(paddle, "get_device", lambda: "gpu:0")
+    other_paddle({"matmul": noted, "get_device": "gpu:0"})
     tuning.check_product(size=64)
     assert places and all(place.is_cpu_place() for place in places)
 
@@ -68,8 +69,8 @@ def as_before(monkeypatch):
     for name in ("NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", SEARCH):
         monkeypatch.setenv(name, "")  # so that it is put back
         del os.environ[name]
-    monkeypatch.setattr(gpu, "is_on_gpu", lambda: True)
-    yield
+    with forced_device(capability=(9, 0)):
+        yield
     paddle.set_flags(flags)
     core.set_cublas_switch(switches[0])
     core.set_cudnn_switch(switches[1])
@@ -84,15 +85,15 @@ def expected(*values) -> dict:
     return {name: value for name, value in zip(FLAGS, values) if name in paddle.base.core.globals()}
 
 
-def test_tf32_is_set_either_way_and_a_cpu_is_left_alone(as_before, monkeypatch):
+def test_tf32_is_set_either_way_and_a_cpu_is_left_alone(as_before):
     core = paddle.base.core
     for allowed in (True, False, True):
         gpu.prepare(allowed, deterministic=False, fixed_shapes=False)
         assert (core.get_cublas_switch(), core.get_cudnn_switch()) == (allowed, allowed)
         assert os.environ.pop("NVIDIA_TF32_OVERRIDE", None) == (None if allowed else "0")
         assert in_force().get(LEGACY_LINEAR, allowed) == allowed
-    monkeypatch.setattr(gpu, "is_on_gpu", lambda: False)
-    gpu.prepare(False, deterministic=True, fixed_shapes=True)
+    with forced_device("cpu"):
+        gpu.prepare(False, deterministic=True, fixed_shapes=True)
     assert core.get_cublas_switch() and "NVIDIA_TF32_OVERRIDE" not in os.environ
     assert in_force() == expected(False, False, 0, True)
 
@@ -101,19 +102,18 @@ def test_tf32_is_set_either_way_and_a_cpu_is_left_alone(as_before, monkeypatch):
     "capability, override, rounds", [((9, 0), None, True), ((7, 5), None, False), ((9, 0), "0", False)]
 )
 def test_tf32_needs_a_gpu_that_has_it_and_nobody_who_forbids_it(as_before, monkeypatch, capability, override, rounds):
-    monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda: capability)
     gpu.prepare(True, deterministic=False, fixed_shapes=False)
     if override:
         monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", override)
-    assert gpu.rounds_to_tf32() is rounds
+    with forced_device(capability=capability):
+        assert gpu.rounds_to_tf32() is rounds
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_the_flag_of_paddle_3_4_decides_whatever_the_switch_says(as_before, monkeypatch, flag):
-    monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda: (9, 0))
+def test_the_flag_of_paddle_3_4_decides_whatever_the_switch_says(as_before, other_paddle, flag):
     gpu.prepare(not flag, deterministic=False, fixed_shapes=False)
     os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
-    monkeypatch.setattr(gpu, "read_flags", lambda names: {name: flag for name in names if name == PRODUCTS})
+    other_paddle({"base.core.globals": {PRODUCTS: None}, "get_flags": lambda names: dict.fromkeys(names, flag)})
     assert gpu.rounds_to_tf32() is flag and gpu.settings()[PRODUCTS] is flag
 
 
@@ -144,12 +144,11 @@ def test_algorithms_are_looked_for_where_shapes_are_few_unless_runs_are_to_repea
     assert in_force() == expected(False, True, 1, True) and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
-def test_what_is_in_force_is_recorded(as_before, monkeypatch):
-    monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda: (8, 6))
+def test_what_is_in_force_is_recorded(as_before):
     gpu.prepare(True, deterministic=True, fixed_shapes=True)
     recorded = gpu.settings()
-    monkeypatch.setattr(gpu, "is_on_gpu", lambda: False)
-    assert gpu.settings() is None
+    with forced_device("cpu"):
+        assert gpu.settings() is None
     assert recorded["tf32"] is True and recorded["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert {name: recorded[name] for name in in_force()} == expected(False, True, 1, True)
 
@@ -168,9 +167,8 @@ def test_what_is_in_force_is_recorded(as_before, monkeypatch):
         ("NoDevFiles", 0),
     ],
 )
-def test_visible_gpus_are_counted_as_cuda_counts_them(monkeypatch, visible, number):
-    monkeypatch.setattr(devices.glob, "glob", lambda pattern: [f"/dev/nvidia{n}" for n in range(4)])
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+def test_visible_gpus_are_counted_as_cuda_counts_them(machine, monkeypatch, visible, number):
+    machine.gpus = 4
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert devices.expected_gpus() == number
@@ -213,31 +211,25 @@ class Driver:
         return self._write(number, {(75, 70): 8, (76, 70): 0, (75, 71): 9, (76, 71): 0}[attribute, device])
 
 
-def test_the_newest_card_and_its_driver_are_known_without_paddle(monkeypatch):
-    monkeypatch.setattr(devices.ctypes, "CDLL", lambda name: Driver(0))
+def test_the_newest_card_and_its_driver_are_known_without_paddle(libraries):
+    libraries["libcuda.so.1"] = Driver(0)
     assert devices.find_newest_card() == ((9, 0), (12, 4))
     for driver in (Driver(100), Driver(0)):
         driver.cuDeviceGetCount = lambda number: 1  # none is there
-        monkeypatch.setattr(devices.ctypes, "CDLL", lambda name, driver=driver: driver)
+        libraries["libcuda.so.1"] = driver
         assert devices.find_newest_card() is None
 
 
 @pytest.mark.parametrize("has_device, driver, number", [(True, 0, 2), (True, 100, 0), (True, None, 0), (False, 0, 0)])
-def test_gpus_of_windows_subsystem_are_counted_by_their_driver(monkeypatch, has_device, driver, number):
-    def load(name):
-        if driver is None:
-            raise OSError("no such library")
-        return Driver(driver)
-
-    monkeypatch.setattr(devices.glob, "glob", lambda pattern: [])
-    monkeypatch.setattr(devices.os.path, "exists", lambda path: has_device and path == "/dev/dxg")
-    monkeypatch.setattr(devices.ctypes, "CDLL", load)
+def test_gpus_of_windows_subsystem_are_counted_by_their_driver(machine, libraries, has_device, driver, number):
+    machine.gpus, machine.has_dxg = 0, has_device
+    libraries["libcuda.so.1"] = OSError("no such library") if driver is None else Driver(driver)
     assert devices.expected_gpus() == number
 
 
-def test_flags_that_a_cpu_lacks_are_set_on_a_gpu(as_before, monkeypatch):
+def test_flags_that_a_cpu_lacks_are_set_on_a_gpu(as_before, monkeypatch, other_paddle):
     flags = []
-    monkeypatch.setattr(gpu, "_set_flags", flags.append)
+    other_paddle({"set_flags": flags.append, "base.core.globals": [*FLAGS, PRODUCTS]})
     repeated = {"FLAGS_cudnn_deterministic": True, "FLAGS_embedding_deterministic": 1, SEARCH: False}
     for deterministic, fixed_shapes in ((True, True), (False, True), (False, False)):
         gpu.prepare(True, deterministic, fixed_shapes)
@@ -247,6 +239,6 @@ def test_flags_that_a_cpu_lacks_are_set_on_a_gpu(as_before, monkeypatch):
     assert flags[1::2] == [repeated, {SEARCH: True}, {SEARCH: False}, {}]
 
 
-def test_of_other_accelerators_nothing_is_known(monkeypatch):
-    monkeypatch.setattr(gpu.device_kinds, "current", lambda: gpu.device_kinds.get_kind("npu"))
-    assert gpu.rounds_to_tf32() is True
+def test_of_other_accelerators_nothing_is_known():
+    with forced_device("npu"):
+        assert gpu.rounds_to_tf32() is True

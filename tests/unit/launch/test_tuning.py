@@ -4,9 +4,14 @@ import contextlib
 import itertools
 import os
 import re
+import resource
+import signal
+import sys
 import warnings
+from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 
+import paddle
 import pytest
 
 from paddlevit_dist.launch import devices, tuning
@@ -44,17 +49,17 @@ def test_views_are_switched_off_on_cpus_only(machine):
     "version, is_known",
     [("2.5.2", False), ("2.6.2", True), ("3.3.1", True), ("0.0.0", True), ("4.0.0", False), (None, False)],
 )
-def test_views_are_switched_off_in_the_versions_that_are_known(monkeypatch, machine, version, is_known):
+def test_views_are_switched_off_in_the_versions_that_are_known(tmp_path, module_specs, machine, version, is_known):
     machine.gpus = 0
-    monkeypatch.setattr(tuning, "paddle_version", lambda: version)
+    (tmp_path / "version").mkdir()
+    (tmp_path / "version" / "__init__.py").write_text(f"full_version = '{version}'")
+    module_specs["paddle"] = version and ModuleSpec("paddle", None, origin=str(tmp_path / "__init__.py"))
     assert tuning.has_slow_views() is is_known
 
 
-def test_a_wrong_copy_stops_the_run(monkeypatch):
-    import paddle
-
+def test_a_wrong_copy_stops_the_run(other_paddle):
     right = paddle.Tensor.transpose
-    monkeypatch.setattr(paddle.Tensor, "transpose", lambda tensor, axes: right(tensor, axes) + 1)
+    other_paddle({"Tensor.transpose": lambda tensor, axes: right(tensor, axes) + 1})
     with pytest.raises(RuntimeError, match="wrong transpose .*CPU_TUNING"):
         tuning.check_copies()
 
@@ -71,11 +76,9 @@ def test_the_product_agrees_with_float64():
     assert result["gigaflops"] > 0
 
 
-def test_a_wrong_product_stops_the_run(monkeypatch):
-    import paddle
-
+def test_a_wrong_product_stops_the_run(other_paddle):
     right = paddle.matmul
-    monkeypatch.setattr(paddle, "matmul", lambda a, b: right(a, b) * 1.01)
+    other_paddle({"matmul": lambda a, b: right(a, b) * 1.01})
     with pytest.raises(RuntimeError, match="off by .*CPU_TUNING"):
         tuning.check_product(size=64)
 
@@ -83,22 +86,20 @@ def test_a_wrong_product_stops_the_run(monkeypatch):
 @pytest.mark.parametrize(
     "name, message", [("paddle.nn.layer.norm", "any"), ("other", "You are using GPU version Paddle!")]
 )
-def test_warnings_that_a_new_process_would_not_show_are_not_shown_in_this_one(monkeypatch, name, message):
+def test_warnings_that_a_new_process_would_not_show_are_not_shown_in_this_one(name, message):
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
         assert tuning.take_effect({"PYTHONWARNINGS": "x"}) is False  # this process has imported Paddle
-        monkeypatch.setattr(tuning, "_READERS", ())
-        assert tuning.take_effect({"PYTHONWARNINGS": tuning.environment(1, True, {})["PYTHONWARNINGS"]})
+        assert tuning.take_effect({"PYTHONWARNINGS": tuning.environment(1, True, {})["PYTHONWARNINGS"]}, readers=())
         warnings.warn_explicit(message, UserWarning, "norm.py", 1, module=name)
         assert not shown
         warnings.warn_explicit("something else", UserWarning, "norm.py", 1, module=f"{name}_2")
         assert len(shown) == 1
 
 
-def test_a_single_process_asks_other_systems_for_nothing_that_only_linux_has(monkeypatch):
+def test_a_single_process_asks_other_systems_for_nothing_that_only_linux_has(monkeypatch, machine, libraries):
     monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr(tuning.platform, "libc_ver", lambda: ("", ""))
-    monkeypatch.setattr(tuning.ctypes, "CDLL", lambda name: object())
+    machine.libc, libraries[None] = "", object()
     assert devices.cpu_cores() == os.cpu_count()
     assert not [name for name in tuning.environment(1, True, {}) if name.startswith("MALLOC_")]
     tuning.release_memory()
@@ -121,8 +122,6 @@ def test_a_process_with_several_cores_to_itself_uses_them(machine):
 
 
 def test_copies_are_right_here_and_views_where_they_are_off_stop_the_run(monkeypatch):
-    import paddle
-
     monkeypatch.delenv("FLAGS_use_stride_kernel", raising=False)
     tuning.check_copies()
     monkeypatch.setenv("FLAGS_use_stride_kernel", "0")
@@ -137,9 +136,7 @@ def test_copies_are_right_here_and_views_where_they_are_off_stop_the_run(monkeyp
 
 
 @pytest.mark.parametrize("name", ["transpose", "split", "slice"])
-def test_each_kind_of_copy_is_checked(monkeypatch, name):
-    import paddle
-
+def test_each_kind_of_copy_is_checked(other_paddle, name):
     method = {"slice": "__getitem__"}.get(name, name)
     right = getattr(paddle.Tensor, method)
 
@@ -147,30 +144,27 @@ def test_each_kind_of_copy_is_checked(monkeypatch, name):
         result = right(tensor, *words, **named)
         return [part + 1 for part in result] if name == "split" else result + 1
 
-    monkeypatch.setattr(paddle.Tensor, method, wrong)
+    other_paddle({f"Tensor.{method}": wrong})
     with pytest.raises(RuntimeError, match=rf"^Paddle {paddle.__version__} returns a wrong {name} with "):
         tuning.check_copies()
 
 
-def test_the_fastest_product_but_the_first_is_told(monkeypatch):
+def test_the_fastest_product_but_the_first_is_told(clock):
     durations = iter([1e-6, 2e-4, 4e-4, 3e-4, 5e-4, 6e-4])
-    clock = itertools.accumulate(seconds for duration in durations for seconds in (1.0, duration))
-    monkeypatch.setattr(tuning.time, "perf_counter", lambda: next(clock))
+    clock(itertools.accumulate(seconds for duration in durations for seconds in (1.0, duration)).__next__)
     assert tuning.check_product(size=100)["gigaflops"] == 10.0  # 2e6 operations in 2e-4 s
 
 
-def test_the_error_of_a_product_is_a_share_of_its_largest_entry(monkeypatch):
-    import paddle
-
+def test_the_error_of_a_product_is_a_share_of_its_largest_entry(other_paddle):
     exact, products = paddle.matmul, []
-    monkeypatch.setattr(paddle, "matmul", lambda a, b: exact(a, b) * (1 - 2e-5))
+    other_paddle({"matmul": lambda a, b: exact(a, b) * (1 - 2e-5)})
     assert tuning.check_product(size=14)["relative_error"] == pytest.approx(2e-5, rel=0.02)  # a negative entry
 
     def product(a, b):
         products.append(exact(a, b))
         return products[-1] + (len(products) == 3)
 
-    monkeypatch.setattr(paddle, "matmul", product)
+    other_paddle({"matmul": product})
     with pytest.raises(RuntimeError, match=r"^a 14x14 float32 product differs between repetitions with "):
         tuning.check_product(size=14)
 
@@ -184,53 +178,46 @@ def test_loaded_libraries_are_found_by_name():
     assert "/libc" in library._name and tuning.find_loaded(re.compile("/no such library")) == []
 
 
-def test_unused_memory_is_returned(monkeypatch):
+def test_unused_memory_is_returned(libraries):
     calls = []
-    monkeypatch.setattr(tuning.ctypes, "CDLL", lambda name: SimpleNamespace(malloc_trim=calls.append))
+    libraries[None] = SimpleNamespace(malloc_trim=calls.append)
     tuning.release_memory()
     assert calls == [0]
 
 
-@pytest.mark.parametrize("is_marked, takes", [(True, True), (False, True), (False, False)])
-def test_a_command_is_restarted_once_if_its_environment_comes_too_late(monkeypatch, is_marked, takes):
-    calls = []
-
-    def note(name, result=None):
-        return lambda *words: calls.append((name, *words)) or result
-
-    monkeypatch.delenv("PADDLEVIT_DIST_ENVIRONMENT", raising=False)
-    if is_marked:
-        monkeypatch.setenv("PADDLEVIT_DIST_ENVIRONMENT", "A")
-    for name in ("A_TEST_2", "A_TEST_1"):
-        monkeypatch.delenv(name, raising=False)
-    added = {"A_TEST_2": "x", "A_TEST_1": "y"}
-    monkeypatch.setattr(tuning.devices, "hide_gpus", note("hide"))
-    monkeypatch.setattr(tuning.devices, "expected_processes", note("processes", 3))
-    for name, result in (("environment", added), ("take_effect", takes)):
-        monkeypatch.setattr(tuning, name, note(name, result))
-    for name in ("forget_kernels", "restart", "import_paddle", "raise_open_files"):
-        monkeypatch.setattr(tuning, name, note(name))
-    tuning.restart_with_environment(-1, True, "cpu")
-    middle = [("processes", -1), ("environment", 3, True, os.environ), ("take_effect", added)]
-    middle += [] if takes else [("restart",)]
-    expected = [("hide", "cpu"), ("forget_kernels",), *([] if is_marked else middle)]
-    assert calls == [*expected, ("import_paddle",), ("raise_open_files",)]
-    assert os.environ["PADDLEVIT_DIST_ENVIRONMENT"] == ("A" if is_marked else "A_TEST_1,A_TEST_2")
-    assert os.environ.get("A_TEST_2") == (None if is_marked else "x")
-    for name in added:
+def test_a_command_whose_environment_comes_too_late_is_replaced_once(replacements, machine):
+    machine.gpus, machine.cores, machine.cpu = 3, 6, {"vendor": "GenuineIntel", "flags": []}
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.environ.update({"MKL_DEBUG_CPU_TYPE": "5", "PADDLEVIT_DIST_KERNELS": "5"})  # by the import of the package
+    for name in ("PADDLEVIT_DIST_ENVIRONMENT", "OMP_NUM_THREADS"):
         os.environ.pop(name, None)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1000, limits[1]))
+    try:
+        tuning.restart_with_environment(-1, True, "cpu")
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 1000
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    added = os.environ["PADDLEVIT_DIST_ENVIRONMENT"].split(",")
+    assert added == sorted(added) and "PADDLEVIT_DIST_THREADS" in added and "MKL_DEBUG_CPU_TYPE" not in os.environ
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "" and os.environ["PADDLEVIT_DIST_THREADS"] == "6"  # one process
+    assert [program for program, _ in replacements] == [sys.executable]
+    tuning.restart_with_environment(-1, True, "cpu")
+    assert len(replacements) == 1 and os.environ["PADDLEVIT_DIST_ENVIRONMENT"].split(",") == added
 
 
-def test_signals_wait_while_paddle_is_imported_and_are_handled_again(monkeypatch):
-    calls = []
+PADDLE = """
+import signal
+MASK = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+"""
 
-    @contextlib.contextmanager
-    def blocked():
-        calls.append("block")
-        yield
-        calls.append("unblock")
 
-    monkeypatch.setattr(tuning.signals, "blocked", blocked)
-    monkeypatch.setattr(tuning.signals, "install_again", lambda: calls.append("install"))
+def test_signals_wait_while_paddle_is_imported_and_are_handled_again(monkeypatch, tmp_path, own_handlers):
+    handler = signal.getsignal(signal.SIGTERM)
+    (tmp_path / "paddle.py").write_text(PADDLE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "paddle")
     tuning.import_paddle()
-    assert calls == ["block", "install", "unblock"]
+    assert signal.SIGTERM in sys.modules["paddle"].MASK
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert signal.getsignal(signal.SIGTERM) == handler != signal.SIG_DFL

@@ -3,12 +3,13 @@
 import os
 import resource
 import sys
+import warnings
 from types import SimpleNamespace
 
 import pytest
 
 from paddlevit_dist.launch import tuning
-from paddlevit_dist.runtime.processor import KERNELS
+from paddlevit_dist.runtime.processor import KERNELS, choose_kernels
 
 QUIET = {"GLOG_minloglevel", "PYTHONWARNINGS"}
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_TOP_PAD_": "67108864"}
@@ -16,12 +17,10 @@ PLAIN = "PADDLEVIT_DIST_PLAIN_LAYERS"
 
 
 @pytest.fixture(autouse=True)
-def usual(monkeypatch, machine):
+def usual(machine):
     """A machine with 6 cores of a processor that needs other kernels, and no GPU."""
-    machine.cores, machine.gpus = 6, 0
-    monkeypatch.setattr(tuning, "math_kernels", lambda processor: "5")
-    monkeypatch.setattr(tuning, "paddle_version", lambda: "3.3.0")
-    monkeypatch.setattr(tuning.platform, "libc_ver", lambda: ("glibc", "2.39"))
+    machine.cores, machine.gpus, machine.libc = 6, 0, "glibc"
+    machine.cpu = {"vendor": "AuthenticAMD", "flags": ["avx2"]}
 
 
 def added(processes=1, tuned=True, **current):
@@ -39,10 +38,8 @@ def test_a_tuned_process_has_threads_malloc_kernels_and_copies():
     assert added(2, False) == {"FLAGS_paddle_num_threads": "3", PLAIN: "1"}
 
 
-def test_another_machine_gets_what_it_can_use(monkeypatch, machine):
-    machine.gpus = 2
-    monkeypatch.setattr(tuning.platform, "libc_ver", lambda: ("musl", "1"))
-    monkeypatch.setattr(tuning, "math_kernels", lambda processor: None)
+def test_another_machine_gets_what_it_can_use(machine):
+    machine.gpus, machine.libc, machine.cpu = 2, "musl", {"vendor": "", "flags": []}
     assert added(2) == {"FLAGS_paddle_num_threads": "3"}
 
 
@@ -95,18 +92,20 @@ def test_settings_name_what_is_in_force(monkeypatch):
 
 
 @pytest.mark.parametrize("answer, takes_effect", [(1, True), (0, False)])
-def test_malloc_is_set_by_calls_while_no_library_has_read_the_variables(monkeypatch, answer, takes_effect):
-    calls, warned = [], []
-    library = SimpleNamespace(mallopt=lambda *words: calls.append(words) or answer)
-    monkeypatch.setattr(tuning.ctypes, "CDLL", lambda name: library)
-    monkeypatch.setattr(tuning.warnings, "_processoptions", lambda words: warned.extend(words))
+def test_malloc_is_set_by_calls_while_no_library_has_read_the_variables(libraries, answer, takes_effect):
+    calls = []
+    libraries[None] = SimpleNamespace(mallopt=lambda *words: calls.append(words) or answer)
     assert not tuning.take_effect(MALLOC) and not calls  # NumPy is loaded
-    monkeypatch.setattr(tuning, "_READERS", ("a_module_that_is_not_loaded",))
-    assert tuning.take_effect({**MALLOC, "PYTHONWARNINGS": "ignore,error", "A": "1"}) is takes_effect
+    variables = {**MALLOC, "PYTHONWARNINGS": "error::UserWarning,ignore::FutureWarning", "A": "1"}
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        assert tuning.take_effect(variables, readers=["a_module_that_is_not_loaded"]) is takes_effect
+        added = {(action, kind) for action, _, kind, _, _ in warnings.filters}
     if takes_effect:
-        assert sorted(calls) == [(-4, 0), (-2, 64 << 20), (-1, -1)] and warned == ["ignore", "error"]
+        assert sorted(calls) == [(-4, 0), (-2, 64 << 20), (-1, -1)]
+        assert added == {("error", UserWarning), ("ignore", FutureWarning)}
     else:
-        assert len(calls) == 1 and not warned
+        assert len(calls) == 1 and not added
 
 
 def test_one_thread_computes_inside_the_block_and_all_afterwards(monkeypatch):
@@ -119,9 +118,7 @@ def test_one_thread_computes_inside_the_block_and_all_afterwards(monkeypatch):
     assert calls[2:] == [("omp", 6), ("mkl", 4)]
 
 
-def test_a_call_sets_the_variables_and_puts_all_back(monkeypatch):
-    monkeypatch.setattr(tuning, "_is_set_for_calls", False)
-    monkeypatch.setattr(tuning, "chose_in_time", lambda: False)
+def test_a_call_sets_the_variables_and_puts_all_back(monkeypatch, own_environment):
     for name in (*MALLOC, "PADDLEVIT_DIST_THREADS", "OMP_NUM_THREADS", "PADDLEVIT_DIST_ENVIRONMENT", KERNELS):
         monkeypatch.delenv(name, raising=False)
     import paddle
@@ -142,11 +139,12 @@ def test_a_call_sets_the_variables_and_puts_all_back(monkeypatch):
     paddle.set_flags(views)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")  # stated, so that only the kernels may be late
     for is_in_time in (False, True):
-        monkeypatch.setattr(tuning, "chose_in_time", lambda is_in_time=is_in_time: is_in_time)
+        with monkeypatch.context() as imported:
+            if is_in_time:
+                imported.delitem(sys.modules, "paddle")
+                choose_kernels()
         with tuning.environment_for_call(2, True) as notes:
             assert len(notes) == (not is_in_time)
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    assert dict(os.environ) == before
     for name in (KERNELS, "PADDLEVIT_DIST_KERNELS"):  # by the import of the package
         monkeypatch.setenv(name, "5")
     with tuning.environment_for_call(2, False):

@@ -1,9 +1,7 @@
 """The table of devices: what each kind can do, and what replaces what it cannot."""
 
-from types import SimpleNamespace
-
-import paddle
 import pytest
+from support.forced_device import forced_device
 
 from paddlevit_dist import UserError
 from paddlevit_dist.runtime import device_kinds
@@ -104,56 +102,45 @@ def test_a_cpu_counts_neither_memory_nor_accelerators():
 # What Paddle is asked for, of builds and devices that are not here
 
 
-def test_a_place_has_the_number_of_its_device(monkeypatch):
-    for name in ("CPUPlace", "CUDAPlace", "XPUPlace", "CustomPlace"):
-        monkeypatch.setattr(paddle, name, lambda *words, name=name: (name, *words))
+def test_a_place_has_the_number_of_its_device(other_paddle):
+    places = ("CPUPlace", "CUDAPlace", "XPUPlace", "CustomPlace")
+    other_paddle({name: lambda *words, name=name: (name, *words) for name in places})
     found = [device_kinds.get_place(name) for name in ("cpu", "gpu", "gpu:2", "xpu:3", "npu:4", "npu")]
     custom = [("CustomPlace", "npu", 4), ("CustomPlace", "npu", 0)]
     assert found == [("CPUPlace",), ("CUDAPlace", 0), ("CUDAPlace", 2), ("XPUPlace", 3), *custom]
 
 
 @pytest.mark.parametrize("is_built, present, number", [(True, 3, 3), (True, 0, 0), (False, 3, 0)])
-def test_gpus_are_counted_where_paddle_can_use_them(monkeypatch, is_built, present, number):
-    monkeypatch.setattr(paddle, "is_compiled_with_cuda", lambda: is_built)
-    monkeypatch.setattr(paddle.device.cuda, "device_count", lambda: present)
-    monkeypatch.setattr(paddle.static, "cuda_places", lambda: [None] * 3)
+def test_gpus_are_counted_where_paddle_can_use_them(other_paddle, is_built, present, number):
+    other_paddle({"is_compiled_with_cuda": is_built, "device.cuda.device_count": present})
+    other_paddle({"static.cuda_places": [None] * 3})
     assert device_kinds.count_gpus() == number and device_kinds.is_built_for_cuda() is is_built
 
 
 @pytest.mark.parametrize("has_xpu", [True, False])
-def test_accelerators_of_plug_ins_are_counted(monkeypatch, has_xpu):
-    monkeypatch.setattr(paddle, "is_compiled_with_xpu", lambda: has_xpu)
-    monkeypatch.setattr(paddle.base.core, "get_xpu_device_count", lambda: 4, raising=False)
-    monkeypatch.setattr(paddle.device, "get_available_custom_device", lambda: ["npu:0", "npu:1", "mlu"])
-    monkeypatch.setattr(paddle.device, "get_all_custom_device_type", lambda: ["npu", "mlu", "new"])
+def test_accelerators_of_plug_ins_are_counted(other_paddle, has_xpu):
+    other_paddle({"is_compiled_with_xpu": has_xpu, "base.core.get_xpu_device_count": 4})
+    other_paddle({"device.get_available_custom_device": ["npu:0", "npu:1", "mlu"]})
+    other_paddle({"device.get_all_custom_device_type": ["npu", "mlu", "new"]})
     assert device_kinds.count_others() == {**({"xpu": 4} if has_xpu else {}), "npu": 2, "mlu": 1, "new": 1}
-    for name in ("get_available_custom_device", "get_all_custom_device_type"):
-        monkeypatch.setattr(paddle.device, name, lambda: None)
+    other_paddle({"device.get_available_custom_device": None, "device.get_all_custom_device_type": None})
     assert device_kinds.count_others() == ({"xpu": 4} if has_xpu else {})
 
 
 @pytest.mark.parametrize("name", ["gpu", "npu", "cpu"])
-def test_memory_is_counted_by_the_devices_own_functions(monkeypatch, name):
-    monkeypatch.setattr(device_kinds, "current", lambda: device_kinds.get_kind(name))
-    places = {"gpu": paddle.device.cuda, "npu": paddle.device}
-    for kind, place in places.items():
-        for number, function in enumerate(("max_memory_allocated", "memory_reserved")):
-            size = 5.0 + number + 10 * (kind == "npu")
-            monkeypatch.setattr(place, function, lambda size=size: size, raising=False)
-    properties = SimpleNamespace(total_memory=80.0)
-    monkeypatch.setattr(paddle.device.cuda, "get_device_properties", lambda: properties)
-    found = device_kinds.max_allocated_bytes(), device_kinds.reserved_bytes(), device_kinds.accelerator_bytes()
-    assert found == {"gpu": (5, 6, 80), "npu": (15, 16, 0), "cpu": (None, None, 0)}[name]
-    monkeypatch.delattr(paddle.device, "memory_reserved", raising=False)
-    assert device_kinds.reserved_bytes() == (6 if name == "gpu" else None)
+def test_memory_is_counted_by_the_devices_own_functions(other_paddle, monkeypatch, name):
+    with forced_device(name, memory=80):
+        other_paddle({"device.cuda.max_memory_allocated": 5.0, "device.cuda.memory_reserved": 6.0})
+        other_paddle({"device.max_memory_allocated": 15.0, "device.memory_reserved": 16.0})
+        found = device_kinds.max_allocated_bytes(), device_kinds.reserved_bytes(), device_kinds.accelerator_bytes()
+        assert found == {"gpu": (5, 6, 80), "npu": (15, 16, 0), "cpu": (None, None, 0)}[name]
+        monkeypatch.delattr("paddle.device.memory_reserved")
+        assert device_kinds.reserved_bytes() == (6 if name == "gpu" else None)
 
 
 @pytest.mark.parametrize("name, computes", [("gpu", (True, True)), ("cpu", (False, False)), ("npu", (True, False))])
-def test_half_precision_is_what_paddle_reports(monkeypatch, name, computes):
-    monkeypatch.setattr(device_kinds, "current", lambda: device_kinds.get_kind(name))
-    monkeypatch.setattr(paddle.amp, "is_float16_supported", lambda: 1)
-    monkeypatch.setattr(paddle.amp, "is_bfloat16_supported", lambda: 0)
-    device_kinds.computes_in.cache_clear()
-    found = tuple(device_kinds.computes_in(dtype) for dtype in ("float16", "bfloat16"))
-    device_kinds.computes_in.cache_clear()
+def test_half_precision_is_what_paddle_reports(other_paddle, name, computes):
+    other_paddle({"amp.is_float16_supported": 1, "amp.is_bfloat16_supported": 0})
+    with forced_device(name):
+        found = tuple(device_kinds.computes_in(dtype) for dtype in ("float16", "bfloat16"))
     assert found == computes and set(map(type, found)) == {bool}

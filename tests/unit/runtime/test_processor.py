@@ -1,6 +1,7 @@
 """What importing the package sets for MKL on AMD processors."""
 
 import os
+import platform
 import sys
 import warnings
 
@@ -13,13 +14,11 @@ AMD = {"vendor": "AuthenticAMD", "model": "EPYC", "flags": ["avx2"]}
 
 
 @pytest.fixture
-def amd(monkeypatch):
+def amd(monkeypatch, machine):
     for name in (processor.KERNELS, processor.CHOSEN):
         monkeypatch.setenv(name, "")  # restored afterwards, whatever happens
         monkeypatch.delenv(name)
-    monkeypatch.setattr(processor, "processor", lambda: AMD)
-    monkeypatch.setattr(tuning, "processor", lambda: AMD)
-    monkeypatch.setattr(processor, "_was_in_time", False)
+    machine.cpu = AMD
 
 
 def test_it_is_set_before_paddle_and_no_word_is_said(amd, monkeypatch):
@@ -54,12 +53,12 @@ def test_a_command_takes_its_own_choice_and_restores_this_one(amd, monkeypatch, 
     assert os.environ[processor.KERNELS] == "7"
 
 
-def test_what_the_user_has_set_stays_and_other_processors_are_left_alone(amd, monkeypatch):
+def test_what_the_user_has_set_stays_and_other_processors_are_left_alone(amd, machine, monkeypatch):
     monkeypatch.setenv(processor.KERNELS, "4")
     processor.choose_kernels()
     assert os.environ[processor.KERNELS] == "4" and processor.CHOSEN not in os.environ
     monkeypatch.delenv(processor.KERNELS)
-    monkeypatch.setattr(processor, "processor", lambda: {**AMD, "vendor": "GenuineIntel"})
+    machine.cpu = {**AMD, "vendor": "GenuineIntel"}
     processor.choose_kernels()
     assert processor.KERNELS not in os.environ
 
@@ -67,15 +66,14 @@ def test_what_the_user_has_set_stays_and_other_processors_are_left_alone(amd, mo
 def test_a_processor_is_that_of_the_first_core(monkeypatch, tmp_path):
     first = "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: EPYC: 9\nflags\t\t: fpu avx2\n"
     file = tmp_path / "cpuinfo"
-    monkeypatch.setattr(processor, "Path", lambda path: {"/proc/cpuinfo": file}[path])
-    monkeypatch.setattr(processor.platform, "processor", lambda: "arm")
-    assert processor.processor() == {"vendor": "", "model": "arm", "flags": []}
+    monkeypatch.setattr(platform, "processor", lambda: "arm")
+    assert processor.processor(file) == {"vendor": "", "model": "arm", "flags": []}
     other = first.replace("0", "1").replace("AMD", "Other")
     file.write_bytes(f"{first}\n{other}".replace("EPYC", "EP\udcffYC").encode("utf-8", "surrogateescape"))
     expected = {"vendor": "AuthenticAMD", "model": "EP\ufffdYC: 9", "flags": ["fpu", "avx2"]}
-    assert processor.processor() == expected
+    assert processor.processor(file) == expected
     file.write_text("processor: 0\n")
-    assert processor.processor() == {"vendor": "", "model": "arm", "flags": []}
+    assert processor.processor(file) == {"vendor": "", "model": "arm", "flags": []}
 
 
 def test_all_four_instruction_sets_choose_the_widest_kernels():

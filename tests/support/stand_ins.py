@@ -1,0 +1,96 @@
+"""What stands in for the parts of this machine and of Paddle that a test cannot have."""
+
+import ctypes
+import importlib.util
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+
+
+@pytest.fixture
+def other_paddle(monkeypatch) -> Callable[[dict[str, object]], None]:
+    """Return a function that gives Paddle other functions by dotted name; what is no function is what they return.
+
+    ``{"device.cuda.device_count": 3, "CUDAPlace": make_place}`` are those of a build with 3 GPUs.
+    """
+
+    def replace(functions: dict[str, object]) -> None:
+        for name, function in functions.items():
+            answer = function if callable(function) else lambda *_, answer=function, **__: answer
+            monkeypatch.setattr(f"paddle.{name}", answer, raising=False)
+
+    return replace
+
+
+@pytest.fixture
+def libraries(monkeypatch) -> dict[str | None, object]:
+    """Shared libraries that a test puts here stand in for those of their names; None: the functions of this process.
+
+    An error is raised when the library is loaded.
+    """
+    stand_ins: dict[str | None, object] = {}
+    load = ctypes.CDLL
+
+    def load_stand_in(name: str | None, *arguments, **options) -> object:
+        found = stand_ins[name] if name in stand_ins else load(name, *arguments, **options)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    monkeypatch.setattr(ctypes, "CDLL", load_stand_in)
+    return stand_ins
+
+
+@pytest.fixture
+def module_specs(monkeypatch) -> dict[str, object]:
+    """What ``importlib.util.find_spec`` returns for modules that a test puts here; None: it is not installed."""
+    specs: dict[str, object] = {}
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *given: specs[name] if name in specs else find(name, *given)
+    )
+    return specs
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Callable[[Callable[[], float]], None]:
+    """Return a function that sets what ``time.perf_counter``, ``time.monotonic`` and ``time.time`` return."""
+
+    def set_clock(now: Callable[[], float]) -> None:
+        for name in ("perf_counter", "monotonic", "time"):
+            monkeypatch.setattr(time, name, now)
+
+    return set_clock
+
+
+@pytest.fixture
+def own_environment() -> Iterator[None]:
+    """Afterwards the process has the variables that it has now."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """Afterwards the process handles and blocks the signals that it handles and blocks now."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@pytest.fixture
+def replacements(monkeypatch, own_signals, own_environment) -> list[tuple[str, list[str]]]:
+    """The programs, with their words, by which the process would have been replaced; it goes on instead."""
+    programs: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(os, "execv", lambda program, words: programs.append((program, words)))
+    return programs

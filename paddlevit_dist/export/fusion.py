@@ -42,8 +42,7 @@ def fuse(model: "ModelProto") -> "ModelProto":
     graph.apply("Gelu", _bias_of_gelu)
     graph.apply("LayerNormalization", functools.partial(_sum_before_norm, ranks=ranks))
     model = graph.finish()
-    if not any(opset.domain == DOMAIN for opset in model.opset_import):
-        model.opset_import.append(helper.make_opsetid(DOMAIN, _VERSION))
+    model.opset_import.append(helper.make_opsetid(DOMAIN, _VERSION))
     return model
 
 

@@ -292,6 +292,13 @@ def test_a_group_begins_with_its_seeds_and_their_states(tmp_path, monkeypatch):
         (7, UNFINISHED),
     ]
     assert not (tmp_path / SEEDS).exists()
+    group.write()
+    changed = r"contains seeds of another configuration: TASK t -> u: choose another -output, or restore these"
+    with pytest.raises(UserError, match=changed):
+        seeds.begin_group(make_configuration(TASK="u").values, str(tmp_path))
+    again = seeds.begin_group(make_configuration(TASK="u", ALLOW_CHANGES=True).values, str(tmp_path))
+    assert again.about["task"] == "u" and again.seeds == group.seeds
+    (tmp_path / SEEDS).unlink()
     assert seeds.begin_group(make_configuration(SEEDS=None).values, str(tmp_path)).seeds == []
     (tmp_path / "run.json").touch()
     with pytest.raises(UserError, match="already holds a run's checkpoints"):

@@ -61,6 +61,11 @@ def test_of_more_samples_drawn_swaps_come_near_to_all():
     assert permutation_test(of_sums(first, second), 13, 5000) == (found, swaps)
 
 
+@pytest.mark.parametrize("num_samples", [13, 1 << 16])  # all swaps at once, and 64 at a time
+def test_every_swap_of_equal_answers_counts(num_samples):
+    assert permutation_test(lambda swaps: swaps.sum(axis=1) * 0.0, num_samples, 150) == (1.0, 150)
+
+
 def test_holm_corrects_the_example_by_hand():
     # sorted: 0.005 x 4, 0.01 x 3, 0.03 x 2, and 0.04 x 1, which is raised to the one before it
     assert holm_correction([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 
 import numpy as np
@@ -64,6 +65,12 @@ def test_a_file_has_all_that_scores_depend_on(tmp_path):
     assert table.arrays.keys() == ARRAYS.keys() and all((table.arrays[name] == ARRAYS[name]).all() for name in ARRAYS)
     with np.load(file) as arrays:
         assert arrays["indices"].tolist() == [5, 3, 9] and arrays["indices"].dtype == np.int32
+
+
+def test_facts_of_own_tasks_that_json_does_not_know_are_written_as_text(tmp_path):
+    about = {"input": {"crop": np.float32(0.5), "lines": PurePosixPath("a/b")}, "time": "own"}
+    tables.write_table(tmp_path / "t.npz", about, ["x"], {}, None)
+    assert read_about(tmp_path / "t.npz")["input"] == {"crop": "0.5", "lines": "a/b"}
 
 
 def test_results_of_another_program_have_the_same_form(tmp_path):

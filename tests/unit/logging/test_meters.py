@@ -82,14 +82,14 @@ class Watched(PyLayer):
 def test_terms_lose_their_graph():
     weight = paddle.to_tensor(1.0, stop_gradient=False)
     meters = StepMeters()
-    term = Watched.apply(weight)
-    meters.add({"loss": LossTerm(term, 1)})
-    (kept,) = Watched.kept
-    assert kept() is not None, "the graph is gone without the meters' help: the test proves nothing"
-    del term
+    term, count = Watched.apply(weight), Watched.apply(weight * 2)
+    meters.add({"loss": LossTerm(term, count)})
+    alive = [kept() is not None for kept in Watched.kept]
+    assert alive == [True, True], "the graph is gone without the meters' help: the test proves nothing"
+    del term, count
     gc.collect()
-    assert kept() is None
-    assert meters.reduce() == {"loss": 2.0}
+    assert [kept() for kept in Watched.kept] == [None, None]
+    assert meters.reduce() == {"loss": 0.5}
 
 
 def hints(shares, seconds=4.0, workers=2, processes=1, cores=8):

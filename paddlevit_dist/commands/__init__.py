@@ -11,7 +11,8 @@
 
 from collections.abc import Callable
 
-from ..registry.features import COMMANDS, import_target
+from ..registry.features import COMMANDS
+from ..runtime.lazy_names import import_object
 
 
 def list_commands() -> list[str]:
@@ -22,7 +23,7 @@ def list_commands() -> list[str]:
 
 def import_command(command: str) -> Callable[[list[str]], None]:
     """Import the function that runs a command; its argument is the list of words after the command's name."""
-    return import_target(COMMANDS[command][0])
+    return import_object(COMMANDS[command][0])
 
 
 __all__ = ["COMMANDS", "import_command", "list_commands"]

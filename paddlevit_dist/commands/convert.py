@@ -27,11 +27,12 @@ from ..checkpoint.weights import (
     to_torch_names,
 )
 from ..launch.tuning import import_paddle
-from ..registry.features import NAMINGS, import_target
+from ..registry.features import NAMINGS
 from ..registry.lookup import MODELS, annotation_type
 from ..registry.manifest import CLASS_LABELS, MASK_LABELS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
+from ..runtime.lazy_names import import_object
 from ..runtime.printing import one_line, shorten, without_credentials
 from ..tasks.model_factory import create_model, variant_options
 from .parser import CommandParser
@@ -143,7 +144,7 @@ def _name_like(
         raise UserError(f"convert: {path} with -names={program} has to end in {_SAFETENSORS}")
     linear = {*converted.linear, *(name for name, value in of_pretraining.items() if value.ndim == 2)}
     state = {**converted.state, **of_pretraining}
-    rename = import_target(NAMINGS[program][0])
+    rename = import_object(NAMINGS[program][0])
     renamed, without_place = rename({name: value.T if name in linear else value for name, value in state.items()})
     return converted._replace(state=renamed, linear=set(), unknown=[]), without_place
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import settings as configuration
-from ..registry.features import JOBS, find_function, find_job, import_target
+from ..registry.features import JOBS, find_function, find_job
 from ..registry.register import register_callback
 from ..runtime import signals
 from ..runtime.environment import restart
 from ..runtime.errors import UserError
 from ..runtime.help_pages import COLUMNS
+from ..runtime.lazy_names import import_object
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
 from ..settings.table import COMMAND_LINE
@@ -44,7 +45,7 @@ def run(arguments: list[str]) -> None:
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE)
     stale = devices.drop_stale_variables()
     if job is not None and not run.show:
-        import_target(JOBS[job])(run)
+        import_object(JOBS[job])(run)
         return
     carry_out(run, stale)
 

@@ -111,7 +111,6 @@ def _check_training(view: ConfigView[RunSettings]) -> list[str]:
 
 
 def _check_epochs(train: TrainSection, view: ConfigView[RunSettings]) -> None:
-    epochs = view["TRAIN.NUM_EPOCHS"]
     if train.WARMUP_STEPS is not None and train.WARMUP_EPOCHS > 0:
         raise UserError(
             f"{view['TRAIN.WARMUP_STEPS']} and {view['TRAIN.WARMUP_EPOCHS']}: "
@@ -122,11 +121,12 @@ def _check_epochs(train: TrainSection, view: ConfigView[RunSettings]) -> None:
     if train.NUM_SAMPLES is not None and train.WARMUP_EPOCHS >= train.EPOCH_LIMITS[0]:
         raise UserError(f"{view['TRAIN.WARMUP_EPOCHS']}: expected fewer than {view['TRAIN.EPOCH_LIMITS']}")
     if train.WARMUP_EPOCHS >= train.NUM_EPOCHS:
-        raise UserError(f"{view['TRAIN.WARMUP_EPOCHS']}: expected fewer than {epochs}")
+        raise UserError(f"{view['TRAIN.WARMUP_EPOCHS']}: expected fewer than {view['TRAIN.NUM_EPOCHS']}")
     if train.LAST_EPOCH >= train.NUM_EPOCHS:
+        epochs = view["TRAIN.NUM_EPOCHS"]
         raise UserError(f"{view['TRAIN.LAST_EPOCH']}: expected fewer than {epochs}, or nothing is left to train")
     if train.STOP_AFTER_EPOCH is not None and train.STOP_AFTER_EPOCH > train.NUM_EPOCHS:
-        raise UserError(f"{view['TRAIN.STOP_AFTER_EPOCH']}: expected at most {epochs}")
+        raise UserError(f"{view['TRAIN.STOP_AFTER_EPOCH']}: expected at most {view['TRAIN.NUM_EPOCHS']}")
 
 
 def _check_momentum(train: TrainSection, view: ConfigView[RunSettings]) -> None:
@@ -146,12 +146,13 @@ def _check_momentum(train: TrainSection, view: ConfigView[RunSettings]) -> None:
 
 
 def _check_learning_rate(train: TrainSection, view: ConfigView[RunSettings]) -> None:
-    base = view["TRAIN.BASE_LR"]
     schedule = train.LR_SCHEDULER.NAME
     if (train.WARMUP_EPOCHS or train.WARMUP_STEPS) and train.WARMUP_START_LR > train.BASE_LR:
-        raise UserError(f"{view['TRAIN.WARMUP_START_LR']}: expected at most {base}: a warm-up rises to it")
+        raise UserError(
+            f"{view['TRAIN.WARMUP_START_LR']}: expected at most {view['TRAIN.BASE_LR']}: a warm-up rises to it"
+        )
     if schedule in ("cosine", "poly") and train.END_LR > train.BASE_LR:
-        raise UserError(f"{view['TRAIN.END_LR']}: expected at most {base}: {schedule} falls from it")
+        raise UserError(f"{view['TRAIN.END_LR']}: expected at most {view['TRAIN.BASE_LR']}: {schedule} falls from it")
     if schedule == "step":
         milestones = train.LR_SCHEDULER.MILESTONES
         if not milestones or milestones != sorted(set(milestones)):

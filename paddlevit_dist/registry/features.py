@@ -64,8 +64,7 @@ def has_function(name: str) -> bool:
 
 def find_function(name: str) -> Any:
     """Import a function or class that a feature brings to the core; None if no feature that is there does."""
-    target = _FUNCTIONS.get(name)
-    return import_object(target) if isinstance(target, str) else target
+    return import_object(_FUNCTIONS.get(name))
 
 
 def find_job(values: Any) -> str | None:
@@ -75,12 +74,7 @@ def find_job(values: Any) -> str | None:
 
 def build_set(rows: dict[str, Target], run: Any) -> list[Any]:
     """Build the hooks or observers of a run whose keys are set."""
-    return [import_target(target)(run) for key, target in rows.items() if run.config[key]]
-
-
-def import_target(target: Target) -> Any:
-    """Import a target that is a location."""
-    return import_object(target) if isinstance(target, str) else target
+    return [import_object(target)(run) for key, target in rows.items() if run.config[key]]
 
 
 def find_manifest(folder: str) -> Manifest | None:

@@ -16,7 +16,7 @@ from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
 from . import features, model_sources, plugins
-from .features import import_target, locate, locate_all
+from .features import locate, locate_all
 from .manifest import Manifest, Target
 from .model_names import read_model_names
 
@@ -258,7 +258,7 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
         chosen = list(REGISTRATIONS)
         tables = [*_BUILT_IN_TABLES, *(table for group in TABLES.values() for table in group)]
     tables += [table for kind, name in chosen for table in custom_tables(kind, name or "")]
-    return list(dict.fromkeys([*common_tables(), *map(import_target, dict.fromkeys(tables))]))
+    return list(dict.fromkeys([*common_tables(), *map(import_object, dict.fromkeys(tables))]))
 
 
 def known_tables(task: str | None = None) -> list[Any]:
@@ -275,13 +275,13 @@ def iterate_tables() -> Iterator[Any]:
     """Yield every table once, the tables of every run first; each is imported when it is reached."""
     yield from common_tables()
     of_tasks = [*_BUILT_IN_TABLES, *(table for group in TABLES.values() for table in group)]
-    yield from map(import_target, dict.fromkeys(of_tasks))
+    yield from map(import_object, dict.fromkeys(of_tasks))
 
 
 @functools.cache
 def common_tables() -> tuple[Any, ...]:
     """Return the key tables that every run reads: the engine's first, then the ones of other features."""
-    return tuple(map(import_target, _KEY_TABLES))
+    return tuple(map(import_object, _KEY_TABLES))
 
 
 def custom_tables(kind: str, name: str) -> list[Any]:
@@ -293,7 +293,7 @@ def custom_tables(kind: str, name: str) -> list[Any]:
 def list_other_tables(kind: str = "", name: str = "") -> list[Any]:
     """Return all tables but the ones that a user has registered with this name."""
     custom = [table for entry in REGISTRATIONS if entry != (kind, name) for table in custom_tables(*entry)]
-    return [*common_tables(), *map(import_target, _BUILT_IN_TABLES), *custom]
+    return [*common_tables(), *map(import_object, _BUILT_IN_TABLES), *custom]
 
 
 def find_readers(key: str) -> list[tuple[str, str]]:
@@ -301,7 +301,7 @@ def find_readers(key: str) -> list[tuple[str, str]]:
     tasks = [
         ("task", task)
         for task, tables in TABLES.items()
-        if any(row.name == key for table in tables for row in import_target(table).keys)
+        if any(row.name == key for table in tables for row in import_object(table).keys)
     ]
     custom = [
         entry

@@ -60,7 +60,12 @@ def needing_paddle(what: str) -> Iterator[None]:
         keep_dynamic_mode()
 
 
-def import_object(location: str, package: str = __name__.partition(".")[0]) -> Any:
-    """Import the object at "module:attribute"; a module that begins with a dot is one of ``package``."""
+def import_object(location: Any, package: str = __name__.partition(".")[0]) -> Any:
+    """Import the object at "module:attribute"; a module that begins with a dot is one of ``package``.
+
+    What is not a text is the object itself, and returned.
+    """
+    if not isinstance(location, str):
+        return location
     module, _, attribute = location.partition(":")
     return getattr(importlib.import_module(module, package), attribute)

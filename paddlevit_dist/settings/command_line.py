@@ -162,11 +162,6 @@ def take_flag(words: list[str]) -> tuple[Flag, str]:
         value = words.pop(0)
     if value == "=":
         raise UserError(f"-{name}: no spaces are allowed around '=': write -{name}={words[0] if words else 'VALUE'}")
-    _check_flag_value(name, value)
-    return flag, value
-
-
-def _check_flag_value(name: str, value: str) -> None:
     if name == "output" and value.endswith((".yaml", ".yml")):
         raise UserError(f"-output={value} must be a folder: did you mean '-cfg={value}'?")
     if name == "cfg" and not value:
@@ -175,6 +170,7 @@ def _check_flag_value(name: str, value: str) -> None:
         )
     if name == "import" and not value.strip():
         raise UserError("-import needs a value: a module, my_project.things, or a file, my_things.py")
+    return flag, value
 
 
 def take_override(words: list[str]) -> tuple[str, str]:

@@ -26,7 +26,6 @@ from .table import (
     default_config,
     describe,
     find_key,
-    find_keys,
     find_tables,
     index_keys,
     keys,
@@ -201,7 +200,8 @@ def _load(
     view = ConfigView(values, accepted)
     if default_recipe is not None:
         names.check_task_dataset_model(view)
-    notices = [*command.notices, *renamed, *ignored, *_log_implied(implied, before_implied, values)]
+    notices = [*command.notices, *renamed, *ignored]
+    notices += _log_implied(implied, before_implied, values) if implied else ()
     notices += _check(view) if is_checked else ()
     values.freeze()
 
@@ -217,6 +217,8 @@ def _find_implied(settings: Sequence[KeySetting], accepted: dict[str, KeySetting
     for setting in settings:
         if setting.source != COMMAND_LINE:
             by_file.setdefault(setting.source, []).append(setting)
+    if all(map(files.is_recipe_file, by_file)):  # recipes of this package say all that they mean
+        return []
     named_files = [_accept(file_settings, task)[0] for file_settings in by_file.values()]  # later files win
     origin = next((setting.source for file in named_files for setting in file.values()), "")
     user_files = [file for file in named_files if file and not files.is_recipe_file(next(iter(file.values())).source)]
@@ -337,11 +339,12 @@ def _check(config: ConfigView[RunSettings]) -> list[str]:
             *lookup.common_tables(),
             *(each for kind, name in chosen for each in lookup.custom_tables(kind, name)),
         ]
-    notices = _find_foreign_keys(config)
+    saved = _find_saved_files(config)
+    notices = _find_foreign_keys(config, saved)
     for table in tables:
         if table.applies(config.values):
             notices += table.check(config)
-    return [*notices, *_report_ignored(config, tables)]
+    return [*notices, *_report_ignored(config, tables, saved)]
 
 
 def _find_saved_files(config: ConfigView[RunSettings]) -> set[str]:
@@ -351,10 +354,10 @@ def _find_saved_files(config: ConfigView[RunSettings]) -> set[str]:
     return {source for source in sources if sources.count(source) > _SAVED_SHARE * len(names)} - {COMMAND_LINE}
 
 
-def _find_foreign_keys(config: ConfigView[RunSettings]) -> list[str]:
+def _find_foreign_keys(config: ConfigView[RunSettings], whole: set[str]) -> list[str]:
     """Return notices about keys of BASE files that only other tasks read; raise UserError if this run sets one."""
     task = config.values.TASK
-    readable, whole = find_keys(config.values), _find_saved_files(config)
+    readable = index_keys(find_tables(config.values))
     wrong = [setting for name, setting in config.settings.items() if name not in readable]
     refused = [setting for setting in wrong if not setting.is_base and setting.source not in whole]
     if refused:
@@ -390,9 +393,8 @@ def _resolve_defaults(task: str, tables: list[KeyTable]) -> dict[str, Any]:
     return leaves(values)
 
 
-def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable]) -> Iterator[str]:
+def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable], whole: set[str]) -> Iterator[str]:
     """Yield a line per key that was set and not read, but not for recipes' training keys or overridden BASE files."""
-    whole = _find_saved_files(config)
     defaults = _resolve_defaults(config.values.TASK, tables) if whole else {}
     skipped = set()  # reported, or not worth a line
     if config.values.EVAL:

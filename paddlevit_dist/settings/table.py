@@ -87,7 +87,8 @@ class KeyTable:
 
     keys: tuple[Key, ...]  # the rows; they alone define the defaults, effects and flags
     #: ``infer(files, user_files)`` recognizes a kind of files by the settings of each. It returns a source and the
-    #: values that these files imply, or ("", {}). ``user_files`` excludes the recipes of this package
+    #: values that these files imply, or ("", {}). ``user_files`` excludes the recipes of this package; it is not called
+    #: if there are no others
     infer: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] | None = None
     #: ``resolve_defaults(values, settings, all_settings)`` adapts values that were not set to those that were, in
     #: place, and returns notices. ``all_settings`` also has the settings that others override
@@ -121,11 +122,6 @@ def covers(names: Sequence[str], name: str) -> bool:
 def keys(task: str | None = None) -> dict[str, Key]:
     """Return dotted name -> row of the keys that ``task`` reads, the engine's first; all for None or without tables."""
     return index_keys(key_tables(task))
-
-
-def find_keys(values: CfgNode) -> dict[str, Key]:
-    """Return the keys that a run with this configuration reads."""
-    return index_keys(find_tables(values))
 
 
 def find_tables(values: CfgNode) -> list[KeyTable]:
@@ -280,7 +276,7 @@ def public_leaves(values: CfgNode) -> dict[str, Any]:
 
     BASE is omitted, as its files are merged; passwords and tokens are removed from URLs.
     """
-    accepted = find_keys(values).keys() - {"BASE"}
+    accepted = index_keys(find_tables(values)).keys() - {"BASE"}
     return {name: _public(value) for name, value in leaves(values).items() if name in accepted}
 
 

@@ -59,7 +59,7 @@ def get_aspect(task: Task, protocol: type[AspectType]) -> AspectType | None:
         return aspect if isinstance(aspect, protocol) else None
     if location is None:
         return task  # type: ignore[return-value]  # its class derives from the protocol
-    cls = import_object(location, owner.__module__.rpartition(".")[0]) if isinstance(location, str) else location
+    cls = import_object(location, owner.__module__.rpartition(".")[0])
     require_no_override(type(task), owner, protocol, cls)
     cache: dict[type, Any] = vars(task).setdefault(_CACHE, {})
     if cls not in cache:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from paddlevit_dist.registry import lookup
-from paddlevit_dist.registry.features import import_target
+from paddlevit_dist.runtime.lazy_names import import_object
 from paddlevit_dist.settings.table import KeyTable
 from support.processes import ROOT
 
@@ -34,7 +34,7 @@ def list_tables(package: str) -> dict[str, KeyTable]:
     places = [*lookup._KEY_TABLES, *(place for places in lookup.TABLES.values() for place in places)]
     mine = (place for place in dict.fromkeys(places) if place.startswith(f"paddlevit_dist.{package}."))
     of_every_run = {"every run": lookup.common_tables()[0]} if package == "settings" else {}
-    return of_every_run | {place: import_target(place) for place in mine}
+    return of_every_run | {place: import_object(place) for place in mine}
 
 
 def check_rows(package: str) -> None:

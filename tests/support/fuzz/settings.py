@@ -14,7 +14,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.settings import Configuration, dump_yaml, load, recipe_folder
 from paddlevit_dist.settings.command_line import parse_value
 from paddlevit_dist.settings.key import Key
-from paddlevit_dist.settings.table import COMMAND_LINE, DERIVED, find_keys, get_value, leaves
+from paddlevit_dist.settings.table import COMMAND_LINE, DERIVED, find_tables, get_value, index_keys, leaves
 
 # A recipe of each task, and of each kind of its networks.
 RECIPES = (
@@ -41,7 +41,7 @@ def draw_words(recipe: str, seed: int, case: int) -> list[str]:
     """Draw one to five keys that the recipe's run reads, each with a value that it allows or a strange one."""
     path = f"-cfg={recipe_folder() / recipe}.yaml"
     generator = random.Random(f"{seed} {recipe} {case}")
-    known = {name: key for name, key in find_keys(load([path]).values).items() if name not in _NOT_READ}
+    known = {name: key for name, key in index_keys(find_tables(load([path]).values)).items() if name not in _NOT_READ}
     words = [path]
     for name in generator.sample(sorted(known), generator.randint(1, 5)):
         words += [name, _draw_value(known[name], generator)]
@@ -99,7 +99,7 @@ def _find_parts(name: str) -> list[str]:
 
 def _find_fault(loaded: Configuration, words: list[str], folder: Path) -> str:
     """Find a value that is not what was set, or that another order of the words or its own file would change."""
-    known, values = find_keys(loaded.values), loaded.values
+    known, values = index_keys(find_tables(loaded.values)), loaded.values
     for name, text in zip(words[1::2], words[2::2]):
         value = get_value(values, name)
         if loaded.sources[name] == COMMAND_LINE and value != known[name].parse(parse_value(name, text, None)):

@@ -15,6 +15,7 @@ from paddlevit_dist.inference import evaluation
 from paddlevit_dist.launch import devices, lock, rendezvous, tuning
 from paddlevit_dist.logging import record
 from paddlevit_dist.registry import lookup
+from paddlevit_dist.registry.features import JOBS
 
 EVALUATED = ["-eval", "-pretrained=weights"]
 
@@ -251,7 +252,8 @@ def test_a_job_runs_instead_of_training_unless_the_configuration_is_shown(monkey
     monkeypatch.setattr(tuning, "restart_with_environment", lambda *words: restarts.append(words))
     monkeypatch.setattr(devices, "drop_stale_variables", lambda: ["stale"])
     monkeypatch.setattr(train.signals, "set_mode", lambda training: modes.append(training))
-    monkeypatch.setattr(train, "import_target", lambda target: lambda run: calls.append(target))
+    for key, target in list(JOBS.items()):
+        monkeypatch.setitem(JOBS, key, lambda run, target=target: calls.append(target))
     monkeypatch.setattr(train, "carry_out", lambda run, stale: calls.append(f"carried out with {stale}"))
     train.run(["-cfg=vit_digits", "-ngpus=3", "-device=cpu", *words])
     assert (calls, modes) == ([outcome], [is_training])

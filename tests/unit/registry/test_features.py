@@ -9,8 +9,9 @@ from paddlevit_dist.commands import COMMANDS, import_command, list_commands
 from paddlevit_dist.engine.evaluation import EvaluationObserver
 from paddlevit_dist.engine.hooks import Hook
 from paddlevit_dist.registry import features, lookup
-from paddlevit_dist.registry.features import HOOKS, JOBS, OBSERVERS, import_target, locate, locate_all
+from paddlevit_dist.registry.features import HOOKS, JOBS, OBSERVERS, locate, locate_all
 from paddlevit_dist.registry.manifest import Manifest
+from paddlevit_dist.runtime.lazy_names import import_object
 
 
 def locations(manifest: Manifest) -> list[str]:
@@ -27,7 +28,7 @@ def locations(manifest: Manifest) -> list[str]:
 def test_every_location_can_be_imported(manifest):
     assert locations(manifest)
     for location in locations(manifest):
-        assert import_target(location) is not None
+        assert import_object(location) is not None
 
 
 def test_every_feature_is_there():
@@ -38,19 +39,19 @@ def test_every_feature_is_there():
 
 @pytest.mark.parametrize("target", HOOKS.values(), ids=[*HOOKS])
 def test_a_hook_is_made_of_the_trainer(target):
-    assert issubclass(import_target(target), Hook)
-    assert list(inspect.signature(import_target(target)).parameters) == ["run"]
+    assert issubclass(import_object(target), Hook)
+    assert list(inspect.signature(import_object(target)).parameters) == ["run"]
 
 
 @pytest.mark.parametrize("target", OBSERVERS.values(), ids=[*OBSERVERS])
 def test_an_observer_is_made_of_the_trainer(target):
-    assert issubclass(import_target(target), EvaluationObserver)
-    assert list(inspect.signature(import_target(target)).parameters) == ["run"]
+    assert issubclass(import_object(target), EvaluationObserver)
+    assert list(inspect.signature(import_object(target)).parameters) == ["run"]
 
 
 def test_jobs_commands_and_namings_are_functions_of_one_argument():
-    functions = [*map(import_target, JOBS.values()), *map(import_command, COMMANDS)]
-    functions += [import_target(target) for target, _ in features.NAMINGS.values()]
+    functions = [*map(import_object, JOBS.values()), *map(import_command, COMMANDS)]
+    functions += [import_object(target) for target, _ in features.NAMINGS.values()]
     for function in functions:
         assert len(inspect.signature(function).parameters) == 1, function
 

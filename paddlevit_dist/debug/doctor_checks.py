@@ -31,6 +31,7 @@ from ..tasks.protocols import Checkable, LogContributor, describe_samples, get_s
 from ..tasks.step_types import StepPosition
 from ..tasks.task import Task
 from ..tasks.task_factory import make_task
+from .paddle_builds import format_install
 from .settings import change_settings
 
 OK, WARNING, FAILURE, SKIPPED = "ok", "warning", "failure", "skipped"
@@ -41,13 +42,6 @@ _MOST_CLASSES = 20
 _UPDATES, _SECONDS = 20, 30.0
 _STAYED = 0.97  # share of the first loss above which the model has not learned
 _NEAR = (0.7, 1.5)  # times the expected loss: initial weights slightly prefer some classes
-_INDEX = "https://www.paddlepaddle.org.cn/packages/stable"  # Paddle's package index
-# Builds of Paddle 3.3.1: the compute capabilities that they have code for, and the CUDA that the driver has to support.
-_BUILDS = {
-    "cu126": ((7, 0), (9, 0), (12, 0)),
-    "cu118": ((6, 0), (8, 9), (11, 0)),
-    "cu129": ((7, 5), (99, 0), (12, 8)),
-}
 # With these values the first loss depends on the model and its batch only.
 _OFF: dict[str, Any] = {
     **{"TRAIN.WARMUP_EPOCHS": 0, "TRAIN.WARMUP_STEPS": None, "TRAIN.LAST_EPOCH": 0, "DATA.NUM_WORKERS": 0},
@@ -199,23 +193,9 @@ def judge_gpus(seen: SeenGpus) -> CheckResult:
     return CheckResult(FAILURE, text, fix)
 
 
-def format_install(card: devices.GpuCard | None) -> str:
-    """Format the commands that install the Paddle build for a card; ``docs/guides/installation.md`` has the table."""
-    remove = "python -m pip uninstall -y paddlepaddle paddlepaddle-gpu"
-    if card is None:
-        return f"{remove}, then install Paddle's GPU build (docs/guides/installation.md)"
-    fitting = {name: cuda for name, (low, high, cuda) in _BUILDS.items() if low <= card.capability <= high}
-    if not fitting:
-        return "Paddle has no build for it"
-    build = next((name for name, cuda in fitting.items() if card.cuda >= cuda), min(fitting, key=fitting.__getitem__))
-    cuda = ".".join(map(str, fitting[build]))
-    driver = "" if card.cuda >= fitting[build] else f"install an NVIDIA driver for CUDA {cuda} or newer, then "
-    return f"{driver}{remove}; python -m pip install paddlepaddle-gpu==3.3.1 -i {_INDEX}/{build}/"
-
-
 def check_memory(context: CheckContext) -> CheckResult:
     """Check the available memory of the machine, or of the container if that is less."""
-    return judge_memory(read_memory(), context.plan.processes)
+    return judge_memory(limits.read_memory(), context.plan.processes)
 
 
 def judge_memory(sizes: tuple[int, int] | None, processes: int) -> CheckResult:
@@ -228,26 +208,6 @@ def judge_memory(sizes: tuple[int, int] | None, processes: int) -> CheckResult:
         fix = "end other programs, give the container more memory, or lower -ngpus and -num_workers"
         return CheckResult(WARNING, f"{text}: {processes} process(es) need at least 1.5 GiB each", fix)
     return CheckResult(OK, text)
-
-
-def read_memory() -> tuple[int, int] | None:
-    """Read total and available memory in bytes, of the machine or a smaller control group; None if unknown."""
-    try:
-        values = dict(line.split()[:2] for line in Path("/proc/meminfo").read_bytes().splitlines())
-        total, available = (int(values[name]) * 1024 for name in (b"MemTotal:", b"MemAvailable:"))
-    except (OSError, KeyError, ValueError):
-        return None
-    for folder, limit, used in (
-        (limits.CONTROL_GROUPS, "memory.max", "memory.current"),
-        (limits.CONTROL_GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ):
-        try:
-            allowed = int((folder / limit).read_bytes())
-            unused = allowed - int((folder / used).read_bytes())
-        except (OSError, ValueError):  # no such group, or no limit
-            continue
-        total, available = min(total, allowed), min(available, max(unused, 0))
-    return total, available
 
 
 def check_devices(context: CheckContext) -> CheckResult:

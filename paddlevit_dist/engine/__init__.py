@@ -2,7 +2,7 @@
 
 - ``trainer``: epochs, steps, evaluations and checkpoints of a run; ``training_state``: what a checkpoint holds
 - ``step``: one optimizer step; ``queued_step``: the asynchronous step on a GPU; ``nan_guard``: skips steps that are not
-  finite; ``evaluation``: evaluates a split
+  finite; ``evaluation``: evaluates a split; ``epoch_evaluation``: weights and their average after an epoch
 - ``hooks``: base class ``Hook``, and the hooks that log progress and stop early; ``throughput``: their estimates
 - ``checkpointing``: saves, with ``background_worker``; ``resume``: restores; ``compatibility``: compares a run with a
   checkpoint; ``rank_comparison``: compares the machines

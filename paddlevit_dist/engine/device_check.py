@@ -15,10 +15,11 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ..launch import gpu
 from ..runtime import device_kinds
 from ..runtime.errors import DeviceFailure
 from ..runtime.processor import processor
-from ..runtime.transfers import read, to_device
+from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
 from .fused_optimizers import PerParameterStep
 from .precision import EvaluationPrecision, TrainingPrecision
@@ -50,11 +51,15 @@ class CheckedOperation(NamedTuple):
     is_float32: bool = False
 
 
-def check_device(config: RunSettings) -> list[str]:
-    """Compare operations on this process's device with NumPy, in the precisions of the run; see ``check_operations``.
+def prepare_device(config: RunSettings, fixed_shapes: bool) -> list[str]:
+    """Set up this process's GPU, if it has one, and compare operations on its device with NumPy; return log lines.
 
-    It is done once in a process for each device and precision.
+    The comparison is in the precisions of the run (see ``check_operations``), once for each device and precision.
+    ``fixed_shapes``: see ``gpu.prepare``.
     """
+    if is_on_gpu():
+        in_half = config.EVAL_AMP or (config.AMP and not config.EVAL)
+        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, fixed_shapes, in_half)
     amp = config.AMP_DTYPE, config.AMP_LEVEL
     precision = TrainingPrecision(config.AMP and not config.EVAL, *amp)
     return check_precision(precision if precision.enabled else EvaluationPrecision(config))

@@ -14,7 +14,6 @@ from ..data.loader import build_loader
 from ..distributed import (
     StopRequested,
     batch_norm_kind,
-    broadcast_statistics,
     data_parallel,
     has_batch_norm,
     is_main,
@@ -22,14 +21,13 @@ from ..distributed import (
     stops,
     world_size,
 )
-from ..launch import gpu
 from ..logging.callbacks import CallbackList, find_callbacks
 from ..logging.progress import Heartbeat
 from ..logging.record import RunLog
 from ..registry.features import HOOKS, build_set, find_function, has_function
 from ..registry.lookup import require_derived
 from ..runtime import device_kinds, signals
-from ..runtime.errors import Stopped, UserError
+from ..runtime.errors import Stopped
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
@@ -40,11 +38,11 @@ from ..tasks.protocols import FeatureCaching, get_sample_check
 from ..tasks.step_types import StepPosition
 from ..tasks.task import Task
 from .checkpointing import Checkpointer
-from .device_check import check_device
-from .evaluation import Evaluator, require_value
+from .device_check import prepare_device
+from .epoch_evaluation import EpochEvaluator
+from .evaluation import Evaluator
 from .feature_cache import FeatureCache
-from .hooks import EarlyStopping, EmptyingCache, Hook, TrainingLogger, UpdateRecord, require_finite
-from .model_ema import describe_worse_average
+from .hooks import EarlyStopping, EmptyingCache, Hook, TrainingLogger, UpdateRecord
 from .precision import EvaluationPrecision, require_compilable_norms
 from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, is_evaluated, log_resumption
@@ -115,10 +113,7 @@ class Trainer:
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*format_first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.run_log.log_and_print(line)
-        if is_on_gpu():
-            in_half = config.EVAL_AMP or (config.AMP and not config.EVAL)
-            gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.traits.fixed_shapes, in_half)
-        for line in check_device(config):
+        for line in prepare_device(config, task.traits.fixed_shapes):
             self.run_log.log_and_print(line)
         if world_size() > 1:
             assert_same_on_all_ranks(config, self.task, self.datasets)
@@ -140,7 +135,6 @@ class Trainer:
             self.evaluator = Evaluator(config, task, self.model, self.eval_dataset, precision, self.heartbeat)
         self.hooks: list[Hook] = []
         self._is_prepared = False
-        self._average_note = ""
         self._pending: collections.deque[Callable[..., UpdateRecord]] = collections.deque()  # without a result yet
 
     # ---- preparation -----------------------------------------------------------------------------------------
@@ -155,7 +149,8 @@ class Trainer:
         self.sampler = build_sampler(config, samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=get_sample_check(task))
-        explain = [self._find_first_layer] if has_function("FirstLayerFinder") else []
+        finder = "FirstLayerFinder"  # imported and called for a step that is not finite only, and on every rank
+        explain = [lambda *step: find_function(finder)(self)(*step)] if has_function(finder) else []
         self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
         if has_batch_norm(self.model):  # with frozen ones alone, no statistics are computed
             run_log.log_and_print(describe_batch_norm(config, self.batch_norm, reason))
@@ -163,7 +158,7 @@ class Trainer:
         self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
         self.restore()
         wrapped = data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES)
-        for layer in self._own_layers:
+        for layer in self.state.own_layers:
             prepare_batch_norms(layer, self.batch_norm)
         require_compilable_norms(config, self.model)
         self.step = TrainStep(
@@ -181,11 +176,6 @@ class Trainer:
             own=self.state.own,
         )
         self._is_prepared = True
-
-    def _find_first_layer(self, *step: Any) -> list[str]:
-        """Import and call the finder of the first layer that is not finite, for such a step only and on every rank."""
-        lines: list[str] = find_function("FirstLayerFinder")(self)(*step)
-        return lines
 
     def restore(self) -> None:
         """Load what -resume or -pretrained names, if anything, and build the checkpointer. Every rank must call this.
@@ -220,6 +210,8 @@ class Trainer:
             last_epoch=self.last_epoch,
             evaluations=sum(map(self.should_evaluate, epochs_left)),
         )
+        parts = self.task, self.state, self.evaluator, self.checkpointer, self.run_log
+        self._evaluate_epoch = EpochEvaluator(self.config, *parts)
         if self.task.traits.empty_cache_freq:
             self.hooks.append(EmptyingCache(self.task.traits.empty_cache_freq))
         self.hooks.append(self.logger)
@@ -315,7 +307,8 @@ class Trainer:
             hook.after_train()
         with self.logger.paused("comparing the last checkpoint with the weights that were scored"):
             self.checkpointer.require_scored(self.last_epoch)
-        for result in filter(None, [self._average_note, *self.checkpointer.format_results(line, self.last_epoch)]):
+        results = self.checkpointer.format_results(line, self.last_epoch)
+        for result in filter(None, [self._evaluate_epoch.note, *results]):
             self.run_log.log_and_print(result)
 
     def _log_start(self) -> None:
@@ -413,22 +406,12 @@ class Trainer:
             epoch: the completed epoch, after which the checkpoint is named; None: it is named after the step.
         """
         with self.logger.paused(f"saving update {self.schedule.update}" if epoch is None else f"saving epoch {epoch}"):
-            self._share_statistics()
+            self.state.share_statistics()
             if epoch is None:
                 self.checkpointer.save_update(evaluation_due, self.logger)
             else:
                 self.checkpointer.save_epoch(epoch, evaluation_due, self.logger)
         self._update_saved = self.schedule.update
-
-    @property
-    def _own_layers(self) -> Sequence[Any]:
-        return () if self.state.own is None else self.state.own.layers
-
-    def _share_statistics(self) -> None:
-        # With TRAIN.BATCH_NORM local, running statistics differ between ranks; with Paddle's SyncBatchNorm, if ranks
-        # have unequal inputs.
-        for layer in (self.model, *self._own_layers):
-            broadcast_statistics(layer)
 
     def _save_and_stop(self) -> NoReturn:
         """Save the state unless a checkpoint already has it, then raise Stopped."""
@@ -452,7 +435,7 @@ class Trainer:
             UserError: a value is not finite.
         """
         with self.logger.paused(f"in the evaluation {epoch}"):
-            values, line = self._evaluate_weights(epoch)
+            values, line = self._evaluate_epoch(epoch, epoch == self.last_epoch, self.hooks)
             name, more_is_better = self.task.best_metric
             # One that only -stop_after_epoch causes, an uninterrupted run does not have.
             counts = is_evaluated(self.config, epoch, self.config.TRAIN.NUM_EPOCHS)
@@ -464,42 +447,4 @@ class Trainer:
             self.checkpointer.log_held_back()
         if self._stop_reason:
             self.last_epoch = epoch
-        return values, line
-
-    def _evaluate_weights(self, epoch: int) -> tuple[dict[str, float], str]:
-        label, when = f"evaluation {epoch}", f"in the evaluation of epoch {epoch}"
-        if self.ema is None:
-            return self._evaluate_once(epoch, label, when, True)
-        (name, _), raw = self.task.best_metric, None
-        if self.ema.is_compared:
-            raw, line = self._evaluate_once(epoch, label, when, False)
-            event = {"epoch": epoch, **self.evaluator.build_event(raw)}
-            self.run_log.event("evaluation_without_average", event)
-            self.run_log.log_and_print(f"epoch {epoch} evaluation without averaging: {line}")
-        with self.ema.in_place():
-            self._share_statistics()
-            values, line = self._evaluate_once(
-                epoch, f"{label} of averaged weights", f"{when}'s averaged weights", True
-            )
-        if raw is not None:
-            interval = self.evaluator.intervals.get(name)
-            self._average_note = describe_worse_average(self.task.best_metric, raw[name], values[name], interval)
-        return values, line
-
-    def _evaluate_once(self, epoch: int, label: str, when: str, chooses_best: bool) -> tuple[dict[str, float], str]:
-        """Evaluate the model with its current weights; if it has diverged, discard the epoch's checkpoint.
-
-        ``when`` names the evaluation in that error; ``chooses_best``: its values choose the best checkpoint.
-        """
-        is_last = chooses_best and epoch == self.last_epoch
-        observers = list(filter(None, [hook.before_evaluate(is_last) for hook in self.hooks]))
-        values, line = self.evaluator(label, epoch=epoch, observers=observers)
-        require_value(self.task, values)
-        try:
-            require_finite(values, when)
-        except UserError:
-            self.checkpointer.discard_epoch(epoch)
-            raise
-        if is_last or (chooses_best and self.config.TRAIN.PATIENCE):  # early stopping may end the run here
-            self.checkpointer.note_scored(epoch)
         return values, line

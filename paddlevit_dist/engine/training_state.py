@@ -6,7 +6,7 @@ from typing import NamedTuple
 import paddle
 
 from ..data.sampler import TrainingSampler
-from ..distributed import rank, recompute_layers, world_size
+from ..distributed import broadcast_statistics, rank, recompute_layers, world_size
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings, TrainSection
 from ..tasks.aspects import get_aspect
@@ -58,6 +58,19 @@ class TrainingState(NamedTuple):
     def optimizer_state(self) -> OptimizerState:
         """The optimizer's state by structured names."""
         return OptimizerState(self.optimizer, self.model, self.shards)
+
+    @property
+    def own_layers(self) -> Sequence[paddle.nn.Layer]:
+        """The layers of the task's own state."""
+        return () if self.own is None else self.own.layers
+
+    def share_statistics(self) -> None:
+        """Give all ranks the running statistics of the main process. Every rank must call this.
+
+        With TRAIN.BATCH_NORM local, they differ between ranks; with Paddle's SyncBatchNorm, if inputs are unequal.
+        """
+        for layer in (self.model, *self.own_layers):
+            broadcast_statistics(layer)
 
     def position(self) -> dict[str, int]:
         """Return "epoch" and "consumed" (samples of the next epoch) of the sampler, and "update"."""

@@ -84,3 +84,23 @@ def list_memory_groups() -> list[Path]:
         if controller in ("", "memory"):
             folders += [CONTROL_GROUPS / controller / path.lstrip("/"), CONTROL_GROUPS / controller]
     return list(dict.fromkeys(folders))
+
+
+def read_memory() -> tuple[int, int] | None:
+    """Read total and available memory in bytes, of the machine or a smaller control group; None if unknown."""
+    try:
+        values = dict(line.split()[:2] for line in Path("/proc/meminfo").read_bytes().splitlines())
+        total, available = (int(values[name]) * 1024 for name in (b"MemTotal:", b"MemAvailable:"))
+    except (OSError, KeyError, ValueError):
+        return None
+    for folder, limit, used in (
+        (CONTROL_GROUPS, "memory.max", "memory.current"),
+        (CONTROL_GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        try:
+            allowed = int((folder / limit).read_bytes())
+            unused = allowed - int((folder / used).read_bytes())
+        except (OSError, ValueError):  # no such group, or no limit
+            continue
+        total, available = min(total, allowed), min(available, max(unused, 0))
+    return total, available

@@ -26,7 +26,6 @@ from paddlevit_dist.debug.doctor_checks import (
     judge_memory,
     judge_steps,
     measure_steps,
-    read_memory,
     run_check,
 )
 from paddlevit_dist.distributed import world
@@ -381,7 +380,7 @@ def test_memory_is_that_of_the_machine_or_of_the_container_if_that_is_less(tmp_p
     (tmp_path / "memory").mkdir()
     for name, value in zip(names, (total, used)):
         (tmp_path / name).write_text(f"{value}\n")
-    found, available = read_memory()
+    found, available = limits.read_memory()
     if total == "max" or total > pages:
         assert 0 < available <= found <= pages * 1.01 and available > 1 << 20
     else:

@@ -216,6 +216,7 @@ class DeviceLoader:
         _unfinished.add(batches)
         is_first = True
         watchdog = LoaderWatchdog(batches, self.timeout_seconds, len(batch_sampler))
+        watchdog.start()
         try:
             while True:
                 started = time.perf_counter()
@@ -327,20 +328,20 @@ class LoaderWatchdog:
 
     Paddle's ``timeout`` does not notice a stopped worker. The waiting thread is inside Paddle's queue and cannot be
     interrupted, so a second thread watches the clock. ``may_leave``: whether a wait ends early once the run is asked to
-    stop; then ``has_left`` is true and there are no more batches.
+    stop; then ``has_left`` is true and there are no more batches. ``seconds_between`` its looks at the clock.
     """
 
     def __init__(self, batches: Any, seconds: float, number: int) -> None:
         self.batches_due = number
         self.may_leave = True
         self.has_left = False
+        self.seconds_between = min(1.0, seconds / 4)
         self._batches, self._workers, self._seconds = batches, _list_workers(batches), seconds
         self._lock = threading.Lock()
         self._deadline: float | None = None
         self._has_logged_slow = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="loader watchdog", daemon=True)
-        self._thread.start()
 
     def __enter__(self) -> None:
         self._deadline = time.monotonic() + self._seconds
@@ -350,6 +351,10 @@ class LoaderWatchdog:
             self._deadline = None
         return self.has_left and isinstance(error, Exception)  # Paddle may have raised any exception
 
+    def start(self) -> None:
+        """Watch from now on, in a thread."""
+        self._thread.start()
+
     def stop(self) -> None:
         """Stop watching and drop references to the loader, so that the caller's thread destroys it."""
         self._stopped.set()
@@ -357,28 +362,32 @@ class LoaderWatchdog:
         self._batches, self._workers = None, ()
 
     def _watch(self) -> None:
-        while not self._stopped.wait(min(1.0, self._seconds / 4)):
-            deadline = self._deadline
-            if deadline is None:
-                continue
-            if self.may_leave and signals.stop_reason() is not None:
-                self._leave()
-                if self.has_left:
-                    return
-                continue
-            reason = _describe_dead(self._workers, self.batches_due > 0)
-            if reason:
-                end_process(reason)
-            status.move()  # this watchdog has its own limit; the run's watchdog only needs a sign of life
-            self._log_slow(deadline)
-            if time.monotonic() > deadline:
-                states = ", ".join(
-                    f"{worker.pid} {ProcessInfo.read(worker.pid).state or 'gone'}" for worker in self._workers
-                )
-                end_process(
-                    f"no batch arrived for {self._seconds:g} s (DATA.LOADER_TIMEOUT_SECONDS); "
-                    f"loader processes: {states or 'none, a thread reads the data'}"
-                )
+        while not self._stopped.wait(self.seconds_between):
+            self.look()
+            if self.has_left:
+                return
+
+    def look(self) -> None:
+        """Look at the wait that is under way, if one does: leave it, end this process, or note that it is alive."""
+        deadline = self._deadline
+        if deadline is None:
+            return
+        if self.may_leave and signals.stop_reason() is not None:
+            self._leave()
+            return
+        reason = _describe_dead(self._workers, self.batches_due > 0)
+        if reason:
+            end_process(reason)
+        status.move()  # this watchdog has its own limit; the run's watchdog only needs a sign of life
+        self._log_slow(deadline)
+        if time.monotonic() > deadline:
+            states = ", ".join(
+                f"{worker.pid} {ProcessInfo.read(worker.pid).state or 'gone'}" for worker in self._workers
+            )
+            end_process(
+                f"no batch arrived for {self._seconds:g} s (DATA.LOADER_TIMEOUT_SECONDS); "
+                f"loader processes: {states or 'none, a thread reads the data'}"
+            )
 
     def _leave(self) -> None:
         with self._lock:

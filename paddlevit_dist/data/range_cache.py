@@ -31,13 +31,14 @@ _STALE_SECONDS = 3600.0  # age of a temporary file whose writer must have been k
 class RangeCache:
     """Keeps byte ranges by key in ``folder``, which the first creates, in at most ``limit_bytes`` of file sizes.
 
-    Its pickle contains the path and the size; other processes may read, write and remove at the same time. A range
-    larger than ``limit_bytes / FOLDERS`` is not kept.
+    Its pickle contains the path and the sizes; other processes may read, write and remove at the same time. Files are
+    in subfolders of at most ``limit_bytes / folders`` each; a larger range is not kept.
     """
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
+    def __init__(self, folder: Path, limit_bytes: int, folders: int = FOLDERS) -> None:
         self.folder = str(folder)
         self.limit_bytes = limit_bytes
+        self.folders = folders
 
     def get(self, key: str) -> bytes | None:
         """Return the range of ``key``; None if it is not kept, or its file is damaged."""
@@ -56,7 +57,7 @@ class RangeCache:
         path = Path(self.find_path(key))
         size = len(content) + _CHECKSUM.size
         hint = "; it is below DATA.CACHE_FOLDER and takes up to DATA.REMOTE_CACHE_GIGABYTES"
-        if size > self.limit_bytes // FOLDERS:
+        if size > self.limit_bytes // self.folders:
             return
         with os_errors_as_user_errors(path, hint):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,14 +75,14 @@ class RangeCache:
     def find_path(self, key: str) -> str:
         """Return the path of a range's file, whether it is there or not."""
         name = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
-        return os.path.join(self.folder, f"{int(name[:8], 16) % FOLDERS:02d}", name)
+        return os.path.join(self.folder, f"{int(name[:8], 16) % self.folders:02d}", name)
 
     def _make_room(self, temporary: Path, size: int) -> bool:
         """Create a temporary file of ``size`` bytes, after removing ranges of its subfolder if it does not fit.
 
         Return False, without a file, if other processes write too much there.
         """
-        folder, limit = temporary.parent, self.limit_bytes // FOLDERS
+        folder, limit = temporary.parent, self.limit_bytes // self.folders
         with locked_counter(folder / _COUNTER) as counter:
             stored = os.pread(counter, _TOTAL.size, 0)
             total = _TOTAL.unpack(stored)[0] if len(stored) == _TOTAL.size else _remove_oldest(folder, limit)

@@ -18,7 +18,6 @@ import os
 import re
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
@@ -303,14 +302,15 @@ class RemoteFolder:
 
         ``__cause__`` is the last error of the system or a package.
         """
-        began, attempts, pause = time.monotonic(), 0, self.first_pause_seconds
+        now = asyncio.get_running_loop().time
+        began, attempts, pause = now(), 0, self.first_pause_seconds
         limit = _ALL_PAUSES * self.first_pause_seconds
         while True:
             attempts += 1
             try:
                 return await ask()
             except network_errors() as error:
-                seconds = time.monotonic() - began
+                seconds = now() - began
                 problem = f"{address} cannot be {verb}"
                 if is_final(error):
                     raise UserError(f"{problem}: {give_reason(error)}") from error

@@ -1,20 +1,27 @@
 """The loader: per-sample randomness, consecutive epochs, and failures with their real reason."""
 
 import contextlib
+import gc
 import itertools
 import os
+import signal
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
+from support.processes import wait_until
 from support.samples.numbers import Numbers, collate, make_loader, readings
+from support.thread_ranks import acting_as
 
 from paddlevit_dist import UserError
 from paddlevit_dist.data import loader as loader_module
-from paddlevit_dist.data.loader import DeviceLoader, LoaderWatchdog, SampleFailure
+from paddlevit_dist.data.loader import DeviceLoader, LoaderWatchdog, SampleFailure, begin_worker, build_loader
 from paddlevit_dist.data.sampler import EvaluationSampler, TrainingSampler
 from paddlevit_dist.distributed import StopRequested
 from paddlevit_dist.launch.devices import default_workers
+from paddlevit_dist.launch.status import get_status
+from paddlevit_dist.runtime import signals
 from paddlevit_dist.tasks.sample_checks import BadSample
 
 
@@ -64,19 +71,16 @@ def test_default_workers_leave_a_core_to_the_training_process(processes, cores, 
 
 def test_an_error_while_waiting_is_passed_over_only_if_the_wait_was_left():
     watchdog = LoaderWatchdog(iter(()), 600.0, 3)
-    try:
-        for has_left, error, is_raised in (
-            (False, ValueError, True),
-            (True, ValueError, False),
-            (False, KeyboardInterrupt, True),
-            (True, KeyboardInterrupt, True),
-        ):
-            watchdog.has_left = has_left
-            context = pytest.raises(error) if is_raised else contextlib.nullcontext()
-            with context, watchdog:
-                raise error("a test")
-    finally:
-        watchdog.stop()
+    for has_left, error, is_raised in (
+        (False, ValueError, True),
+        (True, ValueError, False),
+        (False, KeyboardInterrupt, True),
+        (True, KeyboardInterrupt, True),
+    ):
+        watchdog.has_left = has_left
+        context = pytest.raises(error) if is_raised else contextlib.nullcontext()
+        with context, watchdog:
+            raise error("a test")
 
 
 @pytest.mark.parametrize("consumed", [0, 8, 23])
@@ -122,34 +126,40 @@ def test_a_mistake_of_the_user_and_a_bad_sample_are_one_line():
     assert checked[:3] == [0, 1, 2]
 
 
-def test_waits_are_timed_and_are_progress_of_the_run(monkeypatch):
-    clock, texts = itertools.count(0.0, 0.5), []
-    monkeypatch.setattr(loader_module.time, "perf_counter", lambda: next(clock))
-    monkeypatch.setattr(loader_module.status, "_notes", loader_module.status._StatusNotes())
-    wait = loader_module.next_batch
-    get_status = loader_module.status.get_status
-    monkeypatch.setattr(loader_module, "next_batch", lambda batches: texts.append(get_status().text) or wait(batches))
-    loader = make_loader(Numbers(12))
+class Awaited(Numbers):
+    """Reading a sample takes 10 ms from when somebody waits for it."""
+
+    def sample(self, index, generator):
+        wait_until(lambda: get_status().text == "starting: waiting for a batch", "nobody waits")
+        time.sleep(0.01)
+        return super().sample(index, generator)
+
+
+def test_waits_are_timed_and_are_progress_of_the_run(fresh_status):
+    loader, begun = make_loader(Awaited(12)), time.perf_counter()
     for batch in loader.epochs(1, 1):
         assert batch["index"].shape == [4] and get_status().text == "starting"
-    assert texts == ["starting: waiting for a batch"] * 4 and loader.seconds_waited == 4 * 0.5
+    assert 12 * 0.01 <= loader.seconds_waited <= time.perf_counter() - begun
 
 
 @pytest.mark.parametrize("may_leave", [True, False])
-def test_a_wait_that_was_left_ends_the_loop(monkeypatch, may_leave):
-    class Watchdog(LoaderWatchdog):
-        """Finds that the run is asked to stop in the second wait."""
+def test_a_wait_that_was_left_ends_the_loop(own_handlers, exit_codes, may_leave):
+    class Stuck(Numbers):
+        """Asks the run to stop while the second batch is read, which never ends if the wait may be left."""
 
-        def __exit__(self, *words) -> bool:
-            self.has_left = self.may_leave and self.batches_due == 2
-            return super().__exit__(*words)
+        def sample(self, index, generator):
+            if next(numbers) == 4:
+                signals.stop_after(-1e6, "TIME_LIMIT")
+                is_over.wait(60 if may_leave else 0)
+            return super().sample(index, generator)
 
-    monkeypatch.setattr(loader_module, "LoaderWatchdog", Watchdog)
-    loader, read = make_loader(Numbers(12)), []
+    numbers, is_over, read = itertools.count(), threading.Event(), []
+    loader = make_loader(Stuck(12), timeout_seconds=0.4)
     loader.may_leave = may_leave
     with pytest.raises(StopRequested) if may_leave else contextlib.nullcontext():
         read.extend(batch["index"].shape for batch in loader.epochs(1, 1))
-    assert loader.may_leave is may_leave and len(read) == (1 if may_leave else 3)
+    is_over.set()
+    assert loader.may_leave is may_leave and len(read) == (1 if may_leave else 3) and exit_codes == []
 
 
 def test_memory_for_the_queues_of_all_loader_processes_is_needed_first(monkeypatch):
@@ -173,52 +183,53 @@ def test_memory_for_the_queues_of_all_loader_processes_is_needed_first(monkeypat
     assert asked == [(17, "the queues of the loader processes", "lower DATA.NUM_WORKERS")]
 
 
-def test_a_loader_process_ends_with_its_parent_and_leaves_signals_to_it(monkeypatch):
-    events = []
-    monkeypatch.setattr(loader_module.gc, "freeze", lambda: events.append("freeze"))
-    monkeypatch.setattr(loader_module.signals, "ignore_all", lambda: events.append("ignore"))
-    monkeypatch.setattr(loader_module.process_exit, "die_with_parent", events.append)
-    loader_module.begin_worker(71, 2)
-    assert events == ["freeze", "ignore", 71]
+def test_a_loader_process_ends_with_its_parent_and_leaves_signals_to_it(libraries, own_signals, exit_codes):
+    calls = []
+    libraries[None] = SimpleNamespace(prctl=lambda *words: calls.append(words))
+    try:
+        begin_worker(os.getppid(), 2)
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+    assert signal.getsignal(signal.SIGTERM) == signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    assert calls == [(1, signal.SIGKILL)] and exit_codes == []  # PR_SET_PDEATHSIG
+    begin_worker(os.getppid() + 1, 2)
+    gc.unfreeze()
+    assert exit_codes == [1]
+
+
+def configure(workers, is_evaluation=False) -> SimpleNamespace:
+    data = SimpleNamespace(NUM_WORKERS=workers, PREFETCH=7, LOADER_TIMEOUT_SECONDS=11.0)
+    return SimpleNamespace(DATA=data, SEED=13, EVAL=is_evaluation, TRAIN=SimpleNamespace(NUM_EPOCHS=17))
 
 
 @pytest.mark.parametrize(
     "key, argument, is_evaluation, workers",
     [(None, None, False, 3), (None, 5, False, 5), (2, None, True, 2), (0, None, False, 0), (2, 0, True, 0)],
 )
-def test_a_loader_is_built_as_configured(monkeypatch, key, argument, is_evaluation, workers):
-    built = []
-    monkeypatch.setattr(loader_module, "DeviceLoader", lambda *words, **named: built.append((words, named)))
-    monkeypatch.setattr(loader_module, "world_size", lambda: 2)
-    monkeypatch.setattr(loader_module, "cpu_cores", lambda: 9)
-    data = SimpleNamespace(NUM_WORKERS=key, PREFETCH=7, LOADER_TIMEOUT_SECONDS=11.0)
-    config = SimpleNamespace(DATA=data, SEED=13, EVAL=is_evaluation, TRAIN=SimpleNamespace(NUM_EPOCHS=17))
-    loader_module.build_loader(config, "samples", "sampler", "collate", check="check", num_workers=argument)
-    named = {"check": "check", "num_workers": workers, "prefetch": 7, "seed": 13, "timeout_seconds": 11.0}
-    assert built == [(("samples", "sampler", "collate"), {**named, "epochs": None if is_evaluation else 17})]
+def test_a_loader_has_the_processes_that_are_configured(machine, key, argument, is_evaluation, workers):
+    machine.cores = 9
+    with acting_as(0, 2):
+        loader = build_loader(configure(key, is_evaluation), Numbers(4), None, collate, num_workers=argument)
+    assert (loader.num_workers, loader.prefetch, loader.timeout_seconds) == (workers, 7, 11.0)
 
 
-def test_room_is_required_once_for_the_batches_of_loader_processes(monkeypatch):
-    calls = []
-    monkeypatch.setattr(loader_module, "require_room", lambda arrays, *words: calls.append((len(arrays), *words)))
-    monkeypatch.setattr(loader_module, "remove_leftovers", calls.append)
-    monkeypatch.setattr(loader_module, "share", lambda array, prefix: array)
-    loader = make_loader(Numbers(12))
-    for prefix in (None, "own"):
-        loader._prefix = loader._collate.prefix = prefix
-        for _ in loader.epochs(1, 1):
-            assert len(loader_module._unfinished) > 0
-    assert calls == [(2, 0, "own"), "own"]
+@pytest.mark.parametrize("is_evaluation", [True, False])
+def test_samples_are_drawn_and_checked_as_configured(is_evaluation):
+    class Drawn(Numbers):
+        def sample(self, index, generator):
+            epochs_left.append(generator.epochs_left)
+            return super().sample(index, generator)
+
+    epochs_left, checked, samples = [], [], Drawn(8)
+    loader = build_loader(
+        configure(0, is_evaluation), samples, make_loader(samples, seed=13).sampler, collate, check=checked.append
+    )
+    assert readings(loader, 1, 1) == readings(make_loader(Numbers(8), seed=13), 1, 1)
+    assert set(epochs_left) == {None if is_evaluation else 16} and len(checked) == 8
 
 
 def test_only_remote_data_is_fetched_in_batches():
     samples = Numbers(4)
     samples.dataset = object()
     assert sum(batch["index"].shape[0] for batch in make_loader(samples).epochs(1, 1)) == 4
-
-
-def test_the_watching_thread_watches(monkeypatch):
-    seen = []
-    monkeypatch.setattr(LoaderWatchdog, "_watch", lambda watchdog: seen.append(threading.current_thread().name))
-    LoaderWatchdog(iter(()), 600.0, 3).stop()
-    assert seen == ["loader watchdog"]

@@ -7,80 +7,59 @@ import numpy as np
 import pytest
 from support.thread_ranks import acting_as
 
-from paddlevit_dist.data import loader
+from paddlevit_dist.data import loader, shared_arrays
 from paddlevit_dist.data.loader import CollateFunction, LoaderWatchdog
+from paddlevit_dist.data.shared_arrays import FOLDER
+from paddlevit_dist.launch import status
+from paddlevit_dist.runtime import process_exit, signals
 
-LATE = "no batch arrived for 8 s (DATA.LOADER_TIMEOUT_SECONDS); loader processes: "
-
-
-class Ended(Exception):
-    """The process would have ended."""
-
-
-class Ticks:
-    """An event that is set after some waits."""
-
-    def __init__(self, number: int) -> None:
-        self.left, self.waits = number, []
-
-    def wait(self, seconds: float) -> bool:
-        self.waits.append(seconds)
-        self.left -= 1
-        return self.left < 0
+LATE = "error: no batch arrived for 8 s (DATA.LOADER_TIMEOUT_SECONDS); loader processes: "
 
 
-class Watched:
-    """A watchdog whose thread has ended, so that the test looks in its place; ``now`` is the time."""
+@pytest.fixture
+def watch(simulated_time, fresh_status, exit_codes, own_handlers, capsys):
+    """Return a function that lets a watchdog look at some times, and returns the lines that it prints."""
 
-    def __init__(self, monkeypatch, seconds=8.0, due=1, workers=()) -> None:
-        self.now, self.moves, self.abandoned, self.reason = 100.0, [], [], None
-        self.batches = SimpleNamespace(_workers=list(workers))
-        self.watchdog = LoaderWatchdog(self.batches, seconds, due)
-        self.watchdog.stop()
-        assert not self.watchdog._thread.is_alive() and self.watchdog._thread.daemon
-        assert (self.watchdog._batches, self.watchdog._workers) == (None, ())
-        self.watchdog._batches, self.watchdog._workers = self.batches, self.batches._workers
+    def look(watchdog, *times: float) -> str:
+        for simulated_time.now in times:
+            watchdog.look()
+        return capsys.readouterr().err
 
-        def end(reason):
-            raise Ended(reason)
+    simulated_time.now = 100.0
+    return look
 
-        monkeypatch.setattr(loader, "time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr(loader, "end_process", end)
-        monkeypatch.setattr(loader, "abandon", self.abandoned.append)
-        monkeypatch.setattr(loader.status, "move", lambda: self.moves.append(self.now))
-        monkeypatch.setattr(loader.signals, "stop_reason", lambda: self.reason)
 
-    def look(self, *times: float) -> list[float]:
-        """Look at each of these times, and return how long was waited before each look."""
-        waits = []
-        for self.now in times:
-            self.watchdog._stopped = Ticks(1)
-            self.watchdog._watch()
-            waits += self.watchdog._stopped.waits[:1]
-        return waits
+def make_batches(*workers):
+    def note():
+        batches.ended = True
+
+    batches = SimpleNamespace(_workers=workers, _blocking_queue=None, _thread=None, ended=False)
+    batches._thread_done_event = SimpleNamespace(set=note)
+    return batches
 
 
 @pytest.mark.parametrize(("seconds", "between"), [(8.0, 1.0), (2.0, 0.5)])
-def test_a_batch_has_its_seconds_from_the_start_of_the_wait(monkeypatch, seconds, between):
-    watched = Watched(monkeypatch, seconds)
-    with watched.watchdog:
-        assert watched.look(100, 100 + seconds) == [between] * 2
-        with pytest.raises(Ended) as ended:
-            watched.look(100.5 + seconds)
-    assert str(ended.value) == LATE.replace("8", f"{seconds:g}") + "none, a thread reads the data"
-    assert watched.moves == [100, 100 + seconds, 100.5 + seconds]  # the run's own watchdog is told each time
-    watched.look(1e6)  # nothing is waited for
-    assert len(watched.moves) == 3
+def test_a_batch_has_its_seconds_from_the_start_of_the_wait(watch, exit_codes, seconds, between):
+    watchdog = LoaderWatchdog(make_batches(), seconds, 1)
+    assert watchdog.seconds_between == between
+    with watchdog:
+        before = status.get_status().moves
+        assert watch(watchdog, 100, 100 + seconds) == "" and exit_codes == []
+        assert status.get_status().moves > before  # the run's own watchdog is told
+        told = watch(watchdog, 100.5 + seconds)
+    assert told == LATE.replace("8", f"{seconds:g}") + "none, a thread reads the data\n" and exit_codes == [1]
+    before = status.get_status().moves
+    assert watch(watchdog, 1e6) == "" and status.get_status().moves == before  # nothing is waited for
 
 
-def test_the_states_of_loader_processes_are_told(monkeypatch):
+def test_the_states_of_loader_processes_are_told(watch):
     ended = 2**22 + 1  # above the largest number of a process
-    workers = [SimpleNamespace(pid=pid, exitcode=None) for pid in (os.getpid(), ended)]
-    watched = Watched(monkeypatch, workers=workers)
-    with watched.watchdog, pytest.raises(Ended) as told:
-        watched.look(200)
-    own, other = str(told.value).removeprefix(LATE).split(", ")
-    assert own.startswith(f"{os.getpid()} ") and own.split()[1] not in ("gone", "None") and other == f"{ended} gone"
+    watchdog = LoaderWatchdog(
+        make_batches(*(SimpleNamespace(pid=pid, exitcode=None) for pid in (os.getpid(), ended))), 8.0, 1
+    )
+    with watchdog:
+        own, other = watch(watchdog, 109).removeprefix(LATE).split(", ")
+    assert own.startswith(f"{os.getpid()} ") and own.split()[1] not in ("gone", "None") and other == f"{ended} gone\n"
 
 
 @pytest.mark.parametrize(
@@ -92,76 +71,61 @@ def test_the_states_of_loader_processes_are_told(monkeypatch):
         ((None, None), 5, None),
     ],
 )
-def test_a_loader_process_that_died_ends_the_wait_at_once(monkeypatch, codes, due, told):
+def test_a_loader_process_that_died_ends_the_wait_at_once(watch, exit_codes, codes, due, told):
     workers = [SimpleNamespace(pid=number, exitcode=code) for number, code in enumerate(codes)]
-    watched = Watched(monkeypatch, due=due, workers=workers)
-    with watched.watchdog:
-        if told is None:
-            watched.look(101)
-            return
-        with pytest.raises(Ended) as ended:
-            watched.look(101)
-    assert str(ended.value).startswith(f"loader {told} ended while batches were due (")
+    watchdog = LoaderWatchdog(make_batches(*workers), 8.0, due)
+    with watchdog:
+        line = watch(watchdog, 101)
+    if told is None:
+        assert (line, exit_codes) == ("", [])
+        return
+    assert line.startswith(f"error: loader {told} ended while batches were due (") and exit_codes == [1]
     by_itself = "code 0: the dataset's code, or a library that it uses, has called os._exit"
-    assert (by_itself in str(ended.value)) == (told == "process 1 with exit code 0")
+    assert (by_itself in line) == (told == "process 1 with exit code 0")
 
 
-def test_a_wait_is_left_when_the_run_is_asked_to_stop_unless_it_may_not(monkeypatch):
-    watched = Watched(monkeypatch)
-    watched.reason = "SIGTERM"
-    watched.watchdog.may_leave = False
-    with watched.watchdog:
-        watched.look(101)
-        assert not watched.watchdog.has_left and watched.moves == [101]
-        watched.watchdog.may_leave = True
-        watched.watchdog._stopped = Ticks(5)
-        watched.watchdog._watch()
-        assert len(watched.watchdog._stopped.waits) == 1  # nothing is watched any more
-    assert watched.watchdog.has_left and watched.abandoned == [watched.batches] and watched.moves == [101]
+def test_a_wait_is_left_when_the_run_is_asked_to_stop_unless_it_may_not(watch):
+    batches = make_batches()
+    watchdog = LoaderWatchdog(batches, 8.0, 1)
+    watch(watchdog, 200)
+    signals.stop_after(0.0, "TIME_LIMIT")
+    watch(watchdog, 300)
+    assert signals.stop_reason() == "TIME_LIMIT" and not watchdog.has_left  # nothing is waited for
+    with watchdog:
+        watchdog.may_leave = False
+        watch(watchdog, 301)
+        assert not watchdog.has_left and not batches.ended
+        watchdog.may_leave = True
+        watch(watchdog, 302)
+    assert watchdog.has_left and batches.ended
 
 
-def test_a_wait_that_has_just_ended_is_not_left(monkeypatch):
-    watched = Watched(monkeypatch)
-
-    def arrive_meanwhile():
-        watched.watchdog._deadline = None
-        return "SIGTERM"
-
-    monkeypatch.setattr(loader.signals, "stop_reason", arrive_meanwhile)
-    with watched.watchdog:
-        watched.watchdog._stopped = Ticks(5)
-        watched.watchdog._watch()
-        assert len(watched.watchdog._stopped.waits) == 6
-    assert not watched.watchdog.has_left and not watched.abandoned and not watched.moves
-
-
-def test_a_slow_batch_is_told_once_if_other_ranks_wait(monkeypatch, capsys):
-    watched = Watched(monkeypatch, 600.0)
-    with watched.watchdog:
-        watched.look(150)
+def test_a_slow_batch_is_told_once_if_other_ranks_wait(watch):
+    watchdog = LoaderWatchdog(make_batches(), 600.0, 1)
+    with watchdog:
+        assert watch(watchdog, 150) == ""
         with acting_as(1, 2):
-            watched.look(119.5)
-            assert capsys.readouterr().err == ""
-            watched.look(120, 160)
-    assert capsys.readouterr().err == (
+            assert watch(watchdog, 119.5) == ""
+            told = watch(watchdog, 120, 160)
+    assert told == (
         "note: rank 1 has been waiting for a batch for 20 s, and the other ranks for this one (use faster storage, "
         "more DATA.NUM_WORKERS or smaller samples)\n"
     )
 
 
-@pytest.mark.parametrize(("numbers", "releases"), [((5, 5), 0), ((6, 5), 2), ((11, 0), 2)])
-def test_memory_is_returned_before_and_after_a_large_batch_is_shared(monkeypatch, numbers, releases):
-    events = []
-    assert loader.LARGE_BYTES == 32 * 1024**2
-    monkeypatch.setattr(loader, "LARGE_BYTES", 80)
-    monkeypatch.setattr(loader.tuning, "release_memory", lambda: events.append("release"))
-    monkeypatch.setattr(loader, "share", lambda array, prefix: events.append(prefix) or len(array))
+@pytest.mark.parametrize(("more", "releases"), [(0, 0), (1, 2)])
+def test_memory_is_returned_before_and_after_a_large_batch_is_shared(libraries, more, releases):
+    prefix, half = shared_arrays.new_prefix(), 16 * 1024**2
+    shared = []
+    libraries[None] = SimpleNamespace(malloc_trim=lambda _: shared.append(len(list(FOLDER.glob(f"{prefix}*")))))
     readings = [1, 2]
     batch = CollateFunction(
-        lambda given: {"a": np.zeros(numbers[0]), "names": list(given), "b": np.ones(numbers[1])}, "own"
+        lambda given: {"a": np.zeros(half, "i1"), "names": list(given), "b": np.zeros(half + more, "i1")}, prefix
     )(readings)
-    assert batch == {"a": numbers[0], "names": [1, 2], "b": numbers[1]} and readings == []
-    assert events == ["release"] * (releases // 2) + ["own", "own"] + ["release"] * (releases // 2)
+    assert batch["names"] == [1, 2] and readings == []
+    assert shared == [0, 2][:releases]
+    assert len(list(FOLDER.glob(f"{prefix}*"))) == 2
+    shared_arrays.remove_leftovers(prefix)
 
 
 @pytest.mark.parametrize("error", [SystemError, RuntimeError])
@@ -183,24 +147,25 @@ def test_an_error_of_the_queue_has_the_dead_process_as_its_reason_or_stays(error
 
 @pytest.mark.parametrize("has_queue", [True, False])
 @pytest.mark.parametrize(("workers", "thread"), [(2, "one"), (0, "one"), (0, None)])
-def test_an_abandoned_wait_leaves_no_process_and_its_thread_alone(monkeypatch, workers, thread, has_queue):
+def test_an_abandoned_wait_leaves_no_process_and_its_thread_alone(workers, thread, has_queue):
     events = []
 
     def note(what):
         return SimpleNamespace(**dict.fromkeys(("set", "kill", "close"), lambda: events.append(what)))
 
-    monkeypatch.setattr(loader.process_exit, "leave_running", lambda left: events.append(f"thread {left}"))
+    left = thread and SimpleNamespace(join=lambda seconds: events.append(f"thread {thread}"), is_alive=lambda: False)
     batches = SimpleNamespace(
         _thread_done_event=note("done"),
         _workers=[note(f"worker {number}") for number in range(workers)],
         _blocking_queue=note("queue") if has_queue else None,
-        _thread=thread,
+        _thread=left,
     )
     loader.abandon(batches)
+    process_exit.end_if_in_danger(0)
     is_left = not workers and thread is not None
     ended = ["done", *[f"worker {number}" for number in range(workers)], *["queue"] * has_queue]
     assert events == [*ended, *["thread one"] * is_left]
-    assert batches._thread == (None if is_left else thread)
+    assert batches._thread is (None if is_left else left)
 
 
 def test_loaders_that_are_no_longer_read_are_closed_or_killed(monkeypatch):

@@ -54,10 +54,7 @@ def pools(monkeypatch):
             self.is_closed = True
 
     monkeypatch.setattr(prepare_workers, "ProcessPoolExecutor", make)
-    monkeypatch.setattr(prepare_workers, "named_semaphores", contextlib.nullcontext)
     monkeypatch.setattr(prepare_workers, "tqdm", Bar)
-    context = SimpleNamespace(Event=threading.Event)
-    monkeypatch.setattr(prepare_workers.multiprocessing, "get_context", {"spawn": context}.__getitem__)
     return made
 
 
@@ -110,19 +107,17 @@ def test_a_second_interrupt_is_held_in_the_main_thread_only(pools):
     assert pools.pools[0].handlers == [signal.getsignal(signal.SIGINT)]
 
 
-def test_a_worker_stops_at_its_next_item(monkeypatch):
-    calls = []
-    monkeypatch.setattr(prepare_workers.signals, "ignore_all", lambda: calls.append("ignore"))
-    monkeypatch.setattr(prepare_workers.process_exit, "die_with_parent", calls.append)
-    monkeypatch.setattr(prepare_workers, "_stopping", None)
+def test_a_worker_stops_at_its_next_item_and_with_its_parent(libraries, own_signals, exit_codes):
+    calls, stopping = [], threading.Event()
+    libraries[None] = SimpleNamespace(prctl=lambda *words: calls.append(words))
     check_stop()
-    stopping = threading.Event()
-    prepare_workers.start_worker(stopping, 41)
+    prepare_workers.start_worker(stopping, os.getppid())
     check_stop()
     stopping.set()
     with pytest.raises(PreparationStopped):
         check_stop()
-    assert calls == ["ignore", 41]
+    stopping.clear()
+    assert calls == [(1, signal.SIGKILL)] and signal.getsignal(signal.SIGTERM) == signal.SIG_IGN and exit_codes == []
 
 
 @pytest.mark.parametrize(

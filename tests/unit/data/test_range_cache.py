@@ -27,11 +27,6 @@ def files(cache):
     return [path for path in found if os.path.basename(path) != "bytes"]
 
 
-@pytest.fixture
-def one_folder(monkeypatch):
-    monkeypatch.setattr(range_cache, "FOLDERS", 1)
-
-
 def test_what_is_put_is_got_also_by_a_pickled_copy(cache):
     assert cache.get("a") is None
     cache.put("a", b"x" * 100)
@@ -54,9 +49,8 @@ def test_size_never_exceeds_the_limit_and_the_latest_ranges_stay(cache):
     assert answers["0"] is None
 
 
-@pytest.mark.usefixtures("one_folder")
 def test_ranges_read_longest_ago_are_removed_first(cache):
-    cache.limit_bytes = 10_000
+    cache.limit_bytes, cache.folders = 10_000, 1
     for number, name in enumerate("abc"):
         cache.put(name, bytes(3000))
         os.utime(cache.find_path(name), (number, number))
@@ -83,9 +77,8 @@ def test_a_damaged_file_is_not_read(damage, cache):
     assert cache.get("a") == b"x" * 100
 
 
-@pytest.mark.usefixtures("one_folder")
 def test_an_interrupted_write_leaves_nothing_and_leftovers_are_removed(cache, monkeypatch):
-    cache.limit_bytes = 10_000
+    cache.limit_bytes, cache.folders = 10_000, 1
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         cache.put("a", bytes(100))
@@ -119,9 +112,8 @@ def test_racing_writers_and_readers_see_whole_ranges(cache):
     assert wrong == [] and sum(map(os.path.getsize, files(cache))) <= cache.limit_bytes
 
 
-@pytest.mark.usefixtures("one_folder")
 def test_files_of_other_writers_stay(cache, monkeypatch):
-    cache.limit_bytes = 10_000
+    cache.limit_bytes, cache.folders = 10_000, 1
     other = os.path.join(cache.folder, "00", "name.host.1.0123abcd.tmp")
     written, replace = [], os.replace
 
@@ -155,9 +147,9 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
 
 
 @pytest.fixture
-def small(cache, one_folder):
+def small(cache):
     """One subfolder of 1,000 bytes, and its counted bytes."""
-    cache.limit_bytes = 1000
+    cache.limit_bytes, cache.folders = 1000, 1
 
     def count() -> int:
         with open(os.path.join(cache.folder, "00", "bytes"), "rb") as stream:
@@ -195,8 +187,8 @@ def test_a_folder_without_its_count_is_counted(small):
 
 
 @pytest.mark.parametrize("age, is_gone", [(3600, False), (3601, True)])
-def test_a_file_that_is_written_for_an_hour_is_left_by_a_killed_process(small, monkeypatch, age, is_gone):
-    monkeypatch.setattr(range_cache.time, "time", lambda: 50_000.0)
+def test_a_file_that_is_written_for_an_hour_is_left_by_a_killed_process(small, clock, age, is_gone):
+    clock(lambda: 50_000.0)
     cache, count = small
     fill(cache, {"a": 300, "b": 300})
     leftover = os.path.join(cache.folder, "00", "name.host.1.0123abcd.tmp")

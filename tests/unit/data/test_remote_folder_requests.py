@@ -25,21 +25,29 @@ class Answered(Exception):
         self.status, self.message, self.headers = status, message, headers
 
 
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """Its time is moved on by what sleeps. ``pauses`` are how long, in seconds."""
+
+    def __init__(self):
+        super().__init__()
+        self.now, self.pauses = 50.0, []
+
+    def time(self):
+        return self.now
+
+    def call_later(self, delay, callback, *arguments, context=None):
+        self.pauses.append(delay)
+        self.now += delay
+        return self.call_soon(callback, *arguments, context=context)
+
+
 @pytest.fixture
-def clock(monkeypatch):
-    """Seconds, which pauses of requests move on, and the pauses."""
-    state = SimpleNamespace(now=50.0, pauses=[])
-
-    async def sleep(seconds: float) -> None:
-        state.pauses.append(seconds)
-        state.now += seconds
-
-    monkeypatch.setattr(remote_folder.asyncio, "sleep", sleep)
-    monkeypatch.setattr(remote_folder.time, "monotonic", lambda: state.now)
-    return state
+def clock():
+    with contextlib.closing(SimulatedLoop()) as loop:
+        yield loop
 
 
-def ask(folder, errors):
+def ask(loop, folder, errors):
     """Await requests that raise these errors in turn, then one that is answered."""
     left = iter(errors)
 
@@ -48,19 +56,19 @@ def ask(folder, errors):
             raise error
         return "answer"
 
-    return asyncio.run(folder._with_retries("http://a/b", "read", once))
+    return loop.run_until_complete(folder._with_retries("http://a/b", "read", once))
 
 
 def test_pauses_double_up_to_a_limit_and_end_after_500_first_ones(clock, capsys):
     folder = RemoteFolder("http://a", first_pause_seconds=2.0)
     with pytest.raises(UserError) as failed:
-        ask(folder, (ConnectionResetError(f"no {number}") for number in range(100)))
+        ask(clock, folder, (ConnectionResetError(f"no {number}") for number in range(100)))
     assert clock.pauses == [4.0 / 2, 4.0, 8.0, 16.0, 32.0, 64.0, *[120.0] * 7, 34.0]
     assert str(failed.value) == "http://a/b cannot be read in 15 attempts within 1000 s: no 14"
     assert isinstance(failed.value.__cause__, ConnectionResetError)
     told = "note: http://a/b cannot be read: no 0; requests that fail are repeated for 1000 s (not shown again)\n"
     assert capsys.readouterr().err == told
-    assert ask(folder, [OSError("again")]) == "answer" and capsys.readouterr().err == ""
+    assert ask(clock, folder, [OSError("again")]) == "answer" and capsys.readouterr().err == ""
     assert (RemoteFolder("http://a").first_pause_seconds, RemoteFolder("http://a").timeout_seconds) == (0.5, 60.0)
 
 
@@ -69,16 +77,16 @@ def test_a_server_says_when_it_wants_to_be_asked_again(clock, capsys):
     errors = [aiohttp.ClientResponseError(None, (), status=503, headers=sent) for sent in (
         {"Retry-After": "7"}, {"Retry-After": "61"}, {"Retry-After": "soon"}, {"Retry-After": "1"}, None, {},
     )]  # fmt: skip
-    assert ask(folder, errors) == "answer"
+    assert ask(clock, folder, errors) == "answer"
     assert clock.pauses == [7.0, 60.0, 2.0, 4.0, 8.0, 16.0]
 
 
 def test_what_is_final_is_asked_for_once_and_other_errors_pass_through(clock):
     folder = RemoteFolder("http://a")
     with pytest.raises(UserError, match=r"^http://a/b cannot be read: it does not exist$"):
-        ask(folder, [FileNotFoundError()])
+        ask(clock, folder, [FileNotFoundError()])
     with pytest.raises(ZeroDivisionError):
-        ask(folder, [ZeroDivisionError()])
+        ask(clock, folder, [ZeroDivisionError()])
     assert clock.pauses == []
 
 

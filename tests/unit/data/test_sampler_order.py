@@ -1,12 +1,13 @@
 """Orders of an epoch that are computed, against sets, counts and the order in memory."""
 
+import itertools
 import tracemalloc
 
 import numpy as np
 import pytest
 
 from paddlevit_dist.data import sampler
-from paddlevit_dist.data.sampler import KeyedPermutation, TrainingSampler, draw_permutation
+from paddlevit_dist.data.sampler import MOST_IN_MEMORY, KeyedPermutation, TrainingSampler, draw_permutation
 
 
 def keyed(size, *seed):
@@ -64,20 +65,17 @@ def test_hundred_million_samples_take_no_array():
     assert len(set(indices)) == 20 * 64 and 40_000_000 < np.mean(indices) < 60_000_000
 
 
-def test_ranks_share_a_computed_order(monkeypatch):
-    monkeypatch.setattr("paddlevit_dist.data.sampler.MOST_IN_MEMORY", 50)
-    data = range(103)
+def test_ranks_share_a_computed_order():
+    def read(consumed=0, rank=0, world_size=1):
+        sampler = TrainingSampler(range(MOST_IN_MEMORY + 1), 6 // world_size, rank=rank, world_size=world_size)
+        return list(itertools.islice(sampler.batches(2, consumed), 17 - consumed // 6))
 
-    single = [[key.index for key in batch] for batch in TrainingSampler(data, 6, rank=0, world_size=1).batches(2, 0)]
+    single = [[key.index for key in batch] for batch in read()]
     for world_size in (2, 3):
-        ranks = [
-            list(TrainingSampler(data, 6 // world_size, rank=rank, world_size=world_size).batches(2, 0))
-            for rank in range(world_size)
-        ]
+        ranks = [read(rank=rank, world_size=world_size) for rank in range(world_size)]
         joined = [[key.index for part in parts for key in part] for parts in zip(*ranks)]
         assert joined == single
-    resumed = TrainingSampler(data, 6, rank=0, world_size=1).batches(2, 30)
-    assert [[key.index for key in batch] for batch in resumed] == single[5:]
+    assert [[key.index for key in batch] for batch in read(30)] == single[5:]
     assert len({index for batch in single for index in batch}) == 102
 
 
@@ -112,9 +110,8 @@ def test_a_computed_order_is_that_of_a_feistel_network():
 
 
 @pytest.mark.parametrize("more, is_computed", [(0, False), (1, True)])
-def test_an_order_is_computed_for_more_than_16_million_samples(monkeypatch, more, is_computed):
-    assert sampler.MOST_IN_MEMORY == 16 * 1024**2
-    monkeypatch.setattr(sampler, "MOST_IN_MEMORY", 50)
-    assert TrainingSampler(range(50 + more), 4, rank=0, world_size=1).computes_order is is_computed
-    drawn = draw_permutation(50 + more, np.random.default_rng(0))
+def test_an_order_is_computed_for_more_than_16_million_samples(more, is_computed):
+    size = 16 * 1024**2 + more
+    assert TrainingSampler(range(size), 4, rank=0, world_size=1).computes_order is is_computed
+    drawn = draw_permutation(size if is_computed else 50, np.random.default_rng(0))
     assert isinstance(drawn.indices, KeyedPermutation) is is_computed and drawn.occurrences is None

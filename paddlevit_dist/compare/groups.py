@@ -21,7 +21,7 @@ FINISHED, FAILED, UNFINISHED = "finished", "failed", "unfinished"
 PERCENT = 95
 _UPPER = 0.5 + PERCENT / 200
 _FORMAT = 1
-_MAX_PARTITIONS = 200_000  # partitions of seeds into two groups that are enumerated; 10 and 10 have 184,756
+MOST_PARTITIONS = 200_000  # of seeds into two groups; 10 and 10 have 184,756
 _SEED = 0  # constant, so that p-values are reproducible
 _ROUNDING = 1e-9  # relative; smaller differences count as zero
 
@@ -174,12 +174,14 @@ def compute_smallest_p(first: int, second: int) -> float:
     return (2 if first == second else 1) / math.comb(first + second, first)
 
 
-def permutation_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, str]:
+def permutation_test(
+    first: Sequence[float], second: Sequence[float], most_partitions: int = MOST_PARTITIONS
+) -> tuple[float, str]:
     """Compute the p-value of a permutation test, and return it with the name of the test.
 
     If the groups are equally good, each partition of all scores into two groups is equally likely. p is the share of
-    partitions whose means differ at least as much as observed. Up to 200,000 partitions are enumerated; otherwise
-    200,000 are drawn at random, and the observed one is added to them. Source: R. A. Fisher, "The Design of
+    partitions whose means differ at least as much as observed. Up to ``most_partitions`` are enumerated; otherwise this
+    number is drawn at random, and the observed one is added to them. Source: R. A. Fisher, "The Design of
     Experiments", 1935; B. Phipson and G. Smyth, "Permutation P-values should never be zero", Statistical Applications
     in Genetics and Molecular Biology 9, 2010.
     """
@@ -187,11 +189,11 @@ def permutation_test(first: Sequence[float], second: Sequence[float]) -> tuple[f
     number, ways = len(first), math.comb(len(scores), len(first))
     # Since all scores sum to 0, the difference of the means is proportional to the sum of one group.
     threshold = abs(scores[:number].sum()) - _ROUNDING * np.abs(scores).max()
-    if ways <= _MAX_PARTITIONS:
+    if ways <= most_partitions:
         groups = np.array(list(itertools.combinations(range(len(scores)), number)))
         p = float((np.abs(scores[groups].sum(axis=1)) >= threshold).mean())
         return p, f"exact permutation test, {ways:,} ways"
     generator = np.random.Generator(np.random.PCG64(_SEED))
-    drawn = np.argsort(generator.random((_MAX_PARTITIONS, len(scores))), axis=1)[:, :number]
+    drawn = np.argsort(generator.random((most_partitions, len(scores))), axis=1)[:, :number]
     larger = int((np.abs(scores[drawn].sum(axis=1)) >= threshold).sum())
-    return (1 + larger) / (1 + _MAX_PARTITIONS), f"permutation test, {_MAX_PARTITIONS:,} ways drawn"
+    return (1 + larger) / (1 + most_partitions), f"permutation test, {most_partitions:,} ways drawn"

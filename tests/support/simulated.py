@@ -8,13 +8,13 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import paddle
 import pytest
 
 from paddlevit_dist.launch import failures, rendezvous, secret, status, tuning
-from paddlevit_dist.runtime import processor
+from paddlevit_dist.runtime import device_kinds, processor
 
 from .thread_ranks import acting_as
 
@@ -133,11 +133,12 @@ def command_line(monkeypatch) -> Callable[..., None]:
 
 class DescribedMachine:
     """Attributes:
-    gpus: how many NVIDIA GPUs the kernel lists; None: as it does.
+    gpus: how many NVIDIA GPUs the kernel lists and Paddle can use; None: as it is.
     cores: how many this process may use; None: as they are.
     cpu: its processor, as ``processor.processor`` returns it; None: as it is.
     libc: the name of its C library; None: as it is.
     has_dxg: whether it is one of Windows Subsystem for Linux with a GPU.
+    pinned: processes that were given cores since these are described, with their cores.
     """
 
     def __init__(self) -> None:
@@ -146,13 +147,15 @@ class DescribedMachine:
         self.cpu: dict | None = None
         self.libc: str | None = None
         self.has_dxg = False
+        self.pinned: list[tuple[int, set[int]]] = []
 
 
 @pytest.fixture
 def machine(monkeypatch) -> DescribedMachine:
     """What this process is told of its machine, once a test has set it."""
-    described, list_files, list_cores = DescribedMachine(), glob.glob, os.sched_getaffinity
     find, describe_cpu, find_libc = os.path.exists, processor.processor, platform.libc_ver
+    described, list_files, list_cores, pin = DescribedMachine(), glob.glob, os.sched_getaffinity, os.sched_setaffinity
+    count_gpus = device_kinds.count_gpus
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def list_described(pattern: str, **options) -> list[str]:
@@ -163,6 +166,9 @@ def machine(monkeypatch) -> DescribedMachine:
     def list_usable(process: int) -> set[int]:
         return list_cores(process) if described.cores is None else set(range(described.cores))
 
+    def note_pinned(process: int, cores: Iterable[int]) -> None:
+        pin(process, cores) if described.cores is None else described.pinned.append((process, set(cores)))
+
     monkeypatch.setattr(glob, "glob", list_described)
     monkeypatch.setattr(os, "sched_getaffinity", list_usable)
     monkeypatch.setattr(os.path, "exists", lambda path: described.has_dxg if path == "/dev/dxg" else find(path))
@@ -170,6 +176,8 @@ def machine(monkeypatch) -> DescribedMachine:
         monkeypatch.setattr(module, "processor", lambda: describe_cpu() if described.cpu is None else described.cpu)
     monkeypatch.setattr(processor, "_was_in_time", False)
     monkeypatch.setattr(platform, "libc_ver", lambda: find_libc() if described.libc is None else (described.libc, ""))
+    monkeypatch.setattr(os, "sched_setaffinity", note_pinned)
+    monkeypatch.setattr(device_kinds, "count_gpus", lambda: count_gpus() if described.gpus is None else described.gpus)
     return described
 
 

@@ -1,6 +1,7 @@
 """Evaluations of a few digits, some of them taken for the next one."""
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,7 +23,7 @@ def digits() -> list[tuple[np.ndarray, int]]:
     return [(np.asarray(image), label) for image, label in map(data.read, range(SAMPLES))]
 
 
-def evaluated(folder: Path, wrong: list[int], **keys: str) -> str:
+def evaluated(folder: Path, wrong: list[int], names: Sequence[str] = NAMES, **keys: str) -> str:
     """The folder of a run that takes these digits for the next one."""
     folder.mkdir()
     words = [word for pair in keys.items() for word in pair]
@@ -39,7 +40,7 @@ def evaluated(folder: Path, wrong: list[int], **keys: str) -> str:
     }
     evaluation = SimpleNamespace(
         table=SimpleNamespace(
-            indices=np.arange(SAMPLES), to_sample_table=lambda: SampleTable("classes", NAMES, arrays), groups=None
+            indices=np.arange(SAMPLES), to_sample_table=lambda: SampleTable("classes", list(names), arrays), groups=None
         ),
         config=values,
         task=SimpleNamespace(best_metric=("top-1", True), signature=dict),

@@ -3,9 +3,9 @@
 import json
 import statistics
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from support.trainings.trial_runs import write_samples
 
 from paddlevit_dist import UserError
 from paddlevit_dist.compare import group_pairs, groups
@@ -110,30 +110,19 @@ def test_a_run_s_interval_is_that_of_one_more_seed(tmp_path):
     assert lines[5:] == ["settings that differ: TRAIN.BASE_LR 0.1 -> 0.3"]
 
 
-def test_other_samples_are_the_first_warning_and_another_order_is_none(tmp_path, monkeypatch):
-    tables = {"seed_0": "cab", "seed_1": "bca", "run": "abz"}
-    read = []
-
-    def read_table(run):
-        read.append(Path(run).relative_to(tmp_path).as_posix())
-        return SimpleNamespace(run=read[-1], names=list(tables[Path(run).name]))
-
-    monkeypatch.setattr(group_pairs, "read_table", read_table)
-    monkeypatch.setattr(group_pairs, "find_warnings", lambda first, second: [f"other: {first.run} and {second.run}"])
-    first = make_group(tmp_path / "a", [4.0, 5.0])
+def test_other_samples_are_the_first_warning_and_another_order_is_none(tmp_path):
+    first, run = make_group(tmp_path / "a", [4.0, 5.0]), make_run(tmp_path / "run", 5.0)
     second = make_group(tmp_path / "b", [4.0, 6.0], ["failed", "finished", "finished"])
-    plain, lines = group_pairs.compare_groups([first, make_run(tmp_path / "run", 5.0), second])
-    assert plain["comparisons"][0]["warnings"] == ["other: a/seed_0 and b/seed_1"]
-    expected = ["samples: a/seed_0 and run were evaluated on different samples", "other: a/seed_0 and run"]
+    assert group_pairs.compare_groups([first, second])[0]["comparisons"][0]["warnings"] == []  # without tables
+    for folder, names, crop in ((f"{first}/seed_0", "cab", 1), (f"{second}/seed_1", "bca", 2), (run, "abz", 3)):
+        write_samples(Path(folder), "epoch 9", 1, list(names), {"crop": crop})
+    plain, lines = group_pairs.compare_groups([first, run, second])
+    other = f"protocol: crop is 1 in {first}/seed_0"
+    warnings = plain["comparisons"][0]["warnings"]
+    assert warnings == [f"{other}, 2 in {second}/seed_1"]
+    expected = [f"samples: {first}/seed_0 and {run} were evaluated on different samples", f"{other}, 3 in {run}"]
     assert plain["single_runs"][0]["warnings"] == expected
-    assert lines[-3:] == [f"warning: {line}" for line in ["other: a/seed_0 and b/seed_1", *expected]]
-    assert sorted(read) == ["a/seed_0", "a/seed_0", "b/seed_1", "run"]
-
-    def refuse(run):
-        raise UserError("no table")
-
-    monkeypatch.setattr(group_pairs, "read_table", refuse)
-    assert group_pairs.compare_groups([first, second])[0]["comparisons"][0]["warnings"] == []
+    assert lines[-3:] == [f"warning: {line}" for line in [*warnings, *expected]]
 
 
 @pytest.mark.parametrize(

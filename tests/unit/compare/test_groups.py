@@ -89,17 +89,15 @@ def test_apart_groups_reach_the_smallest_p_and_many_seeds_are_drawn():
     assert "drawn" in test and p == pytest.approx(share, abs=0.01)
 
 
-def test_as_many_ways_as_are_enumerated_at_most_are_not_drawn(monkeypatch):
+def test_as_many_ways_as_are_enumerated_at_most_are_not_drawn():
     for most, test in ((10, "exact permutation test, 10 ways"), (9, "permutation test, 9 ways drawn")):
-        monkeypatch.setattr(groups, "_MAX_PARTITIONS", most)
-        assert groups.permutation_test([1.0, 2.0], [3.0, 4.0, 6.0])[1] == test
-    monkeypatch.setattr(groups, "_MAX_PARTITIONS", 50)
+        assert groups.permutation_test([1.0, 2.0], [3.0, 4.0, 6.0], most)[1] == test
     scores = np.array([9.0, 2.0, 8.0, 3.0, 1.0, 4.0, 4.5, 7.0, 0.5])
     larger = 0
     for order in np.argsort(np.random.default_rng(0).random((50, 9)), axis=1):
         difference = scores[order[:3]].mean() - scores[order[3:]].mean()
         larger += abs(difference) >= scores[:3].mean() - scores[3:].mean() - 1e-9
-    assert 3 < larger < 25 and groups.permutation_test(scores[:3], scores[3:])[0] == (1 + larger) / 51
+    assert 3 < larger < 25 and groups.permutation_test(scores[:3], scores[3:], 50)[0] == (1 + larger) / 51
 
 
 def test_the_interval_covers_the_true_difference_and_noise_what_equal_groups_do():

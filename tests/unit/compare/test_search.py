@@ -4,31 +4,17 @@ import json
 import shutil
 import sys
 
-import numpy as np
 import pytest
+from support.trainings.trial_runs import write_trial
 
 from paddlevit_dist import UserError, settings
-from paddlevit_dist.compare import search, tables
+from paddlevit_dist.compare import search
 from paddlevit_dist.compare.search_space import parse_range
 from paddlevit_dist.intervals import ConfidenceInterval
 from paddlevit_dist.settings.table import public_leaves
 
 optuna = pytest.importorskip("optuna")
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-
-def write_trial(folder, epoch, wrong, score, epochs=10):
-    """A run of ``epochs`` whose last evaluation of 400 samples is wrong for the first ``wrong``."""
-    folder.mkdir(exist_ok=True, parents=True)
-    places = (np.arange(400) < wrong).astype(np.int32)
-    about = {"task": "classification", "kind": "classes", "score": "top-1", "more_is_better": True, "split": "val"}
-    about |= {"classes": ["a", "b"], "dataset": "drawn", "of": f"epoch {epoch}", "protocol": {}, "input": {}}
-    arrays = {"labels": np.arange(400, dtype=np.int32) % 2, "places": places, "losses": np.ones(400, np.float32)}
-    arrays |= {"top": np.array([1]), tables.INDICES: np.arange(400, dtype=np.int32)}
-    tables.write_table(folder / "scored_samples.npz", about, list(map(str, range(400))), arrays, None)
-    (folder / "config.yaml").write_text(f"TRAIN: {{NUM_EPOCHS: {epochs}}}\n", encoding="utf-8")
-    with (folder / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"kind": "evaluation", "epoch": epoch, "top-1": score, "best": "top-1"}) + "\n")
 
 
 def make_plan(folder):

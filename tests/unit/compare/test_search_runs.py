@@ -1,35 +1,42 @@
 """What a search starts, records and prints; its training runs are stand-ins that end when they are told to."""
 
+import contextlib
 import json
+import signal
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from support.trainings.stand_in_commands import ends, waits
+from support.trainings.trial_runs import write_trial
 
 from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.compare import search
 from paddlevit_dist.compare.search_space import parse_range
+from paddlevit_dist.launch.lock import lock_output_dir
+from paddlevit_dist.runtime import signals
 
 optuna = pytest.importorskip("optuna")
 State = optuna.trial.TrialState
 REPEAT = "repeat the command to continue"
+pytestmark = pytest.mark.usefixtures("simulated_time", "own_handlers")
 
 
 @pytest.fixture
 def plan(tmp_path) -> search.SearchPlan:
     ranges = [parse_range("TRAIN.BASE_LR=1e-4..1e-2:log")]
-    return search.SearchPlan(str(tmp_path), ranges, ["-cfg=a", "-amp"], 0, "top-1", True)
+    return search.SearchPlan(str(tmp_path), ranges, ["-cfg=vit_digits", "-amp"], 0, "top-1", True)
 
 
 def make_study(plan, *ended):
-    """A study whose first trials have ended with a score or a state, and one that runs; returns that, too."""
+    """A study whose first trials have ended with a score, and one that runs."""
     study = optuna.create_study(direction="maximize")
     for end in (*ended, State.RUNNING):
         distributions = {found.name: found.get_distribution(optuna.distributions) for found in plan.ranges}
-        facts = {"params": {"TRAIN.BASE_LR": 0.005}, "distributions": distributions, "user_attrs": {}}
+        facts = {"params": {"TRAIN.BASE_LR": 0.005}, "distributions": distributions}
         state, value = (State.COMPLETE, end) if isinstance(end, float) else (end, None)
-        study.add_trial(optuna.trial.create_trial(state=state, value=value, **facts))
-    return study, study.get_trials()[-1]
+        attributes = {"configuration": {}}
+        study.add_trial(optuna.trial.create_trial(state=state, value=value, user_attrs=attributes, **facts))
+    return study
 
 
 def make_folder(path: Path) -> Path:
@@ -37,159 +44,140 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-class Child:
-    """A training run that ends with a code when it is looked at for the third time, or once it was terminated."""
+def evaluates(epoch: int, wrong: int, score: float, code: int | None = None):
+    """The last evaluation of a run, which ends with ``code``, if any."""
 
-    def __init__(self, code: int) -> None:
-        self.code, self.left, self.terminated = code, 3, 0
-        self.returncode: int | None = None
+    def evaluate(folder):
+        write_trial(folder, epoch, wrong, score)
+        return code
 
-    def poll(self) -> int | None:
-        self.left -= 1
-        self.returncode = self.code if self.left <= 0 else None
-        return self.returncode
-
-    def terminate(self) -> None:
-        self.terminated, self.left = self.terminated + 1, 0
+    return evaluate
 
 
-@pytest.fixture
-def calls(monkeypatch) -> SimpleNamespace:
-    """Notes what a trial calls; its run ends with ``code``, and has evaluated ``epochs`` when it is looked at."""
-    noted = SimpleNamespace(
-        lines=[], started=[], forwarded=[], killed=[], explained=[], slept=[], tables=[], reason=None
-    )
-    noted.epochs, noted.why, noted.child, noted.running, noted.value = [], {}, Child(0), [], 91.25
-
-    def start(words):
-        noted.started.append(words)
-        return noted.child
-
-    def keep_table(folder):
-        noted.tables.append(Path(folder).name)
-        return noted.epochs.pop(0) if noted.epochs else None
-
-    def explain_stop(plan, ranked, folder, epoch):
-        noted.explained.append((ranked, Path(folder).name, epoch))
-        return noted.why.get(epoch, "")
-
-    monkeypatch.setattr(search, "write_line", noted.lines.append)
-    monkeypatch.setattr(search.training_commands, "start", start)
-    monkeypatch.setattr(search.training_commands, "forward_requests", lambda runs: noted.forwarded.append(list(runs)))
-    monkeypatch.setattr(search.training_commands, "kill", lambda runs: noted.killed.append(list(runs)))
-    monkeypatch.setattr(search.time, "sleep", noted.slept.append)
-    monkeypatch.setattr(search.signals, "stop_reason", lambda: noted.reason)
-    monkeypatch.setattr(
-        search, "is_running", lambda folder: bool(noted.running) and noted.running.pop(0) == folder.name
-    )
-    monkeypatch.setattr(search, "keep_table", keep_table)
-    monkeypatch.setattr(search, "explain_stop", explain_stop)
-    monkeypatch.setattr(search, "read_score", lambda folder, score: (noted.tables.append(score), (noted.value, 4))[1])
-    monkeypatch.setattr(search, "require_table", lambda folder: noted.tables.append("required"))
-    return noted
+def stops(folder):
+    signal.raise_signal(signal.SIGTERM)
 
 
-def run_trial(plan, *ended):
-    study, trial = make_study(plan, *ended)
-    search.run_trial(optuna, study, plan, trial)
-    return study.get_trials()[-1]
+def run_last(plan, *ended):
+    """Train the trial that is left; return it, and the numbers of those that have failed."""
+    study = make_study(plan, *ended)
+    failed = search.run_trials(optuna, study, plan, len(ended) + 1)
+    return study.get_trials()[-1], failed
 
 
-def test_a_trial_is_trained_in_its_folder_and_its_score_recorded(plan, calls):
-    calls.epochs = [4, None, 5]
-    trial = run_trial(plan, 50.0, 70.0)
+def test_a_trial_is_trained_in_its_folder_and_its_score_recorded(tmp_path, plan, commands, simulated_time, capsys):
+    commands.courses = [[waits, evaluates(4, 100, 75.0), waits, evaluates(5, 35, 91.25, code=0)]]
+    trial, failed = run_last(plan, 50.0, 70.0)
     folder = f"{plan.folder}/trial_0002"
-    assert calls.started == [["-cfg=a", "-amp", "TRAIN.BASE_LR=0.005", f"-output={folder}", "-resume=auto"]]
-    assert calls.forwarded == [[calls.child]] * 2 and calls.slept == [0.2, 0.2] and calls.killed == [[calls.child]]
-    assert calls.explained == [([1, 0], "trial_0002", 4)]  # the best first
-    assert calls.tables == ["trial_0002"] * 3 + ["top-1", "required"]
-    assert (trial.state, trial.value, calls.child.terminated) == (State.COMPLETE, 91.25, 0)
-    assert calls.lines == [f"trial 2: TRAIN.BASE_LR=0.005: {folder}", "trial 2: top-1 91.25 (best, epoch 4)"]
-    calls.child, calls.value, calls.lines[:] = Child(0), 0.5, []
-    run_trial(plan)
-    assert calls.lines[1:] == ["trial 0: top-1 0.5000 (best, epoch 4)"]
+    (command,) = commands.started
+    assert command.words == ["-cfg=vit_digits", "-amp", "TRAIN.BASE_LR=0.005", f"-output={folder}", "-resume=auto"]
+    assert simulated_time.waits == [0.2] * 3 and command.killed and command.terminated == 0
+    assert sorted(file.name for file in (Path(folder) / "tables").iterdir()) == ["epoch_0004.npz", "epoch_0005.npz"]
+    assert (trial.state, trial.value, failed) == (State.COMPLETE, 91.25, [])
+    lines = [f"trial 2: TRAIN.BASE_LR=0.005: {folder}", "trial 2: top-1 91.25 (best, epoch 5)"]
+    assert capsys.readouterr().out.splitlines() == lines
+    commands.courses = [[evaluates(4, 100, 0.5, code=0)]]
+    run_last(plan)
+    assert capsys.readouterr().out.splitlines()[1:] == ["trial 0: top-1 0.5000 (best, epoch 4)"]
+    commands.courses = [[ends(0)]]
+    with pytest.raises(UserError, match="trial_0001 has no evaluation with top-1: set VALIDATE_FREQ"):
+        run_last(plan, 50.0)
 
 
-def test_a_trial_that_is_worse_is_asked_to_end_once(plan, calls):
-    calls.child.terminate = lambda: setattr(calls.child, "terminated", calls.child.terminated + 1)
-    calls.child.left, calls.epochs, calls.why = 5, [5, 6, 7, 8], {6: "epoch 6: -1\n", 7: "epoch 7"}
-    trial = run_trial(plan)
-    assert [epoch for *_, epoch in calls.explained] == [5, 6] and calls.child.terminated == 1
-    assert trial.state == State.PRUNED and calls.lines[1:] == [r"trial 0: stopped as worse, epoch 6: -1\n"]
+def test_a_trial_without_a_table_of_samples_has_no_score(plan, commands):
+    def forgets(folder):
+        write_trial(folder, 10, 40, 90.0)
+        (folder / "scored_samples.npz").unlink()
+        return 0
+
+    commands.courses = [[forgets]]
+    with pytest.raises(UserError, match=r"trial_0000 has no scored_samples.npz, from which search compares runs"):
+        run_last(plan)
+
+
+def test_a_trial_that_is_worse_than_the_best_is_asked_to_end_once(tmp_path, plan, commands, capsys):
+    for number, wrong, score in ((0, 90, 75.0), (1, 40, 90.0)):
+        for epoch in (5, 6, 7):
+            write_trial(tmp_path / f"trial_{number:04d}", epoch, wrong, score)
+            search.keep_table(str(tmp_path / f"trial_{number:04d}"))
+    commands.courses = [[evaluates(5, 40, 20.0), evaluates(6, 80, 20.0), evaluates(7, 380, 20.0), waits, ends(0)]]
+    trial, _ = run_last(plan, 75.0, 90.0)
+    assert trial.state == State.PRUNED and commands.started[0].terminated == 1
+    told = capsys.readouterr().out.splitlines()[1]
+    assert told.startswith("trial 2: stopped as worse, epoch 6: -10.00 [-") and told.endswith("] from trial 1")
 
 
 @pytest.mark.parametrize(
-    ("code", "reason", "told"), [(search.signals.STOPPED, None, "trial 1 was"), (3, "SIGTERM", "SIGTERM")]
+    ("event", "code", "told"), [(waits, signals.STOPPED, "trial 1 was"), (stops, 3, "SIGTERM"), (stops, -9, "SIGTERM")]
 )
-def test_a_trial_that_was_stopped_continues_later(plan, calls, monkeypatch, code, reason, told):
-    calls.child.code = code
-    study, trial = make_study(plan, 50.0)
-    reasons = iter([None, *[reason] * 9])
-    monkeypatch.setattr(search.signals, "stop_reason", lambda: next(reasons))
+def test_a_trial_that_was_stopped_continues_later(plan, commands, event, code, told):
+    commands.courses = [[event, ends(code)]]
+    study = make_study(plan, 50.0)
     with pytest.raises(Stopped) as stopped:
-        search.run_trial(optuna, study, plan, trial)
+        search.run_trials(optuna, study, plan, 2)
     saved = f"trial 1 of {plan.folder} is unfinished, and its checkpoint is saved; {REPEAT}"
     assert (stopped.value.reason, stopped.value.saved) == (told, saved)
-    assert study.get_trials()[-1].state == State.RUNNING and calls.killed == [[calls.child]]
+    assert study.get_trials()[-1].state == State.RUNNING and commands.started[0].killed
+    assert bool(commands.started[0].terminated) == (event is stops)
 
 
-def test_a_run_that_has_ended_well_counts_although_a_stop_was_requested(plan, calls, monkeypatch):
-    reasons = iter([None, *["SIGTERM"] * 9])
-    monkeypatch.setattr(search.signals, "stop_reason", lambda: next(reasons))
-    assert run_trial(plan).state == State.COMPLETE
+def test_a_run_that_has_ended_well_counts_although_a_stop_was_requested(plan, commands):
+    commands.courses = [[stops, evaluates(10, 40, 90.0, code=0)]]
+    assert run_last(plan)[0].state == State.COMPLETE
 
 
 @pytest.mark.parametrize("ended, code", [((50.0,), 1), ((50.0,), -9), ((), -9)])
-def test_a_trial_that_fails_or_is_killed_is_left_to_the_next_command(plan, calls, monkeypatch, ended, code):
-    monkeypatch.setattr(search, "add_trial", lambda *given: None)
-    calls.child.code = code
-    study, trial = make_study(plan, *ended)
-    assert search.run_trials(optuna, study, plan, len(ended) + 1) == [trial.number]
+def test_a_trial_that_fails_or_is_killed_is_left_to_the_next_command(plan, commands, capsys, ended, code):
+    commands.courses, number = [[ends(code)], [evaluates(10, 40, 90.0, code=0)]], len(ended)
+    study = make_study(plan, *ended)
+    assert search.run_trials(optuna, study, plan, number + 1) == [number]
     assert study.get_trials()[-1].state == State.RUNNING
-    assert calls.lines[1:] == [f"trial {trial.number}: failed (exit code {code})"]
-    calls.child = Child(0)  # the same command again
-    assert search.run_trials(optuna, study, plan, len(ended) + 1) == []
-    assert calls.started[0] == calls.started[1] and study.get_trials()[-1].state == State.COMPLETE
+    assert capsys.readouterr().out.splitlines()[1:] == [f"trial {number}: failed (exit code {code})"]
+    assert search.run_trials(optuna, study, plan, number + 1) == []  # the same command again
+    first, again = commands.started
+    assert first.words == again.words and study.get_trials()[-1].state == State.COMPLETE
 
 
-def test_a_first_trial_that_fails_without_a_checkpoint_ends_the_search(tmp_path, plan, calls):
-    calls.child = Child(1)
-    study, trial = make_study(plan)
+def test_a_first_trial_that_fails_without_a_checkpoint_ends_the_search(tmp_path, plan, commands):
+    commands.courses = [[ends(1)]]
     said = f"trial 0 has failed .see the error above.: remove {plan.folder}, and start again"
     with pytest.raises(UserError, match=f"^{said}$"):
-        search.run_trial(optuna, study, plan, trial)
+        run_last(plan)
     make_folder(tmp_path / "trial_0000" / "checkpoints")  # which continues once the disk has room again
-    assert not search.run_trial(optuna, study, plan, trial)
+    assert run_last(plan)[1] == [0]
 
 
-def test_no_trial_starts_after_a_stop_was_requested_or_in_the_folder_of_a_running_one(plan, calls):
-    calls.reason = "SIGINT"
+def test_no_trial_starts_in_the_folder_of_a_running_one_or_after_a_stop_was_requested(
+    tmp_path, plan, commands, simulated_time, capsys
+):
+    commands.courses = [[evaluates(10, 40, 90.0, code=0)]]
+    folder, other = make_folder(tmp_path / "trial_0000"), contextlib.ExitStack()
+    simulated_time.meanwhile = lambda number: number == 3 and other.close()
+    other.enter_context(lock_output_dir(folder, print, is_evaluation=False))
+    assert run_last(plan)[0].state == State.COMPLETE and simulated_time.waits == [0.2] * 3
+    lines = capsys.readouterr().out.splitlines()
+    assert lines.count(f"waiting for the end of another training run in {folder}") == 1 and len(lines) == 3
+    simulated_time.meanwhile = lambda number: stops(folder)
+    with lock_output_dir(folder, print, is_evaluation=False), pytest.raises(Stopped) as stopped:
+        run_last(plan)
+    assert (stopped.value.reason, stopped.value.saved) == ("SIGTERM", f"nothing was trained; {REPEAT}")
     with pytest.raises(Stopped) as stopped:
-        run_trial(plan)
+        run_last(plan)
     assert stopped.value.saved == f"trial 0 of {plan.folder} has not started; {REPEAT}"
-    calls.running = ["trial_0000"]
-    with pytest.raises(Stopped) as stopped:
-        run_trial(plan)
-    assert (stopped.value.reason, stopped.value.saved) == ("SIGINT", f"nothing was trained; {REPEAT}")
-    assert calls.started == [] and calls.slept == [0.2]
-    calls.reason, calls.running, calls.lines[:] = None, ["trial_0000"] * 3, []
-    assert run_trial(plan).state == State.COMPLETE and calls.slept == [0.2] * 6
-    waited = f"waiting for the end of another training run in {plan.folder}/trial_0000"
-    assert calls.lines.count(waited) == 1 and len(calls.lines) == 3
+    assert len(commands.started) == 1 and simulated_time.waits == [0.2] * 4
 
 
-def test_an_interrupted_trial_continues_before_others_are_added(plan, monkeypatch):
-    seven, three, four = (SimpleNamespace(number=number) for number in (7, 3, 4))
-    trials, ran, interrupted = iter([three, four, None]), [], [seven, None, None, None]
-    monkeypatch.setattr(search.signals, "record_only_as_parent", lambda: ran.append("signals"))
-    monkeypatch.setattr(search, "find_interrupted", lambda *given: (ran.append(given), interrupted.pop(0))[1])
-    monkeypatch.setattr(search, "add_trial", lambda *given: (ran.append(given), next(trials))[1])
-    monkeypatch.setattr(search, "run_trial", lambda *given: (ran.append(given), given[-1] is not three)[1])
-    assert search.run_trials("optuna", "study", plan, 5) == [3]
-    looked, added = ("optuna", "study", [3]), ("optuna", "study", plan, 5)  # the same list all the time
-    expected = ["signals", looked, (*added[:3], seven), looked, added, (*added[:3], three), looked, added]
-    expected += [(*added[:3], four)]
-    assert ran == [*expected, looked, added]
+def test_an_interrupted_trial_continues_before_others_are_added(plan, commands):
+    study, ends_well = optuna.create_study(direction="maximize"), evaluates(10, 40, 90.0, code=0)
+    search.add_trial(optuna, study, plan, 1)
+    commands.courses = [[ends_well], [ends(3)], [ends_well]]
+    assert search.run_trials(optuna, study, plan, 3) == [1]
+    assert [trial.state for trial in study.get_trials()] == [State.COMPLETE, State.RUNNING, State.COMPLETE]
+    assert search.run_trials(optuna, study, plan, 4) == []
+    assert [command.folder.name for command in commands.started] == [
+        f"trial_{number:04d}" for number in (0, 1, 2, 1, 3)
+    ]
+    assert len({command.words[2] for command in commands.started}) == 4
 
 
 def test_a_plan_has_the_words_the_seed_and_the_score_of_its_runs():
@@ -204,27 +192,24 @@ def test_a_plan_has_the_words_the_seed_and_the_score_of_its_runs():
             search.make_plan([*words[:1], *others], ranges, None)
 
 
-def test_the_command_runs_its_plan_and_names_the_trials_that_failed(tmp_path, monkeypatch, capsys):
-    ran, study, out = [], optuna.create_study(), tmp_path / "out"
-    monkeypatch.setattr(search, "import_optuna", lambda: optuna)
-    monkeypatch.setattr(search, "make_plan", lambda *given: (ran.append(given), SimpleNamespace(folder=given[2]))[1])
-    monkeypatch.setattr(search, "open_study", lambda module, plan: study if plan.folder == str(out) else module)
-    failed = []
-    monkeypatch.setattr(search, "run_trials", lambda *given: (ran.append(given), failed)[1])
-    monkeypatch.setattr(search, "format_search", lambda *given: ["", "told"])
-    search.run(["-cfg=a", "TRAIN.BASE_LR=1..2", "-trials=7", f"-output={out}"])
-    assert capsys.readouterr().out == "\ntold\n" and out.is_dir()
-    (words, ranges, folder), (*_, trials) = ran
-    assert (words, [found.word for found in ranges], folder, trials) == (
-        ["-cfg=a"],
-        ["TRAIN.BASE_LR=1..2"],
-        str(out),
-        7,
+def test_the_command_runs_its_plan_and_names_the_trials_that_failed(tmp_path, commands, capsys):
+    words, out = ["-cfg=vit_digits", "TRAIN.OPTIMIZER.NAME=SGD|AdamW", f"-output={tmp_path / 'out'}"], tmp_path / "out"
+    commands.courses = [[evaluates(10, 40, 90.0, code=0)], [ends(3)]]
+    with pytest.raises(UserError, match=f"^failed: trial 1: see log.txt in the folder of each; {REPEAT}$"):
+        search.run([*words, "-trials=2"])
+    assert [command.words[0] for command in commands.started] == ["-cfg=vit_digits"] * 2
+    assert [command.folder for command in commands.started] == [out / "trial_0000", out / "trial_0001"]
+    commands.courses = [[evaluates(10, 80, 80.0, code=0)]]
+    capsys.readouterr()
+    search.run(words)
+    told = capsys.readouterr().out.split("\n\n")
+    assert "no other settings are left to train: 2 trials of 20" in told[0]
+    header, first, second, best, _ = told[1].splitlines()
+    assert header.split()[:2] == ["trial", "TRAIN.OPTIMIZER.NAME"] and (first.split()[0], second.split()[0]) == (
+        "0",
+        "1",
     )
-    failed += [0, 2]
-    with pytest.raises(UserError, match=f"^failed: trial 0, 2: see log.txt in the folder of each; {REPEAT}$"):
-        search.run(["-cfg=a", "TRAIN.BASE_LR=1..2", f"-output={out}"])
-    assert ran[-1][-1] == 20
+    assert best.startswith("best: trial 0, epoch 10; against the second, trial 1")
 
 
 def test_a_score_is_that_of_the_best_checkpoint_and_a_study_has_the_best_first(tmp_path, plan):
@@ -238,7 +223,7 @@ def test_a_score_is_that_of_the_best_checkpoint_and_a_study_has_the_best_first(t
     said = f"{tmp_path} has no evaluation with AP: set VALIDATE_FREQ so that the last epoch is evaluated"
     with pytest.raises(UserError, match=f"^{said}$"):
         search.read_score(str(tmp_path), "AP")
-    study, _ = make_study(plan, 3.0, 9.0, State.FAIL, 3.0, 5.0)
+    study = make_study(plan, 3.0, 9.0, State.FAIL, 3.0, 5.0)
     assert [trial.number for trial, _ in search.rank_trials(optuna, study, plan)] == [1, 4, 0, 3]
     assert [trial.number for trial, _ in search.rank_trials(optuna, study, plan._replace(more_is_better=False))] == [
         0,

@@ -6,18 +6,15 @@ from paddlevit_dist.settings import load
 from paddlevit_dist.settings.command_line import remove_keys
 
 
-def test_a_user_with_four_gpus_gets_four_trainings_of_one_at_once(monkeypatch):
-    monkeypatch.setattr(devices, "count_gpus", lambda: 4)
+def test_a_user_with_four_gpus_gets_four_trainings_of_one_at_once(machine, monkeypatch):
+    machine.gpus = 4
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-a,1,0")
     assert seeds.assign_gpus(devices.plan_processes(1)) == ["3", "GPU-a", "1", "0"]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert seeds.assign_gpus(devices.plan_processes(1)) == ["0", "1", "2", "3"]
     assert seeds.assign_gpus(devices.plan_processes(2)) == seeds.assign_gpus(devices.plan_processes(-1)) == [None]
-    for number, gpus in ((2, ["0", "1"]), (1, [None])):
-        monkeypatch.setattr(devices, "count_gpus", lambda number=number: number)
+    for machine.gpus, gpus in ((2, ["0", "1"]), (1, [None]), (0, [None])):
         assert seeds.assign_gpus(devices.plan_processes(1)) == gpus
-    monkeypatch.setattr(devices, "count_gpus", lambda: 0)  # a CPU
-    assert seeds.assign_gpus(devices.plan_processes(1)) == [None]
 
 
 def test_the_words_of_a_training_are_those_of_the_group_without_its_own():

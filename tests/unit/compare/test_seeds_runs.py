@@ -1,18 +1,21 @@
 """What a group of seeds starts, records and prints; its training runs are stand-ins that end when they are told to."""
 
-import contextlib
 import json
-import os
+import signal
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from support.trainings.stand_in_commands import ends, waits
 
 from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.compare import groups, seeds
 from paddlevit_dist.compare.groups import FAILED, FINISHED, UNFINISHED, SeedGroup
+from paddlevit_dist.engine.compatibility import to_plain_settings
+from paddlevit_dist.launch.lock import is_running
 from paddlevit_dist.logging.record import SEEDS
+from paddlevit_dist.runtime import signals
+from paddlevit_dist.settings import load
 
 ABOUT = {"task": "t", "dataset": "d", "score": "top-1", "more_is_better": True, "settings": {}}
 
@@ -54,27 +57,26 @@ def row(seed: int, state: str = UNFINISHED, **values) -> dict:
 
 
 @pytest.fixture
-def lines(monkeypatch) -> list[str]:
-    said: list[str] = []
-    monkeypatch.setattr(seeds, "write_line", said.append)
-    return said
+def said(capsys):
+    """Return the lines that were printed since the last call."""
+    return lambda: capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize(
     ("code", "is_stopped", "state"),
     [(0, False, FINISHED), (0, True, FINISHED), (3, True, UNFINISHED), (3, False, FAILED)],
 )
-def test_the_end_of_a_seed_is_recorded_with_its_score(tmp_path, lines, code, is_stopped, state):
+def test_the_end_of_a_seed_is_recorded_with_its_score(tmp_path, said, code, is_stopped, state):
     write_seed(tmp_path / "seed_2", 1, value=50.0)
     group = SeedGroup(str(tmp_path), dict(ABOUT), [row(1), row(2)])
     seeds.record_end(group, group.seeds[1], code, is_stopped, False)
     written = json.loads((tmp_path / SEEDS).read_text())["seeds"]
     assert written[0] == row(1) and written[1]["state"] == state and written[1]["value"] == 50.0
     assert written[1].get("code") == (code if state == FAILED else None)
-    assert lines == [f"seed 2: {state}, top-1 50.00 [49.00, 51.00]"]
+    assert said() == [f"seed 2: {state}, top-1 50.00 [49.00, 51.00]"]
 
 
-def test_a_first_seed_that_does_not_start_ends_the_command(tmp_path, lines):
+def test_a_first_seed_that_does_not_start_ends_the_command(tmp_path, said):
     group = SeedGroup(str(tmp_path), dict(ABOUT), [row(1), row(2)])
     with pytest.raises(UserError, match=r"^seed 1 did not start \(see the error above\); no other seed was started$"):
         seeds.record_end(group, group.seeds[0], 1, False, False)
@@ -82,117 +84,90 @@ def test_a_first_seed_that_does_not_start_ends_the_command(tmp_path, lines):
     seeds.record_end(group, group.seeds[0], 1, False, True)  # others run
     (tmp_path / "seed_2").mkdir()
     seeds.record_end(group, group.seeds[0], 1, False, False)  # others have run
-    assert lines == ["seed 1: failed"] * 2
+    assert said() == ["seed 1: failed"] * 2
 
 
 @pytest.mark.parametrize(
-    ("gpu", "low", "high", "cores"), [("3", 0.0, 0.5, {0, 2}), ("g", 0.5, 1.0, {4, 6}), ("x", 0.1, 0.2, {0, 2, 4, 6})]
+    ("gpu", "low", "high", "cores"), [("3", 0.0, 0.5, {0, 1}), ("g", 0.5, 1.0, {2, 3}), ("x", 0.1, 0.2, {0, 1, 2, 3})]
 )
 def test_a_seed_on_a_gpu_has_its_share_of_the_cores_and_a_log_of_its_own(
-    tmp_path, monkeypatch, lines, gpu, low, high, cores
+    commands, machine, said, gpu, low, high, cores
 ):
-    calls, shares = [], []
-    monkeypatch.setattr(seeds.training_commands, "start", lambda *given: calls.append(given) or SimpleNamespace(pid=77))
-    monkeypatch.setattr(os, "sched_getaffinity", {0: {6, 0, 4, 2}}.__getitem__)
-    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, share: shares.append((pid, set(share))))
-    group = SeedGroup("out", ABOUT, [])
-    assert seeds.start_seed(group, row(5), ["-cfg=a", "-amp"], gpu, low, high).pid == 77
-    words = ["-cfg=a", "-amp", "-output=out/seed_5", "-seed=5", "-resume=auto", "SEEDS=None"]
-    assert calls == [(words, {"CUDA_VISIBLE_DEVICES": gpu, "TERM": "dumb"}, subprocess.DEVNULL)]
-    assert shares == [(77, cores)] and lines == [f"seed 5: out/seed_5, GPU {gpu}: see log.txt there"]
-    seeds.start_seed(group, row(6), [], None, low, high)
-    assert calls[1][1:] == ({}, None) and len(shares) == 1 and lines[1] == "seed 6: out/seed_6"
-
-
-class Child:
-    """A training run that ends with a code when it was asked for it so many times."""
-
-    def __init__(self, code: int, polls: int) -> None:
-        self.code, self.left, self.terminated = code, polls, 0
-        self.returncode: int | None = None
-
-    def poll(self) -> int | None:
-        self.left -= 1
-        if self.left <= 0:
-            self.returncode = self.code
-        return self.returncode
-
-    def terminate(self) -> None:
-        self.terminated, self.left = self.terminated + 1, min(self.left, 1)
+    commands.courses, machine.cores, group = [[]], 4, SeedGroup("out", ABOUT, [])
+    command = seeds.start_seed(group, row(5), ["-cfg=a", "-amp"], gpu, low, high)
+    assert command.words == ["-cfg=a", "-amp", "-output=out/seed_5", "-seed=5", "-resume=auto", "SEEDS=None"]
+    assert (command.environment["CUDA_VISIBLE_DEVICES"], command.environment["TERM"]) == (gpu, "dumb")
+    assert command.output == subprocess.DEVNULL and machine.pinned == [(command.pid, cores)]
+    assert said() == [f"seed 5: out/seed_5, GPU {gpu}: see log.txt there"]
+    command = seeds.start_seed(group, row(6), [], None, low, high)
+    assert "CUDA_VISIBLE_DEVICES" not in command.environment and command.output is None
+    assert len(machine.pinned) == 1 and said() == ["seed 6: out/seed_6"]
 
 
 @pytest.fixture
-def train(tmp_path, monkeypatch, lines):
-    """Train seeds 1 to n, whose runs end so: (exit code, polls); return the group, their places and killed ones."""
-    monkeypatch.setattr(seeds.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(seeds.signals, "record_only_as_parent", lambda: None)
-    monkeypatch.setattr(seeds.training_commands, "forward_requests", lambda children: list(children))
+def train(tmp_path, commands, machine, simulated_time, own_handlers):
+    """Train seeds 1 to n, whose runs have these courses; return the group, and the places of those that started."""
+    machine.cores = 4
 
-    killed: list[Child] = []
-
-    def train(ends, gpus, reasons=()):
-        group = SeedGroup(str(tmp_path), dict(ABOUT), [row(number + 1) for number in range(len(ends))])
-        children = [Child(*end) for end in ends]
-        started, asked = [], iter(reasons)
-
-        def start(its_group, entry, words, gpu, low, high):
-            assert its_group is group and words == ["words"]
-            (tmp_path / entry["folder"]).mkdir(exist_ok=True)
-            started.append((entry["seed"], gpu, low, high))
-            return children[entry["seed"] - 1]
-
-        monkeypatch.setattr(seeds, "start_seed", start)
-        monkeypatch.setattr(seeds.signals, "stop_reason", lambda: next(asked, None))
-        monkeypatch.setattr(seeds.training_commands, "kill", lambda left: killed.extend(left))
+    def train(courses, gpus):
+        group = SeedGroup(str(tmp_path), dict(ABOUT), [row(number + 1) for number in range(len(courses))])
+        commands.courses, commands.started, machine.pinned = [*courses, []], [], []
+        told = ""
         try:
             seeds.train_seeds(group, group.seeds, ["words"], gpus)
         except Stopped as stopped:
-            return group, started, children, killed, str(stopped)
-        return group, started, children, killed, ""
+            told = str(stopped)
+        cores = [sorted(share) for _, share in machine.pinned] or [None] * len(commands.started)
+        gpus = [command.environment.get("CUDA_VISIBLE_DEVICES") for command in commands.started]
+        numbers = [int(command.folder.name.removeprefix("seed_")) for command in commands.started]
+        return group, [*zip(numbers, gpus, cores, strict=True)], told
 
-    train.killed = killed
     return train
 
 
-def test_each_gpu_trains_the_next_seed_when_it_is_free(train):
-    group, started, _, killed, told = train([(0, 3), (0, 1), (5, 1), (0, 1)], ["a", "b"])
-    assert started == [(1, "a", 0.0, 0.5), (2, "b", 0.5, 1.0), (3, "b", 0.5, 1.0), (4, "b", 0.5, 1.0)]
+def begins(folder):
+    folder.mkdir(exist_ok=True)
+
+
+def stops(folder):
+    signal.raise_signal(signal.SIGTERM)
+
+
+def test_each_gpu_trains_the_next_seed_when_it_is_free(train, commands):
+    courses = [[begins, waits, ends(0)], [ends(0)], [ends(5)], [ends(0)]]
+    group, started, told = train(courses, ["a", "b"])
+    assert started == [(1, "a", [0, 1]), (2, "b", [2, 3]), (3, "b", [2, 3]), (4, "b", [2, 3])]
     assert [entry["state"] for entry in group.seeds] == [FINISHED, FINISHED, FAILED, FINISHED]
-    assert group.seeds[2]["code"] == 5 and killed == [] and told == ""
+    assert group.seeds[2]["code"] == 5 and told == ""
+    assert not any(command.killed or command.terminated for command in commands.started)
 
 
 def test_without_gpus_one_seed_follows_another(train):
-    _, started, *_ = train([(0, 2), (0, 2), (0, 1)], [None])
-    assert started == [(1, None, 0.0, 1.0), (2, None, 0.0, 1.0), (3, None, 0.0, 1.0)]
-    _, started, *_ = train([(0, 1)], ["a", "b", "c"])
-    assert started == [(1, "a", 0.0, 1.0)]  # it has all cores
+    _, started, _ = train([[waits, ends(0)], [waits, ends(0)], [ends(0)]], [None])
+    assert started == [(1, None, None), (2, None, None), (3, None, None)]
+    _, started, _ = train([[ends(0)]], ["a", "b", "c"])
+    assert started == [(1, "a", [0, 1, 2, 3])]  # it has all cores
 
 
-def test_a_stop_ends_running_seeds_and_starts_no_others(train, tmp_path):
-    group, started, children, _, told = train([(0, 9), (0, 9), (0, 9)], ["a", "b"], [None, "asked to stop"])
-    assert len(started) == 2 and [child.terminated for child in children] == [1, 1, 0]
+def test_a_stop_ends_running_seeds_and_starts_no_others(train, tmp_path, commands):
+    group, started, told = train([[waits, stops, ends(0)], [waits, waits, ends(0)], []], ["a", "b"])
+    assert len(started) == 2 and all(command.terminated for command in commands.started)
     assert [entry["state"] for entry in group.seeds] == [FINISHED, FINISHED, UNFINISHED]
-    assert (
-        "asked to stop" in told
-        and f"1 of 3 seeds of {tmp_path} are unfinished, and their checkpoints are saved" in told
-    )
+    assert "SIGTERM" in told and f"1 of 3 seeds of {tmp_path} are unfinished, and their checkpoints are saved" in told
 
 
-def test_a_seed_that_was_stopped_stops_the_others(train):
-    code = seeds.signals.STOPPED
-    group, started, children, _, told = train([(code, 1), (7, 9), (0, 9)], ["a", "b"])
-    assert len(started) == 2 and children[1].terminated == 1 and "seed 1 was" in told and "3 of 3 seeds" in told
+def test_a_seed_that_was_stopped_stops_the_others(train, commands):
+    group, started, told = train([[ends(signals.STOPPED)], [waits, waits, ends(7)], []], ["a", "b"])
+    assert len(started) == 2 and commands.started[1].terminated == 1
+    assert "seed 1 was" in told and "3 of 3 seeds" in told
     assert [entry["state"] for entry in group.seeds] == [UNFINISHED] * 3
 
 
-def test_running_seeds_are_killed_after_an_error(train, monkeypatch):
-    def fail(*_):
-        raise KeyError
-
-    monkeypatch.setattr(seeds, "record_end", fail)
-    with pytest.raises(KeyError):
-        train([(0, 1), (0, 9)], ["a", "b"])
-    assert [child.left for child in train.killed] == [8]
+def test_running_seeds_are_killed_after_an_error(train, tmp_path, commands):
+    (tmp_path / SEEDS).mkdir()
+    with pytest.raises(UserError, match=SEEDS):
+        train([[begins, ends(0)], [waits] * 9], ["a", "b"])
+    assert [command.killed for command in commands.started] == [False, True]
 
 
 def test_scores_are_a_table_with_states_summary_and_noise(tmp_path):
@@ -220,72 +195,73 @@ def test_scores_are_a_table_with_states_summary_and_noise(tmp_path):
     assert len(seeds.format_group(SeedGroup("out", ABOUT, rows[1:2]))) == 3
 
 
-def make_configuration(**changes):
-    values = {"TASK": "t", "SAVE": "out", "SEEDS": 3, "SEED": 5, "NGPUS": 2, "DEVICE": "cpu", "ALLOW_CHANGES": False}
-    config = SimpleNamespace(**{**values, **changes}, DATA=SimpleNamespace(DATASET="digits"))
-    argv = ["-cfg=a.yaml", "-seeds=3", "-seed=5", "-amp"]
-    return SimpleNamespace(values=config, sources={"SAVE": "command line"}, recipe="mine", argv=argv)
+def configure(folder: Path, *words: str):
+    return load(["-cfg=vit_digits", "-seeds=3", "-seed=5", f"-output={folder}", *words])
 
 
-def test_the_seeds_that_are_not_finished_are_trained_and_those_that_failed_are_named(tmp_path, monkeypatch, lines):
-    trained, planned, locked = [], [], []
+@pytest.fixture
+def one_process(monkeypatch):
+    monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
 
-    def train(group, waiting, words, gpus):
-        trained.append(([entry["seed"] for entry in waiting], words, gpus))
-        for entry, state in zip(waiting, states):
-            entry.update(state=state, **({"code": 3} if state == FAILED else {}))
 
-    def lock(folder, log, **options):
-        locked.append((Path(folder), options))
-        return contextlib.nullcontext()
-
-    monkeypatch.setattr(seeds.devices, "is_launched", lambda: False)
-    monkeypatch.setattr(seeds, "plan_processes", lambda number, device: planned.append((number, device)))
-    monkeypatch.setattr(seeds, "assign_gpus", lambda plan: ["a", "b", "c"])
-    monkeypatch.setattr(seeds, "lock_output_dir", lock)
-    monkeypatch.setattr(seeds, "train_seeds", train)
-    monkeypatch.setattr(
-        seeds,
-        "begin_group",
-        lambda config, folder: SeedGroup(folder, dict(ABOUT), [row(5, FINISHED, value=1.0, epoch=1), row(6), row(7)]),
-    )
-    states, out = (FINISHED, FINISHED), tmp_path / "out"
-    seeds.run(make_configuration(SAVE=str(out)))
-    assert trained == [([6, 7], ["-cfg=a.yaml", "-amp"], ["a", "b", "c"])] and planned == [(2, "cpu")]
-    assert lines[0] == f"1 of 3 seeds are finished in {out}: training 2, 2 at a time" and locked == [
-        (out, {"is_evaluation": False})
-    ]
-    assert lines[1:] == seeds.format_group(groups.read_group(str(out))) and len(lines) == 8
-    states = (FAILED, FAILED)
+@pytest.mark.usefixtures("simulated_time", "own_handlers", "one_process")
+def test_the_seeds_that_are_not_finished_are_trained_and_those_that_failed_are_named(
+    tmp_path, monkeypatch, commands, machine, said
+):
+    monkeypatch.chdir(tmp_path)
+    out, machine.gpus, machine.cores = tmp_path / "out", 3, 4
+    write_seed(out / "seed_5", 1, 3, value=50.0)
+    commands.courses = [[begins, ends(3)]]
     told = rf"^failed: seed 6 \(exit code 3\), 7 \(exit code 3\): see log.txt in the folder of each; {seeds.REPEAT}$"
     with pytest.raises(UserError, match=told):
-        seeds.run(make_configuration(SAVE=str(out)))
-    monkeypatch.chdir(tmp_path)
-    states, configuration = (FINISHED, FINISHED), make_configuration(SAVE="runs")
-    configuration.sources["SAVE"] = "default"
-    seeds.run(configuration)
-    assert (tmp_path / "runs" / "mine_seeds" / SEEDS).exists()
+        seeds.run(configure(out, "-ngpus=1", "-amp"))
+    assert said()[0] == f"1 of 3 seeds are finished in {out}: training 2, 2 at a time"
+    assert [[command.words[0], *command.words[2:5]] for command in commands.started] == [
+        ["-cfg=vit_digits", "-amp", f"-output={out}/seed_{seed}", f"-seed={seed}"] for seed in (6, 7)
+    ]
+    assert [command.environment["CUDA_VISIBLE_DEVICES"] for command in commands.started] == ["0", "1"]
+    commands.courses = [[begins, require_locked, ends(0)]]
+    seeds.run(configure(out, "-ngpus=1", "-amp"))
+    assert [line.split(":")[0] for line in said()[1:5]] == ["seed 6", "seed 7"] * 2
+    assert [entry["state"] for entry in groups.read_group(str(out)).seeds] == [FINISHED] * 3
+    seeds.run(load(["-cfg=vit_digits", "-seeds=2", "SAVE", "runs"]))
+    seeds.run(load(["-cfg=vit_digits", "-seeds=2"]))
+    assert (tmp_path / "runs" / SEEDS).exists() and (tmp_path / "output" / "vit_digits_seeds" / SEEDS).exists()
 
-    def refuse(group, *given):
-        group.write()
-        raise UserError("no seed started")
 
-    monkeypatch.setattr(seeds, "train_seeds", refuse)
-    with pytest.raises(UserError, match="^no seed started$"):
-        seeds.run(make_configuration(SAVE=str(tmp_path / "new")))
-    assert (tmp_path / "new" / SEEDS).exists()  # a new folder is kept once it has a record
-    monkeypatch.setattr(seeds.devices, "is_launched", lambda: True)
+def require_locked(folder: Path) -> None:
+    assert is_running(folder.parent)
+
+
+@pytest.mark.usefixtures("simulated_time", "own_handlers", "one_process")
+def test_scores_are_printed_and_a_group_that_does_not_start_leaves_no_folder(tmp_path, commands, said):
+    def evaluates(folder):
+        write_seed(folder, 1, 3, value=50.0)
+        return 0
+
+    commands.courses = [[evaluates]]
+    seeds.run(configure(tmp_path / "out", "-device=cpu"))
+    lines = said()
+    assert lines[0] == f"seeds in {tmp_path / 'out'}: training 3, 1 at a time"
+    assert lines[-8:] == seeds.format_group(groups.read_group(str(tmp_path / "out"))) and len(lines) == 15
+    commands.courses = [[ends(1)]]
+    with pytest.raises(UserError, match="^seed 5 did not start"):
+        seeds.run(configure(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_launcher_starts_no_groups(tmp_path, monkeypatch):
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     with pytest.raises(UserError, match="^-seeds=3 starts its own processes: run the command without the launcher$"):
-        seeds.run(configuration)
+        seeds.run(configure(tmp_path / "out"))
 
 
-def test_a_group_begins_with_its_seeds_and_their_states(tmp_path, monkeypatch):
-    task = SimpleNamespace(best_metric=("top-1", True))
-    monkeypatch.setattr("paddlevit_dist.tasks.task_factory.make_task", lambda config: task)
-    monkeypatch.setattr("paddlevit_dist.engine.compatibility.to_plain_settings", lambda config: {"TASK": config.TASK})
+def test_a_group_begins_with_its_seeds_and_their_states(tmp_path):
     write_seed(tmp_path / "seed_6", 1, 3, value=50.0)
-    group = seeds.begin_group(make_configuration().values, str(tmp_path))
-    assert group.about == {**ABOUT, "dataset": "digits", "settings": {"TASK": "t"}} and group.run == str(tmp_path)
+    values = configure(tmp_path).values
+    group = seeds.begin_group(values, str(tmp_path))
+    about = {"task": "classification", "dataset": "digits", "settings": to_plain_settings(values)}
+    assert group.about == {**ABOUT, **about} and group.run == str(tmp_path)
     assert [(entry["seed"], entry["state"]) for entry in group.seeds] == [
         (5, UNFINISHED),
         (6, FINISHED),
@@ -293,13 +269,13 @@ def test_a_group_begins_with_its_seeds_and_their_states(tmp_path, monkeypatch):
     ]
     assert not (tmp_path / SEEDS).exists()
     group.write()
-    changed = r"contains seeds of another configuration: TASK t -> u: choose another -output, or restore these"
+    changed = r"contains seeds of another configuration: TRAIN.NUM_EPOCHS 40 -> 9: choose another -output, or restore"
     with pytest.raises(UserError, match=changed):
-        seeds.begin_group(make_configuration(TASK="u").values, str(tmp_path))
-    again = seeds.begin_group(make_configuration(TASK="u", ALLOW_CHANGES=True).values, str(tmp_path))
-    assert again.about["task"] == "u" and again.seeds == group.seeds
+        seeds.begin_group(configure(tmp_path, "-epochs=9").values, str(tmp_path))
+    again = seeds.begin_group(configure(tmp_path, "-epochs=9", "-allow_changes").values, str(tmp_path))
+    assert again.about["settings"]["TRAIN"]["NUM_EPOCHS"] == 9 and again.seeds == group.seeds
     (tmp_path / SEEDS).unlink()
-    assert seeds.begin_group(make_configuration(SEEDS=None).values, str(tmp_path)).seeds == []
+    assert seeds.begin_group(load(["-cfg=vit_digits"]).values, str(tmp_path)).seeds == []
     (tmp_path / "run.json").touch()
     with pytest.raises(UserError, match="already holds a run's checkpoints"):
-        seeds.begin_group(make_configuration().values, str(tmp_path))
+        seeds.begin_group(values, str(tmp_path))

@@ -50,7 +50,7 @@ class LockOwner(msgspec.Struct):
         since: local time; ``command``: its command line.
         token: part of the names of its resources outside the folder; ``temporary``: the folder for temporary files.
         started: when the process began, in the kernel's ticks since the machine's start: a later process may have its
-            number. 0: not known.
+            number. None: not known.
     """
 
     host: str
@@ -60,7 +60,7 @@ class LockOwner(msgspec.Struct):
     token: str
     temporary: str
     is_evaluation: bool = False
-    started: int = 0
+    started: int | None = None
 
     def is_local(self) -> bool:
         """Return whether the process runs or ran on this machine."""
@@ -73,7 +73,7 @@ class LockOwner(msgspec.Struct):
     def is_alive(self) -> bool:
         """Return whether the process is on this machine and has not ended."""
         started = find_start(self.pid)
-        return self.is_local() and started is not None and self.started in (0, started)
+        return self.is_local() and started is not None and self.started in (None, started)
 
     def describe(self) -> str:
         """Format one line without characters that a terminal would interpret."""
@@ -158,7 +158,7 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, log: Callable[[str], No
         token,
         utf8(tempfile.gettempdir()),
         what == "evaluation",
-        find_start(os.getpid()) or 0,
+        find_start(os.getpid()),
     )
     content = msgspec.json.encode(this)
     os.pwrite(descriptor, content, 0)

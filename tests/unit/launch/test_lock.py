@@ -189,7 +189,7 @@ def test_the_holder_is_described_in_a_short_line():
     owner = lock.LockOwner("h" * 81, 5, "s" * 41, "c" * 161, "", "")
     assert owner.describe() == f"process 5 on {'h' * 77}... since {'s' * 37}... ({'c' * 157}...)"
     owner = lock.LockOwner("h" * 80, 5, "s" * 40, "c" * 160, "", "")
-    assert (owner.is_evaluation, owner.started) == (False, 0)
+    assert (owner.is_evaluation, owner.started) == (False, None)
     assert owner.describe() == f"process 5 on {'h' * 80} since {'s' * 40} ({'c' * 160})"
 
 

@@ -196,6 +196,15 @@ def test_ranks_meet_before_they_open_the_store_and_what_paddle_says_is_shown_on_
     assert kept == ({"PADDLE_TRAINER_ENDPOINTS"} if spawned else set(VARIABLES))
 
 
+def test_a_group_without_a_watchdog_is_joined_within_300_seconds(monkeypatch, network):
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    begun = network.time.now
+    with pytest.raises(WorkerFailure, match=r"it did not connect to .* within 300 s"):
+        rendezvous.join_group("cpu", False)
+    assert network.time.now - begun == pytest.approx(300.0, abs=0.5)
+
+
 def own_address() -> str:
     """The address from which this machine reaches others, as the kernel chooses it; 127.0.0.1 without a network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):

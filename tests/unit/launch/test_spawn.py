@@ -531,6 +531,14 @@ def test_workers_that_have_not_failed_are_ended_first_and_the_cause_is_raised(mo
     assert spawned.options == {"nprocs": 3, "join": False, "backend": "gloo"}
 
 
+def test_four_semaphores_for_each_worker_are_tried_before_any_starts(monkeypatch, spawned):
+    events = []
+    monkeypatch.setattr(multiprocessing, "Lock", lambda: events.append("semaphore"))
+    spawned.looks = lambda: events.append("start")
+    spawned.launch(ProcessPlan(3, "cpu", False, []))
+    assert events == [*["semaphore"] * 12, "start"]
+
+
 @pytest.mark.parametrize("device, variable", [("cpu", None), ("npu", "npu")])
 def test_workers_are_started_with_signals_blocked_and_without_lines_of_paddle(monkeypatch, spawned, device, variable):
     root, started = logging.getLogger(), []

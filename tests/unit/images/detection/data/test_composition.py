@@ -75,6 +75,83 @@ def test_a_mosaic_has_the_visible_objects_of_four_images_at_their_places():
     np.testing.assert_allclose(without.boxes, mosaic.boxes, atol=1.0)  # boxes that are cut end where pixels do
 
 
+def noise(number: int, with_masks: bool = False) -> ImageObjects:
+    """Random pixels with a few random boxes, which masks would fill; each image has its own size."""
+    random = np.random.default_rng(number)
+    width, height = random.integers(20, 60, 2).tolist()
+    low = random.integers(0, (width - 2, height - 2), (5, 2))
+    boxes = np.concatenate([low, random.integers(low + 1, (width + 1, height + 1))], axis=1)
+    masks = [np.zeros((height, width), np.uint8) for _ in boxes]
+    for (left, top, right, bottom), mask in zip(boxes, masks):
+        mask[top:bottom, left:right] = 1
+    pixels = random.integers(0, 256, (height, width, 3)).astype(np.uint8)
+    return ImageObjects(Image.fromarray(pixels), boxes.astype(float), np.arange(5) + 10 * number, masks * with_masks)
+
+
+def test_a_mosaic_is_four_scaled_images_that_end_at_one_point():
+    number = 0
+    for seed in range(40):
+        images = [noise(4 * seed + place)._replace(masks=None) for place in range(4)]
+        random = np.random.default_rng(seed)
+        point = (random.uniform(0.2, 0.8, 2) * 90).astype(int)  # x, y
+        canvas, boxes, labels = np.full((90, 90, 3), 114, np.uint8), [], []
+        for place, each in enumerate(images):
+            stored = np.array(each.image.size)
+            scale = 90 * random.uniform(0.5, 1.5) / stored.max()
+            size = np.round(stored * scale).astype(int)
+            is_after = np.array([place in (1, 3), place in (2, 3)])  # to the right, below
+            start = np.where(is_after, point, point - size)
+            low, high = np.maximum(start, is_after * point), np.minimum(start + size, np.where(is_after, 90, point))
+            pixels = np.asarray(each.image.resize(tuple(size), Image.Resampling.BILINEAR))
+            cut = tuple(slice(low[axis] - start[axis], high[axis] - start[axis]) for axis in (1, 0))
+            canvas[low[1] : high[1], low[0] : high[0]] = pixels[cut]
+            for box, label in zip(each.boxes.reshape(-1, 2, 2) * size / stored + start, each.labels):
+                sides, shown = box[1] - box[0], np.clip(box, low, high)
+                visible = shown[1] - shown[0]
+                is_cut = visible < sides - 1e-6
+                if visible.prod() > 0.1 * sides.prod() and not (is_cut & (visible <= 2 * scale)).any():
+                    boxes.append(shown.ravel())
+                    labels.append(label)
+        mosaic = join_images(images, 90, np.random.default_rng(seed))
+        np.testing.assert_array_equal(np.asarray(mosaic.image), canvas)
+        np.testing.assert_array_equal(mosaic.labels, labels)
+        np.testing.assert_allclose(mosaic.boxes, np.reshape(boxes, (-1, 4)), atol=1e-9)
+        number += len(labels)
+    assert 200 < number < 600
+
+
+def test_pasted_pixels_are_those_of_a_scaled_image_at_a_random_place():
+    number = 0
+    for seed in range(40):
+        image, other = noise(2 * seed, True), noise(2 * seed + 1, True)
+        random, whole = np.random.default_rng(seed), np.array(image.image.size)
+        scale = (whole / other.image.size).min() * random.uniform(0.5, 1.0)
+        size = (np.array(other.image.size) * scale).astype(int)
+        part = other.image.resize(tuple(size), Image.Resampling.BILINEAR)
+        is_mirrored = random.random() < 0.5
+        part = np.asarray(part)[:, ::-1] if is_mirrored else np.asarray(part)
+        top, left = (int(random.integers(0, room + 1)) for room in (whole - size)[::-1])
+        is_chosen = random.random(5) < 0.5
+        found = paste_objects(image, other, np.random.default_rng(seed))
+        pasted = np.isin(found.labels, other.labels)
+        assert found.labels[pasted].tolist() == other.labels[is_chosen].tolist()
+        boxes = other.boxes.reshape(-1, 2, 2) * size / other.image.size
+        boxes = (np.abs(boxes[:, ::-1] - [size[0], 0]) * [1, 1] if is_mirrored else boxes) + [left, top]
+        if is_mirrored:
+            boxes[:, :, 1] = np.sort(boxes[:, :, 1], axis=1)
+        np.testing.assert_allclose(found.boxes[pasted], boxes.reshape(-1, 4)[is_chosen], atol=1e-9)
+        expected = np.array(image.image)
+        covered = np.zeros(whole[::-1], bool)
+        for mask, is_pasted in zip(found.masks, pasted):
+            covered |= (mask == 1) & is_pasted
+        inside = covered[top : top + size[1], left : left + size[0]]
+        expected[top : top + size[1], left : left + size[0]][inside] = part[inside]
+        assert inside.sum() == covered.sum()
+        np.testing.assert_array_equal(np.asarray(found.image), expected)
+        number += pasted.sum()
+    assert 60 < number < 140
+
+
 def wires(left: int, with_masks: bool) -> ImageObjects:
     """An image of 400 x 320 pixels (height x width) with an upright and a level object of 3 pixels in its middle."""
     masks = [np.zeros((400, 320), np.uint8) for _ in range(2)]

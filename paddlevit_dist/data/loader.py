@@ -368,7 +368,7 @@ class LoaderWatchdog:
                 return
 
     def look(self) -> None:
-        """Look at the wait that is under way, if one does: leave it, end this process, or note that it is alive."""
+        """Look at the wait that is under way, if there is one: leave it, end this process, or note that it is alive."""
         deadline = self._deadline
         if deadline is None:
             return

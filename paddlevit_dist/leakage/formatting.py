@@ -94,7 +94,13 @@ def find_label_conflicts(search: SearchResult, val: Dataset, train: Dataset) -> 
 
 
 def draw_sheet(search: SearchResult, val: Dataset, train: Dataset) -> Image.Image:
-    """Draw pairs side by side: near duplicates first, the least similar of them on top."""
+    """Draw pairs side by side, as ``list_shown`` lists them."""
+    columns = [(heading, enlarge(images)) for heading, images in list_shown(search, val, train)]
+    return contact_sheet(columns, Image.new("RGB", (0, 0)))
+
+
+def list_shown(search: SearchResult, val: Dataset, train: Dataset) -> list[tuple[str, list[tuple[np.ndarray, str]]]]:
+    """List pixels and captions of pairs under a heading for each dataset: near duplicates first, the least similar."""
     chosen = sorted(search.pairs, key=lambda pair: (pair.kind != NEAR, pair.likeness))[:_MOST_SHOWN]
     captions = [each.kind + (f" {each.likeness:.2f}" if each.kind == NEAR else "") for each in chosen]
     columns = []
@@ -109,5 +115,5 @@ def draw_sheet(search: SearchResult, val: Dataset, train: Dataset) -> Image.Imag
             image = Image.fromarray(read_pixels(dataset, get_index(pair)))
             image.thumbnail((_SHOWN_PX, _SHOWN_PX))
             images.append((np.asarray(image), f"{caption}: {name[-_LONGEST_NAME:]}"))
-        columns.append((heading, enlarge(images)))
-    return contact_sheet(columns, Image.new("RGB", (0, 0)))
+        columns.append((heading, images))
+    return columns

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, load_config
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.leakage import formatting
-from paddlevit_dist.leakage.formatting import draw_sheet, find_label_conflicts
+from paddlevit_dist.leakage.formatting import draw_sheet, find_label_conflicts, list_shown
 from paddlevit_dist.leakage.search import DuplicatePair, SearchResult, read_leaks, write_leaks
 
 
@@ -20,6 +20,22 @@ class Labeled:
 
     def describe(self, index: int) -> str:
         return f"{self.split}/{index}.png"
+
+
+class LabeledImages(Labeled, ImageDataset):
+    """Images in memory, each of another color."""
+
+    reading = None
+
+    def __init__(self, split, labels, class_names=None, color=0, size=(40, 30)) -> None:
+        super().__init__(split, labels, class_names)
+        self.images = [Image.new("RGB", size, (color + number,) * 3) for number in range(len(labels))]
+
+    def identity(self, index: int) -> str:
+        return self.describe(index)
+
+    def read(self, index: int):
+        return self.images[index], 0
 
 
 PAIRS = [SimpleNamespace(val=val, train=train) for val, train in ((0, 3), (1, 0), (2, 4), (3, 1), (4, 2), (0, 0))]
@@ -84,18 +100,9 @@ def test_each_pair_is_a_row_of_the_file_with_both_names(tmp_path):
     )
 
 
-def test_a_sheet_has_both_images_of_each_pair_in_a_row_the_least_similar_first(monkeypatch):
-    drawn = []
-    monkeypatch.setattr(formatting, "contact_sheet", lambda columns, empty: drawn.extend(columns) or empty)
-    monkeypatch.setattr(formatting, "enlarge", lambda images: images)
-    sides = []
-    for split, color in (("val", 10), ("train", 100)):
-        side = Labeled(split, [0] * 7)
-        side.images = [Image.new("RGB", (40, 30), (color + number,) * 3) for number in range(7)]
-        side.identity, side.reading = side.describe, None
-        side.read = lambda index, images=side.images: (images[index], 0)
-        sides.append(side)
-    assert draw_sheet(FOUND, *sides).size == (0, 0)  # no legend
+def test_a_sheet_has_both_images_of_each_pair_in_a_row_the_least_similar_first():
+    sides = [LabeledImages("val", [0] * 7, color=10), LabeledImages("train", [0] * 7, color=100)]
+    drawn = list_shown(FOUND, *sides)
     rows = [(4, 2), (1, 0), (0, 3), (2, 4)]
     kinds = ["near duplicate 0.75", "near duplicate 0.88", "same file", "same content"]
     assert [heading for heading, _ in drawn] == ["val", "train"]
@@ -103,19 +110,15 @@ def test_a_sheet_has_both_images_of_each_pair_in_a_row_the_least_similar_first(m
         captions = [f"{kind}: {heading}/{row[place]}.png" for kind, row in zip(kinds, rows)]
         assert [caption for _, caption in images] == captions
         assert [int(pixels[0, 0, 0]) for pixels, _ in images] == [(10, 100)[place] + row[place] for row in rows]
+    width, height = draw_sheet(FOUND, *sides).size
+    assert width > 2 * 40 and height > 4 * 30
 
 
-@pytest.mark.parametrize("most", [1, 3, 8])
-def test_a_sheet_shows_no_more_pairs_than_fit(monkeypatch, most):
-    columns = []
-    if most < 8:
-        monkeypatch.setattr(formatting, "_MOST_SHOWN", most)
-    monkeypatch.setattr(formatting, "contact_sheet", lambda sides, empty: columns.extend(sides))
-    monkeypatch.setattr(formatting, "enlarge", lambda images: images)
-    monkeypatch.setattr(formatting, "read_pixels", lambda dataset, index: np.zeros((300, 600, 3), np.uint8))
-    side = SimpleNamespace(identity=lambda index: f"{'x' * 30}{index}")
-    draw_sheet(FOUND._replace(pairs=FOUND.pairs * 3), side, side)
-    assert [len(images) for _, images in columns] == [most, most]
+def test_a_sheet_shows_no_more_pairs_than_fit():
+    side = LabeledImages("x" * 30, [0] * 7, size=(600, 300))
+    side.identity = lambda index: f"{'x' * 30}{index}"
+    columns = list_shown(FOUND._replace(pairs=FOUND.pairs * 3), side, side)
+    assert [len(images) for _, images in columns] == [8, 8]
     pixels, caption = columns[0][1][0]
     assert pixels.shape == (128, 256, 3) and caption == f"near duplicate 0.75: {'x' * 23}4"
 
@@ -140,16 +143,12 @@ def test_findings_replace_those_of_the_search_before(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-class LabeledImages(Labeled, ImageDataset):
-    pass
-
-
-def test_findings_of_images_name_three_conflicts_and_the_sheet(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(formatting, "draw_sheet", lambda search, val, train: Image.new("RGB", (len(search.pairs), 3)))
+def test_findings_of_images_name_three_conflicts_and_the_sheet(tmp_path, capsys):
     task = SimpleNamespace(traits=SimpleNamespace(sample_name="images"))
     found = FOUND._replace(pairs=[*FOUND.pairs, DuplicatePair(5, 5, "same file")], compared=(7, 6))
     val = LabeledImages("val", [0, 1, 2, 0, 1, 2, 0], ["ant", "bee", "cow"])
-    formatting.print_findings(found, val, LabeledImages("train", [1, 0, 2, 1, 0, 1]), task, tmp_path)
+    train = LabeledImages("train", [1, 0, 2, 1, 0, 1])
+    formatting.print_findings(found, val, train, task, tmp_path)
     _, conflicts, written = capsys.readouterr().out.splitlines()
     assert conflicts.startswith("5 of these have another class in train: val/0.png is ant, ")
     assert [conflict[:9] for conflict in conflicts.split(": ")[1].split("; ")] == [
@@ -159,14 +158,13 @@ def test_findings_of_images_name_three_conflicts_and_the_sheet(tmp_path, capsys,
     ]
     files = f"{tmp_path}/leaks.json, {tmp_path}/leaks.png"
     assert written == f"pairs written to {files}; evaluate -exclude_leaked scores without them"
-    assert Image.open(tmp_path / "leaks.png").size == (5, 3)
+    assert Image.open(tmp_path / "leaks.png").size == draw_sheet(found, val, train).size
 
 
-def test_a_look_at_data_searches_for_fifteen_seconds_and_says_why_it_cannot(capsys, monkeypatch):
-    def refuse(*given):
-        assert given == ("config", "task", "train", 15.0)
+def test_a_look_at_data_says_why_it_cannot_search(capsys):
+    def refuse(split, folder):
         raise UserError("no\nimages")
 
-    monkeypatch.setattr(formatting, "_search", refuse)
-    formatting.show_leaks("config", "task", "train", None)
+    formatting.show_leaks(load_config("vit_digits"), SimpleNamespace(build_dataset=refuse), None, None)
     assert capsys.readouterr().out == "samples of val in train: not searched: no\\nimages\n"
+    assert formatting.SECONDS == 15.0

@@ -20,6 +20,7 @@ from support.samples.metered_samples import (
     scenes,
     volumes,
 )
+from support.thread_ranks import ThreadRanks
 
 import paddlevit_dist as pv
 from paddlevit_dist import UserError
@@ -27,7 +28,6 @@ from paddlevit_dist.images.classification import evaluate_command as evaluate_cl
 from paddlevit_dist.images.classification import result_scores
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
-from paddlevit_dist.library import meters
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -261,23 +261,22 @@ def test_scores_are_plain_numbers_and_intervals_are_left_out_if_unwanted():
     assert widths[0] < widths[2] < widths[1]
 
 
-def test_a_sample_is_counted_once_over_all_processes(monkeypatch):
-    """Two ranks, of which this is the second; without indices its samples come after the first rank's."""
-    drawn = []
+def test_a_sample_is_counted_once_over_all_processes():
+    """Without indices, the samples of a rank come after those of the ranks before it."""
 
-    monkeypatch.setattr(meters, "rank", lambda: 1)
-    monkeypatch.setattr(meters, "all_gather", lambda own: [(3, others), own, (9, [])])
-    monkeypatch.setattr(meters, "compute_intervals", lambda metrics, indices, level: drawn.append(list(indices)) or {})
-    others = []
-    assert make_meter("images", range(4), number_them=False).compute().values["samples"] == 4
-    others = [0, 2, 9]
-    with pytest.raises(UserError, match=r"^Accuracy: 5 indices of 14 samples: give one for each, or none$"):
-        make_meter("images", [1, 5]).compute()
-    monkeypatch.setattr(meters, "all_gather", lambda own: [(3, others), own])
-    make_meter("images", [5, 1]).compute()
-    assert drawn == [[3, 4, 5, 6], [5, 1]]
-    with pytest.raises(UserError, match="^Accuracy: sample 9 was counted 2 times"):
-        make_meter("images", [1, 9]).compute()
+    def compute(*given, number_them=True):
+        return ThreadRanks(len(given)).run(
+            lambda rank: make_meter("images", given[rank], number_them=number_them and bool(given[rank])).compute()
+        )
+
+    whole = plain(make_meter("images", range(7)).compute())
+    for ranks in (compute([0, 1, 2], [3, 4, 5, 6], number_them=False), compute([4, 0, 2, 6], [5, 1, 3], [])):
+        for scores in ranks:
+            close(plain(scores), whole)
+    with pytest.raises(UserError, match=r"^Accuracy: sample 6 was counted 2 times"):
+        compute([0, 2, 6], [1, 6])
+    with pytest.raises(UserError, match=r"^Accuracy: 2 indices of 5 samples: give one for each, or none$"):
+        ThreadRanks(2).run(lambda rank: make_meter("images", range(3 - rank), number_them=rank == 1).compute())
 
 
 def test_a_batch_with_a_wrong_sample_adds_none_of_its_samples():

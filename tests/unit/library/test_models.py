@@ -1,5 +1,6 @@
 """Models with their weights, their feature maps, and what their transform makes of images."""
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -116,25 +117,8 @@ def test_a_training_transform_draws_and_a_layer_of_ones_own_has_none(tmp_path):
         again("nowhere.png")
 
 
-@pytest.fixture
-def loading(monkeypatch, tmp_path):
-    """What the loading of weights of a small network with 5 classes is given."""
-    given = {}
-    paddle.save(pv.create_model("vit", 5, **SMALL).state_dict(), str(tmp_path / "five.pdparams"))
-    load, read = models.load_weights, models.read_weights
-
-    def read_weights(source):
-        given["source"] = source
-        return read(str(tmp_path / "five.pdparams"))
-
-    def load_weights(model, weights, **options):
-        given["options"] = options
-        return load(model, weights, **options)
-
-    monkeypatch.setattr(models, "evaluated_weights", lambda source: f"best of {source}")
-    monkeypatch.setattr(models, "read_weights", read_weights)
-    monkeypatch.setattr(models, "load_weights", load_weights)
-    return given
+class Asked(Exception):
+    """Weights are read; the message is their source."""
 
 
 @pytest.mark.parametrize(
@@ -144,35 +128,44 @@ def loading(monkeypatch, tmp_path):
         ("vit_small_patch16_224.some_tag", True, "hf:timm/vit_small_patch16_224.some_tag"),
         ("vit_small_patch16_224", Path("w.npz"), "w.npz"),
         ("vit_small_patch16_224.some_tag", "w.npz", "w.npz"),
+        ("vit", "run", "run/checkpoints/best/model_ema.pdparams"),
+        ("paddle:resnet18", True, "paddle:resnet18"),
     ],
 )
-def test_true_means_the_published_weights_of_a_name_and_else_they_are_given(loading, name, pretrained, source):
-    model = pv.create_model(name, pretrained=pretrained, **SMALL)
-    assert loading["source"] == f"best of {source}" and model.head.weight.shape == [24, 5]
-    assert model.made_of == ("vit_small_patch16_224", f"best of {source}") and not model.training
+def test_true_means_the_published_weights_of_a_name_and_else_they_are_given(
+    monkeypatch, tmp_path, name, pretrained, source
+):
+    def read_weights(asked):
+        raise Asked(asked)
+
+    monkeypatch.chdir(tmp_path)
+    Path("run/checkpoints/epoch_1").mkdir(parents=True)
+    Path("run/checkpoints/best").symlink_to("epoch_1")
+    Path("run/checkpoints/best/model_ema.pdparams").touch()
+    monkeypatch.setattr(models, "read_weights", read_weights)
+    with pytest.raises(Asked) as asked:
+        pv.create_model(name, pretrained=pretrained, **SMALL)
+    assert str(asked.value) == source
 
 
-def test_weights_of_a_bridge_are_found_by_their_name(loading, monkeypatch):
-    monkeypatch.setattr(models, "find_name", lambda kind, name: "vit")
-    monkeypatch.setattr(models, "is_weights_name", lambda name: False)
-    monkeypatch.setattr(models, "find_weights_address", lambda name: f"https://{name}")
-    pv.create_model("paddle:vit", pretrained=True, **SMALL)
-    assert loading["source"] == "best of vit"
+@pytest.mark.parametrize("classes, is_strict", [(None, True), (7, True), (3, False), (0, False)])
+def test_all_weights_are_needed_unless_the_classifier_is_another_one(weights, classes, is_strict):
+    file, arrays = weights
+    model = pv.create_model("vit", classes, pretrained=file, **SMALL)
+    assert model.made_of == ("vit", str(file)) and not model.training
+    assert classes == 0 or model.head.weight.shape == [24, classes or 7]
+    unknown = {**arrays, "of_another_network": arrays["head.bias"]}
+    paddle.save({name: paddle.to_tensor(value) for name, value in unknown.items()}, str(file))
+    with pytest.raises(UserError, match="of_another_network") if is_strict else contextlib.nullcontext():
+        pv.create_model("vit", classes, pretrained=file, **SMALL)
 
 
-@pytest.mark.parametrize("classes, is_strict", [(None, True), (5, True), (3, False), (0, False)])
-def test_all_weights_are_needed_unless_the_classifier_is_another_one(loading, classes, is_strict):
-    model = pv.create_model("vit", classes, pretrained="w", **SMALL)
-    assert loading["options"] == {"strict": is_strict}
-    assert classes == 0 or model.head.weight.shape == [24, classes or 5]
-
-
-def test_weights_that_miss_a_part_say_what_helps(loading, tmp_path):
-    state = paddle.load(str(tmp_path / "five.pdparams"))
+def test_weights_that_miss_a_part_say_what_helps(weights):
+    state = paddle.load(str(weights[0]))
     del state["blocks.1.norm1.bias"]
-    paddle.save(state, str(tmp_path / "five.pdparams"))
+    paddle.save(state, str(weights[0]))
     with pytest.raises(UserError, match="load a part of them with load_weights"):
-        pv.create_model("vit", 3, pretrained="w", **SMALL)
+        pv.create_model("vit", 3, pretrained=weights[0], **SMALL)
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,18 @@
 """What calls of a program hand to a run, and what they return of its events."""
 
-import contextlib
 import json
+import multiprocessing
 import os
+import signal
+import threading
+from types import SimpleNamespace
 
+import paddle
 import pytest
+from support.samples.numbers import Numbers, make_loader
 
 import paddlevit_dist as pv
 from paddlevit_dist import Stopped, UserError
-from paddlevit_dist.launch import tuning
 from paddlevit_dist.library import runs
 from paddlevit_dist.runtime import signals
 
@@ -33,21 +37,22 @@ EVENTS = [
 
 @pytest.fixture
 def carried(tmp_path, monkeypatch):
-    """The configurations of runs that are not carried out; their folder has the events above."""
+    """The configurations of runs, whose folder has the events above; ``meanwhile`` is all that they do."""
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in EVENTS))
-    configurations = []
+    asked = SimpleNamespace(configurations=[], meanwhile=lambda notices: None)
 
-    def carry_out(run, stale):
-        configurations.append(run.values)
+    def carry_out(run, notices):
+        asked.configurations.append(run.values)
+        asked.meanwhile(notices)
         return tmp_path
 
     monkeypatch.setattr(runs, "carry_out", carry_out)
-    return configurations
+    return asked
 
 
 def test_a_run_returns_the_last_evaluation_that_counts(carried, tmp_path):
     run = pv.train("vit_digits", epochs=7, output="there", batch_size=24, **{"TRAIN.BASE_LR": 5e-4})
-    (config,) = carried
+    (config,) = carried.configurations
     assert (config.TRAIN.NUM_EPOCHS, config.SAVE, config.DATA.BATCH_SIZE, config.NGPUS) == (7, "there", 24, 1)
     assert config.TRAIN.BASE_LR == 5e-4 and not config.EVAL
     assert dict(run.values) == {"top-1": 41.5, "images": 200}
@@ -62,13 +67,17 @@ def test_an_evaluation_returns_the_weights_that_it_evaluated(carried, tmp_path):
     data = str(tmp_path)
     run = pv.evaluate(checkpoint, data_path=data, dataset="folder", batch_size=6)
     assert run.weights == "runs/a/best" and run.values["top-1"] == 41.5
-    config = carried[0]
+    config = carried.configurations[0]
     assert (config.EVAL, config.MODEL.PRETRAINED, config.SAVE) == (True, str(checkpoint), str(tmp_path / "run"))
     assert (config.DATA.DATA_PATH, config.DATA.BATCH_SIZE, config.TRAIN.NUM_EPOCHS) == (data, 6, 9)
     pv.evaluate(checkpoint, "vit_digits", output="there", data_path=data, dataset="folder")
-    assert (carried[1].EVAL, carried[1].SAVE, carried[1].DATA.DATA_PATH) == (True, "there", data)
+    assert (
+        carried.configurations[1].EVAL,
+        carried.configurations[1].SAVE,
+        carried.configurations[1].DATA.DATA_PATH,
+    ) == (True, "there", data)
     pv.evaluate(checkpoint / "averaged.pdparams")  # as the result of an evaluation names them
-    assert (carried[2].SAVE, carried[2].TRAIN.NUM_EPOCHS) == (str(tmp_path / "run"), 9)
+    assert (carried.configurations[2].SAVE, carried.configurations[2].TRAIN.NUM_EPOCHS) == (str(tmp_path / "run"), 9)
     with pytest.raises(UserError, match="b.pdparams has no config.yaml of a run: add config"):
         pv.evaluate(checkpoint / "a" / "b.pdparams")
 
@@ -80,45 +89,35 @@ def test_a_folder_without_an_evaluation_has_no_values(carried, tmp_path):
 
 
 @pytest.mark.parametrize("is_evaluation", [False, True])
-def test_a_call_restores_names_handlers_and_environment(carried, monkeypatch, is_evaluation):
-    import signal
-
-    import paddle
-
-    handler, environment = signal.getsignal(signal.SIGTERM), dict(os.environ)
+def test_a_call_restores_names_handlers_environment_and_loaders(carried, monkeypatch, is_evaluation):
+    monkeypatch.setenv("PADDLE_NNODES", "2")
+    monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
+    handler, environment, threads = signal.getsignal(signal.SIGTERM), dict(os.environ), set(threading.enumerate())
     paddle.nn.Linear(1, 1)
-    modes, names, ended = [], [], []
-    monkeypatch.setattr(signals, "set_mode", modes.append)
-    monkeypatch.setattr("paddlevit_dist.data.loader.end_unfinished", lambda: ended.append(1))
-    monkeypatch.setattr("paddlevit_dist.launch.devices.drop_stale_variables", lambda: ["a stale variable"])
-    environment_for_call = tuning.environment_for_call
+    names, left = [], []
 
-    @contextlib.contextmanager
-    def tuned(*arguments):
-        with environment_for_call(*arguments) as notices:
-            yield ["a notice", *notices]
-
-    monkeypatch.setattr(tuning, "environment_for_call", tuned)
-
-    def carry_out(run, notices):
-        assert notices[:2] == ["a stale variable", "a notice"] and ended == []
+    def meanwhile(notices):
+        assert "PADDLE_NNODES=2" in notices[0] and "PADDLE_NNODES" not in os.environ
         names.append(paddle.nn.Linear(1, 1).weight.name)
-        assert signal.getsignal(signal.SIGTERM) is not handler
+        assert signal.getsignal(signal.SIGTERM) is not handler and signals.is_training() is not is_evaluation
+        left.append(iter(make_loader(Numbers(40))))
+        next(left[0])
         raise Stopped("SIGTERM", "update 3 is saved")
 
-    monkeypatch.setattr(runs, "carry_out", carry_out)
+    carried.meanwhile = meanwhile
     call = (lambda: pv.evaluate("a.pdparams", "vit_digits")) if is_evaluation else (lambda: pv.train("vit_digits"))
     with pytest.raises(Stopped, match="update 3"):
         call()
-    assert names == ["linear_0.w_0"] and ended == [1] and modes[0] is (not is_evaluation)
+    assert names == ["linear_0.w_0"]
+    assert {thread.name for thread in set(threading.enumerate()) - threads} <= {"loader watchdog"}
     assert signal.getsignal(signal.SIGTERM) is handler and dict(os.environ) == environment
 
 
-def test_ctrl_c_is_the_interrupt_of_python(carried, monkeypatch):
-    def carry_out(run, stale):
+def test_ctrl_c_is_the_interrupt_of_python(carried):
+    def stop(notices):
         raise Stopped("SIGINT", "update 3 is saved")
 
-    monkeypatch.setattr(runs, "carry_out", carry_out)
+    carried.meanwhile = stop
     with pytest.raises(KeyboardInterrupt, match="update 3"):
         pv.train("vit_digits")
 
@@ -145,24 +144,25 @@ def test_an_input_that_cannot_be_read_ends_a_prediction(monkeypatch):
     assert made[1] == (("run",), {"batch_size": 3})
 
 
-@pytest.mark.parametrize("devices, computes", [(1, True), (2, False)])
+@pytest.mark.parametrize("devices, is_restored", [(1, True), (2, False)])
 @pytest.mark.parametrize("is_evaluation", [False, True])
-def test_what_a_process_restores_depends_on_whether_it_computes(carried, monkeypatch, devices, computes, is_evaluation):
-    restored, calls = [], []
-    restore = runs._restore_process_state
-
-    def watch(*arguments):
-        restored.append(arguments)
-        return restore(*arguments)
-
-    monkeypatch.setattr(runs, "_restore_process_state", watch)
-    for name in ("check_launcher_variables", "refuse_to_start_in_a_worker"):
-        monkeypatch.setattr(
-            f"paddlevit_dist.launch.devices.{name}", lambda *given, name=name: calls.append((name, *given))
-        )
+def test_only_a_process_that_computes_restores_its_device(carried, other_paddle, devices, is_restored, is_evaluation):
+    """Another would occupy one."""
+    restored = []
+    carried.meanwhile = lambda notices: other_paddle({"get_device": "gpu:1"})
+    other_paddle({"get_device": "gpu:0", "set_device": restored.append})
     if is_evaluation:
         pv.evaluate("a.pdparams", "vit_digits", devices=devices)
     else:
         pv.train("vit_digits", devices=devices)
-    assert restored == [(not is_evaluation, computes)]
-    assert calls == [("refuse_to_start_in_a_worker",), ("check_launcher_variables", devices)]
+    assert restored == ["gpu:0"] * is_restored
+
+
+def test_a_call_in_a_worker_or_in_a_launch_that_is_over_is_refused(carried, monkeypatch):
+    with monkeypatch.context() as launched, pytest.raises(UserError, match="PADDLE_TRAINERS_NUM is not"):
+        launched.setenv("PADDLE_TRAINER_ID", "0")
+        pv.train("vit_digits")
+    monkeypatch.setitem(vars(multiprocessing.current_process()), "_inheriting", True)
+    with pytest.raises(SystemExit, match="starts a run outside"):
+        pv.train("vit_digits")
+    assert carried.configurations == []

@@ -47,8 +47,8 @@ def our_step() -> Callable[[], None]:
     import paddle
 
     from paddlevit_dist.cpu_kernels.accelerate import accelerate
+    from paddlevit_dist.engine import compute_loss
     from paddlevit_dist.engine.fused_optimizers import FusedAdamW
-    from paddlevit_dist.engine.step import compute_loss
     from paddlevit_dist.images.keypoints.detrpose.criterion import PoseTargets
     from paddlevit_dist.images.keypoints.detrpose.denoising import PoseQueries
     from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 
 from paddlevit_dist import Trainer, settings
-from paddlevit_dist.engine.step import CountingCollate
+from paddlevit_dist.engine import CountingCollate
 from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.tasks.task_factory import make_task
 

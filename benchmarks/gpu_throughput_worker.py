@@ -221,7 +221,7 @@ def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
     import numpy as np
     import paddle
 
-    from paddlevit_dist.engine.step import compute_loss
+    from paddlevit_dist.engine import compute_loss
     from paddlevit_dist.tasks.step_types import StepPosition
 
     generator = np.random.default_rng(0)

@@ -37,9 +37,9 @@ def build(dtype: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
     import paddle
 
     from paddlevit_dist import settings
+    from paddlevit_dist.engine import TrainStep
     from paddlevit_dist.engine.optimizer import build_optimizer
     from paddlevit_dist.engine.precision import TrainingPrecision
-    from paddlevit_dist.engine.step import TrainStep
     from paddlevit_dist.registry.lookup import resolve
     from paddlevit_dist.runtime.half_weights import HalfWeights
     from paddlevit_dist.tasks.step_types import StepPosition

@@ -116,7 +116,7 @@ def our_detection(name: str, variant: str, model: Any, images: Any) -> Callable[
     """The losses as the trainer sums them up: new denoising queries in each step, assignments of all layers."""
     import paddle
 
-    from paddlevit_dist.engine.step import compute_loss
+    from paddlevit_dist.engine import compute_loss
     from paddlevit_dist.images.detection.denoising import DenoisingQueries
     from paddlevit_dist.images.detection.detector import DetectionTargets
 

@@ -126,9 +126,9 @@ def train(given: dict[str, np.ndarray], first: dict[str, np.ndarray]) -> tuple[d
 
     from paddlevit_dist import settings
     from paddlevit_dist.checkpoint.load import load_weights
+    from paddlevit_dist.engine import TrainStep
     from paddlevit_dist.engine.optimizer import build_optimizer, decay_groups
     from paddlevit_dist.engine.precision import TrainingPrecision
-    from paddlevit_dist.engine.step import TrainStep
     from paddlevit_dist.images.pretraining.foreign_names import name_like_transformers
     from paddlevit_dist.images.pretraining.masked_autoencoder.masks import sort_noise
     from paddlevit_dist.tasks.step_types import StepPosition

@@ -1,5 +1,7 @@
 """The training engine. It uses tasks through their base class only.
 
+Importing this package does not import Paddle; each name of a step loads its module on first use.
+
 - ``trainer``: epochs, steps, evaluations and checkpoints of a run; ``training_state``: what a checkpoint holds
 - ``step``: one optimizer step; ``queued_step``: the asynchronous step on a GPU; ``nan_guard``: skips steps that are not
   finite; ``evaluation``: evaluates a split; ``epoch_evaluation``: weights and their average after an epoch
@@ -12,3 +14,7 @@
 - ``batch_size``: the largest batch that fits; ``startup_log``: the first log lines of a run; ``feature_cache``:
   features of frozen layers; ``gpu_memory``
 """
+
+from ..runtime.lazy_names import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -20,11 +20,11 @@ from paddlevit_dist import rank, settings, world_size
 from paddlevit_dist.distributed import collectives, data_parallel
 from paddlevit_dist.distributed.exchange import StoreChannel
 from paddlevit_dist.distributed.stops import SyncPoint
+from paddlevit_dist.engine import COUNTS, TrainStep
 from paddlevit_dist.engine.low_rank_layers import add_low_rank_terms
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.sharding import Shards
-from paddlevit_dist.engine.step import COUNTS, TrainStep
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.step_types import StepPosition, TaskTraits
 

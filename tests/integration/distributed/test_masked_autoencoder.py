@@ -12,7 +12,7 @@ from support.trainings.updates import changes_of_an_update
 from paddlevit_dist import Trainer, settings
 from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.distributed import rank, reduce_dict, world_size
-from paddlevit_dist.engine.step import CountingCollate
+from paddlevit_dist.engine import CountingCollate
 from paddlevit_dist.images.pretraining.masked_autoencoder.task import MaskedAutoencoding
 from paddlevit_dist.images.pretraining.metrics import PretrainingMetrics
 from paddlevit_dist.tasks.dataset import reading_generator

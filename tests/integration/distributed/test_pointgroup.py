@@ -7,8 +7,8 @@ from support.processes import run_workers, succeeded
 
 from paddlevit_dist import settings as configuration
 from paddlevit_dist.distributed import data_parallel, rank, world_size
+from paddlevit_dist.engine import CountingCollate, TrainStep
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.step import CountingCollate, TrainStep
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.instances.task import InstanceSegmentation

@@ -11,8 +11,8 @@ from support.trainings.updates import changes_of_an_update
 
 from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.distributed import rank, reduce_dict, world_size
+from paddlevit_dist.engine import CountingCollate
 from paddlevit_dist.engine.confidence import IntervalConfig, compute_intervals
-from paddlevit_dist.engine.step import CountingCollate
 from paddlevit_dist.images.multi_label.metrics import LabelMetrics
 from paddlevit_dist.tasks.dataset import reading_generator
 

@@ -7,7 +7,7 @@ from support.processes import run_together
 from support.trainings.updates import changes_of_an_update
 
 from paddlevit_dist.distributed import rank, world_size
-from paddlevit_dist.engine.step import COUNTS
+from paddlevit_dist.engine import COUNTS
 from paddlevit_dist.tasks.step_types import LossTerm, TaskTraits
 from paddlevit_dist.tasks.task import Task
 

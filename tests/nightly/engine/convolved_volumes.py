@@ -7,8 +7,8 @@ import numpy as np
 import paddle
 
 from paddlevit_dist.cpu_kernels.accelerate import accelerate
+from paddlevit_dist.engine import TrainStep
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.step import TrainStep
 from paddlevit_dist.tasks.model_factory import prepare
 from paddlevit_dist.tasks.step_types import LossTerm, StepPosition, TaskTraits
 from paddlevit_dist.tasks.task import Task

@@ -8,8 +8,8 @@ import paddle
 import pytest
 
 from paddlevit_dist import settings
+from paddlevit_dist.engine import CountingCollate, TrainStep
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.step import CountingCollate, TrainStep
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.engine.step import compute_loss
+from paddlevit_dist.engine import compute_loss
 from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 from paddlevit_dist.images.keypoints.detrpose.criterion import PoseCriterion, PoseTargets
 from paddlevit_dist.images.keypoints.detrpose.network import DetrPose

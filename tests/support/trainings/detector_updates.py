@@ -10,8 +10,8 @@ from paddlevit_dist import settings
 from paddlevit_dist.data.sampler import SampleKey, sample_generator
 from paddlevit_dist.debug.first_layer import FirstLayerFinder
 from paddlevit_dist.distributed import rank, world_size
+from paddlevit_dist.engine import COUNTS
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.step import COUNTS
 from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.denoising import ContrastiveNoise
 from paddlevit_dist.images.detection.detector import DetectionTargets

@@ -6,9 +6,9 @@ import numpy as np
 import paddle
 
 from paddlevit_dist.distributed import data_parallel
+from paddlevit_dist.engine import COUNTS, TrainStep
 from paddlevit_dist.engine.fused_optimizers import PerParameterStep
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.step import COUNTS, TrainStep
 from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.tasks.task import Task
 from support.waits import Waits, counted_waits

@@ -12,7 +12,7 @@ from paddlevit_dist import Trainer
 from paddlevit_dist.debug import first_layer
 from paddlevit_dist.debug.first_layer import FirstLayerFinder, NonFiniteResult
 from paddlevit_dist.debug.layer_watch import BadTensor
-from paddlevit_dist.engine.step import accumulation_groups
+from paddlevit_dist.engine import accumulation_groups
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.step_types import LossTerm, StepPosition
 

@@ -6,7 +6,7 @@ import pytest
 from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist.distributed import StopRequested, stops
-from paddlevit_dist.engine.step import synchronized_groups
+from paddlevit_dist.engine import synchronized_groups
 
 
 def draw_batches(number):

@@ -5,10 +5,10 @@ import paddle
 import pytest
 from paddle import nn
 
+from paddlevit_dist.engine import TrainStep
 from paddlevit_dist.engine.fused_optimizers import FusedAdamW
 from paddlevit_dist.engine.nan_guard import NonFiniteGuard
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.step import TrainStep
 from paddlevit_dist.tasks.step_types import LossTerm, StepPosition, TaskTraits
 
 UPDATES = 6

@@ -13,11 +13,11 @@ from support.trainings.small_runs import TINY
 from support.waits import counted_waits
 
 from paddlevit_dist import settings
+from paddlevit_dist.engine import TrainStep
 from paddlevit_dist.engine.model_ema import ModelEma
 from paddlevit_dist.engine.nan_guard import BufferSnapshot, NonFiniteGuard
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.step import TrainStep
 from paddlevit_dist.launch import status
 from paddlevit_dist.logging.meters import StepMeters
 from paddlevit_dist.registry.lookup import resolve

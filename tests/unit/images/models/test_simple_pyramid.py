@@ -47,7 +47,7 @@ def test_a_patch_that_has_no_quarter_is_refused():
 
 
 def test_every_parameter_of_a_detector_on_it_learns():
-    from paddlevit_dist.engine.step import compute_loss
+    from paddlevit_dist.engine import compute_loss
     from paddlevit_dist.images.detection.rtdetr.network import RtDetr
 
     paddle.seed(0)

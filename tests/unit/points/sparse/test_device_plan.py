@@ -9,8 +9,8 @@ from support.trainings.updates import PlainAdamW
 from support.waits import Waits, counted_waits
 
 from paddlevit_dist import settings
+from paddlevit_dist.engine import CountingCollate, TrainStep
 from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.step import CountingCollate, TrainStep
 from paddlevit_dist.points import sparse
 from paddlevit_dist.points.sparse.device_plan import batch_products
 from paddlevit_dist.registry.lookup import resolve

@@ -18,7 +18,7 @@ from support.networks.small_detr import (
 )
 
 from paddlevit_dist import UserError
-from paddlevit_dist.engine.step import compute_loss
+from paddlevit_dist.engine import compute_loss
 from paddlevit_dist.images.detection.boxes import center_to_corners, generalized_paired_iou, to_relative
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr.criterion import SetCriterion

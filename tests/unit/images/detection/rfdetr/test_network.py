@@ -10,7 +10,7 @@ from support.networks.golden import arrays, description, recipe
 
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.engine.step import compute_loss
+from paddlevit_dist.engine import compute_loss
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.rfdetr.network import RfDetr, apply_deltas
 

@@ -19,7 +19,7 @@ from support.samples.rtdetr_batches import (
 )
 
 from paddlevit_dist.data.sampler import SampleKey, sample_generator
-from paddlevit_dist.engine.step import compute_loss
+from paddlevit_dist.engine import compute_loss
 from paddlevit_dist.images.detection.boxes import to_relative
 from paddlevit_dist.images.detection.denoising import ContrastiveNoise
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion

@@ -15,10 +15,10 @@ from paddle import nn
 from support.networks import golden
 
 from paddlevit_dist import create_model, settings
+from paddlevit_dist.engine import TrainStep
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates
-from paddlevit_dist.engine.step import TrainStep
 from paddlevit_dist.images.pretraining.self_distillation.losses import (
     distillation_losses,
     sharpen,

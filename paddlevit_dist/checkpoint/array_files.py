@@ -70,9 +70,6 @@ def reading(name: str, kind: str, advice: str = "save it again with paddle.save"
         raise UserError(f"{name} is damaged or is not a {kind}: {reason}; copy or download it again") from error
 
 
-# ---- numpy -------------------------------------------------------------------------------------------------------
-
-
 def read_npz(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """Read arrays by name; bfloat16, which JAX saves as two raw bytes, as its bits in uint16.
 
@@ -98,9 +95,6 @@ def _array(content: bytes) -> np.ndarray:
     if math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
         raise ValueError("an array in it does not have the bytes that its shape and type need")
     return np.frombuffer(content, dtype, -1, stream.tell()).reshape(shape, order="F" if is_fortran else "C")
-
-
-# ---- safetensors -------------------------------------------------------------------------------------------------
 
 
 def read_safetensors(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, str]]:

@@ -235,9 +235,6 @@ def _merge(
     return np.moveaxis(merged, 0, axis)
 
 
-# ---- class names of weights --------------------------------------------------------------------------------------
-
-
 def get_class_names(data: Mapping[str, Any], described: Mapping[str, Any]) -> list[str] | None:
     """Return the names of a run's outputs: of the first split with classes, or of landmarks; None if unknown.
 

@@ -33,9 +33,6 @@ class DamagedCheckpointError(Exception):
     """A checkpoint is incomplete or has changed on disk."""
 
 
-# ---- names -------------------------------------------------------------------------------------------------------
-
-
 def epoch_name(epoch: int) -> str:
     """Return the name of the checkpoint at the end of an epoch."""
     return f"epoch_{epoch:04d}"
@@ -121,9 +118,6 @@ def is_run_checkpoint(source: str) -> bool:
     return (find_directory(source) / STATE).is_file()
 
 
-# ---- verification ------------------------------------------------------------------------------------------------
-
-
 def fingerprint(path: Path) -> dict[str, Any]:
     """Return size and SHA-256 of a file."""
     digest, size = hashlib.sha256(), 0
@@ -194,9 +188,6 @@ def _find_damage(path: Path, expected: dict[str, Any] | None) -> str | None:
     except OSError as error:
         return f"{path} cannot be read ({error.strerror or error})"
     return None
-
-
-# ---- content -----------------------------------------------------------------------------------------------------
 
 
 class RunState(NamedTuple):
@@ -327,8 +318,6 @@ def read_about_file(file: Path) -> dict[str, Any]:
         raise UserError(f"{file}: {_reason(error)}; {advice}") from error
     return content
 
-
-# ---- schemas -----------------------------------------------------------------------------------------------------
 
 _Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 _Number = Annotated[float, Meta(ge=-(1 << 53), le=1 << 53)]  # JSON has finite numbers only

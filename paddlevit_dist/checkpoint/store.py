@@ -65,8 +65,6 @@ __all__ = [  # for code that saves and resumes runs
     "remove_leftovers", "resolve", "save", "update_name", "verify", "write_evaluation", "write_tensors",
 ]  # fmt: skip
 
-# ---- copies of tensors -------------------------------------------------------------------------------------------
-
 _NAME_TABLE = "StructuredToParameterName@@"  # Paddle's key of the table of automatic names
 _PROTOCOL = 4  # pickle protocol, Paddle's default
 _user_errors = functools.partial(os_errors_as_user_errors, hint=", then -resume=auto")
@@ -118,9 +116,6 @@ def write_tensors(file: BinaryIO, tensors: Tensors) -> None:
         names[key] = tensor.name
     content[_NAME_TABLE] = names
     pickle.dump(content, file, protocol=_PROTOCOL)
-
-
-# ---- writing -----------------------------------------------------------------------------------------------------
 
 
 def save(

@@ -317,9 +317,6 @@ def _without_prefix(arrays: dict[str, _Value]) -> dict[str, _Value]:
     return arrays
 
 
-# ---- names ---------------------------------------------------------------------------------------------------------
-
-
 def rename_states(state: dict[str, Any], key_maps: Mapping[str, Callable]) -> dict[str, dict[str, Any]]:
     """Return the state with the model's names by assumed naming scheme: unchanged for timm, else by its key map."""
     return {"timm": state, **{naming: to_ours(state) for naming, to_ours in key_maps.items()}}

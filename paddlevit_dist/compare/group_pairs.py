@@ -123,9 +123,6 @@ def _compare_single(run: str, group: SeedGroup) -> dict[str, Any]:
     return {"run": run, "group": group.run, **best, **about}
 
 
-# ---- lines -----------------------------------------------------------------------------------------------------------
-
-
 def _format_comparisons(comparisons: list[dict[str, Any]], decimals: int) -> list[str]:
     rows = build_rows(comparisons, decimals)
     rows[0][:2] = ["group", f"mean of best {comparisons[0]['score']}"]

@@ -93,9 +93,6 @@ def find_best(folder: Path, score: str) -> dict[str, Any]:
     return {"value": best[score], "epoch": best["epoch"], **dict(zip(("low", "high"), ends))}
 
 
-# ---- numbers ---------------------------------------------------------------------------------------------------------
-
-
 def summarize(scores: Sequence[float]) -> dict[str, float | None]:
     """Compute mean, standard deviation (None for one seed), minimum and maximum."""
     spread = statistics.stdev(scores) if len(scores) > 1 else None

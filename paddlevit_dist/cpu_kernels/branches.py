@@ -221,9 +221,6 @@ def attention(
     return add_branch(x, lambda base: linear_forward(attended, projection.weight, projection.bias, base), keep)
 
 
-# ---- attention alone ---------------------------------------------------------------------------------------------
-
-
 class _AttentionWithin(PyLayer):
     @staticmethod
     def forward(ctx, qkv, heads):
@@ -245,9 +242,6 @@ def attend_within(qkv, heads: HeadLayout) -> paddle.Tensor:
     if paddle.is_grad_enabled() and not qkv.stop_gradient:
         return differentiable(_AttentionWithin, qkv, heads)
     return _attend(qkv, None, heads, needs_weights=False)[0]
-
-
-# ---- attention of queries to keys and values of other tokens -------------------------------------------------
 
 
 def _attend_to(q, kv, heads: HeadLayout):

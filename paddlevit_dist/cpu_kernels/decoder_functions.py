@@ -20,8 +20,6 @@ from .functions import (
 )
 from .memory import PLAIN, TRANSPOSED, as_contiguous, empty, require_product
 
-# ---- transposed convolution ------------------------------------------------------------------------------------
-
 
 def _tiles(x) -> int:
     batch, height, width, _ = x.shape
@@ -88,9 +86,6 @@ def transposed(x, weight) -> paddle.Tensor:
     return _transposed_forward(x, weight)[0]
 
 
-# ---- batch norm and ReLU -----------------------------------------------------------------------------------------
-
-
 def fits_norm(layer: nn.Layer) -> bool:
     """Return whether ``normalized`` computes this batch norm: a running variance that moves divides by rows - 1."""
     is_plain = not layer._use_global_stats and getattr(layer, "_act", None) is None
@@ -152,9 +147,6 @@ def normalized(x, layer: nn.Layer) -> paddle.Tensor:
         return differentiable(_NormalizedFunction, x, layer.weight, layer.bias, layer)
     scale = layer.weight / (layer._variance + layer._epsilon).sqrt()
     return _apply(x, scale, layer.bias - layer._mean * scale)
-
-
-# ---- convolution of single pixels --------------------------------------------------------------------------------
 
 
 def _pixels_forward(x, weight, bias) -> paddle.Tensor:

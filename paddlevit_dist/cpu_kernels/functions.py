@@ -96,9 +96,6 @@ def _flat(x: paddle.Tensor) -> paddle.Tensor:
     return x.reshape([-1, x.shape[-1]])
 
 
-# ---- linear --------------------------------------------------------------------------------------------------
-
-
 def linear_forward(x, weight, bias, base=None) -> paddle.Tensor:
     """Compute base + x @ weight + bias; ``base`` and ``bias`` may be None."""
     rows, (width_in, width_out) = count_rows(x), weight.shape
@@ -174,9 +171,6 @@ def linear(x, weight, bias) -> paddle.Tensor:
     )
 
 
-# ---- layer norm ----------------------------------------------------------------------------------------------
-
-
 def layer_norm_forward(x, weight, bias, epsilon, needs_statistics: bool):
     """Normalize rows; if ``needs_statistics``, also return mean and 1 / deviation (rows, 2)."""
     rows, width = count_rows(x), x.shape[-1]
@@ -228,9 +222,6 @@ def layer_norm(x, weight, bias, epsilon: float) -> paddle.Tensor:
     return layer_norm_forward(x, weight, bias, epsilon, needs_statistics=False)[0]
 
 
-# ---- linear, with weights that have a direction and a norm -------------------------------------------------------
-
-
 class _NormalizedFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, norms):
@@ -261,9 +252,6 @@ def normalized_linear(x, weight, norms) -> paddle.Tensor:
     return differentiable(_NormalizedFunction, as_contiguous(x), weight, norms)
 
 
-# ---- GELU ----------------------------------------------------------------------------------------------------
-
-
 def _compute_gelu(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
     share = 0.5 * (1.0 + paddle.erf(x * math.sqrt(0.5)))
     return x * share, share + x * paddle.exp(-0.5 * x * x) * (1.0 / math.sqrt(2.0 * math.pi))
@@ -291,9 +279,6 @@ def gelu(x) -> paddle.Tensor:
     out = empty(*x.shape)
     exponential_kernels.gelu(address(x), 0, address(out), 0, count_rows(x), x.shape[-1])
     return out
-
-
-# ---- MLP -----------------------------------------------------------------------------------------------------
 
 
 def hidden_forward(x, weight, bias, needs_slope: bool):
@@ -355,9 +340,6 @@ def mlp(x, weight1, bias1, weight2, bias2) -> paddle.Tensor:
     if paddle.is_grad_enabled():
         return differentiable(_MlpFunction, x, weight1, bias1, weight2, bias2)
     return linear_forward(hidden_forward(x, weight1, bias1, needs_slope=False)[0], weight2, bias2)
-
-
-# ---- patches -------------------------------------------------------------------------------------------------
 
 
 def _copy_patches(images, patches, side: int, to_images: bool = False) -> None:

@@ -22,8 +22,6 @@ from .functions import (
 )
 from .memory import PLAIN, TRANSPOSED, as_contiguous, empty
 
-# ---- depth-wise convolution ----------------------------------------------------------------------------------
-
 
 def fits_depthwise(shape: Sequence[int], weight_shape: Sequence[int]) -> bool:
     """Return whether ``depthwise`` accepts an input and a weight of these shapes."""
@@ -87,9 +85,6 @@ def depthwise(x, weight, bias) -> paddle.Tensor:
         if paddle.is_grad_enabled()
         else depthwise_forward(as_contiguous(x), weight, bias)
     )
-
-
-# ---- convolution of windows ----------------------------------------------------------------------------------
 
 
 class ConvolutionWindows(NamedTuple):
@@ -180,9 +175,6 @@ def convolution(x, weight, bias, stride: int, padding: int) -> paddle.Tensor:
     if paddle.is_grad_enabled():
         return differentiable(_ConvolutionFunction, x, weight, bias, windows)
     return windows_forward(windows.cut(x), weight, bias)
-
-
-# ---- residual branch -----------------------------------------------------------------------------------------
 
 
 def _sizes(x):

@@ -167,8 +167,6 @@ def trial_image(darkest: int = 0) -> Image.Image:
     return Image.fromarray(pixels)
 
 
-# ---- from levels to levels -----------------------------------------------------------------------------------
-
 # Each table (256,) contains integers from 0 to 255.
 
 
@@ -224,9 +222,6 @@ def _brightness(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:
 def _contrast(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:
     gray = luminance(pixels) if len(pixels) == 3 else pixels[0]
     return _with_table(pixels, _blend(factor, int(float(gray.mean(dtype=np.float64)) + 0.5)))
-
-
-# ---- from images to images -------------------------------------------------------------------------------
 
 
 def _color(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:

@@ -31,9 +31,6 @@ def _places(size: Size, large: Size) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return first, second, share
 
 
-# ---- sum of maps ---------------------------------------------------------------------------------------------
-
-
 def _enlarge(loop: Callable, source: paddle.Tensor, out: paddle.Tensor, size: Size, large: Size) -> paddle.Tensor:
     arrays = _places(size, large)
     batch, _, _, channels = out.shape
@@ -67,9 +64,6 @@ def sum_enlarged(maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
     """Sum maps (batch, height, width, channels) at the size of the first. All or none need a gradient."""
     finest, *coarse = map(as_contiguous, maps)
     return differentiable(_EnlargedSum, finest, *coarse) if paddle.is_grad_enabled() else _sum(finest, coarse)
-
-
-# ---- cross-entropy -------------------------------------------------------------------------------------------
 
 
 Weights = tuple[float, ...] | None  # weight of the pixels of each class; None: 1

@@ -289,8 +289,6 @@ def _largest(value: np.ndarray) -> float:
     return float(np.abs(value).max()) if value.size else 0.0
 
 
-# ---- the command --------------------------------------------------------------------------------------------------
-
 _COMMON = {
     "TRAIN.OPTIMIZER.NAME": "SGD",
     "TRAIN.BATCH_NORM": "sync",

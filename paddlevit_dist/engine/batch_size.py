@@ -123,9 +123,6 @@ def _read_earlier(config: RunSettings) -> int | None:
     return size if isinstance(size, int) and size > 0 else None
 
 
-# ---- a trial -----------------------------------------------------------------------------------------------------
-
-
 def try_batch(config: RunSettings, plan: ProcessPlan, task: Task, datasets: dict[str, Any]) -> bool:
     """Return whether a configuration's batch fits in each device's memory. Raises UserError for other failures."""
     with stale_resources.temporary_folder("trial") as folder:

@@ -158,9 +158,6 @@ def _describe(name: str, dtype: str, expected: str, found: str, count: str) -> s
     return f"{device} computes a wrong {name} in {dtype}: expected {expected}, got {found}{count}; {advice}"
 
 
-# ---- operations ----------------------------------------------------------------------------------------------
-
-
 def list_operations() -> dict[str, CheckedOperation]:
     """Return the operations that are compared, by name."""
     images, rows = (4, 6, 35, 33), (150, 96)

@@ -136,8 +136,6 @@ class TrainingLogger(Hook):
         self._pace = ThroughputMeter(loader)
         self._meters = StepMeters()
 
-    # ---- updates ---------------------------------------------------------------------------------------------
-
     def before_epoch(self, epoch: int, done: int) -> None:
         """Reset meters and progress bar; in a resumed epoch, restore the meters."""
         self._epoch = epoch
@@ -244,8 +242,6 @@ class TrainingLogger(Hook):
             epoch_left = format_duration(self._remaining.estimate_seconds(self._bar.left))
             self._bar.note(f"{epoch_left} left, run {self._remaining.text()}")
             self._bar.show(self._fields)
-
-    # ---- checkpoints and evaluations -------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def paused(self, what: str) -> Iterator[None]:

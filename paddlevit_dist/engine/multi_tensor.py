@@ -174,9 +174,6 @@ def move_average(
     average.add_(change.scale_(share))
 
 
-# ---- optimizers ----------------------------------------------------------------------------------------------
-
-
 class Update(NamedTuple):
     """The update of parameters that share learning rate and decay.
 

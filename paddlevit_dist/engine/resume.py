@@ -143,8 +143,6 @@ class StateLoader:
             self._run_log.log_and_print(f"-resume=auto: no checkpoint in {self._folder}, starting from scratch")
         return path
 
-    # ---- weights alone ---------------------------------------------------------------------------------------
-
     def _load_pretrained(self) -> LowRankBase | None:
         model, log = self._config.MODEL, self._run_log.log_and_print
         source = evaluated_weights(cast(str, model.PRETRAINED))
@@ -164,8 +162,6 @@ class StateLoader:
             log(line)
         self._run_log.file("load_report.json", report.json())
         return report.base
-
-    # ---- a checkpoint of this package ------------------------------------------------------------------------
 
     def _load_checkpoint(self, directory: Path) -> ResumeState:
         content, log = checkpoint_store.read(directory), self._run_log.log_and_print
@@ -264,8 +260,6 @@ class StateLoader:
                 ema.load_state_dict(average)
             except ValueError as error:
                 raise UserError(f"-resume={source}: {error}") from error
-
-    # ---- a checkpoint of PaddleViT ---------------------------------------------------------------------------
 
     def _continue_paddlevit(self, training: PaddleViTTraining) -> ResumeState:
         """Restore weights, moments, loss scale, average and epoch from PaddleViT's checkpoint."""

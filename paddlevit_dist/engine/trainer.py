@@ -137,8 +137,6 @@ class Trainer:
         self._is_prepared = False
         self._pending: collections.deque[Callable[..., UpdateRecord]] = collections.deque()  # without a result yet
 
-    # ---- preparation -----------------------------------------------------------------------------------------
-
     def prepare_training(self) -> None:
         """Build sampler, loader, optimizer and the other parts, then load what -resume or -pretrained names."""
         config, task, run_log, train = self.config, self.task, self.run_log, self.config.TRAIN
@@ -219,8 +217,6 @@ class Trainer:
             metric, end = self.task.best_metric, self.last_epoch
             self.hooks.append(EarlyStopping(train, metric, self.resume_state, self.evaluator, self.run_log, end))
         self.hooks.extend(build_set(HOOKS, self))
-
-    # ---- epochs ----------------------------------------------------------------------------------------------
 
     def train(self) -> dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and evaluate. Every rank must call this.
@@ -320,8 +316,6 @@ class Trainer:
         for line in format_training(config, self.task, self.state, self.last_epoch * self.updates_per_epoch):
             run_log.log_and_print(line)
 
-    # ---- steps -----------------------------------------------------------------------------------------------
-
     def train_epoch(self, epoch: int, batches: Iterator[Any]) -> None:
         """Train to the end of an epoch, with the checkpoints within it. Every rank must call this.
 
@@ -391,8 +385,6 @@ class Trainer:
             update = self._pending.popleft()(**result._asdict())
             for hook in self.hooks:
                 hook.after_step(update)
-
-    # ---- checkpoints and evaluations -------------------------------------------------------------------------
 
     @property
     def _stop_reason(self) -> str:

@@ -46,9 +46,6 @@ def fuse(model: "ModelProto") -> "ModelProto":
     return model
 
 
-# ---- GELU --------------------------------------------------------------------------------------------------------
-
-
 def _gelu(graph: OnnxGraph, erf: "NodeProto") -> None:
     """Replace x * (erf(x / sqrt 2) + 1) * 0.5, with factors in any order, by Gelu."""
     division = graph.producer(erf.input[0], "Div", "Mul")
@@ -76,9 +73,6 @@ def _bias_of_gelu(graph: OnnxGraph, gelu: "NodeProto") -> None:
     bias = graph.bias_index(add)
     fused = graph.make_node("BiasGelu", [add.input[1 - bias], add.input[bias]], [gelu.output[0]], domain=DOMAIN)
     graph.insert([fused], gelu, instead_of=[gelu, add])
-
-
-# ---- attention ---------------------------------------------------------------------------------------------------
 
 
 class _HeadColumns(NamedTuple):
@@ -153,9 +147,6 @@ def _heads(graph: OnnxGraph, name: str) -> _HeadColumns:
     return _HeadColumns(weighted, slice(number * width, (number + 1) * width), heads // parts)
 
 
-# ---- norms -------------------------------------------------------------------------------------------------------
-
-
 def _sum_before_norm(graph: OnnxGraph, norm: "NodeProto", ranks: dict[str, int]) -> None:
     """Replace LayerNormalization of a residual sum (batch, tokens, channels) by SkipLayerNormalization."""
     add = graph.producer(norm.input[0], "Add")
@@ -198,9 +189,6 @@ def _order(graph: OnnxGraph) -> None:
         done = {id(op) for op in ready}
         waiting = [op for op in waiting if id(op) not in done]
     graph.nodes = ordered
-
-
-# ---- patches, tokens and biases around the blocks -----------------------------------------------------------------
 
 
 def _patches(graph: OnnxGraph, conv: "NodeProto", height: int, width: int) -> tuple[np.ndarray, int, int, int]:
@@ -348,8 +336,6 @@ def _pad_with_tokens(graph: OnnxGraph, concat: "NodeProto") -> None:
     add.input[:] = [padded.output[0], graph.add_constant(total, "positions")]
     graph.sweep()
 
-
-# ---- first token only --------------------------------------------------------------------------------------------
 
 _TOKENS_FIRST = ("MatMul", "MultiHeadAttention", "LayerNormalization", "BiasGelu")  # other inputs are parameters
 _ELEMENTWISE = ("Add", "Mul", "Div", "Erf", "Gelu")

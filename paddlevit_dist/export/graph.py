@@ -57,8 +57,6 @@ class OnnxGraph:
             *(name for node in self.nodes for name in [node.name, *node.output]),
         }
 
-    # ---- reading -----------------------------------------------------------------------------------------------
-
     def producer(self, name: str, *kinds: str, order: Sequence[int] | None = None) -> Any:
         """Return the node that computes a value, of an allowed kind (none given: any).
 
@@ -106,8 +104,6 @@ class OnnxGraph:
         weight = self.constant(node.input[1])
         require(weight.ndim == 2)
         return WeightedProduct(node.input[0], weight, bias, node)
-
-    # ---- changing ----------------------------------------------------------------------------------------------
 
     def apply(self, kind: str, rule: Callable[["OnnxGraph", Any], None]) -> bool:
         """Apply a rule to the nodes of one kind; return whether it changed any."""

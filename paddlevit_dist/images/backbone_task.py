@@ -77,8 +77,6 @@ class BackboneTask(Task):
         """Class of the configured model."""
         return resolve("model", self.config.MODEL.NAME)
 
-    # ---- data --------------------------------------------------------------------------------------------------
-
     def _take_classes(self, names: Sequence[str]) -> None:
         """Set the class names from a split, in the order of their numbers.
 
@@ -112,8 +110,6 @@ class BackboneTask(Task):
         """Replace unreadable training images by the next readable ones, if DATA.ON_INVALID_SAMPLE is "skip"."""
         if self.config.DATA.ON_INVALID_SAMPLE == "skip":
             dataset.replacements = self.replacements = ReplacementReader(Path(self.config.SAVE).absolute())
-
-    # ---- model -------------------------------------------------------------------------------------------------
 
     def create_network(self, num_classes: int) -> paddle.nn.Layer:
         """Create the configured model with initial weights."""

@@ -189,9 +189,6 @@ class Heartbeat:
                 self._log(f"still {place} ({time.monotonic() - since:.0f} s)")
 
 
-# ---- drawing ------------------------------------------------------------------------------------------------------
-
-
 class ReportField(NamedTuple):
     """One value of a line in its long and its short form."""
 

@@ -221,9 +221,6 @@ def cache_folder(config: RunSettings) -> Path:
     return folder
 
 
-# ---- earlier records ----------------------------------------------------------------------------------------------
-
-
 class RunHistory(NamedTuple):
     """The earlier records of a resumed run."""
 

@@ -128,9 +128,6 @@ def _folded(summary: str, *parts: Part) -> Part:
     return {"kind": "folded", "summary": summary, "parts": parts}
 
 
-# ---- sections ------------------------------------------------------------------------------------------------
-
-
 def make_summary(runs: Sequence[ReportedRun]) -> list[Part]:
     """Make the table of runs, with notices."""
     columns = ["score", "state", "time", "model", "data", "device"]  # phones show only the first columns

@@ -219,9 +219,6 @@ def flatten(tree: Mapping[str, Any]) -> dict[str, str]:
     return {one_line(name): one_line(value) for name, value in leaves(tree).items()}
 
 
-# ---- metrics.jsonl -------------------------------------------------------------------------------------------
-
-
 def _read_events(folder: Path, notices: list[str]) -> Iterator[dict[str, Any]]:
     if not (folder / METRICS).exists():
         notices.append(f"there is no {METRICS}, so there are no curves")

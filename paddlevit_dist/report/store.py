@@ -110,9 +110,6 @@ def _resolve_members(value: object, archive: zipfile.ZipFile) -> Any:
     return [_resolve_members(part, archive) for part in value] if isinstance(value, list) else value
 
 
-# ---- each kind of figure as plain values ---------------------------------------------------------------------
-
-
 def _to_plain(value: object) -> Any:
     """Convert a value to numbers, text, lists and dictionaries for JSON; NaN and infinities become None."""
     if isinstance(value, dict):

@@ -76,9 +76,6 @@ def exit_code(error: KeyboardInterrupt) -> int:
     return 128 + getattr(error, "number", signal.SIGINT)
 
 
-# ---- requests -----------------------------------------------------------------------------------------------------
-
-
 def stop_reason() -> str | None:
     """Return why this process has to stop, such as "SIGTERM"; None if it does not."""
     first = number()
@@ -122,9 +119,6 @@ def clear_save_request() -> None:
 def has_parent() -> bool:
     """Return whether this is a worker whose parent forwards requests to all others."""
     return _state.parent is not None
-
-
-# ---- reactions ----------------------------------------------------------------------------------------------------
 
 
 def set_mode(training: bool) -> None:
@@ -182,9 +176,6 @@ def forward_to_parent(parent: int, forwards_saves: bool, exit_now: Callable[[int
     _state.parent = parent
     _state.forwards_saves = forwards_saves
     _state.exit_now = exit_now
-
-
-# ---- handlers ------------------------------------------------------------------------------------------------------
 
 
 def block() -> None:

@@ -52,9 +52,6 @@ CaptionedImage = tuple[np.ndarray, str]  # an image, uint8 (height, width[, 3]),
 SAME_SETTINGS = "use the same settings"  # what to do about other preprocessing
 
 
-# ---- methods of the task itself ----------------------------------------------------------------------------------
-
-
 @runtime_checkable
 class SampleChecking(Protocol):
     """Checks samples: NaN has a meaning in them, or they have labels. Others must have finite numbers only.
@@ -82,9 +79,6 @@ class Restorable(Protocol):
 
         Called once in the parent process, before anything else and in place of ``build_dataset``.
         """
-
-
-# ---- training ----------------------------------------------------------------------------------------------------
 
 
 class LogContributor:
@@ -193,9 +187,6 @@ class CheckpointMatching:
     def mismatch_hint(self, name: str, trained_value: object) -> str:
         """Return what to do if weights were trained with another value of the setting ``name`` in ``signature``."""
         return SAME_SETTINGS
-
-
-# ---- trained weights ---------------------------------------------------------------------------------------------
 
 
 class Predictable(ABC):
@@ -311,9 +302,6 @@ class Exportable(ABC):
         return function
 
 
-# ---- looking at data and results ---------------------------------------------------------------------------------
-
-
 class Reportable(ABC):
     """Makes figures for the report of a run.
 
@@ -373,9 +361,6 @@ class Checkable:
     def expected_losses(self) -> dict[str, float]:
         """Return the expected loss terms at initialization (uniform predictions), by name."""
         return {}
-
-
-# ---- defaults ----------------------------------------------------------------------------------------------------
 
 
 def get_sample_check(task: Task) -> Callable[[Any], None]:

@@ -50,8 +50,6 @@ class Task:
         self.config = config
         self.notices: list[str] = []
 
-    # ---- data --------------------------------------------------------------------------------------------------
-
     def build_dataset(self, split: str, cache_folder: Path) -> TransformedDataset:
         """Build the dataset of a split; log lines about it go to the dataset's ``notices``.
 
@@ -71,8 +69,6 @@ class Task:
             Numpy arrays by name, usually with the batch as first axis.
         """
         raise NotImplementedError
-
-    # ---- model -------------------------------------------------------------------------------------------------
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model, usually a ``Model``, with its initial weights, equal on every rank.
@@ -100,8 +96,6 @@ class Task:
         """
         return {} if dataset is None else {"samples": len(dataset)}
 
-    # ---- training ------------------------------------------------------------------------------------------------
-
     def loss_normalizers(self, batch: dict[str, Any]) -> Mapping[str, int | float]:
         """Return the normalizers of loss terms that are known before the forward pass, for one batch of ``collate``.
 
@@ -127,8 +121,6 @@ class Task:
             step: position of the micro-batch in the run.
         """
         raise NotImplementedError
-
-    # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def build_metrics(self) -> Metrics:
         """Build empty metrics; called on each rank for each evaluation."""

@@ -96,8 +96,6 @@ class LabeledImageTask(Task):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inspection": None}
 
-    # ---- data ----------------------------------------------------------------------------------------------------
-
     def _open_labeled(self, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
         """Open the images of a split, check their labels and some of their files, and return notices about them."""
         dataset, notes = open_images(self.config, split, cache_folder)
@@ -133,8 +131,6 @@ class LabeledImageTask(Task):
         """Check the values of an image and its label."""
         require_finite(sample[0], "image")
         require_label(sample[1], self.num_classes)
-
-    # ---- model ---------------------------------------------------------------------------------------------------
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model."""
@@ -188,8 +184,6 @@ class Classification(LabeledImageTask, ClassifierTask):
         if train.RANDOM_ERASE_PROB:
             self.erasing = RandomErasing(train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT)
 
-    # ---- data ----------------------------------------------------------------------------------------------------
-
     def build_dataset(self, split: str, cache_folder: Path) -> ClassificationSamples:
         """Open a split with its transform, check it, and log what was found."""
         if not is_training_split(self.config, split):
@@ -218,8 +212,6 @@ class Classification(LabeledImageTask, ClassifierTask):
                 batch.update(self.erasing.collate(drawn))
         return batch
 
-    # ---- model ---------------------------------------------------------------------------------------------------
-
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model, and in training its teacher."""
         config, model = self.config, super().build_model(num_classes)
@@ -236,8 +228,6 @@ class Classification(LabeledImageTask, ClassifierTask):
                 self.notices.append(self.teacher.fit_input(config.DATA))
                 as_model(model).learn_from_teacher()
         return model
-
-    # ---- training ------------------------------------------------------------------------------------------------
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
@@ -302,8 +292,6 @@ class Classification(LabeledImageTask, ClassifierTask):
             return true_label
         uniform = -log_softmax(logits).mean(axis=-1).sum()
         return (1.0 - smoothing) * true_label + smoothing * uniform
-
-    # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Compute logits (batch, classes); if there are several views, of their mean probability."""

@@ -126,8 +126,6 @@ class RemoteTars:
         self._reset()
         self.__dict__.update(state)
 
-    # ---- opening ---------------------------------------------------------------------------------------------------
-
     def find(self, split: str) -> list[str]:
         """Return the tar files of ``split``; see ``find_shards``."""
         if self._published is not None:
@@ -299,8 +297,6 @@ class RemoteTars:
             path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as out:
             out.write(content)
-
-    # ---- reading ---------------------------------------------------------------------------------------------------
 
     def read(self, shard: str, offset: int, size: int, start: int = 0, length: int | None = None) -> np.ndarray:
         """Read bytes of a member, from the cache or from the address; see ``LocalTars.read``.

@@ -82,8 +82,6 @@ class Detection(BackboneTask):
         self.speed = SpeedMeter()
         self.model_options.update(read_model_options(config, self._family))
 
-    # ---- data --------------------------------------------------------------------------------------------------
-
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
         """Open the samples of a split, with notices on how they are used."""
         is_training = is_training_split(self.config, split)
@@ -191,8 +189,6 @@ class Detection(BackboneTask):
             return collate(samples)
         return collate(samples, self._padded_side, self.criterion.noise)
 
-    # ---- model -------------------------------------------------------------------------------------------------
-
     def create_network(self, num_classes: int) -> paddle.nn.Layer:
         """Create the model; raise UserError if it does not take images of the configured sizes."""
         model = super().create_network(num_classes)
@@ -221,8 +217,6 @@ class Detection(BackboneTask):
     def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizers of a batch."""
         return dict(self.criterion.loss_normalizers(batch))
-
-    # ---- training ----------------------------------------------------------------------------------------------
 
     def _normalize(
         self, images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None
@@ -262,8 +256,6 @@ class Detection(BackboneTask):
     def _scale_targets(self, targets: Any, scale: float) -> Any:
         """Return the objects in images whose sides were multiplied by ``scale``."""
         return targets._replace(boxes=targets.boxes * scale)
-
-    # ---- evaluation --------------------------------------------------------------------------------------------
 
     def build_metrics(self) -> Metrics:
         """Return the metrics of an evaluation."""

@@ -222,9 +222,6 @@ def _tabulate_categories(table: MatchTable, names: Sequence[str], least_score: f
     return [FigureTable("Categories", ("category", "AP %", "AP50 %", "AP75 %", "annotated", "found"), rows, note)]
 
 
-# ---- one object an image -----------------------------------------------------------------------------------------
-
-
 def build_error_figures(images: ShownImages, records: Sequence[tuple[int, PointRecord]]) -> list[Figure]:
     """Return the figures of one object an image, with index and record of each sample; in millimeters if known."""
     names = list(images.keypoint_sets[0].names)

@@ -52,8 +52,6 @@ class MultiLabel(Classification):
         self._positive_weights: tuple[float, ...] | None = None
         self.outputs = LabelOutputs(self)
 
-    # ---- data ----------------------------------------------------------------------------------------------------
-
     def _open_labeled(self, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
         dataset, notices = super()._open_labeled(split, cache_folder)
         if dataset.label_matrix is None:
@@ -116,8 +114,6 @@ class MultiLabel(Classification):
         more = (self.num_classes or 0) - labels.shape[-1]
         return labels if labels.ndim == 1 or more <= 0 else np.pad(labels, ((0, 0), (0, more)), constant_values=-1)
 
-    # ---- model ---------------------------------------------------------------------------------------------------
-
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model, and in training its teacher, whose outputs have to be logits."""
         model = super().build_model(num_classes)
@@ -127,8 +123,6 @@ class MultiLabel(Classification):
                 "it without -outputs=probabilities"
             )
         return model
-
-    # ---- training ------------------------------------------------------------------------------------------------
 
     def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, int]:
         """Count the known labels of a batch, and all labels, for which a teacher has an opinion."""
@@ -167,8 +161,6 @@ class MultiLabel(Classification):
             return asymmetric_loss(logits, targets, known, keys.GAMMA_NEGATIVE, keys.GAMMA_POSITIVE, keys.MARGIN)
         weights = self._positive_weights and constant(np.array, self._positive_weights, "float32")
         return binary_cross_entropy(logits, targets, known, weights)
-
-    # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def build_metrics(self) -> LabelMetrics:  # type: ignore[override] # of several labels
         """Return the metrics of an evaluation."""

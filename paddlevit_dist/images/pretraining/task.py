@@ -55,8 +55,6 @@ class PretrainingTask(LabeledImageTask):
         self.has_classes = has_classes
         self.best_metric = (TOP1, True) if has_classes else PretrainingTask.best_metric
 
-    # ---- data ----------------------------------------------------------------------------------------------------
-
     def build_dataset(self, split: str, cache_folder: Path) -> Any:
         """Open a split with its transform, and check it."""
         is_training = is_training_split(self.config, split)
@@ -104,13 +102,9 @@ class PretrainingTask(LabeledImageTask):
         """Return the preprocessing settings that the weights depend on, or the number of samples."""
         return super().signature() if dataset is None else {"samples": len(dataset)}
 
-    # ---- model ---------------------------------------------------------------------------------------------------
-
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model; it has no classes."""
         return self.create_network(0)
-
-    # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def build_metrics(self) -> PretrainingMetrics:
         """Return the metrics of an evaluation."""

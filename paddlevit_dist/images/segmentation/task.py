@@ -87,8 +87,6 @@ class ImageSegmentation(BackboneTask):
                 f"another that '{program('inspect')} --list' names below TASK {config.TASK}"
             )
 
-    # ---- data --------------------------------------------------------------------------------------------------
-
     def build_dataset(self, split: str, cache_folder: Path) -> SegmentationSamples:
         """Open a split with its transform, check it, and log what was found."""
         data, is_training = self.config.DATA, is_training_split(self.config, split)
@@ -146,15 +144,11 @@ class ImageSegmentation(BackboneTask):
         """Collate samples to a batch."""
         return collate(samples)
 
-    # ---- model -------------------------------------------------------------------------------------------------
-
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model."""
         model = super().build_model(num_classes)
         self.auxiliary_weight = getattr(model, "auxiliary_weight", Segmenter.auxiliary_weight)  # a user's model
         return model
-
-    # ---- training ------------------------------------------------------------------------------------------------
 
     def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Count the divisors of the losses: labeled pixels, or classes in images."""
@@ -199,8 +193,6 @@ class ImageSegmentation(BackboneTask):
         losses = cross_entropies(logits, labels, IGNORED, axis=1)
         pixel_weights = pixel_weights * mark_hardest(losses, labels, IGNORED, threshold, keys.OHEM_MIN_KEPT)
         return LossTerm((losses * pixel_weights).sum(), pixel_weights.sum())
-
-    # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def build_metrics(self) -> Metrics:
         """Return the metrics of an evaluation."""

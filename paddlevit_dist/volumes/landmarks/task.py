@@ -55,8 +55,6 @@ class LandmarkDetection(Task):
         self.within: str | None = None  # region of z_score, see ``nonzero``
         self.cases: list[tuple[str, str]] = []  # evaluated volumes: name, convention of predictions
 
-    # ---- data --------------------------------------------------------------------------------------------------
-
     def build_dataset(self, split: str, cache_folder: Path) -> VolumeSamples:
         """Open a split and return its samples."""
         volumes = self.config.VOLUMES
@@ -124,8 +122,6 @@ class LandmarkDetection(Task):
             "landmarks": list(self.names),
         }
 
-    # ---- training ----------------------------------------------------------------------------------------------
-
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Create the configured model."""
         volumes = self.config.VOLUMES
@@ -175,8 +171,6 @@ class LandmarkDetection(Task):
         weight = self.config.VOLUMES.PEAK_WEIGHT
         volume = float(np.prod(compute_sigma(self.config.VOLUMES, self.spacing)))
         return volume * (math.pi**1.5 + weight * (2 * math.pi / 3) ** 1.5)
-
-    # ---- evaluation --------------------------------------------------------------------------------------------
 
     def build_metrics(self) -> LandmarkMetrics:
         """Create the metrics of an evaluation."""

@@ -85,8 +85,6 @@ class VolumeSegmentation(Task):
         names = tuple(term_name(kind, level) for level in levels for kind in ("cross_entropy", "dice"))
         self.traits = replace(self.traits, normalizer_names=names)
 
-    # ---- data --------------------------------------------------------------------------------------------------
-
     def build_dataset(self, split: str, cache_folder: Path) -> SegmentedSamples:
         """Open a split and return its samples."""
         volumes, is_training = self.config.VOLUMES, is_training_split(self.config, split)
@@ -164,8 +162,6 @@ class VolumeSegmentation(Task):
             **describe_regions(self.class_names, self.regions, self.numbers),
         }
 
-    # ---- model -------------------------------------------------------------------------------------------------
-
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Create the configured model."""
         volumes = self.config.VOLUMES
@@ -180,8 +176,6 @@ class VolumeSegmentation(Task):
             supervised=self.supervised,
             **axis_options(volumes),
         )
-
-    # ---- training ------------------------------------------------------------------------------------------------
 
     def _downsample(self, labels: np.ndarray | paddle.Tensor, level: int) -> np.ndarray | paddle.Tensor:
         """Take the voxels of labels (N, depth, height, width) that a level has."""
@@ -227,8 +221,6 @@ class VolumeSegmentation(Task):
         entropy = summed_cross_entropy(logits, labels, IGNORED, 1)
         losses = {"cross_entropy": (entropy, (labels != IGNORED).astype("float32").sum())}
         return {**losses, "dice": dice_losses(logits, labels, IGNORED, 1)}
-
-    # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def _find_removals(self) -> list[tuple[int, ...]]:
         return find_removals(self.config.VOLUMES, self.class_names, self.regions)

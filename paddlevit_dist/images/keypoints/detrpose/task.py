@@ -58,8 +58,6 @@ class KeypointDetection(Detection):
         if keys.DENOISING is not None:
             self.model_options["denoising"] = keys.DENOISING
 
-    # ---- data --------------------------------------------------------------------------------------------------
-
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
         """Open the samples of a split, with notices on how they are used."""
         samples = super().build_dataset(split, cache_folder)
@@ -100,8 +98,6 @@ class KeypointDetection(Detection):
             self.class_names, self.num_named = ["person"], 1
         self._set_points((one,) * number)
 
-    # ---- training ----------------------------------------------------------------------------------------------
-
     def _loss_options(self) -> dict[str, Any]:
         """Return the arguments of the model's losses that keys and data set."""
         keys, most = self.config.POSES, self.model_options["keypoints"]
@@ -123,8 +119,6 @@ class KeypointDetection(Detection):
         """Return the objects in images whose sides were multiplied by ``scale``."""
         points = paddle.concat([targets.points[..., :2] * scale, targets.points[..., 2:]], axis=-1)
         return targets._replace(points=points, areas=targets.areas * scale**2)
-
-    # ---- evaluation --------------------------------------------------------------------------------------------
 
     def build_metrics(self) -> Metrics:
         """Return the metrics of an evaluation."""

@@ -93,8 +93,6 @@ class KeypointHeatmaps(BackboneTask):
         if self._is_whole:
             self.best_metric = ("PCK", True)
 
-    # ---- data --------------------------------------------------------------------------------------------------
-
     def build_dataset(self, split: str, cache_folder: Path) -> ImageSamples:
         """Open a split: its objects for training, its images for an evaluation."""
         config, is_training = self.config, is_training_split(self.config, split)
@@ -199,14 +197,10 @@ class KeypointHeatmaps(BackboneTask):
         """Takes whole images as one object of each category with points."""
         return WholeImages([label for label, points in enumerate(self.keypoint_sets) if points.names])
 
-    # ---- model -------------------------------------------------------------------------------------------------
-
     def create_network(self, num_classes: int) -> paddle.nn.Layer:
         """Create the network for the configured crops."""
         options = {"image_size": self.crop_size, **self.model_options}
         return create_model(self.config.MODEL.NAME, num_classes, **options)
-
-    # ---- training ----------------------------------------------------------------------------------------------
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
@@ -216,8 +210,6 @@ class KeypointHeatmaps(BackboneTask):
         with autocast.off():
             losses = gaussian_losses(maps.astype("float32"), batch["cells"], batch["weights"], self.crops.deviation)
         return {"loss": LossTerm(losses.sum(), len(losses))}
-
-    # ---- evaluation --------------------------------------------------------------------------------------------
 
     @property
     def finder(self) -> KeypointFinder:

@@ -265,9 +265,6 @@ def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool = F
     return recompute(function, *args, **options)
 
 
-# ---- initial values -----------------------------------------------------------------------------------------------
-
-
 def fans(tensor: Tensor) -> tuple[int, int]:
     """Return the inputs and outputs of each element of weights (out, in, ...)."""
     if tensor.ndim < 2:
@@ -285,9 +282,6 @@ def kaiming(is_uniform: bool) -> Callable[..., Any]:
             return tensor.uniform_(-math.sqrt(3) * std, math.sqrt(3) * std) if is_uniform else tensor.normal_(0.0, std)
 
     return fill
-
-
-# ---- methods of a tensor ------------------------------------------------------------------------------------------
 
 
 def _in_place_arithmetic(name: str) -> Callable[..., Any]:

@@ -72,8 +72,6 @@ class MaskedAutoencoding(PretrainingTask):
         order = np.stack([sample[2] for sample in samples])  # int64 (batch, patches), the kept ones first
         return {**batch, "order": order, "restore": masks.sort_noise(order)}
 
-    # ---- training ------------------------------------------------------------------------------------------------
-
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
@@ -95,8 +93,6 @@ class MaskedAutoencoding(PretrainingTask):
             kept = masks.count_kept(target.shape[1], self.config.MASKED_AUTOENCODER.MASK_SHARE)
             prediction = prediction if prediction.dtype == paddle.float64 else prediction.astype("float32")
             return reconstruction_losses(prediction, target, batch["restore"], kept), (prediction, pixels)
-
-    # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep

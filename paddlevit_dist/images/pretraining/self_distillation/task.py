@@ -57,8 +57,6 @@ class SelfDistillation(PretrainingTask):
     _samples_type = ViewSamples
     traits = replace(PretrainingTask.traits, supports_to_static=False, communicates_in_step=True)
 
-    # ---- data ----------------------------------------------------------------------------------------------------
-
     def _choose_metric(self, has_classes: bool) -> None:
         """Take the last weights without classes: a network whose outputs are all equal has the smallest loss.
 
@@ -83,8 +81,6 @@ class SelfDistillation(PretrainingTask):
         large, small, labels = zip(*samples)
         batch = {"images": _join_views(large), "labels": np.asarray(labels, np.int64)}
         return {**batch, "small": _join_views(small)} if len(small[0]) else batch
-
-    # ---- model ---------------------------------------------------------------------------------------------------
 
     def create_network(self, num_classes: int) -> DistillationNetwork:
         """Create the student with its initial weights."""
@@ -136,8 +132,6 @@ class SelfDistillation(PretrainingTask):
             ) from error
         model.train()
 
-    # ---- training ------------------------------------------------------------------------------------------------
-
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
@@ -168,8 +162,6 @@ class SelfDistillation(PretrainingTask):
         keeping = get_aspect(self, StateKeeping)
         assert isinstance(keeping, TeacherKeeping) and keeping.state is not None, "build the state of the run first"
         return keeping.state
-
-    # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep

@@ -90,9 +90,8 @@ def resolve_checkpoint(path: str | os.PathLike) -> Path:
         checkpoints = sorted(entry for entry in list_checkpoints(folder) if not entry[2].name.endswith(REPLACED))
         if checkpoints:  # some methods of copying lose links
             copies = [folder / link for link in ("best",) if (folder / link / STATE).is_file()]
-            newest = [checkpoint for kind, _, checkpoint in checkpoints if kind == checkpoints[0][0]][
-                -1:
-            ]  # epochs before updates
+            # epochs before updates
+            newest = [checkpoint for kind, _, checkpoint in checkpoints if kind == checkpoints[0][0]][-1:]
             return [*_find_recorded_best([checkpoint for *_, checkpoint in checkpoints]), *copies, *newest][0]
     return expanded
 

@@ -67,14 +67,7 @@ def run(words: list[str]) -> None:
     if not options.inputs:
         raise UserError(f"predict: {', '.join([options.source, *runs])}: runs without an input; add files or folders")
     sources = [
-        open_source(
-            run,
-            "predict",
-            recipe=options.cfg,
-            class_names=names,
-            words=options.settings,
-            log=write_line,
-        )
+        open_source(run, "predict", recipe=options.cfg, class_names=names, words=options.settings, log=write_line)
         for run in [options.source, *runs]
     ]
     options.source = " ".join([options.source, *runs])

@@ -10,14 +10,7 @@ from paddle.autograd import PyLayer
 from ..distributed import batch_norm
 from ..distributed.collectives import all_reduce_sum
 from . import batch_norm_kernels, transposed_kernels
-from .functions import (
-    address,
-    count_rows,
-    differentiable,
-    needs_gradients,
-    select_gradients,
-    with_graph,
-)
+from .functions import address, count_rows, differentiable, needs_gradients, select_gradients, with_graph
 from .memory import PLAIN, TRANSPOSED, as_contiguous, empty, require_product
 
 

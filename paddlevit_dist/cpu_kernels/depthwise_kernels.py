@@ -100,10 +100,7 @@ def _add_sum(context: "TypingContext", vectors: types.Type, count: types.Type, o
         vectors, count, out = arguments
 
         def step(values: list[ir.Value]) -> list[ir.Value]:
-            return [
-                builder.add(values[0], _INTEGER(_BYTES)),
-                builder.fadd(values[1], _load(builder, values[0])),
-            ]
+            return [builder.add(values[0], _INTEGER(_BYTES)), builder.fadd(values[1], _load(builder, values[0]))]
 
         total = _repeat(builder, count, [vectors, ir.Constant(_VECTOR, [0.0] * LANES)], step)[1]
         _store(builder, builder.fadd(_load(builder, out), total), out)

@@ -162,12 +162,7 @@ class FusedMomentum(FusedStep, paddle.optimizer.Momentum):
 
     COLUMNS, OPTIONS = ("velocity",), ("momentum", "use_nesterov")
 
-    def __init__(
-        self,
-        *arguments: Any,
-        momentum_now: Callable[[], float] | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, *arguments: Any, momentum_now: Callable[[], float] | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._momentum_now = momentum_now
 

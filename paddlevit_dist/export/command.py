@@ -414,9 +414,8 @@ def _write_together(path: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
         yield folder
-        for file in sorted(
-            folder.iterdir(), key=lambda file: not (path.parent / file.name).is_dir()
-        ):  # a folder of this name fails first
+        # a folder of this name fails first
+        for file in sorted(folder.iterdir(), key=lambda file: not (path.parent / file.name).is_dir()):
             os.replace(file, path.parent / file.name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

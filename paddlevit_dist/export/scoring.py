@@ -389,9 +389,8 @@ class ExportComparison(EvaluationObserver):
                 messages.insert(0, f"{score} {round(run.evaluator.values[score] - values[score], 6) + 0.0:+.4g}")
         run_log.event("difference_of_export", event)
         run_log.log_and_print(f"after the export: {'; '.join(messages)}")
-        precision = (
-            "float16" if is_on_gpu() and gpu.rounds_to_tf32() else exported.precision
-        )  # TF32 has the digits of float16
+        # TF32 has the digits of float16
+        precision = "float16" if is_on_gpu() and gpu.rounds_to_tf32() else exported.precision
         if not difference.is_rounding(precision):
             run_log.log_and_print(
                 f"note: rounding in {precision} does not explain this difference: check that {exported.source} was "

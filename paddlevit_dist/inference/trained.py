@@ -26,12 +26,7 @@ from ..tasks.model import as_model
 from ..tasks.model_factory import accelerate, prepare
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.task import Task
-from .changed_keys import (
-    find_changed_keys,
-    find_ignored_words,
-    require_prediction_keys,
-    require_same_network,
-)
+from .changed_keys import find_changed_keys, find_ignored_words, require_prediction_keys, require_same_network
 
 _IMAGES = "folder"
 _GAPS = {"", "N/A"}  # names of numbers without a class
@@ -167,9 +162,8 @@ def build_configuration(
         arguments = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}", "MODEL.RESUME", "None", *words]
         loaded = configuration.load(arguments)
         takes_images = find_package("task", loaded.values.TASK) == find_package("dataset", _IMAGES)
-        if (
-            loaded.sources["DATA.DATASET"] == "default" and takes_images
-        ):  # the default is synthetic glyphs, which are not cropped
+        # the default is synthetic glyphs, which are not cropped
+        if loaded.sources["DATA.DATASET"] == "default" and takes_images:
             return configuration.load([*arguments, f"-dataset={_IMAGES}"])
         return loaded
     model = {**_mapping(settings.get("MODEL")), "PRETRAINED": weights, "PRETRAINED_PART": None, "RESUME": None}

@@ -25,10 +25,7 @@ _UNIT_ADVICE = "if its coordinates are in millimeters, set DATA.UNIT_M 0.001; el
 class SceneTask(Task):
     """Base class of the point cloud tasks."""
 
-    aspects = {
-        "LogContributor": ".scene_checks:SceneLog",
-        "Checkable": ".scene_checks:SceneChecks",
-    }
+    aspects = {"LogContributor": ".scene_checks:SceneLog", "Checkable": ".scene_checks:SceneChecks"}
     config: PointSettings
     traits = TaskTraits(sample_name="scenes", batch_norm="sync", uses_cross_entropies=True, empty_cache_freq=10)
     #: default of POINTS.VOXEL_FEATURES: "first" or "mean"

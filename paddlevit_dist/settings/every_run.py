@@ -7,19 +7,7 @@ NUM_EPOCHS follows are "neutral", too: NUM_EPOCHS itself is compared.
 
 from typing import Literal
 
-from .key import (
-    ABOVE_0,
-    AT_LEAST_0,
-    AT_LEAST_1,
-    SEEDS,
-    SHARE,
-    SHARE_BELOW_1,
-    Flag,
-    PathText,
-    Range,
-    Section,
-    key,
-)
+from .key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SEEDS, SHARE, SHARE_BELOW_1, Flag, PathText, Range, Section, key
 from .optimizer_keys import LoraSection, LrSchedulerSection, OptimizerSection
 
 DEFAULT_TASK = "classification"
@@ -289,12 +277,7 @@ class EvaluationSection(Section):
         "percent of the bootstrap confidence interval that is reported with the main score; off: none",
         effect="neutral",
     )
-    RESAMPLES: int = key(
-        1000,
-        "bootstrap resamples for INTERVAL",
-        Range(low=100, high=1_000_000),
-        effect="neutral",
-    )
+    RESAMPLES: int = key(1000, "bootstrap resamples for INTERVAL", Range(low=100, high=1_000_000), effect="neutral")
     GROUP: PathText | None = key(
         None,
         "groups (patients, videos, places) that INTERVAL resamples as a whole: a file sample,group; a column, "

@@ -215,9 +215,8 @@ class ProbeTask(LabeledImageTask):
             return None
         heads, size = logits.shape[:2]
         all_records = record_later(logits.flatten(0, 1), labels.tile([heads]))
-        return lambda: all_records()[
-            metrics.best * size : (metrics.best + 1) * size
-        ]  # called when the best head is known
+        # called when the best head is known
+        return lambda: all_records()[metrics.best * size : (metrics.best + 1) * size]
 
 
 class LinearProbe(ProbeTask):

@@ -31,13 +31,7 @@ from ..data.reading import check_labels
 from ..imagenet_classes import names_by_synset
 from ..settings import RGB
 from ..transforms.crops import TrainingTransform
-from ..transforms.on_device import (
-    MixParameters,
-    PixelNormalizer,
-    RandomErasing,
-    smooth_targets,
-    soft_cross_entropy,
-)
+from ..transforms.on_device import MixParameters, PixelNormalizer, RandomErasing, smooth_targets, soft_cross_entropy
 from ..views import compute_logits, join_softmax
 from .augmentation import build_mixing
 from .class_balance import weighted_cross_entropy

@@ -149,10 +149,8 @@ class ConvertedSet(SmallSet):
 
 _PREFIXES = {"train": "train", "val": "t10k"}
 _UNSIGNED_BYTE = 0x08
-_LARGEST_GAIN, _ALWAYS_ALLOWED = (
-    100,
-    1 << 26,
-)  # limits of unpacked by packed bytes (published: 5), and of unpacked bytes
+# limits of unpacked by packed bytes (published: 5), and of unpacked bytes
+_LARGEST_GAIN, _ALWAYS_ALLOWED = (100, 1 << 26)
 
 
 class _IdxImages(ConvertedSet):

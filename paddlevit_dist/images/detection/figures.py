@@ -23,11 +23,7 @@ from .evaluation.images import ImageQuality, compute_image_quality
 from .evaluation.match_tables import AREA_RANGES, MAX_DETECTIONS, MatchTable, resolve_detection_limits
 from .evaluation.operating_points import NO_WISHES, ClassDetections, WishedRates, find_thresholds, split_by_class
 from .records import DetectionRecord
-from .suspicious_labels import (
-    build_suspect_table,
-    list_suspects,
-    write_suspects,
-)
+from .suspicious_labels import build_suspect_table, list_suspects, write_suspects
 from .task import Detection
 
 _SHOWN = 12  # images of the gallery

@@ -236,14 +236,7 @@ class PatchEmbedding(nn.Layer):
     variance of the pixels for every patch size.
     """
 
-    def __init__(
-        self,
-        image_size: ImageSize,
-        patch_size: int,
-        in_channels: int,
-        embed_dim: int,
-        bias: bool = True,
-    ):
+    def __init__(self, image_size: ImageSize, patch_size: int, in_channels: int, embed_dim: int, bias: bool = True):
         super().__init__()
         self.image_size = as_pair(image_size)
         self.patch_size = patch_size

@@ -164,9 +164,8 @@ VARIANTS: Variants = {
     "resnet50": {"depths": (3, 4, 6, 3), "is_bottleneck": True},
     "resnet101": {"depths": (3, 4, 23, 3), "is_bottleneck": True},
 }
-VARIANTS.update(
-    {f"{name}d": {**options, "is_vd": True} for name, options in VARIANTS.items()}
-)  # ResNet-vd, as timm calls it
+# ResNet-vd, as timm calls it
+VARIANTS.update({f"{name}d": {**options, "is_vd": True} for name, options in VARIANTS.items()})
 
 _EXCEPTIONS: Variants = {
     **dict.fromkeys(("resnet18d", "resnet34d", "resnet50d"), {"crop_pct": 0.875}),

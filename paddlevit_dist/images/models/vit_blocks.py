@@ -171,15 +171,7 @@ class LayerScale(nn.Layer):
 class ConfigurableBlock(nn.Layer):
     """Attention, then MLP, each on normalized input, scaled, and added to what came in."""
 
-    def __init__(
-        self,
-        dim: int,
-        mlp_dim: int,
-        dropout: float,
-        drop_path: float,
-        extras: BlockConfig,
-        **attention: Any,
-    ):
+    def __init__(self, dim: int, mlp_dim: int, dropout: float, drop_path: float, extras: BlockConfig, **attention: Any):
         super().__init__()
         self.norm1, self.norm2 = (LayerNorm(dim, epsilon=extras.norm_epsilon) for _ in range(2))
         self.attn = ConfigurableAttention(dim, dropout=dropout, extras=extras, **attention)

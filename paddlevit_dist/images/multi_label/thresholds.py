@@ -7,13 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...checkpoint.content import (
-    ABOUT,
-    read_about_file,
-    read_evaluated_values,
-    read_samples,
-    read_weights_info,
-)
+from ...checkpoint.content import ABOUT, read_about_file, read_evaluated_values, read_samples, read_weights_info
 from ...checkpoint.published import is_fetched
 from ...checkpoint.weights import evaluated_weights, find_weights_file
 from ...metrics.classification import require_num_classes

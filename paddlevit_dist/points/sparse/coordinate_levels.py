@@ -132,17 +132,7 @@ class CoordinateLevels:
         coarse_matches = np.empty((longest, len(level.order) + 1), np.int32)
         for line in lines:
             first = int(steps[line[0]])
-            _match(
-                keys,
-                rows,
-                self._keys(level),
-                level.order,
-                first,
-                spacing,
-                len(line),
-                fine_matches,
-                coarse_matches,
-            )
+            _match(keys, rows, self._keys(level), level.order, first, spacing, len(line), fine_matches, coarse_matches)
             for place, k in enumerate(line):
                 yield k, fine_matches[place, :-1], coarse_matches[place, :-1]
 

@@ -114,10 +114,8 @@ class LandmarkDataset(VolumeDataset):
 
     def listed(self) -> dict[str, Iterable[Any]]:
         """Return the facts that identify the dataset, by name."""
-        return {
-            **super().listed(),
-            "landmarks": [np.round(case.world, 2) + 0.0 for case in self.cases],
-        }  # 0.01 mm: the last digits differ between processors
+        # 0.01 mm: the last digits differ between processors
+        return {**super().listed(), "landmarks": [np.round(case.world, 2) + 0.0 for case in self.cases]}
 
 
 def _read_case(folder: str, file: str) -> landmark_files.FileLandmarks:

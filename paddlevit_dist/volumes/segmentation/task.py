@@ -19,12 +19,7 @@ from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import BadSample, require_finite
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
 from ...tasks.task import Records, Task
-from ..geometry import (
-    require_same_spacing,
-    require_spacing,
-    round_spacing,
-    step_lengths,
-)
+from ..geometry import require_same_spacing, require_spacing, round_spacing, step_lengths
 from ..intensities import IntensityConfig
 from ..nonzero import read_region, set_region
 from ..reading import import_extra

@@ -196,9 +196,8 @@ class Detr(QueryDetector):
         position = sine_embedding(cells, self.embed_dim, _find_position_precision(features)).astype(features.dtype)
         bias = None
         if sizes is not None:
-            padding = cells.padding().astype(
-                _find_position_precision(features)
-            )  # Paddle 2.6 cannot flatten bools without views
+            # Paddle 2.6 cannot flatten bools without views
+            padding = cells.padding().astype(_find_position_precision(features))
             bias = _MASKED * padding.flatten(1).unsqueeze([1, 2])  # (N or 1, 1, 1, cells)
         x = self.input_proj(features).flatten(2).transpose([0, 2, 1])  # (N, cells, embed_dim)
         memory = self.transformer.encoder(x, position, bias)

@@ -15,14 +15,7 @@ from ....tasks.step_types import LossTerm
 from ..denoising import PREFIX
 from ..detector import Outputs, single_or_double
 from ..detr.criterion import QueryMatches
-from .criterion import (
-    AUXILIARY,
-    DENOISING,
-    MatchedTargets,
-    Sums,
-    VarifocalCriterion,
-    stack_heads,
-)
+from .criterion import AUXILIARY, DENOISING, MatchedTargets, Sums, VarifocalCriterion, stack_heads
 from .distributions import DistanceBins, bin_entropy, softened_divergence
 
 

@@ -55,11 +55,7 @@ _USUAL_FACTS: dict[str, Any] = {
     "learn_initial_query": False,
     "learnt_init_query": False,
     "with_box_refine": True,
-    "backbone_config": {
-        **RESNET_FACTS,
-        "stem_strides": (2, 1, 1, 2, 1),
-        "stage_downsample_strides": (2, 2, 2, 2),
-    },
+    "backbone_config": {**RESNET_FACTS, "stem_strides": (2, 1, 1, 2, 1), "stage_downsample_strides": (2, 2, 2, 2)},
 }
 
 

@@ -11,12 +11,7 @@ _RTDETR_SIZES: Variants = {
     "r18vd": {"backbone": "resnet18d", "decoder_layers": 3, **_SMALLER_VD},
     "r34vd": {"backbone": "resnet34d", "decoder_layers": 4, **_SMALLER_VD},
     "r50vd": {"backbone": "resnet50d", **_FIXED},
-    "r101vd": {
-        "backbone": "resnet101d",
-        **_FIXED,
-        "encoder_dim": 384,
-        "encoder_feedforward": 2048,
-    },
+    "r101vd": {"backbone": "resnet101d", **_FIXED, "encoder_dim": 384, "encoder_feedforward": 2048},
 }
 # Peng et al., D-FINE, ICLR 2025, table 6, and github.com/Peterande/D-FINE, configs/dfine.
 _FINE = {"is_fine": True, "points": (3, 6, 3), "expansion": 0.5}
@@ -36,13 +31,7 @@ _DFINE_SIZES: Variants = {
         "points": (6, 6),
     },
     "dfine_s": {"backbone": "hgnetv2_b0", "backbone_options": _LAB, "blocks": 1, "decoder_layers": 3},
-    "dfine_m": {
-        "backbone": "hgnetv2_b2",
-        "backbone_options": _LAB,
-        "blocks": 2,
-        "expansion": 1.0,
-        "decoder_layers": 4,
-    },
+    "dfine_m": {"backbone": "hgnetv2_b2", "backbone_options": _LAB, "blocks": 2, "expansion": 1.0, "decoder_layers": 4},
     "dfine_l": {"backbone": "hgnetv2_b4", **_FIXED, "expansion": 1.0},
     "dfine_x": {
         "backbone": "hgnetv2_b5",

@@ -21,12 +21,7 @@ from paddle.nn import functional as F
 from ....runtime.transfers import constant
 from ...detection.detector import Outputs, single_or_double, without_gradient
 from ...detection.detr.transformer import HeadMlp
-from ...detection.rtdetr.decoder import (
-    DeformableAttention,
-    FusionGate,
-    SamplingPoints,
-    build_classifier,
-)
+from ...detection.rtdetr.decoder import DeformableAttention, FusionGate, SamplingPoints, build_classifier
 from ...detection.rtdetr.deformable import PointSampling, Sizes
 from ...detection.rtdetr.distributions import DistanceBins
 from ...detection.rtdetr.encoder import EncoderMlp, PositionAttention

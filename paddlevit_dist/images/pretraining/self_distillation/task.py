@@ -26,14 +26,7 @@ from ...image_size import as_pair
 from ...models.resampling import OFFSET
 from ...settings import RGB
 from ..task import PretrainingTask
-from .losses import (
-    LARGE_VIEWS,
-    STUDENT_TEMPERATURE,
-    distillation_losses,
-    entropies,
-    sharpen,
-    teacher_temperature,
-)
+from .losses import LARGE_VIEWS, STUDENT_TEMPERATURE, distillation_losses, entropies, sharpen, teacher_temperature
 from .network import DistillationNetwork, ProjectionHead
 from .settings import SelfDistillationSettings
 from .teacher import DistillationState, TeacherKeeping

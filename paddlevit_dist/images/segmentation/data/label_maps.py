@@ -22,15 +22,7 @@ from ...data.formats import SPLIT_WORDS
 from ...data.label_pixels import LabelPixels, find_label_numbers, read_label_file, read_label_numbers
 from ...data.map_layouts import MAPS, PANOPTIC, YOLO_TEXT, MatchedLayout, find_layout, find_pairs, find_split_folders
 from ...data.outline_files import draw, find_labelme_files, list_outlines, read_drawing, read_labelme_names
-from ...data.reading import (
-    ReadConfig,
-    WrongSize,
-    decode_image,
-    open_image,
-    orientation,
-    read_file,
-    require_folder,
-)
+from ...data.reading import ReadConfig, WrongSize, decode_image, open_image, orientation, read_file, require_folder
 from ..settings import SegmentationSettings
 from .segmentation_dataset import IGNORED, SegmentationDataset
 

@@ -25,7 +25,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         signals.block()
         process_exit.die_with_command()
-        # only now: before signals are blocked, they end Python with a traceback
+        # Only now: before signals are blocked, they end Python with a traceback.
         from .runtime.errors import run_and_report
     except KeyboardInterrupt:  # before signals are blocked
         print("interrupted", file=sys.stderr)

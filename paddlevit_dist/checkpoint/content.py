@@ -1,6 +1,8 @@
 """Names and files of checkpoint directories. Files are used only if their content is what this package writes."""
 
 import contextlib
+import copy
+import functools
 import hashlib
 import os
 import re
@@ -90,7 +92,7 @@ def resolve_checkpoint(path: str | os.PathLike) -> Path:
         checkpoints = sorted(entry for entry in list_checkpoints(folder) if not entry[2].name.endswith(REPLACED))
         if checkpoints:  # some methods of copying lose links
             copies = [folder / link for link in ("best",) if (folder / link / STATE).is_file()]
-            # epochs before updates
+            # Epochs before updates.
             newest = [checkpoint for kind, _, checkpoint in checkpoints if kind == checkpoints[0][0]][-1:]
             return [*_find_recorded_best([checkpoint for *_, checkpoint in checkpoints]), *copies, *newest][0]
     return expanded
@@ -308,7 +310,7 @@ def read_about_file(file: Path) -> dict[str, Any]:
     """Read an ``about.yaml``: plain values, with mappings where expected. Raises UserError for any other content."""
     advice = "remove the file to continue without it"
     try:
-        content = parse_yaml(read_bytes(file, _LARGEST_BYTES))
+        content = copy.deepcopy(_parse_about(read_bytes(file, _LARGEST_BYTES)))
     except (OSError, ValueError, MemoryError) as error:
         raise UserError(f"{file} cannot be read ({_reason(error)}); {advice}") from error
     try:
@@ -316,6 +318,12 @@ def read_about_file(file: Path) -> dict[str, Any]:
     except msgspec.ValidationError as error:
         raise UserError(f"{file}: {_reason(error)}; {advice}") from error
     return content
+
+
+@functools.lru_cache(maxsize=2)
+def _parse_about(content: bytes) -> Any:
+    """Parse an ``about.yaml``, which several parts of one evaluation read, once."""
+    return parse_yaml(content)
 
 
 _Count = Annotated[int, Meta(ge=0, le=1 << 53)]

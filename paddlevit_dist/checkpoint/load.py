@@ -139,17 +139,14 @@ class LoadReport:
 
     def json(self) -> str:
         """Format the whole report as JSON."""
-
-        def entries(names: list[str]) -> list[dict[str, Any]]:
-            shapes = [self.shapes[name] for name in names]
-            return [
-                {"name": name, "source_shape": a and list(a), "model_shape": b and list(b)}
-                for name, (a, b) in zip(names, shapes)
-            ]
-
         kinds = ("resized", "reinitialized", "missing", "unexpected")
         names = ("source", "origin", "loaded_fraction", "loaded", "classes_by_name", *kinds, "notices")
-        content = {name: entries(vars(self)[name]) if name in kinds else vars(self)[name] for name in names}
+        content = {name: vars(self)[name] for name in names}
+        for kind in kinds:
+            shapes = ((name, *self.shapes[name]) for name in content[kind])
+            content[kind] = [
+                {"name": name, "source_shape": a and list(a), "model_shape": b and list(b)} for name, a, b in shapes
+            ]
         return format_json(content, indent=1)
 
 

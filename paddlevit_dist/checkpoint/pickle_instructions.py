@@ -72,7 +72,7 @@ class _BoundedStream:
         if length > self.left:
             raise EOFError(f"it ends {length - self.left} bytes too early")
         self.left -= length
-        # not in a zip, which checks a CRC
+        # Not in a zip, which checks a CRC.
         if length > _LONG and isinstance(self._stream, (io.BufferedReader, io.BytesIO)):
             self._stream.seek(length, os.SEEK_CUR)
             return _SkippedBytes(length)

@@ -150,12 +150,13 @@ def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Pa
         find_weights(run.values, folder / "checkpoints", write_line, fetches=True)
     if plan.is_main and run.values.get("EXCLUDE_LEAKED"):
         find_function("find_in_training")(run.values, datasets, folder)
-    run = _with_fitting_course(run, plan.total_processes, task, datasets)
-    if run.values.DATA.FIND_BATCH_SIZE and not run.values.EVAL:
-        from ..engine.batch_size import resolve_found_batch
+    if not run.values.EVAL:
+        run = _with_fitting_course(run, plan.total_processes, task, datasets)
+        if run.values.DATA.FIND_BATCH_SIZE:
+            from ..engine.batch_size import resolve_found_batch
 
-        with heartbeat.at("trying batch sizes"):
-            run = resolve_found_batch(run, plan, task, datasets)
+            with heartbeat.at("trying batch sizes"):
+                run = resolve_found_batch(run, plan, task, datasets)
     began = time.time()
     try:
         arguments = (run.values, task, datasets, [*run.notices, *plan.notices], callbacks)
@@ -176,10 +177,9 @@ def _with_fitting_course(
     from ..engine.resume import epochs_by_size
     from ..engine.settings import resolve_epochs, resolve_process_batch, resolve_warmup_steps
 
-    if not run.values.EVAL:
-        samples = len(datasets["train"])
-        run = resolve_process_batch(run, processes, samples)
-        run = resolve_epochs(run, processes, samples, task.traits.sample_name, epochs_by_size(run.values))
+    samples = len(datasets["train"])
+    run = resolve_process_batch(run, processes, samples)
+    run = resolve_epochs(run, processes, samples, task.traits.sample_name, epochs_by_size(run.values))
     return resolve_warmup_steps(run, processes, datasets)
 
 

@@ -176,7 +176,7 @@ def along_columns(
                 c, d = weights[target, tap + 2], weights[target, tap + 3]
                 row = ranges[target, 0] + tap
                 first = planes[plane, first_row + row, first_column:end]
-                # beyond the end, weights are 0
+                # Beyond the end, weights are 0.
                 second = planes[plane, first_row + min(row + 1, last), first_column:end]
                 third = planes[plane, first_row + min(row + 2, last), first_column:end]
                 fourth = planes[plane, first_row + min(row + 3, last), first_column:end]

@@ -77,14 +77,11 @@ def _cross_entropy(logits, labels, ignored: int, weights: Weights, slopes: paddl
     addresses = [address(labels), *(array.ctypes.data for array in arrays), address(slopes)]
     total = upsampling_kernels.cross_entropy(address(logits), ignored, *addresses, batch, classes, tuple(size), large)
     if math.isnan(total):
-        _refuse_unknown(labels.numpy(), classes, ignored)
+        values = labels.numpy()
+        unknown = values[(values != ignored) & ((values < 0) | (values >= classes))]
+        if len(unknown):
+            raise ValueError(f"label {unknown[0]} is neither one of {classes} classes nor {ignored}, the ignored label")
     return paddle.full([], total, "float32")
-
-
-def _refuse_unknown(labels: np.ndarray, classes: int, ignored: int) -> None:
-    unknown = labels[(labels != ignored) & ((labels < 0) | (labels >= classes))]
-    if len(unknown):
-        raise ValueError(f"label {unknown[0]} is neither one of {classes} classes nor {ignored}, the ignored label")
 
 
 class _ResizedCrossEntropy(PyLayer):

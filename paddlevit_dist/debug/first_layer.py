@@ -64,7 +64,8 @@ class FirstLayerFinder:
                 for micro, (batch, micro_keys) in enumerate(zip(batches, keys)):
                     result = self._check_batch(batch, micro_keys, step._replace(micro=micro), counts)
                     results += [] if result is None else [result]
-            lines = [] if results else self._check_norm()
+            norm = 0.0 if results else GradientList(self._run.model.parameters()).norm()
+            lines = [] if np.isfinite(norm) else ["every gradient is finite, but their norm overflows float32"]
         except Exception as error:  # the other ranks wait, and the divergence still has to be reported
             lines = [f"rank {rank()} could not find the layer: {one_line(error)[:200]}"]
         finally:
@@ -142,12 +143,6 @@ class FirstLayerFinder:
     def _clear_gradients(self) -> None:
         for parameter in self._run.model.parameters():
             parameter.clear_gradient(False)
-
-    def _check_norm(self) -> list[str]:
-        """Return a line if the norm of the gradients overflows."""
-        if np.isfinite(GradientList(self._run.model.parameters()).norm()):
-            return []
-        return ["every gradient is finite, but their norm overflows float32"]
 
     def _format_result(self, first: NonFiniteResult) -> list[str]:
         finding = first.finding

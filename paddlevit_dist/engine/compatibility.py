@@ -283,14 +283,12 @@ class CheckpointDiff:
             return [f"note: {self.source} {problem}"]
         before, now = ({name: RunFact("input", side[name]) for name in side} for side in (theirs, ours))
         changes = compare(self.use, before, now)
-        remedy = " and ".join(dict.fromkeys(self._hint(change) for change in changes))
+        matching = get_aspect(self.task, CheckpointMatching)
+        hints = (matching.mismatch_hint(each.name, each.before) if matching else SAME_SETTINGS for each in changes)
+        remedy = " and ".join(dict.fromkeys(hints))
         return judge_changes(
             self.use, self.source, "was trained with different preprocessing", changes, self.config, remedy
         )
-
-    def _hint(self, change: FactDifference) -> str:
-        matching = get_aspect(self.task, CheckpointMatching)
-        return matching.mismatch_hint(change.name, change.before) if matching else SAME_SETTINGS
 
     def classes(self, samples: TransformedDataset) -> list[str]:
         """Compare the classes, which must be equal and in the same order, by names, or else by their number.

@@ -399,7 +399,7 @@ def resolve_warmup_steps(run: "Configuration", processes: int, datasets: Mapping
     shortened like the epochs, and to at most a tenth of the run. A value from the command line is unchanged.
     """
     train = run.values.TRAIN
-    if run.values.EVAL or train.WARMUP_STEPS is None or run.sources["TRAIN.WARMUP_STEPS"] == COMMAND_LINE:
+    if train.WARMUP_STEPS is None or run.sources["TRAIN.WARMUP_STEPS"] == COMMAND_LINE:
         return run
     updates = len(datasets["train"]) // effective_batch_size(run.values, processes) * train.NUM_EPOCHS
     if train.WARMUP_STEPS < updates or not updates:

@@ -16,7 +16,6 @@ from ..runtime.compiled import has_numba
 from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
-from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import describe_samples
 from ..tasks.task import Task
 from .schedule import describe_rates
@@ -24,18 +23,13 @@ from .settings import effective_batch_size
 from .training_state import TrainingState
 
 
-def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
-    data = config.DATA
-    is_ours = find_package("dataset", data.DATASET) is not None
-    place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")
-    splits = [f"{split} {describe_samples(task, samples)}" for split, samples in datasets.items()]
-    return [f"data: {data.DATASET} ({place})", *(f"  {split}" for split in splits)]
-
-
 def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
     """Format the lines that introduce a run: data, model, devices and effective batch."""
-    model = config.get("EXPORTED") or config.MODEL.NAME
-    lines = [*_data(config, task, datasets), f"model: {model}", _devices(config)]
+    data, model = config.DATA, config.get("EXPORTED") or config.MODEL.NAME
+    is_ours = find_package("dataset", data.DATASET) is not None
+    place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")
+    splits = [f"  {split} {describe_samples(task, samples)}" for split, samples in datasets.items()]
+    lines = [f"data: {data.DATASET} ({place})", *splits, f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
         kind = device_kinds.current()
         where = "a CPU" if kind.name == device_kinds.CPU else f"device {kind.name}"
@@ -57,6 +51,14 @@ def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: di
     if config.CPU_TUNING:
         tuned = tuning.check_product() if paddle.get_device() == "cpu" else gpu.check_product()
         tuning.check_copies()
+    data = {
+        split: {
+            "holds": describe_samples(task, samples),
+            "classes": task.signature(samples).get("number of classes"),
+            "notes": list(samples.notices),
+        }
+        for split, samples in datasets.items()
+    }
     facts = {
         "processes": world_size(),
         "device": paddle.get_device().split(":")[0],
@@ -64,14 +66,9 @@ def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: di
         "effective_batch": effective_batch_size(config, world_size()),
         "product_check": tuned,
         device_kinds.GPU: gpu.settings() if is_on_gpu() else None,
-        "data": {split: _facts(task, samples) for split, samples in datasets.items()},
+        "data": data,
     }
     run_log.start(dump_yaml(config), facts, config.EVAL)
-
-
-def _facts(task: Task, samples: TransformedDataset) -> dict[str, Any]:
-    classes = task.signature(samples).get("number of classes")
-    return {"holds": describe_samples(task, samples), "classes": classes, "notes": list(samples.notices)}
 
 
 def _devices(config: RunSettings) -> str:

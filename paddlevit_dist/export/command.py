@@ -414,7 +414,7 @@ def _write_together(path: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
         yield folder
-        # a folder of this name fails first
+        # A folder of this name fails first.
         for file in sorted(folder.iterdir(), key=lambda file: not (path.parent / file.name).is_dir()):
             os.replace(file, path.parent / file.name)
     finally:

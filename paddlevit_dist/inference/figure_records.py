@@ -57,7 +57,11 @@ class FigureRecorder(EvaluationObserver):
         message: bytes | None = None
         try:
             if self._problem is None:
-                message = pickle.dumps(self._index_records(), pickle.HIGHEST_PROTOCOL)
+                records = [record for source in self._records for record in source()]
+                if len(records) != len(self.indices):
+                    raise ValueError(f"eval_step returned {len(records)} records for {len(self.indices)} samples")
+                indexed = [(index, record) for index, record in zip(self.indices, records) if record is not None]
+                message = pickle.dumps(indexed, pickle.HIGHEST_PROTOCOL)
         except Exception:
             self._problem = traceback.format_exc()
         self._records = []
@@ -67,9 +71,3 @@ class FigureRecorder(EvaluationObserver):
             return [], problems
         # Only the main process needs to unpickle the records.
         return sorted(record for part, _ in gathered for record in pickle.loads(part)), []
-
-    def _index_records(self) -> IndexedRecords:
-        records = [record for source in self._records for record in source()]
-        if len(records) != len(self.indices):
-            raise ValueError(f"eval_step returned {len(records)} records for {len(self.indices)} samples")
-        return [(index, record) for index, record in zip(self.indices, records) if record is not None]

@@ -162,7 +162,7 @@ def build_configuration(
         arguments = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}", "MODEL.RESUME", "None", *words]
         loaded = configuration.load(arguments)
         takes_images = find_package("task", loaded.values.TASK) == find_package("dataset", _IMAGES)
-        # the default is synthetic glyphs, which are not cropped
+        # The default is synthetic glyphs, which are not cropped.
         if loaded.sources["DATA.DATASET"] == "default" and takes_images:
             return configuration.load([*arguments, f"-dataset={_IMAGES}"])
         return loaded

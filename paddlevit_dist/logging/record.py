@@ -179,7 +179,7 @@ def make_folder(path: str, is_numbered: bool = False) -> Path:
     """
     if path.startswith("~"):  # existing users have been expanded
         raise UserError(f"-output={path} (SAVE): there is no such user; write ./{path} if the folder has that name")
-    # the next is above all, so that the highest is the newest
+    # The next is above all, so that the highest is the newest.
     before = find_numbered(Path(path)) if is_numbered else []
     first = int(before[0].name.rpartition("-")[2]) + 1 if before else 1
     names = (path if number == 1 else f"{path}-{number}" for number in itertools.count(first))

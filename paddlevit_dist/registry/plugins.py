@@ -182,14 +182,11 @@ def _import(module: ModuleLocation, source: str) -> None:
 def _wrap_error(source: str, error: BaseException) -> OwnCodeError:
     """Return an ``OwnCodeError`` with the frames of the user's code only."""
     frames: TracebackType | None = error.__traceback__
-    while frames is not None and _is_passed(frames.tb_frame.f_code.co_filename):
+    importing = (__file__, importlib.__file__, "<frozen importlib")
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(importing):
         frames = frames.tb_next
     lines = traceback.format_exception(type(error), error, frames)
     return OwnCodeError(f"{source} raises {type(error).__name__} when it is imported: {error}", "".join(lines))
-
-
-def _is_passed(file: str) -> bool:
-    return file == __file__ or file == importlib.__file__ or file.startswith("<frozen importlib")
 
 
 def _require_origin(module: ModuleLocation, source: str) -> None:

@@ -62,7 +62,7 @@ def restart_in_venv(error: ModuleNotFoundError) -> str | None:
     packages = [REQUIRED[module] for module in modules]
     advice = f"{sys.executable} -m pip install {' '.join(packages)}"
     if (ROOT / "setup.py").exists():
-        # with a GPU's Paddle, do not install another
+        # With a GPU's Paddle, do not install another.
         repository = shlex.quote(f"{ROOT}{'[cpu]' if 'paddle' in modules else ''}")
         advice = f"`make demo` in {ROOT} creates {venv_python.parents[1]}, or {sys.executable} -m pip install -e "
         advice += repository

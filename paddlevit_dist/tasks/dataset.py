@@ -267,14 +267,9 @@ def digests(names: Iterable[str], salt: int = 0) -> np.ndarray:
     They are uniform: any two of a million names collide with probability 3e-8. ``salt`` is not negative; digests with
     different salts are unrelated.
     """
-    salted = hashlib.blake2b(digest_size=8, salt=salt.to_bytes(hashlib.blake2b.SALT_SIZE, "little"))
-
-    def digest(name: str) -> bytes:
-        state = salted.copy()
-        state.update(name.encode("utf-8", "surrogateescape"))
-        return state.digest()
-
-    return np.frombuffer(b"".join(map(digest, names)), "<u8")
+    options: dict[str, Any] = {"digest_size": 8, "salt": salt.to_bytes(hashlib.blake2b.SALT_SIZE, "little")}
+    encoded = (name.encode("utf-8", "surrogateescape") for name in names)
+    return np.frombuffer(b"".join(hashlib.blake2b(name, **options).digest() for name in encoded), "<u8")
 
 
 def _placeless(name: str) -> bytes:

@@ -215,7 +215,7 @@ class ProbeTask(LabeledImageTask):
             return None
         heads, size = logits.shape[:2]
         all_records = record_later(logits.flatten(0, 1), labels.tile([heads]))
-        # called when the best head is known
+        # Called when the best head is known.
         return lambda: all_records()[metrics.best * size : (metrics.best + 1) * size]
 
 

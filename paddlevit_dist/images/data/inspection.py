@@ -19,7 +19,7 @@ from tqdm import tqdm
 from ...launch.devices import cpu_cores
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
-from .formats import SkippedFiles, readable_formats
+from .formats import readable_formats
 from .reading import (
     UnreadableImage,
     count_labels,
@@ -304,7 +304,15 @@ class SplitInspection:
 
     def inspect(self, dataset: "ImageDataset", split: str, num_classes: int) -> list[str]:
         """Check ``split`` ("train" or "val") and return log lines; a ``UserError`` for bad images."""
-        lines = self._check_skipped_files(dataset.skipped_files, is_evaluated=self.is_evaluation or split != "train")
+        skipped, lines = dataset.skipped_files, []
+        if skipped is not None:
+            is_evaluated = self.is_evaluation or split != "train"
+            if is_evaluated and skipped.num_images and not self.allows_skipped_files:
+                raise UserError(
+                    f"{skipped.summary()}; a score without them is of a different set: make them readable or move "
+                    f"them away, such as {skipped.example}, or add DATA.ALLOW_SKIPPED_FILES True"
+                )
+            lines += skipped.lines()
         lines += find_empty_classes(dataset, split, num_classes)
         if dataset.reading is not None:  # image files; other datasets were checked in full when they were opened
             opened = open_split(dataset, split)
@@ -315,16 +323,6 @@ class SplitInspection:
             lines += compare(self._opened["train"], self._opened["val"])
             self._opened = {}
         return [one_line(line) for line in lines]
-
-    def _check_skipped_files(self, skipped_files: SkippedFiles | None, is_evaluated: bool) -> list[str]:
-        if skipped_files is None:
-            return []
-        if is_evaluated and skipped_files.num_images and not self.allows_skipped_files:
-            raise UserError(
-                f"{skipped_files.summary()}; a score without them is of a different set: make them readable "
-                f"or move them away, such as {skipped_files.example}, or add DATA.ALLOW_SKIPPED_FILES True"
-            )
-        return skipped_files.lines()
 
 
 def find_empty_classes(dataset: "ImageDataset", split: str, num_classes: int) -> list[str]:

@@ -149,7 +149,7 @@ class ConvertedSet(SmallSet):
 
 _PREFIXES = {"train": "train", "val": "t10k"}
 _UNSIGNED_BYTE = 0x08
-# limits of unpacked by packed bytes (published: 5), and of unpacked bytes
+# Limits of unpacked by packed bytes (published: 5), and of unpacked bytes.
 _LARGEST_GAIN, _ALWAYS_ALLOWED = (100, 1 << 26)
 
 

@@ -139,7 +139,7 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[K
             given = settings.get(f"SEGMENTATION.{name}")
             if given is None or given.source != COMMAND_LINE:
                 values.SEGMENTATION[name] = value
-    # not a user's task that reads the keys of all tasks
+    # Not a user's task that reads the keys of all tasks.
     if values.TASK in TABLES and "DATA.EXIF_ROTATE" not in settings:
         values.DATA.EXIF_ROTATE = None
     return []

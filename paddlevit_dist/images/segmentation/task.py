@@ -127,11 +127,7 @@ class ImageSegmentation(BackboneTask):
 
     def _identify(self, dataset: TransformedDataset) -> dict[str, Any]:
         """Return what identifies the data of a split: names, classes, orientation and colors."""
-        facts = {
-            **super().signature(dataset),
-            "number of classes": self.num_classes,
-            "classes": self.class_names,
-        }
+        facts = {**super().signature(dataset), "number of classes": self.num_classes, "classes": self.class_names}
         if isinstance(dataset, SegmentationSamples):  # not a program's samples
             facts[TURNED] = is_turned(dataset.dataset)
         return facts if self.palette is None else {**facts, "palette": self.palette.tobytes().hex()}

@@ -163,7 +163,7 @@ class InstanceSamples(SceneSamples):
         instance = remove_gaps(scene.instance)
         voxelized = Scene(scene.positions, scene.rgb, scene.semantic, instance, *rest, floor=scene.floor)
         features = point_features(voxelized, slice(None), (*self.features, "xyz"), None)  # (n, channels)
-        # non-negative, so this rounds down
+        # Non-negative, so this rounds down.
         view = self.view(scene.xyz.astype(np.int32), lambda points: features[points])
         return InstanceSample(voxelized, [view], compute_instance_table(scene.positions, instance))
 

@@ -125,7 +125,7 @@ class LandmarkDetection(Task):
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Create the configured model."""
         volumes = self.config.VOLUMES
-        # a custom model may accept neither
+        # A custom model may accept neither.
         options: dict[str, Any] = {"norm": volumes.UNET_NORM, "activation": volumes.UNET_ACTIVATION}
         model = create_model(
             self.config.MODEL.NAME,

@@ -45,8 +45,9 @@ class LabelFigures(TaskAspect, Reportable):
         self, dataset: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
     ) -> list[Figure]:
         """Build the figures, and write the table of contradicted labels into the folder of the run."""
-        if not records or not isinstance(dataset, MultiLabelSamples):
+        if not records:
             return []
+        assert isinstance(dataset, MultiLabelSamples)
         names, config = self.task.outputs.names, self.task.config
         labels, logits = read_records([content for _, content in records], len(names))
         evaluated = EvaluatedLabels(

@@ -74,10 +74,10 @@ def _name_labels(samples: MultiLabelSamples, is_named: np.ndarray) -> str:
 
 
 def balance_positives(labels: np.ndarray) -> np.ndarray:
-    """Compute the images without a label for each with it, float32 (classes,), 1 where one of both is missing.
+    """Compute the images without a label for each with it, float64 (classes,), 1 where one of both is missing.
 
     ``labels`` are int8 (samples, classes), -1 where it is not known.
     """
     positives, negatives = ((labels == value).sum(axis=0) for value in (1, 0))
     both = (positives > 0) & (negatives > 0)
-    return np.where(both, negatives / np.maximum(positives, 1), 1.0).astype(np.float32)
+    return np.where(both, negatives / np.maximum(positives, 1), 1.0)

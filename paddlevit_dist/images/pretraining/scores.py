@@ -28,7 +28,7 @@ class PretrainingScores(ScoreKind):
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Compute the means, and top-1 in percent."""
-        columns = {name: array.astype(np.float64) for name, array in arrays.items() if name not in _OF_CLASSES}
+        columns = {name: array for name, array in arrays.items() if name not in _OF_CLASSES}
         if "predictions" in arrays:
             columns = {TOP1: 100.0 * self.hits(arrays, ())[TOP1], **columns}
         is_infinite = {name: ~np.isfinite(column) for name, column in columns.items()}

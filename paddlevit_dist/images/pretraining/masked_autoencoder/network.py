@@ -133,10 +133,10 @@ class MaskedAutoencoder(Model):
     def __init__(
         self,
         encoder: VisionTransformer,
-        mask_share: float = 0.75,
-        width: int = 512,
-        depth: int = 8,
-        num_heads: int = 16,
+        mask_share: float,
+        width: int,
+        depth: int,
+        num_heads: int,
         norm_epsilon: float = 1e-6,
         mlp_ratio: float = 4.0,
     ):

@@ -7,8 +7,9 @@ import paddle
 import pytest
 from support.samples.tagged_images import NAMES, make_task
 
+from paddlevit_dist.images.multi_label.figures import EvaluatedLabels
 from paddlevit_dist.tasks import get_aspect
-from paddlevit_dist.tasks.protocols import Reportable
+from paddlevit_dist.tasks.protocols import Drawable, Reportable
 from paddlevit_dist.tasks.step_types import EvaluationStep
 
 
@@ -100,3 +101,92 @@ def test_pairs_count_images_with_both_labels(evaluated):
     figure = figures["Labels together"]
     assert figure.values.tolist() == expected and list(figure.names) == NAMES
     assert figure.note.endswith("images that have the label.")
+
+
+def test_of_many_classes_the_most_frequent_are_shown():
+    random, names = np.random.default_rng(0), [f"n{label}" for label in range(43)]
+    probabilities = random.random((60, 43))
+    labels = (random.random((60, 43)) < random.permutation(np.linspace(0, 0.8, 43))).astype(np.int8)
+    levels = random.uniform(0.3, 0.9, 43)
+    evaluated = EvaluatedLabels(range(60), labels, probabilities, levels, names)
+    order = np.argsort(-labels.sum(axis=0), kind="stable")
+    (chart,), (matrix,) = evaluated.curves(), evaluated.pairs()
+    assert list(chart.lines) == [names[label] for label in order[:8]]
+    assert (chart.x_label, chart.y_label, chart.note) == ("recall", "precision", "The 8 most frequent classes.")
+    kept = sorted(order[:40])
+    assert list(matrix.names) == [names[label] for label in kept]
+    np.testing.assert_array_equal(matrix.values, labels[:, kept].T.astype(int) @ labels[:, kept])
+    assert matrix.note.endswith(" have the label. The 40 most frequent classes.")
+    assert [row[-1] for row in evaluated.classes().rows] == [round(level, 4) for level in levels]
+    chosen = probabilities[7] > levels
+    words = {
+        "right": (labels[7] == 1) & chosen,
+        "missed": (labels[7] == 1) & ~chosen,
+        "wrong": (labels[7] == 0) & chosen,
+    }
+    expected = []
+    for word, which in words.items():
+        listed = [f"{names[label]} ({probabilities[7, label]:.0%})" for label in np.flatnonzero(which)]
+        assert len(listed) > 4
+        expected.append(f"{word}: {', '.join(listed[:4])}, …")
+    assert evaluated.caption(7, "a.png").split("\n") == [*expected, "a.png"]
+    few = EvaluatedLabels(range(60), labels[:, kept[:8]], probabilities[:, :8], levels[:8], names[:8])
+    assert (few.curves()[0].note, few.pairs()[0].note[-6:]) == ("", "label.")
+    none = EvaluatedLabels(range(60), labels * 0, probabilities, levels, names)
+    assert none.curves() == []
+
+
+def test_a_curve_of_many_images_has_two_hundred_points_with_both_ends():
+    random = np.random.default_rng(1)
+    labels, scores = random.integers(0, 2, (500, 1), np.int8), random.random((500, 1))
+    ((recall, precision),) = EvaluatedLabels(range(500), labels, scores, np.ones(1), ["a"]).curves()[0].lines.values()
+    points = list_precision_and_recall(labels[:, 0].tolist(), scores[:, 0].tolist())
+    places = [499 * number // 199 for number in range(200)]
+    np.testing.assert_allclose(np.transpose([recall, precision]), [points[place] for place in places])
+
+
+def test_only_the_twelve_hardest_images_are_shown_and_one_hundred_labels(tmp_path):
+    task, splits = make_task(folder=tmp_path)
+    samples, random = splits["train"], np.random.default_rng(0)
+    labels = random.integers(0, 2, (120, 3), np.int8)
+    logits = paddle.to_tensor(random.normal(0, 2, (120, 3)).astype(np.float32))
+    step = EvaluationStep(task.build_metrics(), keeps_records=True)
+    batch = {"images": paddle.zeros([120, 3, 16, 16]), "labels": paddle.to_tensor(labels)}
+    records = task.eval_step(lambda images: logits, batch, step)()
+    places = [(number % 23, record) for number, record in enumerate(records)]
+    figures = {figure.title: figure for figure in get_aspect(task, Reportable).figures(samples, places, None)}
+    wrong = ((logits.numpy() > 0) != labels).sum()
+    table, gallery = figures["Contradicted labels"], figures["Hardest images"]
+    assert len(gallery.images) == 12 and len(table.rows) == 100 < wrong
+    assert table.note.endswith(f" wrong. The first 100 of {wrong}; all: contradicted_labels.csv.")
+    losses = np.logaddexp(0, np.where(labels == 1, -1, 1) * logits.numpy()).mean(axis=1)
+    hardest = [samples.describe(places[row][0]) for row in np.argsort(-losses)[:12]]
+    assert [caption.split("\n")[-1] for _, caption in gallery.images] == hardest
+
+
+@pytest.mark.parametrize("mode", ["const", "rand"])
+def test_a_drawn_training_batch_is_erased(mode, tmp_path):
+    words = {"PROB": "0.7", "MODE": mode, "COUNT": "2"}
+    task, splits = make_task(*(w for k, v in words.items() for w in (f"TRAIN.RANDOM_ERASE_{k}", v)), folder=tmp_path)
+    samples = splits["train"]
+    batch = task.collate([samples.sample(row, np.random.default_rng(row)) for row in range(6)])
+    mean, deviation = (np.array(values) for values in (task.config.DATA.IMAGENET_MEAN, task.config.DATA.IMAGENET_STD))
+    expected = batch["images"].transpose(0, 2, 3, 1).astype(float)
+    for number, (row, boxes) in enumerate(zip(batch["erase_rows"], batch["erase_boxes"])):
+        for place, (top, left, bottom, right) in enumerate(boxes):
+            color = batch["erase_colors"][number, place] if mode == "rand" else np.zeros(3)
+            expected[row, top:bottom, left:right] = np.clip(255 * (mean + deviation * color), 0, 255)
+    drawn = get_aspect(task, Drawable).visualize_batch(samples, batch, 1)
+    assert 0 < len(batch["erase_rows"]) < 6
+    for (pixels, caption), image, labels in zip(drawn, expected, batch["labels"]):
+        assert np.abs(pixels - image).max() < 0.51
+        listed = ", ".join(name for name, label in zip(NAMES, labels) if label == 1) or "no label"
+        unknown = (labels < 0).sum()
+        assert caption == listed + (f"; {unknown} not known" if unknown else "")
+
+
+def test_labels_without_names_are_numbers_in_captions(tmp_path):
+    task, _ = make_task(folder=tmp_path)
+    images, shares = paddle.zeros([1, 3, 16, 16]), np.array([[1.0, -1.0, 0.3]])
+    ((_, caption),) = get_aspect(task, Drawable).caption_images(images, shares, None)
+    assert caption == "0, 2 30%; 1 not known"

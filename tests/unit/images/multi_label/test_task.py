@@ -57,6 +57,18 @@ def test_labels_that_no_image_is_known_to_have_or_not_to_have_are_told(tmp_path)
     assert known.startswith("no image of train is known not to have 1 of 3 labels: hull: in a table, 0 says so")
 
 
+def test_of_many_labels_the_rarest_and_the_most_frequent_are_counted(tmp_path):
+    samples, random = make_task(folder=tmp_path)[1]["train"], np.random.default_rng(0)
+    matrix = (random.random((50, 21)) < np.linspace(0.1, 0.9, 21)).astype(np.int8)
+    numbers, names = matrix.sum(axis=0), [f"n{label}" for label in range(21)]
+    samples.dataset.label_matrix, samples.dataset.class_names = matrix, names
+    assert samples.describe_classes() == f" with 21 classes, in {numbers.min()} to {numbers.max()} images each"
+    samples.dataset.label_matrix = matrix[:, :20]
+    assert samples.describe_classes() == ": " + ", ".join(map("{} {}".format, names, numbers[:20]))
+    samples.dataset.class_names, samples.dataset.num_classes = None, 20
+    assert samples.describe_classes() == ": " + ", ".join(map("{} {}".format, range(20), numbers[:20]))
+
+
 @pytest.mark.parametrize("mode", ["batch", "pair", "elem"])
 def test_a_mixed_label_counts_only_where_both_are_known(mode):
     labels = np.random.default_rng(0).integers(-1, 2, (7, 5), np.int8)
@@ -143,6 +155,10 @@ def test_positive_weights_are_counted_or_given(tmp_path):
     loss = float(task.train_step(lambda images: logits, batch, STEP)["loss"].sum)
     given, _ = make_task("MULTI_LABEL.POSITIVE_WEIGHTS", str(list(task._positive_weights)), folder=tmp_path)
     assert loss == pytest.approx(float(given.train_step(lambda images: logits, batch, STEP)["loss"].sum), rel=1e-6)
+    with pytest.raises(
+        UserError, match=r"POSITIVE_WEIGHTS \[1.0, 2.0\] .*: expected a number for each of the 3 classes"
+    ):
+        make_task("MULTI_LABEL.POSITIVE_WEIGHTS", "[1.0,2.0]", "-num_classes=3", folder=tmp_path)
     with pytest.raises(UserError, match="POSITIVE_WEIGHTS has 2 numbers, expected 3, one per class"):
         make_task("MULTI_LABEL.POSITIVE_WEIGHTS", "[1.0,2.0]", folder=tmp_path)
 

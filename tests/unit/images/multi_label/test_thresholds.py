@@ -79,6 +79,18 @@ def test_workers_get_thresholds_without_the_list_of_images(weights):
     assert copy.thresholds == outputs.thresholds._replace(images=None)
 
 
+def test_a_training_run_that_starts_from_weights_does_not_take_their_thresholds(weights):
+    found = find(f"-pretrained={weights}", *RECALL, "MULTI_LABEL.THRESHOLDS_OF", str(weights))
+    assert found == LabelThresholds(0.4, goal=("recall", 0.8))
+
+
+def test_thresholds_for_the_highest_f1_are_told_as_such(weights):
+    goal = {"MULTI_LABEL": {"THRESHOLDS": "f1", "WISHED": 0.3}}
+    (weights / "about.yaml").write_text(yaml.safe_dump({"settings": goal}))
+    found = find("-eval", f"-pretrained={weights}", "MULTI_LABEL.THRESHOLDS", "f1")
+    assert found.source == "for the highest F1 of the weights' run" and found.chosen == {"hull": 0.25, "wing": 0.75}
+
+
 def test_thresholds_for_another_goal_are_not_used(weights):
     found = find("-eval", f"-pretrained={weights}", *RECALL[:3], "0.9")
     assert not found.chosen and found.goal == ("recall", 0.9)
@@ -95,6 +107,9 @@ def test_the_thresholds_of_another_evaluation_can_be_used(weights, tmp_path):
     assert found.chosen == {"wing": 0.6} and found.source == f"of {file.parent}"
     file.write_text(json.dumps({"values": {"mAP": {"value": 0.5}}}))
     with pytest.raises(UserError, match="eval_intervals.json has no thresholds: set MULTI_LABEL.THRESHOLDS in it"):
+        find("-eval", f"-pretrained={weights}", "MULTI_LABEL.THRESHOLDS_OF", str(file.parent))
+    file.write_text("{}")
+    with pytest.raises(UserError, match="eval_intervals.json has no thresholds"):
         find("-eval", f"-pretrained={weights}", "MULTI_LABEL.THRESHOLDS_OF", str(file.parent))
     with pytest.raises(UserError, match="it has no eval_intervals.json: name the -output of an evaluation"):
         find("-eval", f"-pretrained={weights}", "MULTI_LABEL.THRESHOLDS_OF", str(tmp_path))

@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist.images.classification.probes import find_nearest
 from paddlevit_dist.images.pretraining.metrics import PretrainingMetrics
 from paddlevit_dist.images.pretraining.neighbors import predict_by_others
 
@@ -37,9 +38,16 @@ def test_neighbors_vote_as_in_a_loop(images, number):
     assert predict_by_others(features, labels, number).tolist() == _vote(features, labels, min(number, 299))
 
 
-def test_many_equal_images_vote_with_the_given_number():
-    features, labels = np.ones((9, 2), np.float32), np.zeros(9, np.int64)
-    assert predict_by_others(features, labels, 2).tolist() == [0] * 9
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_of_many_equal_images_the_first_that_are_found_vote(number):
+    features, labels = np.ones((9, 2), np.float32), np.array([3, 1, 0, 2, 2, 0, 3, 1, 0])
+    unit = paddle.to_tensor(features / np.float32(np.sqrt(2)))
+    found = find_nearest(unit, unit, number + 1)[1].numpy()
+    expected = []
+    for image, places in enumerate(found):
+        votes = [labels[place] for place in places if place != image][:number]
+        expected.append(np.bincount(votes, minlength=4).argmax())
+    assert predict_by_others(features, labels, number).tolist() == expected and len(set(expected)) > 1
 
 
 def test_a_single_image_has_no_neighbors():
@@ -54,17 +62,25 @@ def test_features_that_are_not_finite_have_no_class(images):
     assert found[5] == -1 and (found[np.arange(300) != 5] >= 0).all()
 
 
-def test_evaluations_do_not_depend_on_the_order_of_images(images):
+@pytest.mark.parametrize("is_divided", [False, True])  # over ranks, which know the place of each image
+def test_evaluations_do_not_depend_on_the_order_of_images(images, is_divided):
     features, labels = images
     losses = np.arange(300.0, dtype=np.float32)
 
     def evaluate(order):
         metrics = PretrainingMetrics(list("abcd"), 5)
-        metrics.indices = order.tolist()
+        metrics.indices = order.tolist() if is_divided else None
         for part in np.array_split(order, 3):
-            numbers = {"loss": paddle.to_tensor(losses[part])}
+            numbers = {"loss": paddle.to_tensor(losses[part], "float64")}
             metrics.update(numbers, paddle.to_tensor(features[part]), paddle.to_tensor(labels[part]))
-        return metrics.compute(metrics.state)
+        assert {name: column.dtype for name, column in metrics.rows().items()} == {
+            "labels": np.int32, "features": np.float32, "loss": np.float32
+        }  # fmt: skip
+        values = metrics.compute(metrics.state)
+        rows = metrics.rows()
+        assert list(rows) == ["labels", "loss", "predictions"] and rows["loss"].tolist() == order.tolist()
+        np.testing.assert_array_equal(rows["predictions"], np.array(_vote(features, labels, 5))[order])
+        return values
 
     values = evaluate(np.arange(300))
     assert values == evaluate(np.random.default_rng(0).permutation(300))

@@ -91,6 +91,9 @@ def test_training_and_validation_folders_are_told_apart(tmp_path):
     assert sum(own.skipped_files.counts.values()) == 1 and not val.skipped_files.counts
     assert UnlabeledImages.has_validation(str(tmp_path / "data"))
     assert not UnlabeledImages.has_validation(str(tmp_path / "data" / "val"))
+    _write(tmp_path / "data" / "own" / "loose.png", 8)
+    own = _open(tmp_path / "data", split="own")  # not all images are in folders
+    assert (own.labels, own.class_names, own.num_classes, own.label_at(1)) == (None, None, None, -1)
     (tmp_path / "data" / "val").rename(tmp_path / "data" / "later")  # now "train" is a folder like any other
     assert _names(_open(tmp_path / "data"))[:2] == ["later/cat/1.png", "later/cat/2.png"]
 

@@ -59,6 +59,7 @@ def test_every_trainable_parameter_learns(name):
 def test_first_weights_are_uniform_by_the_widths_of_both_sides_and_positions_are_a_table_of_sines():
     model = make(image_size=[12, 20], embed_dim=24)
     sides = {"patch_embed.proj": (24, 3 * 4 * 4), "blocks.0.mlp.fc1": (24, 96), "pretraining_decoder.embed": (24, 8)}
+    sides |= {"pretraining_decoder.blocks.0.mlp.fc1": (8, 32), "pretraining_decoder.pred": (8, 48)}
     layers = dict(model.named_sublayers())
     for name, (inputs, outputs) in sides.items():
         largest = float(layers[name].weight.abs().max())
@@ -99,6 +100,7 @@ def test_masked_pixels_reach_the_loss_alone():
     [
         ("resnet18", {}, "ResNet cannot leave out patches"),
         ("vit_small_patch16_dinov3", {"num_heads": 2, "embed_dim": 16}, "positions are not added"),
+        ("vit", {"rotary": "grid"}, "positions are not added"),  # besides a table of them
         ("vit", {"embed_dim": 18}, "MODEL.EMBED_DIM 18.*multiple of 4"),
         ("vit", {"pool": "attention"}, "it pools by attention, which would not be trained"),
     ],

@@ -111,6 +111,28 @@ def test_the_loss_is_the_mean_error_of_hidden_patches(is_normalized):
             np.testing.assert_allclose(features.numpy(), normalized.mean(axis=(2, 3)), atol=1e-5)
 
 
+def test_predictions_in_half_precision_are_scored_in_single(pool):
+    task, splits = open_task(pool)
+    batch = task.collate([splits["val"].sample(k, np.random.default_rng(0)) for k in range(2)])
+    batch = {name: paddle.to_tensor(array) for name, array in batch.items()}
+    predicted = np.random.default_rng(0).normal(size=(2, 16, 48)).astype(np.float16)
+    found = [
+        task.predict(lambda *_, own=own: paddle.to_tensor(own), batch) for own in (predicted, predicted.astype("f4"))
+    ]
+    for losses, (prediction, pixels) in found:
+        assert {losses.dtype, prediction.dtype, pixels.dtype} == {paddle.float32}
+        np.testing.assert_array_equal(losses.numpy(), found[0][0].numpy())
+
+
+def test_a_split_is_known_by_its_size_and_weights_by_their_preprocessing(pool):
+    (pool / "train" / "notes.odt").touch()
+    task, splits = open_task(pool)
+    assert [task.signature(splits[split]) for split in ("train", "val")] == [{"samples": 2}] * 2
+    assert task.signature()["DATA.IMAGE_SIZE"] == 16
+    assert any(".odt" in line for line in splits["train"].notices), splits["train"].notices
+    assert not any(".odt" in line for line in splits["val"].notices)
+
+
 def test_search_knows_what_chooses_the_best_before_images_are_opened(pool):
     for place, words in ((pool, []), (pool / "train", ["DATA.VAL_FRACTION", "0.5"])):
         task, _ = open_task(place, *words)

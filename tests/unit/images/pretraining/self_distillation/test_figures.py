@@ -1,12 +1,14 @@
 """Pictures of views: which are side by side, and what an evaluation shows."""
 
 import numpy as np
+import paddle
 import pytest
 
 from paddlevit_dist import settings
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
 from paddlevit_dist.tasks import get_aspect
-from paddlevit_dist.tasks.protocols import Drawable, Recomputable
+from paddlevit_dist.tasks.protocols import Drawable, LogContributor, Recomputable, StateKeeping
+from paddlevit_dist.tasks.step_types import StepPosition
 
 WORDS = "TASK self_distillation -image_size=8 MODEL.NAME vit MODEL.PATCH_SIZE 4 MODEL.EMBED_DIM 16 MODEL.DEPTH 3"
 WORDS += " MODEL.NUM_HEADS 2 SELF_DISTILLATION.OUTPUTS 8 SELF_DISTILLATION.HEAD_WIDTH 8 SELF_DISTILLATION.BOTTLENECK 4"
@@ -17,16 +19,16 @@ def task():
     return SelfDistillation(settings.load(WORDS.split()).values)
 
 
-@pytest.mark.parametrize("small_views", [0, 3])
-def test_the_views_of_an_image_are_side_by_side(task, small_views):
+@pytest.mark.parametrize(("small_views", "number"), [(0, 3), (3, 3), (3, 1)])
+def test_the_views_of_an_image_are_side_by_side(task, small_views, number):
     generator = np.random.default_rng(small_views)
     views = [
         tuple(generator.integers(0, 256, (n, 3, s, s), np.uint8) for n, s in ((2, 8), (small_views, 4)))
-        for _ in range(3)
+        for _ in range(number)
     ]
     batch = task.collate([(*pair, -1) for pair in views])
     drawn = get_aspect(task, Drawable).visualize_batch(None, batch, 1)
-    assert [caption for _, caption in drawn] == [f"2 large views, {small_views} small ones"] * 3
+    assert [caption for _, caption in drawn] == [f"2 large views, {small_views} small ones"] * number
     for (large, small), (pixels, _) in zip(views, drawn):
         expected = np.full((8, 16 + 4 * small_views, 3), 255, np.uint8)
         for place, view in enumerate(large):
@@ -51,3 +53,18 @@ def test_the_student_is_recomputed_block_by_block(task):
     model = task.build_model()
     layers = get_aspect(task, Recomputable).recomputed_layers(model)
     assert list(map(id, layers)) == list(map(id, model.backbone.blocks)) and len(layers) == 3
+
+
+def test_a_collapse_is_told_once(task):
+    log = get_aspect(task, LogContributor)
+    assert log.finish_epoch() == []  # nothing has been trained
+    state = get_aspect(task, StateKeeping).build_state(task.build_model(), None)
+    told = []
+    for informative in (True, False, False):
+        state.before_update(StepPosition(1, 600, 999))
+        shares = paddle.eye(8) if informative else paddle.full([8, 8], 0.125)
+        state.collect(0, shares, shares, shares)
+        state.update(None)
+        told.append(log.finish_epoch())
+    assert [len(lines) for lines in told] == [0, 1, 0]
+    assert told[1][0].startswith("warning: self-distillation has collapsed: the teacher's outputs are uniform")

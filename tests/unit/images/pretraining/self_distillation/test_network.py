@@ -140,6 +140,10 @@ def test_settings_that_contradict_the_method_are_refused(words, key):
         build(*VIT, *words.split())
 
 
+def find_momenta(network) -> set[float]:
+    return {round(layer._momentum, 6) for layer in network.sublayers() if isinstance(layer, paddle.nn.BatchNorm2D)}
+
+
 def test_statistics_that_the_student_keeps_are_the_teachers():
     sizes = ["MODEL.DEPTHS", "[1,1]", "MODEL.DIMS", "[4,8]", "TRAIN.BATCH_NORM_MOMENTUM", "0.4"]
     task = build("MODEL.NAME", "resnet18", *sizes, size=32, small=16)
@@ -150,8 +154,12 @@ def test_statistics_that_the_student_keeps_are_the_teachers():
     teacher(paddle.randn([4, 1, 32, 32]))
     changed = {name for name, value in before.items() if (teacher.state_dict()[name].numpy() != value).any()}
     assert changed == before.keys() - {"bn1._mean"} and "bn1._mean" in before
-    norms = [layer for layer in teacher.sublayers() if isinstance(layer, paddle.nn.BatchNorm2D)]
-    assert [layer._momentum for layer in norms] == pytest.approx([0.4] * len(norms)) and norms
+    assert find_momenta(teacher) == {0.4}
+
+
+def test_a_teacher_without_a_setting_keeps_the_momentum_of_its_norms():
+    task = build("MODEL.NAME", "resnet18", "MODEL.DEPTHS", "[1,1]", "MODEL.DIMS", "[4,8]", size=32, small=16)
+    assert find_momenta(task.create_network(0)) == find_momenta(task.create_teacher()) == {0.9}
 
 
 def test_positions_of_weights_for_another_size_are_resized_like_the_backbones():

@@ -191,6 +191,7 @@ class Published(Model):
 def test_names_are_published_ones_in_other_words_only_if_they_are_as_many():
     names = ["tench, Tinca tinca", "goldfish, Carassius", "shark, white"]
     assert order_outputs(Published(), ClassNames(names, ["n3", "n1"]), 3, 2, "f") == ([2, 0], True)
+    assert order_outputs(Published(), ClassNames(names, [names[2], names[0]]), 3, 2, "f") == ([2, 0], True)
     with pytest.raises(UserError, match="f has 3 classes, and 4 are needed"):
         order_outputs(Published(), ClassNames(names, ["n3", "n1"]), 3, 4, "f")
     with pytest.raises(UserError, match="f lacks 2 classes"):

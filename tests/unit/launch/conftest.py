@@ -1,5 +1,6 @@
 """Locks of folders, a simulated time, and what a process is for others."""
 
+from support.meetings import network  # noqa: F401
 from support.simulated import (  # noqa: F401
     command_line,
     exit_codes,
@@ -9,4 +10,5 @@ from support.simulated import (  # noqa: F401
     simulated_time,
     store,
 )
+from support.simulated_children import signals_sent  # noqa: F401
 from support.trainings.locked_folders import take  # noqa: F401

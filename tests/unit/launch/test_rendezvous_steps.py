@@ -1,18 +1,15 @@
 """The steps of a rendezvous, one by one and without waiting: addresses, messages, who is admitted, what is told."""
 
 import contextlib
-import json
-import multiprocessing.connection
 import os
 import socket
 import threading
-from types import SimpleNamespace
 
 import pytest
-from support import processes
+from support.meetings import ConnectingProgram, arrive
 
 from paddlevit_dist import UserError
-from paddlevit_dist.launch import rendezvous, secret
+from paddlevit_dist.launch import rendezvous
 from paddlevit_dist.runtime.errors import WorkerFailure
 
 VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "PADDLE_MASTER", "PADDLE_TRAINER_ENDPOINTS")
@@ -21,95 +18,6 @@ VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "PADDLE_MASTER", "PADDLE_TRAINER_ENDP
 @pytest.fixture(autouse=True)
 def fresh(fresh_rank):
     """A rank that has met no other, and has no secret."""
-
-
-class Client:
-    """A program that connects to rank 0 and says ``hello`` once it is greeted, or says nothing; a rank, if it is one.
-
-    Attributes:
-        greeting: what rank 0 says first; None before.
-    """
-
-    def __init__(self, hello: dict | bytes | None = None) -> None:
-        self.hello, self.greeting, self.socket = hello, None, None
-
-    def connect(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address)
-
-    def answer(self) -> None:
-        self.greeting = self.read()
-        if isinstance(self.hello, dict):
-            more = {} if "failure" in self.hello else {"fingerprint": secret.fingerprint()}
-            proof = secret.proof(self.greeting["challenge"], str(self.hello["rank"]), self.hello["nonce"])
-            self.socket.sendall(json.dumps({"proof": proof, **more, **self.hello}).encode() + b"\n")
-        elif self.hello is not None:
-            self.socket.sendall(self.hello)
-
-    def read(self) -> dict | None:
-        """The next message of rank 0; None if the connection has ended, or says nothing."""
-        self.socket.settimeout(0.1)
-        line = b""
-        with contextlib.suppress(ConnectionResetError, TimeoutError):
-            while not line.endswith(b"\n") and (byte := self.socket.recv(1)):
-                line += byte
-        return json.loads(line) if line else None
-
-    def is_connected(self) -> bool:
-        self.socket.setblocking(False)
-        try:
-            return self.socket.recv(1) != b""
-        except BlockingIOError:
-            return True
-        except ConnectionResetError:
-            return False
-
-
-class Network:
-    """Lets programs act while rank 0 waits, in one thread; the time passes when none has anything to do.
-
-    Attributes:
-        clients: those who connect, a pause between two of them.
-        pauses: for how long rank 0 would have waited at most, in seconds, in order.
-        pause: how many seconds pass between the acts of two clients.
-    """
-
-    def __init__(self, time, port: int) -> None:
-        self.time, self.address = time, ("127.0.0.1", port)
-        self.clients, self.pauses, self.pause = [], [], 0.0
-        self._wait = multiprocessing.connection.wait
-        self.restart()
-
-    def restart(self) -> None:
-        """Let the clients come again."""
-        self._acts = None
-
-    def _turns(self):
-        for client in self.clients:
-            client.connect(self.address)
-            yield
-            client.answer()
-            yield
-
-    def wait(self, sockets, seconds) -> list:
-        self.pauses.append(seconds)
-        self._acts = self._acts or self._turns()
-        next(self._acts, None)
-        ready = self._wait(sockets, seconds)
-        self.time.now += self.pause if ready else 0.0
-        return ready
-
-
-@pytest.fixture
-def network(monkeypatch, simulated_time, store):
-    """The network of rank 0, at a port of this machine."""
-    (port,) = processes.free_ports(1)
-    monkeypatch.setenv("PADDLE_MASTER", f"127.0.0.1:{port}")
-    made = Network(simulated_time, port)
-    monkeypatch.setattr(multiprocessing.connection, "wait", made.wait)
-    yield made
-    for client in made.clients:
-        if client.socket is not None:
-            client.socket.close()
 
 
 @pytest.mark.parametrize(
@@ -260,7 +168,7 @@ def test_a_rank_says_after_30_seconds_whom_it_waits_for_and_rarely_again(network
 @pytest.mark.parametrize("error", [None, RuntimeError(" no port\nmore"), ZeroDivisionError()])
 def test_rank_0_serves_the_store_without_waiting_for_others(monkeypatch, network, store, rank, seen, error):
     if rank == 0:
-        network.clients = [Client(arrive(1)), Client(arrive(2))]
+        network.clients = [ConnectingProgram(arrive(1)), ConnectingProgram(arrive(2))]
         rendezvous.meet(0, 3, 60.0)
     else:
         with answering_rank_0(monkeypatch, 2, 3):
@@ -303,7 +211,7 @@ def test_small_messages_of_connections_are_sent_at_once():
 )
 @pytest.mark.parametrize("others", [0, 1, 2])
 def test_a_failure_before_the_meeting_is_told_to_the_others(monkeypatch, network, size, seconds, error, told, others):
-    network.clients = [Client(arrive(rank)) for rank in range(1, 1 + others)]
+    network.clients = [ConnectingProgram(arrive(rank)) for rank in range(1, 1 + others)]
     monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", str(size))
     begun = network.time.now
@@ -321,7 +229,7 @@ def test_a_failure_before_the_meeting_is_told_to_the_others(monkeypatch, network
 def test_after_the_meeting_a_failure_is_not_told(monkeypatch, network):
     monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
-    network.clients = [Client(arrive(1))]
+    network.clients = [ConnectingProgram(arrive(1))]
     rendezvous.meet(0, 2, 60.0)
     pauses = len(network.pauses)
     with pytest.raises(ValueError), rendezvous.broadcast_startup_failure(60.0):
@@ -331,394 +239,8 @@ def test_after_the_meeting_a_failure_is_not_told(monkeypatch, network):
 
 @pytest.mark.parametrize("failure, told", [("a\nb", "a\\nb"), ("é" * 500, "é" * 400), ("x" * 801, "x" * 800)])
 def test_a_reason_is_one_short_line(network, failure, told):
-    network.clients = [Client(arrive(1))]
+    network.clients = [ConnectingProgram(arrive(1))]
     assert not rendezvous.has_met()
     with pytest.raises(WorkerFailure):
         rendezvous.meet(0, 2, 9.0, failure)
     assert network.clients[0].read() == {"failed": [0, told]} and rendezvous.has_met()
-
-
-# Messages
-
-
-@pytest.fixture
-def pair():
-    """Two ends of a connection, which wait for nothing."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.settimeout(0.001)
-        yield rendezvous.RankConnection(ours), theirs
-
-
-def test_messages_are_lines_of_json(pair):
-    ours, theirs = pair
-    assert ours.receive() == []
-    theirs.sendall(b'{"a": 1}\n{"b"')
-    assert ours.receive() == [{"a": 1}]
-    theirs.sendall(b": 2}\n")
-    ours.unread = [{"c": 3}]
-    assert [ours.receive(), ours.receive(), ours.receive()] == [[{"c": 3}], [{"b": 2}], []]
-    ours.send(x="é", y=[1])
-    assert theirs.recv(100) == json.dumps({"x": "é", "y": [1]}).encode() + b"\n"
-    theirs.close()
-    ours.send(x=1)  # nobody reads it
-    assert ours.receive() is None
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"GET /\n", b"[1]\n", b"3\n", b'{"a": 1}\n[]\n', b"\xff\n", b"[" * 50_000 + b"\n", b"x" * 65536],
-    ids=range(7),
-)
-def test_what_is_no_message_is_not_one_of_ours(pair, content):
-    ours, theirs = pair
-    theirs.setblocking(False)
-    theirs.sendall(content)
-    assert ours.receive() is None
-
-
-def test_a_long_line_is_waited_for(pair):
-    ours, theirs = pair
-    theirs.sendall(b'"' + b"x" * 65534)
-    assert ours.receive() == []
-
-
-class SlowSocket:
-    """A connection on which each of ``answers`` comes within a second; None: it does not."""
-
-    def __init__(self, time, answers) -> None:
-        self.time, self.answers, self.told, self.is_closed = time, list(answers), [], False
-
-    def sendall(self, data: bytes) -> None:
-        self.told.append(json.loads(data))
-
-    def recv(self, size: int) -> bytes:
-        self.time.now += 1.0
-        answer = self.answers.pop(0) if self.answers else None
-        if answer is None:
-            raise TimeoutError
-        return answer
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-def test_the_next_message_is_awaited_until_a_time(simulated_time):
-    connected = SlowSocket(simulated_time, [None, None, b'{"a": 1}\n{"b": 2}\n{"c": 3}\n'])
-    connection, begun = rendezvous.RankConnection(connected), simulated_time.now
-    assert connection.receive_one(begun + 3.0) == {"a": 1} and connection.unread == [{"b": 2}, {"c": 3}]
-    assert connection.receive() == [{"b": 2}, {"c": 3}]
-    for later, waits in ((2.0, 2), (1.5, 2), (0.0, 0)):
-        before = simulated_time.now
-        assert connection.receive_one(before + later) is None and simulated_time.now - before == waits
-    connected.answers = [b""]  # it has ended
-    assert connection.receive_one(simulated_time.now + 9.0) is None and simulated_time.now == before + 1.0
-
-
-# Rank 0
-
-
-def arrive(rank=1, **more):
-    return {"rank": rank, "nonce": "n", **more}
-
-
-def test_ranks_of_the_run_are_admitted_with_their_proof_only(simulated_time):
-    secret.use(b"s" * 32)
-    own = secret.fingerprint()
-    arrivals = rendezvous.ArrivedRanks(4, own)
-    assert len(bytes.fromhex(arrivals.challenge)) == 16
-    proof = secret.proof(arrivals.challenge, "1", "n")
-    for hello in (
-        *(
-            {},
-            {"rank": "1"},
-            arrive(0, proof=proof),
-            arrive(4, proof=proof),
-            arrive(-1),
-            arrive(1),
-            arrive(2, proof=proof),
-        ),
-        *(arrive(1, proof=proof, nonce="m"), arrive(1, proof=None)),
-    ):
-        arrivals.admit("stranger", {"fingerprint": own, **hello})
-    assert arrivals.missing() == [1, 2, 3] and arrivals.peers == {}
-    arrivals.admit("a", arrive(1, proof=proof, fingerprint=own))
-    arrivals.admit("b", arrive(2, fingerprint=own + 1))
-    simulated_time.now += 1.0
-    arrivals.admit("c", arrive(2, fingerprint=own + 2))
-    arrivals.admit("d", arrive(3, fingerprint=own + 3))
-    simulated_time.now += 2.0
-    assert (arrivals.missing(), arrivals.peers, arrivals.nonces) == ([2, 3], {1: "a"}, {1: "n"})
-    assert arrivals.other_secrets() == {}
-    simulated_time.now += 0.5
-    assert arrivals.other_secrets() == {2: own + 1}
-    simulated_time.now += 1.0
-    assert arrivals.other_secrets() == {2: own + 1, 3: own + 3}
-    arrivals.admit("e", arrive(2, proof=secret.proof(arrivals.challenge, "2", "n")))
-    assert arrivals.other_secrets() == {3: own + 3} and arrivals.failed is None
-    arrivals.admit("f", arrive(3, failure="no disk"))
-    arrivals.admit("g", arrive(2, failure="no network"))
-    assert arrivals.failed == (3, "no disk") and arrivals.missing() == [] and arrivals.peers[2] == "g"
-
-
-def test_all_are_admitted_to_hear_a_failure():
-    secret.use(b"s" * 32)
-    arrivals = rendezvous.ArrivedRanks(3, None)
-    arrivals.admit("a", arrive(1, fingerprint=99))
-    arrivals.admit("b", arrive(2))
-    assert arrivals.peers == {1: "a", 2: "b"} and arrivals.failed is None
-
-
-def meet(network, hellos, failure=None) -> str | dict:
-    """What rank 0 of 4 finds when these have come: the peers, or an error."""
-    network.clients = [Client(hello) for hello in hellos]
-    try:
-        return rendezvous.meet(0, 4, 9.0, failure)
-    except (UserError, WorkerFailure) as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def test_all_get_the_session_once_the_store_is_there(network, store, capsys):
-    monitored = []
-    for _ in range(2):
-        secret.use(b"s" * 32)
-        before = secret.key_name("board")
-        peers = meet(network, [arrive(rank, nonce=f"n{rank}") for rank in (1, 2, 3)])
-        session = network.clients[0].read()
-        assert session == {"session": session["session"], "proof": secret.proof(session["session"], "1", "n1")}
-        for rank, client in enumerate(network.clients[1:], 2):
-            assert client.read() == {**session, "proof": secret.proof(session["session"], str(rank), f"n{rank}")}
-        for rank, peer in peers.items():
-            assert peer.socket.getpeername() == network.clients[rank - 1].socket.getsockname()
-            peer.socket.close()
-        own_name = secret.key_name("board")
-        secret.begin_session(session["session"])
-        assert secret.key_name("board") == own_name != before  # of the session that all are told
-        monitored.append(session["session"])
-        assert len(bytes.fromhex(session["session"])) == 32
-        network.restart()
-    assert len(set(monitored)) == 2 and store.served == ["1", "1"]  # a new one each time
-    assert capsys.readouterr().err == ""
-
-
-NOT_CONNECTED = "it did not connect to {0} within 9 s (WATCHDOG_SECONDS)"
-NOTE = "note: messages between ranks are not signed; "
-
-
-@pytest.mark.parametrize(
-    "hellos, failure, told",
-    [
-        (
-            [arrive(1), arrive(3)],
-            None,
-            (2, f"{NOT_CONNECTED}: check that it was"),
-        ),
-        (
-            [arrive(2)],
-            None,
-            (1, f"{NOT_CONNECTED} (missing: ranks 1, 3): check that"),
-        ),
-        ([arrive(1), arrive(2), arrive(3)], "no disk", (0, "no disk")),
-        ([arrive(1)], "no disk", (0, "no disk")),
-        ([arrive(1), arrive(2, failure="no data")], None, (2, "no data")),
-        (
-            [arrive(1), arrive(3, fingerprint=9), arrive(2, fingerprint=8)],
-            None,
-            (2, "rank(s) [2, 3] have a secret, and rank 0 has none: set PADDLEVIT_DIST_SECRET or"),
-        ),
-    ],
-)
-def test_all_that_came_are_told_why_the_run_ends(network, store, capsys, hellos, failure, told):
-    found = meet(network, hellos, failure)
-    rank, text = told[0], told[1].format(f"127.0.0.1:{network.address[1]}")
-    kind = "UserError: " if "secret" in text else f"WorkerFailure: rank {rank} failed: "
-    assert found.startswith(kind + text) and store.served == []
-    assert capsys.readouterr().err.startswith(NOTE) is (failure is None)
-    for client in network.clients:
-        if "fingerprint" not in client.hello:
-            ((name, (guilty, reason)),) = client.read().items()
-            assert (name, guilty) == ("failed", rank) and reason.startswith(text) and client.read() is None
-
-
-def test_a_taken_port_is_named(monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        monkeypatch.setenv("PADDLE_MASTER", f"127.0.0.1:{port}")
-        with pytest.raises(UserError) as refused:
-            rendezvous.meet(0, 2, 9.0)
-    assert str(refused.value) == (
-        f"rank 0 cannot listen on port {port} (the master is 127.0.0.1:{port}): Address already in use; another "
-        "program uses it: choose a free port"
-    )
-
-
-def test_ranks_are_collected_among_others(network):
-    secret.use(b"s" * 32)
-    stranger, silent = Client(b"GET /\r\n"), Client()
-    network.clients = [stranger, silent, Client(arrive(2)), Client(arrive(1))]
-    peers = rendezvous.meet(0, 3, 600.0)
-    challenges = {client.greeting.pop("challenge") for client in network.clients}
-    assert len(challenges) == 1
-    for client in network.clients:
-        assert client.greeting == {"program": "paddlevit_dist", "fingerprint": secret.fingerprint()}
-    assert [client.is_connected() for client in network.clients] == [False, False, True, True]
-    for rank, peer in peers.items():
-        assert peer.socket.getpeername() == network.clients[4 - rank].socket.getsockname()
-        peer.socket.close()
-    assert sorted(peers) == [1, 2]
-
-
-@pytest.mark.parametrize("seconds, pauses", [(1.2, [0.5, 0.5, 0.2]), (0.5, [0.5]), (0.0, [])])
-def test_ranks_are_collected_until_a_time(network, seconds, pauses):
-    with pytest.raises(WorkerFailure):
-        rendezvous.meet(0, 2, seconds)
-    assert network.pauses == pytest.approx(pauses)
-
-
-def test_ranks_with_other_secrets_are_waited_for_a_few_seconds_only(network):
-    network.clients, begun = [Client(arrive(1, fingerprint=7))], network.time.now
-    with pytest.raises(UserError, match="secret"):
-        rendezvous.meet(0, 3, 50.0)
-    assert 3.0 < network.time.now - begun <= 3.5
-
-
-def test_after_a_failure_others_have_five_seconds(network):
-    network.clients = [Client(arrive(1, failure="no disk")), Client(arrive(2, failure="no data"))]
-    network.pause, begun = 1.0, network.time.now
-    with pytest.raises(WorkerFailure, match="rank 1 failed: no disk"):
-        rendezvous.meet(0, 4, 400.0)
-    assert network.time.now - begun == 7.0  # told after two
-    assert [client.read() for client in network.clients] == [{"failed": [1, "no disk"]}] * 2
-
-
-def test_who_was_not_admitted_in_time_is_closed(network):
-    network.clients = [Client(), Client(b"no message\n"), Client(arrive(1))]
-    with pytest.raises(WorkerFailure):
-        rendezvous.meet(0, 4, 9.0)
-    assert [client.read() is None for client in network.clients] == [True, True, False]
-    assert not any(client.is_connected() for client in network.clients[:2])
-
-
-# Other ranks
-
-
-@pytest.fixture
-def connect(monkeypatch, simulated_time):
-    """Return a function by which rank 2 connects: each try finds nobody (None), or a socket with these answers."""
-    monkeypatch.setenv("PADDLE_MASTER", "10.0.0.1:70")
-
-    def connect_with(tries, failure=None):
-        state = SimpleNamespace(made=[], error=None, connection=None)
-        left = list(tries)
-
-        def create(address, timeout) -> SlowSocket:
-            assert (address, timeout) == (rendezvous.endpoint(), 1.0)
-            answers = left.pop(0) if left else None
-            if answers is None:
-                simulated_time.now += 1.0
-                raise OSError
-            state.made.append(SlowSocket(simulated_time, answers))
-            return state.made[-1]
-
-        monkeypatch.setattr(socket, "create_connection", create)
-        try:
-            state.connection = rendezvous.meet(2, 3, 8.0, failure)[0]
-        except (UserError, WorkerFailure) as error:
-            state.error = f"{type(error).__name__}: {error}"
-        return state
-
-    return connect_with
-
-
-ENDED = b""
-OURS = b'{"program": "paddlevit_dist", "challenge": "c", "fingerprint": 1}\n'
-SESSION = b'{"session": "s", "proof": ""}\n'
-
-
-def test_a_rank_tries_until_rank_0_answers_with_a_session(connect, simulated_time):
-    state = connect([None, [ENDED], [b'{"program": "x"}\n'], [OURS, ENDED], [OURS, SESSION]])
-    assert state.connection.socket is state.made[-1] and state.error is None
-    assert [peer.is_closed for peer in state.made] == [True, True, True, False]
-    assert [len(peer.told) for peer in state.made] == [0, 0, 1, 1]
-    assert simulated_time.waits == [0.05] * 4
-
-
-def test_rank_0_gives_up_before_a_rank_that_it_has_greeted(connect, simulated_time):
-    begun = simulated_time.now
-    state = connect([[OURS]])
-    assert "it answered, but has ended" in state.error
-    assert simulated_time.now - begun == pytest.approx(15.05)  # 8 + a quarter of 8 + 5
-
-
-WAITED = "rank 2 waited for rank 0 at 10.0.0.1:70 for 8 s (WATCHDOG_SECONDS)"
-NOTHING = "nothing answers there: check that it was started and that its machine can be reached"
-
-
-@pytest.mark.parametrize(
-    "tries, error",
-    [
-        ([], f"WorkerFailure: rank 0 failed: {WAITED}; {NOTHING}"),
-        ([[ENDED]] * 9, f"UserError: {WAITED}, but another program answers there: choose a free port for the master"),
-        (
-            [[ENDED], [OURS, ENDED]],
-            f"WorkerFailure: rank 0 failed: {WAITED}; it answered, but has ended: read its log for the reason",
-        ),
-        ([[OURS, b'{"failed": [3, "no disk"]}\n']], "WorkerFailure: rank 3 failed: no disk"),
-    ],
-)
-def test_a_rank_says_why_it_does_not_meet_rank_0(connect, tries, error):
-    assert connect(tries, "own failure").error == error
-
-
-def test_an_address_of_each_machine_itself_is_explained(connect, monkeypatch):
-    monkeypatch.setenv("PADDLE_MASTER", "127.0.0.1:70")
-    more = "; 127.0.0.1 means each machine itself: if rank 0 is on another machine, pass --host to its launcher"
-    assert connect([]).error.endswith(f"(WATCHDOG_SECONDS); {NOTHING}{more}")
-
-
-@pytest.mark.parametrize("failure", [None, "no disk"])
-@pytest.mark.parametrize(
-    "answer, found",
-    [
-        (b'{"failed": [1, "x"]}\n', {"failed": [1, "x"]}),
-        (ENDED, {}),
-        (b'{"session": "t", "proof": "x"}\n', {}),
-    ],
-)
-def test_a_rank_greets_with_its_proof_or_its_failure(simulated_time, failure, answer, found):
-    secret.use(b"s" * 32)
-    before = secret.key_name("board")
-    connected, begun = SlowSocket(simulated_time, [None, answer]), simulated_time.now
-    greeting = {"challenge": "c", "fingerprint": secret.fingerprint()}
-    answered = rendezvous.greet(rendezvous.RankConnection(connected), greeting, 2, failure, begun + 2.0)
-    assert simulated_time.now == begun + 2.0
-    (hello,) = connected.told
-    if failure is not None:
-        assert answered == (json.loads(answer) if answer else {}) and hello == {"rank": 2, "failure": failure}
-        return
-    assert answered == found and secret.key_name("board") == before
-    nonce = hello.pop("nonce")
-    assert len(bytes.fromhex(nonce)) == 16
-    assert hello == {"rank": 2, "fingerprint": secret.fingerprint(), "proof": secret.proof("c", "2", nonce)}
-    assert rendezvous.greet(rendezvous.RankConnection(connected), greeting, 2, failure, simulated_time.now) == {}
-
-
-class HonestSocket(SlowSocket):
-    """Rank 0, which proves that it has the secret."""
-
-    def recv(self, size: int) -> bytes:
-        proof = secret.proof("t", "2", self.told[-1]["nonce"])
-        return json.dumps({"session": "t", "proof": proof}).encode() + b"\n"
-
-
-@pytest.mark.parametrize("shown", ["none", "own"])
-def test_a_session_begins_if_rank_0_proves_it(simulated_time, shown):
-    secret.use(b"s" * 32)
-    connection, later = rendezvous.RankConnection(HonestSocket(simulated_time, [])), simulated_time.now + 7.0
-    greeting = {"challenge": "c", **({} if shown == "none" else {"fingerprint": secret.fingerprint()})}
-    assert rendezvous.greet(connection, greeting, 2, None, later)["session"] == "t"
-    begun = secret.key_name("board")
-    secret.begin_session("t")
-    assert begun == secret.key_name("board")
-    with pytest.raises(UserError, match=r"^rank\(s\) \[0\] have another secret than rank 2: "):
-        rendezvous.greet(connection, {"challenge": "c", "fingerprint": 99}, 2, None, later)

@@ -1,9 +1,9 @@
 """What the command ``convert`` prints, and how it finds the layout of weights."""
 
-from types import SimpleNamespace
-
 import numpy as np
+import paddle
 import pytest
+import yaml
 
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.weights import SourceWeights
@@ -17,11 +17,10 @@ def test_origin_notices_unknown_names_and_size_are_lines(monkeypatch, capsys, nu
     state = {"a": np.zeros((40, 30)), "b": np.zeros(7), "c": np.zeros((2, 2))}
     unknown = [f"n{each}{'x' * 200 * (each == 1)}" for each in range(number)]
     converted = ConvertedWeights(state, set(), "vit, ours", unknown, "file", ("one", "two\nlines"))
-    monkeypatch.setattr(convert, "import_paddle", lambda: calls.append("paddle"))
     monkeypatch.setattr(convert, "convert", lambda *words: calls.append(words) or converted)
     convert.run(["in", "out.pdparams", "-part=ema"])
     convert.run(["in", "out.pdparams"])
-    assert calls == ["paddle", ("in", "out.pdparams", "ema", "timm"), "paddle", ("in", "out.pdparams", None, "timm")]
+    assert calls == [("in", "out.pdparams", "ema", "timm"), ("in", "out.pdparams", None, "timm")]
     said = capsys.readouterr().out.splitlines()
     said = said[: len(said) // 2]
     assert said[0] == "file: vit, ours" and said[-1] == "out.pdparams: 3 arrays, 1,211 numbers"
@@ -71,23 +70,19 @@ def test_numbers_of_names_do_not_count():
         (None, False),
     ],
 )
-@pytest.mark.parametrize("is_fetched", [True, False])
-def test_weights_of_a_run_with_timms_model_are_kept(monkeypatch, settings, keeps, is_fetched):
-    monkeypatch.setattr(convert, "is_fetched", lambda source: is_fetched)
-    monkeypatch.setattr(convert, "find_weights_file", lambda source: f"file of {source}")
-    monkeypatch.setattr(convert, "read_weights_info", lambda file: f"info of {file}")
-    read = lambda info, file: settings if (info, file) == ("info of file of w", "file of w") else 1 / 0  # noqa: E731
-    monkeypatch.setattr(convert, "find_run_settings", read)
-    weights = SimpleNamespace(state={"a": shape(2)}, name="mine", notices=("n",))
-    kept = convert.keep_timm_names("w", weights)
+def test_weights_of_a_run_with_timms_model_are_kept(tmp_path, settings, keeps):
+    file = tmp_path / "w.pdparams"
+    paddle.save({"a": paddle.zeros([2])}, str(file))
+    if settings is not None:
+        (tmp_path / "w.pdparams.about.yaml").write_text(yaml.safe_dump({"settings": settings}), encoding="utf-8")
+    weights = SourceWeights("mine", {"a": shape(2)}, True, ("n",))
     expected = (weights.state, set(), "timm:resnet18, timm's own names and layout", [], "mine", ("n",))
-    assert kept == (expected if keeps and not is_fetched else None)
+    assert convert.keep_timm_names(str(tmp_path / "w"), weights) == (expected if keeps else None)
+    assert convert.keep_timm_names("https://host/w.pdparams", weights) is None
 
 
-def test_what_lora_changed_alone_is_refused(monkeypatch, tmp_path):
-    weights = SourceWeights("w", {"a.weight": shape(2), "a.lora_a": shape(2)}, True)
-    monkeypatch.setattr(convert, "evaluated_weights", lambda source: f"{source} found")
-    monkeypatch.setattr(convert, "read_weights", lambda source, part: weights if part == "ema" else None)
-    monkeypatch.setattr(convert, "is_factor", lambda name: name.endswith("lora_a"))
-    with pytest.raises(UserError, match=r"^convert: w found has only what TRAIN.LORA changed, without its base; "):
-        convert.convert("w", str(tmp_path / "a.pdparams"), "ema")
+def test_what_lora_changed_alone_is_refused(tmp_path):
+    state = {"a.weight": paddle.zeros([2]), "a.lora_a": paddle.zeros([2])}
+    paddle.save({"model": {"a.weight": paddle.zeros([2])}, "ema": state}, str(tmp_path / "w.pdparams"))
+    with pytest.raises(UserError, match=r"^convert: .*w.pdparams has only what TRAIN.LORA changed, without its base; "):
+        convert.convert(str(tmp_path / "w.pdparams"), str(tmp_path / "a.pdparams"), "ema")

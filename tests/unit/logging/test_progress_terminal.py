@@ -1,5 +1,6 @@
 """What is drawn where: on terminals only, above bars, as wide as the terminal."""
 
+import contextlib
 import fcntl
 import io
 import os
@@ -58,73 +59,74 @@ def test_the_line_below_a_bar_is_as_wide_as_the_terminal(terminal, width, length
 def test_bars_are_drawn_where_no_line_can_tear_them(monkeypatch, tmp_path, is_terminal, kind, stdout, is_undisturbed):
     ends = os.pipe()
     streams = {"terminal": Terminal(), "memory": io.StringIO(), None: None}
+    monkeypatch.setenv("TERM", kind)
     with open(ends[0]), open(ends[1], "w") as pipe, open(tmp_path / "file", "w") as file:
-        monkeypatch.setenv("TERM", kind)
-        monkeypatch.setattr(sys, "stderr", Terminal() if is_terminal else io.StringIO())
-        monkeypatch.setattr(sys, "stdout", {**streams, "pipe": pipe, "file": file}[stdout])
-        found = progress.can_be_drawn()
-        monkeypatch.undo()
+        printed = {**streams, "pipe": pipe, "file": file}[stdout]
+        shown = Terminal() if is_terminal else io.StringIO()
+        with contextlib.redirect_stderr(shown), contextlib.redirect_stdout(printed):
+            found = progress.can_be_drawn()
     assert found == bool(is_terminal and kind == "xterm" and is_undisturbed)
 
 
 def test_a_bar_is_shown_if_it_is_asked_for_and_can_be_drawn(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    for shown, can_be_drawn in ((True, False), (False, True), (True, True)):
-        monkeypatch.setattr(progress, "can_be_drawn", lambda can_be_drawn=can_be_drawn: can_be_drawn)
-        bar = ProgressBar(4, "epoch 2", shown)
-        assert bar.is_shown == (shown and can_be_drawn) and progress._bars == bar.is_shown
-        bar.step(3)
-        bar.note("a note", at_once=True)
-        bar.show([ReportField("loss 1", "1")])
-        drawn = getattr(sys.stderr, "stream", sys.stderr).getvalue()
-        assert [text in drawn for text in ("epoch 2", "| 3/4", "a note", "loss 1")] == [bar.is_shown] * 4
-        bar.close()
-        bar.close()
-        assert progress._bars == 0 and not bar.is_shown and bar.left == 1
+    for shown, kind, is_shown in ((True, "dumb", False), (False, "xterm", False), (True, "xterm", True)):
+        monkeypatch.setenv("TERM", kind)
+        stream = Terminal()
+        with contextlib.redirect_stderr(stream), contextlib.redirect_stdout(Terminal()):
+            bar = ProgressBar(4, "epoch 2", shown)
+            assert bar.is_shown == isinstance(sys.stderr, BarSafeStream) == is_shown
+            bar.step(3)
+            bar.note("a note", at_once=True)
+            bar.show([ReportField("loss 1", "1")])
+            drawn = stream.getvalue()
+            assert [text in drawn for text in ("epoch 2", "| 3/4", "a note", "loss 1")] == [bar.is_shown] * 4
+            bar.close()
+            bar.close()
+            assert sys.stderr is stream and not bar.is_shown and bar.left == 1
 
 
-def test_streams_print_above_bars_while_there_are_any(monkeypatch):
-    written = []
-    monkeypatch.setattr(progress, "write_above", lambda text, stream: written.append((text, stream)))
+def test_streams_print_above_bars_while_there_are_any():
     own = {name: Terminal() for name in ("stdout", "stderr")}
-    for name, stream in own.items():
-        monkeypatch.setattr(sys, name, stream)
-    for more in (1, 1, -1):
-        progress.count_bars(more)
-        assert all(isinstance(getattr(sys, name), BarSafeStream) for name in own)
-        assert [getattr(sys, name).stream for name in own] == [*own.values()]
-    sys.stderr.write("incomplete")
-    progress.count_bars(-1)
-    assert (sys.stdout, sys.stderr) == (own["stdout"], own["stderr"]) and written == [("incomplete", own["stderr"])]
-    assert not isinstance(sys.stdout, BarSafeStream) and not isinstance(sys.stderr, BarSafeStream)
+    with contextlib.redirect_stdout(own["stdout"]), contextlib.redirect_stderr(own["stderr"]):
+        for more in (1, 1, -1):
+            progress.count_bars(more)
+            assert all(isinstance(getattr(sys, name), BarSafeStream) for name in own)
+            assert [getattr(sys, name).stream for name in own] == [*own.values()]
+        sys.stderr.write("incomplete")
+        assert own["stderr"].getvalue() == ""
+        progress.count_bars(-1)
+        assert sys.stdout is own["stdout"] and sys.stderr is own["stderr"]
+    assert [stream.getvalue() for stream in own.values()] == ["", "incomplete"]
     plain = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", plain)
-    monkeypatch.setattr(sys, "stderr", None)
-    progress.count_bars(1)
-    assert sys.stdout is plain and sys.stderr is None
-    progress.count_bars(-1)
-    assert sys.stdout is plain and sys.stderr is None and progress._bars == 0
+    with contextlib.redirect_stdout(plain), contextlib.redirect_stderr(None):
+        for more in (1, -1):
+            progress.count_bars(more)
+            assert sys.stdout is plain and sys.stderr is None
 
 
-@pytest.mark.parametrize("is_terminal", [True, False])
-@pytest.mark.parametrize("has_bars", [True, False])
-def test_a_line_is_written_above_bars_that_may_be_there(monkeypatch, capsys, is_terminal, has_bars):
-    above = []
-    monkeypatch.setattr(progress, "write_above", lambda text, stream: above.append(text))
-    monkeypatch.setattr(sys, "stderr", Terminal() if is_terminal else io.StringIO())
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    if not has_bars:
-        monkeypatch.delitem(sys.modules, "tqdm")
-    progress.write_line("two\nlines")
-    printed = capsys.readouterr().out
-    assert (above, printed) == ((["two\\nlines\n"], "") if is_terminal and has_bars else ([], "two\\nlines\n"))
+def test_a_line_is_written_above_bars_that_are_there(monkeypatch):
+    stream = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+        bar = ProgressBar(4, "epoch 2", True)
+        progress.write_line("two\nlines")
+        before, line, after = stream.getvalue().partition("\rtwo\\nlines\n")
+        bar.close()
+    assert "epoch 2" in before and line and "epoch 2" in after
 
 
-def test_the_time_since_the_last_output_is_measured(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()])
+def test_a_line_is_written_as_it_is_where_no_bars_can_be(monkeypatch, capsys, stream):
+    if stream.isatty():
+        monkeypatch.delitem(sys.modules, "tqdm", raising=False)
+    with contextlib.redirect_stderr(stream):
+        progress.write_line("two\nlines")
+    assert (capsys.readouterr().out, stream.getvalue()) == ("two\\nlines\n", "")
+
+
+def test_the_time_since_the_last_output_is_measured(simulated_time):
     progress.note_output()
-    now[0] = 107.5
+    simulated_time.now += 7.5
     assert progress.seconds_since_output() == 7.5
     progress.write_line("a line")
     assert progress.seconds_since_output() == 0.0

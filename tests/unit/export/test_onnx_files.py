@@ -69,42 +69,36 @@ def test_the_description_is_stored_in_the_file():
     assert (found.key, found.value) == ("about", "mean: [0.5, 1]\nnames:\n- ä\n")
 
 
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """The common path of an exported network, and the network."""
+    paddle.seed(0)
+    network = paddle.nn.Sequential(paddle.nn.Linear(3, 4), paddle.nn.GELU(), paddle.nn.Linear(4, 2))
+    network.eval()
+    prefix = tmp_path_factory.mktemp("program") / "net"
+    paddle.jit.save(network, str(prefix), input_spec=[paddle.static.InputSpec([None, 3], "float32", "x")])
+    return prefix, network
+
+
 @pytest.mark.parametrize("is_fused", [True, False])
 @pytest.mark.parametrize("is_half", [True, False])
-def test_each_step_works_on_the_model_of_the_one_before(tmp_path, monkeypatch, is_fused, is_half):
-    (tmp_path / "net.pdiparams").write_bytes(b"12345")
-    steps = []
+def test_a_program_is_converted_as_it_is_asked_for(program, is_fused, is_half):
+    prefix, network = program
+    x = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
+    model = to_onnx(prefix, lambda batch: {"x": x[:batch]}, is_fused=is_fused, is_half=is_half, names=["scores"])
+    found = run(model, {"x": x})
+    assert list(found) == ["scores"] and found["scores"].dtype == np.float32
+    np.testing.assert_allclose(found["scores"], network(paddle.to_tensor(x)).numpy(), atol=2e-3 if is_half else 1e-6)
+    assert ("com.microsoft" in {node.domain for node in model.graph.node}) == is_fused
+    kinds = {weights.data_type for weights in model.graph.initializer if len(weights.dims) == 2}
+    assert kinds == {TensorProto.FLOAT16 if is_half else TensorProto.FLOAT}
 
-    def step(name):
-        def call(model, *more):
-            steps.append((name, *more))
-            return f"{name}({model})"
 
-        return call
-
-    def fix_shapes(model, compute):
-        compute("probe", 3)
-        return f"fixed({model})"
-
-    monkeypatch.setattr(onnx_files, "convert_program", lambda prefix: f"model of {prefix.name}")
-    monkeypatch.setattr(onnx_files, "rename_outputs", lambda *given: steps.append(("rename", *given)))
-    monkeypatch.setattr(onnx_files, "fix_shapes", fix_shapes)
-    monkeypatch.setattr(onnx_files, "run", lambda *given: steps.append(("run", *given)))
-    monkeypatch.setattr(onnx_files, "value_types", lambda model: f"types of {model}")
-    for name in ("simplify", "fuse", "to_float16"):
-        monkeypatch.setattr(onnx_files, name, step(name))
-    options = {"is_fused": is_fused, "is_half": is_half, "names": ["scores"]}
-    found = to_onnx(tmp_path / "net", lambda batch: {"x": batch}, **options)
-    fixed = "fixed(simplify(model of net))"
-    fused = f"fuse({fixed})" if is_fused else fixed
-    assert found == (f"to_float16({fused})" if is_half else fused)
-    assert steps[:3] == [("rename", "model of net", ["scores"]), ("simplify",), ("run", "probe", {"x": 3})]
-    assert steps[3:] == [("fuse",)] * is_fused + [("to_float16", f"types of {fixed}")] * is_half
-    monkeypatch.setattr(onnx_files, "_LARGEST_FILE", 5)
+def test_weights_that_no_file_of_onnx_holds_are_refused(tmp_path):
+    with open(tmp_path / "net.pdiparams", "wb") as file:
+        file.truncate(2**31)
     with pytest.raises(UserError, match="^export: the weights exceed the 2 GB that an ONNX file holds; use -format="):
-        to_onnx(tmp_path / "net", lambda batch: {}, **options)
-    monkeypatch.setattr(onnx_files, "_LARGEST_FILE", 6)
-    to_onnx(tmp_path / "net", lambda batch: {}, **options)
+        to_onnx(tmp_path / "net", lambda batch: {}, is_fused=False, is_half=False, names=["scores"])
 
 
 def test_programs_have_floats_that_the_converter_reads(tmp_path):

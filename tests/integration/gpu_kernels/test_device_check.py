@@ -2,14 +2,16 @@
 
 import paddle
 import pytest
+from support.trainings.fused_kernels import interpreted_kernels
 
 from paddlevit_dist.gpu_kernels import device_check
 from paddlevit_dist.gpu_kernels.hook import BOUNDS
 
 
 @pytest.fixture(autouse=True)
-def few_rows(monkeypatch):
-    monkeypatch.setattr(device_check, "_TOKENS", 3)
+def few_rows():
+    with interpreted_kernels():
+        yield
 
 
 @pytest.mark.parametrize("kernel, width", [("norm", 24), ("gelu", 40)])

@@ -1,11 +1,13 @@
 """Layers of fused kernels, which a test takes for those of a GPU: they train as the plain ones do."""
 
 import copy
+from collections.abc import Iterator
 
 import numpy as np
 import paddle
 import pytest
 from support.networks.plain_layers import plain_layers
+from support.trainings.fused_kernels import interpreted_kernels
 
 from paddlevit_dist import create_model
 from paddlevit_dist.distributed import recompute_layers
@@ -18,7 +20,7 @@ IMAGES = paddle.to_tensor(np.random.default_rng(0).standard_normal((2, 3, 16, 16
 
 
 @pytest.fixture
-def launched(monkeypatch) -> list[str]:
+def launched(monkeypatch) -> Iterator[list[str]]:
     """Take this CPU for a GPU; returns the names of the fused functions that were called, in order."""
     names: list[str] = []
     for name in ("normalize", "add_and_normalize", "add_bias_and_gelu"):
@@ -29,8 +31,8 @@ def launched(monkeypatch) -> list[str]:
             return _function(*arguments)
 
         monkeypatch.setattr(layers, name, call)
-    monkeypatch.setattr(layers, "_is_on_device", lambda tensor: True)
-    return names
+    with interpreted_kernels():
+        yield names
 
 
 def build(is_fused: bool, **options):

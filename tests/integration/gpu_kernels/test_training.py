@@ -4,12 +4,12 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.plain_layers import plain_layers
-from support.trainings import small_runs
+from support.trainings import fused_kernels, small_runs
 
 pytest.importorskip("triton")
 
 from paddlevit_dist import create_model  # noqa: E402
-from paddlevit_dist.gpu_kernels import device_check, hook, layers  # noqa: E402
+from paddlevit_dist.gpu_kernels import layers  # noqa: E402
 
 RUN = ["-batch_size=4", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", "MODEL.EMBED_DIM", "16", "MODEL.DROPPATH", "0.3"]
 FUSED = ["GPU_KERNELS", "True"]
@@ -17,11 +17,8 @@ LINE = "fused kernels (GPU_KERNELS): 2 ViTBlock, 2 Mlp, by Triton"
 
 
 @pytest.fixture
-def on_gpu(monkeypatch):
-    monkeypatch.setattr(hook, "_start_triton", lambda: "")
-    monkeypatch.setattr(layers, "_is_on_device", lambda tensor: True)
-    monkeypatch.setattr(device_check, "_TOKENS", 3)
-    with plain_layers():
+def on_gpu():
+    with fused_kernels.interpreted_kernels(), plain_layers():
         yield
 
 

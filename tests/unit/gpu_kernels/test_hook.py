@@ -25,21 +25,29 @@ def test_a_cpu_trains_by_paddle_s_operations():
     assert {type(block) for block in model.blocks} == {ViTBlock}
 
 
-def test_an_installation_that_lacks_something_is_one_line(monkeypatch):
-    def fail(model, precision):
+@pytest.fixture
+def on_gpu(monkeypatch):
+    """Take this CPU for a GPU; return a function that says what is measured of kernels there."""
+    pytest.importorskip("triton")
+    from support.trainings.fused_kernels import interpreted_kernels
+
+    from paddlevit_dist.gpu_kernels import device_check
+
+    with interpreted_kernels():
+        yield lambda **measures: monkeypatch.setattr(device_check, "MEASURES", measures)
+
+
+def test_an_installation_that_lacks_something_is_one_line(on_gpu):
+    def fail(width, dtype):
         raise RuntimeError("Failed to find C compiler.\nPlease specify one.")
 
-    monkeypatch.setattr(hook, "_start_triton", lambda: "")
-    monkeypatch.setattr(hook, "_ask_device", fail)
+    on_gpu(norm=fail, gelu=fail)
     (line,) = hook.use_fused_kernels(build(), TrainingPrecision(False))
     assert line.endswith("(GPU_KERNELS): RuntimeError: Failed to find C compiler. Please specify one.")
 
 
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
-def test_what_the_device_computes_is_used_and_what_it_does_not_is_one_line(monkeypatch, dtype):
-    pytest.importorskip("triton")
-    from paddlevit_dist.gpu_kernels import device_check
-
+def test_what_the_device_computes_is_used_and_what_it_does_not_is_one_line(on_gpu, dtype):
     measured = []
 
     def measure(kernel, error):
@@ -49,28 +57,25 @@ def test_what_the_device_computes_is_used_and_what_it_does_not_is_one_line(monke
 
         return call
 
-    monkeypatch.setattr(hook, "_start_triton", lambda: "")
     precision = TrainingPrecision(dtype is not None, dtype or "float16", on_gpu=True)
-    monkeypatch.setattr(device_check, "MEASURES", {"norm": measure("norm", 2e-5), "gelu": measure("gelu", 0.0)})
+    on_gpu(norm=measure("norm", 2e-5), gelu=measure("gelu", 0.0))
     (line,) = hook.use_fused_kernels(build(), precision)
     assert line.startswith("fused kernels (GPU_KERNELS): ") and "2 ViTBlock" in line and "2 Mlp" in line
     dtypes = ["float32", *([dtype] if dtype else [])]
     assert measured == [(kernel, width, one) for kernel, width in (("gelu", 64), ("norm", 16)) for one in dtypes]
     for wrong in (1e-2, float("inf"), float("nan")):
-        monkeypatch.setattr(device_check, "MEASURES", {"norm": measure("norm", wrong), "gelu": measure("gelu", 0.0)})
+        on_gpu(norm=measure("norm", wrong), gelu=measure("gelu", 0.0))
         model = build()
         used, warning = hook.use_fused_kernels(model, TrainingPrecision(False))
         assert "2 Mlp" in used and "ViTBlock" not in used
         assert "are not used (GPU_KERNELS) for the norm of width 16: in float32 this device differs" in warning
         assert {type(block) for block in model.blocks} == {ViTBlock} != {type(block.mlp) for block in model.blocks}
-    monkeypatch.setattr(device_check, "MEASURES", {"norm": measure("norm", 1.0), "gelu": measure("gelu", 1.0)})
+    on_gpu(norm=measure("norm", 1.0), gelu=measure("gelu", 1.0))
     model = build()
     assert len(hook.use_fused_kernels(model, TrainingPrecision(False))) == 2 and type(model.blocks[0].mlp) is Mlp
 
 
-def test_a_network_without_such_layers_is_told(monkeypatch):
-    pytest.importorskip("triton")
-    monkeypatch.setattr(hook, "_start_triton", lambda: "")
+def test_a_network_without_such_layers_is_told(on_gpu):
     model = create_model("resnet18", num_classes=2)
     (line,) = hook.use_fused_kernels(model, TrainingPrecision(False))
     assert line.endswith("this network has none of the layers that they compute")

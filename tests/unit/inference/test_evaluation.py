@@ -298,12 +298,14 @@ def test_a_file_that_an_observer_cannot_write_does_not_cost_the_score(start):
 
 
 @pytest.mark.parametrize("number, expected", [(signal.SIGINT, signal.SIGINT), (None, signal.SIGTERM)])
-def test_a_signal_that_code_ignored_ends_the_evaluation(start, monkeypatch, number, expected):
+def test_a_signal_that_code_ignored_ends_the_evaluation(start, own_handlers, number, expected):
     def stop(writer):
         raise StopRequested
 
     run, calls, _ = start(during=stop)
-    monkeypatch.setattr(signals, "number", lambda: number)
+    signals.record_only()
+    if number is not None:
+        signal.raise_signal(number)
     with pytest.raises(signals.ProcessInterrupted) as stopped:
         evaluate_only(run)
     assert stopped.value.args == signals.ProcessInterrupted(expected).args

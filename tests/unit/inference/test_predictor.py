@@ -138,13 +138,8 @@ def images(tmp_path_factory):
     return [str(folder / f"{index}.png") for index in range(7)]
 
 
-def as_rank(monkeypatch, number, world_size):
-    for name, value in (("rank", number), ("is_main", number == 0), ("world_size", world_size)):
-        monkeypatch.setattr(predictor, name, lambda value=value: value)
-
-
 def test_ranks_predict_their_shares_and_all_inputs_have_a_row_or_a_reason(
-    classifier, images, tmp_path, monkeypatch, capsys
+    classifier, images, tmp_path, monkeypatch, capsys, act_as
 ):
     source = open_source(classifier, "predict")
     task = prepare_task(source)
@@ -153,14 +148,14 @@ def test_ranks_predict_their_shares_and_all_inputs_have_a_row_or_a_reason(
     checks = []
     monkeypatch.setattr(signals, "check", lambda: checks.append(1))
     for number, expected in ((0, [1, 2, 6]), (1, [4, 5])):
-        as_rank(monkeypatch, number, 2)
+        act_as(number, 2)
         remaining = np.array([1, 2, 4, 5, 6])
         before = {entry.index for entry in rows.read_entries(tmp_path)}
         predict_share(task, [source], samples, remaining, tmp_path, batch_size=2, num_workers=0)
         assert [entry.index for entry in rows.read_entries(tmp_path) if entry.index not in before] == expected
     assert len(checks) == 3 and not [fd for fd in os.listdir("/proc/self/fd") if is_rows(fd)]
     assert capsys.readouterr().out.count(f"weights {classifier}: loaded") == 1
-    as_rank(monkeypatch, 0, 1)
+    act_as(0, 1)
     with pytest.raises(RuntimeError, match="5 of 7 inputs have a prediction or a reason"):
         predictor.finish_prediction(tmp_path, task, samples)
     predict_share(task, [source], samples, np.array([0, 3]), tmp_path, num_workers=0)
@@ -314,8 +309,8 @@ def share(monkeypatch, tmp_path):
         (1, 1, {"num_workers": 9}, (3, 9)),
     ],
 )
-def test_loader_processes_suit_the_batches_of_this_rank(share, monkeypatch, inputs, world_size, options, expected):
-    as_rank(monkeypatch, 0, world_size)
+def test_loader_processes_suit_the_batches_of_this_rank(share, act_as, inputs, world_size, options, expected):
+    act_as(0, world_size)
     calls, _, config = share(range(inputs), **options)
     assert [call[1:4] for call in calls if call[0] == "loads"] == [(config, *expected)]
     assert [call for call in calls if call[0] == "cores"] == [("cores", world_size, 64)] * (
@@ -323,7 +318,7 @@ def test_loader_processes_suit_the_batches_of_this_rank(share, monkeypatch, inpu
     )
 
 
-def test_a_share_is_prepared_told_and_predicted_in_the_precision_of_its_weights(share, monkeypatch, tmp_path, capsys):
+def test_a_share_is_prepared_told_and_predicted_in_the_precision_of_its_weights(share, act_as, tmp_path, capsys):
     calls, task, config = share([1, 3])
     assert [call[0] for call in calls] == ["prepared", "built", "precision", "patched", "loads", "plain"]
     assert calls[0][1:] == (True, config.DETERMINISTIC, task.traits.fixed_shapes, config.EVAL_AMP)
@@ -333,7 +328,7 @@ def test_a_share_is_prepared_told_and_predicted_in_the_precision_of_its_weights(
     assert (first.index, first.reason, second.index, second.summary) == (1, "torn", 3, [3, 2.0])
     places = ["building the model", "predicting", "predicting, 2 of 2 done"]
     assert share.beats == [(place, True) for place in places] and share.beats.clear() is None
-    as_rank(monkeypatch, 1, 2)
+    act_as(1, 2)
     share([1, 3])
     assert capsys.readouterr().out == "" and calls.clear() is None
     assert share.beats == [(place, False) for place in places]
@@ -341,7 +336,7 @@ def test_a_share_is_prepared_told_and_predicted_in_the_precision_of_its_weights(
     assert calls == []
 
 
-def test_each_model_of_several_runs_in_the_precision_and_a_stop_ends_the_process(share, monkeypatch, tmp_path):
+def test_each_model_of_several_runs_in_the_precision_and_a_stop_ends_the_process(share, own_handlers):
     members = [EnsembleMember(None, SimpleNamespace(name=name)) for name in "ab"]
     ensemble = ModelEnsemble(iter(members), "cpu")
     calls, task, _ = share([1, 3], ensemble)
@@ -350,14 +345,16 @@ def test_each_model_of_several_runs_in_the_precision_and_a_stop_ends_the_process
         *(("plain", member.model) for member in members[::-1]),
     ]
     assert task.seen[0][0] is ensemble
-    for number, expected in ((signal.SIGINT, signal.SIGINT), (None, signal.SIGTERM)):
-        monkeypatch.setattr(signals, "number", lambda number=number: number)
+    signals.record_only()
+    for requested, expected in (([], signal.SIGTERM), ([signal.SIGINT], signal.SIGINT)):
+        for number in requested:
+            signal.raise_signal(number)
         with pytest.raises(signals.ProcessInterrupted) as stopped:
             share([1, 3], stop=True)
         assert stopped.value.number == expected
 
 
-def test_models_of_several_runs_are_built_with_their_own_tasks(classifier, tmp_path, capsys, monkeypatch):
+def test_models_of_several_runs_are_built_with_their_own_tasks(classifier, tmp_path, capsys, act_as):
     other = str(write_weights(tmp_path / "other", ["cat", "ant", "bee"], seed=1))
     sources = [open_source(path, "predict") for path in (classifier, other)]
     task = prepare_task(sources[0])
@@ -370,14 +367,17 @@ def test_models_of_several_runs_are_built_with_their_own_tasks(classifier, tmp_p
             )
     said = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in said] == [f"weights {classifier}", f"weights {other}"]
-    as_rank(monkeypatch, 1, 2)
+    act_as(1, 2)
     assert not isinstance(predictor.build_models(task, sources[1:]), ModelEnsemble)
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("is_main, is_shown", [(True, False), (True, True), (False, False)])
-def test_progress_is_told_every_ten_seconds_where_no_bar_is_shown(monkeypatch, capsys, is_main, is_shown):
-    clock, bars, places, states = [100.0], [], [], []
+def test_progress_is_told_every_ten_seconds_where_no_bar_is_shown(
+    monkeypatch, capsys, act_as, simulated_time, is_main, is_shown
+):
+    bars, places, states = [], [], []
+    simulated_time.now = 100.0
 
     class Bar:
         def __init__(self, *arguments):
@@ -404,13 +404,12 @@ def test_progress_is_told_every_ten_seconds_where_no_bar_is_shown(monkeypatch, c
         def __exit__(self, *error):
             states.append(error)
 
-    monkeypatch.setattr(predictor, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(predictor, "ProgressBar", Bar)
     monkeypatch.setattr(predictor, "Heartbeat", Beat)
-    as_rank(monkeypatch, int(not is_main), 2)
+    act_as(int(not is_main), 2)
     with predictor.SharedProgress(4001) as progress:
         for seconds, inputs in ((104, 100), (110, 400), (115, 1), (125, 499), (140, 5000)):
-            clock[0] = float(seconds)
+            simulated_time.now = float(seconds)
             progress.count(inputs)
     expected = [
         "predicted 1,000 of 4,001, 100.0 a second, 30 s left",

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
+from support.thread_ranks import ThreadRanks, acting_as
 
 from paddlevit_dist import UserError
 from paddlevit_dist.report import hook, store
+from paddlevit_dist.tasks import Task
 from paddlevit_dist.tasks.figures import FigureTable
 from paddlevit_dist.tasks.protocols import Reportable
 
@@ -48,7 +50,17 @@ class Precision:
         self.patched.append("done")
 
 
-def build_run(folder: Path, evaluates: bool = False):
+class FiguresTask(Task, Reportable):
+    def __init__(self, make) -> None:
+        super().__init__(None)
+        self.make = make
+
+    def figures(self, dataset, records, model):
+        return self.make(dataset, records, model)
+
+
+def build_run(folder: Path, figures=None, evaluates: bool = False):
+    """A run whose task makes these figures, if any."""
     config = SimpleNamespace(TASK="some", DATA=SimpleNamespace(DATASET="digits"), EVAL=evaluates, SAVE=str(folder))
     stages: list[str] = []
     evaluator = SimpleNamespace(
@@ -60,7 +72,7 @@ def build_run(folder: Path, evaluates: bool = False):
     checkpointer = SimpleNamespace(best=BEST, folder=folder / "checkpoints")
     model = paddle.nn.Linear(2, 3)
     return SimpleNamespace(
-        task="the task",
+        task=Task(None) if figures is None else FiguresTask(figures),
         config=config,
         evaluator=evaluator,
         model=model,
@@ -76,28 +88,16 @@ def gathered(records=(), problems=()):
     return SimpleNamespace(gather=lambda: (list(records), list(problems)))
 
 
-def make_reportable(monkeypatch, figures=None) -> None:
-    """The task is reportable with these figures, or not."""
-    reportable = None if figures is None else SimpleNamespace(figures=figures)
-    for name, value in (("has_aspect", reportable is not None), ("get_aspect", reportable)):
-        monkeypatch.setattr(
-            hook, name, lambda task, kind, value=value: value if (task, kind) == ("the task", Reportable) else 1 / 0
-        )
-
-
 @pytest.mark.parametrize(
     ("is_last", "has_figures", "collects"),
     [(True, True, True), (True, False, False), (False, True, False), (False, False, False)],
 )
-def test_records_are_collected_of_the_last_evaluation_of_a_task_with_figures(
-    tmp_path, monkeypatch, is_last, has_figures, collects
-):
-    make_reportable(monkeypatch, list if has_figures else None)
-    run = build_run(tmp_path)
+def test_records_are_collected_of_the_last_evaluation_of_a_task_with_figures(tmp_path, is_last, has_figures, collects):
+    run = build_run(tmp_path, list if has_figures else None)
     recorder = hook.ReportHook(run).before_evaluate(is_last)
     assert (recorder is not None) == collects
     if collects:
-        assert (recorder.task, recorder.model, recorder.indices) == ("the task", run.model, [4, 2])
+        assert (recorder.task, recorder.model, recorder.indices) == (run.task, run.model, [4, 2])
 
 
 @pytest.fixture
@@ -128,8 +128,7 @@ FACTS = {"of": "the best weights, of epoch 3", "score": 0.25}
 def test_figures_are_those_of_the_best_weights(
     tmp_path, monkeypatch, written, has_figures, best, last_epoch, evaluates_last, outcome, has_average
 ):
-    make_reportable(monkeypatch, list if has_figures else None)
-    run = build_run(tmp_path)
+    run = build_run(tmp_path, list if has_figures else None)
     run.checkpointer.best, run.last_epoch = best, last_epoch
 
     @contextlib.contextmanager
@@ -138,15 +137,15 @@ def test_figures_are_those_of_the_best_weights(
         yield
         written.append("back")
 
-    @contextlib.contextmanager
-    def load(model, checkpoint):
-        assert (model, checkpoint) == (run.model, tmp_path / "checkpoints" / "best")
+    def note_weights(recorder, evaluator):
+        assert evaluator is run.evaluator and (run.model.weight.numpy() == 7.0).all()
         written.append("best")
-        yield True
 
+    (tmp_path / "checkpoints" / "best").mkdir(parents=True)
+    of_best = {name: paddle.full_like(value, 7.0) for name, value in run.model.state_dict().items()}
+    paddle.save(of_best, str(tmp_path / "checkpoints" / "best" / "model.pdparams"))
     run.ema = SimpleNamespace(in_place=average) if has_average else None
-    monkeypatch.setattr(hook, "apply_weights", load)
-    monkeypatch.setattr(hook.FigureRecorder, "evaluate", lambda self, evaluator: written.append(evaluator))
+    monkeypatch.setattr(hook.FigureRecorder, "evaluate", note_weights)
     report = hook.ReportHook(run)
     report.before_evaluate(evaluates_last)
     report.after_train()
@@ -156,17 +155,15 @@ def test_figures_are_those_of_the_best_weights(
         == {
             "none": ["page"],
             "last": ["average", figures, "back", "page"] if has_average else [figures, "page"],
-            "again": ["best", run.evaluator, figures, "page"],
+            "again": ["best", figures, "page"],
         }[outcome]
     )
     told = ["evaluating the best weights (epoch 3) again for the report"]
     assert run.run_log.printed == told * (outcome == "again")
 
 
-def test_weights_that_a_process_cannot_read_cost_the_figures(tmp_path, monkeypatch, written):
-    make_reportable(monkeypatch, list)
-    run = build_run(tmp_path)
-    monkeypatch.setattr(hook, "apply_weights", lambda *_: contextlib.nullcontext(False))
+def test_weights_that_a_process_cannot_read_cost_the_figures(tmp_path, written):
+    run = build_run(tmp_path, list)
     hook.ReportHook(run).after_train()
     assert written == ["page"] and run.run_log.printed == [
         f"note: the report has no figures, since some process cannot read {tmp_path / 'checkpoints' / 'best'}"
@@ -180,17 +177,14 @@ def test_an_evaluation_has_figures_and_a_page(tmp_path, written):
 
 @pytest.mark.parametrize(("evaluates", "name"), [(True, store.EVALUATION), (False, store.TRAINING)])
 @pytest.mark.parametrize("training", [True, False])
-def test_figures_are_made_in_evaluation_mode_and_stored_with_what_they_are_of(
-    tmp_path, monkeypatch, evaluates, name, training
-):
+def test_figures_are_made_in_evaluation_mode_and_stored_with_what_they_are_of(tmp_path, evaluates, name, training):
     seen = []
 
     def make(samples, records, model):
         seen.append((samples, records, model, model.training, paddle.is_grad_enabled(), len(precision.patched)))
         return [FigureTable("t", ("a",), [(7,)]), "no figure", 5]
 
-    make_reportable(monkeypatch, make)
-    run = build_run(tmp_path, evaluates)
+    run = build_run(tmp_path, make, evaluates)
     precision = run.evaluator.precision
     run.model.train() if training else run.model.eval()
     hook.ReportWriter(run).write_figures(gathered([(1, "x")]), {"of": "those weights"})
@@ -204,31 +198,33 @@ def test_figures_are_made_in_evaluation_mode_and_stored_with_what_they_are_of(
     assert run.stages == ["building the report's figures"] and len([*tmp_path.iterdir()]) == 1
 
 
-def test_no_figures_are_stored_without_records_elsewhere_or_for_another_task(tmp_path, monkeypatch):
-    make_reportable(monkeypatch, lambda *_: [FigureTable("t", ("a",), [(7,)])])
-    run = build_run(tmp_path)
+def test_no_figures_are_stored_without_records_elsewhere_or_for_another_task(tmp_path):
+    run = build_run(tmp_path, lambda *_: [FigureTable("t", ("a",), [(7,)])])
     hook.ReportWriter(run).write_figures(None, {})
     assert run.stages == []
-    with monkeypatch.context() as patch:
-        patch.setattr(hook, "is_main", lambda: False)
+    with acting_as(1, 2):
         hook.ReportWriter(run).write_figures(gathered(), {})
-    make_reportable(monkeypatch)
-    hook.ReportWriter(run).write_figures(gathered(), {})
-    assert len(run.stages) == 2 and not [*tmp_path.iterdir()] and run.run_log.printed == []
+    other = build_run(tmp_path)
+    hook.ReportWriter(other).write_figures(gathered(), {})
+    assert (
+        len(run.stages) == len(other.stages) == 1
+        and other.run_log.printed == []
+        and not [*tmp_path.iterdir()]
+        and run.run_log.printed == []
+    )
 
 
-def test_errors_of_figures_are_told_once_with_their_traces(tmp_path, monkeypatch):
+def test_errors_of_figures_are_told_once_with_their_traces(tmp_path):
     def fail(samples, records, model):
         raise errors[0]
 
     errors = [None]
-    make_reportable(monkeypatch, fail)
     for errors[0], problems, printed, logged in (
         (UserError("too many"), (), ["note: the report has no figures: too many"], None),
         (ValueError("odd"), (), ["ValueError: odd"], "  Traceback (most recent call last):"),
         (None, ("Trace\n  of one\nE: 1\n", "Trace\nE: 2\n"), ["E: 1"], "  Trace"),
     ):
-        run = build_run(tmp_path)
+        run = build_run(tmp_path, fail)
         hook.ReportWriter(run).write_figures(gathered(problems=problems), {})
         if logged is not None:
             printed = [
@@ -250,7 +246,7 @@ def test_the_page_is_told_on_the_screen_after_training_and_in_the_log_after_an_e
     calls = []
     monkeypatch.setattr(hook, "write_page", lambda *words: calls.append(words) or "page.html")
     for evaluates in (False, True):
-        run = build_run(tmp_path, evaluates)
+        run = build_run(tmp_path, evaluates=evaluates)
         hook.ReportWriter(run).write_page()
         (line,) = run.run_log.logged if evaluates else run.run_log.printed
         assert line.startswith("report: page.html (") and len(run.run_log.logged + run.run_log.printed) == 1
@@ -269,28 +265,32 @@ def test_the_page_is_told_on_the_screen_after_training_and_in_the_log_after_an_e
     assert second.startswith("note: the report: it could not be written (ZeroDivisionError: by zero); the run is not ")
 
 
-def test_weights_are_applied_where_all_processes_can_read_them_and_put_back(tmp_path, monkeypatch):
-    def load(model, weights, **options):
-        calls.append((weights, options))
-        if not readable:
-            raise OSError
-        for tensor in model.state_dict().values():
-            tensor.set_value(tensor + 1)
+@pytest.mark.parametrize("files", [("all", "all"), ("all", "none"), ("none", "all"), ("all", "part")])
+def test_weights_are_applied_where_all_processes_can_read_them_and_put_back(tmp_path, files):
+    models = [paddle.nn.Linear(2, 3), paddle.nn.Linear(2, 3)]
+    before = [{name: value.numpy().copy() for name, value in model.state_dict().items()} for model in models]
+    changed = {name: paddle.to_tensor(value + 1) for name, value in before[0].items()}
+    paddle.save(changed, str(tmp_path / "all.pdparams"))
+    paddle.save({"weight": changed["weight"]}, str(tmp_path / "part.pdparams"))
 
-    calls, others = [], [True]
-    monkeypatch.setattr(hook, "load_weights", load)
-    monkeypatch.setattr(hook, "evaluated_weights", lambda checkpoint: f"weights of {checkpoint}")
-    monkeypatch.setattr(hook, "all_gather", lambda mine: [mine, *others])
-    model = paddle.nn.Linear(2, 3)
-    before = [tensor.numpy().copy() for tensor in model.state_dict().values()]
-    for readable, others[0], expected in ((True, True, True), (True, False, False), (False, True, False)):
-        with hook.apply_weights(model, tmp_path) as is_loaded:
-            assert is_loaded is expected
-            changes = [tensor.numpy() - value for tensor, value in zip(model.state_dict().values(), before)]
-            assert all((change != 0).all() == readable for change in changes)
-        for tensor, value in zip(model.state_dict().values(), before):
-            np.testing.assert_array_equal(tensor.numpy(), value, strict=True)
-    assert calls == [(f"weights of {tmp_path}", {"strict": True})] * 3
-    with contextlib.suppress(KeyError), hook.apply_weights(model, tmp_path):
-        raise KeyError
-    np.testing.assert_array_equal(next(iter(model.state_dict().values())).numpy(), before[0], strict=True)
+    def apply(rank):
+        with hook.apply_weights(models[rank], tmp_path / f"{files[rank]}.pdparams") as is_loaded:
+            if files[rank] == "all":
+                check(models[rank], changed)
+            if rank:
+                raise KeyError(is_loaded)
+        return is_loaded
+
+    def check(model, state):
+        for name, value in model.state_dict().items():
+            np.testing.assert_array_equal(value.numpy(), np.asarray(state[name]), strict=True)
+
+    def apply_until_an_error(rank):
+        try:
+            return apply(rank)
+        except KeyError as error:
+            return error.args[0]
+
+    assert ThreadRanks(2).run(apply_until_an_error) == [files == ("all", "all")] * 2
+    for model, state in zip(models, before, strict=True):
+        check(model, state)

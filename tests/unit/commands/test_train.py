@@ -1,6 +1,9 @@
 """Where a run is written, which weights are looked for, and what its workers get."""
 
 import contextlib
+import json
+import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +11,7 @@ import pytest
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError, launch, settings
-from paddlevit_dist.checkpoint import finding, published, weights
+from paddlevit_dist.checkpoint import weights
 from paddlevit_dist.commands import train
 from paddlevit_dist.engine import trainer
 from paddlevit_dist.inference import evaluation
@@ -16,6 +19,7 @@ from paddlevit_dist.launch import devices, lock, rendezvous, tuning
 from paddlevit_dist.logging import record
 from paddlevit_dist.registry import lookup
 from paddlevit_dist.registry.features import JOBS
+from paddlevit_dist.runtime import signals
 
 EVALUATED = ["-eval", "-pretrained=weights"]
 
@@ -69,13 +73,15 @@ def test_an_evaluation_of_a_runs_file_is_written_beside_the_run(tmp_path):
 # Weights
 
 
+ADDRESS = "https://host/net.pdparams"
+
+
 @pytest.fixture
 def found(monkeypatch) -> list:
-    """Note which weights are looked for; those that begin with "hub:" are fetched."""
+    """Note which weights are looked for; ``full`` is a folder of checkpoints."""
     calls = []
-    monkeypatch.setattr(finding, "holds_any", lambda folder: folder.name == "full")
-    monkeypatch.setattr(finding, "find_existing", lambda source: calls.append(f"run {source}"))
-    monkeypatch.setattr(published, "is_fetched", lambda source: source.startswith("hub:"))
+    Path("full").mkdir()
+    Path("full/last").symlink_to("gone")
     monkeypatch.setattr(weights, "local_file", lambda source, log: calls.append(source) or log(source))
     return calls
 
@@ -90,8 +96,8 @@ def look(fetches: bool, folder: str = "empty", **values) -> None:
 def test_local_weights_are_looked_for_first_and_others_fetched_later(found):
     for fetches in (False, True):
         look(fetches, model={"PRETRAINED": "file"})
-        look(fetches, model={"PRETRAINED": "hub:net"})
-    assert found == ["file", "hub:net"]
+        look(fetches, model={"PRETRAINED": ADDRESS})
+    assert found == ["file", ADDRESS]
 
 
 def test_weights_of_the_backbone_and_the_teacher_count_in_training_only(found):
@@ -107,12 +113,13 @@ def test_weights_of_the_backbone_and_the_teacher_count_in_training_only(found):
 
 def test_a_run_that_resumes_needs_no_other_weights(found):
     required = {"PRETRAINED": "file", "PRETRAINED_REQUIRED": True}
-    look(False, model={**required, "RESUME": "other"})
+    with pytest.raises(UserError, match="other"):
+        look(False, model={**required, "RESUME": "other"})
     look(False, "full", model={**required, "RESUME": "auto"})
-    assert found == ["run other"]
+    assert found == []
     look(False, "empty", model={**required, "RESUME": "auto"})
     look(False, "full", model=required)
-    assert found == ["run other", "file", "file"]
+    assert found == ["file", "file"]
 
 
 def test_a_recipe_that_needs_weights_says_so_in_training_only(found):
@@ -179,10 +186,16 @@ def test_a_shown_configuration_ends_with_its_rates_and_all_notices(capsys, words
 
 
 @pytest.fixture
-def begun(monkeypatch, tmp_path) -> list:
-    """Note what a run is started with, instead of starting workers."""
+def begun(monkeypatch) -> list:
+    """Note what a run is started with, instead of starting workers, and how its folder is locked."""
     calls = []
-    monkeypatch.setattr(launch, "launch_workers", lambda *words, **options: calls.append((words, options)))
+
+    def note(function, arguments, plan, **options):
+        held = Path(arguments[0].SAVE, lock.FILE)
+        locked = json.loads(held.read_text())["is_evaluation"] if held.exists() else None
+        calls.append((function, arguments, plan, options, locked))
+
+    monkeypatch.setattr(launch, "launch_workers", note)
     return calls
 
 
@@ -195,14 +208,14 @@ def start(*words: str, is_main: bool = True, folder: str = "out") -> None:
 
 def test_workers_get_the_settings_the_data_and_all_notices(begun):
     start("WATCHDOG_SECONDS", "77", "-log_to=tensorboard")
-    ((function, (config, task, datasets, notices, callbacks), plan), options) = begun.pop()
+    function, (config, task, datasets, notices, callbacks), plan, options, _ = begun.pop()
     assert function is train.worker and plan.total_processes == 2 and options == {"watchdog_seconds": 77}
     assert (config.DATA.BATCH_SIZE, config.SAVE, set(datasets)) == (16, "out", {"train", "val"})
     assert len(datasets["train"]) > len(datasets["val"]) and notices[-1] == "of the plan"
     assert type(task).__name__ == "Classification" and list(callbacks) == ["tensorboard"]
     Path("weights.pdparams").touch()
     start("-eval", "-pretrained=weights.pdparams", "-split=val")
-    ((_, (config, _, datasets, _, callbacks), _), _) = begun.pop()
+    _, (config, _, datasets, _, callbacks), *_ = begun.pop()
     assert set(datasets) == {"val"} and callbacks == {} and config.EVAL
 
 
@@ -225,54 +238,67 @@ def test_a_folder_of_another_run_is_not_trained_into(begun):
 @pytest.mark.parametrize("is_main", [True, False])
 def test_the_end_of_a_run_that_fails_is_noted_by_the_main_process(monkeypatch, is_main):
     def fail(*words, **options):
+        Path("out/run.json").touch()
+        os.utime("out/run.json", (time.time() + 1,) * 2)
         raise ZeroDivisionError
 
-    notes = []
     monkeypatch.setattr(launch, "launch_workers", fail)
-    monkeypatch.setattr(record, "note_end", lambda *words, **options: notes.append((words[0], type(words[2]), options)))
     with pytest.raises(ZeroDivisionError):
         start(is_main=is_main)
-    assert notes == [(Path("out"), ZeroDivisionError, {"is_training": True})] * is_main
+    told = Path("out/log.txt").read_text() if Path("out/log.txt").exists() else ""
+    assert ("interrupted: ZeroDivisionError; continue with -resume=auto" in told) == is_main
+    assert bool(told) == Path("out/metrics.jsonl").exists() == is_main
+
+
+STALE = "ignored, as no launcher started this run: PADDLE_NNODES=2 (left in this shell; unset them)"
 
 
 @pytest.mark.parametrize(
     ("words", "is_training", "outcome"),
     [
-        ((), True, "carried out with ['stale']"),
-        (("-show_config",), False, "carried out with ['stale']"),
+        ((), True, f"carried out with {[STALE]}"),
+        (("-show_config",), False, f"carried out with {[STALE]}"),
         (("-seeds=3",), True, "paddlevit_dist.compare.seeds:run"),
-        (("-seeds=3", "-show_config"), False, "carried out with ['stale']"),
+        (("-seeds=3", "-show_config"), False, f"carried out with {[STALE]}"),
         (("-selftest",), False, "paddlevit_dist.debug.selftest:run"),
-        (("-eval", "-pretrained=weights"), False, "carried out with ['stale']"),
+        (("-eval", "-pretrained=weights"), False, f"carried out with {[STALE]}"),
     ],
 )
-def test_a_job_runs_instead_of_training_unless_the_configuration_is_shown(monkeypatch, words, is_training, outcome):
-    calls, restarts, modes = [], [], []
-    monkeypatch.setattr(devices, "check_launcher_variables", lambda requested: restarts.append(requested))
+def test_a_job_runs_instead_of_training_unless_the_configuration_is_shown(
+    monkeypatch, own_handlers, not_launched, words, is_training, outcome
+):
+    calls, restarts = [], []
+    monkeypatch.setenv("PADDLE_NNODES", "2")
     monkeypatch.setattr(tuning, "restart_with_environment", lambda *words: restarts.append(words))
-    monkeypatch.setattr(devices, "drop_stale_variables", lambda: ["stale"])
-    monkeypatch.setattr(train.signals, "set_mode", lambda training: modes.append(training))
     for key, target in list(JOBS.items()):
         monkeypatch.setitem(JOBS, key, lambda run, target=target: calls.append(target))
     monkeypatch.setattr(train, "carry_out", lambda run, stale: calls.append(f"carried out with {stale}"))
     train.run(["-cfg=vit_digits", "-ngpus=3", "-device=cpu", *words])
-    assert (calls, modes) == ([outcome], [is_training])
-    assert restarts == [3, (3, True, "cpu")]
+    assert (calls, signals.is_training(), restarts) == ([outcome], is_training, [(3, True, "cpu")])
+    with pytest.raises(UserError, match="-ngpus=99999"):
+        train.run(["-cfg=vit_digits", "-ngpus=99999", *words])
+    assert len(calls) == len(restarts) == 1
 
 
-def test_lines_on_old_variables_join_those_of_the_plan(monkeypatch):
-    plan = SimpleNamespace(notices=["of the plan"], by_paddle_launcher=False)
-    calls = []
-    monkeypatch.setattr(launch, "plan_processes", lambda requested, device: calls.append((requested, device)) or plan)
-    monkeypatch.setattr(train, "run_in_folder", lambda run, plan, is_numbered: (run.values.SAVE, is_numbered))
+@pytest.fixture
+def not_launched(monkeypatch):
+    for name in devices.LAUNCHER_VARIABLES + ("PADDLE_TRAINER_ID",):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_lines_on_old_variables_join_those_of_the_plan(begun, not_launched):
     run = settings.load(["-cfg=vit_digits", "-ngpus=3", "-device=cpu"])
-    assert train.carry_out(run, ["stale", "older"]) == ("output/vit_digits", True)
-    assert calls == [(3, "cpu")] and plan.notices == ["of the plan", "stale", "older"]
+    assert train.carry_out(run, ["stale", "older"]) == Path("output/vit_digits")
+    _, (config, _, _, notices, _), plan, *_ = begun.pop()
+    assert (plan.processes, plan.device, config.SAVE) == (3, "cpu", "output/vit_digits")
+    assert notices[-2:] == ["stale", "older"]
+    Path("output/vit_digits/run.json").touch()
+    assert train.carry_out(run) == Path("output/vit_digits-2")
 
 
 @pytest.mark.parametrize("is_shown", [False, True])
-def test_a_launchers_ranks_learn_that_the_start_has_failed(monkeypatch, is_shown):
-    plan, events = SimpleNamespace(notices=[], by_paddle_launcher=True), []
+def test_a_launchers_ranks_learn_that_the_start_has_failed(monkeypatch, capsys, begun, is_shown):
+    events = []
 
     @contextlib.contextmanager
     def broadcast(seconds):
@@ -280,33 +306,29 @@ def test_a_launchers_ranks_learn_that_the_start_has_failed(monkeypatch, is_shown
         yield
 
     monkeypatch.setattr(rendezvous, "broadcast_startup_failure", broadcast)
-    monkeypatch.setattr(launch, "plan_processes", lambda requested, device: plan)
-    monkeypatch.setattr(train, "run_in_folder", lambda run, plan, is_numbered: events.append(is_numbered) or "folder")
-    monkeypatch.setattr(train, "show_plan", lambda run, plan: events.append(run.values.SAVE))
-    words = ["-cfg=vit_digits", "WATCHDOG_SECONDS", "77", *["-show_config"] * is_shown]
-    assert train.carry_out(settings.load(words)) == (None if is_shown else "folder")
-    assert events == (["output/vit_digits"] if is_shown else [77, False])
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    folder = Path("output/vit_digits")
+    folder.mkdir(parents=True)
+    (folder / "of_others").touch()
+    words = ["-cfg=vit_digits", "-device=cpu", "WATCHDOG_SECONDS", "77", *["-show_config"] * is_shown]
+    assert train.carry_out(settings.load(words)) == (None if is_shown else folder)
+    assert (events, len(begun)) == (([], 0) if is_shown else ([77], 1))
+    assert ("effective batch" in capsys.readouterr().out) == is_shown
 
 
-@pytest.mark.parametrize("is_numbered", [True, False])
+@pytest.mark.parametrize(("is_numbered", "is_main"), [(True, True), (False, True), (False, False)])
 @pytest.mark.parametrize("words", [[], EVALUATED])
-def test_a_run_has_its_folder_for_itself(monkeypatch, is_numbered, words):
-    locked, carried = [], []
-
-    @contextlib.contextmanager
-    def lock_output_dir(folder, log, evaluates, should_lock):
-        locked.append((folder, evaluates, should_lock))
-        yield
-
-    monkeypatch.setattr(lock, "lock_output_dir", lock_output_dir)
-    monkeypatch.setattr(train, "_carry_out", lambda run, plan, folder: carried.append((run, plan, folder)))
+def test_a_run_has_its_folder_for_itself(begun, is_numbered, is_main, words):
     Path("mine").mkdir()
+    Path("mine/of_others").touch()
+    Path("weights.pdparams").touch()
     run = settings.load(["-cfg=vit_digits", "-output=mine", *words])
-    plan = SimpleNamespace(is_main="of the plan")
+    plan = SimpleNamespace(is_main=is_main, total_processes=1, notices=[])
     folder = Path("mine-2" if is_numbered else "mine")
     assert train.run_in_folder(run, plan, is_numbered) == folder and folder.is_dir()
-    assert locked == [(folder, bool(words), "of the plan")]
-    ((run, *further),) = carried
-    assert further == [plan, folder] and run.values.SAVE == str(folder)
+    _, (config, _, _, notices, _), _, _, locked = begun.pop()
+    assert config.SAVE == str(folder) and locked == (bool(words) if is_main else None)
     said = [f"output folder: {folder} (add -output=FOLDER for another)"] * is_numbered
-    assert [notice for notice in run.notices if "output folder" in notice] == said
+    assert [notice for notice in notices if "output folder" in notice] == said
+    assert not (folder / lock.FILE).exists()

@@ -69,7 +69,7 @@ class Shards:
         buckets = []
         for owner in range(world_size()):
             sizes = {name: tensor.size for name, tensor in tensors.items() if self._owners[name] == owner}
-            buckets += [(owner, [tensors[name] for name in names]) for names in make_buckets(sizes)]
+            buckets += [(owner, [tensors[name] for name in names]) for names in make_buckets(sizes, _BUCKET_VALUES)]
         return buckets
 
     @paddle.no_grad()
@@ -91,7 +91,7 @@ class Shards:
         for owner, (their_shapes, their_small) in enumerate(all_gather((shapes, small))):
             collected.update(their_small)
             sizes = {key: int(np.prod(shape)) for key, shape in their_shapes.items()}
-            for bucket in make_buckets(sizes):
+            for bucket in make_buckets(sizes, _BUCKET_VALUES):
                 own = flatten([tensors[key] for key in bucket]) if owner == rank() else None
                 flat = broadcast_flat(own, sum(sizes[key] for key in bucket), owner)
                 if rank() == 0:
@@ -101,12 +101,12 @@ class Shards:
         return collected if rank() == 0 else {}
 
 
-def make_buckets(sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    """Yield names in order, in lists of at most ``_BUCKET_VALUES`` values, or of one name."""
+def make_buckets(sizes: Mapping[str, int], most_values: int) -> Iterator[list[str]]:
+    """Yield names in order, in lists of at most ``most_values`` values, or of one name."""
     bucket: list[str] = []
     total = 0
     for name, size in sizes.items():
-        if bucket and total + size > _BUCKET_VALUES:
+        if bucket and total + size > most_values:
             yield bucket
             bucket, total = [], 0
         bucket.append(name)

@@ -50,10 +50,13 @@ def hub(weights, tmp_path, monkeypatch):
             handler.wfile.write(content[start : server.end])
             server.end = None
 
-    server.answer = answer
+    def set_constant(name, value):
+        monkeypatch.setattr(huggingface_hub.constants, name, value)
+
+    server.answer, server.set_constant = answer, set_constant
     home = tmp_path / "of_hugging_face"
     for name, value in {"HF_HUB_CACHE": str(home / "hub"), "HF_TOKEN_PATH": str(home / "token")}.items():
-        monkeypatch.setattr(huggingface_hub.constants, name, value)
+        set_constant(name, value)
     monkeypatch.setenv("HF_HOME", str(home))
     monkeypatch.setenv("HF_ENDPOINT", server.address(""))
     monkeypatch.setenv("no_proxy", "127.0.0.1")

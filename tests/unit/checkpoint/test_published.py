@@ -5,7 +5,6 @@ import re
 import time
 from pathlib import Path
 
-import huggingface_hub.constants
 import numpy as np
 import pytest
 from PIL import Image
@@ -106,18 +105,18 @@ def test_a_token_of_the_environment_is_sent(hub, monkeypatch):
     assert hub.token == "Bearer hf_secret"
 
 
-def test_offline_only_a_kept_copy_is_read(hub, monkeypatch):
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+def test_offline_only_a_kept_copy_is_read(hub):
+    hub.set_constant("HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="HF_HUB_OFFLINE is set and there is no local copy; give a file"):
         read_weights(NAME)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    hub.set_constant("HF_HUB_OFFLINE", False)
     read_weights(NAME)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    hub.set_constant("HF_HUB_OFFLINE", True)
     assert read_weights(NAME).state["a"].shape == (50_000,) and hub.requests == [PATH]
 
 
-def test_a_folder_that_takes_no_files_is_one_line(hub, monkeypatch):
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", "/proc/hub")
+def test_a_folder_that_takes_no_files_is_one_line(hub):
+    hub.set_constant("HF_HUB_CACHE", "/proc/hub")
     with pytest.raises(UserError, match=r"model.safetensors cannot be fetched: [^\n]+$"):
         read_weights(NAME)
 

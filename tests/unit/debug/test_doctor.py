@@ -9,6 +9,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.debug import doctor, doctor_checks
 from paddlevit_dist.debug.doctor_checks import CheckResult, DoctorCheck
 from paddlevit_dist.launch import devices, stale_resources
+from paddlevit_dist.runtime import signals
 from paddlevit_dist.runtime.errors import WorkerFailure
 
 RESULTS = {"ok": CheckResult("ok", "fine"), "warning": CheckResult("warning", "odd", "look"), "skipped": None}
@@ -28,14 +29,16 @@ def ask(monkeypatch, words, machine, data=()) -> list[str]:
         doctor_checks, "DATA_CHECKS", [DoctorCheck(f"data {name}", lambda _, name=name: made[name]) for name in data]
     )
     monkeypatch.setattr(doctor.tuning, "restart_with_environment", lambda *facts: restarts.append(facts))
-    monkeypatch.setattr(doctor.signals, "set_mode", lambda training: restarts.append(training))
-    doctor.run(words)
+    with signals.installed():
+        signals.set_mode(training=True)
+        doctor.run(words)
+        assert not signals.is_training()
     return restarts
 
 
 def test_a_machine_is_checked_without_data(monkeypatch, capsys):
     started = ask(monkeypatch, ["-ngpus=2", "-seed=3"], ["ok", "warning", "ok"], data=["failure"])
-    assert started == [False, (2, True, "auto")]
+    assert started == [(2, True, "auto")]
     assert capsys.readouterr().out.splitlines() == [
         "ok       machine 0       fine",
         "warning  machine 1       odd -> look",
@@ -68,7 +71,7 @@ def test_the_flags_of_other_jobs_are_refused(monkeypatch, flag, name):
     words = [flag, "-pretrained=x.pdparams"] if name == "EVAL" else [flag]
     with pytest.raises(UserError, match=rf"doctor checks a training run: remove {flag} \({name}\)"):
         ask(monkeypatch, words, [])
-    monkeypatch.setattr(devices, "is_launched", lambda: True)
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     with pytest.raises(UserError, match="without Paddle's launcher"):
         ask(monkeypatch, ["-ngpus=1"], [])
 

@@ -17,7 +17,6 @@ from paddlevit_dist import UserError, settings
 from paddlevit_dist.debug import selftest
 from paddlevit_dist.debug.selftest import RunVariant, compare_variants
 from paddlevit_dist.images import Classification
-from paddlevit_dist.launch.devices import ProcessPlan
 from paddlevit_dist.tasks.step_types import LossTerm
 
 LOSS_1, LOSS_2 = "loss term 'ce' of update 1", "loss term 'ce' of update 2"
@@ -139,20 +138,20 @@ def test_batch_norm_is_not_compared_with_a_batch_in_parts(monkeypatch, capsys, t
         run_with(monkeypatch, ["-ngpus=1", f"-output={tmp_path}"], results)
 
 
-def test_one_device_is_compared_with_two_processes_unless_one_was_asked_for(monkeypatch, tmp_path):
-    asked: list[tuple] = []
+def test_one_device_is_compared_with_two_processes_unless_one_was_asked_for(monkeypatch, machine, tmp_path):
     two, one = (2, 2, 32, 1, 0), [(1, 1, 64, 1, 5), (1, 1, 32, 2, 0)]
-    for words, kind, starts in (([], "cpu", [two, *one]), ([], "gpu", one), (["-ngpus=1"], "cpu", one)):
-        plan = ProcessPlan(1, kind, False, [])
-        monkeypatch.setattr(
-            selftest, "plan_processes", lambda *given, plan=plan, **how: asked.append((given, how)) or plan
-        )
+    three = [(3, 3, 21, 1, 0), (1, 1, 63, 1, 5), (1, 1, 21, 3, 0)]
+    for words, machine.gpus, starts in (
+        ([], 0, [two, *one]),
+        ([], 1, one),
+        (["-device=cpu"], 1, [two, *one]),
+        (["-ngpus=1"], 0, one),
+        (["-ngpus=3"], 0, three),
+    ):
         started = run_with(monkeypatch, [*words, f"-output={tmp_path}"], [make_variant()] * 3)
         assert list_starts(started) == starts
-    run_with(monkeypatch, ["-device=cpu", "-ngpus=3", f"-output={tmp_path}"], [make_variant()] * 3)
-    assert asked == [*([((-1,), {"device": "auto"})] * 2), ((1,), {"device": "auto"}), ((3,), {"device": "cpu"})]
-    plan = plan._replace(by_paddle_launcher=True)
-    monkeypatch.setattr(selftest, "plan_processes", lambda *_, **__: plan)
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
     with pytest.raises(UserError, match="^-selftest starts its own processes: run it without Paddle's launcher$"):
         run_with(monkeypatch, [f"-output={tmp_path}"], [])
 

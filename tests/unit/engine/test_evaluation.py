@@ -1,6 +1,7 @@
 """The line, the event and the files of an evaluation: values, facts and intervals, each once and in order."""
 
 import json
+import signal
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from paddlevit_dist.images import Classification
 from paddlevit_dist.intervals import ConfidenceInterval
 from paddlevit_dist.metrics import ClassificationMetrics, ClassificationScores
 from paddlevit_dist.registry.register import register_score_kind
+from paddlevit_dist.runtime import signals
 from paddlevit_dist.tasks.metrics import PerSampleMetrics
 from paddlevit_dist.tasks.sample_groups import SampleGroups
 
@@ -115,14 +117,15 @@ def test_files_are_written_if_there_are_intervals(tmp_path, monkeypatch):
     assert len(calls) == 1
 
 
-def test_an_evaluation_ends_after_the_batch_in_which_it_is_asked_to(monkeypatch):
-    answers, places = iter([False, True]), []
-    monkeypatch.setattr(evaluation.stops, "stop_requested", lambda: next(answers))
+def test_an_evaluation_ends_after_the_batch_in_which_it_is_asked_to(own_handlers):
+    signals.record_only()
+    places: list[str] = []
     heartbeat = SimpleNamespace(at=places.append)
     evaluator = evaluator_of(loader=["a", "b", "c"], model="model", heartbeat=heartbeat)
     evaluator.task.eval_step = lambda *given: given
     batches = evaluator.batches("evaluation 3", "step")
     assert [next(batches) for _ in range(2)] == [(batch, ("model", batch, "step")) for batch in "ab"]
+    signal.raise_signal(signal.SIGTERM)
     with pytest.raises(StopRequested):
         next(batches)
     assert places == ["in the evaluation 3", *(f"in the evaluation 3, {n} of 3 batches done" for n in (1, 2))]

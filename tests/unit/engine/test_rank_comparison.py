@@ -1,6 +1,7 @@
 """What a run says of itself before its first update, and what machines compare: the same data in another place
 agree, and whatever differs is named."""
 
+import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from paddlevit_dist import UserError, all_gather, settings
 from paddlevit_dist.engine import rank_comparison
 from paddlevit_dist.engine.startup_log import describe_training
 from paddlevit_dist.points.data.scene_store import write_scene
+from paddlevit_dist.runtime import signals
 from paddlevit_dist.tasks.step_types import TaskTraits
 from paddlevit_dist.tasks.task_factory import make_task
 
@@ -152,8 +154,8 @@ def test_digests_are_not_shown_even_if_one_rank_has_none(sides):
         rank_comparison.require_same_facts([("node0", sides[0]), ("node1", sides[1])])
 
 
-def test_ranks_of_one_parent_are_not_compared(monkeypatch):
-    monkeypatch.setattr(rank_comparison.signals, "has_parent", lambda: True)
+def test_ranks_of_one_parent_are_not_compared(own_handlers):
+    signals.forward_to_parent(os.getppid(), False, lambda number, again: None)
     rank_comparison.assert_same_on_all_ranks(None, None, {})
 
 

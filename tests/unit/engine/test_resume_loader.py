@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
+from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.paddlevit_training import PaddleViTTraining
@@ -224,7 +225,6 @@ def loads(monkeypatch):
     monkeypatch.setattr(
         resume, "load_weights", lambda *words, **more: calls.calls.append((words, more)) or calls.report
     )
-    monkeypatch.setattr(resume, "evaluated_weights", lambda source: f"best of {source}")
     monkeypatch.setattr(resume, "find_class_names", lambda *words: ("names", *words))
     monkeypatch.setattr(resume, "require_trained", calls.trained.append)
     monkeypatch.setattr(resume, "CheckpointDiff", Diff)
@@ -246,41 +246,46 @@ def test_pretrained_weights_are_loaded_with_their_settings_and_compared(
     loader._run_log.file = lambda *words: files.append(words)
     assert loader.load().base == "base"
     ((given, options),) = loads.calls
-    assert given == (loader._state.model, "best of w")
-    names = ("names", None, "T", "best of w")
+    assert given == (loader._state.model, "w")
+    names = ("names", None, "T", "w")
     assert options == {"minimum_loaded": 0.25, "part": "encoder.", "class_names": names}
     assert loads.trained == ([] if allows else [loads.report]) and files == [("load_report.json", "{}")]
     classes = ["classes T"] if has_classes else []
-    lines = ["pretrained weights best of w: 5 of 6", "settings", "input", "files train T", "files val V", *classes]
+    lines = ["pretrained weights w: 5 of 6", "settings", "input", "files train T", "files val V", *classes]
     assert printed == lines
 
 
-def test_a_file_of_weights_alone_restarts_the_moments(tmp_path, loads, monkeypatch):
-    begun = []
-    loader, printed = loader_of(tmp_path, "-resume=w.npz", "TRAIN.LAST_EPOCH", "4", begin_after=begun.append)
-    monkeypatch.setattr(resume.checkpoint_store, "resolve", lambda source, folder, log: folder.parent / source)
-    monkeypatch.setattr(resume, "read_training", lambda path: None)
-    assert loader.load() == ResumeState({"epoch": 0, "consumed": 0, "update": 0}, base="base")
-    path = str(tmp_path / "w.npz")
-    assert loads.calls == [((loader._state.model, path), {"strict": True})] and begun == [4]
-    assert printed == [
-        f"resumed weights only from {path} (5 of 6): no optimizer state is read from such a file, so moments restart "
-        "at epoch 5 (-last_epoch)"
-    ]
+def test_a_file_of_weights_alone_restarts_the_moments(tmp_path):
+    begun, path = [], tmp_path / "w.npz"
+    np.savez(path, **BOTH)
+    loader, printed = loader_of(tmp_path, f"-resume={path}", "TRAIN.LAST_EPOCH", "4", begin_after=begun.append)
+    assert loader.load() == ResumeState({"epoch": 0, "consumed": 0, "update": 0}) and begun == [4]
+    assert len(printed) == 1 and printed[0].startswith(f"resumed weights only from {path} (loaded 2 of 2 ")
+    assert "so moments restart at epoch 5 (-last_epoch)" in printed[0]
 
 
-@pytest.mark.parametrize("sent", [(None, "rank 0 finds nothing"), ("a path", None)])
-def test_other_ranks_follow_the_main_process(tmp_path, monkeypatch, sent):
-    monkeypatch.setattr(resume, "is_main", lambda: False)
-    monkeypatch.setattr(resume, "broadcast_object", lambda own: sent if own == (None, None) else True)
-    loader, _ = loader_of(tmp_path, "-resume=auto")
-    if sent[1]:
-        with pytest.raises(UserError, match="^rank 0 finds nothing$"):
-            loader._find_checkpoint()
-    else:
-        assert loader._find_checkpoint() == "a path"
-    with pytest.raises(UserError, match="already holds"):  # rank 0 sees a run there
-        loader_of(tmp_path)[0].load()
+def test_other_ranks_follow_the_main_process(tmp_path):
+    """Each rank has a folder of its own here: that of rank 0 counts."""
+    checkpoint(tmp_path / "1")
+
+    def load(words):
+        def load_of_rank(rank):
+            loader, printed = loader_of(tmp_path / str(rank), *words, begin_after=lambda epoch: None)
+            try:
+                loader.load()
+            except UserError as error:
+                return str(error)
+            return printed
+
+        return load_of_rank
+
+    (tmp_path / "0").mkdir()
+    assert all("starting from scratch" in printed[0] for printed in ThreadRanks(2).run(load(["-resume=auto"])))
+    assert ThreadRanks(2).run(load([])) == [[], []]
+    gone = ThreadRanks(2).run(load([f"-resume={tmp_path / 'gone'}"]))
+    assert gone[0] == gone[1] and "gone" in gone[0]
+    checkpoint(tmp_path / "0")
+    assert all("already holds" in told for told in ThreadRanks(2).run(load([])))
 
 
 EXTRA = {"scaler": {"scale": 4.0}, "skipped_updates": {"total": 3}, "best": {"epoch": 2}, "evaluation_due": True}

@@ -62,10 +62,9 @@ def test_weights_in_double_precision_are_refused():
         Shards(model)
 
 
-def test_tensors_are_sent_in_their_order_in_buckets_of_a_limited_size(monkeypatch):
-    monkeypatch.setattr(sharding, "_BUCKET_VALUES", 10)
+def test_tensors_are_sent_in_their_order_in_buckets_of_a_limited_size():
     sizes = {"a": 4, "b": 6, "c": 1, "d": 30, "e": 2}
-    assert list(sharding.make_buckets(sizes)) == [["a", "b"], ["c"], ["d"], ["e"]]
+    assert list(sharding.make_buckets(sizes, 10)) == [["a", "b"], ["c"], ["d"], ["e"]]
 
 
 def test_one_process_keeps_all_and_says_so(tmp_path, capsys):

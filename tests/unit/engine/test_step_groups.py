@@ -1,5 +1,6 @@
 """Micro-batches of each update, and who may leave while they are waited for."""
 
+import signal
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +8,7 @@ from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist.distributed import StopRequested, stops
 from paddlevit_dist.engine import synchronized_groups
+from paddlevit_dist.runtime import signals
 
 
 def draw_batches(number):
@@ -47,13 +49,16 @@ def test_ranks_leave_together_before_the_first_update_and_a_single_process_also_
     assert asked == [True, False]  # the others may be in a collective already
 
 
-def test_a_stop_of_any_rank_ends_all_before_the_first_update(monkeypatch):
+def test_a_stop_of_any_rank_ends_all_before_the_first_update(own_handlers):
     loader = SimpleNamespace(may_leave=True)
-    monkeypatch.setattr(stops, "any_rank_stopping", lambda leaves: True)
-    with pytest.raises(StopRequested):
-        next(synchronized_groups(loader, draw_batches(4), 1, 2))
-    monkeypatch.setattr(stops, "any_rank_stopping", lambda leaves: leaves)
-    monkeypatch.setattr(stops, "stop_requested", lambda: True)
+
+    def read(rank):
+        with pytest.raises(StopRequested):
+            next(synchronized_groups(loader, draw_batches(4 * rank), 1, 2))
+
+    ThreadRanks(2).run(read)
+    signals.record_only()
+    signal.raise_signal(signal.SIGTERM)
     with pytest.raises(StopRequested):
         next(synchronized_groups(loader, draw_batches(4), 1, 2))
     assert loader.may_leave

@@ -1,11 +1,14 @@
 """Exported functions have the names and numbers of the network they were made from."""
 
+import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import paddle
 import pytest
+from support.forced_device import forced_device
 
 from paddlevit_dist import UserError
 from paddlevit_dist.export import functions
@@ -115,9 +118,8 @@ def test_inputs_and_outputs_of_an_onnx_file_keep_their_types(tmp_path):
 class Session:
     """What stands for a session of onnxruntime: it notes what it is given, and starts on the CPU unless told."""
 
-    used = "CPUExecutionProvider"
-
-    def __init__(self, file, options, providers):
+    def __init__(self, used, file, options, providers):
+        self.used = used
         self.given = file, vars(options), providers
         Session.last = self
 
@@ -153,15 +155,17 @@ CPU, GPU = "CPUExecutionProvider", "CUDAExecutionProvider"
 )
 def test_a_session_is_on_the_device_of_the_process_or_says_so(monkeypatch, on_gpu, available, used, providers):
     runtime = SimpleNamespace(
-        __version__="1.2", SessionOptions=Options, InferenceSession=Session, get_available_providers=lambda: available
+        __version__="1.2",
+        SessionOptions=Options,
+        InferenceSession=partial(Session, used),
+        get_available_providers=lambda: available,
     )
-    monkeypatch.setattr(functions.importlib, "import_module", {"onnxruntime": runtime}.__getitem__)
-    monkeypatch.setattr(functions, "is_on_gpu", lambda: on_gpu)
+    monkeypatch.setitem(sys.modules, "onnxruntime", runtime)
     monkeypatch.setattr(functions.gpu, "rounds_to_tf32", lambda: True)
     monkeypatch.setattr(paddle, "get_device", lambda: "gpu:3")
     monkeypatch.setattr(paddle, "get_flags", lambda names: {names[0]: 5})
-    monkeypatch.setattr(Session, "used", used)
-    loaded = functions.load(ExportedModel(Path("net.onnx"), {"weights": "w"}))
+    with forced_device("gpu" if on_gpu else "cpu"):
+        loaded = functions.load(ExportedModel(Path("net.onnx"), {"weights": "w"}))
     file, options, given = Session.last.given
     assert (file, given, loaded.computed_by) == ("net.onnx", providers, f"onnxruntime 1.2, {used}")
     spinning = {"session.intra_op.allow_spinning": "0"}
@@ -175,12 +179,9 @@ def test_a_session_is_on_the_device_of_the_process_or_says_so(monkeypatch, on_gp
 
 
 def test_files_of_onnx_need_its_runtime(monkeypatch):
-    def import_module(name):
-        raise ImportError("no module")
-
-    monkeypatch.setattr(functions.importlib, "import_module", import_module)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(
-        UserError, match=r"^net.onnx: ONNX files need onnxruntime, .* \(no module\): pip install onnxru"
+        UserError, match=r"^net.onnx: ONNX files need onnxruntime, .* \(.*onnxruntime.*\): pip install onnxru"
     ):
         functions.load(ExportedModel(Path("net.onnx"), {}))
 

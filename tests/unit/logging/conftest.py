@@ -1,3 +1,3 @@
 """What a test of logs sets for its whole process."""
 
-from support.simulated import simulated_time  # noqa: F401
+from support.simulated import command_line, simulated_time  # noqa: F401

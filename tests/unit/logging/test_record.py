@@ -119,8 +119,8 @@ def test_a_run_that_did_not_begin_to_train_is_only_logged(tmp_path, is_training,
     assert len(list(recorded_events(tmp_path))) == len(RECORDED)
 
 
-def test_only_the_main_process_writes(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["run", "two words", "https://me:secret@host/a"])
+def test_only_the_main_process_writes(tmp_path, capsys, command_line):
+    command_line("run", "two words", "https://me:secret@host/a")
     for writes in (False, True):
         log = RunLog(tmp_path, writes)
         log.log_and_print("both")

@@ -35,6 +35,13 @@ if DEVICE == "cpu":
     ROUNDING[torch.bfloat16] *= 2  # Triton's interpreter drops the bits beyond
 PEERS = ("torch eager", False), ("torch compile", True)
 ALLOWED = 32 * 2.0**-24  # beyond that rounding, as a share of the largest value
+SHAPES = "1x1x2 3x1x7 11x3x77 16x197x192 2x25x768 1x17x1000 2x3x3072 1x2x5001 256x197x192"  # items, tokens, width
+NORM_TILES = "1x1 1x2 1x4 2x2 2x4 4x4 4x8 8x4 8x8 16x8"  # rows, warps
+GELU_TILES = "1x1024x4 2x256x2 4x256x2 4x256x4 8x256x4 16x256x8 8x128x4 16x128x4 32x64x4"  # rows, columns, warps
+
+
+def read_sizes(text):
+    return [tuple(map(int, sizes.split("x"))) for sizes in text.split()]
 
 
 def load_kernels():
@@ -145,22 +152,8 @@ def check_gelu(rows, width, dtype):
 def check_all():
     """Compare several shapes and dtypes; return the worst excess by name."""
     f32, f16, b16 = torch.float32, torch.float16, torch.bfloat16
-    shapes = smallest.sized(
-        [
-            (1, 1, 2),
-            (3, 1, 7),
-            (11, 3, 77),
-            (16, 197, 192),
-            (2, 25, 768),
-            (1, 17, 1000),
-            (2, 3, 3072),
-            (1, 2, 5001),
-            (256, 197, 192),
-        ],
-        [(1, 1, 2), (3, 2, 7), (2, 3, 77)],
-    )
     worst = {}
-    for items, tokens, width in shapes:
+    for items, tokens, width in read_sizes(smallest.sized(SHAPES, "1x1x2 3x2x7 2x3x77")):
         is_thorough = width in (77, 192)
         options = [(1, 1, 1)] + ([(0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 0, 1)] if is_thorough else [])
         for dtype, total_dtype in ((f32, f32), (b16, f32)) + (
@@ -298,8 +291,7 @@ def time_norm(rows, width, dtype, results, variants):
     if not variants:
         return
     columns = launches._power_of_two(width)
-    choices = [(1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 4), (4, 8), (8, 4), (8, 8), (16, 8)]
-    for tile_rows, warps in choices:
+    for tile_rows, warps in read_sizes(NORM_TILES):
         if tile_rows * columns > 8192:
             continue
         tile = launches.KernelTile(tile_rows, columns, warps)
@@ -331,17 +323,7 @@ def time_gelu(rows, width, dtype, results, variants):
     results[f"{key} ours"] = {"forward": milliseconds(forward), "backward": milliseconds(backward)}
     if not variants:
         return
-    for tile_rows, columns, warps in [
-        (1, 1024, 4),
-        (2, 256, 2),
-        (4, 256, 2),
-        (4, 256, 4),
-        (8, 256, 4),
-        (16, 256, 8),
-        (8, 128, 4),
-        (16, 128, 4),
-        (32, 64, 4),
-    ]:
+    for tile_rows, columns, warps in read_sizes(GELU_TILES):
         tile = launches.KernelTile(tile_rows, columns, warps)
         results[f"{key} variant {tile_rows}x{columns}x{warps}"] = {"forward": milliseconds(partial(forward, tile), 20)}
         for programs in (64, 128, 256, 512, 1024):

@@ -133,15 +133,29 @@ def test_a_device_is_off_by_the_largest_difference_of_result_and_gradients(linea
     assert least <= biases.measure_difference(linear, add_after, 12, 8, paddle.float32) <= most
 
 
-def test_a_device_is_asked_once_for_each_shape_and_differences_are_reported(monkeypatch):
-    asked = []
+@pytest.fixture
+def asked(monkeypatch) -> list[tuple[int, int]]:
+    """A device of which nothing was asked yet, off as in ``OFF_BY``; returns the shapes for which it is asked."""
+    shapes: list[tuple[int, int]] = []
 
     def measure(linear: Callable, reference: Callable, num_in: int, num_out: int, dtype: object) -> float:
-        asked.append((num_in, num_out))
-        return 0.25 if num_out == 64 else 1e-3
+        shapes.append((num_in, num_out))
+        return OFF_BY.get((num_out, dtype), 1e-3)
 
     monkeypatch.setattr(biases, "measure_difference", measure)
-    monkeypatch.setattr(biases, "_differences", {})
+    monkeypatch.setattr(biases, "_may_add", {})
+    return shapes
+
+
+OFF_BY = {
+    (64, paddle.bfloat16): 0.25,
+    (5, paddle.float16): 2e-3,
+    (7, paddle.float16): np.nan,
+    (7, paddle.bfloat16): 1e-2,
+}
+
+
+def test_a_device_is_asked_once_for_each_shape_and_differences_are_reported(asked):
     model = create_model("vit", num_classes=3, image_size=16, patch_size=8, embed_dim=16, depth=2, num_heads=2)
     model.head.weight.stop_gradient = True
     (line,) = autocast.ask_device_for_biases(model, "bfloat16")
@@ -150,12 +164,10 @@ def test_a_device_is_asked_once_for_each_shape_and_differences_are_reported(monk
     assert autocast.ask_device_for_biases(model, "bfloat16") == [] and len(asked) == 4
 
 
-def test_only_shapes_that_agree_in_this_precision_add_their_bias_themselves(monkeypatch):
-    monkeypatch.setattr(
-        biases,
-        "_differences",
-        {(4, 5, paddle.float16): 2e-3, (4, 6, paddle.float16): 1e-3, (4, 7, paddle.bfloat16): 1e-2},
-    )
+def test_only_shapes_that_agree_in_this_precision_add_their_bias_themselves(asked):
+    model = paddle.nn.Sequential(*[paddle.nn.Linear(4, num_out) for num_out in (5, 6, 7)])
+    lines = autocast.ask_device_for_biases(model, "float16")
+    assert [line.split(":")[0] for line in lines] == ["biases of 4 x 5", "biases of 4 x 7"]
 
     def ask(num_out: int, dtype: object = paddle.float16, fixed: str = "") -> bool:
         layer = paddle.nn.Linear(4, num_out)
@@ -164,7 +176,9 @@ def test_only_shapes_that_agree_in_this_precision_add_their_bias_themselves(monk
         return biases.has_epilogue(layer.weight, layer.bias, dtype)
 
     assert [ask(5), ask(6), ask(7), ask(8)] == [False, True, False, False]
-    assert ask(7, paddle.bfloat16) and not ask(6, fixed="weight") and not ask(6, fixed="bias")
+    assert not ask(6, fixed="weight") and not ask(6, fixed="bias")
+    assert not ask(7, paddle.bfloat16)  # the device has been asked in the other precision only
+    assert autocast.ask_device_for_biases(model, "bfloat16") == [] and ask(7, paddle.bfloat16)
 
 
 def test_a_difference_of_four_roundings_is_allowed():

@@ -147,7 +147,7 @@ class CommandParser(argparse.ArgumentParser):
         if self.keys is not None and name_here not in options and name_here != plain:
             return f"write {spell_here(plain)}"
         known = options if self.keys is None else [*options, *(flag.name for flag in flags().values() if flag.key)]
-        near = [name_here] if name_here in options else difflib.get_close_matches(plain, known, n=1)
+        near = [name_here] if name_here in options else difflib.get_close_matches(plain, known)
         return f"did you mean '-{near[0]}'?" if near else f"options are {', '.join(f'-{option}' for option in options)}"
 
     def error(self, message: str) -> NoReturn:

@@ -300,7 +300,7 @@ def _closest_flag(name: str) -> str:
     spelling = spell_here(name)
     if spelling:
         return f"write {spelling}"
-    near = difflib.get_close_matches(name.lower(), list(flags()), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), list(flags()), cutoff=0.5)
     if near:
         return f"did you mean '-{near[0]}'?"
     return (

@@ -264,7 +264,7 @@ def explain_missing_file(path: str) -> str:
         return f"{os.path.normpath(path)} is a folder: expected a YAML file"
     parent, file = os.path.split(path)
     present = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
-    near = difflib.get_close_matches(file, [name for name in present if name.endswith(_ENDINGS)], n=1, cutoff=0.5)
+    near = difflib.get_close_matches(file, [name for name in present if name.endswith(_ENDINGS)], cutoff=0.5)
     hint = f": did you mean '{os.path.normpath(os.path.join(parent, near[0]))}'?" if near else ""
     return f"there is no file {os.path.normpath(path)}{hint}"
 
@@ -274,7 +274,7 @@ def _explain_missing_recipe(path: str, stem: str) -> str:
     if os.sep in stem and same in recipe_names() and not os.path.isdir(path):
         return f"there is no file {os.path.normpath(path)}; use -cfg={same} for the recipe of that name"
     message = explain_missing_file(path)
-    near = difflib.get_close_matches(stem, recipe_names(), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(stem, recipe_names(), cutoff=0.5)
     if os.path.isdir(path) or os.sep in path or (path != stem and ("did you mean" in message or not near)):
         return message
     hint = f"did you mean -cfg={near[0]}?" if near else ""

@@ -314,7 +314,7 @@ def closest_key(name: str) -> str:
     same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == end]
     translated = command_line.find_key(end)
     candidates = same_end or ([translated] if translated else list(keys()))
-    return difflib.get_close_matches(upper, candidates, n=1, cutoff=0.0)[0]
+    return difflib.get_close_matches(upper, candidates, cutoff=0.0)[0]
 
 
 def _unknown_model(setting: KeySetting, settings: list[KeySetting]) -> str:

@@ -32,5 +32,5 @@ def require_asked_aspects(cls: type) -> None:
                 found = find_location(cls, known[name])
                 if found is not None and found[1] is not None:
                     require_no_override(cls, found[0], known[name])
-            elif near := difflib.get_close_matches(name, known, n=1):
+            elif near := difflib.get_close_matches(name, known):
                 raise UserError(f"{owner.__name__}.aspects: no command asks for {name}: did you mean {near[0]}?")

@@ -36,7 +36,7 @@ def _sample(values, points, weights, *options) -> paddle.Tensor:
 def _levels(sizes, numbers) -> np.ndarray:
     """Return height, width and first cell of the map of each point, int64 (points, 3)."""
     first = np.cumsum([0, *(height * width for height, width in sizes)])[:-1]
-    return np.repeat(np.column_stack([np.array(sizes), first]), numbers, axis=0).astype(np.int64)
+    return np.repeat(np.column_stack([np.array(sizes), first]), numbers, axis=0)
 
 
 def _forward(values, points, weights, sizes, numbers, is_discrete) -> paddle.Tensor:

@@ -140,6 +140,26 @@ def test_gradients_of_gradients_are_the_slopes_of_the_plain_layers_gradients(cas
 
 
 @pytest.mark.skipif(paddle.__version__.startswith("2."), reason="Paddle 2.6 takes no list of tensors in a PyLayer")
+@pytest.mark.parametrize("case", [case for case in TWICE if case not in ("depthwise without bias", "volumes")])
+def test_gradients_with_a_graph_are_those_without_whatever_needs_none(case):
+    layer, values = made(case)
+    tensors = [paddle.to_tensor(values), *layer.parameters()]
+    for frozen in range(len(tensors)):
+        for number, tensor in enumerate(tensors):
+            tensor.stop_gradient = number == frozen
+        learned = [tensor for tensor in tensors if not tensor.stop_gradient] or tensors[:1]
+        tensors[0].stop_gradient = tensors[0].stop_gradient and len(tensors) > 1
+        weights = np.random.default_rng(4).standard_normal(layer(tensors[0]).shape).astype(np.float32)
+        both = (
+            paddle.grad((layer(tensors[0]) * paddle.to_tensor(weights)).sum(), learned, create_graph=with_graph)
+            for with_graph in (False, True)
+        )
+        for plain, found in zip(*both):
+            expected = plain.numpy()
+            assert np.abs(found.numpy() - expected).max() <= 1e-5 * max(np.abs(expected).max(), 1e-3)
+
+
+@pytest.mark.skipif(paddle.__version__.startswith("2."), reason="Paddle 2.6 takes no list of tensors in a PyLayer")
 @pytest.mark.parametrize("case", ["block", "windows", "fewer keys", "SegFormer's head"])
 def test_branches_refuse_gradients_of_gradients_and_say_what_helps(case):
     layer, values = made(case)
@@ -182,6 +202,31 @@ class Rectified(paddle.nn.Layer):
 )
 def test_parts_of_ones_own_in_a_block_compute_as_they_are_written(name, own):
     layer, values = made("block")
+    setattr(layer, name, own())
+    accelerate(layer)
+    with plain_layers():
+        expected = computed(layer, values)
+    assert_close(computed(layer, values), expected)
+
+
+class Halved(layers.Linear):
+    def forward(self, x):
+        return super().forward(x) / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("act", paddle.nn.ReLU),
+        ("fc1", lambda: Halved(24, 96)),
+        ("fc2", lambda: Halved(96, 24)),
+        ("fc1", lambda: layers.Linear(24, 96, bias_attr=False)),
+        ("fc2", lambda: layers.Linear(96, 24, bias_attr=False)),
+        ("dropout", lambda: paddle.nn.Dropout(0.5)),
+    ],
+)
+def test_parts_of_ones_own_in_an_mlp_compute_as_they_are_written(name, own):
+    layer, values = made("mlp")
     setattr(layer, name, own())
     accelerate(layer)
     with plain_layers():

@@ -163,7 +163,7 @@ def mark_hardest(
     differs from mmsegmentation's ``OHEMPixelSampler``, which chooses from all rows together and divides the sum of the
     losses by all pixels. A caller here divides by the number of marked elements, like HRNet's authors.
     """
-    rows = losses.detach().flatten(1)  # (rows, elements)
+    rows = losses.flatten(1)  # (rows, elements)
     largest = paddle.topk(rows, min(min_kept, rows.shape[1]))[0]  # a whole sort would wait on a GPU
     limits = paddle.clip(largest[:, -1:], max=-math.log(threshold))  # (rows, 1)
     return (rows >= limits).reshape(labels.shape).astype("float32") * (labels != ignored).astype("float32")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import paddle
+from support.forced_device import forced_device
 
 from paddlevit_dist.losses import log_softmax
 
@@ -22,3 +23,10 @@ def test_values_far_apart_and_their_gradient_are_those_of_the_definition():
 def test_numbers_whose_powers_overflow_are_taken():
     found = log_softmax(paddle.to_tensor([[1e4, 1e4 - 1.0], [-1e4, -1e4]])).numpy()
     np.testing.assert_allclose(found, [[-np.log1p(np.exp(-1)), -1 - np.log1p(np.exp(-1))], [-np.log(2)] * 2], rtol=1e-6)
+
+
+def test_a_gpu_computes_it_along_the_same_axis():
+    x = paddle.to_tensor(np.random.default_rng(0).normal(0, 3, (4, 3, 5)))
+    with forced_device("gpu"):
+        found = log_softmax(x)
+    np.testing.assert_allclose(found.numpy(), log_softmax(x).numpy(), rtol=1e-12)

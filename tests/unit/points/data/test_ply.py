@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.points.data.ply import DamagedPlyError, parse_typed, read_vertices, write_points
+from paddlevit_dist.points.data.ply import DamagedPlyError, parse_typed, read_vertices, write_colored_ply, write_points
 
 ROWS = [(1.5, -2.0, 3.25, 10, 20, 255, 7), (0.0, 1e-3, -9.5, 0, 128, 3, 65000)]
 PROPERTIES = ["float x", "float y", "float z", "uchar red", "uchar green", "uchar blue", "ushort label"]
@@ -107,6 +107,8 @@ def test_what_windows_writes_for_nan_is_nan(tmp_path, word):
     np.testing.assert_array_equal(columns["x"], [1, 2, -np.inf])
     np.testing.assert_array_equal(columns["y"], [np.nan, 0.5, np.inf])
     np.testing.assert_array_equal(columns["label"], [7, np.nan, np.nan])
+    path.write_bytes(header("ascii", ["float x", "float y"], 1, after=()) + f"3 {word}\n".encode())
+    assert [column.tolist() for column in read_vertices(path).values()] == [[3.0], [pytest.approx(np.nan, nan_ok=True)]]
 
 
 @pytest.mark.parametrize(
@@ -184,3 +186,18 @@ def test_floats_stay_double_if_any_has_more_digits_than_float_holds():
     assert parse_typed(values, "x", "f4") is values
     values[3] = 54.5
     np.testing.assert_array_equal(parse_typed(values, "x", "f4"), values.astype(np.float32), strict=True)
+
+
+@pytest.mark.parametrize("offset, kind", (((0.0, 0.0, 0.0), "f4"), ((0.0, 4e6, 0.0), "f8")))
+@pytest.mark.parametrize("classes", (None, np.array([3, -1], np.int64)))
+def test_colored_points_are_written_at_their_place_with_their_labels(tmp_path, offset, kind, classes):
+    xyz, colors = np.array([[1, 2, 3], [4.1, 5, 6]], np.float32), np.array([[7, 8, 9], [250, 1, 2]], np.uint8)
+    write_colored_ply(tmp_path / "a.ply", xyz, colors, np.array([-100, 32767]), offset, classes)
+    found = read_vertices(tmp_path / "a.ply")
+    names = ["x", "y", "z", "red", "green", "blue", "label", *(["class"] if classes is not None else [])]
+    assert list(found) == names
+    assert [found[name].dtype.str[1:] for name in names] == [*[kind] * 3, *["u1"] * 3, *["i2"] * (len(names) - 6)]
+    expected = xyz.astype(np.float64) + offset
+    np.testing.assert_array_equal(np.stack([found[axis] for axis in "xyz"], 1), expected)
+    assert np.stack([found[name] for name in ("red", "green", "blue")], 1).tolist() == colors.tolist()
+    assert found["label"].tolist() == [-100, 32767] and (classes is None or found["class"].tolist() == [3, -1])

@@ -102,3 +102,4 @@ def test_a_batch_has_the_first_views_of_all_scenes_and_then_the_second_ones():
     assert empty["coordinates"].tolist() == [[0, 0, 0, 0], [2, 0, 0, 0]] and empty["labels"].tolist() == [-100]
     assert empty["inverse"].tolist() == [0, 1] and empty["offsets"].tolist() == [0, 0, 0]
     assert empty["features"].tolist() == [[0, 0]] * 2
+    assert {name: empty[name].dtype for name in empty} == {name: batch[name].dtype for name in batch}

@@ -13,7 +13,7 @@ from support.registrations import forgotten
 from paddlevit_dist import UserError
 from paddlevit_dist.points.inputs import find_scenes
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
-from paddlevit_dist.points.prepare.formats import detect_format, get_reader, identify_file, list_readers
+from paddlevit_dist.points.prepare.formats import detect_format, get_format, get_reader, identify_file, list_readers
 from paddlevit_dist.points.prepare.las import read_las, write_classified
 from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices, SceneReader
 from paddlevit_dist.points.prepare.pcd import read_pcd
@@ -36,6 +36,16 @@ def test_predictions_for_semantic_kitti_have_its_own_numbers(tmp_path):
     of_none = (0, 1, 2)
     expected = [number + ((place - 2 << 16) if place not in of_none else 0) for place, number in enumerate(inverse)]
     assert np.fromfile(tmp_path / "b.label", "<u4").tolist() == expected
+
+
+def test_labels_of_semantic_kitti_are_classes_and_objects(tmp_path):
+    numbers = [10, 252, 99, 0, 40, 81]  # a car, a moving one, another object, nothing, road, a sign
+    objects = [3, 65_535, 4, 5, 0, 40_000]
+    path = tmp_path / "a.label"
+    (np.array(numbers, "<u4") | np.array(objects, "<u4") << 16).tofile(path)
+    semantic, instances = get_format("semantic_kitti")().read_labels(str(path))
+    assert semantic.tolist() == [0, 0, -100, -100, 8, 18]
+    assert instances.tolist() == [10 + (3 << 16), 252 + (65_535 << 16), -100, -100, -100, 81 + (40_000 << 16)]
 
 
 def surveyed(path, point_format, version):
@@ -77,6 +87,7 @@ def test_a_copy_of_a_laser_scan_has_the_classes_and_all_else_bit_by_bit(
     fits = largest <= (31 if point_format < 6 else 255)
     changed = "classification" if fits else "prediction"
     assert np.array_equal(np.array(after[changed]), classes)
+    assert fits or after[changed].dtype == np.uint16
     assert np.array_equal(np.array(after["predicted_instance"]), np.where(instances < 0, -1, instances))
     for name in before.point_format.dimension_names:
         assert name == changed or np.array_equal(np.array(before[name]), np.array(after[name])), name
@@ -302,7 +313,7 @@ def test_a_format_from_outside_is_found_first_detected_read_and_predicted(tmp_pa
     write_labeled_ply(tmp_path / "c.ply")
     with forgotten():
         register_scene_format("triples", TriplesReader)
-        assert detect_format(str(tmp_path)) == "triples"
+        assert detect_format(str(tmp_path)) == next(iter(list_readers())) == "triples"
         reader = get_reader("triples", SceneChoices(gray=True, label="none"))
         sources = reader.sources(str(tmp_path), {})
         assert {name: [source.name for source in split] for name, split in sources.items()} == {
@@ -373,6 +384,14 @@ def test_folders_of_arrays_are_named_read_and_refused(tmp_path):
     sources = reader.sources(str(tmp_path), {})["train"]
     folder = Path(sources[0].files[0]).parent
     assert [Path(file).stem for file in sources[0].files] == ["coord", "color", "instance", "normal", "segment20"]
+    scene, classes, objects = (
+        reader.read(sources[0]),
+        *(np.load(folder / f"{n}.npy") for n in ("segment20", "instance")),
+    )
+    assert scene.semantic.tolist() == np.where(classes < 0, -100, classes).tolist()
+    known = objects[(classes >= 0) & (objects >= 0)]
+    assert ((scene.instance >= 0) == (classes >= 0) & (objects >= 0)).all() and (objects[classes < 0] >= 0).any()
+    assert len({*zip(known.tolist(), scene.instance[scene.instance >= 0].tolist())}) == len(set(known.tolist())) == 5
     (folder / "strange.npy").write_bytes((folder / "segment20.npy").read_bytes())
     np.save(folder / "segment20.npy", np.zeros(3, np.int16))
     with pytest.raises(

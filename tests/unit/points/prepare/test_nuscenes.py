@@ -123,11 +123,31 @@ def edit(path, old, new):
     path.write_text(text.replace(old, new, 1))
 
 
+def renumber(path, index):
+    """Give the last category a number that no point has."""
+    rows = json.loads(path.read_text())
+    rows[-1]["index"] = index
+    path.write_text(json.dumps(rows))
+
+
+def test_numbers_of_classes_reach_to_255(tmp_path):
+    nuscenes(tmp_path, points=60)
+    reader, tables = NuScenesReader(SceneChoices()), next(tmp_path.glob("v1.0-*"))
+    for number in (254, 255):
+        rows = json.loads((tables / "category.json").read_text())
+        rows.append({**rows[-1], "index": number})
+        (tables / "category.json").write_text(json.dumps(rows))
+    reader.sources(str(tmp_path), {})
+    assert len(reader.class_by_number) == 256 and reader.class_by_number[254:] == (reader.class_by_number[31],) * 2
+
+
 @pytest.mark.parametrize(
     "damage, message",
     (
         (lambda tables: edit(tables / "scene.json", "scene-0061", "../scene-0061"), "has drive '../scene-0061' and"),
         (lambda tables: edit(tables / "category.json", "vehicle.car", "vehicle.cat"), "category 'vehicle.cat' with"),
+        (lambda tables: renumber(tables / "category.json", 256), "category '.*' with index 256 is not one"),
+        (lambda tables: renumber(tables / "category.json", -1), "category '.*' with index -1 is not one"),
         (
             lambda tables: edit(tables / "category.json", '"index"', '"number"'),
             "category.json cannot be read: .*`index`",

@@ -5,9 +5,11 @@ import paddle
 import pytest
 
 from paddlevit_dist.points import sparse
+from paddlevit_dist.points.sparse import Plan, PlanSpec, build_plan
 from paddlevit_dist.points.sparse.coordinate_keys import along_axes
 from paddlevit_dist.points.sparse.fields import to_dense
 from paddlevit_dist.points.sparse.padded import PaddedConvolution, PaddedInverseConvolution
+from paddlevit_dist.points.sparse.tensor import on_same_voxels
 
 COORDINATES = np.array([[0, 2, 4, -2], [0, 4, 0, 0], [1, 2, 2, 6]])
 
@@ -73,6 +75,22 @@ def test_arguments_that_fit_are_taken():
     dense, first = to_dense(x, minimum=(2, 0, -2))
     assert dense.shape == [2, 2, 2, 3, 5] and first.tolist() == [2, 0, -2]
     assert along_axes((2, 1, 3), 3) == (2, 1, 3) and along_axes(2, 3) == (2, 2, 2)
+
+
+def test_rows_are_of_the_same_voxels_only_at_one_stride():
+    x, features = make_tensor(), paddle.ones([3, 2])
+    assert on_same_voxels(x, make_tensor())
+    for coordinates, stride in ((COORDINATES, 1), (COORDINATES[::-1], 2), (COORDINATES + [0, 2, 0, 0], 2)):
+        other = sparse.SparseTensor(features, coordinates, stride=stride)
+        assert not on_same_voxels(x, other) and not on_same_voxels(other, x)
+    assert not on_same_voxels(x, sparse.SparseTensor(features[:2], COORDINATES[:2], stride=2))
+
+
+def test_a_plan_from_a_batch_has_no_coordinates():
+    plan = Plan.of_batch(build_plan(COORDINATES, PlanSpec(()), num_scenes=2))
+    for ask in (lambda: plan.coordinates(1), lambda: plan.find(1, COORDINATES)):
+        with pytest.raises(ValueError, match="^a plan from a batch has no coordinates: put them into the batch"):
+            ask()
 
 
 def test_a_padded_layer_shows_its_rule():

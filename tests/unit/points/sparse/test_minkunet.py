@@ -64,6 +64,8 @@ def test_asking_for_the_spec_leaves_the_network_as_it_was():
     model.plan_spec()
     assert model.training and model.bn1.bn.training and not model.bn2.bn.training
     assert all(np.array_equal(value.numpy(), before[name]) for name, value in model.state_dict().items())
+    double = create_model("minkunet_tutorial", num_classes=5).to(dtype="float64")
+    assert double.plan_spec() == model.plan_spec()
 
 
 @pytest.mark.parametrize("name", ["minkunet14a", "minkunet_tutorial"])

@@ -311,6 +311,10 @@ def test_pruning_keeps_rows_their_gradients_and_empty_scenes():
     assert sparse.GlobalPooling()(y).numpy()[0].tolist() == [0, 0, 0]
     nothing = sparse.prune(x, np.zeros(len(keep), bool))
     assert sparse.Convolution(3, 2, 3)(nothing).features.shape == [0, 2]
+    for minimum in (None, (2, 4, -6)):
+        dense, first = sparse.to_dense(nothing, minimum=minimum)
+        assert first.tolist() == list(minimum or (0, 0, 0))
+        np.testing.assert_array_equal(dense.numpy(), np.zeros((2, 3, 1, 1, 1)), strict=True)
     with pytest.raises(ValueError, match="keep is float64"):
         sparse.prune(x, keep.astype(float))
 

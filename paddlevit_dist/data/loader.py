@@ -188,13 +188,13 @@ class DeviceLoader:
 
     def __iter__(self) -> Generator[dict[str, Any], None, None]:
         """Iterate once over the batches of the sampler."""
-        yield from self._batches(self.sampler)
+        return self._batches(self.sampler)
 
     def epochs(self, first: int, last: int, consumed: int = 0) -> Generator[dict[str, Any], None, None]:
-        """Yield all micro-batches of epochs ``first`` to ``last``; the first one starts after ``consumed`` samples."""
-        yield from self._batches(EpochSampler(self.sampler, first, last, consumed))
+        """Iterate over the micro-batches of epochs ``first`` to ``last``, the first after ``consumed`` samples."""
+        return self._batches(EpochSampler(self.sampler, first, last, consumed))
 
-    def _batches(self, batch_sampler: Collection[Sequence[SampleKey]]) -> Iterator[dict[str, Any]]:
+    def _batches(self, batch_sampler: Collection[Sequence[SampleKey]]) -> Generator[dict[str, Any], None, None]:
         loader = paddle.io.DataLoader(
             self._readings,
             batch_sampler=batch_sampler,

@@ -78,14 +78,6 @@ def as_written() -> Iterator[None]:
         paddle.jit.enable_to_static(True)
 
 
-def squared_norm(tensor: paddle.Tensor) -> paddle.Tensor:
-    """Return the sum of the squares of all elements, (1,), in a tenth of the time of ``paddle.linalg.norm`` on a CPU.
-
-    Paddle has no public function for it.
-    """
-    return paddle._C_ops.squared_l2_norm(tensor)
-
-
 def fused_adamw(
     parameters: list[paddle.Tensor],
     gradients: list[paddle.Tensor],

@@ -86,10 +86,6 @@ def test_models_are_not_compiled_inside_the_block():
     assert translator.enable_to_static
 
 
-def test_a_squared_norm_is_the_sum_of_squares():
-    assert paddle_versions.squared_norm(paddle.to_tensor([[1.0, -2.0], [3.0, 0.5]])).tolist() == [14.25]
-
-
 def test_operations_are_checked_inside_the_block_only():
     names = ["FLAGS_check_nan_inf", "FLAGS_check_nan_inf_level"]
     paddle.set_flags({names[1]: 3})

@@ -25,7 +25,7 @@ current = ""
 def follow(frame, event, _) -> None:
     """Count an entered function (see ``sys.setprofile``)."""
     global current
-    if threading.current_thread().name == "heartbeat":  # its line for a quiet run may come at any time
+    if threading.current_thread().name in ("heartbeat", "loader watchdog"):  # they look at a slow run at any time
         return
     code = frame.f_code
     file, is_function = code.co_filename, code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<")

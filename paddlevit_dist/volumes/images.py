@@ -25,6 +25,7 @@ def orthogonal_slices(
     shows_sides: bool = False,
     names: Sequence[str] | None = None,
     classes: tuple[np.ndarray, np.ndarray] | None = None,
+    shortest_side: int = _SHORTEST_SIDE,
 ) -> np.ndarray:
     """Render axial, coronal and sagittal slices side by side, in true proportions, anterior or superior up.
 
@@ -41,12 +42,13 @@ def orthogonal_slices(
         names: of the landmarks; each mark gets its number in a list to the right of the slices.
         classes: classes of the voxels, uint8 of the volume's shape, and color with opacity of each class, float32 (256,
             4), 0 to 255 and 0 to 1; None: none are shown.
+        shortest_side: of the slices, in pixels; thin volumes get less.
     """
     if center is None:
         center = find_middle(volume.shape, true if predicted is None else predicted)
     index = np.clip(np.rint(center).astype(int), 0, np.array(volume.shape) - 1)
     sides = [length * step for length, step in zip(volume.shape, spacing)]
-    scale = min(_SHORTEST_SIDE / min(sides), _LONGEST_SIDE / max(sides))
+    scale = min(shortest_side / min(sides), _LONGEST_SIDE / max(sides))
     shown = [
         (points, color) for points, color in ((true, _GROUND_TRUTH), (predicted, _PREDICTED)) if points is not None
     ]

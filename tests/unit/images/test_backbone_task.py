@@ -1,5 +1,6 @@
 """What tasks with a backbone make of classes, options, weights and learning rates."""
 
+import contextlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ from paddle import nn
 from support.files.label_map_layouts import yolo_outlines
 from support.processes import ROOT
 
-from paddlevit_dist.images import backbone_task
+from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.task import Detection
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
 from paddlevit_dist.settings import load
@@ -79,7 +80,7 @@ def test_images_are_turned_as_in_opened_data_unless_set(tmp_path):
         assert task.turns is (word == "true")
 
 
-def test_another_backbone_is_taken_by_networks_that_have_one(refuse, monkeypatch):
+def test_another_backbone_is_taken_by_networks_that_have_one(refuse):
     assert make("MODEL.BACKBONE=resnet18").model_options["backbone"] == "resnet18"
     task = make("DATA.ON_INVALID_SAMPLE=skip")
     samples = SimpleNamespace(replacements=None)
@@ -89,9 +90,8 @@ def test_another_backbone_is_taken_by_networks_that_have_one(refuse, monkeypatch
     task._replace_unreadable(other := SimpleNamespace(replacements=None))
     assert other.replacements is task.replacements is None
     assert task._inspection is not None and task.__getstate__()["_inspection"] is None
-    monkeypatch.setattr(backbone_task, "model_options", lambda name: SimpleNamespace(defaults={"depth": 3}))
-    said = refuse(make, "MODEL.BACKBONE=resnet18")
-    assert said == "MODEL.BACKBONE resnet18: upernet_swin_tiny has no such option; remove it"
+    said = refuse(make, "MODEL.BACKBONE=resnet18", "MODEL.NAME=resnet18")
+    assert said == "MODEL.BACKBONE resnet18: resnet18 has no such option; remove it"
 
 
 @pytest.mark.parametrize(
@@ -104,27 +104,29 @@ def test_another_backbone_is_taken_by_networks_that_have_one(refuse, monkeypatch
         (("-resume=x",), False),
     ],
 )
-def test_the_weights_of_a_backbone_are_for_the_start_of_a_training(monkeypatch, tmp_path, words, starts):
-    task, loaded = make("MODEL.BACKBONE_PRETRAINED=b", f"-output={tmp_path}", *words), []
-    part = SimpleNamespace(own_parts=("neck",))
-    network = SimpleNamespace(pretrained_part=part)
-    report = SimpleNamespace(summary=lambda: "all loaded")
-    monkeypatch.setattr(task, "create_network", lambda number: loaded.append(number) or network)
-    monkeypatch.setattr(backbone_task, "load_weights", lambda *given: loaded.append(given) or report)
-    monkeypatch.setattr(backbone_task, "require_trained", lambda *given: loaded.append(given))
+def test_the_weights_of_a_backbone_are_for_the_start_of_a_training(tmp_path, words, starts):
+    file, asked = tmp_path / "b.pdparams", []
+
+    def prepare(*more):
+        task = make(f"MODEL.BACKBONE_PRETRAINED={file}", f"-output={tmp_path}", *words, *more)
+        task.create_network = lambda number: asked.append(number) or Backbone()
+        return task
+
+    task, state = prepare(), {"layer.weight": paddle.ones([20, 3]), "layer.bias": paddle.ones([3])}
+    paddle.save(state, str(file))
     before = len(task.notices)
-    assert task.build_model(7) is network
-    assert loaded == ([7, (part, "b"), (report, ("neck",))] if starts else [7])
-    assert task.notices[before:] == (["backbone from b: all loaded"] if starts else [])
-    (tmp_path / "checkpoints" / "last").mkdir(parents=True)
-    assert task._starts_training() == (starts and "-resume=auto" not in words)
-    allowing = make("MODEL.BACKBONE_PRETRAINED=b", "-allow_changes", f"-output={tmp_path}", *words)
-    monkeypatch.setattr(allowing, "create_network", lambda number: network)
-    loaded.clear()
+    assert (task.build_model(7).layer.bias.numpy() == 1).all() == starts and asked == [7]
+    assert [notice.startswith(f"backbone from {file}: ") for notice in task.notices[before:]] == [True] * starts
+    paddle.save({"layer.weight": state["layer.weight"]}, str(file))
+    with pytest.raises(UserError, match="layer.bias") if starts else contextlib.nullcontext():
+        prepare().build_model(7)
+    allowing = prepare("-allow_changes")
     allowing.num_classes = 3
     allowing.load_meta(CheckpointMeta(None, ("q",)))
     allowing.build_model(2)
-    assert (report, ("neck",)) not in loaded and allowing.class_names == ["q", "1"]
+    assert allowing.class_names == ["q", "1"]
+    (tmp_path / "checkpoints" / "last").mkdir(parents=True)
+    assert task._starts_training() == (starts and "-resume=auto" not in words)
 
 
 class Backbone(Model):
@@ -134,17 +136,17 @@ class Backbone(Model):
 
     def __init__(self):
         super().__init__()
-        self.layer = nn.Linear(2, 3)
+        self.layer = nn.Linear(20, 3)
         self.__dict__["pretrained_part"] = self
 
 
-def test_the_averaged_weights_of_a_run_start_a_backbone(monkeypatch, tmp_path):
-    values = {"model": np.ones((2, 3), np.float32), "model_ema": np.full((2, 3), 2.0, np.float32)}
+def test_the_averaged_weights_of_a_run_start_a_backbone(tmp_path):
+    values = {"model": np.ones((20, 3), np.float32), "model_ema": np.full((20, 3), 2.0, np.float32)}
     for name, value in values.items():
         state = {"layer.weight": value, "layer.bias": np.zeros(3, np.float32)}
         paddle.save({key: paddle.to_tensor(array) for key, array in state.items()}, str(tmp_path / f"{name}.pdparams"))
     task = make(f"MODEL.BACKBONE_PRETRAINED={tmp_path}")
-    monkeypatch.setattr(task, "create_network", lambda number: Backbone())
+    task.create_network = lambda number: Backbone()
     np.testing.assert_array_equal(task.build_model(7).layer.weight.numpy(), values["model_ema"])
 
 

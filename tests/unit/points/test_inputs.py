@@ -349,7 +349,7 @@ def test_paths_that_hold_nothing_belong_to_a_prediction_as_those_that_do(tmp_pat
     )
 
 
-def test_an_object_of_a_room_alone_and_of_what_remarks_have_no_time_for(tmp_path, monkeypatch):
+def test_an_object_of_a_room_alone_and_of_what_remarks_have_no_time_for(tmp_path, clock, monkeypatch):
     file = tmp_path / "Area_1" / "office_1" / "Annotations" / "chair_1.txt"
     file.parent.mkdir(parents=True)
     file.write_text("".join(f"{n} {n % 3} 1 9 9 9\n" for n in range(9)))
@@ -358,8 +358,8 @@ def test_an_object_of_a_room_alone_and_of_what_remarks_have_no_time_for(tmp_path
     read = []
     scenes, _ = make_inputs(file, file)
     assert len(scenes) == 2
-    clock = iter([100.0, 100.0 + inputs._CHECK_SECONDS, 100.1 + inputs._CHECK_SECONDS])
-    monkeypatch.setattr(inputs.time, "monotonic", lambda: next(clock))
+    times = iter([100.0, 100.0 + inputs._CHECK_SECONDS, 100.1 + inputs._CHECK_SECONDS])
+    clock(times.__next__)
     monkeypatch.setattr(scenes, "_read", lambda index: read.append(index) or (make_scene(9), []))
     scenes.remarks()
     assert read == [0]

@@ -131,8 +131,8 @@ def test_what_numba_compiles_now_is_known(monkeypatch):
 
 
 @pytest.mark.parametrize("spec", [None, "numba"])
-def test_numba_is_looked_for_once(monkeypatch, spec):
+def test_numba_is_looked_for_once(module_specs, spec):
     module.has_numba.cache_clear()
-    monkeypatch.setattr(module.importlib.util, "find_spec", {"numba": spec}.__getitem__)
+    module_specs["numba"] = spec
     assert module.has_numba() is (spec is not None)
     module.has_numba.cache_clear()

@@ -1,6 +1,5 @@
 """The interpreter of a command: how it is called, what it lacks, and which Paddle it would import."""
 
-import importlib.util
 import os
 import sys
 from types import SimpleNamespace
@@ -21,13 +20,13 @@ from paddlevit_dist.runtime import environment
         ("", "train", "paddlevit-dist train"),
     ],
 )
-def test_messages_call_a_command_as_its_user_did(monkeypatch, called, words, text):
-    monkeypatch.setattr(sys, "argv", [called])
+def test_messages_call_a_command_as_its_user_did(command_line, called, words, text):
+    command_line(called)
     assert environment.program(words) == text
 
 
 @pytest.fixture
-def lacking(monkeypatch, tmp_path):
+def lacking(monkeypatch, tmp_path, module_specs):
     """Make modules missing for this interpreter, and the project's folder an empty one."""
     restarted = []
     monkeypatch.setattr(environment, "ROOT", tmp_path / "a project")
@@ -36,8 +35,7 @@ def lacking(monkeypatch, tmp_path):
     monkeypatch.delenv("PADDLEVIT_DIST_PYTHON", raising=False)
 
     def lack(*names):
-        spec = importlib.util.find_spec
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in names else spec(name))
+        module_specs.update(dict.fromkeys(names))
         return restarted
 
     return lack
@@ -105,9 +103,9 @@ def test_a_process_is_replaced_by_the_same_command(monkeypatch):
         (None, "of unknown version"),
     ],
 )
-def test_paddles_version_is_read_without_importing_it(monkeypatch, tmp_path, content, version):
+def test_paddles_version_is_read_without_importing_it(module_specs, tmp_path, content, version):
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec if name == "paddle" else None)
+    module_specs["paddle"] = spec
     if content is not None:
         (tmp_path / "version").mkdir()
         (tmp_path / "version" / "__init__.py").write_text(content)

@@ -64,10 +64,9 @@ def test_open_files_are_flushed(ends, tmp_path):
 
 
 @pytest.mark.parametrize("parent, is_gone", [(None, False), ("41", True), ("own", False)])
-def test_a_command_ends_with_the_one_that_started_it(ends, monkeypatch, parent, is_gone):
+def test_a_command_ends_with_the_one_that_started_it(ends, monkeypatch, libraries, parent, is_gone):
     calls = []
-    libc = SimpleNamespace(prctl=lambda *words: calls.append(words))
-    monkeypatch.setattr(process_exit.ctypes, "CDLL", lambda name: libc)
+    libraries[None] = SimpleNamespace(prctl=lambda *words: calls.append(words))
     monkeypatch.delenv(process_exit.PARENT, raising=False)
     if parent is not None:
         monkeypatch.setenv(process_exit.PARENT, str(os.getppid()) if parent == "own" else parent)

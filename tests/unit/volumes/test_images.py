@@ -38,16 +38,15 @@ def draw_panel(image, title, marks, sides, has_numbers):
 
 
 @pytest.mark.parametrize("is_full", [True, False])
-def test_every_pixel(monkeypatch, is_full):
+def test_every_pixel(is_full):
     """With 6, 4 and 2 pixels for a voxel along depth, height and width."""
-    monkeypatch.setattr(images, "_SHORTEST_SIDE", 28)
     generator, names = np.random.default_rng(0), ["a", "bc", "d", "e"] if is_full else None
     volume, labels = generator.uniform(-0.3, 1.3, (6, 9, 14)), generator.integers(0, 3, (6, 9, 14), np.uint8)
     table = np.zeros((256, 4), np.float32)
     table[1:3] = (250, 10, 90, 0.25), (0, 200, 100, 1.0)
     found = images.orthogonal_slices(
         volume, (3.0, 2.0, 1.0), PREDICTED, TRUE, shows_sides=is_full, names=names,
-        classes=(labels, table) if is_full else None,
+        classes=(labels, table) if is_full else None, shortest_side=28,
     )  # fmt: skip
     expected = []
     for axis, (title, (size, marks, sides)) in enumerate(PANELS.items()):
@@ -69,14 +68,14 @@ def test_every_pixel(monkeypatch, is_full):
     np.testing.assert_array_equal(found, np.concatenate(expected, axis=1), strict=True)
 
 
-def test_sizes_and_middles(monkeypatch):
+def test_sizes_and_middles():
     def size(shape, **options):
         return images.orthogonal_slices(np.zeros(shape), (1.0, 1.0, 1.0), None, **options).shape
 
     assert size((3, 4, 5)) == (round(4 * 256 / 3), 2 * round(5 * 256 / 3) + round(4 * 256 / 3) + 12, 3)
     assert size((2, 90, 90)) == (768, 3 * 768 + 12, 3)
-    monkeypatch.setattr(images, "_SHORTEST_SIDE", 1)
-    assert size((2, 2, 2)) == (1, 15, 3) and size((2, 2, 2), names=["a"])[0] == LINE_PX > 1
+    assert size((2, 2, 2), shortest_side=1) == (1, 15, 3)
+    assert size((2, 2, 2), names=["a"], shortest_side=1)[0] == LINE_PX > 1
     assert (
         images.find_middle((3, 4, 8), None).tolist()
         == images.find_middle((3, 4, 8), np.array([NAN])).tolist()
@@ -85,11 +84,10 @@ def test_sizes_and_middles(monkeypatch):
     assert images.find_middle((9, 9, 9), np.array([NAN, (1, 2, 8), (2, 5, 1)])).tolist() == [1.5, 3.5, 4.5]
 
 
-def test_a_center_outside_is_moved_to_the_border(monkeypatch):
-    panels = []
-    monkeypatch.setattr(
-        images, "_panel", lambda *arguments: panels.append(arguments[2].tolist()) or np.zeros((1, 1, 3))
-    )
-    for center in ((9, -3, 2.6), (2.4, 3.6, 9)):
-        images.orthogonal_slices(np.zeros((3, 4, 5)), (1, 1, 1), None, TRUE, center=np.array(center))
-    assert panels[::3] == [[2, 0, 3], [2, 3, 4]]
+def test_a_center_outside_is_moved_to_the_border():
+    volume = np.random.default_rng(0).uniform(0, 1, (3, 4, 5))
+    for center, shown in (((9, -3, 2.6), (2, 0, 3)), ((2.4, 3.6, 9), (2, 3, 4))):
+        one, other = (
+            images.orthogonal_slices(volume, (1, 1, 1), None, TRUE, center=np.array(each)) for each in (center, shown)
+        )
+        np.testing.assert_array_equal(one, other)

@@ -7,7 +7,6 @@ import re
 import shutil
 import tarfile
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -169,7 +168,7 @@ def test_each_thread_reads_its_own_copy(root, machine):
     [(0, 2, [3, 3]), (3, 1, [5] * 4), (20, 0, [8, 9, 10, *[11] * 8])],
 )
 def test_threads_are_started_until_the_time_is_over_and_a_bar_counts_what_is_done(
-    monkeypatch, without_limit, in_time, taken, machine
+    monkeypatch, without_limit, in_time, taken, machine, clock
 ):
     told, begun = [], []
 
@@ -181,10 +180,10 @@ def test_threads_are_started_until_the_time_is_over_and_a_bar_counts_what_is_don
         def update(self):
             told.append(len(begun))
 
-    clock = iter([100.0, *[105.0] * in_time, 105.1])  # at the beginning, and before each that has a limit
+    times = iter([100.0, *[105.0] * in_time, 105.1])  # at the beginning, and before each that has a limit
     monkeypatch.setattr(opening, "tqdm", Bar)
     machine.cores = 2
-    monkeypatch.setattr(opening, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    clock(times.__next__)
 
     def take():
         for index in range(31, 42):

@@ -97,8 +97,8 @@ def test_without_a_gpu_attention_stays_the_plain_product(precision):
         ((8, 0), 64, paddle.float32, False),
     ],
 )
-def test_a_gpu_fuses_half_precision_of_heads_that_it_can_also_train(monkeypatch, capability, head_dim, dtype, fused):
-    monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda: capability)
+def test_a_gpu_fuses_half_precision_of_heads_that_it_can_also_train(other_paddle, capability, head_dim, dtype, fused):
+    other_paddle({"device.cuda.get_device_capability": capability})
     layer = SimpleNamespace(head_dim=head_dim, query_key=paddle.nn.Layer())
     on_a_gpu = SimpleNamespace(is_gpu_place=lambda: True)
     assert _is_fused(layer, SimpleNamespace(dtype=dtype, place=on_a_gpu)) == fused

@@ -146,15 +146,15 @@ def test_an_embedding_that_heads_cannot_share_is_refused_unless_the_head_size_is
     assert model.blocks[0].attn.qkv.weight.shape == [50, 3 * 4 * 8]
 
 
-def test_a_forward_pass_brings_nothing_to_the_host(monkeypatch):
+def test_a_forward_pass_brings_nothing_to_the_host(other_paddle, monkeypatch):
     model = small_vit(dropout=0.1, attention_dropout=0.1, drop_path=0.1)
     x = paddle.to_tensor(images())
 
     def refuse(*arguments):
         raise AssertionError("a forward pass waited for the device")
 
-    for method in ("numpy", "item", "tolist", "__bool__", "__int__", "__float__"):
-        monkeypatch.setattr(paddle.Tensor, method, refuse)
+    methods = ("numpy", "item", "tolist", "__bool__", "__int__", "__float__")
+    other_paddle({f"Tensor.{method}": refuse for method in methods})
     logits = model(x)
     monkeypatch.undo()
     assert np.isfinite(logits.numpy()).all()
@@ -269,11 +269,11 @@ def test_an_embedding_that_forms_no_grid_is_not_resized():
 
 
 @pytest.mark.parametrize("rate, number", [(0.0, 0), (0.1, 1 + 3 * 3)])
-def test_dropout_of_rate_0_launches_nothing(rate, number, monkeypatch):
+def test_dropout_of_rate_0_launches_nothing(rate, number, other_paddle):
     """The recipe of ViT has 0.1, after each dense layer but queries, keys and values, and on embedded patches."""
     drawn, dropout = [], paddle._C_ops.dropout
-    monkeypatch.setattr(paddle._C_ops, "dropout", lambda *given: drawn.append("dropout") or dropout(*given))
-    monkeypatch.setattr(paddle, "rand", lambda *given: pytest.fail("a path of rate 0 is dropped"))
+    other_paddle({"_C_ops.dropout": lambda *given: drawn.append("dropout") or dropout(*given)})
+    other_paddle({"rand": lambda *given: pytest.fail("a path of rate 0 is dropped")})
     model = small_vit(dropout=rate)
     model.train()
     model(paddle.to_tensor(images())).sum().backward()

@@ -26,7 +26,7 @@ def test_pixels_become_their_distance_from_the_mean_in_deviations(channels, mean
 
 
 @pytest.mark.parametrize("level", ["O1", "O2"])
-def test_mixed_precision_ends_before_pixels_are_normalized(monkeypatch, level):
+def test_mixed_precision_ends_before_pixels_are_normalized(monkeypatch, other_paddle, level):
     """A GPU's kernel refuses pixels that autocast has made half precision, with statistics in float32 and no scale."""
     plain = on_device.F.batch_norm
 
@@ -34,7 +34,7 @@ def test_mixed_precision_ends_before_pixels_are_normalized(monkeypatch, level):
         assert product_dtype() is None and {pixels.dtype, mean.dtype, variance.dtype} == {paddle.float32}
         return plain(pixels, mean, variance, **options)
 
-    monkeypatch.setattr(on_device.F, "batch_norm", batch_norm)
+    other_paddle({"nn.functional.batch_norm": batch_norm})
     tracer = paddle.base.framework._dygraph_tracer()
     for name, value in {"_amp_level": getattr(paddle.base.core.AmpLevel, level), "_amp_dtype": "bfloat16"}.items():
         monkeypatch.setattr(tracer, name, value)

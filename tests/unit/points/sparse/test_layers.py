@@ -134,8 +134,8 @@ def test_the_gradient_of_a_scenes_maximum_takes_linear_time():
     np.testing.assert_array_equal(features.grad.numpy().argmax(axis=0), features.numpy().argmax(axis=0), strict=True)
 
 
-def test_scenes_are_summed_without_products_that_a_gpu_rounds(monkeypatch):
-    monkeypatch.setattr(paddle, "matmul", None)
+def test_scenes_are_summed_without_products_that_a_gpu_rounds(other_paddle):
+    other_paddle({"matmul": None})
     x = make_tensor()
     same = x.with_features(paddle.full_like(x.features, 10.003))
     assert np.abs(InstanceNorm(3)(same).features.numpy()).max() < 1e-6

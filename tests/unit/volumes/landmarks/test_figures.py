@@ -13,7 +13,6 @@ from paddlevit_dist.tasks.step_types import EvaluationStep
 from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.images import orthogonal_slices
-from paddlevit_dist.volumes.landmarks import figures
 from paddlevit_dist.volumes.landmarks.results import LandmarkRecord
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 from paddlevit_dist.volumes.samples import AugmentationConfig, VolumeSamples
@@ -162,18 +161,17 @@ def test_tables_curves_and_pictures_of_known_errors():
         np.testing.assert_array_equal(pictures[1][0], drawn)
 
 
-def test_long_tables_and_curves_are_cut(monkeypatch):
-    """Of 500 volumes the 12 worst are drawn and, here, the 20 worst listed; a curve has 200 steps."""
-    monkeypatch.setattr(figures, "_MOST_ROWS", 20)
-    errors = np.random.default_rng(0).gamma(2, 1.2, (500, 9)).astype(np.float32)
+def test_long_tables_and_curves_are_cut():
+    """Of 1,010 volumes the 12 worst are drawn and the 1,000 worst listed; a curve has 200 steps."""
+    errors = np.random.default_rng(0).gamma(2, 1.2, (1010, 9)).astype(np.float32)
     task = LandmarkDetection(settings.load(TINY).values)
     task.names, task.spacing = FourVolumes.names, FourVolumes.spacing
     samples = VolumeSamples(FourVolumes(), None, AugmentationConfig(), range(9), (0.0, 1.0))
     records = [(index, LandmarkRecord(row, np.zeros((9, 3), np.float32))) for index, row in enumerate(errors)]
     _, curves, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, None)
     worst = np.argsort(-errors.mean(axis=1))
-    assert [row[0] for row in volumes.rows] == [f"case_{n}" for n in worst[:20]]
-    assert volumes.note == "The 20 worst of 500."
+    assert [row[0] for row in volumes.rows] == [f"case_{n}" for n in worst[:1000]]
+    assert volumes.note == "The 1,000 worst of 1,010."
     assert [caption.partition("\n")[0] for _, caption in gallery.images] == [f"case_{n}" for n in worst[:12]]
     x, y = curves.lines["mark 3"]
     assert len(x) == 201 and (x[0], y[0], y[-1]) == (0.0, 0.0, 100.0)

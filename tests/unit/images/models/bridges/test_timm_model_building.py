@@ -1,6 +1,5 @@
 """What the bridge does with networks of timm that lack something: an option, or groups of their layers."""
 
-import importlib.util
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -209,9 +208,12 @@ def test_maps_are_asked_for_by_level_or_refused(plain):
 
 @needs_compat
 def test_stages_and_batch_norms_are_frozen(plain, monkeypatch):
-    asked = []
-    groups = [["stem.weight"], ["stem.bias", "head.bias"], ["head.weight"]]
-    monkeypatch.setattr(plain, "_group_parameters", lambda coarse: asked.append(coarse) or groups)
+    asked, models = [], ModuleType("timm.models")
+    groups = {2: ["stem.bias", "head.bias"], 1: ["stem.weight"], 3: ["head.weight"]}
+    models.group_parameters = lambda network, matcher: groups
+    monkeypatch.setitem(sys.modules, "timm", ModuleType("timm"))
+    monkeypatch.setitem(sys.modules, "timm.models", models)
+    plain.network.group_matcher = lambda coarse: asked.append(coarse)
 
     def list_fixed():
         statistics = ("_mean", "_variance")
@@ -325,7 +327,7 @@ def test_weights_of_another_size_are_converted_by_timm_and_told(plain, monkeypat
 
     state = {name: tensor.numpy() for name, tensor in plain.state_dict().items()}
     convert = plain.key_maps["timm"]
-    monkeypatch.setattr(sys.modules[__name__], "checkpoint_filter_fn", resize, raising=False)
+    monkeypatch.setitem(globals(), "checkpoint_filter_fn", resize)
     assert convert(state).keys() == state.keys() and asked == []  # they fit as they are
     assert plain.list_source_notices("timm", state) == []
     larger = {**state, "stem.weight": np.arange(15, dtype=np.float32).reshape(5, 3)}
@@ -340,7 +342,7 @@ def test_weights_of_another_size_are_converted_by_timm_and_told(plain, monkeypat
     asked.clear()
     missing = {name: value for name, value in larger.items() if name != "head.bias"}
     assert convert(missing).keys() == missing.keys() and len(asked) == 1
-    monkeypatch.delattr(sys.modules[__name__], "checkpoint_filter_fn")
+    monkeypatch.delitem(globals(), "checkpoint_filter_fn")
     assert convert(larger)["stem.weight"].shape == (5, 3)
 
 
@@ -349,7 +351,7 @@ def test_weights_that_timm_cannot_convert_are_one_line(plain, monkeypatch):
     def fail(tensors, network):
         raise RuntimeError("shapes\ndiffer")
 
-    monkeypatch.setattr(sys.modules[__name__], "checkpoint_filter_fn", fail, raising=False)
+    monkeypatch.setitem(globals(), "checkpoint_filter_fn", fail)
     with pytest.raises(
         UserError, match="cannot be converted to this image size or model: .*RuntimeError: shapes differ"
     ):
@@ -362,21 +364,20 @@ def test_groups_are_in_the_order_of_timms_numbers(plain, monkeypatch):
     models.group_parameters = lambda *words: asked.append(words) or {10: ["c"], 2: ["b", "a"], 0: ["d"]}
     monkeypatch.setitem(sys.modules, "timm", ModuleType("timm"))
     monkeypatch.setitem(sys.modules, "timm.models", models)
-    monkeypatch.setattr(plain.network, "group_matcher", lambda coarse: f"coarse {coarse}")
+    plain.network.group_matcher = lambda coarse: f"coarse {coarse}"
     assert plain.layer_groups() == [["d"], ["b", "a"], ["c"]]
     assert asked == [(plain.network, "coarse False")]
 
 
-def test_timm_is_refused_where_it_is_missing_or_torchs_or_paddle_is_too_old(monkeypatch):
+def test_timm_is_refused_where_it_is_missing_or_torchs_or_paddle_is_too_old(monkeypatch, module_specs):
     load = timm_model.load_timm.__wrapped__
     if hasattr(paddle, "compat"):
         monkeypatch.setitem(sys.modules, "timm", ModuleType("timm"))
-        spec = SimpleNamespace(submodule_search_locations=["folder"])
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+        module_specs["timm"] = SimpleNamespace(submodule_search_locations=["folder"])
         with pytest.raises(UserError, match="this program has imported timm with PyTorch: build models of timm"):
             load()
         for missing in (None, SimpleNamespace(submodule_search_locations=None)):
-            monkeypatch.setattr(importlib.util, "find_spec", lambda name, missing=missing: missing)
+            module_specs["timm"] = missing
             with pytest.raises(UserError, match=r"models of timm need the package timm: pip install --no-deps 'timm"):
                 load()
         monkeypatch.delattr(paddle, "compat")

@@ -190,3 +190,19 @@ def test_labels_without_names_are_numbers_in_captions(tmp_path):
     images, shares = paddle.zeros([1, 3, 16, 16]), np.array([[1.0, -1.0, 0.3]])
     ((_, caption),) = get_aspect(task, Drawable).caption_images(images, shares, None)
     assert caption == "0, 2 30%; 1 not known"
+
+
+def test_of_several_views_the_first_is_shown(tmp_path):
+    task, splits = make_task("DATA.TEST_VIEWS", "[mirrored,five_crops]", folder=tmp_path)
+    samples, logits = splits["val"], paddle.to_tensor(np.float32([[1, -2, 3]] * 2))
+    batch = {"images": paddle.zeros([2, 3, 16, 16]), "labels": paddle.to_tensor(samples.label_matrix[:2])}
+    evaluated = make_task(folder=tmp_path)[0]
+    step = EvaluationStep(evaluated.build_metrics(), keeps_records=True)
+    records = evaluated.eval_step(lambda images: logits, batch, step)()
+    figures = {
+        figure.title: figure for figure in get_aspect(task, Reportable).figures(samples, [(4, records[0])], None)
+    }
+    ((pixels, _),) = figures["Hardest images"].images
+    views = samples.sample(4, np.random.default_rng(0))[0]
+    assert views.shape == (10, 3, 16, 16) and (views[0] != views[1]).any()
+    np.testing.assert_array_equal(pixels, views[0].transpose(1, 2, 0))

@@ -68,6 +68,7 @@ def test_new_images_are_read_and_drawn_without_labels(trained, tmp_path):
     writer = aspect.prediction_writer(tmp_path / "out", samples)
     (tmp_path / "out").mkdir()
     assert writer.write(0, np.array([0.1, 0.9, 0.3])) == {}
+    assert writer.write(500, np.array([0.1, 0.9, 0.3])) == {}  # is not drawn
     (line,) = writer.finish([])
     assert line == f"the labels are drawn next to the images in {tmp_path}/out/pictures; * marks the chosen ones"
     (file,) = (tmp_path / "out" / "pictures").iterdir()

@@ -108,6 +108,8 @@ def test_the_mix_depends_on_the_first_sample_of_the_batch_alone(tmp_path):
     assert first.keys() == again.keys() and all(np.array_equal(first[name], again[name]) for name in first)
     other = collate(task, splits["train"], range(6, 12))
     assert not np.array_equal(first[TARGETS], other[TARGETS])
+    led = collate(task, splits["train"], (0, *range(7, 12)))
+    assert all(np.array_equal(first[name], led[name]) for name in {WEIGHTS, BOXES} & first.keys())
     assert "targets" not in collate(task, splits["val"], range(6))  # an evaluation is not mixed
 
 

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from paddlevit_dist.checkpoint.content import ABOUT, STATE
+from paddlevit_dist.images.pretraining.run_input import find_run_input
 from paddlevit_dist.settings import load
 
 
@@ -22,3 +23,14 @@ def test_weights_of_a_run_without_labels_expect_its_input(tmp_path, channels, cr
     assert found.IMAGENET_MEAN == expected and found.CROP_PCT == crop_pct
     assert found.INTERPOLATION == ("bilinear" if channels == 3 else "bicubic")
     assert load([*words, "DATA.IMAGENET_MEAN", "[0.3,0.3,0.3]"]).values.DATA.IMAGENET_MEAN == [0.3] * 3
+
+
+@pytest.mark.parametrize("about", [None, {"settings": {"TASK": "classification", "DATA": {"IMAGE_CHANNELS": 3}}}])
+def test_only_a_run_without_labels_says_what_its_weights_expect(tmp_path, about):
+    checkpoint = tmp_path / "run" / "checkpoints" / "epoch_0001"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / STATE).touch()
+    if about is not None:
+        (checkpoint / ABOUT).write_text(yaml.safe_dump(about))
+    for source in (str(tmp_path / "run"), str(tmp_path / "none"), None, "timm:resnet18"):
+        assert find_run_input(source) is None

@@ -26,7 +26,7 @@ FILES = ROOT / "tests" / "support" / "files" / "weights_of_torch"
 MAGIC = [0x1950A86A20F9469CFC6C, 1001, {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}]
 
 
-class Calls:
+class PickledCall:
     """Pickles as the call of a function."""
 
     def __init__(self, function, *arguments):
@@ -70,7 +70,11 @@ def test_tensors_in_the_head_of_a_legacy_file_are_refused(tmp_path, place):
 @pytest.mark.parametrize("file", ["zip.pth", "legacy.bin"])
 def test_calls_of_the_files_choice_are_refused_and_not_made(tmp_path, file, protocol):
     mark = tmp_path / "executed"
-    for call in (Calls(os.system, f"touch {mark}"), Calls(eval, f"open({str(mark)!r}, 'w')"), Calls(bytearray, 10)):
+    for call in (
+        PickledCall(os.system, f"touch {mark}"),
+        PickledCall(eval, f"open({str(mark)!r}, 'w')"),
+        PickledCall(bytearray, 10),
+    ):
         content = pickle.dumps({"weight": np.ones(2), "evil": call}, protocol)
         (tmp_path / file).write_bytes(as_zip(content) if file == "zip.pth" else as_legacy(content))
         with pytest.raises(UserError, match="is rejected: it names .*no code was executed"):

@@ -21,7 +21,7 @@ class Doubling(paddle.nn.Layer):
         return self.wrap(value * 2)
 
 
-class Network(paddle.nn.Layer):
+class DoublingNetwork(paddle.nn.Layer):
     """Two layers, what is between them, and what comes last."""
 
     def __init__(self, wrap=lambda value: value, between=lambda value: value, last=lambda value: value) -> None:
@@ -41,7 +41,7 @@ def run(network, values, samples=3) -> BadTensor | None:
     return watch.first_bad
 
 
-FIRST, MODEL = "the output of layer 'first' (Doubling)", "the output of the model (Network)"
+FIRST, MODEL = "the output of layer 'first' (Doubling)", "the output of the model (DoublingNetwork)"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ FIRST, MODEL = "the output of layer 'first' (Doubling)", "the output of the mode
     ],
 )
 def test_the_first_output_or_input_that_is_not_finite_is_kept(changes, expected):
-    assert run(Network(**changes), [[1, 5], [2, 3], [4, 6]]) == expected
+    assert run(DoublingNetwork(**changes), [[1, 5], [2, 3], [4, 6]]) == expected
 
 
 def test_gradients_are_checked_from_the_last_parameter_to_the_first():
@@ -78,7 +78,9 @@ def test_gradients_are_checked_from_the_last_parameter_to_the_first():
 
 
 def test_the_gradient_of_an_output_is_checked_in_the_backward_pass():
-    network = Network(wrap=lambda x: [x, x.detach(), x.astype("int64")], between=lambda parts: (parts[0] - 4).sqrt())
+    network = DoublingNetwork(
+        wrap=lambda x: [x, x.detach(), x.astype("int64")], between=lambda parts: (parts[0] - 4).sqrt()
+    )
     values = paddle.to_tensor([[2.0], [4.0]], stop_gradient=False)
     watch = LayerWatch(network, 2)
     loss = network(values).sum()
@@ -88,7 +90,7 @@ def test_the_gradient_of_an_output_is_checked_in_the_backward_pass():
 
 
 def test_the_operation_is_told_that_fails_in_the_model_not_before_it():
-    network = Network(between=lambda x: paddle.log(x - 4))
+    network = DoublingNetwork(between=lambda x: paddle.log(x - 4))
 
     def infer(values):
         return find_first_operation(network, lambda: network(paddle.to_tensor(values) / paddle.to_tensor([1.0, 0.0])))

@@ -171,7 +171,7 @@ def test_a_cache_of_a_run_is_read_and_none_is_made(monkeypatch, tmp_path, there)
     assert sorted(path.name for path in tmp_path.iterdir()) == [there] * bool(there)
 
 
-class Network(paddle.nn.Layer):
+class BufferedNetwork(paddle.nn.Layer):
     """A weight and a running statistic."""
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class Network(paddle.nn.Layer):
     ],
 )
 def test_the_first_tensor_and_rank_that_differ_are_told(means, said):
-    networks, ranks = [Network() for _ in means], ThreadRanks(3)
+    networks, ranks = [BufferedNetwork() for _ in means], ThreadRanks(3)
     for network, mean in zip(networks, means):
         network.weight.set_value(paddle.to_tensor([1.0, -2.0]))
         network.mean.set_value(paddle.to_tensor(mean, dtype="float32"))
@@ -233,7 +233,7 @@ def test_last_bits_are_changed_in_what_is_trained():
 
 @pytest.mark.parametrize("is_averaged", [False, True])
 def test_what_is_saved_and_scored_has_the_statistics_of_rank_0(monkeypatch, tmp_path, is_averaged):
-    model, events = Network(), []
+    model, events = BufferedNetwork(), []
     statistics = [2.0, 9.0]  # of rank 0: the model's, then those with the averaged weights
 
     def broadcast(network):
@@ -265,7 +265,7 @@ def test_what_is_saved_and_scored_has_the_statistics_of_rank_0(monkeypatch, tmp_
     monkeypatch.setattr(selftest, "require_saved", require)
     monkeypatch.setattr(selftest, "build_model", lambda *given: ("plain", *given))
     selftest.require_same_saved(training)
-    expected = Network()
+    expected = BufferedNetwork()
     expected.mean.set_value(paddle.full([3], 9.0))
     scored = selftest.digest_state(expected)["mean"]
     around = ["averaged weights", "own weights"] if is_averaged else []

@@ -135,7 +135,7 @@ def test_wandb_is_given_settings_and_numbers_but_nothing_of_the_machine(tmp_path
 def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_path, monkeypatch, at_once):
     batches, ended = [], []
 
-    class Client:
+    class NotingClient:
         def get_experiment_by_name(self, name):
             return SimpleNamespace(experiment_id=f"of {name}") if name == "mine" else None
 
@@ -155,7 +155,7 @@ def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_
             ended.append((run_id, status))
 
     entities = SimpleNamespace(Param=lambda *of: of, Metric=lambda *of: of)
-    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=Client, entities=entities))
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=NotingClient, entities=entities))
     monkeypatch.setattr(services, "_MOST_PARAMETERS", at_once)
     for name in ("MLFLOW_DISABLE_TELEMETRY", "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.setenv(name, "mine")

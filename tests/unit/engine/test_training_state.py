@@ -12,6 +12,7 @@ from paddlevit_dist.engine import training_state
 from paddlevit_dist.engine.training_state import build_sampler, build_training_state
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.model import Model
+from paddlevit_dist.tasks.protocols import Recomputable
 from paddlevit_dist.tasks.task import Task
 
 
@@ -149,14 +150,14 @@ def test_a_sampler_gets_the_split_of_this_rank():
     assert (sampler.global_batch_size, sampler.updates_per_epoch) == (40, 5)
 
 
-class Recomputed(Task):
+class Recomputed(Task, Recomputable):
     """Lists the layers that are recomputed."""
 
     def recomputed_layers(self, model):
         return [model.first, model.second]
 
 
-def test_frozen_and_recomputed_layers_are_counted(monkeypatch):
+def test_frozen_and_recomputed_layers_are_counted():
     words = ["TRAIN.FREEZE", "['first.*','norm.*']"]
     frozen = "4 parameters are frozen (TRAIN.FREEZE first.*, norm.*)"
     kept = "1 batch norms without trained parameters keep their running statistics"
@@ -170,9 +171,6 @@ def test_frozen_and_recomputed_layers_are_counted(monkeypatch):
     assert build(model=still)[1] == [kept]
     with pytest.raises(UserError, match="^TRAIN.RECOMPUTE: task .* cannot recompute; remove TRAIN.RECOMPUTE$"):
         build("TRAIN.RECOMPUTE", "True")
-    monkeypatch.setattr(
-        training_state, "get_aspect", lambda task, kind: task if kind.__name__ == "Recomputable" else None
-    )
     printed = build("TRAIN.RECOMPUTE", "True", task=Recomputed(config_of()))[1]
     assert printed == ["2 blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)"]
 

@@ -138,7 +138,6 @@ def run_with(monkeypatch, words, *, largest=1.0, **about) -> list:
     def convert(trained):
         return trained._replace(model=f"pixels of {trained.model}")
 
-    monkeypatch.setattr(command, "import_paddle", lambda: calls.append("Paddle"))
     monkeypatch.setattr(command, "load_trained_model", load_trained_model)
     monkeypatch.setattr("paddlevit_dist.export.pixels.convert_to_pixel_input", convert)
     monkeypatch.setattr("paddlevit_dist.export.onnx_files.require_packages", lambda: calls.append("packages"))
@@ -152,7 +151,7 @@ def test_each_flag_is_handed_on(monkeypatch, tmp_path, capsys):
     words = ["-format=onnx", "-precision=float16", "-input=uint8", "-outputs=probabilities", "-model=vit"]
     words += ["-image_size=32x64", "-in_channels=5", "-part=model_ema", "DATA.CROP_PCT", "0.5", "-allow-changes"]
     assert run_with(monkeypatch, ["run", out, *words], largest=4.0, landmarks=["a"], note="new\nline") == [
-        *("packages", "Paddle", ("run", "vit", (32, 64), 5, "model_ema", ["DATA.CROP_PCT=0.5", "-allow_changes"])),
+        *("packages", ("run", "vit", (32, 64), 5, "model_ema", ["DATA.CROP_PCT=0.5", "-allow_changes"])),
         ("pixels of model", out, "onnx", "float16", "probabilities"),
     ]
     assert capsys.readouterr().out.splitlines() == [
@@ -161,7 +160,7 @@ def test_each_flag_is_handed_on(monkeypatch, tmp_path, capsys):
         r"note: new\nline",
     ]
     assert run_with(monkeypatch, ["run", out]) == [
-        *("Paddle", ("run", None, None, None, None, []), ("model", out, "paddle", "float32", "logits"))
+        *(("run", None, None, None, None, []), ("model", out, "paddle", "float32", "logits"))
     ]
     first, second, note = capsys.readouterr().out.splitlines()
     assert first.startswith("vit with 7 classes from run/best") and "[None, 3, 8, 8] float32; " in second

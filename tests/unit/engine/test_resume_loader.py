@@ -51,11 +51,12 @@ class Weights(paddle.nn.Layer):
         self.b = self.create_parameter([1], default_initializer=paddle.nn.initializer.Constant(6.0))
 
 
-def loader_of(tmp_path, *words, **state):
+def loader_of(tmp_path, *words, datasets=None, files=None, **state):
+    """A loader, and the lines that it prints; ``files`` gets name and content of those that it writes."""
     printed = []
-    log = SimpleNamespace(log_and_print=printed.append, writes=True)
+    log = SimpleNamespace(log_and_print=printed.append, writes=True, file=lambda *words: files.append(words))
     state = SimpleNamespace(**{"ema": None, "own": None, "model": Weights(), **state})
-    return StateLoader(config_of(tmp_path, *words), None, {}, state, log), printed
+    return StateLoader(config_of(tmp_path, *words), None, datasets or {}, state, log), printed
 
 
 A = {"a": np.array([1.0], "float32")}
@@ -73,10 +74,11 @@ BOTH = {**A, "b": np.array([2.0], "float32")}
     ],
 )
 def test_an_average_continues_or_starts_afresh(tmp_path, has_average, words, given, calls, lines):
-    loader, printed = loader_of(tmp_path, *words, ema=Average() if has_average else None)
+    average = Average() if has_average else None
+    loader, printed = loader_of(tmp_path, *words, ema=average)
     loader._continue_average("/c", given)
     assert printed == lines
-    assert calls is None or loader._state.ema.calls == calls
+    assert calls is None or average.calls == calls
 
 
 def test_an_average_or_moments_that_do_not_fit_are_refused(tmp_path):
@@ -137,8 +139,8 @@ CHANGES = [
 
 
 def test_settings_that_alter_a_resumed_run_are_a_table_and_refused(tmp_path):
-    loader, printed = loader_of(tmp_path, sampler=SimpleNamespace(global_batch_size=32))
-    loader._datasets = {"val": "val"}
+    parts = {"sampler": SimpleNamespace(global_batch_size=32), "datasets": {"val": "val"}}
+    loader, printed = loader_of(tmp_path, **parts)
     assert required(loader, []) == [] and printed == ["input", "unlisted val"]
     printed.clear()
     assert required(loader, CHANGES[1:2]) == CHANGES[1:2] and len(printed) == 5
@@ -156,8 +158,7 @@ def test_settings_that_alter_a_resumed_run_are_a_table_and_refused(tmp_path):
         "-resume=/c: TRAIN.BASE_LR 0.1 -> 0.25; SEED 1 -> 2: the resumed training would run differently; set these "
         "back, or add -allow_changes"
     )
-    loader._config = config_of(tmp_path, "-allow_changes")
-    assert required(loader, CHANGES) == CHANGES
+    assert required(loader_of(tmp_path, "-allow_changes", **parts)[0], CHANGES) == CHANGES
 
 
 def test_a_checkpoint_of_paddlevit_gives_moments_by_name(tmp_path, monkeypatch):
@@ -166,9 +167,10 @@ def test_a_checkpoint_of_paddlevit_gives_moments_by_name(tmp_path, monkeypatch):
         name: SimpleNamespace(load_state_dict=lambda values, name=name: taken.append((name, values)))
         for name in ("o", "p")
     }
+    average = Average()
     loader, printed = loader_of(
         tmp_path,
-        ema=Average(),
+        ema=average,
         optimizer_state=take["o"],
         precision=take["p"],
         schedule=SimpleNamespace(update=77),
@@ -186,14 +188,12 @@ def test_a_checkpoint_of_paddlevit_gives_moments_by_name(tmp_path, monkeypatch):
     fields |= {"scaler": {"scale": 8}, "epoch": 7, "average": None}
     state = loader._continue_paddlevit(PaddleViTTraining(**fields))
     moments = {"moment1/new.a": 1, "moment2/new.a": 2, "moment2/new.b": 3}
-    assert taken == [("o", moments), ("p", {"scale": 8}), (7,)] and loader._state.ema.calls == ["restart"]
+    assert taken == [("o", moments), ("p", {"scale": 8}), (7,)] and average.calls == ["restart"]
     assert state == ResumeState({"epoch": 7, "consumed": 0, "update": 77}, samples=None, base="base")
     assert printed[1].startswith("resumed PaddleViT's /v.pdparams after epoch 7: 2 of 2, moments; the learning rate")
     monkeypatch.setattr(resume, "rename_for", lambda model, weights: weights)
     loader._continue_paddlevit(PaddleViTTraining(**{**fields, "average": BOTH}))
-    assert (
-        loader._state.ema.calls[1:] == [{"a": [1.0], "b": [2.0]}] and "2 of 2, moments, its average; the" in printed[2]
-    )
+    assert average.calls[1:] == [{"a": [1.0], "b": [2.0]}] and "2 of 2, moments, its average; the" in printed[2]
 
 
 class Diff:
@@ -239,14 +239,13 @@ def test_pretrained_weights_are_loaded_with_their_settings_and_compared(
     tmp_path, loads, reinitialized, by_name, has_classes, allows
 ):
     words = ["-pretrained=w", "MODEL.MIN_LOADED_FRACTION", "0.25", "MODEL.PRETRAINED_PART", "encoder."]
-    loader, printed = loader_of(tmp_path, *words, *(["-allow_changes"] if allows else []), begin_after=print)
-    loader._datasets = {"train": "T", "val": "V"}
+    files, model, datasets = [], Weights(), {"train": "T", "val": "V"}
+    words += ["-allow_changes"] * allows
+    loader, printed = loader_of(tmp_path, *words, datasets=datasets, files=files, model=model, begin_after=print)
     loads.report.reinitialized, loads.report.classes_by_name = reinitialized, by_name
-    files = []
-    loader._run_log.file = lambda *words: files.append(words)
     assert loader.load().base == "base"
     ((given, options),) = loads.calls
-    assert given == (loader._state.model, "w")
+    assert given == (model, "w")
     names = ("names", None, "T", "w")
     assert options == {"minimum_loaded": 0.25, "part": "encoder.", "class_names": names}
     assert loads.trained == ([] if allows else [loads.report]) and files == [("load_report.json", "{}")]
@@ -311,6 +310,7 @@ def test_a_checkpoint_restores_every_part(tmp_path, loads, monkeypatch, last_epo
         tmp_path,
         "TRAIN.LAST_EPOCH",
         str(last_epoch),
+        model=(model := Weights()),
         undecayed=["a"],
         optimizer_state=part("moments"),
         precision=part("precision"),
@@ -322,7 +322,7 @@ def test_a_checkpoint_restores_every_part(tmp_path, loads, monkeypatch, last_epo
     assert state == ResumeState(position, directory, [64], True, "lists", None, {"epoch": 2}, "base", [(2, 5.0)])
     expected = [("moments", BOTH), ("precision", {"scale": 4.0}), ("guard", {"total": 3})]
     assert taken == [*expected, {"epoch": 3, "consumed": consumed}]
-    assert loads.calls == [((loader._state.model, str(directory)), {"strict": True})]
+    assert loads.calls == [((model, str(directory)), {"strict": True})]
     assert (tmp_path / "checkpoints" / "best").resolve() == best.resolve()
     place = "update 33, 16 samples into epoch 4" if consumed else "epoch 3"
     lines = [f"resumed from {directory} after {place}: 5 of 6"]

@@ -1,14 +1,16 @@
 """What ``predict`` refuses, reads and reports around the predictions."""
 
+import csv
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.thread_ranks import ThreadRanks
+from support.trainings.full_gpus import no_memory
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.commands import predict
-from paddlevit_dist.engine import gpu_memory
 from paddlevit_dist.inference import predictor, rows
 
 
@@ -144,10 +146,9 @@ def test_the_digest_of_annotations_follows_their_content(tmp_path):
         ),
     ],
 )
-def test_what_was_predicted_and_what_was_not_is_counted(
-    tmp_path, monkeypatch, capsys, predicted, unreadable, inputs, lines, error
-):
-    monkeypatch.setattr(rows, "read_unreadable", lambda folder: iter(unreadable))
+def test_what_was_predicted_and_what_was_not_is_counted(tmp_path, capsys, predicted, unreadable, inputs, lines, error):
+    with open(tmp_path / rows.UNREADABLE, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, "excel-tab").writerows([("input", "reason"), *unreadable])
     counts = SimpleNamespace(predicted=predicted, unreadable=len(unreadable))
     if error is None:
         predict.report_outcome(counts, tmp_path, inputs)
@@ -156,21 +157,26 @@ def test_what_was_predicted_and_what_was_not_is_counted(
     assert capsys.readouterr().out.splitlines() == [line.format(f=tmp_path) for line in lines]
 
 
-def test_a_worker_hands_on_what_it_was_given(monkeypatch):
-    calls, advice = [], []
-    monkeypatch.setattr(predictor, "predict_share", lambda *words, **options: calls.append((words, options)))
-    monkeypatch.setattr(predictor, "default_batch_size", lambda config: f"of {config}")
-    explain = gpu_memory.explain_memory
-    monkeypatch.setattr(gpu_memory, "explain_memory", lambda text: advice.append(text) or explain(text))
-    sources = [SimpleNamespace(config="first"), SimpleNamespace(config="second")]
-    remaining = np.array([4, 1])
-    monkeypatch.setattr("paddlevit_dist.distributed.broadcast_object", lambda own: remaining if own is None else own)
-    monkeypatch.setattr("paddlevit_dist.distributed.barrier", lambda: advice.append(f"all have done {len(calls)}"))
-    for batch_size in (7, None):
-        predict.worker("task", sources, "data", None, Path("out"), batch_size, 5)
-        assert calls.pop() == (
-            ("task", sources, "data", remaining, Path("out")),
-            {"batch_size": batch_size, "num_workers": 5},
-        )
-    done = "all have done 1"
-    assert advice == ["lower -batch_size (7)", done, "lower -batch_size (of first)", done]
+@pytest.mark.parametrize(("batch_size", "said"), [(7, 7), (None, 9)])
+def test_ranks_hand_on_what_the_main_process_has_and_wait_for_each_other(monkeypatch, batch_size, said):
+    calls, remaining, ranks = [], np.array([4, 1]), ThreadRanks(2)
+    sources = [SimpleNamespace(config=settings.load([f"-batch_size_eval={size}"]).values) for size in (9, 5)]
+
+    def predict_share(*words, **options):
+        calls.append((words, options))
+        if fails:
+            no_memory()
+
+    def work(rank):
+        predict.worker("task", sources, "data", None if rank else remaining, Path("out"), batch_size, 5)
+        return len(calls)
+
+    monkeypatch.setattr(predictor, "predict_share", predict_share)
+    fails = False
+    assert ranks.run(work) == [2, 2]
+    for (task, given, data, indices, folder), options in calls:
+        assert (task, given, data, indices.tolist(), folder) == ("task", sources, "data", [4, 1], Path("out"))
+        assert options == {"batch_size": batch_size, "num_workers": 5}
+    fails = True
+    with pytest.raises(UserError, match=rf"; lower -batch_size \({said}\)$"):
+        ranks.run(work)

@@ -92,9 +92,10 @@ def test_what_a_checkpoint_says_of_itself_is_compared_with_the_manifest(tmp_path
     state = checkpoint_store.RunState({"epoch": 1, "consumed": 0, "update": 10}, {}, {})
     lists = {"train": np.arange(3, dtype=np.uint64)}
     directory = checkpoint_store.save(
-        tmp_path, "epoch_0001", model.state_dict(), state, None, {"input": {"a": 14}}, lists
+        tmp_path, "epoch_0001", model.state_dict(), state, None, {"run": "b", "input": {"a": 14}}, lists
     )
-    assert checkpoint_store.read_about(str(directory)) == {"input": {"a": 14}}
+    about = checkpoint_store.read_about(str(directory))
+    assert list(about.items()) == [("run", "b"), ("input", {"a": 14})]  # in this order, for people
     assert checkpoint_store.read_samples(str(directory))["train"].tolist() == [0, 1, 2]
     damage(directory / name, "changed")
     read = checkpoint_store.read_about if name == "about.yaml" else checkpoint_store.read_samples

@@ -170,6 +170,8 @@ def test_the_line_names_classes_without_a_positive_and_counts_exact_matches_in_p
     assert kind.summary(always, lambda name, decimals: "").endswith(
         "(mAP says nothing: no class has both images with it and images without it)"
     )
+    none = require_score_kind("labels", ["a", "b"]).summary({"loss": 0.5}, lambda *_: "")
+    assert none == "loss 0.5000 (mAP of 0 of 2 classes: no image has a, b)"
     rows = kind.columns(arrays)
     assert rows["truth"] == ["wing", "antenna", "wing;antenna"] and rows["unknown"] == ["antenna", "", ""]
     assert rows["wrong labels"] == [0, 0, 0] and rows["correct"] == [True] * 3 and len(rows["probability hull"]) == 3

@@ -52,6 +52,9 @@ def test_masks_follow_from_seed_epoch_and_image(pool):
     batch = task.collate([first, other])
     np.testing.assert_array_equal(np.take_along_axis(batch["order"], batch["restore"], 1), [np.arange(16)] * 2)
     assert sorted(first[2].tolist()) == list(range(16)) and first[1] == -1
+    assert {name: array.dtype for name, array in batch.items()} == {
+        "images": np.uint8, "labels": np.int64, "order": np.int64, "restore": np.int64
+    }  # fmt: skip
 
 
 def test_classes_of_validation_images_choose_the_best(pool):

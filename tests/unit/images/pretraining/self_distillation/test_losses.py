@@ -137,6 +137,17 @@ def test_student_and_teacher_exchange_weights_and_statistics():
             assert "bn1._mean" in state
 
 
+def test_a_rank_saves_the_weights_that_it_owns_of_the_teacher():
+    task = SelfDistillation(settings.load(WORDS.split()).values)
+    owned = {"norm.weight", "pretraining_head.last_layer.weight_v"}
+    keys = task.config.SELF_DISTILLATION
+    states = [
+        DistillationState(keys, task.create_network(0), task.create_teacher(), *more).average.state_dict()
+        for more in ((owned,), ())
+    ]
+    assert states[0].keys() == owned < states[1].keys()
+
+
 @pytest.fixture
 def taught():
     """A task with a warm-up of the temperature, its student, and its state with another teacher and center."""

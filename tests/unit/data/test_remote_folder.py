@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import logging
 import os
 import pickle
 import signal
@@ -114,6 +115,14 @@ def test_a_server_that_marks_parts_in_another_way_has_changed_nothing_until_it_h
     os.utime(path, (10**9, 10**9))
     with pytest.raises(UserError, match="a.bin has changed since it was opened: 100,000 bytes with tag"):
         folder.read_ranges([request])
+
+
+def test_libraries_that_tell_where_credentials_were_found_only_warn(server, monkeypatch):
+    loggers = [logging.getLogger(name) for name in ("aiobotocore", "botocore", "fsspec", "s3fs")]
+    for logger in loggers:
+        monkeypatch.setattr(logger, "level", logging.DEBUG)
+    RemoteFolder(server.address("folder with space")).examine(["a.bin"])
+    assert {logger.level for logger in loggers} == {logging.WARNING}
 
 
 def test_the_tag_of_a_file_that_has_just_been_written_may_be_weak(server):

@@ -1,6 +1,7 @@
 """How processes are spawned, or one runs in place: what each is given, and in which order they begin and end."""
 
 import contextlib
+import io
 import logging
 import multiprocessing
 import multiprocessing.resource_tracker
@@ -193,7 +194,11 @@ def test_a_process_in_place_joins_others_first_if_there_are_any(monkeypatch, cal
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("error, code", [(None, 0), (UserError("no"), 2), (DeviceFailure("no"), 1), (ValueError(), 1)])
 def test_a_spawned_process_joins_works_and_records_its_end(monkeypatch, calls, spawned, rank, error, code):
+    kept = io.TextIOWrapper(io.BytesIO())  # which an end without exit handlers would lose
+    monkeypatch.setattr(sys, "stdout", kept)
+
     def note_work(*words) -> None:
+        print("epoch 3")
         calls.append(("work", *words, spawn.status.get_status()[2:]))
         if error is not None:
             raise error
@@ -238,6 +243,7 @@ def test_a_spawned_process_joins_works_and_records_its_end(monkeypatch, calls, s
         *([("record_failure", error), ("wait_for_parent",), ("_exit", code)] if error is not None else []),
     ]
     assert spawn.status.get_status().text == (spawn.status.AT_END if error is None else "at work")
+    assert error is None or kept.buffer.getvalue() == b"epoch 3\n"
 
 
 def test_a_process_that_is_interrupted_records_it_and_ends(calls, spawned, monkeypatch, tmp_path, exit_codes):

@@ -125,9 +125,9 @@ def test_a_file_that_removes_every_box_is_refused(tmp_path, limits):
     AlbumentationsFile(path)  # images without boxes have none to lose
 
 
-@pytest.mark.parametrize("limits", ["{min_area: 400000}", "{min_visibility: 0.9}"])
+@pytest.mark.parametrize("limits", ["{min_area: 400000}", "{min_visibility: 0.9, min_height: 7, min_width: 9}"])
 def test_limits_for_larger_images_and_crops_for_smaller_ones_are_taken(tmp_path, limits):
-    crop = "{__class_fullname__: RandomCrop, height: 40, width: 40, p: 1.0}"
+    crop = "{__class_fullname__: RandomCrop, height: 28, width: 28, p: 1.0}"
     AlbumentationsFile(write(tmp_path, BOXES % (crop if "visibility" in limits else FLIP, limits)), has_boxes=True)
 
 

@@ -178,6 +178,18 @@ def test_crop_that_never_fits_is_central(size, box):
     assert {tuple(found) for found in drawn_boxes(20, size, crop_scale=(0.9, 1.0)).tolist()} == {box}
 
 
+def test_ten_crops_are_tried():
+    generator, expected = rng(), rng()
+    TrainingTransform(32, crop_scale=(1.0, 1.0), crop_ratio=(2.0, 2.0)).draw_box((50, 50), generator)
+    expected.random(20)  # area and ratio of each
+    assert generator.random() == expected.random()
+
+
+@pytest.mark.parametrize("scale, target", [(1.0, 199), (2.0, 400)])  # 7 / 0.035 is below 200 by a rounding error
+def test_only_a_scaled_size_is_rounded_before_it_is_cut_off(scale, target):
+    assert EvaluationTransform(7, 0.035, scale=scale).target == (target, target)
+
+
 def test_flip_mirrors_the_same_crop_left_to_right():
     image = noise(50, 40)
     for seed in range(5):

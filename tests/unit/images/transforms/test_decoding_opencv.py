@@ -132,6 +132,13 @@ def test_exif_orientation_is_treated_as_the_exact_way_treats_it(tmp_path):
     assert FastReader(dataset, 3)(0)[0].size == dataset.read(0)[0].size == (375, 500)
 
 
+@pytest.mark.parametrize("decoded", [None, np.zeros((500, 375, 3), np.uint8)], ids=["nothing", "another size"])
+def test_what_opencv_decodes_otherwise_is_read_exactly(tmp_path, monkeypatch, decoded):
+    dataset = folder(tmp_path, encoded(photograph()))
+    monkeypatch.setattr(cv2, "imdecode", lambda *words: decoded)
+    np.testing.assert_array_equal(np.asarray(FastReader(dataset, 3)(0)[0]), np.asarray(dataset.read(0)[0]), strict=True)
+
+
 @pytest.mark.parametrize("content", [encoded(photograph())[:5000], b"", b"no image"])
 def test_damaged_files_are_refused_as_the_exact_way_refuses_them(tmp_path, content):
     with pytest.raises(UnreadableImage, match=r"a\.jpg"):

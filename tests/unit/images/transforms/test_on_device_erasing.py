@@ -65,8 +65,14 @@ def test_boxes_are_smaller_than_the_image_and_may_fail_to_fit():
     boxes = drawn(2000, RandomErasing(1.0, area=(0.5, 1.0)), (3, 20, 12))[:, 0]
     assert (boxes[:, 2] <= 20).all() and (boxes[:, 3] <= 12).all() and (boxes >= 0).all()
     assert (boxes[:, 2] - boxes[:, 0] < 20).all() and (boxes[:, 3] - boxes[:, 1] < 12).all()
+    low, high = boxes[boxes.any(axis=1)][:, :2].min(axis=0), boxes.max(axis=0)[2:]
+    assert low.tolist() == [0, 0] and high.tolist() == [20, 12]  # up to the borders
     never = drawn(20, RandomErasing(1.0, area=(1.0, 1.0), aspect=(1.0, 1.0)), (3, 8, 8))
     assert not never.any()
+    generator, expected = rng(), rng()
+    RandomErasing(1.0, area=(1.0, 1.0), aspect=(1.0, 1.0)).draw((3, 8, 8), generator)
+    expected.random(1 + 2 * 10)  # whether, then area and aspect of ten boxes
+    assert generator.random() == expected.random()
 
 
 @pytest.mark.parametrize("count", [1, 3])

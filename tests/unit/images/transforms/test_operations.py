@@ -63,6 +63,14 @@ def test_parameters_are_timms(name):
                 assert all(isinstance(value, int) for value in found)
 
 
+@pytest.mark.parametrize(
+    "name, half, full", [("Desaturate", 0.25, 0.0), ("GaussianBlur", 1.05, 2.0), ("GaussianBlurRand", 0.55, 1.05)]
+)
+def test_more_than_the_full_strength_is_the_full_one(name, half, full):
+    found = [OPERATIONS[name].parameter(strength, Fixed(False)) for strength in (0.5, 1.0, 1.7)]
+    assert found == pytest.approx([half, full, full])
+
+
 @pytest.mark.parametrize("name", TABLE["parameters"])
 @pytest.mark.parametrize("image", [noise(), smooth(), noise(mode="L")], ids=["noise", "smooth", "gray"])
 def test_images_are_timms(name, image):

@@ -42,7 +42,7 @@ def draw_balanced_order(labels: np.ndarray, generator: np.random.Generator) -> n
         members = by_class[end - size : end]
         rounds = [generator.permutation(members) for _ in range(-(-quota // size))]
         chosen.append(np.concatenate(rounds)[:quota] if rounds else members[:0])
-    return generator.permutation(np.concatenate(chosen)).astype(np.int64)
+    return generator.permutation(np.concatenate(chosen))
 
 
 def compute_class_weights(

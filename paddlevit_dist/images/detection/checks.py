@@ -37,7 +37,7 @@ class BoxChecks(TaskAspect, Checkable):
 
     def labels_in(self, sample: DetectionSample) -> np.ndarray | None:
         """Return the labels of the objects in a sample."""
-        return np.asarray(sample.labels, dtype=np.int64)
+        return sample.labels
 
 
 class BoxMatching(TaskAspect, CheckpointMatching):

@@ -28,7 +28,7 @@ class DrawnObjects(NamedTuple):
     """Objects with points to draw on an image."""
 
     places: np.ndarray  # float64 (n, K, 2), x, y in pixels
-    marks: np.ndarray  # int (n, K), NOT_DRAWN, HOLLOW or FILLED
+    marks: np.ndarray  # numbers (n, K), NOT_DRAWN, HOLLOW or FILLED
     labels: np.ndarray  # int (n,), categories from 0; below 0: a crowd
     boxes: np.ndarray  # float64 (n, 4), x0, y0, x1, y1, drawn for crowds, and the place of names for others
     scores: np.ndarray | None = None  # float (n,)
@@ -38,7 +38,7 @@ class DrawnObjects(NamedTuple):
         """Return the annotations of an image: visible points are filled, hidden ones are hollow."""
         labels = np.where(truth.is_crowd, -1, truth.labels)
         points = np.zeros((len(labels), 0, 3)) if truth.points is None else truth.points
-        return cls(points[..., :2], points[..., 2].astype(int), labels, boxes_to_corners(truth.boxes))
+        return cls(points[..., :2], points[..., 2], labels, boxes_to_corners(truth.boxes))
 
     @classmethod
     def from_detected(cls, detected: DetectedKeypoints) -> "DrawnObjects":

@@ -67,6 +67,9 @@ def test_a_file_for_a_distilled_deit_builds_the_distilled_network(tmp_path, kind
     (tmp_path / "x.yaml").write_text(DEIT.format("deit_tiny_patch16_224", kind))
     found = load([f"-cfg={tmp_path}/x.yaml"])
     assert found.values.MODEL.NAME == "deit_tiny_distilled_patch16_224"
+    (tmp_path / "base.yaml").write_text(DEIT.format("deit_tiny_patch16_224", "none"))
+    (tmp_path / "y.yaml").write_text(f"BASE: base.yaml\nTRAIN: {{DISTILLATION_TYPE: {kind}}}\n")  # the later one wins
+    assert load([f"-cfg={tmp_path}/y.yaml"]).values.MODEL.NAME == "deit_tiny_distilled_patch16_224"
     said = "MODEL.NAME 'deit_tiny_patch16_224' in such a file means 'deit_tiny_distilled_patch16_224' here"
     assert any(line.endswith(said) for line in found.notices)
     named = load([f"-cfg={tmp_path}/x.yaml", "MODEL.NAME", "deit_tiny_patch16_224"])

@@ -87,6 +87,16 @@ def test_other_columns_than_classes_are_refused(read, tmp_path):
         score(str(tmp_path / "found.csv"), truth)
 
 
+@pytest.mark.parametrize("columns, ranked", [(1, "one class"), (2, "the first 2 classes")])
+def test_the_best_classes_of_a_row_have_places_in_their_order(tmp_path, columns, ranked):
+    rows = [["name", "class", "class_2"], ["a.png", "dog", "cat"], ["b.png", "cat", "dog"], ["c.png", "cow", "dog"]]
+    (tmp_path / "found.csv").write_text("".join(",".join(row[: 1 + columns]) + "\n" for row in rows))
+    truth = ClassGroundTruth(["a.png", "b.png", "c.png"], np.array([2, 2, 0]), ["bee", "cat", "dog", "cow"], "zoo")
+    report = score(str(tmp_path / "found.csv"), truth)
+    assert report.arrays["places"].tolist() == [0, 1, columns]
+    assert any(line.startswith(f"top-k: {ranked} of each row") for line in report.protocol)
+
+
 def test_scores_are_taken_in_the_order_of_the_classes(read):
     layout, path = read("cow,filename,ant,bee\n1,b.png,2,3\n4,a.png,5,6\n", ["ant", "bee", "cow"])
     assert (layout.name, layout.scores, layout.classes) == (1, [2, 3, 0], ["ant", "bee", "cow"])

@@ -36,6 +36,7 @@ def test_photographs_are_cropped_and_mirrored_as_the_keys_say():
 
 
 def test_glyphs_are_distorted_and_never_cropped():
+    assert evaluation_transform(load().DATA, "glyph").channels == 3
     words = ["DATA.GLYPH_DISTORTION", "0.375", "DATA.IMAGE_CHANNELS", "1", "TRAIN.COLOR_JITTER", "0.3"]
     transform = build_training_transform(load(*words), "glyph")
     assert transform == GlyphTransform(24, True, 1, distortion=0.375, augment=ColorJitter(0.3))

@@ -39,7 +39,7 @@ def test_hidden_points_are_hollow_and_unlabeled_ones_and_their_lines_are_not_dra
     assert tuple(drawn[100, 100]) == FIRST and (drawn[100, 200] == 90).all()
     ring = drawn[90:111, 190:211].reshape(-1, 3)
     assert (ring == SECOND).all(axis=1).any()
-    assert (drawn[200:] == 90).all()
+    assert (drawn[200:] == 90).all() and (drawn[:80] == 90).all()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e12])

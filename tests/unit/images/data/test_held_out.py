@@ -11,7 +11,9 @@ from paddlevit_dist import UserError
 from paddlevit_dist.images.classification.opening import open_images
 from paddlevit_dist.images.classification.samples import ClassificationSamples
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.held_out import choose_held_out, hold_out
+from paddlevit_dist.images.data.held_out import DatasetPart, choose_held_out, hold_out
+from paddlevit_dist.images.data.image_dataset import ImageDataset
+from paddlevit_dist.images.data.image_samples import open_dataset
 from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.logging.record import cache_folder
@@ -196,3 +198,14 @@ def test_reading_options_and_cache_folder_come_from_the_configuration(tmp_path):
     assert len(list(shared.iterdir())) == 2
     with pytest.raises(UserError, match="above the limit of 8 pixels"):
         val.read(0)
+
+
+def test_what_is_held_out_is_told_with_the_key_and_the_seed(tmp_path):
+    values = load(["-dataset=digits", "DATA.VAL_FRACTION", "0.25", "DATA.VAL_SEED", "7"]).values
+    for split, number in (("train", 1078), ("val", 359)):
+        dataset, lines = open_dataset(values, ImageDataset, DatasetPart, split, tmp_path)
+        assert len(dataset) == number
+        assert lines[-1].startswith(
+            f"{split}: {number:,} images of the 1,437 training images; DATA.VAL_FRACTION 0.25 holds out some for "
+            "validation (VAL_SEED 7)"
+        )

@@ -195,7 +195,7 @@ def test_odd_names_do_not_break_the_list(tmp_path):
     path = os.fsdecode(b"a\tb\nc\xe9.jpg")
     write_quarantine(tmp_path / "list.tsv", [UnreadableFile.from_error(UnreadableImage(path, "two\nlines"))])
     assert read_quarantine(tmp_path / "list.tsv") == [("a\\tb\\nc\udce9.jpg", "two\\nlines")]
-    (tmp_path / "list.tsv").write_bytes(b"a.jpg\tempty\nb.jp")  # the last line is still being written
+    (tmp_path / "list.tsv").write_bytes(b"a.jpg\tempty\nno reason\nb.jp")  # the last line is still being written
     assert read_quarantine(tmp_path / "list.tsv") == [("a.jpg", "empty")]
 
 

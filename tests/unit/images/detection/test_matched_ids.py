@@ -18,6 +18,7 @@ from paddlevit_dist.images.detection.matched_ids import (
         (["data/val/a.png"], ["a.png"], [[0]]),
         (["/home/me/../you/./a.png"], ["you/a.png"], [[0]]),
         (["../a.png"], ["images/a.png"], [[0]]),
+        (["x/y/../a.png"], ["a.png", "x/a.png"], [[1]]),
         (["images\\a.png"], ["images/a.png"], [[0]]),
         (["x/1.png", "y/1.png"], ["y/1.png", "x/1.png"], [[1], [0]]),  # one base name in two folders
         (["d/x/1.png", "d/y/1.png"], ["y/1.png", "x/1.png"], [[1], [0]]),

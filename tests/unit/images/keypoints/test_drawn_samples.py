@@ -34,6 +34,7 @@ def test_stored_images_have_their_annotations_and_points_are_counted():
     assert [int(word) for word in row.split()[-3:]] == counts[label, 0, ::-1].tolist()
     assert len(lines) == 1 + sum(len(points.names) for points in dataset.keypoint_sets)
     assert drawing.image_legend()[0][1] == FIRST
+    assert list(drawing.summarize_samples(SimpleNamespace(dataset="images of a program's own"))) == []
 
 
 def test_a_batch_is_drawn_without_its_padding():

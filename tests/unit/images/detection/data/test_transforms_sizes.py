@@ -150,12 +150,16 @@ def test_boxes_follow_their_masks_onto_a_larger_image_and_into_a_crop(seed):
 def test_an_object_whose_middle_is_outside_is_left_out_and_crops_overlap_as_much_as_is_drawn(monkeypatch):
     monkeypatch.setattr(transforms, "_OVERLAPS", (0.5,))
     boxes = np.array([[10.0, 10.0, 60.0, 60.0], [90.0, 90.0, 8.0, 8.0]])
+    parts = []
     for seed in range(30):
         whole = transforms.whole_view(Image.new("RGB", (100, 100)), boxes, np.arange(2))
         part = transforms.crop_by_overlap(whole, np.random.default_rng(seed))
+        parts.append(part)
         assert 0 in part.objects
         common = (part.boxes[0, 2:] - part.boxes[0, :2]).prod()
         assert common / (3600 + np.prod(part.size) - common) >= 0.5
+    sizes = np.array([part.size for part in parts])
+    assert (sizes[:, 0] != sizes[:, 1]).mean() > 0.8 and (sizes.max(axis=0) > 85).all() and (sizes < 100).all()
     nothing = transforms.whole_view(Image.new("RGB", (9, 9)), np.zeros((0, 4)), np.arange(0))
     assert transforms.crop_by_overlap(nothing, np.random.default_rng(0)) is nothing
 

@@ -1,7 +1,9 @@
 """Keys of heatmaps that others replace."""
 
+import pytest
 from support.processes import ROOT
 
+from paddlevit_dist import UserError
 from paddlevit_dist.settings import load
 
 
@@ -14,3 +16,11 @@ def test_keys_of_boxes_are_ignored_where_others_find_them():
     assert told.startswith("HEATMAPS.BOX_FILE b.json ") and "the detector finds the boxes" in told
     for given in (file, detector):
         assert load([recipe, "-eval", "-pretrained=x", *given, *scored]).notices == []
+
+
+@pytest.mark.parametrize("size", ["[15, 64]", "[64, 15]"])
+def test_a_crop_has_two_cells_along_each_side(size):
+    recipe = [f"-cfg={ROOT / 'configs' / 'heatmap_figures.yaml'}", "HEATMAPS.STRIDE", "8"]
+    with pytest.raises(UserError, match="HEATMAPS.CROP_SIZE .*expected at least two cells of HEATMAPS.STRIDE 8"):
+        load([*recipe, "HEATMAPS.CROP_SIZE", size])
+    load([*recipe, "HEATMAPS.CROP_SIZE", size.replace("15", "16")])

@@ -16,6 +16,7 @@ from paddlevit_dist.images.data import box_layouts, formats
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.registry.lookup import DATASETS, resolve
 
+KIT = "val/ILSVRC2012_val_00000001.JPEG"
 PUBLISHED = {"mnist": [5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3], "fashion_mnist": [9, 0, 0, 3, 0, 2, 7, 2, 5, 5, 0]}
 
 
@@ -93,7 +94,8 @@ def test_an_address_has_tar_files():
         (("val/ant/2.jpg", "val/bee/2.jpg"), "folder", "my_data has class folders below val"),
         (LISTS, "imagenet2012", "my_data has train_list.txt and val_list.txt, lists of 'path label' for"),
         (("val/2.jpg", text("val_list.txt", "val/2.jpg 0\n")), "imagenet2012", "has val_list.txt, lists of"),
-        (("train/n01/1.JPEG", "val/ILSVRC2012_val_00000001.JPEG"), "imagenet2012", "ILSVRC2012_val_00000001.JPEG"),
+        (("train/n01/1.JPEG", KIT), "imagenet2012", f"my_data has class folders below train and {KIT}, ImageNet's"),
+        ((KIT,), "imagenet2012", f"my_data has {KIT}, ImageNet's"),
         (SHARDS, "tar", "my_data has tar files such as train-000.tar and val-000.tar"),
         (("train/ant.tar", "train/bee.tar"), "tar", "my_data has tar files such as train/ant.tar"),
         (("ILSVRC2012_img_val.tar", text("val_list.txt", "val/x.JPEG 65\n")), "tar", "such as ILSVRC2012_img_val.tar"),
@@ -160,6 +162,7 @@ def test_a_file_is_an_archive_of_cifar_or_a_tar_file_whose_folder_is_asked_for(t
         ("Train/1.jpg", "Test/2.jpg"),
         ("train2017/1.jpg", "val2017/1.jpg"),
         ("photos/1.jpg",),
+        ("ant/1.jpg", "bee/1.jpg", "scans_2/1.jpg"),
         ("a/x.txt", "b/x.txt", "labels.csv"),
         (),
     ],

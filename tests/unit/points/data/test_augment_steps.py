@@ -130,6 +130,9 @@ def test_a_crop_has_all_points_around_a_labeled_one(shape):
         away = np.abs(scene.xyz - center)
         near = (away**2).sum(axis=1) <= 1.0 if shape == "sphere" else (away[:, :2] <= 1.0).all(axis=1)
         np.testing.assert_array_equal(crop(scene, random(seed)).xyz, scene.xyz[near], strict=True)
+    two = select(scene._replace(semantic=np.full(300, IGNORED, np.int16)), np.array([0, 1]))
+    two = two._replace(xyz=np.float32([[0, 0, 0], [9, 9, 9]]))  # without labels, around any
+    assert {float(crop(two, random(seed)).xyz[0, 0]) for seed in range(20)} == {0.0, 9.0}
 
 
 def test_a_selection_has_channels_and_labels_of_its_points():

@@ -93,6 +93,20 @@ def test_a_plan_from_a_batch_has_no_coordinates():
             ask()
 
 
+def test_places_far_away_are_not_rounded():
+    (voxels, _) = sparse.PointFeatures(np.ones((2, 1)), points((0, 2**24 + 1, 3), (0, 5, 2**24 + 1))).voxels()
+    assert voxels.C.tolist() == [[0, 5, 2**24 + 1], [0, 2**24 + 1, 3]]
+
+
+def test_a_dense_tensor_may_have_more_scenes_than_channels():
+    values = paddle.to_tensor(np.arange(18.0).reshape(3, 1, 2, 3) % 4)
+    x = sparse.from_dense(values)
+    places = np.argwhere(values.numpy()[:, 0])
+    assert (
+        x.C.tolist() == places.tolist() and x.F.numpy().ravel().tolist() == values.numpy()[values.numpy() != 0].tolist()
+    )
+
+
 def test_a_padded_layer_shows_its_rule():
     layer = PaddedConvolution(2, 4, 3, 2, padding=(1, 0, 1), spatial_shape=(9, 8, 7))
     assert repr(layer).count("padding=(1, 0, 1), spatial_shape=(9, 8, 7)") == 1

@@ -78,6 +78,17 @@ def test_the_classifier_can_be_replaced_or_left_away(name):
     assert tuple(model(x).shape) == (1, 7)
 
 
+def test_the_classifier_of_scenes_can_be_replaced_or_left_away():
+    model = create_model("mink_classifier14", num_classes=0)
+    model.eval()
+    x = SparseTensor(paddle.randn([3, 3]), np.array([[0, 1, 2, 3], [1, 0, 0, 0], [1, 5, 5, 5]], np.int32))
+    np.testing.assert_array_equal(model(x).numpy(), model.forward_features(x).numpy())
+    model.reset_classifier(7)
+    assert model(x).shape == [2, 7] and model.num_classes == 7
+    model.reset_classifier(0)
+    assert model(x).shape == [2, model.num_features]
+
+
 def test_a_batch_without_voxels_trains():
     model = create_model("minkunet_tutorial", num_classes=5)
     x = SparseTensor(paddle.zeros([0, 3]), np.zeros((0, 4), np.int32), num_scenes=1)

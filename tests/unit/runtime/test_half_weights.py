@@ -3,8 +3,11 @@
 import numpy as np
 import paddle
 import pytest
+from support.forced_device import forced_device
 from support.networks.plain_layers import plain_layers
+from support.thread_ranks import ThreadRanks
 
+from paddlevit_dist.distributed import rank
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.images.models.layers import Linear, Mlp
 from paddlevit_dist.runtime import autocast, biases, half_weights
@@ -118,9 +121,9 @@ def test_a_network_computes_the_same_with_them(monkeypatch):
 def test_the_device_chooses_what_takes_it_less_time(monkeypatch, apart, together, is_used):
     network, precision = Mlp(8, 16), TrainingPrecision(True, "bfloat16", on_gpu=True)
     assert precision.choose_casts(network) == [] and precision.half_weights is None  # a CPU
-    monkeypatch.setattr("paddlevit_dist.engine.precision.is_on_gpu", lambda: True)
     monkeypatch.setattr(half_weights, "time_casts", lambda trained, dtype: (apart, together))
-    (line,) = precision.choose_casts(network)
+    with forced_device():
+        (line,) = precision.choose_casts(network)
     how = "together" if is_used else "one by one"
     assert line.startswith(f"weights of 4 tensors are cast to half precision {how}: ")
     assert ("computes something else" in line) == (together == np.inf)
@@ -150,13 +153,15 @@ def test_a_device_that_joins_wrongly_or_not_at_all_casts_one_by_one(monkeypatch)
 
 
 def test_all_ranks_cast_together_or_none_does(monkeypatch):
-    precision = TrainingPrecision(True, "bfloat16", on_gpu=True)
-    monkeypatch.setattr("paddlevit_dist.engine.precision.is_on_gpu", lambda: True)
-    monkeypatch.setattr(half_weights, "time_casts", lambda trained, dtype: (2e-3, 1e-3))
-    monkeypatch.setattr("paddlevit_dist.engine.precision.all_gather", lambda times: [times, (3e-3, 4e-3)])
-    (line,) = precision.choose_casts(Mlp(8, 16))
-    assert line.endswith("one by one: 4.00 ms together, 3.00 ms one by one on this GPU")
-    assert precision.half_weights is None
+    def choose(number):
+        precision = TrainingPrecision(True, "bfloat16", on_gpu=True)
+        (line,) = precision.choose_casts(Mlp(8, 16))
+        return line.partition(": ")[2], precision.half_weights
+
+    monkeypatch.setattr(half_weights, "time_casts", lambda *_: (3e-3, 4e-3) if rank() else (2e-3, 1e-3))
+    with forced_device():
+        chosen = ThreadRanks(2).run(choose)
+    assert chosen == [("4.00 ms together, 3.00 ms one by one on this GPU", None)] * 2
 
 
 def test_a_layer_without_bias_stays_in_float32_where_autocast_is_off():

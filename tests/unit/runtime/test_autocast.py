@@ -41,11 +41,11 @@ def test_paddles_lists_are_completed_by_level(dtype):
     assert black - kept == {"softmax", "layer_norm", "group_norm"} & black and kept < black and "exp" in kept
 
 
-def test_inside_mixed_precision_products_have_its_type(monkeypatch):
+def test_inside_mixed_precision_products_have_its_type(other_paddle):
     """The tracer of a device that has it; on a CPU Paddle leaves it off."""
     level = paddle.base.core.AmpLevel
     tensor, tracers = paddle.ones([2]), [SimpleNamespace(_amp_level=level.O1, _amp_dtype="bfloat16")]
-    monkeypatch.setattr(paddle.base.framework, "_dygraph_tracer", lambda: tracers[-1])
+    other_paddle({"base.framework._dygraph_tracer": lambda: tracers[-1]})
     assert autocast.product_dtype() == paddle.bfloat16
     assert autocast.like_products(tensor).dtype == paddle.bfloat16 and autocast.like_products(None) is None
     for other in (SimpleNamespace(_amp_level=level.O0, _amp_dtype="float16"), None):

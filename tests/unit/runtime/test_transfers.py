@@ -152,7 +152,7 @@ def test_a_number_on_the_device_that_indexes_is_counted_as_read(index, waits_onc
     assert found.flatten()[-1].item() == 3
 
 
-def test_what_only_a_gpu_has_is_asked_for_as_it_needs(monkeypatch):
+def test_what_only_a_gpu_has_is_asked_for_as_it_needs(monkeypatch, other_paddle):
     """The thin functions that a test on a CPU replaces elsewhere, with devices that note their calls."""
     calls, array = [], np.array([3, 4])
 
@@ -170,7 +170,7 @@ def test_what_only_a_gpu_has_is_asked_for_as_it_needs(monkeypatch):
             calls.append("wait")
 
     assert transfers._begin_copy(Device(), "a place") == "the copy"
-    monkeypatch.setattr(paddle.device, "Event", Device)
+    other_paddle({"device.Event": Device})
     wait = transfers._after_this()
     assert calls == [("copy", "a place", False), "record"]
     wait()

@@ -172,12 +172,13 @@ def test_memory_for_the_queues_of_all_loader_processes_is_needed_first(monkeypat
     monkeypatch.setattr(loader_module, "require_semaphores", require)
     loader = make_loader(Numbers(12), num_workers=3, prefetch=7)
     assert (make_loader(Numbers(12)).prefetch, loader.timeout_seconds) == (2, 600.0)
-    assert loader.num_workers == 3 and loader._prefix is not None and len(loader._readings) == 12
+    assert loader.num_workers == 3
     with pytest.raises(UserError, match="full") as raised:
         next(loader.epochs(1, 1))
     paddles = next(entry.locals["loader"] for entry in reversed(raised.traceback) if "loader" in entry.locals)
     assert (paddles.num_workers, paddles.prefetch_factor, paddles.use_shared_memory) == (3, 7, False)
-    assert (paddles.dataset, paddles.collate_fn, paddles.pin_memory) == (loader._readings, loader._collate, False)
+    assert (len(paddles.dataset), paddles.collate_fn.collate, paddles.pin_memory) == (12, collate, False)
+    assert paddles.collate_fn.prefix is not None
     start = paddles.worker_init_fn
     assert (start.func, start.args, paddles.return_list) == (loader_module.begin_worker, (os.getpid(),), True)
     assert asked == [(17, "the queues of the loader processes", "lower DATA.NUM_WORKERS")]

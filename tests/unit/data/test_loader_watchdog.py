@@ -100,6 +100,29 @@ def test_a_wait_is_left_when_the_run_is_asked_to_stop_unless_it_may_not(watch):
     assert watchdog.has_left and batches.ended
 
 
+class Arriving(LoaderWatchdog):
+    """Watches a wait that ends while the watchdog looks, after it has seen the wait."""
+
+    @property
+    def may_leave(self):
+        self.__exit__(None, None, None)
+        return True
+
+    @may_leave.setter
+    def may_leave(self, value):
+        """Leave waits that have not ended."""
+
+
+def test_a_wait_that_has_just_ended_is_not_left(watch):
+    batches = make_batches()
+    watchdog = Arriving(batches, 8.0, 1)
+    signals.stop_after(0.0, "TIME_LIMIT")
+    with watchdog:
+        before = status.get_status().moves
+        assert watch(watchdog, 300) == "" and signals.stop_reason() == "TIME_LIMIT"
+    assert not watchdog.has_left and not batches.ended and status.get_status().moves == before
+
+
 def test_a_slow_batch_is_told_once_if_other_ranks_wait(watch):
     watchdog = LoaderWatchdog(make_batches(), 600.0, 1)
     with watchdog:

@@ -23,7 +23,8 @@ def test_what_is_added_outlives_the_process_and_a_torn_line_is_left_out(tmp_path
     writer.add([[0, None], [2, {"a": [1.5]}]])
     assert file.read_bytes() == b'[0,null]\n[2,{"a":[1.5]}]\n'
     writer.close()
-    assert writer._stream.closed
+    with pytest.raises(ValueError, match="closed"):
+        writer.add([[3, None]])
     file.write_bytes(file.read_bytes() + format_entry([5, "torn"])[:-4])
     assert list(merge([file])) == [[0, None], [2, {"a": [1.5]}]]
 

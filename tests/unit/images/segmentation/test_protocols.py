@@ -108,10 +108,8 @@ def test_what_is_not_finite_is_no_class():
     assert (one.numpy() == 255).all()
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 100])
-def test_windows_are_averaged_however_many_are_predicted_at_once(monkeypatch, at_once):
+def test_windows_are_averaged_in_rows_of_more_than_are_predicted_at_once():
     """Against a slow sum, of a network whose logits depend on the place in the window."""
-    monkeypatch.setattr(protocols, "_WINDOWS_AT_ONCE", at_once)
     crop, stride, (height, width) = (6, 8), (4, 3), (11, 21)
     mask = np.random.default_rng(0).normal(size=(1, 3, *crop)).astype(np.float32)
     image = np.random.default_rng(1).normal(size=(1, 3, height, width)).astype(np.float32)

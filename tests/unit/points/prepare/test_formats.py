@@ -403,13 +403,12 @@ def test_folders_of_arrays_are_named_read_and_refused(tmp_path):
         reader.files(str(folder / "coord.npy"), True)
 
 
-def test_a_search_for_formats_ends(tmp_path, monkeypatch):
-    for name in "abcd":
-        (tmp_path / name).mkdir()
-    write_labeled_ply(tmp_path / "c" / "a.ply")
-    monkeypatch.setattr("paddlevit_dist.points.prepare.formats._MAX_FOLDERS", 3)  # the folder itself and a to c
+def test_a_search_for_formats_ends(tmp_path):
+    for number in range(2000):
+        (tmp_path / f"{number:04}").mkdir()
+    write_labeled_ply(tmp_path / "1999" / "a.ply")
     assert detect_format(str(tmp_path)) == "ply"
-    monkeypatch.setattr("paddlevit_dist.points.prepare.formats._MAX_FOLDERS", 2)
+    (tmp_path / "0000" / "a").mkdir()
     with pytest.raises(UserError, match="contains no scenes of a known format"):
         detect_format(str(tmp_path))
 

@@ -28,9 +28,7 @@ from paddlevit_dist.volumes.segmentation.prediction import write_labels
 FIRST = {"modality": {"0": "CT", "1": "PET"}, "labels": {"0": "background", "2": "spleen", "5": "liver", "9": "ignore"}}
 
 
-@pytest.fixture(autouse=True)
-def fewer_drawn_voxels(monkeypatch):
-    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.fingerprint._SAMPLED", 400_000)  # of ten millions
+pytestmark = pytest.mark.usefixtures("fewer_drawn_voxels")
 
 
 def opened(root, split="train", **options) -> NnUNet:
@@ -154,9 +152,8 @@ def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
     assert "is [none,min_max]" in find_misnamed(["noNorm", "rescale_to_0_1"], ["none", "z_score"])[0]
 
 
-def test_channels_are_planned_as_nnunet_names_them(tmp_path, monkeypatch):
+def test_channels_are_planned_as_nnunet_names_them(tmp_path, fewer_drawn_voxels):
     """Two channels of CT have a window each; the intensities of their classes are at 100 and 300, 1000 and 3000."""
-    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.fingerprint._SAMPLED", 20_000)
     labels = np.zeros((6, 20, 16), np.uint8)
     labels[2:4, 2:12, 2:12], labels[2:4, 12:18, 2:12] = 1, 2
     names, dtypes = ["CT", "noNorm", "ct", "rescale_to_0_1", "MRI"], [np.float32, *4 * [np.int16]]
@@ -173,7 +170,9 @@ def test_channels_are_planned_as_nnunet_names_them(tmp_path, monkeypatch):
     drawn = []
     for index in range(len(dataset)):
         inside = dataset.stored_labels(index).array.ravel()
-        places = np.random.RandomState(1234).choice(np.flatnonzero(inside), 20_000 // len(dataset))  # nnU-Net's seed
+        places = np.random.RandomState(1234).choice(
+            np.flatnonzero(inside), fewer_drawn_voxels // len(dataset)
+        )  # nnU-Net's seed
         drawn.append(np.array([0, 100, 300])[inside[places]])
     values = np.concatenate(drawn)
     statistics = found.channels[0]

@@ -121,7 +121,7 @@ def _require_same_place(
         both = [" x ".join(map(str, geometry.shape[::-1])) for geometry in (second_geometry, first_geometry)]
         what = f"{both[0]} voxels (x, y, z) and {both[1]}"
     else:
-        distance = _farthest_apart(first_geometry, second_geometry)
+        distance = farthest_apart(first_geometry, second_geometry)
         if distance <= _SAME_PLACE * first_geometry.spacing.min():
             return
         if not np.allclose(first_geometry.spacing, second_geometry.spacing, rtol=1e-3):
@@ -141,7 +141,7 @@ def _require_same_place(
     )
 
 
-def _farthest_apart(first: VolumeGeometry, second: VolumeGeometry) -> float:
+def farthest_apart(first: VolumeGeometry, second: VolumeGeometry) -> float:
     """Return the largest millimeters along a world axis between the same corner of two arrays of one shape."""
     corners = np.array(np.meshgrid(*((0, length - 1) for length in first.shape))).reshape(3, -1).T
     return float(np.abs(first.world(corners) - second.world(corners)).max())
@@ -248,7 +248,7 @@ def _open_nifti(file: str) -> _OpenedVolume:
         remarks.append(_NO_NIFTI_PLACE)
     if image.header["sform_code"] and image.header["qform_code"]:
         sform, qform = (VolumeGeometry(image.shape[2::-1], form) for form in (image.get_sform(), image.get_qform()))
-        if _farthest_apart(sform, qform) > _SAME_PLACE * qform.spacing.min():
+        if farthest_apart(sform, qform) > _SAME_PLACE * qform.spacing.min():
             remarks.append(_TWO_NIFTI_PLACES)
     unit = int(image.header["xyzt_units"]) & 7
     if unit >= len(_NIFTI_UNITS):

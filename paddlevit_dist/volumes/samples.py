@@ -139,12 +139,12 @@ class VolumeSamples(TransformedDataset):
         is_flipped = bool(generator.random() < augmentation.flip)
         if is_flipped:
             matrix[:, 2] *= -1.0
-        center = self._draw_center(decoded.array.shape, points, generator)
+        center = self.draw_center(decoded.array.shape, points, generator)
         if not augmentation.turns:
             center = snap_to_grid(center, crop_size)
         return CropMap(center, matrix, crop_size, is_flipped)
 
-    def _draw_center(self, shape: Sequence[int], points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    def draw_center(self, shape: Sequence[int], points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Draw a center such that the crop stays inside the volume, if the volume is large enough."""
         size = np.array(self.crop_size)
         low, high = center_range(shape, size)

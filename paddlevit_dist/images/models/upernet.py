@@ -45,10 +45,10 @@ class MeanPooling(nn.Layer):
         """Pool (N, channels, height, width) to (N, channels, side, side)."""
         if paddle.in_dynamic_mode() or -1 in x.shape[2:]:
             return F.adaptive_avg_pool2d(x, self.side)
-        down, across = (paddle.to_tensor(self._windows(length)) for length in x.shape[2:])
+        down, across = (paddle.to_tensor(self.weigh_windows(length)) for length in x.shape[2:])
         return paddle.matmul(paddle.matmul(down, x), across, transpose_y=True)  # (N, channels, side, side)
 
-    def _windows(self, length: int) -> np.ndarray:
+    def weigh_windows(self, length: int) -> np.ndarray:
         """float32 (side, length): of each window 1 / its length at its positions."""
         edges = np.arange(self.side + 1) * length
         first, last = edges[:-1] // self.side, -(-edges[1:] // self.side)

@@ -347,45 +347,46 @@ class VisionTransformer(Classifier):
 
     def encode(self, x):
         """Compute all tokens (batch, prefix tokens + patches, embed_dim) after the last block, not normalized."""
-        return self.pass_blocks(self.embedded(x), self._grid(x))
+        return self.pass_blocks(self.embedded(x), self.find_grid(x))
 
     def pass_blocks(self, x, grid: tuple[int, int]):
         """Pass embedded tokens (batch, tokens, embed_dim) of images with a ``grid`` of patches through all blocks."""
         for block in self.blocks:
-            x = self._pass(block, x, grid)
+            x = self.pass_block(block, x, grid)
         return x
 
     def first_tokens(self, x):
         """Compute the learned tokens (batch, prefix tokens, embed_dim) after the last block, not normalized."""
-        grid, x = self._grid(x), self.embedded(x)
+        grid, x = self.find_grid(x), self.embedded(x)
         blocks = list(self.blocks)
         for block in blocks[:-1]:
-            x = self._pass(block, x, grid)
-        return self._pass(blocks[-1], x, grid, self.num_prefix_tokens)
+            x = self.pass_block(block, x, grid)
+        return self.pass_block(blocks[-1], x, grid, self.num_prefix_tokens)
 
     def features(self, x, sizes=None) -> list[paddle.Tensor]:
         """Return the patches after each of ``feature_depths``, without the tokens in front; all have one stride."""
-        grid, maps = self._grid(x), []
+        grid, maps = self.find_grid(x), []
         x = split_windows(self.embedded(x), grid, self.windows, self.num_prefix_tokens)
         for index, block in enumerate(self.blocks[: max(self.feature_blocks)]):
             _, count, width = x.shape
             if self.windows > 1 and index in self.feature_blocks:
-                x = self._pass(block, x.reshape([-1, self.windows**2 * count, width]), grid)
+                x = self.pass_block(block, x.reshape([-1, self.windows**2 * count, width]), grid)
                 x = x.reshape([-1, count, width])
             else:
-                x = self._pass(block, x, grid)
+                x = self.pass_block(block, x, grid)
             if index + 1 in self.feature_blocks:
                 tokens = self.norm(x) if self.norm_features else x
                 patches = join_windows(tokens[:, self.num_prefix_tokens :], grid, self.windows)
                 maps.append(patches.transpose([0, 2, 1]).reshape([0, 0, *grid]))  # (batch, embed_dim, *grid)
         return maps if self.pyramid is None else self.pyramid(maps[0])
 
-    def _pass(self, block, x, grid: tuple[int, int], count: int | None = None):
+    def pass_block(self, block, x, grid: tuple[int, int], count: int | None = None):
+        """Pass tokens through one block, which returns the first ``count`` of them, or all."""
         return block(x, TokenGrid(grid, self.num_prefix_tokens), count) if self._is_extended else block(x, count)
 
     def embedded(self, x):
         """Compute all tokens (batch, prefix tokens + patches, embed_dim) before the first block."""
-        positions = None if self.positions is None else self._positions(self._grid(x))
+        positions = None if self.positions is None else self.resample_positions(self.find_grid(x))
         if self.any_size:
             down, across = (-side % self.patch_embed.patch_size for side in x.shape[2:])
             x = self.patch_embed.embed(F.pad(x, [0, across, 0, down]) if down or across else x)
@@ -396,14 +397,14 @@ class VisionTransformer(Classifier):
         x = paddle.concat([*tokens, x], axis=1) if tokens else x
         return self.norm_pre(self.pos_drop(x + positions if self.positions == "all" else x))
 
-    def _grid(self, images) -> tuple[int, int]:
+    def find_grid(self, images) -> tuple[int, int]:
         """Return the number of patches down and across."""
         if not self.any_size:
             return self.patch_embed.grid
         height, width = (-(-side // self.patch_embed.patch_size) for side in images.shape[2:])
         return height, width
 
-    def _positions(self, grid: tuple[int, int]):
+    def resample_positions(self, grid: tuple[int, int]):
         """Return the position embedding (1, prefix tokens + patches, embed_dim) for a grid."""
         trained_grid = self.patch_embed.grid
         if grid == trained_grid:

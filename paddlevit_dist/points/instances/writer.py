@@ -78,10 +78,10 @@ class InstanceWriter(SceneWriter):
                 views.append((kind, draw(xyz, colors, labels >= 0)))
         if views:
             names.append(f"{name}.png")
-            write_png(self.folder / names[-1], sheet(views, self._build_scene_legend(predictions, colored.palette)))
+            write_png(self.folder / names[-1], sheet(views, self.build_scene_legend(predictions, colored.palette)))
         return names
 
-    def _build_scene_legend(self, predictions: list[InstancePrediction], colors: np.ndarray) -> list[tuple[str, Color]]:
+    def build_scene_legend(self, predictions: list[InstancePrediction], colors: np.ndarray) -> list[tuple[str, Color]]:
         """Return name and color of the predictions, best first, at most ``_MAX_LEGEND_ENTRIES``."""
         entries = _build_legend(predictions, colors, self.class_names)
         num_hidden = len(entries) - _MAX_LEGEND_ENTRIES

@@ -183,11 +183,11 @@ class LabelStore(DecodedStore):
         return LabelMap(array, VolumeGeometry(array.shape, np.array(stored["affine"])), places)
 
     def _read(self, file: str, *within: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        array, affine = read_upright(file, self.spacing, self.max_voxels, self._classes, within[1])
+        array, affine = read_upright(file, self.spacing, self.max_voxels, self.find_classes, within[1])
         places = LabelMap.from_array(array, VolumeGeometry(array.shape, affine)).places
         return array, affine, {"places": {label: voxels.tolist() for label, voxels in places.items()}}
 
-    def _classes(self, file: str, voxels: np.ndarray) -> np.ndarray:
+    def find_classes(self, file: str, voxels: np.ndarray) -> np.ndarray:
         """Convert numbers to classes, uint8; numbers scaled by a header may differ from an integer by a thousandth."""
         numbers = np.array([*self.numbers, *([] if self.ignored is None else [self.ignored])])
         classes = np.array([*range(len(self.numbers)), IGNORED][: len(numbers)], np.uint8)

@@ -48,7 +48,7 @@ def test_the_farthest_corner_counts():
     for axis, length in enumerate((5, 4, 3)):  # x, y, z
         longer = np.eye(4)
         longer[axis, axis] = 1.5
-        assert reading._farthest_apart(first, VolumeGeometry((3, 4, 5), longer)) == 0.5 * (length - 1)
+        assert reading.farthest_apart(first, VolumeGeometry((3, 4, 5), longer)) == 0.5 * (length - 1)
 
 
 def test_a_remark_is_told_once_with_its_first_file_and_the_number_of_others():

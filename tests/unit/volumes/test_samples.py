@@ -220,7 +220,7 @@ def test_centers_of_crops_reach_from_border_to_border():
     assert low.tolist() == [1.5, 2.0, 2.5] and high.tolist() == [6.5, 17.0, 2.5]
     reader = samples((4, 5, 6), OneVolume((9, 20, 34), np.full((3, 3), np.nan)))
     centers = np.array(
-        [reader._draw_center((9, 20, 34), np.full((1, 3), np.nan), np.random.default_rng(seed)) for seed in range(400)]
+        [reader.draw_center((9, 20, 34), np.full((1, 3), np.nan), np.random.default_rng(seed)) for seed in range(400)]
     )
     np.testing.assert_allclose(centers.min(axis=0), [1.5, 2.0, 2.5], atol=0.3)
     np.testing.assert_allclose(centers.max(axis=0), [6.5, 17.0, 30.5], atol=0.3)

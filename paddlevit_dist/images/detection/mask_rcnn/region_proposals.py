@@ -125,7 +125,7 @@ class ProposalNetwork(nn.Layer):
         """
         anchors = [self._anchors(x, level) for level, x in enumerate(maps)]
         logits, changes = zip(*(self.head(x) for x in maps))
-        boxes = self._propose(logits, changes, anchors, sizes, is_training=targets is not None)
+        boxes = self.propose(logits, changes, anchors, sizes, is_training=targets is not None)
         if targets is None:
             return boxes, {}
         together = paddle.concat(logits, axis=1), paddle.concat(changes, axis=1), paddle.concat(anchors)
@@ -140,7 +140,7 @@ class ProposalNetwork(nn.Layer):
         return anchors.astype("float64" if dtype == paddle.float64 else "float32")
 
     @paddle.no_grad()
-    def _propose(
+    def propose(
         self,
         logits: Sequence[paddle.Tensor],
         changes: Sequence[paddle.Tensor],

@@ -89,16 +89,17 @@ class DrawnFigures(DrawnImages, KeypointDataset):
 
     def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:
         """Return image ``index`` and its annotations."""
-        scene = self._pose(index)
+        scene = self.draw_scene(index)
         masks = [_fill(lines, scene.height, scene.width) for lines in scene.layers()]
         image = SyntheticImage(scene.height, scene.width, [], masks, scene.colors, scene.draws)
         return Image.fromarray(render_image(image)), self._annotate(index, scene)
 
     def annotations(self, index: int) -> ImageAnnotations:
         """Return the annotations of image ``index``, without drawing it."""
-        return self._annotate(index, self._pose(index))
+        return self._annotate(index, self.draw_scene(index))
 
-    def _pose(self, index: int) -> FigureScene:
+    def draw_scene(self, index: int) -> FigureScene:
+        """Return the figures and the background of image ``index``."""
         return pose_figures(self._derive_seed(index), self._sides, self._per_image, self.categories)
 
     def _annotate(self, index: int, scene: FigureScene) -> ImageAnnotations:

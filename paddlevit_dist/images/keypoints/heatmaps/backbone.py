@@ -44,7 +44,7 @@ class PoseTransformer(VisionTransformer):
         height, width = x.shape[2:]
         # Patch i begins at pixel size * i - 2, so the last two rows and columns are in no patch.
         x = F.pad(x[:, :, : height - PADDING, : width - PADDING], [PADDING, 0, PADDING, 0])
-        positions = self._positions(self._grid(x))
+        positions = self.resample_positions(self.find_grid(x))
         return self.norm_pre(self.pos_drop(self.patch_embed(x) + positions[:, 1:] + positions[:, :1]))
 
 

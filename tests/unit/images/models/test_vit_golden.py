@@ -116,7 +116,7 @@ def require_tokens_features_and_gradients(name, size):
         x, tokens, after = model.embedded(images), model.tokens(images), about["maps_after_blocks"]
         compared += compare(x, "embedded", errors["embedded"], entry)
         for number, block in enumerate(model.blocks):
-            x = model._pass(block, x, model._grid(images))
+            x = model.pass_block(block, x, model.find_grid(images))
             compared += compare(x, f"block{number}", errors.get(f"block{number}"), entry)
         map_errors = [errors[f"block{number}"] for number in after]
         compared += compare(tokens, "tokens", errors["tokens"], entry)
@@ -124,7 +124,9 @@ def require_tokens_features_and_gradients(name, size):
         compared += compare(patches.mean(axis=1), "patch_mean", errors["tokens"], entry)
         compared += compare(tokens[:, 0], "class_token", errors["tokens"], entry) if model.has_class_token else 0
         if model.positions is not None:
-            compared += compare(model._positions(model._grid(images)), "position_table", errors["embedded"], entry)
+            compared += compare(
+                model.resample_positions(model.find_grid(images)), "position_table", errors["embedded"], entry
+            )
     for number, image, error in zip(after, maps, map_errors):
         compared += compare(image, f"map{number}", error, entry)
     pooled = output = model.forward_features(images)

@@ -106,9 +106,9 @@ def test_classes_and_instances_of_points_and_of_segments(tmp_path):
 def test_a_legend_ends_where_it_is_too_long(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "_MAX_LEGEND_ENTRIES", 2)
     colors = np.arange(9, dtype=np.uint8).reshape(3, 3)
-    legend = make_writer(tmp_path)._build_scene_legend(FOUND, colors)
+    legend = make_writer(tmp_path).build_scene_legend(FOUND, colors)
     assert legend == [("chair 0.90", (0, 1, 2)), ("table 0.75", (3, 4, 5)), ("and 1 more", (205, 205, 205))]
-    assert make_writer(tmp_path)._build_scene_legend(FOUND[:2], colors[:2]) == legend[:2]
+    assert make_writer(tmp_path).build_scene_legend(FOUND[:2], colors[:2]) == legend[:2]
 
 
 @pytest.mark.parametrize("instance", [TRUE, np.full(8, -100)])

@@ -194,8 +194,7 @@ def test_scores_are_those_of_the_masks_of_regions():
     assert plain.update(found, true, np.ones(3))[2, :1] == pytest.approx(dice[-1])  # a region of one label
 
 
-def test_a_folder_of_regions_is_read_described_and_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.fingerprint._SAMPLED", 3000)
+def test_a_folder_of_regions_is_read_described_and_written(tmp_path, fewer_drawn_voxels):
     root = raw_data(tmp_path, description=REGIONS)
     dataset = NnUNet(str(root), "train", root / "cache", SegmentationOptions())
     assert dataset.class_names == ["organs", "liver"] and dataset.num_classes == 2 and dataset.numbers == [0, 2, 5]
@@ -206,7 +205,7 @@ def test_a_folder_of_regions_is_read_described_and_written(tmp_path, monkeypatch
     share = 100 * (labels % IGNORED > 0).sum() / (labels != IGNORED).sum()
     assert lines[1].startswith(f"class organs: {share:.3g} % of the voxels, in 2 of 2") and len(lines) == 3
     task = VolumeSegmentation(load([f"-cfg={PHANTOMS}", "VOLUMES.NORMALIZE", "[none]"]).values)
-    task._load_dataset_meta(dataset)
+    task.load_dataset_meta(dataset)
     assert get_aspect(task, Checkable).labels_in({"labels": np.array([0, 1, IGNORED])}).tolist() == [0]
     about = task.signature()
     other = VolumeSegmentation(task.config)

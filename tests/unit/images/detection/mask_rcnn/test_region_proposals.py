@@ -141,7 +141,7 @@ def test_the_best_anchors_of_each_level_are_clipped_and_suppressed(is_training):
     rules = {f"{kind}_{when}": number for kind in limits for when, number in zip(("before", "after"), limits[kind])}
     network = SimpleNamespace(rules=SimpleNamespace(proposal_overlap=0.5, **rules))
     given = [list(map(tensor, part)) for part in (logits, changes, anchors)]
-    found = ProposalNetwork._propose(network, *given, tensor(sizes, "int64"), is_training)
+    found = ProposalNetwork.propose(network, *given, tensor(sizes, "int64"), is_training)
     before, after = limits["proposals" if is_training else "evaluated"]
     for image, (height, width) in enumerate(sizes):
         boxes, scores, levels = [], [], []
@@ -161,5 +161,5 @@ def test_the_best_anchors_of_each_level_are_clipped_and_suppressed(is_training):
         np.testing.assert_allclose(found[image].numpy(), np.array(boxes)[kept], rtol=1e-9)
         assert len(kept) == after if is_training else 0 < len(kept) <= len(boxes) < 32
     nothing = [tensor(np.full((2, 3), np.nan)), tensor(np.zeros((2, 3, 4))), tensor(np.ones((3, 4)))]
-    empty = ProposalNetwork._propose(network, *([part] for part in nothing), tensor(sizes, "int64"), is_training)
+    empty = ProposalNetwork.propose(network, *([part] for part in nothing), tensor(sizes, "int64"), is_training)
     assert [part.shape for part in empty] == [[0, 4], [0, 4]]

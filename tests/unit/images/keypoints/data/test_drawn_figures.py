@@ -39,7 +39,7 @@ def test_more_images_and_another_split_leave_the_first_ones(figures):
 def test_points_of_each_visibility_are_where_the_figures_are(figures):
     found = np.zeros(3, int)
     for index in range(len(figures)):
-        scene = figures._pose(index)
+        scene = figures.draw_scene(index)
         owner = np.full((scene.height, scene.width), -1)  # figure in front at each pixel
         for place, figure in enumerate(scene.figures):
             owner[_fill(figure.body, scene.height, scene.width)] = place
@@ -68,7 +68,7 @@ def test_points_of_each_visibility_are_where_the_figures_are(figures):
 
 def test_boxes_surround_the_drawn_pixels(figures):
     for index in range(len(figures)):
-        scene, boxes = figures._pose(index), figures.annotations(index).boxes
+        scene, boxes = figures.draw_scene(index), figures.annotations(index).boxes
         for figure, (x, y, width, height) in zip(scene.figures, boxes):
             rows, columns = np.nonzero(_fill(figure.body, scene.height, scene.width))
             drawn = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1

@@ -17,6 +17,7 @@ from paddlevit_dist.tasks.task_factory import make_task
 
 RECIPE = "-cfg=detrpose_figures"
 SETS = (KeypointSet(("a", "b", "c"), (), (0.1, 0.2, 0.3), ()), KeypointSet(("d",), (), (0.4,), ()))
+LEARNED = CheckpointMeta(2, ("one", "two"), data={"points": [points.to_plain() for points in SETS]})
 
 
 def make(*words):
@@ -39,10 +40,10 @@ def test_a_batch_has_points_areas_and_queries_with_noise(tmp_path):
         image, truth = samples.dataset.read(index)
         scale = sample.image.shape[1] * sample.image.shape[2] / image.height / image.width
         np.testing.assert_allclose(np.sort(sample.areas), np.sort(truth.areas * scale), rtol=1e-5)
-    targets = task._build_targets(
+    targets = task.build_targets(
         {name: paddle.to_tensor(part) for name, part in batch.items() if name != HOST}, batch["box_counts"]
     )
-    larger = task._scale_targets(targets, 2.0)
+    larger = task.scale_targets(targets, 2.0)
     np.testing.assert_allclose(larger.points[..., :2].numpy(), 2 * batch["points"][..., :2])
     np.testing.assert_array_equal(larger.points[..., 2].numpy(), batch["points"][..., 2])
     np.testing.assert_allclose(larger.areas.numpy(), 4 * batch["areas"])
@@ -58,8 +59,7 @@ def test_an_update_waits_for_the_assignments_of_all_layers_at_once_and_for_the_n
 
 def test_sigmas_of_every_category_are_in_the_losses():
     task = make("POSES.CLASS_LOSS", "mal", "POSES.DENOISING", "0", "POSES.OKS_LOSS_WEIGHT", "3")
-    task._set_points(SETS)
-    task.num_classes = 2
+    task.load_meta(LEARNED)
     criterion = task.criterion
     assert criterion.variances[0] == pytest.approx((0.04, 0.16, 0.36))
     assert criterion.variances[1][0] == pytest.approx(0.64)
@@ -68,8 +68,7 @@ def test_sigmas_of_every_category_are_in_the_losses():
 
 def test_points_of_weights_are_those_that_they_learned_or_of_a_person():
     task = make()
-    learned = CheckpointMeta(2, ("one", "two"), data={"points": [points.to_plain() for points in SETS]})
-    task.load_meta(learned)
+    task.load_meta(LEARNED)
     assert task.keypoint_sets == SETS and task.class_names == ["one", "two"]
     assert task.model_options["keypoints"] == 3
     task = make()
@@ -79,7 +78,7 @@ def test_points_of_weights_are_those_that_they_learned_or_of_a_person():
 
 def test_points_that_a_category_lacks_have_no_score_and_no_extent():
     task = make()
-    task._set_points(SETS)
+    task.load_meta(LEARNED)
     points = np.arange(18, dtype=np.float32).reshape(2, 3, 3)
     found = DetectedKeypoints(points, np.ones(2, np.float32), np.array([0, 1]))
     model = type("Model", (), {"__call__": lambda *_: None, "decode": lambda *_: [found]})()

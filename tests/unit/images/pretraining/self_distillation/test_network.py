@@ -50,10 +50,10 @@ def test_positions_of_small_views_are_resized_as_by_the_authors():
     table = model.backbone.pos_embed
     table.set_value(np.random.default_rng(0).standard_normal(table.shape).astype(np.float32))
     expected = resize_by_loops(table.numpy()[0, 1:].reshape(5, 5, 8), 3).reshape(9, 8)
-    found = model.backbone._positions((3, 3))
+    found = model.backbone.resample_positions((3, 3))
     np.testing.assert_allclose(found.numpy()[0, 1:], expected, atol=1e-5)
     np.testing.assert_array_equal(found.numpy()[0, 0], table.numpy()[0, 0])
-    assert model.backbone._positions((5, 5)) is table
+    assert model.backbone.resample_positions((5, 5)) is table
     model(paddle.zeros([1, 1, 20, 20]), paddle.randn([2, 1, 12, 12]), is_projected=True).sum().backward()
     assert float(table.grad.abs().sum()) > 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _NUMBERS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _SIGNS = ("bad_alloc", "Unable to allocate", "ResourceExhausted", "Too many open files")
-_SIGNS_OF_A_LIMIT = (
+SIGNS_OF_A_LIMIT = (
     *("Cannot allocate memory", "Resource temporarily unavailable", "can't start new thread"),
     *("failed to map segment", "Allocation failed"),
 )
@@ -23,7 +23,7 @@ def explain(error: BaseException) -> str | None:
     if number == errno.EROFS or (number is not None and ".cache" in text):
         return f"{first}: Paddle needs a writable HOME, and several processes need a writable /dev/shm"
     is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    signs = (*_SIGNS, *(_SIGNS_OF_A_LIMIT if is_limited else ()))
+    signs = (*_SIGNS, *(SIGNS_OF_A_LIMIT if is_limited else ()))
     if isinstance(error, MemoryError) or number in _NUMBERS or any(sign in text for sign in signs):
         return (
             f"{first}: too little memory or too few open files in this shell or machine (`ulimit -a`, `free`): "

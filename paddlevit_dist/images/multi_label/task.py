@@ -49,7 +49,7 @@ class MultiLabel(Classification):
 
     def __init__(self, config: MultiLabelSettings) -> None:
         super().__init__(config)
-        self._positive_weights: tuple[float, ...] | None = None
+        self.positive_weights: tuple[float, ...] | None = None
         self.outputs = LabelOutputs(self)
 
     def _open_labeled(self, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
@@ -72,7 +72,7 @@ class MultiLabel(Classification):
         samples.notices += map(one_line, find_missing_labels(samples, split))
         if is_training_split(self.config, split):
             samples.is_training = True
-            self._positive_weights = self._weigh_positives(samples.label_matrix)
+            self.positive_weights = self._weigh_positives(samples.label_matrix)
         else:
             texts = samples.eval_protocol, self.outputs.thresholds.describe(samples)
             samples.eval_protocol = ", ".join(filter(None, texts))
@@ -159,7 +159,7 @@ class MultiLabel(Classification):
         targets = smooth_labels(targets, self.config.TRAIN.SMOOTHING)
         if keys.LOSS == "asymmetric":
             return asymmetric_loss(logits, targets, known, keys.GAMMA_NEGATIVE, keys.GAMMA_POSITIVE, keys.MARGIN)
-        weights = self._positive_weights and constant(np.array, self._positive_weights, "float32")
+        weights = self.positive_weights and constant(np.array, self.positive_weights, "float32")
         return binary_cross_entropy(logits, targets, known, weights)
 
     def build_metrics(self) -> LabelMetrics:  # type: ignore[override] # of several labels

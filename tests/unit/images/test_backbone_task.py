@@ -89,7 +89,6 @@ def test_another_backbone_is_taken_by_networks_that_have_one(refuse):
     task = make()
     task.replace_unreadable(other := SimpleNamespace(replacements=None))
     assert other.replacements is task.replacements is None
-    assert task._inspection is not None and task.__getstate__()["_inspection"] is None
     said = refuse(make, "MODEL.BACKBONE=resnet18", "MODEL.NAME=resnet18")
     assert said == "MODEL.BACKBONE resnet18: resnet18 has no such option; remove it"
 

@@ -152,6 +152,10 @@ OFF_BY = {
     (5, paddle.float16): 2e-3,
     (7, paddle.float16): np.nan,
     (7, paddle.bfloat16): 1e-2,
+    (10, paddle.float16): 4 / 2**11,
+    (11, paddle.float16): 4.001 / 2**11,
+    (10, paddle.bfloat16): 4 / 2**8,
+    (11, paddle.bfloat16): 4.001 / 2**8,
 }
 
 
@@ -181,5 +185,8 @@ def test_only_shapes_that_agree_in_this_precision_add_their_bias_themselves(aske
     assert autocast.ask_device_for_biases(model, "bfloat16") == [] and ask(7, paddle.bfloat16)
 
 
-def test_a_difference_of_four_roundings_is_allowed():
-    assert biases._BOUNDS == {paddle.float16: 4 / 2**11, paddle.bfloat16: 4 / 2**8} and biases._ROWS == 1024
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_a_difference_of_four_roundings_is_allowed(asked, precision):
+    model = paddle.nn.Sequential(*[paddle.nn.Linear(4, num_out) for num_out in (10, 11)])
+    (line,) = autocast.ask_device_for_biases(model, precision)
+    assert line.startswith("biases of 4 x 11:")

@@ -42,7 +42,7 @@ def test_an_error_of_a_limit_is_one_line_with_advice(monkeypatch, error, text):
     assert limits.explain(error) == text
 
 
-@pytest.mark.parametrize("text", limits._SIGNS_OF_A_LIMIT)
+@pytest.mark.parametrize("text", limits.SIGNS_OF_A_LIMIT)
 def test_some_errors_are_due_to_a_limit_only_if_there_is_one(monkeypatch, text):
     for soft, is_explained in ((resource.RLIM_INFINITY, False), (1 << 40, True)):
         monkeypatch.setattr(limits.resource, "getrlimit", {resource.RLIMIT_AS: (soft, -1)}.__getitem__)

@@ -147,9 +147,10 @@ class BoxDetector:
         """Find the objects in each image of a collated batch of the detector."""
         if self._model is None:
             self._model = build_trained(self.task, self._source)[0]
-        return [self._choose(objects.finite()) for objects in self.task.detect(self._model, batch)]
+        return [self.choose(objects.finite()) for objects in self.task.detect(self._model, batch)]
 
-    def _choose(self, objects: DetectedObjects) -> ObjectBoxes:
+    def choose(self, objects: DetectedObjects) -> ObjectBoxes:
+        """Return the detections of an image that are boxes of a category, with scores that are high enough."""
         assert self._labels is not None, "match_categories precedes"
         labels = self._labels[objects.labels]
         corners = objects.boxes.astype(np.float64)

@@ -65,11 +65,10 @@ def test_scores_are_those_of_the_chosen_classifier_else_of_the_best(chosen):
         np.testing.assert_array_equal(one, other, strict=True)
 
 
-@pytest.mark.parametrize("rows", [1, 7, 1 << 16])
-def test_nearest_features_are_the_same_however_many_are_compared_at_once(monkeypatch, rows):
-    monkeypatch.setattr(probes, "_BANK_ROWS", rows)
+@pytest.mark.parametrize("rows", [40, (1 << 16) + 7, 1 << 17])  # in one, two and two full parts
+def test_nearest_features_are_the_same_however_many_are_compared(rows):
     generator = np.random.default_rng(0)
-    queries, bank = (generator.normal(size=(number, 5)).astype(np.float32) for number in (6, 40))
+    queries, bank = (generator.normal(size=(number, 5)).astype(np.float32) for number in (6, rows))
     found, places = probes.find_nearest(paddle.to_tensor(queries), paddle.to_tensor(bank), 9)
     products = queries @ bank.T
     expected = np.argsort(-products, axis=1)[:, :9]

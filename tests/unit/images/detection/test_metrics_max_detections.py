@@ -19,6 +19,7 @@ from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Drawable, Predictable
 from paddlevit_dist.tasks.score_kind import find_score_kind
@@ -140,7 +141,7 @@ def test_a_mask_rcnn_finds_as_many_as_are_counted():
     task = make_task(config.load([*shapes, f"-max_detections={MANY}"]).values)
     assert task.model_options["rules"]["detections"] == MANY
     assert make_task(config.load([*shapes, "-max_detections=50"]).values).model_options.get("rules") is None
-    small = dict(task._family.variants["mask_rcnn_small"]["rules"])
+    small = dict(resolve("model", "mask_rcnn_small").variants["mask_rcnn_small"]["rules"])
     assert task.model_options["rules"] == {**small, "detections": MANY}
 
 

@@ -152,10 +152,10 @@ def test_the_keys_of_the_asymmetric_loss_are_those_of_its_formula(gammas, tmp_pa
 def test_positive_weights_are_counted_or_given(tmp_path):
     task, splits = make_task("MULTI_LABEL.POSITIVE_WEIGHTS", "balanced", folder=tmp_path)
     matrix = splits["train"].dataset.label_matrix
-    np.testing.assert_allclose(task._positive_weights, (matrix == 0).sum(axis=0) / (matrix == 1).sum(axis=0))
+    np.testing.assert_allclose(task.positive_weights, (matrix == 0).sum(axis=0) / (matrix == 1).sum(axis=0))
     batch, logits = tensors(collate(task, splits["train"], range(8))), paddle.full([8, 3], 0.3)
     loss = float(task.train_step(lambda images: logits, batch, STEP)["loss"].sum)
-    given, _ = make_task("MULTI_LABEL.POSITIVE_WEIGHTS", str(list(task._positive_weights)), folder=tmp_path)
+    given, _ = make_task("MULTI_LABEL.POSITIVE_WEIGHTS", str(list(task.positive_weights)), folder=tmp_path)
     assert loss == pytest.approx(float(given.train_step(lambda images: logits, batch, STEP)["loss"].sum), rel=1e-6)
     with pytest.raises(
         UserError, match=r"POSITIVE_WEIGHTS \[1.0, 2.0\] .*: expected a number for each of the 3 classes"

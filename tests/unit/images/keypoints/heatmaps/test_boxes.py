@@ -36,14 +36,14 @@ def test_a_detector_finds_categories_by_name_or_the_only_one():
     assert detector.match_categories(["person", "Hand "]) == ["boxes: detector run finds hand, PERSON"]
     boxes = np.array([[1, 2, 4, 8], [0, 0, 9, 9], [3, 3, 5, 6], [3, 3, 3, 6], [2, 2, 2.5, 3]], np.float32)
     scores = np.array([0.5, 0.9, 0.25, 0.8, 0.3], np.float32)
-    found = detector._choose(DetectedObjects(boxes, scores, np.array([0, 1, 2, 2, 0])))
+    found = detector.choose(DetectedObjects(boxes, scores, np.array([0, 1, 2, 2, 0])))
     assert found.boxes.tolist() == [[1, 2, 3, 6], [3, 3, 2, 3], [2, 2, 0.5, 1]]
     assert found.labels.tolist() == [1, 0, 1] and found.scores.tolist() == scores[[0, 2, 4]].tolist()
     assert [column.dtype for column in found] == [np.float64, np.int64, np.float64]
     assert detector.__getstate__()["_model"] is None and detector.__getstate__()["run"] == "run"
     alone = make_detector(["thing"])
     assert alone.match_categories(["person"]) == ["boxes: detector run finds thing"]
-    found = alone._choose(DetectedObjects(boxes[:1], scores[:1], np.array([0])))
+    found = alone.choose(DetectedObjects(boxes[:1], scores[:1], np.array([0])))
     assert found.labels.tolist() == [0] and found.labels.dtype == np.int64
     for class_names in (["thing"], ["thing", "car"]):
         with pytest.raises(UserError, match=f"^-detector=run finds {', '.join(class_names)}, and none .*: person, ha"):

@@ -13,7 +13,7 @@ from ...tasks.sample_names import SampleNames
 from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .result_tables import ClassGroundTruth, ResultTableLayout, TableRow, find_layout, parse_scores, read_listed_classes
 
-_MOST_NUMBERS = 1 << 18  # parsed at a time: as text they take twenty times their 2 MiB
+_MOST_NUMBERS = 1 << 12  # parsed at a time, some rows: as text they take twenty times their 32 KiB
 _ROUNDED = 0.01  # tolerance of the sum of a thousand probabilities with four digits
 _SMALLEST = 1e-15  # smaller probabilities are replaced by it, or one confident mistake would make the mean infinite
 

@@ -138,3 +138,22 @@ def test_classes_by_number_are_told_with_their_names(tmp_path, table, is_told):
     report = score(str(tmp_path / "found.csv"), truth)
     told = f"{tmp_path / 'found.csv'} numbers the classes: 0 is bear, 1 is cat, 2 is dog, in the order of zoo"
     assert report.notices == [told] * is_told and report.arrays["places"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("softmax", [False, True])
+def test_places_and_losses_of_many_rows_are_those_of_each_image(tmp_path, softmax):
+    random, classes = np.random.default_rng(0), 600
+    scores = random.integers(1, 40, (20, classes)) / 64.0  # with equal ones
+    scores = scores if softmax else scores / scores.sum(axis=1, keepdims=True)
+    labels, order = random.integers(classes, size=20), random.permutation(20)
+    if not softmax:
+        scores[order[3], labels[order[3]]] = scores[order[17], labels[order[17]]] = 0.0
+    rows = (f"{place}.png,{','.join(map(repr, scores[place].tolist()))}\n" for place in order)
+    (tmp_path / "found.csv").write_text("".join(rows))
+    truth = ClassGroundTruth([f"{place}.png" for place in range(20)], labels, [f"c{n}" for n in range(classes)], "zoo")
+    report = score(str(tmp_path / "found.csv"), truth, softmax=softmax)
+    ranked = [sorted(range(classes), key=lambda label: (-row[label], label)) for row in scores.tolist()]
+    assert report.arrays["places"].tolist() == [row.index(label) for row, label in zip(ranked, labels)]
+    shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True) if softmax else np.maximum(scores, 1e-15)
+    np.testing.assert_allclose(report.arrays["losses"], -np.log(shares[np.arange(20), labels]), rtol=1e-5)
+    assert any("2 true classes below 1e-15" in line for line in report.notices) == (not softmax)

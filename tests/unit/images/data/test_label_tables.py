@@ -5,6 +5,7 @@ import io
 import json
 import os
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -49,9 +50,17 @@ def pairs(found):
 
 def test_tables_of_many_labels_are_read_up_to_a_limit(tmp_path):
     file = tmp_path / "labels.csv"
-    file.write_text("image,label\n" + "".join(f"{number}.png,l{number}\n" for number in range(40_000)))
+    file.write_text("image,label\n" + "".join(f"{number}.png,l{number}\n" for number in range(33_000)))
     rows = read_rows(str(file), False, TableChoices())
-    assert rows.codes.tolist() == [*range(40_000)] and rows.sets[-1] == ("l39999",)
+    assert rows.codes.tolist() == [*range(33_000)] and rows.sets[-1] == ("l32999",)
+    random = np.random.default_rng(0)
+    columns, folds = random.integers(-1, 2, (1000, 3)), random.integers(4, size=1000)
+    lines = (f"{at}.png,{fold},{','.join(map(str, row))}\n" for at, (fold, row) in enumerate(zip(folds, columns)))
+    file.write_text(f"image,fold,a,b,c\n{''.join(lines)}")
+    rows = read_rows(str(file), True, TableChoices(fold="2"))
+    assert rows.names == [f"{number}.png" for number in range(1000)]
+    assert rows.splits.tolist() == ["val" if fold == 2 else "train" for fold in folds]
+    np.testing.assert_array_equal(rows.matrix, columns)
     require_size(1 << 30, 8, "t.csv")
     with pytest.raises(UserError, match="^t.csv: 1,073,741,825 images of 8 classes each; expected at most 8 GiB"):
         require_size((1 << 30) + 1, 8, "t.csv")
@@ -433,9 +442,11 @@ def test_columns_of_another_order_are_matched_by_name(read):
 
 
 def test_a_bad_value_among_labels_of_classes_is_located(read):
-    rows = "".join(f"b/{1 + number % 2}.png,{number % 2},1\n" for number in range(40))
-    with pytest.raises(UserError, match=r"labels.csv, line 42, column cat: '2': expected 1, 0, or for not known -1"):
+    rows = "".join(f"b/{1 + number % 2}.png,{number % 2},1\n" for number in range(300))
+    with pytest.raises(UserError, match=r"labels.csv, line 302, column cat: '2': expected 1, 0, or for not known -1"):
         read(f"image,cat,dog\n{rows}b/1.png,2,0\n", has_several=True)
+    with pytest.raises(UserError, match=r"labels.csv, line 303: no image is named; correct or remove the row"):
+        read(f"image,cat,dog\n{rows}b/1.png,0,0\n ,1,0\n", has_several=True)
 
 
 def test_columns_are_chosen(read):

@@ -138,6 +138,15 @@ def test_voc_has_no_keypoints(opened):
         opened[0].save_predictions_as("voc")
 
 
+@pytest.mark.parametrize("is_described", [False, True])
+def test_flip_idx_is_not_written_if_a_category_has_no_pairs(opened, tmp_path, is_described):
+    predicting, samples = opened
+    predicting.task.keypoint_sets = (FISH, FISH._replace(pairs=FISH.pairs if is_described else ()))
+    predicting.save_predictions_as("yolo")
+    write(predicting, samples, tmp_path / "out")
+    assert ("flip_idx: [0, 1]\n" in (tmp_path / "out" / "dataset" / "data.yaml").read_text()) == is_described
+
+
 def test_flip_idx_is_written_if_all_categories_agree(opened, tmp_path):
     predicting, samples = opened
     predicting.task.keypoint_sets, predicting.task.class_names = (HAND,), ["hand"]

@@ -80,6 +80,14 @@ def test_names_give_pairs_and_the_file_the_skeleton(tmp_path, cache):
     )
 
 
+def test_links_of_points_that_a_category_lacks_are_of_the_others(tmp_path, cache):
+    fish = {"id": 8, "name": "fish", "keypoints": ["head", "tail"]}
+    write_keypoints(tmp_path, [posed(1, 11)], categories=[BUG, fish])
+    chosen = keys(SKELETON=["3/1", "head/tail", "2 / 1", "left_wing/head"])
+    sets = CocoKeypoints(str(tmp_path), "train", cache, keys=chosen).keypoint_sets
+    assert [points.skeleton for points in sets] == [((2, 0), (1, 0), (1, 0)), ((0, 1), (1, 0))]
+
+
 def test_keys_win_over_the_file(tmp_path, cache):
     write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "sigmas": [0.1, 0.2, 0.3], "flip_idx": [0, 2, 1]}])
     from_file = CocoKeypoints(str(tmp_path), "train", cache).keypoint_sets[0]

@@ -8,7 +8,6 @@ from PIL import Image
 
 from paddlevit_dist.points.data.samples import SceneSamples
 from paddlevit_dist.points.data.scene import Scene
-from paddlevit_dist.points.instances import writer
 from paddlevit_dist.points.instances.matching import InstancePrediction
 from paddlevit_dist.points.instances.writer import (
     InstanceWriter,
@@ -103,12 +102,13 @@ def test_classes_and_instances_of_points_and_of_segments(tmp_path):
     assert written.is_thing.tolist() == [False, True, True]
 
 
-def test_a_legend_ends_where_it_is_too_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "_MAX_LEGEND_ENTRIES", 2)
-    colors = np.arange(9, dtype=np.uint8).reshape(3, 3)
-    legend = make_writer(tmp_path).build_scene_legend(FOUND, colors)
-    assert legend == [("chair 0.90", (0, 1, 2)), ("table 0.75", (3, 4, 5)), ("and 1 more", (205, 205, 205))]
-    assert make_writer(tmp_path).build_scene_legend(FOUND[:2], colors[:2]) == legend[:2]
+def test_a_legend_ends_where_it_is_too_long(tmp_path):
+    found = [*FOUND[:2] * 30, FOUND[2]]
+    colors = np.arange(3 * 61, dtype=np.uint8).reshape(61, 3)
+    legend = make_writer(tmp_path).build_scene_legend(found, colors)
+    assert legend[:2] == [("chair 0.90", (0, 1, 2)), ("table 0.75", (3, 4, 5))]
+    assert len(legend) == 61 and legend[60] == ("and 1 more", (205, 205, 205))
+    assert make_writer(tmp_path).build_scene_legend(found[:60], colors[:60]) == legend[:60]
 
 
 @pytest.mark.parametrize("instance", [TRUE, np.full(8, -100)])

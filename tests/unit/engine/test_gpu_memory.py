@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import paddle
 import pytest
 from support.forced_device import forced_device
 from support.trainings import small_runs
@@ -61,23 +60,23 @@ def test_other_errors_are_left_as_they_are(text):
         raise MemoryError(text)
 
 
-@forced_device()
-def test_memory_that_others_hold_is_told_apart(monkeypatch):
-    device = SimpleNamespace(memory_reserved=lambda: 4 << 30)
-    monkeypatch.setattr(paddle.device.cuda, "memory_reserved", lambda: device.memory_reserved())
-    said = gpu_memory.out_of_memory(ALLOCATION)
+def explain(text: str, reserved: int) -> str:
+    """What is said of an error on a GPU of whose memory this process has reserved so many bytes."""
+    with forced_device(used=reserved):
+        return gpu_memory.out_of_memory(text)
+
+
+def test_memory_that_others_hold_is_told_apart():
+    said = explain(ALLOCATION, 4 << 30)
     assert "28.77 GiB in use, 24.77 GiB of them not by this process (see nvidia-smi)" in said
-    device.memory_reserved = lambda: 28 << 30
-    assert "nvidia-smi" not in gpu_memory.out_of_memory(ALLOCATION)
+    assert "nvidia-smi" not in explain(ALLOCATION, 28 << 30)
     text = ALLOCATION.replace("28.770508GB", "3.0GB")
     for more, is_told in ((0, False), (1, True)):  # of 2 GiB
-        device.memory_reserved = lambda more=more: (1 << 30) - more
-        assert (", 2.00 GiB of them not by this process" in gpu_memory.out_of_memory(text)) == is_told
+        assert (", 2.00 GiB of them not by this process" in explain(text, (1 << 30) - more)) == is_told
     for reserved, shown in ((107_374_182, "102.4 MiB"), (107_374_183, "0.10 GiB"), (1 << 20, "1.0 MiB")):
-        device.memory_reserved = lambda reserved=reserved: reserved
         held = f"out of memory on GPU 0 (rank 0): a CUDA library got none (CUDA error(2)); this process holds {shown}"
-        assert gpu_memory.out_of_memory(CUDA) == held
-    assert gpu_memory.out_of_memory("CustomDevice error, the error code is : 2").endswith(
+        assert explain(CUDA, reserved) == held
+    assert explain("CustomDevice error, the error code is : 2", 1 << 20).endswith(
         "(rank 0), as its plug-in reports; this process holds 1.0 MiB"
     )
 

@@ -4,7 +4,6 @@ import json
 import re
 
 import numpy as np
-import paddle
 import pytest
 from support.forced_device import forced_device
 from support.trainings import small_runs
@@ -155,9 +154,9 @@ def test_an_exception_of_a_hook_ends_the_run_within_its_epoch(tmp_path):
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
-def test_the_cache_of_a_gpu_is_emptied_every_few_updates(monkeypatch, on_gpu):
+def test_the_cache_of_a_gpu_is_emptied_every_few_updates(other_paddle, on_gpu):
     emptied, made = [], []
-    monkeypatch.setattr(paddle.device.cuda, "empty_cache", lambda: emptied.append(len(made)))
+    other_paddle({"device.cuda.empty_cache": lambda: emptied.append(len(made))})
     hook = hooks.EmptyingCache(3)
     with forced_device("gpu" if on_gpu else "cpu"):
         for update in range(7):

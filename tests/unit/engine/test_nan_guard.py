@@ -14,14 +14,13 @@ from paddlevit_dist.tasks.step_types import StepPosition
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_what_is_kept_comes_back_bit_for_bit_and_takes_one_copy_for_each_dtype(number, monkeypatch):
+def test_what_is_kept_comes_back_bit_for_bit_and_takes_one_copy_for_each_dtype(number, other_paddle):
     shapes = [[4], [], [2, 3], [0]][:number]
     draws = np.random.default_rng(0)
     values = [draws.normal(size=shape).astype(dtype) for shape in shapes for dtype in ("float32", "float16", "int64")]
     values += [np.array([True, False]), np.array([np.nan, -0.0, np.inf], np.float32)]
     tensors, copies, plain = [paddle.to_tensor(value) for value in values], [], paddle.concat
-    monkeypatch.setattr(paddle, "concat", lambda tensors: copies.append(len(tensors)) or plain(tensors))
-    monkeypatch.setattr(paddle.Tensor, "clone", None)
+    other_paddle({"concat": lambda tensors: copies.append(len(tensors)) or plain(tensors), "Tensor.clone": None})
     kept = BufferSnapshot(tensors)
     assert sorted(copies) == sorted([number + 1, number, number, 1])
     for tensor in tensors:

@@ -96,7 +96,7 @@ def test_a_damped_run_resumes_bit_equal_also_before_its_first_step():
             assert np.array_equal(p.numpy(), dict(second.named_parameters())[key].numpy()), (stop, key)
 
 
-def test_restored_powers_of_the_betas_stay_on_the_host(monkeypatch):
+def test_restored_powers_of_the_betas_stay_on_the_host(monkeypatch, other_paddle):
     """On a GPU, where they are made on the host, what sets a tensor by default moves it to this process's device."""
     model = paddle.nn.Linear(3, 2)
     first, second = (build_optimizer(settings("AdamW"), model, None, DECAY) for _ in range(2))
@@ -108,8 +108,7 @@ def test_restored_powers_of_the_betas_stay_on_the_host(monkeypatch):
         raise AssertionError("moved to the device of this process")
 
     paddle_versions.create_accumulators(second)
-    monkeypatch.setattr(paddle.base.framework, "_current_expected_place", moved)
-    monkeypatch.setattr(paddle.framework, "_current_expected_place", moved)
+    other_paddle({f"{module}._current_expected_place": moved for module in ("base.framework", "framework")})
     monkeypatch.setattr(paddle_versions, "create_accumulators", lambda optimizer: None)
     OptimizerState(second, model).load_state_dict(state)
     for name, value in OptimizerState(second, model).state_dict().items():

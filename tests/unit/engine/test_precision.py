@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from paddle.amp import grad_scaler
 from PIL import Image
 from support.forced_device import forced_device
 from support.trainings import small_runs
@@ -46,9 +45,9 @@ def test_a_gpu_that_paddle_would_leave_in_float32_is_refused(dtype, capability):
 
 
 @pytest.mark.parametrize("dtype, least", [("float16", (7, 0)), ("bfloat16", (8, 0))])
-def test_the_least_capability_is_that_of_paddles_autocast(monkeypatch, dtype, least):
+def test_the_least_capability_is_that_of_paddles_autocast(other_paddle, dtype, least):
     can_compute = getattr(importlib.import_module("paddle.amp.auto_cast"), f"_is_gpu_{dtype}_supported")
-    monkeypatch.setattr(paddle.version, "cuda", lambda: "11.8")  # Paddle asks itself, too
+    other_paddle({"version.cuda": "11.8"})  # Paddle asks itself, too
     for capability, expected in ((least, True), ((least[0] - 1, 9), False)):
         with forced_device(capability=capability):
             assert bool(can_compute()) == expected
@@ -65,7 +64,7 @@ def test_without_a_gpu_training_goes_on_in_float32_and_says_so():
 
 
 @pytest.fixture
-def autocasts(monkeypatch) -> Iterator[list[dict[str, Any]]]:
+def autocasts(other_paddle) -> Iterator[list[dict[str, Any]]]:
     """The autocasts that are open, of a process that believes that it computes on a GPU."""
     opened: list[dict[str, Any]] = []
 
@@ -77,7 +76,7 @@ def autocasts(monkeypatch) -> Iterator[list[dict[str, Any]]]:
         finally:
             opened.pop()
 
-    monkeypatch.setattr(paddle.amp, "auto_cast", auto_cast)
+    other_paddle({"amp.auto_cast": auto_cast})
     with forced_device():
         yield opened
 
@@ -129,11 +128,11 @@ def test_a_compiled_forward_pass_is_the_models_own_again_after_an_evaluation(aut
 
 
 @pytest.fixture
-def of_paddle(monkeypatch):
+def of_paddle(other_paddle):
     place = SimpleNamespace(is_gpu_place=lambda: True)
-    monkeypatch.setattr(grad_scaler, "_dygraph_tracer", lambda: SimpleNamespace(_expected_place=place))
+    other_paddle({"amp.grad_scaler._dygraph_tracer": SimpleNamespace(_expected_place=place)})
     # It prints the scale, a tensor of shape (1,), which a new NumPy makes no number.
-    monkeypatch.setattr(grad_scaler, "float", lambda value: np.asarray(value).item(), raising=False)
+    other_paddle({"amp.grad_scaler.float": lambda value: np.asarray(value).item()})
     scaler = paddle.amp.GradScaler()
     assert scaler.is_enable()
     return scaler

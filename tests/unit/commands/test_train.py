@@ -3,19 +3,21 @@
 import contextlib
 import json
 import os
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from support.registrations import forgotten
 
-from paddlevit_dist import UserError, launch, settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.checkpoint import weights
 from paddlevit_dist.commands import train
 from paddlevit_dist.engine import trainer
 from paddlevit_dist.inference import evaluation
-from paddlevit_dist.launch import devices, lock, rendezvous, tuning
+from paddlevit_dist.launch import devices, lock, rendezvous
 from paddlevit_dist.logging import record
 from paddlevit_dist.registry import lookup
 from paddlevit_dist.registry.features import JOBS
@@ -136,8 +138,8 @@ def test_a_recipe_that_needs_weights_says_so_in_training_only(found):
 
 
 @pytest.mark.parametrize(("answer", "starts"), [("", True), ("  ", True), ("n", False), (None, False)])
-def test_a_recipe_is_offered_and_started_only_with_enter(monkeypatch, capsys, answer, starts):
-    questions, restarts = [], []
+def test_a_recipe_is_offered_and_started_only_with_enter(monkeypatch, capsys, replacements, answer, starts):
+    questions = []
 
     def ask(question):
         questions.append(question)
@@ -146,11 +148,11 @@ def test_a_recipe_is_offered_and_started_only_with_enter(monkeypatch, capsys, an
         return answer
 
     monkeypatch.setattr("builtins.input", ask)
-    monkeypatch.setattr(train, "restart", lambda *words: restarts.append(words[1:]))
     train.offer(SimpleNamespace(reason="no recipe", recipe="vit_digits"))
     assert capsys.readouterr().out.startswith("no recipe. The recipe for this data is vit_digits: ")
     assert questions == ["Press Enter to start it (-cfg=vit_digits); type anything else to stop: "]
-    assert restarts == [("-cfg=vit_digits",)] * starts
+    words = [sys.executable, *sys.orig_argv[1:], "-cfg=vit_digits"]
+    assert replacements == [(sys.executable, words)] * starts
 
 
 @pytest.mark.parametrize("evaluates", [True, False])
@@ -186,30 +188,37 @@ def test_a_shown_configuration_ends_with_its_rates_and_all_notices(capsys, words
 
 
 @pytest.fixture
-def begun(monkeypatch) -> list:
+def begun(workers) -> list:
     """Note what a run is started with, instead of starting workers, and how its folder is locked."""
     calls = []
 
-    def note(function, arguments, plan, **options):
+    def note(started):
+        function, arguments, plan, seconds, _ = started
         held = Path(arguments[0].SAVE, lock.FILE)
         locked = json.loads(held.read_text())["is_evaluation"] if held.exists() else None
-        calls.append((function, arguments, plan, options, locked))
+        calls.append((function, arguments, plan, seconds, locked))
 
-    monkeypatch.setattr(launch, "launch_workers", note)
+    workers.work = note
     return calls
+
+
+def make_plan(is_main: bool = True, processes: int = 2, notices: Sequence[str] = ()) -> SimpleNamespace:
+    """A plan of processes, which this one reports for or not."""
+    return SimpleNamespace(
+        is_main=is_main, by_paddle_launcher=False, processes=processes, total_processes=processes, notices=notices
+    )
 
 
 def start(*words: str, is_main: bool = True, folder: str = "out") -> None:
     Path(folder).mkdir(exist_ok=True)
     run = settings.load(["-cfg=vit_digits", "-batch_size=16", "-epochs=2", f"-output={folder}", *words])
-    plan = SimpleNamespace(is_main=is_main, total_processes=2, notices=["of the plan"])
-    train._carry_out(run, plan, Path(folder))
+    train.run_in_folder(run, make_plan(is_main, notices=["of the plan"]), is_numbered=False)
 
 
 def test_workers_get_the_settings_the_data_and_all_notices(begun):
     start("WATCHDOG_SECONDS", "77", "-log_to=tensorboard")
-    function, (config, task, datasets, notices, callbacks), plan, options, _ = begun.pop()
-    assert function is train.worker and plan.total_processes == 2 and options == {"watchdog_seconds": 77}
+    function, (config, task, datasets, notices, callbacks), plan, seconds, _ = begun.pop()
+    assert function is train.worker and plan.total_processes == 2 and seconds == 77
     assert (config.DATA.BATCH_SIZE, config.SAVE, set(datasets)) == (16, "out", {"train", "val"})
     assert len(datasets["train"]) > len(datasets["val"]) and notices[-1] == "of the plan"
     assert type(task).__name__ == "Classification" and list(callbacks) == ["tensorboard"]
@@ -236,13 +245,13 @@ def test_a_folder_of_another_run_is_not_trained_into(begun):
 
 
 @pytest.mark.parametrize("is_main", [True, False])
-def test_the_end_of_a_run_that_fails_is_noted_by_the_main_process(monkeypatch, is_main):
-    def fail(*words, **options):
+def test_the_end_of_a_run_that_fails_is_noted_by_the_main_process(workers, is_main):
+    def fail(started):
         Path("out/run.json").touch()
         os.utime("out/run.json", (time.time() + 1,) * 2)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(launch, "launch_workers", fail)
+    workers.work = fail
     with pytest.raises(ZeroDivisionError):
         start(is_main=is_main)
     told = Path("out/log.txt").read_text() if Path("out/log.txt").exists() else ""
@@ -250,6 +259,7 @@ def test_the_end_of_a_run_that_fails_is_noted_by_the_main_process(monkeypatch, i
     assert bool(told) == Path("out/metrics.jsonl").exists() == is_main
 
 
+IS_TUNED, THREADS = "PADDLEVIT_DIST_ENVIRONMENT", "FLAGS_paddle_num_threads"
 STALE = "ignored, as no launcher started this run: PADDLE_NNODES=2 (left in this shell; unset them)"
 
 
@@ -265,19 +275,23 @@ STALE = "ignored, as no launcher started this run: PADDLE_NNODES=2 (left in this
     ],
 )
 def test_a_job_runs_instead_of_training_unless_the_configuration_is_shown(
-    monkeypatch, own_handlers, not_launched, words, is_training, outcome
+    monkeypatch, own_handlers, not_launched, machine, replacements, words, is_training, outcome
 ):
-    calls, restarts = [], []
+    calls, machine.cores = [], 6
+    for name in (IS_TUNED, THREADS):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PADDLE_NNODES", "2")
-    monkeypatch.setattr(tuning, "restart_with_environment", lambda *words: restarts.append(words))
     for key, target in list(JOBS.items()):
         monkeypatch.setitem(JOBS, key, lambda run, target=target: calls.append(target))
     monkeypatch.setattr(train, "carry_out", lambda run, stale: calls.append(f"carried out with {stale}"))
     train.run(["-cfg=vit_digits", "-ngpus=3", "-device=cpu", *words])
-    assert (calls, signals.is_training(), restarts) == ([outcome], is_training, [(3, True, "cpu")])
+    assert (calls, signals.is_training(), len(replacements)) == ([outcome], is_training, 1)
+    assert (os.environ[THREADS], os.environ["CUDA_VISIBLE_DEVICES"]) == ("2", "")
+    assert "PADDLEVIT_DIST_PLAIN_LAYERS" not in os.environ  # it is tuned
+    monkeypatch.delenv(IS_TUNED)
     with pytest.raises(UserError, match="-ngpus=99999"):
         train.run(["-cfg=vit_digits", "-ngpus=99999", *words])
-    assert len(calls) == len(restarts) == 1
+    assert len(calls) == len(replacements) == 1
 
 
 @pytest.fixture
@@ -324,7 +338,7 @@ def test_a_run_has_its_folder_for_itself(begun, is_numbered, is_main, words):
     Path("mine/of_others").touch()
     Path("weights.pdparams").touch()
     run = settings.load(["-cfg=vit_digits", "-output=mine", *words])
-    plan = SimpleNamespace(is_main=is_main, total_processes=1, notices=[])
+    plan = make_plan(is_main, processes=1)
     folder = Path("mine-2" if is_numbered else "mine")
     assert train.run_in_folder(run, plan, is_numbered) == folder and folder.is_dir()
     _, (config, _, _, notices, _), _, _, locked = begun.pop()

@@ -1,6 +1,8 @@
 """Which checks the command makes, what it counts, and how it ends."""
 
+import os
 import tempfile
+from pathlib import Path
 
 import pytest
 from support.trainings.runs import PLAIN
@@ -12,33 +14,41 @@ from paddlevit_dist.launch import devices, stale_resources
 from paddlevit_dist.runtime import signals
 from paddlevit_dist.runtime.errors import WorkerFailure
 
+THREADS = "FLAGS_paddle_num_threads"
 RESULTS = {"ok": CheckResult("ok", "fine"), "warning": CheckResult("warning", "odd", "look"), "skipped": None}
 
 
-def ask(monkeypatch, words, machine, data=()) -> list[str]:
-    """Run the command with checks that have these results; ``skipped`` needs ``failure``."""
+@pytest.fixture(autouse=True)
+def restarts(monkeypatch, machine, replacements) -> list:
+    """The programs by which this process of a machine of six cores, whose environment is not set, is replaced."""
+    machine.cores = 6
+    for name in ("PADDLEVIT_DIST_ENVIRONMENT", THREADS):
+        monkeypatch.delenv(name, raising=False)
+    return replacements
+
+
+def ask(monkeypatch, words, machine, data=()) -> None:
+    """Run the command with checks that have these results, or do this; ``skipped`` needs ``failure``."""
     made = {**RESULTS, "failure": CheckResult("failure", "broken", "repair it")}
 
     def make(number, name):
         needs = ("machine 1",) if name == "skipped" else ()
-        return DoctorCheck(f"machine {number}", lambda context, name=name: made[name], needs)
+        return DoctorCheck(f"machine {number}", name if callable(name) else lambda _: made[name], needs)
 
-    restarts = []
     monkeypatch.setattr(doctor_checks, "CHECKS", [make(*pair) for pair in enumerate(machine)])
     monkeypatch.setattr(
         doctor_checks, "DATA_CHECKS", [DoctorCheck(f"data {name}", lambda _, name=name: made[name]) for name in data]
     )
-    monkeypatch.setattr(doctor.tuning, "restart_with_environment", lambda *facts: restarts.append(facts))
     with signals.installed():
         signals.set_mode(training=True)
         doctor.run(words)
         assert not signals.is_training()
-    return restarts
 
 
-def test_a_machine_is_checked_without_data(monkeypatch, capsys):
-    started = ask(monkeypatch, ["-ngpus=2", "-seed=3"], ["ok", "warning", "ok"], data=["failure"])
-    assert started == [(2, True, "auto")]
+def test_a_machine_is_checked_without_data(monkeypatch, capsys, restarts):
+    ask(monkeypatch, ["-ngpus=2", "-seed=3"], ["ok", "warning", "ok"], data=["failure"])
+    assert len(restarts) == 1 and os.environ[THREADS] == "3"
+    assert not {"PADDLEVIT_DIST_PLAIN_LAYERS", "CUDA_VISIBLE_DEVICES"} & set(os.environ)
     assert capsys.readouterr().out.splitlines() == [
         "ok       machine 0       fine",
         "warning  machine 1       odd -> look",
@@ -77,18 +87,17 @@ def test_the_flags_of_other_jobs_are_refused(monkeypatch, flag, name):
 
 
 def test_shared_memory_of_killed_processes_is_removed_after_an_error(monkeypatch):
-    removed, tokens = [], iter(["checks", "later"])
-    monkeypatch.setattr(stale_resources, "new_token", lambda: next(tokens))
-    monkeypatch.setattr(stale_resources, "remove", lambda *given: removed.append(given))
+    left = []
 
-    def stop(context, _):
+    def stop(context):
         assert context.folder.is_dir() and context.folder.name.startswith("paddlevit_dist_doctor_")
+        left.append(Path(tempfile.gettempdir(), f"paddlevit_dist_ends_{stale_resources.token()}_killed"))
+        left[0].touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(doctor_checks, "run_checks", stop)
     with pytest.raises(KeyboardInterrupt):
-        ask(monkeypatch, ["-ngpus=1"], ["ok"])
-    assert removed == [("checks", tempfile.gettempdir())] and next(tokens, None) is None
+        ask(monkeypatch, ["-ngpus=1"], [stop])
+    assert not left[0].exists() and stale_resources.token() not in left[0].name
 
 
 def test_errors_are_results_and_those_of_programs_have_their_trace(capsys):

@@ -21,7 +21,7 @@ from paddlevit_dist.debug.doctor_checks import (
     judge_memory,
 )
 from paddlevit_dist.distributed import world
-from paddlevit_dist.launch import devices, spawn
+from paddlevit_dist.launch import devices
 from paddlevit_dist.logging import record
 from paddlevit_dist.runtime import device_kinds, limits, paddle_versions
 
@@ -205,14 +205,15 @@ def test_processes_whose_ranks_are_not_their_own_are_found(tmp_path, monkeypatch
             ranks.run(lambda _: doctor_checks.run_device_test(False, False, str(target), FLOAT32))
 
 
-def test_speeds_of_all_processes_are_listed(tmp_path, monkeypatch):
-    def launch(function, arguments, plan, seconds, in_child):
+def test_speeds_of_all_processes_are_listed(tmp_path, workers):
+    def note(started):
+        function, arguments, plan, seconds, in_child = started
         assert function is doctor_checks.run_device_test and plan.processes == 2 and seconds == 600 and in_child
         assert arguments[:2] == (True, False) and arguments[3] == (True, "bfloat16", "O2")
         ranks = [{"name": "Xeon", "gigaflops": 81.4}, {"name": "Arm", "gigaflops": 7.6}]
         Path(arguments[2]).write_text(json.dumps(ranks))
 
-    monkeypatch.setattr(spawn, "launch_workers", launch)
+    workers.work = note
     config = SimpleNamespace(
         TRAIN=SimpleNamespace(TF32=True),
         DETERMINISTIC=False,

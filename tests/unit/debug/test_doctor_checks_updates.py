@@ -17,7 +17,7 @@ from paddlevit_dist.debug.doctor_checks import (
     judge_steps,
     measure_steps,
 )
-from paddlevit_dist.launch import devices, spawn
+from paddlevit_dist.launch import devices
 from paddlevit_dist.tasks.step_types import LossTerm, StepPosition
 
 MACHINE = devices.ProcessPlan(1, "cpu", False, [])
@@ -55,18 +55,12 @@ def test_losses_of_some_updates_are_judged(status, fix, changes):
     assert "unknown" not in found.text and found.text.endswith("s an update, 3.0 GiB")
 
 
-def test_updates_are_made_by_processes_of_their_own_with_what_the_check_has_read(tmp_path, monkeypatch):
-    started = []
-
-    def launch(function, arguments, plan, seconds, in_child):
-        started.append((function, arguments, plan, seconds, in_child))
-        Path(arguments[-1]).write_text(json.dumps(FACTS))
-
-    monkeypatch.setattr(spawn, "launch_workers", launch)
+def test_updates_are_made_by_processes_of_their_own_with_what_the_check_has_read(tmp_path, workers):
+    workers.work = lambda started: Path(started.arguments[-1]).write_text(json.dumps(FACTS))
     words = [*DIGITS, "-accum_iter=3", f"-output={tmp_path}", "-epochs=5", "TRAIN.WARMUP_EPOCHS", "2", "-pretrained=x"]
     checkup = CheckContext(settings.load([*words, "WATCHDOG_SECONDS", "44"]).values, tmp_path, MACHINE)
     found = doctor_checks.check_step(checkup)
-    ((function, (config, task, dataset, _), plan, seconds, in_child),) = started
+    ((function, (config, task, dataset, _), plan, seconds, in_child),) = workers.started
     assert function is doctor_checks.run_device_steps and (plan, seconds, in_child) == (MACHINE, 44, True)
     assert config.TRAIN.WARMUP_EPOCHS == 0 and config.MODEL.PRETRAINED is None and config.SAVE == str(tmp_path)
     assert task is checkup.task and dataset is checkup.samples["train"]

@@ -64,19 +64,19 @@ def test_what_one_variant_lacks_or_has_in_another_shape_or_not_finite_differs_in
     assert found == {LOSS_1: 0.0, LARGE: math.inf, SMALL: math.inf, WEIGHT: math.inf, BUFFER: 0.0, LOSS_2: math.inf}
 
 
-def run_with(monkeypatch, words, results) -> list[dict]:
+def run_with(workers, words, results) -> list[dict]:
     """Run the command on variants that were trained before, and return what each was started with."""
     started = []
 
-    def launch(function, arguments, plan, seconds, in_child):
-        config, task, dataset, folder, perturbed = arguments
+    def note(start):
+        function, (config, task, dataset, folder, perturbed), plan, seconds, in_child = start
         assert function is selftest.run_variant and in_child and len(dataset) > 64 and task.config.SELFTEST
         facts = {"processes": plan.processes, "batch": config.DATA.BATCH_SIZE, "steps": config.TRAIN.ACCUM_ITER}
         started.append({**facts, "ngpus": config.NGPUS, "perturbed": perturbed, "config": config, "seconds": seconds})
         with open(f"{folder}/{selftest.RESULT}", "wb") as file:
             pickle.dump(results[len(started) - 1], file)
 
-    monkeypatch.setattr(selftest, "launch_workers", launch)
+    workers.work = note
     selftest.run(settings.load([*DIGITS, "-selftest", *words]))
     return started
 
@@ -85,10 +85,10 @@ def list_starts(started) -> list[tuple]:
     return [tuple(facts[name] for name in ("processes", "ngpus", "batch", "steps", "perturbed")) for facts in started]
 
 
-def test_the_devices_are_compared_with_one_device_and_with_a_batch_in_parts(monkeypatch, capsys, tmp_path):
+def test_the_devices_are_compared_with_one_device_and_with_a_batch_in_parts(workers, capsys, tmp_path):
     words = ["-ngpus=3", f"-output={tmp_path / 'none'}", "MODEL.DROPOUT", "0.3", "WATCHDOG_SECONDS", "77"]
     words += ["TRAIN.TF32", "True", "-amp", "TRAIN.WARMUP_STEPS", "5"]
-    started = run_with(monkeypatch, words, [make_variant(), make_variant(SMALL=1e-7), make_variant(BUFFER=5)])
+    started = run_with(workers, words, [make_variant(), make_variant(SMALL=1e-7), make_variant(BUFFER=5)])
     assert list_starts(started) == [(3, 3, 21, 1, 0), (1, 1, 63, 1, 5), (1, 1, 21, 3, 0)]
     for facts in started:
         config = facts["config"]
@@ -113,12 +113,10 @@ def test_the_devices_are_compared_with_one_device_and_with_a_batch_in_parts(monk
     assert not (tmp_path / "none").exists()
 
 
-def test_the_first_tensor_that_differs_and_the_first_gradient_are_printed(monkeypatch, capsys, tmp_path):
+def test_the_first_tensor_that_differs_and_the_first_gradient_are_printed(workers, capsys, tmp_path):
     bad = make_variant("'head' is not the same on rank 0 and rank 1", LOSS_1=1, SMALL=1, BUFFER=1)
     with pytest.raises(SystemExit) as ended:
-        run_with(
-            monkeypatch, ["-ngpus=2", f"-output={tmp_path}"], [bad, make_variant(), make_variant(LARGE=3, SMALL=1)]
-        )
+        run_with(workers, ["-ngpus=2", f"-output={tmp_path}"], [bad, make_variant(), make_variant(LARGE=3, SMALL=1)])
     *_, first, pair, loss, gradient, other_pair, other_gradient, end = capsys.readouterr().out.splitlines()
     assert ended.value.code == 1 and end == "FAIL"
     assert first == "FAIL: 2 processes x 32: 'head' is not the same on rank 0 and rank 1"
@@ -128,17 +126,17 @@ def test_the_first_tensor_that_differs_and_the_first_gradient_are_printed(monkey
     assert other_gradient == f"  {LARGE}: by 3, 0.75 of 4 (allowed 0.02)"
 
 
-def test_batch_norm_is_not_compared_with_a_batch_in_parts(monkeypatch, capsys, tmp_path):
+def test_batch_norm_is_not_compared_with_a_batch_in_parts(workers, capsys, tmp_path):
     results = [make_variant(has_batch_norm=True)] * 2
-    started = run_with(monkeypatch, ["-ngpus=2", f"-output={tmp_path}"], results)
+    started = run_with(workers, ["-ngpus=2", f"-output={tmp_path}"], results)
     assert list_starts(started) == [(2, 2, 32, 1, 0), (1, 1, 64, 1, 5)]
     skipped = "not compared: 1 process x 32 x 2 accumulated: batch norm has other statistics in each micro-batch"
     assert skipped in capsys.readouterr().out.splitlines()
     with pytest.raises(UserError, match="single process with batch norm"):
-        run_with(monkeypatch, ["-ngpus=1", f"-output={tmp_path}"], results)
+        run_with(workers, ["-ngpus=1", f"-output={tmp_path}"], results)
 
 
-def test_one_device_is_compared_with_two_processes_unless_one_was_asked_for(monkeypatch, machine, tmp_path):
+def test_one_device_is_compared_with_two_processes_unless_one_was_asked_for(monkeypatch, workers, machine, tmp_path):
     two, one = (2, 2, 32, 1, 0), [(1, 1, 64, 1, 5), (1, 1, 32, 2, 0)]
     three = [(3, 3, 21, 1, 0), (1, 1, 63, 1, 5), (1, 1, 21, 3, 0)]
     for words, machine.gpus, starts in (
@@ -148,22 +146,22 @@ def test_one_device_is_compared_with_two_processes_unless_one_was_asked_for(monk
         (["-ngpus=1"], 0, one),
         (["-ngpus=3"], 0, three),
     ):
-        started = run_with(monkeypatch, [*words, f"-output={tmp_path}"], [make_variant()] * 3)
+        started = run_with(workers, [*words, f"-output={tmp_path}"], [make_variant()] * 3)
         assert list_starts(started) == starts
     monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
     with pytest.raises(UserError, match="^-selftest starts its own processes: run it without Paddle's launcher$"):
-        run_with(monkeypatch, [f"-output={tmp_path}"], [])
+        run_with(workers, [f"-output={tmp_path}"], [])
 
 
 @pytest.mark.parametrize("there", ["named", "data", None])
-def test_a_cache_of_a_run_is_read_and_none_is_made(monkeypatch, tmp_path, there):
+def test_a_cache_of_a_run_is_read_and_none_is_made(monkeypatch, workers, tmp_path, there):
     if there:
         (tmp_path / there).mkdir()
     words, used = [f"DATA.CACHE_FOLDER={tmp_path / there}"] if there == "named" else [], []
     build = Classification.build_dataset
     monkeypatch.setattr(Classification, "build_dataset", lambda *given: used.append(given[1:]) or build(*given))
-    started = run_with(monkeypatch, ["-ngpus=2", f"-output={tmp_path}", *words], [make_variant()] * 3)
+    started = run_with(workers, ["-ngpus=2", f"-output={tmp_path}", *words], [make_variant()] * 3)
     temporary = started[0]["config"].SAVE
     assert [(split, str(folder)) for split, folder in used] == [
         ("train", str(tmp_path / there) if there else temporary)

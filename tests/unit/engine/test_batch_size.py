@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import paddle
 import pytest
+import yaml
 from support.forced_device import forced_device
 from support.trainings import small_runs
 from support.trainings.full_gpus import no_memory
@@ -23,12 +24,18 @@ TASK = SimpleNamespace(traits=SimpleNamespace(sample_name="images", fixed_shapes
 RECIPE = "-cfg=vit_digits"
 
 
-def find(monkeypatch, limit: int, *words: str, plan: ProcessPlan = GPUS) -> tuple[RunSettings, list[int], str]:
+def find(workers, limit: int, *words: str, plan: ProcessPlan = GPUS) -> tuple[RunSettings, list[int], str]:
     """What is found if an update of up to ``limit`` images fits, the batches that were tried, and the last notice."""
     tried = []
-    monkeypatch.setattr(
-        batch_size, "try_batch", lambda config, *_: tried.append(config.DATA.BATCH_SIZE) or tried[-1] <= limit
-    )
+
+    def try_batch(started) -> None:
+        config, *_ = started.arguments
+        tried.append(config.DATA.BATCH_SIZE)
+        if tried[-1] > limit:
+            Path(config.SAVE, "too_large").touch()
+            raise WorkerFailure(0, "out of memory")
+
+    workers.work = try_batch
     run = batch_size.resolve_found_batch(settings.load([RECIPE, *words, "-batch_size=auto"]), plan, TASK, {})
     return run.values, tried, run.notices[-1]
 
@@ -54,8 +61,8 @@ def test_bisection_finds_the_largest_size_that_fits():
         (["DATA.BATCH_SIZE", "7"], 6, 1, 7, 7),
     ],
 )
-def test_the_samples_of_an_update_stay(monkeypatch, words, limit, batch, accumulated, too_large):
-    values, tried, notice = find(monkeypatch, limit, *words)
+def test_the_samples_of_an_update_stay(workers, words, limit, batch, accumulated, too_large):
+    values, tried, notice = find(workers, limit, *words)
     assert (values.DATA.BATCH_SIZE, values.TRAIN.ACCUM_ITER) == (batch, accumulated)
     assert values.DATA.BATCH_SIZE_EVAL == batch and len(tried) <= 4
     why = f"the largest batch that fits; {too_large} exceeds the memory" if too_large else "all fit at once"
@@ -77,9 +84,13 @@ def test_the_samples_of_an_update_stay(monkeypatch, words, limit, batch, accumul
         ({}, False),
     ],
 )
-def test_a_resumed_run_keeps_what_it_has_found_if_that_divides_the_samples(monkeypatch, earlier, is_kept):
-    monkeypatch.setattr(batch_size, "read_resumed_section", lambda config, name: {"DATA": earlier}[name])
-    values, tried, notice = find(monkeypatch, 1000, "DATA.BATCH_SIZE", "32", "-accum_iter=2")
+def test_a_resumed_run_keeps_what_it_has_found_if_that_divides_the_samples(workers, tmp_path, earlier, is_kept):
+    checkpoint = tmp_path / "checkpoints" / "epoch_0003"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "state.json").write_text("{}")
+    (checkpoint / "about.yaml").write_text(yaml.safe_dump({"settings": {"DATA": earlier}}))
+    words = ["DATA.BATCH_SIZE", "32", "-accum_iter=2", f"-output={tmp_path}", "-resume=auto"]
+    values, tried, notice = find(workers, 1000, *words)
     assert (values.DATA.BATCH_SIZE, values.TRAIN.ACCUM_ITER) == ((16, 4) if is_kept else (64, 1))
     assert bool(tried) != is_kept
     if is_kept:
@@ -89,24 +100,24 @@ def test_a_resumed_run_keeps_what_it_has_found_if_that_divides_the_samples(monke
         )
 
 
-def test_a_stated_batch_of_evaluations_stays(monkeypatch):
-    values, _, _ = find(monkeypatch, 16, "DATA.BATCH_SIZE", "32", "-batch_size_eval=100")
+def test_a_stated_batch_of_evaluations_stays(workers):
+    values, _, _ = find(workers, 16, "DATA.BATCH_SIZE", "32", "-batch_size_eval=100")
     assert (values.DATA.BATCH_SIZE, values.DATA.BATCH_SIZE_EVAL) == (16, 100)
 
 
-def test_batches_that_contradict_other_settings_are_not_tried(monkeypatch):
+def test_batches_that_contradict_other_settings_are_not_tried(workers):
     mixing = ["TRAIN.MIXUP_ALPHA", "0.8", "DATA.BATCH_SIZE", "4"]
-    assert find(monkeypatch, 2, *mixing)[1] == [4, 2]
+    assert find(workers, 2, *mixing)[1] == [4, 2]
     with pytest.raises(UserError, match="an update with 2 per device exceeds the memory; .*TRAIN.RECOMPUTE True"):
-        find(monkeypatch, 1, *mixing)
+        find(workers, 1, *mixing)
 
 
 @pytest.mark.parametrize(
     "plan, told", [(CPU, "CPU processes have no memory"), (GPUS._replace(by_paddle_launcher=True), "use no launcher")]
 )
-def test_where_nothing_can_be_tried_a_number_is_asked_for(monkeypatch, plan, told):
+def test_where_nothing_can_be_tried_a_number_is_asked_for(workers, plan, told):
     with pytest.raises(UserError, match=f"-batch_size=auto .*{told}.*-batch_size=N"):
-        find(monkeypatch, 1, plan=plan)
+        find(workers, 1, plan=plan)
 
 
 def test_an_evaluation_ignores_it_and_says_so(tmp_path):
@@ -133,16 +144,14 @@ def test_some_of_the_memory_has_to_stay_free(tmp_path, peak, fixed_shapes, fits)
 
 @pytest.mark.parametrize("accumulated, tried", [(1, 1), (2, 2), (3, 2)])
 def test_a_trial_is_a_process_of_its_own_with_few_micro_batches_and_a_folder_of_its_own(
-    tmp_path, monkeypatch, accumulated, tried
+    tmp_path, workers, accumulated, tried
 ):
-    given = []
-    monkeypatch.setattr(batch_size, "launch_workers", lambda *words, **options: given.append((*words, options)))
     words = [RECIPE, "-accum_iter", str(accumulated), "-resume=auto", f"-output={tmp_path}", "WATCHDOG_SECONDS", "123"]
     config = settings.load(words).values
     assert batch_size.try_batch(config, GPUS, TASK, {"train": 1})
-    ((worker, (values, task, datasets), plan, seconds, options),) = given
+    ((worker, (values, task, datasets), plan, seconds, in_child),) = workers.started
     assert (worker, task, datasets, plan, seconds) == (batch_size.run_trial, TASK, {"train": 1}, GPUS, 123)
-    assert options == {"in_child": True} and values.TRAIN.ACCUM_ITER == tried
+    assert in_child and values.TRAIN.ACCUM_ITER == tried
     assert values.MODEL.RESUME is None and not Path(values.SAVE).exists() and Path(values.SAVE) != tmp_path
     assert (config.TRAIN.ACCUM_ITER, config.MODEL.RESUME) == (accumulated, "auto")
     with pytest.raises(AttributeError, match="immutable"):
@@ -150,11 +159,11 @@ def test_a_trial_is_a_process_of_its_own_with_few_micro_batches_and_a_folder_of_
 
 
 @pytest.mark.parametrize("error", [UserError("no such file"), WorkerFailure(1, "killed")])
-def test_other_failures_of_a_trial_end_the_run(monkeypatch, error):
-    def fail(*_, **__):
+def test_other_failures_of_a_trial_end_the_run(workers, error):
+    def fail(started):
         raise error
 
-    monkeypatch.setattr(batch_size, "launch_workers", fail)
+    workers.work = fail
     with pytest.raises(type(error)):
         batch_size.try_batch(settings.load([RECIPE]).values, GPUS, TASK, {})
 

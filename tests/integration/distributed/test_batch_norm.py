@@ -192,8 +192,9 @@ class SkippingRegression(Regression):
     skips_branch = True
 
 
-register_task("regression", Regression)
-register_task("skipping", SkippingRegression)
+# Without tables and with names like no other: unit tests in the same process see them.
+register_task("sums_of_rows", Regression, tables=[])
+register_task("sums_that_skip", SkippingRegression, tables=[])
 
 
 def train(output: str, *arguments: str) -> dict[str, Any]:
@@ -201,7 +202,7 @@ def train(output: str, *arguments: str) -> dict[str, Any]:
     settings = ["-epochs=2", f"-batch_size={8 // world_size()}", "TRAIN.BASE_LR", "0.05", "TRAIN.OPTIMIZER.NAME", "SGD"]
     values = config.load([f"-output={output}", "DATA.NUM_WORKERS", "0", *settings, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
-    task = {"regression": Regression, "skipping": SkippingRegression}[values.TASK](values)
+    task = {"sums_of_rows": Regression, "sums_that_skip": SkippingRegression}[values.TASK](values)
     trainer = Trainer(values, task, {"train": Rows(), "val": Rows()})
     trainer.train()
     lines = [json.loads(line) for line in Path(output, "metrics.jsonl").read_text().splitlines()]
@@ -216,16 +217,16 @@ def trained(tmp_path_factory) -> dict[str, list]:
     """What both ranks have after each of these trainings."""
     folder, target = tmp_path_factory.mktemp("trained"), "integration.distributed.test_batch_norm:train"
     trainings = {
-        "local": ("TASK", "regression"),  # a task's own default is local
-        "sync": ("TASK", "regression", "TRAIN.BATCH_NORM", "sync"),
-        "found": ("TASK", "skipping", "TRAIN.FIND_UNUSED_PARAMETERS", "true"),
-        "start": ("TASK", "regression", "TRAIN.BASE_LR", "1e-12"),
+        "local": ("TASK", "sums_of_rows"),  # a task's own default is local
+        "sync": ("TASK", "sums_of_rows", "TRAIN.BATCH_NORM", "sync"),
+        "found": ("TASK", "sums_that_skip", "TRAIN.FIND_UNUSED_PARAMETERS", "true"),
+        "start": ("TASK", "sums_of_rows", "TRAIN.BASE_LR", "1e-12"),
     }
     return run_together({name: (target, (str(folder / name), *words)) for name, words in trainings.items()})
 
 
 def test_sync_trains_as_one_process_does(trained, tmp_path):
-    one = train(str(tmp_path / "1"), "TASK", "regression")
+    one = train(str(tmp_path / "1"), "TASK", "sums_of_rows")
     for result in trained["sync"]:
         for name, expected in one["state"].items():
             np.testing.assert_allclose(result["state"][name], expected, rtol=2e-5, atol=2e-5, err_msg=name)
@@ -249,7 +250,7 @@ def test_a_branch_that_one_rank_skips_stays_equal_with_find_unused_parameters(tr
 
 def test_without_it_such_a_branch_is_noticed_before_anything_is_saved(tmp_path):
     target = "integration.distributed.test_batch_norm:train"
-    ended = run_workers(target, str(tmp_path / "lost"), "TASK", "skipping")
+    ended = run_workers(target, str(tmp_path / "lost"), "TASK", "sums_that_skip")
     assert ended.code == 1 and "weights differ between ranks after epoch 1" in ended.err
     assert "TRAIN.FIND_UNUSED_PARAMETERS" in ended.err
 

@@ -77,7 +77,7 @@ class BackboneTask(Task):
         """Class of the configured model."""
         return resolve("model", self.config.MODEL.NAME)
 
-    def take_classes(self, names: Sequence[str]) -> None:
+    def _take_classes(self, names: Sequence[str]) -> None:
         """Set the class names from a split, in the order of their numbers.
 
         Raises:
@@ -106,7 +106,7 @@ class BackboneTask(Task):
                 return known
         return self._learned is not None and bool(self._learned.data.get(TURNED))
 
-    def replace_unreadable(self, dataset: "ImageSamples") -> None:
+    def _replace_unreadable(self, dataset: "ImageSamples") -> None:
         """Replace unreadable training images by the next readable ones, if DATA.ON_INVALID_SAMPLE is "skip"."""
         if self.config.DATA.ON_INVALID_SAMPLE == "skip":
             dataset.replacements = self.replacements = ReplacementReader(Path(self.config.SAVE).absolute())

@@ -119,7 +119,7 @@ class Detection(BackboneTask):
             name = self.config.MODEL.NAME
             samples.notices.append(f"TRAIN.RANDOM_SAMPLING False: no effect: it is for Mask R-CNN, not for {name}")
         samples.notices.append(f"losses are divided {how} (TRAIN.DETECTION_NORMALIZER {normalizer})")
-        self.replace_unreadable(samples)
+        self._replace_unreadable(samples)
         return samples
 
     @property
@@ -140,7 +140,7 @@ class Detection(BackboneTask):
     def _check_classes(self, dataset: DetectionDataset) -> None:
         """Use the categories of the first split, and check that the other splits have the same."""
         names, ids = list(map(str, dataset.class_names or ())), list(dataset.category_ids)
-        self.take_classes(names)
+        self._take_classes(names)
         self.num_named = len(names)
         if self.category_ids and ids != self.category_ids:
             raise UserError(
@@ -227,7 +227,7 @@ class Detection(BackboneTask):
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: StepPosition) -> dict[str, LossTerm]:
         """Run the forward pass of a micro-batch and return its loss terms."""
         facts = host_facts(batch)
-        targets = self.build_targets(batch, facts["box_counts"])
+        targets = self._build_targets(batch, facts["box_counts"])
         if not self._family.takes_padding and (facts["sizes"] != batch["images"].shape[2:]).any():
             raise UserError(
                 f"{self.config.MODEL.NAME} takes unpadded images of one size, but a batch has several sizes, or "
@@ -237,12 +237,12 @@ class Detection(BackboneTask):
         side, stored = batch_side(self.config.DATA, self.config.SEED, step.update, step.epochs_left), images.shape[-1]
         if side not in (None, stored):  # by nearest neighbor on the device, as RT-DETR's authors do
             images = F.interpolate(images, [side, side], mode="nearest")
-            targets = self.scale_targets(targets._replace(sizes=paddle.full_like(targets.sizes, side)), side / stored)
+            targets = self._scale_targets(targets._replace(sizes=paddle.full_like(targets.sizes, side)), side / stored)
         self.criterion.note_objects(facts["box_counts"], step)
         outputs = model(images, targets.sizes, targets)
         return dict(self.criterion.terms(outputs, targets))
 
-    def build_targets(self, batch: dict[str, Any], box_counts: np.ndarray) -> Any:
+    def _build_targets(self, batch: dict[str, Any], box_counts: np.ndarray) -> Any:
         """Return the objects of a training batch as the model takes them; ``box_counts`` are the objects per image."""
         return DetectionTargets(
             batch["boxes"],
@@ -253,7 +253,7 @@ class Detection(BackboneTask):
             DenoisingQueries.from_batch(batch) if self.criterion.noise else None,
         )
 
-    def scale_targets(self, targets: Any, scale: float) -> Any:
+    def _scale_targets(self, targets: Any, scale: float) -> Any:
         """Return the objects in images whose sides were multiplied by ``scale``."""
         return targets._replace(boxes=targets.boxes * scale)
 

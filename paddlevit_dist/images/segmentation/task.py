@@ -102,7 +102,7 @@ class ImageSegmentation(BackboneTask):
         if is_training and data.ALBUMENTATIONS is not None:
             samples.augmentation = AlbumentationsFile(data.ALBUMENTATIONS)
         samples.notices = [one_line(line) for line in notices]
-        self.take_classes(list(map(str, dataset.class_names or range(dataset.num_classes))))
+        self._take_classes(list(map(str, dataset.class_names or range(dataset.num_classes))))
         self.palette = dataset.palette
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
         if weights is not None and len(weights) != self.num_classes:
@@ -111,7 +111,7 @@ class ImageSegmentation(BackboneTask):
                 f"{self.num_classes} classes"
             )
         if is_training:
-            self.replace_unreadable(samples)
+            self._replace_unreadable(samples)
         else:
             samples.eval_protocol = describe_protocol(self.config)
         return samples

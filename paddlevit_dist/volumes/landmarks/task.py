@@ -59,7 +59,7 @@ class LandmarkDetection(Task):
         """Open a split and return its samples."""
         volumes = self.config.VOLUMES
         dataset = dataset_class(self.config, VolumeDataset).open(self.config, split, cache_folder)
-        self.load_dataset_meta(dataset)
+        self._load_dataset_meta(dataset)
         is_training = is_training_split(self.config, split)
         notices = [*dataset.notices, *set_region(self, dataset, self._intensities().kinds, is_training)]
         if not is_training:
@@ -73,7 +73,7 @@ class LandmarkDetection(Task):
             mirrored = mirror_order(self.names, pairs)
         return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._intensities(), notices)
 
-    def load_dataset_meta(self, dataset: VolumeDataset) -> None:
+    def _load_dataset_meta(self, dataset: VolumeDataset) -> None:
         """Take channels and landmarks from a split, and raise ``UserError`` if it does not fit keys or weights."""
         require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
         num_classes = self.config.MODEL.NUM_CLASSES

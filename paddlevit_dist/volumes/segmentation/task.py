@@ -88,7 +88,7 @@ class VolumeSegmentation(Task):
             raise UserError(
                 f"dataset {self.config.DATA.DATASET} has no {split} volumes at {self.config.DATA.DATA_PATH}"
             )
-        self.load_dataset_meta(dataset)
+        self._load_dataset_meta(dataset)
         region_notices = set_region(self, dataset, self._intensities().kinds, is_training)
         intensities = self._intensities()
         if not is_training:
@@ -107,7 +107,7 @@ class VolumeSegmentation(Task):
     def _intensities(self) -> IntensityConfig:
         return IntensityConfig.from_config(self.config.VOLUMES, len(self.channels) or 1, self.within)
 
-    def load_dataset_meta(self, dataset: SegmentedVolumes) -> None:
+    def _load_dataset_meta(self, dataset: SegmentedVolumes) -> None:
         """Take channels and classes from a split, and raise ``UserError`` if it does not fit keys or weights."""
         require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
         num_classes = self.config.MODEL.NUM_CLASSES

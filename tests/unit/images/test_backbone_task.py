@@ -28,14 +28,14 @@ def make(*words):
 
 def test_classes_have_the_names_of_all_splits_and_of_weights(refuse):
     task = make()
-    task.take_classes(["a", "b"])
+    task._take_classes(["a", "b"])
     assert (task.class_names, task.num_classes) == (["a", "b"], 2)
-    said = refuse(task.take_classes, ["a", "c"])
+    said = refuse(task._take_classes, ["a", "c"])
     assert "training and validation data name different classes: a, b and a, c; give both" in said
     more = make("-num_classes=4")
-    more.take_classes(["a", "b"])
+    more._take_classes(["a", "b"])
     assert (more.class_names, more.num_classes) == (["a", "b", "2", "3"], 4)
-    more.take_classes(["a", "b"])
+    more._take_classes(["a", "b"])
     for meta, expected in (
         (CheckpointMeta(3, ("x", "y", "z", "w")), ["x", "y", "z"]),
         (CheckpointMeta(3, ("x",)), ["x", "1", "2"]),
@@ -84,10 +84,10 @@ def test_another_backbone_is_taken_by_networks_that_have_one(refuse):
     assert make("MODEL.BACKBONE=resnet18").model_options["backbone"] == "resnet18"
     task = make("DATA.ON_INVALID_SAMPLE=skip")
     samples = SimpleNamespace(replacements=None)
-    task.replace_unreadable(samples)
+    task._replace_unreadable(samples)
     assert samples.replacements is task.replacements is not None
     task = make()
-    task.replace_unreadable(other := SimpleNamespace(replacements=None))
+    task._replace_unreadable(other := SimpleNamespace(replacements=None))
     assert other.replacements is task.replacements is None
     said = refuse(make, "MODEL.BACKBONE=resnet18", "MODEL.NAME=resnet18")
     assert said == "MODEL.BACKBONE resnet18: resnet18 has no such option; remove it"

@@ -110,12 +110,12 @@ class KeypointDetection(Detection):
             "distill_weight": keys.DISTILL_LOSS_WEIGHT,
         }
 
-    def build_targets(self, batch: dict[str, Any], box_counts: np.ndarray) -> PoseTargets:
+    def _build_targets(self, batch: dict[str, Any], box_counts: np.ndarray) -> PoseTargets:
         """Return the objects of a training batch; ``box_counts`` are the objects per image."""
         queries = PoseQueries.from_batch(batch) if self.criterion.noise else None
         return PoseTargets(batch["points"], batch["areas"], batch["labels"], batch["sizes"], box_counts, queries)
 
-    def scale_targets(self, targets: PoseTargets, scale: float) -> PoseTargets:
+    def _scale_targets(self, targets: PoseTargets, scale: float) -> PoseTargets:
         """Return the objects in images whose sides were multiplied by ``scale``."""
         points = paddle.concat([targets.points[..., :2] * scale, targets.points[..., 2:]], axis=-1)
         return targets._replace(points=points, areas=targets.areas * scale**2)

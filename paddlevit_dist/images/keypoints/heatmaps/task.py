@@ -119,7 +119,7 @@ class KeypointHeatmaps(BackboneTask):
         samples.notices = [*notices, f"{count(len(samples), 'object')} with keypoints are a sample each"]
         if config.DATA.ALBUMENTATIONS is not None:
             samples.augment = ObjectAugmentation(config.DATA.ALBUMENTATIONS, dataset.mirrors)
-        self.replace_unreadable(samples)
+        self._replace_unreadable(samples)
         return samples
 
     def _build_evaluation(self, dataset: KeypointDataset, cache_folder: Path) -> tuple[ImageSamples, list[str]]:

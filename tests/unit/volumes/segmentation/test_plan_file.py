@@ -52,7 +52,7 @@ def test_a_run_takes_the_plan_of_its_data(folder, tmp_path, fewer_drawn_voxels, 
     assert volumes.INTENSITY_WINDOW == [100.0, 101.0] and 100.9 < volumes.INTENSITY_MEAN_STD[0] < 101
     assert lines[2] == "intensities: channel CT ct, channel PET z_score"
     task = VolumeSegmentation(config)
-    task.load_dataset_meta(NnUNet(str(folder), "train", tmp_path / "cache"))
+    task._load_dataset_meta(NnUNet(str(folder), "train", tmp_path / "cache"))
     model, size = task.build_model(), (2, *volumes.CROP_SIZE)
     labels = np.random.default_rng(0).integers(0, 3, size).astype(np.uint8)
     batch = {"volume": paddle.randn([2, 2, *volumes.CROP_SIZE]), "labels": paddle.to_tensor(labels)}

@@ -205,7 +205,7 @@ def test_a_folder_of_regions_is_read_described_and_written(tmp_path, fewer_drawn
     share = 100 * (labels % IGNORED > 0).sum() / (labels != IGNORED).sum()
     assert lines[1].startswith(f"class organs: {share:.3g} % of the voxels, in 2 of 2") and len(lines) == 3
     task = VolumeSegmentation(load([f"-cfg={PHANTOMS}", "VOLUMES.NORMALIZE", "[none]"]).values)
-    task.load_dataset_meta(dataset)
+    task._load_dataset_meta(dataset)
     assert get_aspect(task, Checkable).labels_in({"labels": np.array([0, 1, IGNORED])}).tolist() == [0]
     about = task.signature()
     other = VolumeSegmentation(task.config)

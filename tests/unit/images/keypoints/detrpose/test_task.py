@@ -40,10 +40,10 @@ def test_a_batch_has_points_areas_and_queries_with_noise(tmp_path):
         image, truth = samples.dataset.read(index)
         scale = sample.image.shape[1] * sample.image.shape[2] / image.height / image.width
         np.testing.assert_allclose(np.sort(sample.areas), np.sort(truth.areas * scale), rtol=1e-5)
-    targets = task.build_targets(
+    targets = task._build_targets(
         {name: paddle.to_tensor(part) for name, part in batch.items() if name != HOST}, batch["box_counts"]
     )
-    larger = task.scale_targets(targets, 2.0)
+    larger = task._scale_targets(targets, 2.0)
     np.testing.assert_allclose(larger.points[..., :2].numpy(), 2 * batch["points"][..., :2])
     np.testing.assert_array_equal(larger.points[..., 2].numpy(), batch["points"][..., 2])
     np.testing.assert_allclose(larger.areas.numpy(), 4 * batch["areas"])

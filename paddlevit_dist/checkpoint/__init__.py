@@ -3,7 +3,7 @@
 - ``store``: checkpoints of a run: written completely or not at all, linked, pruned; ``finding``: the one that a run
   continues from
 - ``content``: the files of a checkpoint, with their checks
-- ``load``: weights of any origin into a model, with a report on every name
+- ``load``: weights of any origin into a model; ``load_report``: what became of every name, and whether it is enough
 - ``low_rank``: what checkpoints of LoRA hold; ``completion``: the rest, from their base
 - ``weights``: the file that a path means, and the weights in its content; ``published`` for names, ``download``
 - ``unpickling`` (Paddle's files) with ``pickle_instructions``, ``torch_files`` (PyTorch's), ``array_files`` (numpy's,

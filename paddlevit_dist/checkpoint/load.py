@@ -3,24 +3,28 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
 
-from ..registry.lookup import MODELS
 from ..runtime.errors import UserError
-from ..runtime.json_format import format_json
-from ..runtime.printing import shorten
 from ..tasks.model import Model, as_model
 from . import low_rank
 from .class_rows import ClassNames, find_class_axis, follow_names
 from .completion import complete, describe_base
-from .content import find_trained_size, is_run_checkpoint, read_weights_info
-from .finding import find_run_settings
+from .content import find_trained_size, is_run_checkpoint
+from .load_report import (
+    LoadReport,
+    Shape,
+    list_some,
+    refuse_small_share,
+    refuse_unused,
+    require_everything,
+    require_statistics,
+)
 from .low_rank import LowRankBase
 from .network_facts import list_network_differences
 from .published import is_fetched
@@ -30,11 +34,8 @@ from .weights import (
     read_weights,
     rename_norms_like,
     rename_states,
-    statistics_in,
     weights_from_mapping,
 )
-
-Shape = tuple[int, ...]
 
 # By naming scheme: whether Linear weights are (in, out) if no shape decides it, as in the files that have these names.
 _IN_PADDLE_LAYOUT = {
@@ -57,97 +58,6 @@ find_pretraining_part = re.compile(r"(?:^|\.)(pretraining_\w+)").search
 _is_optional = re.compile(
     r"(?:^|\.)(?:(?:text_model|text_projection|visual_projection|pooler)\.|logit_(?:scale|bias)$)"
 ).search
-
-
-@dataclass
-class LoadReport:
-    """The result of loading, for every parameter and buffer, by the model's names.
-
-    Attributes:
-        source: the file, or "the given state".
-        origin: the naming scheme and the layout of Linear weights that were recognized.
-        loaded: names of parameters that were copied, including resized ones.
-        resized: names of parameters that were resized, such as a position embedding for another grid.
-        reinitialized: names of the classifier's initial parameters, if the source has none or one for other classes.
-        missing: names of parameters that the source lacks or has in another shape: they keep their initial values.
-        unexpected: names in the source that the model does not have.
-        shapes: (shape in the source, shape in the model) by name; None where it does not exist.
-        classes_by_name: if the classifier's rows were matched by class name: number of matched classes, and number of
-            the model's classes; None: rows were copied in order.
-        outputs: name of each output, if rows were matched for an evaluation.
-        loaded_fraction: share of the model's elements that were loaded, without re-initialized parameters.
-        notices: unusual properties of the source, such as values that are not finite.
-        base: for a model with matrices of low rank, the whole weights that its checkpoints leave out; else None.
-        trained_size: height and width of the images of the run that the source is from; None: unknown.
-    """
-
-    source: str
-    origin: str
-    loaded: list[str] = field(default_factory=list)
-    resized: list[str] = field(default_factory=list)
-    reinitialized: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    unexpected: list[str] = field(default_factory=list)
-    shapes: dict[str, tuple[Shape | None, Shape | None]] = field(default_factory=dict)
-    classes_by_name: tuple[int, int] | None = None
-    outputs: tuple[str, ...] = ()
-    loaded_fraction: float = 0.0
-    notices: list[str] = field(default_factory=list)
-    base: LowRankBase | None = None
-    trained_size: tuple[int, int] | None = None
-
-    def summary(self) -> str:
-        """Format the report in one line for the log."""
-        total = len(self.loaded) + len(self.reinitialized) + len(self.missing)
-        exception = " apart from the new classifier" if self.reinitialized else ""
-        share = f"{_percent(self.loaded_fraction)} % of parameters{exception}"
-        if self.unexpected:  # the source is another network, even if it has all parameters of this one
-            used = len(self.loaded) + len(self.reinitialized)
-            share = f"{used} of {used + len(self.unexpected)} entries of the source used"
-        head = f"loaded {len(self.loaded)} of {total} ({share})"
-        parts = []
-        if self.classes_by_name is not None:
-            matched, classes = self.classes_by_name
-            parts.append(
-                f"{matched:,} of {classes:,} classes by name" + (", the rest new" if matched < classes else "")
-            )
-        if self.reinitialized:
-            parts.append(f"re-initialized {_some(self.reinitialized, 4)}")
-        if self.resized:
-            parts.append(
-                "resized " + ", ".join("{} {} -> {}".format(name, *self.shapes[name]) for name in self.resized)
-            )
-        if self.missing:
-            parts.append(f"{len(self.missing)} missing, which stay random: {_describe(self, self.missing)}")
-        if self.unexpected:
-            parts.append(f"not used {_some(self.unexpected)}")
-        parts += self.notices
-        return head + (", " + "; ".join(parts) if parts else "")
-
-    def text(self) -> str:
-        """Format all parameters that were not simply copied, with their shapes, in several lines."""
-        lines = [f"{self.source}: {self.origin}", self.summary()]
-        kinds = {
-            "resized": self.resized,
-            "re-initialized": self.reinitialized,
-            "missing": self.missing,
-            "unexpected": self.unexpected,
-        }
-        for kind, names in kinds.items():
-            lines += [f"  {kind:14} {shorten(name)}: {_shapes(*self.shapes[name])}" for name in names]
-        return "\n".join(lines)
-
-    def json(self) -> str:
-        """Format the whole report as JSON."""
-        kinds = ("resized", "reinitialized", "missing", "unexpected")
-        names = ("source", "origin", "loaded_fraction", "loaded", "classes_by_name", *kinds, "notices")
-        content = {name: vars(self)[name] for name in names}
-        for kind in kinds:
-            shapes = ((name, *self.shapes[name]) for name in content[kind])
-            content[kind] = [
-                {"name": name, "source_shape": a and list(a), "model_shape": b and list(b)} for name, a, b in shapes
-            ]
-        return format_json(content, indent=1)
 
 
 def load_weights(
@@ -199,13 +109,13 @@ def load_weights(
     values = _plan(model, state, report, class_names)
     _compare_networks(model, source, weights, report, must_match=strict and not allow_unused)
     if strict:
-        _require_everything(report, as_model(model))
+        require_everything(report, as_model(model))
         unused = [name for name in report.unexpected if not _is_optional(name)]
         if unused and not allow_unused:
-            _refuse_unused(report, unused)
+            refuse_unused(report, unused)
     elif report.loaded_fraction < minimum_loaded:
-        _refuse(report, minimum_loaded)
-    _require_statistics(report)
+        refuse_small_share(report, minimum_loaded)
+    require_statistics(report)
     targets = model.state_dict()
     for name, value in values.items():
         tensor = paddle.to_tensor(np.ascontiguousarray(value), place=paddle.CPUPlace())
@@ -221,8 +131,8 @@ def _compare_networks(
     differences = list_network_differences(as_model(model), name, Path(weights.name), weights.state)
     if differences and must_match:
         raise UserError(
-            f"{weights.name} is of another network than this model: {_some(differences)}; set MODEL.NAME and its keys "
-            "to the weights' network, or add -allow_changes to evaluate with this one"
+            f"{weights.name} is of another network than this model: {list_some(differences)}; set MODEL.NAME and its "
+            "keys to the weights' network, or add -allow_changes to evaluate with this one"
         )
     report.notices += [f"of another network: {difference}" for difference in differences]
 
@@ -394,7 +304,7 @@ def _report_rest(
     report.loaded_fraction = num_loaded / max(num_loaded + num_missing, 1)
     not_finite = [name for name, value in fitting.items() if not np.isfinite(value).all()]
     if not_finite:
-        report.notices.append(f"values that are NaN or infinite in {_some(not_finite)}")
+        report.notices.append(f"values that are NaN or infinite in {list_some(not_finite)}")
 
 
 def _infer_classifiers(report: LoadReport, unfit: Iterable[str], model: paddle.nn.Layer) -> list[str]:
@@ -426,124 +336,3 @@ def _fit_channels(value: np.ndarray, shape: Shape, interface: Model) -> np.ndarr
     if channels == 1:
         return colors.sum(axis=1, keepdims=True)
     return colors[:, np.arange(shape[1]) % 3] * np.float32(3 / shape[1])
-
-
-def _require_everything(report: LoadReport, interface: Model) -> None:
-    if not report.missing and not report.reinitialized:
-        return
-    reasons = []
-    if report.missing:
-        reasons.append(f"it lacks {_describe(report, report.missing)}")
-    if report.reinitialized:
-        reasons.append(f"its classifier does not fit: {_describe(report, report.reinitialized)}")
-    for name in report.reinitialized:
-        source_shape, model_shape = report.shapes[name]
-        axis = find_class_axis(source_shape or (), interface.class_layout(name))
-        if source_shape and model_shape and axis is not None and source_shape[axis] != model_shape[axis]:
-            theirs, ours = (interface.outputs_to_classes(shape[axis]) for shape in (source_shape, model_shape))
-            remedy = f"set MODEL.NUM_CLASSES to {theirs}"
-            if theirs < ours:  # MODEL.NUM_CLASSES must not be smaller than the data's number of classes
-                remedy = f"remove MODEL.NUM_CLASSES; data with more than {theirs} classes cannot be used with it"
-            reasons.append(f"it has {theirs} classes and the model {ours}: {remedy}")
-            break  # further heads may have several outputs per class
-    hint = _suggest_model(report.source) if report.missing else ""
-    raise UserError(
-        f"{report.source} does not contain the whole model, which evaluating and resuming need: "
-        f"{'; '.join(reasons)}{hint}"
-    )
-
-
-def require_trained(
-    report: LoadReport, own_parts: Sequence[str] = (), remedy: str = "add -allow_changes to train them anew"
-) -> None:
-    """Raise UserError if a parameter outside of the classifier keeps its random values.
-
-    ``own_parts``: beginnings of names that the source cannot have; ``remedy``: what to do if this is intended.
-    """
-    random = [name for name in report.missing if not name.startswith(tuple(own_parts))]
-    if random:
-        total = len(report.loaded) + len(report.reinitialized) + len(report.missing)
-        raise UserError(
-            f"{report.source} lacks {len(random)} of this model's {total} tensors, which would stay random: "
-            f"{_describe(report, random)}; use weights of this model, or {remedy}{_suggest_model(report.source)}"
-        )
-
-
-def _refuse_unused(report: LoadReport, unused: list[str]) -> None:
-    """Raise UserError for unused entries: a network without them computes other results."""
-    distilled = ""
-    if any(name.startswith(("dist_token", "head_dist.")) for name in unused):
-        distilled = ". They belong to a distilled DeiT, with MODEL.NAME deit_SIZE_distilled_patch16_SIDE"
-    raise UserError(
-        f"{report.source} belongs to another network: this model does not have "
-        f"{_describe(report, unused)}; set MODEL.NAME to the weights' model, or add -allow_changes to evaluate "
-        f"without them{distilled or _suggest_model(report.source)}"
-    )
-
-
-def _require_statistics(report: LoadReport) -> None:
-    """Raise UserError for batch norms with trained weights but initial statistics, which compute other results."""
-    missing = [name for name in statistics_in(report.missing) if f"{name.rpartition('.')[0]}.weight" in report.loaded]
-    if missing:
-        raise UserError(
-            f"{report.source} has the weights of batch norms without their running statistics "
-            f"{_describe(report, missing)}, so their results would differ from training; expected _mean and _variance, "
-            "or PyTorch's running_mean and running_var, for each weight"
-        )
-
-
-# Names in the models of transformers 5; its ``save_pretrained`` writes the names of version 4, which are supported.
-_is_transformers5_name = re.compile(
-    r"layers\.\d+\.(blocks\.\d+\.)?attention\.q_proj\.|stages\.\d+\.patch_embeddings\."
-).search
-_TRANSFORMERS5_HINT = (
-    ". This is a state_dict() of transformers 5: save the model with save_pretrained, and give that folder"
-)
-
-
-def _refuse(report: LoadReport, minimum_loaded: float) -> None:
-    reasons = [f"missing {_describe(report, report.missing)}"]
-    if report.unexpected:
-        reasons.append(f"unexpected {_describe(report, report.unexpected)}")
-    is_raw = any(map(_is_transformers5_name, report.unexpected))
-    hint = _TRANSFORMERS5_HINT if is_raw else _suggest_model(report.source)
-    raise UserError(
-        f"{report.source} has only {_percent(report.loaded_fraction)} % of the model's parameters, at least "
-        f"{100 * minimum_loaded:g} % are needed (MODEL.MIN_LOADED_FRACTION): {'; '.join(reasons)}"
-        f"{hint}"
-    )
-
-
-def _suggest_model(source: str) -> str:
-    file = Path(source)
-    model = (find_run_settings(read_weights_info(file), file) or {}).get("MODEL")
-    if isinstance(model, dict) and isinstance(model.get("NAME"), str):
-        return f". It is from a run with MODEL.NAME {shorten(model['NAME'])}: use that run's MODEL settings"
-    candidates = [name for name in MODELS if file.name.startswith((f"{name}.", f"{name}-"))]
-    return f". Its name suggests MODEL.NAME {candidates[0]}" if candidates else ". Is it for another architecture?"
-
-
-def _describe(report: LoadReport, names: list[str]) -> str:
-    def describe(name: str) -> str:
-        source_shape, model_shape = report.shapes[name]
-        if source_shape and model_shape:
-            return f"{shorten(name)} ({source_shape} in the source, {model_shape} in the model)"
-        return f"{shorten(name)} {source_shape or model_shape}"
-
-    return _some([describe(name) for name in names])
-
-
-def _percent(share: float) -> str:
-    """Format a share with one decimal, rounded down: 100.0 is the whole."""
-    return f"{np.floor(1000 * share) / 10:.1f}"
-
-
-def _some(texts: list[str], limit: int = 3) -> str:
-    shown = ", ".join(shorten(text) for text in texts[:limit])
-    return shown if len(texts) <= limit else f"{shown} and {len(texts) - limit} more"
-
-
-def _shapes(source_shape: Shape | None, model_shape: Shape | None) -> str:
-    in_source = f"{source_shape} in the source" if source_shape is not None else "not in the source"
-    in_model = f"{model_shape} in the model" if model_shape is not None else "not in the model"
-    return f"{in_source}, {in_model}"

@@ -1,7 +1,7 @@
 """Class names of weights that a run starts from or evaluates, and of its data."""
 
 from ..checkpoint.class_rows import ClassNames, are_names, get_class_names, mean_numbers, read_class_names
-from ..checkpoint.load import LoadReport
+from ..checkpoint.load_report import LoadReport
 from ..distributed import broadcast_object, is_main
 from ..runtime.errors import UserError
 from ..tasks.dataset import TransformedDataset

@@ -8,7 +8,8 @@ import numpy as np
 from ..checkpoint import store as checkpoint_store
 from ..checkpoint.content import AVERAGED, resolve_checkpoint
 from ..checkpoint.finding import existing_run_error
-from ..checkpoint.load import load_weights, rename_for, require_trained
+from ..checkpoint.load import load_weights, rename_for
+from ..checkpoint.load_report import require_trained
 from ..checkpoint.low_rank import LowRankBase
 from ..checkpoint.paddlevit_training import PaddleViTTraining, read_training
 from ..checkpoint.weights import evaluated_weights, read_state

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import paddle
 
-from ..checkpoint.load import load_weights, require_trained
+from ..checkpoint.load import load_weights
+from ..checkpoint.load_report import require_trained
 from ..checkpoint.weights import evaluated_weights
 from ..registry.lookup import resolve
 from ..runtime.errors import UserError

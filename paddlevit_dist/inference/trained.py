@@ -13,7 +13,8 @@ from ..checkpoint.content import fingerprint, read_weights_info
 from ..checkpoint.download import silent
 from ..checkpoint.file_formats import SUFFIXES, find_format, may_be_weights
 from ..checkpoint.finding import find_run_settings
-from ..checkpoint.load import LoadReport, count_classes, load_weights
+from ..checkpoint.load import count_classes, load_weights
+from ..checkpoint.load_report import LoadReport
 from ..checkpoint.weights import evaluated_weights, list_shards, local_file, read_weights
 from ..engine.compatibility import to_plain_settings
 from ..registry.lookup import find_package

@@ -8,7 +8,8 @@ import paddle
 from paddle import nn
 
 from .. import settings as configuration
-from ..checkpoint.load import count_classes, load_weights, require_trained
+from ..checkpoint.load import count_classes, load_weights
+from ..checkpoint.load_report import require_trained
 from ..checkpoint.published import find_published_for
 from ..checkpoint.weights import evaluated_weights, read_weights
 from ..inference.predictor import prepare_task

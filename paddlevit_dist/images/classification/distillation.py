@@ -12,7 +12,8 @@ import paddle
 import paddle.nn.functional as F
 
 from ...checkpoint.class_rows import ClassNames, order_outputs, read_class_names
-from ...checkpoint.load import LoadReport, count_classes, load_weights
+from ...checkpoint.load import count_classes, load_weights
+from ...checkpoint.load_report import LoadReport
 from ...checkpoint.weights import evaluated_weights, read_weights
 from ...losses import log_softmax
 from ...registry.lookup import MODELS, annotation_type

@@ -5,7 +5,8 @@ import paddle
 import pytest
 
 from paddlevit_dist import UserError, create_model
-from paddlevit_dist.checkpoint.load import LoadReport, load_weights, require_trained
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.checkpoint.load_report import LoadReport, require_trained
 from paddlevit_dist.registry.lookup import MODELS
 from paddlevit_dist.tasks.model import Model
 

@@ -89,7 +89,7 @@ def weight_gradient(product, volumes, gradient, sums, batch, inputs, outputs, si
                 target, factors = sums + 4 * tap * outputs * inputs, (left, length, source, line)
                 multiply(product, PLAIN, TRANSPOSED, outputs, inputs, count, 1.0, *factors, 1.0, target, inputs)
     # Keeps the arrays alive until here; numba frees arrays after their last use
-    lines[0, 0], gradients[0, 0] = (0.0, 0.0)
+    lines[0, 0], gradients[0, 0] = 0.0, 0.0
 
 
 def _pad(size: Sequence[int], margins: Sequence[int]) -> tuple[int, ...]:

@@ -95,7 +95,8 @@ def predict_batch(aspect: Any, model: Any, batch: dict[str, Any], writer: Predic
 
     ``aspect`` is Predictable, or Ensembling with a ``ModelEnsemble``; ``batch`` has collated inputs.
     """
-    indices, entries = (batch.pop(_INDICES), [PredictionRecord(i, None, reason) for i, reason in batch.pop(_UNREAD)])
+    indices = batch.pop(_INDICES)
+    entries = [PredictionRecord(i, None, reason) for i, reason in batch.pop(_UNREAD)]
     predict = aspect.predict_mean if isinstance(model, ModelEnsemble) else aspect.predict_step
     for index, prediction in zip(indices, predict(model, batch) if indices else ()):
         try:

@@ -227,7 +227,7 @@ def _turn(corner: tuple[int, int], turn: int, radius: int) -> tuple[int, int]:
     """Return a corner in 1/32 pixel from the shape's middle, rounded down."""
     cosine, sine = _COSINES[turn], _COSINES[(turn - _TURNS // 4) % _TURNS]
     x, y = corner
-    return ((x * cosine - y * sine) * 2 * radius // _UNIT**2, (x * sine + y * cosine) * 2 * radius // _UNIT**2)
+    return (x * cosine - y * sine) * 2 * radius // _UNIT**2, (x * sine + y * cosine) * 2 * radius // _UNIT**2
 
 
 def _fill(corners: _Polygon, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -150,7 +150,7 @@ class ConvertedSet(SmallSet):
 _PREFIXES = {"train": "train", "val": "t10k"}
 _UNSIGNED_BYTE = 0x08
 # Limits of unpacked by packed bytes (published: 5), and of unpacked bytes.
-_LARGEST_GAIN, _ALWAYS_ALLOWED = (100, 1 << 26)
+_LARGEST_GAIN, _ALWAYS_ALLOWED = 100, 1 << 26
 
 
 class _IdxImages(ConvertedSet):

@@ -4,9 +4,7 @@ import numpy as np
 import paddle
 from yacs.config import CfgNode
 
-from paddlevit_dist.engine.optimizer import (
-    build_optimizer,
-)
+from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.tasks.model import Model
 from support.trainings.updates import update_one_by_one
 
@@ -14,7 +12,7 @@ RATE, DECAY, EPSILON, BETAS, MOMENTUM = 0.1, 0.5, 1e-8, (0.9, 0.99), 0.8
 ONE_BY_ONE = {"one_by_one": True}  # Paddle's own update
 
 
-class Small(Model):
+class SmallModel(Model):
     def __init__(self):
         super().__init__()
         self.linear = paddle.nn.Linear(3, 2)
@@ -44,7 +42,7 @@ def make_gradients(model, step: int) -> dict:
     return {name: p.grad.numpy().astype(np.float64) for name, p in model.named_parameters()}
 
 
-class Blocks(Model):
+class NamedBlocks(Model):
     """Named as ViTs are: an embedding, two blocks, a head."""
 
     layer_names, classifier_layers = r"blocks\.\d+", ("head",)
@@ -62,7 +60,7 @@ class Blocks(Model):
         return self.head(x)
 
 
-class Stem(Blocks):
+class MixedBlocks(NamedBlocks):
     """Blocks with a wide, a tall and a square matrix, and a table among them."""
 
     def __init__(self):

@@ -209,7 +209,7 @@ def test_parts_of_ones_own_in_a_block_compute_as_they_are_written(name, own):
     assert_close(computed(layer, values), expected)
 
 
-class Halved(layers.Linear):
+class HalvedLinear(layers.Linear):
     def forward(self, x):
         return super().forward(x) / 2
 
@@ -218,8 +218,8 @@ class Halved(layers.Linear):
     ("name", "own"),
     [
         ("act", paddle.nn.ReLU),
-        ("fc1", lambda: Halved(24, 96)),
-        ("fc2", lambda: Halved(96, 24)),
+        ("fc1", lambda: HalvedLinear(24, 96)),
+        ("fc2", lambda: HalvedLinear(96, 24)),
         ("fc1", lambda: layers.Linear(24, 96, bias_attr=False)),
         ("fc2", lambda: layers.Linear(96, 24, bias_attr=False)),
         ("dropout", lambda: paddle.nn.Dropout(0.5)),

@@ -126,7 +126,7 @@ def test_a_mistake_of_the_user_and_a_bad_sample_are_one_line():
     assert checked[:3] == [0, 1, 2]
 
 
-class Awaited(Numbers):
+class AwaitedNumbers(Numbers):
     """Reading a sample takes 10 ms from when somebody waits for it."""
 
     def sample(self, index, generator):
@@ -136,7 +136,7 @@ class Awaited(Numbers):
 
 
 def test_waits_are_timed_and_are_progress_of_the_run(fresh_status):
-    loader, begun = make_loader(Awaited(12)), time.perf_counter()
+    loader, begun = make_loader(AwaitedNumbers(12)), time.perf_counter()
     for batch in loader.epochs(1, 1):
         assert batch["index"].shape == [4] and get_status().text == "starting"
     assert 12 * 0.01 <= loader.seconds_waited <= time.perf_counter() - begun

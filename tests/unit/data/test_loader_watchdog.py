@@ -100,7 +100,7 @@ def test_a_wait_is_left_when_the_run_is_asked_to_stop_unless_it_may_not(watch):
     assert watchdog.has_left and batches.ended
 
 
-class Arriving(LoaderWatchdog):
+class ArrivingBatch(LoaderWatchdog):
     """Watches a wait that ends while the watchdog looks, after it has seen the wait."""
 
     @property
@@ -115,7 +115,7 @@ class Arriving(LoaderWatchdog):
 
 def test_a_wait_that_has_just_ended_is_not_left(watch):
     batches = make_batches()
-    watchdog = Arriving(batches, 8.0, 1)
+    watchdog = ArrivingBatch(batches, 8.0, 1)
     signals.stop_after(0.0, "TIME_LIMIT")
     with watchdog:
         before = status.get_status().moves

@@ -11,10 +11,7 @@ from support.trainings.runs import DIGITS, PLAIN, TINY
 from paddlevit_dist import register_dataset, settings
 from paddlevit_dist.data.sampler import SampleKey, sample_generator
 from paddlevit_dist.debug import doctor_checks
-from paddlevit_dist.debug.doctor_checks import (
-    CheckContext,
-    run_check,
-)
+from paddlevit_dist.debug.doctor_checks import CheckContext, run_check
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.images.data.reading import UnreadableImage
 from paddlevit_dist.launch import devices
@@ -44,7 +41,7 @@ def test_a_check_has_the_task_and_the_data_of_a_training_run(tmp_path):
         assert context.samples == dict.fromkeys(("train", "val"), tmp_path / (there or "temporary"))
 
 
-class Images(ImageDataset):
+class LabeledImages(ImageDataset):
     """Gray images; ``train`` and ``val`` are the labels of the two splits."""
 
     num_classes = 3
@@ -68,7 +65,7 @@ class Images(ImageDataset):
 def look_at(tmp_path, *words, **changes):
     """Return what the checks of data find in images with these labels."""
     global Changed  # where pickles find it
-    Changed = type("Changed", (Images,), changes)
+    Changed = type("Changed", (LabeledImages,), changes)
     register_dataset("doctors_images", Changed)
     words = [PLAIN, *TINY, "-dataset=doctors_images", "-batch_size=8", f"-output={tmp_path}", *words]
     checkup = CheckContext(settings.load(words).values, tmp_path, MACHINE)
@@ -90,7 +87,7 @@ def test_some_samples_of_each_split_are_opened_and_timed(tmp_path):
     def read(self, index):
         opened.append((self.blue, index))
         time.sleep(0.004 if self.blue == 80 else 0)
-        return Images.read(self, index)
+        return LabeledImages.read(self, index)
 
     found = look_at(tmp_path, "-seed=3", read=read, train=[0, 1, 2] * 35, val=[0, 1, 2] * 7)
     about, _, milliseconds = found["data"].text.removesuffix(" ms for each training sample").rpartition(", ")
@@ -113,7 +110,7 @@ def test_labels_that_teach_little_are_found(tmp_path, labels, status, text):
     assert found.status == status and text in found.text and found.fix
 
 
-class Labels(TaskAspect, Checkable):
+class LabelAspect(TaskAspect, Checkable):
     def get_labels(self, dataset):
         return dataset
 
@@ -121,10 +118,10 @@ class Labels(TaskAspect, Checkable):
         return sample
 
 
-class Counted:
+class CountedTask:
     """A task whose samples are their labels."""
 
-    aspects = {"Checkable": Labels}
+    aspects = {"Checkable": LabelAspect}
 
     def __init__(self, **about):
         self.about = about
@@ -135,7 +132,7 @@ class Counted:
 
 def count_labels(train, val, opened=None, **about) -> tuple[str, str]:
     context = CheckContext(None, None, MACHINE)
-    context.task, context.samples = Counted(**about), {"train": train, "val": val}
+    context.task, context.samples = CountedTask(**about), {"train": train, "val": val}
     context.classes.update(opened or {})
     found = doctor_checks.check_labels(context)
     assert bool(found.fix) == (found.status != "ok")
@@ -146,11 +143,11 @@ def test_labels_of_a_sample_may_have_any_shape():
     keys = []
     data = SimpleNamespace(labeled=True, sample=lambda index, generator: keys.append(generator.random()) or labels)
     labels = np.array([[1, 2, 0], [0, 2, 2]], np.int32)
-    problem, classes = doctor_checks.check_sample(Counted(), data, 7, 3)
+    problem, classes = doctor_checks.check_sample(CountedTask(), data, 7, 3)
     assert problem is None and classes.tolist() == [1, 2, 0, 0, 2, 2] and classes.dtype == np.int64
     assert keys == [sample_generator(3, SampleKey(1, 7, 0)).random()]
     data.labeled = False
-    assert doctor_checks.check_sample(Counted(), data, 7, 3) == (None, None)
+    assert doctor_checks.check_sample(CountedTask(), data, 7, 3) == (None, None)
 
 
 def test_classes_are_counted_by_name():
@@ -201,7 +198,7 @@ def test_a_sample_that_training_would_replace_is_a_warning_and_the_first_five_ar
     def read(self, index):
         if self.blue == 80 and index >= 52:
             raise OSError("gone")
-        return Images.read(self, index)
+        return LabeledImages.read(self, index)
 
     data = look_at(tmp_path, "DATA.ON_INVALID_SAMPLE", "skip", read=read)["data"]
     assert data.status == "warning" and data.text.startswith("8 of 75 cannot be used: ") and data.fix
@@ -212,7 +209,7 @@ def test_files_that_were_replaced_are_listed(tmp_path):
     def read(self, index):
         if self.blue == 80 and 20 < index < 24:
             raise UnreadableImage(f"{index}.png", "cut off")
-        return Images.read(self, index)
+        return LabeledImages.read(self, index)
 
     data = look_at(tmp_path, "DATA.ON_INVALID_SAMPLE", "skip", read=read)["data"]
     assert data.text == "3 of 75 cannot be used: 21.png: cut off; 22.png: cut off; 23.png: cut off"

@@ -12,9 +12,9 @@ from support.networks.optimized_layers import (
     MOMENTUM,
     ONE_BY_ONE,
     RATE,
-    Blocks,
-    Small,
-    Stem,
+    MixedBlocks,
+    NamedBlocks,
+    SmallModel,
     build,
     make_gradients,
     settings,
@@ -49,7 +49,7 @@ def expected_step(name, weight, gradient, state, step, decay):
 
 @pytest.mark.parametrize("name", ["AdamW", "Adam", "SGD"])
 def test_three_steps_follow_the_formula_and_spare_norms_biases_and_tokens_from_decay(name):
-    model = Small()
+    model = SmallModel()
     optimizer = build_optimizer(settings(name), model, None, DECAY)
     weights = {key: p.numpy().astype(np.float64) for key, p in model.named_parameters()}
     states = {key: {} for key in weights}
@@ -68,14 +68,14 @@ def test_three_steps_follow_the_formula_and_spare_norms_biases_and_tokens_from_d
 
 
 def test_groups_cover_every_parameter_once():
-    groups = decay_groups(Small(), DECAY)
+    groups = decay_groups(SmallModel(), DECAY)
     names = [name for group in groups for name in group["names"]]
-    assert sorted(names) == sorted(name for name, _ in Small().named_parameters())
+    assert sorted(names) == sorted(name for name, _ in SmallModel().named_parameters())
     assert {group["weight_decay"]: group["names"] for group in groups}[DECAY] == ["linear.weight"]
 
 
 def test_a_groups_learning_rate_is_a_factor_of_the_schedules():
-    model = Small()
+    model = SmallModel()
     groups = [
         {"names": ["linear.weight"], "weight_decay": 0.0, "learning_rate": 0.5},
         {"names": ["linear.bias", "norm.weight", "norm.bias", "token"], "weight_decay": 0.0},
@@ -92,7 +92,7 @@ def test_a_groups_learning_rate_is_a_factor_of_the_schedules():
 
 @pytest.mark.parametrize("name", ["AdamW", "Adam", "SGD"])
 def test_layer_decay_makes_earlier_layers_learn_slower_by_the_formula(name):
-    model = Blocks()
+    model = NamedBlocks()
     optimizer = build_optimizer(settings(name), model, None, DECAY, layer_decay=0.5)
     weights = {key: p.numpy().astype(np.float64) for key, p in model.named_parameters()}
     factors = {"embed": 0.125, "blocks.0": 0.25, "blocks.1": 0.5, "head": 1.0}
@@ -113,22 +113,22 @@ def test_layer_decay_makes_earlier_layers_learn_slower_by_the_formula(name):
 
 def test_layer_decay_needs_layers():
     with pytest.raises(UserError, match="LAYER_DECAY.* no numbered blocks"):
-        build_optimizer(settings("SGD"), Small(), None, DECAY, layer_decay=0.9)
+        build_optimizer(settings("SGD"), SmallModel(), None, DECAY, layer_decay=0.9)
 
 
 def test_frozen_parameters_are_those_that_fit():
-    model = Blocks()
+    model = NamedBlocks()
     assert freeze(model, ["embed.*", "blocks.0.weight"]) == 3
     assert [name for name, p in model.named_parameters() if p.stop_gradient] == [
         "embed.weight",
         "embed.bias",
         "blocks.0.weight",
     ]
-    assert freeze(Blocks(), []) == 0
+    assert freeze(NamedBlocks(), []) == 0
     with pytest.raises(UserError, match="TRAIN.FREEZE blocs.* matches no parameter"):
-        freeze(Blocks(), ["blocs.*"])
+        freeze(NamedBlocks(), ["blocs.*"])
     with pytest.raises(UserError, match="leaves no parameter"):
-        freeze(Blocks(), ["*"])
+        freeze(NamedBlocks(), ["*"])
 
 
 def update_from(start, model, optimizer, steps, first_of_last=1):
@@ -160,9 +160,9 @@ def require_equal(expected, found):
 @pytest.mark.parametrize("name", ["AdamW", "Adam", "SGD"])
 def test_state_goes_back_into_a_model_whose_automatic_names_differ(name):
     def trained(steps, start=None):
-        Small(), Small()  # automatic names count up with every layer ever built
+        SmallModel(), SmallModel()  # automatic names count up with every layer ever built
         paddle.seed(0)
-        model = Small()
+        model = SmallModel()
         optimizer = build_optimizer(settings(name), model, None, DECAY)
         return update_from(start, model, optimizer, steps)
 
@@ -201,7 +201,7 @@ def test_updates_and_state_do_not_depend_on_the_names_of_tensors(name, options, 
     def trained(begins, steps, start=None):
         renaming(begins == "model")
         paddle.seed(0)
-        model = Small()
+        model = SmallModel()
         renaming(begins in ("model", "optimizer"))
         optimizer = build(settings(name), model, options)
         renaming(begins is not None)
@@ -216,7 +216,7 @@ def test_updates_and_state_do_not_depend_on_the_names_of_tensors(name, options, 
 def test_a_parameter_that_has_had_no_gradient_yet_starts_after_a_resume(name):
     def trained(steps, start=None):
         paddle.seed(0)
-        model = Small()
+        model = SmallModel()
         optimizer = build_optimizer(settings(name), model, None, DECAY)
         return update_from(start, model, optimizer, steps, first_of_last=3)
 
@@ -226,7 +226,7 @@ def test_a_parameter_that_has_had_no_gradient_yet_starts_after_a_resume(name):
 
 
 def test_a_state_of_another_optimizer_is_refused():
-    model = Small()
+    model = SmallModel()
     adam = build_optimizer(settings("Adam"), model, None, DECAY)
     make_gradients(model, 1)
     adam.step()
@@ -248,7 +248,7 @@ def test_a_state_of_another_optimizer_is_refused():
 
 def test_muon_says_which_parameters_it_updates_and_refuses_a_model_without_blocks():
     lines: list[str] = []
-    model = Stem()
+    model = MixedBlocks()
     build_optimizer(settings("Muon"), model, None, DECAY, log=lines.append)
     assert sorted(block_matrices(model)) == [f"blocks.{number}.weight" for number in range(4)]
     assert lines == [
@@ -256,12 +256,12 @@ def test_muon_says_which_parameters_it_updates_and_refuses_a_model_without_block
         "norms, biases; 42 values)"
     ]
     with pytest.raises(UserError, match="no trained matrices in numbered blocks"):
-        build_optimizer(settings("Muon"), Small(), None, DECAY)
+        build_optimizer(settings("Muon"), SmallModel(), None, DECAY)
 
 
 def test_each_name_of_the_settings_builds_an_optimizer_and_no_other_does():
     names = get_args(get_type_hints(OptimizerSection)["NAME"])
-    classes = {name: type(build_optimizer(settings(name), Stem(), None, DECAY)).__name__ for name in names}
+    classes = {name: type(build_optimizer(settings(name), MixedBlocks(), None, DECAY)).__name__ for name in names}
     assert classes == {
         "AdamW": "FusedAdamW",
         "Adam": "Adam",
@@ -271,7 +271,7 @@ def test_each_name_of_the_settings_builds_an_optimizer_and_no_other_does():
         "Muon": "JointOptimizer",
     }
     with pytest.raises(ValueError, match="TRAIN.OPTIMIZER.NAME Adamax, but no branch builds it"):
-        build_optimizer(settings("Adamax"), Stem(), None, DECAY)
+        build_optimizer(settings("Adamax"), MixedBlocks(), None, DECAY)
 
 
 def test_names_that_an_operation_changed_are_those_of_before_when_a_state_is_kept():

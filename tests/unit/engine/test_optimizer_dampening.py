@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.networks.optimized_layers import DECAY, MOMENTUM, RATE, Blocks, Small, make_gradients, settings
+from support.networks.optimized_layers import DECAY, MOMENTUM, RATE, NamedBlocks, SmallModel, make_gradients, settings
 from yacs.config import CfgNode
 
 from paddlevit_dist.engine.optimizer import (
@@ -26,7 +26,7 @@ def torch_sgd(weight, gradient, buffer, decay, dampening, rate=RATE):
 
 @pytest.mark.parametrize("dampening", [0.0, 0.1, 0.75])
 def test_dampening_is_torchs_formula_with_its_undamped_first_step(dampening):
-    model = Small()
+    model = SmallModel()
     optimizer = build_optimizer(settings_with_dampening(dampening), model, None, DECAY)
     weights = {key: p.numpy().astype(np.float64) for key, p in model.named_parameters()}
     buffers = dict.fromkeys(weights)
@@ -43,7 +43,7 @@ def test_dampening_is_torchs_formula_with_its_undamped_first_step(dampening):
 
 
 def test_without_momentum_nothing_is_damped():
-    model = Small()
+    model = SmallModel()
     values = CfgNode({"NAME": "SGD", "MOMENTUM": 0.0, "DAMPENING": 0.5})
     optimizer = build_optimizer(values, model, None, 0.0)
     optimizer.set_lr(RATE)
@@ -56,7 +56,7 @@ def test_without_momentum_nothing_is_damped():
 
 
 def test_a_parameter_that_is_used_later_has_its_own_undamped_first_step():
-    model = Blocks()
+    model = NamedBlocks()
     optimizer = build_optimizer(settings_with_dampening(0.5), model, None, 0.0)
     optimizer.set_lr(RATE)
     head, buffer = model.head.weight.numpy().astype(np.float64), None
@@ -80,7 +80,7 @@ def test_a_damped_run_resumes_bit_equal_also_before_its_first_step():
             optimizer.clear_grad(False)
 
     for stop in (0, 1, 3):
-        whole, first, second = Small(), Small(), Small()
+        whole, first, second = SmallModel(), SmallModel(), SmallModel()
         for other in (first, second):
             other.set_state_dict({key: p.numpy() for key, p in whole.state_dict().items()})
         optimizers = [

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.networks.optimized_layers import BETAS, DECAY, MOMENTUM, ONE_BY_ONE, RATE, Stem, build
+from support.networks.optimized_layers import BETAS, DECAY, MOMENTUM, ONE_BY_ONE, RATE, MixedBlocks, build
 
 from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates
 
@@ -14,7 +14,7 @@ def ten_updates(name: str, rule, layer_decay: float | None = None, momentum_now=
     ``rule(weight, gradient, state, number, rate, decay, is_matrix)`` returns the new weight; ``state`` starts empty.
     """
     paddle.seed(5)
-    model, draws = Stem(), np.random.default_rng(7)
+    model, draws = MixedBlocks(), np.random.default_rng(7)
     chosen = {"NAME": name, "EPS": 1e-6, "BETAS": BETAS, "MOMENTUM": MOMENTUM}
     numbers: list[int] = []
     now = None if momentum_now is None else lambda: momentum_now(len(numbers))

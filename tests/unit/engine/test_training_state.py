@@ -150,7 +150,7 @@ def test_a_sampler_gets_the_split_of_this_rank():
     assert (sampler.global_batch_size, sampler.updates_per_epoch) == (40, 5)
 
 
-class Recomputed(Task, Recomputable):
+class RecomputedTask(Task, Recomputable):
     """Lists the layers that are recomputed."""
 
     def recomputed_layers(self, model):
@@ -171,7 +171,7 @@ def test_frozen_and_recomputed_layers_are_counted():
     assert build(model=still)[1] == [kept]
     with pytest.raises(UserError, match="^TRAIN.RECOMPUTE: task .* cannot recompute; remove TRAIN.RECOMPUTE$"):
         build("TRAIN.RECOMPUTE", "True")
-    printed = build("TRAIN.RECOMPUTE", "True", task=Recomputed(config_of()))[1]
+    printed = build("TRAIN.RECOMPUTE", "True", task=RecomputedTask(config_of()))[1]
     assert printed == ["2 blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)"]
 
 

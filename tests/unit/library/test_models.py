@@ -117,7 +117,7 @@ def test_a_training_transform_draws_and_a_layer_of_ones_own_has_none(tmp_path):
         again("nowhere.png")
 
 
-class Asked(Exception):
+class WasAsked(Exception):
     """Weights are read; the message is their source."""
 
 
@@ -136,14 +136,14 @@ def test_true_means_the_published_weights_of_a_name_and_else_they_are_given(
     monkeypatch, tmp_path, name, pretrained, source
 ):
     def read_weights(asked):
-        raise Asked(asked)
+        raise WasAsked(asked)
 
     monkeypatch.chdir(tmp_path)
     Path("run/checkpoints/epoch_1").mkdir(parents=True)
     Path("run/checkpoints/best").symlink_to("epoch_1")
     Path("run/checkpoints/best/model_ema.pdparams").touch()
     monkeypatch.setattr(models, "read_weights", read_weights)
-    with pytest.raises(Asked) as asked:
+    with pytest.raises(WasAsked) as asked:
         pv.create_model(name, pretrained=pretrained, **SMALL)
     assert str(asked.value) == source
 

@@ -1,7 +1,5 @@
 """Forward passes of an evaluation: which images share one, in which order results come, and whose time is counted."""
 
-import time
-
 import numpy as np
 import paddle
 import pytest
@@ -16,33 +14,24 @@ from paddlevit_dist.settings import load
 SIZES = [(4, 6), (8, 5), (4, 6), (4, 6), (3, 7)]  # height, width
 
 
-class Clock:
-    """Seconds that pass while a network computes and decodes."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Network:
+class TimedNetwork:
     """Finds a box of the stored size, one of the network's input, and ten whose corners are its image's brightness.
 
     Attributes:
         passes: shape of the images of each pass, and their sizes if they are padded.
+        now: the time, which passes while it computes and decodes.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock, self.passes = clock, []
+    def __init__(self) -> None:
+        self.now, self.passes = 100.0, []
 
     def __call__(self, images, sizes):
         self.passes.append((images.shape, None if sizes is None else sizes.tolist()))
-        self.clock.now += 2.0
+        self.now += 2.0
         return images.max(axis=[1, 2, 3])
 
     def decode(self, outputs, sizes, stored):
-        self.clock.now += 1.0
+        self.now += 1.0
         rows = zip(outputs.tolist(), sizes.tolist(), stored.tolist(), strict=True)
         return [find(level, size, whole) for level, size, whole in rows]
 
@@ -53,16 +42,9 @@ def find(level, size, whole) -> DetectedObjects:
     return DetectedObjects(np.array(boxes, np.float32), scores, np.array([0, 1, *[0] * 10]))
 
 
-class Speed(list):
+class NotedSpeed(list):
     def add(self, *facts) -> None:
         self.append(facts)
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    made = Clock()
-    monkeypatch.setattr(time, "perf_counter", made)
-    return made
 
 
 def fill(height: int, width: int, level: int) -> np.ndarray:
@@ -80,7 +62,7 @@ def detect(network, samples, *words):
         name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value
         for name, value in collate(samples).items()
     }
-    speed = Speed()
+    speed = NotedSpeed()
     return detect_objects(network, batch, normalize, config, speed), speed
 
 
@@ -93,7 +75,8 @@ def test_images_are_seen_as_configured_and_results_are_in_their_order(clock, bat
         DetectionSample(7, False, fill(*size, 40 * row), (10 * row, 90), None, None, seconds=0.25)
         for row, size in enumerate(SIZES)
     ]
-    network = Network(clock)
+    network = TimedNetwork()
+    clock(lambda: network.now)
     found, speed = detect(network, samples, "DETECTION.EVAL_BATCHING", batching, "DETECTION.MAX_DETECTIONS", "10")
     shapes = [[len(rows), 3, *np.max([SIZES[row] for row in rows], axis=0).tolist()] for rows in groups]
     assert network.passes == [
@@ -113,7 +96,8 @@ def test_parts_share_passes_of_a_batch_at_most_and_are_merged(clock):
         DetectionSample(7, False, first, (8, 12), None, None, more_images=more, parts=parts[0]),
         DetectionSample(8, False, fill(4, 6, 120), (4, 6), None, None, parts=parts[1]),
     ]
-    network = Network(clock)
+    network = TimedNetwork()
+    clock(lambda: network.now)
     network.computes_alone = False  # such as several GPUs
     words = ["DETECTION.EVAL_BATCHING", "equal_shapes", "DATA.BATCH_SIZE_EVAL", "3", "DETECTION.WINDOW", "[4, 6]"]
     found, speed = detect(network, samples, *words, "DETECTION.MERGE_IOU", "0.6")

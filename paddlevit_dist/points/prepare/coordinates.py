@@ -31,7 +31,9 @@ def center(path: str, xyz: np.ndarray) -> StoredPoints:
     high if their heights indicate that the unit is millimeters.
     """
     first = xyz[0].astype(np.float64)
-    centered = _subtract_mean(path, xyz - first)  # near the origin, sums and means lose no precision
+    with np.errstate(over="ignore"):  # reported there
+        shifted = xyz - first
+    centered = _subtract_mean(path, shifted)  # near the origin, sums and means lose no precision
     x, y, z = (float(length) for length in first + centered.offset)
     return centered._replace(offset=(x, y, z))
 
@@ -54,8 +56,8 @@ def as_given(path: str, xyz: np.ndarray) -> StoredPoints:
 
 
 def _subtract_mean(path: str, xyz: np.ndarray) -> StoredPoints:
-    mean = xyz.mean(axis=0)  # numpy sums C-contiguous rows sequentially
     with np.errstate(over="ignore", invalid="ignore"):  # reported below
+        mean = xyz.mean(axis=0)  # numpy sums C-contiguous rows sequentially
         shifted = (xyz - mean).astype(np.float32)
     farthest = np.abs(shifted).max()  # possibly NaN
     if not farthest < _FAR_M and not (farthest < _FAR_MM and _is_in_millimeters(xyz)):

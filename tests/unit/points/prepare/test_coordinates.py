@@ -1,6 +1,7 @@
 """Scene coordinates: one convention for all kinds of raw data, offsets restored in exports, units and labels."""
 
 import struct
+import warnings
 
 import numpy as np
 import pytest
@@ -147,6 +148,10 @@ def test_coordinates_that_the_source_holds_in_coarse_steps_are_told():
         (stray(1e11)[17:], r"point 0 is 1e\+11 m from the others"),
         (stray(1e300), r"point 17 is 1e\+300 m from the others"),
         (
+            np.outer([-1.7e308, 1.7e308, 1.7e308], np.ones(3)),
+            r"reaches .* m from its center, .* if it is in millimeters",
+        ),
+        (
             stray(20_000.0, scale=2000.0, height=0.1),
             r"reaches .* if it is in millimeters, export it in meters",
         ),  # 10 m wide
@@ -157,7 +162,8 @@ def test_coordinates_that_the_source_holds_in_coarse_steps_are_told():
     ),
 )
 def test_points_too_far_for_floats_are_refused_as_stray_ones_or_by_their_unit(place, xyz, message):
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message) as error, warnings.catch_warnings():
+        warnings.simplefilter("error")  # one line is enough
         place("a.ply", xyz)
     assert "\n" not in str(error.value)
     assert ("millimeters" in str(error.value)) == ("millimeters" in message)

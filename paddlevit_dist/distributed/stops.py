@@ -6,10 +6,8 @@ without such a parent, perhaps on several machines, notify each other through th
 
 import time
 
-import paddle
-
 from ..launch import status
-from ..runtime import signals
+from ..runtime import device_kinds, signals
 from . import world
 from .collectives import all_gather, get_channel
 
@@ -84,7 +82,7 @@ class SyncPoint:
     """
 
     def __init__(self) -> None:
-        self._ahead = 1 if paddle.get_device() == "cpu" else 2
+        self._ahead = 1 if device_kinds.current().name == device_kinds.CPU else 2
         self._update, self._is_stop = -self._ahead, False
         self._board = (status.shared_number() or get_channel()) if world.world_size() > 1 else None
         self._publish()  # replaces the number of an earlier training run

@@ -14,10 +14,17 @@ from paddlevit_dist.launch import status
 
 
 @contextlib.contextmanager
-def acting_as(rank: int, size: int) -> Iterator[None]:
-    """Let this process be a rank among ``size``, for what asks for numbers and exchanges nothing."""
+def acting_as(rank: int, size: int, channel: Any = None) -> Iterator[None]:
+    """Let this process be a rank among ``size``, which exchanges values by ``channel``, if at all."""
+    with _placed(lambda: (rank, size), channel):
+        yield
+
+
+@contextlib.contextmanager
+def _placed(place: Callable[[], tuple[int, int]], channel: Any) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world, "place", lambda: (rank, size))
+        patch.setattr(world, "place", place)
+        patch.setattr(collectives, "_channel", channel)
         yield
 
 
@@ -44,11 +51,9 @@ class ThreadRanks:
                 self._gate.abort()  # the others do not wait for this one
                 raise
 
-        with pytest.MonkeyPatch.context() as patch, status.during("on ranks that are threads"):
-            patch.setattr(world, "place", lambda: (getattr(self._own, "rank", 0), self._size))
-            patch.setattr(collectives, "_channel", self)
-            with ThreadPoolExecutor(self._size) as pool:
-                calls = [pool.submit(call, rank) for rank in range(self._size)]
+        place = _placed(lambda: (getattr(self._own, "rank", 0), self._size), self)
+        with place, status.during("on ranks that are threads"), ThreadPoolExecutor(self._size) as pool:
+            calls = [pool.submit(call, rank) for rank in range(self._size)]
         errors = [error for error in (done.exception() for done in calls) if error is not None]
         for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
             raise error

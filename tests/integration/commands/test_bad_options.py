@@ -1,14 +1,10 @@
 """Options and values that cannot work: one line that names them and the fix, and nothing is written."""
 
-import re
 import sys
 
 import pytest
 from support.processes import ROOT, run_command, run_main
 from support.trainings.runs import DIGITS, contents, refusal, refused
-
-from paddlevit_dist import UserError
-from paddlevit_dist.launch import devices
 
 
 def words(value):
@@ -102,13 +98,3 @@ def test_an_output_folder_that_cannot_be_made_is_named(output, tmp_path):
     assert f"-output={tmp_path / output} (SAVE) cannot be written" in message
     assert "choose another folder" in message
     assert (tmp_path / "file").read_text() == "precious"
-
-
-@pytest.mark.parametrize("gpus, said", [(0, "0 visible GPU(s) and 2 core(s): use at most 2"), (8, "8 visible GPU(s)")])
-def test_more_processes_than_a_machine_can_have_are_refused_with_what_it_has(gpus, said, monkeypatch):
-    monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
-    monkeypatch.setattr(devices, "expected_gpus", lambda: gpus)
-    monkeypatch.setattr(devices, "cpu_cores", lambda: 2)
-    devices.check_launcher_variables(8)
-    with pytest.raises(UserError, match=rf"^-ngpus=9999 \(NGPUS\): this machine has {re.escape(said)}"):
-        devices.check_launcher_variables(9999)

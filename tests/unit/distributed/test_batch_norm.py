@@ -1,8 +1,12 @@
 """Batch normalization in one process: against Paddle's layer, and gradients against finite differences."""
 
+import contextlib
+
 import numpy as np
 import paddle
 import pytest
+from support.forced_device import forced_device
+from support.thread_ranks import acting_as
 
 from paddlevit_dist.distributed import (
     DistributedBatchNorm,
@@ -139,8 +143,9 @@ def test_statistics_of_many_equal_values_lose_no_digits(shape, path):
     np.testing.assert_allclose(found["x"], gradient, rtol=1e-4, atol=2e-6)
 
 
-def test_statistics_never_pass_through_the_host(monkeypatch):
-    monkeypatch.setattr(paddle.Tensor, "set_value", None)  # Paddle 2.6 copies the value to the host and back
+def test_statistics_never_pass_through_the_host(other_paddle):
+    # Paddle 2.6 copies the value to the host and back.
+    other_paddle({"Tensor.set_value": lambda *_: pytest.fail("by the host")})
     layer, x = DistributedBatchNorm(3), rows((7, 3))
     layer(paddle.to_tensor(x, dtype="float32"))
     expected = 0.9 + 0.1 * x.var(axis=0, ddof=1)
@@ -187,7 +192,7 @@ def a_kernel(x, mean, variance, weight, bias, is_test, momentum, epsilon, layout
     return (paddle.to_tensor(y if layout == "NCHW" else np.moveaxis(y, 1, -1)), *[None] * 5)
 
 
-def test_on_gpus_dense_layers_become_paddles_own(monkeypatch):
+def test_on_gpus_dense_layers_become_paddles_own(other_paddle):
     settings = {"momentum": 0.7, "epsilon": 1e-3}
     model = paddle.nn.Sequential(
         randomized(paddle.nn.BatchNorm2D(3, **settings)),
@@ -206,11 +211,10 @@ def test_on_gpus_dense_layers_become_paddles_own(monkeypatch):
     assert [isinstance(layer, native) for layer in model] == [True, True, *[False] * 4, True]
     assert all(layer.synchronized for layer in model if isinstance(layer, DistributedBatchNorm))
     assert has_batch_norm(model[:1]) and not communicates_in_forward(model[:1])
-    with monkeypatch.context() as two:
-        two.setattr(batch_norm.world, "world_size", lambda: 2)
+    with acting_as(0, 2):
         assert communicates_in_forward(model[:1])
     assert convert_batch_norm(model, native=True)[0] is model[0]
-    monkeypatch.setattr(paddle._C_ops, "sync_batch_norm_", a_kernel)
+    other_paddle({"_C_ops.sync_batch_norm_": a_kernel})
     x = paddle.to_tensor(rows((4, 3, 2, 2)).astype("float32"))
     np.testing.assert_allclose(model[0](x).numpy(), alone(x).numpy(), rtol=1e-4, atol=1e-5)
     for name, value in alone.state_dict().items():
@@ -220,7 +224,7 @@ def test_on_gpus_dense_layers_become_paddles_own(monkeypatch):
     np.testing.assert_allclose(model[6](last).numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_paddles_layer_is_taken_only_where_it_is_seen_to_exchange(monkeypatch, act_as):
+def test_paddles_layer_is_taken_only_where_it_is_seen_to_exchange(other_paddle, act_as):
     def exchanging(x, mean, *others):
         return a_kernel(x * 0.0 + 1.0 / 3, mean, *others)  # the mean over the three ranks
 
@@ -230,18 +234,16 @@ def test_paddles_layer_is_taken_only_where_it_is_seen_to_exchange(monkeypatch, a
         calls.append(x.numpy().max())
         return a_kernel(x, mean, *others)
 
-    monkeypatch.setattr(batch_norm, "is_on_gpu", lambda: True)
-    act_as(0, 3)
-    monkeypatch.setattr(batch_norm, "all_reduce_sum", lambda tensor: calls.append("collective"))
-    for kernel, expected in ((exchanging, True), (alone, False)):
-        monkeypatch.setattr(paddle._C_ops, "sync_batch_norm_", kernel)
-        for number in range(3):
-            act_as(number, 3)
-            assert batch_norm.native_synchronizes() is expected
-    assert calls[-6:] == ["collective", 0, "collective", 0, "collective", 1]
-    act_as(0, 1)
-    assert not batch_norm.native_synchronizes()
-    monkeypatch.undo()
+    with forced_device():
+        other_paddle({"distributed.all_reduce": lambda tensor: calls.append("collective")})
+        for kernel, expected in ((exchanging, True), (alone, False)):
+            other_paddle({"_C_ops.sync_batch_norm_": kernel})
+            for number in range(3):
+                act_as(number, 3)
+                assert batch_norm.native_synchronizes() is expected
+        assert calls[-6:] == ["collective", 0, "collective", 0, "collective", 1]
+        act_as(0, 1)
+        assert not batch_norm.native_synchronizes()
     act_as(0, 3)
     assert not batch_norm.native_synchronizes()
 
@@ -362,8 +364,8 @@ ROUTES = {
 
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("divisor", ["rows", "rows - 1"])
-def test_the_running_variance_divides_by_rows_less_1_whatever_the_kernel_stores(route, divisor, monkeypatch):
-    """As torch's; for few rows a GPU's kernel is cuDNN's, which does so by itself."""
+def test_the_running_variance_divides_by_rows_less_1_whatever_the_kernel_stores(route, divisor, other_paddle):
+    """As torch's; for images a GPU's kernel is cuDNN's, which does so by itself."""
     plain, rows_of = paddle.nn.functional.batch_norm, 2 * 4 * 5
 
     def kernel(x, mean, variance, *others, **options):
@@ -376,13 +378,12 @@ def test_the_running_variance_divides_by_rows_less_1_whatever_the_kernel_stores(
         return y
 
     if divisor == "rows - 1":
-        monkeypatch.setattr(paddle.nn.functional, "batch_norm", kernel)
-        monkeypatch.setattr(paddle.nn.layer.norm, "batch_norm", kernel, raising=False)
-        monkeypatch.setattr(batch_norm, "kernel_divides_by_rows", lambda x: False)
+        other_paddle({"nn.functional.batch_norm": kernel, "nn.layer.norm.batch_norm": kernel})
         if route == "with an activation":
             pytest.skip("it calls the operation itself")
     layer, x = ROUTES[route](), rows((2, 3, 4, 5))
-    layer(paddle.to_tensor(x, dtype="float32"))
+    with forced_device() if divisor == "rows - 1" else contextlib.nullcontext():
+        layer(paddle.to_tensor(x, dtype="float32"))
     expected = 0.9 + 0.1 * np.var(x, axis=(0, 2, 3), ddof=1)
     np.testing.assert_allclose(variance_of(layer).numpy(), expected, rtol=1e-6)
     layer.eval()
@@ -392,20 +393,20 @@ def test_the_running_variance_divides_by_rows_less_1_whatever_the_kernel_stores(
 
 @pytest.mark.parametrize("on_gpu", [False, True])
 @pytest.mark.parametrize("ndim, count", [(2, 2), (2, 3), (2, 20_000), (3, 5)])
-def test_the_device_at_hand_is_asked_whether_it_divides_by_rows(on_gpu, ndim, count, monkeypatch):
+def test_the_device_at_hand_is_asked_whether_it_divides_by_rows(on_gpu, ndim, count):
     """A CPU's kernel does from two rows on, so it does where it stands in for a GPU's, too."""
-    monkeypatch.setattr(batch_norm, "is_on_gpu", lambda: on_gpu)
     x = paddle.to_tensor(rows((count, 1, 1)[:ndim]), "float32")
     layer = batch_norm.unbias_running_variance(paddle.nn.BatchNorm1D(1))
-    layer(x)
+    with forced_device() if on_gpu else contextlib.nullcontext():
+        layer(x)
+        assert batch_norm.kernel_divides_by_rows(x)
     expected = 0.9 + 0.1 * x.numpy().astype("f8").var(ddof=1)
-    assert batch_norm.kernel_divides_by_rows(x)
     np.testing.assert_allclose(variance_of(layer).numpy(), [expected], rtol=1e-5)
 
 
-def test_paddles_kernels_for_images_are_cudnns_on_a_gpu(monkeypatch):
-    monkeypatch.setattr(batch_norm, "is_on_gpu", lambda: True)
-    assert not batch_norm.kernel_divides_by_rows(paddle.zeros([131_070, 1, 1, 1]))
+def test_paddles_kernels_for_images_are_cudnns_on_a_gpu():
+    with forced_device():
+        assert not batch_norm.kernel_divides_by_rows(paddle.zeros([131_070, 1, 1, 1]))
 
 
 @pytest.mark.parametrize("first", [2, 3, 10_240, 131_070, 880_801, 1 << 20])

@@ -1,18 +1,19 @@
 """Collectives of a single process, of ranks whose messages are recorded, and values that none can have."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import paddle
 import pytest
-from support.thread_ranks import acting_as
+from support.forced_device import forced_device
+from support.thread_ranks import ThreadRanks, acting_as
 
 import paddlevit_dist
 from paddlevit_dist import UserError
 from paddlevit_dist.distributed import collectives
 from paddlevit_dist.launch import secret, status
-from paddlevit_dist.runtime import device_kinds
 
 
 def test_one_process_returns_at_once():
@@ -54,16 +55,15 @@ class Recorder:
 
 
 @pytest.fixture
-def on_ranks(monkeypatch, fresh_rank) -> Callable:
+def on_ranks(fresh_rank) -> Callable:
     """Return a function that calls another for each rank, with the rank, and returns what each got."""
     secret.use(b"a secret of tests")
 
     def call(function: Callable[[int], Any], change: Callable[[list[bytes]], None] | None = None) -> list[Any]:
         recorder, results = Recorder(), []
-        monkeypatch.setattr(collectives, "_channel", recorder)
         for turn in range(6):
             recorder.exchanges = 4
-            with acting_as(turn % 3, 3):
+            with acting_as(turn % 3, 3, recorder):
                 if turn < 3:
                     with pytest.raises(Sent):
                         function(turn)
@@ -92,7 +92,7 @@ def test_every_rank_gets_what_the_source_has_and_the_others_send_nothing(on_rank
     assert results == [f"of {source}" * 900] * 3 and sizes[0] == [rank == source for rank in range(3)]
 
 
-def test_a_message_of_another_rank_or_exchange_is_refused(on_ranks, monkeypatch):
+def test_a_message_of_another_rank_or_exchange_is_refused(on_ranks):
     def swap(messages: list[bytes]) -> None:
         messages[1], messages[2] = messages[2], messages[1]
 
@@ -129,14 +129,14 @@ def test_entries_are_summed_or_averaged_in_their_types(on_ranks, average):
         ]
 
 
-def test_large_entries_are_summed_on_the_device_in_one_operation_for_each_type(on_ranks, monkeypatch):
+def test_large_entries_are_summed_on_the_device_in_one_operation_for_each_type(on_ranks, other_paddle):
     buffers, sizes = [], []
 
     def sum_on_device(buffer: paddle.Tensor) -> paddle.Tensor:
         buffers.append((str(buffer.dtype).rpartition(".")[2], buffer.shape))
         return buffer.set_value(buffer * 3)
 
-    monkeypatch.setattr(collectives, "all_reduce_sum", sum_on_device)
+    other_paddle({"distributed.all_reduce": sum_on_device})
     many = 16 * 1024 // 8 + 1
 
     def reduce(rank: int) -> dict:
@@ -191,15 +191,14 @@ def test_entries_that_differ_between_ranks_are_named_on_all(on_ranks, values, ot
             on_ranks(reduce)
 
 
-def test_barriers_wait_at_the_store_and_say_so(monkeypatch):
+def test_barriers_wait_at_the_store_and_say_so():
     calls = []
     channel = type(
         "Channel", (), {"wait_for_all": lambda self, *timeout: calls.append((timeout, status.get_status().text))}
     )
-    monkeypatch.setattr(collectives, "_channel", channel())
     for size in (1, 2):
         status.note("in epoch 3")
-        with acting_as(0, size):
+        with acting_as(0, size, channel()):
             collectives.barrier(2.5)
             collectives.barrier()
             collectives.host_barrier()
@@ -207,12 +206,12 @@ def test_barriers_wait_at_the_store_and_say_so(monkeypatch):
     assert calls == [((2.5,), waiting), ((None,), waiting), ((), "in epoch 3")]
 
 
-def test_float64_passes_through_the_host_where_the_device_cannot_send_it(on_ranks, monkeypatch):
-    monkeypatch.setattr(device_kinds, "current", lambda: type("Kind", (), {"exchanges_float64": False}))
-    totals = on_ranks(lambda rank: collectives.all_reduce_sum(paddle.to_tensor([rank, 0.1], "float64")))
+def test_float64_passes_through_the_host_where_the_device_cannot_send_it(on_ranks):
+    with forced_device("npu"):
+        totals = on_ranks(lambda rank: collectives.all_reduce_sum(paddle.to_tensor([rank, 0.1], "float64")))
+        gathered = on_ranks(lambda rank: collectives.gather_float64(paddle.to_tensor([rank, 0.1], "float64")))
     for total in totals:
         assert total.dtype == paddle.float64 and total.tolist() == [3.0, 0.1 + 0.1 + 0.1]
-    gathered = on_ranks(lambda rank: collectives.gather_float64(paddle.to_tensor([rank, 0.1], "float64")))
     assert [[part.tolist() for part in parts] for parts in gathered] == [[[0.0, 0.1], [1.0, 0.1], [2.0, 0.1]]] * 3
 
 
@@ -233,13 +232,15 @@ class Group:
         self.calls.append(("all_gather", tensor.tolist()))
         gathered.extend([tensor] * 3)
 
+    def wait_for_all(self) -> None:
+        self.calls.append("barrier")
+
 
 @pytest.fixture
-def group(monkeypatch) -> Group:
+def group(other_paddle) -> Group:
     group = Group()
-    monkeypatch.setattr(collectives, "dist", group)
-    monkeypatch.setattr(collectives, "host_barrier", lambda: group.calls.append("barrier"))
-    with acting_as(0, 3):
+    other_paddle({f"distributed.{name}": getattr(group, name) for name in ("broadcast", "all_reduce", "all_gather")})
+    with acting_as(0, 3, group):
         yield group
 
 
@@ -251,35 +252,36 @@ def test_values_of_an_owner_are_broadcast_once_all_have_arrived(group):
     assert group.calls == ["barrier", ("broadcast", [4], 2), "barrier", ("broadcast", [5], 1)]
 
 
-def test_tensors_are_summed_and_gathered_where_they_are(group, monkeypatch):
+def test_tensors_are_summed_and_gathered_where_they_are(group):
     tensor = paddle.to_tensor([1.5, 2.0], "float64")
     assert collectives.all_reduce_sum(tensor) is tensor and tensor.tolist() == [4.5, 6.0]
     assert [part.tolist() for part in collectives.gather_float64(tensor)] == [[4.5, 6.0]] * 3
-    monkeypatch.setattr(device_kinds, "current", lambda: device_kinds.get_kind("npu"))
     number = paddle.to_tensor([3], "int64")
-    assert collectives.all_reduce_sum(number) is number and number.tolist() == [9]
+    with forced_device("npu"):
+        assert collectives.all_reduce_sum(number) is number and number.tolist() == [9]
     assert group.calls == [("all_reduce", [1.5, 2.0]), ("all_gather", [4.5, 6.0]), ("all_reduce", [3])]
     with acting_as(0, 1):
         assert collectives.all_reduce_sum(number) is number and number.tolist() == [9] and len(group.calls) == 3
 
 
-def test_the_channel_is_made_by_the_first_call(monkeypatch, store):
-    made = []
-    monkeypatch.setattr(collectives, "_channel", None)
-    monkeypatch.setattr(collectives, "StoreChannel", lambda *words: made.append(words) or made[-1])
-    assert collectives.get_channel() is collectives.get_channel() is made[0]
-    assert len(made) == 1 and made[0][1:] == (0, 1)
+def test_the_channel_is_made_by_the_first_call(fresh_rank, other_paddle):
+    texts = {}  # the store of one rank
+    made = [SimpleNamespace(add=lambda name, number: 1, set=texts.__setitem__, get=lambda name: texts[name])]
+    other_paddle({"base.core.create_or_get_global_tcp_store": made.pop})
+    with acting_as(0, 1):
+        assert collectives.get_channel() is collectives.get_channel() and made == []
 
 
-def test_a_rank_says_that_it_exchanges_values_and_counts_its_exchanges(on_ranks, monkeypatch, fresh_status):
-    texts, exchange = [], Recorder.exchange
-    monkeypatch.setattr(
-        Recorder,
-        "exchange",
-        lambda self, *words: texts.append((status.get_status().text, self.exchanges)) or exchange(self, *words),
-    )
-    on_ranks(collectives.all_gather)
-    assert texts == [("starting: in an exchange of values", 5)] * 6
+def test_a_rank_says_that_it_exchanges_values_and_counts_its_exchanges(fresh_rank, fresh_status):
+    class NotedRanks(ThreadRanks):
+        def exchange(self, *words) -> list[Any]:
+            texts.append((status.get_status().text, self.exchanges))
+            return super().exchange(*words)
+
+    texts = []
+    NotedRanks(3).run(collectives.all_gather)
+    found = [(text.rpartition(": ")[2], number) for text, number in texts]
+    assert found == [("in an exchange of values", 1)] * 3
 
 
 @pytest.mark.parametrize("kind", [paddle.to_tensor, np.asarray])

@@ -223,7 +223,7 @@ def test_rank_0_does_not_stay_for_those_that_have_ended(build, simulated_time):
 
 
 @pytest.fixture
-def group(monkeypatch) -> threading.local:
+def group(other_paddle) -> threading.local:
     """Paddle's group of threads: each has set its ``rank``. ``sent`` has the sizes of what was gathered."""
     own, gate, tensors, sent = threading.local(), threading.Barrier(SIZE, timeout=60), {}, []
 
@@ -234,7 +234,7 @@ def group(monkeypatch) -> threading.local:
         gathered.extend(tensors[rank].clone() for rank in range(SIZE))
         gate.wait()
 
-    monkeypatch.setattr(paddle.distributed, "all_gather", all_gather)
+    other_paddle({"distributed.all_gather": all_gather})
     own.rank = 0
     return own, sent
 

@@ -1,7 +1,10 @@
 """Requests to stop and to save, and the step after which all ranks do: two ranks, each in turn in this process."""
 
-import paddle
+import contextlib
+
 import pytest
+from support.forced_device import forced_device
+from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist.distributed import stops, world
 from paddlevit_dist.launch import status
@@ -12,12 +15,13 @@ class Board:
     """What the ranks' channels share."""
 
     def __init__(self) -> None:
-        self.number = self.stops = self.saves = self.reads = 0
+        self.number = self.stops = self.saves = self.reads = self.looks = 0
 
     def post(self, number):
         self.number = number
 
     def posted(self):
+        self.looks += 1
         return self.number
 
     def send_request(self, stop):
@@ -113,28 +117,30 @@ def test_without_other_programs_nothing_is_exchanged(ranks, board, monkeypatch, 
     assert (board.reads, board.stops, board.saves) == (0, 0, 0) and ranks.save[1]
 
 
-def test_any_rank_that_leaves_counts(monkeypatch):
-    monkeypatch.setattr(stops, "all_gather", lambda leaves: [False, leaves, False])
-    assert stops.any_rank_stopping(True) is True and stops.any_rank_stopping(False) is False
+def test_any_rank_that_leaves_counts(fresh_rank):
+    for leaves in (True, False):
+        leaving = ThreadRanks(3).run(lambda rank, leaves=leaves: stops.any_rank_stopping(leaves and rank == 1))
+        assert leaving == [leaves] * 3
 
 
 # The announced step
 
 
-def make_points(ranks, monkeypatch, device: str) -> list:
-    monkeypatch.setattr(paddle, "get_device", lambda: device)
+def make_points(ranks, is_ahead: bool = False) -> list:
+    """Those of two ranks, on a GPU if one is to be ahead."""
     points = []
-    for rank in range(2):
-        ranks.be(rank)
-        points.append(stops.SyncPoint())
+    with forced_device() if is_ahead else contextlib.nullcontext():
+        for rank in range(2):
+            ranks.be(rank)
+            points.append(stops.SyncPoint())
     return points
 
 
-@pytest.mark.parametrize(("device", "ahead"), [("cpu", 1), ("gpu:0", 2)])
+@pytest.mark.parametrize("ahead", [1, 2])
 @pytest.mark.parametrize("stop", [True, False])
-def test_all_ranks_reach_the_announced_step(ranks, board, monkeypatch, device, ahead, stop):
+def test_all_ranks_reach_the_announced_step(ranks, board, ahead, stop):
     board.number = 13
-    main, other = make_points(ranks, monkeypatch, device)
+    main, other = make_points(ranks, ahead == 2)
     ranks.be(0)
     assert not any(main.reached(update) for update in range(9)) and board.number < 0
     assert main.announce(4, stop=stop)
@@ -145,17 +151,17 @@ def test_all_ranks_reach_the_announced_step(ranks, board, monkeypatch, device, a
         assert point.reached(4 + ahead) and point.should_stop(4 + ahead) is stop
 
 
-@pytest.mark.parametrize(("device", "ahead"), [("cpu", 1), ("gpu:0", 2)])
-def test_an_announcement_that_some_rank_may_not_have_seen_is_not_replaced(ranks, monkeypatch, device, ahead):
-    main, _ = make_points(ranks, monkeypatch, device)
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_an_announcement_that_some_rank_may_not_have_seen_is_not_replaced(ranks, ahead):
+    main, _ = make_points(ranks, ahead == 2)
     ranks.be(0)
     assert main.announce(0) and main.reached(ahead)
     assert not main.announce(2 * ahead - 1, stop=True) and main.reached(ahead)
     assert main.announce(2 * ahead) and main.reached(3 * ahead)
 
 
-def test_rank_0_announces_what_it_is_asked_for_and_forgets_a_save_that_it_announced(ranks, board, monkeypatch):
-    main, other = make_points(ranks, monkeypatch, "cpu")
+def test_rank_0_announces_what_it_is_asked_for_and_forgets_a_save_that_it_announced(ranks, board):
+    main, other = make_points(ranks)
     ranks.be(0)
     ranks.save[0] = True
     main.poll(0)
@@ -172,9 +178,9 @@ def test_rank_0_announces_what_it_is_asked_for_and_forgets_a_save_that_it_announ
     assert main.reached(3) and main.should_stop(3) and ranks.save[0]
 
 
-def test_one_process_stops_by_itself(ranks, board, monkeypatch):
+def test_one_process_stops_by_itself(ranks, board):
     ranks.size = 1
-    (main, _) = make_points(ranks, monkeypatch, "cpu")
+    (main, _) = make_points(ranks)
     ranks.be(0)
     assert not main.should_stop(3)
     ranks.stop[0] = "SIGTERM"
@@ -184,11 +190,9 @@ def test_one_process_stops_by_itself(ranks, board, monkeypatch):
 def test_ranks_of_one_parent_share_the_number_in_memory(ranks, board, monkeypatch):
     memory = Board()
     monkeypatch.setattr(status, "shared_number", lambda: memory)
-    main, other = make_points(ranks, monkeypatch, "cpu")
+    main, other = make_points(ranks)
     ranks.be(0)
     main.announce(6)
-    with monkeypatch.context() as patch:
-        patch.setattr(memory, "posted", lambda: pytest.fail("rank 0 knows what it has posted"))
-        assert main.reached(7)
+    assert main.reached(7) and memory.looks == 0  # rank 0 knows what it has posted
     ranks.be(1)
     assert other.reached(7) and memory.number == 14 and board.number == 0

@@ -5,11 +5,23 @@ import contextlib
 import numpy as np
 import paddle
 import pytest
+from support.thread_ranks import ThreadRanks
 
-from paddlevit_dist.distributed import world, wrapping
+from paddlevit_dist.distributed import running_statistics, world, wrapping
 from paddlevit_dist.distributed.batch_norm import DistributedBatchNorm
 
 STRIDES = "FLAGS_use_stride_kernel"
+
+
+class Transposed(paddle.nn.Layer):
+    """The gradient of its weight is a view where operations return views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = self.create_parameter([2, 3])
+
+    def forward(self, x):
+        return paddle.matmul(x, self.weight.t())
 
 
 def make_model():
@@ -24,7 +36,7 @@ def views():
     paddle.set_flags(before)
 
 
-def test_one_process_keeps_its_model(monkeypatch):
+def test_one_process_keeps_its_model():
     model = make_model()
     assert wrapping.data_parallel(model, "sync") is model and not isinstance(model[1], DistributedBatchNorm)
     assert type(model[1]) is not paddle.nn.BatchNorm1D  # its running variance is unbiased
@@ -33,16 +45,30 @@ def test_one_process_keeps_its_model(monkeypatch):
 @pytest.mark.parametrize(
     "kind, options", [("local", {}), ("sync", {"find_unused_parameters": True, "bucket_megabytes": 7})]
 )
-def test_several_processes_wait_convert_and_wrap(monkeypatch, kind, options, act_as):
-    calls, model = [], make_model()
-    act_as(0, 2)
-    monkeypatch.setattr(wrapping, "barrier", lambda: calls.append("barrier"))
-    monkeypatch.setattr(wrapping, "make_gradients_contiguous", lambda parameters: calls.append(len(list(parameters))))
-    monkeypatch.setattr(paddle, "DataParallel", lambda *words, **named: calls.append((words, named)) or "wrapped")
-    assert wrapping.data_parallel(model, kind, **options) == "wrapped"
+def test_several_processes_wait_convert_and_wrap(kind, options, other_paddle, fresh_rank, views):
+    views(True)
+    calls, models = [], [paddle.nn.Sequential(*make_model(), Transposed()) for _ in range(2)]
+
+    class NotedRanks(ThreadRanks):
+        def wait_for_all(self, timeout: float | None = None) -> None:
+            super().wait_for_all(timeout)
+            calls.append("met")
+
+    def wrap(model: paddle.nn.Layer, **named) -> str:
+        calls.append((model, named))
+        model[2].weight.register_hook(lambda gradient: calls.append(gradient.is_contiguous()))
+        return "wrapped"
+
+    other_paddle({"DataParallel": wrap})
+    ranks = NotedRanks(2)
+    assert ranks.run(lambda rank: wrapping.data_parallel(models[rank], kind, **options)) == ["wrapped"] * 2
     named = {"comm_buffer_size": options.get("bucket_megabytes", 25), "find_unused_parameters": bool(options)}
-    assert calls == ["barrier", 6, ((model,), named)]
-    assert isinstance(model[1], DistributedBatchNorm) is (kind == "sync")
+    for model in models:
+        assert calls.index("met") < calls.index((model, named))
+        assert isinstance(model[1], DistributedBatchNorm) is (kind == "sync")
+        model.eval()
+        model(paddle.ones([4, 2])).sum().backward()
+    assert calls[-2:] == [True, True]  # hooks after ours, as of Paddle's reducer, see copies
 
 
 class Parameter:
@@ -103,26 +129,22 @@ def test_zero_depends_on_tensors_with_zero_gradients():
     assert wrapping.build_zero().item() == 0.0
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_statistics_of_rank_0_replace_those_of_others(monkeypatch, rank, act_as):
-    model, sent = make_model(), []
+def test_statistics_of_rank_0_replace_those_of_others(fresh_rank):
+    models = [make_model() for _ in range(2)]
+    for number, model in enumerate(models):
+        for tensor, value in zip(running_statistics(model), (5.0, 7.0)):
+            tensor.set_value(np.full([3], value + number, np.float32))
+    wrapping.broadcast_statistics(models[1])
+    assert running_statistics(models[1])[0].tolist() == [6.0] * 3  # one process
 
-    def broadcast(values):
-        sent.append(values)
-        return [np.full([3], 5.0, np.float32), np.full([3], 7.0, np.float32)]
+    def broadcast(rank: int) -> tuple[int, list]:
+        wrapping.broadcast_statistics(paddle.nn.Linear(2, 3))  # which has nothing to send
+        before = ranks.exchanges
+        wrapping.broadcast_statistics(models[rank])
+        return before, [tensor.tolist() for tensor in running_statistics(models[rank])]
 
-    monkeypatch.setattr(wrapping, "broadcast_object", broadcast)
-    wrapping.broadcast_statistics(model)
-    assert sent == []  # one process
-    act_as(rank, 2)
-    wrapping.broadcast_statistics(paddle.nn.Linear(2, 3))
-    assert sent == []  # nothing to send
-    wrapping.broadcast_statistics(model)
-    assert model[1]._mean.tolist() == [5.0] * 3 and model[1]._variance.tolist() == [7.0] * 3
-    if rank:
-        assert sent == [None]
-    else:
-        assert [values.tolist() for values in sent[0]] == [[0.0] * 3, [1.0] * 3]
+    ranks = ThreadRanks(2)
+    assert ranks.run(broadcast) == [(0, [[5.0] * 3, [7.0] * 3])] * 2
 
 
 @pytest.mark.parametrize(
@@ -141,8 +163,8 @@ def test_the_reason_for_a_kind_of_batch_norm_is_told(default, processes, batch, 
     assert wrapping.batch_norm_kind("sync", default, processes, batch, on_gpu) == ("sync", "TRAIN.BATCH_NORM")
 
 
-def test_the_device_is_asked_for_if_it_is_not_given(monkeypatch):
-    monkeypatch.setattr(paddle, "get_device", lambda: "gpu:1")
+def test_the_device_is_asked_for_if_it_is_not_given(other_paddle):
+    other_paddle({"get_device": "gpu:1"})
     assert wrapping.batch_norm_kind(None, "local", 2, 8)[0] == "sync"
 
 
@@ -151,13 +173,12 @@ def test_layers_to_recompute_are_counted():
     assert wrapping.recompute_layers(iter([model[0]])) == 1 and wrapping.recompute_layers([]) == 0
 
 
-def test_a_process_without_a_group_is_the_main_one(monkeypatch):
-    monkeypatch.setattr(world.dist, "get_rank", lambda: 1)  # not asked for
+def test_a_process_without_a_group_is_the_main_one(other_paddle):
+    other_paddle({"distributed.get_rank": 1})  # not asked for
     assert (world.rank(), world.world_size(), world.is_main()) == (0, 1, True)
-    monkeypatch.setattr(world.dist, "is_initialized", lambda: True)
-    monkeypatch.setattr(world.dist, "get_world_size", lambda: 2)
     for rank in (0, 1):
-        monkeypatch.setattr(world.dist, "get_rank", lambda rank=rank: rank)
+        functions = {"is_initialized": True, "get_world_size": 2, "get_rank": rank}
+        other_paddle({f"distributed.{name}": answer for name, answer in functions.items()})
         assert (world.rank(), world.world_size(), world.is_main()) == (rank, 2, rank == 0)
 
 

@@ -3,7 +3,7 @@
 Importing this package does not import Paddle; each name below loads its module on first use.
 
 - ``exchange``, ``collectives``, ``world``: messages between ranks
-- ``wrapping``, ``batch_norm``: the data-parallel model
+- ``wrapping``, ``batch_norm``, ``batch_moments``: the data-parallel model
 - ``stops``: all ranks stop, or save, after the same step
 """
 

@@ -5,11 +5,9 @@ SyncBatchNorm has no CPU kernel and takes no empty tensors. ``DistributedBatchNo
 every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
 """
 
-import bisect
 import contextlib
-import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,17 +17,23 @@ import paddle.nn.functional as F
 from ..runtime import device_kinds
 from ..runtime.transfers import is_on_gpu
 from . import world
-from .collectives import all_reduce_sum, gather_float64
+from .batch_moments import (
+    MOST_POINTS,
+    MOST_POSITIONS,
+    MOST_ROWS,
+    RankStatistics,
+    channel_sum,
+    compute_local_moments,
+    count_values,
+    kernel_divides_by_rows,
+    scale_and_shift,
+)
+from .collectives import all_reduce_sum
 
 _PADDLE_BATCH_NORMS = (paddle.nn.BatchNorm1D, paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D, paddle.nn.SyncBatchNorm)
 _THIS_PACKAGE = __name__.partition(".")[0] + "."
 _CONVERTIBLE = (*_PADDLE_BATCH_NORMS, paddle.nn.BatchNorm)
 _CONVERTIBLE_FORWARDS = {kind.forward for kind in _CONVERTIBLE}
-# CPU kernels add in float32, rows one after the other and positions of an image in several lanes. If most values are
-# equal, all roundings have one direction: 131,072 positions cost 3e-5 of the mean and 3e-4 of the variance, as many
-# rows ten times that. Beyond these numbers, statistics are computed in float64, as in PyTorch. Points are seldom equal,
-# and float64 would make a step of a sparse network a fifth slower.
-_MOST_ROWS, _MOST_POINTS, _MOST_POSITIONS = 2048, 65_536, 16_384
 
 
 class _FormattedLayer:
@@ -91,9 +95,9 @@ class DistributedBatchNorm(_FormattedLayer, paddle.nn.Layer):
     def _normalize(self, x: paddle.Tensor) -> paddle.Tensor:
         exchanges = exchanges_statistics(self)
         uses_batch = self.training and not self._use_global_stats
-        if uses_batch and (exchanges or _size(x) <= self._mean.shape[0]):  # one row, or none
+        if uses_batch and (exchanges or count_values(x) <= self._mean.shape[0]):  # one row, or none
             return _NormalizeFunction.apply(x, self.weight, self.bias, self, exchanges)
-        if not _size(x):  # kernels reject empty tensors
+        if not count_values(x):  # kernels reject empty tensors
             return x
         if uses_batch and has_many_rows(self, x):
             return _normalize_in_double(self, x)
@@ -116,7 +120,7 @@ class DistributedBatchNorm(_FormattedLayer, paddle.nn.Layer):
             return x.reshape([-1, self._mean.shape[0]])
         return x.reshape([x.shape[0], x.shape[1], -1])
 
-    def _update_running(self, statistics: "_RankStatistics") -> None:
+    def _update_running(self, statistics: "RankStatistics") -> None:
         rows, variance = statistics.rows, statistics.variance
         variance = variance * (rows / paddle.clip(rows - 1.0, min=1.0))
         for running, new, min_rows in ((self._mean, statistics.mean, 1), (self._variance, variance, 2)):
@@ -134,10 +138,10 @@ def has_many_rows(layer: paddle.nn.Layer, x: paddle.Tensor) -> bool:
     if not paddle.in_dynamic_mode() or not x.place.is_cpu_place() or x.dtype == paddle.float64:
         return False
     if x.ndim == 2:
-        return x.shape[0] > _MOST_POINTS
+        return x.shape[0] > MOST_POINTS
     if layer._channels_last:
-        return _size(x) > _MOST_ROWS * layer._mean.shape[0]
-    return math.prod(x.shape[2:]) > _MOST_POSITIONS
+        return count_values(x) > MOST_ROWS * layer._mean.shape[0]
+    return math.prod(x.shape[2:]) > MOST_POSITIONS
 
 
 def _normalize_in_double(layer: paddle.nn.Layer, x: paddle.Tensor) -> paddle.Tensor:
@@ -208,7 +212,7 @@ def _kernel_variance(layer: paddle.nn.Layer, x: paddle.Tensor) -> Iterator[paddl
     uses_batch = layer.training and not layer._use_global_stats
     rows = 0
     if uses_batch and (is_native or kernel_divides_by_rows(x)):
-        rows = _size(x) // running.shape[0] * (world.world_size() if is_native else 1)
+        rows = count_values(x) // running.shape[0] * (world.world_size() if is_native else 1)
     if rows < 2:
         yield running
         return
@@ -224,25 +228,6 @@ def _as_stored(momentum: float) -> float:
     return float(np.float32(momentum))
 
 
-class _RankStatistics:
-    """Mean and variance of the rows of all ranks, float64 (channels,), and the row count, float64 (1,).
-
-    Each rank sends its row count, mean and sum of squared deviations from that mean, to be combined as in Chan, Golub
-    and LeVeque (1979, "Updating formulae and a pairwise algorithm for computing sample variances", equation 1.5), so
-    that a mean far from 0 costs no precision. Every rank adds in the same order and gets bitwise equal results.
-    ``local``: this rank's three, see ``_compute_local_moments``; ``exchanges``: whether the statistics cover all ranks.
-    """
-
-    def __init__(self, local: paddle.Tensor, exchanges: bool) -> None:
-        table = paddle.stack(gather_float64(local) if exchanges else [local])  # (ranks, 1 + 2 channels)
-        channels = (local.shape[0] - 1) // 2
-        rows, means, squares = table[:, :1], table[:, 1 : 1 + channels], table[:, 1 + channels :]
-        self.rows = rows.sum(axis=0)
-        divisor = paddle.clip(self.rows, min=1.0)
-        self.mean = (rows * means).sum(axis=0) / divisor
-        self.variance = (squares + rows * (means - self.mean) ** 2).sum(axis=0) / divisor
-
-
 def combine_moments(layer: paddle.nn.Layer, local: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
     """Return mean and variance of a training step, float32 (channels,), and its rows, float64 (1,).
 
@@ -252,7 +237,7 @@ def combine_moments(layer: paddle.nn.Layer, local: paddle.Tensor) -> tuple[paddl
         layer: one of Paddle's batch normalizations or a ``DistributedBatchNorm``.
         local: the row count of this rank, the means and the sums of squared deviations, float64 (1 + 2 channels,).
     """
-    statistics = _RankStatistics(local, exchanges_statistics(layer))
+    statistics = RankStatistics(local, exchanges_statistics(layer))
     DistributedBatchNorm._update_running(layer, statistics)
     mean, variance = (value.astype("float32") for value in (statistics.mean, statistics.variance))
     return mean, variance, statistics.rows
@@ -268,67 +253,6 @@ def divides_by_all_but_one(layer: paddle.nn.Layer) -> bool:
     return isinstance(layer, (DistributedBatchNorm, _UnbiasedVariance))
 
 
-def _compute_local_moments(x: paddle.Tensor) -> paddle.Tensor:
-    """Compute this rank's row count, means and sums of squared deviations by channel, float64 (1 + 2 channels,)."""
-    channels = x.shape[1]
-    size = _size(x)
-    if not size:
-        return paddle.zeros([1 + 2 * channels], dtype="float64")
-    rows = size // channels
-    compute_moments = moments_by_kernel if x.place.is_cpu_place() and rows > 1 else moments_by_sums
-    mean, squares = compute_moments(x)
-    row_count = paddle.full([1], float(rows), dtype="float64")
-    return paddle.concat([row_count, mean.astype("float64"), squares.astype("float64")])
-
-
-def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
-    """Return whether ``F.batch_norm`` stores the biased variance, divided by rows, for ``x``.
-
-    CPU kernels do. On GPUs, cuDNN divides by rows - 1, but Paddle's own kernels divide by rows; these replace cuDNN's
-    from 10,240, 131,070 or 880,801 rows on, by version, with two or three axes. Each device is asked once.
-    """
-    if not is_on_gpu():
-        is_on_cpu = x.place.is_cpu_place() if paddle.in_dynamic_mode() else paddle.get_device() == "cpu"
-        return is_on_cpu or _ask_divisor(2, 2, "float32")
-    return x.ndim <= 3 and x.shape[0] >= find_first_rows(x.ndim)
-
-
-@functools.cache
-def _ask_divisor(rows: int, axes: int, dtype: str) -> bool:
-    """Return whether this device's kernel divides by this number of rows, 2 or more, in an input of ``axes`` axes."""
-    values = (np.arange(rows) % 2).astype(dtype)
-    mean, variance = (paddle.zeros([1], dtype) for _ in range(2))
-    with paddle.amp.auto_cast(enable=False):
-        x = paddle.to_tensor(values.reshape([rows] + [1] * (axes - 1)))
-        F.batch_norm(x, mean, variance, training=True, momentum=0.0)
-    return variance.item() < values.var() * (rows - 0.5) / (rows - 1)
-
-
-@functools.cache
-def find_first_rows(axes: int, divides_by_rows: Callable[[int, int, str], bool] = _ask_divisor) -> int:
-    """Return from how many rows on a kernel divides by rows in an input of ``axes`` axes; no more than 2^20."""
-    return bisect.bisect_left(range(1 << 20), True, lo=2, key=lambda rows: divides_by_rows(rows, axes, "float64"))
-
-
-def moments_by_kernel(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Compute mean and sum of squared deviations per channel with the CPU's batch norm kernel, for two or more rows.
-
-    With momentum 0, it returns the batch's statistics, ten times faster than reductions. Many rows are added in
-    float64.
-    """
-    x = widen(x)
-    mean, variance = (paddle.zeros([x.shape[1]], dtype=x.dtype) for _ in range(2))
-    F.batch_norm(x, mean, variance, training=True, momentum=0.0)
-    return mean, variance.astype("float64") * (_size(x) // x.shape[1])
-
-
-def moments_by_sums(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Compute mean and sum of squared deviations per channel by reductions, on any device."""
-    axes = [0] if x.ndim == 2 else [0, 2]
-    mean = x.mean(axis=axes, keepdim=True)
-    return mean.reshape([-1]), ((x - mean) ** 2).sum(axis=axes)
-
-
 class _NormalizeFunction(paddle.autograd.PyLayer):
     @staticmethod
     def forward(
@@ -341,8 +265,8 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
     ) -> paddle.Tensor:
         with paddle.amp.auto_cast(enable=False):
             channels, dtype = layer._mean.shape[0], layer._mean.dtype
-            flat = layer._flat(x).astype(dtype) if _size(x) else paddle.zeros([0, channels], dtype)
-            statistics = _RankStatistics(_compute_local_moments(flat), exchanges)
+            flat = layer._flat(x).astype(dtype) if count_values(x) else paddle.zeros([0, channels], dtype)
+            statistics = RankStatistics(compute_local_moments(flat), exchanges)
             layer._update_running(statistics)
             mean, variance = (value.astype(flat.dtype) for value in (statistics.mean, statistics.variance))
             ctx.layer, ctx.exchanges = layer, exchanges
@@ -350,7 +274,7 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
             ctx.needed = [None if t is None else not t.stop_gradient for t in (x, weight, bias)]
             scale = paddle.ones_like(mean) if weight is None else weight
             ctx.save_for_backward(x, mean, variance, statistics.rows, scale)
-            if not _size(x):
+            if not count_values(x):
                 return paddle.zeros(x.shape, dtype=x.dtype)
             y = F.batch_norm(flat, mean, variance, weight, bias, training=False, epsilon=layer._epsilon)
             return y.reshape(x.shape).astype(x.dtype)
@@ -360,7 +284,7 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
         x, mean, variance, rows, weight = ctx.saved_tensor()
         layer = ctx.layer
         channels = mean.shape[0]
-        has_rows = bool(_size(x))
+        has_rows = bool(count_values(x))
         local = paddle.zeros([2 * channels], dtype="float64")
         with paddle.amp.auto_cast(enable=False):
             if has_rows:
@@ -368,7 +292,7 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
                 x_hat = F.batch_norm(
                     layer._flat(x).astype(mean.dtype), mean, variance, training=False, epsilon=layer._epsilon
                 )
-                local = paddle.concat([_channel_sum(grad_output), _channel_sum(grad_output * x_hat)]).astype("float64")
+                local = paddle.concat([channel_sum(grad_output), channel_sum(grad_output * x_hat)]).astype("float64")
             bias_gradient, weight_gradient = local[:channels].astype(mean.dtype), local[channels:].astype(mean.dtype)
             total = local.clone()
             if ctx.exchanges:
@@ -377,40 +301,11 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
             if has_rows and ctx.needed[0]:
                 total = (total / paddle.clip(rows, min=1.0)).astype(mean.dtype)
                 scale = weight / (variance + layer._epsilon).sqrt()  # (channels,)
-                x_gradient = _scale_and_shift(grad_output, scale, -scale * total[:channels])
-                x_gradient = x_gradient + _scale_and_shift(x_hat, -scale * total[channels:])
+                x_gradient = scale_and_shift(grad_output, scale, -scale * total[:channels])
+                x_gradient = x_gradient + scale_and_shift(x_hat, -scale * total[channels:])
                 x_gradient = x_gradient.reshape(x.shape).astype(x.dtype)
         gradients = zip((x_gradient, weight_gradient, bias_gradient), ctx.needed)
         return tuple(value if needed else None for value, needed in gradients if needed is not None)
-
-
-def _scale_and_shift(x: paddle.Tensor, scale: paddle.Tensor, shift: paddle.Tensor | None = None) -> paddle.Tensor:
-    """Compute ``scale * x + shift`` per channel with the inference kernel, in a fifth of the time of broadcasting."""
-    zero = paddle.zeros_like(scale)
-    shift = zero if shift is None else shift
-    return F.batch_norm(x, zero, paddle.ones_like(scale), scale, shift, training=False, epsilon=0.0)
-
-
-def _channel_sum(x: paddle.Tensor) -> paddle.Tensor:
-    """Sum over all axes except the channels of (rows, channels) or (batch, channels, positions)."""
-    if not x.place.is_cpu_place():
-        return x.sum(axis=0 if x.ndim == 2 else [0, 2])
-    x = widen(x)
-    # Multiplying by ones takes a tenth of the time of a CPU sum. (A GPU could round the factors to TF32.)
-    if x.ndim == 3:
-        ones = paddle.ones([x.shape[2], 1], dtype=x.dtype)
-        x = paddle.matmul(x.reshape([-1, x.shape[2]]), ones).reshape([x.shape[0], x.shape[1]])
-    return paddle.matmul(paddle.ones([1, x.shape[0]], dtype=x.dtype), x).reshape([x.shape[1]])
-
-
-def widen(x: paddle.Tensor) -> paddle.Tensor:
-    """Return (rows, channels) or (batch, channels, positions) in float64 if a CPU would add too many in float32."""
-    is_large = x.shape[0] > _MOST_POINTS if x.ndim == 2 else x.shape[2] > _MOST_POSITIONS
-    return x.astype("float64") if is_large else x
-
-
-def _size(x: paddle.Tensor) -> int:
-    return math.prod(x.shape)
 
 
 def convert_batch_norm(model: paddle.nn.Layer, native: bool | None = None) -> paddle.nn.Layer:

@@ -10,6 +10,7 @@ from support.thread_ranks import acting_as
 
 from paddlevit_dist.distributed import (
     DistributedBatchNorm,
+    batch_moments,
     batch_norm,
     batch_norm_kind,
     communicates_in_forward,
@@ -323,7 +324,7 @@ def test_both_ways_to_moments_agree(shape):
     x = paddle.to_tensor(rows(shape) + 100.0)
     axes = (0,) if len(shape) == 2 else (0, 2)
     squares = rows(shape).var(axis=axes) * np.prod(shape) / 3
-    for moments in (batch_norm.moments_by_kernel, batch_norm.moments_by_sums):
+    for moments in (batch_moments.moments_by_kernel, batch_moments.moments_by_sums):
         mean, sum_of_squares = moments(x)
         np.testing.assert_allclose(mean.numpy(), (rows(shape) + 100.0).mean(axis=axes), rtol=1e-12)
         np.testing.assert_allclose(sum_of_squares.numpy(), squares, rtol=1e-9)
@@ -399,14 +400,14 @@ def test_the_device_at_hand_is_asked_whether_it_divides_by_rows(on_gpu, ndim, co
     layer = batch_norm.unbias_running_variance(paddle.nn.BatchNorm1D(1))
     with forced_device() if on_gpu else contextlib.nullcontext():
         layer(x)
-        assert batch_norm.kernel_divides_by_rows(x)
+        assert batch_moments.kernel_divides_by_rows(x)
     expected = 0.9 + 0.1 * x.numpy().astype("f8").var(ddof=1)
     np.testing.assert_allclose(variance_of(layer).numpy(), [expected], rtol=1e-5)
 
 
 def test_paddles_kernels_for_images_are_cudnns_on_a_gpu():
     with forced_device():
-        assert not batch_norm.kernel_divides_by_rows(paddle.zeros([131_070, 1, 1, 1]))
+        assert not batch_moments.kernel_divides_by_rows(paddle.zeros([131_070, 1, 1, 1]))
 
 
 @pytest.mark.parametrize("first", [2, 3, 10_240, 131_070, 880_801, 1 << 20])
@@ -418,7 +419,7 @@ def test_the_rows_from_which_a_kernel_divides_by_them_are_found(first):
         asked.append(rows)
         return rows >= first
 
-    assert batch_norm.find_first_rows(3, divides) == batch_norm.find_first_rows(3, divides) == first
+    assert batch_moments.find_first_rows(3, divides) == batch_moments.find_first_rows(3, divides) == first
     assert len(asked) <= 20 and min(asked) >= 2 and max(asked) < 1 << 20
 
 
@@ -447,7 +448,7 @@ def test_many_rows_are_those_whose_sums_lose_digits(shape, layout, limit, is_wid
     assert not batch_norm.has_many_rows(layer, x.astype("float64"))
     if layout != "NHWC":
         flat = x.reshape([*shape[:2], -1]) if len(shape) > 2 else x
-        assert (batch_norm.widen(flat).dtype == paddle.float64) is is_wide
+        assert (batch_moments.widen(flat).dtype == paddle.float64) is is_wide
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from .unpickling import restricted_load
 EXTENSION = ".pdparams"
 _OTHER_FORMATS = (".npy", ".onnx", ".h5", ".msgpack", ".pdiparams", ".pdmodel", ".pdopt", ".tflite", ".gguf")
 _IN_DIRECTORY = (  # in a checkpoint of this package, or in a model's folder from Hugging Face
+    AVERAGED,  # first: a run with an average is scored by it
     MODEL,
     "model.safetensors",
     "model.safetensors.index.json",
@@ -66,8 +67,9 @@ def read_weights(source: str | os.PathLike, part: str | None = None) -> SourceWe
 
     Args:
         source: a ``.pdparams`` (with or without its extension), safetensors, ``.npz`` or PyTorch file of any name, or
-            the JSON index of several; a directory with one of them; an ``http(s)://`` or ``file://`` address of a file,
-            optionally with ``#sha256=...`` after it; or a name in ``published``.
+            the JSON index of several; a directory with one of them; a run or its checkpoint, which means its averaged
+            weights if it has some; an ``http(s)://`` or ``file://`` address of a file, optionally with
+            ``#sha256=...`` after it; or a name in ``published``.
         part: the entry to use in a file with several, such as "model_ema".
     """
     file, notices = local_file(source)
@@ -187,7 +189,7 @@ def find_weights_file(path: str | os.PathLike) -> Path:
                     )
                 return candidate
     if expanded.is_dir():
-        existing = _what_is_there(expanded, _IN_DIRECTORY[0])
+        existing = _what_is_there(expanded, MODEL)
         raise UserError(
             f"{expanded} contains no model.pdparams, model.safetensors or pytorch_model.bin, and not exactly one "
             f"weights file with another name: {existing}"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ..checkpoint import store as checkpoint_store
-from ..checkpoint.content import AVERAGED, resolve_checkpoint
+from ..checkpoint.content import AVERAGED, MODEL, resolve_checkpoint
 from ..checkpoint.finding import existing_run_error
 from ..checkpoint.load import load_weights, rename_for
 from ..checkpoint.load_report import require_trained
@@ -168,7 +168,7 @@ class StateLoader:
         content, log = checkpoint_store.read(directory), self._run_log.log_and_print
         diff = CheckpointDiff("resume", directory, self._config, self._task)
         changes = self._require_same_run(diff, content.extra["global_batch_size"])
-        report = load_weights(self._state.model, str(directory), strict=True)
+        report = load_weights(self._state.model, str(directory / MODEL), strict=True)
         self._restore(directory, content)
         due, means, best = (content.extra[name] for name in ("evaluation_due", "training_means", "best"))
         scores = content.extra.get("evaluations")

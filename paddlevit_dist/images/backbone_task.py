@@ -8,7 +8,6 @@ import paddle
 
 from ..checkpoint.load import load_weights
 from ..checkpoint.load_report import require_trained
-from ..checkpoint.weights import evaluated_weights
 from ..registry.lookup import resolve
 from ..runtime.errors import UserError
 from ..tasks.dataset import name_outputs, resolve_class_names
@@ -123,7 +122,7 @@ class BackboneTask(Task):
         model = self.create_network(num_classes or self.num_classes)
         source = self.config.MODEL.BACKBONE_PRETRAINED
         if source is not None and self._starts_training():
-            report = load_weights(model.pretrained_part, evaluated_weights(source))
+            report = load_weights(model.pretrained_part, source)
             if not self.config.ALLOW_CHANGES:
                 require_trained(report, model.pretrained_part.own_parts)
             self.notices.append(f"backbone from {source}: {report.summary()}")

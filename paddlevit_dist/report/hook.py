@@ -10,7 +10,6 @@ from typing import Any
 import paddle
 
 from ..checkpoint.load import load_weights
-from ..checkpoint.weights import evaluated_weights
 from ..distributed import all_gather, is_main
 from ..engine.hooks import Hook
 from ..engine.trainer import Trainer
@@ -165,7 +164,7 @@ def apply_weights(model: paddle.nn.Layer, checkpoint: Path) -> Iterator[bool]:
     try:
         is_loaded = True
         try:
-            load_weights(model, evaluated_weights(checkpoint), strict=True)
+            load_weights(model, checkpoint, strict=True)
         except (UserError, OSError):
             is_loaded = False
         yield all(all_gather(is_loaded))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...checkpoint.content import ABOUT, read_about_file, read_evaluated_values, read_samples, read_weights_info
 from ...checkpoint.published import is_fetched
-from ...checkpoint.weights import evaluated_weights, find_weights_file
+from ...checkpoint.weights import find_weights_file
 from ...metrics.classification import require_num_classes
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_json_facts
@@ -125,7 +125,7 @@ def _read_weights(config: MultiLabelSettings) -> LabelThresholds | None:
     if source is None or is_fetched(source):
         return None
     source = str(Path(config.SAVE, _LAST)) if source == "auto" else source
-    file = find_weights_file(evaluated_weights(source))
+    file = find_weights_file(source)
     trained = (read_weights_info(file).get("settings") or {}).get("MULTI_LABEL")
     chosen = _parse(read_evaluated_values(str(file)))
     if not chosen or not isinstance(trained, Mapping) or goal_text(trained) != goal_text(config.MULTI_LABEL):

@@ -1,7 +1,9 @@
 """Which file of a run has the weights that its scores are of."""
 
+import paddle
 import pytest
 
+from paddlevit_dist import load_weights
 from paddlevit_dist.checkpoint.weights import evaluated_weights
 
 
@@ -30,3 +32,14 @@ def test_scores_are_of_the_average_where_there_is_one(run, source, link):
 def test_other_weights_keep_their_spelling(run, source):
     (run / "best" / "model_ema.pdparams").touch()
     assert evaluated_weights(source) == source
+
+
+@pytest.mark.parametrize("place", ["run", "run/checkpoints/best", "run/checkpoints/best/model_ema.pdparams"])
+def test_a_run_is_loaded_with_the_weights_that_were_scored(run, place):
+    raw, averaged, model = (paddle.nn.Linear(2, 3) for _ in range(3))
+    paddle.save(raw.state_dict(), f"{run}/best/model.pdparams")
+    paddle.save(averaged.state_dict(), f"{run}/best/model_ema.pdparams")
+    load_weights(model, place, strict=True)
+    assert model.weight.numpy().tolist() == averaged.weight.numpy().tolist()
+    load_weights(model, "run/checkpoints/best/model.pdparams", strict=True)
+    assert model.weight.numpy().tolist() == raw.weight.numpy().tolist()

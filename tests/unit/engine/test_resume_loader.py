@@ -322,7 +322,7 @@ def test_a_checkpoint_restores_every_part(tmp_path, loads, monkeypatch, last_epo
     assert state == ResumeState(position, directory, [64], True, "lists", None, {"epoch": 2}, "base", [(2, 5.0)])
     expected = [("moments", BOTH), ("precision", {"scale": 4.0}), ("guard", {"total": 3})]
     assert taken == [*expected, {"epoch": 3, "consumed": consumed}]
-    assert loads.calls == [((model, str(directory)), {"strict": True})]
+    assert loads.calls == [((model, str(directory / "model.pdparams")), {"strict": True})]
     assert (tmp_path / "checkpoints" / "best").resolve() == best.resolve()
     place = "update 33, 16 samples into epoch 4" if consumed else "epoch 3"
     lines = [f"resumed from {directory} after {place}: 5 of 6"]

@@ -109,9 +109,9 @@ def parse_words(words: list[str]) -> Any:
     parser.option("num_workers", None, "loader processes per device (default: by the number of cores)", at_least(0))
     parser.option("cfg", None, "recipe for weights without stored training settings", path)
     parser.option("class_names", None, "text file with one class name per line", path)
-    ids = "detection: COCO file whose ids of images and categories results.json uses, matched by name"
+    ids = "boxes and keypoints: COCO file whose ids of images and categories results.json uses, matched by name"
     parser.option("annotations", None, ids, path)
-    layouts = "detection: also write images and boxes as a data set of this layout, to OUTPUT/dataset"
+    layouts = "boxes and keypoints (coco, yolo): also write them and their images as a data set, to OUTPUT/dataset"
     parser.option("save_as", None, layouts, choices=("coco", "yolo", "voc"))
     return parser.parse_args(words)
 
@@ -157,30 +157,17 @@ def _predict(options: Namespace, sources: "Sequence[TrainedWeights]", plan: "Pro
     from ..inference.predictor import finish_prediction, prepare_task, require_predictable
     from ..launch import launch_workers
     from ..logging.progress import Heartbeat, write_line
-    from ..tasks.aspects import get_aspect
-    from ..tasks.protocols import AnnotationMatching, DatasetSaving
 
     task = prepare_task(sources[0])
     require_ensemble(task, sources)
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
             samples = require_predictable(task).open_inputs(options.inputs, Path(cache))
-            digests: dict[str, Any] = {
-                **join_digests(sources),
-                "annotations_sha256": compute_digest(options.annotations),
-            }
+            annotations = compute_digest(options.annotations)
+            digests: dict[str, Any] = {**join_digests(sources), "annotations_sha256": annotations}
             if options.save_as is not None:
-                saving = get_aspect(task, DatasetSaving)
-                if saving is None:
-                    raise UserError("predict: -save_as is for models that find boxes; remove it")
-                saving.save_predictions_as(options.save_as)
                 digests["settings_sha256"] += f", saved as {options.save_as}"  # another layout is not continued
-            notices = []
-            if options.annotations is not None:
-                matching = get_aspect(task, AnnotationMatching)
-                if matching is None:
-                    raise UserError("predict: -annotations is for models that find boxes; remove it")
-                notices = matching.load_annotation_ids(options.annotations, samples)
+            notices = _prepare_outputs(task, samples, options)
         remaining: Any = np.arange(0)
         if plan.is_main:
             for line in [*task.notices, *samples.notices, *notices]:
@@ -207,6 +194,27 @@ def _predict(options: Namespace, sources: "Sequence[TrainedWeights]", plan: "Pro
             for line in lines:
                 write_line(line)
             report_outcome(counts, folder, options.inputs)
+
+
+def _prepare_outputs(task: "Task", samples: "InputSamples", options: Namespace) -> list[str]:
+    """Tell the task what else it writes, by -save_as and -annotations; return notices.
+
+    Raises UserError if its models find nothing in images.
+    """
+    from ..tasks.aspects import get_aspect
+    from ..tasks.protocols import AnnotationMatching, DatasetSaving
+
+    if options.save_as is not None:
+        saving = get_aspect(task, DatasetSaving)
+        if saving is None:
+            raise UserError("predict: -save_as is for models that find boxes or keypoints; remove it")
+        saving.save_predictions_as(options.save_as)
+    if options.annotations is None:
+        return []
+    matching = get_aspect(task, AnnotationMatching)
+    if matching is None:
+        raise UserError("predict: -annotations is for models that find boxes or keypoints; remove it")
+    return list(matching.load_annotation_ids(options.annotations, samples))
 
 
 def require_no_dataset(options: Namespace, folder: Path, about: str) -> None:

@@ -201,7 +201,7 @@ def test_if_nothing_can_be_predicted_the_exit_code_is_2(weights, tmp_path):
         (("picturs",), "predict: input picturs: no such file or folder"),
         (("*.jpg",), "predict: input *.jpg: no file matches: write patterns without quotes"),
         (("-annotations=a.json",), "-annotations=a.json cannot be read: No such file or directory"),
-        ((f"-annotations={__file__}",), "-annotations is for models that find boxes; remove it"),
+        ((f"-annotations={__file__}",), "-annotations is for models that find boxes or keypoints; remove it"),
         (("https://me:word@host/a.png",), "predict: input https://***@host/a.png: URLs are not fetched: download"),
     ],
 )

@@ -8,10 +8,12 @@ import pytest
 from support.samples.pose_batches import CLASSES, NOISE, POINTS, make_images, make_network, make_targets
 
 from paddlevit_dist import UserError
+from paddlevit_dist.images.detection.rtdetr.hybrid_network import flatten_maps
 from paddlevit_dist.tasks.model_factory import create_model
 
 # Millions, from the authors' README (SebastianJanampa/DETRPose).
 PUBLISHED = {"n": 4.1, "s": 11.5, "m": 20.8, "l": 32.8, "x": 73.3}
+GRIDS = [(8, 12), (4, 6)]  # of the maps
 
 
 @functools.cache
@@ -50,6 +52,40 @@ def test_denoising_queries_see_their_group_only_and_are_not_seen():
     change = np.abs(second["denoising_layer_poses"].numpy() - first["denoising_layer_poses"].numpy())[:, 0].max((0, 2))
     assert (change[:4] > 1e-6).all() and change[4:].max() < 1e-10
     assert len(change) == 2 * NOISE.queries
+
+
+def test_queries_start_at_the_best_cells_and_denoising_queries_at_their_labels_and_points():
+    built, images, targets = network(), make_images(2), make_targets((3, 1), with_noise=True)
+    places = np.array([[(x + 0.5) / w, (y + 0.5) / h] for h, w in GRIDS for y in range(h) for x in range(w)])
+    with paddle.no_grad():
+        outputs = built(images, None, targets)
+        memory, grids = flatten_maps(built.encode_maps(images))
+        assert grids == GRIDS and memory.shape[1] == len(places)
+        is_inside = ((places > 0.01) & (places < 0.99)).all(1, keepdims=True)
+        cells = built.enc_output(memory * paddle.to_tensor(is_inside.astype(np.float64)))
+        logits, moves = built.enc_score_head(cells).numpy(), built.enc_pose_head(cells).numpy()
+        best = np.argsort(-logits.max(-1), axis=1, kind="stable")[:, : built.num_queries, None]
+        starts = np.tile(np.log(places / (1 - places)), POINTS) + moves
+        starts = np.take_along_axis(1 / (1 + np.exp(-starts)), best, 1)
+        np.testing.assert_allclose(outputs["encoder_poses"].numpy(), starts, atol=1e-6)  # centers are rounded
+        np.testing.assert_array_equal(outputs["encoder_logits"].numpy(), np.take_along_axis(logits, best, 1))
+        noise, extra = targets.denoising, targets.denoising.labels.shape[1]
+        rows = {name: parameter.numpy() for name, parameter in built.named_parameters() if parameter.ndim == 2}
+        table = np.concatenate([rows["denoising_class_embed.weight"][:CLASSES], np.zeros((1, built.embed_dim))])
+        tokens = np.zeros((2, extra + built.num_queries, 1 + POINTS, built.embed_dim))
+        tokens[:, :extra, 0], tokens[:, :extra, 1:] = table[noise.labels.numpy()], rows["denoising_pose_embed.weight"]
+        tokens[:, extra:, 0] = rows["instance_embedding.weight"]
+        tokens[:, extra:, 1:] = rows["tgt_embed.weight"][:, None] + rows["keypoint_embedding.weight"]
+        starts = np.concatenate([noise.points.numpy(), outputs["encoder_poses"].numpy()], 1)
+        starts, mask = starts.reshape(2, -1, POINTS, 2), noise.blocked(built.num_queries).astype("float64")
+        decoded = built.decoder(*map(paddle.to_tensor, (tokens, starts)), memory, grids, mask)
+    assert noise.labels.max() == CLASSES  # unused queries
+    for part in ("layer_logits", "layer_poses", "layer_corners"):
+        both = [outputs[f"denoising_{part}"], outputs[part]]
+        np.testing.assert_allclose(np.concatenate(both, 2), decoded[part].numpy(), atol=1e-10, err_msg=part)
+        assert both[0].shape[2] == extra
+    for part in ("logits", "poses"):
+        np.testing.assert_array_equal(outputs[part].numpy(), outputs[f"layer_{part}"][-1].numpy())
 
 
 def test_the_authors_person_is_taken_for_one_class():

@@ -49,6 +49,9 @@ class DrawnImages(ImageDataset):
     appended at the end.
     """
 
+    #: what is drawn, in messages
+    drawn_name = "shapes"
+
     def __init__(
         self,
         data_path: str | None,
@@ -91,11 +94,11 @@ class DrawnImages(ImageDataset):
         return f"synthetic image {self.split}_{index:05d} (seed {self._seed}, drawing {_VERSION})"
 
     def summary(self, chosen: np.ndarray | None = None) -> str:
-        """Describe the images; shapes are not counted, since all images would have to be drawn."""
+        """Describe the images; what is drawn is not counted, since all images would have to be drawn."""
         fewest, most = self._per_image
-        shapes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        objects = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         number = self._number if chosen is None else len(chosen)
-        return f"{number:,} drawn images of {shapes} shapes each: {', '.join(self.categories)}"
+        return f"{number:,} drawn images of {objects} {self.drawn_name} each: {', '.join(self.categories)}"
 
     def draw(self, index: int) -> "SyntheticImage":
         """Draw the shapes of image ``index``."""

@@ -49,7 +49,7 @@ def run(words: list[str]) -> None:
             file = annotations.file._replace(root=values.DATA.DATA_PATH or "")
             annotations = annotations._replace(file=file)
             if getattr(dataset, "has_whole_objects", False):
-                order = np.argsort(dataset.image_ids, kind="stable").tolist()
+                order = np.argsort(dataset.image_ids).tolist()
                 _print_errors(options, annotations, origin, [dataset.spacing_mm(index) for index in order])
                 return
     results = result_files.read_results(options.results, annotations)

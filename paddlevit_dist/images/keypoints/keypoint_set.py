@@ -1,6 +1,6 @@
 """The points of a category: their names, mirrored pairs, sigmas and skeleton."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,11 @@ class KeypointSet(NamedTuple):
         """Return the points from the result of ``to_plain``."""
         pairs, skeleton = (tuple((int(one), int(other)) for one, other in values[n]) for n in ("pairs", "skeleton"))
         return cls(tuple(map(str, values["names"])), pairs, tuple(map(float, values["sigmas"])), skeleton)
+
+
+def can_mirror(sets: Sequence[KeypointSet]) -> bool:
+    """Return whether images may be mirrored: each category with points says which of them a mirror exchanges."""
+    return all(points.pairs for points in sets if points.names)
 
 
 _SIDES = ("eye", "ear", "shoulder", "elbow", "wrist", "hip", "knee", "ankle")

@@ -59,7 +59,7 @@ class MatchTable(NamedTuple):
         sizes = [len(table.image_ids) for table in tables]
         before = np.cumsum(sizes) - sizes  # images of the tables before each
         annotated[:, 0] += np.repeat(before, [len(table.annotated) for table in tables]).astype(np.int32)
-        order = np.argsort(image_ids, kind="stable")
+        order = np.argsort(image_ids)
         if (np.diff(image_ids[order]) == 0).any():
             duplicates = image_ids[order][1:][np.diff(image_ids[order]) == 0]
             raise UserError(f"image {int(duplicates[0])} was evaluated twice: give each image a unique id")

@@ -38,7 +38,7 @@ def load_annotations(dataset: DetectionDataset, source: str, kind: str = BOXES) 
         raise UserError(f"{source} has no annotations to compare results with")
     if kind == MASKS and not dataset.has_masks:
         raise UserError(f"{source} has no masks to compare: no object has one")
-    order = np.argsort(dataset.image_ids, kind="stable").tolist()
+    order = np.argsort(dataset.image_ids).tolist()
     annotations = [dataset.annotations(index) for index in order]
     sizes = dataset.sizes[order].reshape(-1, 2)
     masks = None

@@ -210,11 +210,11 @@ def _crop_masks(masks: paddle.Tensor, regions: RegionBatch, objects: np.ndarray,
     """
     most = masks.shape[1]
     batch_objects = regions.images * most + objects
-    order = np.argsort(batch_objects, kind="stable")  # object by object
+    order = np.argsort(batch_objects)  # object by object
     needed, counts = np.unique(batch_objects, return_counts=True)
     images, starts = np.unique(needed // most, return_index=True)
     needed, counts = np.split(needed % most, starts[1:]), np.split(counts, starts[1:])  # of each image
-    arrays = [order, np.argsort(order, kind="stable"), *needed]
+    arrays = [order, np.argsort(order), *needed]
     by_object, back, *object_indices = to_device_together(*(array.astype(np.int32) for array in arrays))
     boxes = paddle.split(paddle.gather(regions.boxes, by_object), [int(per_image.sum()) for per_image in counts])
     parts: list[paddle.Tensor] = []

@@ -62,9 +62,7 @@ def pool_regions(
     used_levels, starts = np.unique(levels[order], return_index=True)
     level_boxes = np.split(order, starts[1:])  # the boxes of each level
     counts = [np.bincount(images[indices], minlength=maps[0].shape[0]) for indices in level_boxes]
-    by_level, back = to_device_together(
-        *(array.astype(np.int32) for array in (order, np.argsort(order, kind="stable")))
-    )
+    by_level, back = to_device_together(*(array.astype(np.int32) for array in (order, np.argsort(order))))
     boxes = paddle.gather(boxes, by_level).astype(maps[0].dtype)
     parts: list[paddle.Tensor] = []
     for level, start, chosen, number in zip(used_levels.tolist(), starts.tolist(), level_boxes, counts):

@@ -52,6 +52,8 @@ class DrawnFigures(DrawnImages, KeypointDataset):
     are around the parts of a figure inside the image, hidden ones included; an area is the area of the box.
     """
 
+    drawn_name = "figures"
+
     def __init__(
         self,
         data_path: str | None,
@@ -79,13 +81,6 @@ class DrawnFigures(DrawnImages, KeypointDataset):
         """Open the split with the keys of DATA.SHAPES and KEYPOINTS.FIGURES."""
         keys, kinds = config.DATA.SHAPES, tuple(config.KEYPOINTS.FIGURES)
         return cls(None, split, cache_folder, keys.TRAIN, keys.VAL, keys.SIDES, keys.OBJECTS_PER_IMAGE, kinds)
-
-    def summary(self, chosen: np.ndarray | None = None) -> str:
-        """Describe the images; figures are not counted, since all images would have to be drawn."""
-        fewest, most = self._per_image
-        figures = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-        number = len(self) if chosen is None else len(chosen)
-        return f"{number:,} drawn images of {figures} figures each: {', '.join(self.categories)}"
 
     def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:
         """Return image ``index`` and its annotations."""

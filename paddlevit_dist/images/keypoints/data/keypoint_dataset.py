@@ -7,7 +7,7 @@ import numpy as np
 
 from ...detection.data.detection_dataset import DetectionDataset, ImageAnnotations
 from ...detection.data.samples import ImagesPart
-from ..keypoint_set import KeypointSet
+from ..keypoint_set import KeypointSet, can_mirror
 
 
 class KeypointDataset(DetectionDataset):
@@ -31,8 +31,8 @@ class KeypointDataset(DetectionDataset):
 
     @property
     def can_mirror(self) -> bool:
-        """Whether images may be mirrored: each category with points says which of them a mirror exchanges."""
-        return all(points.pairs for points in self.keypoint_sets if points.names)
+        """Whether images may be mirrored."""
+        return can_mirror(self.keypoint_sets)
 
     @property
     def mirrors(self) -> np.ndarray:

@@ -81,7 +81,7 @@ def read_dataset(
     if not isinstance(dataset, KeypointDataset):
         raise UserError(f"{source} has {dataset.holds}, not keypoints: choose a dataset of images with keypoints")
     annotations = load_annotations(dataset, source)
-    order = np.argsort(dataset.image_ids, kind="stable").tolist()
+    order = np.argsort(dataset.image_ids).tolist()
     points: list[np.ndarray] = [np.zeros((0, dataset.num_points, _VALUES))]
     points += [own for index in order if (own := dataset.annotations(index).points) is not None]
     described = [

@@ -71,7 +71,7 @@ def create_backbone(name: str, image_size: tuple[int, int], options: Mapping[str
         options = {**about.variant, **options, "pool": "token", "pool_norm": False, "image_size": image_size}
         backbone = prepare(PoseTransformer.build(name, 0, **options))
     else:
-        backbone = create_model(name, num_classes=0, image_size=image_size, **{"any_size": True, **options})
+        backbone = create_model(name, num_classes=0, image_size=image_size, **options)
     drop_layers(backbone, _BEHIND_THE_MAPS)
     return backbone
 

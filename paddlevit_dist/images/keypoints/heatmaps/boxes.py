@@ -71,7 +71,7 @@ class BoxFile:
         if not os.path.isfile(path):
             raise UserError(f"HEATMAPS.BOX_FILE {path}: there is no such file")
         results = read_results(path, load_annotations(dataset, "the split"))
-        places = np.argsort(np.argsort(dataset.image_ids, kind="stable"))  # of each image among the ascending ids
+        places = np.argsort(np.argsort(dataset.image_ids))  # of each image among the ascending ids
         is_used = (results.labels >= 0) & (results.scores >= least_score) & (results.boxes[:, 2:] > 0).all(axis=1)
         images = np.repeat(np.arange(len(places)), np.diff(results.first))
         rows = np.column_stack([images, results.labels, results.scores, results.boxes])[is_used]

@@ -23,7 +23,7 @@ from ...detection.data.split_checks import check_files
 from ..data.augmented_objects import ObjectAugmentation
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
 from ..described_points import SIGMA
-from ..keypoint_set import COCO_PERSON, KeypointSet
+from ..keypoint_set import COCO_PERSON, KeypointSet, can_mirror
 from .boxes import BoxDetector, BoxFile, ObjectBoxes, WholeImages, find_true_boxes
 from .channels import PointChannels
 from .inference import KeypointFinder
@@ -215,7 +215,6 @@ class KeypointHeatmaps(BackboneTask):
     def finder(self) -> KeypointFinder:
         """Finds the keypoints of a batch, once categories and points are known."""
         keys = self.config.HEATMAPS
-        can_mirror = all(points.pairs for points in self.keypoint_sets if points.names)
         return KeypointFinder(
             keys,
             self.crops,
@@ -223,7 +222,7 @@ class KeypointHeatmaps(BackboneTask):
             self.keypoint_sets,
             self.normalizer,
             self.detector,
-            keys.FLIP and can_mirror,
+            keys.FLIP and can_mirror(self.keypoint_sets),
             self.detector is not None or self._reads_boxes,
         )
 

@@ -15,7 +15,7 @@ from paddlevit_dist.images.keypoints.data.coco_keypoints import CocoKeypoints
 from paddlevit_dist.images.keypoints.data.yolo_pose import YoloPose
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
-from paddlevit_dist.images.keypoints.prediction import KeypointPrediction
+from paddlevit_dist.images.keypoints.prediction import KeypointPrediction, build_rows
 from paddlevit_dist.tasks.prediction import PredictionRecord
 from paddlevit_dist.tasks.sample_checks import BadSample
 
@@ -162,3 +162,11 @@ def test_flip_idx_is_written_if_all_categories_agree(opened, tmp_path):
     assert [float(word) for word in line.split()] == pytest.approx(
         [0, 0.2, 17.5 / 60, 0.4, 25 / 60, 1 / 50, 1 / 60, 2, 2 / 50, 2 / 60, 2, 3 / 50, 3 / 60, 2], abs=1e-6
     )
+
+
+def test_rows_of_equal_scores_stay_in_their_order():
+    scores = np.random.default_rng(0).integers(1, 4, 60) / 4
+    detected = found(*((1, score, (place, 4, 0.9), (place + 6, 4, 0.8)) for place, score in enumerate(scores)))
+    rows = build_rows(detected, ["hand", "fish"], [HAND, FISH], 0.5)
+    expected = sorted(np.flatnonzero(scores >= 0.5).tolist(), key=lambda place: -scores[place])
+    assert [row["nose x"] for row in rows] == expected

@@ -7,6 +7,7 @@ import pytest
 
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures, _fill
 from paddlevit_dist.images.keypoints.data.figures import FINE, Line
+from paddlevit_dist.settings import load
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +22,23 @@ def test_images_are_the_same_on_every_machine(figures):
         digest.update(np.asarray(image).tobytes())
         digest.update(annotations.points.tobytes() + annotations.boxes.tobytes())
     assert digest.hexdigest()[:16] == "659ca81af4b88abd"
+    digest = hashlib.sha256()
+    crowded = DrawnFigures(None, "train", None, num_train=40, sides=(24, 40), per_image=(3, 6))
+    for annotations in (crowded.annotations(index) for index in range(40)):
+        digest.update(annotations.points.tobytes() + annotations.boxes.tobytes() + annotations.labels.tobytes())
+    assert digest.hexdigest()[:16] == "c4de64d6beb23b90"
+
+
+def test_keys_say_what_is_drawn():
+    words = "TRAIN 7 VAL 5 SIDES [20,31] OBJECTS_PER_IMAGE [2,3]".split()
+    words = [f"DATA.SHAPES.{word}" if word.isalpha() or "_" in word else word for word in words]
+    config = load(["-cfg=heatmap_figures", *words, "KEYPOINTS.FIGURES", "[hand,person]"]).values
+    for split, number in (("train", 7), ("val", 5)):
+        opened = DrawnFigures.open(config, split, None)
+        own = DrawnFigures(None, split, None, 7, 5, sides=(20, 31), per_image=(2, 3), categories=("hand", "person"))
+        assert opened.summary() == own.summary() == f"{number} drawn images of 2 to 3 figures each: hand, person"
+        assert opened.category_ids == (1, 2) and opened.class_names == ["hand", "person"]
+        assert opened.read(number - 1)[0].tobytes() == own.read(number - 1)[0].tobytes()
 
 
 def test_images_are_counted_and_figures_are_not(figures):

@@ -31,6 +31,12 @@ def test_the_worse_of_similar_objects_of_a_category_is_removed():
     assert suppress_similar(found, SETS, similarity - 1e-6).tolist() == [1, 3, 2]
 
 
+def test_objects_of_equal_scores_stay_in_their_order():
+    scores = np.random.default_rng(0).integers(0, 3, 60) / 2
+    found = detect([[[500 * place, 10, 1], [500 * place, 60, 1]] for place in range(60)], scores, [0] * 60)
+    assert suppress_similar(found, SETS, 0.5).tolist() == sorted(range(60), key=lambda place: -scores[place])
+
+
 def test_mirrored_heatmaps_return():
     maps = np.arange(24.0).reshape(1, 3, 2, 4)
     found = flip_back(paddle.to_tensor(maps), [1, 0, 2]).numpy()

@@ -1,18 +1,23 @@
 """The task of keypoints by heatmaps: its samples, its loss, boxes of all kinds, and what is refused."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
 import pytest
 from PIL import Image
+from support.files.keypoint_writer import posed, write_keypoints
 from support.processes import ROOT
 from support.trainings.updates import changes_of_an_update, waits_of_an_update
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
+from paddlevit_dist.images.keypoints.described_points import SIGMA
 from paddlevit_dist.images.keypoints.heatmaps.samples import HOST
+from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSet
+from paddlevit_dist.images.keypoints.records import KeypointRecord
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Predictable, count_samples
@@ -86,8 +91,15 @@ def evaluate(task, samples, batches=((0, 1), (2, 3)), model=None):
         found.update(zip(batch[HOST]["indices"], predictions))
         if isinstance(model, PerfectModel):
             model.expect(batch)
+        written = []
         with paddle.no_grad():
-            task.eval_step(model, batch, EvaluationStep(metrics))
+            records = task.eval_step(
+                model, batch, EvaluationStep(metrics, SimpleNamespace(add=written.append), None, True)
+            )
+        for detected, shown, record in zip(predictions, written[0], records(), strict=True):
+            np.testing.assert_array_equal(shown.points, detected.points)
+            if isinstance(record, KeypointRecord):  # ordered by category and score
+                assert sorted(record.labels.tolist()) == sorted(detected.labels.tolist())
     return metrics.compute(metrics.state), found
 
 
@@ -125,9 +137,14 @@ class PerfectModel:
 
 def test_exact_heatmaps_have_an_ap_of_1(tmp_path):
     task, samples = build_task(tmp_path, "HEATMAPS.CROP_SIZE", "[64, 64]", "HEATMAPS.BOX_SCALE", "1.5")
+    assert samples["val"].eval_protocol == "in the boxes of the annotations"
+    assert not any("HEATMAPS.FLIP" in line for line in samples["val"].notices) and samples["train"].config.flip == 0.5
     values, found = evaluate(task, samples)
     assert values["AP"] > 0.99
     assert all((detected.points[..., 2] <= 1).all() for detected in found.values())
+    task, samples = build_task(tmp_path, "HEATMAPS.FLIP", "false")
+    batch, metrics = take(task, samples["val"], [0]), task.build_metrics()
+    assert task.eval_step(task.build_model(), batch, EvaluationStep(metrics)) is None and not task.finder.mirrors
 
 
 def test_boxes_of_a_file_have_scores_and_are_found_once(tmp_path):
@@ -154,6 +171,7 @@ def test_boxes_of_a_file_have_scores_and_are_found_once(tmp_path):
 
 def test_whole_images_are_one_object_each(tmp_path):
     task, samples = build_task(tmp_path, "HEATMAPS.BOXES", "image")
+    assert samples["val"].eval_protocol == "in whole images"
     _, found = evaluate(task, samples, model=task.build_model())
     for index, detected in found.items():
         height, width = samples["val"].dataset.size(index)
@@ -205,9 +223,17 @@ def test_points_and_categories_return_from_a_checkpoint(tmp_path):
     del facts["category ids"]
     other.load_meta(CheckpointMeta(13, tuple(facts["classes"]), {}, facts))
     assert other.category_ids == [1, 2]
-    published = make_task(task.config)
-    published.load_meta(CheckpointMeta(17))
-    assert published.class_names == ["person"] and published.point_names[0] == "nose"
+    for number, names, category, points in (
+        (17, None, "person", COCO_PERSON.names),
+        (3, None, "object", ("point 1", "point 2", "point 3")),
+        (2, ("tip", "end"), "object", ("tip", "end")),
+    ):
+        published = make_task(task.config)
+        published.load_meta(CheckpointMeta(number, names))
+        assert published.class_names == [category] and published.category_ids == [1]
+        assert published.point_names == list(points) == published.channels.names
+        (found,) = published.keypoint_sets
+        assert found == COCO_PERSON if number == 17 else found == KeypointSet(points, (), (SIGMA,) * number, ())
 
 
 def test_a_step_is_a_mean_over_objects(tmp_path):
@@ -243,8 +269,10 @@ def test_tables_of_points_are_scored_by_their_errors(tmp_path):
         lines.append(f"{name},{10 + number},12,{30 - number},{20 + number},0.5")
     (tmp_path / "points.csv").write_text("\n".join(lines))
     words = ["-dataset=keypoint_table", f"-data_path={tmp_path}", "DATA.VAL_FRACTION", "0.5"]
-    task, samples = build_task(tmp_path, *words, "HEATMAPS.CROP_SIZE", "[64, 64]")
+    task, samples = build_task(tmp_path, *words, "HEATMAPS.CROP_SIZE", "[64, 64]", "DATA.HORIZONTAL_FLIP", "1.0")
     assert task.best_metric == ("PCK", True) and task.point_names == ["tip", "end"]
+    assert samples["train"].config.flip == 0 and not task.finder.mirrors  # no point is another's mirror
+    assert "HEATMAPS.FLIP: no effect: no points are mirrored" in samples["val"].notices
     values, found = evaluate(task, samples, [(0, 1)])
     assert len(found) == 2 and values["PCK"] == 100
     batch, metrics = take(task, samples["val"], (0, 1)), task.build_metrics()
@@ -254,3 +282,20 @@ def test_tables_of_points_are_scored_by_their_errors(tmp_path):
     for record in records:
         np.testing.assert_allclose(record.errors_mm, record.errors / 2, rtol=1e-5)
         assert 8 < record.side < 21
+
+
+def test_splits_and_evaluated_data_are_those_of_the_configuration_and_have_objects(tmp_path):
+    with pytest.raises(UserError, match="^keypoints can only be evaluated on the data of their configuration$"):
+        make_task(settings.load(FIGURES).values).eval_step(None, {}, EvaluationStep(None))
+    task, _ = build_task(tmp_path)
+    task.class_names = ["person", "foot"]
+    with pytest.raises(
+        UserError, match="categories of training and validation data differ: person, foot and person, ha"
+    ):
+        task.build_dataset("val", tmp_path)
+    write_keypoints(tmp_path / "bugs", [posed(1, 11, iscrowd=1)])
+    words = [*FIGURES, "-dataset=coco_keypoints", f"-data_path={tmp_path / 'bugs'}"]
+    with pytest.raises(
+        UserError, match="has no object to learn in its 3 train images: expected objects with a box and"
+    ):
+        make_task(settings.load(words).values).build_dataset("train", tmp_path)

@@ -77,3 +77,59 @@ def test_images_without_boxes_or_labels():
     assert np.allclose(alone[:, 1], [0.99, 0.95, 0.9, 0.8, 0.7, 0.6])
     several = list_suspects([missed, alone], ["b.png", "c.png"], NAMES)
     assert [row[0] for row in several] == ["c.png"] * 6 + ["b.png"] * 4
+
+
+def share(box, other, is_crowd):
+    """IoU of boxes x, y, width, height, or the share of the first in a crowd."""
+    across, down = (max(0.0, min(box[k] + box[k + 2], other[k] + other[k + 2]) - max(box[k], other[k])) for k in (0, 1))
+    area, other_area = box[2] * box[3], other[2] * other[3]
+    return across * down / (area if is_crowd else area + other_area - across * down)
+
+
+def find_by_hand(truth, boxes, scores, labels, least):
+    places = range(len(truth.labels))
+    crowds = [true for true in places if truth.is_crowd[true]]
+    overlaps = {(row, true): share(box, truth.boxes[true], true in crowds)
+                for row, box in enumerate(boxes) for true in places}  # fmt: skip
+    pairs, rows = [], []
+    for overlap, row, true in sorted(((value, *pair) for pair, value in overlaps.items()), reverse=True):
+        is_free = row not in {pair[0] for pair in pairs} and true not in {pair[1] for pair in pairs}
+        if overlap >= 0.5 and true not in crowds and scores[row] >= least and is_free:
+            pairs.append((row, true))
+    for row, true in pairs:
+        fields = truth.labels[true], labels[row], scores[row], overlaps[row, true], *truth.boxes[true]
+        if labels[row] != truth.labels[true]:
+            rows.append((1, scores[row], *fields))
+        elif overlaps[row, true] < 0.75:
+            rows.append((2, scores[row] * (1 - overlaps[row, true]), *fields))
+    for row, box in enumerate(boxes):
+        nearest = max((overlaps[row, true] for true in places if true not in crowds), default=0.0)
+        in_crowd = any(overlaps[row, true] >= 0.5 for true in crowds)
+        if scores[row] >= least and nearest < 0.5 and not in_crowd:
+            rows.append((0, scores[row], -1, labels[row], scores[row], nearest, *box))
+    for true in places:
+        if true in crowds or true in {pair[1] for pair in pairs}:
+            continue
+        near = [row for row in range(len(boxes)) if overlaps[row, true] >= 0.5]
+        best = max(near, key=lambda row: scores[row], default=None)
+        found = (-1, 0, 0) if best is None else (labels[best], scores[best], overlaps[best, true])
+        rows.append((3, (1 - found[1]) / 2, truth.labels[true], *found, *truth.boxes[true]))
+    return sorted(rows, key=lambda row: -row[1])[:20]
+
+
+def test_all_suspects_are_those_of_loops():
+    random, kinds, longest = np.random.default_rng(0), set(), 0
+    for number, found in [(3, 4), (6, 9), (12, 60)] * 4:
+        true_boxes = np.concatenate([random.uniform(0, 60, (number, 2)), random.uniform(10, 30, (number, 2))], axis=1)
+        near = true_boxes[random.integers(number, size=found)] + random.normal(0, 3, (found, 4))
+        boxes = np.where(random.random((found, 1)) < 0.6, near, random.uniform(5, 50, (found, 4)))
+        boxes = np.maximum(boxes, [-9, -9, 1, 1])
+        scores, labels = random.random(found), random.integers(3, size=found)
+        is_crowd = random.random(number) < 0.2
+        truth = BoxGroundTruth(true_boxes, random.integers(3, size=number), true_boxes[:, 2:].prod(axis=1), is_crowd)
+        corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
+        suspects = find_suspects(truth, DetectedObjects(corners, scores, labels), 0.3)
+        expected = np.array(find_by_hand(truth, boxes, scores, labels, 0.3)).reshape(-1, 10)
+        np.testing.assert_allclose(suspects, expected, rtol=1e-5, atol=1e-5)
+        kinds, longest = kinds | set(suspects[:, 0].tolist()), max(longest, len(suspects))
+    assert kinds == {0, 1, 2, 3} and longest == 20

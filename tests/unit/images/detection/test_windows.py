@@ -233,3 +233,14 @@ def test_a_box_is_cut_where_it_ends_near_the_border_of_a_window_inside_of_the_im
     result = DetectedObjects(np.array([box], np.float32), np.array([0.5], np.float32), np.array([0]))
     placed, cut = windows._place(result, part, (100, 100))
     assert cut.tolist() == [is_cut] and placed.boxes.shape == (1, 4)
+
+
+def test_detections_of_equal_scores_stay_in_their_order_whatever_their_classes():
+    random = np.random.default_rng(0)
+    scores, labels = (random.integers(1, 4, 60) / 4).astype(np.float32), random.integers(0, 3, 60)
+    boxes = np.arange(60)[:, None] * 10 + np.array([0.0, 0, 8, 8])
+    result = DetectedObjects(boxes.astype(np.float32), scores, labels)
+    merged = merge_parts([result], [ImagePart(0, 0, 700, 700)], (700, 700), 0.5)
+    order = sorted(range(60), key=lambda place: -scores[place])
+    np.testing.assert_array_equal(merged.boxes, result.boxes[order])
+    assert merged.labels.tolist() == labels[order].tolist()

@@ -71,6 +71,15 @@ def test_any_number_of_images_and_any_group(number, group):
     np.testing.assert_array_equal(order, draw_grouped_order(sizes, group, np.random.default_rng(1)), strict=True)
 
 
+def test_images_of_equal_proportions_stay_in_the_order_that_was_drawn():
+    sizes = np.random.default_rng(0).integers(1, 3, (1000, 2))
+    order, drawn = draw_grouped_order(sizes, 16, np.random.default_rng(1)), np.random.default_rng(1).permutation(1000)
+    rank, proportions = np.argsort(drawn), sizes[:, 1] / sizes[:, 0]
+    for group in order[: 1000 // 16 * 16].reshape(-1, 16):
+        np.testing.assert_array_equal(np.lexsort((rank[group], proportions[group])), np.arange(16))
+    np.testing.assert_array_equal(order[-8:], drawn[-8:])
+
+
 def test_images_to_be_evaluated_come_by_their_size_and_each_once(tmp_path):
     transform = DetectionEvaluationTransform(48, 60)
     ordered = ordered_by_shape(SHAPES, transform.resized, tmp_path)

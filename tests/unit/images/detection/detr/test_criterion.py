@@ -186,12 +186,17 @@ def test_scipy_is_asked_for_in_one_line(monkeypatch):
 
 
 def test_accuracy_is_of_objects_that_have_a_query():
-    outputs, targets = make_outputs(1, 4, QUERIES), make_targets((1, 0, 7, 0), SIZES)
-    logits = np.zeros((1, 4, QUERIES, CLASSES + 1))
-    logits[..., targets.labels.numpy()[0, 0]] = 1.0
-    outputs["layer_logits"] = paddle.to_tensor(logits)
-    term = SetCriterion(CLASSES, QUERIES, 1).terms(outputs, targets)["accuracy"]
-    assert term.weight == 0 and term.count == 8 and 1 <= term.sum.item() <= 1 + QUERIES
+    outputs, targets = make_outputs(2, 4, QUERIES), make_targets((2, 0, 7, 1), SIZES)
+    criterion = SetCriterion(CLASSES, QUERIES, 2)
+    logits, classes = outputs["layer_logits"].numpy(), targets.labels.numpy()
+    found = criterion.match(*outputs.values(), to_relative(targets.boxes.astype("float64"), targets.sizes), targets)
+    expected = 0
+    for image, query in np.ndindex(4, QUERIES):
+        own = found.object_of[1, image, query]  # of the last layer; 7 for none
+        expected += own < 7 and classes[image, own] == logits[1, image, query].argmax()
+    outputs["layer_logits"] = paddle.to_tensor(logits, stop_gradient=False)
+    term = criterion.terms(outputs, targets)["accuracy"]
+    assert term.weight == 0 and term.count == 10 and term.sum.item() == expected > 1 and term.sum.stop_gradient
 
 
 def test_objects_without_a_query_are_told_once():

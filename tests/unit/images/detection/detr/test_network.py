@@ -18,8 +18,10 @@ SIZES = [(40, 32), (24, 41), (61, 40), (9, 30)]
 
 def make_outputs(model, images, sizes):
     with paddle.no_grad():
-        outputs = model(images, sizes)
-    return outputs["layer_logits"].numpy(), outputs["layer_boxes"].numpy()
+        outputs = {name: value.numpy() for name, value in model(images, sizes).items()}
+    for name in ("logits", "boxes"):
+        np.testing.assert_array_equal(outputs[name], outputs[f"layer_{name}"][-1])
+    return outputs["layer_logits"], outputs["layer_boxes"]
 
 
 def alone(images, sizes, number):

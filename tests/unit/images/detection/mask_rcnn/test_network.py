@@ -259,6 +259,12 @@ def test_the_backbone_is_asked_what_is_not_decayed_and_what_can_be_recomputed():
     assert swin.no_weight_decay() == tuple(f"backbone.body.{name}" for name in body.no_weight_decay())
     assert set(swin.no_weight_decay()) < {name for name, _ in swin.named_parameters()}
     assert swin.recomputed_layers() == body.recomputed_layers() != []
+    name = next(name for name, _ in body.named_parameters() if name.endswith("relative_position_bias_table"))
+    table = np.random.default_rng(0).standard_normal((49, dict(body.named_parameters())[name].shape[1]))  # of 4 x 4
+    resized = swin.resize_parameter(f"backbone.body.{name}", table.astype("float32"))
+    np.testing.assert_array_equal(resized, body.resize_parameter(name, table.astype("float32")))
+    assert resized.shape == tuple(dict(body.named_parameters())[name].shape)
+    assert swin.resize_parameter(f"backbone.{name}", table) is None
     assert MaskRCNN.most_objects(rules={"detections": 7}) == ("-max_detections", 7)
     assert MaskRCNN.most_objects(rules=None) == ("-max_detections", 100)
 

@@ -126,6 +126,29 @@ def test_of_outputs_for_each_id_those_of_cocos_categories_are_taken():
     assert network.published_classes(4) is None
 
 
+def test_queries_start_at_the_cells_of_the_best_scores_and_not_at_the_border():
+    with weights_of_zero():
+        network = RfDetr(3, **RfDetr.variants["rfdetr_shapes"])
+    random, (height, width), group = np.random.default_rng(0), (2, 60), 1
+    for layer in (network.enc_output[group], network.enc_out_class_embed[group]):
+        layer.weight.set_value(random.standard_normal(layer.weight.shape).astype("float32"))
+    norm = network.enc_output_norm[group]
+    norm.weight.set_value(paddle.ones_like(norm.weight))
+    network.num_queries = height * width
+    memory = random.standard_normal((2, height * width, network.embed_dim)).astype("float32")
+    scores, boxes = (part.numpy() for part in network.select_queries(paddle.to_tensor(memory), (height, width), group))
+    anchors = [[(x + 0.5) / width, (y + 0.5) / height, 0.05, 0.05] for y in range(height) for x in range(width)]
+    anchors = np.array(anchors) * [[0.01 < x < 0.99] for x, *_ in anchors]
+    assert (anchors == 0).all(axis=1).sum() == 4  # the first and the last column
+    cells = network.enc_output_norm[group](network.enc_output[group](paddle.to_tensor(memory * (anchors[:, 2:3] > 0))))
+    logits = network.enc_out_class_embed[group](cells.astype("float32")).numpy()
+    order = np.argsort(-logits.max(-1), axis=1, kind="stable")[..., None]
+    is_unused = (np.take_along_axis(anchors[None], order, 1) == 0).all(-1)  # equal scores, so in any order
+    np.testing.assert_allclose(boxes[~is_unused], np.take_along_axis(anchors[None], order, 1)[~is_unused], rtol=1e-5)
+    assert (boxes[is_unused] == 0).all()
+    np.testing.assert_allclose(scores, np.take_along_axis(logits, order, 1), rtol=1e-4, atol=1e-5)
+
+
 def test_sizes_and_backbones_that_do_not_fit_are_refused():
     with weights_of_zero():
         network = RfDetr(3, **RfDetr.variants["rfdetr_shapes"])

@@ -1,0 +1,37 @@
+"""Files of annotations in COCO's format: sizes of images without which there are no masks."""
+
+import json
+
+import numpy as np
+import pytest
+
+from paddlevit_dist import UserError
+from paddlevit_dist.images.detection.evaluation.scored_files import read_annotations
+
+
+def write(folder, height, width):
+    """One image of a size with two objects, only the second of which has a mask."""
+    objects = [{"id": n, "image_id": 5, "category_id": 3, "bbox": [0, 0, 1, 1], "iscrowd": 0} for n in (1, 2)]
+    objects[1]["segmentation"] = [[0, 0, width, 0, width, height, 0, height]]
+    image = {"id": 5, "file_name": "a.png", "height": height, "width": width}
+    content = {"images": [image], "annotations": objects, "categories": [{"id": 3, "name": "cat"}]}
+    (folder / "a.json").write_text(json.dumps(content))
+    return folder / "a.json"
+
+
+@pytest.mark.parametrize("size", [(1, 9), (9, 1)])
+def test_images_of_one_row_or_column_have_masks_and_the_box_replaces_a_missing_one(tmp_path, size):
+    found = read_annotations(write(tmp_path, *size), "segm")
+    assert found.get_size(0) == size and found.truth.areas.tolist() == [1, 9] and len(found.get_masks(0)) == 2
+    assert any("1 object without a mask: its box is used, such as 1" in notice for notice in found.notices)
+
+
+@pytest.mark.parametrize("size", [(0, 9), (9, 0)])
+def test_masks_of_images_without_a_height_or_a_width_are_refused(tmp_path, size):
+    file = write(tmp_path, *size)
+    with pytest.raises(UserError, match="a.json: image 5 needs 'height' and 'width' for its masks"):
+        read_annotations(file, "segm")
+    of_boxes = read_annotations(file)
+    np.testing.assert_array_equal(of_boxes.truth.boxes, [[0, 0, 1, 1]] * 2)
+    with pytest.raises(UserError, match="a.json: image 5 needs 'height' and 'width' for its masks"):
+        of_boxes.get_size(0)

@@ -74,6 +74,8 @@ def test_a_dataset_with_validation_images_is_opened_as_it_is(opened, tmp_path):
     assert (
         opened("test", "DATA.VAL_FRACTION_IF_MISSING=0.2", has_validation=False)[2][0][0] == "open"
     )  # a split that is never held out
+    without_a_path = opened("val", "DATA.DATA_PATH=None", "DATA.VAL_FRACTION_IF_MISSING=0.2", has_validation=False)
+    assert without_a_path[2][0][0] == "open"  # such as digits, which are in the package
 
 
 @pytest.mark.parametrize("key, has_validation", [("_IF_MISSING", False), ("", False), ("", True)])

@@ -1,11 +1,19 @@
 """Lists of classes are read in all their forms, in British spelling, too."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.images.data.class_lists import ClassList, find_class_list, read_class_list, require_same_numbers
+from paddlevit_dist.images.data import class_lists
+from paddlevit_dist.images.data.class_lists import (
+    ClassList,
+    find_class_list,
+    published_classes,
+    read_class_list,
+    require_same_numbers,
+)
 
 
 @pytest.mark.parametrize("word", ["unlabeled", "unlabelled", "Unlabelled", "void", "ignore"])
@@ -130,3 +138,17 @@ def test_the_first_list_of_the_first_folder_that_has_one_is_read(tmp_path):
     (tmp_path / "c" / "classes.txt").write_text("road\n")
     assert find_class_list([str(tmp_path / name) for name in "abc"]).file == str(tmp_path / "b" / "classes.txt")
     assert find_class_list([str(tmp_path / "a")]) is None
+
+
+@pytest.mark.parametrize("first, offset", [(None, 0), (None, 3), (0, 3), (1, 0)])
+def test_published_classes_have_the_numbers_of_the_files_or_follow_each_other(first, offset):
+    table = Path(class_lists.__file__).with_name("label_map_classes.txt").read_text().splitlines()
+    rows = [line.split("\t") for line in table]
+    for section, number in (("ade20k", 150), ("cityscapes", 19), ("voc", 21), ("coco_stuff", 171)):
+        own = [row for row in rows if row[0] == section]
+        found = published_classes(section, first, offset)
+        assert found.names == [name for _, _, name, _ in own] and len(own) == number and found.file == ""
+        numbers = [int(row[1]) + offset for row in own] if first is None else range(first, first + number)
+        assert found.numbers == list(numbers) and found.is_numbered and found.ignored == ()
+        colors = [[int(level) for level in row[3].split()] for row in own if row[3]]
+        assert (found.palette is None and not colors) or found.palette.tolist() == colors

@@ -4,8 +4,43 @@ import os
 from collections import Counter
 
 import pytest
+from PIL import Image, ImageFile, features
 
-from paddlevit_dist.images.data.formats import SkippedFiles, detect_image_type, get_suffix, read_head, walk_files
+from paddlevit_dist.images.data.formats import (
+    SkippedFiles,
+    detect_image_type,
+    get_suffix,
+    read_head,
+    readable_formats,
+    readable_suffixes,
+    walk_files,
+)
+
+
+@pytest.mark.parametrize("lacking", [(), ("WEBP",), ("JPEG2000",)])
+def test_formats_that_pillow_decodes_itself_are_read(lacking, monkeypatch):
+    if "JPEG2000" in lacking:
+        monkeypatch.setitem(features.codecs, "jpg_2000", ("none", None))
+    if "WEBP" in lacking:
+        monkeypatch.delitem(Image.SAVE, "WEBP")
+    for function in (readable_formats, readable_suffixes):
+        function.cache_clear()
+    try:
+        found, suffixes = readable_formats(), readable_suffixes()
+    finally:
+        monkeypatch.undo()
+        for function in (readable_formats, readable_suffixes):
+            function.cache_clear()
+    stubs = {
+        name
+        for name, (factory, _) in Image.OPEN.items()
+        if isinstance(factory, type) and issubclass(factory, ImageFile.StubImageFile)
+    }
+    assert {"GRIB", "HDF5", "WMF"} <= stubs
+    assert list(found) == [name for name in Image.ID if name not in (*stubs, *lacking, "EPS", "MPEG")]
+    assert {b".jpg", b".jpeg", b".png", b".bmp", b".mpo", b".tif"} <= suffixes
+    assert not suffixes & {b".eps", b".mpg", b".wmf", b".JPG"}
+    assert (b".webp" in suffixes, b".jp2" in suffixes) == ("WEBP" not in lacking, "JPEG2000" not in lacking)
 
 
 @pytest.mark.parametrize(

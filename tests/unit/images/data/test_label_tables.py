@@ -184,9 +184,17 @@ def test_an_image_that_is_named_again_is_read_once_and_refused_with_another_labe
         read("image,label\nb/1.png,dog\nb/1.png,cat\n", has_several=True)
 
 
-def test_images_next_to_named_ones_are_counted(read):
+def test_images_next_to_named_ones_are_counted(root, read):
     found = read("image,label\nb/1.png,dog\nb/3.jpg,cat\n")
     assert found.notices[-1].startswith("1 image next to these is not in ") and found.notices[-1].endswith(": b/2.png")
+    for name in ("0.png", "6.png", ".7.png", "b/._1.png", "c/1.png"):  # hidden ones, and a folder that no row names
+        save_image(root / name)
+    (root / "b" / "notes.txt").write_text("no image")
+    found = read("image,label\nb/1.png,dog\nb/3.jpg,cat\n0.png,dog\n")
+    table = f"{root}/labels.csv"
+    assert found.notices[-1] == f"2 images next to these are not in {table}, and not used: 6.png, b/2.png"
+    for name in ("0.png", "6.png", ".7.png"):
+        (root / name).unlink()
     table = "image,label,split\nb/1.png,dog,train\nb/3.jpg,cat,train\nb/2.png,cat,val\n"
     assert "next to" not in " ".join(read(table).notices)
 

@@ -68,3 +68,14 @@ def test_a_list_of_pairs_is_known_by_its_first_line_and_refused_for_another(tmp_
     assert match.layout.lists == "{split}.txt"
     with pytest.raises(UserError, match=r"train\.txt names no images, or lines without an image and its label map"):
         find_pairs(match, "train")
+
+
+def test_images_and_label_maps_are_in_the_order_of_their_paths_without_hidden_ones(tmp_path):
+    stems = [str(number) for number in (3, 20, 1, 100, 7, 12, 4, 9)]
+    for stem in (*stems, "._3", ".5"):
+        photo(tmp_path / "images" / "train" / f"{stem}.jpg")
+        save(tmp_path / "masks" / "train" / f"{stem}.png", np.ones(SIZE))
+    found = find_pairs(find_layout(str(tmp_path)), "train")
+    assert found.images == [f"{tmp_path}/images/train/{stem}.jpg" for stem in sorted(stems)]
+    assert found.labels == [f"{tmp_path}/masks/train/{stem}.png" for stem in sorted(stems)]
+    assert found.notices == []

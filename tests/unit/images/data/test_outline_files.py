@@ -1,17 +1,22 @@
 """Labelme's files belong to the split that a folder's name says; outlines that are not valid are refused."""
 
+import base64
+import io
 import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.outline_files import (
     LABELME_JSON,
     YOLO_TEXT,
+    draw,
     find_labelme_files,
     list_outlines,
     read_drawing,
+    read_labelme_names,
 )
 
 
@@ -87,3 +92,33 @@ def test_labels_with_keypoints_are_not_outlines(tmp_path):
     (tmp_path / "data.yaml").write_text(f"{description}kpt_shape: [4, 3]\n")
     with pytest.raises(UserError, match=r"data\.yaml: labels with keypoints \(kpt_shape\) are boxes"):
         list_outlines(YOLO_TEXT, str(tmp_path), "train")
+
+
+def test_masks_are_drawn_where_they_are_in_the_image_and_later_shapes_over_earlier_ones(tmp_path):
+    random, (height, width) = np.random.default_rng(0), (7, 10)
+    shapes = [{"label": "whole", "points": [[0, 0], [width, height]], "shape_type": "rectangle"}]
+    shapes.append({"label": "nothing", "points": [[1, 1], [3, 3]], "shape_type": "line"})
+    expected, corners = np.full((height, width), 2), [(-2, -1), (8, 5), (4, -3), (-1, 6), (-4, -4), (12, 2), (3, 9)]
+    for number, (left, top) in enumerate(corners):
+        mask, out = random.random((4, 3)) < 0.6, io.BytesIO()
+        Image.fromarray(mask).save(out, "PNG")
+        content, places = (
+            base64.b64encode(out.getvalue()).decode("ascii"),
+            [[left + 0.4, top - 0.3], [left + 2, top + 3]],
+        )
+        shapes.append({"label": f"m{number % 3}", "points": places, "shape_type": "mask", "mask": content})
+        for row, column in np.argwhere(mask):
+            if 0 <= top + row < height and 0 <= left + column < width:
+                expected[top + row, left + column] = 3 + number % 3
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({"shapes": shapes, "imageHeight": height, "imageWidth": width}))
+    drawing, labels = read_drawing(LABELME_JSON, str(file), (1, 1)), {"whole": 2, "m0": 3, "m1": 4, "m2": 5}
+    assert drawing.size == (height, width)
+    found = draw(drawing, drawing.size, labels, 255)
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="shape 0 is of class 'whole', which is unknown, at row 0, column 0"):
+        draw(drawing, drawing.size, {}, 255)
+    assert read_labelme_names([str(file)]) == ["m0", "m1", "m2", "whole"]
+    file.write_text(json.dumps({"shapes": [{"label": "__ignore__", "points": []}], "imageHeight": height}))
+    assert read_drawing(LABELME_JSON, str(file), (1, 1)).size is None and read_labelme_names([str(file)]) == []

@@ -150,7 +150,18 @@ def test_damaged_images_are_reported(tmp_path):
     page = io.BytesIO()
     noise().save(page, "PPM")
     large = b"P6\n99999 99999\n255\n" + bytes(100)
-    dataset = make_folder(tmp_path, {"a.jpg": jpeg()[:-900], "b.ppm": page.getvalue()[:-1], "c.ppm": large})
-    for index in range(3):
-        with pytest.raises(UnreadableImage):
-            PartReader(dataset)(index)
+    files = {"a.jpg": jpeg()[:-900], "b.ppm": page.getvalue()[:-1], "c.ppm": large}
+    for index, file in enumerate(files):
+        with pytest.raises(UnreadableImage, match=file):
+            PartReader(make_folder(tmp_path / file, files))(index)
+
+
+def test_damage_that_the_header_does_not_show_is_told_with_the_file_where_a_part_needs_it(tmp_path):
+    encoded = bytearray(jpeg())
+    tables = encoded.index(b"\xff\xc4") + 5  # numbers of Huffman codes of each length
+    encoded[tables : tables + 16] = b"\xff" * 16
+    dataset = make_folder(tmp_path, {"a.jpg": bytes(encoded)})
+    image, _ = PartReader(dataset)(0)
+    assert isinstance(image, UndecodedImage)
+    with pytest.raises(UnreadableImage, match=r"train/a/a\.jpg cannot be read"):
+        image.around((0, 0, 150, 110))

@@ -214,15 +214,29 @@ def test_the_list_of_unreadable_images_is_told_when_it_grows(tmp_path):
             raise UnreadableImage(f"{index}.jpg", "truncated")
         return index
 
-    replacements = ReplacementReader(tmp_path)
+    replacements, file = ReplacementReader(tmp_path), tmp_path / "quarantine.tsv"
     told, damaged = [], set()
     for more in ([], [2], [], [5], []):
         damaged.update(more)
         for index in range(8):
             replacements.read(read_damaged, index, range(8))
         told.append(merge_quarantine(replacements, tmp_path))
-    assert [len(lines) for lines in told] == [0, 1, 0, 1, 0]
-    assert told[3][0].startswith("2 unreadable images so far replaced")
+    told = [[line.removesuffix(f" so far replaced by the next readable one, listed in {file}") for line in lines]
+            for lines in told]  # fmt: skip
+    assert told == [[], ["1 unreadable image"], [], ["2 unreadable images"], []]
+    assert read_quarantine(file) == [("2.jpg", "truncated"), ("5.jpg", "truncated")]
+    damaged = set(range(1, 100))
+    assert replacements.read(read_damaged, 1, range(200)) == 100  # the last that is tried
+    damaged.add(100)
+    with pytest.raises(UserError, match="^100 images in a row from 1 on cannot be read, too many to skip"):
+        replacements.read(read_damaged, 1, Numbered(range(200)))
+
+
+class Numbered(list):
+    """Images whose names are their numbers."""
+
+    def describe(self, index):
+        return str(index)
 
 
 @pytest.mark.parametrize("number", [50, (1 << 22) + 3])

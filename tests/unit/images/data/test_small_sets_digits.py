@@ -64,5 +64,10 @@ def test_every_fifth_sample_is_held_out_and_none_is_lost(stored):
 
 
 def test_describe_gives_the_published_position():
-    assert Digits(None, "val", None).describe(3) == f"sample 15 of {small_sets.DIGITS_FILE}"
-    assert Digits(None, "train", None).describe(4) == f"sample 6 of {small_sets.DIGITS_FILE}"
+    for split, is_held_out in (("val", True), ("train", False)):
+        dataset = Digits(None, split, None)
+        rows = [row for row in range(1797) if (row % 5 == 0) == is_held_out]
+        assert [dataset.describe(index) for index in range(len(dataset))] == [
+            f"sample {row} of {small_sets.DIGITS_FILE}" for row in rows
+        ]
+        assert dataset.identity(3) == f"{split} 3"

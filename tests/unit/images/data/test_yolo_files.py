@@ -3,6 +3,7 @@
 import pytest
 
 from paddlevit_dist import UserError
+from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions
 from paddlevit_dist.images.data.yolo_files import list_images, read_description
 
 
@@ -44,3 +45,22 @@ def test_the_description_is_named_where_its_places_have_no_images(tmp_path):
     assert list_images(str(tmp_path), "val", description) == [f"{tmp_path}/more/2.jpg"]
     with pytest.raises(UserError, match=r"data\.yaml.*no train images|photos"):
         list_images(str(tmp_path), "train", description)
+
+
+def test_one_file_of_a_usual_name_describes_the_data_or_all_others_that_name_classes_and_places(tmp_path):
+    for name, content in (
+        ("b.yaml", "names: [cow]\ntrain: photos\n"),
+        ("a.YML", "path: .\nnames: [cow]\n"),
+        ("classes.yaml", "names: [cow]\n"),
+        ("places.yaml", "train: photos\n"),
+        ("c.txt", "names: [cow]\ntrain: photos\n"),
+        ("obj.data", "names = obj.names\ntrain = train.txt\n"),
+    ):
+        (tmp_path / name).write_text(content)
+    expected = [str(tmp_path / name) for name in ("a.YML", "b.yaml", "obj.data")]
+    assert find_yolo_descriptions(str(tmp_path)) == expected
+    with pytest.raises(UserError, match=r"a\.YML, .*/b\.yaml, .*/obj\.data all describe data: keep one of them"):
+        read_description(str(tmp_path))
+    for name in ("dataset.yml", "data.yml", "dataset.yaml", "data.yaml"):  # the last is preferred
+        (tmp_path / name).write_text("")
+        assert find_yolo_descriptions(str(tmp_path)) == [str(tmp_path / name)]

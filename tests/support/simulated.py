@@ -1,5 +1,6 @@
 """What a test sets for its whole process: the time, what this process notes as its status, and that it does not end."""
 
+import atexit
 import contextlib
 import glob
 import multiprocessing.connection
@@ -71,6 +72,22 @@ def exit_codes(monkeypatch) -> list[int]:
 
 
 @pytest.fixture
+def at_exit(monkeypatch) -> list[Callable[[], object]]:
+    """The functions that are to run at the end of the process."""
+    functions: list[Callable[[], object]] = []
+    monkeypatch.setattr(atexit, "register", functions.append)
+    return functions
+
+
+@pytest.fixture
+def kills(monkeypatch) -> list[tuple[int, int]]:
+    """The signals that this process sends, each after the process that it is for."""
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *words: sent.append(words))
+    return sent
+
+
+@pytest.fixture
 def fresh_status(monkeypatch) -> Callable[[], None]:
     """Let this process be one that has noted nothing, now and whenever the function is called."""
 
@@ -134,6 +151,7 @@ def command_line(monkeypatch) -> Callable[..., None]:
 class DescribedMachine:
     """Attributes:
     gpus: how many NVIDIA GPUs the kernel lists and Paddle can use; None: as it is.
+    is_usable: whether Paddle can use them; False: it sees what it sees.
     cores: how many this process may use; None: as they are.
     cpu: its processor, as ``processor.processor`` returns it; None: as it is.
     libc: the name of its C library; None: as it is.
@@ -143,6 +161,7 @@ class DescribedMachine:
 
     def __init__(self) -> None:
         self.gpus: int | None = None
+        self.is_usable = True
         self.cores: int | None = None
         self.cpu: dict | None = None
         self.libc: str | None = None
@@ -177,7 +196,11 @@ def machine(monkeypatch) -> DescribedMachine:
     monkeypatch.setattr(processor, "_was_in_time", False)
     monkeypatch.setattr(platform, "libc_ver", lambda: find_libc() if described.libc is None else (described.libc, ""))
     monkeypatch.setattr(os, "sched_setaffinity", note_pinned)
-    monkeypatch.setattr(device_kinds, "count_gpus", lambda: count_gpus() if described.gpus is None else described.gpus)
+
+    def count_described() -> int:
+        return count_gpus() if described.gpus is None or not described.is_usable else described.gpus
+
+    monkeypatch.setattr(device_kinds, "count_gpus", count_described)
     return described
 
 

@@ -31,10 +31,8 @@ def record(folder, rank, error):
 
 
 @pytest.fixture
-def signals_sent(monkeypatch, fresh_rank, fresh_status, simulated_time):
+def signals_sent(monkeypatch, kills, fresh_rank, fresh_status, simulated_time):
     """What this process, which handles signals and has received none, sends to others."""
-    sent = []
     monkeypatch.setenv("PADDLEVIT_DIST_STARTED", f"{os.getpid()} 1.0")
-    monkeypatch.setattr(os, "kill", lambda *words: sent.append(words))
     with signals.installed():
-        yield sent
+        yield kills

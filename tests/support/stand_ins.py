@@ -9,19 +9,21 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @pytest.fixture
 def other_paddle(monkeypatch) -> Callable[[dict[str, object]], None]:
     """Return a function that gives Paddle other functions by dotted name; what is no function is what they return.
 
-    ``{"device.cuda.device_count": 3, "CUDAPlace": make_place}`` are those of a build with 3 GPUs.
+    ``{"device.cuda.device_count": 3, "CUDAPlace": make_place}`` are those of a build with 3 GPUs. ``__version__`` is
+    the only value.
     """
 
     def replace(functions: dict[str, object]) -> None:
         for name, function in functions.items():
-            answer = function if callable(function) else lambda *_, answer=function, **__: answer
+            is_given = callable(function) or name == "__version__"
+            answer = function if is_given else lambda *_, answer=function, **__: answer
             monkeypatch.setattr(f"paddle.{name}", answer, raising=False)
 
     return replace

@@ -1,15 +1,13 @@
 """Ranks exchange the gradients of weights that were cast together as those of weights that were cast one by one."""
 
-from unittest import mock
-
 import numpy as np
 import paddle
+from support.half_on_cpu import products_in
 from support.networks.plain_layers import plain_layers
 from support.processes import run_workers, succeeded
 
 from paddlevit_dist import rank
 from paddlevit_dist.images.models.layers import Mlp
-from paddlevit_dist.runtime import autocast, biases
 from paddlevit_dist.runtime.half_weights import HalfWeights, list_parameters
 
 
@@ -35,12 +33,7 @@ def fused_linear(x, weight, bias):
 
 def compare() -> dict[int, list[np.ndarray]]:
     """Float64 stands for half precision, which no CPU multiplies in."""
-    with (
-        plain_layers(),
-        mock.patch.object(autocast, "product_dtype", lambda: paddle.float64),
-        mock.patch.object(biases, "has_epilogue", lambda weight, bias, dtype: True),
-        mock.patch.object(biases, "fused_linear", fused_linear),
-    ):
+    with plain_layers(), products_in("float64", fused_linear):
         return {groups: compute_gradients(groups) for groups in (0, 1, 3)}
 
 

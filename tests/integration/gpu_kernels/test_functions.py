@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 import pytest
 from paddle.nn import functional as F
+from support.half_on_cpu import products_in
 
-from paddlevit_dist.gpu_kernels import functions
 from paddlevit_dist.gpu_kernels.functions import add_and_normalize, add_bias_and_gelu, normalize
 
 EPSILON = 1e-6
@@ -48,14 +48,14 @@ def test_frozen_inputs_get_no_gradient_and_views_the_right_one(trained):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_the_norm_has_the_dtype_of_products_and_the_sum_the_wider_one(monkeypatch, dtype):
-    monkeypatch.setattr(functions, "product_dtype", lambda: getattr(paddle, dtype))  # autocast is off on a CPU
+def test_the_norm_has_the_dtype_of_products_and_the_sum_the_wider_one(dtype):
     x, branch, weight, shift = draw(0, 2, 3, 8), draw(1, 2, 3, 8), draw(2, 8), draw(3, 8)
     half = branch.astype(dtype)
-    total, normal = add_and_normalize(x, half, weight, shift, EPSILON)
-    alone = normalize(total.detach(), weight, shift, EPSILON)
-    gelu = add_bias_and_gelu(half, shift)
-    both_half, _ = add_and_normalize(half, half, weight, shift, EPSILON)
+    with products_in(dtype):
+        total, normal = add_and_normalize(x, half, weight, shift, EPSILON)
+        alone = normalize(total.detach(), weight, shift, EPSILON)
+        gelu = add_bias_and_gelu(half, shift)
+        both_half, _ = add_and_normalize(half, half, weight, shift, EPSILON)
     found = [str(one.dtype).rpartition(".")[2] for one in (total, normal, alone, gelu, both_half)]
     assert found == ["float32", dtype, dtype, dtype, dtype]
     np.testing.assert_array_equal(normal.astype("float32").numpy(), alone.astype("float32").numpy())

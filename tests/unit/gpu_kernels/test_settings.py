@@ -1,7 +1,5 @@
 """The key of fused kernels, and the package that it needs."""
 
-import importlib.util
-
 import pytest
 from support.key_pages import check_effects, check_rows
 
@@ -16,9 +14,8 @@ def test_effects_of_the_keys_are_those_of_the_table():
     check_effects("gpu_kernels")
 
 
-def test_without_triton_the_key_is_refused(monkeypatch):
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "triton" else find_spec(name))
+def test_without_triton_the_key_is_refused(module_specs):
+    module_specs["triton"] = None
     with pytest.raises(UserError, match=r"GPU_KERNELS .*triton.*pip install '\.\[triton\]' in a clone") as refusal:
         settings.load(["-cfg=vit_digits", "GPU_KERNELS", "True"])
     assert "\n" not in str(refusal.value)

@@ -6,6 +6,7 @@ from support.simulated import (  # noqa: F401
     exit_codes,
     fresh_rank,
     fresh_status,
+    kills,
     machine,
     simulated_time,
     store,

@@ -15,13 +15,16 @@ from paddlevit_dist.runtime.transfers import is_on_gpu
 
 
 @pytest.fixture(autouse=True)
-def seen(monkeypatch):
+def seen(monkeypatch, other_paddle):
     """Sets what Paddle sees on this machine; each test says."""
     monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
 
-    def sees(gpus=0, **others):
-        monkeypatch.setattr(device_kinds, "count_gpus", lambda: gpus)
-        monkeypatch.setattr(device_kinds, "count_others", lambda: others)
+    def sees(gpus=0, xpu=0, **others):
+        other_paddle({"is_compiled_with_cuda": gpus > 0, "device.cuda.device_count": gpus})
+        other_paddle({"static.cuda_places": ["a place"] * gpus, "device.get_all_custom_device_type": list(others)})
+        listed = [f"{kind}:{n}" for kind, number in others.items() for n in range(number)]
+        other_paddle({"device.get_available_custom_device": listed})
+        other_paddle({"is_compiled_with_xpu": xpu > 0, "base.core.get_xpu_device_count": xpu})
 
     return sees
 
@@ -135,7 +138,7 @@ def test_more_processes_than_cores_share_them(seen, machine):
     assert plan_processes(2) == (2, "cpu", False, []) and plan_processes(-1) == (1, "cpu", False, [])
     notices = ["3 processes share 2 core(s): they will slow one another down"]
     assert plan_processes(3) == (3, "cpu", False, notices)
-    machine.gpus = 1
+    machine.gpus, machine.is_usable = 1, False
     unusable = "this Paddle cannot use this machine's GPU: training on the CPU (run `doctor` for the reason)"
     assert plan_processes(3).notices == [unusable, *notices]
 

@@ -118,8 +118,10 @@ def test_the_flag_of_paddle_3_4_decides_whatever_the_switch_says(as_before, othe
 
 
 @pytest.mark.parametrize("version, is_kept", [("3.3.0", False), ("3.3.1", True), ("2.6.2", True)])
-def test_paddles_own_override_at_import_is_not_taken_for_the_users(as_before, monkeypatch, version, is_kept):
-    monkeypatch.setattr(paddle, "__version__", version)
+def test_paddles_own_override_at_import_is_not_taken_for_the_users(
+    as_before, monkeypatch, other_paddle, version, is_kept
+):
+    other_paddle({"__version__": version})
     for allowed, left in ((True, is_kept), (False, True)):
         monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
         gpu.prepare(allowed, deterministic=False, fixed_shapes=False)

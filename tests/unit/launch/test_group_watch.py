@@ -3,7 +3,6 @@
 import contextlib
 import io
 import socket
-import sys
 import threading
 from types import SimpleNamespace
 
@@ -303,15 +302,15 @@ def test_a_rank_that_makes_no_progress_ends_itself_unless_it_waits(build, simula
         assert {"end": line.strip(), "code": 1, "guilty": 1} in messages
 
 
-def test_rank_0_tells_the_others_whom_it_has_found(build, simulated_time, monkeypatch):
+def test_rank_0_tells_the_others_whom_it_has_found(build, simulated_time):
     build_one, read_end = build
     watch, peers = build_one(0, 2, 8.0)
     kept = io.TextIOWrapper(io.BytesIO())  # which an end without exit handlers would lose
-    monkeypatch.setattr(sys, "stdout", kept)
-    print("epoch 3")
-    for seconds in (3.0, 3.1):
-        simulated_time.now += seconds
-        watch.judge()
+    with contextlib.redirect_stdout(kept):
+        print("epoch 3")
+        for seconds in (3.0, 3.1):
+            simulated_time.now += seconds
+            watch.judge()
     codes, line = read_end()
     assert codes == [1] and line.startswith("error: rank 1 failed: no message for 3 s")
     assert kept.buffer.getvalue() == b"epoch 3\n"

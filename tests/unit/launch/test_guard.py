@@ -1,7 +1,9 @@
 """When a guard asks for the stacks of a silent process and when it kills it, by a simulated clock."""
 
+import faulthandler
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 from paddlevit_dist.launch import guard
 
 PROCESS = 41
+HANDLED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}  # by the process itself
 
 
 class Simulation:
@@ -34,28 +37,33 @@ class Simulation:
         assert descriptor == 0 and size == 1 << 16  # all that a pipe holds
         return b"" if self.now >= self.pipe_ends else b"."
 
-    def run(self, monkeypatch, seconds):
-        handlers, libc = {}, SimpleNamespace(prctl=lambda *words: self.events.append(("prctl", *words)))
+
+@pytest.fixture
+def simulate(monkeypatch, clock, libraries, own_signals):
+    """Return a function that lets a guard see a simulation, and returns what it writes and which signals it sends."""
+
+    def run(simulation, seconds):
+        calls, events = [], simulation.events
         functions = {
-            "getppid": lambda: PROCESS if self.now < self.parent_ends else 1,
-            "read": self.read,
-            "write": lambda descriptor, text: self.events.append((descriptor, text.decode())),
-            "kill": lambda process, number: self.events.append((process, number, self.now)),
+            "getppid": lambda: PROCESS if simulation.now < simulation.parent_ends else 1,
+            "read": simulation.read,
+            "write": lambda descriptor, text: events.append((descriptor, text.decode())),
+            "kill": lambda process, number: events.append((process, number, simulation.now)),
         }
         monkeypatch.setattr(guard, "os", SimpleNamespace(**functions))
-        monkeypatch.setattr(guard, "time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr(guard, "select", SimpleNamespace(select=self.select))
-        monkeypatch.setattr(guard, "ctypes", SimpleNamespace(CDLL=lambda name: libc))
-        monkeypatch.setattr(guard.signal, "signal", handlers.__setitem__)
+        monkeypatch.setattr(guard, "select", SimpleNamespace(select=simulation.select))
+        libraries[None] = SimpleNamespace(prctl=lambda *words: calls.append(words))
+        clock(lambda: simulation.now)
         guard.watch(PROCESS, 3, seconds)
-        assert set(handlers) == {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
-        assert set(handlers.values()) == {signal.SIG_IGN}
-        assert self.events.pop(0) == ("prctl", 1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        return self.events
+        assert {signal.getsignal(number) for number in HANDLED} == {signal.SIG_IGN}
+        assert calls == [(1, signal.SIGKILL)]  # PR_SET_PDEATHSIG
+        return events
+
+    return run
 
 
-def test_a_silent_process_is_asked_once_and_killed_three_seconds_later(monkeypatch):
-    asked, told, killed = Simulation([2.0, 3.0]).run(monkeypatch, 5.0)
+def test_a_silent_process_is_asked_once_and_killed_three_seconds_later(simulate):
+    asked, told, killed = simulate(Simulation([2.0, 3.0]), 5.0)
     assert asked == (PROCESS, signal.SIGUSR2, 8.25)
     assert killed == (PROCESS, signal.SIGKILL, 11.25)
     text = (
@@ -64,8 +72,8 @@ def test_a_silent_process_is_asked_once_and_killed_three_seconds_later(monkeypat
     assert told == (2, text)
 
 
-def test_a_message_after_the_question_starts_afresh(monkeypatch):
-    events = Simulation([6.0, 13.0]).run(monkeypatch, 5.0)
+def test_a_message_after_the_question_starts_afresh(simulate):
+    events = simulate(Simulation([6.0, 13.0]), 5.0)
     assert [event[1:] for event in events if event[0] == PROCESS] == [
         (signal.SIGUSR2, 5.25),
         (signal.SIGUSR2, 11.25),
@@ -74,19 +82,19 @@ def test_a_message_after_the_question_starts_afresh(monkeypatch):
     ]
 
 
-def test_time_in_which_the_guard_was_suspended_counts_two_seconds(monkeypatch):
-    events = Simulation(suspended={1.0: 100.0, 101.5: 0.5}).run(monkeypatch, 5.0)
+def test_time_in_which_the_guard_was_suspended_counts_two_seconds(simulate):
+    events = simulate(Simulation(suspended={1.0: 100.0, 101.5: 0.5}), 5.0)
     assert events[0] == (PROCESS, signal.SIGUSR2, 103.5)  # after 1 + 2 + 0.25 + 0.75 + 1.25 s
     assert events[2] == (PROCESS, signal.SIGKILL, 106.5)
 
 
 @pytest.mark.parametrize("end", ["parent_ends", "pipe_ends"])
-def test_it_ends_with_its_process_or_the_pipe(monkeypatch, end):
+def test_it_ends_with_its_process_or_the_pipe(simulate, end):
     simulation = Simulation([2.0], **{end: 4.0})
-    assert simulation.run(monkeypatch, 5.0) == [] and simulation.now == 4.0
+    assert simulate(simulation, 5.0) == [] and simulation.now == 4.0
 
 
-def test_a_guarded_process_never_waits_for_its_guard(monkeypatch):
+def test_a_guarded_process_never_waits_for_its_guard(monkeypatch, own_signals, capfd):
     reading, writing = os.pipe()
     calls, usual = [], signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
@@ -96,13 +104,14 @@ def test_a_guarded_process_never_waits_for_its_guard(monkeypatch):
         return SimpleNamespace(stdin=io.FileIO(writing, "w"), **ends)
 
     monkeypatch.setattr(subprocess, "Popen", start)
-    monkeypatch.setattr(guard.faulthandler, "register", lambda *words, **options: calls.append((words, options)))
     guarded = guard.Guard(3, 0.5)
-    stacks, (words, options, blocked) = calls
-    assert stacks == ((signal.SIGUSR2,), {"file": sys.stderr, "all_threads": True})
+    signal.raise_signal(signal.SIGUSR2)
+    faulthandler.unregister(signal.SIGUSR2)
+    assert re.search(r"^Current thread .*\n.*test_a_guarded_process_never_waits", capfd.readouterr().err, re.MULTILINE)
+    ((words, options, blocked),) = calls
     assert words == [sys.executable, "-I", guard.__file__, str(os.getpid()), "3", "0.5"]
     assert options == {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
-    assert blocked - usual == {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2} - usual
+    assert blocked - usual == HANDLED - usual
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == usual
     for _ in range(3):
         guarded.signal_alive()
@@ -115,4 +124,4 @@ def test_a_guarded_process_never_waits_for_its_guard(monkeypatch):
     os.close(reading)
     guarded.signal_alive()
     guarded.close()
-    assert calls[2:] == ["kill", "wait"]
+    assert calls[1:] == ["kill", "wait"]

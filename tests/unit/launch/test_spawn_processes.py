@@ -195,7 +195,6 @@ def test_a_process_in_place_joins_others_first_if_there_are_any(monkeypatch, cal
 @pytest.mark.parametrize("error, code", [(None, 0), (UserError("no"), 2), (DeviceFailure("no"), 1), (ValueError(), 1)])
 def test_a_spawned_process_joins_works_and_records_its_end(monkeypatch, calls, spawned, rank, error, code):
     kept = io.TextIOWrapper(io.BytesIO())  # which an end without exit handlers would lose
-    monkeypatch.setattr(sys, "stdout", kept)
 
     def note_work(*words) -> None:
         print("epoch 3")
@@ -227,7 +226,8 @@ def test_a_spawned_process_joins_works_and_records_its_end(monkeypatch, calls, s
         lambda *words, **named: calls.append(("join", *words, named, spawn.status.get_status()[2:])),
     )
     payload = SimpleNamespace(unpack=lambda: calls.append(("unpack",)) or (note_work, (1, 2)))
-    with contextlib.nullcontext() if error is None else pytest.raises(SystemExit):
+    ends = contextlib.nullcontext() if error is None else pytest.raises(SystemExit)
+    with contextlib.redirect_stdout(kept), ends:
         spawned.entry(payload, folder, 71, "cpu", b"secret", "pages")
     folder, (_, _, *forwarded) = Path(folder), calls[4]
     assert forwarded[0] == ("forwards_saves", rank > 0) and forwarded[1][0] == "exit_now"

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
+from support.half_on_cpu import products_in
 
 from paddlevit_dist.runtime import autocast
 
@@ -18,13 +19,13 @@ def test_outside_of_mixed_precision_nothing_is_cast():
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_a_linear_layer_adds_its_bias_in_the_precision_of_its_product(monkeypatch, has_bias):
+def test_a_linear_layer_adds_its_bias_in_the_precision_of_its_product(has_bias):
     """With another precision than the parameters', as a CPU has no kernels for half."""
     generator = np.random.default_rng(0)
     x, weight, bias = (generator.standard_normal(shape) for shape in ([3, 2, 4], [4, 5], [5]))
-    monkeypatch.setattr(autocast, "product_dtype", lambda: paddle.float64)
     given = paddle.to_tensor(bias.astype("f4")) if has_bias else None
-    result = autocast.linear(paddle.to_tensor(x), paddle.to_tensor(weight), given)
+    with products_in("float64"):
+        result = autocast.linear(paddle.to_tensor(x), paddle.to_tensor(weight), given)
     assert result.dtype == paddle.float64
     expected = x @ weight + (bias.astype("f4") if has_bias else 0.0)
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-12, atol=1e-12)
@@ -53,19 +54,16 @@ def test_inside_mixed_precision_products_have_its_type(other_paddle):
         assert autocast.product_dtype() is None and autocast.like_products(tensor) is tensor
 
 
-def test_an_epilogue_adds_the_bias_where_the_device_has_one(monkeypatch):
-    asked = []
-    x, weight, bias = paddle.ones([3, 4]), paddle.ones([4, 5]), paddle.arange(5, dtype="float32")
-    monkeypatch.setattr(autocast, "product_dtype", lambda: paddle.float32)
-    monkeypatch.setattr(autocast.biases, "has_epilogue", lambda *words: asked.append(words) or len(asked) == 1)
-    monkeypatch.setattr(autocast.biases, "fused_linear", lambda *words: words)
-    fused = autocast.linear(x, weight, bias)
+def test_an_epilogue_adds_the_bias_where_the_device_has_one():
+    x, weight, bias = paddle.ones([3, 4], "float64"), paddle.ones([4, 5], "float64"), paddle.arange(5, dtype="float64")
+    with products_in("float64", fused_linear=lambda *words: words):
+        fused = autocast.linear(x, weight, bias)
     assert [one is other for one, other in zip(fused, (x, weight, bias))] == [True] * 3
-    assert autocast.linear(x, weight, bias).tolist() == [[4, 5, 6, 7, 8]] * 3
-    assert asked == [(weight, bias, paddle.float32)] * 2
+    with products_in("float64"):
+        assert autocast.linear(x, weight, bias).tolist() == [[4, 5, 6, 7, 8]] * 3
 
 
-def test_only_float32_on_a_cpu_is_widened(monkeypatch):
+def test_only_float32_on_a_cpu_is_widened():
     large = paddle.zeros([3])
     assert autocast.widen_for_sum(large, 2049).dtype == paddle.float64
     assert autocast.widen_for_sum(large.astype("float64"), 2049).dtype == paddle.float64

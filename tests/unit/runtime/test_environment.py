@@ -1,12 +1,15 @@
 """The interpreter of a command: how it is called, what it lacks, and which Paddle it would import."""
 
+import contextlib
+import importlib
 import os
+import signal
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from paddlevit_dist.runtime import environment
+from paddlevit_dist.runtime import environment, signals
 
 
 @pytest.mark.parametrize(
@@ -26,27 +29,16 @@ def test_messages_call_a_command_as_its_user_did(command_line, called, words, te
 
 
 @pytest.fixture
-def lacking(monkeypatch, tmp_path, module_specs):
-    """Make modules missing for this interpreter, and the project's folder an empty one."""
-    restarted = []
-    monkeypatch.setattr(environment, "ROOT", tmp_path / "a project")
+def advise(tmp_path, monkeypatch, module_specs):
+    """Return a function that advises about a module that is missing in an empty project."""
     (tmp_path / "a project").mkdir()
-    monkeypatch.setattr(environment, "restart", restarted.append)
+    monkeypatch.setattr(environment, "ROOT", tmp_path / "a project")
     monkeypatch.delenv("PADDLEVIT_DIST_PYTHON", raising=False)
-
-    def lack(*names):
-        module_specs.update(dict.fromkeys(names))
-        return restarted
-
-    return lack
+    module_specs.update(dict.fromkeys(("yaml", "PIL")))
+    return lambda name: environment.restart_in_venv(ModuleNotFoundError(name=name))
 
 
-def advise(name):
-    return environment.restart_in_venv(ModuleNotFoundError(name=name))
-
-
-def test_all_that_is_not_installed_is_named_with_its_package(lacking, tmp_path):
-    restarted = lacking("yaml", "PIL")
+def test_all_that_is_not_installed_is_named_with_its_package(advise, replacements, tmp_path):
     python = sys.executable
     assert advise("torch") is None
     assert advise("yaml") == f"not installed for {python}: PyYAML, pillow; {python} -m pip install PyYAML pillow"
@@ -55,43 +47,47 @@ def test_all_that_is_not_installed_is_named_with_its_package(lacking, tmp_path):
     before = f"not installed for {python}: PyYAML, pillow; `make demo` in {root} creates {root}/.venv,"
     advice = advise("PIL")
     assert advice.startswith(before) and advice.endswith(f", or {python} -m pip install -e '{root}'")
-    assert not restarted
+    assert not replacements
     assert advise("paddle").endswith(f" -m pip install -e '{root}[cpu]'")
 
 
-def test_an_environment_next_to_the_package_is_used_once(lacking, tmp_path, capsys, monkeypatch):
-    restarted = lacking("yaml")
+def test_an_environment_next_to_the_package_is_used_once(advise, replacements, tmp_path, capsys):
     python = tmp_path / "a project" / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch(mode=0o755)
-    monkeypatch.setitem(os.environ, "PADDLEVIT_DIST_PYTHON", "")
+    os.environ["PADDLEVIT_DIST_PYTHON"] = ""
     advise("yaml")
-    assert restarted == []
+    assert replacements == []
     del os.environ["PADDLEVIT_DIST_PYTHON"]
     advise("yaml")
-    assert restarted == [str(python)] and os.environ["PADDLEVIT_DIST_PYTHON"] == str(python)
+    assert replacements == [(str(python), [str(python), *sys.orig_argv[1:]])]
+    assert os.environ["PADDLEVIT_DIST_PYTHON"] == str(python)
     assert capsys.readouterr().err == f"yaml is not installed for {sys.executable}: continuing with {python}\n"
 
 
-def test_a_process_is_replaced_by_the_same_command(monkeypatch):
-    calls = []
-    monkeypatch.setattr(
-        environment,
-        "signals",
-        SimpleNamespace(block=lambda: calls.append("block"), check=lambda: calls.append("check")),
-    )
-    monkeypatch.setattr(os, "execv", lambda *words: calls.append(words))
-    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "paddlevit_dist", "train"])
-    with monkeypatch.context() as patch:
-        for name in ("stdout", "stderr"):
-            patch.setattr(sys, name, SimpleNamespace(flush=lambda name=name: calls.append(name)))
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_process_is_replaced_by_the_same_command(replacements, tmp_path, name):
+    file, words = tmp_path / "lines", sys.orig_argv[1:]
+    with open(file, "w") as stream, getattr(contextlib, f"redirect_{name}")(stream):
+        stream.write("before")
         environment.restart("/other/python", "-epochs=3", "SEED")
-        environment.restart()
-    flushed = ["stdout", "stderr"]
-    words = ["-m", "paddlevit_dist", "train"]
+        assert file.read_text() == "before"
+    assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, [])  # until the new process can handle it
+    environment.restart()
     other = "/other/python", ["/other/python", *words, "-epochs=3", "SEED"]
-    this = (sys.executable, [sys.executable, *words])
-    assert calls == [*flushed, "block", "check", other, *flushed, "block", "check", this]
+    assert replacements == [other, (sys.executable, [sys.executable, *words])]
+
+
+def test_a_process_that_was_told_to_end_is_not_replaced(replacements, tmp_path, monkeypatch):
+    lines = (
+        *("import signal", "from paddlevit_dist.runtime import environment"),
+        *("signal.raise_signal(signal.SIGTERM)  # which raises nothing inside an import", "environment.restart()"),
+    )
+    (tmp_path / "a_restart.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    with signals.installed(), pytest.raises(signals.ProcessInterrupted, match="^SIGTERM$"):
+        importlib.import_module("a_restart")
+    assert replacements == []
 
 
 @pytest.mark.parametrize(

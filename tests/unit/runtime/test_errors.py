@@ -1,6 +1,6 @@
 """How each kind of error ends a process: its lines and its exit code."""
 
-import atexit
+import contextlib
 import errno
 import signal
 import sys
@@ -15,12 +15,10 @@ FIRST = "before the first update: nothing new was saved; the same command starts
 
 
 @pytest.fixture(autouse=True)
-def ends(monkeypatch, exit_codes):
+def ends(monkeypatch, at_exit, exit_codes):
     """The codes with which this process would end, in danger or after a SIGINT; it handles signals."""
-    codes, at_exit = [], []
-    monkeypatch.setattr(atexit, "register", at_exit.append)
+    codes, hook = [], sys.excepthook
     monkeypatch.setattr(process_exit, "end_if_in_danger", codes.append)
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
 
     def read_ends() -> list[int]:
         signal.raise_signal(signal.SIGINT)  # is only recorded
@@ -31,6 +29,7 @@ def ends(monkeypatch, exit_codes):
 
     with signals.installed():
         yield read_ends
+    sys.excepthook = hook
 
 
 def failing(error):
@@ -93,8 +92,8 @@ def test_a_module_that_is_not_installed_is_told_with_advice(monkeypatch, capsys)
     assert line.startswith("error: ") and "yacs" in line and line.count("\n") == 1
 
 
-def test_a_process_is_prepared_before_its_work(monkeypatch):
-    calls = []
-    monkeypatch.setattr(printing, "ignore_broken_pipe", lambda: calls.append("streams"))
-    assert run_and_report(lambda: calls.append(sys.excepthook)) == 0
-    assert calls == ["streams", printing.show_uncaught]
+def test_a_process_is_prepared_before_its_work():
+    seen = []
+    with contextlib.redirect_stderr(None):  # as of a process without a terminal
+        assert run_and_report(lambda: seen.extend([sys.excepthook, printing.is_safe(sys.stderr)])) == 0
+    assert seen == [printing.show_uncaught, True]

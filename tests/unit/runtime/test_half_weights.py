@@ -1,16 +1,20 @@
 """Weights that are cast together are those that are cast one by one, bit for bit, with the same gradients."""
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 import paddle
 import pytest
 from support.forced_device import forced_device
+from support.half_on_cpu import products_in
 from support.networks.plain_layers import plain_layers
 from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist.distributed import rank
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.images.models.layers import Linear, Mlp
-from paddlevit_dist.runtime import autocast, biases, half_weights
+from paddlevit_dist.runtime import autocast, half_weights
 from paddlevit_dist.runtime.half_weights import HalfWeights, find, list_parameters, time_casts
 
 SHAPES = [5, 128], [7, 128], [3], [300], [5, 3], [128], [2, 3, 4, 16], [4, 3, 4, 16], [192, 7], []
@@ -88,7 +92,7 @@ def test_nothing_is_found_after_a_forward_pass_that_failed():
     assert all(find(parameter) is parameter for parameter in trained)
 
 
-def test_a_network_computes_the_same_with_them(monkeypatch):
+def test_a_network_computes_the_same_with_them():
     """Float64 stands for half precision, which no CPU multiplies in; Paddle's autocast would cast what is not yet."""
 
     def fused_linear(x, weight, bias):
@@ -98,12 +102,9 @@ def test_a_network_computes_the_same_with_them(monkeypatch):
         )
         return (paddle.matmul(x, weight) + bias).astype("float32")
 
-    monkeypatch.setattr(autocast, "product_dtype", lambda: paddle.float64)
-    monkeypatch.setattr(biases, "has_epilogue", lambda weight, bias, dtype: True)
-    monkeypatch.setattr(biases, "fused_linear", fused_linear)
     paddle.seed(0)
     seen: list = []
-    with plain_layers():
+    with plain_layers(), products_in("float64", fused_linear):
         network, x = Mlp(8, 16), paddle.rand([3, 8])
         listed = list_parameters(network)
         assert [id(each) for each in listed] == [id(each) for each in network.parameters()]
@@ -117,11 +118,22 @@ def test_a_network_computes_the_same_with_them(monkeypatch):
     assert len(list_parameters(network)) == 2  # a layer with a frozen part is left to Paddle
 
 
+def casts_take(apart: float, together: float) -> Iterator[float]:
+    """The times in seconds at which casts of both kinds begin and end in turn."""
+    return itertools.accumulate(itertools.cycle([1.0, apart, 1.0, together]))
+
+
+def fail(*_):
+    raise RuntimeError("no kernel")
+
+
 @pytest.mark.parametrize("apart, together, is_used", [(2e-3, 1e-3, True), (1e-3, 2e-3, False), (1e-3, np.inf, False)])
-def test_the_device_chooses_what_takes_it_less_time(monkeypatch, apart, together, is_used):
+def test_the_device_chooses_what_takes_it_less_time(clock, other_paddle, apart, together, is_used):
     network, precision = Mlp(8, 16), TrainingPrecision(True, "bfloat16", on_gpu=True)
     assert precision.choose_casts(network) == [] and precision.half_weights is None  # a CPU
-    monkeypatch.setattr(half_weights, "time_casts", lambda trained, dtype: (apart, together))
+    clock(casts_take(apart, together).__next__)
+    if together == np.inf:
+        other_paddle({"_C_ops.concat": fail})
     with forced_device():
         (line,) = precision.choose_casts(network)
     how = "together" if is_used else "one by one"
@@ -136,18 +148,15 @@ def test_both_ways_are_timed():
     assert all(0 < seconds < 60 for seconds in time_casts(parameters(), paddle.float16))
 
 
-def test_a_device_that_joins_wrongly_or_not_at_all_casts_one_by_one(monkeypatch):
-    right = half_weights.cast_together
+def test_a_device_that_joins_wrongly_or_not_at_all_casts_one_by_one(other_paddle):
+    right = paddle._C_ops.split
 
-    def wrong(tensors, shapes, dtype):
-        results = right(tensors, shapes, dtype)
-        return [*results[:3], results[3] * 1.01, *results[4:]] if dtype == paddle.float32 else results
+    def wrong(joined, lengths, axis):  # of gradients
+        parts = right(joined, lengths, axis)
+        return [parts[0] * 1.01, *parts[1:]] if joined.dtype == paddle.float32 else parts
 
-    def fails(*_):
-        raise RuntimeError("no kernel")
-
-    for cast in (wrong, fails):
-        monkeypatch.setattr(half_weights, "cast_together", cast)
+    for split in (wrong, fail):
+        other_paddle({"_C_ops.split": split})
         apart, together = time_casts(parameters(), paddle.bfloat16)
         assert 0 < apart < together == float("inf")
 
@@ -158,6 +167,7 @@ def test_all_ranks_cast_together_or_none_does(monkeypatch):
         (line,) = precision.choose_casts(Mlp(8, 16))
         return line.partition(": ")[2], precision.half_weights
 
+    # Paddle computes no gradients in two threads at once.
     monkeypatch.setattr(half_weights, "time_casts", lambda *_: (3e-3, 4e-3) if rank() else (2e-3, 1e-3))
     with forced_device():
         chosen = ThreadRanks(2).run(choose)

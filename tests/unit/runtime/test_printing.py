@@ -4,7 +4,6 @@ import contextlib
 import io
 import os
 import sys
-from types import SimpleNamespace
 
 import pytest
 from support.hosts.foreign import EVIL, SHOWN
@@ -95,20 +94,22 @@ def test_output_without_a_reader_counts_as_written(pipe):
     assert raw.write(memoryview(b"abcdef").cast("H")) == 6
 
 
-def test_output_waits_for_a_slow_reader(pipe, monkeypatch):
+def test_output_waits_for_a_slow_reader(pipe):
     reading, writing = pipe
     os.set_blocking(writing, False)
-    raw, waits = printing.DroppingWriter(writing, "w", closefd=False), []
+    waits = []
+
+    class WaitedFor(printing.DroppingWriter):
+        def fileno(self) -> int:  # ``select`` asks for it
+            waits.append(self)
+            os.read(reading, 1 << 16)
+            return super().fileno()
+
+    raw = WaitedFor(writing, "w", closefd=False)
     with contextlib.suppress(BlockingIOError):
         while os.write(writing, bytes(1 << 16)):  # until it is full
             pass
-
-    def wait(*words) -> None:
-        waits.append(words)
-        os.read(reading, 1 << 16)
-
-    monkeypatch.setattr(printing.select, "select", wait)
-    assert raw.write(b"abc") == 3 and waits == [([], [raw], [])]
+    assert raw.write(b"abc") == 3 and waits == [raw]
 
 
 @pytest.mark.parametrize("descriptor, name", [(1, "<stdout>"), (2, "<stderr>")])
@@ -132,43 +133,57 @@ def test_a_stream_is_replaced_by_one_like_it(pipe, descriptor, name, errors, buf
         printing.make_safe(stream, descriptor)  # what nobody reads is dropped
 
 
-def test_only_this_processs_own_streams_are_replaced(monkeypatch):
-    made = []
-    monkeypatch.setattr(printing, "open_closed_descriptors", lambda: made.append("descriptors"))
-    monkeypatch.setattr(
-        printing, "make_safe", lambda stream, descriptor: made.append((stream, descriptor)) or f"safe {descriptor}"
-    )
-    with open(os.devnull, "w") as other:
-        for name, stream in (("stdout", io.StringIO()), ("stderr", other)):
-            monkeypatch.setattr(printing.sys, name, stream)
+@contextlib.contextmanager
+def streams(stdout, stderr):
+    """Inside the block, these are the standard streams of this process."""
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+        yield
+
+
+def is_null(descriptor: int) -> bool:
+    return os.path.samestat(os.fstat(descriptor), os.stat(os.devnull))
+
+
+def test_only_this_processs_own_streams_are_replaced():
+    notebooks = io.StringIO()
+    with open(os.devnull, "w") as other, streams(notebooks, other):
         printing.ignore_broken_pipe()
-        assert made == ["descriptors"] and printing.sys.stderr is other  # a notebook's, and one of another descriptor
-    monkeypatch.setattr(printing.sys, "stdout", io.TextIOWrapper(io.FileIO(1, "w", closefd=False)))
-    monkeypatch.setattr(printing.sys, "stderr", None)
-    printing.ignore_broken_pipe()
-    assert (printing.sys.stdout, printing.sys.stderr) == ("safe 1", "safe 2")
-    stream = made[-1][0]
-    assert (stream.encoding, stream.write_through, stream.fileno()) == ("utf-8", True, 2)
+        assert sys.stdout is notebooks and sys.stderr is other  # which is of another descriptor
+    with streams(io.TextIOWrapper(io.FileIO(1, "w", closefd=False)), None):
+        printing.ignore_broken_pipe()
+        made = [sys.stdout, sys.stderr]
+        printing.ignore_broken_pipe()
+        assert [sys.stdout, sys.stderr] == made  # once
+    assert all(map(printing.is_safe, made)) and [stream.fileno() for stream in made] == [1, 2]
+    assert (made[1].encoding, made[1].write_through) == ("utf-8", True)
 
 
-def test_closed_descriptors_are_opened(monkeypatch):
-    calls = []
+@pytest.mark.parametrize("act", [printing.open_closed_descriptors, printing.ignore_broken_pipe])
+def test_closed_descriptors_are_opened(act):
+    with open(os.devnull, "w") as other, streams(other, other):
+        copies = {descriptor: os.dup(descriptor) for descriptor in (0, 2)}
+        for descriptor in copies:
+            os.close(descriptor)
+        try:
+            act()
+            found = {descriptor: (is_null(descriptor), os.get_inheritable(descriptor)) for descriptor in range(3)}
+            with open(os.devnull, "w") as following:
+                number = following.fileno()
+            os.write(0, b"as to a terminal"), os.read(2, 1)
+        finally:
+            for descriptor, copy in copies.items():
+                os.dup2(copy, descriptor)
+                os.close(copy)
+    assert found[0] == found[2] == (True, True) and number > 2 and not is_null(1)
 
-    def look(descriptor: int) -> None:
-        if descriptor != 1:
-            raise OSError
 
-    functions = dict.fromkeys(("open", "set_inheritable"), lambda *words: calls.append(words))
-    system = SimpleNamespace(fstat=look, devnull=os.devnull, O_RDWR=os.O_RDWR, **functions)
-    monkeypatch.setattr(printing, "os", system)
-    printing.open_closed_descriptors()
-    assert calls == [(os.devnull, os.O_RDWR), (0, True), (os.devnull, os.O_RDWR), (2, True)]
+def test_all_output_of_a_block_is_captured_and_none_around_it(capfd):
+    files = [io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False)) for descriptor in (1, 2)]
+    with streams(*map(io.TextIOWrapper, files)):
+        capture_between_lines(capfd)
 
 
-def test_all_output_of_a_block_is_captured_and_none_around_it(capfd, monkeypatch):
-    for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        stream = io.TextIOWrapper(io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False)))
-        monkeypatch.setattr(sys, name, stream)
+def capture_between_lines(capfd) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for stream in (sys.stdout, sys.stderr):
         stream.write("before ")

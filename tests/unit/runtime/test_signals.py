@@ -1,8 +1,8 @@
 """What a process does with each signal, by its mode; it sends signals to itself only."""
 
-import atexit
 import contextlib
 import os
+import queue
 import signal
 import threading
 import time
@@ -23,26 +23,13 @@ def get_blocked() -> set:
     return signal.pthread_sigmask(signal.SIG_BLOCK, []) & set(ALL)
 
 
-@pytest.fixture
-def at_exit(monkeypatch):
-    """The functions that are to run at the end of the process."""
-    functions = []
-    monkeypatch.setattr(atexit, "register", functions.append)
-    return functions
-
-
 @pytest.fixture(autouse=True)
-def sent(monkeypatch, at_exit, exit_codes):
+def sent(monkeypatch, own_signals, kills, at_exit, exit_codes):
     """What a process sends to others; it has received nothing, handles nothing yet, and does not really end."""
-    messages, before, mask = [], get_handlers(), signal.pthread_sigmask(signal.SIG_BLOCK, [])
     monkeypatch.setenv("PADDLEVIT_DIST_STARTED", f"{os.getpid()} {time.time()}")
-    monkeypatch.setattr(os, "kill", lambda *words: messages.append(words))
-    yield messages
+    yield kills
     signals.begin_child()  # forgets what it has received
     signals.set_mode(False)
-    for number, handler in zip(ALL, before):
-        signal.signal(number, handler)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @pytest.fixture
@@ -59,6 +46,22 @@ def receive(*numbers):
 
 def interrupted(name: str):
     return pytest.raises(ProcessInterrupted, match=f"^{name}$")
+
+
+@pytest.fixture
+def timers(monkeypatch) -> queue.Queue:
+    """The timers that are started: seconds, function, its arguments, and whether Python's end waits for none."""
+    started: queue.Queue = queue.Queue()
+
+    class Timer:
+        def __init__(self, *words):
+            self.words, self.daemon = words, False
+
+        def start(self):
+            started.put((*self.words, self.daemon))
+
+    monkeypatch.setattr(threading, "Timer", Timer)
+    return started
 
 
 @pytest.mark.parametrize("number, code", [(INT, 130), (TERM, 143), (HUP, 129)])
@@ -197,25 +200,13 @@ def test_a_time_limit_counts_from_the_start_of_the_command(monkeypatch, simulate
     (False, False, 143, "interrupted (SIGTERM)\n"),
 ])  # fmt: skip
 def test_a_start_that_is_stuck_in_a_library_ends_with_a_line(
-    handling, monkeypatch, exit_codes, capfd, is_training, again, code, line
+    handling, timers, exit_codes, capfd, is_training, again, code, line
 ):
-    timers, has_started = [], threading.Event()
-
-    class Timer:
-        def __init__(self, *words):
-            self.words, self.daemon = words, False
-
-        def start(self):
-            timers.append((*self.words, self.daemon))
-            has_started.set()
-
-    monkeypatch.setattr(threading, "Timer", Timer)
     signals.set_mode(is_training)
     signals.poll_in_thread()
     with signals.blocked():  # as inside a library, where no handler raises
         os.write(signal_descriptor(), bytes([SAVE, TERM, HUP]))
-        assert has_started.wait(60.0)
-        ((seconds, function, words, is_daemon),) = timers
+        seconds, function, words, is_daemon = timers.get(timeout=60.0)
         assert (seconds, words, is_daemon, exit_codes) == (10.0, (TERM,), True, [])
         assert signals.stop_reason() == "SIGTERM" and signals.save_requested()
         if again:
@@ -227,7 +218,7 @@ def test_a_start_that_is_stuck_in_a_library_ends_with_a_line(
                 os.sched_yield()
         else:
             function(*words)
-    assert exit_codes == [code] and capfd.readouterr().err == line and len(timers) == 1
+    assert exit_codes == [code] and capfd.readouterr().err == line and timers.empty()
 
 
 def signal_descriptor() -> int:
@@ -237,24 +228,12 @@ def signal_descriptor() -> int:
     return descriptor
 
 
-def test_a_start_that_has_noticed_is_not_stuck(handling, monkeypatch, exit_codes):
-    functions, has_started = [], threading.Event()
-
-    class Timer:
-        daemon = False
-
-        def __init__(self, seconds, function, words):
-            functions.append(lambda: function(*words))
-
-        def start(self):
-            has_started.set()
-
-    monkeypatch.setattr(threading, "Timer", Timer)
+def test_a_start_that_has_noticed_is_not_stuck(handling, timers, exit_codes):
     signals.poll_in_thread()
     with interrupted("SIGTERM"):
         receive(TERM)
-    assert has_started.wait(60.0)
-    functions[0]()
+    _, function, words, _ = timers.get(timeout=60.0)
+    function(*words)
     assert exit_codes == []
 
 

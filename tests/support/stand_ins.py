@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from paddlevit_dist.runtime.compiled import has_numba
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -49,14 +51,27 @@ def libraries(monkeypatch) -> dict[str | None, object]:
 
 
 @pytest.fixture
-def module_specs(monkeypatch) -> dict[str, object]:
+def set_versions(monkeypatch) -> Callable[..., None]:
+    """Return a function that gives packages other versions: ``set_versions(paddle="9.8", numpy="2.4.6")``."""
+
+    def replace(**versions: str) -> None:
+        for name, version in versions.items():
+            monkeypatch.setattr(importlib.import_module(name), "__version__", version)
+
+    return replace
+
+
+@pytest.fixture
+def module_specs(monkeypatch) -> Iterator[dict[str, object]]:
     """What ``importlib.util.find_spec`` returns for modules that a test puts here; None: it is not installed."""
     specs: dict[str, object] = {}
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *given: specs[name] if name in specs else find(name, *given)
     )
-    return specs
+    has_numba.cache_clear()
+    yield specs
+    has_numba.cache_clear()
 
 
 @pytest.fixture

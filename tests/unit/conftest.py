@@ -20,6 +20,7 @@ from support.stand_ins import (  # noqa: F401
     own_environment,
     own_signals,
     replacements,
+    set_versions,
 )
 from tqdm import tqdm
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numba
-import numpy as np
 import paddle
 import pytest
 from support.thread_ranks import ThreadRanks
@@ -113,21 +112,21 @@ def test_a_paddle_without_code_for_the_card_is_found(version, cuda, lacking):
         assert found.fix == (fix if is_lacking else "")
 
 
-def test_numpy_2_beside_a_paddle_that_was_built_for_numpy_1_is_said(tmp_path, monkeypatch):
+def test_numpy_2_beside_a_paddle_that_was_built_for_numpy_1_is_said(tmp_path, monkeypatch, set_versions):
     monkeypatch.setattr(paddle_versions, "_IS_3", False)
-    monkeypatch.setattr(np, "__version__", "2.4.6")
+    set_versions(numpy="2.4.6")
     found = doctor_checks.check_versions(CheckContext(None, tmp_path, MACHINE))
     assert found.status == "failure" and found.fix == "python -m pip install 'numpy<2'"
     assert "was built for NumPy 1, but NumPy 2.4.6 is installed" in found.text
 
 
-def test_versions_that_are_known_are_told(monkeypatch):
+def test_versions_that_are_known_are_told(set_versions):
     found = doctor_checks.check_versions(None)
     told = dict(entry.split(" ", 1) for entry in found.text.split(", "))
     assert found[::2] == ("ok", "") and told["numba"] == numba.__version__
     assert [name for name, version in record.versions().items() if version != told.get(name)] == []
     assert ("cuda" in told) == ("cudnn" in told) == paddle.is_compiled_with_cuda()
-    monkeypatch.setattr(paddle, "__version__", "9.8")
+    set_versions(paddle="9.8")
     assert doctor_checks.check_versions(None).status == "warning"
     assert doctor_checks.check_versions(None).text.endswith(
         "; Paddle 9.8 is untested; the last version tested with paddlevit_dist is 3.3"

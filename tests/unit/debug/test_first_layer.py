@@ -6,12 +6,13 @@ import dataclasses
 import numpy as np
 import paddle
 import pytest
+from support.thread_ranks import ThreadRanks
 from support.trainings import small_runs
 
-from paddlevit_dist import Trainer
-from paddlevit_dist.debug import first_layer
+from paddlevit_dist import Trainer, all_gather
 from paddlevit_dist.debug.first_layer import FirstLayerFinder, NonFiniteResult
 from paddlevit_dist.debug.layer_watch import BadTensor
+from paddlevit_dist.distributed import DistributedBatchNorm
 from paddlevit_dist.engine import accumulation_groups
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.step_types import LossTerm, StepPosition
@@ -42,6 +43,8 @@ class Faulty(paddle.nn.Layer):
         self.body, self.head = paddle.nn.Linear(256, 8), paddle.nn.Linear(8, 10)
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        if self.fault == "error":
+            raise KeyError("no\nlayer")
         rows = images.flatten(1)
         if self.fault == "columns":  # the samples are not the first axis of what is not finite
             rows = self.shift(paddle.concat([rows, rows[:1]]))[:-1]
@@ -54,10 +57,13 @@ class Faulty(paddle.nn.Layer):
 
 
 class Named(resolve("task", "classification")):
+    passes = 0
+
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         return Faulty()
 
     def train_step(self, model, batch, step):
+        self.passes += 1
         losses = paddle.nn.functional.cross_entropy(model(batch["images"] / 255.0), batch["labels"], reduction="sum")
         return {"loss": LossTerm(losses, len(batch["labels"]), 1.0)}
 
@@ -119,18 +125,24 @@ def test_the_first_layer_its_operation_and_its_samples_are_told(trained):
     assert also == "also in rank 0, micro-batch 1: the output of layer 'shift' (Shift)"
 
 
-def test_what_comes_first_in_any_rank_is_told_first(trained, monkeypatch):
-    def gather(value):
-        """What two ranks have: this one, and one before it in the same order of micro-batches and layers."""
-        if not isinstance(value, list) or not value or not isinstance(value[0], NonFiniteResult):
-            return [value]
-        (own,) = value
-        return [value, [own._replace(rank=3), own._replace(rank=2, finding=own.finding._replace(order=0)), earlier]]
+def find_beside(trained, others, *what) -> list[str]:
+    """What rank 0 finds if the other ranks, which are threads, have found ``others``."""
 
-    monkeypatch.setattr(first_layer, "all_gather", gather)
-    bad = BadTensor(9, "the output of layer 'early'", 5, 1024, None)
-    earlier = NonFiniteResult(0, 7, bad, "divide", [f"{number} x.png" for number in range(22)], False)
-    first, operation, samples, *names, more, second, third, last = find(trained, "layer", [(1, 3)])
+    def find_in_rank(rank):
+        if rank == 0:
+            return find(trained, *what)
+        return [all_gather(value) for value in (None, others[rank - 1], [])]  # weights that are bad, results, lines
+
+    return ThreadRanks(1 + len(others)).run(find_in_rank)[0]
+
+
+def test_what_comes_first_in_any_rank_is_told_first(trained):
+    def found(micro, rank, order):
+        bad = BadTensor(order, "the output of layer 'early'", 5, 1024, None)
+        return NonFiniteResult(micro, rank, bad, "divide", [f"{number} x.png" for number in range(22)], False)
+
+    others = [[found(1, 3, 99), found(1, 2, -1)], [found(0, 7, 9)]]
+    first, operation, samples, *names, more, second, third, last = find_beside(trained, others, "layer", [(1, 3)])
     assert first == "rank 7, micro-batch 0: the output of layer 'early' is not finite: 5 of 1,024 values"
     assert operation == "  Paddle's check of operations stops at: divide"
     assert samples == "  22 samples of this micro-batch, at least one is affected:"
@@ -161,33 +173,28 @@ def test_what_lies_between_two_layers_is_told_by_both(trained, fault, what):
     assert first == f"rank 0, micro-batch 0: {what} is not finite: 48 of 48 values"
 
 
-def test_samples_are_tried_one_by_one_where_rows_do_not_name_them(trained, monkeypatch):
-    trainer, _ = trained
-    loaded, load = [], first_layer.DeviceLoader
-    monkeypatch.setattr(first_layer, "DeviceLoader", lambda *given, **how: loaded.append(how) or load(*given, **how))
+def test_samples_are_tried_one_by_one_where_rows_do_not_name_them(trained):
+    """The sample is augmented as in the update, or its sum would be another one."""
     first, _, samples, *names = find(trained, "columns", [(1, 2)])
-    assert loaded == [{"num_workers": 0, "seed": trainer.config.SEED, "epochs": 1}] * BATCH
     assert first.startswith("rank 0, micro-batch 1: the output of layer 'shift' (Shift) is not finite: 256 of 1,792")
-    assert samples == "  1 sample:" and names == list_names(trainer, 1, [2])
+    assert samples == "  1 sample:" and names == list_names(trained[0], 1, [2])
 
 
 @pytest.mark.parametrize(
     "in_step, ranks, in_forward, together",
     [(True, 2, False, True), (False, 1, True, True), (True, 1, False, False), (False, 2, False, False)],
 )
-def test_ranks_that_communicate_make_the_same_passes(trained, monkeypatch, in_step, ranks, in_forward, together):
+def test_ranks_that_communicate_make_the_same_passes(trained, in_step, ranks, in_forward, together):
     trainer, _ = trained
-    traits = trainer.task.traits
-    monkeypatch.setattr(
-        trainer.task, "traits", dataclasses.replace(traits, communicates_in_step=in_step), raising=False
-    )
-    monkeypatch.setattr(first_layer, "world_size", lambda: ranks)
-    monkeypatch.setattr(first_layer, "communicates_in_forward", lambda model: in_forward)
-    passes, step = [], type(trainer.task).train_step
-    monkeypatch.setattr(type(trainer.task), "train_step", lambda *given: passes.append(1) or step(*given))
-    first, *lines = find(trained, "columns", [(1, 2)])
+    traits, passes = trainer.task.traits, trainer.task.passes
+    trainer.task.traits = dataclasses.replace(traits, communicates_in_step=in_step)
+    trainer.model.unused = DistributedBatchNorm(1)
+    trainer.model.unused.synchronized = in_forward
+    first, *lines = find_beside(trained, [[]] * (ranks - 1), "columns", [(1, 2)])
+    trainer.task.traits, passes = traits, trainer.task.passes - passes
+    del trainer.model.unused
     names = list_names(trainer, 1, range(BATCH) if together else [2])
-    assert lines[-len(names) :] == names and len(passes) == (2 if together else 2 + 1 + BATCH)
+    assert lines[-len(names) :] == names and passes == (2 if together else 2 + 1 + BATCH)
     assert lines[0].startswith("  6 samples of this micro-batch, at least one " if together else "  Paddle's check of ")
 
 
@@ -204,10 +211,6 @@ def test_weights_that_were_not_finite_before_are_told(trained):
     assert lines == ["weight 'head.bias' is not finite before the update"]
 
 
-def test_an_error_of_the_search_is_a_line(trained, monkeypatch):
-    def fails(*_):
-        raise KeyError("no\nlayer")
-
-    monkeypatch.setattr(trained[0].task, "train_step", fails)
-    (line,) = find(trained)
+def test_an_error_of_the_search_is_a_line(trained):
+    (line,) = find(trained, "error")
     assert line.startswith("rank 0 could not find the layer: ") and "layer" in line[33:] and "\n" not in line

@@ -5,17 +5,21 @@ import math
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import paddle
 import pytest
+from support.registrations import forgotten
 from support.thread_ranks import ThreadRanks
 from support.trainings import small_runs
-from support.trainings.runs import DIGITS
+from support.trainings.runs import DIGITS, STATE
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError, register_task, settings
+from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.debug import selftest
 from paddlevit_dist.debug.selftest import RunVariant, compare_variants
+from paddlevit_dist.distributed import running_statistics
 from paddlevit_dist.images import Classification
 from paddlevit_dist.tasks.step_types import LossTerm
 
@@ -155,13 +159,20 @@ def test_one_device_is_compared_with_two_processes_unless_one_was_asked_for(monk
 
 
 @pytest.mark.parametrize("there", ["named", "data", None])
-def test_a_cache_of_a_run_is_read_and_none_is_made(monkeypatch, workers, tmp_path, there):
+def test_a_cache_of_a_run_is_read_and_none_is_made(workers, tmp_path, there):
     if there:
         (tmp_path / there).mkdir()
     words, used = [f"DATA.CACHE_FOLDER={tmp_path / there}"] if there == "named" else [], []
-    build = Classification.build_dataset
-    monkeypatch.setattr(Classification, "build_dataset", lambda *given: used.append(given[1:]) or build(*given))
-    started = run_with(workers, ["-ngpus=2", f"-output={tmp_path}", *words], [make_variant()] * 3)
+
+    class Noted(Classification):
+        def build_dataset(self, split, folder):
+            used.append((split, folder))
+            return super().build_dataset(split, folder)
+
+    with forgotten():
+        register_task("noted", Noted)
+        words += ["TASK=noted", "-ngpus=2", f"-output={tmp_path}"]
+        started = run_with(workers, words, [make_variant()] * 3)
     temporary = started[0]["config"].SAVE
     assert [(split, str(folder)) for split, folder in used] == [
         ("train", str(tmp_path / there) if there else temporary)
@@ -230,54 +241,64 @@ def test_last_bits_are_changed_in_what_is_trained():
 
 
 @pytest.mark.parametrize("is_averaged", [False, True])
-def test_what_is_saved_and_scored_has_the_statistics_of_rank_0(monkeypatch, tmp_path, is_averaged):
-    model, events = BufferedNetwork(), []
-    statistics = [2.0, 9.0]  # of rank 0: the model's, then those with the averaged weights
+def test_what_is_saved_and_scored_has_the_statistics_of_rank_0(tmp_path, is_averaged):
+    models, folder, saved, scored = [paddle.nn.BatchNorm1D(3) for _ in range(2)], tmp_path / "saved", {}, {}
+    means = [running_statistics(model)[0] for model in models]
 
-    def broadcast(network):
-        assert network is model
-        model.mean.set_value(paddle.full([3], statistics[len(events) > 1]))
+    def set_mean(rank, value):
+        means[rank].set_value(paddle.full([3], value))
+
+    def save(rank):
+        saved[rank] = means[rank].tolist()
+        if rank == 0:
+            state = checkpoint_store.RunState({"epoch": 0, "consumed": 8, "update": 3}, {}, STATE)
+            own, averaged = models[0].state_dict(), {**models[0].state_dict(), "_mean": paddle.full([3], 9.0)}
+            checkpoint_store.save(folder, "update_00000003", own, state, averaged if is_averaged else None)
+            (folder / "last").symlink_to("update_00000003")
 
     @contextlib.contextmanager
-    def in_place():
-        events.append("averaged weights")
-        model.mean.set_value(paddle.full([3], 5.0))
+    def average(rank):
+        before = means[rank].numpy().copy()
+        set_mean(rank, [9.0, 4.0][rank])
         yield
-        events.append("own weights")
+        scored[rank] = means[rank].tolist()
+        means[rank].set_value(before)
 
-    def require(network, last, scored, build_plain, log):
-        assert network is model and last == tmp_path / "saved" / "update_3" and log is selftest.write_line
-        events.append(scored["mean"])
-        assert build_plain() == ("plain", "config", "task")
+    def require(rank):
+        set_mean(rank, [2.0, 3.0][rank])
+        finished = []
+        checkpointer = SimpleNamespace(
+            folder=folder, save_update=lambda due, _: finished.append(due) or save(rank), finish=lambda: finished.pop()
+        )
+        ema = SimpleNamespace(in_place=lambda: average(rank)) if is_averaged else None
+        training = SimpleNamespace(checkpointer=checkpointer, model=models[rank], ema=ema, config=None, task=None)
+        selftest.require_same_saved(training)
+        return finished
 
-    (tmp_path / "saved" / "update_3").mkdir(parents=True)
-    (tmp_path / "saved" / "last").symlink_to("update_3")
-    checkpointer = SimpleNamespace(
-        folder=tmp_path / "saved",
-        save_update=lambda due, _: events.append((due, model.mean.tolist())),
-        finish=lambda: events.append("finished"),
-    )
-    ema = SimpleNamespace(in_place=in_place) if is_averaged else None
-    training = SimpleNamespace(checkpointer=checkpointer, model=model, ema=ema, config="config", task="task")
-    monkeypatch.setattr(selftest, "broadcast_statistics", broadcast)
-    monkeypatch.setattr(selftest, "require_saved", require)
-    monkeypatch.setattr(selftest, "build_model", lambda *given: ("plain", *given))
-    selftest.require_same_saved(training)
-    expected = BufferedNetwork()
-    expected.mean.set_value(paddle.full([3], 9.0))
-    scored = selftest.digest_state(expected)["mean"]
-    around = ["averaged weights", "own weights"] if is_averaged else []
-    assert events == [(False, [2.0] * 3), "finished", *around, scored]
+    assert ThreadRanks(2).run(require) == [[], []]
+    assert saved == {0: [2.0] * 3, 1: [2.0] * 3} and scored == ({0: [9.0] * 3, 1: [9.0] * 3} if is_averaged else {})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_updates_are_of_consecutive_epochs_and_their_sums_are_kept(monkeypatch, tmp_path, capsys):
+class Watched(Classification):
+    """Notes the epoch, the update and the number of updates of each step."""
+
+    positions: ClassVar[list] = []  # of the class: steps are of a copy of the task
+
+    def train_step(self, model, batch, step):
+        self.positions.append((step.epoch, step.update, step.total_updates))
+        return super().train_step(model, batch, step)
+
+
+def test_updates_are_of_consecutive_epochs_and_their_sums_are_kept(tmp_path, capsys):
     words = ["-batch_size=4", "-accum_iter=2", "TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.WARMUP_EPOCHS", "0"]
-    trainer = small_runs.build(str(tmp_path), *words, train_size=16)
-    monkeypatch.setattr(type(trainer.task), "train_step", watch_steps(type(trainer.task).train_step, positions := []))
+    trainer = small_runs.build(str(tmp_path), *words, train_size=16, task_class=Watched)
+    Watched.positions.clear()
     capsys.readouterr()
     selftest.run_variant(trainer.config, trainer.task, trainer.datasets["train"], str(tmp_path))
-    assert positions == [(1, 0, 3)] * 2 + [(1, 1, 3)] * 2 + [(2, 2, 3)] * 2  # two updates in an epoch of 16 samples
+    assert (
+        Watched.positions == [(1, 0, 3)] * 2 + [(1, 1, 3)] * 2 + [(2, 2, 3)] * 2
+    )  # two updates in an epoch of 16 samples
     variant = selftest.read_variant(tmp_path)
     parameters = {name: parameter.shape for name, parameter in trainer.model.named_parameters()}
     shapes = {name: list(value.shape) for name, value in variant.values.items()}
@@ -289,11 +310,3 @@ def test_updates_are_of_consecutive_epochs_and_their_sums_are_kept(monkeypatch, 
     assert variant.differing is None and not variant.has_batch_norm and variant.rounding == {}
     assert set(variant.sizes) == set(trainer.model.state_dict())
     assert capsys.readouterr().out == "" and not (tmp_path / "checkpoints").exists()
-
-
-def watch_steps(train_step, positions: list):
-    def step(*given):
-        positions.append((given[3].epoch, given[3].update, given[3].total_updates))
-        return train_step(*given)
-
-    return step

@@ -3,13 +3,12 @@
 import contextlib
 from types import SimpleNamespace
 
+import paddle
 import pytest
 from paddle import nn
 from support.thread_ranks import acting_as
 
-from paddlevit_dist.data import sampler as sampler_module
-from paddlevit_dist.data.sampler import TrainingSampler
-from paddlevit_dist.engine import startup_log
+from paddlevit_dist.data.sampler import MOST_IN_MEMORY, TrainingSampler
 from paddlevit_dist.engine.startup_log import (
     describe_batch_norm,
     describe_training,
@@ -77,15 +76,19 @@ def test_an_evaluation_tells_its_own_batch(ranks, eval_size, number, batch):
     assert line == f"devices: {devices}; {text}"
 
 
-def test_what_has_no_effect_on_a_cpu_is_told(monkeypatch):
+def test_what_has_no_effect_on_a_cpu_is_told():
     told = "DETERMINISTIC has no effect on a CPU: a run repeats with the same processes and threads"
     assert told in first_lines("DETERMINISTIC", "True") and told not in first_lines("DETERMINISTIC", "False")
-    monkeypatch.setattr(startup_log, "has_numba", lambda: True)
-    assert not any("numba" in line for line in first_lines())
-    monkeypatch.setattr(startup_log, "has_numba", lambda: False)
-    monkeypatch.setattr(startup_log.paddle_versions, "notes", lambda: ["a note", "another"])
-    *_, numba, first, second = first_lines()
-    assert numba.startswith("numba is not installed: ") and (first, second) == ("a note", "another")
+
+
+@pytest.mark.parametrize("has_numba", [True, False])
+def test_what_is_not_installed_as_it_should_be_is_told(module_specs, set_versions, has_numba):
+    if not has_numba:
+        module_specs["numba"] = None
+    assert not any("is untested" in line for line in first_lines())
+    set_versions(paddle="9.8")
+    *_, before, last = first_lines()
+    assert before.startswith("numba is not installed: ") != has_numba and last.startswith("Paddle 9.8 is untested; ")
 
 
 @pytest.mark.parametrize(
@@ -145,12 +148,11 @@ def test_training_tells_parameters_and_updates():
     )
 
 
-def test_the_state_of_a_training_adds_its_lines(monkeypatch):
-    def lines(*words, notice="", slow=None, enabled=False, computes=False):
+def test_the_state_of_a_training_adds_its_lines():
+    def lines(*words, notice="", slow=None, enabled=False, samples=80):
         config = config_of(*words)
         average = None if slow is None else SimpleNamespace(describe_first_weights=lambda updates: f"{slow} {updates}")
-        sampler = sampler_of(80)
-        monkeypatch.setattr(sampler_module, "MOST_IN_MEMORY", 79 if computes else 80)
+        sampler = TrainingSampler(range(samples), 8, rank=0, world_size=1, seed=0)
         state = SimpleNamespace(
             precision=SimpleNamespace(notice=notice, enabled=enabled),
             sampler=sampler,
@@ -162,7 +164,7 @@ def test_the_state_of_a_training_adds_its_lines(monkeypatch):
     first = "training 6 parameters, 10 updates per epoch"
     assert lines() == [first]
     computed = "the order of an epoch is computed, not stored: there are more than 16,777,216 samples"
-    assert lines(computes=True) == [first, computed]
+    assert lines(samples=MOST_IN_MEMORY)[-1] != computed == lines(samples=MOST_IN_MEMORY + 1)[-1]
     assert lines(notice="float16", slow="first weights at") == [first, "float16", "first weights at 70"]
     told = f"TRAIN.BATCH_NORM sync: no effect: {config_of().MODEL.NAME} has no batch norm"
     assert lines("TRAIN.BATCH_NORM", "sync") == [first, told]
@@ -172,29 +174,31 @@ def test_the_state_of_a_training_adds_its_lines(monkeypatch):
 
 
 @pytest.mark.parametrize("writes, tuning", [(True, "True"), (True, "False"), (False, "True")])
-def test_the_record_of_a_run_has_the_facts_of_its_splits(monkeypatch, ranks, writes, tuning):
+def test_the_record_of_a_run_has_the_facts_of_its_splits(ranks, other_paddle, writes, tuning):
     ranks(3)
-    checked = []
-    monkeypatch.setattr(startup_log.tuning, "check_product", lambda: checked.append("product") or "fine")
-    monkeypatch.setattr(startup_log.tuning, "check_copies", lambda: checked.append("copies"))
     config = config_of("-batch_size=8", "SEED", "11", "CPU_TUNING", tuning)
     started = []
     log = SimpleNamespace(writes=writes, start=lambda *words: started.append(words))
     start_run_log(config, log, Counted(config), SPLITS)
     assert len(started) == writes
+    transpose = paddle.Tensor.transpose
+    other_paddle({"Tensor.transpose": lambda tensor, axes: transpose(tensor, axes) + 1})
+    is_checked = writes and tuning == "True"
+    with pytest.raises(RuntimeError, match="wrong transpose") if is_checked else contextlib.nullcontext():
+        start_run_log(config, log, Counted(config), SPLITS)
     if not writes:
-        assert not checked
+        assert started == []
         return
-    ((text, facts, evaluates),) = started
+    text, facts, evaluates = started[0]
     assert "SEED: 11" in text and evaluates is False
-    assert checked == (["product", "copies"] if tuning == "True" else [])
+    check = facts.pop("product_check")
+    assert check["relative_error"] < 1e-5 if is_checked else check is None
     notes = list(Samples.notices)
     assert facts == {
         "processes": 3,
         "device": "cpu",
         "seed": 11,
         "effective_batch": 24,
-        "product_check": "fine" if tuning == "True" else None,
         "gpu": None,
         "data": {
             "train": {"holds": "1,200 birds", "classes": 600, "notes": notes},

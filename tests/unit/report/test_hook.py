@@ -1,6 +1,7 @@
 """Which weights have the figures of a report, what they are told to be, and that an error costs a line."""
 
 import contextlib
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import numpy as np
 import paddle
 import pytest
 from support.thread_ranks import ThreadRanks, acting_as
+from support.trainings.report_runs import write_run
 
 from paddlevit_dist import UserError
 from paddlevit_dist.report import hook, store
@@ -55,8 +57,17 @@ class FiguresTask(Task, Reportable):
         super().__init__(None)
         self.make = make
 
+    def build_metrics(self):
+        return "metrics"
+
     def figures(self, dataset, records, model):
         return self.make(dataset, records, model)
+
+
+def evaluate(label, step):
+    """Evaluate two samples, whose records are told if they are kept."""
+    assert (label, step.metrics, step.keeps_records) == ("evaluation for the report", "metrics", True)
+    yield {}, lambda: ["r4 again", "r2 again"]
 
 
 def build_run(folder: Path, figures=None, evaluates: bool = False):
@@ -68,6 +79,7 @@ def build_run(folder: Path, figures=None, evaluates: bool = False):
         precision=Precision(),
         heartbeat=SimpleNamespace(at=stages.append),
         loader=SimpleNamespace(sampler=SimpleNamespace(indices=lambda: [4, 2])),
+        batches=evaluate,
     )
     checkpointer = SimpleNamespace(best=BEST, folder=folder / "checkpoints")
     model = paddle.nn.Linear(2, 3)
@@ -100,17 +112,6 @@ def test_records_are_collected_of_the_last_evaluation_of_a_task_with_figures(tmp
         assert (recorder.task, recorder.model, recorder.indices) == (run.task, run.model, [4, 2])
 
 
-@pytest.fixture
-def written(monkeypatch) -> list:
-    """Notes what reports are asked to write, and whose weights there are."""
-    calls = []
-    monkeypatch.setattr(
-        hook.ReportWriter, "write_figures", lambda self, recorder, facts: calls.append((type(recorder), facts))
-    )
-    monkeypatch.setattr(hook.ReportWriter, "write_page", lambda self: calls.append("page"))
-    return calls
-
-
 FACTS = {"of": "the best weights, of epoch 3", "score": 0.25}
 
 
@@ -126,53 +127,56 @@ FACTS = {"of": "the best weights, of epoch 3", "score": 0.25}
 )
 @pytest.mark.parametrize("has_average", [True, False])
 def test_figures_are_those_of_the_best_weights(
-    tmp_path, monkeypatch, written, has_figures, best, last_epoch, evaluates_last, outcome, has_average
+    tmp_path, has_figures, best, last_epoch, evaluates_last, outcome, has_average
 ):
-    run = build_run(tmp_path, list if has_figures else None)
+    folder, seen = write_run(tmp_path / "run"), []
+
+    def make(samples, records, model):
+        seen.append((model.weight.numpy().flat[0], records))
+        return []
+
+    run = build_run(folder, make if has_figures else None)
     run.checkpointer.best, run.last_epoch = best, last_epoch
+    run.model.weight.set_value(paddle.ones([2, 3]))
 
     @contextlib.contextmanager
     def average():
-        written.append("average")
+        run.model.weight.set_value(paddle.full([2, 3], 5.0))
         yield
-        written.append("back")
+        run.model.weight.set_value(paddle.ones([2, 3]))
 
-    def note_weights(recorder, evaluator):
-        assert evaluator is run.evaluator and (run.model.weight.numpy() == 7.0).all()
-        written.append("best")
-
-    (tmp_path / "checkpoints" / "best").mkdir(parents=True)
+    (folder / "checkpoints" / "best").mkdir(parents=True)
     of_best = {name: paddle.full_like(value, 7.0) for name, value in run.model.state_dict().items()}
-    paddle.save(of_best, str(tmp_path / "checkpoints" / "best" / "model.pdparams"))
+    paddle.save(of_best, str(folder / "checkpoints" / "best" / "model.pdparams"))
     run.ema = SimpleNamespace(in_place=average) if has_average else None
-    monkeypatch.setattr(hook.FigureRecorder, "evaluate", note_weights)
     report = hook.ReportHook(run)
-    report.before_evaluate(evaluates_last)
+    recorder = report.before_evaluate(evaluates_last)
+    if recorder is not None:
+        recorder.after_batch({}, lambda: ["r4", "r2"])
     report.after_train()
-    figures = (hook.FigureRecorder, FACTS)
-    assert (
-        written
-        == {
-            "none": ["page"],
-            "last": ["average", figures, "back", "page"] if has_average else [figures, "page"],
-            "again": ["best", figures, "page"],
-        }[outcome]
-    )
-    told = ["evaluating the best weights (epoch 3) again for the report"]
-    assert run.run_log.printed == told * (outcome == "again")
+    last = (5.0 if has_average else 1.0, [(2, "r2"), (4, "r4")])
+    assert seen == {"none": [], "last": [last], "again": [(7.0, [(2, "r2 again"), (4, "r4 again")])]}[outcome]
+    assert (run.model.weight.numpy() == 1.0).all()
+    if seen:
+        assert store.load(folder / store.TRAINING).about.items() >= FACTS.items()
+    *told, page = run.run_log.printed
+    assert told == ["evaluating the best weights (epoch 3) again for the report"] * (outcome == "again")
+    assert page.startswith(f"report: {folder}/report.html (") and (folder / "report.html").is_file()
 
 
-def test_weights_that_a_process_cannot_read_cost_the_figures(tmp_path, written):
-    run = build_run(tmp_path, list)
+def test_weights_that_a_process_cannot_read_cost_the_figures(tmp_path):
+    run = build_run(write_run(tmp_path / "run"), list)
     hook.ReportHook(run).after_train()
-    assert written == ["page"] and run.run_log.printed == [
-        f"note: the report has no figures, since some process cannot read {tmp_path / 'checkpoints' / 'best'}"
-    ]
+    note, page = run.run_log.printed
+    best = tmp_path / "run" / "checkpoints" / "best"
+    assert note == f"note: the report has no figures, since some process cannot read {best}"
+    assert page.startswith("report: ")
 
 
-def test_an_evaluation_has_figures_and_a_page(tmp_path, written):
-    hook.write_evaluation_report(build_run(tmp_path), None, {"a": 1})
-    assert written == [(type(None), {"a": 1}), "page"]
+def test_an_evaluation_has_figures_and_a_page(tmp_path):
+    folder = write_run(tmp_path / "run")
+    hook.write_evaluation_report(build_run(folder, lambda *_: [], evaluates=True), gathered(), {"a": 1})
+    assert store.load(folder / store.EVALUATION).about["a"] == 1 and (folder / "report.html").is_file()
 
 
 @pytest.mark.parametrize(("evaluates", "name"), [(True, store.EVALUATION), (False, store.TRAINING)])
@@ -235,34 +239,27 @@ def test_errors_of_figures_are_told_once_with_their_traces(tmp_path):
     assert run.run_log.logged == ["  Trace", "    of one", "  E: 1"]
 
 
-def fail_to_write(error):
-    def write(folders, target):
-        raise error
-
-    return write
-
-
 def test_the_page_is_told_on_the_screen_after_training_and_in_the_log_after_an_evaluation(tmp_path, monkeypatch):
-    calls = []
-    monkeypatch.setattr(hook, "write_page", lambda *words: calls.append(words) or "page.html")
+    folder = write_run(tmp_path / "run")
+    page = folder / "report.html"
     for evaluates in (False, True):
-        run = build_run(tmp_path, evaluates=evaluates)
+        run = build_run(folder, evaluates=evaluates)
         hook.ReportWriter(run).write_page()
         (line,) = run.run_log.logged if evaluates else run.run_log.printed
-        assert line.startswith("report: page.html (") and len(run.run_log.logged + run.run_log.printed) == 1
+        assert line.startswith(f"report: {page} (") and len(run.run_log.logged + run.run_log.printed) == 1
         assert 0 <= float(line.rpartition("(")[2].removesuffix(" s)")) < 60
-    assert calls == [([tmp_path], tmp_path / "report.html")] * 2
+        page.unlink()
     run.run_log.writes = False
     hook.ReportWriter(run).write_page()
-    assert len(calls) == 2
-    run.run_log.writes = True
-    monkeypatch.setattr(hook, "write_page", fail_to_write(UserError("no space")))
+    assert not page.exists()
+    run = build_run(tmp_path)
     hook.ReportWriter(run).write_page()
-    monkeypatch.setattr(hook, "write_page", fail_to_write(ZeroDivisionError("by zero")))
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    run.run_log.folder = folder
     hook.ReportWriter(run).write_page()
     first, second = run.run_log.printed
-    assert first == "note: no report was written: no space"
-    assert second.startswith("note: the report: it could not be written (ZeroDivisionError: by zero); the run is not ")
+    assert first.startswith(f"note: no report was written: report: {tmp_path} does not contain a run")
+    assert second.startswith("note: the report: it could not be written (ModuleNotFoundError: ") and run.run_log.logged
 
 
 @pytest.mark.parametrize("files", [("all", "all"), ("all", "none"), ("none", "all"), ("all", "part")])

@@ -80,12 +80,11 @@ def test_an_evaluation_alone_has_its_own_files(tmp_path):
     assert read_run(folder, "run").load_report == {"source": "old"}
 
 
-def test_events_beyond_the_limit_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "_MOST_EVENTS", 3)
-    lines = [event("interruption", epoch=1, reason=f"{number}") for number in range(5)]
+def test_events_beyond_the_limit_are_counted(tmp_path):
+    lines = [event("interruption", epoch=1, reason=f"{number}") for number in range(2002)]
     lines += [event("epoch", epoch=1, seconds=1.0), event("evaluation_without_average", epoch=1, loss=3.0)]
     run = read_run(write_run(tmp_path / "run", [*lines, *training(4)], figures=one_of_each()), "run")
-    assert [line["reason"] for line in run.metrics.events] == ["0", "1", "2"]
+    assert [line["reason"] for line in run.metrics.events] == [f"{number}" for number in range(2000)]
     assert run.notices == ["2 more events are not listed"] and run.metrics.omitted == 2
 
 

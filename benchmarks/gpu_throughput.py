@@ -37,7 +37,8 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from multiprocessing.connection import Listener, wait
 from pathlib import Path
 from types import MappingProxyType
@@ -211,10 +212,13 @@ def started(
         yield running
 
 
-def measure(options: argparse.Namespace, precision: str, processes: int) -> tuple[dict[str, Cell], dict[str, dict]]:
+def measure(
+    kinds: Sequence[str],
+    start_all: Callable[[Sequence[str]], AbstractContextManager[Mapping[str, Contender]]],
+    options: argparse.Namespace,
+) -> tuple[dict[str, Cell], dict[str, dict]]:
     """What every contender has done in one column, and what each says about itself."""
-    kinds = get_kinds(options, precision)
-    with started(kinds, options, precision, processes) as running:
+    with start_all(kinds) as running:
         problems = warm_up(running, options.updates)
         if problems is not None:
             return compete(running, problems, options)
@@ -222,7 +226,7 @@ def measure(options: argparse.Namespace, precision: str, processes: int) -> tupl
     cells: dict[str, Cell] = {}
     facts: dict[str, dict] = {}
     for kind in kinds:
-        with started([kind], options, precision, processes) as running:
+        with start_all([kind]) as running:
             cell, fact = compete(running, warm_up(running, options.updates) or {}, options)
         cells, facts = {**cells, **cell}, {**facts, **fact}
     return cells, facts
@@ -408,7 +412,8 @@ def measure_all(options: argparse.Namespace, counts: Sequence[int], precisions: 
     single: dict[str, list[float]] = {}
     for processes in counts:
         for precision in precisions:
-            cells, facts = measure(options, precision, processes)
+            start_all = functools.partial(started, options=options, precision=precision, processes=processes)
+            cells, facts = measure(get_kinds(options, precision), start_all, options)
             if not told:
                 told = True
                 for kind, said in facts.items():

@@ -51,7 +51,7 @@ class Turns:
     """Waits for requests between updates, and answers them.
 
     Args:
-        address: of the parent's socket.
+        parent: the connection with the parent.
     """
 
     _profile: Any = None
@@ -59,8 +59,8 @@ class Turns:
     #: of the first updates, which are not measured
     losses: list[float]
 
-    def __init__(self, address: str, rank: int, **facts: Any) -> None:
-        self._parent = Client(address)
+    def __init__(self, parent: Any, rank: int, **facts: Any) -> None:
+        self._parent = parent
         self.losses = []
         self._left = 0
         self._started = 0.0
@@ -132,7 +132,7 @@ def work(kind: str, address: str, precision: str, options: dict[str, Any], folde
         return
     make_folder(values.SAVE)
     run = plain_loop if kind == PLAIN else trainer_loop
-    run(values, lambda: Turns(address, rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
+    run(values, lambda: Turns(Client(address), rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
 
 
 def write_weights(values: Any, target: str) -> None:
@@ -334,7 +334,7 @@ def timm_loop(address: str, precision: str, options: dict[str, Any], is_compiled
     shape = (options["batch"], options["channels"], options["image_size"], options["image_size"])
     pixels, labels = noise(shape, options["classes"], rank)
     images, labels = (torch.from_numpy(values).to(device) for values in (scale(pixels), labels))
-    turns = Turns(address, rank, tf32=on_gpu and options["tf32"], timm=timm.__version__)
+    turns = Turns(Client(address), rank, tf32=on_gpu and options["tf32"], timm=timm.__version__)
     while True:
         turns.update_begins()
         with torch.autocast(device.type, getattr(torch, dtype or "float32"), enabled=bool(dtype)):

@@ -185,7 +185,7 @@ def _ask_hub(
     if path is not None and not is_damaged:
         return path
     log(f"fetching {address}{' again: the cached copy is damaged' if is_damaged else ''}")
-    with _one_line(address):
+    with in_one_line(address):
         return Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_damaged))
 
 
@@ -201,7 +201,7 @@ def _is_damaged(path: Path, expected: str | None) -> bool:
 
 
 @contextlib.contextmanager
-def _one_line(address: str) -> Iterator[None]:
+def in_one_line(address: str) -> Iterator[None]:
     """Raise a one-line UserError with advice for any exception of Hugging Face's library, or of its HTTP client."""
     from huggingface_hub import errors
 

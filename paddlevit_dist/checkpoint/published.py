@@ -128,10 +128,10 @@ def find_published_for(model: str) -> PublishedWeights | None:
 
 def is_fetched(source: object) -> bool:
     """Return whether ``source`` is an address or a name, whose weights are downloaded, and not a path."""
-    return _may_be_name(source) and (_repository(source) is not None or resolve_address(source) is not None)
+    return _may_be_name(source) and (find_repository(source) is not None or resolve_address(source) is not None)
 
 
-def _repository(source: object) -> str | None:
+def find_repository(source: object) -> str | None:
     """Return the OWNER/REPOSITORY at Hugging Face that ``source`` names, with or without ``#sha256=...``; else None."""
     row = find_published(source)
     if row is not None:
@@ -172,7 +172,7 @@ def local_weights(source: Any, log: Callable[[str], None] = silent) -> CachedCop
     """
     if not _may_be_name(source):
         return None
-    repository = _repository(source)
+    repository = find_repository(source)
     if repository is None:
         address = resolve_address(source)
         return None if address is None else local_copy(address, log)
@@ -189,7 +189,7 @@ def find_sibling_file(source: object, name: str, may_download: bool) -> tuple[Pa
     address = _at_modelscope(source, name)
     if address is not None:
         return _fetch_once(address) if may_download else (find_local_copy(address), "")
-    repository = _repository(source)
+    repository = find_repository(source)
     if repository is None:
         return None, ""
     return _fetch_once(repository, name) if may_download else (find_in_hub_cache(repository, name), "")

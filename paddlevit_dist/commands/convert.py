@@ -81,14 +81,18 @@ def run(words: list[str]) -> None:
     options = parser.parse_args(words)
     import_paddle()
     converted = convert(options.input, options.output, options.part, options.names)
-    number = sum(value.size for value in converted.state.values())
-    print(one_line(f"{converted.source}: {converted.origin}"))
-    for notice in converted.notices:
-        print(one_line(f"note: {notice}"))
+    for line in describe_conversion(converted, options.output):
+        print(one_line(line))
+
+
+def describe_conversion(converted: ConvertedWeights, target: str) -> list[str]:
+    """Format what was converted and written to ``target``."""
+    lines = [f"{converted.source}: {converted.origin}", *(f"note: {notice}" for notice in converted.notices)]
     if converted.unknown:
         shown = ", ".join(shorten(name, 120) for name in converted.unknown[:5])
-        print(f"unknown names, written unchanged: {shown}{' ...' if len(converted.unknown) > 5 else ''}")
-    print(one_line(f"{options.output}: {len(converted.state)} arrays, {number:,} numbers"))
+        lines.append(f"unknown names, written unchanged: {shown}{' ...' if len(converted.unknown) > 5 else ''}")
+    number = sum(value.size for value in converted.state.values())
+    return [*lines, f"{target}: {len(converted.state)} arrays, {number:,} numbers"]
 
 
 def convert(source: str, target: str, part: str | None = None, names: str = "timm") -> ConvertedWeights:
@@ -196,7 +200,7 @@ def with_our_names(weights: SourceWeights) -> ConvertedWeights:
             f"names of {family.name}, the closest; classifiers and segmentation networks of images are known"
         )
     linear = {name for name in state if mask_numbers(name) in family.linear and state[name].ndim == 2}
-    is_paddle_layout = _is_paddle_layout(state, linear, is_in_paddle_layout(naming, weights))
+    is_paddle_layout = guess_paddle_layout(state, linear, is_in_paddle_layout(naming, weights))
     if not is_paddle_layout:
         state = {name: value.T if name in linear else value for name, value in state.items()}
     layout = "(in, out)" if is_paddle_layout else "(out, in)"
@@ -206,7 +210,8 @@ def with_our_names(weights: SourceWeights) -> ConvertedWeights:
     )
 
 
-def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], otherwise: bool) -> bool:
+def guess_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], otherwise: bool) -> bool:
+    """Return whether ``linear`` weights are (in, out), by the lengths of biases; ``otherwise`` if these do not tell."""
     votes = 0
     for name in linear:
         bias = state.get(name[: -len("weight")] + "bias")

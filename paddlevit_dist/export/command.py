@@ -64,19 +64,25 @@ def run(words: list[str]) -> None:
 
         trained = convert_to_pixel_input(trained)
     difference = export(trained, options.output, options.format, options.precision, options.outputs)
-    about = trained.about
+    for line in describe_export(trained.about, difference, options.output, options.precision):
+        print(one_line(line))
+
+
+def describe_export(about: dict[str, Any], difference: OutputDifference, output: str, precision: str) -> list[str]:
+    """Format what was exported to ``output``, of a model with these facts, and by how much its outputs differ."""
     outputs = "landmarks" if "landmarks" in about else "classes"
     number = f"{about['num_classes']} {outputs} from " if about["num_classes"] > 1 else ""  # a regression has none
-    print(one_line(f"{about['model']} with {number}{about['weights']}: {about['report']}"))
-    kind = options.precision if options.input == "float" else f"{options.input}, computed in {options.precision}"
-    print(one_line(f"{options.output}: input {about['input_shape']} {kind}; {difference}"))
+    lines = [f"{about['model']} with {number}{about['weights']}: {about['report']}"]
+    kind = f"{about['input_type']}, computed in {precision}" if "input_type" in about else precision
+    lines.append(f"{output}: input {about['input_shape']} {kind}; {difference}")
     if "note" in about:
-        print(one_line(f"note: {about['note']}"))
-    if not difference.is_rounding(options.precision):
-        print(
+        lines.append(f"note: {about['note']}")
+    if not difference.is_rounding(precision):
+        lines.append(
             "note: rounding does not explain this difference. A network that has hardly learned selects objects by "
-            f"rounding alone; for any other, run evaluate {options.output} to get its score"
+            f"rounding alone; for any other, run evaluate {output} to get its score"
         )
+    return lines
 
 
 def _parse(words: list[str]) -> Any:

@@ -136,8 +136,7 @@ def predict_share(
     source = sources[0]
     batch_size = batch_size or default_batch_size(source.config)
     if num_workers is None:
-        batches = -(-len(remaining) // (batch_size * world_size()))  # of this rank
-        num_workers = 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
+        num_workers = choose_workers(len(remaining), batch_size)
     settings = source.config
     gpu.prepare(settings.TRAIN.TF32, settings.DETERMINISTIC, task.traits.fixed_shapes, settings.EVAL_AMP)
     num_notices = len(task.notices)
@@ -165,6 +164,12 @@ def predict_share(
         raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
 
 
+def choose_workers(num_inputs: int, batch_size: int) -> int:
+    """Choose the loader processes of this rank from its batches of the inputs, which ranks share, and its cores."""
+    batches = -(-num_inputs // (batch_size * world_size()))
+    return 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
+
+
 def build_models(task: Task, sources: Sequence[TrainedWeights]) -> Any:
     """Build the model of the weights, or an ensemble of several."""
 
@@ -190,12 +195,12 @@ def finish_prediction(folder: Path, task: Task, samples: InputSamples) -> tuple[
 
 
 class SharedProgress:
-    """Progress of all ranks, estimated from this one: a bar on a terminal, else a line every 10 seconds."""
+    """Progress of all ranks, estimated from this one: a ``bar`` on a terminal, else a line every 10 seconds."""
 
     def __init__(self, total: int) -> None:
         self._total, self._num_done, self._logged_at = total, 0, time.monotonic()
         self._began = self._logged_at
-        self._bar = ProgressBar(total, "predicting", is_main())
+        self.bar = ProgressBar(total, "predicting", is_main())
         self._heartbeat = Heartbeat(write_line, shown=is_main()).at("predicting")
 
     def __enter__(self) -> "SharedProgress":
@@ -204,16 +209,16 @@ class SharedProgress:
 
     def __exit__(self, *error: object) -> None:
         self._heartbeat.__exit__(*error)
-        self._bar.close()
+        self.bar.close()
 
     def count(self, inputs: int) -> None:
         """Count inputs that are predicted."""
         before = self._done()
         self._num_done += inputs
-        self._bar.step(self._done() - before)
+        self.bar.step(self._done() - before)
         now = time.monotonic()
         self._heartbeat.at(f"predicting, {self._done():,} of {self._total:,} done")
-        if is_main() and not self._bar.is_shown and now - self._logged_at >= _SECONDS_BETWEEN_LINES:
+        if is_main() and not self.bar.is_shown and now - self._logged_at >= _SECONDS_BETWEEN_LINES:
             self._logged_at = now
             rate = self._done() / (now - self._began)
             seconds_left = (self._total - self._done()) / rate

@@ -1,20 +1,22 @@
-"""Names that tests register, forgotten when they are done."""
+"""Names that tests register and modules that they import, forgotten when they are done."""
 
 import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from paddlevit_dist.registry import features, lookup, register
+from paddlevit_dist.registry import features, lookup, plugins, register
 
 _NAMES = ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TRANSFORMS", "_SCORE_KINDS", "TABLES", "REGISTRATIONS")
 _NAMES += ("_SCENE_FORMATS", "SPELLINGS", "RECIPES", "_KEY_TABLES")
-_ROWS = ("MANIFESTS", "COMMANDS", "NAMINGS", "JOBS", "HOOKS", "OBSERVERS", "BRIDGES", "_FUNCTIONS")
+_ROWS = ("MANIFESTS", "COMMANDS", "NAMINGS", "JOBS", "HOOKS", "OBSERVERS", "BRIDGES", "SOURCES", "_FUNCTIONS")
+_IMPORTED = ("_loaded", "_folders")
 
 
 @contextlib.contextmanager
 def forgotten() -> Iterator[None]:
     """Put the registry back to what it holds now."""
     tables: list[Any] = [getattr(lookup, name) for name in _NAMES]
+    tables += [getattr(plugins, name) for name in _IMPORTED]
     tables += [*(getattr(features, name) for name in _ROWS), *lookup.OTHER_NAMES.values(), register._FEATURES]
     before = [table.copy() for table in tables]
     yield

@@ -63,10 +63,10 @@ def test_copies_have_a_folder_for_each_address_and_the_end_of_its_name(monkeypat
     assert download.find_local_copy(address) == folder / name and len(name) == 100
 
 
-def test_other_libraries_do_not_log_requests(monkeypatch):
+def test_other_libraries_do_not_log_requests(caplog):
     for library in ("huggingface_hub", "httpx", "httpx2"):
-        monkeypatch.setattr(logging.getLogger(library), "level", logging.INFO)
-    with download._one_line("http://a"):
+        caplog.set_level(logging.INFO, library)
+    with download.in_one_line("http://a"):
         levels = [logging.getLogger(library).level for library in ("huggingface_hub", "httpx", "httpx2")]
     assert levels == [logging.ERROR] * 3
 

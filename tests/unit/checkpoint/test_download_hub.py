@@ -2,7 +2,6 @@
 
 import hashlib
 
-import huggingface_hub
 import pytest
 
 from paddlevit_dist import UserError
@@ -20,42 +19,36 @@ def test_a_name_that_the_library_calls_invalid_is_one_line(name):
         find_sibling_file(f"hf:{name}", "config.json", may_download=False)
 
 
-def keep(folder, content: bytes, digest: str):
-    """A file as that library keeps it: a link to one that is named by its digest."""
-    (folder / "blobs").mkdir()
-    (folder / "blobs" / digest).write_bytes(content)
-    (folder / "file").symlink_to(folder / "blobs" / digest)
-    return folder / "file"
+COMMIT, PLACE = "0123456789" * 4, "/a/b/resolve/main/file"
 
 
 @pytest.fixture
-def fetched(monkeypatch, tmp_path):
-    """Calls of the library for a file, which brings a whole one."""
-    calls = []
+def keep(hub, tmp_path):
+    """Return a function that keeps a file as that library does: a link to one that is named by its digest."""
+    hub.beside[PLACE] = b"whole"
 
-    def fetch(repository, file, endpoint, force_download):
-        calls.append(force_download)
-        (tmp_path / "whole").write_bytes(b"whole")
-        return str(tmp_path / "whole")
+    def keep_file(content: bytes, digest: str) -> None:
+        folder = tmp_path / "of_hugging_face" / "hub" / "models--a--b"
+        for name in ("blobs", "refs", f"snapshots/{COMMIT}"):
+            (folder / name).mkdir(parents=True)
+        (folder / "blobs" / digest).write_bytes(content)
+        (folder / "refs" / "main").write_text(COMMIT)
+        (folder / "snapshots" / COMMIT / "file").symlink_to(folder / "blobs" / digest)
 
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
-    return calls
+    return keep_file
 
 
-@pytest.mark.parametrize("content, calls", [(b"whole", []), (b"who", [True])])
-def test_weights_that_were_cut_are_fetched_again(monkeypatch, tmp_path, fetched, content, calls):
-    kept = keep(tmp_path, content, hashlib.sha256(b"whole").hexdigest())
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: str(kept))
+@pytest.mark.parametrize("content, requests", [(b"whole", []), (b"who", [PLACE])])
+def test_weights_that_were_cut_are_fetched_again(hub, keep, content, requests):
+    keep(content, hashlib.sha256(b"whole").hexdigest())
     lines: list[str] = []
-    copy = download.download_from_hub("a/b", "file", "http://127.0.0.1:9", log=lines.append)
-    assert copy.path.read_bytes() == b"whole" and fetched == calls
-    assert all(line.endswith("again: the cached copy is damaged") for line in lines) and len(lines) == len(calls)
+    copy = download.download_from_hub("a/b", "file", hub.address().rstrip("/"), log=lines.append)
+    assert copy.path.read_bytes() == b"whole" and hub.requests == requests
+    assert all(line.endswith("again: the cached copy is damaged") for line in lines) and len(lines) == len(requests)
 
 
-@pytest.mark.parametrize("content, calls", [(b"whole", []), (b"who", [True])])
-def test_small_files_that_were_cut_are_fetched_again(monkeypatch, tmp_path, fetched, content, calls):
-    kept = keep(tmp_path, content, hashlib.sha1(b"blob 5\0whole").hexdigest())
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: str(kept))
-    assert (
-        download.download_small_file("a/b", "file", "http://127.0.0.1:9").read_bytes() == b"whole" and fetched == calls
-    )
+@pytest.mark.parametrize("content, requests", [(b"whole", []), (b"who", [PLACE])])
+def test_small_files_that_were_cut_are_fetched_again(hub, keep, content, requests):
+    keep(content, hashlib.sha1(b"blob 5\0whole").hexdigest())
+    found = download.download_small_file("a/b", "file", hub.address().rstrip("/"))
+    assert found.read_bytes() == b"whole" and hub.requests == requests

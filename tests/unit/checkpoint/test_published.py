@@ -10,9 +10,10 @@ import pytest
 from PIL import Image
 from support.hosts.hubs import NAME, PATH
 from support.hosts.servers import Server, send
+from support.registrations import forgotten
 
 import paddlevit_dist
-from paddlevit_dist import UserError
+from paddlevit_dist import Manifest, UserError, register_feature
 from paddlevit_dist.checkpoint import download, published
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.published import (
@@ -123,7 +124,11 @@ def test_a_folder_that_takes_no_files_is_one_line(hub):
 
 def test_a_full_disk_is_one_line():
     said = "it cannot be stored: No space left on device; free space; HF_HOME names"
-    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(UserError, match=said), download._one_line("hub"):
+    with (
+        open("/dev/full", "wb", buffering=0) as full,
+        pytest.raises(UserError, match=said),
+        download.in_one_line("hub"),
+    ):
         full.write(b"0")
 
 
@@ -360,16 +365,26 @@ def test_the_first_weights_of_a_model_are_found_and_similar_names_are_few():
     assert similar_names("zzz") == similar_names("runs/resnet18.a1_in1") == ""
 
 
-def test_names_of_other_packages_lead_to_addresses_or_repositories(monkeypatch):
-    addresses = {"zoo:vit": "https://a/vit.npz", "zoo:hub": "hf:somebody/vit"}
-    monkeypatch.setattr(published, "find_weights_address", addresses.get)
+def find_address(name):
+    """Return the address of the weights of a name of another package, whose module this is."""
+    return {"zoo:vit": "https://a/vit.npz", "zoo:hub": "hf:somebody/vit"}.get(name)
+
+
+@pytest.fixture
+def zoo():
+    with forgotten():
+        register_feature(Manifest("acme", sources={"zoo": __name__}))
+        yield
+
+
+def test_names_of_other_packages_lead_to_addresses_or_repositories(zoo, monkeypatch):
     monkeypatch.delenv("MODELSCOPE_ENDPOINT", raising=False)
     checksum = f"#sha256={'1' * 64}"
     for ending in ("", checksum):
         assert published.resolve_address(f"zoo:vit{ending}") == f"https://a/vit.npz{ending}"
         assert published.resolve_address(f"https://b/c.npz{ending}") == f"https://b/c.npz{ending}"
         assert published.resolve_address(f"zoo:hub{ending}") is None
-        assert published._repository(f"zoo:hub{ending}") == "somebody/vit"
+        assert published.find_repository(f"zoo:hub{ending}") == "somebody/vit"
         assert published.resolve_address(f"ms:a/b{ending}") == (
             f"https://www.modelscope.cn/models/a/b/resolve/master/model.safetensors{ending}"
         )

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
+from support.registrations import forgotten
 
-from paddlevit_dist import UserError
+from paddlevit_dist import Manifest, UserError, register_feature
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.data.sampler import SampleKey, sample_generator
 from paddlevit_dist.registry import lookup
@@ -155,11 +156,12 @@ def task(monkeypatch):
 
 
 @pytest.fixture
-def find_leaks(monkeypatch):
+def find_leaks():
     """Notes the searches for leaks."""
     calls = []
-    monkeypatch.setattr(inspect_data, "find_function", {"show_leaks": lambda *words: calls.append(words)}.__getitem__)
-    return calls
+    with forgotten():
+        register_feature(Manifest("acme", functions={"show_leaks": lambda *words: calls.append(words)}))
+        yield calls
 
 
 def values_in(folder):
@@ -187,8 +189,9 @@ def test_the_first_samples_in_a_random_order_are_drawn_once_for_each_epoch(task,
 
 
 @pytest.mark.parametrize("has_numba", [True, False])
-def test_leaks_are_searched_where_numba_is_installed(task, find_leaks, tmp_path, capsys, monkeypatch, has_numba):
-    monkeypatch.setattr(inspect_data, "has_numba", lambda: has_numba)
+def test_leaks_are_searched_where_numba_is_installed(task, find_leaks, tmp_path, capsys, module_specs, has_numba):
+    if not has_numba:
+        module_specs["numba"] = None
     values = values_in(tmp_path)
     inspect_data.draw(values, tmp_path / "data.png")
     assert len(find_leaks) == has_numba

@@ -4,7 +4,7 @@ import paddle
 import pytest
 from support.registrations import forgotten
 
-from paddlevit_dist import UserError
+from paddlevit_dist import Manifest, UserError, register_feature
 from paddlevit_dist.commands import inspect_model
 from paddlevit_dist.registry import lookup
 from paddlevit_dist.registry.register import register_model
@@ -49,11 +49,15 @@ def test_names_are_listed_with_module_and_weights_with_license():
         inspect_model.listing("nothing_like_it")
 
 
-def test_names_of_another_package_are_listed_as_they_are(monkeypatch):
-    patterns = []
-    monkeypatch.setattr(inspect_model, "list_models", lambda pattern="*": patterns.append(pattern) or ["timm:a", "b"])
-    assert inspect_model.listing("timm:res") == inspect_model.listing("timm:*s") == "timm:a\nb"
-    assert patterns == ["timm:res*", "timm:*s"]
+def list_names(source):
+    """List the models of another package, whose module this is."""
+    return [f"{source}:{name}" for name in ("res_a", "res_b", "nets")]
+
+
+def test_names_of_another_package_are_listed_as_they_are():
+    register_feature(Manifest("acme", sources={"acme": __name__}))
+    assert inspect_model.listing("acme:res") == "acme:res_a\nacme:res_b"
+    assert inspect_model.listing("acme:*s") == "acme:nets"
 
 
 @pytest.mark.parametrize(

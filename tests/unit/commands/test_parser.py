@@ -1,9 +1,11 @@
 """What commands read from the command line, and how they show it."""
 
 import os
+import sys
 from argparse import ArgumentTypeError
 
 import pytest
+from support.registrations import forgotten
 
 from paddlevit_dist import UserError
 from paddlevit_dist.commands import parser as parsers
@@ -17,7 +19,6 @@ from paddlevit_dist.commands.parser import (
     path,
     split_imports,
 )
-from paddlevit_dist.registry import plugins
 from paddlevit_dist.runtime.environment import program
 
 
@@ -68,14 +69,19 @@ def test_an_option_of_this_name_elsewhere_is_suggested(parser):
         parser.parse_args(["a", "b", "--output-dir=x"])
 
 
-def test_modules_of_import_are_loaded_by_the_commands_that_take_them(parser, monkeypatch):
-    loaded = []
-    monkeypatch.setattr(plugins, "load", lambda *words: loaded.append(words))
+def test_modules_of_import_are_loaded_by_the_commands_that_take_them(parser, monkeypatch, tmp_path, capsys):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name in "abc":
+        (tmp_path / f"walked_{name}.py").write_text(f"print('walked {name}')")
     taking = CommandParser("walk", "Walk.", (), imports=True)
-    taking.parse_args(["-import=a,b", "--import", "c.py"])
-    taking.parse_args([])
-    parser.parse_args(["a", "b"])
-    assert loaded == [(["a", "b", "c.py"], "-import"), ([], "-import")]
+    with forgotten():
+        taking.parse_args(["-import=walked_a,walked_b", "--import", "walked_c.py"])
+        taking.parse_args([])
+        parser.parse_args(["a", "b"])
+    assert capsys.readouterr().out.splitlines() == ["walked a", "walked b", "walked c"]
+    for name in "abc":
+        del sys.modules[f"walked_{name}"]
 
 
 def test_help_has_a_row_for_each_argument_as_it_is_typed(parser, capsys):

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from support.thread_ranks import ThreadRanks
 from support.trainings.full_gpus import no_memory
+from support.trainings.trained import write_weights
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
 from paddlevit_dist.commands import predict
+from paddlevit_dist.images import Classification
 from paddlevit_dist.inference import predictor, rows
+from paddlevit_dist.inference.trained import open_source
+from paddlevit_dist.tasks.protocols import load_meta
 
 
 def refuse(function, *arguments) -> str:
@@ -157,26 +161,31 @@ def test_what_was_predicted_and_what_was_not_is_counted(tmp_path, capsys, predic
     assert capsys.readouterr().out.splitlines() == [line.format(f=tmp_path) for line in lines]
 
 
-@pytest.mark.parametrize(("batch_size", "said"), [(7, 7), (None, 9)])
-def test_ranks_hand_on_what_the_main_process_has_and_wait_for_each_other(monkeypatch, batch_size, said):
-    calls, remaining, ranks = [], np.array([4, 1]), ThreadRanks(2)
-    sources = [SimpleNamespace(config=settings.load([f"-batch_size_eval={size}"]).values) for size in (9, 5)]
+class Classifier(Classification):
+    fails = False
 
-    def predict_share(*words, **options):
-        calls.append((words, options))
-        if fails:
+    def logits(self, model, batch):
+        if self.fails:
             no_memory()
+        return super().logits(model, batch)
+
+
+@pytest.mark.parametrize(("batch_size", "said"), [(1, 1), (None, 9)])
+def test_ranks_hand_on_what_the_main_process_has_and_wait_for_each_other(tmp_path, batch_size, said):
+    images, ranks = [np.full((16, 16, 3), 40 * number, np.uint8) for number in range(5)], ThreadRanks(2)
+    weights = str(write_weights(tmp_path / "weights", ["cat", "ant", "bee"]))
+    source = open_source(weights, "predict", words=["-batch_size_eval=9"])
+    task = Classifier(source.config)
+    load_meta(task, source.learned)
+    samples = predictor.require_predictable(task).open_inputs(images, tmp_path)
+    rows.begin(tmp_path, {"inputs": len(images)}, restart=False)
 
     def work(rank):
-        predict.worker("task", sources, "data", None if rank else remaining, Path("out"), batch_size, 5)
-        return len(calls)
+        remaining = None if rank else np.array([1, 4])
+        predict.worker(task, [source], samples, remaining, tmp_path, batch_size, 0)
+        return [entry.index for entry in rows.read_entries(tmp_path)]
 
-    monkeypatch.setattr(predictor, "predict_share", predict_share)
-    fails = False
-    assert ranks.run(work) == [2, 2]
-    for (task, given, data, indices, folder), options in calls:
-        assert (task, given, data, indices.tolist(), folder) == ("task", sources, "data", [4, 1], Path("out"))
-        assert options == {"batch_size": batch_size, "num_workers": 5}
-    fails = True
+    assert ranks.run(work) == [[1, 4], [1, 4]]
+    task.fails = True
     with pytest.raises(UserError, match=rf"; lower -batch_size \({said}\)$"):
         ranks.run(work)

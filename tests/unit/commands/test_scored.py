@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
+from support.registrations import forgotten
 
-from paddlevit_dist import UserError, register_score_kind
+from paddlevit_dist import Manifest, UserError, register_feature, register_score_kind
 from paddlevit_dist.commands import scored
 from paddlevit_dist.commands.parser import CommandParser
-from paddlevit_dist.registry import lookup
 from paddlevit_dist.tasks.score_kind import ScoreKind
 from paddlevit_dist.tasks.score_report import ResultSource, ScoreReport
 
@@ -92,11 +93,12 @@ def test_without_intervals_nothing_is_drawn_and_nothing_said_of_them(capsys):
     ]
 
 
-def test_json_has_what_is_defined_and_is_written_too(capsys, tmp_path, monkeypatch):
+def test_json_has_what_is_defined_and_is_written_too(capsys, tmp_path):
     written = []
-    monkeypatch.setattr(scored, "find_function", lambda name: lambda *words: written.append((name, *words)))
     options = read("truth", "results.json", "-json", "-interval=99", f"-output={tmp_path / 'a' / 'b'}")
-    scored.print_scores(REPORT, options)
+    with forgotten():
+        register_feature(Manifest("acme", functions={"write_scored": lambda *words: written.append(words)}))
+        scored.print_scores(REPORT, options)
     (line,) = capsys.readouterr().out.splitlines()
     printed = json.loads(line)
     assert printed == json.loads((tmp_path / "a" / "b" / "scores.json").read_text())
@@ -104,7 +106,7 @@ def test_json_has_what_is_defined_and_is_written_too(capsys, tmp_path, monkeypat
     assert (printed["percent"], printed["samples"], "groups" in printed) == (99.0, 60, False)
     assert (printed["protocol"], printed["notes"]) == (REPORT.protocol, REPORT.notices)
     assert set(printed["intervals"]) >= {"top-1", "recall bird"}
-    assert written == [("write_scored", tmp_path / "a" / "b" / scored.TABLE, REPORT, "results.json", None)]
+    assert written == [(tmp_path / "a" / "b" / scored.TABLE, REPORT, "results.json", None)]
 
 
 def test_groups_are_drawn_together(capsys):
@@ -164,22 +166,19 @@ def test_the_truth_is_a_file_or_the_folder_of_a_data_set(tmp_path, monkeypatch):
         assert str(refusal.value) == line
 
 
-def test_the_data_set_is_named_or_guessed_for_the_task(tmp_path, monkeypatch):
-    calls = []
-
-    def guess(*words):
-        calls.append(words)
-        return Namespace(dataset="folder") if len(calls) == 1 else None
-
-    monkeypatch.setattr(lookup, "guess_dataset", guess)
-    with scored.data_set(read("r", f"-data_path={tmp_path}", "-split=train"), "classification") as (values, _, source):
-        assert (values.DATA.DATASET, values.DATA.DATA_PATH, values.TASK) == ("folder", str(tmp_path), "classification")
+def test_the_data_set_is_named_or_guessed_for_the_task(tmp_path):
+    data, empty = tmp_path / "data", tmp_path / "empty"
+    empty.mkdir()
+    for name in ("ant", "bee"):
+        (data / "train" / name).mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(data / "train" / name / "1.png")
+    with scored.data_set(read("r", f"-data_path={data}", "-split=train"), "classification") as (values, _, source):
+        assert (values.DATA.DATASET, values.DATA.DATA_PATH, values.TASK) == ("folder", str(data), "classification")
         assert source == ResultSource("folder", "train") and str(source) == "folder (train)"
-    assert calls == [(str(tmp_path), "classification")]
     for words, line in (
         (
-            (f"-data_path={tmp_path}",),
-            f"{tmp_path}: the dataset type cannot be detected from the files; add -dataset=NAME",
+            (f"-data_path={empty}",),
+            f"{empty}: the dataset type cannot be detected from the files; add -dataset=NAME",
         ),
         ((), "no ground truth: give TRUTH before RESULTS, or add -cfg, -dataset or -data_path"),
     ):
@@ -187,7 +186,7 @@ def test_the_data_set_is_named_or_guessed_for_the_task(tmp_path, monkeypatch):
             pass
         assert str(refusal.value) == line
     with scored.data_set(read("r", "-dataset=synthetic_shapes"), "detection") as (values, cache, source):
-        assert (values.TASK, source.split) == ("detection", "val") and len(calls) == 2
+        assert (values.TASK, source.split) == ("detection", "val")
 
 
 def test_a_command_without_data_sets_needs_its_truth():

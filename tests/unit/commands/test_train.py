@@ -3,25 +3,28 @@
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
+import paddle
 import pytest
+from support.hosts.servers import Server
 from support.registrations import forgotten
+from support.trainings import small_runs
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.checkpoint import weights
+from paddlevit_dist import Callback, UserError, settings
+from paddlevit_dist.checkpoint import download
 from paddlevit_dist.commands import train
-from paddlevit_dist.engine import trainer
-from paddlevit_dist.inference import evaluation
 from paddlevit_dist.launch import devices, lock, rendezvous
 from paddlevit_dist.logging import record
 from paddlevit_dist.registry import lookup
 from paddlevit_dist.registry.features import JOBS
 from paddlevit_dist.runtime import signals
+from paddlevit_dist.tasks.task_factory import make_task
 
 EVALUATED = ["-eval", "-pretrained=weights"]
 
@@ -75,63 +78,67 @@ def test_an_evaluation_of_a_runs_file_is_written_beside_the_run(tmp_path):
 # Weights
 
 
-ADDRESS = "https://host/net.pdparams"
-
-
-@pytest.fixture
-def found(monkeypatch) -> list:
-    """Note which weights are looked for; ``full`` is a folder of checkpoints."""
-    calls = []
+@pytest.fixture(autouse=True)
+def full(here):
+    """A folder of checkpoints."""
     Path("full").mkdir()
     Path("full/last").symlink_to("gone")
-    monkeypatch.setattr(weights, "local_file", lambda source, log: calls.append(source) or log(source))
-    return calls
 
 
-def look(fetches: bool, folder: str = "empty", **values) -> None:
+def look(fetches: bool, folder: str = "empty", **values) -> list[str]:
+    """Look for the weights of a run, and return those that have to be there, in order."""
     model = {"PRETRAINED": None, "RESUME": None, "PRETRAINED_REQUIRED": False, **values.pop("model", {})}
     model = type("Model", (dict,), {"__getattr__": dict.get})(model)
     config = SimpleNamespace(EVAL=values.pop("evaluates", False), MODEL=model, TRAIN=values.pop("train", {}))
-    train.find_weights(config, Path(folder), lambda line: None, fetches)
+    found: list[str] = []
+    while True:
+        try:
+            train.find_weights(config, Path(folder), lambda line: None, fetches)
+        except UserError as error:
+            missing = re.match(r"no weights at (\w+) ", str(error))
+            if missing is None:
+                raise
+            found.append(missing[1])
+            Path(missing[1]).touch()
+        else:
+            for name in found:
+                Path(name).unlink()
+            return found
 
 
-def test_local_weights_are_looked_for_first_and_others_fetched_later(found):
-    for fetches in (False, True):
-        look(fetches, model={"PRETRAINED": "file"})
-        look(fetches, model={"PRETRAINED": ADDRESS})
-    assert found == ["file", ADDRESS]
+def test_local_weights_are_looked_for_first_and_others_fetched_later(monkeypatch, tmp_path):
+    monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with Server() as server:
+        address = server.address("missing/net.pdparams")
+        assert look(False, model={"PRETRAINED": "file"}) == ["file"] and look(True, model={"PRETRAINED": "file"}) == []
+        assert look(False, model={"PRETRAINED": address}) == [] and server.requests == []
+        with pytest.raises(UserError, match="net.pdparams.*404"):
+            look(True, model={"PRETRAINED": address})
 
 
-def test_weights_of_the_backbone_and_the_teacher_count_in_training_only(found):
+def test_weights_of_the_backbone_and_the_teacher_count_in_training_only():
     teacher = {"DISTILLATION_TYPE": "soft", "TEACHER_WEIGHTS": "teacher"}
-    look(False, model={"BACKBONE_PRETRAINED": "part"}, train=teacher)
-    look(False, model={"BACKBONE_PRETRAINED": "part", "PRETRAINED": "whole"}, train=teacher, evaluates=True)
-    look(False, model={"BACKBONE_PRETRAINED": "part"}, train=teacher, evaluates=True)
-    look(False, model={"BACKBONE_PRETRAINED": "part", "PRETRAINED": "whole"})
-    look(False, train={**teacher, "DISTILLATION_TYPE": "none"})
-    look(False, train={"DISTILLATION_TYPE": "soft", "TEACHER_WEIGHTS": None})
-    assert found == ["teacher", "part", "whole", "whole"]
+    both = {"BACKBONE_PRETRAINED": "part", "PRETRAINED": "whole"}
+    assert look(False, model={"BACKBONE_PRETRAINED": "part"}, train=teacher) == ["teacher", "part"]
+    assert look(False, model=both, train=teacher, evaluates=True) == look(False, model=both) == ["whole"]
+    assert look(False, model={"BACKBONE_PRETRAINED": "part"}, train=teacher, evaluates=True) == []
+    assert look(False, train={**teacher, "DISTILLATION_TYPE": "none"}) == []
+    assert look(False, train={"DISTILLATION_TYPE": "soft", "TEACHER_WEIGHTS": None}) == []
 
 
-def test_a_run_that_resumes_needs_no_other_weights(found):
+def test_a_run_that_resumes_needs_no_other_weights():
     required = {"PRETRAINED": "file", "PRETRAINED_REQUIRED": True}
     with pytest.raises(UserError, match="other"):
         look(False, model={**required, "RESUME": "other"})
-    look(False, "full", model={**required, "RESUME": "auto"})
-    assert found == []
-    look(False, "empty", model={**required, "RESUME": "auto"})
-    look(False, "full", model=required)
-    assert found == ["file", "file"]
+    assert look(False, "full", model={**required, "RESUME": "auto"}) == []
+    assert look(False, "empty", model={**required, "RESUME": "auto"}) == look(False, "full", model=required) == ["file"]
 
 
-def test_a_recipe_that_needs_weights_says_so_in_training_only(found):
-    with pytest.raises(
-        UserError, match=r"none are named \(MODEL.PRETRAINED_REQUIRED\): add -pretrained=PATH.* or start from random"
-    ):
+def test_a_recipe_that_needs_weights_says_so_in_training_only():
+    with pytest.raises(UserError, match="MODEL.PRETRAINED_REQUIRED.*add -pretrained=PATH"):
         look(False, model={"PRETRAINED_REQUIRED": True})
-    look(False, model={"PRETRAINED_REQUIRED": True}, evaluates=True)
-    look(False)
-    assert found == []
+    assert look(False, model={"PRETRAINED_REQUIRED": True}, evaluates=True) == look(False) == []
 
 
 # Start
@@ -155,24 +162,30 @@ def test_a_recipe_is_offered_and_started_only_with_enter(monkeypatch, capsys, re
     assert replacements == [(sys.executable, words)] * starts
 
 
+class Mine(Callback):
+    def start(self, run):
+        print("mine starts")
+
+
 @pytest.mark.parametrize("evaluates", [True, False])
-def test_a_worker_trains_or_evaluates_with_the_parents_callbacks(monkeypatch, evaluates):
-    calls = []
-
-    class Trainer:
-        def __init__(self, *words):
-            calls.append(words)
-
-        def train(self):
-            calls.append("trains")
-
-    monkeypatch.setattr(trainer, "Trainer", Trainer)
-    monkeypatch.setattr(evaluation, "evaluate_only", lambda run: calls.append(("evaluates", type(run))))
-    config = settings.load(["-cfg=vit_digits", *EVALUATED * evaluates]).values
+def test_a_worker_trains_or_evaluates_with_the_parents_callbacks(capsys, evaluates):
+    weights = small_runs.build("weights", val_size=8).model.state_dict()
+    paddle.save(weights, "weights.pdparams")
+    words = ["-output=out", "-epochs=1", "-batch_size=8", "-log_to=mine", "EVALUATION.INTERVAL=off"]
+    words += EVALUATED if evaluates else []
     with forgotten():
-        train.worker(config, "task", {"val": 1}, ["note"], {"mine": Trainer, "other": Path})
-        assert lookup.CALLBACKS["mine"] is Trainer and lookup.CALLBACKS["other"] is Path
-    assert calls == [(config, "task", {"val": 1}, ["note"]), ("evaluates", Trainer) if evaluates else "trains"]
+        lookup.CALLBACKS["mine"] = Mine
+        config = settings.load([*small_runs.DIGITS, *small_runs.TINY, *words]).values
+        del lookup.CALLBACKS["mine"]
+        task = make_task(config)
+        Path("out").mkdir()
+        parts = {split: small_runs.Part(task.build_dataset(split, Path("out")), 8) for split in ("train", "val")}
+        train.worker(config, task, parts, ["a note"], {"mine": Mine, "other": Path})
+        assert lookup.CALLBACKS["mine"] is Mine and lookup.CALLBACKS["other"] is Path
+    told = capsys.readouterr().out.splitlines()
+    events = [json.loads(line)["kind"] for line in Path("out/metrics.jsonl").read_text().splitlines()]
+    assert "a note" in told and ("mine starts" in told) == ("training" in events) == (not evaluates)
+    assert events.count("evaluation") == 1
 
 
 @pytest.mark.parametrize("words", [[], EVALUATED, ["TRAIN.NUM_SAMPLES", "None"]])
@@ -266,32 +279,34 @@ STALE = "ignored, as no launcher started this run: PADDLE_NNODES=2 (left in this
 @pytest.mark.parametrize(
     ("words", "is_training", "outcome"),
     [
-        ((), True, f"carried out with {[STALE]}"),
-        (("-show_config",), False, f"carried out with {[STALE]}"),
+        ((), True, "started"),
+        (("-show_config",), False, "shown"),
         (("-seeds=3",), True, "paddlevit_dist.compare.seeds:run"),
-        (("-seeds=3", "-show_config"), False, f"carried out with {[STALE]}"),
+        (("-seeds=3", "-show_config"), False, "shown"),
         (("-selftest",), False, "paddlevit_dist.debug.selftest:run"),
-        (("-eval", "-pretrained=weights"), False, f"carried out with {[STALE]}"),
+        (("-eval", "-pretrained=weights"), False, "started"),
     ],
 )
 def test_a_job_runs_instead_of_training_unless_the_configuration_is_shown(
-    monkeypatch, own_handlers, not_launched, machine, replacements, words, is_training, outcome
+    monkeypatch, capsys, own_handlers, not_launched, machine, replacements, begun, words, is_training, outcome
 ):
+    Path("weights.pdparams").touch()
     calls, machine.cores = [], 6
     for name in (IS_TUNED, THREADS):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PADDLE_NNODES", "2")
     for key, target in list(JOBS.items()):
         monkeypatch.setitem(JOBS, key, lambda run, target=target: calls.append(target))
-    monkeypatch.setattr(train, "carry_out", lambda run, stale: calls.append(f"carried out with {stale}"))
     train.run(["-cfg=vit_digits", "-ngpus=3", "-device=cpu", *words])
+    calls += ["started" for _, (*_, notices, _), *_ in begun if STALE in notices]
+    calls += ["shown"] * (STALE in capsys.readouterr().out.splitlines())
     assert (calls, signals.is_training(), len(replacements)) == ([outcome], is_training, 1)
     assert (os.environ[THREADS], os.environ["CUDA_VISIBLE_DEVICES"]) == ("2", "")
     assert "PADDLEVIT_DIST_PLAIN_LAYERS" not in os.environ  # it is tuned
     monkeypatch.delenv(IS_TUNED)
     with pytest.raises(UserError, match="-ngpus=99999"):
         train.run(["-cfg=vit_digits", "-ngpus=99999", *words])
-    assert len(calls) == len(replacements) == 1
+    assert len(calls) == len(replacements) == 1 and len(begun) == calls.count("started")
 
 
 @pytest.fixture

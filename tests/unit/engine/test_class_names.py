@@ -2,12 +2,13 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import yaml
 from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist import UserError, broadcast_object
 from paddlevit_dist.checkpoint.class_rows import ClassNames
-from paddlevit_dist.engine import class_names
 from paddlevit_dist.engine.class_names import compare_classes, find_class_names
 
 OURS = ["owl", "tit", "wren"]
@@ -105,45 +106,45 @@ class Named:
 
 
 @pytest.fixture
-def source(monkeypatch):
-    read = []
+def weights(tmp_path):
+    """Return a function that writes weights whose run had classes of these names, or that are nobody's."""
 
-    def names_of(source):
-        read.append(source)
-        if source == "damaged":
-            raise UserError("damaged: expected names")
-        return (["kite", "owl"], True) if source == "named" else (None, False)
+    def write(classes=None):
+        folder = tmp_path / f"{len([*tmp_path.iterdir()])}"
+        folder.mkdir()
+        np.savez(folder / "w.npz", a=np.zeros(3))
+        if classes is not None:
+            about = yaml.safe_dump({"data": {"val": {"classes": list(classes)}}})
+            (folder / "about.yaml").write_text("[" if classes == "damaged" else about)
+        return str(folder / "w.npz")
 
-    monkeypatch.setattr(class_names, "read_class_names", names_of)
-    return read
+    return write
 
 
-def test_names_of_weights_are_read_once_if_the_data_have_some(source):
-    assert find_class_names(Named(OURS), "samples", "named") == ClassNames(["kite", "owl"], OURS, True)
-    assert source == ["named"]
-    assert find_class_names(Named(None), "samples", "named") is None and source == ["named"]
-    assert find_class_names(Named(OURS), "samples", "unnamed") == ClassNames(None, OURS, False)
-    with pytest.raises(UserError, match="^damaged: expected names$"):
-        find_class_names(Named(OURS), "samples", "damaged")
+def test_names_of_weights_are_read_if_the_data_have_some(weights):
+    assert find_class_names(Named(OURS), "samples", weights(["kite", "owl"])) == ClassNames(["kite", "owl"], OURS, True)
+    assert find_class_names(Named(None), "samples", "of no weights") is None
+    assert find_class_names(Named(OURS), "samples", weights()) == ClassNames(None, OURS, False)
+    with pytest.raises(UserError, match="about.yaml"):
+        find_class_names(Named(OURS), "samples", weights("damaged"))
 
 
 @pytest.mark.parametrize(
     "ours, theirs",
     [(["0", "2"], ["0", "1", "2"]), (["1", "2", "3"], ["0", "1", "2"]), (OURS, None), (["0", "1"], None)],
 )
-def test_numbers_that_a_run_recorded_are_names_of_classes_named_by_numbers(monkeypatch, ours, theirs):
-    monkeypatch.setattr(class_names, "read_class_names", lambda source: (["0", "1", "2"], True))
-    assert find_class_names(Named(ours), "samples", "run") == ClassNames(theirs, ours, True)
+def test_numbers_that_a_run_recorded_are_names_of_classes_named_by_numbers(weights, ours, theirs):
+    source = weights(["0", "1", "2"])
+    assert find_class_names(Named(ours), "samples", source) == ClassNames(theirs, ours, True)
 
 
 @pytest.mark.parametrize("sent, is_raised", [((None, "rank 0 cannot read it"), True), (((OURS, False), None), False)])
-def test_other_ranks_take_what_the_main_process_read(source, sent, is_raised):
+def test_other_ranks_take_what_the_main_process_read(sent, is_raised):
     def find(rank):
-        return find_class_names(Named(OURS), "samples", "damaged") if rank else broadcast_object(sent)
+        return find_class_names(Named(OURS), "samples", "of no weights") if rank else broadcast_object(sent)
 
     if is_raised:
         with pytest.raises(UserError, match="^rank 0 cannot read it$"):
             ThreadRanks(2).run(find)
     else:
         assert ThreadRanks(2).run(find)[1] == ClassNames(OURS, OURS, False)
-    assert source == []

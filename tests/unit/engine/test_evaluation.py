@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.registrations import forgotten
 from support.trainings import small_runs
 
-from paddlevit_dist import UserError
+from paddlevit_dist import Manifest, UserError, register_feature
 from paddlevit_dist.distributed import StopRequested
 from paddlevit_dist.engine import evaluation
 from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults
@@ -86,7 +87,7 @@ def test_some_samples_are_scored_as_if_they_were_all():
     assert line.endswith(" by 2 groups (video) (float16) (without 3 images) (clean)")
 
 
-def test_files_are_written_if_there_are_intervals(tmp_path, monkeypatch):
+def test_files_are_written_if_there_are_intervals(tmp_path):
     written, calls = [], []
     log = SimpleNamespace(file=lambda *words: written.append(words), writes=True, folder=tmp_path)
     evaluator_of().write_intervals(log, "intervals.json", {"epoch": 3, "precision": "other"})
@@ -99,21 +100,18 @@ def test_files_are_written_if_there_are_intervals(tmp_path, monkeypatch):
     assert "groups" not in json.loads(written[1][1])
     evaluator_of(intervals={}).write_intervals(log, "x", {})
     assert len(written) == 2
-    monkeypatch.setattr(evaluation, "find_function", lambda name: calls.append if name == "never" else write)
-
-    def write(*words):
-        calls.append(words)
-
     evaluator = evaluator_of(table="table")
-    evaluator.write_sample_table(log, "name", {"epoch": 3})
-    assert calls == [(tmp_path / "name", evaluator, {"epoch": 3})]
-    for other in (evaluator_of(table=None), evaluator_of(intervals={}, table="table")):
-        other.write_sample_table(log, "name", {})
-    log.writes = False
-    evaluator.write_sample_table(log, "name", {})
-    log.writes = True
-    monkeypatch.setattr(evaluation, "find_function", lambda name: None)
-    evaluator.write_sample_table(log, "name", {})
+    with forgotten():
+        register_feature(Manifest("acme", functions={"write_evaluated": lambda *words: calls.append(words)}))
+        evaluator.write_sample_table(log, "name", {"epoch": 3})
+        assert calls == [(tmp_path / "name", evaluator, {"epoch": 3})]
+        for other in (evaluator_of(table=None), evaluator_of(intervals={}, table="table")):
+            other.write_sample_table(log, "name", {})
+        log.writes = False
+        evaluator.write_sample_table(log, "name", {})
+        log.writes = True
+        register_feature(Manifest("without", functions={"write_evaluated": None}))
+        evaluator.write_sample_table(log, "name", {})
     assert len(calls) == 1
 
 

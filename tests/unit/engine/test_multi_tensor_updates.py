@@ -62,22 +62,33 @@ def bits(model, optimizer) -> dict:
     return {name: value.tobytes() for name, value in {**state, **OptimizerState(optimizer, model).state_dict()}.items()}
 
 
-@pytest.mark.parametrize(
-    "name, owner, called", [("AdamW", paddle_versions, "fused_adamw"), ("SGD", paddle._C_ops, "merged_momentum_")]
-)
-def test_weights_and_moments_have_the_bits_of_paddles_own_update(name, owner, called, monkeypatch):
+FUSED_ADAMW, MERGED_MOMENTUM = paddle_versions.fused_adamw, paddle._C_ops.merged_momentum_
+
+
+@pytest.fixture
+def update_lists(monkeypatch):
+    """Return a function that sets what updates lists of parameters in place of Paddle's AdamW."""
+    return lambda update: monkeypatch.setattr(paddle_versions, "fused_adamw", update)
+
+
+@pytest.mark.parametrize("name", ["AdamW", "SGD"])
+def test_weights_and_moments_have_the_bits_of_paddles_own_update(name, update_lists, other_paddle):
     calls = []
-    inner = getattr(owner, called)
-    monkeypatch.setattr(owner, called, lambda *arguments: (calls.append(1), inner(*arguments)))
+
+    def note(name, update):
+        return lambda *arguments: (calls.append(name), update(*arguments))[1]
+
+    update_lists(note("AdamW", FUSED_ADAMW))
+    other_paddle({"_C_ops.merged_momentum_": note("SGD", MERGED_MOMENTUM)})
     models = make_model(3), make_model(3)
     optimizers = [make_optimizer(model, name, fused) for model, fused in zip(models, (False, True))]
     for model, optimizer in zip(models, optimizers):
         train(model, optimizer, RATES)
     assert bits(models[1], optimizers[1]) == bits(models[0], optimizers[0])
-    assert len(calls) >= len(RATES)
+    assert len(calls) >= len(RATES) and set(calls) == {name}
 
 
-def test_a_list_for_a_gpu_has_one_rate_one_decay_and_one_power_of_the_betas(monkeypatch):
+def test_a_list_for_a_gpu_has_one_rate_one_decay_and_one_power_of_the_betas(update_lists):
     """There the first parameter's powers count for all: one that had no gradient in the second update stands apart."""
     lists = []
 
@@ -90,7 +101,7 @@ def test_a_list_for_a_gpu_has_one_rate_one_decay_and_one_power_of_the_betas(monk
     names = {p.name: name for name, p in model.named_parameters()}
     optimizer = make_optimizer(model, "AdamW", True)
     train(model, optimizer, RATES)
-    monkeypatch.setattr(paddle_versions, "fused_adamw", noted)
+    update_lists(noted)
     train(model, optimizer, RATES[:1])
     assert sorted(lists) == [
         (["blocks.0.bias"], 0.7, 0.0),
@@ -102,9 +113,9 @@ def test_a_list_for_a_gpu_has_one_rate_one_decay_and_one_power_of_the_betas(monk
     ]
     lists.clear()
     flat = build_optimizer(CfgNode(OPTIMIZER), model, None, 0.05)
-    monkeypatch.undo()
+    update_lists(FUSED_ADAMW)
     train(model, flat, RATES)
-    monkeypatch.setattr(paddle_versions, "fused_adamw", noted)
+    update_lists(noted)
     train(model, flat, RATES[:1])
     others = ["blocks.0.bias", "blocks.1.bias"]
     weights = ["blocks.0.weight", "blocks.1.weight", "embed.weight"]
@@ -112,7 +123,7 @@ def test_a_list_for_a_gpu_has_one_rate_one_decay_and_one_power_of_the_betas(monk
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("kernel fused_adam is not registered"), None])
-def test_where_lists_fail_or_differ_paddle_makes_the_update_and_the_log_says_so(problem, monkeypatch):
+def test_where_lists_fail_or_differ_paddle_makes_the_update_and_the_log_says_so(problem, update_lists):
     fused_optimizers.try_lists.cache_clear()
 
     def broken(parameters, *rest):
@@ -121,7 +132,7 @@ def test_where_lists_fail_or_differ_paddle_makes_the_update_and_the_log_says_so(
         for parameter in parameters:
             parameter.add_(paddle.full_like(parameter, 1e-5))
 
-    monkeypatch.setattr(paddle_versions, "fused_adamw", broken)
+    update_lists(broken)
     lines = []
     models = make_model(3), make_model(3)
     own = update_one_by_one(build_optimizer(CfgNode(OPTIMIZER), models[0], None, 0.05))

@@ -1,30 +1,25 @@
 """What a run takes over from the checkpoint or the weights that it starts from, and what it refuses."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import paddle
 import pytest
+import yaml
 from support.thread_ranks import ThreadRanks
+from support.trainings.runs import STATE
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint.paddlevit_training import PaddleViTTraining
+from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.engine import resume
-from paddlevit_dist.engine.compatibility import FactDifference
+from paddlevit_dist.engine.compatibility import FactDifference, to_plain_settings
+from paddlevit_dist.engine.precision import LossScale
 from paddlevit_dist.engine.resume import ResumeState, StateLoader
 from paddlevit_dist.settings import load
 
 
 def config_of(folder, *words):
     return load([f"-output={folder}", *words]).values
-
-
-def checkpoint(folder, name="epoch_0003"):
-    directory = folder / "checkpoints" / name
-    directory.mkdir(parents=True)
-    (directory / "state.json").write_text("{}")
-    return directory
 
 
 class Average:
@@ -45,50 +40,110 @@ class Average:
 class Weights(paddle.nn.Layer):
     """Two weights."""
 
-    def __init__(self):
+    def __init__(self, a=5.0, b=6.0):
         super().__init__()
-        self.a = self.create_parameter([1], default_initializer=paddle.nn.initializer.Constant(5.0))
-        self.b = self.create_parameter([1], default_initializer=paddle.nn.initializer.Constant(6.0))
+        self.a = self.create_parameter([1], default_initializer=paddle.nn.initializer.Constant(a))
+        self.b = self.create_parameter([1], default_initializer=paddle.nn.initializer.Constant(b))
 
 
-def loader_of(tmp_path, *words, datasets=None, files=None, **state):
-    """A loader, and the lines that it prints; ``files`` gets name and content of those that it writes."""
-    printed = []
+class Samples:
+    """Samples of a split that was drawn at random, of which two are known."""
+
+    is_random_split = True
+
+    def __init__(self, *numbers):
+        self.numbers = np.array(numbers, np.uint64)
+
+    def __len__(self):
+        return len(self.numbers)
+
+    def identities(self):
+        return self.numbers
+
+    def describe(self, index):
+        return f"sample {self.numbers[index]}"
+
+
+class Plain:
+    """A task that says nothing of itself."""
+
+    traits = SimpleNamespace(sample_name="images")
+
+    def signature(self, samples=None):
+        return {}
+
+
+class Signed(Plain):
+    """A task with classes of its data and an input."""
+
+    def signature(self, samples=None):
+        return {"size": 3} if samples is None else {"classes": ["owl", "tit"]}
+
+
+def loader_of(tmp_path, *words, task=None, datasets=None, files=None, taken=None, **state):
+    """A loader, and the lines that it prints.
+
+    ``files`` gets name and content of those that it writes, ``taken`` the state that is restored, by part.
+    """
+    printed, taken = [], [] if taken is None else taken
     log = SimpleNamespace(log_and_print=printed.append, writes=True, file=lambda *words: files.append(words))
-    state = SimpleNamespace(**{"ema": None, "own": None, "model": Weights(), **state})
-    return StateLoader(config_of(tmp_path, *words), None, datasets or {}, state, log), printed
+
+    def take(name):
+        return SimpleNamespace(load_state_dict=lambda values: taken.append((name, values)))
+
+    parts = {name: take(name) for name in ("optimizer_state", "precision", "nan_guard")}
+    parts |= {"sampler": SimpleNamespace(consumed=0, epoch=4, global_batch_size=8), "undecayed": []}
+    parts |= {"begin_after": lambda *words, **more: taken.append(words or more), "schedule": SimpleNamespace(update=77)}
+    state = SimpleNamespace(**{"ema": None, "own": None, "model": Weights(), **parts, **state})
+    datasets = {"val": SimpleNamespace(is_random_split=False)} if datasets is None else datasets
+    return StateLoader(config_of(tmp_path, *words), task or Plain(), datasets, state, log), printed
 
 
 A = {"a": np.array([1.0], "float32")}
 BOTH = {**A, "b": np.array([2.0], "float32")}
 
 
+def save(folder, average=None, *, moments=BOTH, own=None, position=None, name="epoch_0003", extra=STATE, **facts):
+    """Save a checkpoint of a run in this folder."""
+    averaged = average and {name: paddle.to_tensor(value) for name, value in average.items()}
+    position, facts = position or {"epoch": 3, "consumed": 0, "update": 33}, {"about": {"input": {}}, **facts}
+    state = checkpoint_store.RunState(position, moments, extra, own or {})
+    return checkpoint_store.save(folder / "checkpoints", name, Weights(7.0, 8.0).state_dict(), state, averaged, **facts)
+
+
 @pytest.mark.parametrize(
     "has_average, words, given, calls, lines",
     [
         (False, [], None, None, []),
-        (False, [], BOTH, None, ["note: the average in /c is not used: TRAIN.MODEL_EMA is off"]),
-        (True, [], None, ["restart"], ["note: /c has no averaged weights; the average starts with the resumed ones"]),
+        (False, [], BOTH, None, ["note: {}/model_ema.pdparams is kept unchanged: TRAIN.MODEL_EMA is now off"]),
+        (True, [], None, ["restart"], ["note: {} has no averaged weights; the average starts with the resumed ones"]),
         (True, [], BOTH, [{"a": [1.0], "b": [2.0]}], []),
-        (True, ["TRAIN.LORA.RANK", "2", "-pretrained=x"], A, [{"a": [1.0], "b": [6.0]}], []),
+        (True, ["TRAIN.LORA.RANK", "2", "-pretrained=x"], A, [{"a": [1.0], "b": [8.0]}], []),
     ],
 )
 def test_an_average_continues_or_starts_afresh(tmp_path, has_average, words, given, calls, lines):
-    average = Average() if has_average else None
-    loader, printed = loader_of(tmp_path, *words, ema=average)
-    loader._continue_average("/c", given)
-    assert printed == lines
+    average, directory = Average() if has_average else None, save(tmp_path, given)
+    loader, printed = loader_of(tmp_path, *words, f"-resume={directory}", ema=average, model=(model := Weights()))
+    loader.load()
+    assert (model.a.item(), model.b.item()) == (7.0, 8.0)  # not those of the average
+    assert printed[:-1] == [line.format(directory) for line in lines]
     assert calls is None or average.calls == calls
 
 
-def test_an_average_or_moments_that_do_not_fit_are_refused(tmp_path):
-    loader, _ = loader_of(tmp_path, ema=Average(), optimizer_state=Average())
-    with pytest.raises(UserError, match="^-resume=/c: b is missing$"):
-        loader._continue_average("/c", A)
+@pytest.mark.parametrize(
+    "part, saved, said",
+    [
+        ("ema", {"average": A}, ""),
+        ("own", {"own": A}, "; use the settings it was saved with"),
+        ("optimizer_state", {"moments": A}, "; use the TRAIN.OPTIMIZER it was saved with, or -pretrained"),
+    ],
+)
+def test_state_that_does_not_fit_is_refused(tmp_path, part, saved, said):
+    directory = save(tmp_path, **saved)
+    loader, _ = loader_of(tmp_path, f"-resume={directory}", **{part: Average()})
     with pytest.raises(UserError) as refused:
-        loader._load_moments("-resume=/c", A)
-    expected = "-resume=/c: b is missing; use the TRAIN.OPTIMIZER it was saved with, or -pretrained"
-    assert str(refused.value) == expected
+        loader.load()
+    assert str(refused.value) == f"-resume={directory}: b is missing{said}"
 
 
 @pytest.mark.parametrize("words, told", [
@@ -98,7 +153,7 @@ def test_an_average_or_moments_that_do_not_fit_are_refused(tmp_path):
 def test_a_start_that_would_replace_or_lacks_weights_is_refused(tmp_path, words, told):
     loader, _ = loader_of(tmp_path, *words)
     if not words:
-        checkpoint(tmp_path)
+        save(tmp_path)
     with pytest.raises(UserError, match=told):
         loader.load()
 
@@ -120,138 +175,145 @@ def test_a_new_run_begins_after_its_last_epoch(tmp_path, words, last, lines):
     assert printed == [line.format(tmp_path) for line in lines]
 
 
-def required(loader, changes):
-    """Compare with a stand-in for a checkpoint whose settings differ like this."""
-    diff = SimpleNamespace(
-        source="/c",
-        input=lambda: ["input"],
-        log_unlisted=lambda samples: [f"unlisted {samples}"],
-        changes=lambda datasets, sizes: changes if sizes == (64, 32) and set(datasets) == {"val"} else None,
+@pytest.fixture
+def resumed(tmp_path):
+    """Return a function that resumes a run of other settings: its lines, and the differences or the message."""
+    before = config_of(tmp_path, "TRAIN.BASE_LR=0.1", "SEED=1", "TRAIN.STOP_AFTER_EPOCH=9")
+    directory = save(tmp_path, about={"settings": to_plain_settings(before), "input": {"size": 3}, "data": {}})
+
+    def load_from(*words, batch=8):
+        sampler = SimpleNamespace(consumed=0, epoch=4, global_batch_size=batch)
+        options = {"datasets": {"val": Samples(1)}, "sampler": sampler, "task": Signed()}
+        loader, printed = loader_of(tmp_path, f"-resume={directory}", *words, **options)
+        try:
+            return printed, loader.load().changes, directory
+        except UserError as error:
+            return printed, str(error), directory
+
+    return load_from
+
+
+SAME = ("TRAIN.BASE_LR=0.1", "SEED=1", "TRAIN.STOP_AFTER_EPOCH=9")
+
+
+def test_settings_that_alter_a_resumed_run_are_a_table_and_refused(resumed):
+    printed, said, directory = resumed("TRAIN.BASE_LR=0.25", "SEED=2")
+    unlisted = f"note: {directory} does not list its training samples"
+    assert printed[0].startswith(unlisted)
+    files = "split again: val may contain training samples"
+    rows = [line.split("  ") for line in printed[2:]]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    assert (
+        printed[1] == f"settings that differ from {directory}:" and len({line.find("before") for line in printed}) < 3
     )
-    return loader._require_same_run(diff, 64)
-
-
-CHANGES = [
-    FactDifference("TRAIN.BASE_LR", 0.1, 0.25, "course"),
-    FactDifference("X", "a value", None, "neutral"),
-    FactDifference("SEED", 1, 2, "score"),
-]
-
-
-def test_settings_that_alter_a_resumed_run_are_a_table_and_refused(tmp_path):
-    parts = {"sampler": SimpleNamespace(global_batch_size=32), "datasets": {"val": "val"}}
-    loader, printed = loader_of(tmp_path, **parts)
-    assert required(loader, []) == [] and printed == ["input", "unlisted val"]
-    printed.clear()
-    assert required(loader, CHANGES[1:2]) == CHANGES[1:2] and len(printed) == 5
-    printed.clear()
-    with pytest.raises(UserError) as refused:
-        required(loader, CHANGES)
-    assert printed[2:] == [
-        "settings that differ from /c:",
-        "  setting        before   now",
-        "  TRAIN.BASE_LR  0.1      0.25  alters the run",
-        "  X              a value  None",
-        "  SEED           1        2     alters the run",
-    ]
-    assert str(refused.value) == (
-        "-resume=/c: TRAIN.BASE_LR 0.1 -> 0.25; SEED 1 -> 2: the resumed training would run differently; set these "
-        "back, or add -allow_changes"
+    assert sorted(cells) == sorted(
+        [
+            ["setting", "before", "now"],
+            ["TRAIN.STOP_AFTER_EPOCH", "9", "None"],
+            ["TRAIN.BASE_LR", "0.1", "0.25", "alters the run"],
+            ["SEED", "1", "2", "alters the run"],
+            ["train and val files", "not listed", files, "alters the run"],
+        ]
     )
-    assert required(loader_of(tmp_path, "-allow_changes", **parts)[0], CHANGES) == CHANGES
+    assert said.startswith(f"-resume={directory}: ") and "TRAIN.BASE_LR 0.1 -> 0.25" in said and "SEED 1 -> 2" in said
+    assert f"files not listed -> {files}: the resumed training would run differently; set these back" in said
+    assert "STOP_AFTER_EPOCH" not in said and "or add -allow_changes" in said
+    _, changes, _ = resumed("TRAIN.BASE_LR=0.25", "SEED=2", "-allow_changes")
+    assert {change.name for change in changes} == {row[0] for row in cells[1:]}
+    assert ("SEED", 1, 2) in [change[:3] for change in changes]
 
 
-def test_a_checkpoint_of_paddlevit_gives_moments_by_name(tmp_path, monkeypatch):
-    taken = []
-    take = {
-        name: SimpleNamespace(load_state_dict=lambda values, name=name: taken.append((name, values)))
-        for name in ("o", "p")
-    }
-    average = Average()
-    loader, printed = loader_of(
-        tmp_path,
-        ema=average,
-        optimizer_state=take["o"],
-        precision=take["p"],
-        schedule=SimpleNamespace(update=77),
-        begin_after=lambda *words: taken.append(words),
-    )
-    report = SimpleNamespace(summary=lambda: "2 of 2", base="base")
-    monkeypatch.setattr(resume, "load_weights", lambda model, weights, strict: strict and report)
-    monkeypatch.setattr(
-        resume, "rename_for", lambda model, weights: {f"new.{name}": value for name, value in weights.items()}
-    )
-    fields = {
-        "weights": SimpleNamespace(name="/v.pdparams"),
-        "accumulators": {"moment1": {"a": 1}, "moment2": {"a": 2, "b": 3}},
-    }
-    fields |= {"scaler": {"scale": 8}, "epoch": 7, "average": None}
-    state = loader._continue_paddlevit(PaddleViTTraining(**fields))
-    moments = {"moment1/new.a": 1, "moment2/new.a": 2, "moment2/new.b": 3}
-    assert taken == [("o", moments), ("p", {"scale": 8}), (7,)] and average.calls == ["restart"]
-    assert state == ResumeState({"epoch": 7, "consumed": 0, "update": 77}, samples=None, base="base")
-    assert printed[1].startswith("resumed PaddleViT's /v.pdparams after epoch 7: 2 of 2, moments; the learning rate")
-    monkeypatch.setattr(resume, "rename_for", lambda model, weights: weights)
-    loader._continue_paddlevit(PaddleViTTraining(**{**fields, "average": BOTH}))
-    assert average.calls[1:] == [{"a": [1.0], "b": [2.0]}] and "2 of 2, moments, its average; the" in printed[2]
+def test_another_effective_batch_alters_a_run_as_well(resumed):
+    _, (files,), _ = resumed(*SAME, "-allow_changes")
+    assert files.name == "train and val files"
+    _, changes, _ = resumed(*SAME, "-allow_changes", batch=16)
+    assert FactDifference("effective batch", 8, 16, "course") in changes
 
 
-class Diff:
-    """A stand-in for the comparison with weights."""
-
-    def __init__(self, *words):
-        self.words = words
-
-    def settings(self):
-        return ["settings"]
-
-    def input(self):
-        return ["input"]
-
-    def files(self, split, samples):
-        return [f"files {split} {samples}"]
-
-    def classes(self, samples):
-        return [f"classes {samples}"]
+@pytest.mark.parametrize("average", [None, BOTH])
+@pytest.mark.parametrize("has_average", [False, True])
+def test_a_checkpoint_of_paddlevit_gives_moments_by_name(tmp_path, average, has_average):
+    model, taken, ema = Weights(), [], Average() if has_average else None
+    optimizer = paddle.optimizer.AdamW(1e-3, parameters=model.parameters())
+    (model.a.sum() + 2 * model.b.sum()).backward()
+    optimizer.step()
+    content = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 7, "model_ema": average}
+    scaler = {"scale": np.array([8.0], "float32"), "incr_count": 3}
+    path = tmp_path / "v.pdparams"
+    paddle.save({**content, "amp_grad_scaler": scaler}, str(path))
+    loader, printed = loader_of(tmp_path, f"-resume={path}", ema=ema, taken=taken)
+    state = loader.load()
+    (first, moments), (second, scale), begun = taken
+    assert (first, second, begun) == ("optimizer_state", "precision", (7,)) and scale["incr_count"] == 3
+    kinds = ("moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc")
+    assert moments.keys() == {f"{kind}/{name}" for kind in kinds for name in "ab"}
+    assert moments["moment1/b"].item() == pytest.approx(0.2)
+    assert state == ResumeState({"epoch": 7, "consumed": 0, "update": 77}, samples=None)
+    has_both = has_average and average is not None
+    told = f"resumed PaddleViT's {path} after epoch 7: loaded 2 of 2 (100.0 % of parameters), moments"
+    assert printed[-1].startswith(f"{told}{', its average' if has_both else ''}; the learning rate")
+    if has_average:
+        assert ema.calls == ([{"a": [1.0], "b": [2.0]}] if has_both else ["restart"])
+    elif average is not None:
+        assert printed[0] == f"note: the average in {path} is not used: TRAIN.MODEL_EMA is off"
 
 
 @pytest.fixture
-def loads(monkeypatch):
-    """Calls of ``load_weights``, which returns ``report``."""
-    calls = SimpleNamespace(calls=[], trained=[])
-    calls.report = SimpleNamespace(
-        base="base", summary=lambda: "5 of 6", json=lambda: "{}", reinitialized=[], classes_by_name=None
-    )
-    monkeypatch.setattr(
-        resume, "load_weights", lambda *words, **more: calls.calls.append((words, more)) or calls.report
-    )
-    monkeypatch.setattr(resume, "find_class_names", lambda *words: ("names", *words))
-    monkeypatch.setattr(resume, "require_trained", calls.trained.append)
-    monkeypatch.setattr(resume, "CheckpointDiff", Diff)
-    return calls
+def pretrained(tmp_path):
+    """Return a function that starts from weights that are stored with facts and lists of samples, and its results."""
+
+    def start(*words, weights=BOTH, classes=("owl", "kite")):
+        folder = tmp_path / "weights"
+        settings = to_plain_settings(config_of(tmp_path, "MODEL.NAME=resnet18"))
+        about = {"settings": settings, "input": {"size": 4}, "data": {"train": {"classes": list(classes)}}}
+        lists = {"train": np.array([1, 2], np.uint64), "val": np.array([3], np.uint64)}
+        state = checkpoint_store.RunState({"epoch": 3, "consumed": 0, "update": 33}, {}, STATE)
+        tensors = {name: paddle.to_tensor(value) for name, value in weights.items()}
+        directory = checkpoint_store.save(folder, "epoch_0003", tensors, state, None, about, lists)
+        files, model, datasets = [], Weights(), {"train": Samples(1, 3), "val": Samples(2)}
+        options = {"datasets": datasets, "files": files, "model": model, "task": Signed()}
+        loader, printed = loader_of(tmp_path, f"-pretrained={directory}", *words, **options)
+        return loader.load(), printed, files, model, directory
+
+    return start
 
 
-@pytest.mark.parametrize(
-    "reinitialized, by_name, has_classes", [([], None, True), (["head"], None, False), ([], (3, 3), False)]
-)
-@pytest.mark.parametrize("allows", [False, True])
-def test_pretrained_weights_are_loaded_with_their_settings_and_compared(
-    tmp_path, loads, reinitialized, by_name, has_classes, allows
-):
-    words = ["-pretrained=w", "MODEL.MIN_LOADED_FRACTION", "0.25", "MODEL.PRETRAINED_PART", "encoder."]
-    files, model, datasets = [], Weights(), {"train": "T", "val": "V"}
-    words += ["-allow_changes"] * allows
-    loader, printed = loader_of(tmp_path, *words, datasets=datasets, files=files, model=model, begin_after=print)
-    loads.report.reinitialized, loads.report.classes_by_name = reinitialized, by_name
-    assert loader.load().base == "base"
-    ((given, options),) = loads.calls
-    assert given == (model, "w")
-    names = ("names", None, "T", "w")
-    assert options == {"minimum_loaded": 0.25, "part": "encoder.", "class_names": names}
-    assert loads.trained == ([] if allows else [loads.report]) and files == [("load_report.json", "{}")]
-    classes = ["classes T"] if has_classes else []
-    lines = ["pretrained weights w: 5 of 6", "settings", "input", "files train T", "files val V", *classes]
-    assert printed == lines
+def test_pretrained_weights_are_loaded_with_their_settings_and_compared(pretrained):
+    state, printed, files, model, source = pretrained()
+    assert state == ResumeState({"epoch": 0, "consumed": 0, "update": 0}) and model.b.item() == 2.0
+    ((name, content),) = files
+    assert name == "load_report.json" and yaml.safe_load(content)["loaded"] == ["a", "b"]
+    starts = [
+        f"pretrained weights {source}: loaded 2 of 2 (100.0 % of parameters)",
+        f"note: {source} is of another network: MODEL.NAME resnet18 there",
+        f"note: {source} was trained with different preprocessing: size 4 there, 3 here",
+        "note: 1 images of val, compared with the samples that",
+        f"note: {source} was trained on other classes, and this classifier starts from its rows",
+    ]
+    assert [line[: len(start)] for line, start in zip(printed, starts, strict=True)] == starts
+
+
+def test_pretrained_weights_may_lack_what_the_keys_allow(pretrained):
+    with pytest.raises(UserError, match="lacks 1 of this model's 2 tensors"):
+        pretrained("MODEL.MIN_LOADED_FRACTION", "0.25", weights=A)
+    with pytest.raises(UserError, match="MODEL.MIN_LOADED_FRACTION"):
+        pretrained("MODEL.MIN_LOADED_FRACTION", "0.75", "-allow_changes", weights=A)
+    *_, model, _ = pretrained("MODEL.MIN_LOADED_FRACTION", "0.25", "-allow_changes", weights=A)
+    assert (model.a.item(), model.b.item()) == (1.0, 6.0)
+
+
+def test_a_part_of_the_weights_is_loaded_and_facts_that_are_not_stored_are_not_compared(tmp_path):
+    path, model = tmp_path / "w.pdparams", Weights()
+    state = {name: paddle.to_tensor(value) for name, value in BOTH.items()}
+    paddle.save({"encoder": state, "decoder": {"b": state["a"]}}, str(path))
+    words, datasets = [f"-pretrained={path}", "MODEL.PRETRAINED_PART=encoder"], {"train": Samples(1), "val": Samples(2)}
+    loader, printed = loader_of(tmp_path, *words, datasets=datasets, files=[], model=model, task=Signed())
+    loader.load()
+    assert (model.a.item(), model.b.item()) == (1.0, 2.0)
+    assert printed[0].startswith(f"pretrained weights {path}: loaded 2 of 2")
+    assert printed[1:] == [
+        f"note: {path} has no class names to match with the data: its classifier's rows keep their places (owl, tit)"
+    ]
 
 
 def test_a_file_of_weights_alone_restarts_the_moments(tmp_path):
@@ -265,7 +327,7 @@ def test_a_file_of_weights_alone_restarts_the_moments(tmp_path):
 
 def test_other_ranks_follow_the_main_process(tmp_path):
     """Each rank has a folder of its own here: that of rank 0 counts."""
-    checkpoint(tmp_path / "1")
+    save(tmp_path / "1")
 
     def load(words):
         def load_of_rank(rank):
@@ -283,69 +345,46 @@ def test_other_ranks_follow_the_main_process(tmp_path):
     assert ThreadRanks(2).run(load([])) == [[], []]
     gone = ThreadRanks(2).run(load([f"-resume={tmp_path / 'gone'}"]))
     assert gone[0] == gone[1] and "gone" in gone[0]
-    checkpoint(tmp_path / "0")
+    save(tmp_path / "0")
     assert all("already holds" in told for told in ThreadRanks(2).run(load([])))
 
 
-EXTRA = {"scaler": {"scale": 4.0}, "skipped_updates": {"total": 3}, "best": {"epoch": 2}, "evaluation_due": True}
-EXTRA |= {"training_means": None, "undecayed": ["a", "x"], "global_batch_size": 64, "evaluations": [(2, 5.0)]}
+BEST = {"name": "top-1", "value": 5.0, "epoch": 2, "line": "top-1 5"}
+EXTRA = {"scaler": LossScale().state_dict(), "skipped_updates": {"total": 3, "in_a_row": 1}, "best": BEST}
+EXTRA |= {"training_means": None, "undecayed": ["a", "x"], "global_batch_size": 8, "evaluations": [[2, 5.0]]}
+EXTRA["evaluation_due"] = True
 
 
 @pytest.mark.parametrize("last_epoch, is_told", [(0, False), (3, False), (2, True)])
 @pytest.mark.parametrize("consumed", [0, 16])
-def test_a_checkpoint_restores_every_part(tmp_path, loads, monkeypatch, last_epoch, is_told, consumed):
-    taken = []
-
-    def part(name):
-        return SimpleNamespace(load_state_dict=lambda values: taken.append((name, values)))
-
-    directory = checkpoint(tmp_path)
-    best = checkpoint(tmp_path, "epoch_0002")
-    position = {"epoch": 3, "consumed": consumed, "update": 33}
-    content = SimpleNamespace(position=position, optimizer=BOTH, extra=EXTRA)
-    monkeypatch.setattr(resume.checkpoint_store, "read", lambda path: content)
-    monkeypatch.setattr(Diff, "lists", "lists", raising=False)
-    monkeypatch.setattr(StateLoader, "_require_same_run", lambda self, diff, size: [size])
+def test_a_checkpoint_restores_every_part(tmp_path, last_epoch, is_told, consumed):
+    taken, model, position = [], Weights(), {"epoch": 3, "consumed": consumed, "update": 33}
+    best = save(tmp_path, name="epoch_0002", position={"epoch": 2, "consumed": 0, "update": 22})
+    name = checkpoint_store.update_name(33) if consumed else checkpoint_store.epoch_name(3)
+    directory = save(tmp_path, position=position, name=name, extra=EXTRA, samples={"val": np.array([4], np.uint64)})
     loader, printed = loader_of(
         tmp_path,
-        "TRAIN.LAST_EPOCH",
-        str(last_epoch),
-        model=(model := Weights()),
+        f"-resume={directory}",
+        f"-last_epoch={last_epoch}",
+        datasets={"val": Samples(4)},
+        model=model,
         undecayed=["a"],
-        optimizer_state=part("moments"),
-        precision=part("precision"),
-        nan_guard=part("guard"),
-        begin_after=lambda **words: taken.append(words),
-        sampler=SimpleNamespace(consumed=consumed, epoch=4),
+        sampler=SimpleNamespace(consumed=consumed, epoch=4, global_batch_size=8),
+        taken=taken,
     )
-    state = loader._load_checkpoint(directory)
-    assert state == ResumeState(position, directory, [64], True, "lists", None, {"epoch": 2}, "base", [(2, 5.0)])
-    expected = [("moments", BOTH), ("precision", {"scale": 4.0}), ("guard", {"total": 3})]
-    assert taken == [*expected, {"epoch": 3, "consumed": consumed}]
-    assert loads.calls == [((model, str(directory / "model.pdparams")), {"strict": True})]
+    state = loader.load()
+    assert state.samples["val"].tolist() == [4]
+    expected = ResumeState(position, directory, [], True, state.samples, None, BEST, None, [(2, 5.0)])
+    assert state._replace(evaluations=[tuple(each) for each in state.evaluations]) == expected
+    (name, moments), *others = taken
+    assert (name, moments.keys()) == ("optimizer_state", BOTH.keys()) and moments["b"].item() == 2.0
+    begun = {"epoch": 3, "consumed": consumed}
+    assert others == [("precision", EXTRA["scaler"]), ("nan_guard", EXTRA["skipped_updates"]), begun]
+    assert (model.a.item(), model.b.item()) == (7.0, 8.0)
     assert (tmp_path / "checkpoints" / "best").resolve() == best.resolve()
     place = "update 33, 16 samples into epoch 4" if consumed else "epoch 3"
-    lines = [f"resumed from {directory} after {place}: 5 of 6"]
+    lines = [f"resumed from {directory} after {place}: loaded 2 of 2 (100.0 % of parameters)"]
     lines += [f"TRAIN.LAST_EPOCH 2: no effect: {directory} knows its epoch"] if is_told else []
     lines += resume.describe_changed_decay(directory, ["a", "x"], ["a"])
     rest = f"note: {directory} has no training means: the means of epoch 4 cover the rest of it only"
     assert printed == [*lines, *([rest] if consumed else [])]
-
-
-def test_a_state_of_the_task_that_does_not_fit_is_refused(tmp_path, loads):
-    none = SimpleNamespace(load_state_dict=lambda values: None)
-    loader, _ = loader_of(tmp_path, own=Average(), optimizer_state=none)
-    content = SimpleNamespace(optimizer={}, own=A, extra=EXTRA)
-    with pytest.raises(UserError, match="^-resume=/c: b is missing; use the settings it was saved with$"):
-        loader._restore(Path("/c"), content)
-
-
-def test_an_average_that_is_off_now_is_kept_in_its_file(tmp_path, loads):
-    directory = checkpoint(tmp_path)
-    (directory / resume.AVERAGED).write_bytes(b"x")
-    none = SimpleNamespace(load_state_dict=lambda values: None)
-    parts = {"optimizer_state": none, "precision": none, "nan_guard": none, "begin_after": lambda **words: None}
-    loader, printed = loader_of(tmp_path, **parts)
-    content = SimpleNamespace(position={"epoch": 3, "consumed": 0}, optimizer={}, extra={**EXTRA, "best": None})
-    loader._restore(directory, content)
-    assert printed == [f"note: {directory / resume.AVERAGED} is kept unchanged: TRAIN.MODEL_EMA is now off"]

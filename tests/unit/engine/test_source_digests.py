@@ -1,7 +1,8 @@
 """Digests of code, by which machines of a run are compared."""
 
 import sys
-from types import SimpleNamespace
+
+from support.registrations import forgotten
 
 from paddlevit_dist.engine.source_digests import digest_sources, list_source_digests
 from paddlevit_dist.registry import plugins
@@ -23,11 +24,13 @@ def test_any_change_of_a_package_changes_its_digest(tmp_path):
 def test_modules_of_users_are_compared_too(tmp_path, monkeypatch):
     file = tmp_path / "things.py"
     file.write_text("x = 1\n")
-    monkeypatch.setattr(plugins, "_loaded", [plugins.ModuleLocation("things", str(tmp_path))])
-    monkeypatch.setitem(sys.modules, "things", SimpleNamespace(__file__=str(file)))
-    before = list_source_digests()
-    assert list(before) == ["sources of paddlevit_dist", "sources of things"]
-    file.write_text("x = 2\n")
-    after = list_source_digests()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with forgotten():
+        plugins.load([str(file)], "-import")
+        before = list_source_digests()
+        assert list(before)[0] == "sources of paddlevit_dist" and list(before)[-1] == "sources of things"
+        file.write_text("x = 2\n")
+        after = list_source_digests()
+    del sys.modules["things"]
     assert before["sources of things"] != after["sources of things"]
     assert before["sources of paddlevit_dist"] == after["sources of paddlevit_dist"]

@@ -1,18 +1,20 @@
 """The parts of a training are built from the configuration: each callee gets its own settings."""
 
-import inspect
-
+import numpy as np
 import pytest
 from paddle import nn
+from support.forced_device import forced_device
 from support.thread_ranks import acting_as
 
 from paddlevit_dist import UserError, create_model
 from paddlevit_dist.data.sampler import TrainingSampler
-from paddlevit_dist.engine import training_state
+from paddlevit_dist.engine.nan_guard import SCALER_SKIPS
 from paddlevit_dist.engine.training_state import build_sampler, build_training_state
+from paddlevit_dist.images.models.layers import Linear
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.protocols import Recomputable
+from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.tasks.task import Task
 
 
@@ -27,6 +29,11 @@ class Small(Model):
 
     def no_weight_decay(self):
         return {"token"}
+
+    def layer_groups(self):
+        names = [name for name, _ in self.named_parameters()]
+        parts = (("first",), ("token", "norm"), ("second",))
+        return [[name for name in names if name.partition(".")[0] in part] for part in parts]
 
 
 SAMPLES, BATCH = 40, 4
@@ -44,26 +51,6 @@ def config_of(*words):
     return load([*WORDS, *words]).values
 
 
-@pytest.fixture
-def given(monkeypatch):
-    """Arguments by name that each callee gets."""
-    calls = {}
-
-    def watch(name):
-        original = getattr(training_state, name)
-        parameters = inspect.signature(original)
-
-        def call(*words, **options):
-            calls[name] = parameters.bind(*words, **options).arguments
-            return original(*words, **options)
-
-        monkeypatch.setattr(training_state, name, call)
-
-    for name in ("build_optimizer", "ModelEma", "NonFiniteGuard", "TrainingPrecision", "params_without_weight_decay"):
-        watch(name)
-    return calls
-
-
 def build(*words, model=None, task=None, **options):
     config, printed = config_of(*words), []
     sampler = build_sampler(config, range(SAMPLES))
@@ -72,51 +59,72 @@ def build(*words, model=None, task=None, **options):
     return state, printed
 
 
-def test_each_part_gets_its_settings(given, monkeypatch):
-    monkeypatch.setattr(training_state, "build_optimizer", lambda *words: words)
-    explain = [lambda *words: []]
-    words = ["TRAIN.WEIGHT_DECAY", "0.03", "TRAIN.LAYER_DECAY", "0.7", "TRAIN.MODEL_EMA", "True"]
-    words += ["TRAIN.MODEL_EMA_DECAY", "0.9", "TRAIN.MODEL_EMA_WARMUP", "17", "TRAIN.MAX_SKIPPED_UPDATES", "6"]
-    words += ["AMP_DTYPE", "bfloat16", "AMP_LEVEL", "O2"]
-    state, printed = build(*words, explain_not_finite=explain)
-    optimizer, model, groups, *values = state.optimizer
-    assert optimizer.NAME == config_of().TRAIN.OPTIMIZER.NAME and model is state.model
-    # neither a warm-up of the momentum nor shards nor a schedule of the decay
-    assert values == [0.03, 0.7, printed.append, None, None, None]
-    assert [group["names"] for group in groups][0] == ["first.weight", "second.weight"] and len(groups) == 2
-    assert state.undecayed == ["token"]
-    average = list(given["ModelEma"].values())
-    assert average[0] is state.model and average[1:3] == [0.9, 17] and average[4] is None
-    assert average[3]() == state.schedule.update == 0
-    guard = given["NonFiniteGuard"]
-    assert list(guard.values()) == [6, False, explain, printed.append]
-    assert list(given["TrainingPrecision"].values()) == [False, "bfloat16", "O2"]
-    assert printed == []
-    assert state.shards is None and state.schedule.total_updates == 25
+def update(state, gradient):
+    """Make an update at the rate 1 with this gradient of each value; return how each weight has changed."""
+    before = {name: value.numpy().copy() for name, value in state.model.named_parameters()}
+    sum((value * gradient).sum() for value in state.model.parameters()).backward()
+    state.optimizer.set_lr(1.0)
+    state.optimizer.step()
+    state.optimizer.clear_grad()
+    return {name: value.numpy() - before[name] for name, value in state.model.named_parameters()}
 
 
-def test_without_weight_decay_or_average_there_is_none(given):
+def test_the_optimizer_decays_weights_by_their_layers():
+    state, printed = build("TRAIN.OPTIMIZER.NAME=AdamW", "TRAIN.WEIGHT_DECAY", "0.03", "TRAIN.LAYER_DECAY", "0.7")
+    weights = {name: value.numpy().copy() for name, value in state.model.named_parameters()}
+    changes, factors = update(state, 0.0), {"first.weight": 0.03 * 0.7**2, "second.weight": 0.03}
+    for name, change in changes.items():
+        np.testing.assert_allclose(change, -factors.get(name, 0.0) * weights[name], rtol=1e-3, atol=1e-7, err_msg=name)
+    assert state.undecayed == ["token"] and printed == [] and state.shards is None
+    assert state.schedule.total_updates == 25 and state.optimizer.decay_factor is None
+
+
+def test_average_guard_and_precision_get_their_settings():
+    words = ["TRAIN.MODEL_EMA", "True", "TRAIN.MODEL_EMA_DECAY", "0.9", "TRAIN.MODEL_EMA_WARMUP", "17"]
+    words += ["TRAIN.MAX_SKIPPED_UPDATES", "2", "AMP_DTYPE", "bfloat16", "AMP_LEVEL", "O2"]
+    state, printed = build(*words, explain_not_finite=[lambda *words: ["a line"]])
+    state.schedule.load_state_dict({"update": 9})
+    weight = state.model.first.weight
+    before = weight.numpy().copy()
+    weight.set_value(weight + 1.0)
+    state.ema.update()
+    share = 1 - 0.9 * (1 - np.exp(-10 / 17))
+    np.testing.assert_allclose(state.ema.state_dict()["first.weight"].numpy(), before + share, rtol=1e-5)
+    step = StepPosition(1, 0, 25)
+    state.nan_guard.count(False, step)
+    with pytest.raises(UserError, match="a line$"):
+        state.nan_guard.count(False, step)
+    assert len(printed) == 2 and printed[1] == "a line"
+    assert not state.precision.enabled and state.precision.notice == ""
+    assert (state.precision.options["dtype"], state.precision.options["level"]) == ("bfloat16", "O2")
+    with forced_device():
+        state, _ = build("-amp", "AMP_DTYPE", "float16", model=nn.Linear(2, 2))
+    assert state.precision.enabled and state.nan_guard.limit == config_of().TRAIN.MAX_SKIPPED_UPDATES + SCALER_SKIPS
+
+
+def test_without_weight_decay_or_average_there_is_none():
     state, _ = build("TRAIN.WEIGHT_DECAY", "0.0", "TRAIN.MODEL_EMA", "False")
-    assert state.ema is None and state.undecayed == [] and "params_without_weight_decay" not in given
-    assert list(given["NonFiniteGuard"].values())[0] == config_of().TRAIN.MAX_SKIPPED_UPDATES
+    assert state.ema is None and state.undecayed == []
+    assert state.nan_guard.limit == config_of().TRAIN.MAX_SKIPPED_UPDATES
 
 
-def test_a_momentum_that_warms_up_follows_the_schedule(given):
+def test_a_momentum_that_warms_up_follows_the_schedule():
     words = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.OPTIMIZER.MOMENTUM", "0.9", "TRAIN.OPTIMIZER.WARMUP_MOMENTUM", "0.5"]
-    state, _ = build(*words, "TRAIN.WARMUP_STEPS", "8")
-    momentum = list(given["build_optimizer"].values())[6]
-    assert momentum() == state.schedule.momentum(0.5, 0.9)
-    begun = momentum()
+    state, _ = build(*words, "TRAIN.WARMUP_STEPS", "8", "TRAIN.WEIGHT_DECAY", "0.0")
+    assert state.schedule.momentum(0.5, 0.9) == pytest.approx(0.5, abs=0.06)
+    update(state, 1.0)
     state.schedule.load_state_dict({"update": 4})
-    assert begun < momentum() < 0.9
+    momentum = state.schedule.momentum(0.5, 0.9)
+    changes = update(state, 1.0)
+    assert 0.6 < momentum < 0.9
+    np.testing.assert_allclose(changes["first.weight"], -1 - momentum, rtol=1e-5)
 
 
-def test_a_weight_decay_that_moves_follows_the_schedule(given):
+def test_a_weight_decay_that_moves_follows_the_schedule():
     state, _ = build("TRAIN.WEIGHT_DECAY", "0.04", "TRAIN.WEIGHT_DECAY_END", "0.4")
-    factor = list(given["build_optimizer"].values())[8]
-    assert factor() == pytest.approx(1.0)
+    assert state.optimizer.decay_factor() == pytest.approx(1.0)
     state.schedule.load_state_dict({"update": 25})
-    assert factor() == pytest.approx(10.0)
+    assert state.optimizer.decay_factor() == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize("steps, is_refused", [(24, False), (25, True), (26, True)])
@@ -187,10 +195,13 @@ def test_sharding_needs_several_processes(number):
     assert (state.shards is None) == (number == 1)
 
 
-def test_a_line_of_the_device_or_the_compiler_is_logged(monkeypatch):
-    monkeypatch.setattr(training_state, "compile_model", lambda config, task, model: "compiled")
-    monkeypatch.setattr(training_state.TrainingPrecision, "ask_device", lambda self, model: ["float16", "is slow"])
-    assert build(model=nn.Linear(2, 2))[1] == ["compiled", "float16", "is slow"]
+class CompiledTask(Task):
+    traits = Task.traits.__class__(supports_to_static=True)
+
+
+def test_a_line_of_the_compiler_is_logged():
+    printed = build("TO_STATIC", "True", model=nn.Linear(2, 2), task=CompiledTask(config_of()))[1]
+    assert printed == ["passes: compiled (TO_STATIC), once for each batch shape"]
 
 
 def test_low_rank_terms_are_added_with_their_settings():
@@ -204,12 +215,18 @@ def test_low_rank_terms_are_added_with_their_settings():
     assert printed[0].startswith("LoRA: 4 layers have matrices of rank 3 ")
 
 
+class Products(Model):
+    """Two products without biases, whose half-precision kernels no device is asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Linear(6, 2, bias_attr=False), Linear(2, 3, bias_attr=False)
+
+
 @pytest.mark.parametrize("key", [None, "TRAIN.RECOMPUTE", "TRAIN.FIND_UNUSED_PARAMETERS"])
-def test_weights_are_cast_together_only_where_each_rank_uses_all_once(monkeypatch, key):
+def test_weights_are_cast_together_only_where_each_rank_uses_all_once(key):
     """With parameters that a rank does not use, two processes cast together got gradients on one of them only."""
-    config, asked = config_of(*([key, "True"] if key else [])), []
-    monkeypatch.setattr(training_state.TrainingPrecision, "choose_casts", lambda self, model: asked.append(model) or [])
-    monkeypatch.setattr(training_state, "_prepare_model", lambda *_: None)
-    model = Small()
-    build_training_state(config, Task(config), model, build_sampler(config, list(range(SAMPLES))), print)
-    assert asked == ([] if key else [model])
+    words = ["-amp", "AMP_DTYPE", "bfloat16", *([key, "True"] if key else [])]
+    with forced_device():
+        printed = build(*words, model=Products(), task=RecomputedTask(config_of()))[1]
+    assert any(" are cast to half precision " in line for line in printed) == (key is None)

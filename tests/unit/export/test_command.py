@@ -1,17 +1,20 @@
 """What the command hands on and prints, and which files an export writes."""
 
 import math
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import paddle
 import pytest
 import yaml
+from support.trainings.trained import write_weights
 
 from paddlevit_dist import UserError
 from paddlevit_dist.export import command
-from paddlevit_dist.export.command import TrainedModel, export
+from paddlevit_dist.export.command import TrainedModel, describe_export, export
 from paddlevit_dist.export.differences import OutputDifference
+from paddlevit_dist.export.pixels import convert_to_pixel_input
 from paddlevit_dist.tasks.step_types import ExportParts
 
 
@@ -123,55 +126,51 @@ def test_a_path_that_paddle_cannot_write_is_refused_in_a_line(tmp_path, monkeypa
 ABOUT = {"model": "vit", "num_classes": 7, "weights": "run/best", "report": "9 tensors", "input_shape": [None, 3, 8, 8]}
 
 
-def run_with(monkeypatch, words, *, largest=1.0, **about) -> list:
-    """Run the command; return what was loaded, converted and exported with which settings."""
-    calls = []
-
-    def load_trained_model(*arguments, words, log):
-        calls.append((*arguments, words))
-        return TrainedModel("model", {**ABOUT, **about})
-
-    def write(trained, *arguments):
-        calls.append((trained.model, *arguments))
-        return OutputDifference(0.001, largest)
-
-    def convert(trained):
-        return trained._replace(model=f"pixels of {trained.model}")
-
-    monkeypatch.setattr(command, "load_trained_model", load_trained_model)
-    monkeypatch.setattr("paddlevit_dist.export.pixels.convert_to_pixel_input", convert)
-    monkeypatch.setattr("paddlevit_dist.export.onnx_files.require_packages", lambda: calls.append("packages"))
-    monkeypatch.setattr(command, "export", write)
-    command.run(words)
-    return calls
-
-
-def test_each_flag_is_handed_on(monkeypatch, tmp_path, capsys):
-    out = str(tmp_path / "net")
-    words = ["-format=onnx", "-precision=float16", "-input=uint8", "-outputs=probabilities", "-model=vit"]
-    words += ["-image_size=32x64", "-in_channels=5", "-part=model_ema", "DATA.CROP_PCT", "0.5", "-allow-changes"]
-    assert run_with(monkeypatch, ["run", out, *words], largest=4.0, landmarks=["a"], note="new\nline") == [
-        *("packages", ("run", "vit", (32, 64), 5, "model_ema", ["DATA.CROP_PCT=0.5", "-allow_changes"])),
-        ("pixels of model", out, "onnx", "float16", "probabilities"),
-    ]
-    assert capsys.readouterr().out.splitlines() == [
+def test_what_was_exported_is_told(tmp_path):
+    told = describe_export({**ABOUT, "landmarks": ["a"], "note": "new"}, OutputDifference(0.001, 4.0), "net", "float16")
+    assert told == [
         "vit with 7 landmarks from run/best: 9 tensors",
-        f"{out}: input [None, 3, 8, 8] uint8, computed in float16; outputs up to 4 differ by at most 1.0e-03",
-        r"note: new\nline",
+        "net: input [None, 3, 8, 8] float16; outputs up to 4 differ by at most 1.0e-03",
+        "note: new",
     ]
-    assert run_with(monkeypatch, ["run", out]) == [
-        *(("run", None, None, None, None, []), ("model", out, "paddle", "float32", "logits"))
-    ]
-    first, second, note = capsys.readouterr().out.splitlines()
-    assert first.startswith("vit with 7 classes from run/best") and "[None, 3, 8, 8] float32; " in second
-    assert note.startswith("note: rounding does not explain this difference") and f"run evaluate {out} to get" in note
+    first, second, note = describe_export({**ABOUT, "num_classes": 1}, OutputDifference(0.001, 1.0), "net", "float32")
+    assert first.startswith("vit with run/best: 9") and "[None, 3, 8, 8] float32; " in second
+    assert note.startswith("note: rounding does not explain this difference") and "run evaluate net to get" in note
 
 
-def test_half_precision_and_folders_are_refused_before_anything_is_loaded(monkeypatch, tmp_path):
+def test_flags_and_keys_change_what_is_exported(tmp_path, capsys):
+    weights, out = write_weights(tmp_path / "weights", ["cat", "ant", "bee"]), str(tmp_path / "net")
+    state = paddle.load(str(weights))
+    other = {name: 2 * value for name, value in state.items()}
+    paddle.save({"student": state, "other": other}, str(weights))
+    words = ["-input=uint8", "-outputs=probabilities", "-image_size=16x24", "-part=other"]
+    command.run([str(weights), out, *words, "DATA.CROP_PCT", "0.5", "-allow-changes", "TRAIN.BASE_LR=0.1"])
+    unread, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert unread.startswith("TRAIN.BASE_LR 0.1 ") and first.startswith(f"vit with 3 classes from {weights}: loaded")
+    assert second.startswith(f"{out}: input [None, 16, 24, 3] uint8, computed in float32; outputs up to ")
+    about = yaml.safe_load((tmp_path / "net.about.yaml").read_text(encoding="utf-8"))
+    found = about["format"], about["precision"], about["outputs"], about["input_type"], about["crop_pct"]
+    assert found == ("paddle", "float32", "probabilities", "uint8", 0.5)
+    with np.load(tmp_path / "net.example.npz") as example:
+        pixels, shares = example["input"], example["output"]
+    changes = ["DATA.CROP_PCT=0.5", "-allow_changes"]
+    trained = convert_to_pixel_input(command.load_trained_model(str(weights), None, (16, 24), None, "other", changes))
+    expected = compute_softmax(trained.model(paddle.to_tensor(pixels)).numpy())
+    np.testing.assert_allclose(shares, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_half_precision_and_folders_are_refused_before_anything_is_loaded(tmp_path):
     with pytest.raises(UserError, match="-precision=float16 is for -format=onnx and onnxruntime"):
-        run_with(monkeypatch, ["run", str(tmp_path / "net"), "-precision=float16"])
+        command.run(["run", str(tmp_path / "net"), "-precision=float16"])
     with pytest.raises(UserError, match="is a folder"):
-        run_with(monkeypatch, ["run", str(tmp_path)])
+        command.run(["run", str(tmp_path)])
+
+
+def test_packages_for_onnx_are_asked_for_before_anything_is_loaded(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.setitem(sys.modules, "paddle2onnx", None)
+    with pytest.raises(UserError, match="ONNX needs paddle2onnx"):
+        command.run(["run", str(tmp_path / "net"), "-format=onnx"])
 
 
 def test_a_sparse_network_is_refused_before_its_weights_are_read():

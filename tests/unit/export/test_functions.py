@@ -153,7 +153,9 @@ CPU, GPU = "CPUExecutionProvider", "CUDAExecutionProvider"
         (True, [GPU, CPU], CPU, [(GPU, {"device_id": "3", "use_tf32": "1"}), CPU]),
     ],
 )
-def test_a_session_is_on_the_device_of_the_process_or_says_so(monkeypatch, on_gpu, available, used, providers):
+def test_a_session_is_on_the_device_of_the_process_or_says_so(
+    monkeypatch, other_paddle, on_gpu, available, used, providers
+):
     runtime = SimpleNamespace(
         __version__="1.2",
         SessionOptions=Options,
@@ -161,9 +163,9 @@ def test_a_session_is_on_the_device_of_the_process_or_says_so(monkeypatch, on_gp
         get_available_providers=lambda: available,
     )
     monkeypatch.setitem(sys.modules, "onnxruntime", runtime)
-    monkeypatch.setattr(functions.gpu, "rounds_to_tf32", lambda: True)
-    monkeypatch.setattr(paddle, "get_device", lambda: "gpu:3")
-    monkeypatch.setattr(paddle, "get_flags", lambda names: {names[0]: 5})
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    flags = {"get_flags": lambda names: dict.fromkeys(names, 5), "base.core.get_cublas_switch": True}
+    other_paddle({"get_device": "gpu:3", **flags})
     with forced_device("gpu" if on_gpu else "cpu"):
         loaded = functions.load(ExportedModel(Path("net.onnx"), {"weights": "w"}))
     file, options, given = Session.last.given

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
+from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist import UserError
 from paddlevit_dist.export import scoring
@@ -256,21 +257,22 @@ def test_all_passes_for_scores_are_compared_and_those_for_figures_are_not():
     assert facts["trained_values"] == {"score": sum(float(expected[place].sum()) for place in (0, 1, 3, 4))}
 
 
-def test_the_largest_difference_and_all_scores_are_those_of_all_ranks(monkeypatch):
-    def gather(own):
-        """What two ranks have."""
-        return [own, "masks"] if own == "" else [own, [3 * own[0], 2 * own[1], own[2] + 1]]
+@pytest.mark.parametrize("compares_itself", [False, True])
+def test_the_largest_difference_and_all_scores_are_those_of_all_ranks(compares_itself):
+    expected = [[batch + np.float32(step) for batch in ACTUAL] for step in (2.0, 6.0)]
+    expected[1][0][0] = [9.0, 2.0, 3.0]  # another answer, by 8
 
-    def reduce(state, average=True):
-        assert not average
-        return {name: value + 100.0 for name, value in state.items()}
+    def compare(rank):
+        own = {"difference": lambda *_: (0.5, "masks")} if compares_itself and rank else {}
+        return compare_models(ACTUAL, expected[rank], **own)
 
-    monkeypatch.setattr(scoring, "all_gather", gather)
-    monkeypatch.setattr(scoring, "reduce_dict", reduce)
-    facts, lines = compare_models(ACTUAL, [batch + np.float32(2.0) for batch in ACTUAL])
-    assert (facts["largest_difference"], facts["of_outputs_up_to"], facts["changed"]) == (6.0, 14.0, 1)
-    assert facts["trained_values"] == {"score": float(sum(batch.sum() + 2 * batch.size for batch in ACTUAL)) + 100.0}
-    assert lines[1].endswith("; masks differ by at most 6.0e+00")
+    for facts, lines in ThreadRanks(2).run(compare):
+        assert facts["trained_values"] == {"score": float(sum(batch.sum() for batch in sum(expected, [])))}
+        if compares_itself:
+            assert facts["largest_difference"] == 2.0 and lines[1].endswith("; masks differ by at most 2.0e+00")
+        else:
+            found = facts["largest_difference"], facts["of_outputs_up_to"], facts["changed"]
+            assert found == (8.0, 11.0, 1)
 
 
 def test_equal_outputs_without_labels_are_told_without_scores():

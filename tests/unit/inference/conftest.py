@@ -1,3 +1,3 @@
 """What a test of predictions sets for its whole process."""
 
-from support.simulated import act_as, simulated_time  # noqa: F401
+from support.simulated import act_as, machine  # noqa: F401

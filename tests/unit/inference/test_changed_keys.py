@@ -6,14 +6,16 @@ import numpy as np
 import paddle
 import pytest
 import yaml
+from support.registrations import forgotten
 from support.trainings import small_detections
 from support.trainings.trained import write_weights
 
-from paddlevit_dist import Predictor, UserError
+from paddlevit_dist import Predictor, UserError, register_task, settings
 from paddlevit_dist.engine.compatibility import RunFact
 from paddlevit_dist.inference import changed_keys
 from paddlevit_dist.inference.trained import open_source
 from paddlevit_dist.settings.table import COMMAND_LINE, KeySetting
+from paddlevit_dist.tasks import Task
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Restorable
 
@@ -127,28 +129,27 @@ def test_flags_of_the_command_itself_are_no_options_of_a_program(classifier):
         Predictor(classifier, cfg="vit_digits")
 
 
-def test_facts_of_the_training_data_take_the_place_of_keys(classifier, monkeypatch):
+def test_facts_of_the_training_data_take_the_place_of_keys():
     """As a spacing of the weights, which a key that is not read cannot change."""
 
-    class Measured(Restorable):
+    class Measured(Task, Restorable):
         def __init__(self, config):
+            super().__init__(config)
             self.size = config.DATA.IMAGE_SIZE
 
         def load_meta(self, meta):
             self.size = meta.input["size"]
 
-        def signature(self):
+        def signature(self, samples=None):
             return {"size": self.size}
 
-    class Fixed:
-        def __init__(self, config):
-            pass
-
-    stored, config = (opened(classifier, *words)[0].config for words in ([], ["DATA.IMAGE_SIZE=32", "-allow_changes"]))
     learned = CheckpointMeta(3, None, {"size": 24}, {})
-    for made, expected in ((Measured, {"size": RunFact("input", 24)}), (Fixed, {})):
-        monkeypatch.setattr(changed_keys, "make_task", made)
-        assert [changed_keys.list_input_facts(each, learned) for each in (stored, config)] == [expected] * 2
+    with forgotten():
+        for name, made, expected in (("measured", Measured, {"size": RunFact("input", 24)}), ("fixed", Task, {})):
+            register_task(name, made)
+            for size in (16, 32):
+                config = settings.load([f"TASK={name}", f"DATA.IMAGE_SIZE={size}"]).values
+                assert changed_keys.list_input_facts(config, learned) == expected
 
 
 def test_lines_of_the_configuration_about_given_words_are_kept(classifier):

@@ -1,31 +1,34 @@
-"""A run that only evaluates: what it hands to whom, in which order, and the predictions that all ranks write."""
+"""A run that only evaluates: what it tells and records, in which order, and the predictions that all ranks write."""
 
-import contextlib
 import json
 import os
 import shutil
 import signal
-from collections import namedtuple
+import threading
 from pathlib import Path
-from types import SimpleNamespace
 
+import numpy as np
 import paddle
 import pytest
-from support.thread_ranks import acting_as
+import yaml
+from support.registrations import forgotten
+from support.thread_ranks import ThreadRanks
 from support.trainings import small_runs
+from support.trainings.runs import STATE
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.checkpoint import store
-from paddlevit_dist.checkpoint.class_rows import ClassNames
+from paddlevit_dist import Callback, Key, Manifest, Trainer, UserError, register_feature, settings
+from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.distributed import StopRequested
-from paddlevit_dist.inference import evaluation
+from paddlevit_dist.engine.evaluation import EvaluationObserver
+from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.inference.evaluation import SavedPredictions, evaluate_only, load_evaluated_weights
+from paddlevit_dist.launch import status
+from paddlevit_dist.metrics.classifier_prediction import ClassifierPrediction
+from paddlevit_dist.report import store
 from paddlevit_dist.runtime import signals
-from paddlevit_dist.tasks.callback import RunFacts
+from paddlevit_dist.tasks import LogContributor
+from paddlevit_dist.tasks.aspects import TaskAspect
 from paddlevit_dist.tasks.prediction import PredictionWriter
-
-LOADED = ["weights hub/w: loaded all", "note: other classes", "of another split: note: no"]
-VALUES = {"top-1": 50.0, "loss": 1.5}
 
 
 class ListedWriter(PredictionWriter):
@@ -53,26 +56,34 @@ def list_open_files(folder):
     return [os.path.basename(path) for path in map(os.path.realpath, links) if path.startswith(f"{folder}{os.sep}")]
 
 
-def test_predictions_of_all_ranks_are_finished_in_the_order_of_the_samples(tmp_path, monkeypatch):
+def test_predictions_of_all_ranks_are_finished_in_the_order_of_the_samples(tmp_path):
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "entries-0000.jsonl").write_text("[7,[]]\n")  # of an evaluation that was killed
-    seen, writers = [], []
-    monkeypatch.setattr(evaluation, "barrier", lambda: seen.append(sorted(list_open_files(tmp_path))))
-    for number, indices in enumerate([[0, 2, 4], [1, 3]]):
-        with acting_as(number, 2):
-            writers.append(SavedPredictions(own := ListedWriter(), tmp_path, indices))
-    first, second = "entries-0000.jsonl", "entries-0001.jsonl"
-    assert seen == [[], [first]] and list_open_files(tmp_path) == [first, second]
-    writers[0].add(["a", "c"], [7, 8])
-    writers[0].add(["e"])
-    writers[1].add(["b", "d"], [9, None])
-    assert own.written == [[1, "b", 9], [3, "d", None]]
-    with acting_as(1, 2):
-        assert writers[1].finish() == [] and seen.pop() == [first]
+    is_early, is_late, writers = threading.Event(), threading.Event(), [ListedWriter(), ListedWriter()]
+
+    def finish(entries):
+        is_late.set()
+        return [json.dumps(entry) for entry in entries]
+
+    writers[0].finish = finish
+
+    def write(rank):
+        if rank == 0:
+            is_early.wait(0.2)  # the other rank is ahead, and has to wait for the folder
+        saved = SavedPredictions(writers[rank], tmp_path, [[0, 2, 4], [1, 3]][rank])
+        is_early.set()
+        if rank == 1:
+            is_late.wait(0.2)  # the first has to wait for it
+            saved.add(["b", "d"], [9, None])
+        else:
+            saved.add(["a", "c"], [7, 8])
+            saved.add(["e"])
+        return saved.finish()
+
     expected = [[0, "a", 7], [1, "b", 9], [2, "c", 8], [3, "d", None], [4, "e", None]]
-    with acting_as(0, 2):
-        assert writers[0].finish() == [json.dumps([row[0], [], "", row]) for row in expected]
-    assert seen.pop() == [] and len(seen) == 2 and not list(tmp_path.iterdir())
+    lines = [json.dumps([row[0], [], "", row]) for row in expected]
+    assert ThreadRanks(2).run(write) == [lines, []] and writers[1].written == expected[1::2]
+    assert not list_open_files(tmp_path) and not list(tmp_path.iterdir())
 
 
 def test_a_folder_of_predictions_that_cannot_be_written_is_named(tmp_path):
@@ -92,339 +103,256 @@ def test_a_folder_that_is_gone_at_the_end_costs_no_prediction(tmp_path):
     assert saved.finish() == ['[0, [], "", [0, "a", null]]']
 
 
-class Task:
-    traits = SimpleNamespace(sample_name="scans")
-
-    def __init__(self, calls, writer):
-        self._calls, self._writer = calls, writer
+class Listing(ClassifierPrediction):
+    def open_inputs(self, inputs, cache_folder):
+        raise NotImplementedError
 
     def prediction_writer(self, folder, samples):
-        self._calls.append(("writer", folder, samples, folder.exists()))
-        return self._writer
+        print(f"writer for {folder.name}, {folder.exists()}")
+        return self.task.writer
 
+
+class OwnLine(TaskAspect, LogContributor):
     def evaluation_lines(self):
+        print("the task has a line")
         return ["the task's line"]
 
 
-Samples = namedtuple("Samples", "labeled number")
-Samples.__len__ = lambda self: 1234
+class Caching(TaskAspect):
+    def on_weights_loaded(self, model, datasets, features):
+        print("caches", model.training, *datasets)
+
+
+class Printing(Classification):
+    """Prints what it is asked for; its samples have the names of ``named``, and its predictions are 0."""
+
+    aspects = {"Predictable": Listing, "Ensembling": Listing, "LogContributor": OwnLine, "FeatureCaching": Caching}
+    writer = ListedWriter()
+    named = [f"class {number}" for number in range(10)]
+
+    def signature(self, samples=None):
+        named = samples is not None and samples.labeled
+        return {**super().signature(samples), **({"classes": self.named} if named else {})}
+
+    def eval_step(self, model, batch, step):
+        print(status.get_status().text, step.keeps_records)
+        if step.writer is not None:
+            step.writer.add([0] * len(batch["labels"]), batch["labels"].tolist())
+        return super().eval_step(model, batch, step)
+
+
+class Ending(Printing):
+    def eval_step(self, model, batch, step):
+        raise StopRequested
+
+
+class Unlabeled(small_runs.Part):
+    labeled = False
+
+
+class Follower(Callback):
+    def start(self, run):
+        print("started", run.folder.name, run.trains, run.config.EVAL)
+
+    def evaluated(self, update, epoch, values):
+        print("told", update, epoch, "top-1 low" in values, values.get("top-1"))
+
+    def end(self, outcome):
+        print("ended", outcome)
+
+
+class PrintingObserver(EvaluationObserver):
+    def __init__(self, run):
+        self.run = run
+
+    def after_batch(self, batch, records):
+        print("observes", records is None)
+
+    def after_evaluate(self, facts):
+        if self.run.config.OBSERVED == "fails":
+            raise UserError("cannot write a.csv")
+        print("observed", facts)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """Weights of the digits, alone and with what a training stores of them."""
+    folder = tmp_path_factory.mktemp("weights")
+    trainer = small_runs.build(str(folder / "run"), val_size=4)
+    state = trainer.model.state_dict()
+    paddle.save(state, str(folder / "weights.pdparams"))
+    paddle.save({"student": state, "teacher": state, "other": state}, str(folder / "parts.pdparams"))
+    paddle.save({**state, "more": state["head.bias"]}, str(folder / "more.pdparams"))
+    (folder / "named").mkdir()
+    turned = {name: value.numpy() for name, value in state.items()}
+    for name in ("head.weight", "head.bias"):
+        turned[name] = turned[name][..., ::-1]
+    np.savez(folder / "named" / "weights.npz", **turned)
+    about = {"task": "classification", "model": "vit", "data": {"val": {"classes": Printing.named[::-1]}}}
+    (folder / "named" / "about.yaml").write_text(yaml.safe_dump(about))
+    return folder
 
 
 @pytest.fixture
-def start(tmp_path, monkeypatch):
-    """What notes all calls of an evaluation, in place of the run, and the list of these notes."""
-    calls = []
+def build(tmp_path, weights):
+    """Return a function that builds a run that evaluates ``source`` on four images of digits."""
 
-    def note(name, result=None):
-        def call(*arguments, **options):
-            calls.append((name, *arguments, *([options] if options else [])))
-            return result
+    def build_run(*words, source="named/weights.npz", labeled=True, task=Printing, writer=None):
+        words = [f"-output={tmp_path / 'run'}", "-eval", *words]
+        words += [f"-pretrained={weights / source}"] if source else []
+        (tmp_path / "run").mkdir(exist_ok=True)
+        values = settings.load([*small_runs.DIGITS, *small_runs.TINY, *words]).values
+        made = task(values)
+        if writer is not None:
+            made.writer = writer
+        samples = made.build_dataset("val", tmp_path)
+        return Trainer(values, made, {"val": (small_runs.Part if labeled else Unlabeled)(samples, 4)}, (), [Follower()])
 
-        return call
-
-    @contextlib.contextmanager
-    def notified():
-        yield
-        calls.append(("ended",))
-
-    @contextlib.contextmanager
-    def beat(place):
-        calls.append(("in", place))
-        yield
-        calls.append(("out of", place))
-
-    def build(*words, labeled=True, aspects=("Reportable", "LogContributor"), during=None, writer=None, warning=None):
-        config = settings.load([f"-output={tmp_path / 'run'}", "-eval", "-pretrained=w", *words]).values
-        task = type("TaskOfCase", (Task,), {"aspects": {name: lambda task: task for name in aspects}})(calls, writer)
-        monkeypatch.setattr(evaluation, "load_evaluated_weights", loading("https://me:key@hub/w", LOADED))
-        monkeypatch.setattr(evaluation, "start_run_log", note("log starts"))
-        monkeypatch.setattr(evaluation, "FigureRecorder", lambda *arguments: (calls.append(arguments), observers[0])[1])
-        monkeypatch.setattr(evaluation, "build_set", lambda rows, run: observers[1:])
-        functions = {"write_evaluation_report": note("report"), "load_comparison_weights": loading("net", ["net"])}
-        monkeypatch.setattr(evaluation, "find_function", functions.__getitem__)
-        observers = [SimpleNamespace(after_evaluate=note(f"observer {number}")) for number in range(3)]
-        table = SimpleNamespace(small_sample_warning=note("warned", warning))
-
-        def evaluate(label, writer, **options):
-            note("evaluated")(label, writer, **options)
-            if during is not None:
-                during(writer)
-            return VALUES, "top-1 50.00"
-
-        class Evaluator(SimpleNamespace):
-            __call__ = staticmethod(evaluate)
-
-        run_log = SimpleNamespace(folder=tmp_path / "run", log_and_print=note("line"), event=note("event"))
-        run = SimpleNamespace(
-            config=config,
-            task=task,
-            model="model",
-            run_log=run_log,
-            datasets={"val": "samples"},
-            eval_dataset=Samples(labeled, 3),
-            callbacks=SimpleNamespace(
-                notified_of_end=notified, start=note("started"), evaluated=note("callbacks evaluated")
-            ),
-            heartbeat=SimpleNamespace(at=beat),
-            on_weights_loaded=note("weights loaded"),
-            evaluator=Evaluator(
-                loader=SimpleNamespace(sampler=SimpleNamespace(indices=lambda: [3, 5])),
-                write_intervals=note("intervals written"),
-                write_sample_table=note("table written"),
-                build_event=lambda values: {**values, "groups": "by patient"},
-                intervals={"top-1": 3},
-                table=table if labeled else None,
-            ),
-        )
-        return run, calls, observers
-
-    return build
+    with forgotten():
+        key = Key("OBSERVED", "prints", "text", "what an observer does")
+        register_feature(Manifest("observing", key_tables=([key],), observers={"OBSERVED": PrintingObserver}))
+        yield build_run
 
 
-def loading(source, lines):
-    """What returns source and lines of the loading of weights into the run's model."""
-    return lambda run, model: (source, lines) if model is run.model else None
+def read_event(folder):
+    (event,) = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
+    return event
 
 
-WEIGHTS = {"weights": "https://***@hub/w", "split": "val"}
-NOTES = {**WEIGHTS, "notes": LOADED[1:2]}
-
-
-def test_each_part_of_a_run_gets_what_it_needs_in_this_order(start, tmp_path):
-    run, calls, observers = start("REPORT=True", warning="few samples")
-    assert evaluate_only(run) is VALUES
-    event = {**NOTES, **VALUES, "groups": "by patient"}
-    assert calls == [
-        ("log starts", run.config, run.run_log, run.task, run.datasets),
-        (run.task, "model", [3, 5]),
-        ("started", RunFacts(tmp_path / "run", run.config, trains=False)),
-        *(("line", line) for line in LOADED),
-        ("weights loaded",),
-        ("in", "evaluating"),
-        ("evaluated", "evaluation", None, {"observers": observers}),
-        ("out of", "evaluating"),
-        ("line", "the task's line"),
-        ("intervals written", run.run_log, "eval_intervals.json", NOTES),
-        ("event", "evaluation", event),
-        ("callbacks evaluated", 0, 0, VALUES, {**VALUES, "groups": "by patient"}),
-        ("warned", {"top-1": 3}, VALUES),
-        ("line", "note: few samples"),
-        *((f"observer {number}", {"of": WEIGHTS["weights"], "split": "val"}) for number in range(3)),
-        ("line", "top-1 50.00"),
-        ("table written", run.run_log, "eval_intervals.json", NOTES),
-        ("report", run, observers[0], {"of": WEIGHTS["weights"], "split": "val"}),
-        ("ended",),
+def test_each_part_of_a_run_is_told_in_this_order(build, weights, tmp_path, capsys):
+    run, source = build("REPORT=True"), weights / "named" / "weights.npz"
+    capsys.readouterr()
+    values = evaluate_only(run)
+    said, facts = capsys.readouterr().out.splitlines(), {"of": str(source), "split": "val"}
+    note = f"{source} does not store its preprocessing"
+    expected = [
+        "started run False True",
+        f"weights {source}: loaded 32 of 32",
+        f"note: {note}",
+        "caches True val",
+        "in the evaluation True",
+        "observes False",
+        "the task has a line",
+        "the task's line",
+        f"told 0 0 True {values['top-1']}",
+        "note: the interval is rough: 4 samples",
+        f"observed {facts}",
+        f"top-1 {values['top-1']:.2f} [",
+        "ended finished",
     ]
+    assert [next((start for start in expected if line.startswith(start)), line) for line in said] == expected
+    event = read_event(tmp_path / "run")
+    (told,) = event["notes"]
+    assert told.startswith(f"note: {note}") and event.items() >= {"weights": str(source), **values}.items()
+    intervals = json.loads((tmp_path / "run" / "eval_intervals.json").read_text())
+    assert (intervals["weights"], intervals["split"], intervals["notes"]) == (str(source), "val", [told])
+    assert store.load(tmp_path / "run" / store.EVALUATION).about.items() >= facts.items()
+    record = json.loads((tmp_path / "run" / "eval_run.json").read_text())
+    assert f"report: {tmp_path}/run/report.html (" in (tmp_path / "run" / "log.txt").read_text()
+    assert list(record["data"]) == ["val"] and (tmp_path / "run" / "eval_scored_samples.npz").is_file()
 
 
-@pytest.mark.parametrize(
-    "words, options", [(["REPORT=False"], {}), ([], {"aspects": ()}), (["SAVE_PREDICTIONS=True"], {"labeled": False})]
-)
-def test_figures_are_recorded_of_labels_for_a_report_that_the_task_can_make(start, words, options):
-    run, calls, observers = start(*words, **{"writer": ListedWriter(), "aspects": ["Predictable"], **options})
-    evaluate_only(run)
-    (evaluated,) = (call for call in calls if call[0] == "evaluated")
-    assert evaluated[-1] == {"observers": observers[1:]}
-    report = [call for call in calls if call[0] == "report"]
-    assert [call[2:] for call in report] == ([] if words[:1] == ["REPORT=False"] else [(None, {**report[0][3]})])
+def test_weights_without_notes_and_a_run_without_a_report_have_neither(build, tmp_path, capsys):
+    evaluate_only(build(source="weights.pdparams", task=Classification))
+    assert "notes" not in read_event(tmp_path / "run") and "observes True" in capsys.readouterr().out
+    assert not (tmp_path / "run" / "report.html").exists()
 
 
-def test_predictions_without_labels_are_saved_and_no_score_is_told(start, tmp_path):
-    run, calls, _ = start(labeled=False, aspects=["Predictable"], writer=ListedWriter())
+def test_predictions_without_labels_are_saved_and_no_score_is_told(build, tmp_path, capsys):
+    run = build("REPORT=True", labeled=False)
+    capsys.readouterr()
     assert evaluate_only(run) == {}
-    folder = tmp_path / "run" / "predictions"
-    assert [call for call in calls if call[0] == "writer"] == [("writer", folder, run.eval_dataset, False)]
-    lines = [call[1] for call in calls if call[0] == "line"]
-    assert lines[len(LOADED) :] == [
-        f"no score: the 1,234 scans of val have no labels; their predictions are in {folder}"
-    ]
-    ((_, name, event),) = [call for call in calls if call[0] == "event"]
-    assert event == {**NOTES, "groups": "by patient"} and folder.is_dir()
-    assert not any(call[0] == "warned" for call in calls)
+    said, folder = capsys.readouterr().out.splitlines(), tmp_path / "run" / "predictions"
+    line = f"no score: the 4 images of val have no labels; their predictions are in {folder}"
+    assert line in said and said.index("writer for predictions, False") < said.index("in the evaluation False")
+    assert folder.is_dir() and not any(line.startswith(("top-1", "note: the interval")) for line in said)
+    assert "top-1" not in read_event(tmp_path / "run") and not (tmp_path / "run" / "eval_intervals.json").exists()
 
 
-def test_predictions_of_this_ranks_samples_are_written_on_request_beside_earlier_ones(start, tmp_path):
+def test_predictions_are_written_on_request_beside_earlier_ones(build, tmp_path, capsys):
     (tmp_path / "run" / "predictions").mkdir(parents=True)
-    options = {"aspects": ["Predictable", "LogContributor"], "writer": ListedWriter()}
-    run, calls, _ = start("SAVE_PREDICTIONS=True", during=lambda writer: writer.add(["a", "b"], [0, 1]), **options)
-    assert evaluate_only(run) is VALUES
-    lines = [call[1] for call in calls if call[0] == "line"]
-    written = ['[3, [], "", [3, "a", 0]]', '[5, [], "", [5, "b", 1]]']
-    assert lines[len(LOADED) :] == [*written, "the task's line", "top-1 50.00"]
+    run = build("SAVE_PREDICTIONS=True", writer=ListedWriter())
+    capsys.readouterr()
+    evaluate_only(run)
+    said = capsys.readouterr().out.splitlines()
+    truths = [truth for _, _, truth in run.task.writer.written]
+    written = [f'[{index}, [], "", [{index}, 0, {truth}]]' for index, truth in enumerate(truths)]
+    begin = said.index(written[0])
+    assert said[begin : begin + 5] == [*written, "the task's line"] and len(set(truths)) > 1
 
 
-@pytest.mark.parametrize("aspects, writer", [((), None), (["Predictable"], PredictionWriter())])
-def test_predictions_that_a_task_cannot_write_are_refused_before_the_evaluation(start, tmp_path, aspects, writer):
-    run, calls, _ = start("SAVE_PREDICTIONS=True", aspects=aspects, writer=writer)
+@pytest.mark.parametrize("task, writer", [(Classification, None), (Printing, PredictionWriter())])
+def test_predictions_that_a_task_cannot_write_are_refused_before_the_evaluation(build, tmp_path, capsys, task, writer):
+    run = build("SAVE_PREDICTIONS=True", task=task, writer=writer)
     with pytest.raises(UserError) as refusal:
         evaluate_only(run)
     assert str(refusal.value) == (
         "SAVE_PREDICTIONS: task classification does not write predictions; remove SAVE_PREDICTIONS"
     )
-    assert not (tmp_path / "run").exists() and not any(call[0] == "evaluated" for call in calls)
+    assert not (tmp_path / "run" / "predictions").exists() and "in the evaluation" not in capsys.readouterr().out
 
 
-def test_weights_without_notes_and_those_of_an_export_have_their_own_facts(start, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run, calls, _ = start()
-    monkeypatch.setattr(evaluation, "load_evaluated_weights", loading("w", ["weights w: loaded all"]))
-    evaluate_only(run)
-    assert [call[3] for call in calls if call[0] == "intervals written"] == [{"weights": "w", "split": "val"}]
-    Path("net.onnx").touch()
-    run, calls, _ = start("EXPORTED=net.onnx")
-    evaluate_only(run)
-    assert [call[2]["weights"] for call in calls if call[0] == "event"] == ["w", "net"]
+def test_one_of_several_ranks_asks_the_task_for_its_lines_and_all_have_the_values(build, capsys):
+    values = ThreadRanks(2).run(lambda rank: evaluate_only(build("-batch_size_eval=2")))
+    assert values[0] == values[1] and values[0]["samples"] == 4
+    assert capsys.readouterr().out.splitlines().count("the task has a line") == 1
 
 
-def test_other_ranks_log_no_line_of_the_task_and_keep_no_table(start):
-    run, calls, _ = start()
-    run.evaluator.table = None
-    with acting_as(1, 2):
-        evaluate_only(run)
-    assert [call[1] for call in calls if call[0] == "line"] == [*LOADED, "top-1 50.00"]
-
-
-def test_a_file_that_an_observer_cannot_write_does_not_cost_the_score(start):
-    run, calls, observers = start()
-
-    def fail(facts):
-        raise UserError("cannot write a.csv")
-
-    observers[1].after_evaluate = fail
+def test_a_file_that_an_observer_cannot_write_does_not_cost_the_score(build, tmp_path, capsys):
     with pytest.raises(UserError, match="a.csv"):
-        evaluate_only(run)
-    names = [call[0] for call in calls]
-    assert names[-1] == "line" and calls[-1] == ("line", "top-1 50.00") and "event" in names
+        evaluate_only(build("OBSERVED=fails"))
+    first, last = capsys.readouterr().out.splitlines()[-2:]
+    assert first.startswith("top-1 ") and last == "ended failed" and read_event(tmp_path / "run")["samples"] == 4
 
 
 @pytest.mark.parametrize("number, expected", [(signal.SIGINT, signal.SIGINT), (None, signal.SIGTERM)])
-def test_a_signal_that_code_ignored_ends_the_evaluation(start, own_handlers, number, expected):
-    def stop(writer):
-        raise StopRequested
-
-    run, calls, _ = start(during=stop)
+def test_a_signal_that_code_ignored_ends_the_evaluation(build, tmp_path, own_handlers, number, expected):
+    run = build(task=Ending)
     signals.record_only()
     if number is not None:
         signal.raise_signal(number)
     with pytest.raises(signals.ProcessInterrupted) as stopped:
         evaluate_only(run)
     assert stopped.value.args == signals.ProcessInterrupted(expected).args
-    assert not any(call[0] == "event" for call in calls)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
-NAMES = ClassNames(list("0123456789"), list("0123456789"), is_own=False)
+def test_weights_of_others_are_loaded_by_class_names(build, weights, tmp_path):
+    run = build()
+    run.model.head.weight.set_value(paddle.zeros_like(run.model.head.weight))
+    source, lines = load_evaluated_weights(run, run.model)
+    stored = paddle.load(str(weights / "weights.pdparams"))["head.weight"].numpy()
+    np.testing.assert_array_equal(run.model.head.weight.numpy(), stored, strict=True)
+    report = json.loads((tmp_path / "run" / "eval_load_report.json").read_text())
+    assert str(source) == str(weights / "named" / "weights.npz")
+    assert lines[0].startswith(f"weights {source}: ") and report["loaded"]
+    assert run.task.evaluated_classes == Printing.named
 
 
-class Watched:
-    """A trainer of tiny weights, and what their loading hands on."""
-
-    def __init__(self, tmp_path, monkeypatch, *words, labeled=True):
-        self.given = {}
-        trainer = small_runs.build(str(tmp_path / "run"), "-eval", *words, val_size=4)
-        self.samples = SimpleNamespace(labeled=labeled, signature=dict)
-        self.run = SimpleNamespace(
-            config=trainer.config,
-            task=trainer.task,
-            model=trainer.model,
-            eval_dataset=self.samples,
-            folder=trainer.folder,
-            run_log=trainer.run_log,
-        )
-        watched = self
-
-        class Diff:
-            def __init__(self, *arguments):
-                watched.given["diff"] = arguments
-
-            def settings(self):
-                return ["settings"]
-
-            def input(self):
-                return ["input"]
-
-            def files(self, *arguments):
-                watched.given["files"] = arguments
-                return ["files"]
-
-        def compare_classes(diff, *arguments):
-            self.given["classes"] = arguments
-            return ["classes"]
-
-        def find_class_names(*arguments):
-            self.given["names"] = arguments
-            return NAMES
-
-        def load_weights(*arguments, **options):
-            self.given["load"] = arguments, options
-            self.report = load(*arguments, **options)
-            self.report.outputs = self.outputs
-            return self.report
-
-        self.outputs, load = None, evaluation.load_weights
-        for name, function in (("CheckpointDiff", Diff), ("compare_classes", compare_classes)):
-            monkeypatch.setattr(evaluation, name, function)
-        monkeypatch.setattr(evaluation, "load_weights", load_weights)
-        monkeypatch.setattr(evaluation, "find_class_names", find_class_names)
-        monkeypatch.setattr(evaluation, "compile_model", lambda *given: self.given.update(compiled=given))
+def test_classes_are_not_matched_without_labels(build, weights):
+    run = build(labeled=False)
+    load_evaluated_weights(run, run.model)
+    turned = np.load(weights / "named" / "weights.npz")["head.weight"]
+    np.testing.assert_array_equal(run.model.head.weight.numpy(), turned, strict=True)
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("weights")
-    state = small_runs.build(str(folder / "run"), val_size=4).model.state_dict()
-    paddle.save(state, str(folder / "weights.pdparams"))
-    paddle.save({"student": state, "teacher": state, "other": state}, str(folder / "parts.pdparams"))
-    paddle.save({**state, "more": state["head.bias"]}, str(folder / "more.pdparams"))
-    return folder
-
-
-def test_weights_of_others_are_loaded_by_class_names_and_compared(weights, tmp_path, monkeypatch):
-    source = str(weights / "weights.pdparams")
-    watched = Watched(tmp_path, monkeypatch, f"-pretrained={source}")
-    run, watched.outputs = watched.run, ["zero", "one"]
-    loaded = load_evaluated_weights(run, run.model)
-    report, names = watched.report, watched.given["classes"][1]
-    assert loaded == (source, [f"weights {source}: {report.summary()}", "settings", "input", "classes", "files"])
-    assert watched.given["diff"] == ("evaluate", source, run.config, run.task)
-    assert watched.given["names"] == (run.task, watched.samples, source)
-    assert names == NAMES._replace(is_evaluated=True)
-    options = {"strict": True, "allow_unused": False, "part": None, "class_names": names}
-    assert watched.given["load"] == ((run.model, source), options)
-    assert watched.given["classes"] == (watched.samples, names, report)
-    assert watched.given["files"] == ("val", watched.samples)
-    assert watched.given["compiled"] == (run.config, run.task, run.model)
-    assert run.task.evaluated_classes == ["zero", "one"]
-    assert (tmp_path / "run" / "eval_load_report.json").read_text() == report.json()
-
-
-def test_classes_are_not_matched_without_labels(weights, tmp_path, monkeypatch):
-    source = str(weights / "weights.pdparams")
-    watched = Watched(tmp_path, monkeypatch, f"-pretrained={source}", labeled=False)
-    before = watched.run.task.evaluated_classes
-    load_evaluated_weights(watched.run, watched.run.model)
-    assert watched.given["classes"][1] is None and watched.run.task.evaluated_classes is before
-
-
-def test_part_and_allowed_changes_of_the_configuration_apply_to_weights(weights, tmp_path, monkeypatch):
-    words = f"-pretrained={weights / 'parts.pdparams'}", "MODEL.PRETRAINED_PART=teacher"
-    watched = Watched(tmp_path, monkeypatch, *words)
-    load_evaluated_weights(watched.run, watched.run.model)
-    assert watched.given["load"][1]["part"] == "teacher"
-    more = f"-pretrained={weights / 'more.pdparams'}"
-    watched = Watched(tmp_path, monkeypatch, more, "-allow_changes")
-    load_evaluated_weights(watched.run, watched.run.model)
-    watched = Watched(tmp_path, monkeypatch, more)
+def test_part_and_allowed_changes_of_the_configuration_apply_to_weights(build, weights):
+    run = build("MODEL.PRETRAINED_PART=teacher", source="parts.pdparams")
+    load_evaluated_weights(run, run.model)
+    run = build("-allow_changes", source="more.pdparams")
+    load_evaluated_weights(run, run.model)
+    run = build(source="more.pdparams")
     with pytest.raises(UserError, match="more"):
-        load_evaluated_weights(watched.run, watched.run.model)
+        load_evaluated_weights(run, run.model)
 
 
-def test_a_run_that_resumes_is_evaluated_at_its_checkpoint(weights, tmp_path, monkeypatch):
-    watched = Watched(tmp_path, monkeypatch, "-resume=auto")
-    with pytest.raises(UserError, match=f"^-resume=auto: no checkpoint in {watched.run.folder} to evaluate$"):
-        load_evaluated_weights(watched.run, watched.run.model)
-    given = []
-    monkeypatch.setattr(store, "resolve", lambda *arguments: given.append(arguments) or weights / "weights.pdparams")
-    source, _ = load_evaluated_weights(watched.run, watched.run.model)
-    run = watched.run
-    assert given == [("auto", run.folder, run.run_log.log_and_print)]
-    assert str(source) == str(weights / "weights.pdparams")
+def test_a_run_that_resumes_is_evaluated_at_its_checkpoint(build):
+    run = build("-resume=auto", source=None)
+    with pytest.raises(UserError, match=f"^-resume=auto: no checkpoint in {run.folder} to evaluate$"):
+        load_evaluated_weights(run, run.model)
+    position = {"epoch": 1, "consumed": 0, "update": 10}
+    saved = checkpoint_store.save(
+        run.folder, "epoch_0001", run.model.state_dict(), checkpoint_store.RunState(position, {}, STATE)
+    )
+    source, _ = load_evaluated_weights(run, run.model)
+    assert Path(source) == saved

@@ -2,9 +2,11 @@
 
 import contextlib
 import csv
+import io
 import json
 import os
 import signal
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,18 +14,22 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
+from support.forced_device import forced_device
 from support.trainings.trained import write_weights
 
-from paddlevit_dist import Predictor, UserError, settings
+from paddlevit_dist import Predictor, UserError
 from paddlevit_dist.distributed import StopRequested
+from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.inference import predictor, rows
 from paddlevit_dist.inference.ensemble import ModelEnsemble
 from paddlevit_dist.inference.predictor import PredictionDataset, predict_batch, predict_share, prepare_task
 from paddlevit_dist.inference.trained import open_source
+from paddlevit_dist.launch import status
 from paddlevit_dist.registry import lookup
 from paddlevit_dist.runtime import signals
-from paddlevit_dist.tasks import EnsembleMember, Ensembling, InputSamples, Task
+from paddlevit_dist.tasks import Ensembling, InputSamples, Task
 from paddlevit_dist.tasks.prediction import PredictionRecord, PredictionWriter
+from paddlevit_dist.tasks.protocols import load_meta
 from paddlevit_dist.tasks.sample_checks import BadSample
 
 
@@ -138,22 +144,18 @@ def images(tmp_path_factory):
     return [str(folder / f"{index}.png") for index in range(7)]
 
 
-def test_ranks_predict_their_shares_and_all_inputs_have_a_row_or_a_reason(
-    classifier, images, tmp_path, monkeypatch, capsys, act_as
-):
+def test_ranks_predict_their_shares_and_all_inputs_have_a_row_or_a_reason(classifier, images, tmp_path, capsys, act_as):
     source = open_source(classifier, "predict")
     task = prepare_task(source)
     samples = predictor.require_predictable(task).open_inputs(images, tmp_path)
     rows.begin(tmp_path, {"inputs": len(images)}, restart=False)
-    checks = []
-    monkeypatch.setattr(signals, "check", lambda: checks.append(1))
     for number, expected in ((0, [1, 2, 6]), (1, [4, 5])):
         act_as(number, 2)
         remaining = np.array([1, 2, 4, 5, 6])
         before = {entry.index for entry in rows.read_entries(tmp_path)}
         predict_share(task, [source], samples, remaining, tmp_path, batch_size=2, num_workers=0)
         assert [entry.index for entry in rows.read_entries(tmp_path) if entry.index not in before] == expected
-    assert len(checks) == 3 and not [fd for fd in os.listdir("/proc/self/fd") if is_rows(fd)]
+    assert not [fd for fd in os.listdir("/proc/self/fd") if is_rows(fd)]
     assert capsys.readouterr().out.count(f"weights {classifier}: loaded") == 1
     act_as(0, 1)
     with pytest.raises(RuntimeError, match="5 of 7 inputs have a prediction or a reason"):
@@ -204,154 +206,170 @@ def test_what_is_odd_in_inputs_is_told_once(classifier, tmp_path, capsys):
     assert "to be turned" not in capsys.readouterr().out
 
 
-def test_a_predictor_hands_its_options_on(classifier, monkeypatch):
-    calls, prepared = [], []
-    monkeypatch.setattr(predictor.gpu, "prepare", lambda *arguments: prepared.append(arguments))
-
-    def note(*arguments, **options):
-        calls.append((arguments, options))
-        return open_source(*arguments, **options)
-
-    monkeypatch.setattr(predictor, "open_source", note)
-    made = Predictor(Path(classifier), class_names=["x", "y", "z"], batch_size=5, num_workers=3, DETERMINISTIC=True)
-    words = ["DETERMINISTIC=True"]
-    options = {"recipe": None, "class_names": ["x", "y", "z"], "words": words, "log": predictor.write_line}
-    assert calls == [((classifier, "predict"), options)]
-    assert made.class_names == ("x", "y", "z")
-    assert prepared == [(made._source.config.TRAIN.TF32, True, made._task.traits.fixed_shapes, False)]
-    built = []
-    monkeypatch.setattr(predictor, "build_loader", lambda *given, **options: built.append((given, options)) or ())
-    assert made(np.zeros((16, 16, 3), np.uint8)) == []
-    (config, dataset, sampler, collate), options = built[0]
-    assert config is made._source.config and collate == dataset.collate and options == {"num_workers": 3}
-    assert (sampler.batch_size, sampler.local_rank, sampler.nranks) == (5, 0, 1)
-    plain = Predictor(classifier)
-    options = {"recipe": None, "class_names": None, "words": [], "log": predictor.silent}
-    assert calls[1] == ((classifier, "predict"), options)
-    plain(np.zeros((16, 16, 3), np.uint8))
-    assert built[1][0][2].batch_size == plain._source.config.DATA.BATCH_SIZE and built[1][1] == {"num_workers": 0}
+def test_options_of_a_predictor_take_the_place_of_those_of_its_weights(classifier, images, capsys):
+    named = Predictor(Path(classifier), class_names=["x", "y", "z"], batch_size=4, **{"TRAIN.BASE_LR": 0.1})
+    assert capsys.readouterr().out.startswith("TRAIN.BASE_LR 0.1 ") and named.class_names == ("x", "y", "z")
+    for predictor_of_case, expected in ((named, [3, 3]), (Predictor(classifier), [6])):
+        sizes = []
+        predictor_of_case.model.register_forward_pre_hook(lambda _, given, sizes=sizes: sizes.append(len(given[0])))
+        found = predictor_of_case(images)
+        assert sizes == expected and {row["class"] for row in found} <= set(predictor_of_case.class_names)
     assert predictor.default_batch_size(open_source(classifier, "predict", words=["-batch_size_eval=9"]).config) == 9
 
 
 @pytest.fixture
-def share(monkeypatch, tmp_path):
-    """Predict a share without a model, and note what is called; the loader gives one batch."""
-    calls, beats = [], []
-    config = settings.load(["-eval", "-pretrained=w", "-batch_size_eval=3", "TRAIN.TF32=True"]).values
-    task = Means()
-    task.notices = ["of the data"]
+def share(classifier, images, tmp_path):
+    """Return a function that predicts a share of the images: ``share(remaining, *words, runs=1, note=None)``.
 
-    def build(task, sources):
-        task.notices.append("of the model")
-        return calls.append(("built", task, sources)) or model
+    It calls ``note`` with "building", or with the number of images that are about to be predicted.
+    """
 
-    def load(dataset, config, batch_size, num_workers):
-        calls.append(("loads", config, batch_size, num_workers, dataset.remaining.tolist()))
-        yield dataset.collate([(3, np.array([2.0]), None), (1, None, "torn")])
-        if stops:
-            raise StopRequested
+    class NotedClassification(Classification):
+        note = staticmethod(lambda at: None)
 
-    class Precision:
-        notice = "in half"
+        def build_model(self, num_classes=None):
+            self.note("building")
+            self.notices.append("of the model")
+            return super().build_model(num_classes)
 
-        def __init__(self, config):
-            calls.append(("precision", config))
+        def logits(self, model, batch):
+            self.note(len(batch["images"]))
+            return super().logits(model, batch)
 
-        @contextlib.contextmanager
-        def patch_forward(self, model):
-            calls.append(("patched", model))
-            yield
-            calls.append(("plain", model))
+    def predict(remaining, *words, runs=1, note=None, **options):
+        sources = [open_source(classifier, "predict", words=words) for _ in range(runs)]
+        task = NotedClassification(sources[0].config)
+        task.note = note or task.note
+        load_meta(task, sources[0].learned)
+        task.notices.append("of the data")
+        samples = predictor.require_predictable(task).open_inputs(images, tmp_path)
+        rows.begin(tmp_path, {"inputs": len(images)}, restart=True)
+        predict_share(task, sources, samples, np.array(remaining, int), tmp_path, **{"num_workers": 0, **options})
 
-    def prepare(*arguments):
-        calls.append(("prepared", *arguments))
-
-    class Beat(contextlib.nullcontext):
-        def __init__(self, log, shown):
-            super().__init__()
-            self.shown = shown
-
-        def at(self, place):
-            beats.append((place, self.shown))
-            return self
-
-    monkeypatch.setattr(predictor, "Heartbeat", Beat)
-    monkeypatch.setattr(predictor, "build_models", build)
-    monkeypatch.setattr(predictor, "build_prediction_loader", load)
-    monkeypatch.setattr(predictor, "EvaluationPrecision", Precision)
-    monkeypatch.setattr(predictor.gpu, "prepare", prepare)
-    monkeypatch.setattr(predictor, "cpu_cores", lambda: 64)
-    monkeypatch.setattr(predictor, "default_workers", lambda *given: calls.append(("cores", *given)) or 5)
-    sources, model, stops = [SimpleNamespace(config=config, weights="w")], "model", []
-
-    def predict(remaining, ensemble=None, stop=False, **options):
-        nonlocal model
-        model = "model" if ensemble is None else ensemble
-        stops[:] = [1] * stop
-        (tmp_path / "unfinished").mkdir(exist_ok=True)
-        predict_share(task, sources, BrokenFiles(), np.array(remaining), tmp_path, **options)
-        return calls, task, config
-
-    predict.beats = beats
     return predict
 
 
 @pytest.mark.parametrize(
-    "inputs, world_size, options, expected",
+    "inputs, world_size, batch_size, expected",
     [
-        (6, 1, {}, (3, 2)),
-        (3, 1, {}, (3, 0)),
-        (6, 2, {}, (3, 0)),
-        (7, 2, {}, (3, 2)),
-        (7, 1, {"batch_size": 2}, (2, 4)),
-        (99, 2, {"batch_size": 2}, (2, 5)),
-        (99, 1, {"num_workers": 0}, (3, 0)),
-        (1, 1, {"num_workers": 9}, (3, 9)),
+        (6, 1, 3, 2),
+        (3, 1, 3, 0),
+        (6, 2, 3, 0),
+        (7, 2, 3, 2),
+        (7, 1, 2, 4),
+        (99, 2, 2, 8),
+        (99, 8, 2, 7),
+        (999, 9, 2, 6),
     ],
 )
-def test_loader_processes_suit_the_batches_of_this_rank(share, act_as, inputs, world_size, options, expected):
+def test_loader_processes_suit_the_batches_and_cores_of_this_rank(
+    machine, act_as, inputs, world_size, batch_size, expected
+):
+    machine.cores = 64
     act_as(0, world_size)
-    calls, _, config = share(range(inputs), **options)
-    assert [call[1:4] for call in calls if call[0] == "loads"] == [(config, *expected)]
-    assert [call for call in calls if call[0] == "cores"] == [("cores", world_size, 64)] * (
-        "num_workers" not in options and expected[1] > 0
-    )
+    assert predictor.choose_workers(inputs, batch_size) == expected
 
 
-def test_a_share_is_prepared_told_and_predicted_in_the_precision_of_its_weights(share, act_as, tmp_path, capsys):
-    calls, task, config = share([1, 3])
-    assert [call[0] for call in calls] == ["prepared", "built", "precision", "patched", "loads", "plain"]
-    assert calls[0][1:] == (True, config.DETERMINISTIC, task.traits.fixed_shapes, config.EVAL_AMP)
-    assert calls[2] == ("precision", config) and calls[4][4] == [1, 3] and calls[3] == ("patched", "model")
-    assert capsys.readouterr().out == "in half\nof the model\n"
-    first, second = rows.read_entries(tmp_path)
-    assert (first.index, first.reason, second.index, second.summary) == (1, "torn", 3, [3, 2.0])
-    places = ["building the model", "predicting", "predicting, 2 of 2 done"]
-    assert share.beats == [(place, True) for place in places] and share.beats.clear() is None
-    act_as(1, 2)
-    share([1, 3])
-    assert capsys.readouterr().out == "" and calls.clear() is None
-    assert share.beats == [(place, False) for place in places]
-    share([])
-    assert calls == []
+def test_a_share_is_predicted_in_batches_and_told_by_the_main_process(share, act_as, clock, tmp_path, capsys):
+    seen = []
+    clock(lambda: 100.0)
+
+    def note(at):
+        seen.append((at, status.get_status().text, "heartbeat" in {thread.name for thread in threading.enumerate()}))
+
+    words = "EVAL_AMP=true", "-batch_size_eval=4"
+    for rank, size, expected in ((0, 1, [3, 2]), (1, 2, [2])):
+        act_as(rank, size)
+        share([0, 1, 2, 3, 4, 6], *words, note=note)
+        assert [at for at, *_ in seen] == ["building", *expected]
+        assert [place for _, place, _ in seen][:2] == ["building the model", "predicting"]
+        assert {beats for *_, beats in seen} == {rank == 0}
+        told = capsys.readouterr().out.splitlines()
+        if rank == 0:
+            assert seen[2][1] == "predicting, 4 of 6 done"
+            precision, *others = told[1:]
+            assert "EVAL_AMP" in precision and others == ["of the model"]
+        else:
+            assert told == []
+        seen.clear()
+    share([0, 1, 3], *words, note=note, batch_size=2)
+    assert [at for at, *_ in seen] == ["building", 1] and [entry.index for entry in rows.read_entries(tmp_path)] == [3]
+    share([], note=note)
+    assert len(seen) == 2
 
 
-def test_each_model_of_several_runs_in_the_precision_and_a_stop_ends_the_process(share, own_handlers):
-    members = [EnsembleMember(None, SimpleNamespace(name=name)) for name in "ab"]
-    ensemble = ModelEnsemble(iter(members), "cpu")
-    calls, task, _ = share([1, 3], ensemble)
-    assert [call for call in calls if call[0] in ("patched", "plain")] == [
-        *(("patched", member.model) for member in members),
-        *(("plain", member.model) for member in members[::-1]),
-    ]
-    assert task.seen[0][0] is ensemble
-    signals.record_only()
-    for requested, expected in (([], signal.SIGTERM), ([signal.SIGINT], signal.SIGINT)):
-        for number in requested:
+FLAGS = ("FLAGS_cudnn_exhaustive_search", "FLAGS_use_legacy_linear", "FLAGS_cudnn_deterministic")
+VARIABLES = ("NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG")
+IN_HALF = {"DETERMINISTIC": True, "TRAIN.TF32": False, "EVAL_AMP": True, "AMP_DTYPE": "bfloat16"}
+
+
+@pytest.fixture
+def on_gpu(other_paddle, own_environment):
+    """As on a GPU: the flags that Paddle is given, and the type of each autocast."""
+    given, casts = {}, []
+
+    @contextlib.contextmanager
+    def auto_cast(enable=True, dtype=None, **options):
+        casts.extend([dtype] * enable)
+        yield
+
+    other_paddle({"base.core.globals": dict.fromkeys(FLAGS), "set_flags": given.update, "amp.auto_cast": auto_cast})
+    for name in (*VARIABLES, FLAGS[0]):
+        os.environ.pop(name, None)
+    with forced_device():
+        yield given, casts
+
+
+@pytest.mark.parametrize("runs", [0, 1, 2])
+@pytest.mark.parametrize(
+    "keys, variables, flags",
+    [
+        ({"TRAIN.TF32": True}, {}, (True, True, None)),
+        (IN_HALF, {"NVIDIA_TF32_OVERRIDE": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}, (False, False, True)),
+        ({**IN_HALF, "TRAIN.TF32": True, "DETERMINISTIC": False}, {}, (True, False, None)),
+    ],
+)
+def test_a_gpu_computes_as_the_keys_say(classifier, images, share, on_gpu, runs, keys, variables, flags):
+    given, casts = on_gpu
+    if runs:
+        share([0, 1], *(f"{name}={value}" for name, value in keys.items()), runs=runs)
+    else:
+        Predictor(classifier, **keys)(images[:2])
+    assert casts == ["bfloat16"] * (max(runs, 1) if "EVAL_AMP" in keys else 0)
+    assert tuple(map(given.get, FLAGS)) == flags
+    assert {name: os.environ[name] for name in VARIABLES if name in os.environ} == variables
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_code_ignored_ends_the_process_after_its_batch(share, own_handlers, number):
+    predicted = []
+
+    class Late:
+        def __del__(self):  # an exception that a handler raises here is lost
             signal.raise_signal(number)
-        with pytest.raises(signals.ProcessInterrupted) as stopped:
-            share([1, 3], stop=True)
-        assert stopped.value.number == expected
+
+    def note(at):
+        if at != "building":
+            predicted.append(at)
+            Late()
+
+    with pytest.raises(signals.ProcessInterrupted) as stopped:
+        share(range(7), note=note, batch_size=2)
+    assert stopped.value.number == number and predicted == [2]
+
+
+@pytest.mark.parametrize("number, expected", [(signal.SIGINT, signal.SIGINT), (None, signal.SIGTERM)])
+def test_a_wait_for_data_that_a_signal_ends_ends_the_process(share, own_handlers, number, expected):
+    def note(at):
+        if at != "building":
+            raise StopRequested
+
+    signals.record_only()
+    if number is not None:
+        signal.raise_signal(number)
+    with pytest.raises(signals.ProcessInterrupted) as stopped:
+        share([0, 1], note=note)
+    assert stopped.value.number == expected
 
 
 def test_models_of_several_runs_are_built_with_their_own_tasks(classifier, tmp_path, capsys, act_as):
@@ -372,51 +390,34 @@ def test_models_of_several_runs_are_built_with_their_own_tasks(classifier, tmp_p
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("is_main, is_shown", [(True, False), (True, True), (False, False)])
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("is_main, is_shown", [(True, False), (True, True), (False, True)])
 def test_progress_is_told_every_ten_seconds_where_no_bar_is_shown(
-    monkeypatch, capsys, act_as, simulated_time, is_main, is_shown
+    monkeypatch, capsys, act_as, clock, is_main, is_shown
 ):
-    bars, places, states = [], [], []
-    simulated_time.now = 100.0
-
-    class Bar:
-        def __init__(self, *arguments):
-            bars.append(arguments)
-            self.is_shown = is_shown
-
-        def step(self, number):
-            bars.append(number)
-
-        def close(self):
-            bars.append("closed")
-
-    class Beat:
-        def __init__(self, log, shown):
-            states.append((log, shown))
-
-        def at(self, place):
-            places.append(place)
-            return self
-
-        def __enter__(self):
-            states.append("in")
-
-        def __exit__(self, *error):
-            states.append(error)
-
-    monkeypatch.setattr(predictor, "ProgressBar", Bar)
-    monkeypatch.setattr(predictor, "Heartbeat", Beat)
+    monkeypatch.setenv("TERM", "xterm" if is_shown else "dumb")
+    now = 100.0
+    clock(lambda: now)
     act_as(int(not is_main), 2)
-    with predictor.SharedProgress(4001) as progress:
+    lefts, places, terminal = [], [], Terminal()
+    with contextlib.redirect_stderr(terminal), predictor.SharedProgress(4001) as progress:
+        assert progress.bar.is_shown == (is_main and is_shown)
         for seconds, inputs in ((104, 100), (110, 400), (115, 1), (125, 499), (140, 5000)):
-            simulated_time.now = float(seconds)
+            now = float(seconds)
             progress.count(inputs)
+            lefts.append(progress.bar.left)
+            places.append(status.get_status().text)
     expected = [
         "predicted 1,000 of 4,001, 100.0 a second, 30 s left",
         "predicted 2,000 of 4,001, 80.0 a second, 25 s left",
         "predicted 4,001 of 4,001, 100.0 a second, 0 s left",
     ]
     assert capsys.readouterr().out.splitlines() == (expected if is_main and not is_shown else [])
-    assert bars == [(4001, "predicting", is_main), 200, 800, 2, 998, 2001, "closed"]
-    assert states == [(predictor.write_line, is_main), "in", (None, None, None)]
-    assert places == ["predicting", *(f"predicting, {n:,} of 4,001 done" for n in (200, 1000, 1002, 2000, 4001))]
+    assert ("predicting" in terminal.getvalue()) == (is_main and is_shown) and not progress.bar.is_shown
+    assert lefts == [4001 - done for done in (200, 1000, 1002, 2000, 4001)]
+    assert places == [f"predicting, {n:,} of 4,001 done" for n in (200, 1000, 1002, 2000, 4001)]
+    assert "heartbeat" not in {thread.name for thread in threading.enumerate()}

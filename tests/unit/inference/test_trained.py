@@ -9,10 +9,10 @@ import numpy as np
 import paddle
 import pytest
 import yaml
+from support.registrations import forgotten
 from support.trainings.trained import network, write_weights
 
-from paddlevit_dist import UserError
-from paddlevit_dist.inference import trained
+from paddlevit_dist import Manifest, UserError, register_feature
 from paddlevit_dist.inference.ensemble import require_ensemble
 from paddlevit_dist.inference.trained import build_configuration, build_trained, open_source, read_trained_meta
 from paddlevit_dist.tasks.task_factory import make_task
@@ -158,9 +158,16 @@ def test_digests_change_with_weights_settings_names_and_input_alone(classifier, 
     assert digests[0] == digests[1]
 
 
-def test_a_model_has_the_weights_classes_and_evaluates(classifier, unnamed, monkeypatch):
-    accelerated = []
-    monkeypatch.setattr(trained, "accelerate", accelerated.append)
+@pytest.fixture
+def accelerated():
+    """The models whose layers would have been replaced by compiled ones."""
+    models = []
+    with forgotten():
+        register_feature(Manifest("acme", functions={"accelerate": models.append}))
+        yield models
+
+
+def test_a_model_has_the_weights_classes_and_evaluates(classifier, unnamed, accelerated):
     image = paddle.to_tensor(np.linspace(-1, 1, 3 * 256, dtype="float32").reshape(1, 3, 16, 16))
     expected = network(3)(image).numpy()
     weights, recipe = unnamed

@@ -2,14 +2,17 @@
 
 import json
 import sys
+import textwrap
 from types import SimpleNamespace
 
 import pytest
 from support.trainings.small_runs import build
 
+from paddlevit_dist import settings
 from paddlevit_dist.logging import event_logs
 from paddlevit_dist.tasks.callback import RunFacts
 
+CONFIG = settings.load([]).values
 RUN = ["-epochs=3", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 3 x 5 updates
 
 
@@ -75,7 +78,7 @@ def test_every_report_and_evaluation_is_there_once_also_after_a_repetition(name,
     assert "BASE_LR" in text and "EMBED_DIM: 32" in text
 
 
-def log_some(log, folder, monkeypatch) -> None:
+def log_some(log, folder, clock) -> None:
     """Log a history of two events and two values more, at 12.5 seconds."""
     (folder / log.folder_name).mkdir()
     for number in range(3):
@@ -83,9 +86,8 @@ def log_some(log, folder, monkeypatch) -> None:
     history = [{"kind": "training", "time": 5.5, "epoch": 1, "update": 4, "loss": 2.0}]
     history += [{"kind": "evaluation", "time": 6.25, "epoch": 1, "update": 7, "loss": 1.5}]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in history))
-    run = RunFacts(folder, SimpleNamespace(), True, 1, 7, update=7)
-    monkeypatch.setattr(RunFacts, "config_text", "A: 1\nB: 2")
-    monkeypatch.setattr(event_logs.time, "time", lambda: 12.5)
+    run = RunFacts(folder, CONFIG, True, 1, 7, update=7)
+    clock(lambda: 12.5)
     type(log)().start(run._replace(trains=False))
     assert len(list((folder / log.folder_name).iterdir())) == 3
     log.start(run)
@@ -96,9 +98,9 @@ def log_some(log, folder, monkeypatch) -> None:
     assert len(list((folder / log.folder_name).iterdir())) == 1
 
 
-def test_a_new_file_has_the_history_with_its_times_and_replaces_earlier_ones(tmp_path, monkeypatch):
+def test_a_new_file_has_the_history_with_its_times_and_replaces_earlier_ones(tmp_path, clock):
     pytest.importorskip("tensorboard")
-    log_some(event_logs.TensorBoardLog(), tmp_path, monkeypatch)
+    log_some(event_logs.TensorBoardLog(), tmp_path, clock)
     found = read_tensorboard(tmp_path / "tensorboard")
     assert {tag: [(e.step, e.value, e.wall_time) for e in found.Scalars(tag)] for tag in found.Tags()["scalars"]} == {
         "training/loss": [(4, 2.0, 5.5), (8, 0.5, 12.5)],
@@ -107,10 +109,12 @@ def test_a_new_file_has_the_history_with_its_times_and_replaces_earlier_ones(tmp
     }
     (text,) = found.Tensors("configuration")
     assert (text.step, text.wall_time) == (0, 12.5)
-    assert text.tensor_proto.string_val[0].decode() == "    A: 1\n    B: 2"
+    assert text.tensor_proto.string_val[0].decode() == textwrap.indent(
+        RunFacts(tmp_path, CONFIG, True).config_text.rstrip(), "    "
+    )
 
 
-def test_visualdl_has_milliseconds_and_no_percent_signs(tmp_path, monkeypatch):
+def test_visualdl_has_milliseconds_and_no_percent_signs(tmp_path, monkeypatch, clock):
     written = []
 
     def record(kind):
@@ -124,12 +128,13 @@ def test_visualdl_has_milliseconds_and_no_percent_signs(tmp_path, monkeypatch):
     )
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module or SimpleNamespace())
-    log_some(event_logs.VisualDlLog(), tmp_path, monkeypatch)
+    log_some(event_logs.VisualDlLog(), tmp_path, clock)
 
     def scalar(tag, step, value, milliseconds):
         return "scalar", {"tag": tag, "value": value, "step": step, "walltime": milliseconds}
 
-    text = {"tag": "configuration", "text_string": "A: 1\nB: 2", "step": 0, "walltime": 12500}
+    config = RunFacts(tmp_path, CONFIG, True).config_text
+    text = {"tag": "configuration", "text_string": config, "step": 0, "walltime": 12500}
     assert written == [
         ("meta_data", {"walltime": 12500}),
         ("text", text),

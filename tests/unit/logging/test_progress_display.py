@@ -74,16 +74,18 @@ def test_a_line_is_shortened_from_its_end(width, text):
 
 
 def test_lines_are_complete_when_they_appear():
-    written = []
-    stream = BarSafeStream(io.StringIO())
-    stream._write = written.append
-    assert [stream.write(text) for text in ("one", " two\nthree\nfo", "ur", "\n")] == [3, 13, 2, 1]
-    assert written == ["one two\nthree\n", "four\n"]
+    stream, seen = BarSafeStream(io.StringIO()), []
+    for text, number in (("one", 3), (" two\nthree\nfo", 13), ("ur", 2), ("\n", 1)):
+        assert stream.write(text) == number
+        seen.append(stream.getvalue())
+    lines = "one two\nthree\n"
+    assert seen == ["", lines, lines, f"{lines}four\n"]
     stream.end()
     stream.write("rest")
+    assert stream.getvalue() == f"{lines}four\n"
     stream.end()
     stream.end()
-    assert written[2:] == ["rest"]
+    assert stream.getvalue() == f"{lines}four\nrest"
 
 
 def test_a_forked_process_writes_over_the_first_bar():

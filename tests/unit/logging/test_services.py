@@ -131,8 +131,7 @@ def test_wandb_is_given_settings_and_numbers_but_nothing_of_the_machine(tmp_path
     assert told[0]["id"] == "run 5"
 
 
-@pytest.mark.parametrize("at_once", [7, 100])
-def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_path, monkeypatch, at_once):
+def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_path, monkeypatch, clock):
     batches, ended = [], []
 
     class NotingClient:
@@ -156,7 +155,6 @@ def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_
 
     entities = SimpleNamespace(Param=lambda *of: of, Metric=lambda *of: of)
     monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=NotingClient, entities=entities))
-    monkeypatch.setattr(services, "_MOST_PARAMETERS", at_once)
     for name in ("MLFLOW_DISABLE_TELEMETRY", "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.setenv(name, "mine")
     folder = tmp_path / "a run"
@@ -167,13 +165,13 @@ def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_
     run, log = RunFacts(folder, config, True, 1, 10), services.MlflowLog()
     log.start(run)
     assert {run_id for run_id, *_ in batches} == {"a run of mine"}
-    assert len(batches[0][1]) == at_once == max(len(parameters) for _, parameters, _ in batches)
+    assert len(batches[0][1]) == 100 == max(len(parameters) for _, parameters, _ in batches)
     parameters = [one for _, some, _ in batches for one in some]
     settings = leaves(services.parse_yaml(run.config_text))
     assert len(settings) > 100 and len(parameters) == len(settings)
     assert dict(parameters) == {key: str(value)[:500] for key, value in settings.items()}
     batches.clear()
-    monkeypatch.setattr(services.time, "time", lambda: 12.5)
+    clock(lambda: 12.5)
     log.report(3, {"loss": 0.5, "top-1 (best)": 2.0})
     assert batches == [
         ("a run of mine", (), [("training/loss", 0.5, 12500, 3), ("training/top-1 _best_", 2.0, 12500, 3)])

@@ -284,8 +284,8 @@ def test_help_is_printed_and_ends(capsys, word):
 
 @pytest.mark.parametrize("command", help.ABOUT)
 @pytest.mark.parametrize("entry", ["paddlevit-dist", "/x/paddlevit_dist/__main__.py", "main_multi_gpu.py"])
-def test_help_fits_a_screen_and_has_three_examples_of_its_command(monkeypatch, command, entry):
-    monkeypatch.setattr("sys.argv", [entry])
+def test_help_fits_a_screen_and_has_three_examples_of_its_command(command_line, command, entry):
+    command_line(entry)
     lines = help.help_text(["-h"], command).splitlines()
     assert len(lines) <= 48
     lines = "\n".join(lines).replace("\\\n   ", "").splitlines()  # as a shell joins them
@@ -306,8 +306,8 @@ def test_help_fits_a_screen_and_has_three_examples_of_its_command(monkeypatch, c
 @pytest.mark.usefixtures("own_handlers")
 @pytest.mark.parametrize("entry", ["paddlevit-dist", "/x/paddlevit_dist/__main__.py", "main_multi_gpu.py"])
 @pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_of_every_command_is_at_most_eighty_wide(monkeypatch, capsys, command, entry):
-    monkeypatch.setattr("sys.argv", [entry])
+def test_help_of_every_command_is_at_most_eighty_wide(command_line, capsys, command, entry):
+    command_line(entry)
 
     with contextlib.suppress(SystemExit):
         main([*command.split(), "-h"])

@@ -3,9 +3,12 @@
 import ctypes
 import importlib.util
 import os
+import pickle
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -111,3 +114,19 @@ def replacements(monkeypatch, own_signals, own_environment) -> list[tuple[str, l
     programs: list[tuple[str, list[str]]] = []
     monkeypatch.setattr(os, "execv", lambda program, words: programs.append((program, words)))
     return programs
+
+
+@pytest.fixture
+def pools_in_this_process(monkeypatch) -> None:
+    """Pools of processes start none: what they are given is pickled, and computed at once in this process."""
+
+    def submit(pool: ProcessPoolExecutor, *job: Any) -> Future:
+        function, *arguments = pickle.loads(pickle.dumps(job))
+        future: Future = Future()
+        try:
+            future.set_result(pickle.loads(pickle.dumps(function(*arguments))))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submit)

@@ -19,6 +19,7 @@ from support.stand_ins import (  # noqa: F401
     other_paddle,
     own_environment,
     own_signals,
+    pools_in_this_process,
     replacements,
     set_versions,
 )

@@ -83,7 +83,7 @@ NOT_RUN = {
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared -split=test "
     "-output=./output/test -pretrained=./output/scannet": OTHER_FILES,
     "python -m paddlevit_dist prepare scenes /dataset/scans my_store "
-    "--channels=normal,intensity": "needs scans; tests/integration/points/test_scene_formats.py has all formats",
+    "--channels=normal,intensity": "needs scans; tests/unit/points/prepare/test_formats_prepared.py has all formats",
     "./run_train_multi.sh -cfg=minkunet34c_scannet -dataset=scenes -data_path=my_store "
     'POINTS.FEATURES "[rgb, normal]"': "needs scans; tests/integration/points/test_scene_formats.py trains on such",
     "python -m paddlevit_dist prepare scenes /dataset/nuscenes /dataset/nuscenes_prepared": NUSCENES,

@@ -19,7 +19,6 @@ from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices, SceneR
 from paddlevit_dist.points.prepare.pcd import read_pcd
 from paddlevit_dist.points.prepare.pointcept import PointceptReader
 from paddlevit_dist.points.prepare.s3dis import split_by_area
-from paddlevit_dist.points.prepare.store import _write
 from paddlevit_dist.points.prepare.tables import TableReader, read_table
 from paddlevit_dist.registry.register import register_scene_format
 
@@ -354,20 +353,6 @@ def test_scenes_of_a_folder_have_the_options_of_built_scenes_and_equally_long_co
         source = RawScene("a", (str(tmp_path / "a" / "xyz.npy"),), True)
         with pytest.raises(UserError, match=r"xyz.npy has columns .*\(x 4, y 4, z 4, class 3, instance 4\)"):
             reader.read(source)
-
-
-def test_an_exception_of_a_users_reader_names_the_file(tmp_path):
-    class Faulty(SceneReader):
-        def read(self, source):
-            raise self.error
-
-    reader, source = Faulty(), RawScene("a", ("scans/a.own",), True)
-    for reader.error, told, message in (
-        (KeyError("tree"), RuntimeError, "^scans/a.own cannot be read: KeyError: 'tree'$"),
-        (OSError("disk"), OSError, "^disk$"),
-    ):
-        with pytest.raises(told, match=message):
-            _write(reader, source, str(tmp_path / "a.scene"), b"")
 
 
 def test_options_that_a_format_does_not_know_are_told(tmp_path, capsys):

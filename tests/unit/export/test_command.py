@@ -61,6 +61,34 @@ def test_an_export_is_described_and_has_an_example(tmp_path, outputs):
     assert yaml.safe_load(text)["PostProcess"]["Topk"] == {"topk": 3, "label_list": ["ä", "b", "c"]}
 
 
+@pytest.mark.skipif(paddle.__version__.startswith("2."), reason="paddle2onnx needs Paddle 3")
+@pytest.mark.parametrize("kind, precision", [("onnx", "float32"), ("onnxruntime", "float32"), ("onnx", "float16")])
+def test_an_onnx_file_computes_the_same_and_has_the_description(tmp_path, kind, precision):
+    import onnx
+
+    from paddlevit_dist.export.onnx_files import run
+
+    trained = make_trained(paddlex={"PreProcess": {}})
+    trained.model.append(paddle.nn.GELU())
+    trained.model.eval()
+    difference = export(trained, str(tmp_path / "net"), kind, precision)
+    assert {path.name for path in tmp_path.iterdir()} == {"net.onnx", "net.about.yaml", "net.example.npz"}
+    model = onnx.load(tmp_path / "net.onnx")
+    about = yaml.safe_load((tmp_path / "net.about.yaml").read_text(encoding="utf-8"))
+    size = about.pop("largest_difference")
+    assert size == {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
+    assert {row.key: yaml.safe_load(row.value) for row in model.metadata_props} == {"about": about}
+    assert (about["format"], about["precision"]) == (kind, precision)
+    assert ("com.microsoft" in {node.domain for node in model.graph.node}) == (kind == "onnxruntime")
+    kinds = {weights.data_type for weights in model.graph.initializer if len(weights.dims) == 2}
+    assert kinds == {onnx.TensorProto.FLOAT16 if precision == "float16" else onnx.TensorProto.FLOAT}
+    images = np.random.default_rng(5).normal(size=(4, 2, 2, 3)).astype(np.float32)
+    (found,) = run(model, {"images": images}).values()
+    expected = trained.model(paddle.to_tensor(images)).numpy()
+    np.testing.assert_allclose(found, expected, atol=4e-3 if precision == "float16" else 1e-5)
+    assert [output.name for output in model.graph.output] == ["logits"]
+
+
 class Boxes(paddle.nn.Layer):
     def __init__(self) -> None:
         super().__init__()

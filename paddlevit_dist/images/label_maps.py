@@ -135,12 +135,12 @@ def _compare_maps(truth: str, result: str, rules: LabelMapRules, number: int) ->
     if labels.shape != predicted.shape:
         sizes = [f"{width} x {height}" for height, width in (predicted.shape, labels.shape)]
         raise UserError(f"{result} has {sizes[0]} pixels (width x height), but {truth} has {sizes[1]}")
-    is_ignored = np.zeros(labels.shape, bool) if rules.ignored is None else labels == rules.ignored
+    is_ignored = labels == rules.ignored  # no pixel if that is None
     if rules.reduce_zero_label:
         is_ignored |= labels == 0
         labels = labels - 1
     is_known = ~is_ignored
-    is_wrong = is_known & ((labels < 0) | (labels >= number))
+    is_wrong = is_known & (labels >= number)
     if is_wrong.any():
         wrong = int(labels[is_wrong][0]) + int(rules.reduce_zero_label)
         raise UserError(
@@ -148,7 +148,7 @@ def _compare_maps(truth: str, result: str, rules: LabelMapRules, number: int) ->
             "or set -ignore=N to the number that is not a class"
         )
     no_class = -2  # replaces all other values of the result
-    is_class = (predicted >= 0) & (predicted < number) & (predicted != (-1 if rules.ignored is None else rules.ignored))
+    is_class = (predicted < number) & (predicted != rules.ignored)
     predicted = np.where(is_class, predicted, no_class)
     counted = count_statistics(labels[is_known], predicted[is_known], number)
     tables = np.stack([counted, boundary_statistics(labels, predicted, number, is_known)])

@@ -1,0 +1,101 @@
+"""Whole reports on label maps: which files are compared, and what is counted, told and refused."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist import UserError
+from paddlevit_dist.images.label_maps import LabelMapRules, score
+
+SHOWN = {"mIoU": 4, "accuracy": 4, "mean class accuracy": 4, "mean Dice": 4, "boundary IoU": 4}
+
+
+def write(folder, maps):
+    for name, values in maps.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(values.astype(np.uint8)).save(folder / name)
+
+
+def draw(seed, values):
+    sizes = {"a/y": (5, 8), "b/x": (7, 4), "z": (6, 9)}
+    generator = np.random.default_rng(seed)
+    return {name: generator.choice(values, size) for name, size in sizes.items()}
+
+
+def count(true, found, classes, ignored):
+    """Right, true and found pixels of each class."""
+    is_known = ~np.isin(true, ignored)
+    right, given, taken = true[is_known & (true == found)], true[is_known], found[is_known]
+    return [[(labels == number).sum() for number in range(classes)] for labels in (right, given, taken)]
+
+
+def test_a_report_says_what_was_compared_left_over_and_ignored(tmp_path):
+    true, found = draw(0, [0, 1, 2, 3, 7]), draw(1, [0, 1, 2, 3, 4, 5, 7])
+    ends = {"true": "_t.png", "found": "_r.png"}
+    for folder, maps in (("true", true), ("found", {**found, "a/w": found["z"]})):
+        write(tmp_path / folder, {f"{name}{ends[folder]}": values for name, values in maps.items()})
+        write(tmp_path / folder, {f"{name}{ends[folder]}": found["z"] for name in ("a/.y", ".hidden/x")})
+        write(tmp_path / folder, {"a/y_color.png": found["z"]})
+    truth, results = str(tmp_path / "true"), str(tmp_path / "found")
+    report = score(truth, results, LabelMapRules(["a", "b", "c", "d"], 7, False, "_t.png", "_r.png"))
+    assert report.names == ["z.png", "a/y.png", "b/x.png"] and report.classes == ["a", "b", "c", "d"]
+    assert report.counted == f"3 images of 4 classes: {results}, ground truth: {truth}"
+    assert (report.sample, report.task, report.kind, report.shown) == ("image", "masks", "confusions", SHOWN)
+    assert list(report.shown) == list(SHOWN) and report.more_is_better
+    ignored = sum((values == 7).sum() for values in true.values())
+    outside = sum(((true[name] != 7) & np.isin(found[name], [4, 5, 7])).sum() for name in true)
+    assert report.notices == [
+        f"{results}: 1 maps without an image in {truth}: skipped",
+        f"{results}: {outside} pixels without a class where the ground truth has one: counted as wrong",
+    ]
+    assert report.protocol == [
+        f"IoU: over the pixels of all images together; {ignored} are ignored, where the ground truth is 7",
+        "mIoU: mean over the classes in ground truth or results, 4 of 4",
+        "boundary IoU: over the pixels of each class within 2 % of the image's diagonal of its boundary",
+    ]
+    expected = [count(true[name], found[name], 4, [7]) for name in ("z", "a/y", "b/x")]
+    np.testing.assert_array_equal(report.arrays["statistics"], expected)
+    assert report.arrays["boundaries"].shape == (3, 3, 4) and np.isnan(report.arrays["losses"]).sum() == 3
+
+
+def test_classes_without_names_are_those_that_occur(tmp_path):
+    numbers = [*range(3), *range(100, 130)]
+    true, found = draw(2, [0, 2, 255]), draw(3, numbers)
+    found["z"].flat[: len(numbers)] = numbers
+    for folder, maps in (("true", true), ("found", found)):
+        write(tmp_path / folder, {f"{name}.png": values for name, values in maps.items()})
+    truth, results = str(tmp_path / "true"), str(tmp_path / "found")
+    report = score(truth, results, LabelMapRules())
+    known = np.concatenate([found[name][true[name] != 255] for name in found])
+    occurring = sorted({0, 2} | set(known.tolist()))
+    assert report.classes == list(map(str, occurring))
+    (notice,) = report.notices
+    assert notice.startswith(f"{results}: pixels of class 1, 100, ") and len(notice) < 200 + len(results + truth)
+    assert notice.endswith(f", which {truth} never has: counted as wrong, each as one more class of the mean")
+    expected = np.array([count(true[name], found[name], 256, [255]) for name in ("z", "a/y", "b/x")])
+    np.testing.assert_array_equal(report.arrays["statistics"], expected[:, :, occurring])
+    assert report.protocol[1].endswith(f"results, {len(occurring)} of {len(occurring)}")
+
+
+@pytest.mark.parametrize("is_reduced, ignored, told", [(True, 255, 5), (False, None, 255), (True, None, 255)])
+def test_a_number_without_a_class_is_told_as_in_the_file(tmp_path, is_reduced, ignored, told):
+    true = np.array([[0, 1, 4, told], [2, 3, 255, 255]])
+    write(tmp_path / "true", {"a.png": true})
+    write(tmp_path / "found", {"a.png": true * 0})
+    rules = LabelMapRules(["a", "b", "c", "d", "e"][: 4 if is_reduced else 5], ignored, is_reduced)
+    highest = len(rules.classes) - 1
+    with pytest.raises(UserError, match=rf"a.png has pixels of class {told}, but classes are 0 to {highest}; list"):
+        score(str(tmp_path / "true"), str(tmp_path / "found"), rules)
+
+
+def test_a_background_of_0_is_ignored_beside_another_number(tmp_path):
+    true, found = draw(4, [0, 1, 2, 3, 9]), draw(5, [0, 1, 2])
+    for folder, maps in (("true", true), ("found", found)):
+        write(tmp_path / folder, {f"{name}.png": values for name, values in maps.items()})
+    rules = LabelMapRules(["a", "b", "c"], 9, reduce_zero_label=True)
+    report = score(str(tmp_path / "true"), str(tmp_path / "found"), rules)
+    expected = [count(true[name].astype(int) - 1, found[name], 3, [-1, 8]) for name in ("z", "a/y", "b/x")]
+    np.testing.assert_array_equal(report.arrays["statistics"], expected)
+    ignored = sum(np.isin(values, [0, 9]).sum() for values in true.values())
+    shift = "; 0 in the ground truth is ignored as well, and k is class k - 1"
+    assert report.protocol[0].endswith(f"{ignored} are ignored, where the ground truth is 9{shift}")

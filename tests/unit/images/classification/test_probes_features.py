@@ -85,7 +85,10 @@ def test_samples_are_images_until_they_have_features(cls, words, tmp_path):
     task = make(cls, *words)
     samples = task.build_dataset("val", tmp_path)
     assert samples[3][0].shape == (1, 28, 28)
-    assert list(task.collate([samples[0], samples[1]])) == ["images", "labels"]
+    batch = task.collate([(samples[1][0], np.int16(6)), (samples[0][0], np.int16(4))])  # as of a user's data set
+    assert list(batch) == ["images", "labels"]
+    np.testing.assert_array_equal(batch["images"], np.stack([samples[1][0], samples[0][0]]), strict=True)
+    np.testing.assert_array_equal(batch["labels"], np.array([6, 4], np.int64), strict=True)
     samples.features = np.random.default_rng(0).normal(size=(len(samples), 3)).astype(np.float32)
     batch = task.collate([samples[7], samples[2]])
     assert list(batch) == ["features", "labels"] and batch["labels"].dtype == np.int64

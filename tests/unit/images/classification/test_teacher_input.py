@@ -5,7 +5,7 @@ import yaml
 
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
-from paddlevit_dist.images.classification.teacher_input import TeacherInput, find_exported_input
+from paddlevit_dist.images.classification.teacher_input import TeacherInput, find_exported_input, find_weights_input
 
 WHOLE = {
     **{"mean": [0.25, 0.5, 1], "standard_deviation": [0.125, 0.5, 0.75], "input_shape": ["batch", 3, 48, 32]},
@@ -68,3 +68,18 @@ def test_a_teacher_without_a_description_has_no_known_input_and_others_are_refus
 def test_a_run_says_what_its_teacher_gets_and_expects(teacher, told):
     words = "-cfg=vit_digits DATA.IMAGENET_MEAN 0.5 DATA.IMAGENET_STD 0.25 DATA.INTERPOLATION bilinear"
     assert teacher.format_for(config.load(words.split()).values.DATA) == told
+
+
+def test_weights_have_the_input_of_their_run_or_else_of_published_ones(tmp_path):
+    (tmp_path / "net.pdparams").touch()
+    weights = str(tmp_path / "net")
+    published = TeacherInput("resnet18", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 224, "bicubic")
+    assert find_weights_input("resnet18", weights) == published
+    assert find_weights_input("of_a_user", weights) == TeacherInput()
+    data = {"IMAGENET_MEAN": [0.5], "IMAGENET_STD": [0.25], "IMAGE_SIZE": [32, 16], "INTERPOLATION": "lanczos"}
+    (tmp_path / "net.about.yaml").write_text(yaml.safe_dump({"settings": {"DATA": data}}))
+    found = find_weights_input("resnet18", weights)
+    assert found == TeacherInput(f"{weights}.pdparams", (0.5,), (0.25,), [32, 16], "lanczos")
+    data.pop("IMAGENET_MEAN")
+    (tmp_path / "net.about.yaml").write_text(yaml.safe_dump({"settings": {"DATA": data}}))
+    assert find_weights_input("resnet18", weights) == published

@@ -1,19 +1,46 @@
-"""The images that a teacher gets: by its own mean and deviation, whatever the student's are."""
+"""Teachers of all kinds: which images they get, whose classes they teach, and which are refused."""
 
 import numpy as np
 import paddle
 import pytest
 import yaml
+from support.registrations import forgotten
 from support.trainings.small_runs import DIGITS
 
 from paddlevit_dist import UserError, create_model, settings
 from paddlevit_dist.images.classification.distillation import TeacherModel
 from paddlevit_dist.images.classification.task import Classification
+from paddlevit_dist.images.models.classifier import Classifier
 from paddlevit_dist.images.transforms.on_device import PixelNormalizer
+from paddlevit_dist.registry.register import register_model
 
 SMALL = "MODEL.NAME vit MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8".split()
 MEANS, DEVIATIONS = [0.1, 0.9, 0.5], [0.1, 0.2, 0.3]  # the teacher's
 RUN = {"IMAGENET_MEAN": MEANS, "IMAGENET_STD": DEVIATIONS, "IMAGE_SIZE": 32, "INTERPOLATION": "bilinear"}
+
+
+class SmallTeacher(Classifier):
+    """The means of colored edges."""
+
+    def __init__(self, num_classes: int = 1000, in_channels: int = 3):
+        super().__init__()
+        self.in_channels, self.embed_dim = in_channels, 8
+        self.stem = paddle.nn.Conv2D(in_channels, 8, 3, 2)
+        self.reset_classifier(num_classes)
+
+    def forward_features(self, images):
+        features = paddle.nn.functional.relu(self.stem(images)).mean(axis=[2, 3])
+        return paddle.nn.functional.dropout(features, 0.5, training=self.training)
+
+
+STUDENT = SmallTeacher(2)
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    with forgotten():
+        register_model("small_teacher", SmallTeacher)
+        yield
 
 
 def make_task(teacher, *arguments):
@@ -37,11 +64,11 @@ def normalize(images, mean, deviation):
 
 @pytest.fixture
 def of_a_run(tmp_path):
-    """Weights of a ResNet-18 with the settings of the run that trained them; the words that make it the teacher."""
+    """Weights of a classifier with the settings of the run that trained them; the words that make it the teacher."""
     paddle.seed(1)
-    paddle.save(create_model("resnet18", num_classes=5).state_dict(), str(tmp_path / "teacher.pdparams"))
+    paddle.save(create_model("small_teacher", num_classes=5).state_dict(), str(tmp_path / "teacher.pdparams"))
     (tmp_path / "teacher.about.yaml").write_text(yaml.safe_dump({"settings": {"DATA": RUN}}))
-    return ["resnet18", "TRAIN.TEACHER_WEIGHTS", str(tmp_path / "teacher")]
+    return ["small_teacher", "TRAIN.TEACHER_WEIGHTS", str(tmp_path / "teacher")]
 
 
 def test_two_normalizers_in_turn_do_what_the_last_one_does():
@@ -56,7 +83,7 @@ def test_a_teacher_of_a_run_gets_that_runs_normalization(of_a_run):
     expected = task.teacher.model(normalize(pixels(), MEANS, DEVIATIONS)).numpy()
     found = task.teacher(task.normalize(paddle.to_tensor(pixels()))).numpy()
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
-    (line,) = (line for line in task.notices if line.startswith("teacher resnet18: "))
+    (line,) = (line for line in task.notices if line.startswith("teacher small_teacher: "))
     assert "mean 0.1, 0.9, 0.5 and deviation 0.1, 0.2, 0.3" in line and "unlike the student" in line
     assert line.endswith("it expects 32 pixels, bilinear, and gets the student's 16 pixels, bicubic")
 
@@ -76,31 +103,39 @@ def test_a_teacher_of_colors_sees_gray_images_in_three_channels(of_a_run):
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_weights_without_a_run_get_what_published_ones_expect(of_a_run, tmp_path):
-    (tmp_path / "teacher.about.yaml").unlink()
-    (line,) = (line for line in make_task(of_a_run).notices if line.startswith("teacher "))
-    assert "mean 0.485, 0.456, 0.406" in line and "(resnet18), unlike the student" in line
+def test_a_normalization_of_other_channels_is_not_the_teachers(of_a_run, exported, tmp_path):
+    gray = ["DATA.IMAGE_CHANNELS", "1", "DATA.IMAGENET_MEAN", "[0.4]", "DATA.IMAGENET_STD", "[0.25]"]
+    paddle.save(SmallTeacher(5, 1).state_dict(), str(tmp_path / "teacher.pdparams"))
+    for teacher in (of_a_run, [describe(exported, {**ABOUT, "standard_deviation": [0.5]})]):
+        task = make_task(teacher, *(gray if teacher is of_a_run else []))
+        images = task.normalize(paddle.to_tensor(pixels(len(task.config.DATA.IMAGENET_MEAN))))
+        found, expected = task.teacher(images), task.teacher.model(images)
+        np.testing.assert_array_equal(found.numpy(), (expected if teacher is of_a_run else expected.log()).numpy())
+        assert any("its normalization is not known: it gets images with mean 0.4" in line for line in task.notices)
 
 
 def test_averaged_weights_of_a_run_teach(tmp_path):
     checkpoint = tmp_path / "run/checkpoints/epoch_0001"
     checkpoint.mkdir(parents=True)
     for name, value in (("model", 0.25), ("model_ema", 0.75)):
-        state = {key: paddle.full_like(one, value) for key, one in create_model("resnet18", 5).state_dict().items()}
+        state = {
+            key: paddle.full_like(one, value) for key, one in create_model("small_teacher", 5).state_dict().items()
+        }
         paddle.save(state, str(checkpoint / f"{name}.pdparams"))
-    teacher = TeacherModel("resnet18", str(checkpoint), 5, 16, 3)
-    assert (teacher.model.fc.weight.numpy() == 0.75).all()
+    teacher = TeacherModel("small_teacher", str(checkpoint), 5, 16, 3)
+    assert (teacher.model.head.weight.numpy() == 0.75).all()
 
 
 class Exported(paddle.nn.Layer):
-    """A teacher that ends with probabilities."""
+    """A teacher that ends with probabilities, which are 0 where it is certain."""
 
     def __init__(self):
         super().__init__()
         self.linear = paddle.nn.Linear(3 * 16 * 16, 5)
 
     def forward(self, images):
-        return paddle.nn.functional.softmax(self.linear(images.flatten(1)), axis=-1)
+        shares = paddle.nn.functional.softmax(self.linear(images.flatten(1)), axis=-1)
+        return shares * (shares > 1e-20).astype("float32")
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +166,11 @@ def test_an_exported_teacher_gets_its_own_normalization_and_gives_logits(exporte
     shares = exported[1](normalize(pixels(), MEANS, DEVIATIONS)).numpy()
     found = task.teacher(task.normalize(paddle.to_tensor(pixels()))).numpy()
     np.testing.assert_allclose(found, np.log(shares), atol=2e-3)
+    gray = TeacherModel(describe(exported, ABOUT), None, 9, 16, 1)
+    one = paddle.to_tensor(pixels(1) / np.float32(255))
+    np.testing.assert_allclose(gray(one).numpy(), np.log(exported[1](one.tile([1, 3, 1, 1])).numpy()), atol=2e-3)
+    certain = task.teacher(normalize(pixels(), [0.0], [1e-4])).numpy()
+    assert np.isfinite(certain).all() and certain.min() == pytest.approx(np.log(1e-38))
     (line,) = (line for line in task.notices if line.startswith("teacher "))
     assert line.endswith("m.about.yaml), unlike the student")
 
@@ -161,6 +201,19 @@ def test_an_exported_teacher_that_does_not_fit_is_refused(exported, about, size,
         TeacherModel(describe(exported, about), None, classes, size, 3)
 
 
+def test_a_teacher_that_is_not_there_or_of_another_task_is_refused(exported, tmp_path):
+    describe(exported, {**ABOUT, "task": "multi_label"})
+    for words, message in (
+        (f"{exported[0]}", f"{exported[0]} was trained for TASK multi_label, whose outputs do not teach TASK class"),
+        (f"{tmp_path}/none", rf"none is neither a registered model nor an exported one \({tmp_path}/none.json or "),
+        ("small_teacher", "small_teacher needs its weights: set TRAIN.TEACHER_WEIGHTS"),
+    ):
+        with pytest.raises(UserError, match=f"^TRAIN.TEACHER_MODEL .*{message}"):
+            make_task([words])
+    with pytest.raises(UserError, match=r"^TRAIN.DISTILLATION_TYPE soft needs TRAIN.TEACHER_MODEL$"):
+        make_task(["null"])
+
+
 @pytest.mark.parametrize(
     ("theirs", "ours", "number", "order"),
     [
@@ -181,8 +234,8 @@ def test_classes_of_a_teacher_are_the_students_by_name(exported, of_a_run, tmp_p
     else:
         about = {"settings": {"DATA": RUN}, **({"data": {"val": {"classes": theirs}}} if theirs else {})}
         (tmp_path / "teacher.about.yaml").write_text(yaml.safe_dump(about))
-        teacher = TeacherModel("resnet18", of_a_run[-1], 9, 16, 3)
-    images, student = normalize(pixels(), MEANS, DEVIATIONS), create_model("resnet18", num_classes=2)
+        teacher = TeacherModel("small_teacher", of_a_run[-1], 9, 16, 3)
+    images, student = normalize(pixels(), MEANS, DEVIATIONS), STUDENT
     before = teacher(images).numpy()
     teacher.match_classes(student, ours, number)
     np.testing.assert_array_equal(teacher(images).numpy(), before[:, order])
@@ -202,15 +255,15 @@ def test_classes_of_a_teacher_are_the_students_by_name(exported, of_a_run, tmp_p
 def test_a_teacher_without_the_students_classes_is_refused(exported, theirs, ours, number, message):
     teacher = TeacherModel(describe(exported, {**ABOUT, "classes": theirs}), None, 9, 16, 3)
     with pytest.raises(UserError, match=message):
-        teacher.match_classes(create_model("resnet18", num_classes=2), ours, number)
+        teacher.match_classes(STUDENT, ours, number)
 
 
 def test_a_teacher_of_imagenet_teaches_its_wordnet_ids(tmp_path):
-    paddle.save(create_model("resnet18", num_classes=1000).state_dict(), str(tmp_path / "teacher.pdparams"))
-    teacher = TeacherModel("resnet18", str(tmp_path / "teacher"), 3, 16, 3)
+    paddle.save(create_model("small_teacher", num_classes=1000).state_dict(), str(tmp_path / "teacher.pdparams"))
+    teacher = TeacherModel("small_teacher", str(tmp_path / "teacher"), 3, 16, 3)
     images = paddle.to_tensor(np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype("float32"))
     before = teacher(images).numpy()
-    teacher.match_classes(create_model("resnet18", num_classes=2), ["n01807496", "n01440764"], 2)
+    teacher.match_classes(STUDENT, ["n01807496", "n01440764"], 2)
     np.testing.assert_array_equal(teacher(images).numpy(), before[:, [86, 0]])
 
 

@@ -6,10 +6,13 @@ import numpy as np
 import paddle
 import pytest
 from paddle import nn
+from support.registrations import forgotten
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.classification.probes import KnnProbe, LinearProbe, ProbeMetrics, ProbeModel
+from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.metrics.classification import RECORD
+from paddlevit_dist.registry.register import register_dataset
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.model import Model
@@ -229,10 +232,23 @@ def test_probes_that_measure_nothing_are_refused(refuse, tmp_path):
         get_aspect(random, FeatureCaching).on_weights_loaded(nn.Layer(), {}, None)
 
 
-def test_a_dataset_without_labels_is_no_probe_s(refuse, monkeypatch, tmp_path):
-    task = make(LinearProbe, "-pretrained=w")
-    opened = SimpleNamespace(dataset=SimpleNamespace(labels=None))
-    monkeypatch.setattr(task, "_open_evaluated", lambda *given: opened)
-    assert refuse(task.build_dataset, "val", tmp_path) == (
-        "dataset digits does not expose its labels, which a probe needs: give it an attribute 'labels'"
+class Unlabeled(ImageDataset):
+    """Ten images, whose labels are read with them."""
+
+    num_classes, labels = 10, None
+
+    def __init__(self, root, split, cache):
+        pass
+
+    def __len__(self):
+        return 10
+
+
+def test_a_dataset_without_labels_is_no_probe_s(refuse, tmp_path):
+    with forgotten():
+        register_dataset("without_labels", Unlabeled)
+        task = make(LinearProbe, "-pretrained=w", "-dataset=without_labels")
+        told = refuse(task.build_dataset, "val", tmp_path)
+    assert told == (
+        "dataset without_labels does not expose its labels, which a probe needs: give it an attribute 'labels'"
     )

@@ -148,3 +148,17 @@ def test_a_name_is_registered_once_and_the_same_class_as_often_as_it_is_imported
         register_dataset("digits", Mine)
     register_dataset("mine", Noisy, replace=True)
     assert resolve("dataset", "mine") is Noisy
+
+
+def test_rules_of_an_optional_table_apply_once_one_of_its_keys_has_another_value():
+    called = []
+    rules = {
+        name: lambda *given, name=name: called.append(name) or [f"of {name}"] for name in ("resolve_defaults", "check")
+    }
+    register_dataset("mine", Noisy, keys=KeyTable((NOISE, FOLD), is_optional=True, **rules))
+    for words in ([], ["DATA.MINE.FOLD", "0"], ["MODEL.NOISE", "0.5", "SEED", "3"]):
+        assert load(["-dataset=mine", *words]).notices == called == []
+    for words in (["DATA.MINE.FOLD", "1"], ["MODEL.NOISE", "0.25"]):
+        called.clear()
+        assert load(["-dataset=mine", *words]).notices == ["of resolve_defaults", "of check"]
+        assert called == ["resolve_defaults", "check"]

@@ -3,10 +3,14 @@
 import re
 
 import pytest
+from support.registrations import forgotten
 
+from paddlevit_dist.registry.lookup import common_tables
+from paddlevit_dist.registry.register import register_dataset
 from paddlevit_dist.settings import command_line
 from paddlevit_dist.settings.help import ABOUT, _section, help_text
 from paddlevit_dist.settings.key import Key
+from paddlevit_dist.settings.table import keys
 
 
 @pytest.mark.parametrize("command", sorted(ABOUT))
@@ -43,3 +47,36 @@ def test_meanings_of_a_section_stand_in_a_column():
 def test_the_keys_are_those_of_the_task_of_the_data(words, task):
     lines = help_text(["-h", "keys", *words]).splitlines()
     assert f"keys of TASK {task}:" in lines
+
+
+OWN = Key("DATA.MINE.FOLD", 0, "int", "which part is for validation")
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_page_of_keys_has_each_key_once_and_counts_or_lists_those_of_other_tasks(is_whole):
+    with forgotten():
+        register_dataset("mine", object, keys=OWN)
+        lines = help_text(["-h", "all" if is_whole else "keys", "-dataset=coco"]).splitlines()
+        every_run = {key.name for table in common_tables() for key in table.keys}
+        known = [set(keys("detection")) - every_run, every_run - {"BASE"}, set(keys()) - set(keys("detection"))]
+    known[0] -= {OWN.name}
+    known[2] -= {OWN.name}
+    sections = {}
+    for line in lines[1:]:
+        if line.endswith(":") and line[0] != " ":
+            sections[line[:-1]] = names = []
+        elif line.startswith("  ") and line[2] != " ":
+            names.append(line.split()[0])
+    titles = ["keys of TASK detection", "keys of your own code", "keys of every run"]
+    assert list(sections) == titles + ["keys of other tasks"] * is_whole
+    assert sections["keys of your own code"] == [OWN.name]
+    shown = [sections[title] for title in (titles[0], *list(sections)[2:])]
+    assert list(map(len, shown)) == [len(names) for names in known[: len(shown)]]
+    assert [set(names) for names in shown] == known[: len(shown)]
+    note = f"{len(known[2])} keys of other tasks: use -h all, or -h keys with their recipe, -cfg=FILE"
+    assert (lines[-1] == note) == (note in lines) == (not is_whole)
+
+
+def test_the_keys_are_those_of_the_task_of_a_recipe():
+    for words, task in ((["-cfg=detr_shapes"], "detection"), (["-cfg=detr_shapes", "TASK", "landmarks"], "landmarks")):
+        assert f"keys of TASK {task}:" in help_text(["-h", "keys", *words]).splitlines()

@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
+from support import registrations
 from support.processes import run_together, run_workers
 
 from paddlevit_dist import Trainer
@@ -192,18 +193,18 @@ class SkippingRegression(Regression):
     skips_branch = True
 
 
-# Without tables and with names like no other: unit tests in the same process see them.
-register_task("sums_of_rows", Regression, tables=[])
-register_task("sums_that_skip", SkippingRegression, tables=[])
+TASKS = {"sums_of_rows": Regression, "sums_that_skip": SkippingRegression}
 
 
+@registrations.forgotten()
 def train(output: str, *arguments: str) -> dict[str, Any]:
     """Two epochs of 3 updates; weights and statistics of this rank, and the recorded evaluations."""
+    for name, kind in TASKS.items():
+        register_task(name, kind, tables=[])
     settings = ["-epochs=2", f"-batch_size={8 // world_size()}", "TRAIN.BASE_LR", "0.05", "TRAIN.OPTIMIZER.NAME", "SGD"]
     values = config.load([f"-output={output}", "DATA.NUM_WORKERS", "0", *settings, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
-    task = {"sums_of_rows": Regression, "sums_that_skip": SkippingRegression}[values.TASK](values)
-    trainer = Trainer(values, task, {"train": Rows(), "val": Rows()})
+    trainer = Trainer(values, TASKS[values.TASK](values), {"train": Rows(), "val": Rows()})
     trainer.train()
     lines = [json.loads(line) for line in Path(output, "metrics.jsonl").read_text().splitlines()]
     return {

@@ -26,10 +26,10 @@ def weights(tmp_path):
 @pytest.fixture
 def hub(weights, tmp_path, monkeypatch):
     """A server of one file that speaks the hub's protocol, and of what a test puts into ``beside``: path -> content;
-    ``refusal`` is the status and error code of its answers."""
+    ``refusal`` is the status and error code of its answers, ``digest`` names a content."""
     server = Server(weights.read_bytes())
     server.refusal = server.end = server.token = None
-    server.beside = {}
+    server.beside, server.digest = {}, lambda content: hashlib.sha256(content).hexdigest()
 
     def answer(handler):
         server.token = handler.headers.get("Authorization")
@@ -44,7 +44,7 @@ def hub(weights, tmp_path, monkeypatch):
         handler.send_response(206 if start else 200)
         handler.send_header("Content-Length", str(len(content) - start))
         handler.send_header("X-Repo-Commit", "0123456789" * 4)
-        handler.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+        handler.send_header("ETag", f'"{server.digest(content)}"')
         handler.end_headers()
         if handler.command == "GET":
             handler.wfile.write(content[start : server.end])

@@ -326,7 +326,7 @@ def test_weights_of_others_are_loaded_by_class_names(build, weights, tmp_path):
     report = json.loads((tmp_path / "run" / "eval_load_report.json").read_text())
     assert str(source) == str(weights / "named" / "weights.npz")
     assert lines[0].startswith(f"weights {source}: ") and report["loaded"]
-    assert run.task.evaluated_classes == Printing.named
+    assert list(run.task.evaluated_classes) == Printing.named
 
 
 def test_classes_are_not_matched_without_labels(build, weights):

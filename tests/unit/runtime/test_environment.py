@@ -1,7 +1,6 @@
 """The interpreter of a command: how it is called, what it lacks, and which Paddle it would import."""
 
 import contextlib
-import importlib
 import os
 import signal
 import sys
@@ -9,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from paddlevit_dist.runtime import environment, signals
+from paddlevit_dist.runtime import environment
 
 
 @pytest.mark.parametrize(
@@ -76,18 +75,6 @@ def test_a_process_is_replaced_by_the_same_command(replacements, tmp_path, name)
     environment.restart()
     other = "/other/python", ["/other/python", *words, "-epochs=3", "SEED"]
     assert replacements == [other, (sys.executable, [sys.executable, *words])]
-
-
-def test_a_process_that_was_told_to_end_is_not_replaced(replacements, tmp_path, monkeypatch):
-    lines = (
-        *("import signal", "from paddlevit_dist.runtime import environment"),
-        *("signal.raise_signal(signal.SIGTERM)  # which raises nothing inside an import", "environment.restart()"),
-    )
-    (tmp_path / "a_restart.py").write_text("\n".join(lines))
-    monkeypatch.syspath_prepend(tmp_path)
-    with signals.installed(), pytest.raises(signals.ProcessInterrupted, match="^SIGTERM$"):
-        importlib.import_module("a_restart")
-    assert replacements == []
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def _compare_maps(truth: str, result: str, rules: LabelMapRules, number: int) ->
         is_ignored |= labels == 0
         labels = labels - 1
     is_known = ~is_ignored
-    is_wrong = is_known & (labels >= number)
+    is_wrong = is_known & ((labels < 0) | (labels >= number))  # files of 32 bits have negative numbers, too
     if is_wrong.any():
         wrong = int(labels[is_wrong][0]) + int(rules.reduce_zero_label)
         raise UserError(
@@ -148,7 +148,7 @@ def _compare_maps(truth: str, result: str, rules: LabelMapRules, number: int) ->
             "or set -ignore=N to the number that is not a class"
         )
     no_class = -2  # replaces all other values of the result
-    is_class = (predicted < number) & (predicted != rules.ignored)
+    is_class = (predicted >= 0) & (predicted < number) & (predicted != rules.ignored)
     predicted = np.where(is_class, predicted, no_class)
     counted = count_statistics(labels[is_known], predicted[is_known], number)
     tables = np.stack([counted, boundary_statistics(labels, predicted, number, is_known)])

@@ -99,3 +99,16 @@ def test_a_background_of_0_is_ignored_beside_another_number(tmp_path):
     ignored = sum(np.isin(values, [0, 9]).sum() for values in true.values())
     shift = "; 0 in the ground truth is ignored as well, and k is class k - 1"
     assert report.protocol[0].endswith(f"{ignored} are ignored, where the ground truth is 9{shift}")
+
+
+def test_negative_numbers_of_signed_files_are_no_classes(tmp_path):
+    true, found = np.array([[0, 1, 2], [2, 0, -1]], np.int32), np.array([[0, 1, -3], [2, -2, 1]], np.int32)
+    for folder, values in (("true", true), ("found", found)):
+        (tmp_path / folder).mkdir()
+        Image.fromarray(values).save(tmp_path / folder / "a.tif")
+    truth, results = str(tmp_path / "true"), str(tmp_path / "found")
+    report = score(truth, results, LabelMapRules(["a", "b", "c"], -1, False, ".tif", ".tif"))
+    assert report.notices == [f"{results}: 2 pixels without a class where the ground truth has one: counted as wrong"]
+    np.testing.assert_array_equal(report.arrays["statistics"], [count(true, found, 3, [-1])])
+    with pytest.raises(UserError, match="a.tif has pixels of class -1, but classes are 0 to 2"):
+        score(truth, results, LabelMapRules(["a", "b", "c"], None, False, ".tif", ".tif"))

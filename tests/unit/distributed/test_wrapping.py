@@ -13,7 +13,7 @@ from paddlevit_dist.distributed.batch_norm import DistributedBatchNorm
 STRIDES = "FLAGS_use_stride_kernel"
 
 
-class Transposed(paddle.nn.Layer):
+class TransposedLinear(paddle.nn.Layer):
     """The gradient of its weight is a view where operations return views."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ def test_one_process_keeps_its_model():
 )
 def test_several_processes_wait_convert_and_wrap(kind, options, other_paddle, fresh_rank, views):
     views(True)
-    calls, models = [], [paddle.nn.Sequential(*make_model(), Transposed()) for _ in range(2)]
+    calls, models = [], [paddle.nn.Sequential(*make_model(), TransposedLinear()) for _ in range(2)]
 
     class NotedRanks(ThreadRanks):
         def wait_for_all(self, timeout: float | None = None) -> None:

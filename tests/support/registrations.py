@@ -19,8 +19,10 @@ def forgotten() -> Iterator[None]:
     tables += [getattr(plugins, name) for name in _IMPORTED]
     tables += [*(getattr(features, name) for name in _ROWS), *lookup.OTHER_NAMES.values(), register._FEATURES]
     before = [table.copy() for table in tables]
-    yield
-    for table, content in zip(tables, before):
-        table.clear()
-        (table.extend if isinstance(table, list) else table.update)(content)
-    lookup.common_tables.cache_clear()
+    try:
+        yield
+    finally:
+        for table, content in zip(tables, before):
+            table.clear()
+            (table.extend if isinstance(table, list) else table.update)(content)
+        lookup.common_tables.cache_clear()

@@ -59,11 +59,11 @@ def test_every_precision_is_one_of_the_command_line():
     assert all(name == told for name, told in seen.items())
 
 
-class Done(Exception):
+class EnoughUpdates(Exception):
     """Enough updates have been made."""
 
 
-class Asks:
+class AskingParent:
     """In place of the connection with the parent of a contender: asks for two turns of two updates."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Asks:
 
     def recv(self) -> int:
         if len(self.answers) == 3:  # the first are facts
-            raise Done
+            raise EnoughUpdates
         return 2
 
     def send(self, answer: dict[str, Any]) -> None:
@@ -82,12 +82,12 @@ def contender(kind: str, tmp_path: Path, name: str = "vit_digits", **others: Any
     """Let a contender of ``gpu_throughput`` work in this process, on the recipe of that name."""
     import gpu_throughput_worker as worker
 
-    parent = Asks()
+    parent = AskingParent()
     turns = worker.Turns(parent, 0)
     recipe = str(ROOT / "configs" / f"{name}.yaml")
     options = {**OPTIONS, "recipe": recipe, **others}
     values = settings.load([*worker.get_words(options, "float32", False), f"-output={tmp_path}"]).values
-    with pytest.raises(Done):
+    with pytest.raises(EnoughUpdates):
         (worker.plain_loop if kind == worker.PLAIN else worker.trainer_loop)(values, lambda: turns, False)
     facts, *answers = parent.answers
     assert facts["device"] == "CPU" and [answer["peak_bytes"] for answer in answers] == [None, None]

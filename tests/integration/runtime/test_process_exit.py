@@ -9,7 +9,7 @@ BEGIN = """
 import atexit, os, sys, threading
 from paddlevit_dist.runtime import process_exit
 
-class Library:
+class KeptLibrary:
     def __del__(self, write=os.write):
         write(1, b"destructor, ")
 
@@ -17,7 +17,7 @@ def end_late():
     threading.main_thread().join()
     os.write(1, b"thread, ")
 
-kept = Library()
+kept = KeptLibrary()
 atexit.register(os.write, 1, b"handler, ")
 sys.stdout.write("buffered, ")
 waiting = threading.Thread(target=threading.Event().wait, daemon=True)

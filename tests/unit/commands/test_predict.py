@@ -161,7 +161,7 @@ def test_what_was_predicted_and_what_was_not_is_counted(tmp_path, capsys, predic
     assert capsys.readouterr().out.splitlines() == [line.format(f=tmp_path) for line in lines]
 
 
-class Classifier(Classification):
+class FailingClassification(Classification):
     fails = False
 
     def logits(self, model, batch):
@@ -175,7 +175,7 @@ def test_ranks_hand_on_what_the_main_process_has_and_wait_for_each_other(tmp_pat
     images, ranks = [np.full((16, 16, 3), 40 * number, np.uint8) for number in range(5)], ThreadRanks(2)
     weights = str(write_weights(tmp_path / "weights", ["cat", "ant", "bee"]))
     source = open_source(weights, "predict", words=["-batch_size_eval=9"])
-    task = Classifier(source.config)
+    task = FailingClassification(source.config)
     load_meta(task, source.learned)
     samples = predictor.require_predictable(task).open_inputs(images, tmp_path)
     rows.begin(tmp_path, {"inputs": len(images)}, restart=False)

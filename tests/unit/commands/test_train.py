@@ -162,7 +162,7 @@ def test_a_recipe_is_offered_and_started_only_with_enter(monkeypatch, capsys, re
     assert replacements == [(sys.executable, words)] * starts
 
 
-class Mine(Callback):
+class OwnCallback(Callback):
     def start(self, run):
         print("mine starts")
 
@@ -174,14 +174,14 @@ def test_a_worker_trains_or_evaluates_with_the_parents_callbacks(capsys, evaluat
     words = ["-output=out", "-epochs=1", "-batch_size=8", "-log_to=mine", "EVALUATION.INTERVAL=off"]
     words += EVALUATED if evaluates else []
     with forgotten():
-        lookup.CALLBACKS["mine"] = Mine
+        lookup.CALLBACKS["mine"] = OwnCallback
         config = settings.load([*small_runs.DIGITS, *small_runs.TINY, *words]).values
         del lookup.CALLBACKS["mine"]
         task = make_task(config)
         Path("out").mkdir()
         parts = {split: small_runs.Part(task.build_dataset(split, Path("out")), 8) for split in ("train", "val")}
-        train.worker(config, task, parts, ["a note"], {"mine": Mine, "other": Path})
-        assert lookup.CALLBACKS["mine"] is Mine and lookup.CALLBACKS["other"] is Path
+        train.worker(config, task, parts, ["a note"], {"mine": OwnCallback, "other": Path})
+        assert lookup.CALLBACKS["mine"] is OwnCallback and lookup.CALLBACKS["other"] is Path
     told = capsys.readouterr().out.splitlines()
     events = [json.loads(line)["kind"] for line in Path("out/metrics.jsonl").read_text().splitlines()]
     assert "a note" in told and ("mine starts" in told) == ("training" in events) == (not evaluates)

@@ -280,7 +280,7 @@ def test_what_is_saved_and_scored_has_the_statistics_of_rank_0(tmp_path, is_aver
     assert list(tmp_path.iterdir()) == []
 
 
-class Watched(Classification):
+class WatchedClassification(Classification):
     """Notes the epoch, the update and the number of updates of each step."""
 
     positions: ClassVar[list] = []  # of the class: steps are of a copy of the task
@@ -292,12 +292,12 @@ class Watched(Classification):
 
 def test_updates_are_of_consecutive_epochs_and_their_sums_are_kept(tmp_path, capsys):
     words = ["-batch_size=4", "-accum_iter=2", "TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.WARMUP_EPOCHS", "0"]
-    trainer = small_runs.build(str(tmp_path), *words, train_size=16, task_class=Watched)
-    Watched.positions.clear()
+    trainer = small_runs.build(str(tmp_path), *words, train_size=16, task_class=WatchedClassification)
+    WatchedClassification.positions.clear()
     capsys.readouterr()
     selftest.run_variant(trainer.config, trainer.task, trainer.datasets["train"], str(tmp_path))
     assert (
-        Watched.positions == [(1, 0, 3)] * 2 + [(1, 1, 3)] * 2 + [(2, 2, 3)] * 2
+        WatchedClassification.positions == [(1, 0, 3)] * 2 + [(1, 1, 3)] * 2 + [(2, 2, 3)] * 2
     )  # two updates in an epoch of 16 samples
     variant = selftest.read_variant(tmp_path)
     parameters = {name: parameter.shape for name, parameter in trainer.model.named_parameters()}

@@ -12,7 +12,7 @@ from paddlevit_dist.intervals import ConfidenceInterval
 FIRST, SECOND = {"top-1": 50.0, "loss": 0.5}, {"top-1": 40.0, "loss": 0.25}
 
 
-class Parts:
+class EvaluationParts:
     """Stand-ins for all that an evaluation uses; ``calls`` are what they were asked, in order."""
 
     def __init__(self, results, is_compared=None, patience=0):
@@ -53,7 +53,7 @@ class Parts:
 
 @pytest.mark.parametrize("is_last, patience, is_scored", [(False, 0, 0), (True, 0, 1), (False, 2, 1), (True, 2, 1)])
 def test_weights_are_evaluated_and_noted_if_the_run_may_end_with_them(is_last, patience, is_scored):
-    parts = Parts([FIRST], patience=patience)
+    parts = EvaluationParts([FIRST], patience=patience)
     assert parts.run(is_last) == (FIRST, "values of evaluation 3") and parts.evaluate_epoch.note == ""
     evaluated = ("evaluated", "evaluation 3", 3, f"a {is_last}", f"b {is_last}")
     assert parts.calls == [evaluated, *[("scored", 3)] * is_scored]
@@ -62,7 +62,7 @@ def test_weights_are_evaluated_and_noted_if_the_run_may_end_with_them(is_last, p
 @pytest.mark.parametrize("is_last, patience, is_scored", [(False, 0, 0), (True, 0, 1), (False, 2, 1)])
 @pytest.mark.parametrize("is_compared", [False, True])
 def test_averaged_weights_are_evaluated_after_the_models_own(is_last, patience, is_scored, is_compared):
-    parts = Parts([FIRST, SECOND] if is_compared else [SECOND], is_compared, patience)
+    parts = EvaluationParts([FIRST, SECOND] if is_compared else [SECOND], is_compared, patience)
     averaged = "evaluation 3 of averaged weights"
     assert parts.run(is_last) == (SECOND, f"values of {averaged}")
     own = [
@@ -77,7 +77,7 @@ def test_averaged_weights_are_evaluated_after_the_models_own(is_last, patience, 
 
 
 def test_an_average_within_the_interval_takes_the_note_back():
-    parts = Parts([FIRST, SECOND, {**FIRST, "top-1": 41.0}, SECOND], True)
+    parts = EvaluationParts([FIRST, SECOND, {**FIRST, "top-1": 41.0}, SECOND], True)
     parts.run(False)
     assert parts.evaluate_epoch.note
     parts.run(False)
@@ -86,14 +86,14 @@ def test_an_average_within_the_interval_takes_the_note_back():
 
 @pytest.mark.parametrize("is_compared, when", [(None, ""), (False, "'s averaged weights"), (True, "")])
 def test_an_epoch_whose_values_are_not_finite_is_discarded_and_told(is_compared, when):
-    parts = Parts([{"top-1": 1.0, "loss": float("nan")}], is_compared, patience=1)
+    parts = EvaluationParts([{"top-1": 1.0, "loss": float("nan")}], is_compared, patience=1)
     with pytest.raises(UserError, match=f"^'loss' is nan in the evaluation of epoch 3{when}: training has diverged"):
         parts.run(True)
     assert parts.calls[-1] == ("discarded", 3) and ("scored", 3) not in parts.calls
 
 
 def test_an_evaluation_without_the_value_that_chooses_is_told_and_keeps_its_checkpoint():
-    parts = Parts([{"loss": 0.5}])
+    parts = EvaluationParts([{"loss": 0.5}])
     with pytest.raises(UserError, match="^best_metric of SimpleNamespace is 'top-1', which compute does not return"):
         parts.run(True)
     assert [name for name, *_ in parts.calls] == ["evaluated"]

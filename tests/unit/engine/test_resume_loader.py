@@ -46,7 +46,7 @@ class Weights(paddle.nn.Layer):
         self.b = self.create_parameter([1], default_initializer=paddle.nn.initializer.Constant(b))
 
 
-class Samples:
+class DrawnSamples:
     """Samples of a split that was drawn at random, of which two are known."""
 
     is_random_split = True
@@ -64,7 +64,7 @@ class Samples:
         return f"sample {self.numbers[index]}"
 
 
-class Plain:
+class PlainTask:
     """A task that says nothing of itself."""
 
     traits = SimpleNamespace(sample_name="images")
@@ -73,7 +73,7 @@ class Plain:
         return {}
 
 
-class Signed(Plain):
+class SignedTask(PlainTask):
     """A task with classes of its data and an input."""
 
     def signature(self, samples=None):
@@ -96,7 +96,7 @@ def loader_of(tmp_path, *words, task=None, datasets=None, files=None, taken=None
     parts |= {"begin_after": lambda *words, **more: taken.append(words or more), "schedule": SimpleNamespace(update=77)}
     state = SimpleNamespace(**{"ema": None, "own": None, "model": Weights(), **parts, **state})
     datasets = {"val": SimpleNamespace(is_random_split=False)} if datasets is None else datasets
-    return StateLoader(config_of(tmp_path, *words), task or Plain(), datasets, state, log), printed
+    return StateLoader(config_of(tmp_path, *words), task or PlainTask(), datasets, state, log), printed
 
 
 A = {"a": np.array([1.0], "float32")}
@@ -183,7 +183,7 @@ def resumed(tmp_path):
 
     def load_from(*words, batch=8):
         sampler = SimpleNamespace(consumed=0, epoch=4, global_batch_size=batch)
-        options = {"datasets": {"val": Samples(1)}, "sampler": sampler, "task": Signed()}
+        options = {"datasets": {"val": DrawnSamples(1)}, "sampler": sampler, "task": SignedTask()}
         loader, printed = loader_of(tmp_path, f"-resume={directory}", *words, **options)
         try:
             return printed, loader.load().changes, directory
@@ -270,8 +270,8 @@ def pretrained(tmp_path):
         state = checkpoint_store.RunState({"epoch": 3, "consumed": 0, "update": 33}, {}, STATE)
         tensors = {name: paddle.to_tensor(value) for name, value in weights.items()}
         directory = checkpoint_store.save(folder, "epoch_0003", tensors, state, None, about, lists)
-        files, model, datasets = [], Weights(), {"train": Samples(1, 3), "val": Samples(2)}
-        options = {"datasets": datasets, "files": files, "model": model, "task": Signed()}
+        files, model, datasets = [], Weights(), {"train": DrawnSamples(1, 3), "val": DrawnSamples(2)}
+        options = {"datasets": datasets, "files": files, "model": model, "task": SignedTask()}
         loader, printed = loader_of(tmp_path, f"-pretrained={directory}", *words, **options)
         return loader.load(), printed, files, model, directory
 
@@ -306,8 +306,9 @@ def test_a_part_of_the_weights_is_loaded_and_facts_that_are_not_stored_are_not_c
     path, model = tmp_path / "w.pdparams", Weights()
     state = {name: paddle.to_tensor(value) for name, value in BOTH.items()}
     paddle.save({"encoder": state, "decoder": {"b": state["a"]}}, str(path))
-    words, datasets = [f"-pretrained={path}", "MODEL.PRETRAINED_PART=encoder"], {"train": Samples(1), "val": Samples(2)}
-    loader, printed = loader_of(tmp_path, *words, datasets=datasets, files=[], model=model, task=Signed())
+    words = [f"-pretrained={path}", "MODEL.PRETRAINED_PART=encoder"]
+    datasets = {"train": DrawnSamples(1), "val": DrawnSamples(2)}
+    loader, printed = loader_of(tmp_path, *words, datasets=datasets, files=[], model=model, task=SignedTask())
     loader.load()
     assert (model.a.item(), model.b.item()) == (1.0, 2.0)
     assert printed[0].startswith(f"pretrained weights {path}: loaded 2 of 2")
@@ -366,7 +367,7 @@ def test_a_checkpoint_restores_every_part(tmp_path, last_epoch, is_told, consume
         tmp_path,
         f"-resume={directory}",
         f"-last_epoch={last_epoch}",
-        datasets={"val": Samples(4)},
+        datasets={"val": DrawnSamples(4)},
         model=model,
         undecayed=["a"],
         sampler=SimpleNamespace(consumed=consumed, epoch=4, global_batch_size=8),

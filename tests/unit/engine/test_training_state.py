@@ -215,7 +215,7 @@ def test_low_rank_terms_are_added_with_their_settings():
     assert printed[0].startswith("LoRA: 4 layers have matrices of rank 3 ")
 
 
-class Products(Model):
+class TwoProducts(Model):
     """Two products without biases, whose half-precision kernels no device is asked for."""
 
     def __init__(self):
@@ -228,5 +228,5 @@ def test_weights_are_cast_together_only_where_each_rank_uses_all_once(key):
     """With parameters that a rank does not use, two processes cast together got gradients on one of them only."""
     words = ["-amp", "AMP_DTYPE", "bfloat16", *([key, "True"] if key else [])]
     with forced_device():
-        printed = build(*words, model=Products(), task=RecomputedTask(config_of()))[1]
+        printed = build(*words, model=TwoProducts(), task=RecomputedTask(config_of()))[1]
     assert any(" are cast to half precision " in line for line in printed) == (key is None)

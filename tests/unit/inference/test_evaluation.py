@@ -103,7 +103,7 @@ def test_a_folder_that_is_gone_at_the_end_costs_no_prediction(tmp_path):
     assert saved.finish() == ['[0, [], "", [0, "a", null]]']
 
 
-class Listing(ClassifierPrediction):
+class OwnPrediction(ClassifierPrediction):
     def open_inputs(self, inputs, cache_folder):
         raise NotImplementedError
 
@@ -118,15 +118,16 @@ class OwnLine(TaskAspect, LogContributor):
         return ["the task's line"]
 
 
-class Caching(TaskAspect):
+class OwnCaching(TaskAspect):
     def on_weights_loaded(self, model, datasets, features):
         print("caches", model.training, *datasets)
 
 
-class Printing(Classification):
+class PrintingTask(Classification):
     """Prints what it is asked for; its samples have the names of ``named``, and its predictions are 0."""
 
-    aspects = {"Predictable": Listing, "Ensembling": Listing, "LogContributor": OwnLine, "FeatureCaching": Caching}
+    aspects = {"Predictable": OwnPrediction, "Ensembling": OwnPrediction}
+    aspects |= {"LogContributor": OwnLine, "FeatureCaching": OwnCaching}
     writer = ListedWriter()
     named = [f"class {number}" for number in range(10)]
 
@@ -141,16 +142,16 @@ class Printing(Classification):
         return super().eval_step(model, batch, step)
 
 
-class Ending(Printing):
+class EndingTask(PrintingTask):
     def eval_step(self, model, batch, step):
         raise StopRequested
 
 
-class Unlabeled(small_runs.Part):
+class UnlabeledPart(small_runs.Part):
     labeled = False
 
 
-class Follower(Callback):
+class FollowingCallback(Callback):
     def start(self, run):
         print("started", run.folder.name, run.trains, run.config.EVAL)
 
@@ -188,7 +189,7 @@ def weights(tmp_path_factory):
     for name in ("head.weight", "head.bias"):
         turned[name] = turned[name][..., ::-1]
     np.savez(folder / "named" / "weights.npz", **turned)
-    about = {"task": "classification", "model": "vit", "data": {"val": {"classes": Printing.named[::-1]}}}
+    about = {"task": "classification", "model": "vit", "data": {"val": {"classes": PrintingTask.named[::-1]}}}
     (folder / "named" / "about.yaml").write_text(yaml.safe_dump(about))
     return folder
 
@@ -197,7 +198,7 @@ def weights(tmp_path_factory):
 def build(tmp_path, weights):
     """Return a function that builds a run that evaluates ``source`` on four images of digits."""
 
-    def build_run(*words, source="named/weights.npz", labeled=True, task=Printing, writer=None):
+    def build_run(*words, source="named/weights.npz", labeled=True, task=PrintingTask, writer=None):
         words = [f"-output={tmp_path / 'run'}", "-eval", *words]
         words += [f"-pretrained={weights / source}"] if source else []
         (tmp_path / "run").mkdir(exist_ok=True)
@@ -206,7 +207,8 @@ def build(tmp_path, weights):
         if writer is not None:
             made.writer = writer
         samples = made.build_dataset("val", tmp_path)
-        return Trainer(values, made, {"val": (small_runs.Part if labeled else Unlabeled)(samples, 4)}, (), [Follower()])
+        part = small_runs.Part if labeled else UnlabeledPart
+        return Trainer(values, made, {"val": part(samples, 4)}, (), [FollowingCallback()])
 
     with forgotten():
         key = Key("OBSERVED", "prints", "text", "what an observer does")
@@ -281,7 +283,7 @@ def test_predictions_are_written_on_request_beside_earlier_ones(build, tmp_path,
     assert said[begin : begin + 5] == [*written, "the task's line"] and len(set(truths)) > 1
 
 
-@pytest.mark.parametrize("task, writer", [(Classification, None), (Printing, PredictionWriter())])
+@pytest.mark.parametrize("task, writer", [(Classification, None), (PrintingTask, PredictionWriter())])
 def test_predictions_that_a_task_cannot_write_are_refused_before_the_evaluation(build, tmp_path, capsys, task, writer):
     run = build("SAVE_PREDICTIONS=True", task=task, writer=writer)
     with pytest.raises(UserError) as refusal:
@@ -307,7 +309,7 @@ def test_a_file_that_an_observer_cannot_write_does_not_cost_the_score(build, tmp
 
 @pytest.mark.parametrize("number, expected", [(signal.SIGINT, signal.SIGINT), (None, signal.SIGTERM)])
 def test_a_signal_that_code_ignored_ends_the_evaluation(build, tmp_path, own_handlers, number, expected):
-    run = build(task=Ending)
+    run = build(task=EndingTask)
     signals.record_only()
     if number is not None:
         signal.raise_signal(number)
@@ -326,7 +328,7 @@ def test_weights_of_others_are_loaded_by_class_names(build, weights, tmp_path):
     report = json.loads((tmp_path / "run" / "eval_load_report.json").read_text())
     assert str(source) == str(weights / "named" / "weights.npz")
     assert lines[0].startswith(f"weights {source}: ") and report["loaded"]
-    assert list(run.task.evaluated_classes) == Printing.named
+    assert list(run.task.evaluated_classes) == PrintingTask.named
 
 
 def test_classes_are_not_matched_without_labels(build, weights):

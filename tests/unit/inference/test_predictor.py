@@ -390,7 +390,7 @@ def test_models_of_several_runs_are_built_with_their_own_tasks(classifier, tmp_p
     assert capsys.readouterr().out == ""
 
 
-class Terminal(io.StringIO):
+class RecordedTerminal(io.StringIO):
     def isatty(self):
         return True
 
@@ -403,7 +403,7 @@ def test_progress_is_told_every_ten_seconds_where_no_bar_is_shown(
     now = 100.0
     clock(lambda: now)
     act_as(int(not is_main), 2)
-    lefts, places, terminal = [], [], Terminal()
+    lefts, places, terminal = [], [], RecordedTerminal()
     with contextlib.redirect_stderr(terminal), predictor.SharedProgress(4001) as progress:
         assert progress.bar.is_shown == (is_main and is_shown)
         for seconds, inputs in ((104, 100), (110, 400), (115, 1), (125, 499), (140, 5000)):

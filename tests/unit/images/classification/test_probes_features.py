@@ -232,7 +232,7 @@ def test_probes_that_measure_nothing_are_refused(refuse, tmp_path):
         get_aspect(random, FeatureCaching).on_weights_loaded(nn.Layer(), {}, None)
 
 
-class Unlabeled(ImageDataset):
+class UnlabeledImages(ImageDataset):
     """Ten images, whose labels are read with them."""
 
     num_classes, labels = 10, None
@@ -246,7 +246,7 @@ class Unlabeled(ImageDataset):
 
 def test_a_dataset_without_labels_is_no_probe_s(refuse, tmp_path):
     with forgotten():
-        register_dataset("without_labels", Unlabeled)
+        register_dataset("without_labels", UnlabeledImages)
         task = make(LinearProbe, "-pretrained=w", "-dataset=without_labels")
         told = refuse(task.build_dataset, "val", tmp_path)
     assert told == (

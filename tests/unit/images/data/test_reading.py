@@ -229,10 +229,10 @@ def test_the_list_of_unreadable_images_is_told_when_it_grows(tmp_path):
     assert replacements.read(read_damaged, 1, range(200)) == 100  # the last that is tried
     damaged.add(100)
     with pytest.raises(UserError, match="^100 images in a row from 1 on cannot be read, too many to skip"):
-        replacements.read(read_damaged, 1, Numbered(range(200)))
+        replacements.read(read_damaged, 1, NumberedImages(range(200)))
 
 
-class Numbered(list):
+class NumberedImages(list):
     """Images whose names are their numbers."""
 
     def describe(self, index):

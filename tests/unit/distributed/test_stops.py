@@ -37,22 +37,22 @@ class Ranks:
     """Lets this process act as one rank after the other."""
 
     def __init__(self, monkeypatch, board: Board) -> None:
-        self.set, self.board, self.now, self.size = monkeypatch.setattr, board, 100.0, 3
+        self.patch, self.board, self.now, self.size = monkeypatch, board, 100.0, 3
         self.group = {rank: stops._GroupState() for rank in range(3)}
         self.stop = dict.fromkeys(range(3))
         self.save = dict.fromkeys(range(3), False)
-        self.set(stops, "get_channel", lambda: board)
-        self.set(status, "shared_number", lambda: None)
-        self.set(stops.time, "monotonic", lambda: self.now)
-        self.set(signals, "has_parent", lambda: False)
+        self.patch.setattr(stops, "get_channel", lambda: board)
+        self.patch.setattr(status, "shared_number", lambda: None)
+        self.patch.setattr(stops.time, "monotonic", lambda: self.now)
+        self.patch.setattr(signals, "has_parent", lambda: False)
 
     def be(self, rank: int) -> None:
-        self.set(world, "place", lambda: (rank, self.size))
-        self.set(stops, "_group", self.group[rank])
-        self.set(signals, "stop_reason", lambda: self.stop[rank])
-        self.set(signals, "save_requested", lambda: self.save[rank])
-        self.set(signals, "request_save", lambda: self.save.update({rank: True}))
-        self.set(signals, "clear_save_request", lambda: self.save.update({rank: False}))
+        self.patch.setattr(world, "place", lambda: (rank, self.size))
+        self.patch.setattr(stops, "_group", self.group[rank])
+        self.patch.setattr(signals, "stop_reason", lambda: self.stop[rank])
+        self.patch.setattr(signals, "save_requested", lambda: self.save[rank])
+        self.patch.setattr(signals, "request_save", lambda: self.save.update({rank: True}))
+        self.patch.setattr(signals, "clear_save_request", lambda: self.save.update({rank: False}))
 
     def ask(self, rank: int) -> bool:
         self.be(rank)

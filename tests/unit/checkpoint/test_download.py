@@ -63,12 +63,12 @@ def test_copies_have_a_folder_for_each_address_and_the_end_of_its_name(monkeypat
     assert download.find_local_copy(address) == folder / name and len(name) == 100
 
 
-def test_other_libraries_do_not_log_requests(caplog):
-    for library in ("huggingface_hub", "httpx", "httpx2"):
-        caplog.set_level(logging.INFO, library)
+def test_other_libraries_do_not_log_requests():
+    loggers = [logging.getLogger(library) for library in ("huggingface_hub", "httpx", "httpx2")]
+    for logger in loggers:
+        logger.setLevel(logging.INFO)
     with download.in_one_line("http://a"):
-        levels = [logging.getLogger(library).level for library in ("huggingface_hub", "httpx", "httpx2")]
-    assert levels == [logging.ERROR] * 3
+        assert [logger.level for logger in loggers] == [logging.ERROR] * 3
 
 
 def test_an_answer_that_ends_early_is_refused_and_not_kept(server, tmp_path):

@@ -11,6 +11,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.engine.compatibility import to_plain_settings
 from paddlevit_dist.engine.settings import resolve_epochs, resolve_process_batch
 from paddlevit_dist.settings import dump_yaml, load
+from paddlevit_dist.settings.table import describe
 
 ROOT = Path(paddlevit_dist.settings.__file__).parents[2]
 
@@ -144,3 +145,21 @@ def test_the_description_keeps_to_eighty_columns_but_for_values_that_are_wider(w
         line.endswith("/recipe_of_that_name.yaml") for line in lines if "CROP_SIZE:" in line or "BASE_LR:" in line
     )
     assert yaml.safe_load("\n".join(lines)) == yaml.safe_load(dump_yaml(configuration.values))
+
+
+def test_a_source_is_cut_at_its_start_by_as_much_as_does_not_fit():
+    configuration = load(["-cfg=vit_digits", "-data_path=" + "l" * 80])
+    for length in (20, 40, 41, 69, 70):
+        source = "".join(chr(ord("a") + place % 26) for place in range(length))
+        lines = describe(configuration.values, dict.fromkeys(configuration.sources, source)).splitlines()
+        seed, path = (
+            next(n for n, line in enumerate(lines) if line.strip().startswith(key)) for key in ("SEED:", "DATA_PATH")
+        )
+        written, _, shown = lines[seed].partition("# ")
+        left = 80 - len("SEED: 0  # ")
+        assert written.split() == ["SEED:", "0"] and shown == (
+            source if length <= left else f"...{source[length - left + 3 :]}"
+        )
+        assert len(lines[seed]) <= 80 and lines[path - 1].strip() == "# " + (
+            source if length <= 40 else f"...{source[length - 37 :]}"
+        )

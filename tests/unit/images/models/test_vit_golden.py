@@ -1,10 +1,14 @@
 """Foundation backbones of timm and transformers, reproduced from weights under their names: tokens, maps, pooled
 features, logits and gradients at native and other rectangular sizes."""
 
+import functools
+import itertools
+
 import numpy as np
 import paddle
 import pytest
 from support.networks import golden
+from support.networks.cheap_weights import weights_of_zero
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.models import rotary
@@ -43,7 +47,8 @@ def make_model(about, **options):
         options.setdefault(OPTIONS[argument], value / 2 if is_counted_twice else value)
     if "maps_after_blocks" in about:
         options.setdefault("feature_depths", [block + 1 for block in about["maps_after_blocks"]])
-    model = create_model(about["name"], **options)
+    with weights_of_zero():
+        model = create_model(about["name"], **options)
     model.eval()
     return model
 
@@ -74,6 +79,7 @@ def compare(found, key, error, entry):
     return 1
 
 
+@functools.lru_cache(maxsize=2)  # for all sizes, which follow each other
 def loaded(name, **options):
     about = GOLDEN["models"][name]
     model = make_model(about, **options)
@@ -87,6 +93,7 @@ def check_gradients(about, found, errors, model, output, tokens):
         (x.astype("float64") * paddle.to_tensor(weight(SEED, f"loss.{key}", tuple(x.shape))).astype("float64")).sum()
         for key, x in (("output", output), ("tokens", tokens))
     )
+    model.clear_gradients()  # of other sizes
     loss.backward()
     # A sum of both signs: torch's error of this one number may be as good as none.
     assert abs(float(loss) - found["loss"]) <= ALLOWED * max(errors["loss"], errors["pre_logits"])
@@ -159,7 +166,9 @@ def test_golden_other_ways_of_positions_and_activation(key):
             options["activation"] = "gelu_tanh" if is_exact else "gelu"
         about, model = loaded(name, **options)
         error = about["sizes"][size]["float32_error"]["pre_logits"]
-        assert compare(model.forward_features(make_images(size)), key, error, f"{name}/{size}") == 1
+        with paddle.no_grad():
+            found = model.forward_features(make_images(size))
+        assert compare(found, key, error, f"{name}/{size}") == 1
         assert len(entries) > 0
 
 
@@ -168,12 +177,15 @@ NORMED = [key.split("/") for key in ARRAYS if key.endswith("_normed_samples")]
 
 @pytest.mark.parametrize("name", {name: None for name, _, _ in NORMED if GOLDEN["models"][name]["parameters"] <= LARGE})
 def test_golden_maps_under_the_last_norm(name):
-    for size, key in (entry[1:] for entry in NORMED if entry[0] == name):
-        about, model = loaded(name, norm_features=True)
-        number = int(key[len("map") : -len("_normed_samples")])
-        found = model.features(make_images(size))[about["maps_after_blocks"].index(number)]
-        error = about["sizes"][size]["float32_error"]["tokens"]
-        assert compare(found, f"map{number}_normed", error, f"{name}/{size}") == 1
+    about, model = loaded(name, norm_features=True)
+    for size, entries in itertools.groupby((entry[1:] for entry in NORMED if entry[0] == name), lambda entry: entry[0]):
+        with paddle.no_grad():
+            maps = model.features(make_images(size))
+        for _, key in entries:
+            number = int(key[len("map") : -len("_normed_samples")])
+            found = maps[about["maps_after_blocks"].index(number)]
+            error = about["sizes"][size]["float32_error"]["tokens"]
+            assert compare(found, f"map{number}_normed", error, f"{name}/{size}") == 1
 
 
 def test_golden_angles_of_rotary_positions():

@@ -66,14 +66,19 @@ def _make_points(model: str) -> list[int]:
     return numbers if isinstance(numbers, list) else [numbers] * config["num_feature_levels"]
 
 
+@functools.cache  # networks of one kind have most of them in common
+def _draw(key: str, shape: tuple[int, ...]) -> np.ndarray:
+    return recipe().golden_weight(GOLDEN["seed"], key, shape)
+
+
 @functools.cache
 def make_weights(model: str) -> dict[str, np.ndarray]:
     """The state under the names of transformers 5, float32; its constants are exact in float64."""
-    about, make = MODELS[MODELS[model].get("state_of", model)], recipe().golden_weight
+    about = MODELS[MODELS[model].get("state_of", model)]
     state = {}
     for key, shape in _shapes(about["state"]):
         gain = next((gain for ending, gain in about["gain"].items() if key.endswith(ending)), 1)
-        value = make(GOLDEN["seed"], key, shape) * np.float32(gain)
+        value = _draw(key, shape) * np.float32(gain)
         if key.endswith("lab.scale"):
             value = value + np.float32(1)
         if key == "model.denoising_class_embed.weight":
@@ -195,13 +200,14 @@ class Computed(NamedTuple):
 
 
 @functools.cache
-def _without_gradients(model: str, dtype: str) -> RtDetr:
+def shared_network(model: str, dtype: str) -> RtDetr:
+    """The same network for all that asks: its weights and its mode must stay."""
     return make_network(model, dtype)
 
 
 @functools.cache
 def computed(model: str, batch: int, dtype: str) -> Computed:
-    network, seen = _without_gradients(model, dtype), {}
+    network, seen = shared_network(model, dtype), {}
     hooks = [
         layer.register_forward_pre_hook(lambda _, inputs, level=level: seen.__setitem__(level, inputs[0]))
         for level, layer in enumerate(network.encoder_input_proj)

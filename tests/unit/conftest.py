@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from numba.core import event
-from numba.core.registry import cpu_target
 from support import prepared
 from support.stand_ins import (  # noqa: F401
     clock,
@@ -32,30 +30,6 @@ SECONDS = 2.0  # of this process's own time, on a core of the kind that MILLION_
 MILLION_SQUARES = 0.04  # seconds for a million squares in Python: one of two Xeon cores, with nothing beside it
 _START_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
 _started: list[str] = []  # what the current test has started
-
-
-class CompilerClock(event.Listener):
-    """Counts the processor seconds of numba's compiler, which only a fresh clone needs."""
-
-    def __init__(self) -> None:
-        self.total, self._begun = 0.0, []
-
-    def on_start(self, event: Any) -> None:
-        self._begun.append(time.process_time())
-
-    def on_end(self, event: Any) -> None:
-        begun = self._begun.pop()
-        if not self._begun:  # not inside the compilation of a function that calls this one
-            self.total += time.process_time() - begun
-
-
-# What takes seconds when it is first asked for belongs to no test.
-importlib.import_module("paddle")
-cpu_target.typing_context.refresh()
-cpu_target.target_context.refresh()
-platform.processor()  # Python starts uname for it
-compiler_clock = CompilerClock()
-event.register("numba:compile", compiler_clock)
 
 
 def _note_event(name: str, arguments: tuple) -> None:
@@ -103,6 +77,13 @@ def slowness() -> float:
     return max(1.0, (time.process_time() - begun) / MILLION_SQUARES)
 
 
+def pytest_collection_finish() -> None:
+    """Do what takes seconds at first: it belongs to no test, and a process that only directs others need not do it."""
+    importlib.import_module("paddle")
+    importlib.import_module("support.compiler_clock")
+    platform.processor()  # Python starts uname for it
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Fail a test in which the package divides by 0 or overflows and NumPy says so: a user would read it."""
     item.add_marker(pytest.mark.filterwarnings("error::RuntimeWarning:paddlevit_dist"))
@@ -110,6 +91,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    from support.compiler_clock import compiler_clock  # not at the top: see pytest_collection_finish
+
     begun, compiling = time.process_time(), compiler_clock.total
     result = yield
     seconds = time.process_time() - begun - (compiler_clock.total - compiling)

@@ -113,7 +113,7 @@ def make_table(
     """What an evaluation writes, read again; the data hold the samples in this order."""
     metrics, _ = evaluated(kind, models, order)
     kept: list = []
-    intervals = compute_intervals(metrics, range(len(order)), IntervalConfig(95, 100), kept.append)
+    intervals = compute_intervals(metrics, range(len(order)), IntervalConfig(95, 20), kept.append)
     config = CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}})
     task = SimpleNamespace(best_metric=KINDS[kind][2], signature=lambda: {"DATA.IMAGE_SIZE": more.get("size", 16)})
     samples = Named([names[row] for row in order])

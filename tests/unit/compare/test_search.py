@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import pytest
+from support.trainings.runs import PLAIN
 from support.trainings.trial_runs import write_trial
 
 from paddlevit_dist import UserError, settings
@@ -17,11 +18,11 @@ optuna = pytest.importorskip("optuna")
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
-def make_plan(folder):
+def make_plan(folder, recipe="-cfg=vit_digits"):
     return search.SearchPlan(
         str(folder),
         [parse_range("TRAIN.BASE_LR=1e-4..1e-2:log")],
-        ["-cfg=vit_digits", "REPORT=False"],
+        [recipe, "REPORT=False"],
         0,
         "top-1",
         True,
@@ -148,7 +149,7 @@ def add_trials(plan, trials):
     ],
 )
 def test_a_finite_space_is_a_grid(words, expected, tmp_path, capsys):
-    plan = make_plan(tmp_path)._replace(ranges=list(map(parse_range, words)))
+    plan = make_plan(tmp_path, PLAIN)._replace(ranges=list(map(parse_range, words)))
     added = add_trials(plan, 9)
     assert len(added) == len(expected) and set(added) == expected
     assert f"no other settings are left to train: {len(expected)} trials of 9" in capsys.readouterr().out
@@ -156,9 +157,10 @@ def test_a_finite_space_is_a_grid(words, expected, tmp_path, capsys):
 
 
 def test_two_spellings_of_the_same_settings_are_one_configuration(tmp_path):
-    plan = make_plan(tmp_path)._replace(ranges=[parse_range("TRAIN.OPTIMIZER.NAME=SGD|sgd|AdamW")])
+    plan = make_plan(tmp_path, PLAIN)._replace(ranges=[parse_range("TRAIN.OPTIMIZER.NAME=SGD|sgd|AdamW")])
     assert len(add_trials(plan, 3)) == 2
-    narrow = make_plan(tmp_path / "narrow")._replace(ranges=[parse_range("TRAIN.BASE_LR=0.001..0.00100001")])
+    rates = [parse_range("TRAIN.BASE_LR=0.001..0.00100001")]
+    narrow = make_plan(tmp_path / "narrow", PLAIN)._replace(ranges=rates)
     (tmp_path / "narrow").mkdir()
     assert sorted(add_trials(narrow, 3)) == ["TRAIN.BASE_LR=0.001", "TRAIN.BASE_LR=0.00100001"]
 
@@ -173,7 +175,7 @@ def test_settings_that_do_not_fit_together_are_told_and_not_trained(tmp_path, ca
 
 def test_drawn_values_repeat_and_stay_in_the_range(tmp_path):
     (tmp_path / "again").mkdir()
-    first, again = (add_trials(make_plan(folder), 12) for folder in (tmp_path, tmp_path / "again"))
+    first, again = (add_trials(make_plan(folder, PLAIN), 12) for folder in (tmp_path, tmp_path / "again"))
     assert first == again and len(set(first)) == 12
     assert all(1e-4 <= float(word.partition("=")[2]) <= 1e-2 for word in first)
     decay = parse_range("TRAIN.MODEL_EMA_DECAY=0.9..0.99999999")

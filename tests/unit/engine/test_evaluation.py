@@ -205,10 +205,10 @@ class OddMetrics(Missing):
 
     def compute(self, state):
         correct, images = state["of classes"].numpy()
-        if self.error is not None and images.sum() < 64:
+        if self.error is not None and images.sum() < 32:
             raise self.error
         classes = {f"class {label}": float(correct[label]) for label in np.flatnonzero(images)}
-        return {**super().compute(state), **classes, "many": 1.0 if images.sum() >= 64 else None}
+        return {**super().compute(state), **classes, "many": 1.0 if images.sum() >= 32 else None}
 
     def summary(self, values):
         interval = self.intervals["top-1"] if self.reads_interval else ""
@@ -233,22 +233,15 @@ def test_a_users_metrics_may_need_more_than_the_first_batch(tmp_path, attributes
             return super().eval_step(model, batch, step)
 
     Own.__module__, epochs = "own", []
-    words = [
-        "-epochs=1",
-        "VALIDATE_FREQ",
-        "1",
-        "TRAIN.WARMUP_EPOCHS",
-        "0",
-        "-batch_size=32",
-        "DATA.BATCH_SIZE_EVAL",
-        "2",
-    ]
-    assert small_runs.build(str(tmp_path / "good"), *words, task_class=Own).train()["class 9"] >= 0
+    words = ["-epochs=1", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "-batch_size=16"]
+    words += ["DATA.BATCH_SIZE_EVAL", "2"]
+    sizes = {"train_size": 48, "val_size": 32}
+    assert small_runs.build(str(tmp_path / "good"), *words, task_class=Own, **sizes).train()["class 9"] >= 0
     assert {*epochs} == {"001"}
     Own.best_metric = ("nothing", True)
-    run = small_runs.build(str(tmp_path / "bad"), *words, task_class=Own)
+    run = small_runs.build(str(tmp_path / "bad"), *words, task_class=Own, **sizes)
     epochs.clear()
     with pytest.raises(UserError, match="best_metric of Own is 'nothing'"):
         run.train()
     # Metrics that a batch is too small for are not checked, rather than that all samples are evaluated.
-    assert (run.schedule.update, len(epochs)) == ((10, 33) if "error" in attributes else (0, 33))
+    assert (run.schedule.update, len(epochs)) == ((3, 17) if "error" in attributes else (0, 17))

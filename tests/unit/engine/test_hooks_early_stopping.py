@@ -1,5 +1,6 @@
 """A training ends after TRAIN.PATIENCE evaluations without an improvement, also one that was stopped in between."""
 
+import functools
 import json
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ from paddlevit_dist.engine.hooks import EarlyStopping
 from paddlevit_dist.engine.resume import ResumeState
 from paddlevit_dist.intervals import ConfidenceInterval
 
-RUN = ["-batch_size=64", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "TRAIN.PATIENCE", "1"]
+RUN = ["-batch_size=16", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "TRAIN.PATIENCE", "1"]
+build = functools.partial(small_runs.build, train_size=32, val_size=16)
 
 
 class Record(list):
@@ -97,16 +99,16 @@ def test_evaluations_of_another_number_do_not_count():
 def test_the_count_travels_with_the_checkpoint_into_another_folder(tmp_path):
     words = [*RUN[:-1], "3", "-epochs=6", "TRAIN.MIN_IMPROVEMENT", "100"]  # nothing after epoch 1 counts
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
-    small_runs.build(first, *words, "-stop_after_epoch=2").train()
+    build(first, *words, "-stop_after_epoch=2").train()
     (tmp_path / "first" / "metrics.jsonl").unlink()
-    small_runs.build(second, *words, f"-resume={first}", "-stop_after_epoch=3").train()
-    small_runs.build(second, *words, "-resume=auto").train()
+    build(second, *words, f"-resume={first}", "-stop_after_epoch=3").train()
+    build(second, *words, "-resume=auto").train()
     assert [event["epoch"] for event in events(tmp_path / "second") if event["kind"] == "evaluation"] == [3, 4]
 
 
 def test_the_count_of_an_earlier_versions_checkpoint_is_in_the_record(tmp_path):
     words = [*RUN[:-1], "3", "-epochs=9", "TRAIN.MIN_IMPROVEMENT", "100"]
-    small_runs.build(str(tmp_path), *words, "-stop_after_epoch=2").train()
+    build(str(tmp_path), *words, "-stop_after_epoch=2").train()
     checkpoint = tmp_path / "checkpoints" / "epoch_0002"
     about = {
         name: json.loads((checkpoint / f"{name}.json").read_text()) for name in ("state", "evaluation", "manifest")
@@ -117,7 +119,7 @@ def test_the_count_of_an_earlier_versions_checkpoint_is_in_the_record(tmp_path):
         about["manifest"]["files"]["state.json"] = fingerprint(checkpoint / "state.json")
     with open(tmp_path / "metrics.jsonl", "a") as file:  # of a start from epoch 2 that was killed
         file.write('{"kind": "evaluation", "epoch": 3, "top-1": 99.0}\n')
-    small_runs.build(str(tmp_path), *words, "-resume=auto").train()
+    build(str(tmp_path), *words, "-resume=auto").train()
     evaluated = [event for event in events(tmp_path) if event["kind"] == "evaluation" and "superseded" not in event]
     assert [event["epoch"] for event in evaluated] == [1, 2, 3, 4]
 
@@ -138,7 +140,7 @@ def test_an_improvement_within_the_interval_is_told_first_and_where_the_training
 
 def test_a_run_that_ends_early_ends_as_a_finished_one_does(tmp_path, capsys):
     words = [*RUN, "-epochs=5", "TRAIN.MIN_IMPROVEMENT", "100", "REPORT", "True"]
-    values = small_runs.build(str(tmp_path), *words).train()
+    values = build(str(tmp_path), *words).train()
     said = capsys.readouterr().out
     assert "ended early after epoch 2 of 5: top-1 has not improved by more than 100 in 1 evaluation(s)" in said
     assert [event["epoch"] for event in events(tmp_path) if event["kind"] == "evaluation"] == [1, 2]
@@ -146,17 +148,17 @@ def test_a_run_that_ends_early_ends_as_a_finished_one_does(tmp_path, capsys):
     assert (tmp_path / "checkpoints" / "last").resolve().name == "epoch_0002"
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "ended early after epoch 2 of 5" in page and "figures-0-training" in page and "(95 %), epoch " in page
-    assert small_runs.build(str(tmp_path), *words, "-resume=auto").train() == {}
+    assert build(str(tmp_path), *words, "-resume=auto").train() == {}
     assert "nothing to do: ended early after epoch 2 of 5" in capsys.readouterr().out
-    small_runs.build(str(tmp_path), *words, "-resume=auto", "TRAIN.PATIENCE", "0", "-epochs=5").train()
+    build(str(tmp_path), *words, "-resume=auto", "TRAIN.PATIENCE", "0", "-epochs=5").train()
     assert events(tmp_path)[-1]["epoch"] == 5
 
 
 def test_an_evaluation_that_was_broken_off_ends_the_training_when_it_is_repeated(tmp_path, monkeypatch, capsys):
     words = [*RUN, "-epochs=5", "TRAIN.MIN_IMPROVEMENT", "100"]
-    kill_in_evaluation(small_runs.build(str(tmp_path), *words), monkeypatch, number=2)
+    kill_in_evaluation(build(str(tmp_path), *words), monkeypatch, number=2)
     assert not any(event["kind"] == "ended_early" for event in events(tmp_path))
-    small_runs.build(str(tmp_path), *words, "-resume=auto").train()
+    build(str(tmp_path), *words, "-resume=auto").train()
     said = capsys.readouterr().out
     assert "ended early after epoch 2 of 5" in said and "(last" in said.splitlines()[-1] + said.splitlines()[-2]
     assert [event["epoch"] for event in events(tmp_path) if event["kind"] == "evaluation"] == [1, 2]

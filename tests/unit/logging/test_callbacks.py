@@ -10,7 +10,7 @@ from paddlevit_dist import Callback, UserError, register_callback
 from paddlevit_dist.logging.callbacks import CallbackList, find_callbacks
 from paddlevit_dist.tasks.callback import RunFacts, get_interval_ends
 
-RUN = ["-epochs=2", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 2 x 5 updates
+RUN = ["-epochs=2", "-batch_size=8", "TRAIN.WARMUP_EPOCHS", "0"]  # 2 x 5 updates
 
 
 class Notes(Callback):
@@ -35,7 +35,7 @@ class Notes(Callback):
 
 
 def trained(output, callbacks, *arguments):
-    build(str(output), *RUN, *arguments, callbacks=callbacks).train()
+    build(str(output), *RUN, *arguments, train_size=40, val_size=16, callbacks=callbacks).train()
 
 
 def events(output, kind):

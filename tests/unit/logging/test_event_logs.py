@@ -13,11 +13,11 @@ from paddlevit_dist.logging import event_logs
 from paddlevit_dist.tasks.callback import RunFacts
 
 CONFIG = settings.load([]).values
-RUN = ["-epochs=3", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 3 x 5 updates
+RUN = ["-epochs=3", "-batch_size=8", "TRAIN.WARMUP_EPOCHS", "0"]  # 3 x 5 updates
 
 
 def train(output, name, *arguments):
-    build(str(output), *RUN, *arguments, f"-log_to={name}").train()
+    build(str(output), *RUN, *arguments, f"-log_to={name}", train_size=40).train()
 
 
 def recorded(output, kind, name):

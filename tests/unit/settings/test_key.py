@@ -1,6 +1,7 @@
 """Keys as fields of classes: what a user may write follows from the annotation, and mypy knows each key."""
 
 import dataclasses
+import functools
 import re
 from typing import Literal
 
@@ -158,13 +159,18 @@ RECIPES = ("vit_digits", "detr_shapes", "segformer_b0_shapes", "minkunet14_synth
 )
 
 
+@functools.cache
+def find_task(recipe):
+    return load([f"-cfg={recipe}"]).values.TASK
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_none_is_taken_on_the_command_line_too_and_shown(recipe):
     """Each rule between keys has to expect it: those that refuse as those that describe.
 
     A key is set alone in the first of the recipes that has it, and with all others in each.
     """
-    *others, task = (load([f"-cfg={one}"]).values.TASK for one in RECIPES[: RECIPES.index(recipe) + 1])
+    *others, task = map(find_task, RECIPES[: RECIPES.index(recipe) + 1])
     names = [name for name, row in keys(task).items() if row.optional]
     assert len(names) > 20
     known = set().union(*map(keys, others))

@@ -31,12 +31,18 @@ def read_pages() -> list[str]:
 
 def is_named(key, page: str) -> bool:
     """Whether a page has a key's name, its last part in code of a page that names the section, or its flag."""
-    if re.search(rf"(?<![\w.]){re.escape(key.name)}(?!\w)", page):
+    if key.name in page and re.search(rf"(?<![\w.]){re.escape(key.name)}(?!\w)", page):
         return True
-    if key.flag is not None and re.search(rf"(?<![\w-])-{re.escape(key.flag.name)}\b", page):
+    if (
+        key.flag is not None
+        and f"-{key.flag.name}" in page
+        and re.search(rf"(?<![\w-])-{re.escape(key.flag.name)}\b", page)
+    ):
         return True
     section, _, last = key.name.rpartition(".")
-    return bool(section) and section in page and bool(re.search(rf"`[^`\n]*(?<!\w)(?<!\w\.){last}(?!\w)[^`\n]*`", page))
+    if not section or section not in page or last not in page:
+        return False
+    return bool(re.search(rf"`[^`\n]*(?<!\w)(?<!\w\.){last}(?!\w)[^`\n]*`", page))
 
 
 def test_each_key_is_in_a_recipe_or_on_a_page():

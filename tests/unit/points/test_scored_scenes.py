@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 import pytest
 from support.files.raw_scenes import write_scannet
+from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.compare.pairs import compare_tables
@@ -34,14 +35,17 @@ NUMBER = 5
 def recipe(tmp_path_factory):
     """The flag of one with few rooms, whose tables are no instances."""
     file = tmp_path_factory.mktemp("recipe") / "rooms.yaml"
-    rooms = f"POINTS: {{ROOMS: {{VAL: {NUMBER}}}, INSTANCES: {{STUFF_CLASSES: [wall, floor, table]}}}}\n"
-    file.write_text(f"BASE: {settings.recipe_folder() / 'pointgroup_synthetic_rooms.yaml'}\n{rooms}")
+    rooms = (
+        f"POINTS: {{ROOMS: {{VAL: {NUMBER}, SPACING_M: 0.1}}, INSTANCES: {{STUFF_CLASSES: [wall, floor, table]}}}}\n"
+    )
+    data = "DATA: {DATASET: remembered_rooms}\n"
+    file.write_text(f"BASE: {settings.recipe_folder() / 'pointgroup_synthetic_rooms.yaml'}\n{data}{rooms}")
     return f"-cfg={file}"
 
 
 @pytest.fixture(scope="module")
 def scenes(recipe):
-    rooms = resolve("dataset", "synthetic_rooms").open(settings.load([recipe]).values, "val", None)
+    rooms = resolve("dataset", "remembered_rooms").open(settings.load([recipe]).values, "val", None)
     return [rooms.read(index) for index in range(len(rooms))], rooms
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support.processes import ROOT
 from support.samples.bad_samples import Changed
+from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
 from support.trainings.small_runs import build
 
 from paddlevit_dist import UserError, settings
@@ -19,8 +20,8 @@ from paddlevit_dist.tasks.protocols import get_sample_check
 from paddlevit_dist.tasks.sample_checks import BadSample, require_finite, require_label, require_labels
 from paddlevit_dist.tasks.task import Task
 
-ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "3"]
-ROOMS += ["POINTS.ROOMS.SPACING_M", "0.15", "DATA.VOXEL_SIZE_M", "0.2", "-num_workers=0"]
+ROOMS = ["-dataset=remembered_rooms", "POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "3"]
+ROOMS += ["POINTS.ROOMS.SPACING_M", "0.2", "DATA.VOXEL_SIZE_M", "0.3", "-num_workers=0"]
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", *ROOMS]
 INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", *ROOMS]
 VOLUMES = [f"-cfg={ROOT / 'configs' / 'landmark_unet3d.yaml'}"]

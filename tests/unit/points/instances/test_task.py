@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
+from support.samples.remembered_rooms import read_room, remembered_rooms  # noqa: F401
 from support.samples.small_scenes import tensors
 
 from paddlevit_dist import UserError, settings
@@ -27,14 +28,15 @@ from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.instances.writer import draw_instances
 from paddlevit_dist.points.prepare import nuscenes, semantic_kitti
 from paddlevit_dist.points.scene_task import SceneTask
-from paddlevit_dist.points.sparse import Plan, SparseTensor
+from paddlevit_dist.points.sparse import Plan, PlanSpec, SparseTensor
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Drawable, Predictable
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
-SMALL = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms", "DATA.VOXEL_SIZE_M", "0.1"]
-SMALL += ["POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "2", "POINTS.ROOMS.SPACING_M", "0.08"]
-SMALL += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.RADIUS_M", "0.16"]
+SMALL = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=remembered_rooms", "DATA.VOXEL_SIZE_M", "0.15"]
+SMALL += ["POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "2", "POINTS.ROOMS.SPACING_M", "0.12"]
+SMALL += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.RADIUS_M", "0.24"]
+DENSE = ["DATA.VOXEL_SIZE_M", "0.1", "POINTS.ROOMS.SPACING_M", "0.08", "POINTS.INSTANCES.RADIUS_M", "0.16"]
 THINGS = np.array([name not in ("wall", "floor") for name in CLASS_NAMES])
 
 
@@ -47,6 +49,13 @@ def model_and_batch(task: InstanceSegmentation, split: str, indices=(0, 1)) -> t
     paddle.seed(0)
     model = task.build_model()
     return model, tensors(task.collate([samples.sample(i, np.random.default_rng(i)) for i in indices]))
+
+
+def batch_alone(task: InstanceSegmentation, indices=(0, 1)) -> dict:
+    """Of the validation split, without what a network's convolutions need."""
+    samples = task.build_dataset("val", None)
+    task.plan_spec = PlanSpec(())
+    return tensors(task.collate([samples.sample(i, np.random.default_rng(i)) for i in indices]))
 
 
 def true_output(scene, noise_m: float):
@@ -62,7 +71,7 @@ def true_output(scene, noise_m: float):
 
 @pytest.mark.parametrize("index", range(3))
 def test_perfect_predictions_are_grouped_to_the_true_instances(index):
-    scene = SyntheticRooms(None, "train", None, num_train=3, spacing_m=0.05).read(index)
+    scene = read_room("train", index, 0.05)
     logits, offsets = true_output(scene, noise_m=0.02)
     scenes = np.zeros(len(scene.xyz), int)
     grouping = GroupingInput(scene.xyz, scenes, THINGS, 0.1, 50, 14, 50.0, np.zeros(3))
@@ -135,7 +144,7 @@ def test_the_score_of_a_cluster_depends_on_its_own_points():
     found = []
     for smallest in (5, None):
         smallest = smallest or int(np.diff(found[0].clusters.offsets).max())  # only the largest is left
-        grouping = GroupingInput(xyz, scenes, THINGS, 0.16, smallest, 14, 50.0, np.full(3, 0.5))
+        grouping = GroupingInput(xyz, scenes, THINGS, 0.24, smallest, 14, 50.0, np.full(3, 0.5))
         voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
         found.append(model(voxels, batch["inverse"], lambda grouping=grouping: grouping))
     scores = []
@@ -179,8 +188,8 @@ class Oracle(paddle.nn.Layer):
 
 
 def test_an_evaluation_writes_what_is_predicted(tmp_path):
-    task = make_task("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
-    _, batch = model_and_batch(task, "val")
+    task = make_task("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true", *DENSE)
+    batch = batch_alone(task)
     dataset = SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08)
     rooms = [dataset.read(i) for i in range(2)]
     outputs = [true_output(room, 0.02) for room in rooms]
@@ -213,9 +222,9 @@ def test_an_evaluation_writes_what_is_predicted(tmp_path):
 
 
 def test_a_prediction_is_the_classes_and_instances_of_each_scene():
-    task = make_task()
-    _, batch = model_and_batch(task, "val")
-    rooms = [SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08).read(i) for i in range(2)]
+    task = make_task(*DENSE)
+    batch = batch_alone(task)
+    rooms = [read_room("val", i, 0.08) for i in range(2)]
     oracle = Oracle(*(paddle.concat(part) for part in zip(*(true_output(room, 0.02) for room in rooms))))
     batch.update({name: paddle.full_like(batch[name], -100) for name in ("labels", "instance_labels")})
     for room, (classes, predictions) in zip(rooms, get_aspect(task, Predictable).predict_step(oracle, batch)):
@@ -230,9 +239,9 @@ def test_a_prediction_is_the_classes_and_instances_of_each_scene():
 @pytest.mark.parametrize("least", [None, 60])
 def test_an_evaluation_counts_points_and_segments_of_each_scene(least):
     """Of a network that takes every seventh point for a class of stuff."""
-    task = make_task("POINTS.INSTANCES.PANOPTIC_MIN_POINTS", str(least))
-    _, batch = model_and_batch(task, "val")
-    rooms = [SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08).read(i) for i in range(2)]
+    task = make_task("POINTS.INSTANCES.PANOPTIC_MIN_POINTS", str(least), *DENSE)
+    batch = batch_alone(task)
+    rooms = [read_room("val", i, 0.08) for i in range(2)]
     outputs = [true_output(room, 0.02) for room in rooms]
     for logits, _ in outputs:
         logits[::7] = paddle.to_tensor(np.eye(20, dtype=np.float32)[1])
@@ -260,7 +269,7 @@ def test_images_show_the_instances_of_a_batch():
     samples = task.build_dataset("train", None)
     readings = [samples.sample(index, np.random.default_rng(index)) for index in (0, 2)]
     for reading in readings:  # a distortion moves voxels, but not the whole scene
-        np.testing.assert_allclose(np.ptp(reading.voxels, axis=0) * 0.1, np.ptp(reading.scene.xyz, axis=0), rtol=0.5)
+        np.testing.assert_allclose(np.ptp(reading.voxels, axis=0) * 0.15, np.ptp(reading.scene.xyz, axis=0), rtol=0.5)
     drawing, rooms = get_aspect(task, Drawable), [samples.dataset.read(index) for index in (0, 2)]
     drawn = drawing.visualize_batch(samples, task.collate(readings), 1)
     drawn += drawing.visualize_eval_samples(samples, [0, 2])
@@ -292,7 +301,7 @@ def test_before_clusters_are_formed_an_evaluation_has_none():
 @pytest.mark.parametrize("with_scores", [True, False])
 def test_outputs_in_half_precision_are_float32_from_then_on(with_scores):
     task = make_task()
-    _, batch = model_and_batch(task, "val", (0,))
+    batch = batch_alone(task, (0,))
     halves = [paddle.to_tensor(values).astype("bfloat16") for values in ([[1.5, 2.0]], [[0.25, 1.0, 3.0]], [0.75])]
     output = PointGroupOutput(halves[0], halves[1], None, halves[2] if with_scores else None)
     found = task.forward(lambda *inputs: output, batch, task_module.HostPoints(batch), task_module.CENTERED)

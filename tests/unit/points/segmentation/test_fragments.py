@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
 from support.samples.small_scenes import tensors
 
 from paddlevit_dist import UserError, settings
@@ -18,7 +19,7 @@ from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Predictable
 from paddlevit_dist.tasks.step_types import EvaluationStep
 
-SMALL = "TASK semantic_segmentation -dataset=synthetic_rooms MODEL.NAME minkunet_tutorial DATA.VOXEL_SIZE_M 0.2"
+SMALL = "TASK semantic_segmentation -dataset=remembered_rooms MODEL.NAME minkunet_tutorial DATA.VOXEL_SIZE_M 0.2"
 ROOMS = "POINTS.ROOMS.TRAIN 2 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15"
 
 
@@ -67,7 +68,7 @@ def test_heights_are_alike_in_training_and_evaluation(keys, views):
     """Above the scene's lowest point, whichever points are selected; above a block's if training crops blocks."""
     words = f"POINTS.{keys} POINTS.FEATURES [xyz,height] POINTS.FRAGMENT_SIZE_M 3 POINTS.TEST_ROTATIONS {views}".split()
     words += "POINTS.AUGMENT.TILT_DEGREES 0 POINTS.AUGMENT.SCALE [1,1]".split()
-    task, whole = make_task(*words, "DATA.VOXEL_SIZE_M", "0.01"), scene(4000, 6.0)
+    task, whole = make_task(*words, "DATA.VOXEL_SIZE_M", "0.01"), scene(1500, 6.0)
     whole = whole._replace(xyz=whole.xyz + np.c_[0 * whole.xyz[:, :2], 3 * whole.xyz[:, 0]].astype(np.float32) + 50)
     training = training_steps(task.config.POINTS, GivenScenes([whole]))
     seen = []

@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
 from support.samples.small_scenes import make_samples, scene, tensors
 
 from paddlevit_dist import UserError, register_dataset, settings
@@ -18,7 +19,7 @@ from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Checkable, Predictable, describe_samples
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
-SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
+SMALL = ["TASK", "semantic_segmentation", "-dataset=remembered_rooms", "MODEL.NAME", "minkunet_tutorial"]
 ROOMS = "POINTS.ROOMS.TRAIN 4 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 import pytest
 from scipy.spatial.transform import Rotation
+from support.networks.narrow_minkunets import WIDTHS, narrow_networks  # noqa: F401
 
 from paddlevit_dist import UserError, create_model, settings
 from paddlevit_dist.points.data.images import draw
@@ -22,7 +23,7 @@ from paddlevit_dist.tasks.protocols import Checkable, Drawable, Predictable, Rep
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
-SMALL = "TASK shape_classification -dataset=synthetic_solids MODEL.NAME mink_classifier14 SHAPES.VOXEL_SIZE 0.2"
+SMALL = "TASK shape_classification -dataset=synthetic_solids MODEL.NAME narrow_classifier SHAPES.VOXEL_SIZE 0.2"
 
 
 def make_keys(*arguments: str):
@@ -235,7 +236,8 @@ def test_a_line_that_turns_makes_a_closed_solid_seen_from_outside():
 
 def test_the_network_has_one_output_for_each_scene_and_takes_the_weights_of_a_u_net():
     paddle.seed(0)
-    model, unet = create_model("mink_classifier14", num_classes=5), create_model("minkunet14a")
+    model = create_model("mink_classifier14", num_classes=5, widths=WIDTHS[:4], first_channels=8)
+    unet = create_model("minkunet14a", widths=WIDTHS, first_channels=8)
     model.eval()
     generator = np.random.default_rng(0)
     parts = [generator.integers(0, 20, (number, 3)) for number in (50, 1, 80)]

@@ -59,7 +59,7 @@ def given_threads(number):
     paddle.set_flags(before)
 
 
-def make_plan(coordinates, *keys, block_rows=32, num_scenes=None):
+def make_plan(coordinates, *keys, block_rows=16, num_scenes=None):
     """A packed plan with blocks so small that there are several, or with groups where products are batched."""
     spec = PlanSpec(keys, (), preferred_block_rows() and block_rows)
     return Plan.of_batch(build_plan(coordinates, spec, num_scenes))
@@ -79,7 +79,7 @@ def differentiable(array):
 @pytest.mark.parametrize("stride, kernel_size, dilation", SHAPES)
 @pytest.mark.parametrize("transposed", [False, True], ids=["down", "up"])
 def test_values_and_gradients_are_those_of_the_loops(dimension, stride, kernel_size, dilation, transposed, way):
-    coordinates = reference.scene(np.random.default_rng(kernel_size), 150, dimension)
+    coordinates = reference.scene(np.random.default_rng(kernel_size), 80, dimension)
     key = MapKey(1, stride, kernel_size, dilation)
     plan = make_plan(coordinates, key)
     kind = TransposedConvolution if transposed else Convolution

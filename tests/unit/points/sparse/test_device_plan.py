@@ -5,6 +5,7 @@ import contextlib
 import numpy as np
 import paddle
 import pytest
+from support.networks.narrow_minkunets import narrow_networks  # noqa: F401
 from support.trainings.updates import PlainAdamW
 from support.waits import Waits, counted_waits
 
@@ -17,10 +18,10 @@ from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.step_types import StepPosition
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.SPACING_M", "0.13"]
-MINKUNET = ["TASK", "semantic_segmentation", *ROOMS, "MODEL.NAME", "minkunet14a", "DATA.VOXEL_SIZE_M", "0.5"]
+MINKUNET = ["TASK", "semantic_segmentation", *ROOMS, "MODEL.NAME", "narrow_unet", "DATA.VOXEL_SIZE_M", "0.5"]
 LOSSES = ["POINTS.LOVASZ_WEIGHT", "1.0", "POINTS.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "2"]
 LOSSES += ["POINTS.LABEL_SMOOTHING", "0.1", "POINTS.CLASS_WEIGHTS", str([0.5, 1.5] * 10)]
-SHAPES = ["TASK", "shape_classification", "-dataset=synthetic_solids", "MODEL.NAME", "mink_classifier14"]
+SHAPES = ["TASK", "shape_classification", "-dataset=synthetic_solids", "MODEL.NAME", "narrow_classifier"]
 SHAPES += ["SHAPES.VOXEL_SIZE", "0.3", "SHAPES.LABEL_SMOOTHING", "0.1"]
 POINTGROUP = ["TASK", "pointgroup", *ROOMS, "MODEL.NAME", "pointgroup", "DATA.VOXEL_SIZE_M", "0.2"]
 POINTGROUP += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.RADIUS_M", "0.3"]

@@ -7,6 +7,7 @@ import paddle
 import pytest
 from paddle import nn
 from support.networks import sparse_reference as reference
+from support.networks.narrow_minkunets import WIDTHS
 
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
@@ -44,10 +45,13 @@ def test_every_minkunet_is_counted():
     assert {name for name in MODELS if name.startswith("minkunet")} == {*TRAINED, "minkunet_tutorial"}
 
 
-@pytest.mark.parametrize("name", ["minkunet14a", "minkunet_tutorial"])
+NARROW = {"minkunet14a": {"widths": WIDTHS, "first_channels": 8}, "minkunet_tutorial": {}}
+
+
+@pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_a_plan_made_of_the_spec_has_all_that_the_network_needs(name, dimension):
-    model = create_model(name, num_classes=5, in_channels=2, dimension=dimension)
+    model = create_model(name, num_classes=5, in_channels=2, dimension=dimension, **NARROW[name])
     coordinates = reference.scene(np.random.default_rng(0), 300, dimension, reach=20)
     features = paddle.randn([len(coordinates), 2])
     model.eval()
@@ -68,9 +72,9 @@ def test_asking_for_the_spec_leaves_the_network_as_it_was():
     assert double.plan_spec() == model.plan_spec()
 
 
-@pytest.mark.parametrize("name", ["minkunet14a", "minkunet_tutorial"])
+@pytest.mark.parametrize("name", NARROW)
 def test_the_classifier_can_be_replaced_or_left_away(name):
-    model = create_model(name, num_classes=0)
+    model = create_model(name, num_classes=0, **NARROW[name])
     x = SparseTensor(paddle.randn([1, 3]), np.zeros((1, 4), np.int32))
     model.eval()
     assert tuple(model(x).shape) == tuple(model.forward_features(x).features.shape)
@@ -79,7 +83,7 @@ def test_the_classifier_can_be_replaced_or_left_away(name):
 
 
 def test_the_classifier_of_scenes_can_be_replaced_or_left_away():
-    model = create_model("mink_classifier14", num_classes=0)
+    model = create_model("mink_classifier14", num_classes=0, widths=WIDTHS[:4], first_channels=8)
     model.eval()
     x = SparseTensor(paddle.randn([3, 3]), np.array([[0, 1, 2, 3], [1, 0, 0, 0], [1, 5, 5, 5]], np.int32))
     np.testing.assert_array_equal(model(x).numpy(), model.forward_features(x).numpy())

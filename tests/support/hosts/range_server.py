@@ -62,7 +62,7 @@ class RangeServer:
 
         self.server = QuietServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.002,), daemon=True)
         self.thread.start()
 
     def address(self, path: str = "") -> str:

@@ -105,7 +105,7 @@ def test_each_block_keeps_as_many_activations():
     assert kept[2] - kept[1] == kept[1] - kept[0] > 0
 
 
-def test_the_report_names_layers_sizes_and_sums():
+def test_the_report_names_layers_sizes_and_sums(weights_of_zero):
     text = report("deit_tiny_distilled_patch16_224", image_size=(64, 32), num_classes=3)
     lines = text.splitlines()
     assert lines[0] == "deit_tiny_distilled_patch16_224: DistilledDeiT, images 3 x 64 x 32, 3 classes"

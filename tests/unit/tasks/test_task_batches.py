@@ -35,10 +35,13 @@ BATCHES = {  # words -> arrays of a batch in training and in evaluation
 }
 
 
+FEW = "DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2".split()  # each of the segmentation's is read to name its classes
+
+
 @pytest.mark.parametrize("words", BATCHES)
 def test_a_batch_has_arrays_of_the_types_that_the_task_computes_with(words, tmp_path):
     for split, expected in zip(("train", "val"), BATCHES[words], strict=True):
-        task = make_task(config.load(words.split()).values)
+        task = make_task(config.load([*words.split(), *(FEW if "shapes" in words else [])]).values)
         samples = task.build_dataset(split, tmp_path)
         chosen = range(2 if split == "train" else 1)
         batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in chosen])

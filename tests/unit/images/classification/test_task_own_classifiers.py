@@ -1,5 +1,7 @@
 """A user's classifier that takes few options can be used with each recipe of classifiers."""
 
+import functools
+
 import pytest
 from paddle import nn
 
@@ -38,12 +40,16 @@ def own(request):
     del MODELS["of_a_user"]
 
 
+@functools.cache
+def task_of(recipe):
+    return settings.load([f"-cfg={recipe}"]).values.TASK
+
+
 @pytest.mark.parametrize("start", range(6))
 def test_it_is_built_under_every_recipe(own, start):
     channels = []
     for recipe in recipe_names()[start::6]:
-        config = settings.load([f"-cfg={recipe}"]).values
-        if config.TASK != "classification":
+        if task_of(recipe) != "classification":
             continue
         config = settings.load([f"-cfg={recipe}", *WORDS]).values
         task, size = make_task(config), config.DATA.IMAGE_SIZE

@@ -30,9 +30,16 @@ _CASES = {
     "hgnet": ("hgnetv2_b0", []),
 }
 
+_NARROWER = {
+    "swin_tiny_patch4_window7_224": ["MODEL.EMBED_DIM", "24"],
+    "hgnetv2_b0": ["MODEL.DIMS", "[16, 24, 32, 40]"],
+}
+
 
 def _make_task(model: str, keys: list):
-    values = settings.load(["MODEL.NAME", model, *reduced(model), f"-num_classes={_CLASSES}", *keys]).values
+    values = settings.load(
+        ["MODEL.NAME", model, *reduced(model), *_NARROWER.get(model, []), f"-num_classes={_CLASSES}", *keys]
+    ).values
     return resolve("task", values.TASK)(values)
 
 

@@ -58,8 +58,8 @@ def mean(values):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("tens", range(10))
-def test_scores_of_100_tables_are_scikit_learns(tens):
-    for seed in range(10 * tens, 10 * tens + 10):
+def test_scores_of_tables_are_scikit_learns(tens):
+    for seed in range(10 * tens, 10 * tens + 3):
         table = draw(seed)
         found, expected = compute(*table), expect(*table)
         assert found.keys() == expected.keys()

@@ -280,7 +280,7 @@ def measured_maps(count):
 
 
 def test_training_glyph_map_keeps_to_its_ranges_and_uses_them():
-    rotation, scale, shear, shift_x, shift_y, stretch = measured_maps(400).T
+    rotation, scale, shear, shift_x, shift_y, stretch = measured_maps(200).T
     for name, values, low, high, tolerance in (
         ("rotation", rotation, -12, 12, 0.3),
         ("scale", scale, 0.9, 1.1, 0.005),

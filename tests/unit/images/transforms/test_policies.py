@@ -178,9 +178,9 @@ def test_auto_augment_does_its_rows_equally_often_and_its_steps_by_their_probabi
     done = Counter()
     monkeypatch.setattr(augment, "_apply", lambda name, image, *_: done.update([name]) or image)
     policy = AutoAugment(AUTO_AUGMENT["original"])
-    generator, count = rng(5), 10000
+    image, generator, count = noise(4, 4), rng(5), 10000
     for _ in range(count):
-        policy(noise(4, 4), generator)
+        policy(image, generator)
     for name in ("Equalize", "Rotate", "Invert", "Sharpness", "ShearX"):
         rate = sum(step.probability for row in policy.policy for step in row if step.name == name) / 25
         assert abs(done[name] / count - rate) < 4 * math.sqrt(rate / count), name
@@ -238,9 +238,9 @@ def test_jitter_factors_are_uniform_and_independent(monkeypatch):
 
     for kind in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
         monkeypatch.setattr(kind, "enhance", recording)
-    generator = rng(6)
+    image, generator = noise(4, 4), rng(6)
     for _ in range(2000):
-        ColorJitter(0.4)(noise(4, 4), generator)
+        ColorJitter(0.4)(image, generator)
     assert len(factors) == 3 * 2000 and kolmogorov_distance(factors, lambda f: (f - 0.6) / 0.8) < 1.95
     rows = np.array(factors).reshape(-1, 3)
     assert np.abs(np.corrcoef(rows.T)[np.triu_indices(3, 1)]).max() < 4 / math.sqrt(2000)

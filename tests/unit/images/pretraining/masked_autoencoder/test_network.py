@@ -140,7 +140,9 @@ def test_each_task_with_a_classifier_loads_all_but_its_head(task, source):
     words = [word for name, value in SIZES.items() for word in (f"{name.upper()}", str(value))]
     words[::2] = [f"DATA.{name}" if name == "IMAGE_SIZE" else f"MODEL.{name}" for name in words[::2]]
     small = (
-        "MASKED_AUTOENCODER.DECODER_WIDTH 16" if source == "masked_autoencoder" else "SELF_DISTILLATION.SMALL_SIZE 8"
+        "MASKED_AUTOENCODER.DECODER_WIDTH 16"
+        if source == "masked_autoencoder"
+        else "SELF_DISTILLATION.SMALL_SIZE 8 SELF_DISTILLATION.OUTPUTS 8 SELF_DISTILLATION.HEAD_WIDTH 8"
     )
     models = []
     for name, more in ((source, small.split()), (task, [])):

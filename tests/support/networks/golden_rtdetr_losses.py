@@ -15,6 +15,7 @@ from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
 from paddlevit_dist.images.detection.rtdetr.network import RtDetr
+from support.networks.cheap_weights import learn_only
 from support.networks.golden_rtdetr import EXACT, MODELS, is_fine, make_images, make_samples, shared_network, stored
 
 THEIRS = {"class": "vfl", "box": "bbox", "giou": "giou", "fine": "fgl", "distill": "ddf"}
@@ -72,11 +73,8 @@ def make_criterion(model: str, case: str, normalizer: str = "global") -> Varifoc
 
 @functools.cache
 def _network(model: str) -> RtDetr:
-    """In which only those parameters learn whose gradients the file has: others would take half of the time."""
     network = shared_network(model, "float64")
-    compared = set(_gradient_names(model, network))
-    for name, parameter in network.named_parameters():
-        parameter.stop_gradient = name not in compared
+    learn_only(network, _gradient_names(model, network))
     return network
 
 

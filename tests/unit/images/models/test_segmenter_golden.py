@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
+from support.networks.cheap_weights import learn_only
 from support.networks.golden import arrays, description, recipe, weights
 
 from paddlevit_dist.checkpoint.load import load_weights
@@ -85,6 +86,13 @@ def losses(outputs, labels):
     return found
 
 
+def gradient_names(name, expected):
+    """Ours of the parameters whose gradients the file has."""
+    shapes = GOLDEN["models"][name]["state"]
+    norms = [key for mode in ("evaluation_mode", "training_mode") for key in expected[mode]["gradient_norms"]]
+    return {our_name(name, theirs, shapes[theirs]) for theirs in norms}
+
+
 def check_gradients(model, name, expected):
     parameters = dict(model.named_parameters())
     dtype = "float64" if next(iter(parameters.values())).dtype == paddle.float64 else "float32"
@@ -109,6 +117,7 @@ def require_features_losses_and_gradients(name, size, dtype):
     images = paddle.to_tensor(np.ascontiguousarray(images).astype(dtype))
     labels = paddle.to_tensor(ARRAYS[key + "labels"].astype("int64"))
     model = make_model(name).to(dtype=dtype)
+    learn_only(model, gradient_names(name, expected))
 
     model.eval()
     with paddle.no_grad():

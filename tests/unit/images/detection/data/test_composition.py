@@ -163,13 +163,13 @@ def wires(left: int, with_masks: bool) -> ImageObjects:
 @pytest.mark.parametrize("with_masks", [False, True])
 def test_a_mosaic_removes_what_it_cuts_and_not_what_it_shrinks(with_masks):
     number = 0
-    for seed in range(40):
+    for seed in range(16):
         mosaic = join_images([wires(196 + seed % 8, with_masks)] * 4, 100, np.random.default_rng(seed))
         alone = [join_images([wires(196 + seed % 8, False)] * 4, 100, np.random.default_rng(seed))]
         number += len(mosaic.boxes)
         assert len(mosaic.boxes) == len(alone[0].boxes)  # such masks fill their boxes
         assert all(mask.any() for mask in mosaic.masks or ())
-    assert number > 120
+    assert number > 48
 
 
 def test_thin_objects_are_pasted():
@@ -189,13 +189,13 @@ def bent(size=(100, 120)) -> ImageObjects:
 
 def test_masks_decide_which_objects_of_a_mosaic_are_visible_and_the_boxes_of_cut_ones():
     number = fewer = 0
-    for seed in range(60):
+    for seed in range(24):
         mosaic = join_images([bent()] * 4, 100, np.random.default_rng(seed))
         without = join_images([bent()._replace(masks=None)] * 4, 100, np.random.default_rng(seed))
         for box, mask in zip(mosaic.boxes, mosaic.masks):
             assert mask.any() and np.abs(box - edges(mask)).max() <= 2  # two: an uncut box at half of the size
         number, fewer = number + len(mosaic.boxes), fewer + len(without.boxes) - len(mosaic.boxes)
-    assert number > 60 and fewer > 10
+    assert number > 24 and fewer > 4
 
 
 def test_masks_decide_in_crops(monkeypatch):

@@ -122,7 +122,7 @@ def test_an_interval_covers_the_mean_score_of_such_sets():
     values, intervals = [], []
     for seed in range(100):
         curves = DetectionCurves.from_table(MatchTable.joined(make_tables(40, seed)))
-        found = bootstrap(lambda weights, c=curves: {"AP": c.scores(weights)[0][:, 0]}, 40, resamples=200)["AP"]
+        found = bootstrap(lambda weights, c=curves: {"AP": c.scores(weights)[0][:, 0]}, 40, resamples=100)["AP"]
         values.append(found.value)
         intervals.append(found)
     share = np.mean([interval.low <= np.mean(values) <= interval.high for interval in intervals])

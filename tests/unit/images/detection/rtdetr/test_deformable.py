@@ -40,8 +40,9 @@ def value_at(grid, x, y, is_discrete):
 
 
 def expected(values, places, weights, is_discrete):
-    found = np.zeros((BATCH, QUERIES, HEADS, DIM))
-    for image, query, head in np.ndindex(BATCH, QUERIES, HEADS):
+    images, queries = places.shape[:2]
+    found = np.zeros((images, queries, HEADS, DIM))
+    for image, query, head in np.ndindex(images, queries, HEADS):
         first = point = 0
         for (height, width), number in zip(SIZES, NUMBERS):
             grid = values[image, first : first + height * width, head].reshape(height, width, DIM)
@@ -51,7 +52,7 @@ def expected(values, places, weights, is_discrete):
                 found[image, query, head] += own * value_at(grid, x, y, is_discrete)
                 point += 1
             first += height * width
-    return found.reshape(BATCH, QUERIES, HEADS * DIM)
+    return found.reshape(images, queries, HEADS * DIM)
 
 
 def make_layer(is_compiled, is_discrete):
@@ -109,7 +110,10 @@ def test_gradients_are_the_slopes_of_the_sums(is_compiled, dtype, is_discrete):
             for way in (-step, step):
                 moved = [other.copy() for other in arrays]
                 moved[place][index] += way
-                ends.append((expected(*moved, is_discrete) * factors).sum())
+                # Other images feel nothing of it, nor other queries of a place or a weight.
+                image, query = index[0], index[1] if place else slice(None)
+                own = [each[image, query].reshape(1, -1, *each.shape[2:]) for each in (*moved[1:], factors)]
+                ends.append((expected(moved[0][image][None], *own[:2], is_discrete) * own[2]).sum())
             slope = (ends[1] - ends[0]) / (2 * step)
             allowed = 1e-7 if dtype == "float64" else 1e-5
             assert math.isclose(tensor.grad.numpy()[index], slope, rel_tol=allowed, abs_tol=10 * allowed), index

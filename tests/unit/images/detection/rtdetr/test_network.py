@@ -88,7 +88,7 @@ def test_queries_see_no_denoising_queries_but_their_own_group(name):
 @pytest.mark.parametrize("name", ["swin_tiny_patch4_window7_224", "convnext_tiny", "resnet18"])
 def test_another_backbone_takes_images_of_any_size_and_no_options_of_the_usual_one(name):
     with weights_of_zero():
-        network = create_model("rtdetr_r18vd", num_classes=CLASSES, backbone=name, num_queries=20)
+        network = create_model("rtdetr_r18vd", CLASSES, backbone=name, num_queries=20, decoder_layers=1, embed_dim=64)
     network.eval()
     with paddle.no_grad():
         assert network(paddle.zeros([1, 3, 96, 64]))["boxes"].shape == [1, 20, 4]

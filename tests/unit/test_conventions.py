@@ -48,7 +48,10 @@ OTHER_JSON = {
 INNER_NAMES = {
     "patches": (re.compile(r"\.(setattr|delattr)\(|\bmock\.\w"), 358),
     "private names": (re.compile(r"(?m)^from paddlevit_dist[\w.]* import .*\b_[a-z]|attr\([^\n]*\"_[a-z]"), 62),
-    "private attributes": (re.compile(r"(?<!\bself)(?<!\bcls)\._(?!_|replace\b|asdict\b|fields\b|C_ops\b)\w"), 291),
+    "private attributes": (
+        re.compile(r"\._(?<!\bself\._)(?<!\bcls\._)(?!_|replace\b|asdict\b|fields\b|C_ops\b)\w"),
+        291,
+    ),
     "errors by another door": (re.compile(r"runtime\.errors import .*UserError"), 0),
 }
 _DEFINES_SCORES = re.compile(r"^class \w+\((ScoreKind|\w+Scores|TableMetrics|PerSampleMetrics|Metrics)\b", re.MULTILINE)

@@ -65,7 +65,7 @@ def test_weights_of_gray_images_do_not_fit_colors():
 @pytest.fixture(scope="module")
 def other_stem():
     """The report on a ResNet-D's weights in a ResNet, which lack its stem and its shortcuts."""
-    wide = {"depths": (2, 2, 2, 2), "dims": (8, 16, 32, 512)}  # the last stage has nearly all parameters
+    wide = {"depths": (2, 2, 2, 2), "dims": (8, 16, 32, 256)}  # the last stage has nearly all parameters
     source, model = (create_model(name, 3, **wide) for name in ("resnet18d", "resnet18"))
     report = load_weights(model, dict(source.state_dict()))
     theirs = {name: value.shape for name, value in source.state_dict().items()}

@@ -74,7 +74,13 @@ def test_a_path_of_that_name_wins(hub, weights, tmp_path, monkeypatch):
     assert read_weights(NAME).name == f"{NAME}/model.safetensors" and hub.requests == []
 
 
-def test_a_connection_that_breaks_leaves_no_weights_and_the_next_attempt_brings_them(hub):
+@pytest.fixture
+def no_waits(monkeypatch):
+    """The library waits between its own attempts."""
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+
+def test_a_connection_that_breaks_leaves_no_weights_and_the_next_attempt_brings_them(hub, no_waits):
     hub.end = 70_000
     try:
         found = read_weights(NAME)  # the library may continue by itself
@@ -132,9 +138,8 @@ def test_a_full_disk_is_one_line():
         full.write(b"0")
 
 
-def test_an_endpoint_that_nobody_serves_is_one_line_with_the_address(hub, monkeypatch):
+def test_an_endpoint_that_nobody_serves_is_one_line_with_the_address(hub, no_waits, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # between the library's own attempts
     with pytest.raises(UserError, match=rf"^http://127.0.0.1:1{PATH} cannot be fetched: .*-pretrained=FILE\)$"):
         read_weights(NAME)
 

@@ -32,7 +32,7 @@ def quantiles(right: int, samples: int) -> np.ndarray:
 
 def test_a_training_and_an_evaluation_tell_and_record_the_same_interval(tmp_path):
     trained, evaluated = tmp_path / "run", tmp_path / "evaluation"
-    small_runs.build(str(trained), "-epochs=1", "-batch_size=64", val_size=200).train()
+    small_runs.build(str(trained), "-epochs=1", "-batch_size=64", train_size=128, val_size=200).train()
     again = small_runs.build(str(evaluated), "-eval", f"-pretrained={trained}", val_size=200)
     evaluate_only(again)
     (first,), (second,) = make_events(trained), make_events(evaluated)
@@ -59,7 +59,9 @@ def test_samples_of_a_group_are_drawn_together_and_all_records_say_so(tmp_path):
     listed.write_text(
         "sample,video\n" + "".join(f"{name},{n // 10}\n" for n, name in enumerate(names)), encoding="utf-8"
     )
-    run = small_runs.build(str(trained), "-epochs=1", "-batch_size=64", f"-group={listed}", val_size=200)
+    run = small_runs.build(
+        str(trained), "-epochs=1", "-batch_size=64", f"-group={listed}", train_size=128, val_size=200
+    )
     run.train()
     words = [f"-group={listed}:video", f"-per_sample={tmp_path / 'rows.csv'}", "EVALUATION.RESAMPLES", "1000"]
     evaluate_only(small_runs.build(str(evaluated), "-eval", f"-pretrained={trained}", *words, val_size=200))

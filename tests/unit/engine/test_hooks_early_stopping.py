@@ -139,19 +139,19 @@ def test_an_improvement_within_the_interval_is_told_first_and_where_the_training
 
 
 def test_a_run_that_ends_early_ends_as_a_finished_one_does(tmp_path, capsys):
-    words = [*RUN, "-epochs=5", "TRAIN.MIN_IMPROVEMENT", "100", "REPORT", "True"]
+    words = [*RUN, "-epochs=3", "TRAIN.MIN_IMPROVEMENT", "100", "REPORT", "True"]
     values = build(str(tmp_path), *words).train()
     said = capsys.readouterr().out
-    assert "ended early after epoch 2 of 5: top-1 has not improved by more than 100 in 1 evaluation(s)" in said
+    assert "ended early after epoch 2 of 3: top-1 has not improved by more than 100 in 1 evaluation(s)" in said
     assert [event["epoch"] for event in events(tmp_path) if event["kind"] == "evaluation"] == [1, 2]
     assert values["top-1"] == events(tmp_path)[-2]["top-1"] and events(tmp_path)[-1]["kind"] == "ended_early"
     assert (tmp_path / "checkpoints" / "last").resolve().name == "epoch_0002"
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "ended early after epoch 2 of 5" in page and "figures-0-training" in page and "(95 %), epoch " in page
+    assert "ended early after epoch 2 of 3" in page and "figures-0-training" in page and "(95 %), epoch " in page
     assert build(str(tmp_path), *words, "-resume=auto").train() == {}
-    assert "nothing to do: ended early after epoch 2 of 5" in capsys.readouterr().out
-    build(str(tmp_path), *words, "-resume=auto", "TRAIN.PATIENCE", "0", "-epochs=5").train()
-    assert events(tmp_path)[-1]["epoch"] == 5
+    assert "nothing to do: ended early after epoch 2 of 3" in capsys.readouterr().out
+    build(str(tmp_path), *words, "-resume=auto", "TRAIN.PATIENCE", "0", "REPORT", "False").train()
+    assert events(tmp_path)[-1]["epoch"] == 3
 
 
 def test_an_evaluation_that_was_broken_off_ends_the_training_when_it_is_repeated(tmp_path, monkeypatch, capsys):

@@ -81,15 +81,17 @@ def drawn_videos(generator):
 
 
 def test_intervals_cover_where_frames_of_a_video_are_alike_only_if_videos_are_drawn():
-    generator, sets = np.random.default_rng(7), 100
-    hits = {(name, by): 0 for name in ("top-1", "error") for by in ("frames", "videos")}
-    for _ in range(sets):
+    generator, sets = np.random.default_rng(7), {"frames": 30, "videos": 100}
+    hits = {(name, by): 0 for name in ("top-1", "error") for by in sets}
+    for number_of_set in range(100):
         recompute, number, of_video = drawn_videos(generator)
         for by, groups in (("frames", None), ("videos", of_video)):
+            if number_of_set >= sets[by]:  # far fewer than 55 % of 30 are seen to be so
+                continue
             found = bootstrap(recompute, number, resamples=200, groups=groups)
             for name, truth in (("top-1", 80.0), ("error", 5.0)):
                 hits[name, by] += found[name].low <= truth <= found[name].high
-    shares = {what: number / sets for what, number in hits.items()}
+    shares = {(name, by): number / sets[by] for (name, by), number in hits.items()}
     assert all(0.89 <= shares[name, "videos"] <= 0.99 for name in ("top-1", "error")), shares
     assert all(shares[name, "frames"] < 0.55 for name in ("top-1", "error")), shares
 

@@ -20,16 +20,23 @@ from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 from paddlevit_dist.volumes.sliding_window import line_weights
 
 
-def test_the_description_names_landmarks_input_and_output(tmp_path):
-    found = trained()
-    export(found, str(tmp_path / "heads"))
-    about = yaml.safe_load((tmp_path / "heads.about.yaml").read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def exported_to(tmp_path_factory):
+    """The trained weights, and the path of their export without a suffix."""
+    found, path = trained(), tmp_path_factory.mktemp("exported") / "heads"
+    export(found, str(path))
+    return found, path
+
+
+def test_the_description_names_landmarks_input_and_output(exported_to):
+    _, path = exported_to
+    about = yaml.safe_load(path.with_name("heads.about.yaml").read_text(encoding="utf-8"))
     assert about["landmarks"] == list(NAMES) and about["preprocessing"]["spacing_mm"] == [4.0, 3.0, 3.0]
     assert about["preprocessing"]["windows"] == list(SIZE) and about["input_name"] == "volume"
-    example = np.load(tmp_path / "heads.example.npz")
+    example = np.load(path.with_name("heads.example.npz"))
     assert example["output"].shape == (1, 2, *SIZE)
     with paddle.no_grad():
-        maps = paddle.jit.load(str(tmp_path / "heads"))(paddle.to_tensor(example["input"]))
+        maps = paddle.jit.load(str(path))(paddle.to_tensor(example["input"]))
     np.testing.assert_allclose(maps.numpy(), example["output"], atol=1e-5)
 
 
@@ -146,11 +153,10 @@ def test_an_example_is_a_ball_in_noise():
         assert example[(0, 0, *place)] == pytest.approx(noise[place] + (0.8 if distance < 2 else 0), abs=1e-6)
 
 
-def test_the_exported_network_finds_what_the_trained_one_finds(tmp_path):
+def test_the_exported_network_finds_what_the_trained_one_finds(exported_to):
     """In a volume of several windows."""
-    found = trained()
-    export(found, str(tmp_path / "heads"))
-    values = settings.load([*RECIPE, "-eval", f"EXPORTED={tmp_path / 'heads'}", "-pretrained=none"]).values
+    found, path = exported_to
+    values = settings.load([*RECIPE, "-eval", f"EXPORTED={path}", "-pretrained=none"]).values
     task = make_task(values)
     task.load_meta(CheckpointMeta(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
     exported = get_aspect(task, Exportable).evaluated_model(load_exported_layer(values, task))

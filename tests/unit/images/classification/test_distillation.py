@@ -11,6 +11,8 @@ from paddlevit_dist import UserError, create_model, settings
 from paddlevit_dist.images.classification.distillation import TeacherModel, distillation_loss
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.classification.teacher_input import TeacherInput
+from paddlevit_dist.images.models.vit import VisionTransformer
+from paddlevit_dist.registry.register import register_model
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import ModelChecking
 from paddlevit_dist.tasks.step_types import StepPosition
@@ -43,17 +45,22 @@ def test_soft_distillation_is_the_divergence_of_softened_distributions(logits):
         assert distillation_loss("soft", *given, **options).item() == pytest.approx(expected, rel=1e-5)
 
 
+class SmallTeacher(VisionTransformer):
+    variants = {"small_teacher": {"patch_size": 8, "embed_dim": 48, "depth": 2, "num_heads": 3}}
+
+
 @pytest.fixture(scope="module")
 def teacher_file(tmp_path_factory):
+    register_model("small_teacher", SmallTeacher)
     paddle.seed(1)
     folder = tmp_path_factory.mktemp("teacher")
-    teacher = create_model("vit_tiny_patch16_224", num_classes=10, image_size=16, in_channels=1)
+    teacher = create_model("small_teacher", num_classes=10, image_size=16, in_channels=1)
     paddle.save(teacher.state_dict(), str(folder / "teacher.pdparams"))
     return str(folder / "teacher")
 
 
 def make_task(teacher_file, model, *arguments) -> Classification:
-    distilled = ["TRAIN.DISTILLATION_TYPE", "hard", "TRAIN.TEACHER_MODEL", "vit_tiny_patch16_224"]
+    distilled = ["TRAIN.DISTILLATION_TYPE", "hard", "TRAIN.TEACHER_MODEL", "small_teacher"]
     distilled += ["TRAIN.TEACHER_WEIGHTS", teacher_file, "-num_classes=10", "MODEL.NAME", model]
     task = Classification(settings.load([*DIGITS, *SMALL, *distilled, *arguments]).values)
     paddle.seed(0)
@@ -110,7 +117,7 @@ def test_a_teacher_has_its_own_normalization_and_the_students_order_of_classes(t
     (tmp_path / "named.pdparams").symlink_to(f"{teacher_file}.pdparams")
     (tmp_path / "named.about.yaml").write_text(f"data: {{train: {{classes: {names}}}}}\n")
     data = settings.load([*DIGITS, "DATA.IMAGENET_MEAN", "0.25", "DATA.IMAGENET_STD", "0.5"]).values.DATA
-    teacher = TeacherModel("vit_tiny_patch16_224", str(tmp_path / "named"), 10, 16, 1)
+    teacher = TeacherModel("small_teacher", str(tmp_path / "named"), 10, 16, 1)
     pixels = np.random.default_rng(0).random((3, 1, 16, 16)).astype("float32")
     for mean, deviation in ((0.25, 0.5), (0.125, 0.5), (0.25, 2.0)):
         teacher.input = TeacherInput("file", (mean,), (deviation,), 16, "bicubic")

@@ -65,7 +65,7 @@ def test_positions_of_small_views_are_resized_as_by_the_authors():
         f"MODEL.NAME {SWIN} MODEL.EMBED_DIM 8 MODEL.STAGE_DEPTHS [1,2] MODEL.NUM_HEADS [1,2]".split(),
         "MODEL.NAME convnext_tiny MODEL.DIMS [4,8,8,8] MODEL.DEPTHS [1,1,1,1]".split(),
         "MODEL.NAME resnet18 MODEL.DEPTHS [1,1] MODEL.DIMS [4,8]".split(),
-        "MODEL.NAME hgnetv2_b0".split(),
+        "MODEL.NAME hgnetv2_b0 MODEL.DIMS [16,24,32,40]".split(),
     ],
     ids=lambda words: words[1],
 )

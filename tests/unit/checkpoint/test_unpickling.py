@@ -324,7 +324,7 @@ EMPTY_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85
         b"\x80\x03" + EMPTY_ARRAY + b"K\x00K\x01s.",
         b"\x80\x03" + EMPTY_ARRAY + b"K\x01a.",
         b"\x80\x02}cnumpy\nndarray\nNs.",
-        b"\x80\x04](X\x01\x00\x00\x00aq\x02)" + b"\x85" * 300_000 + b"\x94}h\x01Nse.",
+        b"\x80\x04](X\x01\x00\x00\x00aq\x02)" + b"\x85" * 200_000 + b"\x94}h\x01Nse.",
     ],
     ids=["function", "name", "item of an array", "end of an array", "name as a key", "key by its place"],
 )

@@ -1,5 +1,6 @@
 """Comparisons of tables agree with slow loops over samples, for each sort of scores."""
 
+import functools
 from pathlib import Path
 from statistics import NormalDist
 from types import SimpleNamespace
@@ -99,6 +100,12 @@ def evaluated(kind: str, models: list[int], order=range(SAMPLES)):
     return metrics, metrics.compute(metrics.state)
 
 
+@functools.cache
+def values_of(kind: str, models: tuple[int, ...]) -> dict[str, float]:
+    """The values of ``evaluated``, in the order of the samples."""
+    return evaluated(kind, [*models])[1]
+
+
 class Named(TransformedDataset):
     def __init__(self, names):
         self.names_of = names
@@ -138,8 +145,8 @@ def test_exchanged_answers_score_as_an_evaluation_of_both_models(tmp_path, kind)
     swaps = np.random.default_rng(5).random((3, SAMPLES)) < 0.5
     swaps[0] = False
     for swap, found in zip(swaps, pair.build_swap_difference()(swaps)):
-        ours = evaluated(kind, swap.astype(int).tolist())[1][score]
-        theirs = evaluated(kind, (~swap).astype(int).tolist())[1][score]
+        ours = values_of(kind, tuple(swap.astype(int).tolist()))[score]
+        theirs = values_of(kind, tuple((~swap).astype(int).tolist()))[score]
         assert found == pytest.approx(theirs - ours, abs=1e-6)
 
 
@@ -149,7 +156,7 @@ def test_the_order_of_the_data_changes_nothing(tmp_path, kind):
     found = compare_tables(first, second)
     turned = make_table(tmp_path / "c", kind, SECOND, range(SAMPLES)[::-1])
     again = compare_tables(first, turned)
-    ours, theirs = evaluated(kind, FIRST)[1], evaluated(kind, SECOND)[1]
+    ours, theirs = values_of(kind, tuple(FIRST)), values_of(kind, tuple(SECOND))
     score = found["score"]
     assert found["difference"]["value"] == pytest.approx(theirs[score] - ours[score], abs=1e-4)
     assert found["of_second"]["value"] == pytest.approx(theirs[score], rel=1e-4)

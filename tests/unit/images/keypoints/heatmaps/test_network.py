@@ -129,7 +129,7 @@ def test_what_is_refused():
         HeatmapNetwork(3, SIZE, heatmap_stride=3, **TINY)
     with pytest.raises(UserError, match="decoder 'both'"):
         HeatmapNetwork(3, SIZE, decoder="both", **TINY)
-    with pytest.raises(UserError, match="feature maps"):
+    with pytest.raises(UserError, match="feature maps"), weights_of_zero():
         HeatmapNetwork(3, 224, "mixer_b16_224", {"depth": 1})
     with pytest.raises(UserError, match=r"ViTPose\+"):
         model = HeatmapNetwork(3, SIZE, **TINY)

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import json
 import tarfile
 import zipfile
@@ -53,11 +54,10 @@ def test_files_of_torch_may_have_any_name(tmp_path, stored, name):
     assert not read_weights(tmp_path / name).in_paddle_layout
 
 
-@pytest.mark.parametrize("low_byte", range(256))
-def test_no_length_of_a_header_looks_like_a_pickle(tmp_path, low_byte):
-    for high_byte in (0, 2, 4):
+def test_no_length_of_a_header_looks_like_a_pickle(tmp_path):
+    for low_byte, high_byte in itertools.product(range(256), (0, 2, 4)):
         (tmp_path / "a").write_bytes(bytes([low_byte, high_byte, 0, 0, 0, 0, 0, 0]) + b"{" + b" " * 600)
-        assert find_format(tmp_path / "a") == "safetensors"
+        assert find_format(tmp_path / "a") == "safetensors", (low_byte, high_byte)
 
 
 def pack(kind, content):

@@ -21,7 +21,7 @@ def write_table(root, text, name="points.csv", images=("a", "b")):
     for number, image in enumerate(images):
         if not (root / f"{image}.png").exists():
             write_image(root / f"{image}.png", 20, 30 + number, number)
-    (root / name).write_text(text)
+    (root / name).write_text(text, encoding="utf-8")
 
 
 FORMS = {

@@ -55,7 +55,7 @@ def read_user_secret() -> bytes | None:
 
 def _read_file(path: str) -> str:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
             status = os.fstat(stream.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise UserError(f"{FILE_VARIABLE}={path} is not a file; {_HOW}")

@@ -130,8 +130,6 @@ def find_name(kind: str, name: str) -> str:
         if ("model", bridged[0]) not in REGISTRATIONS:
             MODELS.update([bridged])
         return bridged[0]
-    if name in table:
-        return name
     for spelling in _spellings(name):
         spelling = OTHER_NAMES[kind].get(spelling, spelling)
         if spelling in table:

@@ -76,7 +76,6 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     if guesses:
         return guesses[0]._replace(reason=one_line(guesses[0].reason))
     _refuse_point_clouds(root, shown)
-    refuse_labelme(root)
     return _detect_table(root, shown)
 
 

@@ -143,14 +143,14 @@ def test_flat_kernels_and_strides_treat_each_slice_alone():
 
 
 def test_levels_have_their_kernels_strides_and_at_most_the_largest_width():
-    kernels, strides = [(1, 3, 3), (3, 3, 3), (3, 1, 3)], [(1, 2, 2), (2, 2, 1)]
+    kernels, strides = [(1, 3, 3), (3, 3, 3), (3, 1, 3)], [(1, 4, 2), (2, 2, 1)]
     options = {"width": 4, "depth": 2, "kernels": kernels, "strides": strides, "max_width": 6}
     model = create_model("unet3d", num_classes=1, **options)
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
-    assert shapes["stem.conv.weight"] == (4, 1, 1, 3, 3) and shapes["down.0.conv.weight"] == (6, 4, 1, 2, 2)
+    assert shapes["stem.conv.weight"] == (4, 1, 1, 3, 3) and shapes["down.0.conv.weight"] == (6, 4, 1, 4, 2)
     for level, (width, kernel) in enumerate(zip((4, 6, 6), kernels)):
         assert shapes[f"encoder.{level}.blocks.0.conv1.weight"] == (width, width, *kernel)
-    assert shapes["decoder.1.blocks.0.conv2.weight"] == (6, 6, 3, 3, 3) and model.steps[2] == (2, 4, 2)
+    assert shapes["decoder.1.blocks.0.conv2.weight"] == (6, 6, 3, 3, 3) and model.steps[1:] == [(1, 4, 2), (2, 8, 2)]
     assert model(paddle.randn([1, 1, 5, 7, 3])).shape == [1, 1, 5, 7, 3]
     with pytest.raises(UserError, match="3 strides for depth 2, expected 2"):
         create_model("unet3d", depth=2, strides=[(2, 2, 2)] * 3)

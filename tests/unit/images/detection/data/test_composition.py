@@ -238,6 +238,23 @@ def test_a_network_for_boxes_gets_those_of_masks_after_a_rotation(tmp_path):
         assert np.abs(box - edges(mask)).max() <= 1.5
 
 
+def test_boxes_outside_of_an_image_end_before_a_users_augmentation(tmp_path):
+    pytest.importorskip("albumentations")
+    (tmp_path / "same.yaml").write_text("transform: {__class_fullname__: NoOp, p: 1.0}", encoding="utf-8")
+    words = ["TASK", "detection", "MODEL.NAME", "detr_resnet50", "DATA.ALBUMENTATIONS", str(tmp_path / "same.yaml")]
+    composition = data_samples.build_composition(load(words).values.DATA, has_masks=False)
+    boxes = np.array([[-5.0, 10, 20, 30], [90, 10, 99, 20], [30, 50, 70, 95]])  # the second lies outside
+    image = ImageObjects(Image.new("RGB", (80, 60)), boxes, np.array([4, 2, 3]), None)
+    found = composition.compose(lambda index: image, 0, 1, np.random.default_rng(0))
+    np.testing.assert_allclose(found.boxes, [[0, 10, 20, 30], [30, 50, 70, 60]], atol=1e-4)
+    assert found.labels.tolist() == [4, 3]
+    masks = [np.zeros((60, 80), np.uint8) for _ in boxes]
+    masks[0][12:28, 2:18] = masks[2][50:60, 40:60] = 1
+    found = composition.compose(lambda index: image._replace(masks=masks), 0, 1, np.random.default_rng(0))
+    np.testing.assert_allclose(found.boxes, [[0, 10, 20, 30], [30, 50, 70, 60]], atol=1e-4)  # not those of masks
+    assert found.labels.tolist() == [4, 3] and len(found.masks) == 2
+
+
 def test_pasted_objects_cover_others_which_keep_what_is_visible():
     pasted_number = covered_number = 0
     for seed in range(25):

@@ -61,6 +61,8 @@ def test_objects_with_points_to_learn_are_found_without_opening_images(tmp_path,
     dataset = CocoKeypoints(str(tmp_path), "train", cache)
     assert dataset.posed_objects().tolist() == [[0, 1], [2, 0], [2, 3]]
     assert dataset.summary().endswith("1 of them a crowd; 6 labeled points, 3 of them hidden")
+    write_keypoints(tmp_path / "seen", [posed(1, 13, [1, 2, 2, 3, 4, 0, 5, 6, 0])])
+    assert CocoKeypoints(str(tmp_path / "seen"), "train", cache).summary().endswith("; 1 labeled point")
     assert is_posed(dataset.annotations(2)).tolist() == [True, False, False, True]
     np.save(tmp_path / "rows.npy", np.array([0, 2]))
     part = KeypointsPart(dataset, tmp_path / "rows.npy")

@@ -209,6 +209,7 @@ def test_shares_and_radial_errors_of_points():
 
 def test_the_size_of_an_object_is_the_extent_of_its_points_or_else_its_box():
     assert find_side(one_object(PLACES), 3) == 100 and find_side(one_object(PLACES, (2, 0, 1)), 3) == 20
+    assert find_side(one_object(np.array(PLACES) / 400, (2, 1, 0)), 3) == 0.25  # below a pixel
     assert find_side(one_object(PLACES), 1) == find_side(one_object(PLACES)._replace(points=None), 3) == 800
     assert np.isnan(find_side(ImageAnnotations(*(column[:0] for column in one_object(PLACES)[:5])), 3))
 

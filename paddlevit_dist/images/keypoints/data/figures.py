@@ -45,10 +45,6 @@ class Line(NamedTuple):
     end: _Point
     radius: int
 
-    def contains(self, point: _Point) -> bool:
-        """Return whether a point is in it."""
-        return bool(self.fill(np.array([point[0]]), np.array([point[1]]))[0])
-
     def fill(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return which places are in it, bool; x and y are int64 of shapes that broadcast."""
         (x0, y0), (x1, y1) = self.start, self.end

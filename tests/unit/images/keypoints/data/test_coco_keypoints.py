@@ -120,6 +120,7 @@ def test_keys_win_over_the_file(tmp_path, cache):
         ),
         (keys(PAIRS=["1/2", "2/3"]), "KEYPOINTS.PAIRS: left_wing is in two pairs"),
         (keys(SKELETON=["1-2"]), "KEYPOINTS.SKELETON 1-2: one slash is needed"),
+        (keys(NAMES=["a", "b", "a"]), "KEYPOINTS.NAMES ['a', 'b', 'a']: expected each name only once"),
     ],
 )
 def test_keys_that_do_not_fit_are_refused(tmp_path, cache, chosen, message):
@@ -154,14 +155,40 @@ def test_names_are_on_one_line_and_a_skeleton_may_use_them(tmp_path, cache):
         (points,) = CocoKeypoints(str(tmp_path), "train", cache).keypoint_sets
         assert points.names == ("nose", "left eye", "n\u00e9")
         assert points.skeleton == ((0, 1), (2, 0))
-    write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "keypoints": ["a", " ", "b"]}])
-    assert "category 'bug' has keypoints ['a', ' ', 'b']: expected no empty name" in refused(tmp_path, cache)
+
+
+PAIRS = "expected pairs of its points, by names or numbers from 0"
+
+
+@pytest.mark.parametrize(
+    "field, value, expected",
+    [
+        ("keypoints", "head", "expected a list of names"),
+        ("keypoints", ["a", " ", "b"], "expected no empty name"),
+        ("keypoints", ["a", "b", "a"], "expected each name only once"),
+        ("flip_idx", [0, 2, 2], "expected the numbers 0 to 2, exchanged in pairs"),
+        ("flip_pairs", [["head", "tail"]], PAIRS),
+        ("flip_pairs", [[0, 1], [1, 2]], f"{PAIRS}, each in one pair"),
+        ("sigmas", [0.1, 0.2], "expected a number above 0 for each of its 3 points"),
+    ],
+)
+def test_wrong_descriptions_of_points_are_refused(tmp_path, cache, field, value, expected):
+    file = write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, field: value}])
+    assert refused(tmp_path, cache) == f"{file}: category 'bug' has {field} {value!r}: {expected}"
 
 
 def test_a_skeleton_that_is_no_list_is_told(tmp_path, cache):
     write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "skeleton": "1-2"}])
     dataset = CocoKeypoints(str(tmp_path), "train", cache)
     assert dataset.keypoint_sets[0].skeleton == () and any("skeleton is not a list" in line for line in dataset.notices)
+
+
+def test_a_skeleton_that_counts_from_0_is_told(tmp_path, cache):
+    write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "skeleton": [[0, 1], [2, 0]]}])
+    dataset = CocoKeypoints(str(tmp_path), "train", cache)
+    assert dataset.keypoint_sets[0].skeleton == ((0, 1), (2, 0))
+    expected = "1 category whose skeleton counts points from 0, although COCO counts from 1"
+    assert any(expected in line for line in dataset.notices)
 
 
 ODD = {
@@ -189,16 +216,17 @@ def test_an_object_without_a_box_gets_one_around_its_points(tmp_path, cache):
     assert found.boxes.tolist() == [[2.0, 3.0, 24.0, 8.0]] and found.areas.tolist() == [24.0 * 8.0]
 
 
-def test_pairs_may_be_in_both_orders_but_not_of_three_points(tmp_path, cache):
-    def write(*pairs):
-        write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "flip_pairs": pairs}])
+def test_an_object_without_a_box_and_labeled_points_is_never_learned(tmp_path, cache):
+    write_keypoints(tmp_path, [posed(1, 11, [4, 5, 0] * 3, box=None), posed(2, 12)])
+    dataset = CocoKeypoints(str(tmp_path), "train", cache)
+    assert dataset.annotations(0).boxes.tolist() == [[0.0] * 4] and dataset.posed_objects().tolist() == [[1, 0]]
+    assert any("1 object without a box: never learned or matched" in line for line in dataset.notices)
 
-    write(["left_wing", "right_wing"], [2, 1], [0, 0])
+
+def test_pairs_may_be_in_both_orders(tmp_path, cache):
+    pairs = [["left_wing", "right_wing"], [2, 1], [0, 0]]
+    write_keypoints(tmp_path, [posed(1, 11)], categories=[{**BUG, "flip_pairs": pairs}])
     assert CocoKeypoints(str(tmp_path), "train", cache).keypoint_sets[0].pairs == ((0, 0), (1, 2))
-    write([0, 1], [1, 2])
-    assert "json: category 'bug' has flip_pairs [[0, 1], [1, 2]]: expected pairs of its points" in refused(
-        tmp_path, cache
-    )
 
 
 WRONG = {

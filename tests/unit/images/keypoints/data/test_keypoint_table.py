@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.files.coco_writer import refused_by, write_image
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointsPart
 from paddlevit_dist.images.keypoints.data.keypoint_table import KeypointTable
 
@@ -114,6 +115,24 @@ def test_table_and_images_may_be_named(tmp_path, cache):
     (tmp_path / "one.csv").write_text(WIDE)
     (tmp_path / "two.csv").write_text(WIDE)
     assert len(KeypointTable(str(tmp_path), "train", cache, "one.csv", "pictures")) == 2
+    assert refused(tmp_path, cache, "val", table="three.csv", images="pictures") == (
+        f"DATA.VAL_ANNOTATIONS three.csv: there is no file {tmp_path / 'three.csv'}"
+    )
+
+
+def test_a_folder_is_needed(tmp_path, cache):
+    layout = "(columns image,x1,y1,x2,y2 or image,point,x,y), or the table itself"
+    place = tmp_path / "missing"
+    assert not KeypointTable.has_validation(str(place))
+    assert refused(place, cache) == (
+        f"data path {place} does not exist; dataset keypoint_table expects a folder with a table such as points.csv "
+        + layout
+    )
+    with pytest.raises(UserError) as error:
+        KeypointTable(None, "train", cache)
+    assert str(error.value) == (
+        f"dataset keypoint_table needs -data_path=<folder>, with a table such as points.csv {layout}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,6 +162,7 @@ def test_table_and_images_may_be_named(tmp_path, cache):
         ("image,x1,y1\na.png,,\n", "no point of its images has coordinates"),
         ("image,x1,y1\na.png,0.5,0.25\n", "all coordinates are fractions of the images from 0 to 1"),
         ("image,x1,y1\n", "has headings, but no rows"),
+        ("image,x1,y1\na.png,1,2\n,3,4\n", "points.csv, line 3: no image is named; correct or remove the row"),
     ],
 )
 def test_wrong_tables_are_refused(tmp_path, cache, text, message):

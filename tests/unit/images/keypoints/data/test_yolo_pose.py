@@ -10,6 +10,7 @@ from support.files.yolo_writer import write_yolo
 
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.images.keypoints.data.yolo_pose import YoloPose
+from paddlevit_dist.settings import load
 
 refused = functools.partial(refused_by, YoloPose)
 YAML = "names: [bug, fly]\nkpt_shape: [3, 3]\nflip_idx: [0, 2, 1]\n"
@@ -18,6 +19,11 @@ LABELS = {  # of images of 20 x 40 pixels, height x width
     "2": "0 0.5 0.5 0.5 0.5\n",
     "3": None,
 }
+
+
+def list_bytes(dataset):
+    """What identifies a dataset's content."""
+    return {name: b"".join(bytes(part) for part in parts) for name, parts in dataset.listed().items()}
 
 
 def test_points_are_fractions_of_the_image(tmp_path, cache):
@@ -33,6 +39,17 @@ def test_points_are_fractions_of_the_image(tmp_path, cache):
     boxes = Yolo(str(tmp_path), "train", cache)  # a detector reads the boxes
     np.testing.assert_array_equal(boxes.annotations(0).boxes, found.boxes)
     assert boxes.annotations(0).points is None
+
+
+def test_keys_win_over_the_file_and_other_points_are_other_data(tmp_path, cache):
+    write_yolo(tmp_path, labels=LABELS, names=YAML)
+    words = ["TASK", "keypoint_heatmaps", "-dataset=yolo_pose", f"-data_path={tmp_path}", "KEYPOINTS.SIGMAS", "0.3"]
+    dataset = YoloPose.open(load(words).values, "train", cache)
+    assert [points.sigmas for points in dataset.keypoint_sets] == [(0.3,) * 3] * 2
+    before = list_bytes(dataset)
+    write_yolo(tmp_path, labels={**LABELS, "1": LABELS["1"].replace("0.75 0.4 1", "0.75 0.4 2")}, names=YAML)
+    after = list_bytes(YoloPose(str(tmp_path), "train", cache))
+    assert [name for name in before if before[name] != after[name]] == ["points"]
 
 
 def test_points_outside_of_their_image_are_told(tmp_path, cache):

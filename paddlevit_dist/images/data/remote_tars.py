@@ -277,8 +277,8 @@ class RemoteTars:
         try:
             content = self._remote.read(INDEX_FILE)
         except (FileNotFoundError, UserError) as error:
-            if problem is None:
-                raise
+            if problem is None:  # it is listed
+                raise UserError(str(error)) from error
             raise UserError(
                 f"{problem}, and has no {INDEX_FILE} (see 'prepare index'); check the address and, for S3, the "
                 "credentials"

@@ -112,6 +112,10 @@ def test_an_index_of_other_tar_files_is_refused(folder, server, cache):
     with pytest.raises(UserError, match="train-00000.tar has changed since its index was first read: .*prepare index"):
         TarImages(server.address(), "train", cache)
     TarImages(server.address(), "train", cache / "of another machine")
+    with (folder / "train-00000.tar").open("r+b") as tar:  # what is there is no header at all
+        tar.write(bytes(range(256)) * 2)
+    with pytest.raises(UserError, match="train-00000.tar/0000.png is not at byte 512 of its tar file, as tar-index"):
+        TarImages(server.address(), "train", cache / "of a fourth machine")
     write_shards(folder, "train", range(50, 53))
     with pytest.raises(UserError, match="train-00000.tar/0000.png is not at byte .* as tar-index.json says: write the"):
         TarImages(server.address(), "train", cache / "of a third machine")
@@ -119,6 +123,20 @@ def test_an_index_of_other_tar_files_is_refused(folder, server, cache):
     assert len(TarImages(server.address(), "train", cache)) == 9  # the other tar files have the images 4 to 9
     (folder / "tar-index.json").write_text("{}")
     with pytest.raises(UserError, match="tar-index.json cannot be read: .*prepare index"):
+        TarImages(server.address(), "train", cache)
+
+
+@pytest.mark.parametrize(
+    "name, problem",
+    [
+        ("classes.txt", "does not exist"),
+        ("tar-index.json", "cannot be read: it does not exist: the server answers 404 Not Found"),
+    ],
+)
+def test_files_that_are_listed_and_not_there_are_named(name, problem, folder, server, cache):
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to("nowhere")
+    with pytest.raises(UserError, match=rf"^{server.address(name)} {problem}$"):
         TarImages(server.address(), "train", cache)
 
 

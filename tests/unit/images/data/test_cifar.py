@@ -151,11 +151,20 @@ def test_a_label_that_is_no_class(folder, cache):
 def test_truncated_archive_is_named(folder, cache):
     write_cifar10(folder, rows=20)
     archive = folder / "cifar-10-python.tar.gz"
-    os.truncate(archive, os.path.getsize(archive) // 2)
-    with pytest.raises(UserError, match=rf"{archive} is damaged or truncated: .*get it again"):
-        Cifar10(str(folder), "train", cache)
+    packed = archive.read_bytes()
+    plain = gzip.decompress(packed)  # a browser has unpacked what it got
+    for content, reason in ((packed, "Compressed file ended before .*"), (plain, "unexpected end of data")):
+        archive.write_bytes(content[: len(content) // 2])
+        with pytest.raises(UserError, match=rf"^{archive} is damaged or truncated: {reason}; get it again from https"):
+            Cifar10(str(folder), "train", cache)
     archive.write_bytes(b"no archive at all")
     with pytest.raises(UserError, match=rf"{archive} is damaged or truncated"):
+        Cifar10(str(folder), "train", cache)
+
+
+def test_an_archive_on_a_failing_disk_is_named(folder, cache):
+    (folder / "cifar-10-python.tar.gz").symlink_to("/proc/self/mem")  # a file whose first byte cannot be read
+    with pytest.raises(UserError, match=rf"^{folder}/cifar-10-python.tar.gz cannot be read: Input/output error$"):
         Cifar10(str(folder), "train", cache)
 
 

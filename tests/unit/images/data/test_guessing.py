@@ -103,6 +103,7 @@ def test_an_address_has_tar_files():
         ((idx(PUBLISHED["fashion_mnist"], packed=True),), "fashion_mnist", "begin with the labels of fashion_mnist"),
         ((idx(),), "mnist", "read as mnist since its name does not contain fashion"),
         (("t10k-images-idx3-ubyte.gz",), "mnist", "read as mnist since its name does not contain fashion"),
+        ((text("train-labels-idx1-ubyte.gz", "no gzip"),), "mnist", "since its name does not contain fashion"),
         (("train-labels.idx1-ubyte",), "mnist", "read as mnist since its name does not contain fashion"),
         ((write_cifar10,), "cifar10", "cifar-10"),
         ((write_cifar100,), "cifar100", "cifar-100"),
@@ -202,6 +203,15 @@ def test_raw_point_clouds_are_told_to_be_prepared(name, command, tmp_path):
     write(tmp_path / "data", name)
     with pytest.raises(UserError, match=f"contains point clouds such as {os.path.basename(name)}: .*{command} "):
         guess(str(tmp_path / "data"))
+
+
+def test_first_files_on_a_failing_disk_are_not_taken_for_data(tmp_path):
+    write(tmp_path / "data", "train/anna.fcsv")
+    for folder in ("train/anna", "labels"):
+        (tmp_path / "data" / folder).mkdir()
+    for name in ("train/anna/IM1", "labels/1.txt"):
+        (tmp_path / "data" / name).symlink_to("/proc/self/mem")  # its first byte cannot be read
+    assert guess(str(tmp_path / "data")) is None
 
 
 def test_nothing_there_and_compressed_tar_files_are_told(tmp_path):

@@ -1,6 +1,7 @@
 """Label maps of every mode and format: numbers, colors and palettes, and what is refused."""
 
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -95,6 +96,12 @@ def test_numbers_of_files_are_found_once_each_in_their_order(tmp_path):
         image.save(file)
     assert find_label_numbers(files) == sorted({*NUMBERS.ravel().tolist(), *(300 * NUMBERS).ravel().tolist()})
     assert find_label_numbers([]) == []
+
+
+def test_a_file_of_matlab_needs_scipy(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.io", None)
+    with pytest.raises(UserError, match=r"^a\.mat is a MATLAB file, which SciPy reads: pip install scipy$"):
+        read_label_file("a.mat")
 
 
 def test_a_file_of_matlab_has_the_numbers_of_its_variable(tmp_path):

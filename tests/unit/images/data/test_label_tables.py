@@ -48,6 +48,12 @@ def pairs(found):
     return [(path, found.class_names[label]) for path, label in zip(found.paths, found.labels)]
 
 
+def test_a_folder_that_cannot_be_listed_is_named(read, root):
+    (root / "c").symlink_to("c")
+    with pytest.raises(UserError, match=rf"^folder {root}/c cannot be listed: Too many levels of symbolic links$"):
+        read("image,label\nb/1.png,x\nc/2.png,y\n")
+
+
 def test_tables_of_many_labels_are_read_up_to_a_limit(tmp_path):
     file = tmp_path / "labels.csv"
     file.write_text("image,label\n" + "".join(f"{number}.png,l{number}\n" for number in range(33_000)))

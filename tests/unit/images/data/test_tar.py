@@ -177,6 +177,14 @@ def test_compressed_archives_are_refused_with_the_mend(pack, command, folder, ca
         TarImages(str(folder), "train", cache)
 
 
+def test_a_folder_that_cannot_be_listed_is_named(folder, cache):
+    (folder / "train").symlink_to("train")
+    with pytest.raises(
+        UserError, match=rf"^folder {folder}/train cannot be listed: Too many levels of symbolic links$"
+    ):
+        TarImages(str(folder), "train", cache)
+
+
 def test_truncated_and_damaged_archives_are_named(folder, cache):
     path = folder / "train.tar"
 

@@ -18,7 +18,7 @@ from paddlevit_dist.points.prepare.las import read_las, write_classified
 from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices, SceneReader
 from paddlevit_dist.points.prepare.pcd import read_pcd
 from paddlevit_dist.points.prepare.pointcept import PointceptReader
-from paddlevit_dist.points.prepare.s3dis import split_by_area
+from paddlevit_dist.points.prepare.s3dis import S3disReader, split_by_area
 from paddlevit_dist.points.prepare.tables import TableReader, read_table
 from paddlevit_dist.registry.register import register_scene_format
 
@@ -122,7 +122,8 @@ def test_laser_scans_that_are_cut_off_or_lie_are_told(tmp_path):
     las(tmp_path / "a.las")
     whole = (tmp_path / "a.las").read_bytes()
     for content, message in (
-        (whole[:-100], "a.las (ends after|is not a complete LAS file)"),
+        (whole[:-100], "a.las is not a complete LAS file: buffer size must be a multiple of element size; copy"),
+        (whole[:-72], "a.las ends after 88 of 90 points; copy or export it again$"),  # two points of 36 bytes
         (
             whole[:131] + bytes(8) + whole[139:],
             r"a.las has scales \[0.0, 0.001, 0.001\] for x, y and z, expected positive",
@@ -378,6 +379,12 @@ def test_folders_of_arrays_are_named_read_and_refused(tmp_path):
     assert ((scene.instance >= 0) == (classes >= 0) & (objects >= 0)).all() and (objects[classes < 0] >= 0).any()
     assert len({*zip(known.tolist(), scene.instance[scene.instance >= 0].tolist())}) == len(set(known.tolist())) == 5
     (folder / "strange.npy").write_bytes((folder / "segment20.npy").read_bytes())
+    (folder / "segment200.npy").write_bytes((folder / "segment20.npy").read_bytes())
+    everything = PointceptReader(SceneChoices(label="segment20", channels=("all",)))
+    files = everything.files(str(folder / "coord.npy"), True)  # other labels are no channels
+    assert [Path(file).stem for file in files] == ["coord", "color", "instance", "normal", "segment20", "strange"]
+    assert set(everything.read(RawScene("a", files, True)).channels) == {"normal", "strange"}
+    (folder / "segment200.npy").unlink()
     np.save(folder / "segment20.npy", np.zeros(3, np.int16))
     with pytest.raises(
         UserError, match=f"^{folder} has arrays of different lengths \\(.*x 70, .*segment20 3\\); write"
@@ -404,3 +411,23 @@ def test_rooms_of_no_area_have_no_splits_of_areas():
     assert split_by_area({**paths, "d": "x/d"}, 3) is None
     with pytest.raises(UserError, match="^there are only scenes of Area_1, Area_3, and --val_area=2 is for validation"):
         split_by_area(paths, 2)
+
+
+def test_rooms_of_other_folders_and_objects_with_other_columns_are_told(tmp_path):
+    s3dis(tmp_path)
+    reader = S3disReader()
+    (source, *_) = reader.sources(str(tmp_path), {})["train"]
+    chair = Path(source.files[0])
+    for text in ("1 2 3 4 5\n", "x y z red green blue\n1 2 3 4 5 6\n"):
+        chair.write_text(text)
+        with pytest.raises(UserError) as error:
+            reader.read(source)
+        assert (
+            str(error.value) == f"{chair}: expected rows of only x, y, z, red, green, blue, without names; fix the file"
+        )
+    room = tmp_path / "mine" / "Annotations"
+    room.mkdir(parents=True)
+    (room / "chair_1.txt").write_text("1 2 3 4 5 6\n")
+    with pytest.raises(UserError) as error:
+        reader.sources(str(tmp_path / "mine"), {})
+    assert str(error.value) == f"{room} is in no folder Area_1 to Area_6; rename its area"

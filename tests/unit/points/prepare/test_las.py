@@ -1,5 +1,7 @@
 """Laser scans are read without what a damaged header could make of the memory."""
 
+import sys
+
 import laspy
 import numpy as np
 import pytest
@@ -25,6 +27,21 @@ def test_no_scan_is_opened_with_the_decompressor_that_allocates_what_a_header_an
     assert len(backends) == 2 and [mode for mode, _ in told] == ["r", "r", "w"]
     for given in backends:
         assert given and set(given) <= {laspy.LazBackend.Lazrs, laspy.LazBackend.Laszip}
+
+
+def test_files_that_are_missing_and_libraries_that_are_not_installed_are_told(tmp_path, monkeypatch):
+    las(tmp_path / "a.laz")
+    for name, reason in (("b.las", "No such file or directory"), ("", "Is a directory")):
+        with pytest.raises(UserError) as error:
+            read_las(str(tmp_path / name))
+        assert str(error.value) == f"{tmp_path / name} cannot be read: {reason}"
+    monkeypatch.setattr(laspy.LazBackend, "is_available", lambda self: False)  # as laspy says without lazrs
+    with pytest.raises(UserError) as error:
+        read_las(str(tmp_path / "a.laz"))
+    assert str(error.value) == f"{tmp_path / 'a.laz'} is compressed, which needs lazrs: pip install 'laspy[lazrs]'"
+    monkeypatch.setitem(sys.modules, "laspy", None)
+    with pytest.raises(UserError, match="a.laz needs laspy to be read: pip install 'laspy\\[lazrs\\]' "):
+        read_las(str(tmp_path / "a.laz"))
 
 
 @pytest.mark.parametrize("suffix", [".las", ".laz"])

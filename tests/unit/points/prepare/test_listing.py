@@ -102,6 +102,16 @@ def test_scannet200_has_the_classes_of_objects(raw, tmp_path):
         UserError, match=r"scannetv2-labels.combined.tsv cannot be read: .*ScanNet's script \(--label_map\)"
     ):
         ScanNetReader(SceneChoices(two_hundred=True)).sources(str(raw), no_lists())
+    for text, missing in (
+        (f"id\tcategory\n{rows}", "'raw_category'"),
+        ("id\traw_category\none\twall\n", "invalid literal .*"),
+    ):
+        (raw / "scannetv2-labels.combined.tsv").write_text(text)
+        message = (
+            rf"labels.combined.tsv is damaged: no table with raw_category and id \({missing}\); download it again$"
+        )
+        with pytest.raises(UserError, match=message):
+            ScanNetReader(SceneChoices(two_hundred=True)).sources(str(raw), no_lists())
     (raw / "scannetv2-labels.combined.tsv").write_text(f"id\traw_category\tcategory\n{rows}")
     reader = ScanNetReader(SceneChoices(two_hundred=True))
     source = reader.sources(str(raw), no_lists())["train"][0]
@@ -190,10 +200,25 @@ def labels(values):
         ),
         (rewrite(".aggregation.json", '{"segGroups": [{"segments": ["a"]}]}'), "segments of object 0 is not a list"),
         (rewrite(".aggregation.json", '{"segGroups": [7]}'), "segments of object 0 is not a list of whole numbers"),
+        (
+            lambda folder, root: write_points(folder / "scene0000_00_vh_clean_2.labels.ply", {"kind": np.zeros(400)}),
+            r"labels\.ply has no property 'label'; it is not the labels file of ScanNet v2: download it again$",
+        ),
+        (
+            lambda folder, root: [
+                remove(".aggregation.json")(folder, root),
+                (folder / "scene0000_00.aggregation.json").mkdir(),
+            ],
+            r"aggregation\.json cannot be read: Is a directory$",
+        ),
         (labels(np.zeros(399, np.int32)), "has 399 points, the scene has 400"),
         (labels(np.full(400, 0.5, np.float32)), "has label 0.5, which is not a whole number"),
         (rewrite("_vh_clean_2.ply", "ply\n"), "is not a complete PLY file: its header has no end"),
         (lambda folder, root: (root / "scannetv2_train.txt").write_text("scene9999_00\n"), "names scene scene9999_00"),
+        (
+            lambda folder, root: (root / "scannetv2_train.txt").write_text("\n"),
+            r"scannetv2_train\.txt is empty; write one scene name per line$",
+        ),
         (lambda folder, root: [path.unlink() for path in root.glob("*.txt")], "has no lists of splits"),
         (lambda folder, root: write_scannet(root / "copy", "scene0000_00"), "scene0000_00 exists twice"),
     ),
@@ -225,6 +250,21 @@ def test_a_ply_scene_with_label_and_instance_under_any_name(tmp_path):
     assert known.instance.tolist() == [1, 2, -100, 4, 3, 0]  # and number 9, where 7 is a class
     bare = PlyReader(SceneChoices(instance="none")).read(ply_source(path))
     assert set(bare.instance) == {-100} and bare.semantic.tolist() == known.semantic.tolist()
+
+
+def test_a_scene_has_at_most_the_instances_that_two_bytes_number(tmp_path):
+    path, number = tmp_path / "room.ply", 1 << 15
+    columns = {
+        **make_points(number),
+        "label": np.zeros(number, np.uint8),
+        "instance": np.arange(number, dtype=np.int32),
+    }
+    write_points(path, columns)
+    with pytest.raises(UserError) as error:
+        PlyReader().read(ply_source(path))
+    assert str(error.value) == f"{path} has 32,768 instances; at most 32,767 are possible in a scene: split it"
+    write_points(path, {**columns, "instance": np.arange(number, dtype=np.int32) - 1})
+    assert PlyReader().read(ply_source(path)).instance.tolist() == [-100, *range(number - 1)]
 
 
 @pytest.mark.parametrize("name", ("scalar_Classification", "scalar_classification", "Classification", "classification"))

@@ -181,6 +181,9 @@ def test_the_download_itself_is_the_truth(tmp_path, capsys):
     said, told = evaluate(capsys, tmp_path / "raw", tmp_path / "found")
     assert said["scores"]["accuracy"] == pytest.approx(1 - 1 / known.sum())
     assert "1 vertices have a number without a class: [13] (ScanNet's class numbers): counted as wrong" in told
+    with pytest.raises(UserError) as error:
+        evaluate_scenes.run([str(tmp_path / "found"), "-cfg=pointgroup_synthetic_rooms", "-list=a.txt"])
+    assert str(error.value) == ("-list is for ScanNet's download: remove it; -split selects a list of prepared scenes")
     for split in ("test", "mine"):
         refusal = f"^{tmp_path / 'raw'} has no labeled scenes of {split}; it has train, val, test$"
         with pytest.raises(UserError, match=refusal):
@@ -241,6 +244,53 @@ def test_kinds_of_files_and_what_is_none(tmp_path):
     for name, reason in (("no.zip", "File is not a zip file"), ("none", "No such file or directory")):
         with pytest.raises(UserError, match=f"^{tmp_path / name} is neither a folder nor a zip archive: {reason}$"):
             SubmissionFiles(str(tmp_path / name))
+
+
+def test_truth_without_a_class_is_refused_for_both_kinds(tmp_path):
+    scene = Scene(np.zeros((3, 3)), np.zeros((3, 3), np.uint8), np.full(3, -100), np.full(3, -100), "a")
+    truth = SceneGroundTruth(["a"], [scene], ["a"], ["road", "car"], lambda: [1], "rooms")
+    for kind, text in ((SEMANTIC, "0\n1\n1\n"), (INSTANCES, "")):
+        (tmp_path / "a.txt").write_text(text)
+        with pytest.raises(UserError) as error:
+            score(str(tmp_path), truth, kind)
+        assert str(error.value) == "rooms: no vertex has a class, so there is nothing to compare with"
+
+
+@pytest.mark.parametrize("is_archive", [False, True])
+def test_files_that_are_far_too_long_or_cannot_be_read_are_told(tmp_path, is_archive):
+    scene = Scene(np.zeros((3, 3)), np.zeros((3, 3), np.uint8), np.array([0, 1, 0]), np.full(3, -100), "a")
+    truth = SceneGroundTruth(["a"], [scene], ["a"], ["road", "car"], lambda: [1], "rooms")
+    files = {"a.txt": b"1\n" * 600, "b.txt": b"m/a.txt 1 0.5\n", "m/a.txt": b"1\n" * 600}
+    place = tmp_path / "found.zip" if is_archive else tmp_path / "found"
+    if is_archive:
+        with zipfile.ZipFile(place, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+    else:
+        (place / "m").mkdir(parents=True)
+        for name, content in files.items():
+            (place / name).write_bytes(content)
+    hint = "" if is_archive else ", far more than such files need"
+    with pytest.raises(UserError) as error:
+        score(str(place), truth, SEMANTIC)
+    message = f"{place}: a.txt: it has more than 1,072 bytes{hint}; expected a number for each of 3 vertices"
+    assert str(error.value) == message
+    both = truth._replace(names=["b"], read=iter([scene._replace(name="b")]))
+    with pytest.raises(UserError) as error:
+        score(str(place), both, INSTANCES)
+    assert str(error.value) == f"{place}: m/a.txt: it has more than 1,036 bytes{hint}"
+    content = bytearray(place.read_bytes()) if is_archive else b""
+    if is_archive:  # other bytes than its checksum says
+        start = content.index(b"m/a.txt 1 0.5")
+        content[start + 8] = ord("0")
+        place.write_bytes(bytes(content))
+    else:
+        (place / "b.txt").unlink()
+        (place / "b.txt").symlink_to("b.txt")
+    with pytest.raises(UserError) as error:
+        score(str(place), both._replace(read=iter([scene._replace(name="b")])), INSTANCES)
+    reason = "Bad CRC-32 for file 'b.txt'" if is_archive else "Too many levels of symbolic links"
+    assert str(error.value) == f"{place}: b.txt: it cannot be read: {reason}"
 
 
 def test_unknown_numbers_and_files_are_counted(tmp_path):

@@ -129,6 +129,10 @@ def test_what_windows_writes_for_nan_is_nan(tmp_path, word):
         (header("binary_little_endian", before=FACES[:2]) + faces("<")[:-1], "ends within the records of 'face'"),
         (header("ascii") + text()[:-40], "vertices are not rows|ends after 1 of 2"),
         (header("ascii") + text(ROWS[:1]), "ends after 1 of 2 records"),
+        (
+            header("ascii", before=["element camera 3", "property float view"]) + b"1\n2\n",
+            "within the records of 'camera'",
+        ),
         (header("ascii", PROPERTIES[:6]) + text(), "have 7 numbers each, its header says 6"),
         (header("ascii") + b"a b c d e f g\n" * 2, "vertices are not rows of 7 numbers"),
         (header("binary_little_endian", ["float x", "float x"]) + bytes(16), "have the same name"),

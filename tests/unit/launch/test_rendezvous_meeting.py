@@ -98,6 +98,14 @@ def test_a_taken_port_is_named(monkeypatch):
     )
 
 
+def test_rank_0_listens_nowhere_else_if_all_ranks_are_on_its_machine(network, store):
+    with socket.create_server(("127.0.0.2", network.address[1])):  # the port is not free on all addresses
+        peers = meet(network, [arrive(1), arrive(2), arrive(3)])
+    for peer in peers.values():
+        peer.socket.close()
+    assert sorted(peers) == [1, 2, 3]
+
+
 def test_ranks_are_collected_among_others(network):
     secret.use(b"s" * 32)
     stranger, silent = ConnectingProgram(b"GET /\r\n"), ConnectingProgram()

@@ -175,19 +175,23 @@ def test_too_few_voxels_are_one_line_with_the_files_name_and_the_librarys_reason
     assert ".cxx" not in message  # the library's own source files
 
 
-def write_nifti(path, affine=AFFINE, unit="mm", code=1):
+def write_nifti(path, affine=AFFINE, unit="mm", sform=1, qform=1):
     import nibabel
 
     image = nibabel.Nifti1Image(voxels().T, affine)
     image.header.set_xyzt_units(unit)
-    image.set_sform(affine, code)
-    image.set_qform(affine, code)
+    image.set_sform(affine, sform)
+    image.set_qform(affine, qform)
     image.to_filename(path)
     return path
 
 
 def test_a_nifti_without_an_orientation_is_remarked(tmp_path):
-    header = read_header(write_nifti(tmp_path / "case.nii", code=0))
+    for codes in ({"sform": 0}, {"qform": 0}):
+        header = read_header(write_nifti(tmp_path / "one.nii", **codes))
+        assert header.remarks == read_header(write_nifti(tmp_path / "both.nii")).remarks
+        np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
+    header = read_header(write_nifti(tmp_path / "case.nii", sform=0, qform=0))
     (remark,) = header.remarks
     assert remark.startswith("no orientation in the header (sform_code and qform_code are 0): assuming x to the left")
     assert np.array_equal(np.sign(np.diag(header.geometry.affine)), [-1, 1, 1, 1])

@@ -184,6 +184,8 @@ def test_model_and_weights_follow_one_another():
     assert swin.values.MODEL.NAME == "swin_tiny_patch4_window7_224"
     assert list(swin.values.DATA.IMAGENET_MEAN) == [0.485, 0.456, 0.406] and swin.values.DATA.CROP_PCT == 0.9
     assert list(load([RECIPE]).values.DATA.IMAGENET_MEAN) == [0.5, 0.5, 0.5]
+    both = load([RECIPE, "MODEL.NAME", "resnet50", "-pretrained=resnet18.a1_in1k"], None).values.MODEL
+    assert (both.NAME, both.PRETRAINED) == ("resnet50", "resnet18.a1_in1k")
     random = load([RECIPE, "MODEL.NAME", "mixer_b16_224", "MODEL.PRETRAINED_REQUIRED", "false"], None)
     assert random.values.MODEL.PRETRAINED is None
     with pytest.raises(UserError, match="MODEL.NAME mixer_b16_224: vit_small.* are weights of another model; add"):

@@ -115,6 +115,8 @@ def test_a_training_transform_draws_and_a_layer_of_ones_own_has_none(tmp_path):
         pv.create_transform(paddle.nn.Linear(2, 2))
     with pytest.raises(UserError, match="cannot be read as an image"):
         again("nowhere.png")
+    with pytest.raises(UserError, match="no published weights of vit_huge_patch14_224 are known"):
+        pv.create_transform("vit_huge_patch14_224")  # as create_model with its weights
 
 
 class WasAsked(Exception):

@@ -94,7 +94,7 @@ class ExaminedModel(BridgedModel):
             evaluated = self.network(images)
         logits, is_several = _first(evaluated), isinstance(evaluated, (tuple, list))
         if len(logits.shape) != 2 or self.num_classes not in (0, logits.shape[1]):
-            raise UserError(f"model '{name}' returns {logits.shape} for 2 images and {self.num_classes} classes")
+            raise UserError(f"model '{name}' returns {list(logits.shape)} for 2 images and {self.num_classes} classes")
         if is_several:  # no loss reaches what the others alone come from, and processes would wait for its gradients
             parameters = [parameter for parameter in self.network.parameters() if not parameter.stop_gradient]
             for one, gradient in zip(parameters, paddle.grad(logits.sum(), parameters, allow_unused=True)):

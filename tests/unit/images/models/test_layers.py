@@ -5,7 +5,7 @@ import paddle
 import pytest
 from support.networks.cheap_weights import weights_of_zero
 
-from paddlevit_dist.images.models.layers import LayerNorm, Linear, drop
+from paddlevit_dist.images.models.layers import DropPath, LayerNorm, Linear, drop
 from paddlevit_dist.tasks.model_factory import create_model
 
 
@@ -25,6 +25,17 @@ def test_a_layer_norm_has_the_right_gradient_whatever_is_frozen(frozen):
     expected = (inner - inner.mean(1, keepdims=True) - plain * (inner * plain).mean(1, keepdims=True)) / deviation
     np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(norm(x).numpy(), plain * weight + bias, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("attributes", [{"weight_attr": False, "bias_attr": False}, {"weight_attr": False}, {}])
+def test_a_layer_norm_computes_without_weight_or_bias_and_with_a_computed_weight(attributes):
+    norm, x = LayerNorm(5, **attributes), np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+    scale = 1.0
+    if not attributes:
+        norm.weight.set_value(paddle.full([5], 3.0))
+        norm, scale = paddle.nn.utils.weight_norm(norm, dim=None), 3.0
+    expected = scale * (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(norm(paddle.to_tensor(x)).numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
 # What the authors' code has: timm's and DeiT's transformers 1e-6, but OpenAI's CLIP and Swin PyTorch's 1e-5. PVTv2 and
@@ -70,6 +81,10 @@ def test_a_linear_layer_takes_a_weight_that_is_computed_from_parameters(reparame
     paddle.seed(0)
     reparametrize(plain)
     np.testing.assert_allclose(layer(x).numpy(), plain(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_dropped_path_shows_its_rate():
+    assert repr(DropPath(0.25)) == "DropPath(rate=0.25)"
 
 
 def test_only_a_plain_dropout_of_rate_0_is_left_out():

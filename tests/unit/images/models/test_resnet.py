@@ -132,3 +132,8 @@ def test_parts_that_do_not_learn_keep_their_statistics_and_all_others_change_the
 def test_options_that_do_not_fit_are_refused(options):
     with pytest.raises(UserError, match=next(iter(options))):
         small("resnet18", **options)
+
+
+def test_a_resnet_vd_does_not_mask_padding():
+    with pytest.raises(UserError, match="^MODEL.MASK_PADDING: a ResNet-vd's shortcuts pool what is padded: use a Res"):
+        small("resnet18", is_vd=True, mask_padding=True)

@@ -3,6 +3,7 @@
 import collections
 import json
 import pickle
+import sys
 import warnings
 
 import numpy as np
@@ -18,6 +19,7 @@ albumentations = pytest.importorskip("albumentations")
 
 FLIPS = "transform: {__class_fullname__: Compose, transforms: [%s]}"
 FLIP, TURN = (f"{{__class_fullname__: {name}, p: 0.5}}" for name in ("HorizontalFlip", "VerticalFlip"))
+CROP = "{__class_fullname__: RandomCrop, height: 100, width: 100, p: 1.0}"
 
 
 def write(folder, text, name="file.yaml"):
@@ -117,9 +119,12 @@ def test_a_border_that_mirrors_the_image_shows_objects_several_times(tmp_path):
     assert [mask.sum() for mask in result.masks] == [100] * 4
 
 
-@pytest.mark.parametrize("limits", ["{min_area: 10000000}", "{min_width: 1, min_height: 9000}"])
-def test_a_file_that_removes_every_box_is_refused(tmp_path, limits):
-    path = write(tmp_path, BOXES % (FLIP, limits))
+@pytest.mark.parametrize(
+    "step, limits",
+    [(FLIP, "{min_area: 10000000}"), (FLIP, "{min_width: 1, min_height: 9000}"), (CROP, "{min_height: 9000}")],
+)
+def test_a_file_that_removes_every_box_is_refused(tmp_path, step, limits):
+    path = write(tmp_path, BOXES % (step, limits))
     with pytest.raises(UserError, match="removes every box .* bbox_params"):
         AlbumentationsFile(path, has_boxes=True)
     AlbumentationsFile(path)  # images without boxes have none to lose
@@ -158,6 +163,15 @@ def test_an_image_that_is_too_small_for_the_file_is_a_bad_sample(tmp_path):
     file = AlbumentationsFile(write(tmp_path, json.dumps({"transform": crop})))
     with pytest.raises(BadSample, match="cannot be applied: CropSizeError"):
         file.augment_image(drawn()[0], np.random.default_rng(0))
+
+
+def test_albumentations_has_to_be_installed(tmp_path, monkeypatch):
+    path = write(tmp_path, "transform: {__class_fullname__: HorizontalFlip, p: 1.0}")
+    monkeypatch.setitem(sys.modules, "albumentations", None)
+    with pytest.raises(
+        UserError, match=r"^DATA.ALBUMENTATIONS needs Albumentations: pip install '\.\[albumentations\]'"
+    ):
+        AlbumentationsFile(path)
 
 
 def test_a_decoder_that_reads_only_crops_is_refused(tmp_path):

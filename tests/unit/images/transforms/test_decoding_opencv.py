@@ -1,6 +1,7 @@
 """The OpenCV path draws what the exact path draws, closely matches its pixels, and leaves it all unusual files."""
 
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -132,10 +133,15 @@ def test_exif_orientation_is_treated_as_the_exact_way_treats_it(tmp_path):
     assert FastReader(dataset, 3)(0)[0].size == dataset.read(0)[0].size == (375, 500)
 
 
-@pytest.mark.parametrize("decoded", [None, np.zeros((500, 375, 3), np.uint8)], ids=["nothing", "another size"])
+@pytest.mark.parametrize("decoded", [None, np.zeros((500, 375, 3), np.uint8), cv2.error("no room")], ids=str)
 def test_what_opencv_decodes_otherwise_is_read_exactly(tmp_path, monkeypatch, decoded):
+    def decode(*words):
+        if isinstance(decoded, Exception):
+            raise decoded
+        return decoded
+
     dataset = folder(tmp_path, encoded(photograph()))
-    monkeypatch.setattr(cv2, "imdecode", lambda *words: decoded)
+    monkeypatch.setattr(cv2, "imdecode", decode)
     np.testing.assert_array_equal(np.asarray(FastReader(dataset, 3)(0)[0]), np.asarray(dataset.read(0)[0]), strict=True)
 
 
@@ -159,6 +165,14 @@ def test_a_data_set_without_image_files_is_refused(tmp_path):
     values = settings.load(["-image_size=16", "DATA.IMAGE_CHANNELS", "1", "DATA.DECODER", "fast"]).values
     with pytest.raises(UserError, match="fast .*not for digits"):
         resolve("task", "classification")(values).build_dataset("train", tmp_path)
+
+
+def test_opencv_has_to_be_installed(tmp_path, monkeypatch):
+    dataset = folder(tmp_path, encoded(photograph()))
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    message = "^DATA.DECODER fast needs OpenCV: pip install opencv-python-headless, or use DATA.DECODER exact$"
+    with pytest.raises(UserError, match=message):
+        FastReader(dataset, 3)(0)
 
 
 def test_opencv_uses_no_threads_of_its_own(tmp_path):

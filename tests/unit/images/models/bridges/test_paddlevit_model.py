@@ -122,16 +122,38 @@ def test_a_number_of_classes_that_is_never_passed_on_replaces_the_classifier(tmp
         build(unknown)
 
 
+@pytest.mark.parametrize("forward, shape", [("self.head(x)[:, :3]", "2, 3"), ("self.head(x).unsqueeze(2)", "2, 5, 1")])
+def test_outputs_that_are_no_logits_of_the_classes_are_refused(forward, shape, tmp_path):
+    file = write_family(tmp_path, "any", f"return {forward}")
+    with pytest.raises(UserError, match=rf"any_tiny\.yaml' returns \[{shape}\] for 2 images and 5 classes$"):
+        build(file)
+
+
+def test_a_classifier_that_is_not_linear_is_not_replaced(tmp_path):
+    init = "self.head = nn.Sequential(nn.Conv1D(dim, num_classes, 1), nn.Flatten())"
+    model = build(write_family(tmp_path, "any", "return self.head(x.unsqueeze(-1))", init=init))
+    assert model(IMAGES).shape == [3, 5]
+    message = r"^head\.0, the classifier, is not a linear layer: build the model for 3 classes$"
+    with pytest.raises(UserError, match=message):
+        model.reset_classifier(3)
+
+
 def test_channels_that_are_never_passed_on_are_refused(tmp_path):
     file = write_family(tmp_path, "colored", passed=f"{OUTSIDE}, num_classes=config.MODEL.NUM_CLASSES")
     with pytest.raises(UserError, match="takes images of 3 channels alone: leave out DATA.IMAGE_CHANNELS"):
         build(file, in_channels=1)
     gray = build(write_family(tmp_path, "any"), in_channels=1)
     assert gray(IMAGES[:, :1]).shape == [3, 5]
+    passed = PASSED.replace("config.DATA.IMAGE_CHANNELS", "config.MODEL.IN_CHANNELS")
+    other = build(write_family(tmp_path, "own", passed=passed, further="_C.MODEL.IN_CHANNELS = 3"), in_channels=1)
+    assert other(IMAGES[:, :1]).shape == [3, 5]
 
 
 def test_sizes_of_images(tmp_path):
-    assert build(write_family(tmp_path, "any"), image_size=24).network.pos_embed.shape == [1, 36, 8]
+    file = write_family(tmp_path, "any")
+    assert build(file, image_size=24).network.pos_embed.shape == [1, 36, 8]
+    with pytest.raises(UserError, match=r"any_tiny\.yaml' takes square images, not 16 x 24 pixels$"):
+        build(file, image_size=(16, 24))
     fixed = write_family(tmp_path, "fixed", passed=PASSED.replace("config.DATA.IMAGE_SIZE", "16"))
     with pytest.raises(UserError, match="does not take images of 24 x 24: its files raise ValueError: "):
         build(fixed, image_size=24)
@@ -182,6 +204,13 @@ def test_branches_are_merged_before_an_export_if_that_changes_nothing(factor, no
     assert note in model.merge_branches()
     assert hasattr(model.network, "two") == (factor == "3")
     np.testing.assert_allclose(model(IMAGES).numpy(), before, rtol=1e-4, atol=1e-6)
+
+
+def test_branches_whose_merging_raises_stay_and_a_network_without_any_has_no_note(tmp_path):
+    model = build(write_family(tmp_path, "branched", BRANCHED, init=BRANCHES.format(factor="missing")))
+    message = "its branches are exported unmerged: merging them raises NameError: name 'missing' is not defined"
+    assert model.merge_branches() == message and hasattr(model.network, "two")
+    assert build(write_family(tmp_path, "plain")).merge_branches() == ""
 
 
 def test_shapes_under_lazy_guard_are_those_of_the_built_network(tmp_path):

@@ -53,7 +53,7 @@ def test_two_processes_average_shard_and_score_what_one_does(tmp_path):
     for name, processes, batch, more in (
         ("one", 1, 4, []),
         ("two", 2, 2, []),
-        ("sharded", 2, 2, ["TRAIN.SHARDING", "optimizer"]),
+        ("sharded", 2, 2, ["TRAIN.SHARDING", "optimizer", "TRAIN.RECOMPUTE", "True"]),
     ):
         well(run_main(*words, f"-ngpus={processes}", f"-batch_size={batch}", *more, f"-output={tmp_path / name}"))
     one, scores = read_weights(tmp_path / "one"), []

@@ -108,6 +108,15 @@ def test_points_and_the_table_for_compare(evaluate, tmp_path, capsys):
     assert lines[-2].split() == ["wrist", "2", "1", f"{values['per_point']['wrist']['OKS']:.3f}", "3.00"]
 
 
+def test_errors_of_many_points_are_in_the_json_alone(evaluate, tmp_path, capsys):
+    hand = {"id": 5, "name": "hand", "keypoints": [f"point {number}" for number in range(201)]}
+    places = [*ANNOTATIONS["annotations"][0]["keypoints"], *[0] * 3 * 199]
+    entry = {**ANNOTATIONS["annotations"][0], "keypoints": places}
+    evaluate({**ANNOTATIONS, "categories": [hand], "annotations": [entry]}, [{**RESULTS[0], "keypoints": places}])
+    evaluate_command.run([str(tmp_path / "annotations.json"), str(tmp_path / "results.json"), "-interval=off"])
+    assert "201 points: add -json to print the values of each" in capsys.readouterr().out.splitlines()
+
+
 def changed(content, entry, **fields):
     content = copy.deepcopy(content)
     content[entry].update(fields)

@@ -133,6 +133,20 @@ def test_the_reader_of_the_layout_reads_the_same_points(opened, tmp_path, layout
         assert read.keypoint_sets[0].names == HAND.names and read.keypoint_sets[1].names[:2] == FISH.names
 
 
+def test_ids_of_results_may_be_of_annotations(opened, tmp_path):
+    predicting, samples = opened
+    content = {
+        "images": [{"id": 8, "file_name": "b.png"}, {"id": 9, "file_name": "a.png"}],
+        "categories": [{"id": 30, "name": "fish"}, {"id": 40, "name": "hand"}],
+    }
+    (tmp_path / "annotations.json").write_text(json.dumps(content), encoding="utf-8")
+    lines = predicting.load_annotation_ids(str(tmp_path / "annotations.json"), samples)
+    assert len(lines) == 1 and lines[0].endswith("2 images and 2 of 2 categories matched by name")
+    write(predicting, samples, tmp_path)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [(one["image_id"], one["category_id"]) for one in results] == [(9, 40), (9, 30), (9, 30)]
+
+
 def test_voc_has_no_keypoints(opened):
     with pytest.raises(UserError, match="-save_as=voc has no keypoints: choose coco or yolo"):
         opened[0].save_predictions_as("voc")

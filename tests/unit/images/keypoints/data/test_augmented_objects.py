@@ -45,6 +45,11 @@ def test_an_object_that_would_be_lost_is_not_augmented(tmp_path):
     assert image is marked.image and box.tolist() == [0, 0, 60, 90]
     np.testing.assert_array_equal(points, marked.points.places[0])
     assert apply(augment, marked, 1)[0].size == (50, 90)
+    points = marked.points.places[0]
+    for box in ([0, 0, 120, 90], [120, 0, 9, 9]):  # only its points are cut off, or it is outside of the image
+        found = augment(marked.image, np.array(box, float), points, 0, np.random.default_rng(0))
+        assert found[0] is marked.image and found[1].tolist() == box
+        np.testing.assert_array_equal(found[2], points)
 
 
 def test_points_outside_are_not_labeled():

@@ -9,6 +9,7 @@ from support.samples.pose_batches import CLASSES, NOISE, POINTS, make_images, ma
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.rtdetr.hybrid_network import flatten_maps
+from paddlevit_dist.tasks.model import ClassLayout
 from paddlevit_dist.tasks.model_factory import create_model
 
 # Millions, from the authors' README (SebastianJanampa/DETRPose).
@@ -102,9 +103,12 @@ def test_the_authors_person_is_taken_for_one_class():
     try:
         np.testing.assert_array_equal(built.resize_parameter("decoder.class_embed.0.weight", rows), rows[:, 1:])
         np.testing.assert_array_equal(built.resize_parameter("denoising_class_embed.weight", labels)[:, 0], [1, 80])
+        assert built.resize_parameter("decoder.pose_embed.0.weight", rows) is None  # not a classifier's
         assert built.outputs_to_classes(2) == 1 and built.outputs_to_classes(5) == 5
     finally:
         built.num_classes = CLASSES
+    assert built.resize_parameter("denoising_class_embed.weight", labels[:7]) is None  # not the authors'
+    assert built.class_layout("denoising_class_embed.weight") == ClassLayout(after=1, axis=0)  # a row for no object
 
 
 def test_images_that_do_not_fit_are_refused():

@@ -1,9 +1,12 @@
 """What the task takes from data, weights and keys, and what it makes of a network's outputs."""
 
+import json
+
 import numpy as np
 import paddle
 import pytest
 from PIL import Image
+from support.files.keypoint_writer import BUG, posed, write_keypoints
 from support.trainings.updates import waits_of_an_update
 
 from paddlevit_dist import UserError, settings
@@ -12,7 +15,9 @@ from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
 from paddlevit_dist.images.keypoints.detrpose.export import EvaluatedPoses, ExportedPoseDetector, PoseExport
 from paddlevit_dist.images.keypoints.detrpose.network import TopPoses
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSet
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import AnnotationMatching, Predictable
 from paddlevit_dist.tasks.task_factory import make_task
 
 RECIPE = "-cfg=detrpose_figures"
@@ -86,6 +91,39 @@ def test_points_that_a_category_lacks_have_no_score_and_no_extent():
     (completed,) = task.detect(model, batch)
     np.testing.assert_array_equal(completed.points[0], points[0])
     np.testing.assert_array_equal(completed.points[1], [[9, 10, 11], [9, 10, 0], [9, 10, 0]])
+    task.load_meta(LEARNED._replace(data={"points": [SETS[0].to_plain()] * 2}))
+    (complete,) = task.detect(model, batch)
+    np.testing.assert_array_equal(complete.points, points)
+
+
+def test_splits_need_the_same_points(tmp_path):
+    write_keypoints(tmp_path, [posed(1, 11)])
+    other = {**BUG, "keypoints": ["head", "right_wing", "left_wing"]}
+    write_keypoints(tmp_path, [posed(1, 11)], "val2017", categories=[other])
+    task = make("-dataset=coco_keypoints", f"-data_path={tmp_path}")
+    open_split(task, tmp_path)
+    with pytest.raises(UserError) as error:
+        open_split(task, tmp_path, "val")
+    assert str(error.value) == (
+        "dataset coco_keypoints: points of categories differ between training and validation data, or from the "
+        "weights': use the same names in the same order in all"
+    )
+
+
+def test_ids_of_categories_are_found_by_their_names(tmp_path):
+    Image.new("RGB", (12, 10)).save(tmp_path / "a.png")
+    content = {
+        "images": [{"id": 5, "file_name": "a.png"}],
+        "categories": [{"id": 30, "name": "two"}, {"id": 40, "name": "3"}],
+    }
+    (tmp_path / "a.json").write_text(json.dumps(content), encoding="utf-8")
+    task = make()
+    task.load_meta(LEARNED._replace(num_classes=3, data={**LEARNED.data, "classes": ["one", "two"]}))
+    samples = get_aspect(task, Predictable).open_inputs([str(tmp_path / "a.png")], tmp_path)
+    matching = get_aspect(task, AnnotationMatching)
+    lines = matching.load_annotation_ids(str(tmp_path / "a.json"), samples)
+    assert lines[0].endswith("a.json: 1 image and 1 of 2 categories matched by name")
+    assert matching.annotation_ids == ([5], [None, 30])
 
 
 def test_tables_of_one_object_an_image_are_scored_by_their_points(tmp_path):

@@ -10,6 +10,7 @@ from support.networks.cheap_weights import weights_of_zero
 
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.distributed import recompute_layers
 from paddlevit_dist.images.keypoints.heatmaps.backbone import PoseTransformer
 from paddlevit_dist.images.keypoints.heatmaps.network import HeatmapNetwork, SimpleDecoder
 from paddlevit_dist.images.models.vit import VisionTransformer
@@ -118,6 +119,23 @@ def test_the_last_layer_takes_the_number_of_points():
     model = HeatmapNetwork(3, SIZE, decoder="simple", **TINY)
     model.reset_classifier(7)
     assert list(model(paddle.zeros([1, 3, *SIZE])).shape) == [1, 7, 16, 12]
+    assert (
+        model.resample_parameter("head.conv.weight", np.zeros((3, 64, 1, 1)), None) is None
+    )  # as many points as it has
+
+
+def test_recomputed_blocks_change_no_gradient():
+    model = HeatmapNetwork(3, SIZE, decoder="simple", **TINY)
+    model.train()
+    images, found = paddle.randn([2, 3, *SIZE]), []
+    for layers in ([], model.recomputed_layers()):
+        recompute_layers(layers)
+        (model(images) ** 2).sum().backward()
+        found.append({name: parameter.grad.numpy() for name, parameter in model.named_parameters()})
+        model.clear_gradients()
+    assert len(layers) == TINY["depth"]
+    for name, gradient in found[0].items():
+        np.testing.assert_allclose(found[1][name], gradient, atol=1e-5 * np.abs(gradient).max(), err_msg=name)
 
 
 def test_what_is_refused():

@@ -20,7 +20,7 @@ from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSe
 from paddlevit_dist.images.keypoints.records import KeypointRecord
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Predictable, count_samples
+from paddlevit_dist.tasks.protocols import CheckpointMatching, Predictable, Reportable, count_samples
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.tasks.task_factory import make_task
 
@@ -187,8 +187,11 @@ def test_an_input_is_one_object_of_the_best_category_with_any_score(tmp_path):
     (both,) = predicting.predict_step(model, batch)
     assert both.labels.tolist() == [0, 1] and predicting.least_score == 0.5
     Image.new("RGB", (40, 30)).save(tmp_path / "a.png")
-    samples = predicting.open_inputs([tmp_path / "a.png"], tmp_path)
+    samples = predicting.open_inputs([str(tmp_path / "a.png")], tmp_path)
     assert any("one object, with any score" in line for line in samples.notices)
+    opened = samples.sample(0, np.random.default_rng(0))
+    assert opened.size == (30, 40) and opened.objects.boxes.tolist() == [[0, 0, 40, 30]] * 2
+    assert opened.crops.shape == (2, 3, 32, 32)
     (best,) = predicting.predict_step(model, batch)
     assert best.labels.tolist() == [int(np.argmax(both.scores))] and best.scores[0] == both.scores.max() < 0.5
     assert [row["category"] for row in predicting.prediction_rows(best)] == [task.class_names[best.labels[0]]]
@@ -211,6 +214,9 @@ def test_weights_depend_on_the_crops_and_positions_are_resized_to_them():
     report = load_weights(tall, square.state_dict())
     assert (report.resized, report.missing, report.unexpected) == (["backbone.pos_embed"], [], [])
     np.testing.assert_array_equal(tall.backbone.pos_embed.numpy(), expected)
+    matching = get_aspect(tasks[1], CheckpointMatching)
+    assert matching.mismatch_hint("HEATMAPS.CROP_SIZE", [32, 32]) == "set HEATMAPS.CROP_SIZE [32, 32]"
+    assert matching.mismatch_hint("DATA.EXIF_ROTATE", False) == "use the same settings"
 
 
 def test_points_and_categories_return_from_a_checkpoint(tmp_path):
@@ -282,6 +288,26 @@ def test_tables_of_points_are_scored_by_their_errors(tmp_path):
     for record in records:
         np.testing.assert_allclose(record.errors_mm, record.errors / 2, rtol=1e-5)
         assert 8 < record.side < 21
+    reporting = get_aspect(task, Reportable)
+    _, table, chart = reporting.figures(samples["val"], list(enumerate(records)), task.build_model())
+    assert [row[-1] for row in table.rows] == [2, 2, 4] and chart.x_label == "error, mm"
+    assert reporting.figures(samples["val"], [], None) == []
+
+
+def test_a_user_s_augmentation_of_images_moves_the_points_of_objects(tmp_path):
+    pytest.importorskip("albumentations")
+    flip = {"__class_fullname__": "HorizontalFlip", "p": 1.0}
+    file = tmp_path / "steps.json"
+    file.write_text(json.dumps({"transform": {"__class_fullname__": "Compose", "transforms": [flip]}}))
+    words = ["DATA.COLOR_JITTER", "0", "HEATMAPS.SHIFT", "0", "HEATMAPS.SCALE", "0", "HEATMAPS.ROTATION", "0"]
+    ours, theirs = (
+        build_task(tmp_path, *words, *more)[1]["train"].sample(0, np.random.default_rng(0))
+        for more in (["DATA.HORIZONTAL_FLIP", "1"], ["DATA.HORIZONTAL_FLIP", "0", "DATA.ALBUMENTATIONS", str(file)])
+    )
+    np.testing.assert_array_equal(theirs.weights, ours.weights)
+    is_labeled = ours.weights > 0
+    # A mirrored image has a point at width - 1 - x, but the middle of its box at width - x.
+    np.testing.assert_allclose(theirs.cells[is_labeled], ours.cells[is_labeled], atol=0.2)
 
 
 def test_splits_and_evaluated_data_are_those_of_the_configuration_and_have_objects(tmp_path):

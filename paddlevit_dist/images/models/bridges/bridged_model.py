@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-import paddle
 from paddle import nn
 from paddle.nn.initializer.lazy_init import lazy_init_helper
 
@@ -51,11 +50,6 @@ class BridgedModel(Model):
         """Set the network to evaluation mode."""
         self.network.eval()
         return super().eval()
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Compute logits (batch, num_classes) of images (batch, in_channels, height, width)."""
-        outputs = self.network(x)
-        return outputs[0] if isinstance(outputs, (tuple, list)) else outputs
 
     def published_classes(self, classes: int) -> list[str] | None:
         """Return the WordNet ids of ImageNet-1k for 1,000 classes, else None."""

@@ -16,7 +16,6 @@ from ....runtime.errors import UserError
 from ....runtime.text_files import read_yaml
 
 VARIABLE = "PADDLECLAS"  # names a clone
-_SOURCES = ("paddleclas", "paddle")
 _ADDRESSES = ("MODEL_URLS", "model_urls")  # tables of the modules
 
 
@@ -109,14 +108,12 @@ def get_expected_input(name: str) -> dict[str, Any]:
     return spec
 
 
-def find_address(name: str) -> str | None:
-    """Return the address of the weights of ``paddleclas:NAME`` or ``paddle:NAME``; None for any other name.
+def find_address(name: str) -> str:
+    """Return the address of the weights of ``paddleclas:NAME`` or ``paddle:NAME``.
 
     A ``UserError`` says that the model is unknown, or that there are no weights for it that can be used here.
     """
     source, _, model = name.partition(":")
-    if source not in _SOURCES or not model:
-        return None
     require_name(name)
     if _read_evaluation(name).get("DecodeImage", {}).get("to_rgb") is False:
         raise UserError(f"{name}: its weights take images with blue first, which are not made here: train without them")

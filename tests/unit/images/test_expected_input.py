@@ -113,8 +113,9 @@ def test_timms_file_beside_weights_wins_over_the_variant(tmp_path, monkeypatch, 
     assert found_in(load(words)) == (normalization, 0.8, 288, "bilinear")
     assert "(folder/config.json)" in Classification(load(words).values).notices[0]
     assert load([*words, "DATA.CROP_PCT", "0.7"]).values.DATA.CROP_PCT == 0.7
-    (tmp_path / "folder" / "config.json").write_text(json.dumps({**about, "architecture": "convnext_small"}))
-    assert found_in(load(words)) == (IMAGENET, 0.95, 224, "bicubic")  # of another model: a folder of many weights
+    for other in ("convnext_small", "unheard_of"):  # another model: a folder of many weights
+        (tmp_path / "folder" / "config.json").write_text(json.dumps({**about, "architecture": other}))
+        assert found_in(load(words)) == (IMAGENET, 0.95, 224, "bicubic")
 
 
 OF_HUGGING_FACE = {"image_mean": OF_TIMM["mean"], "image_std": OF_TIMM["std"]}

@@ -5,8 +5,9 @@ import csv
 import numpy as np
 import paddle
 import pytest
-from support.samples.tagged_images import NAMES, make_task
+from support.samples.tagged_images import NAMES, TaggedImages, make_task
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.multi_label.figures import EvaluatedLabels
 from paddlevit_dist.tasks import get_aspect
 from paddlevit_dist.tasks.protocols import Drawable, Reportable
@@ -92,6 +93,27 @@ def test_images_with_the_largest_mean_loss_come_first_with_what_was_found(evalua
     for (pixels, _), image in zip(gallery, order):
         expected = dataset.sample(int(image), np.random.default_rng(0))[0].transpose(1, 2, 0)
         np.testing.assert_array_equal(pixels, expected)
+
+
+def test_images_that_cannot_be_read_are_left_out_and_labels_that_agree_not_listed(tmp_path, monkeypatch):
+    read = TaggedImages.read
+
+    def fail_at_three(dataset, index):
+        if index == 3:
+            raise UserError("image 3 is gone")
+        return read(dataset, index)
+
+    monkeypatch.setattr(TaggedImages, "read", fail_at_three)
+    task, splits = make_task(folder=tmp_path)
+    labels = splits["val"].dataset.label_matrix
+    step = EvaluationStep(task.build_metrics(), keeps_records=True)
+    batch = {"images": paddle.zeros([11, 3, 16, 16]), "labels": paddle.to_tensor(labels)}
+    records = task.eval_step(lambda images: paddle.to_tensor(labels.astype(np.float32) - 0.5), batch, step)()
+    figures = get_aspect(task, Reportable).figures(splits["val"], list(enumerate(records)), None)
+    titles = ["Classes", "Hardest images", "Precision and recall", "Labels together"]  # without contradicted labels
+    assert [figure.title for figure in figures] == titles
+    shown = {caption.split("\n")[-1] for _, caption in figures[1].images}
+    assert shown == {f"image {index} of 2" for index in range(11) if index != 3}
 
 
 def test_pairs_count_images_with_both_labels(evaluated):

@@ -57,6 +57,8 @@ def test_probabilities_of_several_networks_are_averaged(trained):
     batch = {"images": paddle.zeros([1, 3, 16, 16], "uint8")}
     (found,) = get_aspect(trained, Ensembling).predict_mean([(trained, model) for model in models], batch)
     np.testing.assert_allclose(found, (sigmoid(logits[0]) + sigmoid(logits[1]))[0] / 2, rtol=1e-12)
+    (alone,) = get_aspect(trained, Predictable).predict_step(models[1], batch)
+    np.testing.assert_array_equal(alone, sigmoid(logits[1])[0], strict=True)
 
 
 def test_new_images_are_read_and_drawn_without_labels(trained, tmp_path):
@@ -67,6 +69,7 @@ def test_new_images_are_read_and_drawn_without_labels(trained, tmp_path):
     assert batch["images"].shape == (1, 3, 16, 16)
     writer = aspect.prediction_writer(tmp_path / "out", samples)
     (tmp_path / "out").mkdir()
+    assert writer.finish([]) == []  # nothing is drawn yet
     assert writer.write(0, np.array([0.1, 0.9, 0.3])) == {}
     assert writer.write(500, np.array([0.1, 0.9, 0.3])) == {}  # is not drawn
     (line,) = writer.finish([])

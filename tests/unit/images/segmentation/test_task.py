@@ -7,11 +7,17 @@ import cv2
 import numpy as np
 import paddle
 import pytest
+from PIL import Image
+from support.registrations import forgotten
 from support.trainings import small_segmenters
 from support.trainings.updates import waits_of_an_update
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
+from paddlevit_dist import UserError, register_dataset, settings
+from paddlevit_dist.images.segmentation.data.segmentation_dataset import (
+    IGNORED,
+    SegmentationDataset,
+    summarize_labels,
+)
 from paddlevit_dist.images.segmentation.samples import SegmentationSample, collate, split_batch
 from paddlevit_dist.losses import dice_losses, row_lovasz_softmax
 from paddlevit_dist.tasks.aspects import get_aspect
@@ -75,6 +81,41 @@ def test_held_out_images_keep_their_labels(tmp_path):
     whole = samples["val"].dataset.dataset
     for row, index in enumerate(samples["val"].dataset.rows.tolist()):
         np.testing.assert_array_equal(samples["val"].dataset.read_labels(row), whole.read_labels(index), strict=True)
+
+
+class OwnSet(SegmentationDataset):
+    """As many images as its folder is called, whose labels are only read with them."""
+
+    num_classes, class_names = 2, ["ground", "box"]
+
+    def __init__(self, data_path, split, cache_folder):
+        self.number, self.labeled = int(data_path), split == "train"
+
+    def __len__(self):
+        return self.number
+
+    def read(self, index):
+        labels = np.full((5, 6), index % 2 if self.labeled else IGNORED, np.uint8)
+        return Image.new("RGB", (6, 5), (index, 0, 0)), labels
+
+    def describe(self, index):
+        return f"own {index}"
+
+
+def test_own_data_read_labels_with_images_and_may_have_none(tmp_path):
+    with forgotten():
+        register_dataset("own_maps", OwnSet)
+        words = ["-dataset=own_maps", f"-output={tmp_path}"]
+        task = make_task(settings.load([*small_segmenters.SHAPES, *words, "-data_path=3"]).values)
+        train, val = (task.build_dataset(split, tmp_path) for split in ("train", "val"))
+        empty = make_task(settings.load([*small_segmenters.SHAPES, *words, "-data_path=0"]).values)
+        with pytest.raises(UserError, match="^dataset own_maps has no val images at 0$"):
+            empty.build_dataset("val", tmp_path)
+    assert train.dataset.read_labels(1).tolist() == [[1] * 6] * 5
+    assert summarize_labels(train.dataset, "train")[0] == (
+        "labels of train, in all 3 label maps: ground 66.7 %, box 33.3 %; unlabeled 0 % of all pixels"
+    )
+    assert summarize_labels(val.dataset, "val") == []
 
 
 def test_labels_of_another_size_or_type_than_the_image_are_a_bad_sample(monkeypatch):

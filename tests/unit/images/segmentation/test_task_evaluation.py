@@ -155,7 +155,9 @@ def test_new_images_become_masks_with_colors_and_shares(tmp_path):
         (found,) = get_aspect(used, Predictable).predict_step(model, next(batches(used, inputs, 1)))
     (row,) = get_aspect(used, Predictable).prediction_rows(found)
     assert row == {f"share {name}": round(float((found == k).mean()), 6) for k, name in enumerate(task.class_names)}
+    assert evaluated(used, inputs, model)[0].compute({})["pixels"] == 0  # without labels
     writer = get_aspect(used, Predictable).prediction_writer(tmp_path, inputs)
+    assert writer.finish([]) == []
     assert writer.write(0, found) == {"mask": "masks/new.png", "picture": "pictures/new.jpg"}
     assert "images overlaid with the colors" in writer.finish([PredictionRecord(0, [row])])[1]
     with Image.open(tmp_path / "masks" / "new.png") as mask:
@@ -209,6 +211,7 @@ def test_outputs_that_are_not_finite_are_no_prediction_and_no_score():
 
 def test_figures_have_the_numbers_of_the_metrics():
     task, samples, model = opened()
+    assert get_aspect(task, Reportable).figures(samples, [], model) == []
     metrics, records = evaluated(task, samples, model, keeps_records=True)
     with paddle.no_grad():
         gallery, classes, matrix, images = get_aspect(task, Reportable).figures(

@@ -68,7 +68,9 @@ def test_the_file_says_its_world_whatever_the_volume_or_the_settings_say(tmp_pat
 
 @pytest.mark.parametrize("suffix", [".nii.gz", ".mha"])
 @pytest.mark.parametrize("name", ["case.mrk.json", "case.json"])
-@pytest.mark.parametrize("stated", [{"coordinateSystem": "RAS"}, {"coordinateSystem": "LPS"}, {}])
+@pytest.mark.parametrize(
+    "stated", [{"coordinateSystem": "RAS", "coordinateUnits": ["mm"]}, {"coordinateSystem": "LPS"}, {}]
+)
 def test_markups_say_their_world_too_and_lps_is_their_default(tmp_path, suffix, name, stated):
     write_volume(tmp_path / "train" / f"case{suffix}")
     point = {"label": "nose", "position": in_space(stated.get("coordinateSystem", "LPS"))}
@@ -149,6 +151,11 @@ def test_columns_stand_where_the_file_says(tmp_path):
         ("a.mrk.json", markups(type="Line"), "contains a Line, expected point lists"),
         ("a.mrk.json", markups(coordinateSystem="HFS"), "the coordinate system is 'HFS', expected RAS"),
         ("a.mrk.json", markups(coordinateUnits="um"), "coordinateUnits is 'um', expected mm"),
+        (
+            "a.mrk.json",
+            markups(coordinateUnits=["um", "mm", "mm"]),
+            "coordinateUnits is ['um', 'mm', 'mm'], expected mm",
+        ),
         ("a.mrk.json", markups(controlPoints={"label": "nose"}), "controlPoints is not a list of points"),
         ("a.mrk.json", markups([1, 2, 3]), "controlPoints is not a list of points"),
         ("a.mrk.json", markups({"label": "nose", "positionStatus": "odd"}), "positionStatus of 'nose' is 'odd'"),

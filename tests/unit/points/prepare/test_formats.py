@@ -296,6 +296,8 @@ def test_formats_are_found_by_what_a_folder_holds(tmp_path):
     (tmp_path / "nothing").mkdir()
     with pytest.raises(UserError, match="contains no scenes of a known format"):
         detect_format(str(tmp_path / "nothing"))
+    (tmp_path / "nothing/link").symlink_to(tmp_path / "text")  # on another disk, as they often are
+    assert detect_format(str(tmp_path / "nothing")) == "text"
 
 
 class TriplesReader(TableReader):

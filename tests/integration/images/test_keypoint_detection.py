@@ -76,7 +76,19 @@ def test_a_run_is_exported_scored_and_predicts(straight, tmp_path):
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     Image.new("RGB", (60, 50), (90, 120, 40)).save(pictures / "a.png")
-    ended = run_command([*run, "predict", str(straight), str(pictures), f"-output={tmp_path / 'found'}", "-ngpus=1"])
+    known = {"images": [{"id": 77, "file_name": "a.png"}]}
+    known["categories"] = [{"id": 5, "name": "hand"}, {"id": 9, "name": "person"}]
+    (tmp_path / "known.json").write_text(json.dumps(known), encoding="utf-8")
+    more = [f"-output={tmp_path / 'found'}", "-ngpus=1", f"-annotations={tmp_path / 'known.json'}", "-save_as=yolo"]
+    ended = run_command([*run, "predict", str(straight), str(pictures), *more])
     assert ended.code == 0, ended.err
     results = json.loads((tmp_path / "found" / "results.json").read_text(encoding="utf-8"))
     assert len(results) == 10 and {len(result["keypoints"]) for result in results} <= {21, 18}
+    ids = {"hand": 5, "person": 9}
+    assert all((result["image_id"], result["category_id"]) == (77, ids[result["category_name"]]) for result in results)
+    dataset = tmp_path / "found" / "dataset"
+    assert ended.out.count(f"are in {dataset}: -dataset=yolo_pose -data_path={dataset}\n") == 1
+    files = {str(path.relative_to(dataset)) for path in dataset.rglob("*") if path.is_file()}
+    assert files == {"data.yaml", "images/train/a.png", "labels/train/a.txt"}
+    about = json.loads((tmp_path / "found" / "about.json").read_text(encoding="utf-8"))
+    assert about["settings_sha256"].endswith(", saved as yolo")  # another layout is not continued

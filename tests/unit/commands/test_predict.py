@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 from support.thread_ranks import ThreadRanks
 from support.trainings.full_gpus import no_memory
 from support.trainings.trained import write_weights
@@ -76,6 +77,26 @@ def test_class_names_are_the_lines_of_a_file(tmp_path):
     names.write_bytes(b"\xff")
     line = refuse(predict.read_class_names, str(names))
     assert line.endswith("names.txt is not UTF-8 text; save it as UTF-8; expected one class name per line")
+
+
+@pytest.fixture
+def prepared_process(monkeypatch):
+    """As a process that has started with the environment of a run, so that a command does not replace it."""
+    monkeypatch.setenv("PADDLEVIT_DIST_ENVIRONMENT", "")
+
+
+@pytest.mark.usefixtures("prepared_process")
+def test_runs_without_inputs_and_options_of_other_models_are_refused(tmp_path):
+    weights = str(write_weights(tmp_path / "weights", ["cat", "ant", "bee"]))
+    output = f"-output={tmp_path / 'out'}"
+    line = refuse(predict.run, [weights, weights, output])
+    assert line == f"predict: {weights}, {weights}: runs without an input; add files or folders"
+    assert not (tmp_path / "out").exists()
+    Image.new("RGB", (16, 16)).save(tmp_path / "a.png")
+    (tmp_path / "coco.json").write_text("{}")
+    for option, value in {"save_as": "coco", "annotations": str(tmp_path / "coco.json")}.items():
+        line = refuse(predict.run, [weights, str(tmp_path / "a.png"), output, f"-{option}={value}"])
+        assert line == f"predict: -{option} is for models that find boxes or keypoints; remove it"
 
 
 @pytest.mark.parametrize(

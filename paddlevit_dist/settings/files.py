@@ -262,6 +262,8 @@ def explain_missing_file(path: str) -> str:
     """Format the error for a missing YAML file, with the closest name in its folder."""
     if os.path.isdir(path):
         return f"{os.path.normpath(path)} is a folder: expected a YAML file"
+    if os.path.lexists(path):
+        return f"{os.path.normpath(path)} is a pipe, a device or a link to no file: expected a YAML file"
     parent, file = os.path.split(path)
     present = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
     near = difflib.get_close_matches(file, [name for name in present if name.endswith(_ENDINGS)], cutoff=0.5)

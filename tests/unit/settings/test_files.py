@@ -1,5 +1,6 @@
 """YAML files: BASE, sources, numbers that PyYAML reads as strings, and everything that can be wrong with a file."""
 
+import os
 import tracemalloc
 
 import pytest
@@ -179,6 +180,20 @@ def test_bytes_that_are_no_text(refuse, write, tmp_path):
     (tmp_path / "x.yaml").write_bytes(b"SEED: \xff")
 
     assert refuse(load, ["-cfg=x.yaml"]).startswith("x.yaml: not valid YAML: ")
+
+
+def test_what_is_no_file_and_files_that_cannot_be_read_are_told(refuse, write, tmp_path):
+    write("x.yaml", "SEED: 1\nBASE: y.yaml")
+    (tmp_path / "y.yaml").mkdir()
+    assert refuse(load, ["-cfg=x.yaml"]) == "x.yaml:2: BASE names 'y.yaml': y.yaml is a folder: expected a YAML file"
+    (tmp_path / "y.yaml").rmdir()
+    (tmp_path / "y.yaml").symlink_to("/proc/self/mem")  # as of a disk with errors
+    assert refuse(load, ["-cfg=x.yaml"]) == "y.yaml cannot be read: Input/output error"
+    os.mkfifo(tmp_path / "pipe.yaml")  # such as -cfg=<(...) in a shell
+    (tmp_path / "gone.yaml").symlink_to("nowhere.yaml")
+    for name in ("pipe.yaml", "gone.yaml"):
+        line = refuse(load, [f"-cfg={name}"])
+        assert line == f"-cfg: {name} is a pipe, a device or a link to no file: expected a YAML file"
 
 
 def test_a_circle_is_shown_as_it_goes(refuse, write):

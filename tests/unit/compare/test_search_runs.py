@@ -190,6 +190,13 @@ def test_a_plan_has_the_words_the_seed_and_the_score_of_its_runs():
             UserError, match="^search trains, all trials with one seed: drop -eval, -seeds and the range"
         ):
             search.make_plan([*words[:1], *others], ranges, None)
+    unlabeled = ["-cfg=dino_digits", "-dataset=unlabeled", "-data_path=x", "DATA.VAL_FRACTION", "0.5"]
+    with pytest.raises(UserError) as error:
+        search.make_plan(unlabeled, ranges, None)
+    assert str(error.value) == (
+        "search compares scores, but none shows which run is better: name images with classes with "
+        "PRETRAINING.LABELED_PATH"
+    )
 
 
 def test_the_command_runs_its_plan_and_names_the_trials_that_failed(tmp_path, commands, capsys):

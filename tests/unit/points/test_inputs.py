@@ -223,11 +223,14 @@ def test_instances_come_back_in_the_files_of_their_points(tmp_path):
     import laspy
 
     las(tmp_path / "in" / "a.las", points=80)
+    write_points(tmp_path / "b.ply", make_points(80))
     semantic_kitti(tmp_path, sequences=("11",), labeled=False)
     words = [*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes", "POINTS.INSTANCES.STUFF_CLASSES", "[road]"]
     task = InstanceSegmentation(settings.load(words).values)
     task.load_meta(CheckpointMeta(19, KITTI_CLASSES, {"coordinates": CENTERED}))
-    inputs = get_aspect(task, Predictable).open_inputs([str(tmp_path / "in"), str(tmp_path / "sequences")], tmp_path)
+    inputs = get_aspect(task, Predictable).open_inputs(
+        [str(tmp_path / name) for name in ("in", "b.ply", "sequences")], tmp_path
+    )
     classes = np.arange(80) % 19
     found = [
         InstancePrediction(3, 0.9, np.arange(10, 20)),
@@ -235,10 +238,14 @@ def test_instances_come_back_in_the_files_of_their_points(tmp_path):
     ]  # the better one is shown
     instance = np.repeat([-1, 0, 1, -1], (10, 10, 20, 40))
     writer = get_aspect(task, Predictable).prediction_writer(tmp_path, inputs)
-    rows = [writer.write(index, (classes, found)) for index in (0, 2)]
+    rows = [writer.write(index, (classes, found)) for index in (0, 3)]
     assert (
         rows[0]["as_source"] == "a_classified.las" and rows[1]["as_source"] == "sequences/11/predictions/000001.label"
     )
+    assert writer.write(1, (classes, found)) == {
+        **{"ply": "b_prediction.ply", "picture": "b.png", "text": "b.txt"},
+        "as_source": None,  # it has no field of classes
+    }
     copy = laspy.read(str(tmp_path / "a_classified.las"))
     assert np.array_equal(np.array(copy["predicted_instance"]), instance)
     assert np.array_equal(np.array(copy.classification), classes)

@@ -12,6 +12,7 @@ from paddlevit_dist.registry import features, lookup, model_sources, plugins
 from paddlevit_dist.registry.lookup import as_source, list_models
 from paddlevit_dist.registry.manifest import Manifest
 from paddlevit_dist.registry.register import register_dataset, register_model, register_task, register_transform
+from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.settings.key import Key
 
 FOLD = Key("DATA.MINE.FOLD", 0, "int", "which part is for validation")
@@ -48,6 +49,10 @@ def test_an_unknown_name_is_told_with_the_three_closest_and_all_valid_ones(monke
         "valid names: classification, detection, image_segmentation, "
     )
     assert refuse("model", "vit_tinny").endswith("inspect --list' lists all; import your own with -import=MODULE")
+    assert refuse("model", "pit_b") == (
+        "model 'pit_b': not here: give the file of your clone of PaddleViT: "
+        f"-cfg=PaddleViT/image_classification/*/configs/*.yaml; '{program('inspect')} --list' lists all"
+    )
     assert refuse("transform", "blur") == (
         "transform 'blur' is not known: none is registered: add one with register_transform; import your own with "
         "-import=MODULE"

@@ -1,6 +1,7 @@
 """Pages of help offer nothing that a command refuses."""
 
 import re
+import sys
 
 import pytest
 from support.registrations import forgotten
@@ -80,3 +81,18 @@ def test_a_page_of_keys_has_each_key_once_and_counts_or_lists_those_of_other_tas
 def test_the_keys_are_those_of_the_task_of_a_recipe():
     for words, task in ((["-cfg=detr_shapes"], "detection"), (["-cfg=detr_shapes", "TASK", "landmarks"], "landmarks")):
         assert f"keys of TASK {task}:" in help_text(["-h", "keys", *words]).splitlines()
+
+
+@pytest.mark.parametrize("words", [["-import=keys_of_mine"], ["-cfg=vit_digits", "-import", "fractions,keys_of_mine"]])
+def test_a_page_of_keys_has_those_of_modules_that_the_words_name(tmp_path, monkeypatch, words):
+    text = "from paddlevit_dist import Key, register_dataset\n"
+    text += f"register_dataset('mine', object, keys=Key({OWN.name!r}, 0, 'int', {OWN.meaning!r}))\n"
+    (tmp_path / "keys_of_mine.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "keys_of_mine", raising=False)
+    with forgotten():
+        lines = help_text(["-h", "keys", *words]).splitlines()
+    start = lines.index("keys of your own code:")
+    assert lines[start + 1 : start + 3] == ["  DATA.MINE.FOLD which part is for validation (default 0)", ""]
+    assert "keys of TASK classification:" in lines
+    assert not [line for line in help_text(["-h", "keys"]).splitlines() if line == "keys of your own code:"]

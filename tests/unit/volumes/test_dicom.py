@@ -122,6 +122,25 @@ def test_damaged_slices_and_folders_without_any_are_told(tmp_path):
     assert "contains no DICOM slices, only folders (series1, ...)" in told(read_header, tmp_path / "empty")
 
 
+def test_a_compressed_slice_whose_voxels_are_damaged_is_told(tmp_path):
+    folder = write_series(tmp_path / "anna", voxels())
+    path = folder / "004.dcm"
+    import SimpleITK
+
+    writer = SimpleITK.ImageFileWriter()
+    writer.SetImageIO("GDCMImageIO")
+    writer.SetFileName(str(path))
+    writer.KeepOriginalImageUIDOn()
+    writer.UseCompressionOn()
+    writer.SetCompressor("JPEG2000")
+    writer.Execute(SimpleITK.ReadImage(str(path), imageIO="GDCMImageIO"))
+    whole = path.read_bytes()
+    np.testing.assert_array_equal(read_volume(folder)[0], voxels())
+    start = whole.index(b"\xff\x4f\xff\x51")  # of the compressed voxels
+    path.write_bytes(whole[: start + 2] + bytes(20) + whole[start + 22 :])
+    assert told(read_volume, folder) == f"{path} cannot be read as a DICOM slice; is it complete? Copy it again"
+
+
 def test_colors_and_frames_are_told(tmp_path):
     import SimpleITK
 

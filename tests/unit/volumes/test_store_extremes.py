@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.volumes.store import DecodedStore, moments, percentile_window, read_decoded
 
 nibabel = pytest.importorskip("nibabel")
@@ -17,6 +18,19 @@ def test_extremes_are_of_the_voxels_before_resampling(tmp_path):
     for decoded in (read_decoded(file, [1.7, 1.7, 1.7], 10_000), store.get(file), store.get(file)):
         assert decoded.array.shape != voxels.shape and decoded.array.max() < 100
         assert decoded.extremes == (-50, 100)
+
+
+def test_a_copy_that_is_damaged_after_it_was_verified_is_told(tmp_path):
+    file = str(tmp_path / "case.nii")
+    nibabel.save(nibabel.Nifti1Image(np.arange(60, dtype=np.int16).reshape(3, 4, 5), np.eye(4)), file)
+    store = DecodedStore(tmp_path / "cache", None)
+    assert store.get(file).extremes == (0, 59)
+    (copy,) = (tmp_path / "cache").glob("*.npy")
+    copy.write_bytes(copy.read_bytes()[:64])
+    with pytest.raises(UserError) as error:
+        store.get(file)
+    assert str(error.value) == f"the decoded copy of {file} in {tmp_path / 'cache'} was damaged: start the run again"
+    assert DecodedStore(tmp_path / "cache", None).get(file).extremes == (0, 59)  # of another run, decoded again
 
 
 @pytest.mark.parametrize("number, every", [(5 * 7 * 11, 1), (3 * 700_000, 2)])

@@ -224,6 +224,18 @@ def test_a_further_split_needs_no_landmarks(tmp_path):
         LandmarkDataset(str(tmp_path), "tset", tmp_path)
 
 
+def test_a_split_of_no_training_needs_the_names_of_the_landmarks(tmp_path):
+    write_volume(tmp_path / "holdout" / "a.nii.gz")
+    with pytest.raises(UserError) as error:
+        LandmarkDataset(str(tmp_path), "holdout", tmp_path)
+    assert str(error.value) == (
+        f"{tmp_path}/holdout has no landmark files, nor have train and val next to it: set VOLUMES.LANDMARKS to "
+        "the names of the model's landmarks, in their order"
+    )
+    named = LandmarkDataset(str(tmp_path), "holdout", tmp_path, VolumeOptions(landmarks=["chin", "nose"]))
+    assert not named.labeled and named.names == ["chin", "nose"]
+
+
 @pytest.mark.parametrize("count, named", [(3, "a.csv, b.csv, c.csv"), (5, "a.csv, b.csv, c.csv and 2 more")])
 def test_landmarks_without_volumes_are_named(tmp_path, count, named):
     folder = make_folder(tmp_path)

@@ -10,6 +10,8 @@ import paddle
 from paddle import nn
 
 from ...library.models import FeatureMaps, create_model, find_settings
+from ...registry.lookup import annotation_type, find_package
+from ...registry.manifest import CLASS_LABELS
 from ...runtime.errors import UserError
 from ...tasks.task_factory import make_task
 from ..data.inputs import InMemoryImages
@@ -42,6 +44,10 @@ def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = 
         raise UserError(
             f"create_transform: the preprocessing of {kind} is unknown: use a model of create_model, or weights"
         )
+    name = config.MODEL.NAME
+    package, learns = find_package("model", name), annotation_type("model", name)  # both None: a user's own model
+    if package not in (None, "images") or learns not in (None, CLASS_LABELS):
+        raise UserError(f"create_transform is for image classifiers, not for {name}: use Predictor")
     return ImageTransform(config, training)
 
 

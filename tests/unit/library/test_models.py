@@ -6,11 +6,14 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+import yaml
 from PIL import Image
+from support.trainings import small_segmenters
 from support.trainings.trained import network, write_weights
 
 import paddlevit_dist as pv
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, settings
+from paddlevit_dist.engine.compatibility import to_plain_settings
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
 from paddlevit_dist.library import models
 
@@ -117,6 +120,24 @@ def test_a_training_transform_draws_and_a_layer_of_ones_own_has_none(tmp_path):
         again("nowhere.png")
     with pytest.raises(UserError, match="no published weights of vit_huge_patch14_224 are known"):
         pv.create_transform("vit_huge_patch14_224")  # as create_model with its weights
+
+
+@pytest.mark.parametrize("name", ["segformer_b0", "detr_resnet50", "minkunet14a"])
+def test_a_network_of_another_task_has_no_transform(name):
+    with paddle.LazyGuard():
+        model = pv.create_model(name, 4)
+    with pytest.raises(UserError, match=f"^create_transform is for image classifiers, not for {name}: use Predictor$"):
+        pv.create_transform(model)
+
+
+def test_weights_of_ones_own_network_of_another_task_have_no_transform(tmp_path):
+    values = settings.load(small_segmenters.SHAPES).values
+    paddle.save(pv.create_model("segformer_of_tests", 4).state_dict(), str(tmp_path / "w.pdparams"))
+    about = {"task": "image_segmentation", "model": "segformer_of_tests", "settings": to_plain_settings(values)}
+    (tmp_path / "about.yaml").write_text(yaml.safe_dump({**about, "data": {"val": {"samples": 1}}}))
+    model = pv.create_model(tmp_path / "w.pdparams", pretrained=True)
+    with pytest.raises(UserError, match="^create_transform is for image classifiers, not for TASK image_segmentation:"):
+        pv.create_transform(model)
 
 
 class WasAsked(Exception):

@@ -30,7 +30,17 @@ from paddlevit_dist.images.detection.windows import ImagePart, merge_parts
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
-from paddlevit_dist.tasks.protocols import Exportable, ParameterGrouping, Predictable, Reportable, predict_again
+from paddlevit_dist.tasks.protocols import (
+    Checkable,
+    CheckpointMatching,
+    Exportable,
+    LogContributor,
+    ParameterGrouping,
+    Predictable,
+    Reportable,
+    describe_samples,
+    predict_again,
+)
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.tasks.task_factory import make_task
@@ -253,7 +263,7 @@ def test_what_does_not_fit_is_one_line(words, said, tmp_path):
 def test_categories_of_the_splits_have_the_same_ids_and_evaluated_data_are_those_of_the_configuration(tmp_path):
     task = make_task(settings())
     with pytest.raises(UserError, match="can only be evaluated on the data of its configuration"):
-        task.eval_step(None, {}, EvaluationStep(None, keeps_records=False))
+        task.eval_step(None, {}, EvaluationStep(task.build_metrics(), keeps_records=False))
     task.build_dataset("train", tmp_path)
     assert task.category_ids == [1, 2, 3]
     task.build_dataset("val", tmp_path)
@@ -432,6 +442,8 @@ def test_an_export_resizes_as_the_evaluation_did(how, words):
     values = settings("DATA.EVAL_RESIZE", how, *pixels_alone, "DETECTION.EXPORT_SIZE", "[60,80]")
     parts = get_aspect(make_task(values), Exportable).export_parts()
     assert words in parts.about["preprocessing"]["interpolation"]
+    scored = np.zeros((1, 2), np.int64), np.zeros((1, 2, 4)), np.array([[0.75, 0.5]])
+    assert parts.difference(scored, (*scored[:2], scored[2] - 0.25))[0] == pytest.approx(0.25)
     pixels = parts.example["picture"].astype(float)
     if how == "pillow":
         expected = np.asarray(Image.fromarray(parts.example["picture"]).resize((80, 60), Image.Resampling.BILINEAR))
@@ -455,3 +467,20 @@ def test_an_evaluation_step_keeps_a_record_of_each_image(trainer):
     shown = {figure.title: figure for figure in figures}["Hardest images"].images
     described = {samples.describe(index) for index in range(3)}
     assert shown and {caption.splitlines()[1] for _, caption in shown} <= described
+    assert get_aspect(task, Reportable).figures(samples, [], trainer.model) == []
+
+
+def test_what_the_log_and_checks_of_labels_take_from_samples(trainer):
+    task, samples = trainer.task, trainer.datasets["train"]
+    assert describe_samples(task, samples) == samples.dataset.summary()
+    assert describe_samples(task, range(1234)) == "1,234 images"  # of a user
+    taken = samples.sample(0, np.random.default_rng(0))
+    np.testing.assert_array_equal(get_aspect(task, Checkable).labels_in(taken), taken.labels)
+    matching = get_aspect(task, CheckpointMatching)
+    assert matching.mismatch_hint("train turned by EXIF", False) == (
+        "set DATA.EXIF_ROTATE false to read images as in training"
+    )
+    assert matching.mismatch_hint("DATA.IMAGENET_MEAN", [0, 0, 0]) == "use the same settings"
+    regions = make_task(settings("MODEL.NAME", "mask_rcnn_small", "MODEL.MASK_PADDING", "False"))
+    regions.build_dataset("train", None)
+    assert get_aspect(regions, LogContributor).finish_epoch() == []  # it has a region for any number of objects

@@ -81,6 +81,9 @@ def test_images_and_boxes_are_read_and_counted(tmp_path, cache):
     assert dataset.summary() == "3 images, 3 boxes: cat 2, dog 1, ant 0; 1 of them a crowd; 1 image without boxes"
     assert dataset.object_counts().tolist() == [[1, 1], [0, 0], [1, 1]]
     assert dataset.sizes.tolist() == [[20, 30]] * 3
+    for index in (-1, 3):  # not the last image, and no endless loop over all of them
+        with pytest.raises(IndexError, match=f"image {index} is outside 0..2"):
+            dataset.annotations(index)
     assert dataset.notices == [
         f"train: {tmp_path}/annotations/instances_train2017.json, images in {tmp_path}/train2017"
     ]
@@ -212,6 +215,9 @@ def test_bad_images_are_found_before_a_run_and_replaced_only_where_asked(tmp_pat
     replaced = samples.sample(1, np.random.default_rng(0))
     assert replaced.index == 2 and [Path(found.path).name for found in samples.replacements.collect()] == ["2.png"]
     np.testing.assert_array_equal(replaced.image, samples.sample(2, np.random.default_rng(0)).image, strict=True)
+    (tmp_path / "train2017").rename(tmp_path / "moved")
+    assert list(samples.dataset.missing()) == [0, 1, 2]
+    (tmp_path / "moved").rename(tmp_path / "train2017")
     write_image(tmp_path / "train2017" / "2.png", 20, 29)
     with pytest.raises(UserError, match="2.png has 29 x 20 pixels"):
         opened(tmp_path, cache)
@@ -295,6 +301,7 @@ def test_empty_images_are_left_out_and_part_of_the_training_set_is_held_out_wher
     samples = opened(tmp_path, cache, "DATA.KEEP_EMPTY_IMAGES", "false")
     assert len(samples) == 1 and samples.dataset.image_ids.tolist() == [11]
     assert "2 training images without objects to learn excluded (DATA.KEEP_EMPTY_IMAGES false)" in samples.notices
+    assert samples.sample(0, np.random.default_rng(0)).labels.tolist() == [2]
     assert len(opened(tmp_path, cache)) == 3
     part = functools.partial(opened, tmp_path, cache, "DATA.VAL_FRACTION", "0.4")
     parts = part().dataset, part(split="val", is_training=False).dataset

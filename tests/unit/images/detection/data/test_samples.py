@@ -21,8 +21,11 @@ from paddlevit_dist.images.detection.data.samples import (
 )
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform, DetectionTrainingTransform
+from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointDataset
+from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 from paddlevit_dist.registry.register import register_dataset
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.task_factory import make_task
 
 KEEP = DetectionTrainingTransform(shortest=(64,), flip_probability=0, crop_probability=0)
 SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_image=(0, 3))
@@ -162,6 +165,40 @@ def test_a_users_own_class_needs_to_read_and_to_name_its_categories(tmp_path):
         2,
     ]
     assert part.summary(np.array([1])) == "1 image, 1 box: left 1, right 0"
+
+
+class NoBoxes(DetectionDataset):
+    """Without images; the base class of what a user may write for keypoints, too."""
+
+    class_names, category_ids = ("left",), (1,)
+
+    def __init__(self, data_path, split, cache_folder):
+        pass
+
+    def __len__(self):
+        return 0
+
+
+class NoKeypoints(NoBoxes, KeypointDataset):
+    keypoint_sets = (KeypointSet(("tip",), (), (0.1,), ()),)
+
+
+@pytest.mark.parametrize(("recipe", "kind"), [("detr_shapes", NoBoxes), ("heatmap_figures", NoKeypoints)])
+def test_a_user_s_split_without_images_is_refused(tmp_path, recipe, kind):
+    register_dataset(f"my_{kind.__name__}", kind)
+    task = make_task(load([f"-cfg={recipe}", f"-dataset=my_{kind.__name__}", f"-data_path={tmp_path}"]).values)
+    with pytest.raises(UserError) as refused:
+        task.build_dataset("val", tmp_path)
+    assert str(refused.value) == f"dataset my_{kind.__name__} has no val images at {tmp_path}"
+
+
+def test_objects_of_a_user_s_images_may_be_without_masks():
+    class Masked(Plain):
+        has_masks = True
+
+    samples = DetectionSamples(Masked(None, "train", None), KEEP, is_training=True, with_masks=True)
+    masks = samples.sample(1, np.random.default_rng(0)).masks
+    assert masks.shape == (1, 64, 83) and not masks.any()
 
 
 def test_of_many_categories_the_most_and_the_least_frequent_are_listed():

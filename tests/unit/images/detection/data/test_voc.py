@@ -203,6 +203,11 @@ def test_missing_and_wrong_entries_name_their_file(tmp_path, cache):
     assert "2.xml: an object has no name" in refused(tmp_path, cache)
     (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("1\n1\n")
     assert "lists 1 twice" in refused(tmp_path, cache)
+    (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("1\n2\n")
+    file = tmp_path / "Annotations" / "2.xml"
+    file.unlink()
+    file.symlink_to(tmp_path / "moved" / "2.xml")
+    assert refused(tmp_path, cache) == f"{file} cannot be read: No such file or directory"
 
 
 def test_a_changed_file_is_noticed_and_an_empty_folder_told(tmp_path, cache):

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.networks.small_detr import CLASSES, QUERIES, default_dtype, make_images, small_detr
+from support.networks.small_detr import CLASSES, OPTIONS, QUERIES, default_dtype, make_images, small_detr
 
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import count_classes, load_weights
@@ -216,6 +216,18 @@ def test_a_classifier_of_other_classes_begins_anew():
     assert count_classes(ours, weights_from_mapping(ours.state_dict())) == 3
     with pytest.raises(UserError, match="it has 80 classes and the model 3: set MODEL.NUM_CLASSES to 80"):
         load_weights(ours, state, strict=True)
+    report = load_weights(small_detr(num_classes=91, num_queries=7), state)
+    assert report.missing == ["query_embed.weight"] and not report.resized
+
+
+def test_the_backbone_takes_the_weights_of_a_classifier():
+    ours = small_detr()
+    paddle.seed(1)
+    classifier = create_model("resnet18", 10, **OPTIONS["backbone_options"])
+    report = load_weights(ours.pretrained_part, classifier.state_dict())
+    assert not report.missing
+    for name, value in ours.backbone.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), classifier.state_dict()[name].numpy(), err_msg=name)
 
 
 def test_the_ids_of_coco():

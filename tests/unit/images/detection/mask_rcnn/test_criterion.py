@@ -174,9 +174,11 @@ def test_regions_learn_the_object_that_they_overlap_half_and_what_is_left_of_its
 
 
 @pytest.mark.parametrize("images", [1, 2])
-def test_a_batch_without_regions_and_objects_learns_nothing_of_a_placeholder(images):
-    _, targets = batches.batch(batches.images([0] * images, seed=5))
-    found = sample_region_targets([paddle.zeros([0, 4], "float64")] * images, targets, 4, MaskRcnnRules())
+@pytest.mark.parametrize(("objects", "samples"), [(0, 512), (1, 1)])  # a quarter of one sample is no object
+def test_a_batch_without_sampled_regions_learns_nothing_of_a_placeholder(images, objects, samples):
+    _, targets = batches.batch(batches.images([objects] * images, seed=5))
+    rules = MaskRcnnRules(region_samples=samples)
+    found = sample_region_targets([paddle.zeros([0, 4], "float64")] * images, targets, 4, rules)
     assert found.regions.boxes.tolist() == [[0, 0, 1, 1]] and found.labels.tolist() == [0]
     assert found.shares.tolist() == [0] and found.offsets.tolist() == [[0, 0, 0, 0]]
     assert len(found.positive) == len(found.objects) == 0 and found.shares.dtype == paddle.float64

@@ -120,14 +120,13 @@ def is_taken(name: str) -> bool:
 def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[str]]:
     """Turn the settings of a clone's YAML file whose model is not here into ours; also return lines for the log.
 
-    MODEL.NAME names the file; its own build function reads the rest. ``settings`` are ``settings.table.KeySetting`` in
-    the order in which later ones win, ``known`` the names of our keys and of renamed or dropped ones. A ``UserError``
-    says that the file pre-trains, or that its model is not here and it is not in a clone.
+    MODEL.NAME, which has to be set, names the file; its own build function reads the rest. ``settings`` are
+    ``settings.table.KeySetting`` in the order in which later ones win, ``known`` the names of our keys and of renamed
+    or dropped ones. A ``UserError`` says that the file pre-trains, or that its model is not here and it is not in a
+    clone.
     """
     last = {setting.name: setting for setting in settings}
-    name, pretrains = last.get("MODEL.NAME"), last.get(_PRETRAINING)
-    if name is None:
-        return settings, []
+    name, pretrains = last["MODEL.NAME"], last.get(_PRETRAINING)
     if str(name.value).startswith(PREFIX):
         return settings, [f"{name.origin}: {_format_family(require_family(str(name.value)))}"]
     if pretrains is not None and pretrains.value is True:

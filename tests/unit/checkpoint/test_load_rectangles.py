@@ -68,6 +68,9 @@ def test_a_mixer_of_another_rectangle_is_refused(tmp_path):
     assert not load_weights(create_model("mixer_s16_224", 3, (16, 24), **options), tmp_path / "model.pdparams").resized
     with pytest.raises(UserError, match="the weights are for images of 16 x 24 pixels, the model for 24 x 16 pixels"):
         load_weights(create_model("mixer_s16_224", 3, (24, 16), **options), tmp_path / "model.pdparams")
+    sizes = r"mlp_tokens.fc1.weight \(\(6, 8\) in the source, \(9, 8\) in the model\)"
+    with pytest.raises(UserError, match=sizes):
+        load_weights(create_model("mixer_s16_224", 3, (24, 24), **options), tmp_path / "model.pdparams", strict=True)
 
 
 def test_a_square_run_is_resized_as_before(tmp_path):

@@ -11,6 +11,7 @@ from paddlevit_dist import UserError, create_model, settings
 from paddlevit_dist.images.classification.distillation import TeacherModel
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.models.classifier import Classifier
+from paddlevit_dist.images.multi_label.task import MultiLabel
 from paddlevit_dist.images.transforms.on_device import PixelNormalizer
 from paddlevit_dist.registry.register import register_model
 
@@ -173,6 +174,16 @@ def test_an_exported_teacher_gets_its_own_normalization_and_gives_logits(exporte
     assert np.isfinite(certain).all() and certain.min() == pytest.approx(np.log(1e-38))
     (line,) = (line for line in task.notices if line.startswith("teacher "))
     assert line.endswith("m.about.yaml), unlike the student")
+
+
+def test_a_teacher_of_one_class_does_not_teach_several_labels(exported):
+    words = ["-cfg=multi_digits", *SMALL, "-num_classes=5", "-image_size=16", "DATA.IMAGE_CHANNELS", "3"]
+    words += ["MODEL.DEPTHS", "None", "MODEL.DIMS", "None", "TRAIN.DISTILLATION_TYPE", "soft"]
+    teacher = describe(exported, ABOUT)
+    task = MultiLabel(settings.load([*words, "TRAIN.TEACHER_MODEL", teacher]).values)
+    message = rf"^TRAIN.TEACHER_MODEL {teacher} gives probabilities of one class: export it without -outputs=probabil"
+    with pytest.raises(UserError, match=message):
+        task.build_model()
 
 
 def test_an_exported_teacher_that_says_nothing_gets_the_students_images(exported):

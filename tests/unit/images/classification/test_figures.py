@@ -239,6 +239,14 @@ def test_models_without_global_attention_have_no_attention_rollout():
     assert attention_rollout(model, paddle.randn([1, 3, 32, 32])) is None
 
 
+def test_a_layer_whose_attention_is_computed_elsewhere_leaves_no_rollout():
+    model = create_model("vit", num_classes=2, image_size=32, patch_size=16, embed_dim=16, depth=2, num_heads=2)
+    images = paddle.randn([1, 3, 32, 32])
+    assert attention_rollout(model, images).shape == (1, 2, 2)
+    model.blocks[1].attn.forward = lambda x: x  # of one's own
+    assert attention_rollout(model, images) is None
+
+
 @pytest.mark.parametrize("channels", [(), (3,)])
 def test_what_is_looked_at_stays_bright_and_becomes_warm(channels):
     """At the left half of 4 x 6 patches; in the closed form far from the middle, where the mask is even."""

@@ -1,6 +1,7 @@
 """Images are opened before a run starts, and findings are reported."""
 
 import contextlib
+import itertools
 import os
 import pickle
 import re
@@ -18,7 +19,7 @@ from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.held_out import hold_out
 from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.images.data.inputs import open_image_inputs
-from paddlevit_dist.images.data.inspection import SplitInspection, find_empty_classes
+from paddlevit_dist.images.data.inspection import SplitInspection, find_empty_classes, note_pixels
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.data.tar import TarImages
@@ -222,6 +223,15 @@ def test_images_of_more_than_eight_bits_are_counted_also_before_a_prediction(roo
     assert re.match(f"1 of 13 images is {said}", line)
     deep.unlink()
     assert not open_image_inputs([str(root / "train")], tmp_path, None, "RGB", ReadConfig()).notices
+
+
+def test_before_a_prediction_as_many_images_are_opened_as_time_allows(root, clock):
+    files, ticks = sorted(root.glob("train/*/*")), itertools.count()
+    for file in files:
+        Image.new("RGBA", (8, 6), (1, 2, 3, 4)).save(file)
+    clock(lambda: 2.0 * next(ticks))  # seconds: each image takes two of the five
+    (line,) = note_pixels(len(files), lambda index: files[index].read_bytes(), lambda index: files[index].name)
+    assert line.startswith("2 of 2 images are transparent in part, such as ")
 
 
 GROUND, CLEAR = (9, 9, 9, 255), (0, 0, 0, 0)

@@ -121,6 +121,12 @@ def test_means_of_windows_cover_all_positions(side, length):
     np.testing.assert_allclose(pool(x).numpy()[0, 0, :, 0], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_recorded_network_of_one_size_has_the_same_means():
+    pool, x = upernet.MeanPooling(3), paddle.to_tensor(np.random.default_rng(0).normal(size=(1, 2, 7, 5)), "float32")
+    recorded = paddle.jit.to_static(pool, input_spec=[paddle.static.InputSpec(x.shape, "float32")], full_graph=True)
+    np.testing.assert_allclose(recorded(x).numpy(), nn.functional.adaptive_avg_pool2d(x, 3).numpy(), atol=1e-6)
+
+
 def test_a_neck_has_four_resolutions():
     neck, maps = upernet.ViTNeck(2), [paddle.full([1, 2, 4, 6], float(level)) for level in range(4)]
     for convolution in (*neck.lateral_convs, *neck.convs):

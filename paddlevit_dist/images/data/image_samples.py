@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset, dataset_class
 from ..settings import ImageSettings
 from .data_warnings import count
@@ -75,8 +76,14 @@ def open_share(
 def open_dataset(
     config: ImageSettings, base: type[ImageDataset], part: type[DatasetPart], split: str, cache_folder: Path
 ) -> tuple[Any, list[str]]:
-    """Open the dataset of ``split`` as ``open_share`` does; also return log lines."""
+    """Open the dataset of ``split`` as ``open_share`` does; also return log lines.
+
+    A ``UserError`` also says that there are no images, which only a user's dataset may return.
+    """
     dataset, share = open_share(config, base, split, cache_folder, part)
+    if not len(dataset):
+        place = "" if config.DATA.DATA_PATH is None else f" at {config.DATA.DATA_PATH}"
+        raise UserError(f"dataset {config.DATA.DATASET} has no {split} images{place}")
     if not share:
         return dataset, list(dataset.notices)
     line = f"{split}: {count(len(dataset), 'image')} of the {len(dataset.dataset):,} training images; {share} "

@@ -91,8 +91,6 @@ class ImageSegmentation(BackboneTask):
         """Open a split with its transform, check it, and log what was found."""
         data, is_training = self.config.DATA, is_training_split(self.config, split)
         dataset, notices = open_dataset(self.config, SegmentationDataset, LabelMapsPart, split, cache_folder)
-        if not len(dataset):
-            raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")
         self._opened_turned = is_turned(dataset)
         if self._inspection is not None:
             notices += self._inspection.inspect(dataset, split, dataset.num_classes)

@@ -125,17 +125,16 @@ def open_samples(
     if is_training and (data.DATA_PATH or not data.KEEP_EMPTY_IMAGES):
         learnable = np.flatnonzero(dataset.object_counts()[:, 0])
         num_skipped = len(dataset) - len(learnable)
-        if data.DATA_PATH and num_skipped and not len(learnable):  # synthetic images may be without objects
+        if not len(learnable):
+            place = f" at {data.DATA_PATH}" if data.DATA_PATH else ""
             raise UserError(
-                f"dataset {data.DATASET} has no object to learn in its {count(len(dataset), f'{split} image')} at "
-                f"{data.DATA_PATH}: expected boxes with an area; is this the annotated folder?"
+                f"dataset {data.DATASET} has no object to learn in its {count(len(dataset), f'{split} image')}{place}: "
+                "expected boxes with an area; is this the annotated folder?"
             )
         if num_skipped and not data.KEEP_EMPTY_IMAGES:
             dataset = part(dataset, write_rows(cache_folder, "images-learnable", learnable))
             number = count(num_skipped, "training image")
             notices.append(f"{number} without objects to learn excluded (DATA.KEEP_EMPTY_IMAGES false)")
-    if not len(dataset):
-        raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")
     if inspection is not None:
         notices += check_files(dataset, split, inspection.replaces_bad and is_training)
         notices += inspection.inspect(dataset, split, dataset.num_classes or 0)

@@ -97,8 +97,6 @@ class KeypointHeatmaps(BackboneTask):
         """Open a split: its objects for training, its images for an evaluation."""
         config, is_training = self.config, is_training_split(self.config, split)
         dataset, notices = open_dataset(config, KeypointDataset, KeypointsPart, split, cache_folder)
-        if not len(dataset):
-            raise UserError(f"dataset {config.DATA.DATASET} has no {split} images at {config.DATA.DATA_PATH}")
         self._opened_turned = is_turned(dataset)
         if self._inspection is not None:
             notices += check_files(dataset, split, self._inspection.replaces_bad and is_training)

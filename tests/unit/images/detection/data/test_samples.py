@@ -186,19 +186,36 @@ class NoKeypoints(NoBoxes, KeypointDataset):
 @pytest.mark.parametrize(("recipe", "kind"), [("detr_shapes", NoBoxes), ("heatmap_figures", NoKeypoints)])
 def test_a_user_s_split_without_images_is_refused(tmp_path, recipe, kind):
     register_dataset(f"my_{kind.__name__}", kind)
-    task = make_task(load([f"-cfg={recipe}", f"-dataset=my_{kind.__name__}", f"-data_path={tmp_path}"]).values)
+    for words, place in (([], ""), ([f"-data_path={tmp_path}"], f" at {tmp_path}")):
+        task = make_task(load([f"-cfg={recipe}", f"-dataset=my_{kind.__name__}", *words]).values)
+        with pytest.raises(UserError) as refused:
+            task.build_dataset("val", tmp_path)
+        assert str(refused.value) == f"dataset my_{kind.__name__} has no val images{place}"
+
+
+def test_drawn_images_without_objects_are_refused_where_such_are_left_out(tmp_path):
+    words = ["-cfg=detr_shapes", "DATA.SHAPES.OBJECTS_PER_IMAGE", "[0,0]", "DATA.SHAPES.TRAIN", "2"]
+    assert len(open_samples(load(words).values, "train", tmp_path, is_training=True)) == 2
     with pytest.raises(UserError) as refused:
-        task.build_dataset("val", tmp_path)
-    assert str(refused.value) == f"dataset my_{kind.__name__} has no val images at {tmp_path}"
+        open_samples(load([*words, "DATA.KEEP_EMPTY_IMAGES", "false"]).values, "train", tmp_path, is_training=True)
+    assert str(refused.value) == (
+        "dataset synthetic_shapes has no object to learn in its 2 train images: expected boxes with an area; is this "
+        "the annotated folder?"
+    )
 
 
-def test_objects_of_a_user_s_images_may_be_without_masks():
-    class Masked(Plain):
+def test_objects_of_a_user_s_images_may_have_points_and_be_without_masks():
+    class Posed(Plain):
         has_masks = True
 
-    samples = DetectionSamples(Masked(None, "train", None), KEEP, is_training=True, with_masks=True)
-    masks = samples.sample(1, np.random.default_rng(0)).masks
-    assert masks.shape == (1, 64, 83) and not masks.any()
+        def read(self, index):
+            image, found = super().read(index)
+            return image, found._replace(points=np.array([[[2.0, 3.0, 2]]]))
+
+    samples = DetectionSamples(Posed(None, "train", None), KEEP, is_training=True, with_masks=True)
+    found = samples.sample(1, np.random.default_rng(0))
+    assert found.masks.shape == (1, 64, 83) and not found.masks.any()
+    assert found.labels.tolist() == [1] and found.points is None  # it has no mirrored points
 
 
 def test_of_many_categories_the_most_and_the_least_frequent_are_listed():

@@ -11,10 +11,12 @@ from support.trainings.updates import waits_of_an_update
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.detection.data.samples import HOST
+from paddlevit_dist.images.keypoints.described_points import SIGMA
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
 from paddlevit_dist.images.keypoints.detrpose.export import EvaluatedPoses, ExportedPoseDetector, PoseExport
-from paddlevit_dist.images.keypoints.detrpose.network import TopPoses
+from paddlevit_dist.images.keypoints.detrpose.network import DetrPose, TopPoses
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSet
+from paddlevit_dist.registry.register import register_model
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import AnnotationMatching, Predictable
@@ -23,6 +25,10 @@ from paddlevit_dist.tasks.task_factory import make_task
 RECIPE = "-cfg=detrpose_figures"
 SETS = (KeypointSet(("a", "b", "c"), (), (0.1, 0.2, 0.3), ()), KeypointSet(("d",), (), (0.4,), ()))
 LEARNED = CheckpointMeta(2, ("one", "two"), data={"points": [points.to_plain() for points in SETS]})
+
+
+class TwoPoints(DetrPose):
+    variants = {"detrpose_of_two_points": {**DetrPose.variants["detrpose_small"], "keypoints": 2}}
 
 
 def make(*words):
@@ -79,6 +85,11 @@ def test_points_of_weights_are_those_that_they_learned_or_of_a_person():
     task = make()
     task.load_meta(CheckpointMeta(1, None))
     assert task.keypoint_sets == (COCO_PERSON,) and task.class_names == ["person"]
+    register_model("detrpose_of_two_points", TwoPoints)
+    task = make("MODEL.NAME", "detrpose_of_two_points")
+    task.load_meta(CheckpointMeta(2, ("left", "right")))
+    assert task.keypoint_sets == (KeypointSet(("point 1", "point 2"), (), (SIGMA,) * 2, ()),) * 2
+    assert task.class_names == ["left", "right"] and task.model_options["keypoints"] == 2
 
 
 def test_points_that_a_category_lacks_have_no_score_and_no_extent():

@@ -313,6 +313,27 @@ def test_hostile_arguments_of_allowed_names_are_refused_without_allocating(tmp_p
     assert refused(tmp_path, pickle.dumps({"w": value}, protocol), "is rejected|is damaged") < 2**20
 
 
+FROM_BUFFER, F4 = np.ones(2).__reduce_ex__(5)[0], np.dtype("f4")  # how protocol 5 stores arrays
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        ((b"1234", "f4", (1,), "C"), "rejected: it holds an array of objects"),
+        (("1234", F4, (1,), "C"), "rejected: it holds an array of objects"),
+        ((b"1234", F4, 1, "C"), "an array in it has no valid shape"),
+        ((b"1234", F4, (-1,), "C"), "an array in it has no valid shape"),
+        ((b"1234", F4, (True,), "C"), "an array in it has no valid shape"),
+        ((b"1234", F4, (1,) * 33, "C"), "an array in it has no valid shape"),
+        ((b"1234", F4, (HUGE,), "C"), "an array in it has 4 bytes, which is not what its shape and type need"),
+    ],
+)
+def test_arrays_of_protocol_5_are_checked_before_they_are_made(tmp_path, arguments, told):
+    assert refused(tmp_path, pickle.dumps({"w": Call(FROM_BUFFER, *arguments)}, 5), told) < 2**20
+    whole = Call(FROM_BUFFER, b"12345678", F4, (2, 1), "C")
+    assert restricted_load(written(tmp_path, pickle.dumps({"w": whole}, 5)))["w"].tobytes() == b"12345678"
+
+
 EMPTY_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
 
 

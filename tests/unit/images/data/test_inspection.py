@@ -290,6 +290,15 @@ def test_the_first_of_identical_training_images_is_named_whether_it_was_opened_o
     )
 
 
+def test_a_training_image_that_vanishes_meanwhile_is_identical_to_none(root, limit):
+    shutil.copy(root / "train" / "ant" / "0.png", root / "val" / "bee" / "1.png")
+    limit(ALL_UP_TO=3, SAMPLE=6)  # all of val, half of train
+    opened = [opening.open_split(tars(root, split), split) for split in ("train", "val")]
+    assert 0 not in {look.index for look in opened[0].results}
+    (root / "train-0.tar").unlink()
+    assert opening.compare(*opened) == []
+
+
 def test_what_was_compared_is_said_where_it_was_not_all(root, limit):
     limit(ALL_UP_TO=7, SAMPLE=4)
     opened = [opening.open_split(folders(root, split), split) for split in ("train", "val")]

@@ -121,6 +121,16 @@ def test_an_index_of_other_tar_files_is_refused(folder, server, cache):
         TarImages(server.address(), "train", cache / "of a third machine")
     list(publish_index(folder))
     assert len(TarImages(server.address(), "train", cache)) == 9  # the other tar files have the images 4 to 9
+    (locations,) = folder.glob("tar-train-*.npy")
+    content = bytearray(locations.read_bytes())
+    content[-9] ^= 1
+    locations.write_bytes(content)
+    remedy = "does not match its checksum: write it again with 'prepare index', and upload it"
+    with pytest.raises(UserError, match=rf"^{cache}/.*/{locations.name} {remedy}$"):
+        TarImages(server.address(), "train", cache / "of a fifth machine")
+    locations.unlink()
+    with pytest.raises(UserError, match=rf"^{server.address(locations.name)} does not exist$"):
+        TarImages(server.address(), "train", cache / "of a fifth machine")
     (folder / "tar-index.json").write_text("{}")
     with pytest.raises(UserError, match="tar-index.json cannot be read: .*prepare index"):
         TarImages(server.address(), "train", cache)

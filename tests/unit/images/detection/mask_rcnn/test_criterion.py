@@ -182,3 +182,5 @@ def test_a_batch_without_sampled_regions_learns_nothing_of_a_placeholder(images,
     assert found.regions.boxes.tolist() == [[0, 0, 1, 1]] and found.labels.tolist() == [0]
     assert found.shares.tolist() == [0] and found.offsets.tolist() == [[0, 0, 0, 0]]
     assert len(found.positive) == len(found.objects) == 0 and found.shares.dtype == paddle.float64
+    with pytest.raises(ValueError, match="^the targets have no box_counts$"):
+        sample_region_targets([paddle.zeros([0, 4])], targets._replace(box_counts=None), 4, rules)

@@ -143,6 +143,14 @@ def union_by_hand(matchings, image, most):
     return result
 
 
+def test_a_batch_without_its_denoising_queries_is_refused():
+    targets = make_targets(make_batch((2, 0, 1, 3)))
+    outputs = make_outputs(targets.denoising.labels.shape[1])
+    criterion = VarifocalCriterion(CLASSES, QUERIES, LAYERS, noise=NOISE)
+    with pytest.raises(ValueError, match="has no denoising queries: see DetectionTargets.denoising$"):
+        make_sums(criterion, outputs, targets._replace(denoising=None))
+
+
 def test_the_union_takes_what_most_layers_say():
     random = np.random.default_rng(0)
     matchings = random.integers(0, 5, (7, 3, 20))

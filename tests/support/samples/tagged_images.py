@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from paddlevit_dist import register_dataset, settings
+from paddlevit_dist import UserError, register_dataset, settings
 from paddlevit_dist.images import ImageDataset
 from paddlevit_dist.images.multi_label.task import MultiLabel
 from support.registrations import forgotten
@@ -23,6 +23,7 @@ class TaggedImages(ImageDataset):
 
     class_names = NAMES
     num_classes = len(NAMES)
+    lost: int | None = None  # an image that cannot be read
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path | None) -> None:
         self.seed = 1 if split == "train" else 2
@@ -34,6 +35,8 @@ class TaggedImages(ImageDataset):
         return len(self.label_matrix)
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:
+        if index == self.lost:
+            raise UserError(f"{self.describe(index)} is gone")
         pixels = np.random.default_rng([self.seed, index]).integers(0, 256, (20, 24, 3), np.uint8)
         return Image.fromarray(pixels), self.label_matrix[index]
 

@@ -3,10 +3,13 @@
 import os
 import pickle
 import shutil
+import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from support.files.shard_writer import write_shards
 from support.hosts.range_server import RangeServer
+from support.hosts.s3_folder import S3Folder
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.tar import TarImages
@@ -69,6 +72,17 @@ def test_images_at_an_address_are_those_of_the_folder(split, is_published, folde
         f"note: {len(tars)} tar files of {size:,.2f} GiB are read from {address} ({how} a published index), image "
         f"by image into a cache of at most 0.5 GiB in {cached}"
     )
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+def test_sizes_and_tags_of_s3_are_those_of_its_list(is_published, folder, cache, monkeypatch):
+    system = S3Folder(folder)
+    monkeypatch.setitem(sys.modules, "s3fs", ModuleType("s3fs"))
+    monkeypatch.setitem(sys.modules, "fsspec", SimpleNamespace(filesystem=lambda kind: {"s3": system}[kind]))
+    asked = list(publish_index(folder)) if is_published else []
+    dataset = TarImages("s3://bucket/", "train", cache)
+    assert_same(dataset, TarImages(str(folder), "train", cache))
+    assert system.calls["examine"] == bool(asked)  # of the index alone
 
 
 def test_a_batch_is_fetched_at_once_and_each_image_once(folder, server, cache):

@@ -5,9 +5,8 @@ import csv
 import numpy as np
 import paddle
 import pytest
-from support.samples.tagged_images import NAMES, TaggedImages, make_task
+from support.samples.tagged_images import NAMES, make_task
 
-from paddlevit_dist import UserError
 from paddlevit_dist.images.multi_label.figures import EvaluatedLabels
 from paddlevit_dist.tasks import get_aspect
 from paddlevit_dist.tasks.protocols import Drawable, Reportable
@@ -95,16 +94,9 @@ def test_images_with_the_largest_mean_loss_come_first_with_what_was_found(evalua
         np.testing.assert_array_equal(pixels, expected)
 
 
-def test_images_that_cannot_be_read_are_left_out_and_labels_that_agree_not_listed(tmp_path, monkeypatch):
-    read = TaggedImages.read
-
-    def fail_at_three(dataset, index):
-        if index == 3:
-            raise UserError("image 3 is gone")
-        return read(dataset, index)
-
-    monkeypatch.setattr(TaggedImages, "read", fail_at_three)
+def test_images_that_cannot_be_read_are_left_out_and_labels_that_agree_not_listed(tmp_path):
     task, splits = make_task(folder=tmp_path)
+    splits["val"].dataset.lost = 3
     labels = splits["val"].dataset.label_matrix
     step = EvaluationStep(task.build_metrics(), keeps_records=True)
     batch = {"images": paddle.zeros([11, 3, 16, 16]), "labels": paddle.to_tensor(labels)}

@@ -1,5 +1,6 @@
 """What the bridge does with networks of timm that lack something: an option, or groups of their layers."""
 
+import json
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -11,8 +12,10 @@ from support.networks.timm_zoo import needs_compat
 
 from paddlevit_dist import UserError
 from paddlevit_dist.engine.optimizer import block_matrices, decay_groups, layer_decay_groups
+from paddlevit_dist.images.expected_input import find_expected_input
 from paddlevit_dist.images.models.bridges import timm_model
 from paddlevit_dist.images.models.bridges.timm_model import TimmModel, _create, _pyramid
+from paddlevit_dist.settings import load
 
 PYTHON = "Network.__init__() got an unexpected keyword argument '{}'"
 PYTHON_NEAR = PYTHON + ". Did you mean 'size'?"
@@ -295,6 +298,28 @@ def test_names_of_models_and_weights_are_timm_s(timm):
         timm_model.get_expected_input("timm:vit_tiny_patch16_224.c")
     with pytest.raises(UserError, match="^timm 1.2 has no model 'nets': did you mean net, nest, vit_tiny_patch16_224"):
         timm_model.get_expected_input("timm:nets")
+
+
+def test_images_are_those_that_timm_or_a_file_beside_the_weights_describes(timm, tmp_path):
+    asked, described = (
+        [],
+        {"mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6), "crop_pct": 0.75, "input_size": (3, 48, 48)},
+    )
+    timm.facts.to_dict = lambda: described
+    timm.get_pretrained_cfg = lambda name: asked.append(name) or timm.facts
+
+    def find_input(pretrained):
+        expected, source = find_expected_input(load([*words, f"-pretrained={pretrained}"]).values)
+        return expected.mean, expected.crop_pct, expected.image_size, source
+
+    words = ["-dataset=folder", "MODEL.NAME", "timm:net"]
+    assert find_input("timm:net.b") == (described["mean"], 0.75, 48, "timm:net.b") and set(asked) == {"net.b"}
+    (tmp_path / "model.safetensors").touch()
+    for model, crop, source in (("net", 0.875, str(tmp_path / "config.json")), ("nest", 0.75, "timm:net")):
+        about = {"architecture": model, "pretrained_cfg": {**described, "crop_pct": 0.875}}
+        (tmp_path / "config.json").write_text(json.dumps(about))
+        assert find_input(tmp_path) == (described["mean"], crop, 48, source)
+    assert set(asked) == {"net.b", "net"}
 
 
 def test_weights_are_at_an_address(timm):

@@ -263,7 +263,7 @@ def run_tests(copied: CopiedProject, tests: list[str], limit: float) -> tuple[bo
         pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         process = subprocess.Popen(command, cwd=folder, env=names, start_new_session=True, **pipes)
     try:
-        out, err = process.communicate(limit)
+        out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.killpg(process.pid, signal.SIGKILL)

@@ -79,7 +79,8 @@ def _local_copy(address: str, log: Callable[[str], None]) -> CachedCopy:
     except ValueError as error:
         raise UserError(f"{address} cannot be fetched: it is not a valid address: {error}") from error
     if scheme not in _SCHEMES:
-        raise UserError(f"{address} cannot be fetched: {scheme}:// is not supported; use http://, https:// or file://")
+        expectation = "an address that begins with http://, https:// or file://"
+        raise UserError(f"{address} cannot be fetched: expected {expectation}")
     if scheme == "file":
         path = Path(urllib.request.url2pathname(parts.path))
         if not path.is_file():
@@ -283,8 +284,6 @@ class _RedirectHandler(urllib.request.HTTPRedirectHandler):
 def _request(address: str) -> urllib.request.Request:
     """Build the request for an address, which may contain ``user:password@``."""
     parts = urllib.parse.urlsplit(address)
-    if parts.scheme.lower() not in ("http", "https"):
-        raise UserError(f"{address} cannot be fetched: only http:// and https:// are")
     user, _, host = parts.netloc.rpartition("@")
     request = urllib.request.Request(parts._replace(netloc=host).geturl(), headers={"User-Agent": "paddlevit_dist"})
     if user:

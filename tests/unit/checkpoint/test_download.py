@@ -178,7 +178,7 @@ def test_the_end_of_an_address_never_leads_out_of_its_folder(end, server, tmp_pa
 
 def test_other_schemes_and_redirections_to_them_are_refused(server, weights):
     for address in ("ftp://127.0.0.1/w.pth", "data://text", "s3://bucket/w.pth"):
-        with pytest.raises(UserError, match="is not supported; use http://, https:// or file://"):
+        with pytest.raises(UserError, match="expected an address that begins with http://, https:// or file://$"):
             read_weights(address)
     for target in (f"file://{weights}", "ftp://127.0.0.1/w.pth"):
         location = f"Location: {target}"

@@ -47,6 +47,16 @@ def test_weights_that_were_cut_are_fetched_again(hub, keep, content, requests):
     assert all(line.endswith("again: the cached copy is damaged") for line in lines) and len(lines) == len(requests)
 
 
+def test_a_small_file_that_a_repository_does_not_have_is_none(hub, tmp_path):
+    assert download.download_small_file("a/b", "absent", hub.address().rstrip("/")) is None
+    folder = tmp_path / "of_hugging_face" / "hub" / "models--c--d"
+    for name in ("refs", f".no_exist/{COMMIT}"):  # as that library remembers it
+        (folder / name).mkdir(parents=True)
+    (folder / "refs" / "main").write_text(COMMIT)
+    (folder / ".no_exist" / COMMIT / "absent").touch()
+    assert download.download_small_file("c/d", "absent", "http://127.0.0.1:1") is None  # nobody is asked
+
+
 @pytest.mark.parametrize("content, requests", [(b"whole", []), (b"who", [PLACE])])
 def test_small_files_that_were_cut_are_fetched_again(hub, keep, content, requests):
     hub.digest = lambda content: hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # Git's

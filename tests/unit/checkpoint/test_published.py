@@ -258,6 +258,13 @@ def test_modelscope_is_another_source_with_the_files_beside(weights, tmp_path, m
         assert find_sibling_file("ms:AI/vit", "config.json", may_download=False) == (beside, "")
         with pytest.raises(UserError, match="ms-none/resolve/master/model.safetensors cannot be fetched: .*404"):
             read_weights("ms:AI/ms-none")
+    monkeypatch.setenv("MODELSCOPE_ENDPOINT", "mirror.example/ms/")
+    with pytest.raises(UserError) as error:
+        read_weights("ms:AI/ms-none")
+    assert str(error.value) == (
+        "mirror.example/ms/models/AI/ms-none/resolve/master/model.safetensors cannot be fetched: expected an address "
+        "that begins with http://, https:// or file://"
+    )
 
 
 # Of results-imagenet.csv and each model's settings, as timm's maintainers publish them: name, top-1 accuracy, license,

@@ -123,3 +123,7 @@ def test_a_plan_is_of_a_group_a_pair_or_a_run(runs, capsys):
 
 def test_a_page_that_cannot_be_written_is_refused(runs):
     assert refuse("a", "bb", f"-output={'p' * 300}.html").startswith("cannot write ppp")
+    assert refuse("a", "bb", "-output=f.csv/p.html") == (
+        "compare: f.csv/p.html: File exists; there is a file where a folder is expected: rename it, or choose another "
+        "folder"
+    )

@@ -111,6 +111,22 @@ def test_a_file_with_another_form_is_damaged(tmp_path, changes):
         tables.read_table(str(tmp_path))
 
 
+def test_arrays_with_fewer_dimensions_are_damaged(tmp_path):
+    write(tmp_path, {"epoch": 4})
+    file = tmp_path / "scored_samples.npz"
+    with np.load(file) as arrays:
+        content = dict(arrays)
+    columns = "ids image_ids counts num_true labels scores true_positives ignored annotated totals".split()
+    about = np.frombuffer(json.dumps({**json.loads(content["about"].tobytes()), "kind": "boxes"}).encode(), np.uint8)
+    np.savez(file, **{**content, **dict.fromkeys(columns, np.int32(0)), "about": about})
+    with pytest.raises(UserError) as error:
+        tables.read_table(str(tmp_path))
+    assert str(error.value) == (
+        f"compare: {file} is damaged or from another version, or its metrics do not write what the kind 'boxes' has; "
+        "evaluate the run again"
+    )
+
+
 @pytest.mark.parametrize(("name", "text"), [("names", b"a\0b"), ("groups", b"v\0w"), ("indices", None)])
 def test_a_file_with_other_numbers_of_samples_is_damaged(tmp_path, name, text):
     write(tmp_path, {"epoch": 4}, SampleGroups("video", np.array(["v", "w", "v"]), "file"))

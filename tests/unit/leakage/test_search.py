@@ -114,6 +114,11 @@ def test_scenes_are_equal_whatever_the_order_of_their_points():
     ]
 
 
+def test_in_an_empty_training_set_is_no_copy():
+    found = search.find_copies(Rooms([1, 2, 3], 1), Rooms([], 1), None)
+    assert (found.pairs, found.compared, found.totals) == ([], (3, 0), (3, 0))
+
+
 def test_volumes_are_equal_by_their_values():
     found = search.find_copies(Scans([1, 2]), Scans([7, 2]), None)
     assert [(pair.val, pair.train) for pair in found.pairs] == [(1, 1)]

@@ -69,6 +69,7 @@ def test_names_are_found_by_a_pattern():
         ("vit_huge_patch14_224", {"pretrained": True}, "no published weights of vit_huge_patch14_224 are known"),
         ("hf:somebody/something", {"pretrained": True}, r"name it, for example create_model\('resnet50', pretrained="),
         ("resnet18", {"pretrained": "nowhere.pdparams"}, "nowhere.pdparams"),
+        ("vit_tinny", {"pretrained": "nowhere.pdparams"}, "^model 'vit_tinny' is not known: did you mean 'vit"),
         ("mixer_b16_224", {"features_only": True}, "MlpMixer has no feature maps"),
         ("resnet18", {"num_classes": -1}, "num_classes=-1: expected a whole number, 0 for features only"),
         ("resnet18", {"num_classes": "ten"}, "num_classes='ten': expected a whole number"),

@@ -2,8 +2,15 @@
 
 import pytest
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, train
 from paddlevit_dist.library.runs import load_config
+
+
+def test_keys_that_only_the_command_supports_are_refused(tmp_path):
+    with pytest.raises(UserError) as error:
+        train("vit_digits", seeds=2, output=tmp_path / "out")
+    assert str(error.value) == "SEEDS: only the command supports this key: run paddlevit-dist train"
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_configuration_is_loaded_by_name():

@@ -130,6 +130,15 @@ def test_scannet200_has_the_classes_of_objects(raw, tmp_path):
     assert ScanNetReader().settings != reader.settings
 
 
+def test_labels_that_are_not_nyu40s_are_no_class_and_told(raw):
+    path = raw / "scans" / "scene0000_00" / "scene0000_00_vh_clean_2.labels.ply"
+    write_points(path, {"label": np.array([1, 50, 0, 39, 149, 13, 40, 2] * 50, np.uint16)})
+    reader = ScanNetReader()
+    scene = reader.read(reader.sources(str(raw), no_lists())["train"][1])
+    assert scene.semantic.tolist() == [0, -100, -100, 19, -100, -100, -100, 1] * 50
+    assert reader.remarks == [f"{path}: 100 points have labels above 40 (50, 149): no class"]
+
+
 def test_objects_that_are_listed_twice_count_once(raw):
     folder, name = raw / "scans" / "scene0000_00", "scene0000_00"
     path = folder / f"{name}.aggregation.json"

@@ -259,7 +259,7 @@ def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None) -> Any:
 
 
 def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool = False, **options: Any) -> Any:
-    """Call a function without recomputation, which the trainer does."""
+    """Call a function, and again for its gradient, rather than keep its activations; timm does so only if told to."""
     from paddle.distributed.fleet.utils import recompute
 
     return recompute(function, *args, **options)

@@ -407,6 +407,26 @@ def test_a_recorded_view_keeps_the_sizes_that_are_known(tmp_path):
     assert found == [[-1, 24, 8]] * 3
 
 
+def test_a_function_of_a_checkpoint_is_called_again_for_its_gradient(functions):
+    seen, x = [], paddle.to_tensor([2.0, 3.0], stop_gradient=False)
+
+    def square(x, factor):
+        seen.append(x.numpy().tolist())
+        return factor * x * x
+
+    y = functions.checkpoint(square, x, factor=0.5, use_reentrant=True)
+    assert y.numpy().tolist() == [2.0, 4.5] and seen == [[2.0, 3.0]]
+    y.sum().backward()
+    assert x.grad.numpy().tolist() == [2.0, 3.0] and seen == [[2.0, 3.0]] * 2
+
+
+def test_parameters_are_an_iterator_in_files_of_timm_alone(functions):
+    layer, names = paddle.nn.Linear(2, 3), {"__name__": "timm.models.made_up"}
+    exec("def first(layer): return next(layer.parameters()), list(layer.buffers())", names)
+    assert names["first"](layer) == (layer.weight, [])
+    assert layer.parameters() == [layer.weight, layer.bias]
+
+
 # ---- recorded changes in place --------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,13 @@ from paddlevit_dist.cpu_kernels.operations import ImagePlanes, has_equal_operati
 from paddlevit_dist.cpu_kernels.transforms import CompiledTrainingTransform, can_resize, resize_box
 from paddlevit_dist.images.transforms.crops import TrainingTransform
 from paddlevit_dist.images.transforms.operations import OPERATIONS
-from paddlevit_dist.images.transforms.policies import AUTO_AUGMENT, AutoAugment, parse_rand_augment
+from paddlevit_dist.images.transforms.policies import (
+    AUTO_AUGMENT,
+    AutoAugment,
+    ColorJitter,
+    TransformChain,
+    parse_rand_augment,
+)
 
 LEFT_TO_PILLOW = {"GaussianBlur", "GaussianBlurRand"}
 FILL = (124, 3, 255)
@@ -87,6 +93,25 @@ def test_the_transform_draws_and_does_the_same(augment, channels, mode):
         draws = [np.random.default_rng(seed) for _ in range(2)]
         np.testing.assert_array_equal(compiled(image, draws[0]), plain(image, draws[1]))
         assert draws[0].bit_generator.state == draws[1].bit_generator.state
+
+
+@pytest.mark.parametrize(
+    "augment",
+    [
+        TransformChain((parse_rand_augment("rand-m9-mstd0.5-inc1-p1-n4", 99), ColorJitter(0.4))),
+        AutoAugment(AUTO_AUGMENT["v0"]),
+        None,
+    ],
+    ids=["chain", "auto", "none"],
+)
+def test_a_prepared_transform_compares_no_operation_with_pillow_later(augment):
+    has_equal_operation.cache_clear()
+    transform = CompiledTrainingTransform(31, augment=augment)
+    transform.prepare()
+    compared = has_equal_operation.cache_info().misses
+    for seed in range(20):
+        transform(drawn_image(60, 49, "RGB", seed=seed), np.random.default_rng(seed))
+    assert has_equal_operation.cache_info().misses == compared and (compared > 0) == (augment is not None)
 
 
 def test_a_pillow_that_scales_otherwise_is_left_to_itself(monkeypatch):

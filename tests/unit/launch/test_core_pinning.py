@@ -78,6 +78,24 @@ def test_a_single_process_is_not_pinned_and_says_so_if_asked():
     assert os.sched_getaffinity(0) == before and devices.cpu_cores() == cores
 
 
+def test_why_one_of_several_processes_is_not_pinned_is_told(monkeypatch):
+    monkeypatch.setenv("PADDLE_LOCAL_SIZE", "1000000")
+    before, reason = os.sched_getaffinity(0), "TRAIN.PIN_CORES {}: cores are not pinned: {}"
+    number = len(read_cores(before))
+    few = f"1000000 processes need 1000000 cores, these are {number}"
+    assert pin("always") == reason.format("always", few)
+    on_cpu = "processes compute on CPUs, where the system shares the cores out"
+    assert pin("auto") == reason.format("auto", on_cpu)
+    if len(before) > 1:
+        os.sched_setaffinity(0, {min(before)})
+        try:
+            told = pin("always")
+        finally:
+            os.sched_setaffinity(0, before)
+        assert told == reason.format("always", "the launcher has given each process separate cores")
+    assert os.sched_getaffinity(0) == before and core_pinning.count_usable() is None
+
+
 @pytest.mark.parametrize("error", [PermissionError, AttributeError])
 def test_a_process_that_may_not_be_pinned_says_so_and_goes_on(monkeypatch, error):
     def refuse(*_):

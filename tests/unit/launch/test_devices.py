@@ -131,6 +131,16 @@ def test_a_launcher_is_found_among_all_parents(tmp_path, words, is_launched):
     assert devices.has_launcher(tmp_path) is is_launched
 
 
+@pytest.mark.parametrize("number, is_found", [(16, True), (17, False)])
+def test_a_launcher_is_looked_for_among_the_nearest_sixteen_parents(tmp_path, number, is_found):
+    pids = [os.getppid(), *range(-2, -number - 1, -1)]
+    for pid, parent in zip(pids, [*pids[1:], 0]):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "cmdline").write_bytes(b"python\0-m\0paddle.distributed.launch" if not parent else b"sh")
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (sh) S {parent} 5 6\n")
+    assert devices.has_launcher(tmp_path) is is_found
+
+
 def test_more_processes_than_cores_share_them(seen, machine):
     seen()
     machine.gpus = 0

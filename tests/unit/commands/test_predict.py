@@ -86,7 +86,7 @@ def prepared_process(monkeypatch):
 
 
 @pytest.mark.usefixtures("prepared_process")
-def test_runs_without_inputs_and_options_of_other_models_are_refused(tmp_path):
+def test_runs_without_inputs_and_options_of_other_models_are_refused(tmp_path, monkeypatch, capsys):
     weights = str(write_weights(tmp_path / "weights", ["cat", "ant", "bee"]))
     output = f"-output={tmp_path / 'out'}"
     line = refuse(predict.run, [weights, weights, output])
@@ -94,9 +94,12 @@ def test_runs_without_inputs_and_options_of_other_models_are_refused(tmp_path):
     assert not (tmp_path / "out").exists()
     Image.new("RGB", (16, 16)).save(tmp_path / "a.png")
     (tmp_path / "coco.json").write_text("{}")
+    monkeypatch.setenv("PADDLE_MASTER", "a:1")
     for option, value in {"save_as": "coco", "annotations": str(tmp_path / "coco.json")}.items():
         line = refuse(predict.run, [weights, str(tmp_path / "a.png"), output, f"-{option}={value}"])
         assert line == f"predict: -{option} is for models that find boxes or keypoints; remove it"
+    notice = "ignored, as no launcher started this run: PADDLE_MASTER=a:1 (left in this shell; unset them)"
+    assert capsys.readouterr().out.splitlines()[0] == notice
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import numpy as np
 import paddle
 import pytest
 from support.processes import ROOT
+from support.registrations import forgotten
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, register_dataset
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
@@ -427,3 +428,24 @@ def test_labels_classes_and_outputs_that_do_not_fit_are_refused():
         task.build_metrics().update(predicted, labels, np.ones(3))
     with pytest.raises(BadSample, match="the model's outputs are not finite"):
         get_aspect(task, Predictable).prediction_rows(SegmentedVolume(0, predicted, labels, np.eye(3)))
+
+
+class NoVolumes(SegmentedVolumes):
+    """A user's data set whose folder is empty."""
+
+    def __init__(self, data_path, split, cache_folder, options):
+        self.class_names = ["background", "a"]
+
+    def __len__(self):
+        return 0
+
+
+def test_a_split_of_a_data_set_of_ones_own_without_volumes_is_told(tmp_path):
+    with forgotten():
+        register_dataset("no_volumes", NoVolumes)
+        task = VolumeSegmentation(
+            load([f"-cfg={ROOT}/{PHANTOMS}", "-dataset=no_volumes", f"-data_path={tmp_path}"]).values
+        )
+        with pytest.raises(UserError) as error:
+            task.build_dataset("val", tmp_path)
+    assert str(error.value) == f"dataset no_volumes has no val volumes at {tmp_path}"

@@ -1,7 +1,9 @@
 """Which files are images by their first bytes, how skipped ones are summed up, and which folders are walked."""
 
 import os
+import sys
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image, ImageFile, features
@@ -41,6 +43,27 @@ def test_formats_that_pillow_decodes_itself_are_read(lacking, monkeypatch):
     assert {b".jpg", b".jpeg", b".png", b".bmp", b".mpo", b".tif"} <= suffixes
     assert not suffixes & {b".eps", b".mpg", b".wmf", b".JPG"}
     assert (b".webp" in suffixes, b".jp2" in suffixes) == ("WEBP" not in lacking, "JPEG2000" not in lacking)
+
+
+def test_heif_is_read_where_its_plugin_is_installed(monkeypatch):
+    class HeifImageFile(ImageFile.ImageFile):
+        """As the plugin's; nothing is opened here."""
+
+    def register():
+        Image.ID.append("HEIF")
+        monkeypatch.setitem(Image.OPEN, "HEIF", (HeifImageFile, None))
+        monkeypatch.setitem(Image.EXTENSION, ".heic", "HEIF")
+
+    monkeypatch.setitem(sys.modules, "pillow_heif", SimpleNamespace(register_heif_opener=register))
+    for function in (readable_formats, readable_suffixes):
+        function.cache_clear()
+    try:
+        assert "HEIF" in readable_formats() and b".heic" in readable_suffixes()
+    finally:
+        monkeypatch.undo()
+        Image.ID.remove("HEIF")
+        for function in (readable_formats, readable_suffixes):
+            function.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def load_weights(
     require_statistics(report)
     targets = model.state_dict()
     for name, value in values.items():
-        tensor = paddle.to_tensor(np.ascontiguousarray(value), place=paddle.CPUPlace())
+        tensor = paddle.to_tensor(np.asarray(value, order="C"), place=paddle.CPUPlace())
         targets[name].set_value(tensor.astype(targets[name].dtype).numpy())
     return report
 

@@ -150,6 +150,16 @@ def test_rows_of_another_width_do_not_follow_names():
     assert report.reinitialized == ["head.weight", "head.bias"] and report.classes_by_name == (3, 3)
 
 
+def test_a_number_beside_the_rows_is_copied_like_any_other_parameter():
+    source, model = make_numbers(create_model("vit", 3, **SIZES)), create_model("vit", 3, **SIZES)
+    model.head.temperature = model.create_parameter([])
+    source["head.temperature"] = np.array(2.5, np.float32)
+    report = load_weights(model, source, class_names=ClassNames(THEIRS, THEIRS[::-1]))
+    found = model.state_dict()
+    assert found["head.temperature"].item() == 2.5
+    assert found["head.bias"].tolist() == source["head.bias"][::-1].tolist() and report.classes_by_name == (3, 3)
+
+
 def test_classes_without_a_name_behind_the_named_ones_begin_anew():
     source, model = make_numbers(create_model("vit", 5, **SIZES)), create_model("vit", 6, **SIZES)
     initial = model.state_dict()["head.bias"].numpy().copy()

@@ -83,6 +83,14 @@ def test_the_run_s_own_files_are_silent_and_other_ones_are_counted(source):
         source, others, LOOSE
     )
     assert note.startswith("note: 4 samples of val") and "1 new, 2 gone" in note
+
+    class Nameless(Listed):
+        """Such as images of a table in memory: nothing tells which ones they are."""
+
+        def identities(self):
+            return None
+
+    assert CheckpointDiff("evaluate", source, STRICT, TASK).files("val", Nameless(others)) == []
     assert checked(source, others, split="test") == []  # which is not listed
 
 

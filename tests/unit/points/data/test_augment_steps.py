@@ -133,6 +133,7 @@ def test_a_crop_has_all_points_around_a_labeled_one(shape):
     two = select(scene._replace(semantic=np.full(300, IGNORED, np.int16)), np.array([0, 1]))
     two = two._replace(xyz=np.float32([[0, 0, 0], [9, 9, 9]]))  # without labels, around any
     assert {float(crop(two, random(seed)).xyz[0, 0]) for seed in range(20)} == {0.0, 9.0}
+    assert crop(draw_scene(0), random()).xyz.shape == (0, 3)
 
 
 def test_a_selection_has_channels_and_labels_of_its_points():

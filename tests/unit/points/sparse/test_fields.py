@@ -26,6 +26,7 @@ def points(*rows):
     ("features", "places", "message"),
     [
         (np.ones((2, 3)), points((0, 1, 2), (1, 0.5, 2)), None),
+        (np.ones((0, 3)), np.zeros((0, 3)), None),
         (np.ones(2), points((0, 1, 2), (1, 0.5, 2)), r"features have shape \[2\] and points \[2, 3\], expected"),
         (np.ones((2, 3)), np.ones(2), r"features have shape \[2, 3\] and points \[2\], expected"),
         (np.ones((2, 3)), points((0, 1, 2)), r"features have shape \[2, 3\] and points \[1, 3\], expected"),
@@ -35,7 +36,7 @@ def points(*rows):
 )
 def test_points_have_a_scene_and_a_row_of_features_each(features, places, message):
     if message is None:
-        assert sparse.PointFeatures(features, places).voxels("sum")[0].F.shape == [2, 3]
+        assert sparse.PointFeatures(features, places).voxels("sum")[0].F.shape == [len(features), 3]
         return
     with pytest.raises(ValueError, match=message):
         sparse.PointFeatures(features, places)

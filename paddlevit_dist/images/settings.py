@@ -275,8 +275,6 @@ def _check_objects(view: ConfigView[ObjectSettings]) -> list[str]:
             )
     if not shapes.CATEGORIES or len(set(shapes.CATEGORIES)) < len(shapes.CATEGORIES):
         raise UserError(f"{view['DATA.SHAPES.CATEGORIES']}: expected at least one category, each only once")
-    if view.values.TASK not in TABLES:
-        return []
     from .expected_input import format_object_input
 
     is_hub_asked = any(f"DATA.{key}" not in view for key in ("IMAGENET_MEAN", "IMAGENET_STD"))

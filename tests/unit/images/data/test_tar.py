@@ -88,6 +88,12 @@ def test_webdataset_shards_with_json_labels_and_other_members(folder, cache):
     assert [(shade, label) for _, shade, label in contents(TarImages(str(folder), "train", cache))] == [(7, 2), (9, 0)]
 
 
+def test_other_files_of_a_sample_are_not_its_label(folder, cache):
+    files = {"1.png": image(1), "1.cls": b"2", "1.boxes.json": b'{"label": 5}', "1.mask.cls": b"no number"}
+    write_tar(folder / "train-0.tar", files)
+    assert contents(TarImages(str(folder), "train", cache)) == [("train-0.tar/1.png", 1, 2)]
+
+
 def test_a_tar_file_that_has_gone_is_an_unreadable_image(folder, cache):
     write_webdataset(folder)
     dataset = pickle.loads(pickle.dumps(TarImages(str(folder), "train", cache)))

@@ -94,6 +94,21 @@ def test_a_plan_from_a_batch_has_no_coordinates():
             ask()
 
 
+def test_a_plan_of_another_network_is_refused_by_what_it_lacks():
+    x = sparse.SparseTensor(
+        paddle.ones([3, 2]), plan=Plan.of_batch(build_plan(COORDINATES, PlanSpec(()), num_scenes=2))
+    )
+    key = "MapKey(fine=1, coarse=1, kernel_size=3, dilation=1)"
+    for ask, lacking in (
+        (lambda: sparse.GlobalPooling()(x), "scene numbers for stride 1"),
+        (lambda: x.plan.rows(2), "level of stride 2, only [1]"),
+        (lambda: sparse.Convolution(2, 4, 3)(x), key),
+    ):
+        with pytest.raises(ValueError) as error:
+            ask()
+        assert str(error.value) == f"the plan has no {lacking}: build it with the plan_spec() of this network"
+
+
 def test_places_far_away_are_not_rounded():
     (voxels, _) = sparse.PointFeatures(np.ones((2, 1)), points((0, 2**24 + 1, 3), (0, 5, 2**24 + 1))).voxels()
     assert voxels.C.tolist() == [[0, 5, 2**24 + 1], [0, 2**24 + 1, 3]]

@@ -207,7 +207,7 @@ class TimmModel(BridgedModel):
         shapes = {name: tuple(tensor.shape) for name, tensor in to_torch_names(self.network.state_dict()).items()}
         convert = getattr(sys.modules[type(self.network).__module__], "checkpoint_filter_fn", None)
         if convert is not None and any(getattr(state.get(name), "shape", None) != shapes[name] for name in shapes):
-            tensors = {name: paddle.to_tensor(np.ascontiguousarray(value)) for name, value in state.items()}
+            tensors = {name: paddle.to_tensor(np.asarray(value, order="C")) for name, value in state.items()}
             with paddle.no_grad(), one_line_for("these weights cannot be converted to this image size or model"):
                 state = {name: tensor.numpy() for name, tensor in convert(tensors, self.network).items()}
             pairs = {name: (tuple(tensors[name].shape), state[name].shape) for name in tensors.keys() & state.keys()}

@@ -364,6 +364,7 @@ def test_weights_of_another_size_are_converted_by_timm_and_told(plain, monkeypat
     assert plain.list_source_notices("timm", state) == ["resized by timm: stem.weight (5, 3) -> (3, 3)"]
     assert convert({**state, "head.bias": state["head.bias"]}).keys() == state.keys()
     assert plain.list_source_notices("timm", state) == []
+    assert convert({**larger, "logit_scale": np.array(2.5, np.float32)})["logit_scale"].shape == ()
     asked.clear()
     missing = {name: value for name, value in larger.items() if name != "head.bias"}
     assert convert(missing).keys() == missing.keys() and len(asked) == 1

@@ -56,7 +56,9 @@ def _find_start(stream: TextIO, path: str) -> tuple[list[str] | None, int, str |
     """Return the names of columns, the number of lines before the first point, and the delimiter."""
     names, number = None, 0
     for number in range(_MAX_LINE_LENGTH):
-        line = stream.readline(_MAX_LINE_LENGTH)
+        line = rest = stream.readline(_MAX_LINE_LENGTH)
+        while len(rest) == _MAX_LINE_LENGTH and not rest.endswith("\n"):  # a long line is known by its beginning
+            rest = stream.readline(_MAX_LINE_LENGTH)
         if not line:
             raise UserError(f"{path} has no points; remove it")
         text = line.strip().lstrip("#/ ")

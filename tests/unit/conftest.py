@@ -65,6 +65,7 @@ def _make_checked_bar(bar: tqdm, iterable: Any = None, *arguments: Any, **option
 
 
 tqdm.__init__ = _make_checked_bar
+tqdm.monitor_interval = 0  # no thread that waits every ten seconds, also in a test's simulated time
 sys.addaudithook(_note_event)
 _note_calls(multiprocessing.util, "spawnv_passfds", lambda path, words, *_: "resource_tracker" not in str(words))
 _note_calls(prepared, "start", lambda *_: True)

@@ -44,6 +44,9 @@ def test_what_is_taken_for_what():
     matrix = figures.build_confusion_matrix([pairs, pairs], 3)
     assert matrix.sum() == 10 and matrix[NOTHING, 1] == 4 and matrix[0, 0] == 2 and matrix[1, 2] == 2
     assert records.match_across_classes(truth(), NOTHING_FOUND, 3, 0.5).shape == (0, 2)
+    two = truth((0, 0, 10, 10, 0, 0), (0, 0, 10, 9, 1, 0))  # one detection is not both of them
+    pairs = records.match_across_classes(two, found((0, 0, 10, 10, 2, 0.9)), 3, 0.5)
+    assert sorted(map(tuple, pairs.tolist())) == [(0, 2), (1, NOTHING)]
     equal = found(*([(0, 0, 10, 10, 1, 0.9)] + [(0, 0, 10, 10, 2, 0.9)] * 99))  # the first one counts
     assert records.match_across_classes(truth((0, 0, 10, 10, 0, 0)), equal, 3, 0.5)[0].tolist() == [0, 1]
 

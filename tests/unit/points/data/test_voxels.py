@@ -156,6 +156,8 @@ def test_a_size_so_small_that_the_division_overflows_is_refused():
 
 def test_shapes_that_do_not_belong_together_are_errors():
     points = np.zeros((3, 3))
+    with pytest.raises(ValueError, match=r"coordinates have shape \(3, 0\), expected \(points, dimensions\)"):
+        sparse_quantize(points[:, :0])
     for arguments in ((points[0],), (points, points[:2]), (points, None, np.zeros(2, int)), (points, None, points[0])):
         with pytest.raises(ValueError):
             sparse_quantize(*arguments)

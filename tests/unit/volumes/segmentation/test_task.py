@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import sys
 
 import numpy as np
 import paddle
@@ -299,8 +300,8 @@ def test_scores_of_phantoms_are_counted_and_computed_again_from_a_file():
     )
 
 
-def make_task():
-    task = VolumeSegmentation(load([f"-cfg={ROOT}/{PHANTOMS}"]).values)
+def make_task(*words):
+    task = VolumeSegmentation(load([f"-cfg={ROOT}/{PHANTOMS}", *words]).values)
     task.class_names, task.numbers, task.channels = ["background", "a", "b"], [0, 4, 2], ["CT", "PET"]
     return task
 
@@ -449,3 +450,10 @@ def test_a_split_of_a_data_set_of_ones_own_without_volumes_is_told(tmp_path):
         with pytest.raises(UserError) as error:
             task.build_dataset("val", tmp_path)
     assert str(error.value) == f"dataset no_volumes has no val volumes at {tmp_path}"
+
+
+def test_scipy_is_asked_for_before_training_and_only_for_distances(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    make_task("VOLUMES.SURFACE_DISTANCES", "false").build_dataset("val", None)
+    with pytest.raises(UserError, match=r"VOLUMES.SURFACE_DISTANCES true \(false skips distances\): requires scipy"):
+        make_task("VOLUMES.SURFACE_DISTANCES", "true").build_dataset("val", None)

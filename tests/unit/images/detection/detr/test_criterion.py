@@ -73,6 +73,10 @@ def test_losses_are_those_of_the_best_of_all_assignments(numbers):
     criterion = SetCriterion(CLASSES, QUERIES, 2)
     losses = criterion.layer_losses(outputs["layer_logits"], outputs["layer_boxes"], targets)
     truth = to_relative(targets.boxes.astype("float64"), targets.sizes).numpy()
+    terms = criterion.terms(outputs, targets)  # the first layer is the other one
+    for name, by_layer in (("class", losses.label), ("box", losses.box), ("giou", losses.giou)):
+        told = [terms[name + suffix].sum.item() for suffix in ("_auxiliary", "")]
+        np.testing.assert_allclose(told, by_layer.numpy(), rtol=1e-12)
     for layer in range(2):
         sums = np.zeros(3)
         for image, number in enumerate(numbers):

@@ -402,8 +402,7 @@ def _share(cropped: ImageSize, resized: ImageSize, is_exact: bool, file: str) ->
         )
     share = min(crop / size for crop, size in zip(crops, sizes))
     for rounded in (share, math.nextafter(share, 0.0)):
-        is_equal = all(math.floor(crop / rounded) == size for crop, size in zip(crops, sizes))
-        if is_equal and (is_exact or crops[0] == crops[1]):
+        if all(math.floor(crop / rounded) == size for crop, size in zip(crops, sizes)):
             return rounded
     edge = "size" if is_exact else "the shortest edge"
     raise UserError(

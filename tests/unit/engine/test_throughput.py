@@ -78,6 +78,9 @@ def test_what_is_left_has_steps_at_their_pace_and_evaluations_as_the_last_one(cl
     left.resume()
     clock[0] += 2.0
     assert left.estimate_seconds(1) == 1.5 and left.seconds() == 6 * 1.5 + 2 * 5.0
+    left.pause()
+    left.resume()
+    assert left.estimate_seconds(1) == 1.5  # of all that was trained, not since the last pause
     for _ in range(20):
         left.count_update()
     for _ in range(4):

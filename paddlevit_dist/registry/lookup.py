@@ -130,6 +130,8 @@ def find_name(kind: str, name: str) -> str:
         if ("model", bridged[0]) not in REGISTRATIONS:
             MODELS.update([bridged])
         return bridged[0]
+    if name in table:  # also a user's own model by what is another spelling of ours
+        return name
     for spelling in _spellings(name):
         spelling = OTHER_NAMES[kind].get(spelling, spelling)
         if spelling in table:

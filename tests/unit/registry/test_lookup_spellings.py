@@ -1,10 +1,25 @@
 """Model and dataset names as other tools spell them, and those tools' flags."""
 
 import pytest
+from support.registrations import forgotten
 
 from paddlevit_dist import UserError, create_model
-from paddlevit_dist.registry.lookup import find_name, list_names
+from paddlevit_dist.images.data.image_dataset import ImageDataset
+from paddlevit_dist.registry.lookup import find_name, list_names, resolve
+from paddlevit_dist.registry.register import register_dataset, register_model
 from paddlevit_dist.settings import DEFAULT_RECIPE, load
+from paddlevit_dist.tasks.model import Model
+
+
+class OwnModel(Model):
+    """A user's."""
+
+    def __init__(self, num_classes: int = 10) -> None:
+        super().__init__()
+
+
+class OwnImages(ImageDataset):
+    """A user's."""
 
 
 @pytest.mark.parametrize(
@@ -35,6 +50,15 @@ def test_other_spellings_are_understood(kind, theirs, ours):
 def test_every_registered_name_is_itself():
     names = list_names("model")
     assert [find_name("model", name) for name in names] == names
+
+
+def test_a_users_own_class_is_meant_where_its_name_is_another_spelling_of_ours():
+    with forgotten():
+        register_model("vit_b_16", OwnModel)
+        register_dataset("imagenet", OwnImages)
+        assert isinstance(create_model("vit_b_16"), OwnModel)
+        assert resolve("dataset", "imagenet") is OwnImages
+    assert find_name("dataset", "imagenet") == "imagenet2012"
 
 
 def test_the_configuration_holds_our_name_and_says_so():

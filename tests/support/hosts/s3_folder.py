@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 
-class Body(contextlib.AbstractAsyncContextManager[Any]):
-    """The bytes of an answer."""
+class SentBody(contextlib.AbstractAsyncContextManager[Any]):
+    """The bytes that S3 sends of a file."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -58,4 +58,4 @@ class S3Folder:
         content = (self.folder / Key).read_bytes()
         sent = f"bytes {first}-{min(last, len(content) - 1)}/{len(content)}"
         tag = self._describe(self.folder / Key)["ETag"]
-        return {"Body": Body(content[first : last + 1]), "ContentRange": sent, "ETag": tag}
+        return {"Body": SentBody(content[first : last + 1]), "ContentRange": sent, "ETag": tag}

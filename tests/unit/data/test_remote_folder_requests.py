@@ -9,6 +9,7 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from support.hosts.s3_folder import SentBody
 
 from paddlevit_dist import UserError
 from paddlevit_dist.data import remote_folder, request_errors
@@ -226,19 +227,9 @@ def test_a_folder_of_s3_is_listed_afresh_with_sizes_and_tags(s3):
         s3(_ls=FileNotFoundError())[0].list_files()
 
 
-class Body(contextlib.AbstractAsyncContextManager):
-    """What S3 sends of a file."""
-
-    async def __aexit__(self, *error):
-        return None
-
-    async def read(self):
-        return b"abc"
-
-
 @pytest.mark.parametrize("now", ['"x"', '"y"'])
 def test_parts_of_s3_without_a_tag_are_of_the_file_with_the_tag_that_s3_tells(s3, now):
-    received = {"Body": Body(), "ContentRange": "bytes 4-6/70", "LastModified": "Mon"}
+    received = {"Body": SentBody(b"abc"), "ContentRange": "bytes 4-6/70", "LastModified": "Mon"}
     folder, calls = s3(_info={"type": "file", "size": 70, "ETag": now}, _call_s3=received)
     request = RangeRequest("a", RemoteFile(70, '"x"'), 4, 3)
     if now == '"x"':
@@ -253,7 +244,7 @@ def test_parts_of_s3_without_a_tag_are_of_the_file_with_the_tag_that_s3_tells(s3
     "more, tag", [({"ETag": "x", "LastModified": 5}, "x"), ({"LastModified": 5}, "5"), ({"LastModified": None}, "")]
 )
 def test_a_file_of_s3_is_examined_and_read(s3, more, tag):
-    received = {"Body": Body(), "ContentRange": "bytes 4-6/70", **more}
+    received = {"Body": SentBody(b"abc"), "ContentRange": "bytes 4-6/70", **more}
     folder, calls = s3(_info={"type": "file", "size": 70, **more}, _cat_file=b"whole", _call_s3=received)
     assert folder.examine(["a b"]) == [RemoteFile(70, tag)] and folder.read("a b") == b"whole"
     requests = [RangeRequest("x/y", RemoteFile(70, tag), 4, 3), RangeRequest("x/y", RemoteFile(70, tag), 9, 0)]

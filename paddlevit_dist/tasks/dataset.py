@@ -277,6 +277,11 @@ def _placeless(name: str) -> bytes:
     return f"{os.path.basename(name) if os.path.isabs(name) else name}\0".encode("utf-8", "surrogateescape")
 
 
+def format_place(data_path: str | None) -> str:
+    """Return " at DATA.DATA_PATH" for a message about a dataset; nothing for one that needs no path."""
+    return f" at {data_path}" if data_path else ""
+
+
 def require_folder(data_path: str | None, dataset: str, layout: str) -> str:
     """Return the absolute path of the folder that ``-data_path`` names; messages have ``dataset`` and ``layout``.
 

@@ -6,6 +6,7 @@ from typing import Any
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...runtime.printing import one_line
+from ...tasks.dataset import format_place
 from ..data.held_out import DatasetPart
 from ..data.image_dataset import ImageDataset
 from ..data.image_samples import open_share
@@ -35,8 +36,8 @@ def choose_num_classes(config: ClassificationSettings, dataset: Any, num_classes
     if num_classes is None and found < fewest:
         name = f", {one_line(dataset.class_names[0])}" if dataset.class_names else ""
         raise UserError(
-            f"dataset {data.DATASET} at {data.DATA_PATH} has only one class{name}: a classifier needs two or more, one "
-            "folder each"
+            f"dataset {data.DATASET}{format_place(data.DATA_PATH)} has only one class{name}: a classifier needs two or "
+            "more, one folder each"
         )
     if num_classes is not None and num_classes < found:
         raise UserError(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset, dataset_class
+from ...tasks.dataset import TransformedDataset, dataset_class, format_place
 from ..settings import ImageSettings
 from .data_warnings import count
 from .held_out import DatasetPart, hold_out
@@ -82,8 +82,7 @@ def open_dataset(
     """
     dataset, share = open_share(config, base, split, cache_folder, part)
     if not len(dataset):
-        place = "" if config.DATA.DATA_PATH is None else f" at {config.DATA.DATA_PATH}"
-        raise UserError(f"dataset {config.DATA.DATASET} has no {split} images{place}")
+        raise UserError(f"dataset {config.DATA.DATASET} has no {split} images{format_place(config.DATA.DATA_PATH)}")
     if not share:
         return dataset, list(dataset.notices)
     line = f"{split}: {count(len(dataset), 'image')} of the {len(dataset.dataset):,} training images; {share} "

@@ -12,7 +12,7 @@ from ...losses import dice_losses, summed_cross_entropy
 from ...runtime import autocast
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later
-from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
+from ...tasks.dataset import TransformedDataset, dataset_class, format_place, is_training_split
 from ...tasks.metrics import Metrics
 from ...tasks.model_factory import create_model
 from ...tasks.prediction import CheckpointMeta
@@ -85,9 +85,8 @@ class VolumeSegmentation(Task):
         volumes, is_training = self.config.VOLUMES, is_training_split(self.config, split)
         dataset = dataset_class(self.config, SegmentedVolumes).open(self.config, split, cache_folder)
         if not len(dataset):
-            raise UserError(
-                f"dataset {self.config.DATA.DATASET} has no {split} volumes at {self.config.DATA.DATA_PATH}"
-            )
+            data = self.config.DATA
+            raise UserError(f"dataset {data.DATASET} has no {split} volumes{format_place(data.DATA_PATH)}")
         self._load_dataset_meta(dataset)
         region_notices = set_region(self, dataset, self._intensities().kinds, is_training)
         intensities = self._intensities()

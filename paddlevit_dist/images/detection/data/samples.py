@@ -11,6 +11,7 @@ from PIL import Image
 
 from ....runtime.errors import UserError
 from ....runtime.printing import one_line
+from ....tasks.dataset import format_place
 from ....tasks.sample_checks import BadSample
 from ...data.data_warnings import count
 from ...data.held_out import DatasetPart, make_row_method, write_rows
@@ -126,10 +127,10 @@ def open_samples(
         learnable = np.flatnonzero(dataset.object_counts()[:, 0])
         num_skipped = len(dataset) - len(learnable)
         if not len(learnable):
-            place = f" at {data.DATA_PATH}" if data.DATA_PATH else ""
+            images = f"{count(len(dataset), f'{split} image')}{format_place(data.DATA_PATH)}"
             raise UserError(
-                f"dataset {data.DATASET} has no object to learn in its {count(len(dataset), f'{split} image')}{place}: "
-                "expected boxes with an area; is this the annotated folder?"
+                f"dataset {data.DATASET} has no object to learn in its {images}: expected boxes with an area; is this "
+                "the annotated folder?"
             )
         if num_skipped and not data.KEEP_EMPTY_IMAGES:
             dataset = part(dataset, write_rows(cache_folder, "images-learnable", learnable))

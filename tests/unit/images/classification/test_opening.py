@@ -104,6 +104,7 @@ def test_the_number_of_classes_is_checked(refuse):
     few = "dataset folder at data has only one class{}: a classifier needs two or more, one folder each"
     assert refuse(choose_num_classes, config, made(1), None) == few.format("")
     assert refuse(choose_num_classes, config, made(1, ["a\nb"]), None) == few.format(", a\\nb")
+    assert refuse(choose_num_classes, load([]).values, made(1), None).startswith("dataset digits has only one class:")
     assert refuse(choose_num_classes, config, made(5), 4) == (
         "dataset folder has labels 0 to 4 but MODEL.NUM_CLASSES (-num_classes) is 4; set it to 5 or remove it"
     )

@@ -441,15 +441,14 @@ class NoVolumes(SegmentedVolumes):
         return 0
 
 
-def test_a_split_of_a_data_set_of_ones_own_without_volumes_is_told(tmp_path):
+@pytest.mark.parametrize("path, place", [("-data_path=/data", " at /data"), ("-seed=0", "")])
+def test_a_split_of_a_data_set_of_ones_own_without_volumes_is_told(tmp_path, path, place):
     with forgotten():
         register_dataset("no_volumes", NoVolumes)
-        task = VolumeSegmentation(
-            load([f"-cfg={ROOT}/{PHANTOMS}", "-dataset=no_volumes", f"-data_path={tmp_path}"]).values
-        )
+        task = VolumeSegmentation(load([f"-cfg={ROOT}/{PHANTOMS}", "-dataset=no_volumes", path]).values)
         with pytest.raises(UserError) as error:
             task.build_dataset("val", tmp_path)
-    assert str(error.value) == f"dataset no_volumes has no val volumes at {tmp_path}"
+    assert str(error.value) == f"dataset no_volumes has no val volumes{place}"
 
 
 def test_scipy_is_asked_for_before_training_and_only_for_distances(monkeypatch):

@@ -160,7 +160,8 @@ def list_stages(mutant: Mutant, tests: dict[str, Tests]) -> list[list[str]]:
     near += [file for file in files if file.parent == unit / inside.parent]
     stages = [executing["unit"][: None if callers else 60], list(dict.fromkeys(map(str, near)))]
     if "integration" in tests and not is_compiled(mutant):
-        stages.append(spread(executing["integration"])[:12])
+        parts = [spread(executing["integration"])[first : first + 12] for first in range(0, 48, 12)]
+        stages += [parts[0], executing["unit"][60:], *parts[1:]]
     else:  # not measured
         whole = (f"tests/integration/{name}" for name in ("test_promises.py", inside.parts[0]))
         stages += [[name] for name in whole if (ROOT / name).exists()]

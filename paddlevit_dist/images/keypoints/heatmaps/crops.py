@@ -96,13 +96,9 @@ def _warp(image, inverse, out):
         for column in range(columns):
             x = inverse[0, 0] * column + inverse[0, 1] * row + inverse[0, 2]
             y = inverse[1, 0] * column + inverse[1, 1] * row + inverse[1, 2]
-            if not (-1.0 < x < width and -1.0 < y < height):
-                for channel in range(channels):
-                    out[channel, row, column] = 0
-                continue
             left, top = int(np.floor(x)), int(np.floor(y))
             right_share, lower_share = x - left, y - top
-            if left >= 0 and top >= 0 and left + 1 < width and top + 1 < height:
+            if 0 <= x < width - 1 and 0 <= y < height - 1:
                 for channel in range(channels):
                     upper = image[channel, top, left] * (1.0 - right_share)
                     upper += image[channel, top, left + 1] * right_share
@@ -110,7 +106,7 @@ def _warp(image, inverse, out):
                     lower += image[channel, top + 1, left + 1] * right_share
                     out[channel, row, column] = int(upper + (lower - upper) * lower_share + 0.5)
                 continue
-            for channel in range(channels):  # the border, beyond which the image is black
+            for channel in range(channels):  # at the border and beyond, where the image is black
                 total = 0.5
                 for corner in range(4):
                     a, b = left + corner % 2, top + corner // 2

@@ -365,10 +365,14 @@ def _open_itk(file: str) -> _OpenedVolume:
     # Detection by content would accept only lowercase suffixes.
     reader.SetImageIO("MetaImageIO" if _suffix(file) in (".mha", ".mhd") else "NrrdImageIO")
     reader.ReadImageInformation()
-    size, components = reader.GetSize(), reader.GetNumberOfComponents()
-    shape = (*size[::-1], *([components] if components > 1 else []))
-    axes = len(size)
-    if axes < 3 or len(drop_leading_axes(shape)) != 3:
+    shape, components = reader.GetSize()[::-1], reader.GetNumberOfComponents()
+    if components > 1:
+        raise UserError(
+            f"{file}: each voxel has {components} components, expected one intensity; convert colors to intensities, "
+            "or store each channel in a separate file"
+        )
+    axes = len(shape)
+    if len(drop_leading_axes(shape)) != 3:
         return _OpenedVolume(shape, np.eye(4), "lps", lambda: np.zeros(0))
     affine = np.eye(4)
     directions = np.asarray(reader.GetDirection()).reshape(axes, axes)[:3, :3]  # a column for each of x, y, z

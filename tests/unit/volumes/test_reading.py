@@ -39,6 +39,21 @@ def test_a_fourth_dimension_is_refused_before_the_voxels_are_read(tmp_path, name
     assert "4 dimensions (3, 4, 5, 6), expected 3" in told(read_header, path)
 
 
+@pytest.mark.parametrize("suffix", [".mha", ".nrrd"])
+def test_slices_and_voxels_of_several_components_are_refused(tmp_path, suffix):
+    import SimpleITK
+
+    path = tmp_path / f"case{suffix}"
+    SimpleITK.WriteImage(SimpleITK.Image(5, 4, SimpleITK.sitkUInt8), str(path))
+    assert "2 dimensions (4, 5), expected 3" in told(read_header, path)
+    for sizes in ([5, 4], [5, 4, 1], [5, 4, 7]):  # with its colors, the first would have three axes, too
+        SimpleITK.WriteImage(SimpleITK.Image(sizes, SimpleITK.sitkVectorUInt8, 3), str(path))
+        assert told(read_header, path) == (
+            f"{path}: each voxel has 3 components, expected one intensity; convert colors to intensities, or store "
+            "each channel in a separate file"
+        )
+
+
 def test_voxels_that_are_no_numbers_are_counted(tmp_path):
     array = voxels().astype(np.float32)
     array[1, 2, 3] = np.nan
@@ -99,6 +114,7 @@ def test_other_forms_of_the_same(tmp_path):
         ("case.csv", "name,x,y,z\nnose,1,2,3\nnose,1,2,3\n", "line 3: landmark 'nose' appears twice"),
         ("case.csv", "name,x,y,z\nnose,1,5,2,0,3,0\n", "line 2: more values than the header has columns"),
         ("case.csv", "name,x,y,z\n,1,2,3\n", "line 2: the landmark has no name"),
+        ("case.csv", "x,y,z,name\n1,2,3\n", "line 2: the landmark has no name"),
         ("case.csv", "name,x,y,z\nnose,1,2,inf\n", "z of landmark 'nose' is infinite"),
         ("case.csv", "name,x,y,z\nnose,,,\n", "no landmark has a position"),
         ("case.csv", "name,x,y,z\n", "no landmark has a position"),

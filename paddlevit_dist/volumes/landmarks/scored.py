@@ -92,6 +92,8 @@ def _read_table(file: str) -> dict[str, VolumeLandmarks]:
     for row in _rows(file, reader):
         where = f"{file}, line {reader.line_num}"
         case, name = (parse_cell((row[column] or "").strip()) for column in ("case", "landmark"))
+        if not case or not name:
+            raise UserError(f"{where}: the row has no {'landmark' if case else 'case'}; write its name")
         world = (row.get("world") or "").strip().lower()
         if world not in ("", "lps", "ras"):
             raise UserError(f"{where}: world is {world!r}, expected LPS or RAS")

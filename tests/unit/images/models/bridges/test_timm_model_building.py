@@ -300,12 +300,13 @@ def test_names_of_models_and_weights_are_timm_s(timm):
         timm_model.get_expected_input("timm:nets")
 
 
-def test_images_are_those_that_timm_or_a_file_beside_the_weights_describes(timm, tmp_path):
+def test_images_are_those_that_timm_or_a_file_beside_the_weights_describes(timm, tmp_path, hub):
     asked, described = (
         [],
         {"mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6), "crop_pct": 0.75, "input_size": (3, 48, 48)},
     )
-    timm.facts.to_dict = lambda: described
+    timm.facts.to_dict, timm.facts.hf_hub_id = lambda: described, "timm/net.b"
+    hub.beside["/timm/net.b/resolve/main/config.json"] = json.dumps({**described, "crop_pct": 0.5}).encode()
     timm.get_pretrained_cfg = lambda name: asked.append(name) or timm.facts
 
     def find_input(pretrained):
@@ -314,6 +315,7 @@ def test_images_are_those_that_timm_or_a_file_beside_the_weights_describes(timm,
 
     words = ["-dataset=folder", "MODEL.NAME", "timm:net"]
     assert find_input("timm:net.b") == (described["mean"], 0.75, 48, "timm:net.b") and set(asked) == {"net.b"}
+    assert find_input("timm:net.b#sha256=0")[1:] == (0.75, 48, "timm:net.b") and hub.requests == []
     (tmp_path / "model.safetensors").touch()
     for model, crop, source in (("net", 0.875, str(tmp_path / "config.json")), ("nest", 0.75, "timm:net")):
         about = {"architecture": model, "pretrained_cfg": {**described, "crop_pct": 0.875}}

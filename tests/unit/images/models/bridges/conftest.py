@@ -1,0 +1,3 @@
+"""Fixtures shared by tests of the bridges."""
+
+from support.hosts.hubs import hub, weights  # noqa: F401

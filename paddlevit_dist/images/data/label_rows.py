@@ -274,6 +274,9 @@ def _join_rows(rows: LabelRows, confidence: _DistinctValues) -> LabelRows:
         raise UserError(f"{rows.path} says of one label that it is and is not in an image: {shown}; keep one row")
     first_rows = np.unique(images.codes, return_index=True)[1]
     splits = None if rows.splits is None else rows.splits[first_rows]
+    if splits is not None and len(wrong_rows := np.flatnonzero(splits[images.codes] != rows.splits)):
+        shown = first_names(list(dict.fromkeys(rows.names[row] for row in wrong_rows.tolist())))
+        raise UserError(f"{rows.path} gives rows of one image several splits: {shown}; correct them")
     return rows._replace(names=list(images), codes=None, sets=[], matrix=matrix, classes=list(numbers), splits=splits)
 
 

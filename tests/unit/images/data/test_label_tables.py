@@ -122,6 +122,14 @@ def test_images_are_named_relative_to_the_table_or_by_their_end_with_or_without_
     assert pairs(found) == [("b/2.png", "dog"), ("a/4.png", "cat")]
 
 
+def test_an_image_without_its_ending_is_no_folder_or_text_of_this_name(root, read):
+    (root / "b" / "2").mkdir()
+    (root / "a" / "4.txt").write_text("notes")
+    save_image(root / "a" / "4.txt.png")
+    found = read("image,label\nb\\2,dog\na\\4.txt,cat\n")
+    assert pairs(found) == [("b/2.png", "dog"), ("a/4.txt.png", "cat")]
+
+
 def test_images_are_elsewhere_or_named_absolutely(root, tmp_path, read):
     (tmp_path / "lists").mkdir()
     table = tmp_path / "lists" / "mine.csv"
@@ -445,6 +453,15 @@ def test_the_form_of_open_images_has_a_row_for_each_label(read):
         read(rows + "2,v,,1\n", has_several=True)
     with pytest.raises(UserError, match=r"rows of LabelName and Confidence give an image several labels; one is"):
         read(rows)
+
+
+def test_the_split_of_an_image_is_that_of_its_rows(read):
+    rows = "ImageID,Subset,LabelName,Confidence\n4,train,a,1\n4,train,b,0\n1,validation,b,1\n2,train,b,1\n"
+    assert read(rows, has_several=True).paths == ["a/4.png", "b/2.png"]
+    assert read(rows, "val", has_several=True).paths == ["b/1.png"]
+    with pytest.raises(UserError) as refused:
+        read(rows + "2,validation,a,0\n4,,a,1\n", has_several=True)
+    assert str(refused.value).endswith("labels.csv gives rows of one image several splits: 2, 4; correct them")
 
 
 def test_columns_of_another_order_are_matched_by_name(read):

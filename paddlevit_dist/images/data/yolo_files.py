@@ -82,10 +82,11 @@ def _read_darknet(root: str, file: str) -> dict[str, Any]:
     """Return the lines ``key = value`` of darknet's obj.data with the keys of data.yaml, also of CVAT's subsets."""
     values: dict[str, Any] = {}
     for key, _, value in (line.partition("=") for line in read_text(file).splitlines()):
-        if (split := split_in_name(key)) is not None and value.strip():
-            values.setdefault(split, []).append(value.strip())  # of train and Train
-        else:
-            values[key.strip()] = value.strip()
+        split, value = split_in_name(key), value.strip()
+        if split is not None and value:
+            values.setdefault(split, []).append(value)  # of train and Train
+        elif value:
+            values[key.strip()] = value
     names = names_in_file(_find_place(_with_slashes(values.get("names", "")), root))
     return {**values, "names": names, "nc": int(values.get("classes") or len(names)), "path": None}
 

@@ -173,6 +173,11 @@ def test_subsets_of_one_split_are_read_together(tmp_path, cache):
     assert len(Yolo(str(tmp_path), "train", cache)) == 3
 
 
+def test_a_line_of_obj_data_without_a_value_names_no_images(tmp_path, cache):
+    write_darknet(tmp_path, ["train = data/train.txt", "train =", "val = ", "names = data/obj.names", "classes ="])
+    assert len(Yolo(str(tmp_path), "train", cache)) == 2 and not Yolo.has_validation(str(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

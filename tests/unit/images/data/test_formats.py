@@ -15,6 +15,7 @@ from paddlevit_dist.images.data.formats import (
     read_head,
     readable_formats,
     readable_suffixes,
+    split_in_name,
     walk_files,
 )
 
@@ -86,6 +87,24 @@ def test_signatures_of_containers_are_told_apart_by_what_is_in_them(head, kind):
 )
 def test_suffixes_follow_a_name(name, suffix):
     assert get_suffix(name) == suffix
+
+
+@pytest.mark.parametrize(
+    ("name", "whole", "part"),
+    [
+        ("Train", "train", "train"),
+        ("seg_train2017", "train", "train"),
+        ("TestSet", "test", "test"),
+        ("Validation images", "val", "val"),
+        ("train_masks", None, "train"),
+        ("train-training", "train", "train"),
+        ("train_val", None, None),
+        ("trains", None, None),
+        ("2017", None, None),
+    ],
+)
+def test_splits_are_words_of_a_name(name, whole, part):
+    assert (split_in_name(name), split_in_name(name, is_whole=False)) == (whole, part)
 
 
 def test_the_most_frequent_eight_suffixes_are_named_and_the_others_counted():

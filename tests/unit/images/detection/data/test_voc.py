@@ -116,20 +116,18 @@ def test_categories_follow_classes_txt_where_there_is_one(tmp_path, cache):
 
 
 def test_what_hand_made_files_have_is_taken_and_told(tmp_path, cache):
-    objects = {
-        "1": [an_object(box=(9, 9, 5, 5)), an_object(box=(0, 0, 12.5, 40))],
-        "2": [],
-    }
+    objects = {"1": [an_object(box=box) for box in ((9, 3, 5, 9), (3, 9, 9, 5), (12, 3, 20, 9), (0, 0, 12.5, 40))]}
     write_voc(tmp_path, {"train": ["1", "2"]}, objects=objects)
     write_xml(tmp_path / "Annotations" / "2.xml", size=("?", 30))
     dataset = Voc(str(tmp_path), "train", cache)
     assert any(
-        "1 object whose last corner is before the first, skipped in training" in line for line in dataset.notices
+        "2 objects whose last corner is before the first, skipped in training" in line for line in dataset.notices
     )
     assert any("1 image without a size in the XML file, measured" in line for line in dataset.notices)
-    assert dataset.annotations(0).is_learnable.tolist() == [False, True]
+    assert dataset.annotations(0).is_learnable.tolist() == [False, False, True, True]
+    assert dataset.annotations(0).boxes.tolist() == [[8, 2, 0, 7], [2, 8, 7, 0], [11, 2, 9, 7], [-1, -1, 13.5, 41]]
     assert dataset.size(1) == (20, 30) and len(dataset.annotations(1).ids) == 0
-    assert dataset.summary() == "2 images, 2 boxes: dog 2; 1 image without boxes"
+    assert dataset.summary() == "2 images, 4 boxes: dog 4; 1 image without boxes"
 
 
 def test_images_without_xml_are_told(tmp_path):

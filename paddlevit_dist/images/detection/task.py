@@ -38,7 +38,7 @@ from .evaluation.match_tables import resolve_detection_limits
 from .evaluation.operating_points import WishedRates
 from .inference import detect_objects
 from .model_options import list_fixed_sizes, read_model_options, require_evaluated_sizes
-from .settings import EQUAL_SHAPES, DetectionSettings
+from .settings import DetectionSettings
 
 
 class Detection(BackboneTask):
@@ -92,7 +92,6 @@ class Detection(BackboneTask):
             is_training,
             self._family.learns_masks,
             inspection=self._inspection,
-            by_shape=not is_training and self.config.DETECTION.EVAL_BATCHING == EQUAL_SHAPES,
             base=self._dataset_type,
             part=self._part_type,
         )

@@ -105,7 +105,6 @@ def open_samples(
     is_training: bool,
     with_masks: bool = False,
     inspection: SplitInspection | None = None,
-    by_shape: bool = False,
     base: type[DetectionDataset] = DetectionDataset,
     part: type[ImagesPart] = ImagesPart,
 ) -> "DetectionSamples":
@@ -115,7 +114,6 @@ def open_samples(
         is_training: whether samples contain annotations; else they contain indices and sizes, see ``collate``.
         with_masks: whether training samples contain masks.
         inspection: checks some images before a run relies on them; the same one for all splits of the run.
-        by_shape: whether evaluation samples are ordered by their size after the transform.
         base: class of the dataset, and ``part`` of a part of it.
 
     Raises:
@@ -143,7 +141,7 @@ def open_samples(
     if is_training and data.HORIZONTAL_FLIP and not dataset.can_mirror:
         transform = dataclasses.replace(transform, flip_probability=0.0)
         notices.append("images are not mirrored in training, since not all points have mirrored pairs")
-    if by_shape and not is_training:
+    if not is_training and config.DETECTION.EVAL_BATCHING == EQUAL_SHAPES:
         dataset = ordered_by_shape(dataset, transform.resized, cache_folder, part)
     samples = DetectionSamples(dataset, transform, is_training, with_masks, data.GROUP_BY_SHAPE if is_training else 0)
     if not is_training:

@@ -210,9 +210,7 @@ class Detr(QueryDetector):
 
     def feature_map(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> paddle.Tensor:
         """Return the map that the transformer uses, (N, channels, height, width)."""
-        is_masked = self.mask_padding and sizes is not None
-        maps = self.backbone.features(images, sizes) if is_masked else self.backbone.features(images)
-        return maps[self.feature_level]
+        return self.backbone.features(images, sizes)[self.feature_level]
 
     def cells(self, images: paddle.Tensor, features: paddle.Tensor, sizes: paddle.Tensor | None) -> ValidCells:
         """Return which cells of the map ``features`` are inside an image."""

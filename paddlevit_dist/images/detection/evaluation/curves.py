@@ -76,12 +76,12 @@ class DetectionCurves(NamedTuple):
         stats = np.empty((len(weights), len(stat_names(self.max_detections))))
         class_ap = np.empty((len(weights), self.num_classes, 3))
         class_recalls = np.empty((len(weights), self.num_classes, len(IOU_THRESHOLDS)))
-        lengths = int(np.diff(self.groups).max(initial=0)), int(np.diff(self.curves).max(initial=0))
+        longest = int(np.diff(self.groups).max(initial=0)) + 1  # no curve is longer than its group
         for draw, image_weights in enumerate(weights):
             _score(
                 image_weights.astype(np.int32),
                 self.images, self.groups, self.places, self.kinds, self.curves, self.annotated, RECALLS,
-                np.empty(lengths[0] + 1, np.int64), np.empty(lengths[1] + 1), np.empty(lengths[1] + 1),
+                np.empty(longest, np.int64), np.empty(longest), np.empty(longest),
                 stats[draw], class_ap[draw], class_recalls[draw],
             )  # fmt: skip
         return stats, class_ap, class_recalls

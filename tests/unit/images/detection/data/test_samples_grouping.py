@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.data.sampler import TrainingSampler
-from paddlevit_dist.images.detection.data.samples import DetectionSamples, draw_grouped_order, ordered_by_shape
+from paddlevit_dist.images.detection.data.samples import (
+    DetectionSamples,
+    draw_grouped_order,
+    open_samples,
+    ordered_by_shape,
+)
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform, DetectionTrainingTransform
+from paddlevit_dist.settings import load
 
 SHAPES = SyntheticShapes(None, "train", None, num_train=103, sides=(32, 96))
 SAMPLES = DetectionSamples(SHAPES, DetectionTrainingTransform(), is_training=True, group=4)
@@ -78,6 +84,17 @@ def test_images_of_equal_proportions_stay_in_the_order_that_was_drawn():
     for group in order[: 1000 // 16 * 16].reshape(-1, 16):
         np.testing.assert_array_equal(np.lexsort((rank[group], proportions[group])), np.arange(16))
     np.testing.assert_array_equal(order[-8:], drawn[-8:])
+
+
+def test_images_of_equal_shapes_come_together_in_an_evaluation_only(tmp_path):
+    words = ["-cfg=detr_shapes", "DATA.SHAPES.SIDES", "[40,80]", "DETECTION.EVAL_BATCHING"]
+    single, equal = (load([*words, batching]).values for batching in ("single", "equal_shapes"))
+    for config, split in ((equal, "train"), (single, "val")):
+        samples = open_samples(config, split, tmp_path, split == "train")
+        assert samples.dataset.image_ids.tolist() == [*range(1, len(samples) + 1)]
+    samples = open_samples(equal, "val", tmp_path, is_training=False)
+    sizes = [samples.transform.resized(tuple(size)) for size in samples.dataset.sizes.tolist()]
+    assert sizes == sorted(sizes) and samples.dataset.image_ids.tolist() != [*range(1, len(samples) + 1)]
 
 
 def test_images_to_be_evaluated_come_by_their_size_and_each_once(tmp_path):

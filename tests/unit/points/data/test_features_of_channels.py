@@ -213,6 +213,8 @@ def test_millimeters_are_meters_to_the_network(tmp_path, task_class, is_training
 def test_the_voxel_size_is_compared_in_the_unit_of_the_scenes(tmp_path):
     store = make_store(tmp_path / "s", with_channels(30, name="a"))
     task = task_on(store, SemanticSegmentation, "DATA.UNIT_M", "0.001", "DATA.VOXEL_SIZE_M", "0.5")
+    fine = SimpleNamespace(unit_notice=lambda voxel_size: None, notices=["b"])
+    assert task.list_notices(fine) == ["b"]
     dataset = SimpleNamespace(unit_notice=lambda voxel_size: f"voxels of {voxel_size:g}", notices=["a"])
     first, second = task.list_notices(dataset)
     assert first == "a" and second.startswith("note: voxels of 500: ")

@@ -213,7 +213,11 @@ def test_weights_record_how_scenes_become_voxels():
         "POINTS.FEATURES": ["height", "rgb"],
         "coordinates": AS_GIVEN,
     }
-    assert task.signature(dataset)["classes"] == dataset.class_names == list(CLASS_NAMES)
+    assert dataset.class_names == list(CLASS_NAMES)
+    assert task.signature(dataset) == {"samples": len(dataset), "classes": list(CLASS_NAMES)}
+    block = make_task(*words, "POINTS.CROP", "block", "POINTS.FRAGMENT_SIZE_M", "6")
+    assert block.signature()["heights above the lowest point of a block (POINTS.CROP)"] is True
+    assert len(make_task().signature()) == len(recorded)  # without heights
     other = make_task()
     other.load_meta(CheckpointMeta(3, ("a", "b", "c"), {"coordinates": CENTERED}))
     assert (other.num_classes, other.class_names, other.coordinates) == (3, ["a", "b", "c"], CENTERED)

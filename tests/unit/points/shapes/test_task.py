@@ -354,11 +354,13 @@ def test_files_are_predicted_as_an_evaluation_would_see_them(tmp_path):
     task.load_meta(CheckpointMeta(8, tuple(SyntheticSolids.class_names)))
     model = task.build_model()
     model.eval()
-    (tmp_path / "cube.off").write_text(CUBE)
+    (tmp_path / "cube.OFF").write_text(CUBE)
+    (tmp_path / "notes.md").write_text("1,2,3")
+    (tmp_path / "folder.off").mkdir()
     xyz = SyntheticSolids(8, "val").read(3).xyz
     (tmp_path / "points.txt").write_text("".join(f"{x},{y},{z}\n" for x, y, z in xyz))
     inputs = get_aspect(task, Predictable).open_inputs([str(tmp_path), str(tmp_path / "nothing.off")], tmp_path)
-    assert [name.rpartition("/")[2] for name in inputs.names] == ["cube.off", "points.txt"]
+    assert [name.rpartition("/")[2] for name in inputs.names] == ["cube.OFF", "points.txt"]
     assert inputs.unreadable == [(str(tmp_path / "nothing.off"), "no such file or folder")]
     batch = task.collate([inputs.sample(index, np.random.default_rng(0)) for index in range(2)])
     tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
@@ -378,6 +380,8 @@ def test_a_network_of_another_task_is_refused(tmp_path):
         UserError, match=r"MODEL.NAME minkunet_tutorial returns \[\d+, 8\] for 2 shapes: .* row per shape"
     ):
         task.train_step(model, tensors, StepPosition(1, 0, 1))
+    with pytest.raises(UserError, match="MODEL.NAME minkunet_tutorial returns list for 2 shapes: "):
+        task.train_step(lambda x: [x.features, x.features], tensors, StepPosition(1, 0, 1))
 
 
 def test_weights_record_voxels_features_and_classes(tmp_path):

@@ -109,7 +109,7 @@ class PaddedConvolution(SpconvConvolution):
 
     def forward(self, x: SparseTensor, coordinates: Voxels | None = None) -> SparseTensor:
         """Return the convolved features on the voxels of spconv's rule, or on ``coordinates`` if given."""
-        if coordinates is None and not self._transposed:
+        if coordinates is None:
             require(self, x, self.weight, self.in_channels, self.dimension)
             coordinates = self.rule.find_output_voxels(x)
         return super().forward(x, coordinates)

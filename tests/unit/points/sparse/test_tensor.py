@@ -189,6 +189,9 @@ def test_spconvs_rule(products, kernel, stride, padding, dilation, shape):
     assert found.keys() == expected.keys()
     assert max(np.abs(found[voxel] - expected[voxel]).max() for voxel in found) < TOLERANCE
 
+    some = y.coordinates[::3]
+    np.testing.assert_allclose(layer(x, some).features.numpy(), y.features.numpy()[::3], rtol=0, atol=TOLERANCE)
+
     pooled = sparse.PaddedMaxPooling(kernel, stride, padding, dilation, spatial_shape=shape)(x)
     of_x = np.zeros(features.shape)
     for (scene, *place), largest in by_voxel(pooled.coordinates, pooled.features.numpy()).items():

@@ -57,11 +57,10 @@ def prepare_device(config: RunSettings, fixed_shapes: bool) -> list[str]:
     The comparison is in the precisions of the run (see ``check_operations``), once for each device and precision.
     ``fixed_shapes``: see ``gpu.prepare``.
     """
+    trains_in_half = config.AMP and not config.EVAL
     if is_on_gpu():
-        in_half = config.EVAL_AMP or (config.AMP and not config.EVAL)
-        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, fixed_shapes, in_half)
-    amp = config.AMP_DTYPE, config.AMP_LEVEL
-    precision = TrainingPrecision(config.AMP and not config.EVAL, *amp)
+        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, fixed_shapes, config.EVAL_AMP or trains_in_half)
+    precision = TrainingPrecision(trains_in_half, config.AMP_DTYPE, config.AMP_LEVEL)
     return check_precision(precision if precision.enabled else EvaluationPrecision(config))
 
 

@@ -8,6 +8,8 @@ import paddle
 import pytest
 from support.forced_device import forced_device
 
+from paddlevit_dist import settings
+from paddlevit_dist.engine.device_check import prepare_device
 from paddlevit_dist.launch import devices, gpu, spawn, tuning
 
 
@@ -132,6 +134,23 @@ def test_half_precision_multiplies_by_the_newer_kernel(as_before):
     for half in (False, True, False):
         gpu.prepare(True, deterministic=False, fixed_shapes=False, half=half)
         assert in_force().get(LEGACY_LINEAR, not half) is not half
+
+
+@pytest.mark.parametrize(
+    "words, half",
+    [
+        ([], False),
+        (["AMP", "True"], True),
+        (["EVAL_AMP", "True"], True),
+        (["AMP", "True", "-eval", "-pretrained=x"], False),
+        (["AMP", "True", "EVAL_AMP", "True", "-eval", "-pretrained=x"], True),
+    ],
+)
+def test_a_process_is_set_up_for_the_precision_that_it_computes_in(as_before, words, half):
+    """A training's AMP means nothing to an evaluation, which has EVAL_AMP."""
+    config = settings.load(["-dataset=synthetic", "TRAIN.TF32", "True", "DETERMINISTIC", "True", *words]).values
+    prepare_device(config, fixed_shapes=True)
+    assert in_force() == expected(False, True, 1, not half)
 
 
 def test_algorithms_are_looked_for_where_shapes_are_few_unless_runs_are_to_repeat(as_before, monkeypatch):

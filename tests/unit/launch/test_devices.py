@@ -188,6 +188,7 @@ def test_of_a_launchers_processes_the_first_reports(monkeypatch, launched, numbe
         ({"PADDLE_TRAINERS_NUM": "2", "PADDLE_LOCAL_SIZE": "1"}, 4, None),
         ({"PADDLE_TRAINERS_NUM": "1"}, 4, "it is not one of PADDLE_TRAINERS_NUM=1 processes, PADDLE_LOCAL_SIZE=1 of "),
         ({"PADDLE_TRAINERS_NUM": "-2"}, 4, "it is not one of PADDLE_TRAINERS_NUM=-2 processes, PADDLE_LOCAL_SIZE=1 of"),
+        ({"PADDLE_TRAINERS_NUM": "x"}, 4, "it is not one of PADDLE_TRAINERS_NUM=x processes, PADDLE_LOCAL_SIZE=1 of "),
         (
             {"PADDLE_TRAINERS_NUM": "2", "PADDLE_LOCAL_SIZE": "x"},
             4,

@@ -114,7 +114,7 @@ def _find_near(
     hashed = np.flatnonzero(val_prints.state == HASHED).tolist()
     queries = np.array([i for i in hashed if i not in equal_pairs], np.int64)
     others = np.flatnonzero(train_prints.state == HASHED)
-    if not len(queries) or not len(others):
+    if not len(queries):  # scenes and volumes have no hashes: nothing is compiled for them
         return
     matches, _ = find_nearest(val_prints.hashes[queries], train_prints.hashes[others, 0])
     rows, columns = np.nonzero(matches >= 0)

@@ -114,9 +114,12 @@ def test_scenes_are_equal_whatever_the_order_of_their_points():
     ]
 
 
-def test_in_an_empty_training_set_is_no_copy():
+def test_in_an_empty_training_set_is_no_copy(tmp_path):
     found = search.find_copies(Rooms([1, 2, 3], 1), Rooms([], 1), None)
     assert (found.pairs, found.compared, found.totals) == ([], (3, 0), (3, 0))
+    scene(np.random.default_rng(0)).save(tmp_path / "a.png")
+    found = search.find_copies(Files(tmp_path), Files(tmp_path / "empty"), None)
+    assert (found.pairs, found.compared) == ([], (1, 0))
 
 
 def test_volumes_are_equal_by_their_values():

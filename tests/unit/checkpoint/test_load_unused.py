@@ -42,3 +42,13 @@ def test_a_network_of_texts_beside_is_told_and_not_missed(distilled):
     texts = {"text_model.final_layer_norm.weight": paddle.ones([2]), "logit_scale": paddle.ones([1])}
     report = load_weights(small("deit_tiny_distilled_patch16_224"), {**distilled, **texts}, strict=True)
     assert report.unexpected == list(texts) and "not used text_model" in report.summary()
+
+
+def test_what_only_pretraining_needs_is_dropped_and_counted_by_its_part(distilled):
+    names = ["pretraining_head.0.weight", "teacher.pretraining_head.0.bias", "pretraining_decoder.norm.weight"]
+    model = small("deit_tiny_distilled_patch16_224")
+    report = load_weights(model, {**distilled, **{name: paddle.ones([2]) for name in names}}, strict=True)
+    assert report.unexpected == [] and report.notices == [
+        "pretraining_head, which only pretraining needs, dropped (2 entries)",
+        "pretraining_decoder, which only pretraining needs, dropped (1 entries)",
+    ]

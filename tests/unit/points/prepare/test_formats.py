@@ -199,6 +199,44 @@ def test_damaged_pcd_files_are_told(tmp_path):
     assert [column.tolist() for column in read_pcd(str(path)).values()] == [[1, 4], [2, 5], [3, 6]]
 
 
+def read_packed(folder, packed: bytes) -> bytes:
+    """Read 2 points of 3 floats, 24 bytes, from LZF."""
+    header = "FIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nPOINTS 2\nDATA binary_compressed\n"
+    (folder / "a.pcd").write_bytes(header.encode() + np.array([len(packed), 24], "<u4").tobytes() + packed)
+    return b"".join(column.tobytes() for column in read_pcd(str(folder / "a.pcd")).values())
+
+
+LITERALS = bytes(range(40, 80))
+
+
+def test_compressed_points_are_read_to_their_last_byte(tmp_path):
+    """A control byte below 32 begins literals, others a copy: 3 bits of length - 2, 5 of distance - 1, then 8 more."""
+    assert read_packed(tmp_path, bytes([23, *LITERALS[:24]])) == LITERALS[:24]
+    assert read_packed(tmp_path, bytes([20, *LITERALS[:21], 1 << 5, 0])) == LITERALS[:21] + LITERALS[20:21] * 3
+    assert (
+        read_packed(tmp_path, bytes([2, *LITERALS[:3], 7 << 5, 12, 2])) == LITERALS[:3] * 8
+    )  # 21 more, from the first
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        [23, *LITERALS[:24], 0],  # a byte too many
+        [23, *LITERALS[:23]],
+        [22, *LITERALS[:23]],  # a byte too few
+        [24, *LITERALS[:25]],
+        [21, *LITERALS[:22], 1 << 5, 0],  # a copy that ends behind the points
+        [20, *LITERALS[:21], 1 << 5],
+        [0, *LITERALS[:1], 7 << 5],
+        [0, *LITERALS[:1], 7 << 5, 14],
+        [2, *LITERALS[:3], 7 << 5, 12, 3],  # a copy of what is before the points
+    ],
+)
+def test_compressed_points_that_are_damaged_anywhere_are_told(tmp_path, packed):
+    with pytest.raises(UserError, match="a.pcd is not a complete PCD file: its compressed points are damaged"):
+        read_packed(tmp_path, bytes(packed))
+
+
 ROWS = [[1.5, 2.0, 3.25, 10, 20, 30], [4.0, 5.5, 6.0, 40, 50, 60]]
 
 

@@ -28,7 +28,7 @@ class SubmissionFiles:
         self.is_archive = not os.path.isdir(path)
         if not self.is_archive:
             paths = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
-            self.names = sorted(os.path.relpath(file, path).replace(os.sep, "/") for file in paths)
+            self.names = sorted(os.path.relpath(file, path) for file in paths)
             return
         try:
             self._archive = zipfile.ZipFile(path)

@@ -33,7 +33,8 @@ TRUE = np.array([40, 40, 7, 7, -1, 7, -100, -100])
 
 
 def test_a_point_has_the_best_prediction_that_contains_it():
-    assert get_point_instances(FOUND, 8).tolist() == [0, 0, 0, 1, -100, -100, 1, 2]
+    found, expected = get_point_instances(FOUND, 8), np.array([0, 0, 0, 1, -100, -100, 1, 2])
+    np.testing.assert_array_equal(found, expected, strict=True)
 
 
 def test_predictions_have_the_color_of_the_true_instance_that_they_overlap_most():

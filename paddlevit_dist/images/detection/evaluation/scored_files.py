@@ -148,15 +148,16 @@ def read_results(path: Place, annotations: AnnotationFile, kind: str = BOXES) ->
     """
     path, shapes = os.fspath(path), _ResultShapes(annotations, kind)
     rows = read_rows(path, annotations, _ResultRecord, lambda image, label, result: shapes.add(image, result))
+    boxes = np.array(shapes.boxes).reshape(-1, 4)
     if shapes.has_boxes:
-        require_sides(path, np.array(shapes.boxes).reshape(-1, 4), annotations.sizes[rows.images])
+        require_sides(path, boxes, annotations.sizes[rows.images])
     notices, order = rows.notices, np.argsort(rows.images, kind="stable")
     if kind == MASKS and shapes.has_boxes:
         text = "areas are taken from boxes, as in COCO's tools; remove bbox to take them from masks"
         notices = [*notices, f"{path}: results also have boxes, so {text}"]
     return ResultFile(
         path,
-        np.array(shapes.boxes).reshape(-1, 4)[order],
+        boxes[order],
         np.array(shapes.areas)[order],
         rows.scores[order],
         rows.labels[order],

@@ -335,7 +335,7 @@ class MaskRCNN(Detector):
             masks = None
             if self.learns_masks:
                 masks = [encode(paste(mask, box, (height, width))) for mask, box in zip(arrays["masks"][rows], boxes)]
-            scores, labels = arrays["scores"][rows].astype(np.float32), arrays["labels"][rows].astype(np.int64)
+            scores, labels = arrays["scores"][rows].astype(np.float32), arrays["labels"][rows]
             results.append(DetectedObjects(boxes, scores, labels, masks))
         return results
 

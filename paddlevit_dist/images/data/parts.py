@@ -110,7 +110,7 @@ class JpegLayout(NamedTuple):
     """Positions in a JPEG file of one or three components.
 
     ``size_at`` is the offset of height and width, two bytes each, ``block_height`` the rows of the smallest unit (the
-    MCU).
+    MCU), or a multiple.
     """
 
     size_at: int
@@ -153,9 +153,7 @@ def read_layout(encoded: bytes) -> JpegLayout | None:
 
 def _layout(size_at: int, frame: bytes) -> JpegLayout | None:
     height, width = int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big")
-    across, down = (max(factor >> bits & 15 for factor in frame[7::3]) for bits in (4, 0))
-    if frame[5] == 1:  # the blocks of a single component are not interleaved
-        across = down = 1
-    if not (height and width and across and down):
+    down = max(factor & 15 for factor in frame[7::3])
+    if not (height and width and down):
         return None
     return JpegLayout(size_at, width, height, 8 * down)

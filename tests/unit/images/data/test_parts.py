@@ -60,11 +60,43 @@ def test_parts_of_jpegs_have_the_pixels_of_the_whole(mode, subsampling, restarts
 
 @pytest.mark.parametrize(
     "encoded",
-    [jpeg(progressive=True), jpeg()[:-2], jpeg()[:-900], b"", b"\xff\xd8\xff\xd9", noise().tobytes(), jpeg("CMYK")],
-    ids=["progressive", "no end", "cut off", "empty", "only ends", "not a JPEG", "four components"],
+    [
+        *(
+            jpeg(progressive=True),
+            jpeg()[:-2],
+            jpeg()[:-900],
+            b"",
+            b"\xff\xd8\xff\xd9",
+            noise().tobytes(),
+            jpeg("CMYK"),
+        ),
+        jpeg().replace(b"\xff\xc0\x00\x11\x08", b"\xff\xc1\x00\x11\x0c"),  # 12 bits
+        jpeg().replace(b"\xff\xda\x00\x0c\x03", b"\xff\xda\x00\x08\x01"),  # a scan of one component
+    ],
+    ids=[
+        *("progressive", "no end", "cut off", "empty", "only ends", "not a JPEG", "four components", "more bits"),
+        "several scans",
+    ],
 )
 def test_other_files_are_decoded_whole(encoded):
     assert read_layout(encoded) is None
+
+
+@pytest.mark.parametrize(("subsampling", "rows"), [(0, 8), (1, 8), (2, 16)])
+def test_rows_are_decoded_in_blocks_of_the_color_sampling(subsampling, rows):
+    encoded = jpeg(subsampling=subsampling)
+    part = crop_jpeg_rows(encoded, read_layout(encoded), (0, 0, 9, 30))
+    assert Image.open(io.BytesIO(part)).size == (150, 32)
+    part = crop_jpeg_rows(encoded, read_layout(encoded), (0, 0, 9, 31))
+    assert Image.open(io.BytesIO(part)).size == (150, 32 + rows)
+
+
+def test_blocks_of_one_component_may_be_announced_as_larger():
+    encoded = jpeg("L").replace(b"\x01\x11\x00\xff", b"\x01\x22\x00\xff")
+    whole = np.asarray(Image.open(io.BytesIO(encoded)))
+    part = np.asarray(Image.open(io.BytesIO(crop_jpeg_rows(encoded, read_layout(encoded), (0, 0, 9, 31)))))
+    assert encoded != jpeg("L") and whole.shape == (110, 150)
+    np.testing.assert_array_equal(part[:31], whole[:31])
 
 
 def test_the_end_of_a_file_is_behind_its_header():
@@ -129,6 +161,18 @@ def test_what_is_left_undecoded(tmp_path):
     assert [isinstance(image, UndecodedImage) for image in found] == [True, False, True]
     assert isinstance(found[2], ImagePage) and found[2].around((3, 10, 7, 15))[0].shape == (5, 150, 3)
     assert [image.size for image in found] == [SIZE] * 3
+
+
+def test_images_of_more_pixels_than_allowed_are_refused_as_a_whole(tmp_path):
+    page = io.BytesIO()
+    noise().save(page, "PPM")
+    dataset = make_folder(tmp_path, {"a.jpg": jpeg(), "b.ppm": page.getvalue()})
+    dataset.read_with(ReadConfig(max_pixels=150 * 110))
+    assert all(isinstance(PartReader(dataset)(index)[0], UndecodedImage) for index in (0, 1))
+    dataset.read_with(ReadConfig(max_pixels=150 * 110 - 1))
+    for index in (0, 1):
+        with pytest.raises(UnreadableImage, match="150 x 110"):
+            PartReader(dataset)(index)
 
 
 def test_bytes_of_a_file_are_read_from_any_place_and_a_missing_file_has_no_size(tmp_path):

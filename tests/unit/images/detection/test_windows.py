@@ -227,6 +227,10 @@ def test_masks_are_kept_only_if_all_passes_have_them_and_equal_scores_stay_in_or
         (ImagePart(0, 1, 30, 40, True), [20, 5, 39.1, 20], True),  # seen mirrored, it lies at the left
         (ImagePart(0, 1, 30, 40, True), [0.5, 5, 20, 20], True),
         (ImagePart(0, 60, 30, 40, True), [0.5, 5, 20, 20], False),
+        (ImagePart(1, 0, 60, 90), [5, 1.5, 20, 20], False),  # 2 % of 60 rows are 1.2 pixels, of 90 columns 1.8
+        (ImagePart(0, 1, 60, 90), [1.5, 5, 20, 20], True),
+        (ImagePart(0, 0, 60, 90), [5, 5, 20, 58.5], False),
+        (ImagePart(0, 0, 60, 90), [5, 5, 88.5, 20], True),
     ],
 )
 def test_a_box_is_cut_where_it_ends_near_the_border_of_a_window_inside_of_the_image(part, box, is_cut):

@@ -195,6 +195,9 @@ def test_damaged_pcd_files_are_told(tmp_path):
         path.write_bytes(header.format(points, kind).encode() + body)
         with pytest.raises(UserError, match=f"a.pcd is not a complete PCD file: {message}"):
             read_pcd(str(path))
+    for kind, body in (("ascii", b""), ("binary", b""), ("binary_compressed", bytes(8))):
+        path.write_bytes(header.format(0, kind).encode() + body)
+        assert {name: column.tolist() for name, column in read_pcd(str(path)).items()} == {"x": [], "y": [], "z": []}
     path.write_bytes(header.format(2, "ascii").encode() + b"1 2 3\n4 5 6")
     assert [column.tolist() for column in read_pcd(str(path)).values()] == [[1, 4], [2, 5], [3, 6]]
 

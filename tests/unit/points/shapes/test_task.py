@@ -84,7 +84,8 @@ def test_the_layout_of_meshes_is_read_by_its_folders(tmp_path):
 
 
 def test_points_of_a_mesh_lie_evenly_on_its_faces(tmp_path):
-    (tmp_path / "cube.off").write_text(CUBE.replace("OFF\n8", "OFF8"))
+    colored = CUBE.replace("4 3 0 4 7", "4 3 0 4 7 0.5 0.5 1").replace("1 1 1", "1 1 1 255 0 9")
+    (tmp_path / "cube.off").write_text(colored.replace("OFF\n8", "OFF8"))
     vertices, triangles = parse_off(str(tmp_path / "cube.off"))
     assert vertices.shape == (8, 3) and len(triangles) == 12
     xyz, normals = sample_mesh(vertices * [1, 1, 3], triangles, 20_000, np.random.default_rng(0))

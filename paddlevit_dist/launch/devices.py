@@ -216,7 +216,7 @@ def _load_driver() -> Any:
 
 def _ask_driver(function: Callable[..., int], *arguments: int) -> int:
     """Return the number that a function of CUDA's driver writes; 0 if it fails."""
-    number = ctypes.c_int(0)
+    number = ctypes.c_int()
     return number.value if function(ctypes.byref(number), *arguments) == 0 else 0
 
 

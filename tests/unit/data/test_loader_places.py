@@ -30,6 +30,7 @@ def test_a_thread_reads_itself_and_says_so_once(capfd):
 
 def test_a_worker_of_a_pool_reads_itself_and_starts_no_run_of_several_processes(monkeypatch, capfd):
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+    assert devices.startable_loaders(0) == 0 and not capfd.readouterr().err
     assert devices.startable_loaders(3) == 0
     assert "a worker of a process pool cannot start processes: samples are read" in capfd.readouterr().err
     with pytest.raises(UserError, match=r"2 processes \(NGPUS\): a worker of a process pool cannot start processes; "):

@@ -122,8 +122,8 @@ def radius_heatmaps(
     """Compute heatmaps bit-identical to CenterNet's ``draw_umich_gaussian``, extended to three dimensions.
 
     Positions (landmarks, 3) are truncated to voxels. A cube of 2 * radius + 1 voxels around each, cut off at the
-    border, contains a Gaussian of deviation (2 * radius + 1) / 6. Values below machine epsilon are 0; if several
-    landmarks share a channel, the larger value wins. ``channels`` is the channel of each landmark; None: a separate one
+    border, contains a Gaussian of deviation (2 * radius + 1) / 6. If several landmarks share a channel, the larger
+    value wins. ``channels`` is the channel of each landmark; None: a separate one
     for each. The result is float32 (channels, depth, height, width). Source: X. Zhou et al., 2019, "Objects as Points",
     arXiv 1904.07850, section 3.
     """
@@ -146,13 +146,14 @@ def radius_heatmaps(
 
 
 def gaussian_cube(radius: int) -> np.ndarray:
-    """Return a Gaussian, float64 (2 * radius + 1,) * 3: 1 at its center voxel, 0 where below machine epsilon."""
+    """Return a Gaussian, float64 (2 * radius + 1,) * 3: 1 at its center voxel.
+
+    CenterNet sets values below machine epsilon to 0; here all are at least exp(-13.5).
+    """
     steps = np.arange(-radius, radius + 1, dtype=np.float64)
     z, y, x = np.ix_(steps, steps, steps)
     sigma = (2 * radius + 1) / 6
-    cube = np.exp(-(x * x + y * y + z * z) / (2 * sigma * sigma))
-    cube[cube < np.finfo(cube.dtype).eps * cube.max()] = 0
-    return cube
+    return np.exp(-(x * x + y * y + z * z) / (2 * sigma * sigma))
 
 
 def decode(

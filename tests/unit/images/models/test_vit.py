@@ -246,6 +246,14 @@ def test_position_embeddings_are_resampled_as_pillow_resamples_an_image(old, new
         np.testing.assert_allclose(resized[0, 1:, channel].reshape(new), expected, atol=2e-6)
 
 
+def test_a_model_in_half_precision_resamples_its_positions_in_single_precision():
+    model = small_vit(depth=1, any_size=True).to(dtype="bfloat16")
+    half = model.resample_positions((3, 5))
+    assert half.dtype == paddle.bfloat16 and half.shape == [1, 1 + 15, 48]
+    single = model.to(dtype="float32").resample_positions((3, 5))
+    np.testing.assert_array_equal(half.astype("float32"), single.astype("bfloat16").astype("float32"))
+
+
 def test_a_rectangular_embedding_is_taken_to_have_the_proportions_of_the_new_grid():
     old, new = (4, 8), (6, 12)
     embedding = np.random.default_rng(0).standard_normal((1, 1 + 32, 1)).astype("float32")

@@ -161,6 +161,7 @@ def test_what_cannot_be_prepared_is_refused(refuse, tmp_path):
         "; repair it, or skip such images with --on_bad_sample=skip (prepare images IN without OUT lists them all)"
     )
     datasets = {"train": Encoded([encode((6, 6))])}
+    assert prepare_shards(datasets, "/data", tmp_path / "torn", SMALL, 1).complete  # once it is repaired
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").touch()
     said = refuse(prepare_shards, datasets, "/data", tmp_path / "full", SMALL, 1)

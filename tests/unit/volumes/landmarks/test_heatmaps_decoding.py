@@ -34,6 +34,15 @@ def test_the_weighted_mean_finds_it_with_a_reach_of_three_deviations():
     np.testing.assert_allclose(points, INSIDE, atol=0.05)
 
 
+def test_many_small_values_are_summed_in_double_precision():
+    values = np.random.default_rng(2).random((1, 41, 43, 45)).astype(np.float32)
+    values[0, 20, 21, 22] = 1.0
+    points, confidences = decode(paddle.to_tensor(values), "soft_argmax", (20, 21, 22))
+    expected = [np.average(axis, weights=values[0].astype(np.float64)) for axis in np.indices(values.shape[1:])]
+    np.testing.assert_allclose(points, [expected], rtol=1e-12)
+    assert confidences.tolist() == [1.0]
+
+
 def test_the_weighted_mean_bears_noise_better():
     noise = np.random.default_rng(1).normal(0, 0.1, (12, *SHAPE)).astype("float32")
     noisy = make_maps(INSIDE) * 0.5 + paddle.to_tensor(noise) * 0.5

@@ -100,6 +100,28 @@ def test_annotations_are_known_without_drawing(figures):
     assert figures.can_mirror and figures.mirrors.tolist() == [[0, 1, 3, 2, 4, 6, 5], [0, 1, 2, 3, 4, 5, 6]]
 
 
+@pytest.mark.parametrize(
+    ("kind", "lines", "pairs"),
+    [
+        (
+            "person",
+            "head-neck neck-left_hand neck-right_hand neck-hip hip-left_foot hip-right_foot",
+            "head neck left_hand-right_hand hip left_foot-right_foot",
+        ),
+        (
+            "hand",
+            "wrist-thumb wrist-index_finger wrist-middle_finger wrist-ring_finger wrist-little_finger",
+            "wrist thumb index_finger middle_finger ring_finger little_finger",
+        ),
+    ],
+)
+def test_lines_of_a_drawing_and_mirrored_points_are_those_of_the_names(figures, kind, lines, pairs):
+    points = figures.keypoint_sets[figures.class_names.index(kind)]
+    assert points.sigmas == (0.05,) * len(points.names)
+    for links, expected in ((points.skeleton, lines), (points.pairs, pairs)):
+        assert ["-".join(dict.fromkeys(points.names[end] for end in link)) for link in links] == expected.split()
+
+
 def test_lines_are_filled_as_distances_say():
     line, grid = Line((100, 40), (40, 160), 30), np.arange(0, 200, 7)
     x, y = np.meshgrid(grid, grid)

@@ -112,6 +112,8 @@ def test_code_that_only_weights_name_is_not_run(file, tmp_path, monkeypatch, ref
         f"{config}:2: MODEL.NAME paddlevit:{os.path.abspath(file)}: weights alone do not run the code of a clone: "
     )
     assert message.endswith(f"set PADDLEVIT={tmp_path}/PaddleViT")
+    monkeypatch.chdir(tmp_path / "PaddleViT")
+    assert refuse(lambda: load([f"-cfg={config}"], is_trusted=False)) == message
     monkeypatch.setenv("PADDLEVIT", f"{tmp_path}/PaddleViT")
     assert load([f"-cfg={config}"], is_trusted=False).values.MODEL.NAME.endswith("plain_tiny.yaml")
     # Weights of another machine, whose clone lay elsewhere.

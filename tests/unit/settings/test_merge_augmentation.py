@@ -119,6 +119,12 @@ def test_settings_without_effect_are_told(load_text, text, key, why):
     assert load_text(f"TRAIN: {{{text}}}", "-eval", "-pretrained=x").notices == []
 
 
+def test_of_two_policies_the_one_that_counts_replaces_the_colors(load_text):
+    notices = load_text("TRAIN: {RAND_AUGMENT: True, AUTO_AUGMENT: v0, COLOR_JITTER: 0.4}").notices
+    by = "(x.yaml:1): no effect: TRAIN.RAND_AUGMENT True (x.yaml:1) replaces it"
+    assert notices == [f"TRAIN.AUTO_AUGMENT v0 {by}", f"TRAIN.COLOR_JITTER 0.4 {by}"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

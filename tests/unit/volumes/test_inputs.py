@@ -44,6 +44,7 @@ def test_volumes_are_found_in_folders_of_any_depth(tmp_path):
     write_series(tmp_path / "patient" / "study" / "series", voxels())
     write_volume(tmp_path / "patient" / "a.mha")
     (tmp_path / "patient" / "a.csv").write_text("name,x,y,z\n")
+    (tmp_path / "patient" / "._a.mha").write_bytes(b"")  # as macOS writes next to each file
     (tmp_path / "empty").mkdir()
     files, unreadable = find_volumes(
         [str(tmp_path), str(tmp_path / "empty"), str(tmp_path / "patient" / "a.csv"), "none"]

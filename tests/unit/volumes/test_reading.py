@@ -103,6 +103,8 @@ def test_other_forms_of_the_same(tmp_path):
     (tmp_path / "case.csv").write_text('x, y, z, name\n1, 2, 3, "eye, left"\n')
     positions = landmark_files.read(str(tmp_path / "case.csv")).positions
     assert {name: position.tolist() for name, position in positions.items()} == {"eye, left": [1, 2, 3]}
+    (tmp_path / "case.csv").write_bytes(b"name,x,y,z\rnose,1,2,3\r")  # lines as of old Macs
+    assert landmark_files.read(str(tmp_path / "case.csv")).positions["nose"].tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

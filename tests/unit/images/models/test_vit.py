@@ -254,6 +254,15 @@ def test_a_model_in_half_precision_resamples_its_positions_in_single_precision()
     np.testing.assert_array_equal(half.astype("float32"), single.astype("bfloat16").astype("float32"))
 
 
+@pytest.mark.parametrize(("height", "width"), [(35, 40), (40, 35)])
+def test_images_that_do_not_fill_a_patch_get_zeros_at_the_bottom_and_right(height, width):
+    model, image = small_vit(depth=1, any_size=True), images(height=height, width=width)
+    model.eval()
+    padded = np.pad(image, [(0, 0), (0, 0), (0, 40 - height), (0, 40 - width)])
+    found, expected = (model(paddle.to_tensor(x)).numpy() for x in (image, padded))
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_a_rectangular_embedding_is_taken_to_have_the_proportions_of_the_new_grid():
     old, new = (4, 8), (6, 12)
     embedding = np.random.default_rng(0).standard_normal((1, 1 + 32, 1)).astype("float32")

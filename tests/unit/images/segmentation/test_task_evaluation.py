@@ -177,6 +177,8 @@ def test_predict_slides_windows_over_images_where_it_is_told_to(tmp_path):
     sliding = open_source(**asked, recipe="segformer_b0_shapes", words=["-window=48x64"])
     found = read_protocol(sliding.config)
     assert (found.crop, found.stride) == ((48, 64), (32, 42)) and read_protocol(plain.config).crop is None
+    stated = open_source(**asked, recipe="segformer_b0_shapes", words=["-window=48x64", "SEGMENTATION.STRIDE", "[9,7]"])
+    assert read_protocol(stated.config).stride == (9, 7)
     assert plain.settings != sliding.settings  # what is predicted with one does not go on with the other
     with pytest.raises(UserError, match="-window: DETECTION.WINDOW is read by task.*, not by classification: remove"):
         open_source(**asked, recipe="vit_digits", words=["-window=48"])

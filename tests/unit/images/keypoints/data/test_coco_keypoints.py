@@ -217,10 +217,10 @@ def test_an_object_without_a_box_gets_one_around_its_points(tmp_path, cache):
 
 
 def test_an_object_without_a_box_and_labeled_points_is_never_learned(tmp_path, cache):
-    write_keypoints(tmp_path, [posed(1, 11, [4, 5, 0] * 3, box=None), posed(2, 12)])
+    write_keypoints(tmp_path, [posed(1, 11, [4, 5, 0] * 3, box=None), posed(2, 12), posed(3, 13, None, box=None)])
     dataset = CocoKeypoints(str(tmp_path), "train", cache)
     assert dataset.annotations(0).boxes.tolist() == [[0.0] * 4] and dataset.posed_objects().tolist() == [[1, 0]]
-    assert any("1 object without a box: never learned or matched" in line for line in dataset.notices)
+    assert any("2 objects without a box: never learned or matched" in line for line in dataset.notices)
 
 
 def test_pairs_may_be_in_both_orders(tmp_path, cache):

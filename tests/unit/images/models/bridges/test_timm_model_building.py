@@ -255,7 +255,7 @@ def timm(monkeypatch):
     created = []
     package = SimpleNamespace(
         __version__="1.2",
-        is_model=lambda name: name in ("net", "vit_tiny_patch16_224"),
+        is_model=lambda name: name in ("net", "vit_tiny_patch16_224", "vit_of_nobody"),
         list_models=lambda: ["net", "nest", "vit_tiny_patch16_224"],
         list_pretrained=lambda pattern="": ["net.a", "net.b"] if pattern in ("", "net.*") else [],
         get_pretrained_cfg=lambda name: facts if name in ("net", "net.b") else None,
@@ -342,6 +342,7 @@ def test_what_was_not_compared_or_is_slower_is_told(timm):
     assert TimmModel.list_notices("timm:net") == [f"timm:net: {compare}"]
     faster = "ours is 1.8 times as fast on a CPU: MODEL.NAME vit_tiny_patch16_224"
     assert TimmModel.list_notices("timm:vit_tiny_patch16_224") == [faster]
+    assert TimmModel.list_notices("timm:vit_of_nobody") == []  # not one of ours
 
 
 @needs_compat

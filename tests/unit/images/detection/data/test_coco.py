@@ -153,6 +153,21 @@ def test_other_layouts_are_found_and_told(tmp_path, cache, file, folder):
     assert Coco.has_validation(str(tmp_path))
 
 
+def test_the_only_annotations_of_no_split_are_for_training(tmp_path, cache):
+    root = tmp_path / "data"
+    write_coco(root, [annotation(1, 11, BOX)], split="photos", file="photos/all.json")
+    (root / "notes.json").write_text('{"images": 3}')
+    divide = "or set DATA.VAL_FRACTION to split the training set"
+    assert divide in refused(root, cache, "val") and divide not in refused(root, cache, "extra")
+    write_coco(root, [], split="photos", file="val.json")
+    dataset = Coco(str(root), "train", cache)
+    assert f"{root}/photos/all.json, images in {root}/photos" in dataset.notices[0]
+    write_coco(root, [], split="photos", file="photos/more.json")
+    assert "has no file of train annotations; there is notes.json, val.json, " in refused(root, cache)
+    (root / "val.json").unlink()
+    assert divide not in refused(root, cache, "val")
+
+
 def test_what_is_not_found_or_not_clear_is_told_with_the_key_that_names_it(tmp_path, cache):
     path = write_coco(tmp_path, [])
     assert "has no file of val annotations; there is annotations/instances_train2017.json" in refused(

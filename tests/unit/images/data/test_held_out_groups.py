@@ -62,6 +62,14 @@ def test_folders_are_held_out_whole_where_they_make_up_the_fraction(tmp_path):
         len(part) == 10
         and part.describe_groups() == "; images of one folder are on both sides: whole groups of 2 cannot be divided"
     )
+    few = NamedImages([f"{'few' if n < 3 else 'most'}/{n}.jpg" for n in range(100)], groups_by=FOLDER)
+    assert len(divide(few, 0.2, tmp_path)["val"]) == 20  # a folder of 3 images is too little
+
+
+def test_subjects_are_held_out_whole_whatever_their_size(tmp_path):
+    halves = NamedImages([f"sub-{n // 50}_{n}.png" for n in range(100)])
+    part = divide(halves, 0.1, tmp_path)["val"]
+    assert len(part) == 50 and len({name[:5] for name in make_names(part)}) == 1
 
 
 def test_images_without_groups_are_divided_as_ever(tmp_path):

@@ -13,6 +13,8 @@ def describe(*labels):
     "labels, line",
     [
         (("cat,dog", "cat", "dog, bird", "bird"), "2 labels with commas, such as cat,dog, are one class each"),
+        (("a,b", "a", "b", "c,d", "c", "d", "e,f"), "3 labels with commas, such as a,b, are one class each"),
+        (("a,b", "a", "b", "c,d"), "2 labels with commas, such as a,b, are one class each"),
         (("horse person", "chair", "person", "horse"), "1 label with spaces, such as horse person, are one class"),
         (("16 0", "0", "7 1 0", "1 16", "7"), "3 labels with spaces, such as 16 0, are one class each"),
     ],
@@ -23,7 +25,11 @@ def test_lists_with_another_separator_are_told(labels, line):
 
 
 @pytest.mark.parametrize(
-    "labels", [(), ("",), ("cat",), ("black cat", "brown bear"), ("cat, big", "dog, small"), ("polar bear", "bear")]
+    "labels",
+    [
+        *((), ("",), ("cat",), ("black cat", "brown bear"), ("cat, big", "dog, small"), ("polar bear", "bear")),
+        ("a,b", "a", "b", "c,d", "e,f"),
+    ],
 )
 def test_names_of_several_words_are_not(labels):
     assert describe(*labels) == []

@@ -79,3 +79,12 @@ def test_images_and_label_maps_are_in_the_order_of_their_paths_without_hidden_on
     assert found.images == [f"{tmp_path}/images/train/{stem}.jpg" for stem in sorted(stems)]
     assert found.labels == [f"{tmp_path}/masks/train/{stem}.png" for stem in sorted(stems)]
     assert found.notices == []
+
+
+def test_names_of_images_may_end_as_those_of_label_maps_do_in_a_folder_of_their_own(tmp_path):
+    for stem in ("a_mask", "b"):
+        photo(tmp_path / "images" / f"{stem}.jpg")
+        save(tmp_path / "labels" / f"{stem}_mask.png", np.ones(SIZE))
+    found = find_pairs(find_layout(str(tmp_path), "label_maps"), "train")
+    assert found.images == [f"{tmp_path}/images/{stem}.jpg" for stem in ("a_mask", "b")]
+    assert found.labels == [f"{tmp_path}/labels/{stem}_mask.png" for stem in ("a_mask", "b")]

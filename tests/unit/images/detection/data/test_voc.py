@@ -229,7 +229,8 @@ def test_the_keys_name_other_lists(tmp_path, cache):
 
 
 def test_boxes_beyond_the_image_are_counted(tmp_path, cache):
-    inside, beyond = an_object(box=(1, 1, 30, 20)), an_object(box=(3, 4, 40, 13))
-    write_voc(tmp_path, {"train": ["a", "b"]}, objects={"a": [inside, beyond], "b": [an_object(box=(3, 4, 12, 33))]})
+    boxes = {"a": [(1, 1, 30, 20), (3, 4, 40, 13)], "b": [(3, 4, 12, 33), (0, 0, 31, 21), (-1, 4, 9, 9), (4, -1, 9, 9)]}
+    objects = {stem: [an_object(box=box) for box in own] for stem, own in boxes.items()}
+    write_voc(tmp_path, {"train": ["a", "b"]}, objects=objects)
     told = [line for line in Voc(str(tmp_path), "train", cache).notices if "exceeds the image" in line]
-    assert len(told) == 1 and told[0].startswith("2 objects with a box that exceeds the image by more than")
+    assert len(told) == 1 and told[0].startswith("4 objects with a box that exceeds the image by more than")

@@ -108,8 +108,9 @@ def test_what_is_missing_is_named(tmp_path, cache):
     assert "has no class names; expected data.yaml" in refused(tmp_path, cache)
     write_yolo(tmp_path, names="nc: 3\n")
     assert "data.yaml has no class names" in refused(tmp_path, cache)
-    write_yolo(tmp_path, names="names: {0: cat, one: dog}\n")
-    assert "data.yaml has no class names; expected names: [cat, dog], or a line 0: cat" in refused(tmp_path, cache)
+    for names in ("{0: cat, one: dog}", "{0: cat, -1: dog}", "{0: cat, 1.0: dog}", "{}", "cat"):
+        write_yolo(tmp_path, names=f"names: {names}\n")
+        assert "data.yaml has no class names; expected names: [cat, dog], or a line 0: cat" in refused(tmp_path, cache)
     write_yolo(tmp_path, train="images/elsewhere")
     assert "data.yaml names images/elsewhere, which does not exist" in refused(tmp_path, cache)
     assert "has no split 'val' (-split): it has train; set DATA.VAL_FRACTION" in refused(tmp_path, cache, "val")

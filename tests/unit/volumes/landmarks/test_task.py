@@ -12,7 +12,7 @@ from support.processes import ROOT
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Drawable, describe_samples
+from paddlevit_dist.tasks.protocols import CheckpointMatching, Drawable, describe_samples
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.phantoms import NAMES
 
@@ -52,6 +52,17 @@ def test_the_log_counts_the_volumes_of_each_landmark():
         said == "24 volumes: " + ", ".join(f"{name} {n}" for name, n in zip(NAMES, counted)) and len(set(counted)) > 1
     )
     assert describe_samples(task, range(1234)) == "1,234 volumes"  # samples of somebody's own
+
+
+def test_weights_of_more_landmarks_name_the_key_that_sets_all_of_them():
+    task = make_task()
+    task.build_dataset("train", Path("unused"))
+    advise, more = get_aspect(task, CheckpointMatching).mismatch_hint, [*task.names, "left ear"]
+    assert advise("landmarks", more) == (
+        f"set all landmarks of the weights with VOLUMES.LANDMARKS '{', '.join(task.names)}, left ear'"
+    )
+    for name, trained in (("landmarks", more[1:]), ("spacing_mm", more)):
+        assert advise(name, trained) == "use the same settings"
 
 
 def test_a_map_of_zeros_costs_one_per_landmark():

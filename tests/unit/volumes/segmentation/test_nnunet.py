@@ -178,6 +178,8 @@ def test_channels_are_planned_as_nnunet_names_them(tmp_path, fewer_drawn_voxels)
     statistics = found.channels[0]
     assert statistics.percentiles == (100, 100, 300) and not statistics.is_constant
     assert (statistics.mean, statistics.deviation) == pytest.approx((values.mean(), values.std()), rel=1e-12)
+    alone = compute_fingerprint([(dataset, 0)])
+    assert len(alone.spacings) == 1 and alone.voxels[0].tolist() == found.voxels[0].tolist()
     keys = plan_intensities(names, found)
     assert keys["NORMALIZE"] == ["ct", "none", "ct", "min_max", "z_score"]
     assert keys["INTENSITY_WINDOW"] == [100, 300, 0, 1, 1000, 3000, 0, 1, 0, 1]

@@ -367,6 +367,9 @@ def test_turned_images_of_outlines(root, opened):
     assert opened().read(0)[0].size == SIZE[::-1]  # the file says the size of the turned image
     with pytest.raises(UserError, match="turned before or after it was labeled: try DATA.EXIF_ROTATE true"):
         opened(exif_rotate=False).read(0)
+    assert opened().read_labels(0).shape == SIZE  # also without the image's pixels
+    with pytest.raises(UserError, match="try DATA.EXIF_ROTATE true"):
+        opened(exif_rotate=False).read_labels(0)
 
 
 def test_boxes_and_label_maps_in_one_folder_are_decided_by_the_task(root):

@@ -67,6 +67,14 @@ def test_disagreements_are_listed_with_the_most_suspicious_first(tmp_path):
     assert build_suspect_table(many[:100], "s.csv")[0].note.endswith("Also in s.csv.")
 
 
+def test_a_label_that_is_not_found_has_the_surest_box_near_it_in_any_order():
+    corners = np.array([[0, 0, 10, 9], [0, 0, 10, 8], [0, 0, 10, 10], [0, 0, 4, 10]], np.float32)
+    found = DetectedObjects(corners, np.array([0.1, 0.3, 0.2, 0.4], np.float32), np.array([0, 1, 0, 0]))
+    truth = BoxGroundTruth(np.array([[0.0, 0, 10, 10]]), np.array([0]), np.array([100.0]), np.array([False]))
+    (row,) = list_suspects([find_suspects(truth, found, 0.5)], ["a.png"], NAMES)
+    assert row == ("a.png", "not found", 0.35, "cat", "dog", 0.3, 0.8, 0.0, 0.0, 10.0, 10.0)
+
+
 def test_images_without_boxes_or_labels():
     nothing = DetectedObjects(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64))
     missed = find_suspects(TRUTH, nothing, 0.5)

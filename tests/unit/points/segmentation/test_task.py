@@ -17,6 +17,7 @@ from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmen
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Checkable, Predictable, describe_samples
+from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=remembered_rooms", "MODEL.NAME", "minkunet_tutorial"]
@@ -198,6 +199,24 @@ def test_a_prediction_is_of_each_scene_and_looks_at_no_label(scenes):
         model, tensors(task.collate(read_all(make_samples(scenes[-1], rotations=2))))
     )
     np.testing.assert_array_equal(known[-1], alone[0], strict=True)
+
+
+def test_a_scene_with_a_wrong_label_or_feature_is_told():
+    task = make_task("POINTS.TEST_ROTATIONS", "2")
+    sample = task.build_dataset("val", None).sample(0, np.random.default_rng(0))
+    classes, (first, second) = sample.scene.semantic, sample.views
+    features = second.features.copy()
+    features[3, 1] = np.nan
+    labels = [np.where(np.arange(len(classes)) == 5, number, classes) for number in (-100, 19, 20, -1)]
+    for semantic in labels[:2]:
+        task.check_sample(sample._replace(scene=sample.scene._replace(semantic=semantic)))
+    for wrong, message in (
+        ({"scene": sample.scene._replace(semantic=labels[2])}, "point 5 has class 20"),
+        ({"scene": sample.scene._replace(semantic=labels[3])}, "point 5 has class -1"),
+        ({"views": [first, second._replace(features=features)]}, r"features\[3, 1\] is nan"),
+    ):
+        with pytest.raises(BadSample, match=message):
+            task.check_sample(sample._replace(**wrong))
 
 
 def test_weights_record_how_scenes_become_voxels():

@@ -278,7 +278,14 @@ def test_weights_are_described_by_a_run_or_by_transformers(tmp_path):
     labels = {"id2label": {"1": "person", "3": "car"}}
     (tmp_path / "config.json").write_text(json.dumps(labels))
     assert read_class_names(source) == (["", "person", "", "car"], False)
-    for nothing in ({"0": "LABEL_0", "1": "LABEL_1"}, {"a": "b"}, {}, {"999999999": "x"}):
+    for nothing in (
+        {"0": "LABEL_0", "1": "LABEL_1"},
+        {"a": "b"},
+        {"0": "a", "b": "b"},
+        {"²": "a"},
+        {},
+        {"999999999": "x"},
+    ):
         (tmp_path / "config.json").write_text(json.dumps({"id2label": nothing}))
         assert read_class_names(source) == (None, False)
     (tmp_path / "config.json").write_text("[")

@@ -74,6 +74,16 @@ def test_images_of_an_evaluation_come_alone_and_whole():
     assert new.labels.size == 0 and old.labels.shape == list(taken[1].labels.shape)
 
 
+def test_steps_of_albumentations_change_images_of_training_alone(tmp_path):
+    pytest.importorskip("albumentations")
+    flip = "{__class_fullname__: VerticalFlip, p: 1.0}"
+    (tmp_path / "steps.yaml").write_text(f"transform: {{__class_fullname__: Compose, transforms: [{flip}]}}")
+    flipped, plain = build_task("DATA.ALBUMENTATIONS", str(tmp_path / "steps.yaml"))[1], build_task()[1]
+    for split, is_equal in (("train", False), ("val", True)):
+        pair = [samples[split].sample(0, np.random.default_rng(0)).image for samples in (flipped, plain)]
+        assert np.array_equal(*pair) == is_equal, split
+
+
 def test_held_out_images_keep_their_labels(tmp_path):
     task = make_task(settings.load([*small_segmenters.SHAPES, "DATA.VAL_FRACTION", "0.25"]).values)
     samples = {split: task.build_dataset(split, tmp_path) for split in ("train", "val")}

@@ -209,6 +209,8 @@ def test_an_evaluation_stops_over_images_but_not_over_text(dataset, root, cache)
     put(root / "train" / "ant" / "x.heic", HEIC_HEAD)  # which a training run does without
     lines = SplitInspection(False, False).inspect(build(str(root), "train", cache), "train", 2)
     assert lines[0] == f"skipped below {root}/train: 1 .heic (pip install pillow-heif)"
+    with pytest.raises(UserError, match="a score without them is of a different set"):
+        SplitInspection(True, False).inspect(build(str(root), "train", cache), "train", 2)
 
 
 @pytest.mark.parametrize("given, where", [(".", "ILSVRC/Data/CLS-LOC"), ("ILSVRC", "Data/CLS-LOC")])

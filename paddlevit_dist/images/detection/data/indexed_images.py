@@ -154,7 +154,7 @@ def _open(stem: str, key: bytes) -> AnnotationIndex:
 
 
 def _read_facts(stem: str) -> SourceFacts:
-    return SourceFacts(**json.loads(read_checked(f"{stem}-about.json")))
+    return SourceFacts(**json.loads(read_checked(f"{stem}.about")))
 
 
 def _build(stem: str, folder: Path, name: str, key: bytes, source: AnnotationSource) -> None:
@@ -168,7 +168,7 @@ def _build(stem: str, folder: Path, name: str, key: bytes, source: AnnotationSou
     if source.points is not None:
         write_array(Path(f"{stem}-points.npy"), source.points[order])
     facts = {**source.about._asdict(), "has_points": source.points is not None, "more": dict(source.about.more)}
-    with checked_file(Path(f"{stem}-about.json")) as out:
+    with checked_file(Path(f"{stem}.about")) as out:
         out.write(format_json(facts).encode("ascii"))
     ensure_path_index(folder, name, key, lambda: [make_batch(source.paths, 0)])
 

@@ -122,6 +122,13 @@ def test_a_changed_file_gives_another_index_and_a_damaged_index_is_made_again(tm
     assert len(Coco(str(tmp_path), "train", cache).annotations(0).ids) == 2
 
 
+def test_an_index_below_the_data_is_no_file_of_annotations(tmp_path):
+    write_coco(tmp_path, [annotation(1, 11, BOX)], file="train.json")
+    (tmp_path / "cache").mkdir()
+    for _ in range(2):  # DATA.CACHE_FOLDER may be a folder beside the images
+        assert len(Coco(str(tmp_path), "train", str(tmp_path / "cache")).annotations(0).ids) == 1
+
+
 def test_masks_of_a_file_that_changes_during_a_run_are_refused(tmp_path, cache):
     path = write_coco(tmp_path, [annotation(1, 11, BOX, segmentation=TRIANGLE), annotation(2, 11, BOX)])
     dataset = Coco(str(tmp_path), "train", cache)

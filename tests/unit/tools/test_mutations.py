@@ -141,12 +141,17 @@ def test_the_tests_of_a_line_come_first_and_those_of_its_package_last():
     assert whole == [["tests/integration/test_promises.py"], ["tests/integration/engine"]]
 
 
-def test_twelve_integration_tests_of_several_files_follow_where_they_are_measured():
+def test_integration_tests_of_several_files_follow_by_twelves_where_they_are_measured():
     near = [f"tests/integration/engine/test_z.py::test_{letter}" for letter in "abc"]
     far = [f"tests/integration/images/test_{letter}.py::test_{number}" for letter in "abcde" for number in (1, 2, 3)]
     tests = {("paddlevit_dist/engine/step.py", 12): {*far, *near, "tests/integration/engine/test_z.py"}}
-    _, last = mutants.list_stages(STEP, {"unit": {}, "integration": tests})
-    assert last == [*near[:2], *(test for test in far if test[-1] != "3")]
+    _, first, second = mutants.list_stages(STEP, {"unit": {}, "integration": tests})
+    assert first == [*near[:2], *(test for test in far if test[-1] != "3")]
+    whole_file = "tests/integration/engine/test_z.py"
+    assert second == [f"{whole_file}::test_c", whole_file, *(test for test in far if test[-1] == "3")]
+    many = {(STEP.file, 12): {f"tests/unit/engine/test_step.py::test_{number}" for number in range(70)}}
+    stages = mutants.list_stages(STEP, {"unit": many, "integration": tests})
+    assert [len(stage) for stage in stages if stage[0] in many[STEP.file, 12]] == [60, 10]
     assert [FIRST] == mutants.list_stages(STEP, {"unit": {(STEP.file, 12): {FIRST}}, "integration": {}})[0]
 
 

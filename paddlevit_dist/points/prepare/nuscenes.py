@@ -193,7 +193,7 @@ class NuScenesReader(ScanReader):
             return map_classes(path, read_numbers(path, "u1"), classes, known), None
         arrays = read_arrays(path)
         labels = arrays.get("data") if isinstance(arrays, dict) else None
-        if labels is None or labels.dtype != np.uint16 or labels.ndim != 1:
+        if labels is None or labels.dtype != np.uint16:
             raise UserError(f"{path}: expected an array 'data' of uint16, a number for each point; extract it again")
         semantic = map_classes(path, labels // 1000, classes, known)
         return semantic, np.where((labels % 1000 > 0) & (semantic >= 0), labels.astype(np.int64), IGNORED)

@@ -68,8 +68,16 @@ def test_panoptic_labels_have_objects(tmp_path):
                 assert expected.setdefault(row, scene.instance[number]) == scene.instance[number]
         assert len(set(expected.values())) == len(expected) > 5
     scan = next((tmp_path / "panoptic" / "v1.0-mini").iterdir())
-    np.savez(scan, data=np.zeros(80))
-    with pytest.raises(UserError, match="panoptic.npz: expected an array 'data' of uint16"):
+    numbers = np.zeros(250, np.uint16)
+    for arrays in ({"data": numbers.astype(np.int32)}, {"labels": numbers}, {"data": np.stack([numbers] * 2, axis=1)}):
+        np.savez(scan, **arrays)
+        with pytest.raises(UserError, match="panoptic.npz: expected an array 'data' of uint16, a number for each poi"):
+            read_all(tmp_path, label="panoptic")
+    with scan.open("wb") as file:
+        np.save(file, numbers[:, None])  # no archive
+    with pytest.raises(
+        UserError, match="panoptic.npz: expected an array 'data' of uint16, a number for each point; ex"
+    ):
         read_all(tmp_path, label="panoptic")
     np.savez(scan, data=np.full(250, 65_535, np.uint16))
     with pytest.raises(UserError, match="panoptic.npz: point 0 has the number 65, which is not in category.json"):

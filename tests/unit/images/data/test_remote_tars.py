@@ -1,13 +1,15 @@
 """Tar files at an address: the same images as in a folder, by listing and by index, and changed files."""
 
+import io
 import os
 import pickle
 import shutil
 import sys
+import tarfile
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from support.files.shard_writer import write_shards
+from support.files.shard_writer import make_image, write_shards
 from support.hosts.range_server import RangeServer
 from support.hosts.s3_folder import S3Folder
 
@@ -162,6 +164,21 @@ def test_files_that_are_listed_and_not_there_are_named(name, problem, folder, se
     (folder / name).symlink_to("nowhere")
     with pytest.raises(UserError, match=rf"^{server.address(name)} {problem}$"):
         TarImages(server.address(), "train", cache)
+
+
+def test_names_that_a_member_s_header_cannot_hold_are_those_of_the_index(folder, server, cache):
+    """A header of the POSIX format has "?" for other than ASCII; the name is in another header before it."""
+    with tarfile.open(folder / "val-00000.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        for number, name in enumerate(["\u00e9l\u00e9phant.png", "ant.png", "\u718a.png"]):
+            for suffix, content in ((".png", make_image(number)), (".cls", b"%d" % number)):
+                member = tarfile.TarInfo(name.replace(".png", suffix))
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    assert b"?l?phant.png\0" in (folder / "val-00000.tar").read_bytes()
+    list(publish_index(folder))
+    dataset = TarImages(server.address(), "val", cache)
+    assert [dataset.encoded(index) for index in range(3)] == [make_image(number) for number in range(3)]
+    assert dataset.identity(0) == "val-00000.tar/\u00e9l\u00e9phant.png"
 
 
 def test_tar_files_that_are_newer_than_their_index_are_told(folder, server, cache):

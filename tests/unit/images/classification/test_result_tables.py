@@ -110,11 +110,18 @@ def test_eleven_numbers_of_classes_are_headings_in_any_order(read, order):
     assert layout.has_header and layout.scores == [1 + list(order).index(number) for number in range(11)]
 
 
-@pytest.mark.parametrize("headings, scores", [("shot,1,0", [2, 1]), ("shot,dog,cat", [1, 2])])
-def test_the_smallest_table_of_scores_has_two_classes(read, headings, scores):
+@pytest.mark.parametrize(
+    "headings, scores, classes",
+    [
+        ("shot,1,0", [2, 1], ["0", "1"]),
+        ("shot,Prob_1,prob_0", [2, 1], ["0", "1"]),
+        ("shot,dog,cat", [1, 2], ["dog", "cat"]),
+        ("shot,dog,P2", [1, 2], ["dog", "P2"]),
+    ],
+)
+def test_the_smallest_table_of_scores_has_two_classes(read, headings, scores, classes):
     layout, _ = read(f"{headings}\nb.png,2,3\n")
-    assert layout.has_header and layout.scores == scores
-    assert layout.classes == [headings.split(",")[column] for column in scores]
+    assert layout.has_header and (layout.scores, layout.classes) == (scores, classes)
 
 
 def test_places_of_classes_are_columns_in_their_order(read):

@@ -213,6 +213,8 @@ def test_labels_out_of_range_and_data_of_one_class_are_refused(tmp_path):
     task.check_sample((image, np.array([1, 0, -1])))
     with pytest.raises(BadSample, match=r"its labels are \[2, 0, 1\], expected 1, 0, or -1"):
         task.check_sample((image, np.array([2, 0, 1])))
+    with pytest.raises(BadSample, match=r"image\[1, 0, 2\] is nan; 1 of its 48 numbers are not finite"):
+        task.check_sample((np.where(np.arange(48) == 18, np.nan, 0).reshape(3, 4, 4), np.array([1, 0, -1])))
 
     class OneClass(ImageDataset):
         num_classes, class_names, labels = 3, NAMES, np.array([0, 1, 2])

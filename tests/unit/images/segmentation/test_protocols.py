@@ -53,20 +53,27 @@ def test_logits_go_by_the_input_s_size_or_straight_to_the_stored_one(size, store
     assert np.array_equal(found[True], found[False]) == (size == stored)
 
 
-def test_several_scales_and_the_mirror_image_are_joined_as_the_mean_of_their_softmax():
-    image, stored = drawn_image(48, 64), (50, 70)
-    protocol = EvaluationProtocol(scales=(0.5, 1.0, 1.3), flips=True, divisor=8)
+@pytest.mark.parametrize(
+    ("crop", "flips", "stored", "described"),
+    [
+        (None, True, (50, 70), "whole images; mean of scales 0.5, 1, 1.3; also mirrored; logits"),
+        ((64, 88), False, (48, 64), "windows of 64x88, stride 1x1; mean of scales 0.5, 1, 1.3; logits"),
+    ],
+)
+def test_several_scales_and_the_mirror_image_are_joined_as_the_mean_of_their_softmax(crop, flips, stored, described):
+    image = drawn_image(48, 64)
+    protocol = EvaluationProtocol(crop, scales=(0.5, 1.0, 1.3), flips=flips, divisor=8)
     pixels, total = image.numpy()[0].transpose(1, 2, 0).astype(np.float32), 0
     for size in [(24, 32), (48, 64), (64, 88)]:  # 62.4 x 83.2 rounds to 62 x 83, and up to multiples of 8
         seen = resized(pixels, size)
-        for turn in (slice(None), slice(None, None, -1)):
+        for turn in (slice(None), slice(None, None, -1))[: 1 + flips]:
             logits = as_numpy(paddle.to_tensor(seen[:, turn].transpose(2, 0, 1)[None].copy()))
             total = total + softmax(resized(resized(logits, size), stored)[:, turn])
     best = np.sort(total, axis=-1)
     is_sure = best[..., -1] - best[..., -2] > 1e-4
     found = class_map(network, image, stored, protocol).numpy()
     assert is_sure.mean() > 0.99 and np.array_equal(found[is_sure], total.argmax(axis=-1)[is_sure])
-    assert str(protocol).startswith("whole images; mean of scales 0.5, 1, 1.3; also mirrored; logits")
+    assert str(protocol).startswith(described)
 
 
 def test_a_class_map_is_the_same_however_few_classes_are_large_at_once(monkeypatch):

@@ -103,6 +103,9 @@ def test_losses_of_all_groups_and_gradients_are_the_authors(kind):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max(), err_msg=ours)
     without = [name for name, parameter in parameters.items() if parameter.grad is None and not parameter.stop_gradient]
     assert without == []
+    tripled = RfDetr.criterion("rfdetr_base", GOLDEN["classes"], {"class_weight": 3.0}, **_options(kind))
+    weights = {name: 3.0 if name.startswith("class") else term.weight for name, term in terms.items()}
+    assert {name: term.weight for name, term in tripled.terms(outputs, targets).items()} == weights
 
 
 def test_boxes_move_in_sizes_of_the_box():

@@ -29,6 +29,12 @@ def roboflow(root):
         write_coco(root, [annotation(1, 11, BOX)], split, file=f"{split}/_annotations.coco.json")
 
 
+def beside_panoptic(root):
+    roboflow(root)
+    (root / "annotations").mkdir()
+    shutil.copy(root / "train" / "_annotations.coco.json", root / "annotations" / "panoptic_train2017.json")
+
+
 def voc(root):
     write_voc(root / "VOCdevkit" / "VOC2007", {"train": ["000001"], "val": ["000002"]})
 
@@ -78,6 +84,7 @@ def yolo_without_description(root):
     [
         (coco, "coco", "my_data has annotations in COCO's format, such as annotations/instances_train2017.json"),
         (roboflow, "coco", "such as train/_annotations.coco.json"),
+        (beside_panoptic, "coco", "such as train/_annotations.coco.json"),
         (voc, "voc", "my_data has Pascal VOC's annotations, such as VOCdevkit/VOC2007/Annotations/000001.xml"),
         (flat_voc, "voc", "such as annotations/1.xml"),
         (xml_beside, "voc", "such as train/1.xml"),

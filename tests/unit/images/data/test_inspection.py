@@ -306,6 +306,12 @@ def test_what_was_compared_is_said_where_it_was_not_all(root, limit):
         "no validation image is identical to a training image (compared: all 6 with 4 of 12)"
     ]
     assert opening.compare(*opened) == []
+    opened = [
+        opening.open_split(folders(root, split), split) for split in ("val", "train")
+    ]  # train is smaller, and whole
+    assert opening.compare(*opened) == [
+        "no validation image is identical to a training image (compared: 4 of 12 with 6 of 6)"
+    ]
 
 
 def test_a_held_out_part_is_compared_with_the_rest(root, cache):

@@ -61,6 +61,7 @@ def test_paths_mean_one_image_where_one_is_the_end_of_the_other(names, known, ex
 def test_images_of_a_data_set_may_be_in_the_folders_of_its_layout(tmp_path, layout, names, known, expected):
     (tmp_path / "val").mkdir()
     (tmp_path / "val" / "a.png").touch()
+    (tmp_path / "a.png").touch()  # has the name alone
     assert match_files(names, [f"{layout}/{name}" for name in known], str(tmp_path)) == expected
 
 

@@ -17,7 +17,7 @@ def format_imbalance(labels: np.ndarray, names: Sequence[str] | None, is_correct
     counts = count_labels(np.asarray(labels), 0)
     classes = np.flatnonzero(counts)
     numbers = counts[classes]
-    if is_corrected or len(classes) < 2 or numbers.max() < _UNBALANCED * numbers.min():
+    if is_corrected or numbers.max() < _UNBALANCED * numbers.min():
         return []
     most, fewest = (
         f"{numbers[row]:,} of {names[classes[row]] if names else classes[row]}"

@@ -52,7 +52,7 @@ def open_share(
 
     ``base`` is the class of the dataset, ``part`` of a part of it; indexes go to ``cache_folder``. Also return the key
     that holds out a share, with its value; empty if none does. A ``UserError`` says that the data are missing, damaged
-    or of another kind.
+    or of another kind, or that a user's dataset has no images, or more or fewer labels.
     """
     data, fraction, key = config.DATA, config.DATA.VAL_FRACTION, "VAL_FRACTION"
     kind = dataset_class(config, base)
@@ -64,6 +64,7 @@ def open_share(
         dataset = open_whole(data.DATA_PATH, cache_folder)
     else:
         dataset = kind.open(config, split if fraction is None else "train", cache_folder)
+    _require_equal_numbers(dataset, split, data)
     is_turned = dataset.reading is not None and dataset.reading.exif_rotate
     dataset.read_with(ReadConfig(is_turned if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))
     if (gigabytes := data.get("REMOTE_CACHE_GIGABYTES")) is not None:
@@ -73,16 +74,23 @@ def open_share(
     return hold_out(dataset, split, fraction, data.VAL_SEED, cache_folder, part), f"DATA.{key} {fraction:g}"
 
 
+def _require_equal_numbers(dataset: ImageDataset, split: str, data: Any) -> None:
+    if not len(dataset):
+        raise UserError(f"dataset {data.DATASET} has no {split} images{format_place(data.DATA_PATH)}")
+    for name in ("labels", "label_matrix"):
+        labels = getattr(dataset, name)
+        if labels is not None and len(labels) != len(dataset):
+            raise UserError(
+                f"dataset {data.DATASET} has {count(len(dataset), 'image')}, but {len(labels):,} in its attribute "
+                f"'{name}'; expected labels of each image"
+            )
+
+
 def open_dataset(
     config: ImageSettings, base: type[ImageDataset], part: type[DatasetPart], split: str, cache_folder: Path
 ) -> tuple[Any, list[str]]:
-    """Open the dataset of ``split`` as ``open_share`` does; also return log lines.
-
-    A ``UserError`` also says that there are no images, which only a user's dataset may return.
-    """
+    """Open the dataset of ``split`` as ``open_share`` does; also return log lines."""
     dataset, share = open_share(config, base, split, cache_folder, part)
-    if not len(dataset):
-        raise UserError(f"dataset {config.DATA.DATASET} has no {split} images{format_place(config.DATA.DATA_PATH)}")
     if not share:
         return dataset, list(dataset.notices)
     line = f"{split}: {count(len(dataset), 'image')} of the {len(dataset.dataset):,} training images; {share} "

@@ -2,8 +2,12 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from support.registrations import forgotten
 
+from paddlevit_dist import UserError, register_dataset
+from paddlevit_dist.images import ImageDataset
 from paddlevit_dist.images.classification.opening import choose_num_classes, open_images
 from paddlevit_dist.images.data import image_samples
 from paddlevit_dist.images.data.held_out import DatasetPart
@@ -14,7 +18,7 @@ from paddlevit_dist.settings import load
 class Part(SimpleNamespace):
     """Names are not all UTF-8."""
 
-    notices, reading = ("of the data",), None
+    notices, reading, labels, label_matrix = ("of the data",), None, None, None
 
     def __len__(self):
         return self.number
@@ -91,6 +95,36 @@ def test_a_part_of_the_training_images_is_held_out(opened, tmp_path, key, has_va
     assert listed.read_bytes() == b"0\xe9.png\n1\xe9.png\n2\xe9.png\n"
     found, notes, *_, part = opened("train", *words, has_validation=has_validation)
     assert found is part and notes == ["of the data"]
+
+
+@pytest.mark.parametrize("words", [[], ["DATA.VAL_FRACTION=0.5"]])
+@pytest.mark.parametrize(
+    "number, attributes, problem",
+    [
+        (0, {"labels": np.zeros(0, np.int64)}, "no train images"),
+        (
+            4,
+            {"labels": np.array([1, 0, 1])},
+            "4 images, but 3 in its attribute 'labels'; expected labels of each image",
+        ),
+        (2, {"label_matrix": np.ones((3, 2), np.int8)}, "2 images, but 3 in its attribute 'label_matrix'; expected la"),
+    ],
+)
+def test_a_user_s_dataset_without_images_or_with_other_labels_is_refused(number, attributes, problem, words, tmp_path):
+    class Own(ImageDataset):
+        num_classes = 2
+
+        def __init__(self, *where):
+            vars(self).update(attributes)
+
+        def __len__(self):
+            return number
+
+    with forgotten():
+        register_dataset("own", Own)
+        config = load(["-dataset=own", f"-output={tmp_path}", *words]).values
+        with pytest.raises(UserError, match=f"^dataset own has {problem}"):
+            open_images(config, "train", tmp_path / "cache")
 
 
 def test_the_number_of_classes_is_checked(refuse):

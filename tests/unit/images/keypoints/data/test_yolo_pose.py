@@ -92,6 +92,7 @@ def test_names_of_points_are_of_the_class_that_they_name(tmp_path, cache):
         (YAML + "kpt_names: {'0': [a, b, c]}\n", LABELS["1"], "kpt_names: there is no class '0': expected one of 0, 1"),
         (YAML, LABELS["2"] + "0 0.5 0.5 0.4 0.6 0.2 0.5 3 1 1 1 0 0 0\n", "labels/train/1.txt, object 2: expected"),
         (YAML, "0 0.5 0.5 0.4 0.6 25 50 2 1 1 1 0 0 0\n", "expected points as fractions of the image from 0 to 1"),
+        (YAML, "0 0.5 0.5 0.4 0.6 0.5 -50 2 1 1 1 0 0 0\n", "expected points as fractions of the image from 0 to 1"),
         (YAML, "0 0.5 0.5 0.4 0.6 0.2 0.5 3 1 1 1 0 0 0\n", "expected the visibility of each point to be 0"),
         (YAML, LABELS["2"], "no label file has a labeled point"),
         (YAML, "0 0.5 0.5 0.4 0.6 0.2\n", "6 numbers; expected class x y width height and 9 numbers of keypoints"),

@@ -57,6 +57,17 @@ def test_results_with_names_score_alike_against_a_data_set_and_against_its_file(
     assert scores[0][0] > 0.2
 
 
+def test_points_without_names_are_numbered(tmp_path):
+    dataset, path = DrawnFigures(None, "val", None, num_val=6), tmp_path / "truth.json"
+    as_file(dataset, path)
+    content = json.loads(path.read_text())
+    content["categories"] = [{"id": entry["id"], "name": entry["name"]} for entry in content["categories"]]
+    path.write_text(json.dumps(content))
+    sets = read_annotations(str(path), [0.1]).sets
+    expected = [tuple(f"point {n + 1}" for n in range(len(own.names))) for own in dataset.keypoint_sets]
+    assert sorted(own.names for own in sets) == sorted(expected) and {own.sigmas[0] for own in sets} == {0.1}
+
+
 def test_data_without_keypoints_are_refused(tmp_path):
     with pytest.raises(UserError, match="shapes has images with boxes, not keypoints"):
         read_dataset(SyntheticShapes(None, "val", None, num_val=2), "shapes")

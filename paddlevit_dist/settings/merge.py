@@ -308,11 +308,16 @@ def _unknown_key(setting: KeySetting) -> str:
 
 
 def closest_key(name: str) -> str:
-    """Return the key with the spelling closest to ``name``, first among those that end in the same or a known word."""
+    """Return the key with the spelling closest to ``name``, first among those that end in the same or a known word.
+
+    A known word in the section of its key, or in none, means this key: TRAIN.LEARNING_RATE is TRAIN.BASE_LR.
+    """
     upper = name.upper()
-    end = upper.rsplit(".", 1)[-1]
-    same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == end]
+    section, _, end = upper.rpartition(".")
     translated = command_line.find_key(end)
+    if translated and section in ("", translated.rpartition(".")[0]):
+        return translated
+    same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == end]
     candidates = same_end or ([translated] if translated else list(keys()))
     return difflib.get_close_matches(upper, candidates, cutoff=0.0)[0]
 

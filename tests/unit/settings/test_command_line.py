@@ -199,6 +199,15 @@ def test_arguments_of_programs_are_words():
         ("data=x", "command line: data ('x') is not a known key: write -data_path=x"),
         ("lr=0.1", "command line: lr (0.1) is not a known key: write TRAIN.BASE_LR 0.1"),
         ("TRAIN.LR 0.1", "command line: TRAIN.LR (0.1) is not a known key: the closest is TRAIN.BASE_LR"),
+        ("MODEL.CROP_PCT 1", "command line: MODEL.CROP_PCT (1) is not a known key: the closest is DATA.CROP_PCT"),
+        *(
+            (f"{key} 1", f"command line: {key} (1) is not a known key: the closest is {closest}")
+            for key, closest in (
+                ("TRAIN.LEARNING_RATE", "TRAIN.BASE_LR"),
+                ("LEARNING_RATE", "TRAIN.BASE_LR"),
+                ("MODEL.LEARNING_RATE", "PROBE.LEARNING_RATE"),
+            )
+        ),
         ("TRAIN.EPOCHS 3", "command line: TRAIN.EPOCHS (3) is not a known key: the closest is TRAIN.NUM_EPOCHS"),
         ("-batchsize 3", "-batchsize is not a known flag: did you mean '-batch_size'?"),
         ("--Pretrained=x", "--Pretrained is not a known flag: write -pretrained=PATH"),

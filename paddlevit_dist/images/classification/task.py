@@ -135,7 +135,11 @@ class LabeledImageTask(Task):
 
     def create_network(self, num_classes: int) -> paddle.nn.Layer:
         """Create the configured model with its initial weights."""
-        data, name, options = self.config.DATA, self.config.MODEL.NAME, self.model_options
+        return self._create_model(num_classes, self.model_options)
+
+    def _create_model(self, num_classes: int, options: dict[str, Any]) -> Any:
+        """Create the model with these options, for images with the configured size and channels."""
+        data, name = self.config.DATA, self.config.MODEL.NAME
         if data.IMAGE_CHANNELS != RGB or "in_channels" in model_options(name).defaults:
             options = {**options, "in_channels": data.IMAGE_CHANNELS}
         return create_model(name, num_classes=num_classes, image_size=data.IMAGE_SIZE, **options)

@@ -17,14 +17,13 @@ from ....runtime import autocast
 from ....runtime.errors import UserError
 from ....runtime.transfers import read_later
 from ....tasks.aspects import get_aspect
-from ....tasks.model_factory import accelerate, create_model, model_options
+from ....tasks.model_factory import accelerate, model_options
 from ....tasks.protocols import StateKeeping
 from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ....tasks.task import Records
 from ...data.image_dataset import ImageDataset
 from ...image_size import as_pair
 from ...models.resampling import OFFSET
-from ...settings import RGB
 from ..task import PretrainingTask
 from .losses import LARGE_VIEWS, STUDENT_TEMPERATURE, distillation_losses, entropies, sharpen, teacher_temperature
 from .network import DistillationNetwork, ProjectionHead
@@ -91,14 +90,11 @@ class SelfDistillation(PretrainingTask):
         return teacher
 
     def _create(self, options: dict[str, Any]) -> DistillationNetwork:
-        data, name, keys = self.config.DATA, self.config.MODEL.NAME, self.config.SELF_DISTILLATION
-        defaults = model_options(name).defaults
-        if data.IMAGE_CHANNELS != RGB or "in_channels" in defaults:
-            options = {**options, "in_channels": data.IMAGE_CHANNELS}
+        keys = self.config.SELF_DISTILLATION
         if keys.SMALL_VIEWS:  # positions of small views are resized as the authors do
-            uses = {"any_size": True, "resampling": OFFSET}
+            uses, defaults = {"any_size": True, "resampling": OFFSET}, model_options(self.config.MODEL.NAME).defaults
             options = {**{key: value for key, value in uses.items() if key in defaults}, **options}
-        backbone: Any = create_model(name, num_classes=0, image_size=data.IMAGE_SIZE, **options)
+        backbone = self._create_model(0, options)
         sizes = keys.HEAD_WIDTH, keys.BOTTLENECK, keys.OUTPUTS, keys.NORM_LAST_LAYER
         return DistillationNetwork(backbone, ProjectionHead(backbone.embed_dim, *sizes))
 

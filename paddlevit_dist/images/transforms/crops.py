@@ -75,7 +75,7 @@ class EvaluationTransform:
         image = image.resize(self.resized(image.size), Image.Resampling[self.interpolation.upper()])
         height, width = as_pair(self.image_size)
         across, down = max(0, width - image.width), max(0, height - image.height)
-        if self.crop_mode != BORDER or not (across or down):
+        if not (across or down):  # as always but with "border"
             return image
         image = in_color(image, self.channels)
         padded = Image.new(image.mode, (image.width + across, image.height + down), self.fill)

@@ -82,6 +82,20 @@ def test_squash_resizes_to_the_crops_proportions_and_crops_the_center(size, resi
     np.testing.assert_array_equal(found, np.asarray(expected).transpose(2, 0, 1), strict=True)
 
 
+def test_only_images_with_borders_may_be_smaller_than_their_crop():
+    generator = np.random.default_rng(0)
+    smaller = {"center": 0, "squash": 0, "border": 0}
+    for mode in smaller:
+        for height, width, rows, columns in generator.integers(1, 400, (500, 4)).tolist():
+            scale = float(generator.choice([0.7, 0.9, 1.0, 1.15]))
+            crop_pct = scale * float(generator.choice([0.61, 0.875, 0.95, 1.0]))
+            for size in (rows, (rows, columns)):
+                transform = EvaluationTransform(size, crop_pct, crop_mode=mode, scale=scale)
+                across, down = transform.resized((width, height))
+                smaller[mode] += across < (columns if isinstance(size, tuple) else rows) or down < rows
+    assert smaller["center"] == smaller["squash"] == 0 < smaller["border"]
+
+
 def test_the_whole_image_is_in_the_middle_of_its_borders():
     """81 x 40 pixels in a crop 27 high and 36 wide: 36 x 18 of them (17.8), and 9 rows of borders: 4 above, 5 below."""
     found = EvaluationTransform((27, 36), 1.0, 3, "lanczos", "border", FILL)(noise(81, 40), None)

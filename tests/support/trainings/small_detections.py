@@ -1,6 +1,7 @@
 """Short trainings and evaluations of a small detector on drawn shapes, as workers or in the test's own process."""
 
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,14 +104,13 @@ def evaluate(output: str, weights: str, arguments: list[str]) -> dict[str, Any]:
     return evaluate_only(build(output, "-eval", f"-pretrained={weights}", "SAVE_PREDICTIONS", "True", *arguments))
 
 
-def write_weights(folder: Path, *words: str) -> Path:
+def write_weights(folder: Path, *words: str, class_names: Sequence[str] = ("circle", "square", "triangle")) -> Path:
     """``weights.pdparams`` of an untrained tiny DETR, with an ``about.yaml`` beside it."""
     values = settings.load([*SHAPES, *words]).values
-    names = ["circle", "square", "triangle"]
     paddle.seed(0)
-    model = Detection(values).build_model(len(names))
+    model = Detection(values).build_model(len(class_names))
     folder.mkdir(parents=True)
     paddle.save(model.state_dict(), str(folder / "weights.pdparams"))
-    about = {"input": {}, "data": {"val": {"classes": names}}, "settings": to_plain_settings(values)}
+    about = {"input": {}, "data": {"val": {"classes": list(class_names)}}, "settings": to_plain_settings(values)}
     (folder / "about.yaml").write_text(yaml.safe_dump(about), encoding="utf-8")
     return folder / "weights.pdparams"

@@ -29,6 +29,7 @@ from paddlevit_dist.images.detection.records import DetectionRecord
 from paddlevit_dist.images.detection.windows import ImagePart, merge_parts
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.dataset import TransformedDataset
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.protocols import (
     Checkable,
@@ -468,6 +469,8 @@ def test_an_evaluation_step_keeps_a_record_of_each_image(trainer):
     described = {samples.describe(index) for index in range(3)}
     assert shown and {caption.splitlines()[1] for _, caption in shown} <= described
     assert get_aspect(task, Reportable).figures(samples, [], trainer.model) == []
+    # samples of a user's task have no boxes to draw
+    assert get_aspect(task, Reportable).figures(TransformedDataset(), list(enumerate(records)), trainer.model) == []
 
 
 def test_what_the_log_and_checks_of_labels_take_from_samples(trainer):

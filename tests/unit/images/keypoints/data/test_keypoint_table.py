@@ -161,6 +161,7 @@ def test_a_folder_is_needed(tmp_path, cache):
         ("image,x1,y1\nc.png,1,2\n", "1 of 1 image missing below"),
         ("image,x1,y1\na.png,,\n", "no point of its images has coordinates"),
         ("image,x1,y1\na.png,0.5,0.25\n", "all coordinates are fractions of the images from 0 to 1"),
+        ("image,x1,y1\na.png,1,0\nb.png,,\n", "all coordinates are fractions of the images from 0 to 1"),
         ("image,x1,y1\n", "has headings, but no rows"),
         ("image,x1,y1\na.png,1,2\n,3,4\n", "points.csv, line 3: no image is named; correct or remove the row"),
     ],
@@ -168,6 +169,16 @@ def test_a_folder_is_needed(tmp_path, cache):
 def test_wrong_tables_are_refused(tmp_path, cache, text, message):
     write_table(tmp_path, text)
     assert message in refused(tmp_path, cache)
+
+
+@pytest.mark.parametrize(("height", "width"), [(8, 8), (8, 9), (9, 8)])
+def test_small_coordinates_are_pixels_of_small_images(tmp_path, cache, height, width):
+    write_image(tmp_path / "a.png", height, width, 0)
+    write_table(tmp_path, "image,x1,y1\na.png,0.5,1\n", images="a")
+    if max(height, width) == 9:
+        assert "all coordinates are fractions of the images from 0 to 1" in refused(tmp_path, cache)
+    else:
+        assert KeypointTable(str(tmp_path), "train", cache).annotations(0).points.tolist() == [[[0.5, 1, 2]]]
 
 
 def test_points_outside_and_images_without_points_are_told(tmp_path, cache):

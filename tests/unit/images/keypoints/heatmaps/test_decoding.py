@@ -34,6 +34,17 @@ def test_flat_peaks_stay_in_their_cells():
     assert np.isfinite(places).all()
 
 
+@pytest.mark.parametrize(("shape", "place"), [((6, 12), [6, 7]), ((6, 5), [1, 2]), ((5, 6), [1, 2]), ((6, 6), [6, 7])])
+def test_a_step_beyond_the_size_of_the_map_is_not_taken(shape, place):
+    """The gradient is (-1/4, -1/4), the second derivatives are -1, -1 and across 0.95: a step of 5 in both."""
+    logs = np.full(shape, -3.0)
+    # the peak at x 1 and y 2, its neighbors, and those along the ridge
+    logs[1:4, :3] = [[-0.05, -0.75, -1], [-0.75, 0, -0.25], [-1, -0.25, -0.05]]
+    places, scores = decode_heatmaps(np.exp(logs)[None, None], 1)
+    np.testing.assert_allclose(places[0, 0], place, atol=1e-3)
+    assert scores.item() == 1
+
+
 def test_points_far_from_the_map_have_no_weight():
     cells = np.array([[-5.9, 3], [-6.1, 3], [17.9, 3], [18.1, 3], [3, 22], [3, 3]])
     visible = np.array([True] * 5 + [False])

@@ -7,20 +7,23 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
+from scipy.ndimage import map_coordinates
 from support.files.keypoint_writer import posed, write_keypoints
 from support.processes import ROOT
+from support.trainings import small_detections
 from support.trainings.updates import changes_of_an_update, waits_of_an_update
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
 from paddlevit_dist.images.keypoints.described_points import SIGMA
-from paddlevit_dist.images.keypoints.heatmaps.samples import HOST
+from paddlevit_dist.images.keypoints.heatmaps.samples import HOST, split_detection
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSet
 from paddlevit_dist.images.keypoints.records import KeypointRecord
 from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.dataset import TransformedDataset
 from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import CheckpointMatching, Predictable, Reportable, count_samples
+from paddlevit_dist.tasks.protocols import CheckpointMatching, Exportable, Predictable, Reportable, count_samples
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.tasks.task_factory import make_task
 
@@ -169,6 +172,40 @@ def test_boxes_of_a_file_have_scores_and_are_found_once(tmp_path):
         )
 
 
+def test_objects_of_a_detector_have_scores_and_are_found_once(tmp_path):
+    weights = small_detections.write_weights(tmp_path / "detector", class_names=["hand", "person", "car"])
+    words = ["HEATMAPS.DETECTOR", str(weights), "HEATMAPS.BOX_SCORE", "0", "HEATMAPS.NMS_OKS", "0"]
+    task, samples = build_task(tmp_path, *words)
+    batch, model = take(task, samples["val"], [0, 1]), task.build_model()
+    with paddle.no_grad():
+        boxes, found = task.detector.detect(split_detection(batch)[0]), task.finder(model, batch)
+    for given, detected in zip(boxes, found, strict=True):  # any two of a category are a little similar
+        assert len(given.labels) > len(detected.labels) == len(set(given.labels.tolist()))
+
+
+def test_an_export_tells_how_a_crop_is_cut_and_has_one(tmp_path):
+    task, _ = build_task(
+        tmp_path, "HEATMAPS.CROP_SIZE", "[64, 32]", "HEATMAPS.KERNEL", "7", "HEATMAPS.BOX_SCALE", "1.5"
+    )
+    parts = get_aspect(task, Exportable).export_parts()
+    assert (parts.channels, parts.size, parts.output_names) == (3, (64, 32), ("heatmaps",))
+    assert parts.output_shape == (13, 32, 16) and parts.about["points"] == task.point_names
+    assert parts.about["output"] == "float32 (batch, 13, 32, 16), a heatmap for each point"
+    assert "enlarged to the proportions of the crop and by 1.5" in parts.about["crop"]
+    assert "becomes 32 x 64 pixels" in parts.about["crop"] and "over 7 cells" in parts.about["decoding"]
+    # The box (20, 10, 60, 70) has its center at (50, 45); 60 x 120 has the crop's proportions, enlarged it is 90 x 180.
+    picture = parts.example["picture"].astype(float)
+    y, x = np.meshgrid(45 + 180 * (np.arange(64) / 63 - 0.5), 50 + 90 * (np.arange(32) / 31 - 0.5), indexing="ij")
+    planes = [map_coordinates(picture[..., k], [y, x], order=1, mode="grid-constant") for k in range(3)]
+    data = task.config.DATA
+    pixels = [
+        plane * deviation + mean
+        for plane, mean, deviation in zip(parts.example["input"][0], data.IMAGENET_MEAN, data.IMAGENET_STD)
+    ]
+    assert parts.example["input"].shape == (1, 3, 64, 32)
+    np.testing.assert_allclose(255 * np.stack(pixels), planes, atol=0.51)
+
+
 def test_whole_images_are_one_object_each(tmp_path):
     task, samples = build_task(tmp_path, "HEATMAPS.BOXES", "image")
     assert samples["val"].eval_protocol == "in whole images"
@@ -292,6 +329,8 @@ def test_tables_of_points_are_scored_by_their_errors(tmp_path):
     _, table, chart = reporting.figures(samples["val"], list(enumerate(records)), task.build_model())
     assert [row[-1] for row in table.rows] == [2, 2, 4] and chart.x_label == "error, mm"
     assert reporting.figures(samples["val"], [], None) == []
+    # samples of a user's task have no points to draw
+    assert reporting.figures(TransformedDataset(), list(enumerate(records)), None) == []
 
 
 def test_a_user_s_augmentation_of_images_moves_the_points_of_objects(tmp_path):

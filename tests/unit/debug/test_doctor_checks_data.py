@@ -216,4 +216,7 @@ def test_files_that_were_replaced_are_listed(tmp_path):
 
 
 def test_a_split_without_samples_is_a_failure(tmp_path):
-    assert look_at(tmp_path, val=[])["data"][:2] == ("failure", "val: there are no samples")
+    assert look_at(tmp_path, val=[])["data"][:2] == ("failure", "dataset doctors_images has no val images")
+    context = CheckContext(None, None, MACHINE)
+    context.task, context.samples = CountedTask(), {"train": [], "val": []}  # of a task that opens them
+    assert doctor_checks.check_data(context)[:2] == ("failure", "train: there are no samples")

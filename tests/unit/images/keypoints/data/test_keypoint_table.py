@@ -66,11 +66,13 @@ def test_both_forms_say_the_same(tmp_path, cache, name):
 
 
 def test_a_column_divides_images_and_test_replaces_val(tmp_path, cache):
-    write_table(tmp_path, "image,split,x1,y1\na.png,train,1,2\nb.png,test,3,4\nc.png,,5,6\n", images="abc")
+    rows = "a.png,train,1,2,0.5\nb.png,test,3,4,0.25\nc.png,,5,6,1\n"
+    write_table(tmp_path, f"image,split,x1,y1,spacing_mm\n{rows}", images="abc")
     assert len(KeypointTable(str(tmp_path), "train", cache)) == 1
     assert KeypointTable.has_validation(str(tmp_path))
     dataset = KeypointTable(str(tmp_path), "val", cache)
     assert len(dataset) == 1 and dataset.annotations(0).points.tolist() == [[[3, 4, 2]]]
+    assert dataset.spacing_mm(0) == (0.25, 0.25)
     assert any("the val images are the test images" in line for line in dataset.notices)
 
 
@@ -114,7 +116,9 @@ def test_table_and_images_may_be_named(tmp_path, cache):
     write_table(tmp_path / "pictures", "", "unused.txt")
     (tmp_path / "one.csv").write_text(WIDE)
     (tmp_path / "two.csv").write_text(WIDE)
-    assert len(KeypointTable(str(tmp_path), "train", cache, "one.csv", "pictures")) == 2
+    write_image(tmp_path / "a.png", 5, 6, 0)  # beside the table is not in the named folder
+    dataset = KeypointTable(str(tmp_path), "train", cache, "one.csv", "pictures")
+    assert sorted(dataset.size(index) for index in range(len(dataset))) == [(20, 30), (20, 31)]
     assert refused(tmp_path, cache, "val", table="three.csv", images="pictures") == (
         f"DATA.VAL_ANNOTATIONS three.csv: there is no file {tmp_path / 'three.csv'}"
     )
@@ -182,7 +186,14 @@ def test_small_coordinates_are_pixels_of_small_images(tmp_path, cache, height, w
 
 
 def test_points_outside_and_images_without_points_are_told(tmp_path, cache):
-    write_table(tmp_path, "image,x1,y1\na.png,50,2\nb.png,,\n")
+    (tmp_path / "c.png").write_bytes(b"no image")
+    write_table(tmp_path, "image,x1,y1\na.png,50,2\nb.png,,\nc.png,1,2\n")
+    told = [
+        ("a", "with a point outside, scored but not learned"),
+        ("b", "without a labeled point, not learned"),
+        ("c", "that cannot be read: its points are lost"),
+    ]
     notices = KeypointTable(str(tmp_path), "train", cache).notices
-    assert any("1 image with a point outside, scored but not learned" in line for line in notices)
-    assert any("1 image without a labeled point, not learned" in line for line in notices)
+    for name, what in told:
+        (line,) = (line for line in notices if what in line)
+        assert f"1 image {what}" in line and f"{name}.png" in line

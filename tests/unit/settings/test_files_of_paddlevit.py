@@ -109,7 +109,7 @@ def test_their_name_of_the_cosine_schedule(load_text):
     assert configuration.notices == ["x.yaml:3: TRAIN.LR_SCHEDULER.NAME 'warmupcosine' is called 'cosine' here"]
 
 
-def test_keys_of_another_family_name_the_model_too(refuse, load_text):
+def test_keys_of_another_family_name_the_model_too(refuse, load_text, write):
     misspelled = "MODEL:\n  NAME: swin_tinny_patch4_window7_224\n"
     hint = (
         "; MODEL.NAME 'swin_tinny_patch4_window7_224' is not a known model: did you mean 'swin_tiny_patch4_window7_224'"
@@ -122,6 +122,10 @@ def test_keys_of_another_family_name_the_model_too(refuse, load_text):
     assert message.startswith("x.yaml:3: MODEL.NUM_HEADS is [4, 8, 'many']: expected a whole number >= 1")
     assert " or a list of them, or None" in message and hint in message
     assert refuse(load_text, "MODEL:\n  EMBED_DIMM: 7") == (
+        "x.yaml:2: MODEL.EMBED_DIMM (7) is not a known key: the closest is MODEL.EMBED_DIM"
+    )
+    write("base.yaml", misspelled)  # does not count
+    assert refuse(load_text, "BASE: base.yaml\nMODEL: {NAME: vit_base_patch16_224, EMBED_DIMM: 7}") == (
         "x.yaml:2: MODEL.EMBED_DIMM (7) is not a known key: the closest is MODEL.EMBED_DIM"
     )
 

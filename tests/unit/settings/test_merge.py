@@ -96,6 +96,13 @@ def test_the_last_task_counts_and_its_keys_are_known(load_text):
     assert (configuration.values.TASK, configuration.values.DETECTION.FLIP) == ("detection", True)
 
 
+def test_the_epochs_of_a_recipe_are_those_of_its_last_file(write):
+    write("base.yaml", "TRAIN: {NUM_EPOCHS: 7}")
+    write("x.yaml", "BASE: base.yaml\nTRAIN: {NUM_EPOCHS: 9}")
+    assert load(["-cfg=x.yaml", "-epochs=3"]).recipe_epochs == 9
+    assert load(["-epochs=3"]).recipe_epochs == load([]).values.TRAIN.NUM_EPOCHS
+
+
 def test_the_description_is_yaml_with_the_source_behind_each_value(load_text):
     configuration = load_text("TRAIN: {BASE_LR: 3e-3}", "-seed=3", "-data_path=" + "long/" * 30)
 

@@ -186,6 +186,11 @@ def test_text_that_yaml_reads_as_something_else_is_asked_for_in_quotes(load_text
     assert load_text(quoted).values.VOLUMES.LARGEST_COMPONENT == ["no", "007", "~"]
 
 
+def test_a_choice_is_not_asked_for_in_quotes(load_text, refuse):
+    message = refuse(load_text, "DATA: {CROP_MODE: no}")
+    assert message == "x.yaml:1: DATA.CROP_MODE is False: expected one of center, squash, border"
+
+
 def test_means_and_deviations_left_alone_follow_the_channels(load_text):
     configuration = load_text("DATA: {IMAGE_CHANNELS: 1, IMAGENET_MEAN: [0.13]}")
 

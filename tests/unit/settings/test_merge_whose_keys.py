@@ -165,6 +165,10 @@ def test_what_a_recipe_replaces_of_its_base_is_not_told(write):
     (notice,) = load(["-cfg=x.yaml"]).notices
 
     assert notice.startswith("TRAIN.LR_SCHEDULER.POWER 2.0 (base.yaml:1): no effect: it is for poly")
+    write("base.yaml", "TRAIN: {OPTIMIZER: {NAME: SGD, BETAS: [0.9, 0.99]}}")
+    write("x.yaml", "BASE: base.yaml\nSEED: 3")
+    (notice,) = load(["-cfg=x.yaml"]).notices  # of the base alone
+    assert notice.startswith("TRAIN.OPTIMIZER.BETAS (0.9, 0.99) (base.yaml:1): no effect: it is for AdamW")
 
 
 def test_an_evaluation_tells_training_keys_of_the_command_line_alone(load_text):

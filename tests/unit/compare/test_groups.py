@@ -48,6 +48,11 @@ def test_the_best_evaluation_is_that_of_the_linked_checkpoint(tmp_path):
     assert (best["value"], best["epoch"]) == (5.0, 2)
 
 
+def test_two_seeds_vary_and_one_does_not():
+    assert groups.format_summary([1.0, 3.0], 3) == "mean 2.000, standard deviation 1.414, minimum 1.000, maximum 3.000"
+    assert groups.format_summary([1.5], 1) == "mean 1.5, minimum 1.5, maximum 1.5"
+
+
 @pytest.mark.parametrize(
     ("freedom", "expected"), [(1, 12.7062), (2, 4.30265), (4, 2.77645), (8, 2.30600), (30, 2.04227), (1000, 1.96234)]
 )

@@ -210,6 +210,7 @@ def test_arguments_of_programs_are_words():
         ),
         ("TRAIN.EPOCHS 3", "command line: TRAIN.EPOCHS (3) is not a known key: the closest is TRAIN.NUM_EPOCHS"),
         ("-batchsize 3", "-batchsize is not a known flag: did you mean '-batch_size'?"),
+        ("-size=64", "-size is not a known flag: did you mean '-image_size'?"),
         ("--Pretrained=x", "--Pretrained is not a known flag: write -pretrained=PATH"),
         ("-seed", "-seed needs a value: -seed=N"),
         ("-seed -eval", "-seed needs a value: -seed=N"),

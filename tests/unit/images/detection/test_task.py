@@ -316,23 +316,28 @@ def test_category_ids_come_from_the_checkpoint():
     assert task.category_ids == [1, 2, 3] and task.class_names == ["0", "1", "2"]
 
 
-def test_images_and_results_of_a_prediction(tmp_path):
-    for number in (5, 6):
-        Image.new("RGB", (12, 10)).save(tmp_path / f"{number}.png")
+@pytest.mark.parametrize(
+    "names, ids, message",
+    [
+        (["5", "6"], [5, 6], "ids are the numbers in the names of their files"),
+        (["b", "a"], [1, 2], "ids are 1, 2, 3 in the order of the inputs"),
+    ],
+)
+def test_images_and_results_of_a_prediction(tmp_path, names, ids, message):
+    for name in names:
+        Image.new("RGB", (12, 10)).save(tmp_path / f"{name}.png")
     task = make_task(settings("-eval", "-pretrained=x"))
-    samples = get_aspect(task, Predictable).open_inputs(
-        [str(tmp_path / f"{number}.png") for number in (5, 6)], tmp_path
-    )
+    samples = get_aspect(task, Predictable).open_inputs([str(tmp_path / f"{name}.png") for name in names], tmp_path)
     writer = DetectionWriter(tmp_path, samples, NAMES, CATEGORY_IDS, 0.5)
     rows = [writer.write(index, FOUND) for index in (0, 1)]
-    assert rows == [{"picture": "pictures/5.jpg"}, {"picture": "pictures/6.jpg"}]
+    assert rows == [{"picture": f"pictures/{name}.jpg"} for name in names]
     lines = writer.finish(
         [PredictionRecord(index, [{"category": None}], summary=writer.summarize(index, FOUND)) for index in (0, 1)]
     )
     results = json.loads((tmp_path / "results.json").read_text())
-    assert [entry["image_id"] for entry in results] == [5, 5, 5, 6, 6, 6]
+    assert [entry["image_id"] for entry in results] == [ids[0]] * 3 + [ids[1]] * 3
     assert [entry["category_id"] for entry in results[:3]] == [8, 3, 7] and results[0]["bbox"] == [1, 2, 4, 7]
-    assert "the numbers in the names of their files" in lines[1] and "there are no boxes" in lines[0]
+    assert message in lines[1] and "there are no boxes" in lines[0]
 
 
 # ---- drawing and figures -------------------------------------------------------------------------------------------

@@ -124,6 +124,7 @@ def test_without_classes_the_last_weights_are_the_best(tmp_path):
     assert build(*classes, *patience).traits.takes_last == ""
     with pytest.raises(UserError, match=r"TRAIN.PATIENCE 2: .*PRETRAINING.LABELED_PATH"):
         build(*none, *patience)
+    build(*none, *patience, "-eval", "-pretrained=x")
 
 
 @pytest.mark.parametrize(

@@ -220,8 +220,8 @@ def _find_implied(settings: Sequence[KeySetting], accepted: dict[str, KeySetting
     if all(map(files.is_recipe_file, by_file)):  # recipes of this package say all that they mean
         return []
     named_files = [_accept(file_settings, task)[0] for file_settings in by_file.values()]  # later files win
-    origin = next((setting.source for file in named_files for setting in file.values()), "")
     user_files = [file for file in named_files if file and not files.is_recipe_file(next(iter(file.values())).source)]
+    origin = next((setting.source for file in user_files for setting in file.values()), "")
     rules = [table.infer for table in lookup.known_tables(task) if table.infer]
     return [
         KeySetting(name, value, source, origin, is_implied=True)

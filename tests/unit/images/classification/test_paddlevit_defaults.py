@@ -34,6 +34,11 @@ def test_a_file_that_another_takes_over_keeps_its_recipe(swin):
     assert make_recipe(mine) == RECIPE
     mine.write_text("BASE: swin.yaml\nTRAIN: {BASE_LR: 1e-3}\n")
     assert make_recipe(mine) == (1e-3, *RECIPE[1:])
+    mine.write_text("BASE: finetune_folder\n" + SWIN.format(""))  # which sets the others
+    assert make_recipe(mine) == (*make_recipe("finetune_folder")[:2], 0.8, 1.0, 512)
+    (line,) = load([f"-cfg={mine}"]).notices
+    assert line.startswith(f"{mine}: from PaddleViT's SwinTransformer/config.py: TRAIN.LINEAR_SCALED_LR 512, ")
+    assert load([f"-cfg={mine}", "-eval", "-pretrained=x"]).notices == []  # all of them are for training
 
 
 def test_a_form_that_two_files_have_together_is_recognized(swin):
@@ -71,7 +76,8 @@ def test_a_file_for_a_distilled_deit_builds_the_distilled_network(tmp_path, kind
     (tmp_path / "y.yaml").write_text(f"BASE: base.yaml\nTRAIN: {{DISTILLATION_TYPE: {kind}}}\n")  # the later one wins
     assert load([f"-cfg={tmp_path}/y.yaml"]).values.MODEL.NAME == "deit_tiny_distilled_patch16_224"
     said = "MODEL.NAME 'deit_tiny_patch16_224' in such a file means 'deit_tiny_distilled_patch16_224' here"
-    assert any(line.endswith(said) for line in found.notices)
+    replaced, others = found.notices
+    assert replaced.endswith(said) and "TRAIN.BASE_LR 0.0005" in others and "MODEL.NAME" not in others
     named = load([f"-cfg={tmp_path}/x.yaml", "MODEL.NAME", "deit_tiny_patch16_224"])
     assert named.values.MODEL.NAME == "deit_tiny_patch16_224"
 

@@ -83,8 +83,7 @@ def is_posed(annotations: ImageAnnotations) -> np.ndarray:
 
 def add_visibilities(counts: np.ndarray, labels: np.ndarray, points: np.ndarray) -> None:
     """Add to the counts of each label, point and visibility, int64 (labels, K, 3), n objects; points are (n, K, 3)."""
-    places = np.broadcast_to(np.arange(points.shape[1]), points.shape[:2])
-    rows = np.broadcast_to(labels.astype(np.int64)[:, None], points.shape[:2])
+    rows, places = labels.astype(np.int64)[:, None], np.arange(points.shape[1])
     np.add.at(counts, (rows, places, points[:, :, 2].astype(np.int64)), 1)
 
 

@@ -85,6 +85,9 @@ def test_points_of_weights_are_those_that_they_learned_or_of_a_person():
     task = make()
     task.load_meta(CheckpointMeta(1, None))
     assert task.keypoint_sets == (COCO_PERSON,) and task.class_names == ["person"]
+    several = make()
+    several.load_meta(CheckpointMeta(2, None))
+    assert several.keypoint_sets == (COCO_PERSON,) * 2 and several.class_names == ["0", "1"]
     register_model("detrpose_of_two_points", TwoPoints)
     task = make("MODEL.NAME", "detrpose_of_two_points")
     task.load_meta(CheckpointMeta(2, ("left", "right")))

@@ -270,14 +270,18 @@ def _join_rows(rows: LabelRows, confidence: _DistinctValues) -> LabelRows:
     matrix[images.codes, label_of_row] = given
     wrong_rows = np.flatnonzero(matrix[images.codes, label_of_row] != given)
     if len(wrong_rows):
-        shown = first_names(list(dict.fromkeys(rows.names[row] for row in wrong_rows.tolist())))
+        shown = _show_images(rows, wrong_rows)
         raise UserError(f"{rows.path} says of one label that it is and is not in an image: {shown}; keep one row")
     first_rows = np.unique(images.codes, return_index=True)[1]
     splits = None if rows.splits is None else rows.splits[first_rows]
     if splits is not None and len(wrong_rows := np.flatnonzero(splits[images.codes] != rows.splits)):
-        shown = first_names(list(dict.fromkeys(rows.names[row] for row in wrong_rows.tolist())))
+        shown = _show_images(rows, wrong_rows)
         raise UserError(f"{rows.path} gives rows of one image several splits: {shown}; correct them")
     return rows._replace(names=list(images), codes=None, sets=[], matrix=matrix, classes=list(numbers), splits=splits)
+
+
+def _show_images(rows: LabelRows, wrong_rows: np.ndarray) -> str:
+    return first_names(list(dict.fromkeys(rows.names[row] for row in wrong_rows.tolist())))
 
 
 def require_size(images: int, classes: int, path: str) -> None:

@@ -77,8 +77,7 @@ class IndexedKeypointImages(IndexedDetectionImages, KeypointDataset):
 
     def _all_points(self) -> np.ndarray:
         points = self._index.points
-        if points is None:
-            raise ValueError("the index has no points")
+        assert points is not None, "an index of these datasets has points"
         return points
 
 

@@ -193,15 +193,15 @@ def test_tables_of_both_tasks_can_be_compared_and_others_cannot(evaluate, tmp_pa
 @pytest.mark.parametrize("spacing", ["", ",spacing_mm"])
 def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing):
     value = ",0.5" if spacing else ""
-    rows = [f"{name},val{value},10,10,60,110" for name in "abc"]
+    rows = [f"a,val{value},10,10,60,110", f"b,val{value},20,10,70,90", f"c,val{value},15,12,,"]
     (tmp_path / "points.csv").write_text(f"image,split{spacing},x1,y1,x2,y2\n" + "\n".join(rows) + "\n")
     for name in "abc":
         Image.new("RGB", (80, 120)).save(tmp_path / f"{name}.png")
     results = [
-        {"image_id": 1, "category_id": 1, "keypoints": [10, 10, 1, 60, 110, 1], "score": 0.5},
-        {"image_id": 2, "category_id": 1, "keypoints": [13, 14, 1, 60, 110, 1], "score": 0.9},
-        {"image_id": 2, "category_id": 1, "keypoints": [10, 10, 1, 60, 110, 1], "score": 0.1},
+        {"image_id": 2, "category_id": 1, "keypoints": [20, 10, 1, 70, 90, 1], "score": 0.1},
         {"image_id": 3, "category_id": 5, "keypoints": [10, 10, 1, 60, 110, 1], "score": 1.0},
+        {"image_id": 2, "category_id": 1, "keypoints": [23, 14, 1, 70, 90, 1], "score": 0.9},
+        {"image_id": 1, "category_id": 1, "keypoints": [10, 10, 1, 60, 98, 1], "score": 0.5},
     ]
     (tmp_path / "results.json").write_text(json.dumps(results))
     words = [str(tmp_path), str(tmp_path / "results.json"), "-json"]
@@ -210,8 +210,10 @@ def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing
     captured = capsys.readouterr()
     scores = json.loads(captured.out.splitlines()[0])["scores"]
     assert "note: 1 image without a result" in captured.err
-    # 5 pixels of 100 are right, and the points of image 3 are not found
-    assert scores["PCK"] == pytest.approx(200 / 3) and scores["mre_px"] == 1.25 and scores["point 1 mre_px"] == 2.5
-    assert scores.get("mre_mm") == (0.625 if spacing else None)
+    # 5 pixels of 80 and 12 of 100 are wrong, and the point of image 3 is not found
+    assert [scores[name] for name in ("PCK", "PCK@0.1", "PCK@0.2")] == pytest.approx([40, 60, 80])
+    assert [scores[f"{name}mre_px"] for name in ("", "point 1 ", "point 2 ")] == [4.25, 2.5, 6]
+    assert scores["sd_px"] == pytest.approx(np.std([5, 0, 0, 12])) and scores["point 1 PCK"] == pytest.approx(100 / 3)
+    assert scores.get("mre_mm") == (2.125 if spacing else None)
     intervals = TablePair.match(*(read_table(str(tmp_path / folder)) for folder in ("one", "two"))).compute_intervals()
     assert intervals["difference PCK"].value == intervals["difference mre_px"].value == 0

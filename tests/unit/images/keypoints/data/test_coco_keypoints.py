@@ -191,22 +191,31 @@ def test_a_skeleton_that_counts_from_0_is_told(tmp_path, cache):
     assert any(expected in line for line in dataset.notices)
 
 
+STATED = "object whose num_keypoints is not the number of its labeled points, which is used"
+OUTSIDE = "object with a labeled point outside its image: scored as COCO's tools do, but not learned"
 ODD = {
     "no box": (
         posed(1, 11, [4, 5, 2, 14, 5, 1, 0, 0, 0], box=None),
         "1 object without a box: the extent of its points",
     ),
-    "stated": (posed(1, 11, num_keypoints=3), "1 object whose num_keypoints is not the number of its labeled points"),
-    "stated too many": (posed(1, 11, num_keypoints=2**70), "1 object whose num_keypoints is not the number"),
-    "stated as text": (posed(1, 11, num_keypoints="2"), "1 object whose num_keypoints is not the number"),
-    "outside": (posed(1, 11, [31, 5, 2, *POINTS[3:]]), "1 object with a labeled point outside its image: scored"),
+    "stated": (posed(5, 11, num_keypoints=3), f"1 {STATED}, such as 5"),
+    "stated too many": (posed(5, 11, num_keypoints=2**70), f"1 {STATED}, such as 5"),
+    "stated as text": (posed(5, 11, num_keypoints="2"), f"1 {STATED}, such as 5"),
+    "stated as a fraction": (posed(5, 11, num_keypoints=2.5), f"1 {STATED}, such as 5"),
+    "stated below 0": (posed(5, 11, num_keypoints=-1), f"1 {STATED}, such as 5"),
+    "outside at the right": (posed(5, 11, [30.5, 5, 2, *POINTS[3:]]), f"1 {OUTSIDE}, such as 5"),
+    "outside below": (posed(5, 11, [*POINTS[:3], 5, 20.5, 1, *POINTS[6:]]), f"1 {OUTSIDE}, such as 5"),
+    "outside above": (posed(5, 11, [5, -0.5, 1, *POINTS[3:]]), f"1 {OUTSIDE}, such as 5"),
 }
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_what_is_odd_is_told(tmp_path, cache, name):
     entry, expected = ODD[name]
-    write_keypoints(tmp_path, [entry])
+    border = [0, 0, 1, 30, 20, 2, 99, 99, 0]
+    write_keypoints(
+        tmp_path, [entry, posed(2, 11, num_keypoints=2), posed(3, 12, num_keypoints=2.0), posed(4, 12, border)]
+    )
     assert any(expected in line for line in CocoKeypoints(str(tmp_path), "train", cache).notices)
 
 
@@ -230,10 +239,20 @@ def test_pairs_may_be_in_both_orders(tmp_path, cache):
 
 
 WRONG = {
-    "length": ([posed(1, 11, [1, 2, 2])], "annotations[0] (id 1) has 3 numbers of keypoints: expected 9: x, y and"),
-    "visibility": ([posed(1, 11, [1, 2, 3, *POINTS[3:]])], "annotations[0] (id 1) has another visibility: expected 0"),
+    "length": (
+        [posed(1, 11), posed(5, 11, [1, 2, 2])],
+        "annotations[1] (id 5) has 3 numbers of keypoints: expected 9: x, y and visibility of each point of 'bug'",
+    ),
+    "visibility": (
+        [posed(1, 11), posed(5, 11, [1, 2, 3, *POINTS[3:]])],
+        "annotations[1] (id 5) has another visibility: expected 0 (not labeled), 1 (hidden) or 2 (visible) for each",
+    ),
     "text": ([posed(1, 11, ["a", 2, 2, *POINTS[3:]])], "annotations[0]: Expected `float`, got `str`"),
-    "size": ([posed(1, 11, [1e200, 2, 2, *POINTS[3:]])], "(id 1) has keypoints far from any image"),
+    "size": (
+        [posed(1, 11), posed(5, 11, [1e200, 2, 2, *POINTS[3:]])],
+        "annotations[1] (id 5) has keypoints far from any image: expected finite numbers",
+    ),
+    "size below 0": ([posed(5, 11, [1, -1e9, 2, *POINTS[3:]])], "annotations[0] (id 5) has keypoints far from any"),
     "no objects": ([], "has no labeled point: it has no objects; expected objects with visibilities 1 or 2"),
     "nothing": ([posed(1, 11, [1, 2, 0, 3, 4, 0, 5, 6, 0])], "has no labeled point: the visibility, third number"),
 }

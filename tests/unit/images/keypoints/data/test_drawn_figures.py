@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures, _fill
-from paddlevit_dist.images.keypoints.data.figures import FINE, Line
+from paddlevit_dist.images.keypoints.data.figures import Line
 from paddlevit_dist.settings import load
 
 
@@ -95,7 +95,11 @@ def test_boxes_surround_the_drawn_pixels(figures):
 
 
 def test_annotations_are_known_without_drawing(figures):
-    np.testing.assert_array_equal(figures.read(3)[1].points, figures.annotations(3).points)
+    for column, expected in zip(figures.annotations(3), figures.read(3)[1], strict=True):
+        np.testing.assert_array_equal(column, expected)
+    truth = figures.annotations(3)
+    assert truth.ids.tolist() == [400 + place for place in range(len(truth.labels))] and not truth.is_crowd.any()
+    np.testing.assert_allclose(truth.areas, truth.boxes[:, 2] * truth.boxes[:, 3], rtol=1e-12)
     assert figures.posed_objects()[0].tolist() == [0, 0] and figures.size(3) == figures.read(3)[0].size[::-1]
     assert figures.can_mirror and figures.mirrors.tolist() == [[0, 1, 3, 2, 4, 6, 5], [0, 1, 2, 3, 4, 5, 6]]
 
@@ -131,6 +135,23 @@ def test_lines_are_filled_as_distances_say():
     np.testing.assert_array_equal(line.fill(x, y), distances <= 30)
 
 
-def test_a_line_is_cut_at_the_border():
-    assert Line((-900, 50), (60, 50), 16).find_extent(FINE * 10, FINE * 10) == (0, 34, 76, 66)
-    assert Line((-900, 50), (-60, 50), 16).find_extent(FINE * 10, FINE * 10) is None
+@pytest.mark.parametrize(
+    ("start", "end", "extent"),
+    [
+        ((-900, 50), (60, 50), (0, 40, 70, 60)),
+        ((-900, 50), (-60, 50), None),
+        ((140, 30), (900, 50), None),
+        ((30, -20), (20, -70), None),
+        ((50, 95), (60, 95), None),
+        ((-10, 10), (-40, 50), None),  # only its round end touches the border
+        ((50, 90), (60, 99), None),
+        ((50, 89), (60, 90), (40, 79, 70, 80)),
+        ((20, 40), (20, 30), (10, 20, 30, 50)),
+        ((-40, 20), (60, 120), (0, 40, 40, 80)),  # first at x -10, to y 50, and then at y 90, to x 30
+        ((60, 120), (-40, 20), (0, 40, 40, 80)),
+        ((150, -50), (90, 10), (80, 0, 120, 20)),  # first at x 130, to y -30, and then at y -10, to x 110
+        ((150, -90), (127, 30), (117, 4, 120, 40)),  # at x 130, to y 14.3
+    ],
+)
+def test_a_line_is_cut_where_it_leaves_the_image_by_more_than_its_radius(start, end, extent):
+    assert Line(start, end, 10).find_extent(80, 120) == extent

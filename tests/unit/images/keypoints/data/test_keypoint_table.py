@@ -36,6 +36,10 @@ FORMS = {
     "names before": ("image,x_nose,y_nose,x_tail,y_tail\na.png,1,2,3.5,4\nb,5,6,NA,\n", ("nose", "tail")),
     "camel case": ("image,NoseX,NoseY,TailX,TailY\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("Nose", "Tail")),
     "visibility": ("image,x1,y1,v1,x2,y2,v2\na.png,1,2,2,3.5,4,2\nb.png,5,6,2,9,9,0\n", ("point 1", "point 2")),
+    "visibility as words": (
+        "image,x1,y1,v1,x2,y2,v2\na.png,1,2,True,3.5,4,TRUE\nb.png,5,6,2,9,9,False\n",
+        ("point 1", "point 2"),
+    ),
     "numbers in another order": ("image,x2,y2,x1,y1\na.png,3.5,4,1,2\nb.png,,,5,6\n", ("point 1", "point 2")),
     "numbers from 0": ("image,x0,y0,x1,y1\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("point 0", "point 1")),
     "a number and a name": ("image,x1,y1,x_tail,y_tail\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("1", "tail")),
@@ -197,3 +201,6 @@ def test_points_outside_and_images_without_points_are_told(tmp_path, cache):
     for name, what in told:
         (line,) = (line for line in notices if what in line)
         assert f"1 image {what}" in line and f"{name}.png" in line
+    write_table(tmp_path, "image,x1,y1\na.png,-7,-2\n")  # not fractions
+    notices = KeypointTable(str(tmp_path), "train", cache).notices
+    assert any("1 image with a point outside, scored but not learned" in line for line in notices)

@@ -10,10 +10,18 @@ from paddlevit_dist.settings import load
 def test_keys_of_boxes_are_ignored_where_others_find_them():
     recipe, scored = f"-cfg={ROOT / 'configs' / 'heatmap_figures.yaml'}", ["HEATMAPS.NMS_OKS", "0.5"]
     file, detector = ["HEATMAPS.BOX_FILE", "b.json"], ["HEATMAPS.DETECTOR", "run"]
+    beginning = "(command line): no effect:"
     (told,) = load([recipe, "-eval", "-pretrained=x", *scored]).notices
-    assert told.startswith("HEATMAPS.NMS_OKS 0.5 ") and "boxes have no scores without detections" in told
+    assert told == (
+        f"HEATMAPS.NMS_OKS 0.5 {beginning} boxes have no scores without detections: HEATMAPS.DETECTOR None (default)"
+    )
     (told,) = load([recipe, "-eval", "-pretrained=x", *file, *detector, *scored]).notices
-    assert told.startswith("HEATMAPS.BOX_FILE b.json ") and "the detector finds the boxes" in told
+    assert told == (
+        f"HEATMAPS.BOX_FILE b.json {beginning} the detector finds the boxes: HEATMAPS.DETECTOR run (command line)"
+    )
+    for key in ("DATA.LONGEST_SIDE 500", "DETECTION.WINDOW [64, 64]"):
+        (told,) = load([recipe, *key.split(" ", 1)]).notices
+        assert told.startswith(f"{key} {beginning} objects are cropped to HEATMAPS.CROP_SIZE: TASK keypoint_heatmaps (")
     for given in (file, detector):
         assert load([recipe, "-eval", "-pretrained=x", *given, *scored]).notices == []
 

@@ -129,10 +129,34 @@ def test_labels_may_hold_commas_and_quotes_and_come_back(tmp_path):
             assert positions['sella, "mid"'].tolist() == [sign * 1.5, sign * -2.0, 3.0]
 
 
+def test_written_lists_have_all_that_slicer_reads():
+    """By the columns of an .fcsv file and the fields of version 1.0.3 of Markups JSON."""
+    points = [LandmarkPoint("sella", ("1.50", "-2.25", "3.00"), "likely"), LandmarkPoint("ü", ("0", "0", "1"), "")]
+    assert format_fcsv(points, "lps") == (
+        "# Markups fiducial file version = 4.13\n"
+        "# CoordinateSystem = LPS\n"
+        "# columns = id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID\n"
+        "1,1.50,-2.25,3.00,0,0,0,1,1,1,0,sella,likely,\n"
+        "2,0,0,1,0,0,0,1,1,1,0,ü,,\n"
+    )
+    text = format_markups(points, "ras")
+    shown = {"selected": True, "locked": False, "visibility": True, "positionStatus": "defined"}
+    controls = [
+        {"id": "1", "label": "sella", "description": "likely", "position": [1.5, -2.25, 3.0], **shown},
+        {"id": "2", "label": "ü", "description": "", "position": [0.0, 0.0, 1.0], **shown},
+    ]
+    stored = json.loads(text)
+    assert stored.pop("@schema").endswith("/Markups/Resources/Schema/markups-schema-v1.0.3.json#")
+    markup = {"type": "Fiducial", "coordinateSystem": "RAS", "coordinateUnits": "mm", "controlPoints": controls}
+    assert stored == {"markups": [markup]} and '\n "markups"' in text and "ü" in text and text.endswith("}\n")
+
+
 def test_columns_stand_where_the_file_says(tmp_path):
-    rows = ("nose,1,2,3,1,1", "", " ,,,,,")  # the last ones are empty
-    positions, _ = read(tmp_path, "a.fcsv", fcsv(*rows, space="RAS", columns="label,x,y,z,sel,vis"))
-    assert positions["nose"].tolist() == [1.0, 2.0, 3.0]
+    rows = (" nose ,1,2,3,1,1", "", " ,,,,,", "ear,4,5,6")  # empty ones, and one that ends after the position
+    positions, _ = read(tmp_path, "a.fcsv", fcsv(*rows, space="RAS", columns="label, x,y,z,sel,vis"))
+    assert {name: position.tolist() for name, position in positions.items()} == {"nose": [1, 2, 3], "ear": [4, 5, 6]}
+    text = " #COLUMNS=z,label,y,x\n# coordinatesystem=LPS \n# another = 2\n3,nose,2,1\n"
+    assert read(tmp_path, "a.fcsv", text).positions["nose"].tolist() == [-1, -2, 3]
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,7 @@ def test_tables_and_pictures_are_of_the_worst_volumes(task, monkeypatch):
     assert np.isnan(dice[2]) and np.isnan(dice[4]) and dice[1] < dice[3] == dice[0] < 1
     assert worst == [1, 3, 0, 4, 2] and [row[0] for row in volumes.rows] == [f"case_{index}" for index in worst[:4]]
     assert volumes.columns == ("volume", *columns) and volumes.note == "The 4 worst of 5."
+    assert get_aspect(task, Reportable).figures(samples, records[:4], network)[1].note == ""
     for row in volumes.rows:
         at = order.index(int(row[0][-1]))
         assert row[1:] == tuple(

@@ -11,8 +11,8 @@ from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.samples import AugmentationConfig, VolumeSamples, blur, coarsen
-from paddlevit_dist.volumes.segmentation.dataset import LabelMap
-from paddlevit_dist.volumes.segmentation.samples import SegmentedSamples
+from paddlevit_dist.volumes.segmentation.dataset import LabelMap, LabelSource
+from paddlevit_dist.volumes.segmentation.samples import HOST, SegmentedSamples, VolumeRecord
 from paddlevit_dist.volumes.store import DecodedVolume
 
 SPACING = np.array([3.0, 2.0, 1.5])  # depth, height, width
@@ -126,6 +126,22 @@ def test_crops_of_two_channels_around_voxels_of_classes(options, labels):
         inside = ((nearest >= 0) & (nearest < np.reshape(SHAPE, (3, 1, 1, 1)))).all(axis=0)
         expected = labels.array[tuple(np.where(inside, nearest, 0))] * inside
         np.testing.assert_array_equal(found["labels"], expected.astype(np.uint8), strict=True)
+
+
+def test_a_whole_volume_without_labels_has_none_and_its_stored_steps():
+    """Of a file whose depth is the world's y, its height x and its width z, downward, and whose y is tilted."""
+    affine = np.array([[0, 1.0, 0, 0], [0, 0, 1.5, 0], [-4.0, 0, 0.5, 0], [0, 0, 0, 1]])
+    dataset = SimpleNamespace(
+        read=lambda index: (CHANNELS, None),
+        stored_labels=lambda index: None,
+        source=lambda index: LabelSource("a.nii", VolumeGeometry((5, 8, 6), affine)),
+    )
+    sample = SegmentedSamples(dataset, IntensityConfig(("percentiles", "none"))).sample(3, np.random.default_rng(0))
+    np.testing.assert_array_equal(sample["labels"], np.zeros(0, np.uint8), strict=True)
+    scaled = (CHANNELS[0].array + np.float32(15)) / np.float32(27)
+    np.testing.assert_allclose(sample["volume"], np.stack([scaled, CHANNELS[1].array]), rtol=1e-5, atol=1e-6)
+    steps = ((0.0, 0.0, 4.0), (0.0, 1.5, 0.5), (1.0, 0.0, 0.0))
+    assert sample[HOST] == VolumeRecord(3, (6, 5, 8), steps, (3.0, 2.0, 1.5))
 
 
 def test_a_landmark_at_infinity_is_named():

@@ -137,6 +137,15 @@ def test_metadata_have_mappings_where_they_are_expected(tmp_path, about, is_good
             content.read_about_file(tmp_path / "about.yaml")
 
 
+def test_metadata_of_another_form_are_damage_also_where_they_were_written_so(tmp_path):
+    state = checkpoint_store.RunState({"epoch": 1, "consumed": 0, "update": 10}, {}, STATE)
+    directory = checkpoint_store.save(tmp_path, "epoch_0001", {}, state, about={"settings": []})
+    with pytest.raises(DamagedCheckpointError) as caught:
+        content.verify(directory)
+    told = "about.yaml: Expected `object | null`, got `array` - at `$.settings`"
+    assert str(caught.value) == f"{directory}/{told}"
+
+
 @pytest.mark.parametrize("size, is_read", [(16 << 20, True), ((16 << 20) + 1, False)])
 def test_metadata_of_more_than_16_mib_are_not_parsed(tmp_path, size, is_read):
     file = tmp_path / "about.yaml"

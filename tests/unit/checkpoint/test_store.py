@@ -13,6 +13,7 @@ from support.trainings.runs import STATE
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.content import list_checkpoints, read_evaluated_values, resolve_checkpoint
+from paddlevit_dist.checkpoint.finding import newest_first
 from paddlevit_dist.checkpoint.weights import read_weights
 
 
@@ -165,6 +166,13 @@ def test_the_newest_is_found_among_epochs_and_updates(tmp_path, model):
     assert checkpoint_store.resolve("auto", tmp_path, print) is None
 
 
+def test_steps_without_a_position_come_before_all_others_by_their_number(tmp_path, model):
+    paths = [save(tmp_path, 1, model), *(save_update(tmp_path, update, model) for update in (12, 17, 13))]
+    for path in paths[2:]:
+        damage(path / "state.json", "missing")
+    assert newest_first(tmp_path) == [paths[2], paths[3], paths[1], paths[0]]
+
+
 def test_later_epochs_of_a_run_that_began_again_are_removed_and_no_best_among_them(tmp_path, model):
     paths = {epoch: save(tmp_path, epoch, model) for epoch in (2, 3, 4)}
     checkpoint_store.link(tmp_path, "best", paths[4])
@@ -293,9 +301,16 @@ def test_nothing_usable_is_the_users_to_mend(tmp_path, model):
     for impossible in ("x" * 5000, "null\0byte", "~nobody/run", "/no/such\nfolder"):
         with pytest.raises(UserError, match="^-resume=.*: no such file or folder"):
             checkpoint_store.resolve(impossible, tmp_path, print)
-    damage(save(tmp_path / "only", 1, model) / "state.json", "missing")
-    with pytest.raises(UserError, match="damaged"):
-        checkpoint_store.resolve(str(tmp_path / "only"), tmp_path, print)
+    only = save(tmp_path / "only", 1, model)
+    damage(only / "state.json", "missing")
+    for source, message in (
+        ("auto", "all checkpoints in {0} are damaged or gone; restore one, or choose another -output to start again"),
+        (str(only.parent), "all checkpoints in {0} are damaged; restore one or start again"),
+        (str(only), "{0}/epoch_0001/state.json is missing, and there is no good checkpoint in that folder"),
+    ):
+        with pytest.raises(UserError) as caught:
+            checkpoint_store.resolve(source, only.parent, print)
+        assert str(caught.value) == f"-resume={source}: {message.format(only.parent)}"
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="manifest.json cannot be read"):
         checkpoint_store.resolve(str(tmp_path / "empty"), tmp_path, print)
@@ -344,6 +359,29 @@ def test_what_a_crash_left_under_the_name_for_the_replaced_is_removed(tmp_path, 
     (left / "rubbish").write_text("x")
     again = save(tmp_path, 1, model)
     assert again == first and (first / "manifest.json").exists() and not left.exists()
+
+
+def test_what_killed_processes_left_is_removed_and_the_replaced_gets_its_name_back(tmp_path, model):
+    assert checkpoint_store.remove_leftovers(tmp_path / "none") == []
+    end = "17.0123abcd.tmp"
+    paths = {epoch: save(tmp_path, epoch, model) for epoch in (1, 2, 3)}
+    for epoch in (2, 3):
+        shutil.copytree(paths[epoch], tmp_path / f"epoch_000{epoch}.replaced")
+    shutil.rmtree(paths[3])
+    (tmp_path / f".last.host.{end}").symlink_to("epoch_0001")
+    (tmp_path / f".epoch_0004.host.{end}").mkdir()
+    for name in (f".epoch_0004.host.{end}/state.json", f"weights.{end}", f"epoch_0001/b.{end}", f"epoch_0001/a.{end}"):
+        (tmp_path / name).touch()
+    for name in ("notes.tmp", "epoch_9", "other.replaced"):
+        (tmp_path / name).touch()
+    removed = [f".epoch_0004.host.{end}", f".last.host.{end}", f"epoch_0001/a.{end}", f"epoch_0001/b.{end}"]
+    assert checkpoint_store.remove_leftovers(tmp_path) == [*removed, "epoch_0002.replaced", f"weights.{end}"]
+    kept = ["epoch_0001", "epoch_0002", "epoch_0003", "epoch_9", "notes.tmp", "other.replaced"]
+    assert sorted(os.listdir(tmp_path)) == kept
+    for path in paths.values():
+        checkpoint_store.verify(path)
+        assert len(os.listdir(path)) == 4
+    assert checkpoint_store.remove_leftovers(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path):

@@ -1,6 +1,7 @@
 """Small files that name one object many times: refused before anything is computed of it."""
 
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -30,6 +31,17 @@ def test_objects_that_hold_one_another_twice_are_refused(tmp_path, content, said
     file.write_bytes(b"\x80\x02" + content)
     with pytest.raises(UserError, match=said):
         read_weights(file)
+
+
+@pytest.mark.parametrize("side, is_refused", [(90, False), (110, True)])  # of 0.7 and 1.3 million places
+def test_a_million_places_are_allowed_at_any_depth(tmp_path, side, is_refused):
+    value = 7
+    for _ in range(3):
+        value = [value] * side
+    (tmp_path / "file.pdparams").write_bytes(pickle.dumps({"a": value}, 4))
+    told = pytest.raises(UserError, match="the same objects in more places than the file has bytes")
+    with told if is_refused else nullcontext():
+        assert restricted_load(tmp_path / "file.pdparams") == {"a": value}
 
 
 def test_a_set_of_tuples_is_refused(tmp_path):

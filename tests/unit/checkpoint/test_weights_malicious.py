@@ -163,6 +163,15 @@ def test_tensors_beyond_their_storage_are_refused(tmp_path, value, reason):
         read_state(write_zip(tmp_path, make_state(value)))
 
 
+@pytest.mark.parametrize("names", [[], ["data.pkl"], ["a/b/data.pkl"], ["a/data.pkl", "b/data.pkl"], ["a/xdata.pkl"]])
+def test_an_archive_without_one_pickle_in_its_folder_is_no_file_of_torch(tmp_path, names):
+    with zipfile.ZipFile(tmp_path / "file.pth", "w") as archive:
+        for name in ["a/readme", *names]:
+            archive.writestr(name, make_state())
+    with pytest.raises(UserError, match="damaged or is not a torch.save file: the archive has no data.pkl; copy or "):
+        read_state(tmp_path / "file.pth")
+
+
 def test_a_compressed_archive_is_no_file_of_torch(tmp_path):
     with zipfile.ZipFile(tmp_path / "bomb.pth", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", make_state(tensor()), zipfile.ZIP_STORED)

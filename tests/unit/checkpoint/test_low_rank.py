@@ -98,6 +98,38 @@ def test_terms_begin_as_nothing_with_inner_weights_of_the_scale_of_their_inputs(
     np.testing.assert_array_equal(outputs(model), before)
 
 
+def refuse_terms(model: nn.Layer, targets: list[str]) -> str:
+    before = list(state(model))
+    with pytest.raises(UserError) as caught:
+        add_low_rank_terms(model, 3, 1.0, targets, lambda line: None)
+    assert list(state(model)) == before
+    return str(caught.value)
+
+
+def test_layers_that_are_not_called_or_not_in_blocks_take_no_terms():
+    model, lines = SmallNetwork(), []
+    assert refuse_terms(model, ["norm", "stem", "head"]) == (
+        "TRAIN.LORA: this model has no linear layers named norm, stem, head in numbered blocks; set TRAIN.LORA.TARGETS "
+        "to parts of the names of its layers, or RANK to 0"
+    )
+    block, told = model.blocks[1], "TRAIN.LORA.TARGETS: blocks.1.{} of this model is computed {} and takes no term; {}"
+    block.qkv, block.q_bias = nn.Linear(WIDTH, 3 * WIDTH), block.create_parameter([WIDTH])
+    together = told.format("qkv", "together with separate biases", "leave qkv out of wide, qkv")
+    assert refuse_terms(model, ["wide", "qkv"]) == together
+    block.proj_w = nn.Linear(WIDTH, WIDTH)
+    from_weights = told.format("proj_w", "from its weights", "leave proj_w out of proj_w, proj")
+    assert refuse_terms(model, ["proj_w", "proj"]) == from_weights
+    block.q_bias, block.proj_w = None, torch_layers.Linear(WIDTH, WIDTH)  # which compute as other layers do
+    add_low_rank_terms(model, 3, 1.0, ["qkv", "proj_w"], lines.append)
+    assert [name for name in state(model) if low_rank.is_factor(name)] == [
+        f"blocks.1.{layer}.{factor}" for layer in ("qkv", "proj_w") for factor in ("lora_a", "lora_b")
+    ]
+    terms = 3 * (WIDTH + 3 * WIDTH) + 3 * (WIDTH + WIDTH)
+    assert lines == [
+        f"LoRA: 2 layers have matrices of rank 3 ({terms} parameters), which are trained with the head (33 parameters)"
+    ]
+
+
 def train(model: nn.Layer) -> None:
     """Two steps; running statistics move in each."""
     model.train()

@@ -101,6 +101,28 @@ def test_weights_that_were_scored_and_not_saved_end_a_run(tmp_path):
         saver.require_scored(1)
 
 
+def test_the_best_evaluation_is_of_one_metric_and_the_later_of_equal_ones(tmp_path):
+    saver = prepare(tmp_path).checkpointer
+    assert saver.format_results("loss 3.0", 0) == ["loss 3.0 (last and best, epoch 0)"]
+    for epoch, name, value, more_is_better, counts, is_best in (
+        *((1, "loss", 3.0, False, False, True), (2, "loss", 4.0, False, True, False)),
+        *((3, "loss", 3.0, False, True, True), (4, "loss", 2.5, False, False, False)),
+        *((5, "top-1", 60.0, True, True, True), (6, "top-1", 60.0, True, True, True)),
+        *((7, "top-1", 61.0, True, False, False), (8, "top-1", 59.5, True, True, False)),
+    ):
+        arguments = (epoch, name, value, more_is_better, f"{name} {value}", counts)
+        assert saver.note_evaluation(*arguments) is is_best, epoch
+    last, best = "top-1 59.5 (last, epoch 8)", "top-1 60.0 (best, epoch 6{})"
+    elsewhere = best.format(", in the folder of the run that this one continues")
+    assert saver.format_results("top-1 59.5", 8) == [last, elsewhere]
+    (saver.folder / "epoch_0006").mkdir(parents=True)
+    assert saver.format_results("top-1 59.5", 8) == [last, best.format("")]
+    assert saver.format_results("top-1 60.0", 6) == ["top-1 60.0 (last and best, epoch 6)"]
+    assert saver.note_evaluation(9, "top-1", 7.0, None, "top-1 7.0")
+    assert saver.best == {"name": "top-1", "value": 7.0, "epoch": 9, "line": "top-1 7.0"}
+    assert saver.evaluations == [(5, 60.0), (6, 60.0), (8, 59.5), (9, 7.0)]
+
+
 def test_weights_that_diverge_in_numbers_or_between_ranks_are_not_saved(tmp_path):
     trainer = prepare(tmp_path / "main")
     saver, head = trainer.checkpointer, trainer.model.head

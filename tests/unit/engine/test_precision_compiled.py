@@ -35,6 +35,11 @@ def test_passes_are_compiled_where_a_run_asks_for_it_and_nowhere_else(words, on_
         assert told(*words, "TO_STATIC=True", on_gpu=on_gpu) == (COMPILED, True)
 
 
+def test_a_task_whose_passes_are_not_of_fixed_steps_is_refused():
+    with pytest.raises(UserError, match="^TO_STATIC: task masked_autoencoder cannot be compiled; remove TO_STATIC$"):
+        told("-cfg=mae_digits", "TO_STATIC=True", on_gpu=False)
+
+
 @pytest.mark.parametrize("dtype, level", [("bfloat16", "O1"), ("float16", "O2"), ("float16", "O1")])
 def test_half_precision_that_paddle_would_compile_as_another_is_refused(dtype, level):
     words = ["TO_STATIC=True", "-eval", "-pretrained=x", "EVAL_AMP=True", f"AMP_DTYPE={dtype}", f"AMP_LEVEL={level}"]

@@ -178,18 +178,6 @@ def test_sgd_takes_one_of_two_ways_of_momentum(words, told):
             load(given)
 
 
-@pytest.mark.parametrize(
-    "words, told",
-    [
-        ("SAVE_PREDICTIONS True", "SAVE_PREDICTIONS True .*: only an evaluation writes predictions; add -eval"),
-        ("-pretrained=w TRAIN.LORA.RANK 2 TO_STATIC True", "TRAIN.LORA.RANK 2 .* and TO_STATIC True .*: compiled"),
-    ],
-)
-def test_keys_of_other_runs_are_refused(words, told):
-    with pytest.raises(UserError, match=told):
-        load(words.split())
-
-
 @pytest.mark.parametrize("words, joined", [("a", "a"), ("ab", "a and b"), ("abc", "a, b and c")])
 def test_words_are_joined_as_in_a_sentence(words, joined):
     assert engine_settings.join_words(words) == joined

@@ -85,6 +85,44 @@ from paddlevit_dist.settings import DEFAULT_RECIPE, load
             "-eval -pretrained=a -resume=b",
             "MODEL.PRETRAINED a (-pretrained) and MODEL.RESUME b (-resume): an evaluation takes one checkpoint",
         ),
+        ("DATA.SPLIT test", "DATA.SPLIT test (word): training evaluates on val; add -eval or remove -split"),
+        ("-eval -pretrained=a DATA.SPLIT=a/b", "DATA.SPLIT a/b (word): expected the name of a split, such as test"),
+        (
+            "SAVE_PREDICTIONS True",
+            "SAVE_PREDICTIONS True (word): only an evaluation writes predictions; add -eval or remove SAVE_PREDICTIONS",
+        ),
+        (
+            "TRAIN.NUM_SAMPLES 90 TRAIN.EPOCH_LIMITS 5,9 TRAIN.WARMUP_EPOCHS 5",
+            "TRAIN.WARMUP_EPOCHS 5 (word): expected fewer than TRAIN.EPOCH_LIMITS (5, 9) (word)",
+        ),
+        ("TRAIN.EPOCH_LIMITS [9,8]", "TRAIN.EPOCH_LIMITS (9, 8) (word): expected the smaller number first"),
+        (
+            "TRAIN.OPTIMIZER.NAME SGD TRAIN.OPTIMIZER.WARMUP_MOMENTUM 0.95",
+            "TRAIN.OPTIMIZER.WARMUP_MOMENTUM 0.95 (word): expected at most TRAIN.OPTIMIZER.MOMENTUM 0.9 (default): "
+            "the momentum rises to it",
+        ),
+        (
+            "TRAIN.LR_SCHEDULER.NAME poly TRAIN.END_LR 0.5",
+            "TRAIN.END_LR 0.5 (word): expected at most TRAIN.BASE_LR 0.001 (default): poly falls from it",
+        ),
+        (
+            "TRAIN.WARMUP_EPOCHS 5 TRAIN.WARMUP_START_LR 1",
+            "TRAIN.WARMUP_START_LR 1.0 (word): expected at most TRAIN.BASE_LR 0.001 (default): a warm-up rises to it",
+        ),
+        (
+            "TRAIN.WEIGHT_DECAY 0 TRAIN.WEIGHT_DECAY_END 0.1",
+            "TRAIN.WEIGHT_DECAY_END 0.1 (word) and TRAIN.WEIGHT_DECAY 0.0 (word): a factor of 0 never grows; set "
+            "TRAIN.WEIGHT_DECAY to a number above 0",
+        ),
+        (
+            "TRAIN.LORA.RANK 2",
+            "TRAIN.LORA.RANK 2 (word): it trains a few values for frozen weights; name these with -pretrained=WEIGHTS",
+        ),
+        (
+            "-pretrained=w TRAIN.LORA.RANK 2 TO_STATIC True",
+            "TRAIN.LORA.RANK 2 (word) and TO_STATIC True (word): compiled models take no such matrices; set one of "
+            "them to 0 or False",
+        ),
     ],
 )
 def test_contradictions_name_both_sides(refuse, words, message):
@@ -148,6 +186,14 @@ def test_places_in_files_have_their_line(refuse, load_text):
         "-eval -resume=x",
         "-eval -pretrained=x MODEL.RESUME auto",  # config.yaml of a run that was resumed
         "-pretrained=x",
+        "-last_epoch=299",
+        "-eval -pretrained=x DATA.SPLIT test",
+        "TRAIN.NUM_SAMPLES 90 TRAIN.EPOCH_LIMITS [5,5] TRAIN.WARMUP_EPOCHS 4",
+        "TRAIN.OPTIMIZER.NAME SGD TRAIN.OPTIMIZER.WARMUP_MOMENTUM 0.9 TRAIN.WARMUP_EPOCHS 5",
+        "TRAIN.LR_SCHEDULER.NAME poly TRAIN.END_LR 0.001",
+        "TRAIN.WARMUP_EPOCHS 5 TRAIN.WARMUP_START_LR 0.001",
+        "TRAIN.LORA.RANK 2 -resume=x",
+        "TRAIN.BATCH_NORM_MOMENTUM 0.5",
     ],
 )
 def test_what_fits_together_is_silent(words):

@@ -299,7 +299,7 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
                 all_reduce_sum(total)
             x_gradient = paddle.zeros(x.shape, dtype=x.dtype)
             if has_rows and ctx.needed[0]:
-                total = (total / paddle.clip(rows, min=1.0)).astype(mean.dtype)
+                total = (total / rows).astype(mean.dtype)
                 scale = weight / (variance + layer._epsilon).sqrt()  # (channels,)
                 x_gradient = scale_and_shift(grad_output, scale, -scale * total[:channels])
                 x_gradient = x_gradient + scale_and_shift(x_hat, -scale * total[channels:])

@@ -25,6 +25,7 @@ from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.tasks.dataset import TransformedDataset
+from paddlevit_dist.tasks.sample_groups import SampleGroups
 from paddlevit_dist.volumes.landmarks.metrics import RADII_MM, LandmarkMetrics, rate_name
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics
 
@@ -234,6 +235,21 @@ def test_what_else_differs_is_warned(tmp_path):
     named = {**other, "of": f"{tables.RESULTS}a.csv", "split": ""}
     told = f"protocol, input: unknown for {second.run}, the results of another program"
     assert find_warnings(first, second._replace(about=named)) == [told]
+
+
+def test_other_groups_are_warned_and_other_names_of_the_same_ones_are_not(tmp_path):
+    first, second = make_table(tmp_path / "a", "volumes", FIRST), make_table(tmp_path / "b", "volumes", SECOND)
+
+    def warned(names, others) -> list[str]:
+        sides = (SampleGroups("video", np.array(list(groups)), "own") for groups in (names, others))
+        grouped = (table._replace(groups=groups) for table, groups in zip((first, second), sides))
+        return [line for line in compare_tables(*grouped)["warnings"] if line.startswith("groups: ")]
+
+    assert warned("aabbccddeeff", "ppqqrrssttuu") == []
+    used = f"used are the groups of {first.run}"
+    for others, number in (("ppqqrrssttuv", 7), ("ppqqrrsstttt", 5), ("ppqqrrssttup", 6)):
+        told = f"groups: {second.run} has different ones, by {number} groups (video); {used}"
+        assert warned("aabbccddeeff", others) == [told]
 
 
 def test_what_cannot_be_compared_is_refused_in_a_line(tmp_path):

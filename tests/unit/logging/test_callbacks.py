@@ -1,6 +1,7 @@
 """What callbacks are told, and what becomes of a run whose callback fails."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 from support.registrations import forgotten
@@ -8,6 +9,7 @@ from support.trainings.small_runs import build
 
 from paddlevit_dist import Callback, UserError, register_callback
 from paddlevit_dist.logging.callbacks import CallbackList, find_callbacks
+from paddlevit_dist.runtime.errors import Stopped
 from paddlevit_dist.tasks.callback import RunFacts, get_interval_ends
 
 RUN = ["-epochs=2", "-batch_size=8", "TRAIN.WARMUP_EPOCHS", "0"]  # 2 x 5 updates
@@ -126,6 +128,19 @@ def test_all_are_told_and_the_end_once_and_only_after_a_start(tmp_path):
         ("evaluated", 8, 3, {"top-1": 4.0, "top-1 low": 3.0, "top-1 high": 5.0}),
     ]
     assert [notes.told for notes in both] == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"), [(None, "finished"), (Stopped("signal", "saved"), "stopped"), (OSError(28, "full"), "failed")]
+)
+def test_the_end_is_told_with_how_the_run_ended(tmp_path, error, outcome):
+    notes = Notes()
+    callbacks = CallbackList([notes])
+    callbacks.start(RunFacts(tmp_path, None, True))
+    with pytest.raises(type(error)) if error else nullcontext(), callbacks.notified_of_end():
+        if error:
+            raise error
+    assert notes.told[1:] == [("end", outcome)]
 
 
 def test_packages_that_a_callback_needs_are_named():

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.logging import services
 from paddlevit_dist.settings import default_config
 from paddlevit_dist.settings.table import leaves
@@ -79,6 +80,28 @@ def test_an_evaluation_sends_nothing(tmp_path):
     log.evaluated(0, 0, {"top-1": 55.0})
     log.end("finished")
     assert sent == [] and not (tmp_path / "watched").exists()
+
+
+def test_errors_of_a_service_are_one_line_and_end_a_run_only_at_its_start(tmp_path):
+    class Away(WatchedLog):
+        def begin(self, run, run_id):
+            raise RuntimeError("no server\nat port 80")
+
+        def scalars(self, values, step, seconds):
+            raise KeyError("epoch")
+
+        finish = begin
+
+    run = RunFacts(tmp_path, default_config("classification"), True)
+    log = Away([])
+    with pytest.raises(UserError) as caught:
+        log.start(run)
+    told = "LOG_TO watched: RuntimeError: no server\\nat port 80; fix this, or remove watched from LOG_TO"
+    assert str(caught.value) == told
+    with pytest.raises(OSError, match="^KeyError: 'epoch'$"):
+        log.report(3, {"loss": 0.5})
+    with pytest.raises(OSError, match="^TypeError: "):
+        log.end("failed")
 
 
 @pytest.mark.parametrize("is_named", [False, True])

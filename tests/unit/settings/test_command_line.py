@@ -218,6 +218,13 @@ def test_arguments_of_programs_are_words():
             "-cfg=",
             f"-cfg needs a value: a YAML file or the name of a recipe; '{program('inspect recipes')}' lists them",
         ),
+        ("-import=", "-import needs a value: a module, my_project.things, or a file, my_things.py"),
+        (
+            "-data_path=",
+            "command line: DATA.DATA_PATH is empty: is a shell variable not set? Remove DATA.DATA_PATH, or set it to "
+            "None",
+        ),
+        ("EVAL=[", "command line: EVAL is '[': expected true or false"),
         ("-eval=true", "-eval takes no value: write -eval alone"),
         ("-batch_size=many", "-batch_size: DATA.BATCH_SIZE is 'many': expected a whole number >= 1"),
         ("-batch_size=", "-batch_size: DATA.BATCH_SIZE is '': expected a whole number >= 1"),

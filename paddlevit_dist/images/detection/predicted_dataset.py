@@ -132,7 +132,7 @@ class PredictedDataset:
     def choose(self, prediction: Any, size: tuple[int, int]) -> Any:
         """Return the objects of a label that has a name and of at least the score, with boxes clipped to the image."""
         prediction = prediction.finite()
-        boxes = np.clip(prediction.boxes.astype(np.float64), 0, [size[1], size[0]] * 2)
+        boxes = np.clip(prediction.boxes, 0, [size[1], size[0]] * 2)
         is_shown = (prediction.scores >= self.least_score) & (prediction.labels < len(self.category_ids))
         is_shown &= (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
         return prediction._replace(boxes=boxes).only(is_shown)

@@ -185,6 +185,7 @@ def test_a_list_a_missing_file_and_text_are_told(tmp_path):
         (3.0, 3, 3),
         (3.5, None, None),
         (float(2**54), None, None),
+        (-float(2**54), None, None),
         (True, None, None),
         (None, None, None),
         ([1], None, None),
@@ -196,6 +197,7 @@ def test_a_list_a_missing_file_and_text_are_told(tmp_path):
         ("7.0", 7, "7.0"),
         ("7.5", None, "7.5"),
         (str(2**53 + 1), 2**53, str(2**53 + 1)),  # which float() rounds
+        (str(-(2**54)), None, str(-(2**54))),
         ("x", None, "x"),
         ("", None, None),
     ],

@@ -7,12 +7,16 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.cheap_weights import weights_of_zero
+from support.trainings.small_detections import SHAPES
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.export.command import run
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.export import EvaluatedFunction, compare_detections
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.tasks.protocols import Exportable
+from paddlevit_dist.tasks.task_factory import make_task
 
 
 def test_a_difference_is_of_objects_whatever_their_order():
@@ -68,3 +72,33 @@ def test_what_cannot_be_exported_is_one_line(name, words, message, tmp_path):
     with pytest.raises(UserError, match=message) as error, weights_of_zero():
         run([str(tmp_path / "bare.pdparams"), str(tmp_path / "out" / "model"), f"-model={name}", *words])
     assert "\n" not in str(error.value) and not [file for file in Path(tmp_path, "out").rglob("*") if file.is_file()]
+
+
+@pytest.mark.parametrize("batching", ["single", "one_size"])
+def test_an_exported_detector_is_described_for_programs_without_this_package(batching):
+    words = ["DATA.IMAGENET_MEAN", "[0.5,0.25,0]", "DATA.IMAGENET_STD", "[1,0.5,0.2]", "DATA.EXIF_ROTATE", "True"]
+    words += ["DETECTION.EVAL_BATCHING", batching, "DETECTION.EXPORT_SIZE", "[60,80]", "DETECTION.FLIP", "False"]
+    parts = get_aspect(make_task(settings.load([*SHAPES, *words]).values), Exportable).export_parts()
+    about = dict(parts.about)
+    assert parts.output_names == tuple(about.pop("output")) == ("labels", "boxes", "scores")
+    note = "an evaluation keeps the aspect ratio of images, with a shorter side of 32 pixels; it detects slightly more "
+    note += "than this model of one size"
+    assert about.pop("note", None) == (note if batching == "single" else None)
+    mean, deviation = [0.5, 0.25, 0.0], [1.0, 0.5, 0.2]
+    assert about == {
+        "mean": mean,
+        "standard_deviation": deviation,
+        "preprocessing": {
+            "mode": "RGB",
+            "upright": "turned as its EXIF orientation says",
+            "resize": [60, 80],
+            "interpolation": "bilinear, as PIL's BILINEAR",
+            "divide_by": 255,
+            "subtract": mean,
+            "divide_by_deviation": deviation,
+            "layout": "batch, channels, height, width",
+        },
+        parts.sizes_name: "int64 (batch, 2), width and height of the stored images",
+    }
+    assert (parts.channels, parts.size, parts.sizes_name) == (3, (60, 80), "orig_target_sizes")
+    assert parts.example["picture"].shape == (90, 120, 3) and parts.example["input"].shape == (1, 3, 60, 80)

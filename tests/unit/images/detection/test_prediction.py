@@ -89,6 +89,45 @@ def test_nothing_predicted_writes_no_file(opened, tmp_path):
     assert writer.finish([]) == [] and not (tmp_path / "results.json").exists()
 
 
+def test_what_was_written_is_told_in_whole_lines(opened, tmp_path):
+    task, samples = opened
+    masks = [{"size": [10, 12], "counts": [step, 120 - step]} for step in (1, 2, 3)]
+    found = {0: FOUND._replace(masks=masks), 1: FOUND.only(np.zeros(3, bool))._replace(masks=[])}
+    writer = get_aspect(task, Predictable).prediction_writer(tmp_path, samples)
+    folder = f"the images in {tmp_path}/pictures"
+    for shown, first in (
+        ("owl", f"boxes with a score of at least 0.5 (-least_score) are in the tables and drawn on {folder}"),
+        (None, f"there are no boxes with a score of at least 0.5 (-least_score), so the tables and {folder} have none"),
+    ):
+        rows = {0: [{"category": None}], 1: [{"category": None}, {"category": shown}, {"category": None}]}
+        for order in ((0, 1), (1, 0)):
+            entries = [PredictionRecord(at, rows[at], summary=writer.summarize(at, found[at])) for at in order]
+            files = f"{tmp_path / 'results.json'} and {tmp_path / 'results_masks.json'}"
+            assert writer.finish([*entries, PredictionRecord(0, None, summary=None)]) == [
+                first,
+                f"3 detections are in {files}, in COCO's format; the images' ids are 1, 2, 3 in the order of the "
+                "inputs",
+            ]
+            names = ("results", "results_masks")
+            boxes, shapes = (json.loads((tmp_path / f"{name}.json").read_text()) for name in names)
+            assert [one.pop("segmentation") for one in shapes] == masks
+            assert [one.pop("bbox") for one in boxes] == [[1, 2, 4, 7], [0, 0, 3, 3], [4, 4, 2, 4]]
+            assert shapes == boxes and [one["category_id"] for one in boxes] == [8, 3, 7]
+
+
+def test_results_of_an_evaluation_have_the_ids_of_its_images_and_one_line(settings, tmp_path):
+    task = make_task(settings)
+    samples = task.build_dataset("val", tmp_path)
+    writer = get_aspect(task, Predictable).prediction_writer(tmp_path, samples)
+    assert writer.write(4, FOUND) == {}
+    lines = writer.finish([PredictionRecord(4, None, summary=writer.summarize(4, FOUND))])
+    assert lines == [f"3 detections are in {tmp_path / 'results.json'}, in COCO's format"]
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [one["image_id"] for one in results] == [samples.dataset.image_id(4)] * 3
+    assert [one["category_id"] for one in results] == [3, 1, 2] and results[0]["file_name"] == samples.name(4)
+    assert [one["category_name"] for one in results] == [task.class_names[label] for label in (2, 0, 1)]
+
+
 def test_names_stay_where_the_model_has_more_classes(opened, tmp_path):
     task, samples = opened
     task.load_meta(CheckpointMeta(5, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [3, 7, 8]}))

@@ -154,6 +154,7 @@ def test_windows_are_seen_like_images_of_their_own_and_merged(trainer, tmp_path)
             pixels = np.asarray(stored)[top : top + height, left : left + width]
             pixels = Image.fromarray(np.ascontiguousarray(pixels[:, ::-1] if is_mirrored else pixels))
             own = DetectionInput(build_evaluation_transform(plain.config))(pixels, np.random.default_rng(0))
+            assert own.boxes.dtype == np.float32 and not own.is_training
             results += get_aspect(plain, Predictable).predict_step(
                 trainer.model, as_tensors(plain.collate([own._replace(index=0)]))
             )

@@ -1,5 +1,7 @@
 """Mosaics and pasted objects keep pixels, boxes, labels and masks together, and end before the last epochs."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -316,6 +318,33 @@ def test_samples_are_composed_from_their_own_generator_until_the_last_epochs(wit
     assert differing > 2
     batch = collate([read(1, index, composition) for index in range(4)])
     assert ("masks" in batch) == with_masks and batch["images"].shape == (4, 3, 64, 64)
+
+
+class BoxesAlone(SyntheticShapes):
+    has_masks = False
+
+    def read(self, index):
+        image, annotations = super().read(index)
+        return image, annotations._replace(masks=None)
+
+
+def test_objects_without_masks_are_those_that_are_seen():
+    plain, composed = (
+        DetectionSamples(BoxesAlone(None, "train", None, num_train=20, sides=(40, 80)), KEEP, is_training=True)
+        for _ in range(2)
+    )
+
+    def augment(image, boxes, masks, generator, keypoints):
+        assert masks is keypoints is None
+        return SimpleNamespace(image=image, boxes=boxes, masks=None, objects=np.arange(len(boxes)), keypoints=None)
+
+    composed.composition = ImageComposition(0.0, 1.0, 64, 0, SimpleNamespace(augment_objects=augment))
+    assert composed.composition.uses_masks  # where there are some
+    for index in range(3):
+        one, two = (each.sample(index, reading_generator(1, 1, index, 0, epochs=5)) for each in (plain, composed))
+        np.testing.assert_array_equal(one.boxes, two.boxes)
+        assert one.labels.tolist() == two.labels.tolist() and len(one.labels)
+        np.testing.assert_array_equal(one.image, two.image)
 
 
 def test_keys_build_it_and_data_without_masks_are_refused():

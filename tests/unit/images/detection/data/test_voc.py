@@ -52,6 +52,8 @@ def test_several_years_are_joined_and_other_lists_named(tmp_path, cache, monkeyp
     options = {"desc": "reading XML", "unit": "file", "delay": 1.0, "disable": None, "leave": False}
     assert bars == [(4, options)]  # of all splits, since classes are those of the whole set
     assert len(Voc(str(tmp_path), "test", cache)) == 1
+    for name in ("dog_train.txt", "about.md"):  # the images with a class, and no list
+        (tmp_path / "VOCdevkit" / "VOC2012" / "ImageSets" / "Main" / name).write_text("2008_000001 1\n")
     message = refused(tmp_path, cache, "val")
     assert "has no split 'val' (-split): it has test, train, trainval; set DATA.VAL_FRACTION to split" in message
 

@@ -166,3 +166,27 @@ def test_the_layers_of_the_decoder_are_recomputed():
     network = make_network(SMALL[0])
     layers = network.recomputed_layers()
     assert list(map(id, layers)) == list(map(id, network.decoder.layers)) and len(layers) > 1
+
+
+@pytest.mark.parametrize("is_fine", [False, True])
+def test_what_no_shape_tells_is_as_the_options_say(is_fine):
+    options = {"decoder_layers": 3, "num_heads": 8, "encoder_heads": 2, "num_queries": 40, "points": (3, 5)}
+    options |= {"activation": "silu", "is_discrete": not is_fine, "up": 0.25, "reg_scale": 8.0}
+    with paddle.LazyGuard():  # names and shapes only
+        facts = create_model(
+            "dfine_small" if is_fine else "rtdetr_small", num_classes=CLASSES, **options
+        ).network_facts()
+    own = {
+        "decoder_n_points": (3, 5),
+        "decoder_method": "default" if is_fine else "discrete",
+        "decoder_activation_function": "silu",
+        "decoder_attention_heads": 8,
+        "encoder_attention_heads": 2,
+        "encode_proj_layers": [1],
+        "eval_idx": {-1, 2},
+        "feat_strides": [8, 16],
+        "num_queries": 40,
+        **({"reg_scale": 8.0, "up": 0.25} if is_fine else {}),
+    }
+    assert {name: facts[name] for name in own} == own and facts["model_type"] == ("rt_detr", "rt_detr_v2", "d_fine")
+    assert ("up" in facts) is ("reg_scale" in facts) is is_fine

@@ -89,8 +89,7 @@ def compress_runs(segmentation: object, height: int | None = None, width: int | 
     counts, size = (segmentation.get(name) if isinstance(segmentation, dict) else None for name in ("counts", "size"))
     if isinstance(counts, str) and height is not None and width is not None:
         text = counts.encode("ascii", "replace")
-        lengths = _decode_lengths([text])[0]
-        if size == [height, width] and lengths.sum() == height * width and lengths.min(initial=0) >= 0:
+        if size == [height, width] and _decode_lengths([text])[0].sum() == height * width:
             return text
     return parse_segmentation(segmentation, height, width).text()
 

@@ -246,9 +246,9 @@ def read_pairs(file: str, top: str) -> LabelMapPairs:
 def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
     """Parse the images and label maps on the lines of a list, relative to ``top``; none if it is not such a list."""
     rows = [
-        re.split(r"\t" if "\t" in line else r"\s+(?=\S+$)", line.strip().replace("\\", "/"), maxsplit=1)
-        for line in lines
-        if line.strip()
+        re.split(r"\t" if "\t" in line else r"\s+(?=\S+$)", line.replace("\\", "/"))
+        for line in map(str.strip, lines)
+        if line
     ]
     if any(len(row) != 2 or not _is_image(row[1]) for row in rows):
         return []

@@ -98,19 +98,27 @@ def test_polygons_of_two_corners_have_no_pixels():
     expected = peer.merge(peer.frPyObjects([triangle, line], 40, 50))
     assert parse_segmentation([triangle, line], 40, 50).compress()["counts"] == expected["counts"].decode()
     assert parse_segmentation([line], 40, 50).area == parse_segmentation([line[:2]], 40, 50).area == 0
+    with_half_a_corner = parse_segmentation([[*triangle, 99]], 40, 50)
+    assert with_half_a_corner.compress() == parse_segmentation([triangle], 40, 50).compress()
 
 
 @pytest.mark.parametrize("segmentation, message", [
     (None, "is neither"),
     ([], "has no polygon"),
     ([[]], "not a list of numbers"),
+    ([[5]], "not a list of numbers x0, y0, x1, y1"),
     ([[1, 2, 3, 4, 5, float("nan")]], "not a number, or far outside"),
     ([[1, 2, 3, 4, 5, 1e12]], "far outside"),
     ([[1, 2, 3, 4, 5, "6 px"]], "not a list of numbers"),
     ([["a"] * 6], "not a list of numbers"),
     ([1, 2, 3, 4, 5, 6], "not a list of numbers"),
     ({"counts": [100]}, 'no "size"'),
+    ({"size": [10, 10, 1], "counts": [100]}, 'no "size"'),
+    ({"size": [True, 100], "counts": [100]}, "an image of True x 100 pixels"),
     ({"size": [10, 10]}, 'no "counts"'),
+    ({"size": [20, 5], "counts": "T3"}, "is of 20 x 5 pixels, the image of 10 x 10"),
+    ({"size": [10, 10], "counts": [1 << 31, 0]}, "outside the image"),
+    ({"size": [10, 10], "counts": [[100]]}, "whole numbers"),
     ({"size": [10, -10], "counts": [100]}, "10 x -10 pixels"),
     ({"size": [10, 20], "counts": [200]}, "is of 10 x 20 pixels, the image of 10 x 10"),
     ({"size": [10, 10], "counts": [99]}, "99 pixels for an image of 10 x 10"),

@@ -36,6 +36,8 @@ FORMS = {
         "# ours\nsky\n\n  tall tree \nroad",
         [("sky", None, None), ("tall tree", None, None), ("road", None, None)],
     ),
+    "one.txt": ("crack\n", [("crack", None, None)]),
+    "two.txt": ("sky\nroad2\n", [("sky", None, None), ("road2", None, None)]),  # the first is no heading
     "a.csv": ("name,r,g,b\nsky,1,2,3\nroad,40,50,60\n", [("sky", None, (1, 2, 3)), ("road", None, (40, 50, 60))]),
     "b.csv": ("7,sky\n3,road\n", [("sky", 7, None), ("road", 3, None)]),
     "c.csv": ("sky:1,2,3::\nroad:40,50,60:parts:actions\n", [("sky", None, (1, 2, 3)), ("road", None, (40, 50, 60))]),

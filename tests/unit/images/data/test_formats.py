@@ -1,5 +1,6 @@
 """Which files are images by their first bytes, how skipped ones are summed up, and which folders are walked."""
 
+import json
 import os
 import sys
 from collections import Counter
@@ -114,6 +115,38 @@ def test_the_most_frequent_eight_suffixes_are_named_and_the_others_counted():
     assert skipped.summary() == f"skipped below my_data: {named}, 3 with 2 other suffixes"
     del skipped.counts[".i"], skipped.counts[".j"]
     assert skipped.summary() == f"skipped below my_data: {named}"
+    raw = [f".{letter}" for letter in ("arw", "dng", "erf", "hdr", "iiq", "nrw", "raf", "svg", "x3f")]
+    skipped.counts = Counter({**dict.fromkeys(raw, 2), ".txt": 7, ".c": 6})
+    skipped.images = Counter(raw)  # all of these are named
+    named = ", ".join(f"2 {suffix} (convert to PNG or JPEG)" for suffix in raw)
+    assert skipped.summary() == f"skipped below my_data: {named}, 13 with 2 other suffixes"
+
+
+def test_skipped_files_of_tar_files_are_counted_together_also_after_they_were_stored():
+    first, second = SkippedFiles("my.tar"), SkippedFiles("other.tar")
+    for skipped, names in ((first, "zc"), (second, "bd")):
+        for name in names:
+            skipped.add(f"{name}.SVG".encode(), f"{skipped.place}/{name}.SVG".encode(), bytes)
+            skipped.add_unusable(f"{name}/1.jpg".encode(), "links to nothing")
+        skipped.add_unusable(f"{names[0]}.jpg".encode(), "listed twice", is_lost=False)
+    second.add_unusable(b"dev", "devices")
+    second.num_links, first.num_links = 1_000, 2
+    empty = SkippedFiles("nothing.tar")
+    for skipped in (second, empty):
+        first.merge(skipped)
+    empty.merge(first)
+    found = [SkippedFiles.from_json(json.loads(json.dumps(skipped.as_json()))) for skipped in (first, empty)]
+    for skipped in found:
+        skipped.add(b"1.csv", b"x/1.csv", bytes)
+    assert [skipped.lines() for skipped in found] == [
+        [
+            f"skipped below {place}: 4 .svg (convert to PNG or JPEG), 4 links to nothing: z/1.jpg, c/1.jpg, b/1.jpg "
+            "..., 2 listed twice: z.jpg, b.jpg, 1 .csv, 1 devices: dev",
+            f"1,002 images in {place} are links to other files in it, which are read",
+        ]
+        for place in ("my.tar", "nothing.tar")
+    ]
+    assert [(skipped.num_images, skipped.example) for skipped in found] == [(8, "my.tar/c.SVG")] * 2
 
 
 def test_skipped_files_need_not_be_readable(tmp_path):

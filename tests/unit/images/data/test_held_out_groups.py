@@ -51,6 +51,24 @@ def test_every_class_stays_in_training():
     assert not choose_held_out_groups(["a", "b"], np.array([0, 1]), 0.5, 0).any()
 
 
+@pytest.mark.parametrize(
+    ("groups", "labels", "fraction", "expected"),
+    [
+        ("aaaaabbbbcccccc", "000000000000000", 0.1, {"b"}),  # all are too large
+        ("aaaaabbbbcccccc", "000001111000000", 0.1, {"a"}),  # without "b", training would have nothing of its class
+        ("aaaaabbbbbbbbcd", "000000000000000", 0.13, {"c", "d"}),  # two of 15 are nearest to 1.95
+        ("ccaabbddee", "7777777777", 0.3, None),  # one group: two would be as far from three
+    ],
+)
+def test_groups_are_taken_while_they_bring_the_number_nearer_else_the_smallest(groups, labels, fraction, expected):
+    groups, labels = list(groups), np.array(list(map(int, labels)))
+    for seed in range(6):
+        held_out = choose_held_out_groups(groups, labels, fraction, seed)
+        chosen = {name for name, is_out in zip(groups, held_out) if is_out}
+        assert chosen == expected if expected else len(chosen) == 1
+        assert {name for name, is_out in zip(groups, held_out) if not is_out} == {*groups} - chosen
+
+
 def test_folders_are_held_out_whole_where_they_make_up_the_fraction(tmp_path):
     videos = NamedImages([f"video{n // 10}/{n}.jpg" for n in range(100)], groups_by=FOLDER)
     parts = divide(videos, 0.2, tmp_path)

@@ -34,7 +34,10 @@ def test_a_list_names_images(tmp_path, text, expected):
     write_voc(tmp_path, {"train": text, "val": "a\n"})
     match = find_layout(str(tmp_path), "voc_segmentation")
     if isinstance(expected, list):
-        assert find_pairs(match, "train").images == [f"{tmp_path}/JPEGImages/{stem}.jpg" for stem in expected]
+        found = find_pairs(match, "train")
+        assert found.images == [f"{tmp_path}/JPEGImages/{stem}.jpg" for stem in expected]
+        assert found.labels == [f"{tmp_path}/SegmentationClass/{stem}.png" for stem in expected]
+        assert found.notices == ["train: 2 images; the published voc_segmentation has 1,464"]
         return
     with pytest.raises(UserError, match=expected):
         find_pairs(match, "train")
@@ -63,7 +66,7 @@ def test_a_list_of_pairs_is_known_by_its_first_line_and_refused_for_another(tmp_
     for stem in ("b", "a"):
         photo(tmp_path / "JPEGImages" / f"{stem}.jpg")
         save(tmp_path / "SegmentationClass" / f"{stem}.png", np.ones(SIZE))
-    (tmp_path / "train.txt").write_text(f"JPEGImages/a.jpg SegmentationClass/a.png\n{second}\n")
+    (tmp_path / "train.txt").write_text(f"JPEGImages/a.jpg SegmentationClass/a.png\t\n{second}\n")
     match = find_layout(str(tmp_path))
     assert match.layout.lists == "{split}.txt"
     with pytest.raises(UserError, match=r"train\.txt names no images, or lines without an image and its label map"):
@@ -88,3 +91,29 @@ def test_names_of_images_may_end_as_those_of_label_maps_do_in_a_folder_of_their_
     found = find_pairs(find_layout(str(tmp_path), "label_maps"), "train")
     assert found.images == [f"{tmp_path}/images/{stem}.jpg" for stem in ("a_mask", "b")]
     assert found.labels == [f"{tmp_path}/labels/{stem}_mask.png" for stem in ("a_mask", "b")]
+
+
+def test_label_maps_next_to_their_images_are_paired_and_the_others_told(tmp_path):
+    for name in ("b.jpg", "a.jpg", "none.jpg", "c_m.jpg"):
+        photo(tmp_path / "train" / name)
+    for name in ("a_mask.png", "b_mask.png", "alone_mask.png", "c_m_mask.png"):
+        save(tmp_path / "train" / name, np.ones(SIZE))
+    images, labels, notices = find_pairs(find_layout(str(tmp_path)), "train")
+    assert images == [f"{tmp_path}/train/{name}.jpg" for name in ("a", "b", "c_m")]
+    assert labels == [f"{tmp_path}/train/{name}_mask.png" for name in ("a", "b", "c_m")]
+    assert notices == [
+        f"1 images of train have no label map and are skipped, such as {tmp_path}/train/none.jpg",
+        f"1 label maps of train have no image and are skipped, such as {tmp_path}/train/alone_mask.png",
+    ]
+
+
+def test_images_and_label_maps_of_other_names_are_refused_with_examples(tmp_path):
+    for name in ("b", "a"):
+        photo(tmp_path / "images" / f"{name}.jpg")
+        save(tmp_path / "masks" / f"x{name}.png", np.ones(SIZE))
+    with pytest.raises(UserError) as refused:
+        find_pairs(find_layout(str(tmp_path)), "train")
+    assert str(refused.value) == (
+        f"no image of {tmp_path}/images has a label map in {tmp_path}/masks: expected equal names, found a.jpg and "
+        "xa.png, for example"
+    )

@@ -111,9 +111,11 @@ def require_same_numbers(truth: str, results: str, listed: ClassList | None) -> 
         files = (path / "classes.txt" for path in (Path(folder), *Path(folder).absolute().parents[:2]))
         lists.append(next((read_class_list(str(file)) for file in files if file.is_file()), None))
     first, second = listed or lists[0], lists[1]
-    numbers = {} if second is None else dict(zip(second.names, second.numbers))
-    for name, number in () if first is None else zip(first.names, first.numbers):
-        if numbers.get(name, number) != number and first and second:
+    if first is None or second is None:
+        return
+    numbers = dict(zip(second.names, second.numbers))
+    for name, number in zip(first.names, first.numbers):
+        if numbers.get(name, number) != number:
             numbered = f"{number} in {first.file} and {numbers[name]} in {second.file}"
             raise UserError(f"{name} is number {numbered}: label maps are compared by number; write both with one list")
 

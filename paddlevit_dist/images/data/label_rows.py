@@ -195,7 +195,7 @@ def _find_splits(
     splits = np.array(words)[codes]
     without = np.flatnonzero(splits == "")
     if len(without):
-        images = first_names([names[row] for row in without[:4].tolist()], len(without))
+        images = first_names([names[row] for row in without.tolist()])
         notices.append(f"{path}: {count(len(without), 'row')} without a split, not used: {images}")
     return splits
 
@@ -205,8 +205,10 @@ def _divide(
 ) -> np.ndarray:
     """Return the split of each row, texts (rows,), where training rows are divided by the column of folds."""
     folds = sorted(set(filter(None, fold.texts())), key=lambda text: (float(text) if is_number(text) else 0.0, text))
-    held_out = folds[0] if chosen is None and folds else chosen
-    if held_out is not None and is_number(held_out):  # pandas writes 2 as 2.0 where a row has no fold
+    if not folds:
+        raise UserError(f"{path}: its column of folds is empty; fill or remove it")
+    held_out = folds[0] if chosen is None else chosen
+    if is_number(held_out):  # pandas writes 2 as 2.0 where a row has no fold
         equal = (text for text in folds if is_number(text) and float(text) == float(held_out))
         held_out = held_out if held_out in folds else next(equal, held_out)
     if held_out not in folds:

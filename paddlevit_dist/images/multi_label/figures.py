@@ -87,8 +87,8 @@ class LabelDrawing(LabeledImageDrawing):
         transform = evaluation_transform(self.task.config.DATA, dataset.dataset.kind)
         readings = [dataset.dataset.read(index) for index in indices]
         images = np.stack([transform(image, np.random.default_rng(0)) for image, _ in readings])
-        shares = np.stack([labels for _, labels in readings]).astype(np.float64)
-        return self.caption_images(self.task.normalize(paddle.to_tensor(images)), shares, dataset.class_names)
+        labels = np.stack([labels for _, labels in readings])
+        return self.caption_images(self.task.normalize(paddle.to_tensor(images)), labels, dataset.class_names)
 
     def caption_images(
         self, images: paddle.Tensor, shares: np.ndarray, class_names: Sequence[str] | None

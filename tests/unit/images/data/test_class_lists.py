@@ -48,6 +48,7 @@ FORMS = {
     "a.json": ('["sky", "road"]', [("sky", None, None), ("road", None, None)]),
     "b.json": ('{"7": "sky", "3": "road"}', [("sky", 7, None), ("road", 3, None)]),
     "c.json": ('{"sky": 7, "road": 3}', [("sky", 7, None), ("road", 3, None)]),
+    "digits.json": ('{"\u00b2": 3, "road": 5}', [("\u00b2", 3, None), ("road", 5, None)]),  # no number in JSON
     "d.json": ('{"sky": "#01020a", "road": [4, 5, 6]}', [("sky", None, (1, 2, 10)), ("road", None, (4, 5, 6))]),
     "e.json": ('{"sky": null, "road": null}', [("sky", None, None), ("road", None, None)]),
     "f.json": (
@@ -101,6 +102,9 @@ def test_pixels_without_a_class_keep_their_numbers_and_colors_apart(tmp_path):
         ("d.json", '{"a": [1, 2]}', "expected a number, or a color such as"),
         ("e.json", '{"a": [1, 2, -3]}', "expected a number, or a color such as"),
         ("f.json", '{"a": "#12345"}', "expected a number, or a color such as"),
+        ("g.json", '{"a": 1.5}', "expected a number, or a color such as .* found 1.5"),
+        ("h.json", '{"a": [1, 2.0, 3]}', "expected a number, or a color such as .* found .1, 2.0, 3"),
+        ("i.json", '{"a": [1, 2, 3, 4]}', "expected a number, or a color such as .* found .1, 2, 3, 4"),
     ],
 )
 def test_a_list_in_another_form_is_refused_with_its_file(tmp_path, name, content, message):

@@ -93,6 +93,11 @@ def test_an_address_has_tar_files():
         (UNSPLIT_FOLDERS, "folder", "class folders ant, bee, cat, …, not split into train and val"),
         (("val/ant/2.jpg", "val/bee/2.jpg"), "folder", "my_data has class folders below val"),
         (LISTS, "imagenet2012", "my_data has train_list.txt and val_list.txt, lists of 'path label' for"),
+        (
+            (*LISTS, "train-0.tar"),
+            "imagenet2012",
+            "my_data has train_list.txt and val_list.txt, lists of 'path label' for",
+        ),
         (("val/2.jpg", text("val_list.txt", "val/2.jpg 0\n")), "imagenet2012", "has val_list.txt, lists of"),
         ((*SPLIT_FOLDERS, text("val_list.txt", "val/9.jpg 0\n")), "imagenet2012", "has val_list.txt, lists of"),
         (("train/n01/1.JPEG", KIT), "imagenet2012", f"my_data has class folders below train and {KIT}, ImageNet's"),

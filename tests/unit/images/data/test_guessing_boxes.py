@@ -171,11 +171,15 @@ def test_class_folders_beside_annotations_are_both_named(tmp_path):
         ("labels/notes.txt", "3 images\n"),
         ("annotations/x.xml", "<svg/>"),
         ("data.yaml", "x: 1"),
+        ("recipe.yaml", "names: [a, b]\n"),  # without the places of images
+        ("recipe.yaml", "train: images/train\n"),  # without classes
+        ("1.txt", "0 0.5 0.5 0.2 0.2\n"),  # without an image of this name
     ],
 )
 def test_other_files_of_these_kinds_are_not_taken_for_annotations(tmp_path, name, content):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(content)
+    write_image(tmp_path / "2.jpg", 4, 4)
     assert guess(str(tmp_path)) is None
 
 

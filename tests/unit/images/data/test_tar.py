@@ -14,7 +14,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.reading import UnreadableImage
 from paddlevit_dist.images.data.tar import TarImages
-from paddlevit_dist.images.data.tar_files import find_shards
+from paddlevit_dist.images.data.tar_files import LocalTars, find_shards
 
 
 def image(shade):
@@ -253,9 +253,18 @@ def test_a_bad_image_and_a_shortened_archive_are_named(folder, cache):
         dataset.read(0)
     with pytest.raises(UnreadableImage, match=r"train.tar/a/2.png cannot be read as an image: the file is empty"):
         dataset.read(1)
-    os.truncate(folder / "train.tar", 2000)
-    with pytest.raises(UserError, match=rf"{folder}/train.tar has become shorter since it was indexed"):
-        dataset.read(2)
+    for size in (2048 + len(image(1)) - 1, 2000):  # the last byte is lost, or all
+        os.truncate(folder / "train.tar", size)
+        with pytest.raises(UserError, match=rf"{folder}/train.tar has become shorter since it was indexed"):
+            dataset.read(2)
+
+
+def test_a_member_is_read_from_a_byte_on_to_its_end_or_as_far_as_asked(folder):
+    write_tar(folder / "train.tar", {"a/1.png": image(1), "a/2.png": image(2)})
+    tars = LocalTars(str(folder))
+    member = list(tars.members("train.tar"))[1]
+    for wanted, expected in (((), image(2)), ((3,), image(2)[3:]), ((3, 7), image(2)[3:10])):
+        assert tars.read("train.tar", member.offset, member.size, *wanted).tobytes() == expected
 
 
 def test_pickle_is_small_with_many_archives_and_reads_elsewhere(folder, cache):

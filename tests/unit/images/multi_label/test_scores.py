@@ -5,7 +5,7 @@ import pytest
 from sklearn import metrics as peer
 
 from paddlevit_dist.images.multi_label.curves import GOALS, sigmoid, sort_labels, transpose_weights
-from paddlevit_dist.images.multi_label.scores import LabelScores, sum_losses
+from paddlevit_dist.images.multi_label.scores import LabelScores, join_names, sum_losses
 from paddlevit_dist.tasks.score_kind import require_score_kind
 
 
@@ -192,3 +192,16 @@ def test_an_image_is_right_if_all_known_labels_are_chosen_and_no_others():
     for wrong in ({"labels": labels + 1}, {"labels": labels.astype(int)}, {"chosen": labels}, {"logits": labels}):
         assert not kind.is_valid({**arrays, **wrong}, 4, 3)
     assert not kind.is_valid(arrays, 3, 3) and not kind.is_valid(arrays, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "joined"),
+    [
+        ("a;b", '["a;b", "\u00e4"]'),
+        ("a|b", '["a|b", "\u00e4"]'),
+        ("[a", '["[a", "\u00e4"]'),
+        ("a[, b", "a[, b;\u00e4"),
+    ],
+)
+def test_names_that_a_table_would_divide_are_a_list_of_json(name, joined):
+    assert join_names([name, "c;d", "\u00e4"], np.array([True, False, True])) == joined

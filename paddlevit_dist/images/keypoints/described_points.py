@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
 from ...runtime.printing import shorten
-from ..data.data_warnings import first_names
+from ..data.data_warnings import count, first_names
 from .keypoint_set import COCO_PERSON, KeypointSet
 
 SIGMA = 0.05  # of points whose sigma nothing gives
@@ -50,7 +50,7 @@ def complete_sets(
         pairs, pairs_from = _choose_pairs(names, points, keys)
         sigmas, sigmas_from = choose_sigmas(name, names, points, None if keys is None else keys.SIGMAS)
         sets.append(KeypointSet(names, pairs, sigmas, _choose_skeleton(names, points, keys)))
-        remarks.setdefault(f"{len(names)} points, {pairs_from}; {sigmas_from}", []).append(name)
+        remarks.setdefault(f"{count(len(names), 'point')}, {pairs_from}; {sigmas_from}", []).append(name)
     return tuple(sets), [f"keypoints of {first_names(names)}: {remark}" for remark, names in remarks.items()]
 
 

@@ -21,7 +21,8 @@ _VISIBLE = 2  # COCO's visibility of a labeled point
 class PredictedKeypoints(PredictedDataset):
     """Writes images with the boxes and points of their objects.
 
-    A point is labeled if its score is at least ``POINT_SCORE``. An object without a box gets one around these points.
+    A point is labeled if its score is at least ``POINT_SCORE``. An object without a box gets one around these points,
+    or else around its points with a score above 0.
 
     Args:
         keypoint_sets: points of each category; ``PredictedDataset`` describes the other arguments.
@@ -48,8 +49,8 @@ class PredictedKeypoints(PredictedDataset):
         """Return the objects of at least the score, with boxes clipped to the image."""
         prediction = prediction.finite()
         if prediction.boxes is None:
-            rows = [self._label(points) for points in prediction.points]
-            found = [surround(own if own[:, 2].any() else np.where(own == 0, 1, own)) for own in rows]
+            rows = [(self._label(points), points) for points in prediction.points.astype(np.float64)]
+            found = [surround(own if own[:, 2].any() else points) for own, points in rows]
             boxes = boxes_to_corners(np.array([box or (0.0,) * 4 for box in found]))
             prediction = prediction._replace(boxes=boxes)
         chosen: DetectedKeypoints = super().choose(prediction, size)

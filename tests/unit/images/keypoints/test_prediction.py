@@ -74,9 +74,17 @@ def write(predicting, samples, folder):
 
 def test_rows_have_the_points_of_all_categories_best_object_first(opened):
     rows = opened[0].prediction_rows(FOUND[0])
-    assert [(row["category"], row["score"]) for row in rows] == [("fish", 0.875), ("hand", 0.75)]
-    assert [rows[0][name] for name in ("nose x", "nose y", "nose score", "wrist x")] == [40, 40, 0.9, None]
-    assert [rows[1][name] for name in ("thumb x", "index score", "tail y")] == [30.5, 0.1, None]
+    none = (None, None, None)
+    # the boxes are around all three points, of which a fish lacks the last one
+    assert [*rows[0].values()] == ["fish", 0.875, 0, 0, 60, 42, *none * 3, 40, 40, 0.9, 60, 42, 0.8]
+    points = (10, 20, 0.9, 30.5, 40, 0.5, 90, 90, 0.1)
+    assert [*rows[1].values()] == ["hand", 0.75, 10, 20, 80, 70, *points, *none * 2]
+    names = [f"{name} {what}" for name in (*HAND.names, *FISH.names) for what in ("x", "y", "score")]
+    assert [*rows[0]] == ["category", "score", "x", "y", "width", "height", *names]
+    (exact,) = opened[0].prediction_rows(found((1, 0.66666, (1.23456, 2.34567, 0.12347), (4.5678, 9.8765, 0.98764))))
+    assert [*exact.values()] == [
+        "fish", 0.6667, 0, 0, 4.57, 9.88, *none * 3, 1.23, 2.35, 0.1235, 4.57, 9.88, 0.9876
+    ]  # fmt: skip
     alike = opened[0].prediction_rows(found(*((0, 0.5 + place % 2 / 4, (place, 1, 1)) for place in range(200))))
     assert [row["wrist x"] for row in alike] == [*range(1, 200, 2), *range(0, 200, 2)]
     (empty,) = opened[0].prediction_rows(FOUND[1])
@@ -91,8 +99,14 @@ def test_results_are_coco_s_with_names_and_all_objects_and_drawings_have_the_sur
     assert [set(entry) for entry in results] == [
         {"image_id", "category_id", "keypoints", "score", "file_name", "category_name"}
     ] * 3
-    assert [entry["category_id"] for entry in results] == [3, 7, 7]
-    assert results[0]["keypoints"] == FOUND[0].points[0].ravel().tolist() and len(results[1]["keypoints"]) == 6
+    assert results == [
+        {
+            "image_id": results[0]["image_id"], "category_id": [3, 7][label], "file_name": results[0]["file_name"],
+            "keypoints": points[: 3 - label].ravel().tolist(), "score": score, "category_name": ["hand", "fish"][label],
+        }
+        for points, score, label in zip(FOUND[0].points, FOUND[0].scores.tolist(), FOUND[0].labels.tolist())
+    ]  # fmt: skip
+    assert results[0]["file_name"].endswith("a.png")
     assert lines[0].startswith("objects with a score of at least 0.5 (-least_score) are in the tables and drawn on")
     assert lines[1].startswith("3 detections are in")
     drawn = np.asarray(Image.open(tmp_path / "pictures" / entries[0].rows[0]["picture"].split("/")[-1]))
@@ -126,11 +140,28 @@ def test_the_reader_of_the_layout_reads_the_same_points(opened, tmp_path, layout
     assert len(read) == 2 and not len(read.annotations(1).labels)
     assert annotations.labels.tolist() == [label for label, _ in EXPECTED]
     np.testing.assert_allclose(annotations.points, [points for _, points in EXPECTED], atol=1e-4)
-    np.testing.assert_allclose(annotations.boxes[0], [10 - 2.05, 20 - 2.05, 20.5 + 4.1, 20 + 4.1], atol=1e-3)
+    boxes = [[10 - 2.05, 20 - 2.05, 20.5 + 4.1, 20 + 4.1], [38, 38, 24, 6]]
+    np.testing.assert_allclose(annotations.boxes, boxes, atol=1e-3)
     if layout == "coco":
         assert read.keypoint_sets == (HAND, FISH) and tuple(read.category_ids) == (3, 7)
     else:
-        assert read.keypoint_sets[0].names == HAND.names and read.keypoint_sets[1].names[:2] == FISH.names
+        assert [points.names for points in read.keypoint_sets] == [HAND.names, (*FISH.names, "unused 3")]
+
+
+def test_objects_without_boxes_have_them_around_their_sure_points_or_all(opened, tmp_path):
+    predicting, samples = opened
+    predicting.save_predictions_as("coco")
+    writer = predicting.prediction_writer(tmp_path / "out", samples)
+    unsure = found(
+        (0, 0.9, (40, 20, 0.25), (60, 30, 0.125), (0, 0, 0)),
+        (0, 0.75, (0, 0, 0), (1, 1, 0), (2, 2, 0)),
+        (1, 0.5, (60, 30, 0.5), (30, 75, 0.25)),
+    )
+    writer.write(0, unsure)
+    writer.finish([PredictionRecord(0, [{"category": "hand"}], summary=writer.summarize(0, unsure))])
+    content = json.loads(next((tmp_path / "out" / "dataset" / "annotations").iterdir()).read_text())
+    rows = [(one["category_id"], one["bbox"], one["keypoints"], one["num_keypoints"]) for one in content["annotations"]]
+    assert rows == [(3, [38, 18, 24, 14], [0] * 9, 0), (7, [59, 29, 2, 2], [60, 30, 2, 0, 0, 0], 1)]
 
 
 def test_ids_of_results_may_be_of_annotations(opened, tmp_path):

@@ -22,7 +22,7 @@ from .figures import FIGURE_SETS, FINE, Figure, Line, pose
 from .keypoint_dataset import KeypointDataset
 
 _ATTEMPTS = 20  # to place a figure without covering the others
-_MOST_OUTSIDE = _MOST_COVERED = 2  # points of a figure, without bars
+_MOST_COVERED = 2  # points of a figure, without bars
 _HIDDEN, _VISIBLE = 1, 2  # COCO's visibility of a point
 
 
@@ -154,12 +154,11 @@ def find_visibilities(scene: FigureScene) -> list[np.ndarray]:
 
 
 def _is_clear(scene: FigureScene) -> bool:
-    """Return whether the last figure may stay: each has few points outside or covered, and it is apart from others."""
+    """Return whether the last figure may stay: each has few points covered, and it is apart from others."""
     *others, last = map(_find_middle, scene.figures)
     if not all(max(abs(x - last[0]), abs(y - last[1])) >= (length + last[2]) // 4 for x, y, length in others):
         return False
-    visibilities = find_visibilities(scene)
-    return all((each == 0).sum() <= _MOST_OUTSIDE and (each == _HIDDEN).sum() <= _MOST_COVERED for each in visibilities)
+    return all((each == _HIDDEN).sum() <= _MOST_COVERED for each in find_visibilities(scene))
 
 
 def _find_middle(figure: Figure) -> tuple[int, int, int]:

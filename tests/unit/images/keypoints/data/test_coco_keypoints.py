@@ -61,13 +61,19 @@ def test_objects_with_points_to_learn_are_found_without_opening_images(tmp_path,
     dataset = CocoKeypoints(str(tmp_path), "train", cache)
     assert dataset.posed_objects().tolist() == [[0, 1], [2, 0], [2, 3]]
     assert dataset.summary().endswith("1 of them a crowd; 6 labeled points, 3 of them hidden")
+    assert dataset.summary(np.array([0])).endswith("; 2 labeled points, 1 of them hidden")
+    assert dataset.count_points().tolist() == [[[2, 0, 3], [2, 3, 0], [5, 0, 0]]]
+    assert dataset.count_points(np.array([2])).tolist() == [[[1, 0, 2], [1, 2, 0], [3, 0, 0]]]
+    assert dataset.object_counts().tolist() == [[1, 1], [0, 0], [2, 2]]
     write_keypoints(tmp_path / "seen", [posed(1, 13, [1, 2, 2, 3, 4, 0, 5, 6, 0])])
     assert CocoKeypoints(str(tmp_path / "seen"), "train", cache).summary().endswith("; 1 labeled point")
     assert is_posed(dataset.annotations(2)).tolist() == [True, False, False, True]
     np.save(tmp_path / "rows.npy", np.array([0, 2]))
     part = KeypointsPart(dataset, tmp_path / "rows.npy")
     assert part.posed_objects().tolist() == [[0, 1], [1, 0], [1, 3]] and part.keypoint_sets == dataset.keypoint_sets
-    assert part.count_points().sum() == 5 * 3
+    assert part.count_points().tolist() == dataset.count_points().tolist()
+    assert part.count_points(np.array([1])).tolist() == [[[1, 0, 2], [1, 2, 0], [3, 0, 0]]]
+    assert part.mirrors.tolist() == [[0, 2, 1]] and part.num_points == 3 and not part.has_whole_objects
 
 
 def test_names_give_pairs_and_the_file_the_skeleton(tmp_path, cache):
@@ -132,13 +138,17 @@ def test_categories_have_their_own_points(tmp_path, cache):
     fish = {"id": 9, "name": "fish", "keypoints": ["mouth", "tail"]}
     write_keypoints(
         tmp_path,
-        [posed(1, 11), posed(2, 11, [1, 2, 2, 3, 4, 1], category=9)],
+        [posed(1, 11), posed(2, 11, [1, 2, 2, 3, 4, 1], category=9), posed(3, 13, category=7), posed(4, 11)],
         categories=[BUG, fish, {"id": 2, "name": "rock"}],
     )
     dataset = CocoKeypoints(str(tmp_path), "train", cache)
     assert dataset.class_names == ["rock", "bug", "fish"]
     assert [len(points.names) for points in dataset.keypoint_sets] == [0, 3, 2]
     np.testing.assert_array_equal(dataset.annotations(0).points[1], [[1, 2, 2], [3, 4, 1], [0, 0, 0]])
+    assert dataset.object_counts().tolist() == [[3, 2], [0, 0], [1, 1]]
+    bugs, fish = [[0, 0, 3], [0, 3, 0], [3, 0, 0]], [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+    assert dataset.count_points().tolist() == [[[0] * 3] * 3, bugs, fish]
+    assert dataset.mirrors.tolist() == [[0, 1, 2], [0, 2, 1], [0, 1, 2]]
     assert not dataset.can_mirror  # a fish is not symmetric
     assert any("fish: 2 points, no mirrored pairs, so images are not mirrored" in line for line in dataset.notices)
     chosen = keys(PAIRS=["mouth/mouth", "left_wing/right_wing"])

@@ -142,6 +142,8 @@ def test_lines_are_filled_as_distances_say():
         ((-900, 50), (-60, 50), None),
         ((140, 30), (900, 50), None),
         ((30, -20), (20, -70), None),
+        ((-50, 0), (-50, 40), None),
+        ((0, 99), (40, 99), None),
         ((50, 95), (60, 95), None),
         ((-10, 10), (-40, 50), None),  # only its round end touches the border
         ((50, 90), (60, 99), None),

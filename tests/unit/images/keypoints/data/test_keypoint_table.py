@@ -155,6 +155,7 @@ def test_a_folder_is_needed(tmp_path, cache):
         ("image,x1,y1\na.png,1,\n", "line 2, column y1: '': expected a number, as in column x1, or both cells empty"),
         ("image,point,x,y\na.png,eye,,4\n", "line 2, column x: '': expected a number, as in column y, or both"),
         ("image,x1,y1\na.png,inf,2\n", "line 2, column x1: 'inf': expected a number"),
+        ("image,x1,y1\na.png,1,-1e9\n", "line 2, column y1: '-1e9': expected a number"),
         ("image,x1,y1,v1\na.png,1,2,5\n", "column v1: '5': expected 0 (not labeled), 1 (hidden) or 2 (visible)"),
         ("image,x1,y1\na.png,true,2\n", "line 2, column x1: 'true': expected a number"),
         ("image,x1,y1,x2\na.png,1,2,3\n", "points.csv: column x2 is one coordinate of a point whose other has no"),

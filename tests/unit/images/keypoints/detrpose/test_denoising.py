@@ -31,6 +31,17 @@ def test_points_without_a_label_are_in_the_middle_of_the_others():
     np.testing.assert_allclose(drawn.points.reshape(-1, POINTS, 2), np.tile(expected, (8, 1, 1)), atol=1e-6)
 
 
+def test_moved_points_are_cut_at_the_borders_and_many_objects_have_one_group():
+    points = np.tile(np.array([[1.0, 2, 2], [95, 63, 1], [0, 0, 0], [1, 63, 1]]), (5, 1, 1))
+    drawn = NOISE.draw(points, np.full(5, 1e5), np.zeros(5, int), SIZE, np.random.default_rng(1))
+    assert drawn.labels.shape == (10,) and drawn.labels.dtype == np.int64 and set(drawn.labels.tolist()) == {0, 1}
+    assert drawn.points.shape == (10, 2 * POINTS) and (drawn.points.min(), drawn.points.max()) == (0, 1)
+    middle = (points[0, :, :2] * (points[0, :, 2:] > 0)).sum(axis=0) / 3 / SIZE[::-1]
+    np.testing.assert_allclose(drawn.points[:, 4:6], np.tile(middle, (10, 1)), rtol=1e-6)  # of the one without a label
+    none = NOISE.draw(points[:0], np.zeros(0), np.zeros(0, int), SIZE, np.random.default_rng(0))
+    assert none.labels.shape == (0,) and none.points.shape == (0, 2 * POINTS)
+
+
 def test_an_image_has_the_groups_of_its_own_objects():
     points, areas, labels = make_objects((3, 0, 1))
     numbers = (3, 0, 1)
@@ -42,4 +53,4 @@ def test_an_image_has_the_groups_of_its_own_objects():
     assert batch["denoising_points"].shape == (3, 8, 2 * POINTS) and batch["denoising_points"].dtype == np.float32
     assert batch["denoising_objects"].tolist() == [[0, 1, 2, 3, 3, 3, 3, 3], [3] * 8, [0, 3, 0, 3, 0, 3, 0, 3]]
     np.testing.assert_array_equal(batch["denoising_weights"], [[1] * 6 + [0] * 2, [0] * 8, [0.25] * 8])
-    assert (batch["denoising_labels"][1] == len(SIGMAS)).all()
+    assert (batch["denoising_labels"][1] == len(SIGMAS)).all() and (batch["denoising_points"][1] == 0.5).all()

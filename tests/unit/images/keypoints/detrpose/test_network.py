@@ -97,12 +97,15 @@ def test_the_authors_person_is_taken_for_one_class():
     built = network()
     labels = np.repeat(np.arange(81.0)[:, None], 3, axis=1)
     assert built.resize_parameter("enc_score_head.weight", rows) is None  # it has two classes
-    assert built.list_resize_notices(["enc_score_head.weight"]) and not built.list_resize_notices(["other.weight"])
+    assert built.list_resize_notices(["other.weight"]) == []
+    (notice,) = built.list_resize_notices(["enc_score_head.weight", "other.weight"])
+    assert notice.endswith("for the ids 0 and 1 of COCO's categories, the output of the person was used")
     np.testing.assert_array_equal(built.resize_parameter("denoising_class_embed.weight", labels)[:, 0], [0, 1, 80])
     built.num_classes = 1
     try:
         np.testing.assert_array_equal(built.resize_parameter("decoder.class_embed.0.weight", rows), rows[:, 1:])
         np.testing.assert_array_equal(built.resize_parameter("denoising_class_embed.weight", labels)[:, 0], [1, 80])
+        assert built.resize_parameter("decoder.class_embed.0.weight", rows.T) is None  # three outputs
         assert built.resize_parameter("decoder.pose_embed.0.weight", rows) is None  # not a classifier's
         assert built.outputs_to_classes(2) == 1 and built.outputs_to_classes(5) == 5
     finally:

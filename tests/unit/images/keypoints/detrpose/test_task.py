@@ -11,8 +11,10 @@ from support.trainings.updates import waits_of_an_update
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.detection.data.samples import HOST
+from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 from paddlevit_dist.images.keypoints.described_points import SIGMA
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
+from paddlevit_dist.images.keypoints.detrpose.denoising import PoseNoise
 from paddlevit_dist.images.keypoints.detrpose.export import EvaluatedPoses, ExportedPoseDetector, PoseExport
 from paddlevit_dist.images.keypoints.detrpose.network import DetrPose, TopPoses
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSet
@@ -69,12 +71,40 @@ def test_an_update_waits_for_the_assignments_of_all_layers_at_once_and_for_the_n
 
 
 def test_sigmas_of_every_category_are_in_the_losses():
-    task = make("POSES.CLASS_LOSS", "mal", "POSES.DENOISING", "0", "POSES.OKS_LOSS_WEIGHT", "3")
+    weights = ["POSES.OKS_LOSS_WEIGHT", "3", "POSES.KEYPOINT_LOSS_WEIGHT", "7", "POSES.DISTILL_LOSS_WEIGHT", "5"]
+    task = make("POSES.CLASS_LOSS", "mal", "POSES.DENOISING", "0", *weights)
     task.load_meta(LEARNED)
     criterion = task.criterion
-    assert criterion.variances[0] == pytest.approx((0.04, 0.16, 0.36))
-    assert criterion.variances[1][0] == pytest.approx(0.64)
-    assert criterion.noise is None and criterion.matchability == 2.0 and criterion.weights["oks"] == 3
+    for row, expected in zip(criterion.variances, [(0.04, 0.16, 0.36), (0.64, 0.01, 0.01)], strict=True):
+        assert row == pytest.approx(expected)
+    assert criterion.noise is None and criterion.matchability == 2.0
+    assert criterion.weights == {"class": 2, "keypoints": 7, "oks": 3, "distill": 5}
+    task = make()
+    task.load_meta(LEARNED)
+    criterion = task.criterion
+    assert criterion.noise == PoseNoise(((0.1, 0.2, 0.3), (0.4, SIGMA, SIGMA)), 3) and criterion.matchability is None
+    assert criterion.weights == {"class": 2, "keypoints": 10, "oks": 4, "distill": 0}
+
+
+def test_losses_of_a_variant_have_its_queries_and_distances():
+    sigmas = ((0.1,) * 4,)
+    criterion = DetrPose.criterion("detrpose_hgnetv2_x", 1, {"sigmas": sigmas, "oks_weight": 3.0})
+    assert (criterion.queries, criterion.bins) == (60, DistanceBins(32, 0.5, 8.0))
+    assert criterion.noise == PoseNoise(sigmas, 20) and criterion.weights["oks"] == 3
+
+
+def test_metrics_are_of_the_categories_images_and_limits_of_the_task(tmp_path):
+    write_keypoints(
+        tmp_path, [posed(1, 11)], "val2017", categories=[BUG, {"id": 9, "name": "fish", "keypoints": ["a"]}]
+    )
+    words = ["DETECTION.SCORE_THRESHOLD", "0.25", "DETECTION.MAX_DETECTIONS", "11"]
+    task = make("-dataset=coco_keypoints", f"-data_path={tmp_path}", *words)
+    samples = open_split(task, tmp_path, "val")
+    metrics = task.build_metrics()
+    assert (metrics.class_names, metrics.images, metrics.limit) == (["bug", "fish"], 3, 11)
+    assert metrics.table.numbers.tolist() == [3, 1] and metrics.settings["least_score"] == 0.25
+    assert task.signature(samples)["points"] == [points.to_plain() for points in samples.dataset.keypoint_sets]
+    open_split(task, tmp_path, "val")  # with the same points
 
 
 def test_points_of_weights_are_those_that_they_learned_or_of_a_person():
@@ -157,16 +187,23 @@ def test_tables_of_one_object_an_image_are_scored_by_their_points(tmp_path):
 
 def test_an_exported_function_returns_what_the_network_finds():
     poses = paddle.to_tensor(np.random.default_rng(0).random((2, 4, 3, 2)).astype("float32"))
-    top = TopPoses(paddle.zeros([2, 4], "int64"), poses, paddle.ones([2, 4]))
+    given = paddle.to_tensor([[3, 0, 2, 1], [1, 1, 0, 5]]), paddle.to_tensor([[0.9, 0.8, 0.5, 0.3], [1, 0.6, 0.5, 0]])
+    top = TopPoses(given[0], poses, given[1])
     network = paddle.nn.Layer()
     network.forward, network.best = lambda images: {}, lambda outputs: top
     exported = ExportedPoseDetector(network)
     scores, labels, keypoints = exported(paddle.zeros([2, 3, 8, 8]), paddle.to_tensor([[10, 20], [30, 40]]))
     np.testing.assert_allclose(keypoints[1].numpy(), poses[1].numpy() * [30, 40], rtol=1e-6)
-    decoded = EvaluatedPoses(exported, 1)
+    decoded = EvaluatedPoses(exported, 6)
     found = decoded.decode(decoded(paddle.zeros([2, 3, 8, 8])), np.ones((2, 2)), np.array([[20, 10], [40, 30]]))
-    np.testing.assert_allclose(found[1].points[..., :2], keypoints[1].numpy(), rtol=1e-6)
-    assert (found[1].points[..., 2] == 1).all()
+    for image in range(2):
+        np.testing.assert_allclose(found[image].points[..., :2], keypoints[image].numpy(), rtol=1e-6)
+        assert (found[image].points[..., 2] == 1).all() and found[image].points.dtype == np.float32
+        np.testing.assert_array_equal(found[image].labels, labels[image].numpy())
+        np.testing.assert_array_equal(found[image].scores, scores[image].numpy())
+        np.testing.assert_array_equal(found[image].labels, given[0][image].numpy())
+        np.testing.assert_array_equal(found[image].scores, given[1][image].numpy())
+    assert found[0].labels.dtype == np.int64
     result = [part.numpy() for part in (scores, labels, keypoints)]
     assert PoseExport.compare(result, result)[0] == 0
     assert PoseExport.compare(result, [scores.numpy(), labels.numpy(), keypoints.numpy() + 1])[0] > 0.02

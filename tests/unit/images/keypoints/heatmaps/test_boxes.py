@@ -102,6 +102,7 @@ def test_a_batch_for_a_detector_has_its_input_and_the_stored_pixels():
     assert batch[samples.HOST]["indices"] == [5, 6] and samples.list_objects(batch) == []
     batch = {name: paddle.to_tensor(value) if name != samples.HOST else value for name, value in batch.items()}
     found, stored = samples.split_detection(batch)
+    assert set(found) == {"images", "indices", "sizes", "original_sizes", "seconds", samples.HOST}
     for pixels, image in zip(stored, images, strict=True):
         np.testing.assert_array_equal(pixels, image.transpose(2, 0, 1))
     assert found[samples.HOST]["indices"] == [5, 6] and found["sizes"].tolist() == [[1, 3], [1, 1]]

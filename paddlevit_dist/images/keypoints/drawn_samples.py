@@ -28,7 +28,7 @@ class KeypointDrawing(TaskAspect, Drawable):
         for row, ((height, width), number) in enumerate(zip(facts["sizes"].tolist(), facts["box_counts"].tolist())):
             pixels = np.ascontiguousarray(batch["images"][row, :, :height, :width].transpose(1, 2, 0))
             points, boxes = (np.asarray(batch[name][row, :number], np.float64) for name in ("points", "boxes"))
-            objects = DrawnObjects(points[..., :2], points[..., 2].astype(int), batch["labels"][row, :number], boxes)
+            objects = DrawnObjects(points[..., :2], points[..., 2], batch["labels"][row, :number], boxes)
             cell = fit_in_cell(pixels, objects, self.task.keypoint_sets, self.task.class_names)
             drawings.append((cell, f"{width} x {height}, {count(number, 'object')}"))
         return drawings

@@ -166,8 +166,8 @@ def chart_errors(names: Sequence[str], points: np.ndarray, errors: np.ndarray, l
     """Return the chart of the distribution of errors (m,) of all points (m,), and of those with the largest mean."""
     if not len(errors):
         return []
-    numbers = np.bincount(points.astype(np.int64), minlength=len(names))
-    means = quotient(np.bincount(points.astype(np.int64), errors, len(names)), numbers)
+    numbers = np.bincount(points, minlength=len(names))
+    means = quotient(np.bincount(points, errors, len(names)), numbers)
     worst = [number for number in np.argsort(-means, kind="stable").tolist() if numbers[number]][:_MOST_LINES]
     lines = {"all": _accumulate(errors), **{names[number]: _accumulate(errors[points == number]) for number in worst}}
     scope = f", of the {_MOST_LINES} worst of {len(names)} points and of all" if len(names) > _MOST_LINES else ""

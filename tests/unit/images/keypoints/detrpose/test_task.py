@@ -101,6 +101,7 @@ def test_metrics_are_of_the_categories_images_and_limits_of_the_task(tmp_path):
     task = make("-dataset=coco_keypoints", f"-data_path={tmp_path}", *words)
     samples = open_split(task, tmp_path, "val")
     metrics = task.build_metrics()
+    assert task.best_metric == ("AP", True)
     assert (metrics.class_names, metrics.images, metrics.limit) == (["bug", "fish"], 3, 11)
     assert metrics.table.numbers.tolist() == [3, 1] and metrics.settings["least_score"] == 0.25
     assert task.signature(samples)["points"] == [points.to_plain() for points in samples.dataset.keypoint_sets]

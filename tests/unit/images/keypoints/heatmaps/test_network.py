@@ -95,6 +95,34 @@ def test_every_backbone_with_maps_trains_all_weights(backbone, options):
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "is_padded"),
+    [
+        ({}, True),
+        ({"class_token": False, "pool": "average"}, False),
+        ({"registers": 2}, False),
+        ({"positions": "patches"}, False),
+        ({"rotary": "axial"}, False),
+        ({"windows": 2}, False),
+    ],
+)
+def test_patches_are_padded_if_all_tokens_but_one_are_patches_with_learned_positions(options, is_padded):
+    with weights_of_zero():
+        model = HeatmapNetwork(3, 64, backbone_options={**options, "patch_size": 4}, **{**TINY, "patch_size": 16})
+    assert isinstance(model.backbone, PoseTransformer) == is_padded
+    assert model.backbone.patch_embed.proj.weight.shape[-1] == 16  # the network's own option wins
+
+
+def test_rates_and_names_of_the_backbone_are_passed_on():
+    model = HeatmapNetwork(3, SIZE, decoder="simple", dropout=0.125, attention_dropout=0.25, drop_path=0.5, **TINY)
+    block = model.backbone.blocks[1]
+    assert (block.mlp.dropout.p, block.attn.attention_dropout.p, block.drop_path.rate) == (0.125, 0.25, 0.5)
+    assert model.no_weight_decay() == ("backbone.pos_embed",) and model.pretrained_part is model.backbone
+    assert model.layer_groups()[-1] == ["head.conv.weight", "head.conv.bias"] and len(model.layer_groups()) == 4
+    assert 0.0008 < model.head.conv.weight.numpy().std() < 0.0012 and not model.head.conv.bias.numpy().any()
+    assert model.head.conv.weight.shape == [3, 16, 3, 3] and HeatmapNetwork.default_classes("vitpose") == 17
+
+
 def test_padded_patches_see_two_pixels_before_the_image():
     model = PoseTransformer(0, (32, 32), **TINY)
     images = paddle.randn([2, 3, 32, 32])
@@ -143,8 +171,13 @@ def test_what_is_refused():
         UserError, match="64 x 48 px .HEATMAPS.CROP_SIZE.: resnet18 takes sides that are multiples of 32"
     ):
         HeatmapNetwork(3, SIZE, "resnet18")
-    with pytest.raises(UserError, match="heatmap_stride 3 .HEATMAPS.STRIDE."):
-        HeatmapNetwork(3, SIZE, heatmap_stride=3, **TINY)
+    for stride in (3, 5, 32):
+        with pytest.raises(UserError) as caught:
+            HeatmapNetwork(3, SIZE, heatmap_stride=stride, **TINY)
+        assert str(caught.value) == (
+            f"heatmap_stride {stride} (HEATMAPS.STRIDE): the maps of vit_base_patch16_224 have stride 16; expected "
+            "that divided by a power of two, such as 4"
+        )
     with pytest.raises(UserError, match="decoder 'both'"):
         HeatmapNetwork(3, SIZE, decoder="both", **TINY)
     with pytest.raises(UserError, match="feature maps"), weights_of_zero():

@@ -23,7 +23,14 @@ from paddlevit_dist.images.keypoints.records import KeypointRecord
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.dataset import TransformedDataset
 from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import CheckpointMatching, Exportable, Predictable, Reportable, count_samples
+from paddlevit_dist.tasks.protocols import (
+    CheckpointMatching,
+    Exportable,
+    LogContributor,
+    Predictable,
+    Reportable,
+    count_samples,
+)
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.tasks.task_factory import make_task
 
@@ -54,6 +61,16 @@ def test_training_has_a_sample_for_each_object(tmp_path):
         figures.identity(index) for index, _ in objects
     ]
     assert task.class_names == ["person", "hand"] and task.num_classes == 13 == len(set(task.point_names))
+    assert task.best_metric == ("AP", True) and task.category_ids == [1, 2]
+    assert samples["train"].notices[-1] == f"{len(objects)} objects with keypoints are a sample each"
+    log = get_aspect(task, LogContributor)
+    assert (
+        log.describe_samples(samples["train"])
+        == figures.summary()
+        == "6 drawn images of 1 to 3 figures each: person, hand"
+    )
+    assert log.describe_samples(samples["val"]) == "4 drawn images of 1 to 3 figures each: person, hand"
+    assert log.describe_samples(TransformedDataset()) is None
     batch = take(task, samples["train"], range(len(objects)))
     number = [int(figures.annotations(index).labels[k]) for index, k in objects]
     has_person = batch["weights"].numpy()[:, :7].any(axis=1)
@@ -145,8 +162,10 @@ def test_exact_heatmaps_have_an_ap_of_1(tmp_path):
     values, found = evaluate(task, samples)
     assert values["AP"] > 0.99
     assert all((detected.points[..., 2] <= 1).all() for detected in found.values())
-    task, samples = build_task(tmp_path, "HEATMAPS.FLIP", "false")
+    task, samples = build_task(tmp_path, "HEATMAPS.FLIP", "false", "DETECTION.MAX_DETECTIONS", "11")
     batch, metrics = take(task, samples["val"], [0]), task.build_metrics()
+    assert (metrics.class_names, metrics.images, metrics.limit) == (["person", "hand"], 4, 11)
+    assert metrics.table.numbers.tolist() == [7, 6]
     assert task.eval_step(task.build_model(), batch, EvaluationStep(metrics)) is None and not task.finder.mirrors
 
 
@@ -259,6 +278,14 @@ def test_weights_depend_on_the_crops_and_positions_are_resized_to_them():
 def test_points_and_categories_return_from_a_checkpoint(tmp_path):
     task, samples = build_task(tmp_path)
     facts = json.loads(json.dumps(task.signature(samples["val"])))
+    expected = {
+        "number of classes": 13,
+        "classes": task.point_names,
+        "categories": ["person", "hand"],
+        "category ids": [1, 2],
+        "points": [points.to_plain() for points in samples["val"].dataset.keypoint_sets],
+    }
+    assert {name: facts[name] for name in expected} == json.loads(json.dumps(expected))
     other = make_task(task.config)
     other.load_meta(CheckpointMeta(13, tuple(facts["classes"]), {}, facts))
     assert other.keypoint_sets == task.keypoint_sets and other.class_names == task.class_names

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
-from paddlevit_dist.images.detection.drawing import CROWD
+from paddlevit_dist.images.detection.drawing import CROWD, CanvasPen, get_label_colors
 from paddlevit_dist.images.drawing import CELL_PX
 from paddlevit_dist.images.keypoints import drawing
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
@@ -59,6 +60,37 @@ def test_the_most_certain_object_is_in_front_and_small_images_are_enlarged():
     assert small.shape == (CELL_PX, CELL_PX, 3) and tuple(small[80, 80]) == FIRST
 
 
+def test_names_and_scores_are_at_their_boxes_the_most_certain_first():
+    boxes = np.array([[20.0, 60, 150, 200], [30, 62, 160, 210], [200, 60, 300, 90], [210, 150, 300, 250]])
+    labels, names = np.array([0, 1, -1, 1]), ["face", "mask"]
+    marks, places = np.zeros((4, 3), int), np.tile(PLACES, (4, 1, 1))  # no point is drawn
+    for scores, texts, order in (
+        ([0.25, 0.756, 0.5, 0.75], ["face 0.25", "mask 0.76", "0.50", "mask 0.75"], (1, 3, 2, 0)),
+        (None, ["face", "mask", "", "mask"], (3, 1, 0)),
+    ):
+        objects = DrawnObjects(places, marks, labels, boxes, None if scores is None else np.array(scores))
+        canvas, plates = Image.fromarray(BACKGROUND), []
+        pen, colors = CanvasPen(canvas), get_label_colors(labels, 2)
+        pen.frame(boxes[2], CROWD)
+        for place in order:
+            pen.name(boxes[place], texts[place], colors[place], plates)
+        drawn = drawing.draw_keypoints(BACKGROUND, objects, [FACE, FACE], names)
+        np.testing.assert_array_equal(drawn, np.asarray(canvas))
+
+
+def test_points_and_lines_of_large_images_are_larger_and_points_beyond_a_skeleton_are_not_drawn():
+    image = np.full((300, 1100, 3), 90, np.uint8)
+    places = np.array([[[100, 100], [500, 100], [800, 200], [50, 250]]], float)
+    objects = DrawnObjects(places, np.array([[2, 1, 2, 2]]), np.zeros(1, int), np.zeros((1, 4)))
+    face = FACE._replace(skeleton=((0, 1), (0, 4)))
+    drawn = drawing.draw_keypoints(image, objects, [face], ["face"])
+    is_drawn = (drawn != 90).any(axis=2)
+    assert is_drawn[:, 100].sum() == 21 and is_drawn[:, 300].sum() == 7  # radius 10, width 5 and a border of 1
+    assert (drawn[90:111, 800] == 90).all() and is_drawn[190:211, 800].all() and not is_drawn[240:].any()
+    ring = (drawn[90:111, 500] == SECOND).all(axis=1)
+    assert ring.tolist() == [True] * 3 + [False] * 15 + [True] * 3
+
+
 def annotate(seen, is_crowd=False):
     points = np.zeros((1, 3, 3))
     points[0, : len(seen)] = [(10, 10, visibility) for visibility in seen]
@@ -79,5 +111,10 @@ def test_what_is_detected_is_filled_from_a_score_on_and_named_if_there_are_sever
     cell = drawing.fit_in_cell(BACKGROUND[:100, :50], shown, [FACE, FACE], ["face", "mask"])
     assert cell.shape == (CELL_PX, CELL_PX, 3) and (cell[:, 161:] == 255).all()
     assert tuple(cell[32, 32]) == FIRST and (cell[:, :160] != 90).any()
-    assert drawing.list_colors([COCO_PERSON])[:2] == [("left_eye and so on", FIRST), ("right_eye and so on", SECOND)]
-    assert drawing.list_colors([FACE._replace(pairs=((2, 2),))])[0] == ("points", MIDDLE)
+    assert drawing.list_colors([FACE._replace(pairs=((2, 2),)), COCO_PERSON]) == [
+        ("left_eye and so on", FIRST),
+        ("right_eye and so on", SECOND),
+        ("other points, and lines between colors", MIDDLE),
+        ("a crowd", CROWD),
+    ]
+    assert drawing.list_colors([FACE._replace(pairs=((2, 2),))]) == [("points", MIDDLE), ("a crowd", CROWD)]

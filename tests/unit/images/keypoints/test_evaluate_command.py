@@ -75,6 +75,7 @@ def test_sigmas_are_those_of_the_option_of_the_file_of_coco_or_one_for_all(evalu
         (ANNOTATIONS, (), [0.1, 0.2], "sigmas by the annotations"),
         (ANNOTATIONS, ("-sigmas=0.3",), [0.3, 0.3], "sigmas by -sigmas"),
         (ANNOTATIONS, ("-sigmas=0.3,0.01",), [0.3, 0.01], "sigmas by -sigmas"),
+        (ANNOTATIONS, ("-sigmas=[0.3, 0.01]",), [0.3, 0.01], "sigmas by -sigmas"),
         (plain, (), [0.05, 0.05], "sigma 0.05 of all points, since nothing gives them (-sigmas)"),
     ):
         values, _ = evaluate(dataset, RESULTS, *options)
@@ -105,10 +106,15 @@ def test_points_and_the_table_for_compare(evaluate, tmp_path, capsys):
         for oks, area in (("0.50:0.95", "all"), ("0.50", "all"), ("0.75", "all"), ("0.50:0.95", "medium"),
                           ("0.50:0.95", "large"))
     ]  # fmt: skip
-    assert lines[-3:-1] == [
+    thumb = np.exp(-16 / (2 * 1600 * 0.16))
+    assert lines[-3:] == [
         "point of found objects  labeled   found    OKS  error px",
         f"wrist                         2       1  {values['per_point']['wrist']['OKS']:.3f}      3.00",
+        f"thumb                         1       1  {thumb:.3f}      4.00",
     ]
+    evaluate(ANNOTATIONS, RESULTS[1:])
+    evaluate_command.run([str(tmp_path / "annotations.json"), str(tmp_path / "results.json"), "-interval=off"])
+    assert capsys.readouterr().out.splitlines()[-1] == "thumb                         1       0      -         -"
 
 
 def test_errors_of_many_points_are_in_the_json_alone(evaluate, tmp_path, capsys):

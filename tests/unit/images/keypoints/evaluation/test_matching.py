@@ -42,18 +42,24 @@ def test_images_alone_match_as_they_do_together():
 
 
 def test_errors_are_of_labeled_points_of_objects_that_are_found():
-    """Two categories on two images: a hand is missed, and the first point of the other is where its last one is."""
+    """Two categories on two images: a hand is missed, and the first point of the other is where its last one is.
+
+    Annotations and results of other labels do not count.
+    """
     fish = KeypointSet(("nose", "tail"), (), (0.1, 0.2), ())
     hand = KeypointSet(("left", "middle", "right"), ((0, 2),), (0.3, 0.1, 0.2), ())
-    points = np.zeros((3, 3, 3))
+    points = np.zeros((4, 3, 3))
     points[0] = (90, 90, 2), (95, 90, 2), (95, 95, 2)
     points[1] = (10, 10, 2), (20, 10, 1), (7, 7, 2)  # a fish has two points
-    points[2] = (10, 10, 2), (20, 10, 0), (40, 10, 1)
-    boxes, no = np.array([[85, 85, 20, 20], [5, 5, 20, 20], [5, 5, 40, 20]], float), np.zeros(3, bool)
-    images, labels, areas = np.array([0, 0, 1]), np.array([1, 0, 1]), np.array([100.0, 400, 1600])
+    points[2] = (10, 10, 2), (20, 10, 2), (40, 10, 1)
+    points[3] = (10, 10, 2), (20, 10, 0), (40, 10, 1)
+    boxes = np.array([[85, 85, 20, 20], [5, 5, 20, 20], [5, 5, 40, 20], [5, 5, 40, 20]], float)
+    images, labels, areas = np.array([0, 0, 0, 1]), np.array([1, 0, 2, 1]), np.array([100.0, 400, 900, 1600])
+    no = np.zeros(4, bool)
     truth = matching.KeypointTruth(images, points, boxes, areas, labels, no, no)
     places = np.array([[[38, 10, 0.9], [70, 70, 0.1], [40, 11, 0.8]], [[13, 14, 0.9], [20, 11, 0.8], [0, 0, 0]]])
-    found = matching.KeypointCandidates(np.array([1, 0]), places, np.array([0.5, 0.6]), np.array([1, 0]))
+    places, rows = places[[0, 1, 1, 1]], np.array([1, 0, 0, 1])
+    found = matching.KeypointCandidates(rows, places, np.array([0.5, 0.6, 0.9, 0.9]), np.array([1, 0, 2, -1]))
     matches = matching.match_keypoints(np.array([4, 9]), truth, found, matching.PointTable.from_sets([fish, hand]))
     assert matches.table.num_true.tolist() == [2, 1] and (matches.table.true_positives & np.uint64(1)).all()
     assert matches.sums[:, :, LABELED].tolist() == [[1, 1, 1, 1, 1], [0, 0, 1, 0, 1]]

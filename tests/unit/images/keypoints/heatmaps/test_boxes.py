@@ -91,7 +91,8 @@ def test_annotations_count_with_a_labeled_point_and_whole_images_for_each_catego
 
 
 def test_a_batch_for_a_detector_has_its_input_and_the_stored_pixels():
-    images = [np.arange(18, dtype=np.uint8).reshape(2, 3, 3), np.arange(12, dtype=np.uint8).reshape(4, 1, 3) + 50]
+    sizes = ((2, 3), (4, 1), (1, 2))
+    images = [np.arange(height * width * 3, dtype=np.uint8).reshape(height, width, 3) + 50 for height, width in sizes]
 
     def prepare(image, generator):
         planes = np.asarray(image).transpose(2, 0, 1)[:, :1]
@@ -99,11 +100,11 @@ def test_a_batch_for_a_detector_has_its_input_and_the_stored_pixels():
 
     taken = [samples.prepare_detection(5 + n, Image.fromarray(i), prepare, None) for n, i in enumerate(images)]
     batch = samples.collate(taken)
-    assert batch[samples.HOST]["indices"] == [5, 6] and samples.list_objects(batch) == []
+    assert batch[samples.HOST]["indices"] == [5, 6, 7] and samples.list_objects(batch) == []
     batch = {name: paddle.to_tensor(value) if name != samples.HOST else value for name, value in batch.items()}
     found, stored = samples.split_detection(batch)
     assert set(found) == {"images", "indices", "sizes", "original_sizes", "seconds", samples.HOST}
     for pixels, image in zip(stored, images, strict=True):
         np.testing.assert_array_equal(pixels, image.transpose(2, 0, 1))
-    assert found[samples.HOST]["indices"] == [5, 6] and found["sizes"].tolist() == [[1, 3], [1, 1]]
+    assert found[samples.HOST]["indices"] == [5, 6, 7] and found["sizes"].tolist() == [[1, 3], [1, 1], [1, 2]]
     np.testing.assert_array_equal(found["images"].numpy()[1, :, :, :1], images[1].transpose(2, 0, 1)[:, :1])

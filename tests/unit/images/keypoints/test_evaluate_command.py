@@ -221,5 +221,18 @@ def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing
     assert [scores[f"{name}mre_px"] for name in ("", "point 1 ", "point 2 ")] == [4.25, 2.5, 6]
     assert scores["sd_px"] == pytest.approx(np.std([5, 0, 0, 12])) and scores["point 1 PCK"] == pytest.approx(100 / 3)
     assert scores.get("mre_mm") == (2.125 if spacing else None)
+    evaluate_command.run([*words[:2], "-interval=off"])
+    assert capsys.readouterr().out.splitlines() == [
+        "3 images with one object each, 4 results",
+        "PCK 40.00",
+        "mre_px 4.2500",
+        "sd_px 4.9181",
+        *(["mre_mm 2.1250", "sd_mm 2.4590"] if spacing else []),
+        "PCK: percent of points within 0.05 of the longer side of the extent of the labeled points; the result with "
+        "the highest score of each image",
+        "PCK of each:",
+        "  point 1  33.33",
+        "  point 2  50.00",
+    ]
     intervals = TablePair.match(*(read_table(str(tmp_path / folder)) for folder in ("one", "two"))).compute_intervals()
     assert intervals["difference PCK"].value == intervals["difference mre_px"].value == 0

@@ -33,11 +33,14 @@ def test_layouts_are_recognized(tmp_path):
     assert guess(tmp_path / "wide") == guess(tmp_path / "wide" / "points.csv") == "keypoint_table"
     assert guess(tmp_path / "labels") is None
     reasons = [
-        guess_dataset(str(path), "keypoint_heatmaps").reason for path in (file, tmp_path / "wide" / "points.csv")
+        guess_dataset(str(path), "keypoint_heatmaps").reason
+        for path in (file, tmp_path / "wide" / "points.csv", tmp_path / "wide", f"{tmp_path / 'yolo'}/")
     ]
     assert reasons == [
         f"{file} contains annotations in COCO's format",
         f"{tmp_path}/wide/points.csv is a table, read as one of points",
+        f"{tmp_path}/wide has points.csv, a table of points",
+        f"{tmp_path}/yolo has data.yaml with kpt_shape",
     ]
     assert find_layouts("coco_keypoints", str(tmp_path / "yolo")) == ["yolo_pose"]
 
@@ -45,14 +48,24 @@ def test_layouts_are_recognized(tmp_path):
 def test_several_layouts_and_other_files_are_refused(tmp_path):
     write_keypoints(tmp_path, [posed(1, 11)])
     write_yolo(tmp_path, names=POSE)
-    with pytest.raises(UserError, match="select one with -dataset"):
+    with pytest.raises(UserError) as error:
         guess(tmp_path)
+    assert str(error.value) == (
+        f"{tmp_path} has annotations in COCO's format, such as annotations/person_keypoints_train2017.json "
+        f"(-dataset=coco_keypoints), and {tmp_path} has data.yaml with kpt_shape (-dataset=yolo_pose): select one with "
+        "-dataset, or move them to separate folders"
+    )
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "a.json").write_text(json.dumps({"version": "5.0", "shapes": [{"label": "tip"}]}))
     with pytest.raises(UserError, match="Labelme file of one image"):
         guess(tmp_path / "one")
-    for place, message in (("none", "does not exist"), ("data.yaml", "is a file; give the folder")):
-        with pytest.raises(UserError, match=message):
-            guess(tmp_path / place)
-    with pytest.raises(UserError, match="is an address"):
-        guess("s3://bucket/points")
+    place = tmp_path / "data.yaml"
+    for path, message in (
+        (tmp_path / "none", f"data path {tmp_path / 'none'} does not exist"),
+        (place, f"data path {place} is a file; give the folder with this file and the images: {tmp_path}"),
+        ("s3://bucket/points", "s3://bucket/points is an address, but keypoints are read from files of this machine: "
+         "copy them here"),
+    ):  # fmt: skip
+        with pytest.raises(UserError) as error:
+            guess(path)
+        assert str(error.value) == message

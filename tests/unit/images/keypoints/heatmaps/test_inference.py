@@ -98,6 +98,18 @@ def test_many_objects_are_found_in_several_passes_in_their_order():
     np.testing.assert_allclose(points[:, 0, :2], centers + 1.25 * sides * (cells / [4, 3] - 0.5), rtol=1e-5)
 
 
+def test_heatmaps_of_crops_and_of_mirrored_crops_are_averaged():
+    """The network returns twice its input as heatmaps, so that mirrored ones differ by the exchange of points alone."""
+    keys = settings.load(["TASK", "keypoint_heatmaps"]).values.HEATMAPS
+    points = KeypointSet(("left", "right", "middle"), ((0, 1),), (0.1,) * 3, ())
+    config, channels = CropConfig((4, 5), (4, 5), 1.25, 1.0), PointChannels(["thing"], [points])
+    crops = np.random.default_rng(0).integers(0, 256, (2, 3, 4, 5)).astype(np.uint8)
+    for mirrors, expected in ((False, 2.0 * crops), (True, 1.0 * crops + crops[:, [1, 0, 2]])):
+        finder = KeypointFinder(keys, config, channels, [points], lambda pixels: pixels / 2, None, mirrors, False)
+        found = finder.compute_maps(lambda images: 4 * images, paddle.to_tensor(crops).astype("float32")).numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_mirrored_heatmaps_return():
     maps = np.arange(24.0).reshape(1, 3, 2, 4)
     found = flip_back(paddle.to_tensor(maps), [1, 0, 2]).numpy()

@@ -55,14 +55,22 @@ def test_keys_win_over_the_file_and_other_points_are_other_data(tmp_path, cache)
 def test_points_outside_of_their_image_are_told(tmp_path, cache):
     write_yolo(tmp_path, labels={"1": LABELS["1"].replace("0.75 0.4 1", "1.25 0.4 1")}, names=YAML)
     told = "1 object with a labeled point outside the image, not learned"
-    assert told in YoloPose(str(tmp_path), "train", cache).notices
+    dataset = YoloPose(str(tmp_path), "train", cache)
+    assert told in dataset.notices
+    far = LABELS["1"].replace("0 0 0\n1", "12 -30 0\n1").replace("0.75 0.4 1", "9.9 -9.9 1")  # as far as points may be
+    write_yolo(tmp_path, labels={"1": far + far}, names=YAML)
+    dataset = YoloPose(str(tmp_path), "train", cache)
+    np.testing.assert_allclose(dataset.annotations(0).points[2], [[10, 10, 2], [396, -198, 1], [480, -600, 0]])
+    assert "2 objects with a labeled point outside the image, not learned" in dataset.notices
 
 
 def test_points_without_visibility_are_labeled_unless_they_are_zero(tmp_path, cache):
     yaml = "names: [bug]\nkpt_shape: [3, 2]\nkpt_names:\n  0: [nose, left ear, right ear]\n"
-    write_yolo(tmp_path, labels={"1": "0 0.5 0.5 0.4 0.6 0.25 0.5 0 0 -1 -1\n"}, names=yaml)
+    lines = "0 0.5 0.5 0.4 0.6 0.25 0.5 0 0 -1 -1\n0 0.5 0.5 0.4 0.6 0 0.5 0.5 -0.1 0.25 0\n"
+    write_yolo(tmp_path, labels={"1": lines}, names=yaml)
     dataset = YoloPose(str(tmp_path), "train", cache)
-    assert dataset.annotations(0).points[0, :, 2].tolist() == [2, 0, 0]
+    assert dataset.annotations(0).points[:, :, 2].tolist() == [[2, 0, 0], [2, 0, 2]]
+    assert dataset.annotations(0).points[1, [0, 2], :2].tolist() == [[0, 10], [10, 0]]
     assert dataset.keypoint_sets[0].names == ("nose", "left ear", "right ear")
     assert dataset.keypoint_sets[0].pairs == ((1, 2),)
 
@@ -81,6 +89,13 @@ def test_names_of_points_are_of_the_class_that_they_name(tmp_path, cache):
     assert [points.names for points in dataset.keypoint_sets] == [("d", "e", "f"), ("a", "b", "c")]
 
 
+FRACTIONS = "expected points as fractions of the image from 0 to 1, not pixels; kpt_shape in data.yaml says how many"
+VISIBILITY = (
+    "expected the visibility of each point to be 0 (not labeled), 1 (hidden) or 2 (visible); kpt_shape in data.yaml "
+    "says how many"
+)
+
+
 @pytest.mark.parametrize(
     "yaml, label, message",
     [
@@ -90,11 +105,20 @@ def test_names_of_points_are_of_the_class_that_they_name(tmp_path, cache):
         (YAML + "kpt_names: [a, b]\n", LABELS["1"], "kpt_names ['a', 'b']: expected 3 different names"),
         (YAML + "kpt_names: [a, a, b, c]\n", LABELS["1"], "kpt_names ['a', 'a', 'b', 'c']: expected 3 different names"),
         (YAML + "kpt_names: {'0': [a, b, c]}\n", LABELS["1"], "kpt_names: there is no class '0': expected one of 0, 1"),
-        (YAML, LABELS["2"] + "0 0.5 0.5 0.4 0.6 0.2 0.5 3 1 1 1 0 0 0\n", "labels/train/1.txt, object 2: expected"),
-        (YAML, "0 0.5 0.5 0.4 0.6 25 50 2 1 1 1 0 0 0\n", "expected points as fractions of the image from 0 to 1"),
-        (YAML, "0 0.5 0.5 0.4 0.6 0.5 -50 2 1 1 1 0 0 0\n", "expected points as fractions of the image from 0 to 1"),
-        (YAML, "0 0.5 0.5 0.4 0.6 0.2 0.5 3 1 1 1 0 0 0\n", "expected the visibility of each point to be 0"),
-        (YAML, LABELS["2"], "no label file has a labeled point"),
+        (
+            YAML,
+            LABELS["2"] + "0 0.5 0.5 0.4 0.6 0.2 0.5 3 1 1 1 0 0 0\n",
+            f"/labels/train/1.txt, object 2: {VISIBILITY}",
+        ),
+        (YAML, f"{LABELS['2']}{LABELS['2']}0 0.5 0.5 0.4 0.6 25 50 2 1 1 1 0 0 0\n", f"1.txt, object 3: {FRACTIONS}"),
+        (YAML, "0 0.5 0.5 0.4 0.6 0.5 -50 2 1 1 1 0 0 0\n", f"/labels/train/1.txt, object 1: {FRACTIONS}"),
+        (YAML, "0 0.5 0.5 0.4 0.6 0.5 0.5 2 10 1 1 0 0 0\n", f"/labels/train/1.txt, object 1: {FRACTIONS}"),
+        (YAML, "0 0.5 0.5 0.4 0.6 0.2 0.5 -1 1 1 1 0 0 0\n", f"/labels/train/1.txt, object 1: {VISIBILITY}"),
+        (
+            YAML,
+            LABELS["2"],
+            "no label file has a labeled point: expected lines class x y width height x1 y1 v1 x2 y2 v2 ",
+        ),
         (YAML, "0 0.5 0.5 0.4 0.6 0.2\n", "6 numbers; expected class x y width height and 9 numbers of keypoints"),
         (YAML, "0 0.5 0.5 0.4 0.6 nan 0.5 2 1 1 1 0 0 0\n", "expected points as fractions of the image from 0 to 1"),
     ],

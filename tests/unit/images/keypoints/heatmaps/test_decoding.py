@@ -12,6 +12,7 @@ from paddlevit_dist.images.keypoints.heatmaps.targets import draw_targets, weigh
 def test_targets_are_decoded_to_their_places(dtype):
     cells = np.random.default_rng(0).uniform(6, 25, (4, 5, 2)).astype(dtype)
     maps = draw_targets(paddle.to_tensor(cells), (32, 40), 2.0).numpy()
+    assert maps.dtype == dtype and maps.shape == (4, 5, 32, 40)
     places, scores = decode_heatmaps(maps, 11)
     np.testing.assert_allclose(places, cells, atol=1e-3)
     assert (scores > 0.88).all() and (scores <= 1).all()

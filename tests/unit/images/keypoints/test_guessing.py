@@ -28,6 +28,8 @@ def test_layouts_are_recognized(tmp_path):
     assert guess(tmp_path / "coco") == guess(file) == "coco_keypoints"
     write_yolo(tmp_path / "yolo", names=POSE)
     assert guess(tmp_path / "yolo") == "yolo_pose"
+    write_yolo(tmp_path / "boxes", names="names: [bug]  # kpt_shape: none\n")
+    assert guess(tmp_path / "boxes") is None
     write_table(tmp_path / "wide")
     write_table(tmp_path / "labels", "image,label,fold")
     assert guess(tmp_path / "wide") == guess(tmp_path / "wide" / "points.csv") == "keypoint_table"

@@ -12,10 +12,10 @@ from paddlevit_dist.images.keypoints.data.augmented_objects import ObjectAugment
 pytest.importorskip("albumentations")
 
 
-def write(tmp_path, *steps):
+def write(tmp_path, *steps, mirrors=MIRROR[None]):
     file = tmp_path / "steps.json"
     file.write_text(json.dumps({"transform": {"__class_fullname__": "Compose", "transforms": list(steps)}}))
-    return pickle.loads(pickle.dumps(ObjectAugmentation(str(file), MIRROR[None])))
+    return pickle.loads(pickle.dumps(ObjectAugmentation(str(file), mirrors)))
 
 
 FLIP = {"__class_fullname__": "HorizontalFlip", "p": 1.0}
@@ -37,6 +37,17 @@ def test_box_and_points_follow_the_image(tmp_path, place):
         if points[point, 2]:
             np.testing.assert_allclose(points[point, :2], find_color(image, 3 * place + MIRROR[point]), atol=1e-6)
     assert (points[:, 2] > 0).sum() == (marked.points.places[place, :, 2] > 0).sum()
+
+
+def test_a_box_is_cut_at_the_image_and_points_are_exchanged_by_their_category(tmp_path):
+    marked, augment = draw_marked(6), write(tmp_path, FLIP, mirrors=np.stack([np.arange(3), MIRROR]))
+    places, box = marked.points.places[0], np.array([-6.0, -4, 66, 100])
+    for label, mirror in ((0, np.arange(3)), (1, MIRROR)):
+        image, moved, points = augment(marked.image, box, places, label, np.random.default_rng(0))
+        np.testing.assert_allclose(moved, [60, 0, 60, 90], atol=1e-3)
+        expected = (places * (-1, 1, 1) + (119, 0, 0))[mirror]
+        np.testing.assert_allclose(points, expected, atol=1e-6)
+        assert moved.shape == (4,) and image.size == (120, 90)
 
 
 def test_an_object_that_would_be_lost_is_not_augmented(tmp_path):

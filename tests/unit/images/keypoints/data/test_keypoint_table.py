@@ -42,6 +42,15 @@ FORMS = {
     ),
     "numbers in another order": ("image,x2,y2,x1,y1\na.png,3.5,4,1,2\nb.png,,,5,6\n", ("point 1", "point 2")),
     "numbers from 0": ("image,x0,y0,x1,y1\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("point 0", "point 1")),
+    "visibility in other words": (
+        "image,nose_x,nose_y,nose_visible,tail_x,tail_y,tail_vis\na.png,1,2,2,3.5,4,true\nb.png,5,6,2,9,9,\n",
+        ("nose", "tail"),
+    ),
+    "long with visibility": (
+        "image,point,x,y,visibility\na.png,1,1,2,2\na.png,2,3.5,4,2\nb.png,1,5,6,2\nb.png,2,9,9,0\n",
+        ("point 1", "point 2"),
+    ),
+    "other signs": ("image,X nose,Y.nose,x_-_tail,y tail\na.png,1,2,3.5,4\nb.png,5,6,n/a,null\n", ("nose", "tail")),
     "a number and a name": ("image,x1,y1,x_tail,y_tail\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("1", "tail")),
     "words that end in x or y": (
         "image,sex,INDEX,day,LNoseX,LNoseY,LTailX,LTailY\na.png,1,2,3,1,2,3.5,4\nb.png,4,5,6,5,6,,\n",
@@ -60,7 +69,9 @@ FORMS = {
 def test_both_forms_say_the_same(tmp_path, cache, name):
     text, names = FORMS[name]
     write_table(tmp_path, text)
-    dataset = pickle.loads(pickle.dumps(KeypointTable(str(tmp_path), "train", cache)))
+    opened = KeypointTable(str(tmp_path), "train", cache)
+    assert opened.notices[0] == f"train: {tmp_path / 'points.csv'}: 2 images, 2 points each, 3 labeled"
+    dataset = pickle.loads(pickle.dumps(opened))
     order = np.argsort([dataset.describe(index) for index in range(2)])
     found = np.array([dataset.annotations(index).points[0] for index in order])
     assert found.tolist() == EXPECTED and dataset.keypoint_sets[0].names == names
@@ -114,6 +125,25 @@ def test_sizes_of_pixels_are_of_the_table_or_a_key(tmp_path, cache):
     write_table(tmp_path, "image,spacing_x,spacing_y,tip_x,tip_y\nb.png,0.5,1,1,2\n")
     both = KeypointTable(str(tmp_path), "train", cache)
     assert both.spacing_mm(0) == (0.5, 1) and both.keypoint_sets[0].names == ("tip",)
+
+
+@pytest.mark.parametrize(
+    "headings",
+    [
+        *("spacing_mm", "spacing", "Pixel spacing", "pixel_size_mm", "mm_per_pixel"),
+        *("spacing_x_mm,spacing_y_mm", "spacing_y,spacing_x"),
+    ],
+)
+def test_columns_of_sizes_of_pixels(tmp_path, cache, headings):
+    number = headings.count(",") + 1
+    cells = [",".join(row[:number]) for row in (("0.5", "0.25"), ("2", "4"))]
+    write_table(tmp_path, f"image,{headings},tip_x,tip_y\na.png,{cells[0]},1,2\nb.png,{cells[1]},3,4\n")
+    dataset = KeypointTable(str(tmp_path), "train", cache)
+    found = [dataset.spacing_mm(index) for index in range(2)]
+    both = [(0.5, 0.25), (2.0, 4.0)] if number == 2 else [(0.5, 0.5), (2.0, 2.0)]
+    assert found == ([pair[::-1] for pair in both] if headings.startswith("spacing_y") else both)
+    assert dataset.keypoint_sets[0].names == ("tip",)
+    assert dataset.notices[0].endswith(": 2 images, 1 point each, 2 labeled; sizes of pixels in millimeters")
 
 
 def test_table_and_images_may_be_named(tmp_path, cache):

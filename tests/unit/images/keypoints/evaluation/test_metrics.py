@@ -129,10 +129,13 @@ def test_rows_of_images_have_each_point():
     points = np.array([[[0, 0, 2], [20, 20, 1], [5, 5, 0]]], float)
     truth = ImageAnnotations(boxes, np.zeros(1, int), np.full(1, 400.0), none, np.ones(1, int), points=points)
     nothing = ImageAnnotations(*(column[:0] for column in truth[:5]), points=points[:0])
-    shown = DetectedKeypoints(
-        np.array([[[0, 1, 1], [23, 24, 1], [0, 0, 0]]], np.float32), np.ones(1, np.float32), np.zeros(1, int)
-    )
-    metrics, values = evaluate({1: (truth, shown), 2: (nothing, shown)}, ["hand"], [HAND.sigmas])
+    places = np.array([[[9, 9, 1], [90, 90, 1], [0, 0, 0]], [[0, 1, 1], [23, 24, 1], [0, 0, 0]]], np.float32)
+    shown = DetectedKeypoints(places, np.array([0.25, 1], np.float32), np.zeros(2, int))
+    metrics = KeypointMetrics(["hand"], keypoint_peer.build_sets([HAND.sigmas]), least_score=0.5)
+    for image_id, own in ((8, truth), (2, nothing)):
+        metrics.update(image_id, own, shown)
+    metrics.indices = [0, 1]  # not the order of the ids
+    values = metrics.compute(metrics.state)
     rows = metrics.columns(list(metrics.gathered[1].values()))
     assert rows["p0 error_px"][0] == pytest.approx(1) and rows["p1 error_px"][0] == pytest.approx(5)
     assert np.isnan(rows["p2 error_px"][0]) and np.isnan(rows["p0 error_px"][1])

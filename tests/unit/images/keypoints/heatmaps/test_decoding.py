@@ -47,7 +47,7 @@ def test_a_step_beyond_the_size_of_the_map_is_not_taken(shape, place):
 
 
 def test_points_far_from_the_map_have_no_weight():
-    cells = np.array([[-5.9, 3], [-6.1, 3], [17.9, 3], [18.1, 3], [3, 22], [3, 3]])
-    visible = np.array([True] * 5 + [False])
-    assert weigh_points(cells, visible, (16, 12), 2.0).tolist() == [1, 0, 0, 0, 0, 0]
-    assert weigh_points(cells, visible, (17, 13), 2.0).tolist() == [1, 0, 1, 0, 1, 0]
+    cells = np.array([[-6, -6], [-6.1, 3], [3, -6.1], [17, 21], [18, 3], [18.1, 3], [3, 22], [3, 3]])
+    visible = np.array([True] * 7 + [False])
+    assert weigh_points(cells, visible, (16, 12), 2.0).tolist() == [1, 0, 0, 1, 0, 0, 0, 0]
+    assert weigh_points(cells, visible, (17, 13), 2.0).tolist() == [1, 0, 0, 1, 1, 0, 1, 0]

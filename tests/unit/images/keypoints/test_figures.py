@@ -266,3 +266,5 @@ def test_the_worst_images_of_one_object_are_drawn_with_the_best_object():
     assert table.columns[1:6] == ("mean px", "deviation px", "median px", "95 % below px", "largest px")
     assert {name: len(x) for name, (x, _) in chart.lines.items()} == {"all": 23, "wrist": 13, "thumb": 11}
     assert list(chart.lines) == ["all", "wrist", "thumb"] and chart.x_label == "error, px"
+    fewer = build_error_figures(SHOWN._replace(predict=find), records[-3:])[0]
+    assert [caption.split("\n")[1] for _, caption in fewer.images] == ["image 33", "image 31"]

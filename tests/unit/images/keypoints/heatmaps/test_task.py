@@ -162,11 +162,18 @@ def test_exact_heatmaps_have_an_ap_of_1(tmp_path):
     values, found = evaluate(task, samples)
     assert values["AP"] > 0.99
     assert all((detected.points[..., 2] <= 1).all() for detected in found.values())
-    task, samples = build_task(tmp_path, "HEATMAPS.FLIP", "false", "DETECTION.MAX_DETECTIONS", "11")
+    limits = ["DETECTION.MAX_DETECTIONS", "11", "DETECTION.SCORE_THRESHOLD", "0.25"]
+    task, samples = build_task(tmp_path, "HEATMAPS.FLIP", "false", *limits)
     batch, metrics = take(task, samples["val"], [0]), task.build_metrics()
     assert (metrics.class_names, metrics.images, metrics.limit) == (["person", "hand"], 4, 11)
     assert metrics.table.numbers.tolist() == [7, 6]
-    assert task.eval_step(task.build_model(), batch, EvaluationStep(metrics)) is None and not task.finder.mirrors
+    model = task.build_model()
+    assert task.eval_step(model, batch, EvaluationStep(metrics)) is None and not task.finder.mirrors
+    with paddle.no_grad():
+        (record,) = task.eval_step(model, batch, EvaluationStep(metrics, keeps_records=True))()
+        figures = get_aspect(task, Reportable).figures(samples["val"], [(0, record)], model)
+    categories = next(figure for figure in figures if figure.title == "Categories")
+    assert categories.note.endswith("with a score of at least 0.25.")
 
 
 def test_boxes_of_a_file_have_scores_and_are_found_once(tmp_path):

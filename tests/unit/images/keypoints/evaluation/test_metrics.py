@@ -9,7 +9,7 @@ from paddlevit_dist import UserError, all_gather
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
 from paddlevit_dist.images.keypoints.evaluation.metrics import KeypointMetrics, PointMetrics
-from paddlevit_dist.images.keypoints.evaluation.point_scores import find_side
+from paddlevit_dist.images.keypoints.evaluation.point_scores import find_side, measure_points
 from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 from paddlevit_dist.intervals import bootstrap
@@ -209,6 +209,35 @@ def test_shares_and_radial_errors_of_points():
     assert rows["mre_mm"][0] == pytest.approx(np.mean(millimeters)) and rows["thumb error_mm"][0] == 2.25
     assert rows["wrist x"][0] == 13 and rows["wrist true y"][0] == 10 and np.isnan(rows["index true x"][0])
     assert (rows["thumb true x"][0], rows["thumb y"][0], rows["wrist score"][0]) == (20, 119, 0.5)
+    saved = metrics.to_sample_table(list(metrics.gathered[1].values()))
+    kind = require_score_kind(saved.kind, saved.classes)
+    hits = kind.hits(saved.arrays, saved.classes)
+    assert {name: hits[name].tolist() for name in ("PCK", "PCK@0.1", "sdr_2mm", "sdr_2.5mm", "sdr_4mm")} == {
+        "PCK": [True] + [False] * 4, "PCK@0.1": [True] * 2 + [False] * 3, "sdr_2mm": [False] * 2,
+        "sdr_2.5mm": [False, True], "sdr_4mm": [True] * 2,
+    }  # fmt: skip
+    assert [hits[name].tolist() for name in ("wrist PCK", "index PCK", "thumb PCK@0.2")] == [
+        [True, False], [False], [True, False]
+    ]  # fmt: skip
+    assert [hits[f"{point} sdr_2.5mm"].tolist() for point in HAND.names] == [[False], [True], []]
+    assert kind.truth(saved.arrays).tolist() == [[1, 1, 0], [1, 1, 1]]
+
+
+def test_points_are_measured_from_the_best_finite_object_as_far_as_both_have_them():
+    truth, nan, inf = one_object(PLACES, (2, 0, 1)), np.nan, np.inf
+    shown = shown_at([PLACES, [(13, 14), (20, 110), (30, 26)], [(nan, 0), (0, 0), (0, 0)]], (0.1, 0.5, 0.9))
+    errors, places = measure_points(truth, shown, 3)
+    np.testing.assert_array_equal(errors, [5, nan, 4])
+    expected = [[13, 14, 0.5, 10, 10], [20, 110, 0.5, nan, nan], [30, 26, 0.5, 30, 30]]
+    np.testing.assert_array_equal(places, expected)
+    np.testing.assert_array_equal(measure_points(truth, shown, 3, (2.0, 0.25))[0], [np.hypot(6, 1), nan, 1])
+    np.testing.assert_array_equal(measure_points(truth, shown, 1)[1], expected[:1])
+    fewer = shown._replace(points=shown.points[:, :2])
+    np.testing.assert_array_equal(measure_points(truth, fewer, 3)[0], [5, nan, inf])
+    np.testing.assert_array_equal(measure_points(truth, fewer, 3)[1][2], [nan, nan, nan, 30, 30])
+    for empty in (truth._replace(points=None), truth._replace(points=truth.points[:0])):
+        np.testing.assert_array_equal(measure_points(empty, shown, 3)[0], [nan] * 3)
+        np.testing.assert_array_equal(measure_points(empty, shown, 3)[1][:, :3], np.array(expected)[:, :3])
 
 
 def test_the_size_of_an_object_is_the_extent_of_its_points_or_else_its_box():

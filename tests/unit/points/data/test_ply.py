@@ -75,6 +75,15 @@ def test_elements_before_the_vertices_are_passed_over(tmp_path):
     check(read_vertices(path))
 
 
+@pytest.mark.parametrize("form, rows", (("binary_big_endian", body(">")), ("ascii", text())))
+def test_an_element_without_records_needs_no_properties(tmp_path, form, rows):
+    path = tmp_path / "a.ply"
+    path.write_bytes(header(form, before=["element face 0"]) + rows)
+    check(read_vertices(path))
+    path.write_bytes(header(form, [], 0, after=["element face 0"]))
+    assert read_vertices(path) == {}
+
+
 def test_lists_of_a_vertex_are_left_out(tmp_path):
     path = tmp_path / "a.ply"
     properties = ["float x", "list uchar float weights", "short label"]

@@ -273,6 +273,44 @@ def test_the_extent_is_the_longest_side(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "extent, mean, expected",
+    [
+        (4, (0.0, 0.0, 0.0625), False),  # 5 cm, or a hundredth of the longest side
+        (4, (0.0, 0.0, -0.0625), False),
+        (4, (0.0, -0.046875, 0.046875), True),
+        (16, (0.0, -0.171875, 0.0), False),
+        (16, (0.0, -0.15625, 0.15625), True),
+        (16, (0.171875, 0.0, 0.0), False),
+    ],
+)
+def test_a_scene_is_centered_if_the_mean_of_its_points_is_near_the_origin(tmp_path, extent, mean, expected):
+    xyz = np.array([[-extent / 2, 0, 0.5], [0, 1, -1], [extent / 2, -1, 0.5]], np.float32) + np.float32(mean)
+    assert write_scene(tmp_path / "a.scene", make_scene(3)._replace(xyz=xyz)).is_centered is expected
+
+
+@pytest.mark.parametrize(
+    "points, height, voxel_size, numbers",
+    [
+        (100, 1, 0.02, "5,000 voxels of DATA.VOXEL_SIZE_M, with about 500 voxels"),
+        (100, 1, 0.021, None),  # less wide
+        (62_500, 1, 0.02, "5,000 voxels of DATA.VOXEL_SIZE_M, with about 20 voxels"),
+        (63_000, 1, 0.02, None),  # denser
+        (63_000, 250, 0.02, "12,500 voxels of DATA.VOXEL_SIZE_M, with about 50 voxels"),
+        (63_000, 250, 0.05, "5,000 voxels of DATA.VOXEL_SIZE_M, with about 20 voxels"),  # too tall for meters
+    ],
+)
+def test_voxels_far_too_small_for_the_sparsest_scene_are_told(store, points, height, voxel_size, numbers):
+    scene = make_scene(points)
+    xyz = np.zeros_like(scene.xyz)
+    xyz[-1] = 100, 7, height
+    write_scene(store / "scenes" / "b.scene", scene._replace(xyz=xyz))
+    for name in "ac":
+        write_scene(store / "scenes" / f"{name}.scene", scene._replace(xyz=xyz * np.float32(0.9)))
+    told = None if numbers is None else f"scene b spans {numbers} between neighboring points"
+    assert opened(store).unit_notice(voxel_size) == told
+
+
+@pytest.mark.parametrize(
     "length, names",
     [(3, b"a\n"), (2, b"ab"), (1 << 14, b"a\n"), ((1 << 14) + 1, b"x" * (1 << 14) + b"\n")],
 )

@@ -9,6 +9,7 @@ Source: the submission format in the benchmark's documentation, kaldir.vc.in.tum
 
 import os
 import zipfile
+import zlib
 
 from ..runtime.errors import UserError
 from ..runtime.text_files import read_bytes, to_utf8
@@ -45,7 +46,7 @@ class SubmissionFiles:
             if self._archive.getinfo(name).file_size > max_bytes:
                 raise ValueError(f"it has more than {max_bytes:,} bytes")
             return to_utf8(self._archive.read(name))
-        except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+        except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, zlib.error) as error:
             raise ValueError(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 

@@ -44,11 +44,11 @@ def match_scene(
     overlap is also a false positive, unless the fraction of its points on void or on true instances of its class that
     are too small exceeds the threshold.
 
-    ``true_class`` (N,) is the evaluated class of each point; anything outside 0 .. num_classes - 1 is void. Points of
-    the same class and number in ``true_instance`` (N,) form one instance.
+    ``true_class`` (N,) is the evaluated class of each point, negative for void. Points of the same class and number in
+    ``true_instance`` (N,) form one instance.
     """
     true_class = np.asarray(true_class, np.int64)
-    valid = np.flatnonzero((true_class >= 0) & (true_class < num_classes))
+    valid = np.flatnonzero(true_class >= 0)
     pairs = np.stack([true_class[valid], np.asarray(true_instance, np.int64)[valid]], axis=1)
     instances, indices, sizes = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)  # ordered by class
     point_instances = np.full(len(true_class), len(sizes), np.int64)  # the last number is void

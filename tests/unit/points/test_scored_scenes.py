@@ -293,6 +293,22 @@ def test_files_that_are_far_too_long_or_cannot_be_read_are_told(tmp_path, is_arc
     assert str(error.value) == f"{place}: b.txt: it cannot be read: {reason}"
 
 
+def test_a_file_of_an_archive_that_cannot_be_unpacked_is_told(tmp_path):
+    scene = Scene(np.zeros((3, 3)), np.zeros((3, 3), np.uint8), np.array([0, 1, 0]), np.full(3, -100), "a")
+    truth = SceneGroundTruth(["a"], [scene], ["a"], ["road", "car"], lambda: [1], "rooms")
+    place = tmp_path / "found.zip"
+    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.txt", "1\n0\n1\n")
+    content = bytearray(place.read_bytes())
+    content[content.index(b"a.txt") + 5] = 0xFF  # the first byte of the packed content
+    place.write_bytes(bytes(content))
+    with pytest.raises(UserError) as error:
+        score(str(place), truth, SEMANTIC)
+    reason = "Error -3 while decompressing data: invalid block type"
+    message = f"{place}: a.txt: it cannot be read: {reason}; expected a number for each of 3 vertices"
+    assert str(error.value) == message
+
+
 def test_unknown_numbers_and_files_are_counted(tmp_path):
     scene = Scene(np.zeros((3, 3), np.float32), np.zeros((3, 3), np.uint8), np.array([0, 1, 0]), np.full(3, -100), "a")
     truth = SceneGroundTruth(["a"], [scene], ["a"], list(CLASS_NAMES), lambda: [0, 1], "rooms")

@@ -14,6 +14,7 @@ from ...runtime.files import read_content
 from ..data.ply import DamagedPlyError, parse_typed, ply_errors_as_user_errors
 
 _MAX_HEADER_BYTES, _MAX_VALUES = 1 << 16, 1 << 16
+_KINDS = {"F": "f", "I": "i", "U": "u"}  # the letters in TYPE
 _COLORS = ("rgb", "rgba")  # three bytes packed in a four-byte number
 
 Row = list[tuple[np.dtype, int]]  # the values of a point: dtype and number of values of each field
@@ -58,7 +59,7 @@ def _parse_header(content: bytes) -> tuple[list[str], Row, int, str, int]:
     try:
         names, counts = fields["FIELDS"], fields.get("COUNT", ["1"] * len(fields["FIELDS"]))
         row = [
-            (np.dtype(f"<{letter.lower()}{int(size)}"), int(count))
+            (np.dtype(f"<{_KINDS[letter.upper()]}{int(size)}"), int(count))
             for _, size, letter, count in zip(names, fields["SIZE"], fields["TYPE"], counts, strict=True)
         ]
         points = int(fields["POINTS"][0]) if "POINTS" in fields else int(fields["WIDTH"][0]) * int(fields["HEIGHT"][0])

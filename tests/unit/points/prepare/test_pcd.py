@@ -41,11 +41,12 @@ def test_damaged_pcd_files_are_told(tmp_path):
             assert "is not a complete PCD file" in str(error)
     for fields, counts, message in (
         ("x y", "", "its header has no valid FIELDS, SIZE, TYPE"),
+        ("x y odd", "", "its header has no valid FIELDS, SIZE, TYPE, POINTS and DATA \\('0'\\); copy or export"),
         ("x y label", "", "vertex 0 has label 300, but its header declares it as uchar"),
         ("x y x", "", r"two of its FIELDS have the same name \(x y x\)"),
         ("x y z", "COUNT 1 1 99999999999999999999\n", "its header has DATA ascii, POINTS 1 and COUNT 1 1 9999"),
     ):
-        last = ("1", "U") if fields.endswith("label") else ("4", "F")
+        last = {"x y label": ("1", "U"), "x y odd": ("4", "0")}.get(fields, ("4", "F"))
         header = f"FIELDS {fields}\nSIZE 4 4 {last[0]}\nTYPE F F {last[1]}\n{counts}POINTS 1\nDATA ascii\n1 2 300\n"
         path.write_bytes(header.encode())
         with pytest.raises(UserError, match=message):

@@ -112,10 +112,9 @@ def map_instance_classes(true_class: np.ndarray, true_instance: np.ndarray, posi
     """Return the index of each point's class among the instance classes, -1 for void; int64 (N,)."""
     indices = np.full(len(true_class), -1, np.int64)
     members = np.flatnonzero(true_instance >= 0)
-    if len(members):
-        _, first, inverse = np.unique(true_instance[members], return_index=True, return_inverse=True)
-        class_positions = [position.get(int(number), -1) for number in true_class[members[first]]]
-        indices[members] = np.array(class_positions)[inverse.reshape(-1)]
+    _, first, inverse = np.unique(true_instance[members], return_index=True, return_inverse=True)
+    class_positions = [position.get(int(number), -1) for number in true_class[members[first]]]
+    indices[members] = np.array(class_positions)[inverse.reshape(-1)]
     return indices
 
 

@@ -22,6 +22,7 @@ def test_every_cluster_fits_its_cube_and_fills_it_if_it_is_large(extent_m, share
     members = [generator.choice(300, 80, replace=False) for _ in range(3)]
     clusters = make_clusters(members)
     voxels = voxelize_clusters(clusters, xyz, 14, 50.0, np.full(3, shares))
+    assert [part.dtype for part in voxels] == [np.int32] * 2
     places = voxels.coordinates[voxels.voxel_rows]  # (S, 4)
     np.testing.assert_array_equal(places[:, 0], clusters.cluster_numbers, strict=True)
     assert voxels.coordinates[:, 1:].min() >= 0 and voxels.coordinates[:, 1:].max() <= 13

@@ -120,6 +120,8 @@ def test_a_training_step_reaches_every_parameter():
             assert parameter.grad is not None and np.isfinite(parameter.grad.numpy()).all(), name
     assert abs(model.score_linear.weight.grad.numpy()).max() > 0
     assert abs(model.score_unet.conv[2].weight.grad.numpy()).max() > 0
+    depths = [max(name.split(".").count("u") for name in part.state_dict()) for part in (model.unet, model.score_unet)]
+    assert depths == [6, 1]  # seven levels, and two
 
 
 def test_frozen_parts_get_no_gradient_with_and_without_clusters():
@@ -169,7 +171,10 @@ def test_training_goes_on_without_instances_or_labels(what):
     assert terms["offset"].sum.item() == terms["direction"].sum.item() == 0.0
     assert (terms["semantic"].sum.item() == 0.0) == (what == "labels")
     paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
-    assert np.isfinite(model.input_conv[0].weight.grad.numpy()).all()
+    gradient = model.input_conv[0].weight.grad.numpy()
+    assert np.isfinite(gradient).all() and abs(gradient).max() > 0  # without labels only of the scores
+    is_still = [not layer.weight.grad.numpy().any() for layer in (model.linear, model.offset_linear)]
+    assert is_still == [what == "labels", True]  # the scores do not depend on them
     arrays = {name: batch[name].numpy() for name in ("labels", "instance_labels")}
     assert task.loss_normalizers(arrays)["offset"] == 0
 

@@ -265,7 +265,7 @@ def _interpolate(array: np.ndarray, start: np.ndarray, crop: CropMap, outside: f
         position += np.float32(start[axis] - low[axis])
         positions.append(np.clip(position, 0, block.shape[axis] - 1, out=position))
     lower = [np.minimum(p.astype(np.int32), n - 2) for p, n in zip(positions, block.shape)]
-    share = [at - below for at, below in zip(positions, lower)]
+    share = [at - below.astype(np.float32) for at, below in zip(positions, lower)]  # with integers it would be float64
     flat = block.reshape(-1)
     strides = (block.shape[1] * block.shape[2], block.shape[2], 1)
     base = lower[0] * strides[0] + lower[1] * strides[1] + lower[2]
@@ -298,9 +298,7 @@ def coarsen(volume: np.ndarray, share: float) -> np.ndarray:
     """
     for axis, length in enumerate(volume.shape):
         sampled = np.unique(np.rint(np.linspace(0, length - 1, max(2, round(share * length)))).astype(int))
-        after = np.clip(np.searchsorted(sampled, np.arange(length), side="right"), 1, max(len(sampled) - 1, 1)) % len(
-            sampled
-        )
+        after = np.searchsorted(sampled, np.arange(length), side="right") % len(sampled)  # of the last voxel any
         first, second = sampled[after - 1], sampled[after]
         part = ((np.arange(length) - first) / np.maximum(second - first, 1)).astype(np.float32)
         part = part.reshape([-1 if other == axis else 1 for other in range(3)])

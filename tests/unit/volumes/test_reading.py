@@ -231,6 +231,15 @@ def test_two_places_of_a_nifti_are_remarked_where_they_differ(tmp_path):
         headers[millimeters] = read_header(tmp_path / "case.nii")
     assert [len(header.remarks) for header in headers.values()] == [0, 0, 1, 1]
     np.testing.assert_allclose(headers[3.0].geometry.affine, first, atol=1e-5)
+    for depths, number in (((1.0, 0.5), 1), ((0.5, 1.0), 0)):  # of a single slice, whose corners have no depth
+        image = nibabel.Nifti1Image(np.zeros((4, 3, 1, 1), np.uint8), np.eye(4))
+        image.set_sform(np.diag([1.0, 1.0, depths[0], 1.0]), 1)
+        moved = np.diag([1.0, 1.0, depths[1], 1.0])
+        moved[0, 3] = 0.04
+        image.set_qform(moved, 1)
+        image.to_filename(tmp_path / "case.nii")
+        header = read_header(tmp_path / "case.nii")
+        assert len(header.remarks) == number and header.geometry.shape == (1, 3, 4)
     (line,) = format_remarks({str(tmp_path / name): headers[3.0] for name in ("other.nii", "again.nii")})
     assert "other.nii and 1 more: sform and qform in the header disagree: the sform is" in line
 

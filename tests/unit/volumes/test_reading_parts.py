@@ -67,7 +67,7 @@ def test_the_median_spacing_is_suggested_where_spacings_differ():
         "f/c.nii: the voxel spacing is 5 x 1 x 2.5 mm, but a.nii has 3 x 1 x 2 mm (depth, height, width); resample all "
         "to the same, such as the median: add VOLUMES.SPACING_MM [3,1,2]"
     )
-    assert reading.common_spacing(headers, [1, 2, 3]).tolist() == [1.0, 2.0, 3.0]
+    assert reading.common_spacing(headers, [0.1, 2, 3]).tolist() == [0.1, 2.0, 3.0]
     headers.pop("f/c.nii")
     assert reading.common_spacing(headers, None).tolist() == [3.0, 1.0, 2.0]
 
@@ -181,6 +181,14 @@ def test_archives_that_numpy_did_not_write_are_told(tmp_path):
     assert change_npz(path, "affine.npy", b"\x93NUMPY" + bytes(4091)) == (
         f"{path}: affine.npy has 4,097 bytes, which is too large; write the file again"
     )
+    np.savez(path, volume=voxels())
+    content = path.read_bytes()
+    start = content.index(b"PK\x01\x02") + 20  # the sizes in the directory at the end
+    path.write_bytes(content[:start] + np.array([10**9] * 2, "<u4").tobytes() + content[start + 8 :])
+    announced = (
+        f"it probably has fewer voxels than its header announces (1,000,000,000 bytes, more than {len(content):,} b"
+    )
+    assert announced in told(reading.read_header, str(path))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("scan.npy", b"")
     assert told(reading.read_volume, str(path)) == (

@@ -139,6 +139,7 @@ def test_interpolation_equals_a_loop_also_beyond_the_border():
     array = generator.standard_normal((6, 7, 8)).astype(np.float32)
     crop = CropMap(np.array([2.0, 4.5, 6.0]), rotation(np.array([0.3, -0.2, 0.5])) * 1.3, (5, 6, 7), False)
     result = cut(array, crop, outside=-9.0)
+    assert result.dtype == np.float32
     for voxel in np.ndindex(*crop.size):
         place = crop.center + crop.matrix @ (np.array(voxel) - (np.array(crop.size) - 1) / 2)
         low = np.floor(place).astype(int)
@@ -186,6 +187,7 @@ def test_blur_gamma_and_resolution_as_loops_have_them():
     for share, kept in ((0.55, [0, 2, 4, 6, 8]), (0.45, [0, 3, 5, 8])):  # 5 and 4 of 9, the nearest to even steps
         coarse = coarsen(np.broadcast_to(line, (3, 4, 9)), share)
         np.testing.assert_allclose(coarse[1, 2], np.interp(np.arange(9), kept, line[kept]), rtol=1e-6)
+    np.testing.assert_array_equal(coarsen(line.reshape(1, 9, 1), 1.0), line.reshape(1, 9, 1), strict=True)
 
 
 def test_a_share_of_the_crops_is_blurred_coarsened_and_given_another_gamma(monkeypatch):

@@ -172,6 +172,8 @@ def test_columns_stand_where_the_file_says(tmp_path):
         ("a.fcsv", fcsv(), "no landmark has a position"),
         ("a.mrk.json", '{"nose": [1, 2, 3]}', 'it has no list "markups"'),
         ("a.mrk.json", "[1, 2]", 'it has no list "markups"'),
+        ("a.mrk.json", '{"markups": [{"type": "Fiducial"}, 1]}', 'it has no list "markups"'),
+        ("a.mrk.json", markups({"label": "nose", "position": [1, 2, 3]}, 1), "controlPoints is not a list of points"),
         ("a.mrk.json", markups(type="Line"), "contains a Line, expected point lists"),
         ("a.mrk.json", markups(coordinateSystem="HFS"), "the coordinate system is 'HFS', expected RAS"),
         ("a.mrk.json", markups(coordinateUnits="um"), "coordinateUnits is 'um', expected mm"),

@@ -228,13 +228,16 @@ def test_voxels_of_a_given_stride_keep_the_rows_of_their_features(stride):
     assert np.abs(layer(x).features.numpy() - expected).max() < 1e-12
 
 
-def test_a_maximum_over_what_is_not_a_number_is_none():
+def test_a_maximum_over_what_is_not_a_number_is_none_and_over_the_lowest_is_the_lowest():
     x = make_tensor()
     values = x.features.numpy().copy()
+    cells = np.concatenate([x.coordinates[:, :1], x.coordinates[:, 1:] // 2 * 2], axis=1)
+    values[(cells == cells[7]).all(axis=1), 0] = -np.inf
     values[7, 1] = np.nan
     pooled = MaxPooling()(x.with_features(paddle.to_tensor(values)))
-    row = pooled.coordinates.tolist().index([x.coordinates[7, 0], *(x.coordinates[7, 1:] // 2 * 2)])
+    row = pooled.coordinates.tolist().index(cells[7].tolist())
     assert np.argwhere(np.isnan(pooled.features.numpy())).tolist() == [[row, 1]]
+    assert np.argwhere(np.isinf(pooled.features.numpy())).tolist() == [[row, 0]]
 
 
 IN_3D, IN_2D = np.array([[0, 0, 0, 0], [0, 2, 4, 6]]), np.array([[0, 0, 0], [0, 2, 4]])

@@ -105,7 +105,6 @@ class PaddedConvolution(SpconvConvolution):
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, dilation, bias, dimension, **kwargs)
         self.rule = PaddedRule(self.kernel_size, self.stride, padding, self.dilation, dimension, spatial_shape)
-        self.is_pointwise = self.is_pointwise and not any(self.rule.padding)
 
     def forward(self, x: SparseTensor, coordinates: Voxels | None = None) -> SparseTensor:
         """Return the convolved features on the voxels of spconv's rule, or on ``coordinates`` if given."""

@@ -161,6 +161,7 @@ def test_voxels_are_made_wherever_the_kernel_reaches(products, kernel, stride):
         (3, 2, 0, 1, (11, 12, 13)),
         ((3, 1, 2), (2, 1, 1), (1, 0, 1), 1, (11, 12, 13)),
         (2, 2, 0, 1, None),
+        (1, 1, (1, 0, 2), 1, None),  # moves the voxels
         (3, 1, 0, 2, (11, 12, 13)),
     ],
 )
@@ -257,6 +258,8 @@ def test_arithmetic_on_equal_and_on_different_voxels():
     np.testing.assert_array_equal((1.0 - x).F.numpy(), 1.0 - x.F.numpy(), strict=True)
     row = np.arange(3.0)
     np.testing.assert_array_equal((row - x).F.numpy(), row - x.F.numpy(), strict=True)
+    narrow = sparse.SparseTensor(x.features.astype("float32"), x.coordinates)
+    np.testing.assert_array_equal((narrow * row).F.numpy(), narrow.F.numpy() * row.astype("f4"), strict=True)
     with pytest.raises(ValueError, match="different strides"):
         x + sparse.SumPooling(2, 2)(x)
 

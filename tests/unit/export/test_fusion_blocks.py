@@ -60,23 +60,25 @@ def require_same(model) -> list:
     return list(fused.graph.node)
 
 
-def attend(
-    is_joint=False, bias=True, scale=0.37, projects=True, axis=1, order=ORDER, shape=(TOKENS, WIDTH), keys=(0, 1, 3, 2)
-):
+def attend(is_joint=False, bias=True, scale=0.37, projects=True, order=ORDER, keys=(0, 1, 3, 2), times=1, first=None):
+    """Attention; ``times`` tokens are computed of each, and ``first`` tokens are read."""
     drawn = Drawn()
     if is_joint:
-        tokens = drawn.reshape(drawn.weigh("x", 3 * WIDTH, 1, bias), TOKENS, 3 * HEADS, DIM)
+        columns = drawn.weigh("x", times * 3 * WIDTH, 1, bias)
+        tokens = drawn.reshape(columns, times * TOKENS, 3 * HEADS, DIM)
         heads = drawn.add("Transpose", tokens, perm=ORDER)
-        q, k, v = drawn.add("Split", heads, drawn.constant(np.array([HEADS] * 3)), outputs=3, axis=axis)
+        q, k, v = drawn.add("Split", heads, drawn.constant(np.array([HEADS] * 3)), outputs=3, axis=1)
     else:
-        parts = [drawn.reshape(drawn.weigh("x", WIDTH, seed, bias), TOKENS, HEADS, DIM) for seed in (1, 2, 3)]
+        weighed = [drawn.weigh("x", times * WIDTH, seed, bias) for seed in (1, 2, 3)]
+        parts = [drawn.reshape(columns, times * TOKENS, HEADS, DIM) for columns in weighed]
         q, k, v = (drawn.add("Transpose", part, perm=ORDER) for part in parts)
     q = q if scale is None else drawn.add("Mul", q, drawn.constant(np.float32(scale)))
-    turned = drawn.add("Transpose", k, perm=keys)
-    weights = drawn.add("Softmax", drawn.add("MatMul", q, turned), axis=-1)
-    mixed = drawn.add("Transpose", drawn.add("MatMul", weights, v), perm=order)
-    flat = drawn.reshape(mixed, *shape)
-    return drawn.make(drawn.weigh(flat, WIDTH, 4) if projects else flat)
+    logits = drawn.add("MatMul", q, drawn.add("Transpose", k, perm=keys))
+    weights = drawn.add("Softmax", logits, axis=-1)
+    mixed = drawn.add("MatMul", weights, v)
+    flat = drawn.reshape(drawn.add("Transpose", mixed, perm=order), times * TOKENS, WIDTH)
+    y = drawn.weigh(flat, WIDTH, 4) if projects else flat
+    return drawn.make(y if first is None else drawn.add("Slice", y, *map(drawn.constant, ([0], [first], [1]))))
 
 
 @pytest.mark.parametrize("is_joint", [False, True])
@@ -95,25 +97,56 @@ def test_attention_of_weighted_tokens_becomes_one_operator(is_joint, changes):
     assert kinds.count("Add") == has_bias + (projects or has_bias)
 
 
-@pytest.mark.parametrize("changes", [{"order": (0, 1, 2, 3)}, {"keys": (0, 1, 3, 2), "order": (0, 2, 3, 1)}])
-def test_attention_in_another_order_stays_as_it_is(changes):
+@pytest.mark.parametrize("is_joint", [False, True])
+def test_only_the_queries_of_tokens_that_are_read_are_computed(is_joint):
+    """Keys and values of all tokens are needed, and the slice stands in front of all that belongs to queries."""
+    nodes = require_same(attend(is_joint, first=2))
+    kinds = [node.op_type for node in nodes]
+    assert kinds.count("Slice") == 1 and nodes[kinds.index("Slice")].input[0] == "x"
+    (fused,) = (node for node in nodes if node.op_type == "MultiHeadAttention")
+    sliced = {nodes[kinds.index("Slice")].output[0]}
+    for node in nodes:
+        sliced |= set(node.output) if node.input[0] in sliced else set()
+    assert [name in sliced for name in fused.input] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"order": (0, 1, 2, 3)},
+        {"order": (0, 2, 3, 1)},
+        {"scale": np.full(DIM, 0.37)},  # each channel has its own
+        {"times": 2},
+        {"times": 2, "is_joint": True},
+    ],
+)
+def test_attention_of_another_form_stays_as_it_is(changes):
     kinds = [node.op_type for node in require_same(attend(**changes))]
     assert "MultiHeadAttention" not in kinds and "Softmax" in kinds
 
 
-def normalize(axis=-1, bias=True, epsilon=1e-3, branch_bias=True, positions=None, is_read=True):
+def normalize(axis=-1, bias=True, branch_bias=True, positions=None, is_read=True, shape=(), shares=False, **options):
+    """A sum and its norm; with ``shape`` there are other axes than (batch, tokens, channels)."""
     drawn = Drawn()
     branch = drawn.weigh("x", WIDTH, 1, branch_bias) if positions is None else drawn.constant(positions)
-    total = drawn.add("Add", "x", branch)
-    sides = [drawn.constant(draw(WIDTH, seed=seed)) for seed in ((5, 6) if bias else (5,))]
-    norm = drawn.add("LayerNormalization", total, *sides, axis=axis, epsilon=epsilon)
-    return drawn.make(*([drawn.add("Add", total, drawn.weigh(norm, WIDTH, 7))] if is_read else [norm]))
+    x, branch = (drawn.reshape(name, *shape) if shape else name for name in ("x", branch))
+    total = drawn.add("Add", x, branch)
+    length = (TOKENS, WIDTH) if axis == 1 else (WIDTH,)
+    sides = [drawn.constant(draw(*length, seed=seed)) for seed in ((5, 6) if bias else (5,))]
+    norm = drawn.add("LayerNormalization", total, *sides, axis=axis, **options)
+    y = [drawn.add("Add", total, drawn.weigh(norm, WIDTH, 7))] if is_read else [norm]
+    return drawn.make(*y, *([drawn.add("Neg", branch)] if shares else []))
 
 
 @pytest.mark.parametrize(
     "changes, has_fused",
     [
         ({}, True),
+        ({"epsilon": 1e-3}, True),
+        ({"shares": True}, True),  # the branch is read elsewhere, too
+        ({"shape": (WIDTH,)}, False),
+        ({"shape": (1, TOKENS, WIDTH)}, False),
+        ({"axis": 1}, False),
         ({"axis": 2}, True),
         ({"branch_bias": False}, True),
         ({"is_read": False}, True),
@@ -130,8 +163,8 @@ def test_a_sum_and_its_norm_become_one_operator_that_gives_both(changes, has_fus
     )
     for node in fused:
         options = {option.name: helper.get_attribute_value(option) for option in node.attribute}
-        assert options == {"epsilon": pytest.approx(1e-3)} and len(node.output) == 4
-        assert len(node.input) == (5 if not {"branch_bias", "positions"} & changes.keys() else 4)
+        assert options == {"epsilon": pytest.approx(changes.get("epsilon", 1e-5))} and len(node.output) == 4
+        assert len(node.input) == (5 if not {"branch_bias", "positions", "shares"} & changes.keys() else 4)
 
 
 @pytest.mark.parametrize("shape, kinds", [((1,), ["Pad", "Add"]), ((), ["Expand", "Expand", "Concat", "Add"])])

@@ -111,6 +111,24 @@ def test_each_regularization_is_random_in_training_and_absent_in_evaluation(name
         assert (model(x) != model(x)).any()
 
 
+BLOCKS = "swin_tiny_patch4_window7_224 cait_xxs24_224 pvt_v2_b0 mixer_s16_224 convnext_tiny resnet50".split()
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_paths_are_dropped_more_often_from_block_to_block(name):
+    """From never in the first to the given rate in the last; CaiT's at one rate, but never those of its class token."""
+    with weights_of_zero():
+        model = small_model(name, drop_path=0.3)
+    blocks = {
+        place.rpartition(".")[0]: layer.rate for place, layer in model.named_sublayers() if hasattr(layer, "rate")
+    }
+    rates = list(blocks.values())
+    if name.startswith("cait"):
+        assert rates == [0.3 * place.startswith("blocks.") for place in blocks] and 0.0 in rates
+    else:
+        assert len(rates) > 1 and rates == pytest.approx([0.3 * n / (len(rates) - 1) for n in range(len(rates))])
+
+
 def compute_first_deviation(name, key, shape):
     """Compute the deviation of a new parameter with several axes, as timm and the authors have it."""
     inputs, kernel = math.prod(shape[1:]), math.prod(shape[2:])

@@ -66,3 +66,23 @@ def test_weights_with_biases_need_a_model_that_has_them():
 def test_a_segformer_needs_a_mit():
     with pytest.raises(UserError, match="backbone 'resnet18' is not a MiT, which SegFormer needs"), paddle.LazyGuard():
         create_model("segformer_b0", num_classes=3, backbone="resnet18")
+
+
+@pytest.mark.parametrize(
+    ("options", "naming", "is_told"),
+    [
+        ({"pool": "attention"}, "Hugging Face's DINO, CLIP and SigLIP", True),
+        ({"pool": "attention"}, "Hugging Face's DINOv3 with biases", True),
+        ({"pool": "attention"}, "timm", False),
+        ({"pool": "attention", "activation": "gelu_tanh"}, "Hugging Face's DINO, CLIP and SigLIP", False),
+        ({"pool": "token"}, "Hugging Face's DINO, CLIP and SigLIP", False),
+    ],
+)
+def test_weights_of_siglip_that_were_trained_with_another_activation_are_told(options, naming, is_told):
+    with paddle.LazyGuard():
+        model = create_model("vit", num_classes=3, **VIT, **options)
+    told = (
+        "SigLIP's authors and transformers compute the tanh form of GELU, timm the exact one in this size: outputs "
+        "differ by about 5e-4 (option activation gelu_tanh)"
+    )
+    assert model.list_source_notices(naming, {}) == [told] * is_told

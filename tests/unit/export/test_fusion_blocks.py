@@ -60,20 +60,20 @@ def require_same(model) -> list:
     return list(fused.graph.node)
 
 
-def attend(is_joint=False, bias=True, scale=0.37, projects=True, order=ORDER, keys=(0, 1, 3, 2), times=1, first=None):
+def attend(is_joint=False, bias=True, scale=0.37, projects=True, heads=ORDER, order=ORDER, times=1, first=None):
     """Attention; ``times`` tokens are computed of each, and ``first`` tokens are read."""
     drawn = Drawn()
     if is_joint:
         columns = drawn.weigh("x", times * 3 * WIDTH, 1, bias)
         tokens = drawn.reshape(columns, times * TOKENS, 3 * HEADS, DIM)
-        heads = drawn.add("Transpose", tokens, perm=ORDER)
-        q, k, v = drawn.add("Split", heads, drawn.constant(np.array([HEADS] * 3)), outputs=3, axis=1)
+        parts = drawn.add("Transpose", tokens, perm=ORDER)
+        q, k, v = drawn.add("Split", parts, drawn.constant(np.array([HEADS] * 3)), outputs=3, axis=1)
     else:
         weighed = [drawn.weigh("x", times * WIDTH, seed, bias) for seed in (1, 2, 3)]
         parts = [drawn.reshape(columns, times * TOKENS, HEADS, DIM) for columns in weighed]
-        q, k, v = (drawn.add("Transpose", part, perm=ORDER) for part in parts)
+        q, k, v = (drawn.add("Transpose", part, perm=heads) for part in parts)
     q = q if scale is None else drawn.add("Mul", q, drawn.constant(np.float32(scale)))
-    logits = drawn.add("MatMul", q, drawn.add("Transpose", k, perm=keys))
+    logits = drawn.add("MatMul", q, drawn.add("Transpose", k, perm=(0, 1, 3, 2)))
     weights = drawn.add("Softmax", logits, axis=-1)
     mixed = drawn.add("MatMul", weights, v)
     flat = drawn.reshape(drawn.add("Transpose", mixed, perm=order), times * TOKENS, WIDTH)
@@ -115,6 +115,7 @@ def test_only_the_queries_of_tokens_that_are_read_are_computed(is_joint):
     [
         {"order": (0, 1, 2, 3)},
         {"order": (0, 2, 3, 1)},
+        {"heads": (0, 1, 2, 3)},  # heads that attend to each other
         {"scale": np.full(DIM, 0.37)},  # each channel has its own
         {"times": 2},
         {"times": 2, "is_joint": True},
@@ -167,13 +168,21 @@ def test_a_sum_and_its_norm_become_one_operator_that_gives_both(changes, has_fus
         assert len(node.input) == (5 if not {"branch_bias", "positions", "shares"} & changes.keys() else 4)
 
 
-@pytest.mark.parametrize("shape, kinds", [((1,), ["Pad", "Add"]), ((), ["Expand", "Expand", "Concat", "Add"])])
-def test_learned_tokens_become_zeros_and_larger_positions(shape, kinds):
+@pytest.mark.parametrize(
+    "shape, numbers, kinds",
+    [
+        ((1,), (1, 1), ["Pad", "Add"]),
+        ((), (1, 1), ["Expand", "Expand", "Concat", "Add"]),
+        ((1,), (1, 2), ["Expand", "Expand", "Concat", "Add"]),  # a token, and two in one
+    ],
+)
+def test_learned_tokens_become_zeros_and_larger_positions(shape, numbers, kinds):
     drawn = Drawn()
     tokens = [
-        drawn.add("Expand", drawn.constant(draw(1, 1, WIDTH, seed=seed)), drawn.constant(np.array([2, 1, WIDTH])))
-        for seed in (1, 2)
+        drawn.add("Expand", drawn.constant(draw(1, n, WIDTH, seed=k)), drawn.constant(np.array([2, n, WIDTH])))
+        for k, n in enumerate(numbers)
     ]
     joined = drawn.add("Concat", *tokens, "x", axis=1)
-    nodes = require_same(drawn.make(drawn.add("Add", joined, drawn.constant(draw(*shape, TOKENS + 2, WIDTH, seed=3)))))
+    positions = drawn.constant(draw(*shape, TOKENS + sum(numbers), WIDTH, seed=3))
+    nodes = require_same(drawn.make(drawn.add("Add", joined, positions)))
     assert [node.op_type for node in nodes] == kinds

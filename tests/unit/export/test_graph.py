@@ -55,6 +55,20 @@ def test_copies_constants_and_zeros_are_dropped():
     assert change(model, simplify, (2, 3)) == ["Add", "Add", "Add", "Identity", "Add"]  # outputs keep their nodes
 
 
+def test_constants_that_a_node_makes_larger_are_not_stored():
+    nodes = [
+        ("Expand", ["row", "rows"], ["table"]),
+        ("ConstantOfShape", ["rows"], ["zeros"]),
+        ("Mul", ["row", "row"], ["square"]),
+        ("Add", ["x", "table"], ["a"]),
+        ("Add", ["a", "zeros"], ["b"]),
+        ("Add", ["b", "square"], ["y"]),
+        ("Mul", ["row", "row"], ["z"]),  # an output
+    ]
+    model = make_model(nodes, (2, 3), {"row": np.float32([[1, 2, 3]]), "rows": np.int64([2, 3])}, ("y", "z"))
+    assert change(model, simplify, (2, 3)) == ["Expand", "ConstantOfShape", "Add", "Add", "Add", "Mul"]
+
+
 @pytest.mark.parametrize(
     "bias, second, merged",
     [

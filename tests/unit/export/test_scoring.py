@@ -125,6 +125,12 @@ def test_an_input_of_another_form_is_refused(facts, message):
         make_layer(make_function(channel_means, "means", **facts)[0])
 
 
+def test_pixels_are_for_models_of_images():
+    function, _ = make_function(channel_means, "means", shape=(None, 2, 4, 3), dtype="uint8")
+    with pytest.raises(UserError, match=r"takes images \(batch, 2, 4, 3\) uint8: expected float32 or float16, because"):
+        ExportedLayer("net.onnx", function, ExportParts(3, {}, output_shape=(3,)), SHAPE, None)
+
+
 @pytest.mark.parametrize("shape", [None, (None, 3, None, None), (None, *SHAPE), (4, 3, 2, None)])
 def test_an_input_of_any_size_is_taken(shape):
     assert make_layer(make_function(channel_means, "means", "sum", shape=shape)[0])(draw_images(4)).shape == [4, 3]

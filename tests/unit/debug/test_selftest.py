@@ -295,10 +295,10 @@ def test_updates_are_of_consecutive_epochs_and_their_sums_are_kept(tmp_path, cap
     trainer = small_runs.build(str(tmp_path), *words, train_size=16, task_class=WatchedClassification)
     WatchedClassification.positions.clear()
     capsys.readouterr()
-    selftest.run_variant(trainer.config, trainer.task, trainer.datasets["train"], str(tmp_path))
+    selftest.run_variant(trainer.config, trainer.task, trainer.datasets["train"], str(tmp_path), 1)
     assert (
-        WatchedClassification.positions == [(1, 0, 3)] * 2 + [(1, 1, 3)] * 2 + [(2, 2, 3)] * 2
-    )  # two updates in an epoch of 16 samples
+        WatchedClassification.positions == ([(1, 0, 3)] * 2 + [(1, 1, 3)] * 2 + [(2, 2, 3)] * 2) * 2
+    )  # two updates in an epoch of 16 samples, also from weights with other last bits
     variant = selftest.read_variant(tmp_path)
     parameters = {name: parameter.shape for name, parameter in trainer.model.named_parameters()}
     shapes = {name: list(value.shape) for name, value in variant.values.items()}
@@ -307,6 +307,8 @@ def test_updates_are_of_consecutive_epochs_and_their_sums_are_kept(tmp_path, cap
     assert [name for name in shapes if name.startswith("loss term")] == [
         f"loss term 'loss' of update {n}" for n in (1, 2, 3)
     ]
-    assert variant.differing is None and not variant.has_batch_norm and variant.rounding == {}
+    assert variant.differing is None and not variant.has_batch_norm
+    assert list(variant.rounding) == [difference.name for difference in compare_variants(variant, variant)]
+    assert 0.0 < max(variant.rounding.values()) < 1e-3
     assert set(variant.sizes) == set(trainer.model.state_dict())
     assert capsys.readouterr().out == "" and not (tmp_path / "checkpoints").exists()

@@ -127,7 +127,7 @@ def make_plan(words: list[str], ranges: list[SearchRange], output: str | None) -
     configuration = settings.load([*words, *examples], settings.DEFAULT_RECIPE)
     for name in ("SAVE", "MODEL.RESUME"):
         found = configuration.settings.get(name)
-        if found is not None and found.origin == COMMAND_LINE:
+        if found is not None and found.source == COMMAND_LINE:
             raise UserError(f"search: {name}: each trial has its own folder and resumes in it: use -output=FOLDER")
     values: Any = configuration.values
     if values.EVAL or values.get("SEEDS") or any(row.name == "SEED" for row in ranges):

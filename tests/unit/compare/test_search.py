@@ -12,6 +12,7 @@ from paddlevit_dist import UserError, settings
 from paddlevit_dist.compare import search
 from paddlevit_dist.compare.search_space import parse_range
 from paddlevit_dist.intervals import ConfidenceInterval
+from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.settings.table import public_leaves
 
 optuna = pytest.importorskip("optuna")
@@ -249,23 +250,39 @@ def test_words_of_the_command_are_kept_from_its_training_runs():
     assert own == ["-trials", "30", "-output=b"] and others == ["-cfg=a", "TRAIN.BASE_LR=1..2", "-epochs", "4"]
 
 
+ONE_SEED = " trains, all trials with one seed: drop -eval, -seeds and the range of SEED"
+OWN_FOLDER = ": each trial has its own folder and resumes in it: use -output=FOLDER"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-cfg=vit_digits"], "name a key with its range"),
-        (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "-seeds=3"], "search trains, all trials with one seed"),
-        (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "TRAIN.BASE_LR=1|2"], "has another range, too: keep one"),
-        (["-cfg=vit_digits", "TRAIN.BASE_LR", "1|2", "SAVE", "x"], "SAVE: each trial has its own folder"),
-        (["-cfg=vit_digits", "SEED", "1|2"], "search trains, all trials with one seed"),
-        (["-cfg=vit_digits", "SEED=1|2"], "search trains, all trials with one seed"),
-        (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "EVALUATION.INTERVAL=off"], "compares runs by their samples"),
-        (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "TRAIN.BASE=3"], "TRAIN.BASE"),
+        ("", f": name a key with its range, such as TRAIN.BASE_LR=1e-4..1e-2:log; see {program('search -h')}"),
+        ("TRAIN.BASE_LR=1e-4..1e-2 -seeds=3", ONE_SEED),
+        ("TRAIN.BASE_LR=1e-4..1e-2 -eval -pretrained=x", ONE_SEED),
+        ("SEED 1|2", ONE_SEED),
+        ("SEED=1|2", ONE_SEED),
+        ("TRAIN.BASE_LR=1..2 TRAIN.BASE_LR=1|2", ": TRAIN.BASE_LR=1|2: TRAIN.BASE_LR has another range, too: keep one"),
+        ("TRAIN.BASE_LR 1|2 SAVE x", f": SAVE{OWN_FOLDER}"),
+        ("TRAIN.BASE_LR=1|2 MODEL.RESUME=x", f": MODEL.RESUME{OWN_FOLDER}"),
+        ("TRAIN.BASE_LR=1|2 -resume=x", f": MODEL.RESUME{OWN_FOLDER}"),
+        ("TRAIN.BASE_LR=1|2 EVALUATION.INTERVAL=off", " compares runs by their samples: drop EVALUATION.INTERVAL off"),
+        ("TRAIN.BASE_LR=1|2 TRAIN.BASE=3", None),
     ],
 )
 def test_wrong_commands_are_refused_before_anything_is_written(words, message, tmp_path):
-    with pytest.raises(Exception, match=message):
-        search.run([*words, f"-output={tmp_path / 'out'}"])
+    with pytest.raises(UserError) as caught:
+        search.run(["-cfg=vit_digits", *words.split(), f"-output={tmp_path / 'out'}"])
+    unknown = "command line: TRAIN.BASE (3) is not a known key: the closest is BASE"
+    assert str(caught.value) == (unknown if message is None else f"search{message}")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_task_whose_last_weights_count_shows_no_better_run(tmp_path):
+    with pytest.raises(UserError) as caught:
+        search.make_plan(["-cfg=dino_digits", "-dataset=images", f"-data_path={tmp_path}"], [], None)
+    reason = "name images with classes with PRETRAINING.LABELED_PATH"
+    assert str(caught.value) == f"search compares scores, but none shows which run is better: {reason}"
 
 
 def test_a_run_without_a_table_of_samples_is_refused_in_a_line(tmp_path):

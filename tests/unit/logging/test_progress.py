@@ -4,6 +4,7 @@ import threading
 
 from paddlevit_dist.engine.throughput import EtaEstimator, format_duration
 from paddlevit_dist.logging.progress import QUIET_SECONDS, Heartbeat
+from paddlevit_dist.runtime.compiled import being_compiled
 
 
 def test_a_quiet_run_says_where_it_is_until_it_ends():
@@ -22,7 +23,16 @@ def test_a_quiet_run_says_where_it_is_until_it_ends():
         twice.clear()
         said.clear()
         assert twice.wait(60)
-    assert said[-1].startswith("still training (")
+        assert said[-1].startswith("still training (")
+        being_compiled.append("find_nearest")
+        try:
+            for _ in range(2):  # a line that was begun before may be the first
+                twice.clear()
+                said.clear()
+                assert twice.wait(60)
+        finally:
+            being_compiled.pop()
+    assert said[-1].startswith("still compiling, once (")
     number = len(said)
     assert not any(thread.name == "heartbeat" for thread in threading.enumerate())
     assert len(said) == number

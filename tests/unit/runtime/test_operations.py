@@ -52,3 +52,11 @@ def test_a_layer_with_hooks_is_called_with_them():
     layer.register_forward_pre_hook(lambda *_: seen.append("before"))
     operations.call(layer, X)
     assert seen == ["before", "after"]
+
+
+def test_a_layer_that_does_more_than_its_class_is_changed():
+    layers = [paddle.nn.ReLU() for _ in range(4)]
+    layers[1].register_forward_pre_hook(lambda *_: None)
+    layers[2].register_forward_post_hook(lambda *_: None)
+    layers[3].forward = lambda x: x
+    assert [operations.is_changed(layer) for layer in layers] == [False, True, True, True]

@@ -197,18 +197,22 @@ def test_two_kinds_of_data_are_both_named(names, named, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, command",
+    "name, command, dataset",
     [
-        ("scene0000_00/scene0000_00_vh_clean_2.ply", "prepare scannet"),
-        ("train/one.ply", "prepare ply"),
-        ("train/scene0000_00_inst_nostuff.pth", "prepare pth"),
-        ("train/tile.laz", "prepare scenes"),
+        ("scene0000_00/scene0000_00_vh_clean_2.ply", "scannet", "scannet"),
+        ("train/one.ply", "ply", "scenes"),
+        ("train/scene0000_00_inst_nostuff.pth", "pth", "scannet"),
+        ("train/tile.laz", "scenes", "scenes"),
+        ("tile.pcd", "scenes", "scenes"),
     ],
 )
-def test_raw_point_clouds_are_told_to_be_prepared(name, command, tmp_path):
-    write(tmp_path / "data", name)
-    with pytest.raises(UserError, match=f"contains point clouds such as {os.path.basename(name)}: .*{command} "):
-        guess(str(tmp_path / "data"))
+def test_raw_point_clouds_are_told_to_be_prepared(name, command, dataset, tmp_path):
+    write(tmp_path / "data", "a.txt", name)
+    said = f"{tmp_path}/data contains point clouds such as {os.path.basename(name)}: convert them once with "
+    with pytest.raises(
+        UserError, match=f"^{said}'.* prepare {command} {tmp_path}/data OUT', then .*={dataset} -data_p"
+    ):
+        guess(f"{tmp_path}/data/")
 
 
 def test_first_files_on_a_failing_disk_are_not_taken_for_data(tmp_path):

@@ -15,7 +15,7 @@ from paddlevit_dist.images.detection.data.detection_dataset import DetectionData
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
-from paddlevit_dist.registry.manifest import BOX_LABELS
+from paddlevit_dist.registry.manifest import BOX_LABELS, MASK_LABELS
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.dataset import dataset_class
 
@@ -153,6 +153,14 @@ def test_two_kinds_of_annotations_are_both_named(tmp_path):
         guess(str(tmp_path))
     assert "(-dataset=coco)" in str(refused.value) and "(-dataset=yolo)" in str(refused.value)
     assert "select one with -dataset" in str(refused.value)
+
+
+def test_of_boxes_and_label_maps_those_that_a_task_reads_are_taken(tmp_path):
+    coco(tmp_path)
+    write_image(tmp_path / "images" / "1.jpg", 4, 4)
+    write_image(tmp_path / "masks" / "1.png", 4, 4)
+    found = [guess(str(tmp_path), contents).dataset for contents in (None, BOX_LABELS, MASK_LABELS)]
+    assert found == ["coco", "coco", "label_maps"]
 
 
 def test_class_folders_beside_annotations_are_both_named(tmp_path):

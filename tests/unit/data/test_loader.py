@@ -9,6 +9,7 @@ import threading
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from support.processes import wait_until
 from support.samples.numbers import Numbers, collate, make_loader, readings
@@ -16,7 +17,14 @@ from support.thread_ranks import acting_as
 
 from paddlevit_dist import UserError
 from paddlevit_dist.data import loader as loader_module
-from paddlevit_dist.data.loader import DeviceLoader, LoaderWatchdog, SampleFailure, begin_worker, build_loader
+from paddlevit_dist.data.loader import (
+    CollateFunction,
+    DeviceLoader,
+    LoaderWatchdog,
+    SampleFailure,
+    begin_worker,
+    build_loader,
+)
 from paddlevit_dist.data.sampler import EvaluationSampler, TrainingSampler
 from paddlevit_dist.distributed import StopRequested
 from paddlevit_dist.launch.devices import default_workers
@@ -56,6 +64,12 @@ def test_an_exception_while_collating_arrives_too():
     loader = DeviceLoader(samples, EvaluationSampler(samples, 4, rank=0, world_size=1), broken, num_workers=0, seed=0)
     with pytest.raises(SampleFailure, match="collating a batch: ValueError: no batch from this"):
         list(loader)
+
+
+def test_a_batch_that_stays_in_this_process_is_handed_on_as_it_is():
+    batch = {"index": np.arange(3), "words": ["a"]}
+    assert CollateFunction(lambda samples: batch if samples == [7] else None, None)([7]) is batch
+    assert batch["index"].tolist() == [0, 1, 2]
 
 
 def test_a_rank_without_batches_ends_at_once():

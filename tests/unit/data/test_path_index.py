@@ -64,7 +64,7 @@ def test_another_key_makes_another_file_and_leaves_the_old_one_to_its_readers(tm
         lambda content: b"",
         lambda content: b"X" + content[1:],
         lambda content: content.replace(b"pathidx", b"pathidy"),
-        lambda content: content.replace(b"pathidx\0\3", b"pathidx\0\x09"),
+        lambda content: content.replace(b"pathidx\0\4", b"pathidx\0\x09"),
         lambda content: content.replace(KEY, bytes(32)),
     ],
     ids=["short", "cut", "empty", "other path", "other magic", "other version", "other key"],

@@ -163,6 +163,8 @@ def test_positive_weights_are_counted_or_given(tmp_path):
         make_task("MULTI_LABEL.POSITIVE_WEIGHTS", "[1.0,2.0]", "-num_classes=3", folder=tmp_path)
     with pytest.raises(UserError, match="POSITIVE_WEIGHTS has 2 numbers, expected 3, one per class"):
         make_task("MULTI_LABEL.POSITIVE_WEIGHTS", "[1.0,2.0]", folder=tmp_path)
+    more, _ = make_task("MULTI_LABEL.POSITIVE_WEIGHTS", "balanced", "-num_classes=5", folder=tmp_path)
+    assert more.positive_weights == (*task.positive_weights, 1.0, 1.0)
 
 
 def test_more_outputs_than_classes_have_no_known_labels(tmp_path):

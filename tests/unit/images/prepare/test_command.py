@@ -48,7 +48,7 @@ def run(monkeypatch, capsys):
             return call
 
         numbers = zip((1200, 34), skipped)
-        splits = [Images(number=n, skipped_files=s and Skipped(num_images=s)) for n, s in numbers]
+        splits = [Images(number=n, skipped_files=None if s is None else Skipped(num_images=s)) for n, s in numbers]
         datasets = dict(zip(("train", "val"), splits))
         monkeypatch.setattr(source, "open_input", note("open", datasets))
         monkeypatch.setattr(source, "check_images", note("check", list(bad)))
@@ -112,8 +112,9 @@ def test_a_preparation_says_what_it_wrote(run, tmp_path, left_out, missing):
 
 def test_defaults_are_those_of_the_page(run, tmp_path):
     cores = len(os.sched_getaffinity(0))
-    _, _, calls, _ = run(str(tmp_path), str(tmp_path / "out"))
+    code, lines, calls, _ = run(str(tmp_path), str(tmp_path / "out"), skipped=(0, None))
     assert calls[1][4:] == ((320, 90, 1000, False, "jpeg"), cores)
+    assert code == 0 and lines[2] == "0 skipped"  # other files than images
 
 
 def test_mistakes_and_interruptions_are_told(run, refuse, tmp_path):

@@ -161,8 +161,11 @@ def test_weighted_choice_never_repeats_and_starts_by_its_weights():
     policy, generator = parse_rand_augment("rand-n3-t3aw"), rng(2)
     chosen = [tuple(policy.choose(generator)) for _ in range(3000)]
     assert all(len(set(names)) == 3 for names in chosen)
-    first = np.mean([names[0] == "Rotate" for names in chosen])
-    assert abs(first - policy.weights[3]) < 4 * math.sqrt(policy.weights[3] / 3000)
+    first = Counter(names[0] for names in chosen)
+    for name, weight in zip(policy.names, policy.weights):
+        assert abs(first[name] / 3000 - weight) < 4 * math.sqrt(weight * (1 - weight) / 3000)
+    certain = RandAugment(("Invert", "Color", "Solarize"), weights=(0.5, 0.0, 0.5))
+    assert all(set(certain.choose(generator)) == {"Invert", "Solarize"} for _ in range(9))
 
 
 def test_each_layer_happens_with_its_probability(monkeypatch):

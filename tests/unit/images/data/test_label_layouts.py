@@ -50,6 +50,11 @@ CASES = {
         LabelLayout(LABEL, 2, [3], None, None, None, ["mask", "id"]),
     ),
     "heading": (["note,image,label", "x,0,a"], False, LabelLayout(LABEL, 1, [2], None, None, None, ["note"])),
+    "some paths": (
+        ["note,image,label", "x.png,0,a", "no,1,b"],
+        False,
+        LabelLayout(LABEL, 1, [2], None, None, None, ["note"]),
+    ),
     "classes": (
         one_hot("image,cat,,dog,note", "1,x,0,a", "0,y,1,b"),
         False,

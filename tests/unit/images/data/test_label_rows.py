@@ -214,3 +214,19 @@ def test_wrong_rows_are_refused(read, tmp_path, lines, has_several, choices, mes
     with pytest.raises(UserError) as refused:
         read(lines, has_several, **choices)
     assert str(refused.value) == f"{tmp_path / 't.csv'}{message}"
+
+
+def test_one_column_of_a_class_is_a_matrix_of_one_column(read):
+    rows = read(["image,note,cat", "0.png,a,1", "1.png,b,0"], True)
+    np.testing.assert_array_equal(rows.matrix, np.array([[1], [0]], np.int8), strict=True)
+    assert rows.notices == [f"{rows.path}: 2 rows, images in column image, 1 column of classes; not used: note"]
+
+
+def test_missing_values_of_parquet_are_no_labels(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    content = {"image": ["0.png", "1.png", "2.png"], "label": [None, "a", None], "tags": [None, ["b", None], []]}
+    parquet.write_table(pyarrow.table(content), tmp_path / "t.parquet")
+    single, lists = (read_rows(str(tmp_path / "t.parquet"), several, TableChoices()) for several in (False, True))
+    assert [single.sets[code] for code in single.codes] == [(), ("a",), ()]
+    assert [lists.sets[code] for code in lists.codes] == [(), ("b",), ()]

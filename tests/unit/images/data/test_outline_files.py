@@ -122,3 +122,48 @@ def test_masks_are_drawn_where_they_are_in_the_image_and_later_shapes_over_earli
     assert read_labelme_names([str(file)]) == ["m0", "m1", "m2", "whole"]
     file.write_text(json.dumps({"shapes": [{"label": "__ignore__", "points": []}], "imageHeight": height}))
     assert read_drawing(LABELME_JSON, str(file), (1, 1)).size is None and read_labelme_names([str(file)]) == []
+
+
+def turn_around(x, y, radius, number):
+    angles = 2 * np.pi * np.arange(number) / number
+    return np.stack([x + radius * np.cos(angles), y + radius * np.sin(angles)], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "points", "expected"),
+    [
+        (None, [[1, 2], [3, 4], [5, 7]], [[1, 2], [3, 4], [5, 7]]),
+        ("polygon", [], np.zeros((0, 2))),
+        ("rectangle", [[1, 2], [3, 5]], [[1, 2], [3, 2], [3, 5], [1, 5]]),
+        ("rectangle", [[1, 2], [3, 2], [4, 5], [1, 5]], [[1, 2], [3, 2], [4, 5], [1, 5]]),
+        ("rectangle", [[1, 2]], "a rectangle of class 'a' has 1 corners; expected 2"),
+        ("circle", [[5, 4], [8, 8]], turn_around(5, 4, 5, 32)),  # a corner for each pixel around it
+        ("circle", [[5, 4], [5, 5]], turn_around(5, 4, 1, 16)),
+        ("circle", [[0, 0], [0, 20_000]], turn_around(0, 0, 20_000, 65_536)),
+        ("circle", [[5, 4]], "a circle of class 'a' has 1 corners; expected 2"),
+        ("circle", [[5, 4], [5, 5], [5, 6]], "a circle of class 'a' has 3 corners; expected 2"),
+        *((kind, [[1, 2], [3, 4]], None) for kind in ("line", "linestrip", "point", "points")),
+    ],
+)
+def test_shapes_of_labelme_are_polygons(tmp_path, kind, points, expected):
+    file = tmp_path / "a.json"
+    shape = {"label": "a", "points": points, "shape_type": kind}
+    file.write_text(json.dumps({"shapes": [shape], "imageHeight": 6, "imageWidth": 0}))
+    if isinstance(expected, str):
+        with pytest.raises(UserError, match=f"^{file} cannot be read: {expected}$"):
+            read_drawing(LABELME_JSON, str(file), (1, 1))
+        return
+    shapes, size = read_drawing(LABELME_JSON, str(file), (1, 1))
+    assert size is None and len(shapes) == (expected is not None)
+    for name, corners, mask in shapes:
+        assert (name, mask, corners.shape) == ("a", None, np.shape(expected))
+        np.testing.assert_allclose(corners, expected, rtol=1e-12, atol=1e-9)
+
+
+def test_smaller_outlines_of_yolo_follow_larger_ones_whichever_way_they_turn(tmp_path):
+    file = tmp_path / "a.txt"
+    small, square, dart = "0 0 0.2 0 0 0.2", "0 0 0 0.7 0.7 0.7 0.7 0", "0.1 0.1 0.9 0.1 0.5 0.3 0.5 0.9"
+    file.write_text(f"0 {small}\n1 {dart}\n\n2 {square}\n3 {small}\n4 0.9 0.9 0.5 0.9 0.9 0.5\n")
+    shapes = read_drawing(YOLO_TEXT, str(file), (8, 20)).shapes
+    assert [name for name, *_ in shapes] == ["2", "1", "4", "0", "3"]
+    assert read_drawing(YOLO_TEXT, str(tmp_path / "none.txt"), (8, 20)) == ([], None)

@@ -492,4 +492,9 @@ def test_what_the_log_and_checks_of_labels_take_from_samples(trainer):
     assert matching.mismatch_hint("DATA.IMAGENET_MEAN", [0, 0, 0]) == "use the same settings"
     regions = make_task(settings("MODEL.NAME", "mask_rcnn_small", "MODEL.MASK_PADDING", "False"))
     regions.build_dataset("train", None)
-    assert get_aspect(regions, LogContributor).finish_epoch() == []  # it has a region for any number of objects
+    log = get_aspect(regions, LogContributor)
+    assert log.finish_epoch() == []  # it has a region for any number of objects
+    assert log.evaluation_lines() == []
+    for _ in range(2):  # the first compiles
+        regions.speed.add(1, 0.5, 0.25, 0.125)
+    assert log.evaluation_lines() == [regions.speed.line()] != [""]

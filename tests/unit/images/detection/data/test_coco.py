@@ -363,6 +363,17 @@ def test_a_mask_that_cannot_be_drawn_names_its_object(tmp_path, cache):
         samples.sample(0, np.random.default_rng(0))
 
 
+@pytest.mark.parametrize("file", ["train.json", "Annotations/any.json"])
+def test_a_relative_file_of_annotations_is_the_training_set_of_the_folder_around_it(tmp_path, cache, monkeypatch, file):
+    write_coco(tmp_path, [annotation(1, 11, BOX)], split="train", file=file)
+    write_coco(tmp_path, [], split="val", file="val.json")
+    monkeypatch.chdir(tmp_path)
+    dataset = Coco(file, "train", cache)
+    assert dataset.notices == [f"train: {tmp_path / file}, images in {tmp_path / 'train'}"]
+    assert dataset.read(0)[0].size == (30, 20) and len(dataset.annotations(0).ids) == 1
+    assert Coco.has_validation(file) and len(Coco(file, "val", cache).annotations(0).ids) == 0
+
+
 def test_file_names_of_any_script_and_in_sub_folders(tmp_path, cache):
     write_coco(tmp_path, [], images=[{"id": 1, "file_name": "bär/画像 1.png", "height": 4, "width": 4}])
     write_image(tmp_path / "train2017" / "bär" / "画像 1.png", 4, 4)

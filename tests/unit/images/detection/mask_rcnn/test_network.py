@@ -25,6 +25,8 @@ def model():
 
 def test_each_map_is_half_as_large_as_the_one_before(model):
     assert model.backbone.strides == (4, 8, 16, 32, 64)
+    sides = paddle.to_tensor([[0, 0, side, side] for side in (1.0, 1e4)])
+    assert model.roi_heads.regions(sides, np.zeros(2, int)).levels.tolist() == [0, 3]  # none from the fifth map
 
 
 def learn(model, images, targets):
@@ -149,15 +151,29 @@ def test_masks_are_asked_for_where_the_data_have_none(model):
         model(images, targets.sizes, targets._replace(masks=None))
 
 
-@pytest.fixture(scope="module")
-def finder():
+def make_finder(**rules):
     """Finds something in any image: classes and boxes vary more than at the start of a training."""
-    found = batches.model("float64", seed=1)
+    found = batches.model("float64", seed=1, **rules)
     rng = np.random.default_rng(1)
     for layer in (found.roi_heads.box_predictor.cls_score, found.roi_heads.box_predictor.bbox_pred):
         layer.weight.set_value(rng.normal(size=layer.weight.shape) * 0.3)
     found.eval()
     return found
+
+
+@pytest.fixture(scope="module")
+def finder():
+    return make_finder()
+
+
+def test_an_image_with_a_single_proposal_has_its_detections():
+    images, sizes = paddle.to_tensor(batches.images([0, 0], 50)[0]), paddle.to_tensor([[50, 37], [31, 36]])
+    single = make_finder(evaluated_after=1, least_score=0.0, detection_overlap=1.0)
+    found = {name: value.numpy() for name, value in single(images, sizes).items()}
+    assert found["numbers"].tolist() == [batches.CLASSES] * 2  # each class of the one region
+    assert [sorted(labels) for labels in found["labels"].reshape(2, -1).tolist()] == [[*range(batches.CLASSES)]] * 2
+    alone = {name: value.numpy() for name, value in single(images[:1], sizes[:1]).items()}
+    np.testing.assert_allclose(found["boxes"][: batches.CLASSES], alone["boxes"], rtol=1e-6)
 
 
 def test_an_image_has_the_same_detections_alone_and_beside_others_of_its_shape(finder):

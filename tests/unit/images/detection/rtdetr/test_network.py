@@ -48,6 +48,13 @@ def test_convolutions_side_by_side_are_one_in_evaluation():
     apart = paddle.nn.functional.silu(block.conv1(x) + block.conv2(x))
     assert float(apart.std()) > 0.1
     np.testing.assert_allclose(block(x).numpy(), apart.numpy(), rtol=1e-5, atol=1e-5)
+    block.train()  # by the statistics of the batch, which move the stored ones
+    means = block.conv1.norm.state_dict()["_mean"].numpy().copy()
+    learned = block(x).numpy()
+    assert (block.conv1.norm.state_dict()["_mean"].numpy() != means).all()
+    np.testing.assert_allclose(
+        learned, paddle.nn.functional.silu(block.conv1(x) + block.conv2(x)).numpy(), rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -28,7 +28,7 @@ def split_by_area(paths: dict[str, str], val_area: int) -> dict[str, list[str]] 
     Scenes of ``val_area`` are for validation, all others for training. Each area is also a split, ``area_N``. UserError
     if training or validation would have no scenes.
     """
-    areas = {name: _AREA.search(os.path.join(os.path.dirname(path), "")) for name, path in paths.items()}
+    areas = {name: _AREA.search(os.path.dirname(path)) for name, path in paths.items()}
     if not all(areas.values()):
         return None
     numbers = {name: int(area[1]) for name, area in sorted(areas.items()) if area}

@@ -4,6 +4,16 @@ import numpy as np
 
 from paddlevit_dist.points.data.scene import IGNORED
 from paddlevit_dist.points.prepare.listing import hold_out, separate_classes
+from paddlevit_dist.points.prepare.tables import TextReader
+
+
+def test_only_lists_at_the_top_are_no_scenes(tmp_path):
+    (tmp_path / "hall").mkdir()
+    for name in ("train.txt", "classes.txt", "hall/train.txt", "hall/room.txt", "hall/.room2.txt", "hall/notes.md"):
+        (tmp_path / name).write_text("1 2 3\n")
+    reader = TextReader()
+    assert reader.find(str(tmp_path)) == {name: str(tmp_path / f"hall/{name}.txt") for name in ("room", "train")}
+    assert reader.other_files == ["notes.md"]
 
 
 def test_scans_of_one_place_are_on_one_side():

@@ -190,7 +190,7 @@ def build_silent_trainer(config: RunSettings, task: Task, dataset: TransformedDa
 
 
 def _copy_state(model: paddle.nn.Layer) -> Arrays:
-    return {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+    return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
 
 
 def compute_losses(outputs: Sequence[dict[str, LossTerm]], update: int) -> Arrays:

@@ -142,7 +142,7 @@ def test_the_bounds_are_told():
 
 
 def test_imports_are_separated_from_the_other_words():
-    words = ["new", "-import=a.py,b", "3", "--import", "c.py", "-k", "--", "-import=d"]
+    words = ["new", "-import=a.py,b", "KEY=a=b", "3", "--import", "c.py", "-k", "--", "-import=d"]
 
-    assert split_imports(words) == (["a.py", "b", "c.py"], ["new", "3", "-k", "--", "-import=d"])
+    assert split_imports(words) == (["a.py", "b", "c.py"], ["new", "KEY=a=b", "3", "-k", "--", "-import=d"])
     assert split_imports(["-import="]) == split_imports(["-import"]) == ([], [])

@@ -235,6 +235,11 @@ def test_workers_get_the_settings_the_data_and_all_notices(begun):
     assert (config.DATA.BATCH_SIZE, config.SAVE, set(datasets)) == (16, "out", {"train", "val"})
     assert len(datasets["train"]) > len(datasets["val"]) and notices[-1] == "of the plan"
     assert type(task).__name__ == "Classification" and list(callbacks) == ["tensorboard"]
+    samples = len(datasets["train"])
+    start("DATA.GLOBAL_BATCH_SIZE=90", f"TRAIN.NUM_SAMPLES={8 * samples - 1}", "TRAIN.EPOCH_LIMITS=6,9")
+    _, (config, _, _, notices, _), *_ = begun.pop()
+    assert (config.DATA.BATCH_SIZE, config.TRAIN.NUM_EPOCHS) == (45, 8)  # of two processes
+    assert any(line.startswith(f"{samples:,} training images: 8 epochs, ") for line in notices)
     Path("weights.pdparams").touch()
     start("-eval", "-pretrained=weights.pdparams", "-split=val")
     _, (config, _, datasets, _, callbacks), *_ = begun.pop()

@@ -10,7 +10,7 @@ import pytest
 from paddlevit_dist import UserError
 from paddlevit_dist.registry.register import register_dataset, register_task
 from paddlevit_dist.tasks import dataset as datasets
-from paddlevit_dist.tasks.dataset import Dataset, TransformedDataset
+from paddlevit_dist.tasks.dataset import Dataset, TransformedDataset, name_outputs, require_folder
 from paddlevit_dist.tasks.task import Task
 
 
@@ -242,3 +242,27 @@ def test_a_dataset_of_other_samples_is_refused_with_those_that_fit():
         datasets.dataset_class(config_of(None, "own_task", "own_scenes"), Files)
     expected = "dataset own_scenes holds scenes, but TASK own_task reads images; set DATA.DATASET to one of "
     assert str(refused.value) == expected + "own_images, own_others"
+
+
+def test_outputs_beyond_the_names_have_their_number():
+    assert name_outputs(["cat", "dog", "cow"], 2) == ["cat", "dog"]
+    assert name_outputs(["cat", 3, "4"], 6) == ["cat", "3", "4", "output 3", "output 4", "5"]
+    assert name_outputs(None, 2) == ["0", "1"]
+
+
+def test_a_folder_of_data_is_absolute_and_one_that_is_not_there_is_named(tmp_path, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for given in ("photos", "~/photos", "photos/../photos", tmp_path / "photos"):
+        assert require_folder(given, "own", "of images") == str(tmp_path / "photos")
+    end = "dataset own expects a folder of images"
+    for given, told in (
+        (None, "dataset own needs -data_path=<folder>, of images"),
+        ("file", f"data path {tmp_path}/file is not a folder; {end}"),
+        ("none", f"data path {tmp_path}/none does not exist; {end}"),
+    ):
+        with pytest.raises(UserError) as caught:
+            require_folder(given, "own", "of images")
+        assert str(caught.value) == told

@@ -45,11 +45,16 @@ def test_a_heading_of_the_command_s_tables_is_found_in_the_first_that_has_it(tmp
     }
 
 
-def test_what_coco_s_annotations_say_of_images_is_a_column(tmp_path):
+def test_what_coco_s_annotations_say_of_images_is_a_column(tmp_path, monkeypatch):
     images = [{"id": 9 - n, "file_name": name, "width": 5, "video_id": n // 2} for n, name in enumerate(NAMES)]
     truth = written(tmp_path, json.dumps({"annotations": [{"id": 1}], "images": images}), "val.json")
     for given, tables in ((f"{truth}:video_id", []), ("video_id", [truth])):
         assert read_groups(given, NAMES, "data", FOLDER, tables).names.tolist() == ["0", "0", "1", "1"]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        UserError, match="column; val.json has file_name, id, width, video_id; data has folder; expected"
+    ):
+        read_groups("scene", NAMES, "data", FOLDER, ["val.json"])
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,18 @@ def test_refusals_name_the_path(pool, place, split, expected):
     assert str(pool.parent / place) in str(refused.value)
 
 
+def test_a_validation_folder_without_images_is_none(tmp_path):
+    _write(tmp_path / "data" / "train" / "1.png", 7)
+    (tmp_path / "data" / "val").mkdir()
+    (tmp_path / "cache").mkdir()
+    with pytest.raises(UserError) as refused:
+        _open(tmp_path / "data", split="val")
+    assert str(refused.value) == (
+        f"{tmp_path}/data has no val images: hold out some with DATA.VAL_FRACTION 0.01, or name images with classes "
+        "with PRETRAINING.LABELED_PATH"
+    )
+
+
 def test_a_folder_that_contains_itself_is_refused(pool):
     (pool / "a" / "again").symlink_to(pool)
     with pytest.raises(UserError, match=r"^folder .*/pool/a/again: it is a link to a folder that contains it"):

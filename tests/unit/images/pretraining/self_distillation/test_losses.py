@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
+from support.thread_ranks import acting_as
 
 from paddlevit_dist import settings
 from paddlevit_dist.images.pretraining.self_distillation.losses import (
@@ -230,6 +231,33 @@ def test_a_step_moves_teacher_and_center_by_their_momentum_unless_it_is_bad(taug
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-6, err_msg=name)
     share = 0.0 if is_bad else 1 - keys.CENTER_MOMENTUM
     np.testing.assert_allclose(state.center.numpy(), center + share * (np.mean(means, axis=0) - center), atol=1e-6)
+
+
+def test_the_center_moves_toward_the_mean_over_ranks_that_have_all_arrived(taught, other_paddle):
+    task, model, state, batch = taught
+    task.train_step(model, batch, StepPosition(1, 2, 8))
+    center, mean = state.center.numpy(), state.teach(task.normalize(batch["images"]))[1].numpy().mean(axis=0)
+    arrivals = []
+
+    def add(tensor: paddle.Tensor) -> None:  # another rank has twice these outputs
+        assert arrivals == ["all"]
+        tensor.set_value(3 * tensor)
+
+    other_paddle({"distributed.all_reduce": add})
+    with acting_as(1, 2, SimpleNamespace(wait_for_all=lambda: arrivals.append("all"))):
+        state.update(None)
+    share = 1 - task.config.SELF_DISTILLATION.CENTER_MOMENTUM
+    np.testing.assert_allclose(state.center.numpy(), center + share * (1.5 * mean - center), atol=1e-6)
+
+
+def test_a_new_run_begins_with_the_students_weights_and_a_center_of_zero(taught):
+    _, model, state, _ = taught
+    assert state.center.numpy().all()
+    state.restart()
+    state.average.restart()
+    assert not state.center.numpy().any()
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(state.teacher.state_dict()[name].numpy(), value.numpy(), err_msg=name)
 
 
 @pytest.mark.parametrize("epoch", [1, 2])

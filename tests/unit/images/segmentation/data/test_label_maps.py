@@ -48,6 +48,17 @@ def test_a_share_is_held_out_and_both_keep_their_labels(root):
             assert (part.dataset.read_labels(index) == number % 2).all()
 
 
+def test_a_run_tells_what_it_has_found_and_how_often_each_class_occurs(root):
+    write(root, [np.zeros(SIZE), np.ones(SIZE), np.zeros(SIZE)], "{0}/train/{1}.{2}")
+    assert make_samples(root, "train").notices == [
+        f"train: 3 images in {root}: images and label maps",
+        f"3 classes of {root}/classes.txt: ground, box, never",
+        "opened all 3 images of train",
+        "labels of train, in all 3 label maps: ground 66.7 %, box 33.3 %; unlabeled 0 % of all pixels",
+        "warning: 1 of 3 classes do not occur in them: never",
+    ]
+
+
 def test_a_damaged_label_map_ends_a_training_or_the_next_one_takes_its_place(root):
     write(root, [np.zeros(SIZE), np.ones(SIZE)], "{0}/train/{1}.{2}")
     damaged = root / "masks/train/0.png"

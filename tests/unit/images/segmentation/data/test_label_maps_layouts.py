@@ -182,6 +182,17 @@ def test_one_bit_and_0_with_255_are_two_classes(root, opened):
     assert set(np.unique(opened().read_labels(0))) == {255}
 
 
+def test_classes_without_a_list_are_the_numbers_of_all_splits(root, opened):
+    for split, values in (("train", [0, 7]), ("val", [0, 1, 4]), ("test", [2])):
+        own(root, f"{{0}}/{split}/a.{{1}}", numbers(0, values))
+    assert opened("val").class_names == ["0", "1", "2", "4", "7"]
+    assert opened().notices == [
+        f"train: 1 images in {root}: images and label maps",
+        "no list of classes: 5, from the numbers in all 3 label maps (0, 1, 2, 4, 7); name them in classes.txt in "
+        f"{root}",
+    ]
+
+
 def test_masks_that_were_saved_with_smoothing_are_refused(root, opened):
     own(root, "{0}/train/a.{1}", np.arange(256, dtype=np.uint8).reshape(16, 16).repeat(4, 0).repeat(4, 1))
     with pytest.raises(UserError, match="with 255 numbers and no list of classes: masks that were resized"):
@@ -331,6 +342,9 @@ def test_an_empty_folder_and_splits_that_are_not_there(root, opened):
         opened("train", "ade20k")
     with pytest.raises(UserError, match="no split 'val'.*set DATA.VAL_FRACTION to split the training set"):
         opened("val")
+    for name, said in (("ade20k", "ade20k"), (None, "label_maps")):
+        with pytest.raises(UserError, match=f"^dataset {said} needs -data_path=<folder>, with images and label maps, "):
+            LabelMaps(None, "train", root, name)
 
 
 def test_outlines_of_unknown_classes_and_what_is_outside_of_them(root, opened):

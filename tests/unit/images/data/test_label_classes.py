@@ -51,6 +51,7 @@ def test_labels_that_differ_in_case_or_spaces_are_told():
     assert describe("Cat", "cat", "polar_bear", "Polar  bear", "dog") == [
         "2 pairs of labels differ only in case or spaces: Cat and cat, Polar  bear and polar_bear"
     ]
+    assert describe("CAT", "Cat", "cat") == ["1 pair of labels differ only in case or spaces: CAT and Cat"]
 
 
 def make_rows(codes, sets, has_folds=False):

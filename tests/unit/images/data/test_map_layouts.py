@@ -117,3 +117,13 @@ def test_images_and_label_maps_of_other_names_are_refused_with_examples(tmp_path
         f"no image of {tmp_path}/images has a label map in {tmp_path}/masks: expected equal names, found a.jpg and "
         "xa.png, for example"
     )
+    photo(tmp_path / "images" / "c.jpg")
+    save(tmp_path / "masks" / "c.png", np.ones(SIZE))
+    assert find_pairs(find_layout(str(tmp_path)), "train") == (
+        [f"{tmp_path}/images/c.jpg"],
+        [f"{tmp_path}/masks/c.png"],
+        [
+            f"2 images of train have no label map and are skipped, such as {tmp_path}/images/a.jpg",
+            f"2 label maps of train have no image and are skipped, such as {tmp_path}/masks/xa.png",
+        ],
+    )

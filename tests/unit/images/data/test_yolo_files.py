@@ -34,6 +34,8 @@ def test_a_split_without_images_is_refused_with_what_there_is(tmp_path, files, s
 def test_folders_below_images_come_before_those_beside_it(tmp_path):
     touch(tmp_path, "images/train7/2.jpg", "images/train2/1.jpg", "train3/images/3.jpg", "Train/4.jpg", "images/0.jpg")
     assert list_images(str(tmp_path), "train", None) == [f"{tmp_path}/images/train{k}.jpg" for k in ("2/1", "7/2")]
+    touch(tmp_path, "images/extra/5.jpg")
+    assert list_images(str(tmp_path), "extra", None) == [f"{tmp_path}/images/extra/5.jpg"]
     (tmp_path / "images").rename(tmp_path / "other")
     assert list_images(str(tmp_path), "train", None) == [f"{tmp_path}/{k}.jpg" for k in ("Train/4", "train3/images/3")]
 

@@ -65,12 +65,9 @@ def number_labels(part: TableSplit, classes: TableClasses) -> np.ndarray:
         (numbers > 1, "several labels", "expected one (TASK multi_label reads several)"),
     ):
         if is_wrong.any():
-            wrong = [rows.names[row] for row in selected[is_wrong][:4].tolist()]
-            number = int(is_wrong.sum())
-            have = "has" if number == 1 else "have"
-            raise UserError(
-                f"{rows.path}: {count(number, 'image')} {have} {what}: {first_names(wrong, number)}; {remedy}"
-            )
+            wrong = [rows.names[row] for row in selected[is_wrong].tolist()]
+            have = "has" if len(wrong) == 1 else "have"
+            raise UserError(f"{rows.path}: {count(len(wrong), 'image')} {have} {what}: {first_names(wrong)}; {remedy}")
     return labels.astype(np.int32)
 
 
@@ -151,8 +148,7 @@ def describe_odd_labels(names: Sequence[str], sets: Sequence[Sequence[str]]) -> 
 
 def describe_unknown(matrix: np.ndarray, names: Sequence[str], path: str) -> list[str]:
     """Return a line about images without a known label."""
-    without = np.flatnonzero((matrix < 0).all(axis=1))
-    if not len(without):
+    without = [names[row] for row in np.flatnonzero((matrix < 0).all(axis=1)).tolist()]
+    if not without:
         return []
-    shown = first_names([names[row] for row in without[:4].tolist()], len(without))
-    return [f"{path}: {count(len(without), 'image')} without a known label: {shown}"]
+    return [f"{path}: {count(len(without), 'image')} without a known label: {first_names(without)}"]

@@ -139,8 +139,8 @@ def _parse_labelme(content: LabelmeFile, file: str) -> ImageOutlines:
         elif kind == "mask" and shape.mask:
             mask = read_label_pixels(base64.b64decode(shape.mask), file).values > 0
         shapes.append(ObjectOutline(compose(shape.label), corners, mask))
-    has_size = content.image_height and content.image_width
-    return ImageOutlines(shapes, (content.image_height or 0, content.image_width or 0) if has_size else None)
+    height, width = content.image_height, content.image_width
+    return ImageOutlines(shapes, (height, width) if height and width else None)
 
 
 def _circle(middle: np.ndarray, radius: float) -> np.ndarray:

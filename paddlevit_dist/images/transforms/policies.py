@@ -184,7 +184,7 @@ def parse_auto_augment(text: str, fill: Fill = 128) -> AutoAugment:
         raise complain(f"there is no policy '{name}'")
     deviation = 0.0
     for section in sections:
-        _, deviation = _section(section, {"mstd": 0.0}, complain)
+        _, deviation = _section(section, ("mstd",), complain)
     return AutoAugment(AUTO_AUGMENT[name], MagnitudeSpread(deviation), fill)
 
 

@@ -111,6 +111,16 @@ def test_what_is_wrong_in_a_file_is_told(part, change, message, packed, folder, 
         assert_refused(folder, cache, rf"{file}(\.gz)? .*{message}|{message}")
 
 
+def test_a_packed_file_may_be_of_images_that_compress_well(folder, cache):
+    blank = np.zeros((200, 28, 28), np.uint8), np.zeros(200, np.uint8)
+    for name, values in zip(("images-idx3", "labels-idx1"), blank):
+        (folder / f"train-{name}-ubyte").write_bytes(idx_bytes(values))
+    compress(folder)
+    file = folder / "train-images-idx3-ubyte.gz"
+    assert blank[0].size > 200 * file.stat().st_size  # twice as well as others may
+    assert_holds(Mnist(str(folder), "train", cache), blank)
+
+
 def test_a_plain_file_that_announces_much_is_truncated(folder, cache):
     file = folder / "train-images-idx3-ubyte"
     file.write_bytes(b"\0\0\x08\x03" + 3 * b"\0\0\x10\0")

@@ -323,7 +323,7 @@ def _read_colors(
         mend = "clip them to 1, or round them if they are of 255" if is_unclear else "export it again"
         mend = "divide values of 16 bits by 257" if high > 255 else mend
         raise UserError(f"{found}; expected 0 to 255, 0 to 1 as float, or 16 bits as ushort: {mend}{advice}")
-    return np.clip(np.rint(values * (255.0 / largest)), 0, 255).astype(np.uint8)
+    return np.rint(values * (255.0 / largest)).astype(np.uint8)
 
 
 def parse_labels(path: str, kind: str, values: np.ndarray) -> np.ndarray:

@@ -1,9 +1,12 @@
 """Scenes of one place on one side, and instance numbers that begin anew in each class."""
 
 import numpy as np
+import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.points.data.scene import IGNORED
 from paddlevit_dist.points.prepare.listing import hold_out, separate_classes
+from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import TextReader
 
 
@@ -14,6 +17,17 @@ def test_only_lists_at_the_top_are_no_scenes(tmp_path):
     reader = TextReader()
     assert reader.find(str(tmp_path)) == {name: str(tmp_path / f"hall/{name}.txt") for name in ("room", "train")}
     assert reader.other_files == ["notes.md"]
+
+
+def test_a_download_of_test_scenes_alone_needs_no_list(tmp_path):
+    reader, lists = ScanNetReader(), dict.fromkeys(("train", "val", "test"))
+    names = ["scene0708_00", "scene0707_00"]
+    paths = {name: str(tmp_path / "scans_test" / name / f"{name}_vh_clean_2.ply") for name in names}
+    assert reader.splits(str(tmp_path), paths, lists) == {"test": names[::-1]}
+    assert reader.remarks == ["no list names the test scenes: the 2 in scans_test are used; the benchmark has 100"]
+    paths["scene0000_00"] = str(tmp_path / "scans" / "scene0000_00" / "scene0000_00_vh_clean_2.ply")
+    with pytest.raises(UserError, match=r"has no lists of splits: put ScanNet's lists scannetv2_train\.txt and scan"):
+        reader.splits(str(tmp_path), paths, lists)
 
 
 def test_scans_of_one_place_are_on_one_side():

@@ -65,14 +65,17 @@ def test_weights_of_more_landmarks_name_the_key_that_sets_all_of_them():
         assert advise(name, trained) == "use the same settings"
 
 
-def test_a_map_of_zeros_costs_one_per_landmark():
+def test_a_map_of_zeros_costs_one_per_landmark_and_three_times_the_target_four():
     import paddle
 
     task = make_task("VOLUMES.CROP_SIZE", "[40,48,56]")
     task.build_dataset("val", Path("unused"))
-    points = paddle.to_tensor([[[20.0, 24.0, 24.0]] * 8])
-    terms = task.train_step(lambda volume: paddle.zeros([1, 8, 40, 48, 56]), {"points": points, "volume": points}, None)
-    assert (terms["heatmap"].sum / terms["heatmap"].count).item() == pytest.approx(1.0, rel=1e-3)
+    points = paddle.to_tensor([[[20.0, 24.0, 24.0]] * 7 + [[np.nan] * 3]])
+    target = task.target(points, (40, 48, 56)).dense()
+    for factor, cost in ((0, 1.0), (3, 4.0)):
+        batch = {"points": points, "volume": points}
+        term = task.train_step(lambda volume, factor=factor: target * factor, batch, None)["heatmap"]
+        assert term.count.item() == 7 and term.sum.item() / 7 == pytest.approx(cost, rel=1e-3)
 
 
 def test_images_show_training_crops_and_whole_volumes():

@@ -111,6 +111,7 @@ def test_mixed_spacing_is_told_and_resampled(tmp_path):
     assert "VOLUMES.SPACING_MM" in message
     dataset = built(folder, spacing_mm=[2.0, 1.5, 2.0])
     assert [dataset.volume(i).array.shape for i in range(2)] == [(10, 12, 8), (10, 12, 14)]
+    assert dataset.names == ["chin", "nose"] and dataset.placed() == [1, 2]  # "other" has no chin
 
 
 def test_names_that_are_not_asked_for_are_told(tmp_path):

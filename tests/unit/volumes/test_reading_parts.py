@@ -11,6 +11,7 @@ from support.files.volume_files import AFFINE, SHAPE, told, voxels, write_landma
 from paddlevit_dist.volumes import reading
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.reading import VolumeHeader
+from paddlevit_dist.volumes.store import read_stored
 
 
 def moved(*millimeters: float) -> np.ndarray:
@@ -205,6 +206,8 @@ def test_voxels_that_are_not_finite_are_counted_with_advice_for_what_they_are(tm
     )
     labels = told(lambda file: reading.read_volume(file, are_labels=True), path)
     assert labels.endswith("NaN is not a label: give them one, e.g. 0 for the background (numpy.nan_to_num)")
+    assert told(read_stored, path, 1680) == told(reading.read_volume, path)
+    assert told(read_stored, path, 1680, lambda file, voxels: voxels) == labels
     for limit, is_read in ((1680, True), (1679, False)):
         if is_read:
             assert reading.read_header(path, limit).geometry.shape == SHAPE

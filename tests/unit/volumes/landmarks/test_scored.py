@@ -269,9 +269,9 @@ def test_tables_that_are_damaged_are_refused_with_their_line(tmp_path, content, 
 def test_a_folder_without_landmarks_and_a_truth_without_positions_are_refused(tmp_path):
     with pytest.raises(UserError, match=f"{tmp_path} contains no landmark files; expected one for each volume"):
         read_landmarks(str(tmp_path))
-    (tmp_path / "truth.csv").write_text("case,landmark,x,y,z\na,nose,,,\n")
+    (tmp_path / "truth.csv").write_text('case, landmark, x, y, z\na, "nose, tip", , ,\n')
     truth = read_landmarks(str(tmp_path / "truth.csv"))
-    assert truth[0].positions == {"nose": None}
-    (tmp_path / "found.csv").write_text("case,landmark,x,y,z\na,nose,1,2,3\n")
+    assert truth[0].positions == {"nose, tip": None}
+    (tmp_path / "found.csv").write_text('case,landmark,x,y,z\na,"nose, tip",1,2,3\n')
     with pytest.raises(UserError, match=r"the truth: no landmark has a position: there is nothing to compare with"):
         score(str(tmp_path / "found.csv"), truth, "the truth")

@@ -195,7 +195,7 @@ def _vertex(block: np.ndarray, peak: np.ndarray) -> np.ndarray:
         before, at, after = (logarithm[tuple(peak + step * np.eye(3, dtype=int)[axis])] for step in (-1, 0, 1))
         curvature = before - 2 * at + after
         if curvature < 0:
-            result[axis] += np.clip(0.5 * (before - after) / curvature, -0.5, 0.5)
+            result[axis] += 0.5 * (before - after) / curvature  # at most half a voxel: neither neighbor is larger
     return result
 
 

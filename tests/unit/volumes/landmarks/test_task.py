@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.files.landmark_folders import TINY, small_folder
-from support.files.volume_files import world
+from support.files.volume_files import world, write_landmarks
 from support.processes import ROOT
 
 from paddlevit_dist import UserError, settings
@@ -43,6 +43,20 @@ def test_whole_volumes_of_different_sizes_share_a_batch(tmp_path):
     np.testing.assert_allclose(geometry.world(batch["points"][1].astype(float))[1], world((3.0, 4.0, 5.0)), atol=1e-4)
 
 
+def test_training_notes_what_is_odd_in_the_folder_and_pairs_that_are_not_exchanged(tmp_path):
+    data = small_folder(tmp_path)
+    (data / "train" / "plan.png").touch()
+    for number in range(2):
+        eyes = {"eye_left": world((3.0, 4.0, 5.0)), "eye_right": world((8.0, 4.0, 5.0))}
+        write_landmarks(data / "train" / f"case{number}.csv", eyes)
+    words = ("VOLUMES.MIRROR_PAIRS", "none", "VOLUMES.LANDMARKS", "[eye_left,eye_right]", "VOLUMES.FLIP", "0.5")
+    task = make_task("-dataset=landmarks", f"-data_path={data}", *words)
+    notices = task.build_dataset("train", tmp_path / "cache").notices
+    assert f"note: {data}/train also contains 1 .png; not used" in notices
+    pairs = "note: VOLUMES.MIRROR_PAIRS does not contain eye_left:eye_right: mirrored crops keep these names"
+    assert notices[-1] == pairs
+
+
 def test_the_log_counts_the_volumes_of_each_landmark():
     task = make_task()
     samples = task.build_dataset("val", Path("unused"))
@@ -76,6 +90,23 @@ def test_a_map_of_zeros_costs_one_per_landmark_and_three_times_the_target_four()
         batch = {"points": points, "volume": points}
         term = task.train_step(lambda volume, factor=factor: target * factor, batch, None)["heatmap"]
         assert term.count.item() == 7 and term.sum.item() / 7 == pytest.approx(cost, rel=1e-3)
+
+
+def test_the_network_has_the_normalization_and_activation_that_are_set():
+    import paddle
+
+    for words, norm, negative in (
+        ([], "BatchNorm3D", 0.0),
+        (["VOLUMES.UNET_NORM", "instance", "VOLUMES.UNET_ACTIVATION", "leaky_relu"], "InstanceNorm3D", -0.01),
+    ):
+        task = make_task(*words)
+        task.names = ["nose", "chin"]
+        model = task.build_model()
+        assert model.head.bias.shape == [2] and model.activation(paddle.to_tensor(-1.0)).item() == pytest.approx(
+            negative
+        )
+        kinds = {type(layer).__name__ for layer in model.sublayers()}
+        assert [kind for kind in kinds if "Norm" in kind] == [norm]
 
 
 def test_images_show_training_crops_and_whole_volumes():

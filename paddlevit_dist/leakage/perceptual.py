@@ -100,7 +100,7 @@ def compute_similarity(first_thumb: np.ndarray, second_thumb: np.ndarray) -> Ima
     """Align the borders of the first thumbnail, uint8 (64, 64, 3), with the second, and compare their common area."""
     first, second = to_luminance(first_thumb), to_luminance(second_thumb)
     thumbs = first_thumb, second_thumb
-    planes, others = (np.moveaxis(thumb.astype(np.float64), 2, 0) for thumb in thumbs)  # (3, 64, 64)
+    planes, others = (np.moveaxis(thumb, 2, 0) for thumb in thumbs)  # (3, 64, 64)
     colors = correlate(*(_blur() @ image @ _blur().T for image in (planes, others)))
     if colors < _DISSIMILAR:
         return ImageSimilarity(colors, 0.0)

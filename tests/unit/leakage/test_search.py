@@ -1,5 +1,6 @@
 """What is found of data sets, what is kept of them, and what commands make of it."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +162,22 @@ def test_a_second_look_reads_no_image_again_unless_it_has_changed(tmp_path, monk
     scene(np.random.default_rng(9)).save(train.describe(3))
     third = fingerprints.compute_fingerprints(train, "train", 1, tmp_path)
     assert looked and third.hashes[3] != first.hashes[3]
+
+
+def test_images_that_have_become_unreadable_are_no_near_duplicates(tmp_path):
+    write_leaking(tmp_path / "data")
+    val, train = Files(tmp_path / "data" / "val"), Files(tmp_path / "data" / "train")
+    first = search.find_copies(val, train, tmp_path)
+    near = [pair for pair in first.pairs if pair.kind == "near duplicate"]
+    for path in (val.describe(near[0].val), train.describe(near[-1].train)):
+        before = os.stat(path)
+        Path(path).write_bytes(bytes(before.st_size))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # the fingerprints are still used
+    left = [pair for pair in near if pair.val != near[0].val and pair.train != near[-1].train]
+    assert 0 < len(left) <= len(near) - 2
+    second = search.find_copies(val, train, tmp_path)
+    assert second.pairs == [pair for pair in first.pairs if pair not in near or pair in left]
+    assert second.compared == first.compared and second.unreadable == 0
 
 
 def test_an_interrupted_look_goes_on_where_it_was(tmp_path, monkeypatch):

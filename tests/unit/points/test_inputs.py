@@ -47,7 +47,7 @@ def test_a_download_has_one_scene_for_each_of_its_folders(tmp_path):
 
 
 def test_inputs_keep_their_order_and_no_two_outputs_have_one_name(tmp_path):
-    for name in ("b/room.ply", "a/room.ply", "a/Room.ply", "a/.hidden.ply"):
+    for name in ("b/room.ply", "a/room.ply", "a/Room.ply", "a/.hidden.ply", "a/.old/other.ply"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write_points(tmp_path / name, make_points(30))
     scenes, unreadable = make_inputs(tmp_path / "b", tmp_path / "a", tmp_path / "b" / "room.ply")

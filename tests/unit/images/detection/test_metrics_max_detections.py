@@ -175,6 +175,11 @@ def test_a_line_says_how_many_images_have_too_many_objects(full_image, tmp_path)
         "1 of 3 {} images with more objects than the 90 that the model detects in an image (MODEL.NUM_QUERIES), up to "
         "123: 33 objects exceed this limit"
     )
+    for samples, split in ((train, "train"), (val, "val")):
+        assert samples.notices[0].startswith(
+            f"{split}: {full_image}/annotations/instances_{split}2017.json, images in "
+        )
+    assert train.notices[-1].startswith("losses are divided by") and val.notices[-1].startswith("val is evaluated with")
     assert [line for line in train.notices if "more objects" in line] == [said.format("train")]
     assert [line for line in val.notices if "more objects" in line] == [
         said.format("val"),

@@ -65,6 +65,18 @@ def test_scores_are_those_of_the_chosen_classifier_else_of_the_best(chosen):
         np.testing.assert_array_equal(one, other, strict=True)
 
 
+def test_a_sample_that_two_ranks_have_counts_once_for_each_classifier():
+    metrics = ProbeMetrics(2, None, "rate", ["0.1", "1"], None)
+    of_first, of_second = np.array([[1.0, 0], [1, 0]]), np.array([[0.0, 1], [0, 1]])  # each knows one of the samples
+    for row in (0, 1, 0):
+        logits = np.stack([of_first[row], of_second[row]])[:, None].astype(np.float32)
+        metrics.update(paddle.to_tensor(logits), paddle.to_tensor([row]))
+    assert metrics.per_sample()[1].tolist() == [0, 1, 0]  # places of the first classifier, until one is the best
+    metrics.indices = [7, 2, 7]
+    values = metrics.compute(metrics.state)
+    assert [values[f"top-1 of rate {name}"] for name in metrics.names] == [50.0, 50.0] and values["samples"] == 2
+
+
 @pytest.mark.parametrize("rows", [40, (1 << 16) + 7, 1 << 17])  # in one, two and two full parts
 def test_nearest_features_are_the_same_however_many_are_compared(rows):
     generator = np.random.default_rng(0)

@@ -328,6 +328,8 @@ def test_classes_counted_from_1_against_truth_from_0_are_not_scored_in_silence(e
     said, told = evaluate(rows([*truth, 1, 4]), rows([1, 2, 3, 4, 3, 1, 2, 4]))
     assert said["scores"]["top-1"] == 12.5
     assert "with classes one lower or higher 6 of 8 would be right, and 1 are: does one side count from 1?" in told
+    told = evaluate(rows([1, 2, 3, 4, 3, 1, 2, 4, 0]), rows([0, 1, 2, 3, 4, 0, 1, 4, 0]))[1]
+    assert "with classes one lower or higher 6 of 9 would be right, and 2 are: does one side count from 1?" in told
     assert "counted from 1" not in evaluate(rows(truth), rows([0, 1, 2, 3, 3, 1]))[1]
 
 

@@ -9,7 +9,13 @@ from PIL import Image
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
 from paddlevit_dist.images.keypoints.heatmaps.channels import PointChannels
 from paddlevit_dist.images.keypoints.heatmaps.crops import BOX_SCALE
-from paddlevit_dist.images.keypoints.heatmaps.samples import CropConfig, ObjectCrops, change_region, crop_object
+from paddlevit_dist.images.keypoints.heatmaps.samples import (
+    CropConfig,
+    ObjectCrops,
+    change_region,
+    crop_object,
+    cut_crops,
+)
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 
 POINTS = KeypointSet(("left", "right", "middle"), ((0, 1),), (0.05,) * 3, ())
@@ -44,6 +50,13 @@ def test_points_follow_their_pixels(seed, flip):
     if flip:  # the left point is drawn in red, and a mirrored object has its right point there
         cells = cells[[1, 0, 2]]
     np.testing.assert_allclose(found.cells, cells, atol=0.15)
+
+
+def test_an_image_without_boxes_has_no_crops_of_the_same_kind():
+    planes = np.zeros((3, 9, 7), np.uint8)
+    for number in (0, 2):
+        crops = cut_crops(planes, np.tile([1.0, 1, 4, 5], (number, 1)), CONFIG)
+        assert crops.shape == (number, 3, 96, 64) and crops.dtype == np.uint8
 
 
 def test_points_without_a_label_have_no_weight():

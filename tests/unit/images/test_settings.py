@@ -1,6 +1,12 @@
 """The keys for images are those of the pages."""
 
+import re
+
+import pytest
 from support.key_pages import check_effects, check_rows
+
+from paddlevit_dist import UserError
+from paddlevit_dist.settings import load
 
 
 def test_keys_are_on_the_page_with_values_default_meaning_and_flag():
@@ -9,3 +15,48 @@ def test_keys_are_on_the_page_with_values_default_meaning_and_flag():
 
 def test_what_another_value_changes_is_as_listed():
     check_effects("images")
+
+
+OWN = "vit_small_patch16_224.augreg_in21k_ft_in1k"
+RECIPE = r"/.*/finetune_folder\.yaml:\d+"
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "weights", "notice"),
+    [
+        ("", "vit_small_patch16_224", OWN, None),
+        (
+            "MODEL.NAME resnet50",
+            "resnet50",
+            "resnet50.a1_in1k",
+            rf"MODEL\.PRETRAINED resnet50\.a1_in1k: the weights of MODEL\.NAME resnet50, instead of {re.escape(OWN)}",
+        ),
+        (
+            "-pretrained=resnet18.tv_in1k",
+            "resnet18",
+            "resnet18.tv_in1k",
+            r"MODEL\.NAME resnet18: the model of -pretrained resnet18\.tv_in1k, instead of vit_small_patch16_224",
+        ),
+        ("MODEL.NAME resnet50 -pretrained=resnet18.tv_in1k", "resnet50", "resnet18.tv_in1k", None),
+        (
+            "MODEL.NAME resnet50 MODEL.PRETRAINED_REQUIRED false",
+            "resnet50",
+            None,
+            rf"MODEL\.PRETRAINED null: {re.escape(OWN)} \({RECIPE}\) is for another model than resnet50",
+        ),
+    ],
+)
+def test_a_model_or_weights_of_the_command_line_bring_the_other(words, name, weights, notice):
+    found = load(["-cfg=finetune_folder", *words.split()])
+    assert (found.values.MODEL.NAME, found.values.MODEL.PRETRAINED) == (name, weights)
+    notices = [line for line in found.notices if line.startswith(("MODEL.PRETRAINED ", "MODEL.NAME "))]
+    assert len(notices) == (notice is not None) and all(re.fullmatch(notice, line) for line in notices)
+
+
+def test_a_model_without_published_weights_needs_its_own():
+    said = (
+        rf"^command line: MODEL\.NAME mixer_s32_224: {re.escape(OWN)} \({RECIPE}\) are weights of another model; add "
+        r"-pretrained=PATH with its weights, or MODEL\.PRETRAINED_REQUIRED false for random ones$"
+    )
+    with pytest.raises(UserError, match=said):
+        load(["-cfg=finetune_folder", "MODEL.NAME", "mixer_s32_224"])

@@ -35,3 +35,13 @@ def test_masks_of_images_without_a_height_or_a_width_are_refused(tmp_path, size)
     np.testing.assert_array_equal(of_boxes.truth.boxes, [[0, 0, 1, 1]] * 2)
     with pytest.raises(UserError, match="a.json: image 5 needs 'height' and 'width' for its masks"):
         of_boxes.get_size(0)
+
+
+@pytest.mark.parametrize("box", [[10, 10, 0, 20], [10, 10, 20, 0]])
+def test_a_box_without_an_area_does_not_hide_that_the_others_are_fractions(tmp_path, box):
+    file = write(tmp_path, 50, 60)
+    content = json.loads(file.read_text())
+    content["annotations"][0]["bbox"], content["annotations"][1]["bbox"] = box, [0.1, 0.1, 0.5, 0.5]
+    file.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="all of the 1 are fractions of the images from 0 to 1"):
+        read_annotations(file)

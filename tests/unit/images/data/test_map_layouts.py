@@ -61,6 +61,14 @@ def test_a_folder_that_contains_itself_is_refused(tmp_path):
         find_pairs(match, "train")
 
 
+@pytest.mark.parametrize("name", ["voc_segmentation", "label_maps"])
+def test_a_folder_of_two_data_sets_is_read_as_the_named_one(tmp_path, name):
+    write_voc(tmp_path, {"train": "a\n", "val": "b\n"})
+    (tmp_path / "classes.txt").write_text("none\nrust\n")
+    assert find_layout(str(tmp_path)).layout.dataset == "label_maps"
+    assert find_layout(str(tmp_path), name).layout.dataset == name
+
+
 @pytest.mark.parametrize("second", ["JPEGImages/b.jpg", "JPEGImages/b.jpg SegmentationClass/b.txt"])
 def test_a_list_of_pairs_is_known_by_its_first_line_and_refused_for_another(tmp_path, second):
     for stem in ("b", "a"):

@@ -34,3 +34,11 @@ def test_modules_of_users_are_compared_too(tmp_path, monkeypatch):
     del sys.modules["things"]
     assert before["sources of things"] != after["sources of things"]
     assert before["sources of paddlevit_dist"] == after["sources of paddlevit_dist"]
+
+
+def test_a_module_without_a_file_has_no_digest():
+    assert "errno" in sys.builtin_module_names
+    with forgotten():
+        plugins.load(["errno"], "-import")
+        assert [module.name for module in plugins.collect_imports().modules][-1] == "errno"
+        assert list(list_source_digests())[-1] != "sources of errno"

@@ -87,3 +87,10 @@ def test_five_remarks_on_scenes_are_printed_and_the_use_of_the_store(prepared, t
 def test_a_folder_that_does_not_exist_is_told(tmp_path):
     with pytest.raises(UserError, match=f"^{tmp_path}/none is not a folder: give the folder of the raw scenes$"):
         command.run_ply([str(tmp_path / "none"), str(tmp_path / "out")])
+
+
+def test_only_a_command_for_any_format_imports_code_of_users(prepared):
+    for run in (command.run_ply, command.run_pth, command.run_scannet):
+        with pytest.raises(UserError, match="-import"):
+            prepared(run, "-import=math")
+    assert prepared(command.run_scenes, "-import=math", "-format=ply")[0] == "ply"

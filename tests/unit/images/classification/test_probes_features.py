@@ -97,6 +97,7 @@ def test_samples_are_images_until_they_have_features(cls, words, tmp_path):
     assert list(batch) == ["features", "labels"] and batch["labels"].dtype == np.int64
     np.testing.assert_array_equal(batch["features"], samples.features[[7, 2]], strict=True)
     np.testing.assert_array_equal(batch["labels"], samples.dataset.labels[[7, 2]])
+    assert task.collate([samples[5]])["features"].shape == (1, 3)  # the last batch of an epoch
 
 
 def test_the_network_of_a_probe_has_a_head_for_each_rate():

@@ -82,6 +82,15 @@ def test_other_files_are_decoded_whole(encoded):
     assert read_layout(encoded) is None
 
 
+def test_of_several_images_in_a_file_none_is_read_in_parts_but_one_with_a_color_profile_is():
+    first, encoded = len(b"\xff\xd8"), jpeg()
+    for content, has_layout in ((b"ICC_PROFILE\0\1\1", True), (b"MPF\0II*\0", False)):
+        segment = b"\xff\xe2" + (2 + len(content)).to_bytes(2, "big") + content
+        assert (read_layout(encoded[:first] + segment + encoded[first:]) is not None) == has_layout
+    comment = b"\xff\xfe\0\6MPF\0"
+    assert read_layout(encoded[:first] + comment + encoded[first:]) is not None
+
+
 @pytest.mark.parametrize(("subsampling", "rows"), [(0, 8), (1, 8), (2, 16)])
 def test_rows_are_decoded_in_blocks_of_the_color_sampling(subsampling, rows):
     encoded = jpeg(subsampling=subsampling)

@@ -59,7 +59,7 @@ class PthReader(SceneReader):
                 raise UserError(f"{path} has colors from {low:g} to {high:g}; expected -1 to 1 as float, or 0 to 255")
             if high > 0 == low:
                 self.remarks.append(f"{path}: its colors are from 0 to {high:g}, taken as parts of -1 to 1")
-            colors = np.clip(np.rint((colors.astype(np.float64) + 1.0) * 127.5), 0, 255).astype(np.uint8)
+            colors = np.rint((colors.astype(np.float64) + 1.0) * 127.5).astype(np.uint8)
         columns.update(zip(("red", "green", "blue"), colors.T))
         return self.build_scene(source, columns, *(arrays[2:] if source.labeled else ()))
 

@@ -109,7 +109,7 @@ def test_masks_are_not_resized_with_the_images_of_an_update(refuse, tmp_path):
     make(*RTDETR, *sides).build_dataset("train", tmp_path)
 
 
-class Blind:
+class BlindDetector:
     """A network that finds nothing."""
 
     def __call__(self, images, sizes):
@@ -130,7 +130,7 @@ def test_suspicious_labels_of_a_run_are_in_a_table_in_its_folder(tmp_path, words
     record = DetectionRecord(
         nothing, nothing.astype(np.float32), nothing, nothing, labels, np.array([[1, 3]]), suspects
     )
-    figures = get_aspect(task, Reportable).figures(samples, [(4, record)], Blind())
+    figures = get_aspect(task, Reportable).figures(samples, [(4, record)], BlindDetector())
     assert [figure.title for figure in figures][-1] == "Suspicious labels" and len(figures) > 3
     (written,) = tmp_path.rglob("*suspicious*")
     assert written.name == name

@@ -10,7 +10,7 @@ SHAPES, LENGTHS = ((4, 5, 6), (6, 5, 8), (5, 7, 9)), ((2.0, 1.5, 1.0), (4.0, 1.5
 BOXES, LIVERS, TUMORS, UNLABELED = ((2, 3, 4), (3, 5, 4), (5, 4, 6)), (6, 10, 20), (0, 4, 5), (3, 0, 0)
 
 
-class Volumes(SegmentedVolumes):
+class CountedVolumes(SegmentedVolumes):
     """Two channels that are 0 outside of a box, the second of the last volume everywhere; no volume has class 3."""
 
     class_names, channels = ["background", "liver", "tumor", "gone"], ["CT", "noNorm"]
@@ -61,7 +61,7 @@ CONSTANT = "volumes (channel) whose voxels all have one intensity: case_2 (noNor
 
 def test_all_lines_about_three_volumes(fewer_drawn_voxels):
     """Of 672 voxels with a label, 117, 240 and 315; they have 3, 6 and 6 cubic millimeters."""
-    dataset, drawn = Volumes(), []
+    dataset, drawn = CountedVolumes(), []
     for index in range(3):
         labels = dataset.stored_labels(index).array
         inside = np.flatnonzero((labels == 1) | (labels == 2))
@@ -95,7 +95,7 @@ def test_all_lines_about_three_volumes(fewer_drawn_voxels):
 
 
 def test_all_lines_about_volumes_with_the_background_only():
-    dataset = Volumes(has_classes=False)
+    dataset = CountedVolumes(has_classes=False)
     assert list(fingerprint(dataset)) == [
         *SIZES,
         "class background: 100 % of the voxels, in 3 of 3 volumes, 0.351 to 1.89 ml",

@@ -8,6 +8,12 @@ import numpy as np
 
 from paddlevit_dist.points.data.ply import write_points
 
+UNIT_COLORS = np.array([[0, 0.25, 1], [0.5, 1, 0.75], [0.1, 0, 0.2]])  # of three points, from 0 to 1
+
+
+def no_lists():
+    return {"train": None, "val": None, "test": None}
+
 
 def make_points(points, seed=0):
     generator = np.random.default_rng(seed)

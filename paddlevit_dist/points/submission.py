@@ -36,7 +36,7 @@ class SubmissionFiles:
         except (OSError, zipfile.BadZipFile) as error:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"{path} is neither a folder nor a zip archive: {reason}") from error
-        self.names = sorted(entry.filename for entry in self._archive.infolist() if not entry.is_dir())
+        self.names = sorted(self._archive.namelist())
 
     def read(self, name: str, max_bytes: int) -> bytes:
         """Return a file's content; ValueError, one line, if it cannot be read or has more than ``max_bytes`` bytes."""

@@ -270,7 +270,7 @@ def mix(scene: Scene, other: Scene) -> Scene:
     Source: A. Nekrasov et al., "Mix3D: Out-of-Context Data Augmentation for 3D Scenes", 3DV 2021, arXiv 2110.02210.
     """
     next_instance = int(scene.instance.max(initial=-1)) + 1
-    shifted = np.where(other.instance == IGNORED, IGNORED, other.instance + max(next_instance, 0))
+    shifted = np.where(other.instance == IGNORED, IGNORED, other.instance + next_instance)
     return Scene(
         np.concatenate([scene.xyz, other.xyz - _middle(other) + _middle(scene)]),
         np.concatenate([scene.rgb, other.rgb]),

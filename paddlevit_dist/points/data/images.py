@@ -58,15 +58,15 @@ def draw(xyz: np.ndarray, colors: np.ndarray, is_foreground: np.ndarray, width_p
     nearness = xyz[:, 2] * math.sin(_TILT) - away * math.cos(_TILT)
     wide, high = float(np.ptp(x)), float(np.ptp(y))
     scale = (width_px - 4) / max(wide, high / _MAX_ASPECT, 1e-3)
-    height = max(int(high * scale) + 4, 4)
+    height = int(high * scale) + 4
     column = ((x - x.min()) * scale).astype(np.int64)
     row = ((y.max() - y) * scale).astype(np.int64)
     order = np.lexsort((nearness, is_foreground))
-    image = np.full((height + 2, width_px + 2, 3), 255, np.uint8)
+    image = np.full((height, width_px, 3), 255, np.uint8)
     for down in range(3):  # a point is three pixels wide
         for right in range(3):
-            image[np.minimum(row[order] + down, height + 1), column[order] + right] = colors[order]
-    return image[:height, :width_px]
+            image[row[order] + down, column[order] + right] = colors[order]
+    return image
 
 
 def fit_in_cell(image: np.ndarray) -> np.ndarray:

@@ -110,7 +110,7 @@ def write_colored_ply(
     classes, integers (P,) of at most 16 bits. ``offset`` is ``Scene.offset``, added to restore the coordinates of the
     source, which are then written as doubles.
     """
-    coordinates = xyz.astype(np.float64) + offset if any(offset) else xyz.astype(np.float32)
+    coordinates = xyz.astype(np.float64) + offset if any(offset) else xyz
     columns = dict(zip("xyz", coordinates.T))
     columns.update(zip(("red", "green", "blue"), colors.T))
     label_columns = {"label": labels} if classes is None else {"label": labels, "class": classes}

@@ -134,7 +134,7 @@ def build_header(scene: Scene, labeled: bool, key: bytes = NO_KEY) -> SceneHeade
         0 if not labeled else 1 if highest <= 127 else 2,
         len(xyz),
         int((semantic >= 0).sum()) if labeled else 0,
-        int(instance.max(initial=-1)) + 1 if labeled and instance.max() >= 0 else 0,
+        max(int(instance.max()) + 1, 0) if labeled else 0,
         max(highest, -1),
         _is_centered(xyz),
         tuple(xyz.min(axis=0).tolist()),

@@ -266,8 +266,7 @@ def drop_nonfinite(columns: Mapping[str, np.ndarray]) -> tuple[Mapping[str, np.n
 
     Depth cameras write such points where they measured no depth.
     """
-    coordinates = [columns[name] for name in "xyz" if name in columns]
-    bad = [~np.isfinite(values) for values in coordinates if values.dtype.kind == "f"]
+    bad = [~np.isfinite(columns[name]) for name in "xyz" if name in columns]
     skipped = np.flatnonzero(np.logical_or.reduce(bad))
     return {name: np.delete(values, skipped) for name, values in columns.items()} if len(skipped) else columns, skipped
 

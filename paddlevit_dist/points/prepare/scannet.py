@@ -184,7 +184,7 @@ def _is_stuff(instance: np.ndarray, stuff: np.ndarray) -> np.ndarray:
     """
     members = instance >= 0
     number = int(instance.max(initial=-1)) + 1
-    points = np.bincount(instance[members], minlength=number)
+    points = np.bincount(instance[members])
     stuff_points = np.bincount(instance[members & stuff], minlength=number)
     return members & (2 * stuff_points > points)[np.where(members, instance, 0)] if number else members
 

@@ -46,7 +46,7 @@ class SemanticDrawing(SceneDrawing):
             first = feature_channels(names[: names.index("rgb")])
             low, high = samples.color_range
             shares = (batch["features"][:, first : first + 3] - low) / (high - low)
-            colors = np.rint(255 * np.clip(shares, 0.0, 1.0)).astype(np.uint8)
+            colors = np.rint(255 * shares).astype(np.uint8)
         return [self._image(batch, labels, colors, number) for number in range(len(batch["offsets"]) - 1)]
 
     def _image(

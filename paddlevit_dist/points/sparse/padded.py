@@ -56,7 +56,7 @@ class PaddedRule:
         starts_by_axis = [
             self._starts_along(axis, coordinates[:, 1 + axis] // input_stride[axis]) for axis in range(self.dimension)
         ]
-        outputs = [np.zeros((0, 1 + self.dimension), np.int64)]
+        outputs = []
         for steps in itertools.product(*starts_by_axis):  # one voxel of the kernel
             rows = np.flatnonzero(functools.reduce(np.logical_and, (matches for _, matches in steps)))
             columns = [coordinates[rows, 0], *(starts[rows] * step for (starts, _), step in zip(steps, input_stride))]

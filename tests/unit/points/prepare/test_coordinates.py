@@ -131,6 +131,7 @@ def test_coordinates_that_the_source_holds_in_coarse_steps_are_told():
     assert coordinates.check_resolution("a.ply", xyz) == []
     assert coordinates.check_resolution("a.ply", room(10)[0]) == []
     (line,) = coordinates.check_resolution("a.ply", xyz.astype(np.float32))
+    assert coordinates.check_resolution("a.ply", -xyz.astype(np.float32)) == [line]
     assert "a.ply stores x, y and z up to 5,400,00" in line and "in steps of 0.5 m" in line
 
 
@@ -143,6 +144,7 @@ def test_coordinates_that_the_source_holds_in_coarse_steps_are_told():
             stray(20_000.0) + np.array([0, 0, 5000.0]),
             r"point 17 is 19,99\d m .*: remove stray points$",
         ),  # on a mountain
+        (stray(-20_000.0), r"^a\.ply: point 17 is 20,00\d m from the others, .* 8,192 m .*: remove stray points$"),
         (stray(1e9), r"point 17 is 1e\+09 m from the others|point 17 is 999,999,99\d m from the others"),
         (stray(1e11, 9), r"point 17 is 1e\+11 m from the others"),
         (stray(1e11)[17:], r"point 0 is 1e\+11 m from the others"),
@@ -184,6 +186,10 @@ def test_near_points_stay_where_they_are():
     placed = coordinates.as_given("a.ply", xyz)
     np.testing.assert_array_equal(placed.xyz, xyz.astype(np.float32), strict=True)
     assert placed.offset == (0.0, 0.0, 0.0)
+    for farthest, moved in ((8192 - 2**-10, 0.0), (8192.0, 8191.0)):
+        for sign in (1, -1):
+            pair = sign * np.array([[farthest, 0.0, 0.0], [8190.0, 0.0, 0.0]])
+            assert coordinates.as_given("a.ply", pair).offset == (sign * moved, 0.0, 0.0)
 
 
 def box(width, height, points):

@@ -110,7 +110,7 @@ def test_a_field_for_predictions_that_is_too_small_is_told(tmp_path, dtype, rema
     scan.write(str(tmp_path / "b.las"))
     if remark is not None:
         with pytest.raises(UserError, match=f"b.las has a field prediction {remark}"):
-            write_classified(str(tmp_path / "b.las"), tmp_path / "c.las", np.full(90, 300))
+            write_classified(str(tmp_path / "b.las"), tmp_path / "c.las", np.arange(90) % 2 * 300)
         assert not (tmp_path / "c.las").exists()
         return
     write_classified(str(tmp_path / "b.las"), tmp_path / "c.las", np.full(90, 300))
@@ -323,6 +323,7 @@ def test_folders_of_arrays_are_named_read_and_refused(tmp_path):
     assert ((scene.instance >= 0) == (classes >= 0) & (objects >= 0)).all() and (objects[classes < 0] >= 0).any()
     assert len({*zip(known.tolist(), scene.instance[scene.instance >= 0].tolist())}) == len(set(known.tolist())) == 5
     (folder / "strange.npy").write_bytes((folder / "segment20.npy").read_bytes())
+    (folder / "notes.txt").write_text("mine")
     (folder / "segment200.npy").write_bytes((folder / "segment20.npy").read_bytes())
     everything = PointceptReader(SceneChoices(label="segment20", channels=("all",)))
     files = everything.files(str(folder / "coord.npy"), True)  # other labels are no channels

@@ -58,6 +58,33 @@ def test_the_damaged_line_of_s3dis_is_read_and_others_are_told(tmp_path, capsys)
         prepared(tmp_path, capsys, "--val_area=3")
 
 
+def test_areas_are_splits_unless_a_room_is_in_none():
+    paths = {"z": "/in/Area_2/z/A", "b": "/in/Area_3/b/A", "a": "/in/Area_2/a/A", "c": "/in/Area_5/c/A"}
+    splits = s3dis_reader.split_by_area(paths, 3)
+    expected = {"train": ["a", "c", "z"], "val": ["b"], "area_2": ["a", "z"], "area_3": ["b"], "area_5": ["c"]}
+    assert splits == expected and list(splits) == list(expected)
+    assert s3dis_reader.split_by_area({**paths, "d": "/in/other/d/A"}, 3) is None
+
+
+def test_rooms_have_the_objects_of_their_folders_alone_also_behind_links(tmp_path):
+    s3dis(tmp_path / "disk", areas=(1,))
+    root = tmp_path / "in"
+    for folder in (root, root / ".old" / "Annotations"):
+        folder.mkdir(parents=True, exist_ok=True)
+    (root / "Area_1").symlink_to(tmp_path / "disk" / "Area_1")
+    objects = root / "Area_1" / "office_1" / "Annotations"
+    for name in ("table_9.txt", "notes.md", "board_2.txt", "chair_0.txt"):
+        (objects / name).write_text("1 2 3 4 5 6\n")
+    reader = s3dis_reader.S3disReader()
+    paths = reader.find(str(root))
+    assert paths == {f"Area_1_{room}": f"{root}/Area_1/{room}/Annotations" for room in ("hallway_2", "office_1")}
+    names = ("board_2", "chair_0", "chair_1", "stairs_1", "table_9", "wall_2")
+    assert reader.files(str(objects), True) == tuple(f"{objects}/{name}.txt" for name in names)
+    (tmp_path / "disk" / "Area_1" / "lobby_1" / "Annotations").mkdir(parents=True)
+    with pytest.raises(UserError, match="/in/Area_1/lobby_1/Annotations has no file of an object, such as chair_1.txt"):
+        reader.find(str(root))
+
+
 def test_semantic_kitti_has_nineteen_classes_and_standard_sequences(tmp_path, capsys):
     written = semantic_kitti(tmp_path / "raw", sequences=("00", "08", "11"))
     splits, said = prepared(tmp_path, capsys)

@@ -51,6 +51,7 @@ def test_points_of_several_chunks_keep_their_places(tmp_path, monkeypatch, suffi
     written = las(tmp_path / f"a{suffix}", time=np.arange(90.0))
     columns = read_las(str(tmp_path / f"a{suffix}"))
     np.testing.assert_allclose(np.stack([columns[axis] for axis in "xyz"], axis=1), written["xyz"], atol=1e-9)
+    assert {"X", "Y", "Z"}.isdisjoint(columns) and list(columns)[:4] == ["x", "y", "z", "intensity"]
     for name, field in (("intensity", "intensity"), ("label", "classification"), ("time", "time")):
         expected = np.arange(90.0) if name == "time" else written[name]
         np.testing.assert_array_equal(columns[field], expected, strict=True)

@@ -6,7 +6,8 @@ from support.files.raw_scenes import UNIT_COLORS, make_points, no_lists
 
 from paddlevit_dist import UserError
 from paddlevit_dist.points.data.ply import write_points
-from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices
+from paddlevit_dist.points.prepare.formats import detect_format
+from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices, split_scenes
 from paddlevit_dist.points.prepare.tables import NumpyReader, PlyReader, TextReader
 
 
@@ -159,7 +160,14 @@ def without(*names):
         ),
         ({**without(), "red": np.full(5, 1e6, np.float32)}, r"to 1e\+06; expected .* as float"),
         ({**without(), "red": np.full(5, 300, np.int32)}, "has colors from 0|has colors from"),
-        ({**without(), "label": np.full(5, np.inf, np.float32)}, "has label inf, which is not a whole number"),
+        (
+            {**without(), "label": np.array([0, 1, np.inf, 0.5, 2], np.float32)},
+            "has label inf, which is not a whole number",
+        ),
+        (
+            {**without(), "label": np.array([0, -3, 2, -1e30, 7], np.float32)},
+            r"has label -1e\+30, which is not a whole",
+        ),
         ({**without(), "label": np.full(5, 1e30, np.float32)}, r"has label 1e\+30, which is not a whole number"),
     ),
 )
@@ -193,10 +201,28 @@ def test_scenes_without_labels_can_be_prepared_and_test_scenes_need_none(tmp_pat
 
 
 def test_hidden_files_and_folders_are_no_scenes(tmp_path):
-    for name in ("a.ply", "b.ply", "._a.ply", ".trash/c.ply"):
+    for name in ("val/e.ply", "val/d.ply", "train/b.ply", "train/a.ply", "c.ply", "._a.ply", ".trash/f.ply"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write_points(tmp_path / name, make_points(1))
-    assert list(PlyReader().find(str(tmp_path))) == ["a", "b"]
+    assert list(PlyReader().find(str(tmp_path))) == ["c", "a", "b", "d", "e"]
+    assert detect_format(str(tmp_path)) == "ply"
+    for hidden in (".notes.xyz", ".trash/rows.csv"):
+        (tmp_path / hidden).write_text("1 2 3\n")
+    assert detect_format(str(tmp_path)) == "ply"
+    for name in ("val/cloud.pcd", "train/cloud.pcd"):
+        (tmp_path / name).touch()
+    with pytest.raises(UserError, match=f"{tmp_path}/c.ply .ply., {tmp_path}/train/cloud.pcd .pcd.: select one with"):
+        detect_format(str(tmp_path))
+
+
+def test_scenes_of_a_split_are_in_the_order_of_their_names_wherever_they_are(tmp_path):
+    for name in ("train/b/first.ply", "train/a/second.ply", "val/y/third.ply", "val/x/fourth.ply"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        write_points(tmp_path / name, make_points(1))
+    paths = PlyReader().find(str(tmp_path))
+    assert list(paths) == ["second", "first", "fourth", "third"]
+    splits = split_scenes(str(tmp_path), paths, no_lists())
+    assert splits == {"train": ["first", "second"], "val": ["fourth", "third"]}
 
 
 def test_scenes_that_are_tested_and_validated_keep_their_labels(tmp_path):

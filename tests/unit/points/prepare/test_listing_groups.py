@@ -40,7 +40,9 @@ def test_scans_of_one_place_are_on_one_side():
 
 def test_other_scenes_are_held_out_one_by_one():
     remarks = []
-    assert hold_out({f"room{n}": "" for n in range(5)}, remarks)["val"] == ["room4"] and not remarks
+    splits = hold_out({f"room{n}": "" for n in (3, 0, 4, 1, 2)}, remarks)
+    assert splits == {"train": ["room0", "room1", "room2", "room3"], "val": ["room4"]} and not remarks
+    assert hold_out({"b": "", "a": ""}, remarks) == {"train": ["a"], "val": ["b"]}
 
 
 def test_a_number_of_several_classes_is_an_instance_of_each():

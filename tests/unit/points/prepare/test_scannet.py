@@ -102,7 +102,7 @@ def test_scannet200_has_the_classes_of_objects(raw, tmp_path):
         )
         with pytest.raises(UserError, match=message):
             ScanNetReader(SceneChoices(two_hundred=True)).sources(str(raw), no_lists())
-    (raw / "scannetv2-labels.combined.tsv").write_text(f"id\traw_category\tcategory\n{rows}")
+    (raw / "scannetv2-labels.combined.tsv").write_text(f"id\traw_category\tcategory\n{rows}5\ttable\tagain\n")
     reader = ScanNetReader(SceneChoices(two_hundred=True))
     source = reader.sources(str(raw), no_lists())["train"][0]
     scene, folder = reader.read(source), raw / "scans" / source.name
@@ -188,6 +188,8 @@ def labels(values):
         (rewrite(".aggregation.json", "[]"), r"aggregation\.json is damaged: not JSON with 'segGroups'"),
         (rewrite(".aggregation.json", '{"segGroups": 3}'), "'segGroups' is not a list"),
         (rewrite(".aggregation.json", '{"segGroups": [{"segments": [4]}]}'), "object 0 has segments missing in"),
+        (rewrite(".aggregation.json", '{"segGroups": [{"segments": [3, 96]}]}'), "object 0 has segments missing in"),
+        (rewrite(".aggregation.json", '{"segGroups": [{"segments": []}]}'), "object 0 has segments missing in"),
         (
             rewrite("_vh_clean_2.0.010000.segs.json", '{"segIndices": [1, 2]}'),
             "segments of 2 points, the scene has 400",

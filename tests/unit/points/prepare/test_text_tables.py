@@ -60,6 +60,15 @@ def test_what_is_no_table_is_refused_with_its_line(tmp_path, text, said):
     assert "\n" not in str(error.value)
 
 
+def test_comments_may_be_in_another_encoding(tmp_path):
+    columns = read_text(write(tmp_path / "a.txt", "# größe in m\nx y größe\n1 2 3\n".encode("latin-1")))
+    assert list(columns) == ["x", "y", "gr\ufffd\ufffde"] and [values.tolist() for values in columns.values()] == [
+        [1],
+        [2],
+        [3],
+    ]
+
+
 def test_control_characters_are_spaces_where_a_remark_can_say_so(tmp_path):
     path = write(tmp_path / "a.txt", b"1 2 3\n4\x105 6\n")
     remarks = ["before"]

@@ -165,6 +165,21 @@ WRONG = [  # what would be an error of somebody else's, or a wrong number withou
     (pv.CocoAP, 2, ([{**FOUND, "labels": [2]}], [TRUE]), "labels of the output: class 2 of 2"),
     (pv.CocoAP, 2, ([FOUND], [{**TRUE, "boxes": [[9, 9, 2, 2]]}]), "corners x0, y0, x1, y1, not x, y, width, height"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [9])]}], [SCENE]), "have to be indices below 9"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [3, -1])]}], [SCENE]), "have to be indices below 9"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [3.0])]}], [SCENE]), "have to be indices below 9"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(2, 0.5, [3])]}], [SCENE]), "an instance: class 2 of 2"),
+    (
+        pv.ScanNetAP,
+        2,
+        ([{**SCENE, "instances": []}], [{**SCENE, "instances": np.zeros(8, int)}]),
+        r"int64 of shape \(8,\)",
+    ),
+    (
+        pv.ScanNetAP,
+        2,
+        ([{**SCENE, "instances": []}], [{**SCENE, "instances": np.zeros(9)}]),
+        "target: float64 of shape",
+    ),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, [1])]}], [SCENE]), r"to be \(class, confidence, points\)"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, np.nan, [1])]}], [SCENE]), "has the confidence nan: expected"),
     (pv.RadialError, 2, (np.zeros((1, 3, 3)), np.zeros((1, 3, 3))), r"sample 0: .*expected \(2, 3\) for both"),
@@ -223,7 +238,10 @@ def test_tensors_of_any_kind_are_counted_as_arrays_are():
     found, true = scenes(0)
     masks = [(of, score, np.isin(np.arange(900), points)) for of, score, points in found["instances"]]
     of_indices, of_masks = pv.ScanNetAP(NAMES), pv.ScanNetAP(NAMES)
-    of_indices.update([found], [true])
+    twice = [(of, score, np.append(points, points[::-1])) for of, score, points in found["instances"]]
+    of_indices.update([{**found, "instances": twice}], [true])
+    with pytest.raises(UserError, match=r"instance_classes=\[1, 3\]: expected class numbers below 3"):
+        pv.ScanNetAP(NAMES, instance_classes=[1, 3])
     of_masks.update([{**found, "instances": masks}], [true])
     close(plain(of_masks.compute()), plain(of_indices.compute()))
     column, row = pv.Accuracy(3), pv.Accuracy(3)

@@ -356,6 +356,31 @@ def test_paths_that_hold_nothing_belong_to_a_prediction_as_those_that_do(tmp_pat
     )
 
 
+def test_remarks_are_of_each_file_and_then_of_all_files_of_a_kind(tmp_path):
+    holes, large = (
+        make_points(40),
+        {name: values * 1000 for name, values in make_points(40, 1).items() if name in "xyz"},
+    )
+    holes["y"][7] = np.nan
+    write_points(tmp_path / "a.ply", holes)
+    write_points(tmp_path / "b.ply", {**make_points(40, 1), **large})
+    (tmp_path / "c.ply").write_text("ply\n")  # is told where it is predicted
+    write_points(tmp_path / "d.ply", {**make_points(40), "x": make_points(40)["x"] + np.float32(1e6)})
+    for name, shift in (("e", 0), ("f", 3)):
+        xyz = make_points(40)["x"][:, None] + np.float32([shift, 0, 0])
+        zipped(tmp_path / f"{name}.pth", (xyz - xyz.mean(axis=0) * (shift == 0), np.zeros((40, 3))))
+    lines = make_inputs(*(tmp_path / name for name in ("a.ply", "b.ply", "c.ply", "f.pth", "d.ply", "e.pth")))[
+        0
+    ].remarks()
+    starts = (
+        f"{tmp_path}/a.ply: 1 points without finite coordinates are skipped",
+        f"{tmp_path}/d.ply stores x, y and z up to 1,000,00",
+        f"1 of 3 scenes seem to be in millimeters or centimeters ({tmp_path}/b.ply spans ",
+        f"1 of 2 scenes are not centered on the origin, where PointGroup's preparation puts them ({tmp_path}/f.pth has",
+    )
+    assert len(lines) == 4 and all(line.startswith(start) for line, start in zip(lines, starts)), lines
+
+
 def test_an_object_of_a_room_alone_and_of_what_remarks_have_no_time_for(tmp_path, clock, monkeypatch):
     file = tmp_path / "Area_1" / "office_1" / "Annotations" / "chair_1.txt"
     file.parent.mkdir(parents=True)

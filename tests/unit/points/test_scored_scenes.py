@@ -240,6 +240,11 @@ def test_kinds_of_files_and_what_is_none(tmp_path):
         find_kind(files, ["a.txt"])
     with pytest.raises(UserError, match="^.* has no file of any of the scenes, such as scene0707_00.txt: give"):
         find_kind(files, [])
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for name in ("e.txt", "b/c.txt", "a.txt"):
+            archive.write(found / name, name)
+    files = SubmissionFiles(str(tmp_path / "all.zip"))
+    assert files.names == ["a.txt", "b/c.txt", "e.txt"] and files.read("b/c.txt", 9) == b"4\n5\n"
     (tmp_path / "no.zip").write_bytes(b"text")
     for name, reason in (("no.zip", "File is not a zip file"), ("none", "No such file or directory")):
         with pytest.raises(UserError, match=f"^{tmp_path / name} is neither a folder nor a zip archive: {reason}$"):
@@ -324,6 +329,14 @@ def test_unknown_numbers_and_files_are_counted(tmp_path):
     (tmp_path / "b.txt").write_text("m/a.txt 3 0.5\nm/a.txt 4 0.4\n")
     both = truth._replace(names=["a", "b"], read=iter([scene, scene._replace(name="b")]), identities=["a", "b"])
     assert score(str(tmp_path), both, INSTANCES).counted == f"3 instances in 2 scenes: {tmp_path}, truth of rooms"
+    (tmp_path / "a.txt").write_text("013\n2\n13\n")
+    (tmp_path / "b.txt").write_text("1\n13\n-100\n")
+    report = score(str(tmp_path), both._replace(read=iter([scene, scene._replace(name="b")])), SEMANTIC)
+    message = (
+        f"{tmp_path}: 4 vertices have a number without a class: [-100, 13] (ScanNet's class numbers): counted as wrong"
+    )
+    assert report.notices[0] == message and report.counted.startswith("2 scenes of 20 classes: ")
+    assert report.arrays["statistics"][:, :, :2].tolist() == [[[0, 1], [2, 1], [0, 1]], [[1, 0], [2, 1], [1, 0]]]
     (tmp_path / "a.txt").write_text("1\n2\nchair\n")
     with pytest.raises(UserError, match=r"a.txt, line 3: .*chair.*: expected the number of a class$"):
         score(str(tmp_path), truth, SEMANTIC)

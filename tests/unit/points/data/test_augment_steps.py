@@ -112,10 +112,12 @@ def test_color_noise_is_one_shift_of_all_points():
 
 
 def test_contrast_blends_colors_with_stretched_ones():
-    rgb = np.array([[10, 200, 90], [60, 250, 90], [110, 225, 90]], np.uint8)
+    rgb = np.array([[10, 200, 90], [60, 250, 90], [110, 225, 91]], np.uint8)
     changed = ColorContrast()(draw_scene(3)._replace(rgb=rgb), random(7)).rgb
-    share, whole = random(7).random(), np.array([[0, 0, 0], [127.5, 255, 0], [255, 127.5, 0]])
+    share, whole = random(7).random(), np.array([[0, 0, 0], [127.5, 255, 0], [255, 127.5, 255]])
     np.testing.assert_array_equal(changed, np.rint((1 - share) * rgb + share * whole))
+    black = ColorContrast()(draw_scene(3)._replace(rgb=np.full((3, 3), 90, np.uint8)), random(7)).rgb
+    np.testing.assert_array_equal(black, np.full((3, 3), np.rint((1 - share) * 90)))
 
 
 @pytest.mark.parametrize("shape", ["sphere", "block"])
@@ -178,4 +180,5 @@ def test_a_mix_has_the_channels_that_both_scenes_have():
     empty = mix(draw_scene(0), other)
     assert empty.instance.tolist() == other.instance.tolist() and both.name == "s0+s1"
     assert both.instance[3:].tolist() == (other.instance + one.instance.max() + 1).tolist()
-    np.testing.assert_allclose(np.ptp(empty.xyz, axis=0), np.ptp(other.xyz, axis=0), atol=1e-6)
+    middle = np.array([*(other.xyz.min(axis=0) + other.xyz.max(axis=0))[:2] / 2, other.xyz[:, 2].min()])
+    np.testing.assert_allclose(empty.xyz, other.xyz - middle, atol=1e-6)

@@ -95,3 +95,11 @@ def test_tall_scenes_are_cut_off_at_the_bottom_of_their_cell():
     assert (cell[:100] == image[:100]).all() and (cell[100:] == 255).all() and cell.shape == (240, 240, 3)
     high = draw(np.array([[0, 0, 0], [0, 0, 9]], np.float32), np.zeros((2, 3), np.uint8), np.ones(2, bool), 50)
     assert high.shape == (4 * 46 + 4, 50, 3)
+
+
+@pytest.mark.parametrize("length_m, width", [(0.0, 3), (0.00025, 24 + 3), (0.002, 96 + 3)])
+def test_a_millimeter_is_the_smallest_width_of_an_image(length_m, width):
+    direction = np.array([np.cos(np.radians(30)), -np.sin(np.radians(30)), 0])  # to the right
+    xyz = np.outer([0, length_m], direction).astype(np.float32)
+    image = draw(xyz, np.zeros((2, 3), np.uint8), np.ones(2, bool), 100)
+    assert image.shape == (4, 100, 3) and np.ptp(np.flatnonzero((image == 0).all(axis=2).any(axis=0))) + 1 == width

@@ -73,7 +73,11 @@ def test_scenes_of_a_batch_are_told_apart_by_their_offsets():
     for first, end in zip(offsets[:-1], offsets[1:]):
         if end > first:
             apart.update(paddle.to_tensor(taken[first:end]), paddle.to_tensor(labels[first:end]))
-    assert (together.per_sample()[0][[0, 2, 3]] == apart.per_sample()[0]).all()
+    assert (together.per_sample()[0][[0, 2, 3]] == apart.per_sample()[0]).all() and not apart.per_sample()[1].any()
+    nothing = SemanticMetrics(NAMES)
+    nothing.update(*(column[:0] for column in of_points), paddle.zeros([3], "int32"))
+    assert [part.shape for part in nothing.per_sample()] == [(2, 3, 4), (2,)]
+    assert not any(part.any() for part in nothing.per_sample())
     assert not together.per_sample()[0][1].any()
     for number, (first, end) in enumerate(zip(offsets[:-1], offsets[1:])):
         of, at = labels[first:end], taken[first:end]

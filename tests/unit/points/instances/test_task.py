@@ -7,7 +7,7 @@ from PIL import Image
 from support.samples.remembered_rooms import read_room, remembered_rooms  # noqa: F401
 from support.samples.small_scenes import tensors
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError, create_model, settings
 from paddlevit_dist.engine.optimizer import freeze
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.intervals import nanmean
@@ -16,7 +16,7 @@ from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.instances import task as task_module
-from paddlevit_dist.points.instances.grouping import proposal_ious
+from paddlevit_dist.points.instances.grouping import PointClusters, proposal_ious
 from paddlevit_dist.points.instances.matching import flatten_tables
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.instances.panoptic import combine_segments, count_segments
@@ -157,6 +157,22 @@ def test_the_score_of_a_cluster_depends_on_its_own_points():
         scores.append((members.tolist(), output.scores.numpy()[number]))
     assert found[0].clusters.number > found[1].clusters.number and scores[0][0] == scores[1][0]
     np.testing.assert_allclose(scores[1][1], scores[0][1], rtol=1e-4, atol=1e-5)
+
+
+def test_few_points_without_clusters_go_through_the_score_branch_for_nothing():
+    model = create_model("pointgroup", in_channels=6, width=4, repeats=1)
+    features, heads = paddle.randn([7, 4]), paddle.randn([7, 3])
+    features.stop_gradient = heads.stop_gradient = False
+    none = PointClusters(*(np.zeros(size, np.int32) for size in (0, 0, 1)))
+    xyz = np.random.default_rng(0).random((7, 3), np.float32)
+    grouping = GroupingInput(xyz, np.zeros(7, int), THINGS, 0.1, 50, 14, 50.0, np.full(3, 0.5))
+    score = model.scores(features, none, grouping, (heads,))
+    assert score.tolist() == [0.0]
+    score.backward()
+    for tensor in (features, heads, model.score_linear.weight, model.score_unet.conv[2].weight):
+        assert tensor.grad is not None and not tensor.grad.numpy().any()
+    model.eval()
+    assert model.scores(features, none, grouping, (heads,)) is None
 
 
 @pytest.mark.parametrize("what", ["instances", "labels"])

@@ -209,6 +209,25 @@ def test_half_precision_outputs_of_a_block_are_read_as_numbers():
     assert len(np.unique(found[0][0])) > 1
 
 
+@pytest.mark.parametrize(
+    ("given", "exact"),
+    [(("1", "0.95"), ("1", "0.8")), (("0.95", "0.5"), ("1", "0.4")), (("0.05", "0.01"), ("0.2", "0"))],
+)
+def test_blocks_of_a_fraction_of_a_voxel_are_of_one_and_advance(given, exact):
+    def network(x):
+        return paddle.full([x.features.shape[0], 1], float(x.features.shape[0])) * paddle.arange(20, dtype="float32")
+
+    found = []
+    for size, overlap in (given, exact, ("1", "0")):
+        task = make_task("POINTS.FRAGMENT_SIZE_M", size, "POINTS.FRAGMENT_OVERLAP_M", overlap)
+        samples = task.build_dataset("val", None)
+        task.plan_spec = PlanSpec(())
+        batch = tensors(task.collate([samples.build_sample(scene(60, 0.7), None)]))
+        found.append(task.score(network, batch)[1].numpy())
+    np.testing.assert_array_equal(found[0], found[1])
+    assert not np.array_equal(found[1], found[2])
+
+
 def test_a_mirrored_view_is_the_mirrored_scene():
     one = scene(300)
     samples = make_task("POINTS.TEST_FLIPS", "true").build_dataset("val", None)

@@ -112,6 +112,7 @@ def test_as_many_weights_as_classes():
         make_task("POINTS.CLASS_WEIGHTS", "[1.0, 2.0]").build_dataset("train", None)
     with pytest.raises(UserError, match=r"POINTS.CLASS_WEIGHTS.*expected at least one weight above 0"):
         make_task("POINTS.CLASS_WEIGHTS", "[0.0, 0.0]")
+    assert make_task("POINTS.CLASS_WEIGHTS", "[0.0, 1.0]").config.POINTS.CLASS_WEIGHTS == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,8 @@ def test_arguments_of_other_libraries_are_taken(made, ours):
         (lambda: Convolution(2, 3, 3, has_bias=True), "write bias="),
         (lambda: Convolution(2, 3, 3, kernel_generator="cross"), "kernels here are boxes"),
         (lambda: SubmanifoldConv3D(2, 3, 3, stride=2), "stride=2: use StridedConv3D"),
+        (lambda: MaxPooling(3, 2, padding=1), "padding=1: use PaddedConvolution, .* or PaddedMaxPooling"),
+        (lambda: GlobalPooling(stride=2), "GlobalPooling does not take stride=2"),
         (lambda: BatchNorm(4, momentum=0.1), "momentum=0.1 is the share of new statistics.*write 0.9"),
         (lambda: NestedBatchNorm(4, affine=False), "affine=False"),
         (lambda: MaxPooling(3, 2, dimension=2)(SparseTensor(np.ones((1, 1)), np.zeros((1, 4), int))), "for 2-D voxels"),

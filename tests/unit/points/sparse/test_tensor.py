@@ -446,9 +446,10 @@ def test_weights_of_spconv_1_and_2(tmp_path):
             self.first = sparse.PaddedConvolution(3, 8, 3, 2, 1, bias=True)
             self.norm = sparse.BatchNorm(8)
             self.second = sparse.SubmanifoldConv3D(8, 4, 3, bias=True)
+            self.head = sparse.Pointwise(nn.Linear(4, 5))
 
         def forward(self, x):
-            return self.second(self.norm(self.first(x)))
+            return self.head(self.second(self.norm(self.first(x))))
 
     generator = np.random.default_rng(0)
     state = {
@@ -456,6 +457,8 @@ def test_weights_of_spconv_1_and_2(tmp_path):
         "first.bias": generator.standard_normal(8),
         "second.weight": generator.standard_normal((3, 3, 3, 8, 4)),
         "second.bias": generator.standard_normal(4),
+        "head.layer.weight": generator.standard_normal((5, 4)),
+        "head.layer.bias": generator.standard_normal(5),
         **{f"norm.{name}": generator.uniform(0.5, 1, 8) for name in ("weight", "bias", "running_mean", "running_var")},
     }
     second = {name: np.moveaxis(one, -1, 0) if one.ndim == 5 else one for name, one in state.items()}
@@ -469,6 +472,7 @@ def test_weights_of_spconv_1_and_2(tmp_path):
         outputs.append(network(x).features.numpy())
     assert np.array_equal(*outputs)
     np.testing.assert_array_equal(network.second.weight.numpy(), state["second.weight"], strict=True)
+    np.testing.assert_array_equal(network.head.layer.weight.numpy(), state["head.layer.weight"].T, strict=True)
 
 
 def test_weights_of_torchsparse(tmp_path):

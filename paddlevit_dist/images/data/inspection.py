@@ -114,11 +114,10 @@ class DecodedSplit(NamedTuple):
         """Return the log lines about the images, one per finding."""
         text, bad, dataset = f"opened {self.amount} images of {self.split}", self.bad, self.dataset
         if bad:
-            number = f"{len(bad):,}" if len(bad) > 1 else "one"
-            text += (
-                f"; {number} of them cannot be read and is replaced by the next readable one (DATA.ON_INVALID_SAMPLE "
-            )
-            text += f"skip): {bad[0]}"
+            replaced = "one of them cannot be read and is replaced by the next readable one"
+            if len(bad) > 1:
+                replaced = f"{len(bad):,} of them cannot be read and are replaced by the next readable ones"
+            text += f"; {replaced} (DATA.ON_INVALID_SAMPLE skip): {bad[0]}"
         lines = [text]
         is_seen_stored = dataset.reading is not None and not dataset.reading.exif_rotate
         found = {

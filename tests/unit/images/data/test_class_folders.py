@@ -207,6 +207,7 @@ def test_a_folder_with_a_split_s_name_is_a_class_where_no_classes_lie_below(root
     shutil.rmtree(root / "val")
     shutil.copytree(root / "cat", root / name)
     assert guess(str(root)).dataset == "folder" and not ClassFolders.has_validation(str(root))
+    assert not ClassFolders.has_validation(None) and not ClassFolders.has_validation(str(root / "nowhere"))
     dataset = ClassFolders.whole(str(root), cache)
     assert dataset.class_names == sorted(["cat", "dog", name])
     assert {file.split("/")[0] for file, label in files(dataset) if dataset.class_names[label] == name} == {name}

@@ -1,6 +1,7 @@
 """A path without a dataset name, for tasks of keypoints."""
 
 import json
+import os
 
 import pytest
 from support.files.coco_writer import write_image
@@ -44,6 +45,9 @@ def test_layouts_are_recognized(tmp_path):
         f"{tmp_path}/wide has points.csv, a table of points",
         f"{tmp_path}/yolo has data.yaml with kpt_shape",
     ]
+    relative = os.path.relpath(tmp_path / "wide")
+    found = guess_dataset(f"{relative}/", "keypoint_heatmaps")
+    assert found.reason == f"{relative} has points.csv, a table of points"
     assert find_layouts("coco_keypoints", str(tmp_path / "yolo")) == ["yolo_pose"]
 
 

@@ -189,6 +189,26 @@ def test_auto_augment_does_its_rows_equally_often_and_its_steps_by_their_probabi
         assert abs(done[name] / count - rate) < 4 * math.sqrt(rate / count), name
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "deviation"),
+    [("v0r", "v0r", 0.0), ("original-mstd0.25", "original", 0.25), ("3a-mstd2", "3a", 2.0)],
+)
+def test_the_text_of_auto_augment_names_policy_and_deviation(text, name, deviation):
+    assert parse_auto_augment(text, (1, 2, 3)) == AutoAugment(AUTO_AUGMENT[name], MagnitudeSpread(deviation), (1, 2, 3))
+    assert parse_auto_augment(text).fill == 128
+
+
+def test_a_row_of_auto_augment_does_its_steps_one_after_the_other_as_rand_augment_does_each():
+    spread, fill, image = MagnitudeSpread(0.5), (7, 250, 100), noise()
+    for seed, row in enumerate(AUTO_AUGMENT["v0"]):
+        steps = tuple(step._replace(probability=1.0) for step in row)
+        generator, expected = rng(seed), image
+        for step in steps:
+            expected = RandAugment((step.name,), 1, step.magnitude, spread, 1.0, None, fill)(expected, generator)
+        found = AutoAugment((steps,), spread, fill)(image, rng(seed))
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(expected), err_msg=str(steps))
+
+
 def test_three_augment_is_always_one_of_three():
     policy, image = parse_auto_augment("3a"), noise()
     gray = np.asarray(image.convert("L").convert("RGB"))

@@ -161,7 +161,7 @@ def test_table_and_images_may_be_named(tmp_path, cache):
 def test_a_folder_is_needed(tmp_path, cache):
     layout = "(columns image,x1,y1,x2,y2 or image,point,x,y), or the table itself"
     place = tmp_path / "missing"
-    assert not KeypointTable.has_validation(str(place))
+    assert not KeypointTable.has_validation(str(place)) and not KeypointTable.has_validation(None)
     assert refused(place, cache) == (
         f"data path {place} does not exist; dataset keypoint_table expects a folder with a table such as points.csv "
         + layout

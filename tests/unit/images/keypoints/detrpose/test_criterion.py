@@ -82,6 +82,26 @@ def test_matching_and_losses_are_those_of_loops(matchability):
         np.testing.assert_allclose(found[name].item(), value, rtol=1e-9)
 
 
+def test_classes_distances_and_similarities_decide_together_which_query_an_object_has():
+    """Objects and queries near the middle: no cost alone tells which assignment is the cheapest."""
+    for seed in range(12):
+        random, targets = np.random.default_rng(seed), make_targets((3,), seed=seed)
+        points, areas, labels = (part.numpy()[0] for part in targets[:3])
+        points[..., :2], areas = np.array(SIZE[::-1]) * 0.4 + 0.2 * points[..., :2], 4 * areas
+        logits = 2 * random.standard_normal((QUERIES, CLASSES))
+        poses = 0.5 + 0.1 * random.standard_normal((QUERIES, POINTS, 2))
+        heads = PoseHeadOutputs(*(paddle.to_tensor(part.reshape(1, 1, QUERIES, -1)) for part in (logits, poses)))
+        near = targets._replace(points=paddle.to_tensor(points[None]), areas=paddle.to_tensor(areas[None]))
+        found = make_criterion().matches(heads, near).query_of[0, 0].tolist()
+        costs = {
+            (q, m): cost_by_hand(logits[q, labels[m]], poses[q], points[m], areas[m], labels[m])
+            for q, m in np.ndindex(QUERIES, 3)
+        }
+        orders = itertools.permutations(range(QUERIES), 3)
+        best = min(orders, key=lambda order: sum(costs[q, m] for m, q in enumerate(order)))
+        assert found == list(best), seed
+
+
 @pytest.mark.parametrize("numbers", [(0, 0), (2, 0)])
 def test_every_parameter_has_a_finite_gradient_whatever_the_objects(numbers):
     network, targets = make_network(), make_targets(numbers, with_noise=True)

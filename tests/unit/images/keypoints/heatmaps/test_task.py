@@ -398,3 +398,20 @@ def test_splits_and_evaluated_data_are_those_of_the_configuration_and_have_objec
         UserError, match="has no object to learn in its 3 train images: expected objects with a box and"
     ):
         make_task(settings.load(words).values).build_dataset("train", tmp_path)
+
+
+def test_missing_and_damaged_images_are_replaced_in_training_alone_where_the_key_says_so(tmp_path):
+    for split in ("train2017", "val2017"):
+        write_keypoints(tmp_path, [posed(1, 11), posed(2, 12), posed(3, 13)], split)
+        (tmp_path / split / "2.png").unlink()
+        (tmp_path / split / "3.png").write_bytes(b"no image")
+    words, skip = ["-dataset=coco_keypoints", f"-data_path={tmp_path}"], ["DATA.ON_INVALID_SAMPLE", "skip"]
+    samples = make_task(settings.load([*FIGURES, *words, *skip]).values).build_dataset("train", tmp_path)
+    gone = f"1 of 3 images of train are missing, such as {tmp_path}/train2017/2.png: "
+    opened = "opened all 3 images of train; 2 of them cannot be read and are replaced by the next readable ones ("
+    *_, missing, damaged, last = samples.notices
+    assert missing == f"{gone}the next images replace them (DATA.ON_INVALID_SAMPLE skip)"
+    assert damaged.startswith(opened) and last == "3 objects with keypoints are a sample each"
+    for split, more in (("train", []), ("val", skip)):
+        with pytest.raises(UserError, match=f"^1 of 3 images of {split} are missing, such as .*/2.png: restore them, "):
+            make_task(settings.load([*FIGURES, *words, *more]).values).build_dataset(split, tmp_path)

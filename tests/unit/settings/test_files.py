@@ -140,6 +140,7 @@ def test_anchors_merge_keys_and_empty_sections(load_text):
         ),
         ("SEED: 1\nEVAL: false\nSEED: 1", "x.yaml:3: SEED is already set at line 1: keep one"),
         ("DATA:\n  IMAGE_SIZE: 1\n  IMAGE_SIZE: 2", "x.yaml:3: DATA.IMAGE_SIZE is already set at line 2: keep one"),
+        ("SEED: [1, {A: [2]}, {B: 3, C: 4,\n B: 5}]", "x.yaml:2: SEED.B is already set at line 1: keep one"),
         ("DATA: {IMAGE_SIZE: 1}\nDATA: {BATCH_SIZE: 2}", "x.yaml:2: DATA is already set at line 1: keep one"),
         ("DATA: {IMAGE_SIZE: 1}\nDATA.IMAGE_SIZE: 2", "x.yaml:2: DATA.IMAGE_SIZE is already set at x.yaml:1: keep one"),
         ("- SEED: 1", "x.yaml contains [{'SEED': 1}]: expected a mapping such as 'TRAIN:' with keys below it"),

@@ -67,16 +67,19 @@ def test_a_key_of_another_task_is_refused_with_its_place_and_readers(refuse, loa
     assert refuse(load_text, text, *shlex.split(words)) == message
 
 
-def test_a_base_file_for_several_tasks_is_one_notice(write, refuse):
-    write("base.yaml", "SEED: 3\nTRAIN: {SMOOTHING: 0.1, MIXUP_ALPHA: 0.8}\nVOLUMES: {FLIP: 0.5}")
+def test_each_base_file_for_several_tasks_is_one_notice(write, refuse):
+    write("older.yaml", "DETECTION: {EVAL_BATCHING: one_size}\nTRAIN: {SMOOTHING: 0.2}")
+    write("base.yaml", "BASE: older.yaml\nSEED: 3\nTRAIN: {SMOOTHING: 0.1, MIXUP_ALPHA: 0.8}\nVOLUMES: {FLIP: 0.5}")
     write("x.yaml", "BASE: base.yaml\n" + POINTS)
 
     configuration = load(["-cfg=x.yaml"], DEFAULT_RECIPE)
 
     assert configuration.values.SEED == 3
     assert configuration.notices == [
+        "older.yaml: no effect: DETECTION.EVAL_BATCHING: read by tasks detection, keypoint_detection, "
+        "keypoint_heatmaps, not by semantic_segmentation",
         f"base.yaml: no effect: TRAIN.SMOOTHING, TRAIN.MIXUP_ALPHA, VOLUMES.FLIP: read by {CLASSIFIERS}, "
-        "landmarks, not by semantic_segmentation"
+        "landmarks, not by semantic_segmentation",
     ]
     message = refuse(load, ["-cfg=x.yaml", "TRAIN.SMOOTHING", "0.2"])
     assert message.startswith(f"command line: TRAIN.SMOOTHING is read by {CLASSIFIERS}")

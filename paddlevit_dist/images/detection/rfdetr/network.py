@@ -226,8 +226,7 @@ class RfDetr(QueryDetector):
         cells = self.enc_output_norm[group](self.enc_output[group](memory * usable))
         logits = self.enc_out_class_embed[group](cells)  # (N, cells, classes)
         best = paddle.topk(single_or_double(logits).max(-1), self.num_queries, axis=1)[1]  # (N, Q)
-        images = memory.shape[0] if paddle.in_dynamic_mode() else paddle.shape(memory)[0]
-        indices = (best + paddle.arange(images, dtype=best.dtype).unsqueeze(1) * total).flatten()
+        indices = (best + paddle.arange(memory.shape[0], dtype=best.dtype).unsqueeze(1) * total).flatten()
         shape = [-1, self.num_queries]
         content = paddle.gather(cells.flatten(0, 1), indices).reshape([*shape, self.embed_dim])
         scores = paddle.gather(logits.flatten(0, 1), indices).reshape([*shape, logits.shape[2]])

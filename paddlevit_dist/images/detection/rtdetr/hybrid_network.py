@@ -113,8 +113,7 @@ def choose_cells(logits: paddle.Tensor, number: int, memory: paddle.Tensor) -> C
     ``memory`` is (N, cells, n).
     """
     best = paddle.topk(single_or_double(logits).max(-1), number, axis=1)[1]  # (N, Q)
-    images = memory.shape[0] if paddle.in_dynamic_mode() else paddle.shape(memory)[0]
-    first = paddle.arange(images, dtype=best.dtype).unsqueeze(1) * memory.shape[1]
+    first = paddle.arange(memory.shape[0], dtype=best.dtype).unsqueeze(1) * memory.shape[1]
     return ChosenCells(best, (best + first).flatten())
 
 

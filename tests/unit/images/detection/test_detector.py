@@ -5,12 +5,15 @@ import math
 import numpy as np
 import paddle
 import pytest
+from support.networks.cheap_weights import weights_of_zero
+from support.networks.small_detr import small_detr
 
 from paddlevit_dist.images.detection import detector
 from paddlevit_dist.images.detection.detr.transformer import GridPointInitializer, HeadMlp, grid_points, xavier
 from paddlevit_dist.images.detection.mask_rcnn import network as mask_rcnn
 from paddlevit_dist.images.detection.mask_rcnn import region_heads
 from paddlevit_dist.images.detection.mask_rcnn.region_proposals import ProposalHead
+from paddlevit_dist.images.detection.rfdetr.network import RfDetr
 from paddlevit_dist.images.detection.rtdetr.decoder import (
     DeformableAttention,
     FusionGate,
@@ -19,6 +22,7 @@ from paddlevit_dist.images.detection.rtdetr.decoder import (
     inverse_sigmoid,
 )
 from paddlevit_dist.images.detection.rtdetr.encoder import ConvNormSiLU
+from paddlevit_dist.tasks.model_factory import create_model
 
 
 def is_uniform(parameter, bound):
@@ -92,6 +96,28 @@ def test_attention_to_points_begins_with_a_direction_of_each_head():
     assert is_constant(gate.gate.weight, 0) and is_constant(gate.gate.bias, 0) and gate.norm._epsilon == 1e-5
     x, other = paddle.randn([2, 6]), paddle.randn([2, 6])
     np.testing.assert_allclose(gate(x, other).numpy(), gate.norm((x + other) / 2).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_networks_begin_with_queries_as_the_authors_have_them():
+    detr = small_detr(num_queries=60)
+    assert is_normal(detr.query_embed.weight, 1) and is_uniform(detr.input_proj.weight, 8**-0.5)
+    assert is_uniform(detr.class_embed.weight, 1 / 4) and not is_constant(detr.bbox_embed.layers[-1].weight, 0)
+    with weights_of_zero():
+        rtdetr = create_model("rtdetr_small", decoder_layers=1, blocks=1)
+    for number in (7, 0):
+        rtdetr.denoising = number
+        rtdetr.reset_classifier(50)
+        embedding = rtdetr.denoising_class_embed.weight
+        assert embedding.shape == [51, rtdetr.embed_dim] and is_normal(embedding, 1)
+        assert embedding.stop_gradient == (number == 0)
+    small = {**RfDetr.variants["rfdetr_shapes"], "decoder_layers": 1, "groups": 2}
+    small["backbone_options"] = {**small["backbone_options"], "depth": 1, "feature_depths": (1,)}
+    rfdetr = RfDetr(5, **small)
+    assert is_normal(rfdetr.query_feat.weight, 1) and is_constant(rfdetr.refpoint_embed.weight, 0)
+    for head in (rfdetr.bbox_embed, *rfdetr.enc_out_bbox_embed):
+        assert is_constant(head.layers[-1].weight, 0) and not is_constant(head.layers[0].weight, 0)
+    resnet = create_model("resnet18", 30, depths=(1, 1), dims=(12, 64))
+    assert is_normal(resnet.layer2[0].conv1.weight, math.sqrt(2 / (9 * 64))) and is_uniform(resnet.fc.weight, 1 / 8)
 
 
 def test_points_of_queries_fill_the_image():

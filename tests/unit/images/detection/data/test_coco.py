@@ -56,6 +56,7 @@ def test_everything_is_as_coco_s_own_tools_have_it(tmp_path, cache):
     assert ours.category_ids == tuple(sorted(theirs.getCatIds())) and ours.class_names == ["dog", "ant", "cat"]
     assert len(ours) == 40 and ours.has_masks and ours.labeled
     assert ours.image_ids.tolist() == [image["id"] for image in images]
+    assert ours.image_ids.dtype == ours.sizes.dtype == np.int64
     for index in range(40):
         image = theirs.loadImgs(ours.image_id(index))[0]
         assert ours.size(index) == (image["height"], image["width"]) and ours.describe(index).endswith(
@@ -68,6 +69,8 @@ def test_everything_is_as_coco_s_own_tools_have_it(tmp_path, cache):
         assert found.areas.tolist() == [entry["area"] for entry in entries]
         assert found.is_crowd.tolist() == [bool(entry["iscrowd"]) for entry in entries]
         assert found.ids.tolist() == [entry["id"] for entry in entries]
+        dtypes = [values.dtype for values in (found.boxes, found.labels, found.areas, found.is_crowd, found.ids)]
+        assert dtypes == [np.float64, np.int64, np.float64, bool, np.int64]
         for mask, entry in zip(found.masks, entries):
             np.testing.assert_array_equal(decode(mask, *ours.size(index)), theirs.annToMask(entry), strict=True)
 

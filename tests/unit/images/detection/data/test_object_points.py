@@ -109,6 +109,17 @@ def test_a_point_on_the_border_is_hidden_by_the_last_pixel():
         assert covered.places[0, :, 2].tolist() == [1 if point == hidden else 2 for point in range(3)]
 
 
+@pytest.mark.parametrize(
+    ("height", "width", "inside"),
+    [(4, 6, [[1, 1, 0], [0, 0, 0]]), (4, 7, [[1, 1, 1], [0, 0, 0]]), (5, 6, [[1, 1, 0], [1, 0, 0]])],
+)
+def test_points_on_the_edge_of_an_image_are_inside(height, width, inside):
+    places = np.array([[[-0.5, -0.5, 2], [5.5, 3.5, 1], [5.6, 3, 2]], [[5, 3.6, 2], [-0.6, 0, 2], [0, -0.6, 1]]])
+    points = ObjectPoints(places, np.tile(MIRROR, (2, 1)), np.array([0.5, 1.0]))
+    found = points.hide_outside(height, width).places
+    np.testing.assert_array_equal(found, places * np.array(inside)[:, :, None])
+
+
 STEPS = {
     "mirror": [{"__class_fullname__": "HorizontalFlip", "p": 1.0}],
     "turn": [{"__class_fullname__": "Rotate", "limit": [30, 30], "p": 1.0}],

@@ -330,7 +330,7 @@ class MaskRCNN(Detector):
             rows = slice(start, start + number)
             start += number
             height, width = (int(side) for side in original_sizes[image])
-            scale = (original_sizes[image] / np.asarray(sizes[image], dtype=np.float64))[[1, 0, 1, 0]]
+            scale = (original_sizes[image] / sizes[image])[[1, 0, 1, 0]]
             boxes = (arrays["boxes"][rows] * scale).astype(np.float32)
             masks = None
             if self.learns_masks:

@@ -247,6 +247,19 @@ def test_parts_of_a_mosaic_are_replacements_of_unreadable_images():
     assert len(found.boxes) and (found.image != moved.sample(1, np.random.default_rng(5)).image).any()
 
 
+def test_a_mosaic_for_a_network_of_boxes_cuts_boxes_and_not_masks():
+    class Boxes(SyntheticShapes):
+        has_masks = False
+
+    bare = Boxes(None, "train", None, num_train=40, sides=(40, 80), per_image=(0, 3))
+    found, expected = [], []
+    for dataset, boxes in ((SHAPES, found), (bare, expected)):
+        samples = DetectionSamples(dataset, KEEP, is_training=True)
+        samples.composition = ImageComposition(1.0, 0.0, 48, 0)
+        boxes += [samples.read_sample(number, np.random.default_rng(number)).boxes.tolist() for number in range(4)]
+    assert found == expected and any(value % 1 for boxes in found for box in boxes for value in box)
+
+
 class Moved(SyntheticShapes):
     """Has the next image in place of each."""
 

@@ -92,6 +92,7 @@ def test_arrays_that_fit_one_another_are_valid(case):
     _, _, arrays, scores = case
     assert scores.is_valid(arrays, 7, 4) and scores.is_valid(with_masks(dict)(arrays), 7, 4)
     assert scores.is_valid({name: array for name, array in arrays.items() if name != "limits"}, 7, 4)
+    assert scores.is_valid({**arrays, "limits": np.array([1, 10, 10])}, 7, 4)  # of -max_detections=10
     assert not scores.is_valid(arrays, 6, 4) and not scores.is_valid(arrays, 7, 5)
     with pytest.raises(KeyError):  # which ``compare`` refuses, too
         scores.is_valid({name: array for name, array in arrays.items() if name != "image_ids"}, 7, 4)

@@ -68,7 +68,7 @@ def linked_name(folder: Path, name: str) -> str | None:
         parent, linked = os.path.split(os.readlink(folder / name))
     except OSError:
         return None
-    is_in_folder = parent in ("", ".") or os.path.realpath(folder / parent) == os.path.realpath(folder)
+    is_in_folder = os.path.realpath(folder / parent) == os.path.realpath(folder)
     return linked if is_in_folder and parse_name(linked) else None
 
 

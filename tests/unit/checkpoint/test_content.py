@@ -193,3 +193,25 @@ def test_the_first_damaged_file_by_name_is_told(tmp_path):
         with pytest.raises(DamagedCheckpointError, match=f"/{name} has {size} bytes, None were written$"):
             content.verify(directory)
         (directory / name).rename(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("target", "epoch"),
+    [
+        ("epoch_0012", 12),
+        ("./epoch_0012", 12),
+        ("../checkpoints/epoch_0012", 12),
+        ("{run}/checkpoints/epoch_0012", 12),
+        ("../old/epoch_0012", None),  # of another run, copied with its links
+        ("/elsewhere/checkpoints/epoch_0012", None),
+        ("epoch_0012.bak", None),
+        (None, None),
+    ],
+)
+def test_the_best_epoch_is_that_of_a_link_to_the_same_folder(target, epoch, tmp_path):
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "old").mkdir()
+    if target is not None:
+        (run / "checkpoints" / "best").symlink_to(target.format(run=run))
+    assert content.find_best_epoch(run) == epoch

@@ -124,6 +124,9 @@ def test_keys_of_another_family_name_the_model_too(refuse, load_text, write):
     assert refuse(load_text, "MODEL:\n  EMBED_DIMM: 7") == (
         "x.yaml:2: MODEL.EMBED_DIMM (7) is not a known key: the closest is MODEL.EMBED_DIM"
     )
+    assert refuse(load_text, misspelled + "TRAIN: {BASE_RL: 1}") == (
+        "x.yaml:3: TRAIN.BASE_RL (1) is not a known key: the closest is TRAIN.BASE_LR"
+    )
     write("base.yaml", misspelled)  # does not count
     assert refuse(load_text, "BASE: base.yaml\nMODEL: {NAME: vit_base_patch16_224, EMBED_DIMM: 7}") == (
         "x.yaml:2: MODEL.EMBED_DIMM (7) is not a known key: the closest is MODEL.EMBED_DIM"

@@ -81,7 +81,7 @@ _TITLE_PX, _GAP_PX = 26, 12
 
 def sheet(views: Sequence[tuple[str, np.ndarray]], entries: Sequence[tuple[str, Color]]) -> np.ndarray:
     """Arrange titled images, uint8 (height, width, 3), and a legend, in columns, on white, uint8 (height, width, 3)."""
-    height = max(*(picture.shape[0] for _, picture in views), LINE_PX * min(len(entries), 20), 1)
+    height = max(*(picture.shape[0] for _, picture in views), LINE_PX * min(len(entries), 20))
     names = legend(entries, height)
     width = sum(picture.shape[1] + _GAP_PX for _, picture in views)
     canvas = Image.new("RGB", (width + names.width, _TITLE_PX + height), "white")

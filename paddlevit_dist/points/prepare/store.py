@@ -152,8 +152,8 @@ def _key(reader: SceneReader, source: RawScene) -> bytes:
 
 def _is_up_to_date(path: str, key: bytes) -> bool:
     try:
-        return os.path.exists(path) and read_header(path).key == key
-    except UserError:  # truncated, damaged or of another version: it is written again
+        return read_header(path).key == key
+    except UserError:  # missing, truncated, damaged or of another version: it is written again
         return False
 
 

@@ -49,7 +49,7 @@ class SparseTensor:
     ) -> None:
         if (coordinates is None) == (plan is None):
             raise ValueError("a SparseTensor takes either coordinates or a plan")
-        axes = np.shape(coordinates)[-1] - 1 if plan is None and np.ndim(coordinates) == 2 else None
+        axes = np.shape(coordinates)[1] - 1 if np.ndim(coordinates) == 2 else None
         self.stride = parse_steps("stride", stride, axes if plan is None else plan.dimension)
         self.plan = Plan.of_coordinates(coordinates, num_scenes, self.stride) if plan is None else plan
         self.features = features if isinstance(features, paddle.Tensor) else to_device(np.asarray(features))

@@ -17,6 +17,7 @@ from paddlevit_dist.points.data.images import (
 from paddlevit_dist.points.data.samples import SceneSamples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, COLORS
 from paddlevit_dist.points.segmentation.prediction import SceneClassWriter
+from paddlevit_dist.runtime.text_rendering import LINE_PX
 
 
 def make_colors(image):
@@ -32,6 +33,7 @@ def test_views_stand_side_by_side_and_the_legend_beside_them():
     (top, first), (bottom, last) = found[0].min(axis=0), found[0].max(axis=0)
     assert (bottom - top + 1, last - first + 1) == (90, 120)
     assert found[1].min(axis=0)[1] > last and found[1].min(axis=0)[0] == top
+    assert len(drawn) == top + 20 * LINE_PX  # the legend goes on in further columns
     assert {(200, number, 0) for number in range(45)} <= make_colors(drawn[:, found[1].max(axis=0)[1] + 1 :])
 
 
@@ -50,6 +52,10 @@ def test_truth_is_on_the_left_of_the_prediction(tmp_path):
     writer.write_scene(room, predicted)
     alone = np.asarray(Image.open(tmp_path / "a.png"))
     assert alone.shape[1] < image.shape[1] - width and COLORS[17] in make_colors(alone)
+    for truth, expected in ((np.full(400, -100), alone.shape[1]), (np.zeros(400, int), image.shape[1])):
+        writer.write_scene(room, predicted, truth)
+        with Image.open(tmp_path / "a.png") as shown:
+            assert shown.width == pytest.approx(expected, abs=60)
 
 
 def test_points_are_three_pixels_where_the_view_from_above_sees_them():
@@ -79,12 +85,14 @@ def test_nearer_points_hide_farther_ones_and_the_foreground_the_room():
             assert tuple(colors[hidden].tolist()) not in shown and tuple(colors[1 - hidden].tolist()) in shown
     names = ["chair", "Wall", "floor", "table"]
     behind = draw_classes(above, np.array([1, 3, 0]), names, 100)
+    before = make_colors(draw_classes(above, np.array([1, 0, 3]), names, 100))
     palette = color(np.arange(4), np.arange(12).reshape(4, 3))
     assert palette.tolist() == np.arange(12).reshape(4, 3).tolist()
     found = color(np.array([-100, 2, -1]), palette)
     np.testing.assert_array_equal(found, np.array([[205] * 3, [6, 7, 8], [205] * 3], np.uint8), strict=True)
     legend = dict(build_legend(np.array([[3, -100], [1, 0]]), names))
     assert list(legend) == ["chair", "Wall", "table"]
+    assert legend["chair"] in before and legend["Wall"] not in before
     assert legend["table"] in make_colors(behind) and legend["Wall"] not in make_colors(behind)
 
 

@@ -14,7 +14,7 @@ FACES = ["element face 2", "property list uchar int vertex_indices"]
 
 
 def header(form, vertices=PROPERTIES, count=2, before=(), after=FACES, newline="\n"):
-    lines = ["ply", f"format {form} 1.0", "comment made by hand", "obj_info nothing", *before]
+    lines = ["ply", f"format {form} 1.0", "comment made by hand", "", "obj_info nothing", *before]
     lines += [f"element vertex {count}", *(f"property {item}" for item in vertices), *after, "end_header"]
     return "".join(line + newline for line in lines).encode()
 
@@ -98,6 +98,15 @@ def test_no_vertex_at_all(tmp_path):
     for form in ("ascii", "binary_little_endian"):
         path.write_bytes(header(form, count=0))
         assert [len(column) for column in read_vertices(path).values()] == 7 * [0]
+
+
+def test_the_shortest_text_of_some_numbers_is_read(tmp_path):
+    path = tmp_path / "a.ply"
+    path.write_bytes(header("ascii", ["float x", "float y"], 2, after=()) + b"1 2\n3 4")
+    assert {name: column.tolist() for name, column in read_vertices(path).items()} == {"x": [1, 3], "y": [2, 4]}
+    path.write_bytes(header("ascii", ["float x", "float y"], 3, after=()) + b"1 2\n3 4")
+    with pytest.raises(UserError, match="its 7 bytes of text cannot hold 3 records of 'vertex'"):
+        read_vertices(path)
 
 
 def test_numbers_that_are_not_finite_come_through(tmp_path):

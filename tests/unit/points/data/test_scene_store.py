@@ -61,6 +61,14 @@ def test_many_classes_take_two_bytes_and_no_labels_take_none(tmp_path):
     scene = make_scene(classes=300)
     write_scene(path, scene)
     assert same(read_scene(path, "room"), scene) and path.stat().st_size == 136 + 19 * 1000
+    for highest, size in ((127, 1), (128, 2), (32_767, 2)):
+        few = make_scene(9, classes=4)
+        few = few._replace(
+            semantic=np.append(few.semantic[:8], np.int16(highest)), instance=np.full(9, 32_767, np.int16)
+        )
+        assert write_scene(tmp_path / "b.scene", few).label_bytes == size
+        assert same(read_scene(tmp_path / "b.scene", "room"), few)
+        assert read_header(tmp_path / "b.scene").num_instances == 32_768
     write_scene(path, scene, labeled=False)
     bare = read_scene(path, "room")
     assert np.array_equal(bare.xyz, scene.xyz) and np.array_equal(bare.rgb, scene.rgb)
@@ -215,10 +223,10 @@ def test_a_changed_list_is_read_anew(store):
     (
         (lambda root: (root / "val.txt").unlink(), r"val\.txt, .* is missing; .* has train; write it"),
         (lambda root: (root / "val.txt").write_text("\n"), r"val\.txt is empty"),
-        (lambda root: (root / "val.txt").write_text("d\na\nd\n"), "names scene d twice"),
+        (lambda root: (root / "val.txt").write_text("a\nd\nd\n"), "names scene d twice"),
         (lambda root: (root / "val.txt").write_text("d\ne\n"), r"e\.scene cannot be read"),
         (lambda root: (root / "classes.txt").unlink(), r"has no classes\.txt"),
-        (lambda root: (root / "classes.txt").write_text("one\ntwo\n"), r"d\.scene has class 4, but .* names 2"),
+        (lambda root: (root / "classes.txt").write_text("a\nb\nc\nd\n"), r"d\.scene has class 4, but .* names 4"),
     ),
 )
 def test_a_store_with_a_part_missing_is_told(store, change, message):
@@ -286,6 +294,12 @@ def test_the_extent_is_the_longest_side(tmp_path):
 def test_a_scene_is_centered_if_the_mean_of_its_points_is_near_the_origin(tmp_path, extent, mean, expected):
     xyz = np.array([[-extent / 2, 0, 0.5], [0, 1, -1], [extent / 2, -1, 0.5]], np.float32) + np.float32(mean)
     assert write_scene(tmp_path / "a.scene", make_scene(3)._replace(xyz=xyz)).is_centered is expected
+
+
+def test_the_extent_of_a_centered_scene_is_its_longest_side_and_not_the_range_of_all_numbers(tmp_path):
+    xyz = np.array([[-8, -16, 0.3], [-8, 8, 0.3], [16, 8, 0.3]], np.float32)  # a mean of 0.3 of 24 m, not of 32 m
+    assert not write_scene(tmp_path / "a.scene", make_scene(3)._replace(xyz=xyz)).is_centered
+    assert write_scene(tmp_path / "a.scene", make_scene(3)._replace(xyz=xyz - np.float32([0, 0, 0.1]))).is_centered
 
 
 @pytest.mark.parametrize(

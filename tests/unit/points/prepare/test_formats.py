@@ -218,7 +218,7 @@ def test_formats_are_found_by_what_a_folder_holds(tmp_path):
         "s3dis": lambda root: s3dis(root),
         "semantic_kitti": lambda root: semantic_kitti(root),
         "nuscenes": lambda root: nuscenes(root),
-        "pointcept": lambda root: pointcept(root),
+        "pointcept": lambda root: (pointcept(root), write_labeled_ply(root / "train" / "mesh.ply")),
         "ply": lambda root: write_labeled_ply(root / "deep" / "a.ply"),
         "las": lambda root: las(root / "a.LAZ"),
         "pcd": lambda root: pcd(root / "a.pcd", "binary"),

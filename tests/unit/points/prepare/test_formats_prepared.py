@@ -9,6 +9,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, load_scannet200_classes
 from paddlevit_dist.points.prepare import s3dis as s3dis_reader
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
+from paddlevit_dist.points.prepare.listing import RawScene
 
 pytestmark = pytest.mark.usefixtures("pools_in_this_process")
 
@@ -64,6 +65,20 @@ def test_areas_are_splits_unless_a_room_is_in_none():
     expected = {"train": ["a", "c", "z"], "val": ["b"], "area_2": ["a", "z"], "area_3": ["b"], "area_5": ["c"]}
     assert splits == expected and list(splits) == list(expected)
     assert s3dis_reader.split_by_area({**paths, "d": "/in/other/d/A"}, 3) is None
+    for only in ("b", "c"):
+        with pytest.raises(UserError, match=rf"there are only scenes of {paths[only][4:10]}, and --val_area=3 is for"):
+            s3dis_reader.split_by_area({only: paths[only]}, 3)
+
+
+@pytest.mark.parametrize("text", ["x y z red green blue\n1 2 3 4 5 6\n", "1 2 3\n"])
+def test_objects_of_other_columns_are_refused(tmp_path, text):
+    (tmp_path / "chair_1.txt").write_text(text)
+    with pytest.raises(UserError) as error:
+        s3dis_reader.S3disReader().read(RawScene("a", (f"{tmp_path}/chair_1.txt",), True))
+    expected = "expected rows of only x, y, z, red, green, blue, without names; fix the file"
+    assert str(error.value) == f"{tmp_path}/chair_1.txt: {expected}"
+    with pytest.raises(UserError, match="contains no Area_1/office_1/Annotations/chair_1.txt; give the folder"):
+        s3dis_reader.S3disReader().find(str(tmp_path))
 
 
 def test_rooms_have_the_objects_of_their_folders_alone_also_behind_links(tmp_path):

@@ -51,8 +51,10 @@ def test_what_is_not_a_table_is_refused(tmp_path, content, message):
 def test_tables_and_arrays_are_taken(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(6, dtype=np.int16).reshape(2, 3))
     assert read_arrays(str(tmp_path / "a.npy")).tolist() == load_array(str(tmp_path / "a.npy")).tolist()
-    np.savez(tmp_path / "b.npz", coord=np.ones((2, 3)), seen=np.array([True, False]), label=np.array([[4], [5]]))
+    arrays = {"seen": np.array([True, False]), "label": np.array([[4], [5]]), "time": np.array([0.5, 2], np.float16)}
+    np.savez(tmp_path / "b.npz", coord=np.ones((2, 3)), **arrays)
     columns = read_arrays(str(tmp_path / "b.npz"))
+    assert [columns[name].dtype.name for name in ("x", *arrays)] == ["float64", "bool", "int64", "float32"]
     assert columns["label"].tolist() == [4, 5] and columns["seen"].tolist() == [True, False]
     with pytest.raises(UserError, match=r"b\.npz is not an array of numbers, but an archive of several"):
         load_array(str(tmp_path / "b.npz"))

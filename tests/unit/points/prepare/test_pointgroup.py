@@ -34,6 +34,8 @@ TORCH_COLORS = [  # floats in a file, as bytes, and what is remarked; None: refu
     ((UNIT_COLORS * 2 - 1) * 1.0001, UNIT_COLORS * 255, ""),
     (UNIT_COLORS * 0, UNIT_COLORS * 0 + 127.5, ""),
     (UNIT_COLORS * 0.01 - 1, UNIT_COLORS * 1.275, ""),  # dark
+    (UNIT_COLORS * 2 - 3, None, "has colors from -3 to 0; expected -1 to 1 as float, or 0 to 255"),
+    (UNIT_COLORS / 2 + 0.5, UNIT_COLORS * 63.75 + 191.25, "from 0 to 1, taken as parts of -1 to 1"),
     (UNIT_COLORS, UNIT_COLORS * 127.5 + 127.5, "from 0 to 1, taken as parts of -1 to 1"),
     (UNIT_COLORS * 255, None, "has colors from 0 to 255; expected -1 to 1 as float, or 0 to 255"),
 ]
@@ -49,6 +51,16 @@ def test_colors_of_a_torch_file_are_of_minus_1_to_1_or_told(tmp_path, values, ex
         return
     assert abs(reader.read(source).rgb - expected).max() <= 0.5
     assert [remark in line for line in reader.remarks] == [True] * bool(remark)
+
+
+def test_other_files_of_torch_beside_pointgroups_are_no_scenes(tmp_path):
+    for name in ("a.pth", "b.pth"):
+        legacy(tmp_path / name, (np.eye(3), np.eye(3)))
+    assert list(PthReader().find(str(tmp_path))) == ["a", "b"]
+    (tmp_path / "b.pth").rename(tmp_path / "b_inst_nostuff.pth")
+    reader = PthReader()
+    assert reader.find(str(tmp_path)) == {"b": f"{tmp_path}/b_inst_nostuff.pth"}
+    assert reader.identify("in/b_inst_nostuff.pth") == ("b", "in/b_inst_nostuff.pth")
 
 
 def _two(folder):

@@ -57,7 +57,9 @@ def test_the_benchmarks_classes_are_those_of_nyu40():
 
 
 def test_scannet_scenes_have_their_classes_and_objects_without_walls_and_floors(raw):
-    splits = ScanNetReader().sources(str(raw), no_lists())
+    reader = ScanNetReader()
+    splits = reader.sources(str(raw), no_lists())
+    assert reader.remarks == []
     assert {split: [source.name for source in sources] for split, sources in splits.items()} == {
         "train": ["scene0002_00", "scene0000_00"],
         "val": ["scene0001_00"],
@@ -139,6 +141,18 @@ def test_objects_that_are_listed_twice_count_once(raw):
     assert scene.name == name and scene.instance.tolist() == instance and scene.semantic.tolist() == semantic
 
 
+@pytest.mark.parametrize("walls, expected", [(200, 0), (201, -100)])
+def test_an_object_is_no_wall_unless_most_of_its_points_are(raw, walls, expected):
+    folder = raw / "scans" / "scene0000_00"
+    is_wall = np.arange(400) < walls
+    (folder / "scene0000_00.aggregation.json").write_text('{"segGroups": [{"segments": [3, 12]}]}')
+    segments = {"segIndices": np.where(is_wall, 3, 12).tolist()}
+    (folder / "scene0000_00_vh_clean_2.0.010000.segs.json").write_text(json.dumps(segments))
+    write_points(folder / "scene0000_00_vh_clean_2.labels.ply", {"label": np.where(is_wall, 1, 5).astype(np.uint16)})
+    scene = ScanNetReader().read(ScanNetReader().sources(str(raw), no_lists())["train"][1])
+    assert scene.semantic.tolist() == np.where(is_wall, 0, 4).tolist() and set(scene.instance) == {expected}
+
+
 def test_a_scene_without_objects_has_no_instances(raw):
     (raw / "scans" / "scene0000_00" / "scene0000_00.aggregation.json").write_text('{"segGroups": []}')
     scene = ScanNetReader().read(ScanNetReader().sources(str(raw), no_lists())["train"][1])
@@ -154,7 +168,9 @@ def test_lists_of_the_user_and_folders_named_like_splits(raw, tmp_path):
     write_scannet(other / "train", "scene0003_00")
     write_scannet(other / "val", "scene0004_00")
     write_scannet(other / "test", "scene0708_00", labeled=False)
-    splits = ScanNetReader().sources(str(other), no_lists())
+    reader = ScanNetReader()
+    splits = reader.sources(str(other), no_lists())
+    assert reader.remarks == []
     assert {split: sources[0].name for split, sources in splits.items()} == {
         "train": "scene0003_00",
         "val": "scene0004_00",

@@ -62,6 +62,7 @@ def test_what_is_no_table_is_refused_with_its_line(tmp_path, text, said):
 
 def test_comments_may_be_in_another_encoding(tmp_path):
     columns = read_text(write(tmp_path / "a.txt", "# größe in m\nx y größe\n1 2 3\n".encode("latin-1")))
+    assert list(read_text(write(tmp_path / "b.txt", "# z x y\n1 2 3\n"))) == ["z", "x", "y"]
     assert list(columns) == ["x", "y", "gr\ufffd\ufffde"] and [values.tolist() for values in columns.values()] == [
         [1],
         [2],

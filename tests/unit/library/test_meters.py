@@ -127,6 +127,14 @@ def test_instances_of_points_are_those_of_the_truth_and_classes_are_counted_as_w
     assert scores["AP"] == pytest.approx(8 / 9) and scores["AP50"] == 1.0
 
 
+@pytest.mark.parametrize("points, precision", [(100, 1.0), (99, 0.0)])
+def test_an_instance_of_a_whole_scene_counts_from_100_points_on(points, precision):
+    meter, scene = pv.ScanNetAP(1), {"classes": np.zeros(points, int), "instances": np.zeros(points, int)}
+    found = [(0, 0.9, np.arange(points)), (0, 0.8, [])]
+    meter.update([{**scene, "instances": found}], [scene])
+    assert meter.compute().values["AP"] == precision
+
+
 def test_a_sample_counted_twice_and_nothing_at_all_are_refused():
     with pytest.raises(UserError, match="sample 3 was counted 2 times: Paddle's DistributedBatchSampler"):
         make_meter("images", [1, 3, 3, 5, 5, 5]).compute()
@@ -167,6 +175,7 @@ WRONG = [  # what would be an error of somebody else's, or a wrong number withou
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [9])]}], [SCENE]), "have to be indices below 9"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [3, -1])]}], [SCENE]), "have to be indices below 9"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [3.0])]}], [SCENE]), "have to be indices below 9"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, np.ones(8, bool))]}], [SCENE]), "have to be indices below 9"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(2, 0.5, [3])]}], [SCENE]), "an instance: class 2 of 2"),
     (
         pv.ScanNetAP,

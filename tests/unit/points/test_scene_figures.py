@@ -101,3 +101,5 @@ def test_a_large_scene_is_thinned_out():
     shown = build_point_set("a", large, {"truth": large.rgb}, {})
     assert len(shown.xyz) == 133_334 and "every 3. of 400,000 points" in shown.note
     np.testing.assert_array_equal(shown.colors["truth"], large.rgb[::3], strict=True)
+    nothing = build_point_set("b", scene(0), {}, {})
+    assert len(nothing.xyz) == 0 and nothing.note == "0 points"

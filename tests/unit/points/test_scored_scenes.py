@@ -321,6 +321,7 @@ def test_unknown_numbers_and_files_are_counted(tmp_path):
     (tmp_path / "m" / "a.txt").write_text("1\n0\n1\n")
     (tmp_path / "a.txt").write_text("m/a.txt 3 0.5\nm/a.txt 13 0.9\nm/a.txt 31 0.9\nm/a.txt 13 0.1\n")
     (tmp_path / "z.txt").write_text("1\n")
+    (tmp_path / "notes.md").write_text("mine\n")
     report = score(str(tmp_path), truth, INSTANCES)
     assert report.notices == [
         f"{tmp_path}: 3 instances have a number without a class: [13, 31] (ScanNet's class numbers): ignored",
@@ -337,6 +338,10 @@ def test_unknown_numbers_and_files_are_counted(tmp_path):
     )
     assert report.notices[0] == message and report.counted.startswith("2 scenes of 20 classes: ")
     assert report.arrays["statistics"][:, :, :2].tolist() == [[[0, 1], [2, 1], [0, 1]], [[1, 0], [2, 1], [1, 0]]]
+    (tmp_path / "m" / "b.txt").write_text("1\n2\n0\n")
+    (tmp_path / "a.txt").write_text("m/b.txt 3 0.5\n")
+    with pytest.raises(UserError, match="m/b.txt has something other than 0 and 1; expected a 0 or 1 for each vertex$"):
+        score(str(tmp_path), truth, INSTANCES)
     (tmp_path / "a.txt").write_text("1\n2\nchair\n")
     with pytest.raises(UserError, match=r"a.txt, line 3: .*chair.*: expected the number of a class$"):
         score(str(tmp_path), truth, SEMANTIC)

@@ -56,10 +56,10 @@ def test_predictions_have_the_color_of_the_true_instance_that_they_overlap_most(
 
 
 def test_layers_name_true_instances_by_the_class_of_their_first_point():
-    scene = SimpleNamespace(instance=TRUE, semantic=np.array([2, 2, -100, 1, 0, 1, 0, 0]), xyz=np.zeros((8, 3)))
+    scene = SimpleNamespace(instance=TRUE, semantic=np.array([0, 2, -100, 1, 0, 1, 0, 0]), xyz=np.zeros((8, 3)))
     layers, legends = instance_layers(scene, FOUND, NAMES)
     assert list(layers) == list(legends) == ["true instances", "predicted instances"]
-    assert [name for name, _ in legends["true instances"]] == ["no class", "table"]  # of 7, then of 40
+    assert [name for name, _ in legends["true instances"]] == ["no class", "wall"]  # of 7, then of 40
     assert [name for name, _ in legends["predicted instances"]] == ["chair 0.90", "table 0.75", "chair 0.50"]
     assert layers["true instances"][0].tolist() == list(legends["true instances"][1][1])
     assert layers["predicted instances"][3].tolist() == list(legends["predicted instances"][1][1])

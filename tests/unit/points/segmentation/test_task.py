@@ -13,7 +13,7 @@ from paddlevit_dist.points.data.samples import collate_samples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
 from paddlevit_dist.points.scene_task import compute_outputs
-from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation
+from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation, loss_terms
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Checkable, Predictable, describe_samples
@@ -107,9 +107,30 @@ def test_losses_are_divided_by_weights_of_points_and_classes_of_scenes():
     assert terms["dice"].count.item() == counts["dice"] and terms["dice"].weight == 0.5
 
 
+@pytest.mark.parametrize("key", ["LABEL_SMOOTHING", "FOCAL_GAMMA"])
+def test_labels_are_smoothed_and_hard_points_preferred_each_by_its_own_key(key):
+    points = make_task(f"POINTS.{key}", "0.25").config.POINTS
+    logits, labels = np.random.default_rng(0).normal(0, 2, (6, 4)), np.array([0, 3, -100, 1, 1, -100])
+    batch = {"labels": paddle.to_tensor(labels), "offsets": paddle.to_tensor(np.array([0, 6], np.int32))}
+    terms = loss_terms(points, paddle.to_tensor(logits, "float32"), batch)
+    logs = (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))[labels >= 0]
+    own = logs[np.arange(4), labels[labels >= 0]]
+    smooth = 0.75 * own + 0.25 * logs.mean(axis=1)
+    expected = smooth if key == "LABEL_SMOOTHING" else (1 - np.exp(own)) ** 0.25 * own
+    assert terms["loss"].sum.item() == pytest.approx(-expected.sum(), rel=1e-5) and terms["loss"].count.item() == 4
+    assert set(terms) == {"loss", "accuracy"}
+
+
+def test_a_network_for_other_classes_has_their_number():
+    task = make_task()
+    task.build_dataset("val", None)
+    assert [task.build_model(number).num_classes for number in (7, None)] == [7, 20]
+
+
 def test_as_many_weights_as_classes():
     with pytest.raises(UserError, match=r"POINTS.CLASS_WEIGHTS has 2 numbers: expected one for each of the 20 classes"):
         make_task("POINTS.CLASS_WEIGHTS", "[1.0, 2.0]").build_dataset("train", None)
+    assert len(make_task("POINTS.CLASS_WEIGHTS", "[1.0, 2.0]").build_dataset("val", None)) == 3  # is not trained on
     with pytest.raises(UserError, match=r"POINTS.CLASS_WEIGHTS.*expected at least one weight above 0"):
         make_task("POINTS.CLASS_WEIGHTS", "[0.0, 0.0]")
     assert make_task("POINTS.CLASS_WEIGHTS", "[0.0, 1.0]").config.POINTS.CLASS_WEIGHTS == [0, 1]

@@ -190,6 +190,8 @@ def test_tensors_that_do_not_belong_together_are_refused():
     x = SparseTensor(paddle.ones([len(coordinates), 3]), coordinates)
     with pytest.raises(ValueError, match="have different voxels"):
         cat(x, SparseTensor(paddle.ones([len(coordinates) - 1, 3]), coordinates[1:]))
+    with pytest.raises(ValueError, match="have different voxels"):
+        cat(x, x, SparseTensor(paddle.ones([len(coordinates), 3]), coordinates[::-1]))
     with pytest.raises(ValueError, match="features have shape"):
         SparseTensor(paddle.ones([3, 3]), coordinates)
     with pytest.raises(ValueError, match="cannot go from voxels of stride 1"):

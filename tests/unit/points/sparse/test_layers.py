@@ -91,6 +91,22 @@ def test_pooling_reads_the_groups_of_a_gpus_plan(kind):
     np.testing.assert_allclose(found[1], found[0], atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [*POOLINGS, Unpooling, DepthwiseConvolution])
+def test_pooling_reads_all_blocks_of_a_plan(kind):
+    layer = kind(3, 2, 2) if kind is DepthwiseConvolution else kind(2, 2)
+    x = make_tensor()
+    stride = 2 if kind is Unpooling else 1
+    rows = x.plan.rows(stride)
+    features = np.random.default_rng(5).standard_normal((rows, 3))
+    whole = SparseTensor(features, plan=x.plan, stride=stride)
+    expected = layer(whole)
+    (key,) = x.plan.get_used_spec(None).maps
+    plan = Plan.of_batch(build_plan(x.coordinates, PlanSpec((key,), (), 16)))
+    assert len(plan.kernel_map(key).to_coarse.blocks) > 2 < len(plan.kernel_map(key).to_fine.blocks)
+    found = layer(SparseTensor(features, plan=plan, stride=stride))
+    np.testing.assert_allclose(found.features.numpy(), expected.features.numpy(), rtol=0, atol=1e-12)
+
+
 def test_unpooling_gives_each_voxel_its_parents_features():
     x = make_tensor()
     y = SumPooling(2, 2)(x)

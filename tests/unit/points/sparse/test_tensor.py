@@ -397,6 +397,23 @@ def test_interpolation_and_its_transpose():
     np.testing.assert_allclose(field.features.grad.numpy(), 1.0)
 
 
+def test_interpolation_between_coarse_voxels():
+    steps = np.array([1, 2, 3])
+    x = make_tensor(channels=2, reach=3, stride=(1, 2, 3))
+    rows = by_voxel(x.C, x.F.numpy())
+    points = make_points().points
+    linear, nearest = np.zeros((2, len(points), 2))
+    for number, (scene, *point) in enumerate(points.tolist()):
+        lower = np.floor(point / steps).astype(int) * steps
+        nearest[number] = rows.get((int(scene), *lower.tolist()), 0.0)
+        for corner in itertools.product((0, 1), repeat=3):
+            voxel = lower + corner * steps
+            share = np.prod(1 - np.abs(np.array(point) - voxel) / steps)
+            linear[number] += share * rows.get((int(scene), *voxel.tolist()), np.zeros(2))
+    assert np.abs(sparse.features_at(x, points).numpy() - linear).max() < TOLERANCE
+    np.testing.assert_array_equal(sparse.features_at(x, points, "nearest").numpy(), nearest, strict=True)
+
+
 def test_vectors_of_scenes_and_normalization_over_them():
     x = make_tensor(scenes=3, channels=2)
     x = sparse.SparseTensor(x.features, x.coordinates, num_scenes=4)

@@ -55,7 +55,7 @@ def write_classified(source: str, target: Path, classes: np.ndarray, instances: 
     laspy = _import_laspy(source)
     with _open(source) as reader:
         header = copy.deepcopy(reader.header)
-        fits = int(classes.max(initial=0)) <= (255 if header.point_format.id >= 6 else 31)
+        fits = int(classes.max()) <= (255 if header.point_format.id >= 6 else 31)
         fields = {"classification" if fits else PREDICTED: classes.astype(np.uint16)}
         if instances is not None:
             fields[PREDICTED_INSTANCE] = np.maximum(instances, -1).astype(np.int32)

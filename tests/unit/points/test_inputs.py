@@ -356,6 +356,18 @@ def test_paths_that_hold_nothing_belong_to_a_prediction_as_those_that_do(tmp_pat
     )
 
 
+def test_scenes_of_a_prepared_store_are_those_of_its_folder(tmp_path):
+    for name in ("scenes/a.ply", "b.ply"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_points(tmp_path / name, make_points(30))
+    assert [scene.name for scene in find_scenes([str(tmp_path)])[0]] == ["b", "a"]
+    (tmp_path / "classes.txt").write_text("wall\n")
+    assert [scene.name for scene in find_scenes([str(tmp_path)])[0]] == ["a"]
+    (tmp_path / "scenes").rename(tmp_path / "others")
+    (tmp_path / "link").symlink_to(tmp_path / "others")
+    assert [scene.name for scene in find_scenes([str(tmp_path)])[0]] == ["b", "a", "a"]
+
+
 def test_remarks_are_of_each_file_and_then_of_all_files_of_a_kind(tmp_path):
     holes, large = (
         make_points(40),

@@ -33,6 +33,8 @@ def test_views_stand_side_by_side_and_the_legend_beside_them():
     (top, first), (bottom, last) = found[0].min(axis=0), found[0].max(axis=0)
     assert (bottom - top + 1, last - first + 1) == (90, 120)
     assert found[1].min(axis=0)[1] > last and found[1].min(axis=0)[0] == top
+    titles = [(drawn[:top, first : first + 40] == 0).all(axis=2).any() for first in (0, last + 1, last + 90)]
+    assert titles == [True, True, False]
     assert len(drawn) == top + 20 * LINE_PX  # the legend goes on in further columns
     assert {(200, number, 0) for number in range(45)} <= make_colors(drawn[:, found[1].max(axis=0)[1] + 1 :])
 

@@ -74,6 +74,13 @@ def test_scenes_of_a_batch_are_told_apart_by_their_offsets():
         if end > first:
             apart.update(paddle.to_tensor(taken[first:end]), paddle.to_tensor(labels[first:end]))
     assert (together.per_sample()[0][[0, 2, 3]] == apart.per_sample()[0]).all() and not apart.per_sample()[1].any()
+    broken = SemanticMetrics(NAMES)
+    broken.update(
+        *of_points[:2],
+        paddle.to_tensor(np.where(np.arange(len(losses)) == 60, np.nan, losses)),
+        paddle.to_tensor(offsets),
+    )
+    assert np.isinf(broken.per_sample()[1]).tolist() == [False, False, True, False]  # NaN means unknown
     nothing = SemanticMetrics(NAMES)
     nothing.update(*(column[:0] for column in of_points), paddle.zeros([3], "int32"))
     assert [part.shape for part in nothing.per_sample()] == [(2, 3, 4), (2,)]

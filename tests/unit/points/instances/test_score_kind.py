@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.points.instances.matching import IOU_THRESHOLDS, InstanceMatchTable, flatten_tables
+from paddlevit_dist.points.instances.matching import (
+    IOU_THRESHOLDS,
+    InstanceMatchTable,
+    InstancePrediction,
+    flatten_tables,
+    match_scene,
+)
 from paddlevit_dist.points.instances.score_kind import average_precisions, class_precisions
 
 CLASSES = 3
@@ -52,6 +58,29 @@ def test_scenes_count_as_often_as_their_weights_say(seed):
         repeated = [scene for scene, count in zip(scenes, counts) for _ in range(count)]
         expected = [[sum_precisions(repeated, k, place) for place in range(10)] for k in range(CLASSES)]
         np.testing.assert_allclose(found[draw], expected, rtol=0, atol=1e-12)
+
+
+def test_matches_at_the_limits_of_sizes_overlaps_and_void():
+    """Instances of 200, 100 and 99 points, and 100 points of void; an overlap has to exceed its threshold."""
+    true_class, numbers = np.repeat([0, 0, 0, -1], [200, 100, 99, 100]), np.repeat([5, 2, 7, 0], [200, 100, 99, 100])
+    predictions = [
+        InstancePrediction(0, 0.9, np.arange(100)),  # half of the first
+        InstancePrediction(0, 0.8, np.arange(200, 299)),  # a point too small
+        InstancePrediction(0, 0.7, np.r_[100:200, 399:499]),  # a third of the first, and as much void
+        InstancePrediction(0, 0.6, np.arange(200, 300)),  # the second
+        InstancePrediction(1, 0.5, np.arange(200, 300)),
+    ]
+    table = match_scene(true_class, numbers, predictions, 2)
+    assert table.num_true.tolist() == [2, 0]
+    found = {(round(float(iou), 2), label): [] for label in range(2) for iou in IOU_THRESHOLDS}
+    for label, place, score, right in zip(*table[:4]):
+        found[round(float(IOU_THRESHOLDS[place]), 2), int(label)].append((float(score), bool(right)))
+    both = [(0.6, True), (0.7, False), (0.9, True)]  # the second one to find the first is wrong
+    void = [(0.6, True), (0.7, False), (0.9, False)]  # half of it is void, which has to exceed the threshold, too
+    assert {key: sorted(rows) for key, rows in found.items()} == {
+        key: ([(0.5, False)] if key[1] else both if key[0] == 0.25 else void) for key in found
+    }
+    assert table.missed.tolist() == [[1] * 9 + [0], [0] * 10]
 
 
 def test_ap_is_the_mean_without_the_lowest_threshold():

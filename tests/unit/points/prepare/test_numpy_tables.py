@@ -22,6 +22,8 @@ def test_further_columns_of_points_are_colors(tmp_path):
         columns = read_arrays(str(tmp_path / "scene.npz"))
         assert list(columns)[: len(names.split())] == names.split()
         assert [columns[name].tolist() for name in names.split()] == rows.T[: len(names.split())].tolist()
+    np.savez(tmp_path / "scene.npz", points=rows[:, :3], echo=rows)
+    assert list(read_arrays(str(tmp_path / "scene.npz"))) == ["x", "y", "z", *(f"echo_{n}" for n in range(8))]
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,9 @@ def test_what_is_taken_for_what():
     matrix = figures.build_confusion_matrix([pairs, pairs], 3)
     assert matrix.sum() == 10 and matrix[NOTHING, 1] == 4 and matrix[0, 0] == 2 and matrix[1, 2] == 2
     assert records.match_across_classes(truth(), NOTHING_FOUND, 3, 0.5).shape == (0, 2)
+    halves = truth((0, 0, 10, 10, 0, 0), (100, 0, 40, 40, 2, 1))  # an IoU and a share of one half are enough
+    pairs = records.match_across_classes(halves, found((0, 0, 10, 5, 1, 0.5), (130, 0, 20, 10, 1, 0.9)), 3, 0.5)
+    assert pairs.tolist() == [[0, 1]]
     two = truth((0, 0, 10, 10, 0, 0), (0, 0, 10, 9, 1, 0))  # one detection is not both of them
     pairs = records.match_across_classes(two, found((0, 0, 10, 10, 2, 0.9)), 3, 0.5)
     assert sorted(map(tuple, pairs.tolist())) == [(0, 2), (1, NOTHING)]

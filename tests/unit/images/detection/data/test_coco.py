@@ -198,7 +198,8 @@ def test_what_is_not_found_or_not_clear_is_told_with_the_key_that_names_it(tmp_p
     shutil.move(str(tmp_path / "train2017"), str(tmp_path.parent / f"{tmp_path.name}-elsewhere"))
     (tmp_path / "annotations" / "instances_train.json").unlink()
     message = refused(tmp_path, cache)
-    assert "such as 1.png, 2.png, 3.png, are not below" in message and "DATA.TRAIN_IMAGES" in message
+    searched = f"such as 1.png, 2.png, 3.png, are not below {tmp_path} (searched annotations, .): name"
+    assert searched in message and "DATA.TRAIN_IMAGES" in message
     elsewhere = str(tmp_path.parent / f"{tmp_path.name}-elsewhere")
     assert Coco(str(tmp_path), "train", cache, str(path), elsewhere).read(0)[0].size == (30, 20)
 

@@ -5,7 +5,7 @@ import pytest
 from support.files.keypoint_writer import posed, write_keypoints
 
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate, open_samples
-from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform
+from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform, crop
 from paddlevit_dist.images.keypoints.data.coco_keypoints import CocoKeypoints
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointDataset, KeypointsPart
@@ -37,6 +37,20 @@ def test_objects_without_points_are_not_learned(tmp_path, cache):
     samples = DetectionSamples(dataset, DetectionTrainingTransform((20,), 30, 0.0, 0.0), is_training=True)
     sample = samples.read_sample(1, np.random.default_rng(0))
     assert sample.points.tolist() == [[[4, 5, 2], [8.5, 6, 1], [0, 0, 0]]] and sample.boxes.shape == (1, 4)
+
+
+def test_objects_whose_points_are_all_cut_off_are_not_learned(tmp_path, cache):
+    far = posed(2, 12, [20.0, 8, 2, 22, 9, 1, 21, 7, 2], [3, 4, 20, 10], area=50)
+    write_keypoints(tmp_path, [posed(1, 11), far, posed(3, 12), posed(4, 12, [0.0, 1, 1, 25, 9, 2, 0, 0, 0])])
+    dataset = CocoKeypoints(str(tmp_path), "train", cache)
+    samples = DetectionSamples(dataset, lambda view, _: crop(view, 0, 0, (20, 15)), is_training=True)
+    sample = samples.read_sample(1, np.random.default_rng(0))
+    assert sample.points.tolist() == [
+        [[4, 5, 2], [8.5, 6, 1], [0, 0, 0]],
+        [[0, 1, 1], [0, 0, 0], [0, 0, 0]],
+    ]
+    assert sample.labels.tolist() == [0, 0] and sample.boxes.shape == (2, 4) and len(sample.areas) == 2
+    assert sample.points.dtype == sample.areas.dtype == np.float32
 
 
 @pytest.mark.parametrize("pairs", ["[left_wing/right_wing]", "[]"])

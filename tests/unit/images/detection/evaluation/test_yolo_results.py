@@ -14,7 +14,7 @@ from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.detection.evaluation.scored_files import MASKS
-from paddlevit_dist.images.detection.evaluation.yolo_results import load_annotations
+from paddlevit_dist.images.detection.evaluation.yolo_results import load_annotations, read_yolo
 from paddlevit_dist.images.run_lengths import compress_runs
 
 CATEGORIES = [{"id": 3, "name": "cup"}, {"id": 8, "name": "hat"}]  # 0 and 1 in YOLO's files
@@ -185,6 +185,24 @@ def test_annotations_of_a_dataset_are_ordered_by_image_with_their_masks():
     expected = [([[3, 2, 7, 2, 7, 4, 3, 4]], 5, 7), ([[0, 0, 2, 0, 2, 2, 0, 2]], 6, 10)]
     assert found.masks[:2] == [compress_runs(*mask) for mask in expected] and len(found.masks) == 3
     assert load_annotations(make_dataset(has_masks=False), "yolo").masks is None
+
+
+@pytest.mark.parametrize("far", [1, 2])
+def test_boxes_are_in_pixels_of_their_images_and_many_far_outside_are_told(tmp_path, far):
+    lines = ["1 0.5 0.5 0.2 0.4 0.9", "0 0.05 0.5 0.2 0.5 0.25", "0 0.4 0.25 0.2 0.7 0.5", "0 0.5 0.75 0.5 0.6 1"]
+    lines[1] = "0 0.05 0.5 0.22 0.5 0.25" if far == 2 else lines[1]  # 0.06 instead of 0.05 of the image
+    (tmp_path / "0.txt").write_text("\n".join(lines))  # of 6 x 10 pixels, the second in the order of ids
+    found = read_yolo(str(tmp_path), load_annotations(make_dataset(), "yolo"), {0: 0, 1: 1})
+    left, width = (-0.6, 2.2) if far == 2 else (-0.5, 2)
+    expected = [[4, 1.8, 2, 2.4], [left, 1.5, width, 3], [3, -0.6, 2, 4.2], [2.5, 2.7, 5, 3.6]]
+    np.testing.assert_allclose(found.boxes, expected, atol=1e-12)
+    np.testing.assert_allclose(found.areas, np.prod(np.array(expected)[:, 2:], axis=1), atol=1e-12)
+    assert found.scores.tolist() == [0.9, 0.25, 0.5, 1] and found.labels.tolist() == [1, 0, 0, 0]
+    assert (found.first.tolist(), found.masks, found.path) == ([0, 0, 4], None, str(tmp_path))
+    told = "2 of 4 boxes are far outside their images: is the column order different, or are corners given? expected "
+    told += "class x y width height confidence, as fractions of the image from 0 to 1 (save_txt and save_conf)"
+    lines = ["1 image without a file, taken as without detections", *[told] * (far == 2)]
+    assert found.notices == [f"{tmp_path}: {line}" for line in lines]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from support.networks import mask_rcnn_peers as peers
 
 from paddlevit_dist.images.detection.boxes import box_iou
+from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.mask_rcnn.region_proposals import (
     ProposalNetwork,
     build_base_anchors,
@@ -16,6 +17,7 @@ from paddlevit_dist.images.detection.mask_rcnn.region_proposals import (
     sample,
     suppress,
 )
+from paddlevit_dist.images.detection.mask_rcnn.rules import MaskRcnnRules
 
 
 def tensor(values, dtype="float64"):
@@ -163,3 +165,43 @@ def test_the_best_anchors_of_each_level_are_clipped_and_suppressed(is_training):
     nothing = [tensor(np.full((2, 3), np.nan)), tensor(np.zeros((2, 3, 4))), tensor(np.ones((3, 4)))]
     empty = ProposalNetwork.propose(network, *([part] for part in nothing), tensor(sizes, "int64"), is_training)
     assert [part.shape for part in empty] == [[0, 4], [0, 4]]
+
+
+@pytest.mark.parametrize("overlaps", [(0.5, 0.3, 0.2), (2.0, 0.0, 2.0)])  # with the latter no anchor is used
+def test_anchors_learn_the_objects_that_a_loop_finds(overlaps):
+    rng, names = np.random.default_rng(8), ("positive_overlap", "negative_overlap", "lowest_overlap")
+    options = {
+        "anchor_sizes": (12, 24),
+        "anchor_ratios": (0.5, 1.0),
+        "anchor_samples": 999,
+        **dict(zip(names, overlaps)),
+    }
+    paddle.seed(2)
+    network = ProposalNetwork(3, (4, 8), MaskRcnnRules(**options)).to(dtype="float64")
+    network.head.conv[0][0].bias.set_value(np.full(3, 9.0))  # so that the logits of no two anchors are equal
+    maps = [tensor(50 * rng.normal(size=(2, 3, *grid))) for grid in ((4, 5), (2, 3))]
+    objects, nothing = np.array([[1.0, 2, 12, 13], [6, 1, 20, 9]]), np.zeros((1, 4))
+    labels = tensor([[3, 0], [-1, -1]], "int64")
+    boxes = tensor(np.stack([objects, np.zeros((2, 4))]))
+    targets = DetectionTargets(boxes, labels, tensor([[16, 20]] * 2, "int64"), box_counts=np.array([2, 0]))
+    found = {name: part.numpy() for name, part in network(maps, targets.sizes, targets)[1].items()}
+    levels = [((4, 5), 4, 12), ((2, 3), 8, 24)]
+    anchors = np.concatenate([build_level_anchors(*level, (0.5, 1.0), True) for level in levels]).astype(np.float64)
+    logits, changes = (np.concatenate(parts, 1) for parts in zip(*([p.numpy() for p in network.head(x)] for x in maps)))
+    for image, own in enumerate((objects, nothing)):
+        order = np.abs(found["anchor_logits"][image][:, None] - logits[image]).argmin(axis=1)
+        assert sorted(order.tolist()) == list(range(52))
+        np.testing.assert_allclose(found["anchor_logits"][image], logits[image][order], rtol=1e-12)
+        np.testing.assert_allclose(found["anchor_changes"][image], changes[image][order], rtol=1e-12)
+        matches, states = map(np.array, peers.matched(own, anchors, *overlaps))
+        is_used, is_positive = (states >= 0)[order], (states == 1)[order]
+        assert (is_positive.sum() > 2, is_used.any()) == (len(own) == 2 and overlaps[0] < 1, overlaps[0] < 1)
+        np.testing.assert_array_equal(found["anchor_positive"][image], is_positive)
+        np.testing.assert_allclose(found["anchor_shares"][image], is_used / max(is_used.sum(), 1), rtol=1e-12)
+        start, wanted = anchors[order], own[matches[order]]
+        size = start[:, 2:] - start[:, :2]
+        with np.errstate(divide="ignore"):
+            grown = np.log((wanted[:, 2:] - wanted[:, :2]) / size)
+        moved = (wanted[:, :2] + wanted[:, 2:] - start[:, :2] - start[:, 2:]) / 2 / size
+        expected = np.where(is_positive[:, None], np.concatenate([moved, grown], axis=1), 0)
+        np.testing.assert_allclose(found["anchor_offsets"][image], expected, rtol=1e-9, atol=1e-12)

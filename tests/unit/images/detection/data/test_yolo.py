@@ -12,6 +12,7 @@ from support.files.yolo_writer import LABELS, write_darknet, write_yolo
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions, find_yolo_outlines
+from paddlevit_dist.images.data.data_warnings import DataWarnings
 from paddlevit_dist.images.detection.data import yolo
 from paddlevit_dist.images.detection.data.split_checks import check_files
 from paddlevit_dist.images.detection.data.yolo import Yolo
@@ -300,3 +301,29 @@ def test_lines_of_outlines_keep_their_place_in_the_file(tmp_path):
     assert square == ((10.0, 40.0, 20.0, 40.0), 800.0, 0, 1, False, len(lines[2]), start)
     assert triangle[0] == pytest.approx((4, 8, 32, 32)) and triangle[1] == pytest.approx(512)
     assert triangle[2:] == (0, 5, False, len(lines[3]), start + len(lines[2]))
+
+
+def test_lines_at_their_limits_are_taken_and_those_beyond_told_or_refused(tmp_path):
+    file, odd = tmp_path / "a.txt", DataWarnings()
+    inside = ["1 -0.01 1.01 0.5 0.25", "0 0.5 0.5 1.01 0.25", "0 1 1 0 1 0 0"]
+    outside = ["0 -0.011 0.5 0.5 0.5", "0 0.5 1.011 0.5 0.5", "1 1.99 0.5 0.25 0.5", "1 0.5 0.5 -0.005 0.5"]
+    file.write_text("\n".join([*inside, *outside, "1 0.5 0.5 0.5 0", inside[0], inside[2], "0 -0.01 1.01 0.5 0.25"]))
+    rows, points = yolo.read_rows(str(file), (80, 40), {0: 5, 1: 4}, odd)
+    assert [row[3] for row in rows] == [4, 5, 5, 5, 5, 4, 4, 4, 4, 5, 5] and points == [[]] * 11
+    assert rows[1][:2] == ((pytest.approx(-0.2), 30, pytest.approx(40.4), 20), pytest.approx(808))
+    assert rows[2][:2] == ((0, 0, 40, 80), 1600)
+    assert sorted(odd.lines()) == [
+        f"2 boxes without an area, skipped in training, such as {file}",
+        f"2 lines repeated in the same file, kept, such as {file}",
+        f"3 lines with a fraction outside 0 to 1, clipped for training, such as {file}",
+    ]
+    for line in ("0 2 0.5 0.5 0.5", "0 0.5 -2 0.5 0.5", "0 0 0 1 1 2 0.5"):
+        file.write_text(line)
+        with pytest.raises(UserError) as refusal:
+            yolo.read_rows(str(file), (80, 40), {0: 5, 1: 4}, odd)
+        assert str(refusal.value) == f"{file} line 1: '{line}': expected fractions of the image from 0 to 1, not pixels"
+    file.write_text("\n0 1 1 0 1 0 0 1")
+    with pytest.raises(UserError) as refusal:
+        yolo.read_rows(str(file), (80, 40), {0: 5}, odd)
+    told = "8 numbers; expected class x y width height"
+    assert str(refusal.value) == f"{file} line 2: '0 1 1 0 1 0 0 1': {told}"

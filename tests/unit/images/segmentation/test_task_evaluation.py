@@ -15,7 +15,7 @@ from paddlevit_dist.images.segmentation.protocols import read_protocol
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.inference.trained import open_source
-from paddlevit_dist.metrics.counts import count_confusion, reduce_confusions
+from paddlevit_dist.metrics.counts import count_confusion, pack_counts, reduce_confusions
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.protocols import Exportable, Predictable, Reportable
@@ -230,6 +230,15 @@ def test_figures_have_the_numbers_of_the_metrics():
     captions = [caption for _, caption in gallery.images]
     assert [float(one.split()[1]) for one in captions] == pytest.approx(sorted(100 * np.array(alone)), abs=0.051)
     assert gallery.images[0][0].shape == (320, 3 * 320 + 2 * 6, 3)
+    labels = samples.dataset.read_labels(0)
+    perfect = pack_counts(*task.build_metrics().update(labels, labels))
+    figures = get_aspect(task, Reportable).figures
+    with paddle.no_grad():
+        assert len(figures(samples, [(0, perfect), (4, records[4]), (0, perfect)], model)[0].images) == 1
+        assert len(figures(samples, [*enumerate(records)] * 2, model)[0].images) == 12
+        assert [figure.title for figure in figures(samples, [(0, perfect)], model)] == [
+            figure.title for figure in (classes, matrix, images)
+        ]
     index = int(np.argmin(alone))  # the worst one: the truth, the prediction, and mistakes in red on gray
     pixels, labels = (np.asarray(one) for one in samples.dataset.read(index))
     batch = next(batches(task, Chosen(samples, index), 1))

@@ -52,3 +52,14 @@ def test_the_most_frequent_of_many_classes_are_named_and_those_that_are_absent()
 def test_labels_that_are_nearly_all_the_same_are_told(counts, names, warnings):
     lines = summarize_labels(Listed([counts], list(names)), "train")
     assert lines[1:] == [f"warning: {warning}" for warning in warnings]
+
+
+def test_classes_without_names_are_called_by_their_numbers():
+    dataset = Listed([{0: 3, 2: 1}], ["a", "b", "c"])
+    dataset.class_names = None
+    assert summarize_labels(dataset, "train") == [
+        "labels of train, in all 1 label maps: 0 75 %, 2 25 %; unlabeled 0 % of all pixels",
+        "warning: 1 of 3 classes do not occur in them: 1",
+    ]
+    dataset.labeled = False
+    assert summarize_labels(dataset, "train") == []

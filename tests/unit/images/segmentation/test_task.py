@@ -13,6 +13,7 @@ from support.trainings import small_segmenters
 from support.trainings.updates import waits_of_an_update
 
 from paddlevit_dist import UserError, register_dataset, settings
+from paddlevit_dist.images.drawing import fit_in_cell, get_palette, overlay_labels
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import (
     IGNORED,
     SegmentationDataset,
@@ -323,8 +324,12 @@ def test_images_show_labels_in_the_colors_of_the_legend():
     assert len(shown) == 3 and all(image.dtype == np.uint8 and image.ndim == 3 for image, _ in shown)
     share = np.count_nonzero(batch["labels"][0] != IGNORED) / batch["labels"][0].size
     assert shown[0][1] == f"40 x 24, {share:.0%} labeled"
+    palette = get_palette(samples["train"].dataset, 4)
+    for (image, _), pixels, labels in zip(shown, batch["images"], batch["labels"]):
+        np.testing.assert_array_equal(image, fit_in_cell(overlay_labels(pixels.transpose(1, 2, 0), labels, palette)))
     names, colors = zip(*get_aspect(task, Drawable).image_legend())
-    assert list(names) == task.class_names and len(set(colors)) == 4
+    assert list(names) == task.class_names and colors == tuple(map(tuple, palette.tolist()))
     (image, caption), *_ = get_aspect(task, Drawable).visualize_eval_samples(samples["val"], [2])
-    height, width = samples["val"].dataset.read_labels(2).shape
-    assert caption == f"{width} x {height}, 100% labeled" and image.any()
+    stored, labels = samples["val"].dataset.read(2)
+    assert caption == f"{stored.width} x {stored.height}, 100% labeled"
+    np.testing.assert_array_equal(image, fit_in_cell(overlay_labels(np.asarray(stored), labels, palette)))

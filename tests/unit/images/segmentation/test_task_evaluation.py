@@ -259,6 +259,8 @@ def test_an_exported_network_is_told_its_input_and_refuses_another_size():
     task, samples, model = opened("SEGMENTATION.CROP", "[32, 24]", "SEGMENTATION.PROTOCOL", "slide")
     parts = get_aspect(task, Exportable).export_parts()
     assert parts.size == (32, 24) and parts.about["evaluated"] == samples.eval_protocol
+    assert (parts.output_names, parts.output_shape) == (("logits",), (4, None, None))
+    assert parts.about["output"].startswith("(batch, classes, rows, columns), logits at the network's own resolution: ")
     pixels = paddle.to_tensor(parts.example["picture"].transpose(2, 0, 1)[None].copy())
     np.testing.assert_allclose(parts.example["input"], task.normalizer(pixels).numpy(), atol=1e-5)
     metrics, _ = evaluated(task, samples, get_aspect(task, Exportable).evaluated_model(model))
@@ -266,5 +268,10 @@ def test_an_exported_network_is_told_its_input_and_refuses_another_size():
         metrics.per_sample()[0], evaluated(task, samples, model)[0].per_sample()[0], strict=True
     )
     task, samples, model = opened("SEGMENTATION.CROP", "[32, 24]")
-    with pytest.raises(UserError, match="takes 32x24 pixels .* SEGMENTATION.PROTOCOL slide"):
+    told = (
+        r"^the exported model takes 32x24 pixels \(height x width\), but the input has \d+x\d+; set "
+        r"SEGMENTATION.PROTOCOL slide with SEGMENTATION.CROP \[32, 24\], enlarge smaller images with DATA.EVAL_SHORTEST_SIDE, or export the "
+        r"model for this size \(-image_size\)$"
+    )
+    with pytest.raises(UserError, match=told):
         evaluated(task, samples, get_aspect(task, Exportable).evaluated_model(model))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist import settings
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.configured_options import configured_options
 
 # What PaddleViT's files say for these models.
@@ -45,3 +45,39 @@ def test_other_dimensions_win_and_are_told():
 )
 def test_an_option_that_a_model_does_not_have_is_told_once(name, key):
     assert make_options(name, key) == ({}, [f"MODEL.{key}: no effect: {name} has no such option"])
+
+
+@pytest.mark.parametrize(
+    "name, keys, message",
+    [
+        (
+            "swin_tiny_patch4_window7_224",
+            "NUM_HEADS 3",
+            "MODEL.NUM_HEADS 3: swin_tiny_patch4_window7_224 takes a number for each stage, such as [3, 6, 12, 24]",
+        ),
+        (
+            "deit_tiny_patch16_224",
+            "EMBED_DIM [96,192]",
+            "MODEL.EMBED_DIM [96, 192]: deit_tiny_patch16_224 takes one number",
+        ),
+        (
+            "convnext_tiny",
+            "DEPTHS [1,2]",
+            "convnext_tiny takes a number for each of its stages: give lists of one length in MODEL.DEPTHS [1, 2], "
+            "MODEL.DIMS [96, 192, 384, 768]",
+        ),
+    ],
+)
+def test_dimensions_that_do_not_fit_the_stages_are_refused(name, keys, message):
+    with pytest.raises(UserError) as refusal:
+        make_options(name, keys)
+    assert str(refusal.value) == message
+
+
+def test_stages_of_another_number_are_taken_if_all_have_it():
+    options, notices = make_options("convnext_tiny", "DEPTHS [1,2] DIMS [8,16] DROPPATH 0.25")
+    assert options == {"depths": (1, 2), "dims": (8, 16), "drop_path": 0.25}
+    assert notices == [
+        "note: convnext_tiny with MODEL.DEPTHS (1, 2) instead of (3, 3, 9, 3), MODEL.DIMS (8, 16) instead of (96, 192, "
+        "384, 768) (explicit keys win over the variant's)"
+    ]

@@ -270,8 +270,8 @@ def test_an_exported_network_is_told_its_input_and_refuses_another_size():
     task, samples, model = opened("SEGMENTATION.CROP", "[32, 24]")
     told = (
         r"^the exported model takes 32x24 pixels \(height x width\), but the input has \d+x\d+; set "
-        r"SEGMENTATION.PROTOCOL slide with SEGMENTATION.CROP \[32, 24\], enlarge smaller images with DATA.EVAL_SHORTEST_SIDE, or export the "
-        r"model for this size \(-image_size\)$"
+        r"SEGMENTATION.PROTOCOL slide with SEGMENTATION.CROP \[32, 24\], enlarge smaller images with "
+        r"DATA.EVAL_SHORTEST_SIDE, or export the model for this size \(-image_size\)$"
     )
     with pytest.raises(UserError, match=told):
         evaluated(task, samples, get_aspect(task, Exportable).evaluated_model(model))

@@ -129,7 +129,10 @@ def test_an_image_waits_for_a_gpu_once():
 
 def test_saved_masks_score_as_the_evaluation_that_has_saved_them(tmp_path, capsys):
     task, samples, model = opened()
-    writer = SavedPredictions(get_aspect(task, Predictable).prediction_writer(tmp_path, samples), tmp_path, range(7))
+    writer = get_aspect(task, Predictable).prediction_writer(tmp_path, samples)
+    row = writer.write(0, samples.dataset.read_labels(0))
+    assert list(row) == ["mask"] and (tmp_path / row["mask"]).is_file()  # images that are scored are not drawn
+    writer = SavedPredictions(writer, tmp_path, range(7))
     metrics, _ = evaluated(task, samples, model, writer=writer)
     (said,) = writer.finish()
     (tmp_path / "truth").mkdir()

@@ -42,7 +42,7 @@ class LabelMapPrediction(BackbonePrediction):
         counts = np.bincount(prediction.ravel(), minlength=IGNORED + 1)
         if counts[IGNORED]:
             raise BadSample("the model's outputs for it are not finite")
-        shares = (counts[: len(self.task.class_names)] / prediction.size).round(6).tolist()
+        shares = (counts / prediction.size).round(6).tolist()
         return [{f"share {name}": share for name, share in zip(self.task.class_names, shares)}]
 
     def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:

@@ -139,11 +139,12 @@ def read_split_words(path: str) -> set[str]:
     """Return the splits that the columns of splits and folds of a table have; "train" without such columns."""
     table = open_columns(path)
     split, fold = find_split_columns(table)
-    given = {column: _DistinctValues() for column in (split, fold) if column is not None}
-    for batch in table.batches(list(given)) if given else ():
-        for distinct, cells in zip(given.values(), batch):
-            distinct.add(cells)
-    words = {"train"} if split is None else set(find_split_words(table, split, given[split].texts()))
+    words = {"train"}
+    if split is not None:
+        values = _DistinctValues()
+        for (cells,) in table.batches([split]):
+            values.add(cells)
+        words = set(find_split_words(table, split, values.texts()))
     return words | {"val"} if fold is not None and "train" in words else words
 
 

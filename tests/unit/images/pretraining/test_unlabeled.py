@@ -148,8 +148,15 @@ def test_training_samples_hold_no_class(tmp_path):
         def __len__(self):
             return 1
 
-    samples = [PretrainingSamples(Labeled(), lambda image, _: np.zeros(1), training) for training in (True, False)]
-    assert [each.sample(0, np.random.default_rng(0))[1] for each in samples] == [-1, 5]
+    class OfSeveral(Labeled):
+        labels = None  # each image has a row of labels
+
+        def read(self, index):
+            return Image.new("L", (2, 2)), np.array([True, False])
+
+    for dataset, expected in ((Labeled(), [-1, 5]), (OfSeveral(), [-1, -1])):
+        samples = [PretrainingSamples(dataset, lambda image, _: np.zeros(1), training) for training in (True, False)]
+        assert [each.sample(0, np.random.default_rng(0))[1] for each in samples] == expected
 
 
 def test_parts_of_images_are_read_also_where_some_are_held_out(pool):

@@ -192,6 +192,7 @@ WRONG = [  # what would be an error of somebody else's, or a wrong number withou
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, [1])]}], [SCENE]), r"to be \(class, confidence, points\)"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, np.nan, [1])]}], [SCENE]), "has the confidence nan: expected"),
     (pv.RadialError, 2, (np.zeros((1, 3, 3)), np.zeros((1, 3, 3))), r"sample 0: .*expected \(2, 3\) for both"),
+    (pv.RadialError, 2, ([np.zeros((2, 3))], [np.zeros((2, 2))]), r"shape \(2, 3\) and targets of shape \(2, 2\): exp"),
     (
         pv.RadialError,
         2,

@@ -6,6 +6,7 @@ from support.files.nuscenes import nuscenes
 from support.files.other_scenes import las, pcd, pointcept, semantic_kitti
 from support.files.raw_scenes import make_points, pointgroup_arrays, write_pointgroup, write_scannet, zipped
 from support.files.scene_inputs import SEMANTIC, make_inputs, recalled
+from support.networks.varied import vary
 from support.samples.small_scenes import make_scene, tensors
 
 from paddlevit_dist import UserError, settings
@@ -28,8 +29,7 @@ INSTANCES += ["POINTS.INSTANCES.BLOCKS", "1", "DATA.VOXEL_SIZE_M", "0.4"]
 
 def predicted(task, inputs):
     """The prediction of each input, all in one batch."""
-    model = task.build_model()
-    model.eval()
+    model = vary(task.build_model())
     readings = [inputs.sample(index, np.random.default_rng(0)) for index in range(len(inputs))]
     for sample in readings:
         task.check_sample(sample)

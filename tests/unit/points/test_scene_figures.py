@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from support.networks.varied import vary
 from support.samples.small_scenes import scene, tensors
 
 from paddlevit_dist import settings
@@ -24,8 +25,7 @@ def evaluated(task_class, arguments):
     """Metric values, and the figures of the same evaluation in batches of two and one scenes."""
     task = task_class(settings.load(arguments).values)
     samples = task.build_dataset("val", None)
-    model = task.build_model()
-    model.eval()
+    model = vary(task.build_model())
     metrics, kept = task.build_metrics(), []
     for indices in ((0, 1), (2,)):
         batch = task.collate([samples.sample(index, np.random.default_rng(0)) for index in indices])

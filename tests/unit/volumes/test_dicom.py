@@ -118,8 +118,18 @@ def test_damaged_slices_and_folders_without_any_are_told(tmp_path):
     assert (
         "004.dcm cannot be read as a DICOM slice (element (7fe0,0010) announces 336 bytes, only 286 remain)" in message
     )
-    (tmp_path / "empty" / "series1").mkdir(parents=True)
-    assert "contains no DICOM slices, only folders (series1, ...)" in told(read_header, tmp_path / "empty")
+    for name in ("series2", "series1"):
+        (tmp_path / "empty" / name).mkdir(parents=True)
+    (tmp_path / "empty" / "a.txt").write_text("note")
+    assert "contains no DICOM slices, only folders (series1, ...); put" in told(read_header, tmp_path / "empty")
+    (tmp_path / "notes" / "inner").mkdir(parents=True)
+    (tmp_path / "notes" / "inner").rmdir()
+    assert "notes contains no DICOM slices; put" in told(read_header, tmp_path / "notes")
+    for name in ("slice.DCM", "slice.ima"):  # without the mark of the format
+        (tmp_path / "notes" / name).write_bytes(b"text" * 50)
+        message = told(read_header, tmp_path / "notes")
+        assert message.startswith(f"{tmp_path / 'notes' / name} cannot be read as a DICOM slice (")
+        (tmp_path / "notes" / name).unlink()
 
 
 def test_a_compressed_slice_whose_voxels_are_damaged_is_told(tmp_path):
@@ -150,6 +160,18 @@ def test_colors_and_frames_are_told(tmp_path):
     assert "a.dcm: each voxel has 3 color components" in told(read_header, tmp_path / "anna")
     SimpleITK.WriteImage(SimpleITK.GetImageFromArray(np.zeros((2, 4, 5), np.uint8)), str(tmp_path / "anna" / "a.dcm"))
     assert "a.dcm contains 2 frames, expected one slice" in told(read_header, tmp_path / "anna")
+
+
+def test_a_slice_that_announces_far_more_voxels_than_its_file_can_have_is_told(tmp_path):
+    folder = write_series(tmp_path / "anna", voxels())
+    content = (folder / "003.dcm").read_bytes()
+    for tag in (b"\x28\x00\x10\x00\x02\x00\x00\x00", b"\x28\x00\x11\x00\x02\x00\x00\x00"):
+        place = content.index(tag) + len(tag)
+        content = content[:place] + b"\x60\xea" + content[place + 2 :]  # 60,000
+    (folder / "003.dcm").write_bytes(content)
+    assert "003.dcm cannot be read as a volume: it probably has fewer voxels than its header announces" in told(
+        read_header, folder
+    )
 
 
 def test_a_slice_without_a_place_is_told(tmp_path):

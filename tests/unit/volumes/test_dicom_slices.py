@@ -40,6 +40,23 @@ def test_the_gap_that_differs_most_is_named_be_it_narrow_or_wide(places, said):
 
 
 @pytest.mark.parametrize(
+    ("step", "moved", "is_even"),
+    [(2.0, 0.1, True), (2.0, 0.103, False), (0.2, 0.049, True), (0.2, 0.051, False), (0.3, -0.07, True)],
+)
+def test_slices_may_lie_off_by_a_tenth_of_a_millimeter_or_a_quarter_of_a_step(step, moved, is_even):
+    """Two inner ones do, and each counts alone."""
+    slices = [make_slice(name, step * number) for number, name in enumerate("abcdefg")]
+    for number in (2, 4):
+        slices[number] = make_slice("x", step * number + moved)
+    if is_even:
+        np.testing.assert_allclose(dicom.find_even_step("f", slices, NORMAL), [0, 0, step])
+    else:
+        assert "slices are not evenly spaced" in told(dicom.find_even_step, "f", slices, NORMAL)
+    near = [make_slice("a", 0), make_slice("b", 5e-4), make_slice("c", 5)]
+    assert told(dicom.find_even_step, "f", near, NORMAL).startswith("f: a and b have the same position; several ")
+
+
+@pytest.mark.parametrize(
     ("least", "most", "kind", "expected"),
     [
         (-32768, 32767, np.int32, np.int16),

@@ -114,5 +114,10 @@ def test_another_spacing_is_resampled_and_the_trained_one_is_not(tmp_path):
 
 def test_weights_that_say_nothing_of_their_spacing_are_refused():
     task = LandmarkDetection(settings.load(TINY).values)
-    with pytest.raises(UserError, match="do not record their landmarks and spacing"):
-        task.load_meta(CheckpointMeta(2, NAMES))
+    for meta in (CheckpointMeta(2, NAMES), CheckpointMeta(2, None, {"spacing_mm": [1, 2, 3]})):
+        with pytest.raises(UserError, match="do not record their landmarks and spacing"):
+            task.load_meta(meta)
+    task.load_meta(CheckpointMeta(2, None, {"spacing_mm": [1, 2, 3], "landmarks": ["ear", "eye"], "z_score": "box"}))
+    assert (task.names, task.spacing.tolist(), task.within) == (["ear", "eye"], [1.0, 2.0, 3.0], "box")
+    chosen = recalled("VOLUMES.SPACING_MM", "[3.0,2.5,2.0]")
+    assert chosen.spacing.tolist() == [3.0, 2.5, 2.0] and chosen.names == list(NAMES) and chosen.within == "volume"

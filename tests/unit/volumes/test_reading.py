@@ -209,6 +209,17 @@ def test_a_nifti_without_an_orientation_is_remarked(tmp_path):
         header = read_header(write_nifti(tmp_path / "one.nii", **codes))
         assert header.remarks == read_header(write_nifti(tmp_path / "both.nii")).remarks
         np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
+    import nibabel
+
+    other = AFFINE @ np.diag([1.0, 2.0, 1.0, 1.0])
+    for forms in (((other, 0), (AFFINE, 1)), ((AFFINE, 1), (other, 0))):  # the place with the code 0 does not count
+        image = nibabel.Nifti1Image(voxels().T, AFFINE)
+        image.set_sform(*forms[0])
+        image.set_qform(*forms[1])
+        image.to_filename(tmp_path / "one.nii")
+        header = read_header(tmp_path / "one.nii")
+        assert header.remarks == ()
+        np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
     header = read_header(write_nifti(tmp_path / "case.nii", sform=0, qform=0))
     (remark,) = header.remarks
     assert remark.startswith("no orientation in the header (sform_code and qform_code are 0): assuming x to the left")

@@ -10,7 +10,15 @@ from scipy.spatial.transform import Rotation
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.intensities import IntensityConfig
-from paddlevit_dist.volumes.samples import AugmentationConfig, VolumeSamples, blur, coarsen
+from paddlevit_dist.volumes.samples import (
+    AugmentationConfig,
+    CropMap,
+    VolumeSamples,
+    blur,
+    coarsen,
+    cut,
+    cut_labels,
+)
 from paddlevit_dist.volumes.segmentation.dataset import LabelMap, LabelSource
 from paddlevit_dist.volumes.segmentation.samples import HOST, SegmentedSamples, VolumeRecord
 from paddlevit_dist.volumes.store import DecodedVolume
@@ -142,6 +150,31 @@ def test_a_whole_volume_without_labels_has_none_and_its_stored_steps():
     np.testing.assert_allclose(sample["volume"], np.stack([scaled, CHANNELS[1].array]), rtol=1e-5, atol=1e-6)
     steps = ((0.0, 0.0, 4.0), (0.0, 1.5, 0.5), (1.0, 0.0, 0.0))
     assert sample[HOST] == VolumeRecord(3, (6, 5, 8), steps, (3.0, 2.0, 1.5))
+
+
+@pytest.mark.parametrize(
+    ("center", "matrix"),
+    [
+        ((4.0, 5.25, 6.0), np.diag([1.0, -1.0, 1.0])),  # between voxels
+        ((4.0, 5.0, 6.0), np.array([[1.0, 0, 0], [0, 0.8, 0.6], [0, -0.6, 0.8]])),  # its first voxel is one
+        ((4.0, 5.0, 6.0), np.diag([1.0, 2.0, 0.5])),
+        ((4.0, 5.0, 6.0), np.diag([-1.0, 1.0, -1.0])),
+    ],
+)
+def test_voxels_of_crops_are_taken_or_interpolated(center, matrix):
+    if matrix[1, 2]:
+        center = np.array((4.0, 5.0, 6.0)) + matrix @ (2, 1, 3)
+    crop = CropMap(np.array(center), matrix, (5, 3, 7), False)
+    places = crop.center.reshape(3, 1, 1, 1) + np.einsum(
+        "ij,j...->i...", matrix, np.indices(crop.size) - np.reshape([2, 1, 3], (3, 1, 1, 1))
+    )
+    values = map_coordinates(CHANNELS[0].array, places, order=1, mode="grid-constant", cval=-9.0)
+    np.testing.assert_allclose(cut(CHANNELS[0].array, crop, -9.0), values, atol=1e-4)
+    near = np.rint(places + 1e-9).astype(int)
+    if crop.is_on_grid or not (places % 1 == 0.5).any():
+        inside = ((near >= 0) & (near < np.reshape(SHAPE, (3, 1, 1, 1)))).all(axis=0)
+        np.testing.assert_array_equal(cut_labels(LABELS.array, crop), LABELS.array[tuple(near * inside)] * inside)
+    assert crop.is_on_grid == (set(np.abs(matrix).ravel()) == {0.0, 1.0} and center[1] == 5.0)
 
 
 def test_a_landmark_at_infinity_is_named():

@@ -5,7 +5,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import UserError, create_model
-from paddlevit_dist.volumes.unet3d import UNet3D
+from paddlevit_dist.volumes.unet3d import InstanceNorm3D, UNet3D
 
 
 def counted_by_hand(width: int, depth: int, blocks: int, classes: int) -> int:
@@ -106,6 +106,18 @@ def test_maps_are_those_of_numpys_residual_u_net(norm, slope):
         model.train()
         for maps, of_level in zip(model(tensor), expected, strict=True):
             np.testing.assert_allclose(maps[0].numpy(), of_level, rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("size", [(3, 4, 5), (13, 14, 15)])  # the larger one is summed in float64
+def test_instances_are_normalized_with_the_layers_numbers(size):
+    layer, x = InstanceNorm3D(2, epsilon=0.5), np.random.default_rng(0).normal(3, 2, (2, 2, *size)).astype(np.float32)
+    layer.scale.set_value(np.array([2.0, -0.5], np.float32))
+    layer.bias.set_value(np.array([1.0, 7.0], np.float32))
+    mean, variance = (each(x, axis=(2, 3, 4), keepdims=True) for each in (np.mean, np.var))
+    scale, bias = np.reshape([2.0, -0.5], (1, 2, 1, 1, 1)), np.reshape([1.0, 7.0], (1, 2, 1, 1, 1))
+    found = layer(paddle.to_tensor(x)).numpy()
+    np.testing.assert_allclose(found, (x - mean) / np.sqrt(variance + 0.5) * scale + bias, rtol=1e-4, atol=1e-5)
+    assert found.dtype == np.float32
 
 
 def test_every_parameter_takes_part():

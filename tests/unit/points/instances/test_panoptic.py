@@ -85,6 +85,17 @@ def test_all_pairs_give_the_same_segments(number):
     assert counts[:3].tolist() == find_matches(drawn, 20).tolist()
 
 
+def test_the_largest_number_of_an_instance_is_a_number_like_any_other():
+    true_class, true_instance, classes, instances = draw_scene(0, 600)
+    chosen = instances[np.isin(classes, THINGS) & (instances >= 0)].max()
+    renamed = np.where(instances == chosen, np.iinfo(np.int32).max, instances).astype(np.int32)
+    one, other = (
+        count_segments(true_class, true_instance, classes, numbers, IS_THING, 20) for numbers in (instances, renamed)
+    )
+    for found, expected in zip(other, one, strict=True):
+        np.testing.assert_array_equal(found, expected, strict=True)
+
+
 def test_instances_take_free_points_and_stuff_the_rest():
     classes = np.array([3, 3, 3, 0, 0, 0, 1, 1, 4, 4])
     predictions = [

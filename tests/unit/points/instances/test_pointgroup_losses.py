@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 
-from paddlevit_dist.points.instances.pointgroup import offset_losses, score_loss
+from paddlevit_dist.points.instances.pointgroup import PointGroup, offset_losses, score_loss
 
 GENERATOR = np.random.default_rng(0)
 XYZ, CENTERS = GENERATOR.random((40, 3)), GENERATOR.random((40, 3))
@@ -21,6 +21,12 @@ def test_offsets_are_compared_in_length_and_direction_where_there_is_an_instance
     cosine = (offsets * truth).sum(axis=1) / np.linalg.norm(offsets, axis=1) / np.linalg.norm(truth, axis=1)
     np.testing.assert_allclose(distance.item(), abs(offsets - truth)[valid].sum(), rtol=1e-5)
     np.testing.assert_allclose(direction.item(), -cosine[valid].sum(), atol=1e-5)
+
+
+def test_normalizations_add_the_papers_epsilon_to_the_variance():
+    layers = [str(layer) for layer in PointGroup(4, width=2, repeats=1).sublayers()]
+    found = [text for text in layers if text.startswith("BatchNorm(")]
+    assert len(found) > 40 and all(text.endswith("epsilon=0.0001)") for text in found)
 
 
 def test_an_offset_of_length_0_has_a_bounded_gradient():

@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
+from support.networks.varied import vary
 from support.samples.remembered_rooms import read_room, remembered_rooms  # noqa: F401
 from support.samples.small_scenes import tensors
 
@@ -140,7 +141,7 @@ def test_frozen_parts_get_no_gradient_with_and_without_clusters():
 def test_the_score_of_a_cluster_depends_on_its_own_points():
     task = make_task("POINTS.INSTANCES.CLUSTER_POINTS", "5")
     model, batch = model_and_batch(task, "val")
-    model.eval()
+    vary(model)
     xyz, sizes = batch["xyz"].numpy(), np.diff(batch["offsets"].numpy())
     scenes = np.repeat(np.arange(2), sizes)
     found = []

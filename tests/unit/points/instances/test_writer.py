@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.points.data.images import draw, sheet
 from paddlevit_dist.points.data.samples import SceneSamples
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.instances.matching import InstancePrediction
@@ -110,6 +111,19 @@ def test_a_legend_ends_where_it_is_too_long(tmp_path):
     assert legend[:2] == [("chair 0.90", (0, 1, 2)), ("table 0.75", (3, 4, 5))]
     assert len(legend) == 61 and legend[60] == ("and 1 more", (205, 205, 205))
     assert make_writer(tmp_path).build_scene_legend(found[:60], colors[:60]) == legend[:60]
+
+
+def test_the_picture_of_a_scene_shows_instances_before_what_lies_at_their_place(tmp_path):
+    scene = make_scene()
+    scene.xyz[4], scene.xyz[5] = scene.xyz[3], scene.xyz[1]
+    make_writer(tmp_path).write_scene(scene, (np.zeros(8, int), FOUND), TRUE)
+    colored, views = color_instances(TRUE, FOUND, 8), []
+    for kind, colors, labels in zip(("truth", "prediction"), colored.colors, (TRUE, [0, 0, 0, 1, -1, -1, 1, 2])):
+        views.append((kind, draw(scene.xyz, colors, np.array(labels) >= 0)))
+    entries = make_writer(tmp_path).build_scene_legend(FOUND, colored.palette)
+    with Image.open(tmp_path / "room.png") as image:
+        np.testing.assert_array_equal(np.asarray(image), sheet(views, entries), strict=True)
+    assert not np.array_equal(views[1][1], draw(scene.xyz, colored.colors[1], colored.predicted > 0))
 
 
 @pytest.mark.parametrize("instance", [TRUE, np.full(8, -100)])

@@ -66,3 +66,15 @@ def test_numbers_of_prepared_formats_are_told_alone():
     remarks = []
     separate_classes("scene.pth", np.array([0, 0]), np.array([1, 2], np.int16), remarks, warn_only=True)
     assert remarks[0].endswith("such as number 0 of classes 1, 2: each is one instance")
+
+
+@pytest.mark.parametrize(("number", "val"), [(2, [1]), (4, [3]), (5, [4]), (12, [4, 9])])
+def test_every_fifth_scene_is_held_out_or_the_last_of_few(number, val):
+    names = [f"room {letter}" for letter in "abcdefghijkl"[:number]]
+    remarks: list[str] = []
+    found = hold_out({name: name for name in names[::-1]}, remarks)
+    assert found == {
+        "train": [name for place, name in enumerate(names) if place not in val],
+        "val": [names[place] for place in val],
+    }
+    assert remarks == []

@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from support.networks.varied import vary
 from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
 from support.samples.small_scenes import make_samples, scene, tensors
 
@@ -157,8 +158,7 @@ def test_several_directions_average_their_shares():
     task = make_task("POINTS.TEST_ROTATIONS", "4")
     dataset = task.build_dataset("val", None)
     samples = [dataset.sample(index, np.random.default_rng(0)) for index in range(2)]
-    model = task.build_model()
-    model.eval()
+    model = vary(task.build_model())
     batch = tensors(task.collate(samples))
     metrics = task.build_metrics()
     records = task.eval_step(model, batch, EvaluationStep(metrics, keeps_records=True))()
@@ -181,8 +181,7 @@ def test_predictions_are_written_as_text_and_colored_points(tmp_path):
     dataset = task.build_dataset("val", None)
     writer = SavedPredictions(get_aspect(task, Predictable).prediction_writer(tmp_path, dataset), tmp_path, range(2))
     samples = [dataset.sample(index, np.random.default_rng(0)) for index in range(2)]
-    model = task.build_model()
-    model.eval()
+    model = vary(task.build_model())
     batch = tensors(task.collate(samples))
     task.eval_step(model, batch, EvaluationStep(task.build_metrics(), writer))
     expected = task.point_logits(model, batch).argmax(axis=-1).numpy()
@@ -206,8 +205,7 @@ def test_predictions_are_written_as_text_and_colored_points(tmp_path):
 def test_a_prediction_is_of_each_scene_and_looks_at_no_label(scenes):
     task = make_task("POINTS.TEST_ROTATIONS", "2")
     task.build_dataset("val", None)
-    model = task.build_model()
-    model.eval()
+    model = vary(task.build_model())
     unlabeled = [one._replace(semantic=np.full_like(one.semantic, -100)) for one in scenes]
     known, unknown = (
         get_aspect(task, Predictable).predict_step(

@@ -343,3 +343,13 @@ def test_nothing_is_added_to_rows_and_nothing_is_read_at_no_point():
     assert read.shape == [0, 3] and read.dtype == paddle.float64
     dense, first = sparse.to_dense(x, shape=(5, 3, 2), minimum=(-1, 0, -1))
     assert first.tolist() == [-1, 0, -1] and np.argwhere(dense.numpy()[0, 0]).tolist() == [[1, 0, 1], [3, 1, 1]]
+
+
+@pytest.mark.parametrize("mode", ["average", "sum", "max"])
+def test_scenes_that_all_have_no_voxel_are_zeros_with_a_gradient(mode):
+    features = paddle.zeros([0, 3], dtype="float32")
+    features.stop_gradient = False
+    pooled = GlobalPooling(mode)(SparseTensor(features, np.zeros((0, 4), np.int32), num_scenes=2))
+    assert pooled.tolist() == [[0.0] * 3] * 2 and pooled.dtype == paddle.float32
+    pooled.sum().backward()
+    assert features.grad.shape == [0, 3]

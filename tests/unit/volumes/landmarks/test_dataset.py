@@ -114,6 +114,16 @@ def test_mixed_spacing_is_told_and_resampled(tmp_path):
     assert dataset.names == ["chin", "nose"] and dataset.placed() == [1, 2]  # "other" has no chin
 
 
+def test_a_landmark_of_some_volumes_can_be_learned_and_no_zero_is_negative(tmp_path):
+    for name, positions in (("a", {"nose": (-0.001, 0.004, 2.006)}), ("b", {"chin": (1, 1, 1)})):
+        write_volume(tmp_path / "train" / f"{name}.npz", affine=np.eye(4))
+        write_landmarks(tmp_path / "train" / f"{name}.csv", positions)
+    dataset = built(tmp_path)
+    assert dataset.notices == [] and dataset.names == ["chin", "nose"]
+    (_, nose), _ = dataset.listed()["landmarks"]
+    assert nose.tolist() == [0.0, 0.0, 2.01] and not np.signbit(nose).any()
+
+
 def test_names_that_are_not_asked_for_are_told(tmp_path):
     assert "landmark 'nose' is not among VOLUMES.LANDMARKS (chin, ear)" in told(
         make_folder(tmp_path), landmarks=["chin", "ear"]

@@ -98,4 +98,9 @@ def test_written_pictures_and_lines(tmp_path, monkeypatch):
         ["case", "b", "-4.0000", "-3.0000", "0.0000", "1.0000", "", "LPS"],
     ]
     assert lines[:-1] == [f"wrote 2 positions in world millimeters (LPS) to {tmp_path}"]
+    both = LandmarkWriter(tmp_path, ["a", "b"], [("near", "ras"), ("case", "lps"), ("far", "ras")])
+    kept = [PredictionRecord(0, [], summary=both.summarize(number, found, truth)) for number in range(3)]
+    assert both.finish(kept)[0] == f"wrote 6 positions in world millimeters (LPS and RAS) to {tmp_path}"
+    lines = (tmp_path / "landmarks.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["case", *["case"] * 2, *["far"] * 2, *["near"] * 2]
     assert LandmarkWriter(tmp_path, ["a"], []).finish([]) == []

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import paddle
 import pytest
 from support.files.landmark_folders import TINY, small_folder
 from support.files.volume_files import world, write_landmarks
@@ -11,9 +12,14 @@ from support.processes import ROOT
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.registry.lookup import resolve
+from paddlevit_dist.registry.register import register_model
 from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.protocols import CheckpointMatching, Drawable, describe_samples
+from paddlevit_dist.volumes import sliding_window
 from paddlevit_dist.volumes.geometry import VolumeGeometry
+from paddlevit_dist.volumes.landmarks.heatmaps import decode, radius_factors
+from paddlevit_dist.volumes.landmarks.losses import focal_loss, weighted_squared_error
 from paddlevit_dist.volumes.phantoms import NAMES
 
 
@@ -80,8 +86,6 @@ def test_weights_of_more_landmarks_name_the_key_that_sets_all_of_them():
 
 
 def test_a_map_of_zeros_costs_one_per_landmark_and_three_times_the_target_four():
-    import paddle
-
     task = make_task("VOLUMES.CROP_SIZE", "[40,48,56]")
     task.build_dataset("val", Path("unused"))
     points = paddle.to_tensor([[[20.0, 24.0, 24.0]] * 7 + [[np.nan] * 3]])
@@ -92,9 +96,60 @@ def test_a_map_of_zeros_costs_one_per_landmark_and_three_times_the_target_four()
         assert term.count.item() == 7 and term.sum.item() / 7 == pytest.approx(cost, rel=1e-3)
 
 
-def test_the_network_has_the_normalization_and_activation_that_are_set():
-    import paddle
+RADIUS = ["VOLUMES.HEATMAP", "radius", "VOLUMES.RADIUS", "2", "VOLUMES.DECODING", "soft_argmax"]
+WINDOWS = ["VOLUMES.CROP_SIZE", "[5,6,7]", "VOLUMES.OVERLAP", "0.3", "VOLUMES.WINDOW_WEIGHTS", "gaussian"]
 
+
+@pytest.mark.parametrize("loss", ["mse", "focal"])
+def test_losses_and_places_are_those_of_the_keys(loss):
+    task, generator = make_task("VOLUMES.LOSS", loss, *RADIUS, *WINDOWS), np.random.default_rng(0)
+    task.names, task.spacing = ["nose", "chin", "ear"], np.array([2.0, 1.5, 1.0])
+    points = paddle.to_tensor(generator.uniform(0, 5, (2, 3, 3)).astype(np.float32))
+    points[0, 1], points[1, 2, 0] = float("nan"), float("nan")
+    maps = paddle.to_tensor(generator.standard_normal((2, 3, 5, 6, 7)).astype(np.float32))
+    target = radius_factors(points, (5, 6, 7), 2)
+    if loss == "focal":
+        losses = focal_loss(maps, target, points).numpy()
+    else:
+        cost = (5 / 6) ** 3 * (np.pi**1.5 + task.config.VOLUMES.PEAK_WEIGHT * (2 * np.pi / 3) ** 1.5)
+        losses = weighted_squared_error(maps, target, task.config.VOLUMES.PEAK_WEIGHT).numpy() / cost
+    term = task.train_step(lambda volume: maps.astype("float64"), {"points": points, "volume": points}, None)["heatmap"]
+    assert term.count.item() == 4
+    assert term.sum.item() == pytest.approx(losses[[0, 0, 1, 1], [0, 2, 0, 1]].sum(), rel=1e-5)
+
+    biases = task.build_model().head.bias.numpy()
+    assert biases.shape == (3,) and (biases == np.float32(-4.6)).all() == (loss == "focal")
+    assert task.build_model(5).head.bias.shape == [5]
+
+    volume = paddle.to_tensor(generator.standard_normal((1, 9, 8, 12)).astype(np.float32))
+    model = lambda windows: paddle.concat([windows, -2 * windows, windows - 1], axis=1)  # noqa: E731
+    shares = (lambda windows: paddle.nn.functional.sigmoid(model(windows))) if loss == "focal" else model
+    blended = sliding_window.predict(shares, volume, (5, 6, 7), 0.3, "gaussian")
+    for keys, reach in (([], (3, 3, 3)), (["VOLUMES.HEATMAP", "gaussian", "VOLUMES.SIGMA_MM", "[2,2,1]"], (3, 4, 3))):
+        task.config = make_task("VOLUMES.LOSS", loss, *RADIUS, *WINDOWS, *keys).config
+        for found, expected in zip(task.find(model, volume), decode(blended, "soft_argmax", reach), strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_an_input_is_described_with_rounded_spacing_and_the_window():
+    task = make_task("VOLUMES.INTENSITY_WINDOW", "[-5,7.5]")
+    task.names, task.spacing = ["nose", "chin"], np.array([2.0049, 12.3456, 0.5])
+    expected = {
+        "orientation": "RAS",
+        "spacing_mm": [2.0, 12.3, 0.5],
+        "intensity_window": [-5.0, 7.5],
+        "normalize": ["percentiles"],
+        "landmarks": ["nose", "chin"],
+    }
+    assert task.signature() == expected
+    task.config = make_task("VOLUMES.INTENSITY_WINDOW", "None").config
+    assert task.signature() == {**expected, "intensity_window": "percentiles"}
+    with pytest.raises(UserError, match="volume"):
+        task.check_sample({"points": np.full((1, 3), np.nan), "volume": np.array([1.0, np.nan], np.float32)})
+    task.check_sample({"points": np.full((1, 3), np.nan), "volume": np.ones(2, np.float32)})
+
+
+def test_the_network_has_the_normalization_and_activation_that_are_set():
     for words, norm, negative in (
         ([], "BatchNorm3D", 0.0),
         (["VOLUMES.UNET_NORM", "instance", "VOLUMES.UNET_ACTIVATION", "leaky_relu"], "InstanceNorm3D", -0.01),
@@ -107,6 +162,28 @@ def test_the_network_has_the_normalization_and_activation_that_are_set():
         )
         kinds = {type(layer).__name__ for layer in model.sublayers()}
         assert [kind for kind in kinds if "Norm" in kind] == [norm]
+
+
+class Recorder(Model):
+    """A network of somebody's own, without norms and activations to choose."""
+
+    def __init__(self, num_classes: int = 1, width: int = 1, depth: int = 1, max_width: int = 0) -> None:
+        super().__init__()
+        self.given = num_classes, width, depth, max_width
+
+
+def test_a_network_is_given_only_what_differs_from_the_defaults(registered_names):
+    register_model("recorder", Recorder)
+    words = ["MODEL.NAME", "recorder", "VOLUMES.UNET_WIDTH", "5", "VOLUMES.UNET_DEPTH", "1"]
+    task = make_task(*words)
+    task.names = ["nose", "chin"]
+    assert task.build_model().given == (2, 5, 1, 0)
+    task.config = make_task(*words, "VOLUMES.UNET_MAX_WIDTH", "9").config
+    assert task.build_model(7).given == (7, 5, 1, 9)
+    for key, value in (("NORM", "instance"), ("ACTIVATION", "leaky_relu")):
+        task.config = make_task(*words, f"VOLUMES.UNET_{key}", value).config
+        with pytest.raises(UserError, match=key.lower()):
+            task.build_model()
 
 
 def test_images_show_training_crops_and_whole_volumes():

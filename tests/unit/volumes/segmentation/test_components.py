@@ -7,6 +7,7 @@ from support.files.volume_files import write_volume
 
 from paddlevit_dist import UserError
 from paddlevit_dist.settings import load
+from paddlevit_dist.volumes.commands import run_components
 from paddlevit_dist.volumes.segmentation.components import LabelPairs, decide_components, find_labels, keep_largest
 from paddlevit_dist.volumes.segmentation.samples import VolumeRecord
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation, format_protocol
@@ -124,6 +125,37 @@ def test_decisions_are_those_of_single_scores(tmp_path, description, change, kep
         both = ((labels == 2) & (true == 2)).sum()
         expected.append(2 * both / ((labels == 2).sum() + (true == 2).sum()))
     assert (liver.before, liver.after) == pytest.approx(tuple(expected))
+
+    classes, removed = (
+        {"spleen": (1,), "liver": (2,)} if description is SECOND else {"organs": (1, 2), "liver": (2,)},
+        [],
+    )
+    for decision in decisions:  # each starts from what the ones before it left
+        group = classes.get(decision.name, (1, 2))
+        for score, groups in ((decision.before, removed), (decision.after, [*removed, group])):
+            left, dices = walked(predicted, groups), {}
+            for name, labels in classes.items():
+                sides = np.isin(left, labels), np.isin(true, labels)
+                dices[name] = 2 * (sides[0] & sides[1]).sum() / (sides[0].sum() + sides[1].sum())
+            assert score == pytest.approx(dices.get(decision.name, np.mean(list(dices.values()))))
+        removed += [group] * decision.removes_smaller
+
+
+@pytest.mark.parametrize(
+    ("change", "verdicts", "advice"),
+    [
+        (add_liver_far_away, ("all components", "all components", "its largest component only"), "liver"),
+        (lambda labels: labels, ("all components",) * 3, None),
+    ],
+)
+def test_the_command_tells_what_to_remove(tmp_path, capsys, change, verdicts, advice):
+    make_folders(tmp_path, SECOND, change)
+    run_components([str(tmp_path / "found"), str(tmp_path / "raw")])
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["foreground", "spleen", "liver"]
+    assert [line.partition("only: keep ")[2] for line in lines] == list(verdicts)
+    said = f"use predict -largest_component={advice}, or VOLUMES.LARGEST_COMPONENT [{advice}]"
+    assert last == f"3 volumes: {said if advice else 'no removal raises the Dice'}"
 
 
 def test_the_foreground_is_kept_if_no_class_suffers(tmp_path):

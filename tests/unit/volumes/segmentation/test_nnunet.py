@@ -92,6 +92,13 @@ def shifted(affine):
     return moved
 
 
+def move_into_subfolders(root):
+    for name in "dbace":
+        (root / name).mkdir()
+        (root / name / "dataset.json").write_text("{}")
+    (root / "dataset.json").unlink()
+
+
 @pytest.mark.parametrize(
     "spoil, said",
     [
@@ -113,6 +120,7 @@ def shifted(affine):
         ),
         (lambda root: (root / "dataset.json").write_text("{"), "dataset.json cannot be read"),
         (lambda root: (root / "dataset.json").unlink(), "has no dataset.json"),
+        (move_into_subfolders, "has no dataset.json; use one of its subfolders: a, b, c, d, e$"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path, spoil, said):

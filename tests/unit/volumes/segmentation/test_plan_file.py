@@ -62,6 +62,7 @@ def test_a_run_takes_the_plan_of_its_data(folder, tmp_path, fewer_drawn_voxels, 
             "INTENSITY_WINDOW": [100.0, 101.0],
         },
     }
+    assert list(written["VOLUMES"])[:3] == ["SPACING_MM", "CROP_SIZE", "UNET_WIDTH"]  # as they are explained
     config = load([f"-cfg={file}", "VOLUMES.UNET_WIDTH", "2"]).values
     expected = plan_network(np.array([[4.0, 1.0, 1.0]] * 3), np.array([SHAPE] * 3), 3, 11, 3)
     volumes = config.VOLUMES

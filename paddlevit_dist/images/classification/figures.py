@@ -168,9 +168,9 @@ def report_figures(
 def _choose_images(evaluated: EvaluatedPredictions) -> np.ndarray:
     """Choose positions of some images: the most confident mistakes, and evenly spaced correct ones."""
     sure, right = most_confident_mistakes(evaluated), np.flatnonzero(evaluated.is_right)
-    evenly = right[np.linspace(0, len(right) - 1, min(len(right), _LOOKED_AT)).astype(np.int64)]
     half = _LOOKED_AT // 2
-    return np.concatenate([sure[:half], evenly[: max(half, _LOOKED_AT - len(sure))]])
+    number = min(len(right), max(half, _LOOKED_AT - len(sure)))
+    return np.concatenate([sure[:half], right[np.linspace(0, len(right) - 1, number).astype(np.int64)]])
 
 
 def _pixels(image: np.ndarray) -> np.ndarray:

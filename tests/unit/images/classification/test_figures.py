@@ -123,6 +123,28 @@ def test_galleries_show_the_surest_mistakes_and_leave_out_what_is_gone():
     assert mistakes.images[0][1].splitlines() == ["true: cat (21.3%)", "predicted: dog (78.7%)", "file 28"]
 
 
+@pytest.mark.parametrize(
+    ("mistakes", "expected"), [(30, [28, 26, 30, 36]), (3, [2, 0, 12, 30]), (0, [0, 16, 22]), (40, [38, 36])]
+)
+def test_attention_is_shown_for_the_surest_mistakes_and_evenly_spaced_right_images(mistakes, expected):
+    rows = np.zeros(40, RECORD)
+    rows["classes"][:, 0] = np.arange(40) < mistakes
+    rows["scores"][:, 0], rows["true"] = np.linspace(0.5, 0.9, 40), np.linspace(0.5, 0.1, 40)
+    evaluated = EvaluatedPredictions(np.arange(40), rows, 2, ["cat", "dog"])
+    shares = np.random.default_rng(0).random((len(expected), 2, 3))
+
+    def compute_shares(images):
+        assert images.dtype == paddle.uint8 and images.shape[1:] == [1, 8, 8]
+        assert images.numpy()[:, 0, 0, 0].tolist() == expected  # without those that can no longer be read
+        return shares
+
+    gallery = report_figures(evaluated, Images(40), compute_shares)[-1]
+    assert gallery.title == "What the model looks at"
+    assert [caption for _, caption in gallery.images] == [evaluated.caption(k, f"file {k}") for k in expected]
+    for (pixels, _), index, share in zip(gallery.images, expected, shares, strict=True):
+        np.testing.assert_array_equal(pixels, overlay_shares(np.full((8, 8), index, np.uint8), share))
+
+
 @pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224", "cait_xxs24_224"])
 def test_even_attention_reaches_all_patches_evenly(name):
     """With all weights zero each token reads all tokens alike."""

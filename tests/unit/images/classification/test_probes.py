@@ -88,6 +88,16 @@ def test_nearest_features_are_the_same_however_many_are_compared(rows):
     np.testing.assert_allclose(found.numpy(), np.take_along_axis(products, expected, axis=1), rtol=1e-5)
 
 
+def test_votes_are_relative_to_the_nearest_neighbor_s_and_do_not_overflow():
+    similarity, labels = np.float32([[0.9, 0.875, 0.5], [-0.25, -0.25, -0.75]]), np.array([[2, 0, 2], [1, 1, 0]])
+    found = probes.weigh_votes(paddle.to_tensor(similarity), paddle.to_tensor(labels), 4, 1 / 256).numpy()
+    expected = np.zeros((2, 3, 4))
+    for row, neighbor in np.ndindex(2, 3):
+        distance = float(similarity[row, 0] - similarity[row, neighbor])
+        expected[row, neighbor, labels[row, neighbor]] = np.exp(-256 * distance)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-30)
+
+
 @pytest.mark.parametrize(
     "name, text, told",
     [

@@ -107,8 +107,10 @@ def test_samples_are_read_weighted_and_replaced_as_the_keys_say(images, tmp_path
     assert sorted(np.bincount(images.labels[order]).tolist()) == [6, 6, 7]
     samples, weights = build(images, "TRAIN.CLASS_WEIGHTS", "balanced")
     assert len(weights) == 3 and weights[1] > weights[2] > weights[0] and not samples.notices
-    samples, _ = build(images, "DATA.DECODER", "fast", "DATA.CLASS_BALANCED", "True")
-    assert (type(samples.reader), type(samples.transform)) == (FastReader, FastTransform)
+    words = ["DATA.IMAGE_CHANNELS", "1", "DATA.CLASS_BALANCED", "True"]
+    samples, _ = build(images, "DATA.DECODER", "fast", *words)
+    plain = build_training_transform(load(*words), "photo")
+    assert samples.reader == FastReader(images, 1) and samples.transform == FastTransform(plain)
     assert samples.notices == [f"training images are read with OpenCV {cv2.__version__} (DATA.DECODER fast)"]
 
 

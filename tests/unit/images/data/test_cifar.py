@@ -76,6 +76,17 @@ def test_extracted_folder_itself_and_above(folder, cache):
         assert_holds(Cifar10(str(path), "train", cache), batches, TEN[:5])
 
 
+def test_a_folder_is_converted_again_when_one_of_its_files_changes(folder, cache):
+    batches, place = make_batches(TEN, 3, 10), folder / "cifar-10-batches-py"
+    place.mkdir()
+    for labels in ([1, 2, 3], [9, 8]):
+        batches["data_batch_4"] = {**make_batches(["data_batch_4"], len(labels), 10)["data_batch_4"], "labels": labels}
+        for name, content in pickled(batches).items():
+            with open(place / name, "wb") as file:  # in place: the folder does not change
+                file.write(content)
+        assert_holds(Cifar10(str(folder), "train", cache), batches, TEN[:5])
+
+
 def test_a_batch_that_is_far_too_long_is_not_read(folder, cache):
     write_cifar10(folder)
     with tarfile.open(folder / "cifar-10-python.tar.gz") as archive:

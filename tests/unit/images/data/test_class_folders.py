@@ -97,6 +97,11 @@ def test_a_validation_class_may_be_empty_unless_all_are(root, cache):
     "change, split, message",
     [
         (lambda root: save_image(root / "val/emu/1.png"), "val", "'emu' of .*/val does not exist in .*/train"),
+        (
+            lambda root: [save_image(root / f"val/{name}/1.png") for name in ("fox", "emu", "gnu")],
+            "val",
+            r"^class folder 'emu' \(and 2 more\) of .*/val does not exist in .*/train; validation classes must be ",
+        ),
         (lambda root: (root / "train/eel").mkdir(), "train", "class folder .*/train/eel contains no images"),
         (
             lambda root: (shutil.rmtree(root / "train"), save_image(root / "train/a.png")),

@@ -53,6 +53,14 @@ def test_views_are_equal_for_the_same_draws_and_labels_of_training_images_are_no
     assert ("small" in batch) == (split == "train")
 
 
+def test_photos_are_evaluated_with_the_first_large_view(tmp_path):
+    task = build_task()
+    dataset = task.build_dataset("val", tmp_path).dataset
+    dataset.kind = "photo"
+    first, other = build_views(task.config, "photo").large
+    assert task.build_samples(dataset, None, False).second == first != other
+
+
 def test_photos_have_the_augmentation_and_glyphs_are_distorted_as_well_and_not_mirrored():
     config = settings.load(WORDS.split()).values
     photo, glyph = build_views(config, "photo"), build_views(config, "glyph")

@@ -88,7 +88,7 @@ def test_an_address_has_tar_files():
     "names, dataset, reason",
     [
         (SPLIT_FOLDERS, "folder", "my_data has class folders below train and val"),
-        (("train/ant/deep/er/1.JPEG", "validation/ant/2.jpg"), "folder", "class folders below train and validation"),
+        (("train/ant/a/b/c/d/1.JPEG", "validation/ant/2.jpg"), "folder", "class folders below train and validation"),
         (("train/ant/1.heic", "val/ant/1.heic"), "folder", "my_data has class folders below train and val"),
         (UNSPLIT_FOLDERS, "folder", "class folders ant, bee, cat, …, not split into train and val"),
         (("val/ant/2.jpg", "val/bee/2.jpg"), "folder", "my_data has class folders below val"),
@@ -169,6 +169,7 @@ def test_a_file_is_an_archive_of_cifar_or_a_tar_file_whose_folder_is_asked_for(t
         ("Train/1.jpg", "Test/2.jpg"),
         ("train2017/1.jpg", "val2017/1.jpg"),
         ("photos/1.jpg",),
+        ("train/ant/a/b/c/d/e/1.jpg", "val/bee/a/b/c/d/e/1.jpg"),
         ("ant/1.jpg", "bee/1.jpg", "scans_2/1.jpg"),
         ("a/x.txt", "b/x.txt", "labels.csv"),
         (),

@@ -114,6 +114,19 @@ def test_a_changed_file_is_refused_and_its_index_built_anew(folder, server, cach
         other.prefetch([5])
 
 
+def test_an_index_of_exchanged_tar_files_is_refused(folder, server, cache):
+    (folder / "train-00002.tar").unlink()
+    write_shards(folder, "train", range(8))
+    list(publish_index(folder))
+    first, second = (folder / f"train-0000{number}.tar" for number in (0, 1))
+    contents = first.read_bytes(), second.read_bytes()
+    assert len(contents[0]) == len(contents[1])
+    second.write_bytes(contents[0])
+    first.write_bytes(contents[1])
+    with pytest.raises(UserError, match="train-00000.tar/0000.png is not at byte 512 of its tar file, as tar-index"):
+        TarImages(server.address(), "train", cache)
+
+
 def test_an_index_of_other_tar_files_is_refused(folder, server, cache):
     list(publish_index(folder))
     TarImages(server.address(), "train", cache)

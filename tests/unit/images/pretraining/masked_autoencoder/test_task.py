@@ -49,6 +49,7 @@ def test_masks_follow_from_seed_epoch_and_image(pool):
     assert (first[2] != other[2]).any()
     fixed = [splits["val"].sample(0, np.random.default_rng(seed))[2] for seed in (0, 1)]
     np.testing.assert_array_equal(*fixed)
+    assert (splits["val"].sample(1, np.random.default_rng(0))[2] != fixed[0]).any()
     batch = task.collate([first, other])
     np.testing.assert_array_equal(np.take_along_axis(batch["order"], batch["restore"], 1), [np.arange(16)] * 2)
     assert sorted(first[2].tolist()) == list(range(16)) and first[1] == -1

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 
 import pytest
 from PIL import Image
@@ -132,6 +133,9 @@ def test_class_folders_are_numbered_by_sorted_name(root, cache):
     assert entries(train) == [(f"{root}/train/n0{k}000000/n0{k}000000_1.JPEG", k - 1) for k in (1, 2, 3)]
     val = ImageNet2012(str(root), "val", cache)
     assert entries(val) == [(f"{root}/val/n03000000/x.JPEG", 2)] and val.num_classes == 3
+    shutil.rmtree(root / "train")
+    val = ImageNet2012(str(root), "val", cache)
+    assert entries(val) == [(f"{root}/val/n03000000/x.JPEG", 0)] and val.class_names == ["n03000000"]
 
 
 def test_neither_layout_names_path_and_both_layouts(root, cache):

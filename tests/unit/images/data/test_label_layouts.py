@@ -55,6 +55,11 @@ CASES = {
         False,
         LabelLayout(LABEL, 1, [2], None, None, None, ["note"]),
     ),
+    "paths with a gap": (
+        ["note,scan,label", "n,0.png,a", "m,,b", "k,2.png,b"],
+        False,
+        LabelLayout(LABEL, 1, [2], None, None, None, ["note"]),
+    ),
     "classes": (
         one_hot("image,cat,,dog,note", "1,x,0,a", "0,y,1,b"),
         False,

@@ -40,7 +40,7 @@ def make(mode, alpha=255):
         image = Image.new(mode, gray.size)
         if mode == "PA":
             image.putpalette(PALETTE.astype(np.uint8).tobytes())
-        image.putdata([(int(number), alpha if place == 4 else 255) for place, number in enumerate(NUMBERS.ravel())])
+        image.putdata([(int(number), alpha if place == 5 else 255) for place, number in enumerate(NUMBERS.ravel())])
         return image
     return gray
 
@@ -119,8 +119,8 @@ def test_a_file_of_matlab_has_the_numbers_of_its_variable(tmp_path):
     "image, format, message",
     [
         (make("L"), "JPEG", "a JPEG file, which changes class numbers: save label maps as PNG"),
-        (make("LA", 254), "PNG", r"transparent at row 1, column 1 \(alpha 254\), which defines no class"),
-        (make("PA", 0), "TIFF", r"transparent at row 1, column 1 \(alpha 0\), which defines no class"),
+        (make("LA", 254), "PNG", r"transparent at row 1, column 2 \(alpha 254\), which defines no class"),
+        (make("PA", 0), "TIFF", r"transparent at row 1, column 2 \(alpha 0\), which defines no class"),
         (make("PA"), "TIFF", "has a palette with transparency: save it as PNG with a palette"),
         (make("L").convert("CMYK"), "TIFF", "of Pillow's mode CMYK, expected a class number for each pixel"),
     ],

@@ -122,7 +122,8 @@ def test_keys_win_over_the_file(tmp_path, cache):
         (keys(SIGMAS=[0.1]), "KEYPOINTS.SIGMAS has 1 values, but bug has 3 points"),
         (
             keys(PAIRS=["head/tail"]),
-            "KEYPOINTS.PAIRS head/tail: the points are not of one category; expected two of head,",
+            "KEYPOINTS.PAIRS head/tail: the points are not of one category; expected two of head, left_wing, "
+            "right_wing or of the numbers 1 to 3, such as head/right_wing",
         ),
         (keys(PAIRS=["1/2", "2/3"]), "KEYPOINTS.PAIRS: left_wing is in two pairs"),
         (keys(SKELETON=["1-2"]), "KEYPOINTS.SKELETON 1-2: one slash is needed"),

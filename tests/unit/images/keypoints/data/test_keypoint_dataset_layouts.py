@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from support.samples.published_keypoints import CEPHALOGRAM, FLIP_IDX, HAND, LAYOUTS, count_labeled
 
+from paddlevit_dist.images.keypoints.data.indexed_points import find_outside
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import is_posed
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON
 from paddlevit_dist.registry.lookup import guess_dataset, resolve
@@ -87,3 +88,17 @@ def test_tables_have_names_and_sizes_of_pixels(opened):
     dataset = opened("keypoint_table")
     assert dataset.keypoint_sets[0].names == CEPHALOGRAM and dataset.spacing_mm(2) == (0.1, 0.1)
     assert (dataset.annotations(3).points[0, :, 2] > 0).tolist() == [True, False, True, True]
+
+
+def test_labeled_points_beyond_the_borders_of_their_image_are_outside():
+    cases = [  # x, y and visibility of two points in an image of height and width
+        ((20, 30), [[0, 0, 1], [30, 20, 2]], False),
+        ((20, 30), [[5, 5, 2], [30.5, 9, 1]], True),
+        ((20, 30), [[5, 20.5, 2], [5, 5, 2]], True),
+        ((30, 20), [[20.5, 5, 0], [-1, -1, 0]], False),
+        ((30, 20), [[25, 5, 2], [-1, -1, 0]], True),
+        ((30, 20), [[5, 25, 2], [7, -0.5, 1]], True),
+        ((30, 20), [[5, 25, 2], [-0.5, 7, 0]], False),
+    ]
+    sizes, points, expected = zip(*cases)
+    assert find_outside(np.array(points, float), np.array(sizes)).tolist() == list(expected)

@@ -262,6 +262,15 @@ def test_a_folder_of_another_run_is_not_trained_into(begun):
     assert len(begun) == 2
 
 
+def test_local_weights_that_are_missing_are_told_before_the_data_are_opened(begun):
+    with pytest.raises(UserError, match="gone.pdparams"):
+        start("-eval", "-pretrained=gone.pdparams", "-dataset=folder", "-data_path=nowhere")
+    Path("there.pdparams").touch()
+    with pytest.raises(UserError, match="nowhere"):
+        start("-eval", "-pretrained=there.pdparams", "-dataset=folder", "-data_path=nowhere")
+    assert not begun
+
+
 @pytest.mark.parametrize("is_main", [True, False])
 def test_the_end_of_a_run_that_fails_is_noted_by_the_main_process(workers, is_main):
     def fail(started):

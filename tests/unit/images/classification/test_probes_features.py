@@ -11,12 +11,13 @@ from support.registrations import forgotten
 from paddlevit_dist import UserError
 from paddlevit_dist.images.classification.probes import KnnProbe, LinearProbe, ProbeMetrics, ProbeModel
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.metrics.classification import RECORD
+from paddlevit_dist.metrics.classification import RECORD, record_later
 from paddlevit_dist.registry.register import register_dataset
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.figures import Gallery
 from paddlevit_dist.tasks.model import Model
-from paddlevit_dist.tasks.protocols import CheckpointMatching, FeatureCaching, ParameterGrouping
+from paddlevit_dist.tasks.protocols import CheckpointMatching, FeatureCaching, ParameterGrouping, Reportable
 from paddlevit_dist.tasks.step_types import EvaluationStep
 
 WORDS = ["-dataset=digits", "DATA.IMAGE_SIZE", "28", "DATA.IMAGE_CHANNELS", "1"]
@@ -98,6 +99,22 @@ def test_samples_are_images_until_they_have_features(cls, words, tmp_path):
     np.testing.assert_array_equal(batch["features"], samples.features[[7, 2]], strict=True)
     np.testing.assert_array_equal(batch["labels"], samples.dataset.labels[[7, 2]])
     assert task.collate([samples[5]])["features"].shape == (1, 3)  # the last batch of an epoch
+
+
+def test_figures_show_images_also_of_samples_that_have_features(tmp_path):
+    task, random = make(LinearProbe, *MODEL, "-pretrained=w"), np.random.default_rng(0)
+    samples, found = task.build_dataset("val", tmp_path), []
+    labels = samples.dataset.labels[:9].astype(np.int64)
+    logits = paddle.to_tensor(random.normal(size=(9, 10)).astype(np.float32))
+    records = list(enumerate(record_later(logits, paddle.to_tensor(labels))()))
+    for features in (None, random.normal(size=(len(samples), 3)).astype(np.float32)):
+        samples.features = features
+        figures = get_aspect(task, Reportable).figures(samples, records, nn.Linear(1, 1))
+        found.append([figure.images for figure in figures if isinstance(figure, Gallery)])
+    assert len(found[0]) == len(found[1]) > 0
+    for plain, featured in zip(*found):
+        assert [caption for _, caption in plain] == [caption for _, caption in featured] and len(plain) > 2
+        np.testing.assert_array_equal([pixels for pixels, _ in plain], [pixels for pixels, _ in featured])
 
 
 def test_the_network_of_a_probe_has_a_head_for_each_rate():

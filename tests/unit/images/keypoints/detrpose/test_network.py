@@ -92,6 +92,20 @@ def test_queries_start_at_the_best_cells_and_denoising_queries_at_their_labels_a
         np.testing.assert_array_equal(outputs[part].numpy(), outputs[f"layer_{part}"][-1].numpy())
 
 
+def test_the_best_pairs_of_a_query_and_a_class_have_the_pose_of_their_query():
+    random, queries = np.random.default_rng(3), 5
+    logits, poses = random.normal(size=(2, queries, CLASSES)), random.random((2, queries, 2 * POINTS))
+    top, chosen = network().best({"logits": paddle.to_tensor(logits), "poses": paddle.to_tensor(poses)}), []
+    for image in range(2):
+        pairs = sorted(np.ndindex(queries, CLASSES), key=lambda pair: -logits[image][pair])[:queries]
+        rows, labels = map(list, zip(*pairs))
+        assert top.labels[image].tolist() == labels
+        np.testing.assert_allclose(top.poses[image].numpy(), poses[image, rows].reshape(queries, POINTS, 2), rtol=1e-6)
+        np.testing.assert_allclose(top.scores[image].numpy(), 1 / (1 + np.exp(-logits[image, rows, labels])), rtol=1e-6)
+        chosen.append(rows)
+    assert any(len(set(rows)) < queries for rows in chosen) and chosen[0] != chosen[1]
+
+
 def test_the_authors_person_is_taken_for_one_class():
     rows = np.arange(6.0).reshape(3, 2)
     built = network()

@@ -21,7 +21,7 @@ from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSe
 from paddlevit_dist.registry.register import register_model
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import AnnotationMatching, Predictable
+from paddlevit_dist.tasks.protocols import AnnotationMatching, Exportable, Predictable
 from paddlevit_dist.tasks.task_factory import make_task
 
 RECIPE = "-cfg=detrpose_figures"
@@ -205,6 +205,16 @@ def test_an_exported_function_returns_what_the_network_finds():
         np.testing.assert_array_equal(found[image].labels, given[0][image].numpy())
         np.testing.assert_array_equal(found[image].scores, given[1][image].numpy())
     assert found[0].labels.dtype == np.int64
+    task = make("DETECTION.EVAL_BATCHING", "one_size")
+    task.load_meta(LEARNED)
+    again = get_aspect(task, Exportable).evaluated_model(exported)
+    assert isinstance(again, EvaluatedPoses)
+    for ours, expected in zip(again(paddle.zeros([2, 3, 8, 8])), decoded(paddle.zeros([2, 3, 8, 8])), strict=True):
+        np.testing.assert_array_equal(ours.numpy(), expected.numpy())
+    with pytest.raises(UserError, match="returns label 3, but these data have 0 to 1: use data with its classes"):
+        again.decode(again(paddle.zeros([2, 3, 8, 8])), np.ones((2, 2)), np.ones((2, 2)))
+    with pytest.raises(UserError, match="DETECTION.EVAL_BATCHING single keeps their aspect ratio"):
+        get_aspect(make("DETECTION.EVAL_BATCHING", "single"), Exportable).evaluated_model(exported)
     result = [part.numpy() for part in (scores, labels, keypoints)]
     assert PoseExport.compare(result, result)[0] == 0
     moved = PoseExport.compare(result, [scores.numpy(), labels.numpy(), keypoints.numpy() + 100])

@@ -260,6 +260,16 @@ def test_a_new_run_begins_with_the_students_weights_and_a_center_of_zero(taught)
         np.testing.assert_array_equal(state.teacher.state_dict()[name].numpy(), value.numpy(), err_msg=name)
 
 
+def test_a_teacher_takes_saved_weights_of_its_names_and_shapes(taught):
+    average, random = taught[2].average, np.random.default_rng(1)
+    saved = {name: random.normal(size=tensor.shape).astype("float32") for name, tensor in average.state_dict().items()}
+    average.load_state_dict(saved)
+    for name, tensor in average.teacher.state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
+    with pytest.raises(ValueError, match="^the teacher's weights do not fit: norm.weight is "):
+        average.load_state_dict({**saved, "norm.weight": np.zeros((8, 2))})
+
+
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_the_last_layer_learns_after_its_frozen_epochs(taught, epoch):
     task, model, state, batch = taught

@@ -1,5 +1,6 @@
 """What ``predict`` refuses, reads and reports around the predictions."""
 
+import contextlib
 import csv
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,6 +101,46 @@ def test_runs_without_inputs_and_options_of_other_models_are_refused(tmp_path, m
         assert line == f"predict: -{option} is for models that find boxes or keypoints; remove it"
     notice = "ignored, as no launcher started this run: PADDLE_MASTER=a:1 (left in this shell; unset them)"
     assert capsys.readouterr().out.splitlines()[0] == notice
+
+
+@pytest.mark.usefixtures("prepared_process")
+def test_an_interrupted_prediction_goes_on_with_the_inputs_that_are_left(tmp_path, capsys, workers):
+    weights, out = write_weights(tmp_path / "weights", ["cat", "ant", "bee"]), tmp_path / "out"
+    (tmp_path / "in").mkdir()
+    for number in range(5):
+        Image.new("RGB", (16, 16), (50 * number,) * 3).save(tmp_path / "in" / f"{number}.png")
+
+    def run(*words, most=5, fails=False):
+        """The lines, and what was predicted, of which ``most`` are done before a failure."""
+        shares = []
+
+        def work(started):
+            task, sources, samples, share, *rest = started.arguments
+            shares.append(share.tolist())
+            if most:
+                started.worker(task, sources, samples, share[:most], *rest)
+            if fails:
+                raise ZeroDivisionError
+
+        workers.work = work
+        with pytest.raises(ZeroDivisionError) if fails else contextlib.nullcontext():
+            predict.run([str(weights), str(tmp_path / "in"), f"-output={out}", "-num_workers=0", "-device=cpu", *words])
+        return capsys.readouterr().out.splitlines(), shares
+
+    lines, shares = run(most=2, fails=True)
+    assert shares == [[0, 1, 2, 3, 4]]
+    assert lines[-1] == f"2 of 5 predicted so far, in {out}; run the same command to continue"
+    with open(out / rows.ROWS_CSV, newline="") as file:
+        assert len(list(csv.reader(file))) == 1 + 2
+    done = f"5 predicted, in {out}/predictions.csv and .jsonl"
+    lines, shares = run()
+    assert shares == [[2, 3, 4]] and lines[-1] == done
+    assert "continuing: 2 of 5 inputs are done" in lines
+    lines, shares = run()
+    assert shares == [] and lines[-1] == f"{out}: all inputs are already predicted; add -restart to predict them again"
+    lines, shares = run("-restart", most=0, fails=True)
+    assert shares == [[0, 1, 2, 3, 4]] and not any("so far" in line for line in lines)
+    assert not (out / rows.ROWS_CSV).exists() and not (out / rows.ABOUT).exists()
 
 
 @pytest.mark.parametrize(

@@ -73,3 +73,13 @@ def test_pairs_are_counted_without_those_that_have_no_label():
     np.testing.assert_array_equal(
         count_confusion(np.where(true == 255, -100, true.astype(int)), found, 3), confusion, strict=True
     )
+
+
+def test_each_of_several_confusions_is_reduced_alone():
+    confusions = np.random.default_rng(2).integers(0, 9, (4, 2, 3, 3))
+    found = reduce_confusions(confusions)
+    assert found.shape == (4, 2, 3, 3)
+    for place in np.ndindex(4, 2):
+        own = confusions[place]
+        right, true, taken = zip(*((own[k, k], own[k].sum(), own[:, k].sum()) for k in range(3)))
+        assert found[place].tolist() == [list(right), list(true), list(taken)]

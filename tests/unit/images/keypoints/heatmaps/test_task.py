@@ -1,6 +1,7 @@
 """The task of keypoints by heatmaps: its samples, its loss, boxes of all kinds, and what is refused."""
 
 import json
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -406,12 +407,15 @@ def test_missing_and_damaged_images_are_replaced_in_training_alone_where_the_key
         (tmp_path / split / "2.png").unlink()
         (tmp_path / split / "3.png").write_bytes(b"no image")
     words, skip = ["-dataset=coco_keypoints", f"-data_path={tmp_path}"], ["DATA.ON_INVALID_SAMPLE", "skip"]
-    samples = make_task(settings.load([*FIGURES, *words, *skip]).values).build_dataset("train", tmp_path)
+    task = make_task(settings.load([*FIGURES, *words, *skip]).values)
+    samples = task.build_dataset("train", tmp_path)
     gone = f"1 of 3 images of train are missing, such as {tmp_path}/train2017/2.png: "
     opened = "opened all 3 images of train; 2 of them cannot be read and are replaced by the next readable ones ("
     *_, missing, damaged, last = samples.notices
     assert missing == f"{gone}the next images replace them (DATA.ON_INVALID_SAMPLE skip)"
     assert damaged.startswith(opened) and last == "3 objects with keypoints are a sample each"
+    copied = pickle.loads(pickle.dumps(task)).build_dataset("train", tmp_path)  # which the main process has checked
+    assert copied.notices == [*samples.notices[:-3], last]
     for split, more in (("train", []), ("val", skip)):
         with pytest.raises(UserError, match=f"^1 of 3 images of {split} are missing, such as .*/2.png: restore them, "):
             make_task(settings.load([*FIGURES, *words, *more]).values).build_dataset(split, tmp_path)

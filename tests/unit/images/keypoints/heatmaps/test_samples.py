@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
+from paddlevit_dist.images.keypoints.heatmaps.boxes import WholeImages
 from paddlevit_dist.images.keypoints.heatmaps.channels import PointChannels
 from paddlevit_dist.images.keypoints.heatmaps.crops import BOX_SCALE
 from paddlevit_dist.images.keypoints.heatmaps.samples import (
     CropConfig,
+    ImageInput,
     ObjectCrops,
     change_region,
     crop_object,
@@ -57,6 +60,26 @@ def test_an_image_without_boxes_has_no_crops_of_the_same_kind():
     for number in (0, 2):
         crops = cut_crops(planes, np.tile([1.0, 1, 4, 5], (number, 1)), CONFIG)
         assert crops.shape == (number, 3, 96, 64) and crops.dtype == np.uint8
+
+
+def test_an_image_without_annotations_is_one_object_of_each_category_or_waits_for_a_detector():
+    image, whole = draw(), WholeImages([2, 0])
+    planes = np.asarray(image).transpose(2, 0, 1)
+    sample = ImageInput(CONFIG, whole)(image, None)
+    assert (sample.index, sample.size, sample.stored, sample.detected) == (-1, (90, 120), None, None)
+    for found, expected in zip(sample.objects, whole((90, 120)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(sample.crops, cut_crops(planes, np.array([[0.0, 0, 120, 90]] * 2), CONFIG))
+
+    def prepare(given, generator):
+        assert given is image
+        size = given.height, given.width
+        return DetectionSample(generator, False, planes[:1], size, np.zeros((0, 4)), np.zeros(0, int))
+
+    sample = ImageInput(CONFIG, None, prepare)(image, 7)
+    assert (sample.index, sample.size, sample.objects, len(sample.crops)) == (-1, (90, 120), None, 0)
+    assert sample.detected.index == -1
+    np.testing.assert_array_equal(sample.stored, planes)
 
 
 def test_points_without_a_label_have_no_weight():

@@ -92,6 +92,16 @@ def test_images_and_label_maps_are_in_the_order_of_their_paths_without_hidden_on
     assert found.notices == []
 
 
+def test_folders_of_other_names_in_a_split_are_neither_images_nor_label_maps(tmp_path):
+    for split in ("train", "val"):
+        for folder in ("before", "images"):
+            photo(tmp_path / split / folder / "a.jpg")
+        for folder in ("depth", "masks"):
+            save(tmp_path / split / folder / "a.png", np.ones(SIZE))
+    found = find_pairs(find_layout(str(tmp_path)), "val")
+    assert (found.images, found.labels) == ([f"{tmp_path}/val/images/a.jpg"], [f"{tmp_path}/val/masks/a.png"])
+
+
 def test_names_of_images_may_end_as_those_of_label_maps_do_in_a_folder_of_their_own(tmp_path):
     for stem in ("a_mask", "b"):
         photo(tmp_path / "images" / f"{stem}.jpg")

@@ -89,6 +89,7 @@ def test_many_objects_are_found_in_several_passes_in_their_order():
     points, scores = (np.concatenate([each[place] for each in found]) for place in range(2))
     np.testing.assert_allclose(points[:, 0, 2], k / 100, rtol=1e-5)
     np.testing.assert_allclose(scores, np.where(k > 30, 0.5 * k / 100, 0), rtol=1e-5)
+    assert {column.dtype for each in found for column in (each.points, each.scores, each.boxes)} == {np.dtype("f4")}
     corners = np.concatenate([each.boxes for each in found])
     np.testing.assert_allclose(corners, np.stack([k, k + 10, 2 * k + 40, 2 * k + 40], 1))
     # Newton's step of the logarithms of the largest row; the largest value of a negative map is in its last cell

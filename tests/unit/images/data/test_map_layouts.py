@@ -102,6 +102,23 @@ def test_folders_of_other_names_in_a_split_are_neither_images_nor_label_maps(tmp
     assert (found.images, found.labels) == ([f"{tmp_path}/val/images/a.jpg"], [f"{tmp_path}/val/masks/a.png"])
 
 
+@pytest.mark.parametrize(
+    ("there", "split", "said"),
+    [
+        (("train", "test"), "val", "it has train, test; set DATA.VAL_FRACTION to split the training set"),
+        (("train", "val"), "test", "it has train, val"),
+        (("test",), "val", "it has test"),
+    ],
+)
+def test_a_split_that_is_not_there_is_told_with_those_that_are(tmp_path, there, split, said):
+    for name in there:
+        photo(tmp_path / "images" / name / "a.jpg")
+        save(tmp_path / "masks" / name / "a.png", np.ones(SIZE))
+    with pytest.raises(UserError) as error:
+        find_pairs(find_layout(str(tmp_path)), split)
+    assert str(error.value) == f"dataset label_maps at {tmp_path} has no split '{split}' (-split): {said}"
+
+
 def test_names_of_images_may_end_as_those_of_label_maps_do_in_a_folder_of_their_own(tmp_path):
     for stem in ("a_mask", "b"):
         photo(tmp_path / "images" / f"{stem}.jpg")

@@ -7,7 +7,7 @@ from support.networks.small_detr import default_dtype
 from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 from paddlevit_dist.images.keypoints.detrpose.decoder import PoseDecoder, PoseDecoderConfig
 
-DIM, HEADS, POINTS, SAMPLED, BATCH, QUERIES = 8, 2, 3, (2, 1), 2, 4
+DIM, HEADS, POINTS, SAMPLED, BATCH, QUERIES = 12, 2, 3, (2, 1), 2, 4
 SIZES, BINS = [(3, 5), (2, 3)], DistanceBins(6, 0.5, 4.0)
 
 

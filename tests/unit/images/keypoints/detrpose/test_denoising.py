@@ -35,7 +35,8 @@ def test_moved_points_are_cut_at_the_borders_and_many_objects_have_one_group():
     points = np.tile(np.array([[1.0, 2, 2], [95, 63, 1], [0, 0, 0], [1, 63, 1]]), (5, 1, 1))
     drawn = NOISE.draw(points, np.full(5, 1e5), np.zeros(5, int), SIZE, np.random.default_rng(1))
     assert drawn.labels.shape == (10,) and drawn.labels.dtype == np.int64 and set(drawn.labels.tolist()) == {0, 1}
-    assert drawn.points.shape == (10, 2 * POINTS) and (drawn.points.min(), drawn.points.max()) == (0, 1)
+    assert drawn.points.shape == (10, 2 * POINTS) and drawn.points.dtype == np.float32
+    assert (drawn.points.min(), drawn.points.max()) == (0, 1)
     middle = (points[0, :, :2] * (points[0, :, 2:] > 0)).sum(axis=0) / 3 / SIZE[::-1]
     np.testing.assert_allclose(drawn.points[:, 4:6], np.tile(middle, (10, 1)), rtol=1e-6)  # of the one without a label
     none = NOISE.draw(points[:0], np.zeros(0), np.zeros(0, int), SIZE, np.random.default_rng(0))

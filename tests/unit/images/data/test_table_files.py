@@ -63,6 +63,7 @@ def root(tmp_path):
         ("pets/b/3.png", "", "", "b/3.png"),
         ("5", "", "", "c/5.png"),
         ("5.png", "", "", "c/5.png"),
+        ("e/9.png", "", "", "e/9.png.jpg"),
         ("x/y/8.png", "", "", ""),
         ("c/2.png", "", "", ""),
         ("3.txt", "", "", ""),
@@ -78,6 +79,7 @@ def root(tmp_path):
     ],
 )
 def test_a_name_means_one_image(root, name, folder, split, expected):
+    touch(root, "e/9.png.jpg")  # an ending behind another one
     names = [name, f"{root}/b/3.png", name]
     if "may be" in expected:
         with pytest.raises(UserError) as refused:

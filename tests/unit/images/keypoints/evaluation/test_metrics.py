@@ -99,7 +99,8 @@ def test_the_table_of_a_file_gives_the_scores_again_and_a_damaged_one_is_refused
     for name in TEN:
         assert again[name][0] == pytest.approx(values.get(name, np.nan), abs=1e-15, nan_ok=True)
     assert not kind.is_valid({**saved.arrays, "points": saved.arrays["points"][:, 1:]}, len(images), len(names))
-    assert not kind.is_valid({**saved.arrays, "limits": np.array([1, 10, 100])}, len(images), len(names))
+    for limits, is_valid in (([1, 10, 100], False), ([1 << 31], False), ([-1], False), ([2.0], False), ([7], True)):
+        assert kind.is_valid({**saved.arrays, "limits": np.array(limits)}, len(images), len(names)) is is_valid
     for name in ("points", "ids", "num_true", "counts"):
         assert not kind.is_valid({**saved.arrays, name: saved.arrays[name][1:]}, len(images), len(names)), name
     with pytest.raises(ValueError, match="expected a list of names"):

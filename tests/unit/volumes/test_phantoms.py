@@ -42,6 +42,13 @@ def test_landmarks_are_in_the_organs_that_they_name(phantom):
     np.testing.assert_allclose(volume.geometry.spacing, SPACING_MM)
 
 
+def test_air_has_its_noise_in_whole_numbers():
+    head = draw_head(create_generator("train", 3))
+    corner = render_phantom(head)[0].voxels[-4:, :5, :6]
+    np.testing.assert_array_equal(corner, np.rint(head.noise[-4:, :5, :6] - 1000).clip(-1024))
+    assert (head.noise[-4:, :5, :6] % 1 > 0.5).any()
+
+
 def test_left_and_right_front_and_back_are_the_worlds(phantom):
     world = dict(zip(NAMES, phantom[0].world))
     for pair in MIRROR_PAIRS:

@@ -8,11 +8,13 @@ import pytest
 from paddle import nn
 from support.networks import sparse_reference as reference
 from support.networks.narrow_minkunets import WIDTHS
+from support.networks.varied import vary
 
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.weights import to_torch_names
 from paddlevit_dist.points.sparse import BatchNorm, Convolution, NestedBatchNorm, Plan, SparseTensor, build_plan
+from paddlevit_dist.points.sparse.minkunet import ResidualBlock
 from paddlevit_dist.registry.lookup import MODELS
 from paddlevit_dist.tasks.model_factory import create_model
 
@@ -91,6 +93,19 @@ def test_the_classifier_of_scenes_can_be_replaced_or_left_away():
     assert model(x).shape == [2, 7] and model.num_classes == 7
     model.reset_classifier(0)
     assert model(x).shape == [2, model.num_features]
+
+
+@pytest.mark.parametrize("outputs", [3, 4])
+def test_a_block_adds_its_input_and_begins_and_ends_with_what_is_above_0(outputs):
+    block = vary(ResidualBlock(3, outputs, dimension=3))
+    coordinates = reference.scene(np.random.default_rng(0), 300, 3, reach=5)
+    x = SparseTensor(paddle.randn([len(coordinates), 3]), coordinates)
+    inner = block.norm1(block.conv1(x))
+    outer = block.norm2(block.conv2(SparseTensor(paddle.clip(inner.features, min=0), coordinates))).features.numpy()
+    shortcut = (x if outputs == 3 else block.downsample(x)).features.numpy()
+    found = block(x).features.numpy()
+    np.testing.assert_allclose(found, np.maximum(outer + shortcut, 0), rtol=1e-4, atol=1e-4)
+    assert (inner.features.numpy() < 0).any() and (found == 0).any() and (abs(outer) > 0.1).any()
 
 
 def test_a_batch_without_voxels_trains():

@@ -125,6 +125,24 @@ def test_names_that_look_like_formulas_are_text_in_a_spreadsheet_and_are_read_ba
     assert said["samples"] == 1 and said["scores"]["=1+1 mre_mm"] == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("truth", "found", "system", "said"),
+    [
+        ("fcsv RAS", "csv LPS", "lps", "files without a coordinate system are read as LPS"),
+        ("csv RAS", "fcsv LPS", "ras", "files without a coordinate system are read as RAS"),
+        ("csv LPS", "csv LPS", "ras", "files without a coordinate system are read as RAS"),
+        ("csv LPS", "json LPS", None, "files do not specify LPS or RAS: both sides are assumed to be the same"),
+        ("fcsv LPS", "mrk.json RAS", "lps", "coordinate systems from the files"),
+    ],
+)
+def test_what_is_taken_for_granted_about_coordinates_is_told(tmp_path, truth, found, system, said):
+    write(tmp_path / "truth", TRUTH, truth)
+    write(tmp_path / "found", FOUND, found)
+    report = score(str(tmp_path / "found"), read_landmarks(str(tmp_path / "truth")), "t", coordinate_system=system)
+    assert report.protocol[0] == f"mre_mm: mean distance in millimeters over all landmarks and volumes; {said}"
+    np.testing.assert_allclose(report.arrays["sums"][..., 1], ERRORS, atol=1e-6)
+
+
 @pytest.mark.parametrize("world", ["LPS", "RAS", ""])
 def test_one_table_of_all_volumes(tmp_path, capsys, world):
     write(tmp_path / "truth", TRUTH, "mrk.json LPS")

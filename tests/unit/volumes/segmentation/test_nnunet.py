@@ -43,6 +43,7 @@ def test_channels_and_labels_are_read_as_classes(tmp_path, description, suffix):
     assert dataset.channels == ["CT", "PET"] and len(dataset) + len(opened(root, "val")) == 3
     channels, labels = dataset.read(0)
     number = int(dataset.case(0)[-1])
+    assert dataset.describe(0) == str(root / "imagesTr" / f"case_{number}_0000{suffix}")
     expected, _ = to_canonical(make_labels(number), AFFINE)
     np.testing.assert_array_equal(labels.array, np.array([0, 0, 1, 0, 0, 2, 0, 0, 0, IGNORED])[expected])
     assert labels.array.shape == channels[0].array.shape == channels[1].array.shape

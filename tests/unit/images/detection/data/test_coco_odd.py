@@ -82,6 +82,44 @@ def test_what_is_odd_is_kept_as_coco_s_tools_do_and_told(tmp_path, cache, case):
     assert any(notice in line for line in evaluated.notices) == (case not in ONLY_TRAINING), evaluated.notices
 
 
+def notices_of(tmp_path, cache, boxes):
+    """The notices on boxes in an image of 20 x 30 pixels, apart from the first, on the split."""
+    path = write_coco(tmp_path, [annotation(number, 11, box) for number, box in enumerate(boxes, 1)])
+    first, *lines = Coco(str(tmp_path), "train", cache).notices
+    assert first.startswith("train: ") and all(line.startswith(f"{path} has ") for line in lines)
+    return [line.removeprefix(f"{path} has ") for line in lines]
+
+
+def test_boxes_on_the_edges_of_their_image_are_inside_and_those_beyond_are_counted(tmp_path, cache):
+    inside = [[0, 0, 30, 20], [-1, -1, 5, 5], [25, 5, 6, 5], [5, 15, 5, 6], [-4, 3, 4.5, 2], [29.5, 19.5, 1, 1]]
+    beyond = [[-1.5, 2, 9, 9], [25, 5, 6.5, 5], [5, 15, 5, 6.5], [2, -1.5, 9, 9]]
+    outside = [[-5, 2, 5, 4], [30, 2, 3, 3], [2, 20, 3, 3], [2, -3, 4, 3], [40, -30, 2, 2]]
+    assert notices_of(tmp_path, cache, [*inside[:4], *inside[5:]]) == []
+    assert notices_of(tmp_path, cache, [*inside, *beyond, *outside]) == [
+        "5 objects with a box outside the image, skipped in training, such as 11",
+        "5 objects with a box that exceeds the image by more than a pixel, clipped for training, such as 5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("box", "is_told"),
+    [
+        ([20, 10, 31, 21], True),
+        ([20, 10, 31.5, 20], False),
+        ([20, 10, 30, 21.5], False),
+        ([20, 20, 30, 20], False),
+        ([1, 2, 29, 18], False),  # which fits as it is
+    ],
+)
+def test_boxes_that_would_fit_as_corners_are_told(tmp_path, cache, box, is_told):
+    lines = notices_of(tmp_path, cache, [box, *([1, 2, 5, 9] for _ in range(4))])
+    told = (
+        "5 objects with a box that fits as x0, y0, x1, y1, as all boxes do, although COCO has x, y, width, height, "
+        "such as 1"
+    )
+    assert (told in lines) == is_told
+
+
 @pytest.mark.parametrize(
     "boxes, part",
     [

@@ -332,11 +332,16 @@ def test_a_detector_is_normalized_as_its_processor_says(tmp_path):
 
 
 def test_a_detector_that_is_fed_otherwise_is_told(tmp_path):
-    about = {**OF_DETR, "size": {"height": 640, "width": 640}}
-    loaded = load_detector(tmp_path, about, "DATA.IMAGENET_MEAN", "[0.5,0.5,0.5]")
-    mean, size = (line for line in loaded.notices if "preprocessor_config" in line)
-    assert "resizes images to 640 x 640 pixels, and DATA.EVAL_SHORTEST_SIDE is 800" in size
-    assert "expects DATA.IMAGENET_MEAN [0.0, 0.0, 0.0], and it is [0.5, 0.5, 0.5]" in mean
+    about, words = {**OF_DETR, "size": {"height": 640, "width": 640}}, "DATA.IMAGENET_MEAN [.5,.5,.5]".split()
+    loaded = load_detector(tmp_path, about, *words, "DATA.IMAGENET_STD", "[0.25,1,1]")
+    file = f"note: {tmp_path / 'preprocessor_config.json'}"
+    assert [line for line in loaded.notices if "preprocessor_config" in line] == [
+        f"{file} expects DATA.IMAGENET_MEAN [0.0, 0.0, 0.0], and it is [0.5, 0.5, 0.5]",
+        f"{file} expects DATA.IMAGENET_STD [1.0, 1.0, 1.0], and it is [0.25, 1.0, 1.0]",
+        f"{file} resizes images to 640 x 640 pixels, and DATA.EVAL_SHORTEST_SIDE is 800, EVAL_LONGEST_SIDE 1333",
+    ]
+    for size in (800, {"shortest_edge": 800}, {"height": 800, "width": 800}):
+        assert not any("resizes" in line for line in load_detector(tmp_path, {**about, "size": size}).notices)
 
 
 @pytest.mark.parametrize("field", [{"do_flip_channel_order": True}, {"resample": 0}, {"do_thumbnail": True}])

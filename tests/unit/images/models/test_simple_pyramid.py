@@ -1,11 +1,14 @@
 """A plain transformer as a backbone of detectors: four maps of one."""
 
+import math
+
 import numpy as np
 import paddle
 import pytest
 from support.networks.rtdetr_networks import CLASSES, make_images, make_targets
 
 from paddlevit_dist import UserError
+from paddlevit_dist.images.models.simple_pyramid import SimplePyramid
 from paddlevit_dist.tasks.model_factory import create_model
 
 NARROW = {"depth": 2, "embed_dim": 32, "num_heads": 2, "pyramid": 8}
@@ -79,3 +82,46 @@ def test_mask_rcnn_reads_it():
     assert [tuple(one.shape[2:]) for one in maps] == [(16, 24), (8, 12), (4, 6), (2, 3), (1, 2)]
     fixed = [name for name, parameter in model.backbone.body.named_parameters() if parameter.stop_gradient]
     assert fixed == []
+
+
+def normalized(x, norm):
+    """(batch, channels, height, width) over the channels."""
+    scale, shift = (part.numpy()[:, None, None] for part in (norm.weight, norm.bias))
+    return scale * (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-6) + shift
+
+
+def enlarged(x, layer):
+    """Each position becomes a square of 2 x 2."""
+    batch, _, height, width = x.shape
+    squares = np.einsum("nchw,cokl->nohkwl", x, layer.weight.numpy())
+    return squares.reshape(batch, -1, 2 * height, 2 * width) + layer.bias.numpy()[:, None, None]
+
+
+def put_out(x, layers):
+    point, first, square, last = layers
+    x = normalized(np.einsum("nchw,oc->nohw", x, point.weight.numpy()[:, :, 0, 0]), first)
+    padded, (height, width), total = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), x.shape[2:], 0
+    for row, column in np.ndindex(3, 3):
+        part = padded[:, :, row : row + height, column : column + width]
+        total = total + np.einsum("nchw,oc->nohw", part, square.weight.numpy()[:, :, row, column])
+    return normalized(total, last)
+
+
+@pytest.mark.parametrize("maps", [4, 2])
+def test_every_map_is_that_of_plain_sums(maps):
+    random = np.random.default_rng(2)
+    pyramid = SimplePyramid(12, 5, maps, 8).to(dtype="float64")
+    assert pyramid.strides == (2, 4, 8, 16)[-maps:]
+    for parameter in pyramid.parameters():
+        parameter.set_value(random.standard_normal(parameter.shape))
+    x = random.standard_normal((2, 12, 3, 4))
+    found = pyramid(paddle.to_tensor(x))
+    padded = np.pad(x, ((0, 0), (0, 0), (0, 1), (0, 0)), mode="edge")
+    scaled = [x, padded.reshape(2, 12, 2, 2, 2, 2).max(axis=(3, 5))]
+    if maps == 4:
+        (first, norm, _, second), half, *_ = pyramid.scales
+        quarter = normalized(enlarged(x, first), norm)
+        quarter *= 0.5 * (1 + np.vectorize(math.erf)(quarter / math.sqrt(2)))
+        scaled = [enlarged(quarter, second), enlarged(x, half), *scaled]
+    for one, before, layers in zip(found, scaled, pyramid.outputs, strict=True):
+        np.testing.assert_allclose(one.numpy(), put_out(before, layers), rtol=1e-9, atol=1e-9)

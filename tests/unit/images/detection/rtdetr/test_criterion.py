@@ -376,6 +376,30 @@ def test_a_box_that_noise_turns_inside_out(mirrors):
     assert (widths < 1e-4).any() != mirrors
 
 
+@pytest.mark.parametrize("mirrors", [False, True])
+def test_noise_is_that_of_a_loop_over_corners(mirrors):
+    boxes, labels = np.array([[8.0, 5, 40, 20], [60, 30, 80, 45], [0, 40, 16, 50]]), np.array([2, 0, 3])
+    noise, size = ContrastiveNoise(CLASSES, queries=7, mirrors=mirrors), (50, 80)  # two groups of three pairs
+    drawn = noise.draw(boxes, labels, size, np.random.default_rng(3))
+    random, shape = np.random.default_rng(3), (2, 2, 3, 4)
+    shares, signs = random.random(shape), random.choice([-1.0, 1.0], shape)
+    is_replaced, others = random.random(12) < 0.25, random.integers(CLASSES, size=12)
+    for query, (group, is_negative, number) in enumerate(np.ndindex(2, 2, 3)):
+        ends = []
+        for corner in range(4):
+            axis = corner % 2
+            length = (80, 50)[axis]
+            side = boxes[number, axis + 2] - boxes[number, axis]
+            place = group, is_negative, number, corner
+            moved = boxes[number, corner] + signs[place] * (shares[place] + is_negative) * side / 2
+            ends.append(min(max(moved / length, 0), 1))
+        width, height = (abs(end - start) if mirrors else max(end - start, 0) for start, end in zip(ends, ends[2:]))
+        expected = np.array([(ends[0] + ends[2]) / 2, (ends[1] + ends[3]) / 2, width, height])
+        np.testing.assert_allclose(1 / (1 + np.exp(-drawn.boxes[query].astype(float))), expected, atol=2e-5)
+        assert drawn.labels[query] == (others[query] if is_replaced[query] else labels[number])
+    assert 0 < is_replaced.sum() < 12 and drawn.boxes.shape == (12, 4)
+
+
 def test_groups_see_the_ordinary_queries_and_themselves():
     batch = make_batch((2, 0, 3, 1))
     blocked = make_targets(batch).denoising.blocked(QUERIES).numpy()

@@ -376,6 +376,8 @@ def test_a_relative_file_of_annotations_is_the_training_set_of_the_folder_around
     assert dataset.notices == [f"train: {tmp_path / file}, images in {tmp_path / 'train'}"]
     assert dataset.read(0)[0].size == (30, 20) and len(dataset.annotations(0).ids) == 1
     assert Coco.has_validation(file) and len(Coco(file, "val", cache).annotations(0).ids) == 0
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Coco(f"~/{file}", "train", cache).notices == dataset.notices
 
 
 def test_file_names_of_any_script_and_in_sub_folders(tmp_path, cache):

@@ -60,3 +60,33 @@ def test_a_model_without_published_weights_needs_its_own():
     )
     with pytest.raises(UserError, match=said):
         load(["-cfg=finetune_folder", "MODEL.NAME", "mixer_s32_224"])
+
+
+OF_WHOLE = "these weights are of the whole network: MODEL.PRETRAINED x (-pretrained)"
+DRAWN = "it is for synthetic_shapes, segmentation_shapes, drawn_figures, and DATA.DATASET coco (-dataset)"
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "reason"),
+    [
+        ("DATA.VAL_SEED 5", "DATA.VAL_SEED 5", "nothing is held out: DATA.VAL_FRACTION None (default)"),
+        ("DATA.VAL_SEED 5 DATA.VAL_FRACTION 0.5", None, None),
+        ("DATA.VAL_SEED 5 DATA.VAL_FRACTION_IF_MISSING 0.25", None, None),
+        (
+            "DATA.VAL_SEED 5 DATA.VAL_FRACTION 0.5 DATA.VAL_FRACTION_IF_MISSING 0.25",
+            "DATA.VAL_FRACTION_IF_MISSING 0.25",
+            "DATA.VAL_FRACTION 0.5 (command line) is for all data",
+        ),
+        ("-pretrained=x MODEL.BACKBONE_PRETRAINED y", "MODEL.BACKBONE_PRETRAINED y", OF_WHOLE),
+        ("-pretrained=x MODEL.BACKBONE_PRETRAINED y -eval", None, None),
+        ("MODEL.BACKBONE_PRETRAINED y", None, None),
+        ("DATA.SHAPES.TRAIN 7", None, None),
+        ("DATA.SHAPES.TRAIN 7 -dataset=coco -data_path=x", "DATA.SHAPES.TRAIN 7", DRAWN),
+    ],
+)
+@pytest.mark.parametrize("recipe", ["detr_shapes", "segformer_b0_shapes"])
+def test_keys_that_others_leave_without_effect_are_told(recipe, words, key, reason):
+    if recipe.startswith("segformer"):
+        words, reason = words.replace("coco", "ade20k"), reason and reason.replace("coco", "ade20k")
+    notices = [line for line in load([f"-cfg={recipe}", *words.split()]).notices if "(command line): no effect" in line]
+    assert notices == ([] if key is None else [f"{key} (command line): no effect: {reason}"])

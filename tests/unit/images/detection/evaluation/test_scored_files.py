@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.images.detection.evaluation.scored_files import read_annotations
+from paddlevit_dist.images.detection.evaluation.scored_files import read_annotations, read_results
 
 
 def write(folder, height, width):
@@ -45,3 +45,14 @@ def test_a_box_without_an_area_does_not_hide_that_the_others_are_fractions(tmp_p
     file.write_text(json.dumps(content))
     with pytest.raises(UserError, match="all of the 1 are fractions of the images from 0 to 1"):
         read_annotations(file)
+
+
+@pytest.mark.parametrize("size", [(0, 9), (9, 0), (0, 0), (6, 9)])
+def test_masks_of_results_have_boxes_even_if_the_size_of_their_image_is_not_known(tmp_path, size):
+    annotations = read_annotations(write(tmp_path, *size))
+    runs = {"size": [6, 9], "counts": [13, 2, 4, 3, 32]}  # column by column: 2 pixels in the third, 3 in the fourth
+    result = {"image_id": 5, "category_id": 3, "score": 0.5, "segmentation": runs}
+    (tmp_path / "found.json").write_text(json.dumps([result]))
+    found = read_results(str(tmp_path / "found.json"), annotations)
+    assert found.boxes.tolist() == [[2, 1, 2, 3]] and found.areas.tolist() == [5] and found.masks is None
+    assert (found.labels.tolist(), found.scores.tolist(), found.first.tolist()) == ([0], [0.5], [0, 1])

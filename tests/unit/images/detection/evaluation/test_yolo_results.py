@@ -184,7 +184,12 @@ def test_annotations_of_a_dataset_are_ordered_by_image_with_their_masks():
     assert found.truth.boxes[:, 0].tolist() == [3, 0, 1] and found.truth.labels.tolist() == [1, 1, 0]
     expected = [([[3, 2, 7, 2, 7, 4, 3, 4]], 5, 7), ([[0, 0, 2, 0, 2, 2, 0, 2]], 6, 10)]
     assert found.masks[:2] == [compress_runs(*mask) for mask in expected] and len(found.masks) == 3
-    assert load_annotations(make_dataset(has_masks=False), "yolo").masks is None
+    assert (found.path, found.category_ids, found.notices) == ("yolo", [3, 8], [])
+    assert found.names == found.original_names == ["cup", "hat"] and found.file_names == ["1.png", "0.png"]
+    assert found.first.tolist() == [0, 1, 3] and found.truth.areas.tolist() == [8, 4, 6]
+    alike = load_annotations(make_dataset(has_masks=False, class_names=["cup", "cup"], notices=["a note"]), "yolo")
+    assert alike.masks is None and alike.notices == ["a note"]
+    assert (alike.names, alike.original_names) == (["cup (id 3)", "cup (id 8)"], ["cup", "cup"])
 
 
 @pytest.mark.parametrize("far", [1, 2])

@@ -1,6 +1,7 @@
 """Samples and batches of images with boxes, as networks and evaluation get them."""
 
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from paddlevit_dist.images.detection.data.samples import (
 )
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform, DetectionTrainingTransform
+from paddlevit_dist.images.detection.windows import WindowPlan
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointDataset
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 from paddlevit_dist.registry.register import register_dataset
@@ -85,6 +87,17 @@ def test_an_evaluation_sees_images_and_no_boxes():
     assert batch["indices"].tolist() == [7, 3]
     assert batch["original_sizes"].tolist() == [list(SHAPES.size(7)), list(SHAPES.size(3))]
     assert all(max(size) <= 60 for size in batch["sizes"].tolist())
+
+
+@pytest.mark.parametrize("plan", [None, WindowPlan((40, 40), 0.25, True)])
+def test_an_evaluation_knows_how_long_reading_an_image_took(plan):
+    samples = DetectionSamples(SHAPES, DetectionEvaluationTransform(48, 60), is_training=False)
+    samples.window_plan = plan
+    started = time.perf_counter()
+    sample = samples.read_sample(5, np.random.default_rng(0))
+    assert 0 < sample.seconds <= time.perf_counter() - started
+    assert (sample.index, sample.is_training, sample.original_size) == (5, False, SHAPES.size(5))
+    assert sample.boxes.shape == (0, 4) and sample.boxes.dtype == np.float32 and sample.labels.dtype == np.int64
 
 
 def test_samples_are_small_to_pickle_and_say_what_they_are():

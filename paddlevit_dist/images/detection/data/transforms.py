@@ -203,9 +203,7 @@ def crop_by_overlap(view: DetectionView, generator: np.random.Generator) -> Dete
             low, high = np.array([left, top]), np.array([left + size[1], top + size[0]])
             is_inside = ((centers > low) & (centers < high)).all(axis=1)
             boxes = view.boxes[is_inside]
-            intersections = np.clip(np.minimum(boxes[:, 2:], high) - np.maximum(boxes[:, :2], low), 0, None).prod(
-                axis=1
-            )
+            intersections = (np.minimum(boxes[:, 2:], high) - np.maximum(boxes[:, :2], low)).prod(axis=1)
             unions = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) + size[0] * size[1] - intersections
             if is_inside.any() and (intersections / unions).max() >= least:
                 return crop(view.only(is_inside), top, left, size)

@@ -35,9 +35,7 @@ def compute_image_quality(table: MatchTable, least_score: float) -> ImageQuality
     is_right = is_counted & ((table.true_positives & bit) != 0)
     is_wrong = is_counted & ((table.true_positives & bit) == 0) & ((table.ignored & bit) == 0)
     images, number = table.image_positions(), len(table.image_ids)
-    right, wrong = (
-        np.bincount(images[selected], minlength=number).astype(np.int64) for selected in (is_right, is_wrong)
-    )
+    right, wrong = (np.bincount(images[selected], minlength=number) for selected in (is_right, is_wrong))
     missed = np.maximum(table.num_true - right, 0)
     total = 2 * right + wrong + missed
     return ImageQuality(right, wrong, missed, np.where(total > 0, 2 * right / np.maximum(total, 1), 1.0))

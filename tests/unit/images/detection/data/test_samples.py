@@ -100,6 +100,14 @@ def test_an_evaluation_knows_how_long_reading_an_image_took(plan):
     assert sample.boxes.shape == (0, 4) and sample.boxes.dtype == np.float32 and sample.labels.dtype == np.int64
 
 
+@pytest.mark.parametrize("composition", [None, ImageComposition(0.0, 0.0, 48, 0)])
+def test_a_training_sample_knows_the_size_of_its_image(composition):
+    samples = DetectionSamples(SHAPES, KEEP, is_training=True)
+    samples.composition = composition
+    sizes = [samples.read_sample(index, np.random.default_rng(0)).original_size for index in range(4)]
+    assert sizes == [SHAPES.size(index) for index in range(4)] and any(height != width for height, width in sizes)
+
+
 def test_samples_are_small_to_pickle_and_say_what_they_are():
     samples = DetectionSamples(SHAPES, KEEP, is_training=True)
     assert len(pickle.dumps(samples)) <= 1500

@@ -50,6 +50,8 @@ def as_tensors(batch):
 def test_drawn_shapes_have_their_labels_and_a_background():
     task, samples = build_task()
     assert task.class_names == ["background", "circle", "square", "triangle"] and task.num_classes == 4
+    for split in ("train", "val"):
+        assert any(line.startswith(f"labels of {split}, in all ") for line in samples[split].notices)
     image, labels = samples["val"].dataset.read(3)
     assert labels.shape == (image.height, image.width) and labels.dtype == np.uint8
     np.testing.assert_array_equal(labels, samples["val"].dataset.read_labels(3), strict=True)

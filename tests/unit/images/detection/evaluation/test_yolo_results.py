@@ -120,6 +120,8 @@ def test_results_of_two_origins_are_compared_by_the_names_of_images(tmp_path, ca
     [
         ("a01", "0 0.5 0.5 0.2 0.2", "line 1: .*5 numbers: no confidence: save_conf=True writes it"),
         ("a01", "\n0 50 50 20 20 0.9", "line 2: .*expected fractions of the image from 0 to 1, not pixels"),
+        ("a01", "0 -2 0.5 0.2 0.2 0.9", "expected fractions of the image from 0 to 1"),
+        ("a01", "0 0.5 2 0.2 0.2 0.9", "expected fractions of the image from 0 to 1"),
         ("a01", "0 0.5 0.5 -0.2 0.2 0.9", "expected fractions of the image from 0 to 1"),
         ("a01", "0 0.5 0.5 0.2 -0.2 0.9", "expected fractions of the image from 0 to 1"),
         ("a01", "0 0.9 0.5 0.5 0.2 20", "the confidence is 20"),

@@ -76,7 +76,11 @@ def test_maps_are_cut_out_as_point_by_point_and_so_are_the_gradients(samples, al
 
 
 @pytest.mark.parametrize(
-    "box", [(3, 4, 17, 12), (-6.3, -2, 9.9, 30.2), (14.2, 8.1, 60, 70), (5, 5, 5, 5), (90, 90, 99, 99)]
+    "box",
+    [
+        *((3, 4, 17, 12), (12, 2, 22, 18), (1, 15, 20, 19)),
+        *((-6.3, -2, 9.9, 30.2), (14.2, 8.1, 60, 70), (5, 5, 5, 5), (90, 90, 99, 99)),
+    ],
 )
 def test_a_mask_is_resized_to_its_box_and_laid_into_the_image(box):
     rng = np.random.default_rng(7)

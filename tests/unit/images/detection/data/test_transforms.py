@@ -174,6 +174,17 @@ def test_a_small_image_in_a_larger_one_keeps_thin_objects():
         assert np.abs(edges(mask) - box).max() <= 1
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mask_of_a_whole_image_has_all_its_pixels_in_a_larger_one(seed):
+    view = whole_view(Image.new("RGB", (5, 6)), np.array([[0.0, 0, 5, 6]]), np.arange(1))
+    larger = zoom_out(view, np.random.default_rng(seed))
+    left, top, right, bottom = larger.boxes[0].astype(int)
+    expected = np.zeros(larger.size, np.uint8)
+    expected[top:bottom, left:right] = 1
+    np.testing.assert_array_equal(larger.mask(np.ones((6, 5), np.uint8)), expected)
+    assert expected.sum() == 30 < expected.size
+
+
 @pytest.mark.parametrize("size", [480, 608, 800])
 def test_sizes_are_those_of_the_authors(size):
     generator = np.random.default_rng(size)

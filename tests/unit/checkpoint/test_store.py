@@ -287,12 +287,14 @@ def test_weights_alone_are_a_file(tmp_path, model):
     assert checkpoint_store.resolve(str(tmp_path / "weights"), tmp_path, print) == tmp_path / "weights.pdparams"
 
 
-def test_a_named_damaged_checkpoint_gives_way_to_the_good_one_beside_it(tmp_path, model):
+def test_a_named_damaged_checkpoint_gives_way_to_the_good_one_beside_it(tmp_path, model, monkeypatch):
     good, bad = save(tmp_path, 1, model), save(tmp_path, 2, model)
     damage(bad / "model.pdparams", "changed")
     said = []
     assert checkpoint_store.resolve(str(bad), tmp_path, said.append) == good
     assert any("continuing from" in line for line in said)
+    monkeypatch.chdir(bad)
+    assert checkpoint_store.resolve(".", tmp_path, said.append) == good.resolve()
 
 
 def test_nothing_usable_is_the_users_to_mend(tmp_path, model):

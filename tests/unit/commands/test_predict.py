@@ -133,9 +133,11 @@ def test_an_interrupted_prediction_goes_on_with_the_inputs_that_are_left(tmp_pat
     with open(out / rows.ROWS_CSV, newline="") as file:
         assert len(list(csv.reader(file))) == 1 + 2
     done = f"5 predicted, in {out}/predictions.csv and .jsonl"
+    lines, shares = run(most=2, fails=True)
+    assert shares == [[2, 3, 4]] and "continuing: 2 of 5 inputs are done" in lines
     lines, shares = run()
-    assert shares == [[2, 3, 4]] and lines[-1] == done
-    assert "continuing: 2 of 5 inputs are done" in lines
+    assert shares == [[4]] and lines[-1] == done
+    assert "continuing: 4 of 5 inputs are done" in lines
     lines, shares = run()
     assert shares == [] and lines[-1] == f"{out}: all inputs are already predicted; add -restart to predict them again"
     lines, shares = run("-restart", most=0, fails=True)

@@ -246,6 +246,7 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
     written = (tmp_path / "a" / "seeds.json").read_bytes()
     changed = [(b'"value": 90.4', b'"value": NaN'), (b'"finished"', b"1"), (b'"format": 1', b'"format": 2')]
     changed += [(b'"task": "classification"', b'"task": 3'), (b'"settings": {', b'"settings": 0, "other": {')]
+    changed += [(b'"more_is_better"', b'"less_is_better"')]
     damaged = [written.replace(*change) for change in changed]
     assert written not in damaged and written.startswith(b'{\n "format": 1,\n "task": ') and written.endswith(b"}\n")
     for content in (b"", b"[]", b"{}", b'{"format": 1, "seeds": 3}', "{}".encode("utf-16"), *damaged):

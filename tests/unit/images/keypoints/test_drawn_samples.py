@@ -44,6 +44,24 @@ def test_stored_images_have_their_annotations_and_points_are_counted():
     assert list(drawing.summarize_samples(SimpleNamespace(dataset="images of a program's own"))) == []
 
 
+def test_objects_of_other_numbers_of_points_are_counted_each_by_its_own():
+    class Uneven(DrawnFigures):
+        def count_points(self):
+            return np.arange(18).reshape(2, 3, 3) * [1, 10, 1000]  # of two and three points; the spare row is no point
+
+    spider = KeypointSet(("head", "tail"), (), (0.1,) * 2, ((0, 1),))
+    drawing = make_drawing(class_names=["spider", "face"], keypoint_sets=(spider, FACE))
+    whole = Uneven(None, "val", None, num_val=2)
+    assert drawing.summarize_samples(SimpleNamespace(dataset=None, whole=whole)) == [
+        "point         visible    hidden unlabeled",
+        "spider head     2,000        10         0",
+        "spider tail     5,000        40         3",
+        "face left      11,000       100         9",
+        "face right     14,000       130        12",
+        "face chin      17,000       160        15",
+    ]
+
+
 def test_batches_are_drawn_without_their_padding():
     tip = KeypointSet(("tip",), (), (0.1,), ())
     points = np.zeros((2, 2, 3, 3), np.float32)

@@ -79,6 +79,7 @@ WRONG = {
     "half a class": ("0.5 0.5 0.5 0.1 0.1", "there is no such class"),
     "not a number": ("0 nan 0.5 0.1 0.1", "expected fractions"),
     "no number at all": ("nan 0.5 0.5 0.1 0.1", "there is no such class"),
+    "below all numbers": ("-inf 0.5 0.5 0.1 0.1", "there is no such class"),
 }
 
 

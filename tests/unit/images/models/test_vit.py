@@ -129,6 +129,24 @@ def test_logits_equal_the_papers_equations(options, shape):
     np.testing.assert_allclose(logits, expected, atol=2e-5)
 
 
+def test_biases_of_queries_and_values_alone_give_the_logits_of_all_three():
+    full, own = small_vit(), small_vit(qkv_bias="queries and values")
+    rng = np.random.default_rng(2)
+    state = {
+        name: (rng.standard_normal(value.shape) * 0.2).astype("float32") for name, value in full.state_dict().items()
+    }
+    full.set_state_dict(state)
+    for name in [name for name in state if name.endswith("qkv.bias")]:
+        query, _, value = np.split(state.pop(name), 3)  # the softmax takes the same from all scores of a query
+        state |= {name.replace("qkv.bias", "q_bias"): query, name.replace("qkv.bias", "v_bias"): value}
+    assert own.set_state_dict(state) == ([], [])
+    full.eval()
+    own.eval()
+    expected, found = (model(paddle.to_tensor(images())).numpy() for model in (full, own))
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+    assert expected.std() > 0.1
+
+
 def test_an_image_size_that_patches_do_not_fill_is_refused_with_sizes_that_fit():
     with pytest.raises(UserError, match=r"225 x 224 .* 16 px: instead of 225 use 224 or 240"):
         create_model("vit_tiny_patch16_224", image_size=(225, 224))

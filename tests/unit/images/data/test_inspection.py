@@ -23,6 +23,8 @@ from paddlevit_dist.images.data.inspection import SplitInspection, find_empty_cl
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.data.tar import TarImages
+from paddlevit_dist.registry.lookup import resolve
+from paddlevit_dist.settings import load
 
 
 def save(path, number, orientation=None):
@@ -337,13 +339,19 @@ def test_classes_without_images_are_named(root, tmp_path):
     assert SplitInspection(False, False).inspect(Digits(None, "val", tmp_path), "val", 10) == []
 
 
-def test_what_is_kept_of_the_look_does_not_travel_to_other_processes(root):
-    import paddlevit_dist.settings as configuration
-    from paddlevit_dist.registry.lookup import resolve
+def test_the_findings_follow_what_was_told_when_a_split_was_opened(root):
+    shutil.rmtree(root / "val")
+    words = ["-dataset=folder", f"-data_path={root}", f"-output={root.parent}", "DATA.VAL_FRACTION_IF_MISSING", "0.25"]
+    values = load(words).values
+    told, findings = resolve("task", values.TASK)(values).build_dataset("val", root.parent).notices
+    assert told.startswith("note: 4 of 12 training images are held out for validation (DATA.VAL_FRACTION_IF_MISSING ")
+    assert findings == "opened all 4 images of val"
 
+
+def test_what_is_kept_of_the_look_does_not_travel_to_other_processes(root):
     output = root.parent / "output"
     output.mkdir()
-    values = configuration.load(["-dataset=folder", f"-data_path={root}", f"-output={output}", "-image_size=16"]).values
+    values = load(["-dataset=folder", f"-data_path={root}", f"-output={output}", "-image_size=16"]).values
     task = resolve("task", values.TASK)(values)
     samples = task.build_dataset("train", output)
     assert len(pickle.dumps(task)) < 20_000 and pickle.loads(pickle.dumps(task))._inspection is None

@@ -83,6 +83,24 @@ def test_sigmas_are_those_of_the_option_of_the_file_of_coco_or_one_for_all(evalu
         assert f"OKS of hand: {source}" in values["protocol"]
 
 
+def test_a_folder_of_coco_scores_as_its_file_of_annotations(evaluate, tmp_path, capsys):
+    dataset = copy.deepcopy(ANNOTATIONS)
+    for number, entry in enumerate(dataset["images"]):
+        entry["file_name"] = f"{number}.png"
+    expected, _ = evaluate(dataset, RESULTS)
+    root = tmp_path / "coco"
+    for split in ("train2017", "val2017"):
+        (root / split).mkdir(parents=True)
+        (root / "annotations").mkdir(exist_ok=True)
+        (root / "annotations" / f"person_keypoints_{split}.json").write_text(json.dumps(dataset))
+        for entry in dataset["images"]:
+            Image.new("RGB", (entry["width"], entry["height"])).save(root / split / entry["file_name"])
+    evaluate_command.run([str(root), str(tmp_path / "results.json"), "-json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["stats"] == expected["stats"] and found["per_category"] == expected["per_category"]
+    assert -1 < found["stats"][0] < 1
+
+
 def test_points_and_the_table_for_compare(evaluate, tmp_path, capsys):
     values, _ = evaluate(ANNOTATIONS, RESULTS, f"-output={tmp_path / 'out'}")
     assert values["per_point"]["wrist"] == {

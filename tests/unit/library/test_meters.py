@@ -258,6 +258,10 @@ def test_tensors_of_any_kind_are_counted_as_arrays_are():
     column.update(paddle.to_tensor(ROW), paddle.to_tensor([[0], [2], [2]]))
     row.update(ROW, [0, 2, 2])
     close(plain(column.compute()), plain(row.compute()))
+    for kind in ("uint8", "int16", "int32"):
+        stored = pv.Accuracy(3)
+        stored.update(ROW, np.array([0, 2, 2], kind))
+        close(plain(stored.compute()), plain(row.compute()))
 
 
 @pytest.mark.parametrize("classes", [3, 101, 200])

@@ -112,8 +112,11 @@ def test_what_a_training_is_writing_is_on_disk_when_an_error_has_ended_it(tmp_pa
 @pytest.mark.parametrize("first, kept", [(2, "update_00000003"), (4, "update_00000009")], ids=["update", "epoch"])
 def test_a_write_that_fails_ends_the_training_with_the_reason(tmp_path, monkeypatch, way, first, kept):
     monkeypatch.setattr(os, "fsync", fill_disk_after(saves=first - 1))
+    updates: list[int] = []
     with pytest.raises(UserError, match=f"{'epoch_0001' if first == 4 else 'update_00000006'}: No space left.*free sp"):
-        build(tmp_path, lambda made: None, "-epochs=1", "SAVE_IN_BACKGROUND", way).train()
+        build(tmp_path, updates.append, "-epochs=1", "SAVE_IN_BACKGROUND", way).train()
+    if way == "False":
+        assert updates[-1] == {2: 5, 4: 9}[first]  # no update follows
     assert os.readlink(tmp_path / "checkpoints" / "last") == kept
     checkpoint_store.verify(tmp_path / "checkpoints" / "last")
     assert not list((tmp_path / "checkpoints").glob(".*"))

@@ -28,7 +28,7 @@ class SemanticMetrics(ConfusionMetrics):
         losses = no_losses if loss is None else loss.astype("float64").reshape([1, -1])
         # An extra bin counts the ignored points, to avoid a data-dependent shape.
         pairs = labels * number + predictions
-        if offsets is not None and scenes > 1:
+        if offsets is not None and scenes > 1 and pairs.shape[0]:
             scene = paddle.searchsorted(offsets[1:].astype("int64"), paddle.arange(pairs.shape[0]), right=True)
             pairs = pairs + scene * number * number
             is_in_scene = scene.unsqueeze(0) == paddle.arange(scenes).unsqueeze(1)  # (scenes, points)
@@ -36,7 +36,7 @@ class SemanticMetrics(ConfusionMetrics):
             losses = paddle.where(is_in_scene, losses.reshape(no_losses.shape), no_losses)
         bins = scenes * number * number
         pairs = paddle.where(labels == IGNORED, paddle.full_like(labels, bins), pairs)
-        if pairs.shape[0]:  # Paddle can neither count nor sum empty input
+        if pairs.shape[0]:  # Paddle can neither count nor sum empty input, and 2.6 not compare it
             counts = paddle.bincount(pairs, minlength=bins + 1)[:bins]
             confusions = counts.astype("int64").reshape([scenes, number, number])
             losses = losses.sum(axis=1)  # (scenes,)

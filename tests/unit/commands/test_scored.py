@@ -101,7 +101,8 @@ def test_json_has_what_is_defined_and_is_written_too(capsys, tmp_path):
         scored.print_scores(REPORT, options)
     (line,) = capsys.readouterr().out.splitlines()
     printed = json.loads(line)
-    assert printed == json.loads((tmp_path / "a" / "b" / "scores.json").read_text())
+    text = (tmp_path / "a" / "b" / "scores.json").read_text()
+    assert printed == json.loads(text) and text.startswith('{\n "') and text.endswith("\n}\n")
     assert printed["scores"] == {"top-1": 70.0, "recall bird": 35.0, "recall a dog": 17.5}
     assert (printed["percent"], printed["samples"], "groups" in printed) == (99.0, 60, False)
     assert (printed["protocol"], printed["notes"]) == (REPORT.protocol, REPORT.notices)

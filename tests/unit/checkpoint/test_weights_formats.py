@@ -11,7 +11,7 @@ from support.processes import ROOT
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.array_files import read_safetensors, write_safetensors
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.checkpoint.weights import read_state, read_weights
+from paddlevit_dist.checkpoint.weights import as_array, read_state, read_weights
 
 FILES = ROOT / "tests" / "support" / "files" / "weights_of_torch"  # made by make_files.py there
 
@@ -294,3 +294,12 @@ def test_shards_of_an_address_keep_its_notices(tmp_path):
     (tmp_path / "any.json").write_text(json.dumps({"weight_map": {"a": "a.safetensors"}}))
     (notice,) = read_weights(f"file://{tmp_path}/any.json").notices
     assert "was not checked" in notice
+
+
+def test_arrays_of_numbers_alone_are_weights():
+    for kind in ("bool", "int8", "uint8", "int64", "float16", "float64"):
+        value = np.array([[0, 1, 3]], kind)
+        assert as_array(value) is value and as_array(("name", value)) is value
+    for value in (np.array(["a"]), np.array([None, 3]), np.array([1j]), np.array([0], "datetime64[s]"), [1.0], 3, None):
+        assert as_array(value) is None and as_array(("name", value)) is None
+    np.testing.assert_array_equal(as_array(np.array([0x3FC0, 0xC000], np.uint16)), np.float32([1.5, -2]), strict=True)

@@ -109,6 +109,12 @@ def test_a_point_on_the_border_is_hidden_by_the_last_pixel():
         assert covered.places[0, :, 2].tolist() == [1 if point == hidden else 2 for point in range(3)]
 
 
+def test_a_point_between_pixels_is_hidden_by_the_nearest():
+    places = np.array([[[1.6, 0.4, 2], [1.4, 0.6, 2], [0.6, 0.6, 2], [1.6, 1.4, 2]]])
+    covered = ObjectPoints(places, np.arange(4)[None], np.ones(1)).cover(np.uint8([[0, 0, 1], [0, 1, 0]]))
+    assert covered.places[0, :, 2].tolist() == [1, 1, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("height", "width", "inside"),
     [(4, 6, [[1, 1, 0], [0, 0, 0]]), (4, 7, [[1, 1, 1], [0, 0, 0]]), (5, 6, [[1, 1, 0], [1, 0, 0]])],

@@ -1,7 +1,6 @@
 """Checkpoints that are written while the training goes on."""
 
 import contextlib
-import errno
 import inspect
 import os
 import sys
@@ -122,21 +121,6 @@ def test_a_write_that_fails_ends_the_training_with_the_reason(tmp_path, monkeypa
     checkpoint_store.verify(tmp_path / "checkpoints" / "last")
     assert not list((tmp_path / "checkpoints").glob(".*"))
     assert not (tmp_path / "checkpoints" / "best").is_symlink()
-
-
-def test_a_link_that_fails_ends_a_waiting_training_before_its_next_update(tmp_path, monkeypatch):
-    symlink, updates = os.symlink, []
-
-    def fail_for_best(source: str, target: Any, *more: Any, **options: Any) -> None:
-        if "best" in os.path.basename(target):
-            raise OSError(errno.EDQUOT, "Disk quota exceeded")
-        symlink(source, target, *more, **options)
-
-    monkeypatch.setattr(os, "symlink", fail_for_best)
-    with pytest.raises(UserError, match="Disk quota exceeded"):
-        build(tmp_path, updates.append, "-epochs=2", "SAVE_IN_BACKGROUND", "False").train()
-    assert updates == list(range(10))
-    checkpoint_store.verify(tmp_path / "checkpoints" / "epoch_0001")
 
 
 def test_as_many_epochs_are_kept_as_wanted(tmp_path):

@@ -277,6 +277,7 @@ class _OrderFunction(paddle.autograd.PyLayer):
         return (None if x.stop_gradient else gradient, *zeros)
 
 
+_EPSILON_M = 1e-8  # of the published program, which damps directions to centers nearer than that
 _MIN_LENGTH_M = 1e-3
 
 
@@ -294,7 +295,7 @@ def offset_losses(
     truth = centers - xyz
     distance = ((offsets - truth).abs().sum(axis=-1) * valid).sum()
     direction = offsets / paddle.clip(_length(offsets), min=_MIN_LENGTH_M)
-    cosine = (truth / _length(truth) * direction).sum(axis=-1)
+    cosine = (truth / (_length(truth) + _EPSILON_M) * direction).sum(axis=-1)
     return distance, -(cosine * valid).sum()
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import paddle
+import pytest
 
 from paddlevit_dist.points.instances.pointgroup import PointGroup, offset_losses, score_loss
 
@@ -46,6 +47,12 @@ def test_a_point_at_the_center_and_no_valid_point():
     assert direction.item() == 0.0 and np.isclose(distance.item(), 3.0 * (INSTANCES >= 0).sum())
     given[3] = paddle.full([40], -100)
     assert [value.item() for value in offset_losses(*given)] == [0.0, 0.0]
+
+
+def test_a_direction_shorter_than_the_published_epsilon_counts_in_part():
+    offsets, xyz = np.tile([0.0, 2.0, 0.0], (3, 1)), np.zeros((3, 3))
+    given = [paddle.to_tensor(a, dtype="float32") for a in (offsets, xyz, [[0, 1e-8, 0], [0, 3e-8, 0], [0, 4.0, 0]])]
+    assert offset_losses(*given, paddle.zeros([3], "int64"))[1].item() == pytest.approx(-(0.5 + 0.75 + 1), abs=1e-4)
 
 
 def test_scores_are_compared_with_soft_targets():

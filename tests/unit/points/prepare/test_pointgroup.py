@@ -68,7 +68,7 @@ def _two(folder):
     return folder
 
 
-class Evil:
+class ExecutedObject:
     def __reduce__(self):
         return os.mkdir, ("executed",)
 
@@ -81,7 +81,7 @@ class Evil:
         ((np.zeros((3, 3)), np.zeros((3, 3)), np.zeros(2), np.zeros(3)), r"its class is float64 \(2,\), expected"),
         ({"a": 1}, "is not a tuple of numpy arrays"),
         ((1, 2), "is not a tuple of numpy arrays"),
-        ((Evil(),), "is rejected: .* no code was executed"),
+        ((ExecutedObject(),), "is rejected: .* no code was executed"),
         ((np.zeros((3, 3)), np.zeros((3, 3)), np.full(3, 20.0), np.zeros(3)), "point 0 has label 20, which is out"),
         (
             (np.full((3, 3), np.nan), np.zeros((3, 3)), np.zeros(3), np.zeros(3)),

@@ -164,7 +164,7 @@ def test_the_network_has_the_normalization_and_activation_that_are_set():
         assert [kind for kind in kinds if "Norm" in kind] == [norm]
 
 
-class Recorder(Model):
+class PlainNetwork(Model):
     """A network of somebody's own, without norms and activations to choose."""
 
     def __init__(self, num_classes: int = 1, width: int = 1, depth: int = 1, max_width: int = 0) -> None:
@@ -173,7 +173,7 @@ class Recorder(Model):
 
 
 def test_a_network_is_given_only_what_differs_from_the_defaults(registered_names):
-    register_model("recorder", Recorder)
+    register_model("recorder", PlainNetwork)
     words = ["MODEL.NAME", "recorder", "VOLUMES.UNET_WIDTH", "5", "VOLUMES.UNET_DEPTH", "1"]
     task = make_task(*words)
     task.names = ["nose", "chin"]

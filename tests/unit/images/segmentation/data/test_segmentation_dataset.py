@@ -6,7 +6,7 @@ import pytest
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED, SegmentationDataset, summarize_labels
 
 
-class Listed(SegmentationDataset):
+class CountedLabelMaps(SegmentationDataset):
     """Label maps of one row, from the number of pixels of each label in each of them."""
 
     labeled = True
@@ -29,7 +29,7 @@ def test_the_most_frequent_of_many_classes_are_named_and_those_that_are_absent()
     frequent = sorted(range(14), key=lambda number: -totals[number])[:12]
     assert sum(totals.values()) == 370 and totals[6] == totals[7] == totals[8]  # which keep their order
     shares = ", ".join(f"c{number} {100 * totals[number] / 370:.3g} %" for number in frequent)
-    assert summarize_labels(Listed(counts, names), "val") == [
+    assert summarize_labels(CountedLabelMaps(counts, names), "val") == [
         f"labels of val, in all 2 label maps: {shares}, and 2 more; unlabeled {100 * 62 / 432:.3g} % of all pixels",
         "warning: 2 of 16 classes do not occur in them: c14, c15",
     ]
@@ -50,12 +50,12 @@ def test_the_most_frequent_of_many_classes_are_named_and_those_that_are_absent()
     ],
 )
 def test_labels_that_are_nearly_all_the_same_are_told(counts, names, warnings):
-    lines = summarize_labels(Listed([counts], list(names)), "train")
+    lines = summarize_labels(CountedLabelMaps([counts], list(names)), "train")
     assert lines[1:] == [f"warning: {warning}" for warning in warnings]
 
 
 def test_classes_without_names_are_called_by_their_numbers():
-    dataset = Listed([{0: 3, 2: 1}], ["a", "b", "c"])
+    dataset = CountedLabelMaps([{0: 3, 2: 1}], ["a", "b", "c"])
     dataset.class_names = None
     assert summarize_labels(dataset, "train") == [
         "labels of train, in all 1 label maps: 0 75 %, 2 25 %; unlabeled 0 % of all pixels",

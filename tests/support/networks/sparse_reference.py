@@ -47,3 +47,23 @@ def convolve(x: np.ndarray, weight: np.ndarray, found: dict[int, list[tuple[int,
             out_row, in_row = (v, u) if transposed else (u, v)
             out[out_row] += x[in_row] @ weight[k]
     return out
+
+
+def sides(values, dimension):
+    return [values] * dimension if isinstance(values, int) else list(values)
+
+
+def own_offsets(kernel, dimension):
+    """First axis fastest; odd sides centered, even ones forward."""
+    steps = [range(-(side // 2), side // 2 + 1) if side % 2 else range(side) for side in sides(kernel, dimension)]
+    return [offset[::-1] for offset in itertools.product(*reversed(steps))]
+
+
+def given_by(offsets, fine, coarse):
+    """Pairs (k, row of the coarse voxel, row of the fine one) with fine = coarse + offset."""
+    rows = {tuple(voxel): row for row, voxel in enumerate(fine.tolist())}
+    for k, offset in enumerate(offsets):
+        for u, (scene, *voxel) in enumerate(coarse.tolist()):
+            v = rows.get((scene, *(one + step for one, step in zip(voxel, offset))))
+            if v is not None:
+                yield k, u, v

@@ -56,15 +56,19 @@ def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]
 
 
 @pytest.mark.parametrize(
-    "arguments, most",
-    [([*MINKUNET, *LOSSES], 1), (SHAPES, 1), (POINTGROUP, 4)],
+    "arguments, most, tolerance",
+    [([*MINKUNET, *LOSSES], 1, 1e-3), (SHAPES, 1, 1e-3), (POINTGROUP, 4, 1e-2)],
     ids=["MinkUNet14", "shapes", "PointGroup"],
 )
-def test_an_update_waits_no_more_than_it_must_and_computes_the_same(arguments, most):
-    """All wait for the gradients' norm; PointGroup before that for what it clusters."""
+def test_an_update_waits_no_more_than_it_must_and_computes_the_same(arguments, most, tolerance):
+    """All wait for the gradients' norm; PointGroup before that for what it clusters.
+
+    Two shifted points as far apart as the radius are neighbors or not by the last bits of their offsets, which differ
+    between processors: 400 or 401 clusters.
+    """
     found, waits = update(arguments, on_gpu=True)
     assert len(waits) <= most, str(waits)
-    assert found == pytest.approx(update(arguments, on_gpu=False)[0], rel=1e-3)
+    assert found == pytest.approx(update(arguments, on_gpu=False)[0], rel=tolerance)
 
 
 def test_layers_that_know_the_coordinates_do_not_wait():

@@ -147,7 +147,10 @@ def _check_probe(bench: Bench, combination: Combination) -> str | None:
     folder = bench.train(combination).folder
     shutil.rmtree(folder / "probe", ignore_errors=True)
     words = [f"-cfg={folder}/config.yaml", "TASK", "linear_probe", "PROBE.LEARNING_RATES", "[0.01,0.1]"]
-    words += ["TRAIN.LORA.RANK", "0"]  # a probe trains no layer of the network
+    # A probe trains no layer of the network: its training refuses what is for numbered blocks.
+    words += ["TRAIN.LORA.RANK", "0", "TRAIN.RECOMPUTE", "False", "TRAIN.LAYER_DECAY", "None"]
+    if combination["optimizer"] == "Muon":
+        words += ["TRAIN.OPTIMIZER.NAME", "AdamW"]
     weights = f"-pretrained={folder}/checkpoints/last"
     ended = execute("train", *words, weights, f"-output={folder}/probe", "-epochs=2")
     if ended.code:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 AnyPath = str | bytes | os.PathLike[str]
+DEFLATE_RATIO = 1032  # maximum bytes per byte of a deflated file, by the format
 # What the user can do about an error of the file system. The user cannot fix any others.
 _ADVICE = {
     errno.ENOSPC: "free space",

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..runtime.errors import UserError
+from ..runtime.files import DEFLATE_RATIO
 
 _LPS_FROM_RAS = np.array([-1.0, -1.0, 1.0])  # its own inverse
 
@@ -234,7 +235,7 @@ def rotation(angles: np.ndarray) -> np.ndarray:
     return matrix
 
 
-PACKED, PLAIN = 1032, 1  # bytes of voxels per byte of a file: deflated (bound of the format), uncompressed
+PACKED, PLAIN = DEFLATE_RATIO, 1  # maximum bytes of voxels per byte of a file: deflated, uncompressed
 
 
 def check_voxels(file: str, shape: Sequence[int], max_voxels: int, why: str = "") -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import readable
+from ..runtime.printing import shorten
 from ..runtime.tables import csv_errors_as_user_errors
 from ..runtime.text_files import parse_json, read_text
 from .geometry import convert
@@ -80,7 +81,7 @@ def read(file: str) -> FileLandmarks:
         if not row.name:
             raise UserError(f"{row.where}: the landmark has no name; give it one")
         if row.name in positions:
-            raise UserError(f"{row.where}: landmark '{row.name}' appears twice; keep one")
+            raise UserError(f"{row.where}: landmark '{shorten(row.name)}' appears twice; keep one")
         position = parse_position(row.where, row.name, row.values)
         positions[row.name] = position if position is None or row.space != "lps" else convert(position, "lps")
     if not any(place is not None for place in positions.values()):
@@ -118,7 +119,7 @@ def _without_repeats(file: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     stored: dict[str, Any] = {}
     for name, value in pairs:
         if name in stored:
-            raise UserError(f"{file}: '{name}' appears twice; keep one")
+            raise UserError(f"{file}: '{shorten(name)}' appears twice; keep one")
         stored[name] = value
     return stored
 
@@ -161,7 +162,7 @@ def parse_position(where: str, name: str, values: object) -> np.ndarray | None:
     """Convert three values to float64 (3,), None if one is empty or not a number; else UserError."""
     if not isinstance(values, (list, tuple)) or len(values) != 3:
         raise UserError(
-            f"{where}: landmark '{name}' is {reprlib.repr(values)}, expected three numbers x, y, z, or null"
+            f"{where}: landmark '{shorten(name)}' is {reprlib.repr(values)}, expected three numbers x, y, z, or null"
         )
     numbers = []
     for axis, value in zip("xyz", values):
@@ -173,11 +174,13 @@ def parse_position(where: str, name: str, values: object) -> np.ndarray | None:
             number = float(value)
         except (TypeError, ValueError, OverflowError):
             raise UserError(
-                f"{where}: {axis} of landmark '{name}' is {reprlib.repr(value)}, expected a number"
+                f"{where}: {axis} of landmark '{shorten(name)}' is {reprlib.repr(value)}, expected a number"
             ) from None
         if math.isnan(number):
             return None
         if math.isinf(number):
-            raise UserError(f"{where}: {axis} of landmark '{name}' is infinite; leave it empty if it is missing")
+            raise UserError(
+                f"{where}: {axis} of landmark '{shorten(name)}' is infinite; leave it empty if it is missing"
+            )
         numbers.append(number)
     return np.array(numbers)

@@ -8,8 +8,9 @@ import numpy as np
 from PIL import Image
 
 from ...runtime.errors import UserError
+from ...runtime.files import DEFLATE_RATIO
 from .inspection import run_in_threads
-from .reading import ReadConfig, open_image, raise_as_unreadable, read_file
+from .reading import ReadConfig, UnreadableImage, open_image, raise_as_unreadable, read_file
 
 _NUMBERS = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I")  # one number a pixel; for a palette, the index
 _LOSSY = ("JPEG", "MPO", "AVIF", "HEIF")
@@ -39,6 +40,9 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
     with raise_as_unreadable(path), open_image(encoded, path, ReadConfig(max_pixels=max_pixels)) as image:
         if image.format in _LOSSY:
             raise UserError(f"{path} is a {image.format} file, which changes class numbers: save label maps as PNG")
+        if image.format == "PNG" and image.width * image.height > 8 * DEFLATE_RATIO * len(encoded):  # 1 bit a pixel
+            size = f"{image.width} x {image.height} pixels"
+            raise UnreadableImage(path, f"its header announces {size}, more than its {len(encoded)} bytes can contain")
         if image.mode in ("LA", "PA", "RGBA"):
             _require_opaque(image, path)
         if image.mode in ("RGB", "RGBA"):

@@ -99,8 +99,9 @@ def _read_table(file: str) -> dict[str, VolumeLandmarks]:
             raise UserError(f"{where}: world is {world!r}, expected LPS or RAS")
         volume = volumes.setdefault(case, VolumeLandmarks(case, file, {}, bool(world)))
         if name in volume.positions or volume.is_ras != bool(world):
-            what = f"landmark '{name}' appears twice" if name in volume.positions else "only some rows have a world"
-            raise UserError(f"{where}: {what} in volume {case}")
+            twice = f"landmark '{shorten(name)}' appears twice"
+            what = twice if name in volume.positions else "only some rows have a world"
+            raise UserError(f"{where}: {what} in volume {shorten(case)}")
         position = landmark_files.parse_position(where, name, [row[axis] for axis in "xyz"])
         volume.positions[name] = position if position is None or not world else convert(position, world)
     if not volumes:

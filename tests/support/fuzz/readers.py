@@ -117,7 +117,7 @@ _TABLE = [
     Reader("best classes", results.make_classes, results.read_table),
     Reader("YOLO's results", results.make_yolo, results.read_yolo_results, is_text=True),
     Reader("keypoints in COCO's results", results.make_keypoints, results.read_keypoints, is_text=True),
-    Reader("label maps", results.make_maps, results.read_maps, packing=PNG),
+    Reader("predicted label maps", results.make_maps, results.read_maps, packing=PNG),
     Reader("classes of a scene's points", results.make_labels, results.read_scene, True, least_refused=0.1),
     Reader("instances of a scene", results.make_instances, results.read_scene, is_text=True),
     Reader("landmarks in a table", results.make_landmarks, results.read_landmarks, is_text=True),
@@ -140,3 +140,4 @@ _TABLE = [
     Reader("cache of volumes", _make_cache(volumes.make_data, volumes.read_data), volumes.read_data, least_refused=0.0),
 ]
 READERS: dict[str, Reader] = {reader.name: reader for reader in _TABLE}
+assert len(READERS) == len(_TABLE), "two readers have the same name"

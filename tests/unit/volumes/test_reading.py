@@ -131,6 +131,11 @@ def test_other_forms_of_the_same(tmp_path):
         ("case.csv", "name;x;y;z\nnose;1;2;3\n", "columns are separated by ';': save it with commas"),
         ("case.csv", "name\tx\ty\tz\nnose\t1\t2\t3\n", "columns are separated by tabs: save it with commas"),
         ("case.json", '{"nose": [1, 2, 3], "nose": [4, 5, 6]}', "'nose' appears twice"),
+        ("case.json", r'{"a\nb": [1, 2, 3], "a\nb": [4, 5, 6]}', r"'a\nb' appears twice"),
+        ("case.csv", 'name,x,y,z\n"a\nb",1,2,3\n"a\nb",1,2,3\n', r"line 5: landmark 'a\nb' appears twice"),
+        ("case.csv", 'name,x,y,z\n"a\nb",1,2,?\n', r"z of landmark 'a\nb' is '?', expected a number"),
+        ("case.csv", 'name,x,y,z\n"a\nb",1,2,inf\n', r"z of landmark 'a\nb' is infinite"),
+        ("case.json", r'{"a\nb": [1, 2]}', r"landmark 'a\nb' is [1, 2], expected three numbers"),
     ],
 )
 def test_bad_landmark_files_are_told_with_the_line(tmp_path, name, text, message):

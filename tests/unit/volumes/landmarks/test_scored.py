@@ -274,6 +274,10 @@ def test_volumes_of_a_patient_are_drawn_together(tmp_path, capsys):
         ("x,y,z,landmark,case\n1,2,3,nose\n", "line 2: the row has no case; write its name"),
         ("case,landmark,x,y,z\na,nose,1,2,3,4\n", "line 2: more values than the header has columns"),
         ("case,landmark,x,y,z\na,nose,1,2,3\na,nose,1,2,3\n", "line 3: landmark 'nose' appears twice in volume a"),
+        (
+            'case,landmark,x,y,z\n"a\nb","no\nse",1,2,3\n"a\nb","no\nse",1,2,3\n',
+            r"line 7: landmark 'no\\nse' appears twice in volume a\\nb$",
+        ),
         ("case,landmark,x,y,z,world\na,nose,1,2,3,LPS\na,chin,1,2,3,\n", "line 3: only some rows have a world in vol"),
         ("case,landmark,x,y,z,world\na,nose,1,2,3,XYZ\n", "line 2: world is 'xyz', expected LPS or RAS"),
     ],

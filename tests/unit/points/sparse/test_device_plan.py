@@ -35,6 +35,9 @@ def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]
         samples = task.build_dataset("train", None)
         paddle.seed(0)
         model = task.build_model()
+        for name, parameter in model.named_parameters():
+            if name.startswith("offset_linear."):  # their last bits would decide who is within PointGroup's radius
+                parameter.set_value(paddle.zeros_like(parameter))
         arrays = CountingCollate(task)([samples.sample(index, np.random.default_rng(index)) for index in range(2)])
         batch = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in arrays.items()}
         learning = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
@@ -56,19 +59,15 @@ def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]
 
 
 @pytest.mark.parametrize(
-    "arguments, most, tolerance",
-    [([*MINKUNET, *LOSSES], 1, 1e-3), (SHAPES, 1, 1e-3), (POINTGROUP, 4, 1e-2)],
+    "arguments, most",
+    [([*MINKUNET, *LOSSES], 1), (SHAPES, 1), (POINTGROUP, 4)],
     ids=["MinkUNet14", "shapes", "PointGroup"],
 )
-def test_an_update_waits_no_more_than_it_must_and_computes_the_same(arguments, most, tolerance):
-    """All wait for the gradients' norm; PointGroup before that for what it clusters.
-
-    Two shifted points as far apart as the radius are neighbors or not by the last bits of their offsets, which differ
-    between processors: 400 or 401 clusters.
-    """
+def test_an_update_waits_no_more_than_it_must_and_computes_the_same(arguments, most):
+    """All wait for the gradients' norm; PointGroup before that for what it clusters."""
     found, waits = update(arguments, on_gpu=True)
     assert len(waits) <= most, str(waits)
-    assert found == pytest.approx(update(arguments, on_gpu=False)[0], rel=tolerance)
+    assert found == pytest.approx(update(arguments, on_gpu=False)[0], rel=1e-3)
 
 
 def test_layers_that_know_the_coordinates_do_not_wait():

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
 from ..runtime.json_format import format_json
+from ..runtime.printing import shorten
 
 COLUMNS = "id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID"
 _SCHEMA = (
@@ -98,7 +99,9 @@ def _place(file: str, point: Mapping[str, Any]) -> object:
     status, position = point.get("positionStatus", "defined"), point.get("position")
     if status != "defined" and status not in _MISSING_STATUS:
         expected = ", ".join(("defined", *_MISSING_STATUS))
-        raise UserError(f"{file}: positionStatus of '{point.get('label')}' is {status!r}, expected one of {expected}")
+        raise UserError(
+            f"{file}: positionStatus of '{shorten(point.get('label'))}' is {status!r}, expected one of {expected}"
+        )
     return [None] * 3 if status != "defined" or position in (None, "") else position
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...runtime.errors import UserError
 from ...runtime.files import count_by_suffix
+from ...runtime.printing import shorten
 from ...tasks.dataset import require_folder, require_split
 from .. import dicom, landmark_files
 from ..dataset import DEFAULT_OPTIONS, VolumeDataset, VolumeOptions
@@ -169,7 +170,7 @@ def _case(
         if not header.geometry.contains(point):
             voxel = ", ".join(f"{index:.1f}" for index in point[::-1])
             raise UserError(
-                f"{source}: landmark '{name}' is outside {os.path.basename(file)}: voxel ({voxel}) of "
+                f"{source}: landmark '{shorten(name)}' is outside {os.path.basename(file)}: voxel ({voxel}) of "
                 f"{' x '.join(map(str, header.geometry.shape[::-1]))} (x, y, z)"
                 f"{_advice(position, space, header, is_stated=listed.space is not None)}"
             )

@@ -185,6 +185,7 @@ def test_columns_stand_where_the_file_says(tmp_path):
         ("a.mrk.json", markups(controlPoints={"label": "nose"}), "controlPoints is not a list of points"),
         ("a.mrk.json", markups([1, 2, 3]), "controlPoints is not a list of points"),
         ("a.mrk.json", markups({"label": "nose", "positionStatus": "odd"}), "positionStatus of 'nose' is 'odd'"),
+        ("a.mrk.json", markups({"label": "a\nb", "positionStatus": "odd"}), r"positionStatus of 'a\nb' is 'odd'"),
         ("a.mrk.json", markups({"label": "nose", "position": [1, 2]}), "expected three numbers"),
         ("a.mrk.json", markups({"position": [1, 2, 3]}), "the landmark has no name"),
         ("a.mrk.json", markups(), "no landmark has a position"),

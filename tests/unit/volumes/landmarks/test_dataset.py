@@ -99,6 +99,9 @@ def test_a_landmark_outside_its_volume_is_told(tmp_path):
     message = told(make_folder(tmp_path, nose=world((3.0, 4.0, 10.2)), chin=world(CHIN)))
     assert "train/case.csv: landmark 'nose' is outside case.nii.gz: voxel (3.0, 4.0, 10.2) of 14 x 12 x 10" in message
     assert "VOLUMES.LANDMARK_UNITS" in message
+    file = tmp_path / "train" / "case.csv"
+    file.write_text(file.read_text().replace("nose", '"no\nse"'))
+    assert r"landmark 'no\nse' is outside" in told(tmp_path)
 
 
 def test_mixed_spacing_is_told_and_resampled(tmp_path):

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,18 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the seconds of each folder's tests: a slow test is seen here, and fails on no machine."""
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds["/".join(report.nodeid.split("/")[:3]).partition("::")[0]] += report.duration
+    terminalreporter.write_sep("=", "seconds by folder")
+    for folder, total in seconds.most_common(20):
+        terminalreporter.write_line(f"{total:6.1f} s  {folder}")
 
 
 @pytest.fixture(autouse=True, scope="module")

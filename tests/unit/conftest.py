@@ -1,10 +1,9 @@
-"""Fails a unit test that starts a process or that uses more than two seconds of processor time."""
+"""Fails a unit test that starts a process."""
 
 import importlib
 import multiprocessing.util
 import platform
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,8 +25,6 @@ from tqdm import tqdm
 import paddlevit_dist  # noqa: F401  (before Paddle: it chooses MKL's instructions)
 from paddlevit_dist.runtime import signals
 
-SECONDS = 2.0  # of this process's own time, on a core of the kind that MILLION_SQUARES was measured on
-MILLION_SQUARES = 0.04  # seconds for a million squares in Python: one of two Xeon cores, with nothing beside it
 _START_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
 _started: list[str] = []  # what the current test has started
 
@@ -71,35 +68,15 @@ _note_calls(multiprocessing.util, "spawnv_passfds", lambda path, words, *_: "res
 _note_calls(prepared, "start", lambda *_: True)
 
 
-def slowness() -> float:
-    """Measure how many times slower a core computes at this moment, by its kind or by work beside it; at least 1."""
-    begun = time.process_time()
-    sum(number * number for number in range(1_000_000))
-    return max(1.0, (time.process_time() - begun) / MILLION_SQUARES)
-
-
 def pytest_collection_finish() -> None:
     """Do what takes seconds at first: it belongs to no test, and a process that only directs others need not do it."""
     importlib.import_module("paddle")
-    importlib.import_module("support.compiler_clock")
     platform.processor()  # Python starts uname for it
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Fail a test in which the package divides by 0 or overflows and NumPy says so: a user would read it."""
     item.add_marker(pytest.mark.filterwarnings("error::RuntimeWarning:paddlevit_dist"))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    from support.compiler_clock import compiler_clock  # not at the top: see pytest_collection_finish
-
-    begun, compiling = time.process_time(), compiler_clock.total
-    result = yield
-    seconds = time.process_time() - begun - (compiler_clock.total - compiling)
-    if seconds > SECONDS and seconds > SECONDS * slowness():
-        pytest.fail(f"a unit test took {seconds:.1f} s of processor time: make it smaller, or move it to integration")
-    return result
 
 
 @pytest.fixture(autouse=True)

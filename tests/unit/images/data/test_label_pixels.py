@@ -137,8 +137,8 @@ def test_a_damaged_file_is_unreadable():
 
 
 def test_a_header_that_announces_more_than_the_file_can_contain_is_refused_before_decoding():
-    largest = encode(Image.new("1", (30_000, 8_000)))  # of one value: nearly as much as the format can deflate
-    assert read_label_pixels(largest, "a.png").values.shape == (8_000, 30_000)
+    largest = encode(Image.new("1", (4_000, 2_000)))  # of one value: nearly as much as the format can deflate
+    assert read_label_pixels(largest, "a.png").values.shape == (2_000, 4_000)
     cut = largest[: len(largest) // 2]
-    with pytest.raises(UnreadableImage, match=rf"a\.png .* 30000 x 8000 pixels, more than its {len(cut)} bytes"):
+    with pytest.raises(UnreadableImage, match=rf"a\.png .* 4000 x 2000 pixels, more than its {len(cut)} bytes"):
         read_label_pixels(cut, "a.png")

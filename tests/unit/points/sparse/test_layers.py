@@ -1,7 +1,5 @@
 """Pooling, normalization and the other layers on sparse tensors."""
 
-import time
-
 import numpy as np
 import paddle
 import pytest
@@ -140,13 +138,12 @@ def test_pooling_of_scenes_leaves_half_precision_where_sums_leave_its_range():
     assert {mode: rows.item() for mode, rows in found.items()} == {"sum": 70_000, "average": 1, "max": 1}
 
 
-def test_the_gradient_of_a_scenes_maximum_takes_linear_time():
+def test_the_gradient_of_a_scenes_maximum_takes_linear_time(other_paddle):
     coordinates = np.stack([np.zeros(30_000, int), np.arange(30_000)], axis=1)
     features = paddle.randn([30_000, 16])
     features.stop_gradient = False
-    started = time.process_time()
+    other_paddle({"max": None, "Tensor.max": None})  # its gradient compares each row with each
     GlobalPooling("max")(SparseTensor(features, coordinates)).sum().backward()
-    assert time.process_time() - started < 3, "paddle.max compares each row with each"
     np.testing.assert_array_equal(features.grad.numpy().argmax(axis=0), features.numpy().argmax(axis=0), strict=True)
 
 

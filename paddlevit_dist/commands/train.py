@@ -19,6 +19,7 @@ from ..runtime.lazy_names import import_object
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
 from ..settings.table import COMMAND_LINE
+from .run_folder import expand_resumed
 
 if TYPE_CHECKING:
     from ..launch.devices import ProcessPlan
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from ..tasks.task import Task
 
 
-def run(arguments: list[str]) -> None:
-    """Run the command; Paddle is imported after its environment variables are set."""
+def run(arguments: list[str], lines: Sequence[str] = ()) -> None:
+    """Run the command; Paddle is imported after its environment variables are set. ``lines`` are printed first."""
     from ..launch import devices, tuning
 
     devices.refuse_to_start_in_a_worker()
     try:
-        run = configuration.load(arguments, configuration.DEFAULT_RECIPE)
+        run = configuration.load(expand_resumed(arguments), configuration.DEFAULT_RECIPE)
     except configuration.RecipeMissing as error:
         if error.reason and signals.looks_like_training(arguments) and sys.stdin.isatty() and sys.stdout.isatty():
             offer(error)
@@ -47,18 +48,22 @@ def run(arguments: list[str]) -> None:
     if job is not None and not run.show:
         import_object(JOBS[job])(run)
         return
-    carry_out(run, stale)
+    carry_out(run, stale, lines)
 
 
-def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Path | None:
+def carry_out(run: configuration.Configuration, stale: Sequence[str] = (), lines: Sequence[str] = ()) -> Path | None:
     """Train or evaluate, and return the output folder; None if the configuration was only shown.
 
-    The environment variables of Paddle have to be set; ``stale`` has lines on variables left by other runs.
+    The environment variables of Paddle have to be set; ``stale`` has lines on variables left by other runs, ``lines``
+    what is printed first.
     """
     from ..launch import plan_processes
+    from ..logging.progress import write_line
 
     plan = plan_processes(run.values.NGPUS, device=run.values.DEVICE)
     plan.notices.extend(stale)
+    for line in lines if plan.is_main else ():
+        write_line(line)
     run, is_numbered = with_output(run, plan.by_paddle_launcher)
     if run.show:
         show_plan(run, plan)

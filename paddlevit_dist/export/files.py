@@ -11,7 +11,8 @@ from ..runtime.text_files import parse_yaml, read_yaml
 ONNX, PARAMETERS = ".onnx", ".pdiparams"
 _PROGRAMS = (".json", ".pdmodel")  # Paddle 3, Paddle 2.6
 _EXPECTED = (
-    f"expected MODEL{ONNX}, or MODEL{PARAMETERS} with MODEL.json or MODEL.pdmodel; to evaluate weights, use -pretrained"
+    f"expected a run's folder, MODEL{ONNX}, or MODEL{PARAMETERS} with MODEL.json or MODEL.pdmodel; to evaluate "
+    "weights, use -pretrained"
 )
 
 

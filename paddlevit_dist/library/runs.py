@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import settings as configuration
+from ..commands.run_folder import find_output_keys
 from ..commands.train import carry_out
 from ..registry import plugins
 from ..registry.features import find_job
@@ -122,7 +123,7 @@ def evaluate(
         run_config = _find_config(source)
         modules = keys.get("IMPORTS") or keys.get("import") or []
         plugins.load([modules] if isinstance(modules, str) else modules, "IMPORTS")
-        options = {**_find_output_keys(run_config), **options}
+        options = {**find_output_keys(run_config), **options}
         options["output"] = run_config.parent if output is None else output
         folder = _run(["-eval", *_format_arguments(run_config, devices, options)], is_trusted=False)
     return TrainedRun(folder, *_last_evaluation(folder))
@@ -165,13 +166,6 @@ def _format_arguments(config: PathLike, devices: int, options: Mapping[str, Any]
         if name in _NOT_OF_CALLS:
             raise UserError(f"{name}: only the command has this flag: remove it from the call")
     return [f"-cfg={os.fspath(config)}", f"-ngpus={devices}", *format_words(options)]
-
-
-def _find_output_keys(config: Path) -> dict[str, Any]:
-    """Return keys that make an evaluation of a moved or copied run write to its current folder only."""
-    values = {setting.name: setting.value for setting in configuration.files.read(str(config))}
-    is_in_place = os.path.abspath(str(values.get("SAVE", ""))) == os.path.abspath(config.parent)
-    return {} if is_in_place else {"DATA.CACHE_FOLDER": "None"}
 
 
 def _find_config(source: str) -> Path:

@@ -33,7 +33,7 @@ def test_what_is_no_single_model_is_refused_with_what_was_expected(tmp_path):
     write(tmp_path / "two", "b.pdiparams", "c.onnx", "a.onnx", "b.json")
     write(tmp_path / "half", "net.pdiparams")
     write(tmp_path / "none", "net.json")
-    expected = r"; expected MODEL\.onnx, or MODEL\.pdiparams with "
+    expected = r"; expected a run's folder, MODEL\.onnx, or MODEL\.pdiparams with "
     for name, reason in {
         "two": "several models: .*/two/a.onnx, .*/two/b.pdiparams, .*/two/c.onnx: name one of them",
         "half": rf"the \.json or \.pdmodel of .*/half/net\.pdiparams is missing{expected}",

@@ -1,0 +1,96 @@
+"""A run's folder on a command line stands for its configuration, its weights and its output folder."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..logging.record import SEEDS
+from ..registry.features import find_function
+from ..runtime.errors import UserError
+from ..settings import files
+from ..settings.command_line import read, takes_next_word
+
+CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"
+
+
+def find_run(source: str | os.PathLike) -> Path | None:
+    """Return the folder of the run that a path means, its own or that of a checkpoint in it; None for other paths."""
+    path = Path(os.path.expanduser(source))
+    for depth, folder in enumerate((path, *list(path.parents)[:3])):  # RUN / checkpoints / best / averaged.pdparams
+        is_run = os.path.isfile(folder / CONFIG) and os.path.isdir(folder / CHECKPOINTS)  # also for too long names
+        if is_run and (depth == 0 or path.relative_to(folder).parts[0] == CHECKPOINTS):
+            return folder
+    return None
+
+
+def find_output_keys(config: Path) -> dict[str, Any]:
+    """Return keys that make a moved or copied run write to the current folder of its ``config.yaml`` only."""
+    values = {setting.name: setting.value for setting in files.read(str(config))}
+    is_in_place = os.path.abspath(str(values.get("SAVE", ""))) == os.path.abspath(config.parent)
+    return {} if is_in_place else {"DATA.CACHE_FOLDER": "None"}
+
+
+def expand_evaluated(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Replace a run's folder, or an exported model, among the words of ``evaluate`` by flags and keys.
+
+    It is a word that is neither a flag, nor a key, nor the value of a key. Flags of the command line replace the run's.
+
+    Returns:
+        The words, and a line that says what is evaluated, if one was replaced.
+
+    Raises:
+        UserError: the folder has runs of several seeds, or the words name other settings or weights, too.
+    """
+    parse_exported: Callable[[str], str | None] | None = find_function("parse_evaluated_argument")
+    is_value = False
+    expanded: list[str] = []
+    lines: list[str] = []
+    for place, word in enumerate(words):
+        is_free = not is_value and not word.startswith("-") and "=" not in word
+        if is_free and (run := _find_named(word)) is not None:
+            expanded += [*_expand(run, [*words[:place], *words[place + 1 :]], "pretrained"), f"-pretrained={word}"]
+            weights = "its best weights" if os.path.samefile(os.path.expanduser(word), run) else f"weights {word}"
+            lines.append(f"evaluating the run {run}: settings of {run / CONFIG}, {weights}")
+        elif is_free and parse_exported is not None and (setting := parse_exported(word)) is not None:
+            expanded.append(setting)
+            lines.append(f"evaluating the exported model {word}")
+        else:
+            is_value = not is_value and takes_next_word(word)
+            expanded.append(word)
+    return expanded, lines
+
+
+def expand_resumed(words: Sequence[str]) -> list[str]:
+    """Add a run's own settings and output folder to a command line that resumes it and names no file of settings."""
+    if not any(word.lstrip("-").startswith("resume") for word in words if word.startswith("-")):
+        return list(words)
+    given, _ = read(words)
+    source = given["resume"].values[-1] if "resume" in given else ""
+    if "cfg" in given or source in ("", "auto") or (run := _find_named(source)) is None:
+        return list(words)
+    return [*_expand(run, words), *words]
+
+
+def _find_named(source: str) -> Path | None:
+    """Return the run that a word names; raise UserError for a folder of runs with several seeds."""
+    folder = Path(os.path.expanduser(source))
+    if os.path.isfile(folder / SEEDS) and not os.path.isdir(folder / CHECKPOINTS):
+        runs = sorted(str(run.parent) for run in folder.glob(f"*/{CONFIG}"))
+        raise UserError(f"{source} holds the runs of several seeds: name one of them: {', '.join(runs)}")
+    return find_run(source)
+
+
+def _expand(run: Path, words: Sequence[str], *refused: str) -> list[str]:
+    """Return flags and keys for a run's settings and folders, without those that ``words`` set."""
+    given, overrides = read(words)
+    for name in ("cfg", *refused):
+        if name in given:
+            raise UserError(
+                f"{run} is a run, which has settings and weights: remove -{name}={given[name].values[-1]}, or write "
+                f"-cfg={run / CONFIG} and -pretrained=WEIGHTS in place of {run}"
+            )
+    keys = {name for name, _ in overrides}
+    output = [] if "output" in given or "SAVE" in keys else [f"-output={run}"]
+    moved = [f"{name}={value}" for name, value in find_output_keys(run / CONFIG).items() if name not in keys]
+    return [f"-cfg={run / CONFIG}", *output, *moved]

@@ -272,6 +272,6 @@ def _list_files(run: str) -> list[Path]:
         return files
     raise UserError(
         f"compare: {run} has neither {FILES[0]} nor {FILES[1]}, which an evaluation with EVALUATION.INTERVAL writes; "
-        f"to write one, run: paddlevit-dist evaluate -cfg={place / 'config.yaml'} -pretrained={run} -output={run}; "
+        f"to write one, run: paddlevit-dist evaluate {run}; "
         "metrics of your own write it if they have to_sample_table (docs/guides/extending.md)"
     )

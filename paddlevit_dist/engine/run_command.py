@@ -23,15 +23,12 @@ def format_command(use: str, source: str, config: RunSettings) -> str:
     if folder is None or not is_run_checkpoint(source) or use not in ("evaluate", "resume"):
         return ""
     trained = (read_about(source) or {}).get("settings") or {}
-    arguments = [f"-cfg={folder / _CONFIG}"]
     if use == "evaluate":
-        arguments.append(f"-pretrained={config.MODEL.PRETRAINED or folder}")
+        arguments = [config.MODEL.PRETRAINED or str(folder)]
     elif _is_same(config.SAVE, folder):
-        arguments.append("-resume=auto")
+        arguments = [f"-resume={folder}"]
     else:
-        arguments.append(f"-resume={source}")
-    if use == "resume" and not _is_same(trained.get("SAVE"), Path(config.SAVE)):
-        arguments.append(f"-output={config.SAVE}")
+        arguments = [f"-resume={source}", f"-output={config.SAVE}"]
     path = config.DATA.DATA_PATH
     if path is not None and not _is_same((trained.get("DATA") or {}).get("DATA_PATH"), Path(path)):
         arguments.append(f"-data_path={path}")

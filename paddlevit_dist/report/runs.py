@@ -158,10 +158,8 @@ def _format_figures_hint(folder: Path) -> str:
     text = "this run has no figures of its model's predictions"
     if not (folder / "checkpoints").is_dir():
         return text
-    flags = [f"-cfg={folder / 'config.yaml'}", f"-pretrained={folder}", f"-output={folder}", "REPORT", "True"]
-    return one_line(
-        f"{text}; to create them, run: {shlex.join(['python', '-m', 'paddlevit_dist', 'evaluate', *flags])}"
-    )
+    words = ["python", "-m", "paddlevit_dist", "evaluate", str(folder), "REPORT", "True"]
+    return one_line(f"{text}; to create them, run: {shlex.join(words)}")
 
 
 def _read_data(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:

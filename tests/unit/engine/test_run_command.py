@@ -29,14 +29,14 @@ def command(use, source, save="my run", data="data", weights="my run"):
 
 
 def test_an_evaluation_names_the_configuration_of_the_run(run):
-    assert command("evaluate", run).endswith("evaluate '-cfg=my run/config.yaml' '-pretrained=my run'")
+    assert command("evaluate", run).endswith("evaluate 'my run'")
     other = command("evaluate", run, data="other")
-    assert other.endswith(" '-pretrained=my run' -data_path=other")
+    assert other.endswith("evaluate 'my run' -data_path=other")
     assert command("evaluate", run, data=os.path.abspath("data")) == command("evaluate", run)
 
 
 def test_a_resumed_run_keeps_its_folder_and_another_gets_its_own(run):
-    assert command("resume", run).endswith("train '-cfg=my run/config.yaml' -resume=auto")
+    assert command("resume", run).endswith("train '-resume=my run'")
     assert command("resume", run, save="new").endswith(f" '-resume={run}' -output=new")
 
 

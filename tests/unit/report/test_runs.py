@@ -58,8 +58,7 @@ def test_figures_are_read_or_their_command_is_told_where_weights_are(tmp_path):
     assert plain == "this run has no figures of its model's predictions"
     (folder / "checkpoints").mkdir()
     (notice,) = read_run(folder, "run").notices
-    words = f"'-cfg={folder}/config.yaml' '-pretrained={folder}' '-output={folder}' REPORT True"
-    assert notice == f"{plain}; to create them, run: python -m paddlevit_dist evaluate {words}"
+    assert notice == f"{plain}; to create them, run: python -m paddlevit_dist evaluate '{folder}' REPORT True"
     store.save(folder / store.EVALUATION, one_of_each()[:1], {"of": "x"})
     run = read_run(folder, "run")
     assert run.notices == [] and list(run.figures) == ["Evaluation"]
